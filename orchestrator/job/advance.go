@@ -228,7 +228,7 @@ func (s *store) unseal(ctx context.Context, id string) error {
 func (s *flow) end(ctx context.Context, id string, r record, to Status, event, message string) error {
 	j, err := r.job(id)
 	if err == nil {
-		err = s.reader.fill(ctx, &j, r, false)
+		err = s.reader.fill(ctx, &j, r, false, nil)
 	}
 	if err != nil { // a job whose record is damaged must be able to end, too
 		s.cfg.Logger.WarnContext(ctx, "a job ends without counts in its event", "job", id, "err", err)
@@ -272,7 +272,7 @@ func (s *flow) finalize(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.reader.fill(ctx, &j, r, false); err != nil {
+	if err := s.reader.fill(ctx, &j, r, false, nil); err != nil {
 		return err
 	}
 	raw, err := json.Marshal(final{Stages: j.Stages, Items: j.Items})

@@ -23,11 +23,15 @@ func (s *Reader) Get(ctx context.Context, id string) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	return s.whole(ctx, id, r, false)
+	return s.whole(ctx, id, r, false, nil)
 }
 
-// whole returns a job with what is not in its record. A brief one lacks its usage, and the agents of stages that are completed.
-func (s *Reader) whole(ctx context.Context, id string, r record, brief bool) (Job, error) {
+// lanes are the counts of a job's stages by lane.
+type lanes map[string]workqueue.Counts
+
+// whole returns a job with what is not in its record. A brief one lacks its usage, and the agents of stages that are
+// completed. Its counts are those given, or read if they are nil.
+func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, counts lanes) (Job, error) {
 	var (
 		state *State
 		err   error
@@ -50,7 +54,7 @@ func (s *Reader) whole(ctx context.Context, id string, r record, brief bool) (Jo
 		j.Status, j.Items, j.Waiting = state.Status, state.Items, state.Waiting
 		return j, nil
 	}
-	if err := s.fill(ctx, &j, r, brief); err != nil {
+	if err := s.fill(ctx, &j, r, brief, counts); err != nil {
 		return Job{}, err
 	}
 	if !brief {
@@ -65,7 +69,7 @@ func (s *Reader) whole(ctx context.Context, id string, r record, brief bool) (Jo
 }
 
 // fill adds the stages and counts of a job; see whole.
-func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool) error {
+func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts lanes) error {
 	if r["final"] != "" {
 		var f final
 		if err := json.Unmarshal([]byte(r["final"]), &f); err != nil {
@@ -88,9 +92,10 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool) error {
 	if err != nil {
 		return err
 	}
-	lanes, err := q.LaneStats(ctx)
-	if err != nil {
-		return err
+	if counts == nil {
+		if counts, err = q.LaneStats(ctx); err != nil {
+			return err
+		}
 	}
 	for _, st := range j.Pipeline.Stages {
 		stage := Stage{Name: st.Name, Role: st.Role, Task: st.Task, Takes: st.Takes, Status: StagePending, CompletedAt: r.time("done:" + st.Name)}
@@ -101,7 +106,7 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool) error {
 				stage.Status = StageCompleted
 			}
 		} else {
-			n := lanes[lane(st.Name)]
+			n := counts[lane(st.Name)]
 			stage.ofItems(n)
 			j.Items.add(n, st.Review)
 		}

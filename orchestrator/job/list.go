@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"muster/tasks/workqueue"
 )
 
 // atOnce bounds how many jobs one call reads at the same time.
@@ -81,11 +83,15 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 // wholes returns jobs with what is not in their records, without those that were deleted meanwhile.
 func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]Job, error) {
 	jobs := make([]Job, len(ids))
+	lanes, err := s.lanesOf(ctx, ids, records)
+	if err != nil {
+		return nil, err
+	}
 	var reads errgroup.Group
 	reads.SetLimit(atOnce)
 	for i, id := range ids {
 		reads.Go(func() error {
-			j, err := s.whole(ctx, id, records[i], true)
+			j, err := s.whole(ctx, id, records[i], true, lanes[id])
 			if errors.Is(err, ErrNotFound) {
 				return nil
 			}
@@ -102,6 +108,26 @@ func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]
 		all[i] = &jobs[i]
 	}
 	return jobs, s.usage(ctx, all)
+}
+
+// lanesOf reads the counts of those of jobs that have not stored them, in one round trip.
+func (s *store) lanesOf(ctx context.Context, ids []string, records []record) (map[string]lanes, error) {
+	var open []string
+	var queues []*workqueue.Queue
+	for i, r := range records {
+		if r["kind"] == KindPipeline && r["final"] == "" {
+			open, queues = append(open, ids[i]), append(queues, s.queue(ids[i]))
+		}
+	}
+	all, err := workqueue.LaneStatsOf(ctx, queues...)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]lanes{}
+	for i, id := range open {
+		out[id] = all[i]
+	}
+	return out, nil
 }
 
 func (f Filter) check() error {

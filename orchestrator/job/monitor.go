@@ -172,7 +172,7 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 	if err != nil {
 		return err
 	}
-	if err := m.fill(ctx, &j, r, false); err != nil {
+	if err := m.fill(ctx, &j, r, false, nil); err != nil {
 		return err
 	}
 	if err := m.tally(ctx, &j, r); err != nil {

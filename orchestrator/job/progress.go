@@ -26,7 +26,7 @@ func (s *Reader) Progress(ctx context.Context, id string) (Progress, error) {
 	if err != nil {
 		return Progress{}, err
 	}
-	j, err := s.whole(ctx, id, r, false)
+	j, err := s.whole(ctx, id, r, false, nil)
 	if err != nil {
 		return Progress{}, err
 	}
@@ -137,7 +137,7 @@ func (s *Reader) Stuck(ctx context.Context) ([]Stuck, error) {
 		if since := r.time("progressed"); since.IsZero() || now.Sub(since) < r.millis("stuck_after") {
 			return nil
 		}
-		j, err := s.whole(ctx, id, r, false)
+		j, err := s.whole(ctx, id, r, false, nil)
 		if err != nil {
 			return err
 		}

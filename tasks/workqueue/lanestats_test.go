@@ -19,6 +19,9 @@ func (k *kit) wantLanes(want map[string]string) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
+	if many, err := workqueue.LaneStatsOf(k.t.Context(), k.Queue, k.Queue); err != nil || !maps.Equal(many[0], lanes) || !maps.Equal(many[1], lanes) {
+		k.t.Fatalf("of two queues: got %v, %v, want %v twice", many, err, lanes)
+	}
 	got := map[string]string{}
 	for name, c := range lanes {
 		got[name] = fmt.Sprint(c.Queued, c.InProgress, c.Done, c.Skipped, c.Error)
