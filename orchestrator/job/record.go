@@ -72,15 +72,22 @@ func (r record) list(field string) []string {
 	return list
 }
 
-// pipeline returns the pipeline of the job, or nil if it has none.
+// parsed remembers pipelines by their JSON, which most jobs share.
+var parsed plans
+
+// pipeline returns the pipeline of the job, or nil if it has none. It must not be changed: others have it, too.
 func (r record) pipeline() (*pipeline.Pipeline, error) {
 	if r["pipeline"] == "" {
 		return nil, nil
+	}
+	if p := parsed.get(r["pipeline"]); p != nil {
+		return p, nil
 	}
 	p := &pipeline.Pipeline{}
 	if err := json.Unmarshal([]byte(r["pipeline"]), p); err != nil {
 		return nil, fmt.Errorf("read the pipeline of a job: %w", err)
 	}
+	parsed.put(r["pipeline"], p)
 	return p, nil
 }
 

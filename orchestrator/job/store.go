@@ -60,7 +60,7 @@ func (m *memo[T]) get(ctx context.Context, read func(context.Context) (T, error)
 	return value, err
 }
 
-// plans remembers the pipelines of jobs, which do not change. The zero value is ready to use.
+// plans remembers pipelines, which do not change. The zero value is ready to use.
 type plans struct {
 	mu    sync.Mutex // guards known
 	known map[string]*pipeline.Pipeline
