@@ -72,6 +72,9 @@ func jobFilter(c *cli.Context) (f job.Filter, err error) {
 }
 
 func (s jobScope) list(ctx context.Context, c *cli.Context, f job.Filter) error {
+	if err := f.CheckContext(s.system.Pipelines.List()); err != nil {
+		return wrongField(fmt.Errorf("--where: %w", err))
+	}
 	page, err := s.jobs.List(ctx, f)
 	if err != nil {
 		return wrongField(err)

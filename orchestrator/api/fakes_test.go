@@ -368,7 +368,7 @@ func (fakePipelines) Get(name string) (*pipeline.Pipeline, error) {
 	if name != pipeline.Default {
 		return nil, fmt.Errorf("no pipeline %q", name)
 	}
-	return &pipeline.Pipeline{Name: name, Stages: []pipeline.Stage{{Name: "create", Role: "creator", Takes: pipeline.TakesJob, Timeout: time.Hour}}}, nil
+	return &pipeline.Pipeline{Name: name, Context: []string{"customer", "a.b"}, Stages: []pipeline.Stage{{Name: "create", Role: "creator", Takes: pipeline.TakesJob, Timeout: time.Hour}}}, nil
 }
 
 func (f fakePipelines) List() []*pipeline.Pipeline {

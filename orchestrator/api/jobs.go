@@ -141,7 +141,7 @@ func makeCursor(of, next string) string {
 // JobList is a page of jobs.
 type JobList struct {
 	Jobs   []Job  `json:"jobs" doc:"the newest first"`
-	Total  int64  `json:"total" doc:"of all pages; -1 if that is not known"`
+	Total  int64  `json:"total" doc:"of all pages; -1 where several filters at once would take a scan"`
 	Limit  int    `json:"limit"`
 	Offset int    `json:"offset"`
 	Next   string `json:"next,omitempty" doc:"cursor of the next page; absent on the last"`
@@ -200,6 +200,11 @@ func (s *server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	f, err := in.filter()
 	if err != nil {
 		return nil, err
+	}
+	if s.cfg.Pipelines != nil {
+		if err := f.CheckContext(s.cfg.Pipelines.List()); err != nil {
+			return nil, err
+		}
 	}
 	page, err := s.cfg.Jobs.List(ctx, f)
 	if err != nil {

@@ -280,6 +280,23 @@ func TestListFilter(t *testing.T) {
 	}
 }
 
+// An empty list would say that there is no such job.
+func TestListByAKeyThatNoPipelineDeclares(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	h := handler(t, cfg)
+	for query, want := range map[string]string{
+		"context.custmer=acme":             "declared are a.b, customer",
+		"context.customer=a&context.x=1":   "query.context.x",
+		"name=other&context.customer=acme": "no pipeline declares keys",
+	} {
+		w := ask(t, h, "GET", "/jobs?"+query)
+		if w.Code != 400 || !strings.Contains(w.Body.String(), want) || len(f.jobs.filter.Context) > 0 {
+			t.Errorf("%s: got %d %s, want 400 with %q", query, w.Code, w.Body, want)
+		}
+	}
+}
+
 func TestJobCommands(t *testing.T) {
 	t.Parallel()
 	cfg, f := faked(t)

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"muster/orchestrator/pipeline"
 	"muster/tasks/workqueue"
 )
 
@@ -147,6 +150,29 @@ func (f Filter) check() error {
 	}
 	if _, err := strconv.ParseInt(f.Cursor, 10, 64); err != nil && f.Cursor != "" {
 		return bad("cursor", "%.40q is not a cursor of this list", f.Cursor)
+	}
+	return nil
+}
+
+// CheckContext returns a *FieldError for a key of the context that none of the pipelines that the filter can select
+// declares: no job is found by it.
+func (f Filter) CheckContext(pipelines []*pipeline.Pipeline) error {
+	var declared []string
+	for _, p := range pipelines {
+		if f.Name == "" || f.Name == p.Name {
+			declared = append(declared, p.Context...)
+		}
+	}
+	slices.Sort(declared)
+	declared = slices.Compact(declared)
+	for _, key := range slices.Sorted(maps.Keys(f.Context)) {
+		if slices.Contains(declared, key) {
+			continue
+		}
+		if len(declared) == 0 {
+			return bad("context."+key, "no pipeline declares keys of the context; list them in its file, as in context: [%s]", key)
+		}
+		return bad("context."+key, "no pipeline declares this key of the context; declared are %s", strings.Join(declared, ", "))
 	}
 	return nil
 }
