@@ -185,7 +185,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.breaker = limit.NewBreaker(s.rdb, limit.BreakerConfig{
 		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
-		Trials: 1, Logger: cfg.Logger,
+		Trials: 2, Logger: cfg.Logger,
 	})
 	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(cfg.Tracing), counts: newCounts()}
 	s.tasks = &taskRunner{core: c, assignments: s.assignments}

@@ -109,7 +109,7 @@ func (s *checker) check(ctx context.Context, id string) error {
 		s.warn(ctx, "report to the breaker of an agent", permit.Failure(ctx, message))
 	}
 	if message == connectionRefused || silent > missed*s.cfg.Heartbeat {
-		return s.abandon(ctx, id, fmt.Errorf("agent %s: %s", rec.Name, message))
+		return s.abandon(ctx, id, fmt.Errorf("agent %s: %s", rec.Name, message), true)
 	}
 	return nil
 }

@@ -50,6 +50,10 @@ func (k keys) due() string { return k.prefix + "due" }
 // case.
 func (k keys) held(agent string) string { return k.prefix + "held:" + agent }
 
+// broke is a string: how many agents have gone while they worked on an item, by the idempotency key of its assignments.
+// It expires a day after the last one.
+func (k keys) broke(key string) string { return k.prefix + "broke:" + key }
+
 // numbers is a hash of an agent: done, failed, last_error, idle (unix ms), activity, current_job.
 func (k keys) numbers(agent string) string { return k.prefix + "numbers:" + agent }
 

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,6 +51,7 @@ type response struct {
 	outcome string // one of pushOutcomes
 	reply   Reply
 	wait    time.Duration // busy: for how long
+	reached bool          // unreachable: the agent had the request, and then its connection broke
 	err     error         // of all outcomes but completed and accepted
 }
 
@@ -131,6 +134,9 @@ func (s *pusher) answered(ctx context.Context, h *held, r response) error {
 	case pushUnreachable:
 		s.rest(ctx, h.agent, brokenRest)
 		s.checkSoon(ctx, h.agent)
+		if r.reached {
+			return s.broken(ctx, h, r.err)
+		}
 		return s.fail(ctx, h, r.err, 0, false, endMoved)
 	case pushCompleted, pushRefused:
 		return s.finish(ctx, h, r.reply)
@@ -169,6 +175,10 @@ func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
 	if err != nil {
 		return failed(fmt.Errorf("encode the assignment: %w", err))
 	}
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		sent.Store(info.Err == nil)
+	}})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rec.URL+"/assignments", bytes.NewReader(body))
 	if err != nil {
 		return failed(fmt.Errorf("push the assignment: %w", err))
@@ -183,12 +193,12 @@ func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return response{outcome: pushUnreachable, err: fmt.Errorf("agent %s: %s", rec.Name, explain(err))}
+		return response{outcome: pushUnreachable, reached: sent.Load(), err: fmt.Errorf("agent %s: %s", rec.Name, explain(err))}
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return response{outcome: pushUnreachable, err: fmt.Errorf("agent %s: read the answer: %s", rec.Name, explain(err))}
+		return response{outcome: pushUnreachable, reached: true, err: fmt.Errorf("agent %s: read the answer: %s", rec.Name, explain(err))}
 	}
 	return readAnswer(rec.Name, resp, raw)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -340,7 +341,7 @@ func TestAnotherProcessPushesTheSameAssignmentAgain(t *testing.T) {
 	})
 }
 
-// After five failures in a row the breaker opens, and then admits one request.
+// After five failures in a row the breaker opens, and then admits two requests at a time.
 func TestTheBreakerOfAnAgentOpens(t *testing.T) {
 	t.Parallel()
 	p := newPushed(t)
@@ -428,5 +429,62 @@ func TestMetricsCountAgentsAndPushes(t *testing.T) {
 		if got, ok := values[name]; !ok || got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
+	}
+}
+
+// An item that kills its agents must end, too. The first two losses of an agent are no attempts.
+func TestWorkThatKillsItsAgentsUsesUpAttempts(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		p := newPushed(t)
+		p.answer = func(w http.ResponseWriter, _ *http.Request, b agent.Body) {
+			if b.Item.Key == "item-0" {
+				panic(http.ErrAbortHandler) // the connection breaks
+			}
+			fmt.Fprint(w, "{}")
+		}
+		p.Config.ErrorLog = log.New(io.Discard, "", 0)
+		r := pushRig(t, rdb, p)
+		r.registerPush(p, "one", 2)
+		r.jobs.put("validator", 2)
+		pushes := func() (n int) {
+			for _, b := range p.requests() {
+				if b.Item.Key == "item-0" {
+					n++
+				}
+			}
+			return n
+		}
+		testutil.Eventually(t, "it has failed twice", func() bool { return r.jobs.item(0).attempts >= 2 })
+		if n := pushes(); n < 4 {
+			t.Errorf("got %d pushes, want at least 4", n)
+		}
+		if last := r.jobs.item(0).last; !strings.Contains(last, "has gone while it worked on this") {
+			t.Errorf("got the error %q, want that agents have gone", last)
+		}
+		testutil.Eventually(t, "the other is done", func() bool { return r.jobs.item(1).state == "done" })
+		if n := r.jobs.item(1).attempts; n != 0 {
+			t.Errorf("the other item: got %d failed attempts, want 0", n)
+		}
+	})
+}
+
+// An agent that is not there has not seen the work.
+func TestWorkOfAnAgentThatIsNotThereUsesUpNoAttempt(t *testing.T) {
+	t.Parallel()
+	p := newPushed(t)
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+		allowAll(p)(cfg)
+		cfg.HealthEvery = time.Hour // so that only pushes notice
+	})
+	id := r.registerPush(p, "one", 1)
+	if _, err := r.Check(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	r.jobs.put("validator", 1)
+	testutil.Eventually(t, "it was tried", func() bool { return strings.Contains(r.jobs.item(0).last, "connection refused") })
+	if n := r.jobs.item(0).attempts; n != 0 {
+		t.Errorf("got %d failed attempts, want 0", n)
 	}
 }

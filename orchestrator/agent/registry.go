@@ -344,7 +344,7 @@ func (s *Service) Remove(ctx context.Context, id string) error {
 	if _, err := s.remove(ctx, a, ""); err != nil {
 		return err
 	}
-	return s.abandon(ctx, id, errors.New("the agent was removed"))
+	return s.abandon(ctx, id, errors.New("the agent was removed"), false)
 }
 
 // remove removes the record of an agent. With a time in unix ms it does so only if the agent has not called since.
@@ -468,7 +468,7 @@ func (r *roster) forget(ctx context.Context) error {
 		gone, err := s.remove(ctx, a.Agent, cutoff)
 		if err == nil && gone {
 			s.log.InfoContext(ctx, "an agent is forgotten", "agent", a.ID, "last_seen", a.LastSeen)
-			err = s.abandon(ctx, a.ID, job.ErrLeaseLost)
+			err = s.abandon(ctx, a.ID, job.ErrLeaseLost, true)
 		}
 		if err != nil {
 			return err

@@ -224,8 +224,29 @@ func (s *assignments) release(ctx context.Context, h *held) error {
 	return nil
 }
 
-// abandon takes all assignments off an agent that is gone, so that others get the work at once.
-func (s *assignments) abandon(ctx context.Context, agent string, cause error) error {
+// maxBroke is how many agents may go while they work on an item before that counts as an attempt: an item on which its
+// agents die must end, too.
+const maxBroke = 2
+
+// broken ends an assignment whose agent has gone while it worked on it.
+func (s *assignments) broken(ctx context.Context, h *held, cause error) error {
+	if !h.open {
+		return ended(h, endMoved)
+	}
+	key := s.shown(h).IdempotencyKey
+	n, err := scripts["broke"].Run(ctx, s.rdb, []string{s.keys.broke(key)}).Int()
+	if err != nil {
+		return fmt.Errorf("count the agents that assignment %s has lost: %w", h.id, err)
+	}
+	if n <= maxBroke {
+		return s.fail(ctx, h, cause, 0, false, endMoved)
+	}
+	return s.fail(ctx, h, fmt.Errorf("%w; it is the agent number %d that has gone while it worked on this", cause, n), -1, true, endMoved)
+}
+
+// abandon takes all assignments off an agent, so that others get the work at once. With died, the agent has gone while it
+// worked on them.
+func (s *assignments) abandon(ctx context.Context, agent string, cause error, died bool) error {
 	ids, err := s.rdb.ZRange(ctx, s.keys.held(agent), 0, -1).Result()
 	if err != nil {
 		return fmt.Errorf("list the assignments of agent %s: %w", agent, err)
@@ -236,7 +257,11 @@ func (s *assignments) abandon(ctx context.Context, agent string, cause error) er
 			continue // a reservation
 		}
 		if err == nil && h.open {
-			err = s.fail(ctx, h, cause, 0, false, endMoved)
+			if died {
+				err = s.broken(ctx, h, cause)
+			} else {
+				err = s.fail(ctx, h, cause, 0, false, endMoved)
+			}
 			s.onMove(id)
 		}
 		if err != nil && !errors.Is(err, job.ErrLeaseLost) {

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type Agent struct {
 	Roles    []string `yaml:"roles,omitempty" json:"roles,omitempty"`
 	URL      string   `yaml:"url" json:"url"`
 	Capacity int      `yaml:"capacity,omitempty" json:"capacity,omitempty"` // work at a time. Defaults to 1
+	Secret   string   `yaml:"secret,omitempty" json:"secret,omitempty"`     // signs what is pushed to it. Defaults to none: not signed
 }
 
 // AllRoles are the roles of both fields, each once.
@@ -55,6 +57,9 @@ func (a Agent) shown() string {
 	if a.Capacity > 1 {
 		text += fmt.Sprintf(" capacity %d", a.Capacity)
 	}
+	if a.Secret != "" {
+		text += " secret " + masked
+	}
 	return text
 }
 
@@ -72,6 +77,15 @@ func agentURL(text string) error {
 		return fmt.Errorf("%q is no URL of an agent; write http://host:port or https://host", maskURL(text))
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%q: the URL of an agent has no password, no query and no fragment", maskURL(text))
+	}
+	return nil
+}
+
+// agentSecret returns an error unless requests can be signed with a secret. It does not show it.
+func agentSecret(secret string) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil || secret != "" && len(key) < 16 {
+		return errors.New("secret: give at least 16 bytes as base64, as openssl rand -base64 32 prints them")
 	}
 	return nil
 }
@@ -103,6 +117,9 @@ func checkAgents(agents []Agent) []error {
 				bad("role %q: use up to 40 small letters, digits, hyphens and underscores", role)
 			}
 		}
+		if err := agentSecret(a.Secret); err != nil {
+			bad("%w", err)
+		}
 		if a.Capacity < 0 || a.Capacity > 1000 {
 			bad("capacity %d is out of range; use 1 to 1000", a.Capacity)
 		}
@@ -120,7 +137,7 @@ func readAgents(items []ast.Node) ([]Agent, error) {
 			if errors.As(err, &at) {
 				err = errors.New(at.GetMessage())
 			}
-			return nil, fmt.Errorf("an agent is role: and url:, with name and capacity if needed: %w", err)
+			return nil, fmt.Errorf("an agent is role: and url:, with name, capacity and secret if needed: %w", err)
 		}
 		out = append(out, a)
 	}

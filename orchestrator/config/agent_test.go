@@ -1,6 +1,9 @@
 package config
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -46,5 +49,35 @@ func TestGivenSettings(t *testing.T) {
 	l := load(t, Sources{File: write(t, "api: {listen: 127.0.0.1:8000}\n")})
 	if !l.Given("api.listen") || l.Given("api.enabled") {
 		t.Errorf("api.listen given: %v, want true; api.enabled given: %v, want false", l.Given("api.listen"), l.Given("api.enabled"))
+	}
+}
+
+func TestSecretsOfAgentsAreReadAndNotShown(t *testing.T) {
+	t.Parallel()
+	const secret = "MDEyMzQ1Njc4OWFiY2RlZg=="
+	list := `[{"role":"creator","url":"http://creator:8001","secret":"` + secret + `"}]`
+	file := filepath.Join(t.TempDir(), "agents")
+	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"MUSTER_AGENTS__STATIC=" + list, "MUSTER_AGENTS__STATIC_FILE=" + file} {
+		l, err := Load(Sources{Environ: []string{from}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(l.Agents.Static) != 1 || l.Agents.Static[0].Secret != secret {
+			t.Errorf("got %d agents, want one with its secret", len(l.Agents.Static))
+		}
+		for _, s := range l.Settings() {
+			if strings.Contains(fmt.Sprint(s.Value), secret) {
+				t.Errorf("%s shows the secret", s.Path)
+			}
+		}
+	}
+	for _, bad := range []string{"short", "not base64 at all!", "MTIz"} {
+		_, err := Load(Sources{Environ: []string{`MUSTER_AGENTS__STATIC=[{"role":"creator","url":"http://creator:8001","secret":"` + bad + `"}]`}})
+		if err == nil || !strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), bad) {
+			t.Errorf("%s: got %v, want an error that does not show it", bad, err)
+		}
 	}
 }

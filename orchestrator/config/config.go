@@ -248,7 +248,7 @@ func (j Jobs) MaxDocumentBytes() int64 { return int64(j.MaxDocumentMB) << 20 }
 // be pushed to.
 type Agents struct {
 	Allow       []string      `yaml:"allow" rule:"urls"`
-	Static      []Agent       `yaml:"static"`
+	Static      []Agent       `yaml:"static" secret:"all"`
 	HealthEvery time.Duration `yaml:"health_every" range:"1s 1h"`
 }
 
