@@ -47,11 +47,22 @@ type AssignmentPath struct {
 // Holder says who holds an assignment, and by which lease.
 type Holder struct {
 	Agent string `json:"agent" minLength:"1" maxLength:"100" doc:"id of the agent"`
-	Fence int64  `json:"fence" minimum:"0" doc:"of the assignment"`
+	Fence int64  `json:"fence" minimum:"0" maximum:"9007199254740991" doc:"of the assignment"`
 }
 
 // Usage is what work used, by name.
 type Usage map[string]int64
+
+// Schema is for huma.
+func (Usage) Schema(huma.Registry) *huma.Schema {
+	least, most := 0.0, float64(maxUsage)
+	number := &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &least, Maximum: &most}
+	number.PrecomputeMessages()
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: number}
+}
+
+// maxUsage is the largest number of a usage.
+const maxUsage = 1 << 50
 
 // check refuses what cannot be added up.
 func (u Usage) check() error {
@@ -59,7 +70,7 @@ func (u Usage) check() error {
 		return badField("body.usage", "at most 50 names are kept")
 	}
 	for name, n := range u {
-		if name == "" || len(name) > 100 || n < 0 || n > 1<<50 {
+		if name == "" || len(name) > 100 || n < 0 || n > maxUsage {
 			return badField("body.usage."+keyOf([]byte(name)), "a name of up to 100 bytes and a number from 0 to 2^50 are expected")
 		}
 	}

@@ -66,8 +66,8 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Pro
 	return data, checkJSON(data, "body")
 }
 
-// checkJSON refuses what is no JSON, is nested too deeply, or has texts that
-// cannot be kept: with NUL, or not in UTF-8.
+// checkJSON refuses what is no JSON, is nested too deeply, has a key twice in an
+// object, or has texts that cannot be kept: with NUL, or not in UTF-8.
 func checkJSON(data []byte, root string) *Problem {
 	if !json.Valid(data) {
 		var v json.RawMessage
@@ -95,9 +95,10 @@ type jsonWalk struct {
 // jsonLevel is an open object or array.
 type jsonLevel struct {
 	array bool
-	index int    // of an array
-	key   string // of an object, the last one
-	value bool   // of an object: the value comes, not the key
+	index int             // of an array
+	key   string          // of an object, the last one
+	value bool            // of an object: the value comes, not the key
+	keys  map[string]bool // of an object, so far
 }
 
 // location is where the walk is.
@@ -149,6 +150,9 @@ func (j *jsonWalk) run() string {
 			}
 			if isKey {
 				top.key = keyOf(text)
+				if why := top.add(j.data[i : i+n]); why != "" {
+					return why
+				}
 			}
 			i += n
 			continue
@@ -165,6 +169,22 @@ func (j *jsonWalk) run() string {
 		}
 		i++
 	}
+	return ""
+}
+
+// add adds a key, as a string literal, and returns why it cannot be there, or "".
+func (l *jsonLevel) add(literal []byte) string {
+	var key string
+	if err := json.Unmarshal(literal, &key); err != nil {
+		return err.Error()
+	}
+	if l.keys[key] {
+		return "the object has this key twice"
+	}
+	if l.keys == nil {
+		l.keys = map[string]bool{}
+	}
+	l.keys[key] = true
 	return ""
 }
 

@@ -24,8 +24,11 @@ func TestCheckJSON(t *testing.T) {
 		`{"a": {"b": 1}, "c": 1e999}`: "body.c: the number is out of range",
 		`{"a": }`:                     "body: no JSON",
 		`{} {}`:                       "body: no JSON",
-		``:                            "body: no JSON",
-		nested(20000):                 "body: no JSON",
+		`{"a": 1, "b": {"a": 1, "A": 2}, "c": [{"a": 1}, {"a": 1}]}`: "",
+		`{"a": {"b": 1, "c": 2, "b": 3}}`:                            "body.a.b: the object has this key twice",
+		`[{"a": 1, "\u0061": 2}]`:                                    "body[0].\\u0061: the object has this key twice",
+		``:                                                           "body: no JSON",
+		nested(20000):                                                "body: no JSON",
 	} {
 		got := ""
 		if p := checkJSON([]byte(body), "body"); p != nil {

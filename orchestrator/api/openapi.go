@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -32,8 +33,12 @@ const (
 	tagAccess   = "access"
 )
 
+// strict makes huma refuse the name of a field in other cases, which would be the same field twice.
+var strict = sync.OnceFunc(func() { huma.ValidateStrictCasing = true })
+
 // newHuma returns the interface without operations. They are added to mux.
 func newHuma(mux *http.ServeMux) huma.API {
+	strict()
 	format := huma.Format{Marshal: marshal, Unmarshal: unmarshal}
 	api := humago.New(mux, huma.Config{
 		OpenAPI: &huma.OpenAPI{

@@ -75,7 +75,8 @@ type operation struct {
 	Tags        []string
 	Parameters  []parameter
 	RequestBody *struct {
-		Content map[string]struct{ Schema map[string]any }
+		Required bool
+		Content  map[string]struct{ Schema map[string]any }
 	}
 	Responses map[string]any
 	Security  []map[string][]string
