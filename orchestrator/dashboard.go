@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/orchestrator/agent"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/health"
@@ -47,6 +49,26 @@ func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
 	return api.Serve(ctx, served)
 }
 
+// agentStates reads how the agents are.
+func agentStates(client *tasks.Client) func(context.Context) ([]health.AgentState, error) {
+	return func(ctx context.Context) ([]health.AgentState, error) {
+		jobs, err := job.New(job.Config{Client: client})
+		if err != nil {
+			return nil, err
+		}
+		agents, err := agent.New(agent.Config{Client: client, Jobs: jobs})
+		if err != nil {
+			return nil, err
+		}
+		list, err := agents.List(ctx)
+		out := make([]health.AgentState, len(list))
+		for i, a := range list {
+			out[i] = health.AgentState{Name: a.Name, State: a.State, Why: cmp.Or(a.Health, a.LastError)}
+		}
+		return out, err
+	}
+}
+
 // reports writes the reports of jobs.
 type reports struct{ jobs *job.Service }
 
@@ -65,13 +87,14 @@ func (r reports) Write(ctx context.Context, w io.Writer, id, format string) erro
 	return sum.Text(w)
 }
 
-// Health returns the checks of a system: Redis, its memory, the workers, and,
-// when there are sources for them, the proxies.
+// Health returns the checks of a system: Redis, its memory, the workers, the
+// agents, and, when there are sources for them, the proxies.
 func Health(cfg config.Config, client *tasks.Client, pool *proxies.Pool) *health.Registry {
 	r := &health.Registry{}
 	r.Add(health.Redis(client.Writable, cfg.Redis.PingTimeout))
 	r.Add(health.Memory(health.MemoryInfo(client)))
 	r.Add(health.Workers(client.Workers, cfg.Workers.PingTimeout))
+	r.Add(health.Agents(agentStates(client), agent.StateUnavailable))
 	if cfg.Proxies.HasSources() {
 		r.Add(health.Proxies(pool.Usable, cfg.Proxies.MinUsable))
 	}

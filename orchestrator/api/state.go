@@ -26,7 +26,7 @@ type Readiness struct {
 	Ready   bool            `json:"ready"`
 	Redis   string          `json:"redis" enum:"ok,away"`
 	Message string          `json:"message" doc:"what is missing and what to do, if it is not ready"`
-	Checks  []health.Result `json:"checks,omitempty" doc:"Redis, the workers and the proxies. A failed check of workers or proxies does not make it not ready."`
+	Checks  []health.Result `json:"checks,omitempty" doc:"Redis, the workers, the agents and the proxies. A failed check of workers, agents or proxies does not make it not ready."`
 }
 
 // SystemStatus is how the system is.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +60,48 @@ func Proxies(count func(context.Context) (int, error), least int) Check {
 			return detail, Degrade(fmt.Errorf("%d usable proxies are fewer than %d; refresh the pool with `muster proxies refresh`", n, least))
 		}
 		return detail, nil
+	}}
+}
+
+// AgentState is how an agent is, and why if that is not good.
+type AgentState struct {
+	Name, State, Why string
+}
+
+// shownAgents is how many agents an answer names.
+const shownAgents = 5
+
+// Agents asks how the agents are, by their last health checks and calls. It is
+// degraded while some are unavailable: their work goes to others.
+func Agents(list func(context.Context) ([]AgentState, error), unavailable string) Check {
+	return Check{Name: "agents", Ask: func(ctx context.Context) (string, error) {
+		agents, err := list(ctx)
+		if err != nil {
+			return "", err
+		}
+		if len(agents) == 0 {
+			return "none", nil
+		}
+		counts, gone := map[string]int{}, []string{}
+		for _, a := range agents {
+			counts[a.State]++
+			if a.State == unavailable {
+				gone = append(gone, strings.TrimSuffix(a.Name+": "+a.Why, ": "))
+			}
+		}
+		var parts []string
+		for _, state := range slices.Sorted(maps.Keys(counts)) {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
+		}
+		detail := strings.Join(parts, ", ")
+		if len(gone) == 0 {
+			return detail, nil
+		}
+		more := ""
+		if n := len(gone) - shownAgents; n > 0 {
+			gone, more = gone[:shownAgents], fmt.Sprintf(" and %d more", n)
+		}
+		return detail, Degrade(fmt.Errorf("unavailable: %s%s; see `muster agents list`", strings.Join(gone, "; "), more))
 	}}
 }
 

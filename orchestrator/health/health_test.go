@@ -268,3 +268,28 @@ func TestProxiesAndWorkers(t *testing.T) {
 		t.Errorf("workers: got %+v, want 2 alive, 3 of 12 slots busy", got)
 	}
 }
+
+func TestAgents(t *testing.T) {
+	t.Parallel()
+	var list []AgentState
+	check := Agents(func(context.Context) ([]AgentState, error) { return list, nil }, "unavailable")
+	ask := func() Result {
+		r := &Registry{}
+		r.Add(check)
+		return r.Run(t.Context()).Checks[0]
+	}
+	if got := ask(); got.Status != OK || got.Detail != "none" {
+		t.Errorf("without agents: got %+v, want ok", got)
+	}
+	list = []AgentState{{"one", "healthy", "an old error"}, {"two", "draining", ""}}
+	if got := ask(); got.Status != OK || got.Detail != "1 draining, 1 healthy" {
+		t.Errorf("with good agents: got %+v, want ok", got)
+	}
+	for i := range 7 {
+		list = append(list, AgentState{fmt.Sprint("gone", i), "unavailable", "connection refused"})
+	}
+	got := ask()
+	if got.Status != Degraded || !strings.Contains(got.Error, "gone0: connection refused") || !strings.Contains(got.Error, "and 2 more") || strings.Contains(got.Error, "gone6") {
+		t.Errorf("got %+v, want degraded with five of the agents", got)
+	}
+}
