@@ -156,6 +156,12 @@ func TestOpenJobContinuesWhereItWas(t *testing.T) {
 		from.emit("one", "two", "three")
 		from.complete(from.take("validator", "v"), job.Answer{})
 		held := from.take("validator", "v") // its lease ends with the Redis
+		used := func(w *world, tokens int64) {
+			if err := w.SetUsage(w.ctx, j.ID, map[string]map[string]int64{"v": {"tokens": tokens}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		used(from, 5)
 		for _, id := range []string{j.ID, next.ID} {
 			if err := copyJob(from.ctx, t, from, to, id, job.RestoreOptions{}); err != nil {
 				t.Fatal(err)
@@ -170,7 +176,14 @@ func TestOpenJobContinuesWhereItWas(t *testing.T) {
 		if len(seen) != 2 || !seen[held.Key] {
 			t.Errorf("got the items %v, want %q and the one that waited", seen, held.Key)
 		}
+		used(to, 2) // totals begin anew on another Redis
 		got := to.until(j.ID, job.Completed)
+		if got.Usage["tokens"] != 7 || got.AgentUsage["v"]["tokens"] != 7 {
+			t.Errorf("got the usage %v, by agent %v, want 7 tokens", got.Usage, got.AgentUsage)
+		}
+		if n := to.numbers().Items; n[job.ItemIntegrated] != 3 || n[job.ItemPending] != 0 {
+			t.Errorf("got %v, want 3 integrated items", n)
+		}
 		if got.Items.Integrated != 3 || !got.CreatedAt.Equal(j.CreatedAt) {
 			t.Errorf("got %+v, want three items, created as before", got)
 		}
