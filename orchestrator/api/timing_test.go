@@ -133,7 +133,8 @@ func TestPanicIsTimedAsFailure(t *testing.T) {
 	mux.HandleFunc("GET /boom", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	func() {
 		defer func() { _ = recover() }()
-		ask(t, cfg.timed(mux, mux), "GET", "/boom")
+		cfg.routes = &routes{mux: mux}
+		ask(t, cfg.timed(mux), "GET", "/boom")
 	}()
 	expectSamples(t, samples(t, cfg.Timing), map[string]float64{
 		"muster_http_request_duration_seconds{code=5xx method=GET route=/boom}": 1,
