@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -370,4 +371,11 @@ func (s *assignments) close(ctx context.Context, h *held, outcome string, usage 
 		changed[field], _ = pair[1].(string)
 	}
 	s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.SetUsage(ctx, jobID, totalsOf(changed)), "assignment", h.id, "job", jobID)
+}
+
+// newID returns 128 random bits as text.
+func newID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // it never fails
+	return hex.EncodeToString(b)
 }

@@ -19,6 +19,7 @@ import (
 
 	"muster/internal/logctx"
 	"muster/internal/retryafter"
+	"muster/internal/webhook"
 	"muster/orchestrator/job"
 	"muster/orchestrator/tracing"
 	"muster/tasks/limit"
@@ -188,7 +189,11 @@ func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
 	if id := logctx.Value(ctx, logctx.RequestID); id != "" {
 		req.Header.Set("X-Request-Id", id)
 	}
-	if err := sign(req.Header, rec.Secret, a.ID, time.Now(), body); err != nil {
+	var secrets []string // one of the configuration may have none
+	if rec.Secret != "" {
+		secrets = append(secrets, rec.Secret)
+	}
+	if err := webhook.Sign(req.Header, a.ID, time.Now(), body, secrets...); err != nil {
 		return failed(fmt.Errorf("sign the assignment: %w", err))
 	}
 	resp, err := s.client.Do(req)

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
+	"muster/internal/webhook"
 	"muster/orchestrator/agent"
 	"muster/orchestrator/job"
 	"muster/tasks/redistest"
@@ -67,7 +68,7 @@ func (p *pushed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf("%s %s", r.Method, r.URL.Path)
 	}
 	if secret != "" {
-		err = errors.Join(err, agent.Verify(secret, r.Header, raw, time.Now()))
+		err = errors.Join(err, webhook.Verify(r.Header, raw, time.Now(), secret))
 	}
 	p.mu.Lock()
 	p.got = append(p.got, body)

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"muster/internal/clip"
+	"muster/internal/webhook"
 	"muster/orchestrator/job"
 )
 
@@ -131,8 +132,8 @@ func staticRecord(r Registration) (record, error) {
 	if err != nil {
 		return rec, err
 	}
-	if rec.URL != "" {
-		if _, err := secretKey(r.Secret); err != nil {
+	if rec.URL != "" && r.Secret != "" {
+		if err := webhook.CheckSecret(r.Secret); err != nil {
 			return rec, bad("secret", "%v", err)
 		}
 		rec.Secret = r.Secret

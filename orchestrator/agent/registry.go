@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/webhook"
 	"muster/orchestrator/job"
 	"muster/tasks/limit"
 )
@@ -39,7 +40,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	if rec.URL != "" && !slices.ContainsFunc(s.allow, func(p prefix) bool { return p.allows(rec.URL) }) {
 		return Agent{}, "", fmt.Errorf("register agent %q: %w; allow it there, or let the agent pull", rec.Name, ErrNotAllowed)
 	}
-	secret := newSecret()
+	secret := webhook.NewSecret()
 	if rec.URL != "" {
 		rec.Secret = secret // requests are signed with it; for others it is of no use
 	}

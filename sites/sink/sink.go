@@ -37,7 +37,7 @@ type Sink interface {
 // Options are the options of a sink in addition to its address.
 type Options struct {
 	Dir    string // of a relative path of SQLite. Defaults to the current folder.
-	Secret string // signs the requests to a webhook. Defaults to none: no signature.
+	Secret string // signs the requests to a webhook; see webhook.CheckSecret. Defaults to none: no signature.
 	// Filter allows webhooks at names of addresses that are not public. A webhook that is written as an address is
 	// always allowed. Defaults to none.
 	Filter *addressfilter.Filter
@@ -71,7 +71,7 @@ func Open(ctx context.Context, address string, o Options) (Sink, error) {
 	case "postgres":
 		return openPostgres(ctx, rest)
 	}
-	return newWebhook(rest, o), nil
+	return newPoster(rest, o)
 }
 
 func parse(address string) (kind, rest string, err error) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/webhook"
 
 	"muster/internal/testutil"
 )
@@ -316,13 +317,12 @@ func newHook(t *testing.T, secret string, answers ...int) *hook {
 		body, _ := io.ReadAll(r.Body)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.ids = append(h.ids, r.Header.Get("Idempotency-Key"))
-		if sig := r.Header.Get("Muster-Signature"); secret != "" {
-			stamp, v1, _ := strings.Cut(strings.TrimPrefix(sig, "t="), ",v1=")
-			if v1 != Sign([]byte(secret), stamp, body) {
-				h.bad = append(h.bad, sig)
+		h.ids = append(h.ids, r.Header.Get("webhook-id"))
+		if secret != "" {
+			if err := webhook.Verify(r.Header, body, time.Now(), secret); err != nil {
+				h.bad = append(h.bad, err.Error())
 			}
-		} else if sig != "" {
+		} else if sig := r.Header.Get("webhook-signature"); sig != "" {
 			h.bad = append(h.bad, sig)
 		}
 		if len(h.answers) > 0 {
@@ -343,11 +343,23 @@ func newHook(t *testing.T, secret string, answers ...int) *hook {
 	return h
 }
 
+// posterTo returns a sink that waits no longer than it must between its tries.
+func posterTo(t *testing.T, address string, o Options) *poster {
+	t.Helper()
+	p, err := newPoster(address, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	p.base = time.Millisecond
+	return p
+}
+
 func TestWebhook(t *testing.T) {
 	t.Parallel()
-	h := newHook(t, "s3cret", 503, 429)
-	s := newWebhook(h.URL+"/in?token=hush", Options{Secret: "s3cret"})
-	s.base = time.Millisecond
+	secret := webhook.NewSecret()
+	h := newHook(t, secret, 503, 429)
+	s := posterTo(t, h.URL+"/in?token=hush", Options{Secret: secret})
 	var many []Record
 	for i := range 150 {
 		many = append(many, record(fmt.Sprint("k", i), `{"a":"<b>"}`, "new", ""))
@@ -381,8 +393,7 @@ func TestWebhookFailsAfterItsTries(t *testing.T) {
 		"redirect": {[]int{302}, 1},
 	} {
 		h := newHook(t, "", c.answers...)
-		s := newWebhook(h.URL+"/in?token=hush", Options{})
-		s.base = time.Millisecond
+		s := posterTo(t, h.URL+"/in?token=hush", Options{})
 		_, err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")})
 		if err == nil || strings.Contains(err.Error(), "hush") || len(h.ids) != c.tries || len(h.bad) > 0 {
 			t.Errorf("%s: got %v after %d tries, want an error after %d", name, err, len(h.ids), c.tries)
@@ -403,13 +414,21 @@ func TestWebhookConnectsOnlyToAllowedAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newWebhook(address, Options{})
+	one := []Record{record("k", `{}`, "new", "")}
+	s := posterTo(t, address, Options{})
 	s.base = time.Hour // a second try would hang
-	_, err = s.Put(t.Context(), []Record{record("k", `{}`, "new", "")})
-	if noted := Notify(t.Context(), address, Options{}, 1); !addressfilter.Is(err) || !addressfilter.Is(noted) || len(h.ids) != 0 {
-		t.Errorf("got %v and %v and %d requests, want refusals and none", err, noted, len(h.ids))
+	if _, err = s.Put(t.Context(), one); !addressfilter.Is(err) || len(h.ids) != 0 {
+		t.Errorf("got %v and %d requests, want a refusal and none", err, len(h.ids))
 	}
-	if err := Notify(t.Context(), address, Options{Filter: allowed}, 1); err != nil {
+	if _, err := posterTo(t, address, Options{Filter: allowed}).Put(t.Context(), one); err != nil {
 		t.Errorf("allowed: got %v, want no error", err)
+	}
+}
+
+func TestWebhookSecretMustBeOne(t *testing.T) {
+	t.Parallel()
+	_, err := Open(t.Context(), "https://hook.example/in", Options{Secret: "a passphrase"})
+	if err == nil || !strings.Contains(err.Error(), "base64") || strings.Contains(err.Error(), "passphrase") {
+		t.Errorf("got %v, want what a secret is, without this one", err)
 	}
 }

@@ -3,20 +3,14 @@ package sink
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
-	"muster/internal/addressfilter"
-	"muster/internal/retryafter"
+	"muster/internal/webhook"
 )
 
 const (
@@ -25,28 +19,30 @@ const (
 	hookTimeout = 30 * time.Second // of one try
 )
 
-// webhook is a sink that posts batches of records to a URL. The body is
-// {"site", "job", "records": [{"type", "key", "url", "change", "diff",
-// "record"}]}. A batch that is not acknowledged with 2xx is posted again with the same Idempotency-Key. With a secret,
-// Muster-Signature is t=UNIX,v1=HEX, the HMAC-SHA256 of "UNIX.body".
-type webhook struct {
+// poster is a sink that posts batches of records to a URL, as package webhook has it. The body is {"site", "job",
+// "records": [{"type", "key", "url", "change", "diff", "record"}]}. A batch that is not acknowledged with 2xx is posted
+// again with the same webhook-id. With a secret it is signed.
+type poster struct {
 	url, name string
-	secret    []byte
-	client    *http.Client
+	secrets   []string
+	sender    *webhook.Sender
 	base      time.Duration // of the backoff between tries
 }
 
-func newWebhook(address string, o Options) *webhook {
-	name := "webhook"
+// newPoster returns an error if the secret is not one.
+func newPoster(address string, o Options) (*poster, error) {
+	h := &poster{url: address, name: "webhook", base: 500 * time.Millisecond}
 	if u, err := url.Parse(address); err == nil {
-		name = u.Scheme + "://" + u.Host + u.Path // a query may contain a token
+		h.name = u.Scheme + "://" + u.Host + u.Path // a query may contain a token
 	}
-	return &webhook{url: address, name: name, secret: []byte(o.Secret), base: 500 * time.Millisecond, client: &http.Client{
-		Transport: o.Filter.WithURLs(address).Transport(),
-		Timeout:   hookTimeout,
-		// A redirect would send the records to another server.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	if o.Secret != "" {
+		if err := webhook.CheckSecret(o.Secret); err != nil {
+			return nil, fmt.Errorf("sign what is posted to %s: %w", h.name, err)
+		}
+		h.secrets = []string{o.Secret}
+	}
+	h.sender = webhook.NewSender(o.Filter.WithURLs(address), hookTimeout)
+	return h, nil
 }
 
 // hookBody is what is posted.
@@ -66,7 +62,7 @@ type hookRecord struct {
 }
 
 // Put implements Sink.
-func (h *webhook) Put(ctx context.Context, records []Record) (took int, err error) {
+func (h *poster) Put(ctx context.Context, records []Record) (took int, err error) {
 	for len(records) > 0 {
 		n := 1
 		for n < min(len(records), hookAtOnce) && records[n].Site == records[0].Site && records[n].Job == records[0].Job {
@@ -91,37 +87,21 @@ func (h *webhook) Put(ctx context.Context, records []Record) (took int, err erro
 	return took, nil
 }
 
-// Notify posts v as JSON to the URL of a webhook, signed if o has a secret.
-// It blocks until it is delivered, or a few tries have failed.
-func Notify(ctx context.Context, address string, o Options, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode a notification: %w", err)
-	}
-	h := newWebhook(address, o)
-	defer h.Close()
-	if err := h.post(ctx, body); err != nil {
-		return fmt.Errorf("post to %s: %w", h.name, err)
-	}
-	return nil
-}
-
 // post tries to deliver the body, at most hookTries times.
-func (h *webhook) post(ctx context.Context, body []byte) error {
+func (h *poster) post(ctx context.Context, body []byte) error {
 	sum := sha256.Sum256(body)
-	id := hex.EncodeToString(sum[:16])
+	r := webhook.Request{URL: h.url, ID: hex.EncodeToString(sum[:16]), Body: body, Secrets: h.secrets}
 	wait := h.base
 	for try := 1; ; try++ {
-		after, err := h.try(ctx, id, body)
-		if err == nil {
+		a := h.sender.Send(ctx, r)
+		if a.Outcome == webhook.Delivered {
 			return nil
 		}
-		// A timeout has taken enough time already.
-		hangs := errors.Is(err, context.DeadlineExceeded)
-		if try == hookTries || hangs || errors.As(err, new(refused)) || addressfilter.Is(err) || ctx.Err() != nil {
-			return err
+		again := a.Outcome == webhook.Failed || a.Outcome == webhook.Unreachable && !a.TimedOut // that has taken enough time already
+		if try == hookTries || !again || ctx.Err() != nil {
+			return a.Err
 		}
-		t := time.NewTimer(min(max(wait, after), hookTimeout))
+		t := time.NewTimer(min(max(wait, a.RetryAfter), hookTimeout))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -132,59 +112,11 @@ func (h *webhook) post(ctx context.Context, body []byte) error {
 	}
 }
 
-// refused is a status after which another try would fail, too.
-type refused int
-
-func (r refused) Error() string {
-	return fmt.Sprintf("it answers %d %s", int(r), http.StatusText(int(r)))
-}
-
-func (h *webhook) try(ctx context.Context, id string, body []byte) (after time.Duration, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
-	if err != nil {
-		return 0, errors.New("the address is invalid")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "muster")
-	req.Header.Set("Idempotency-Key", id)
-	if len(h.secret) > 0 {
-		stamp := strconv.FormatInt(time.Now().Unix(), 10)
-		req.Header.Set("Muster-Signature", "t="+stamp+",v1="+Sign(h.secret, stamp, body))
-	}
-	res, err := h.client.Do(req)
-	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
-			err = ue.Err // the URL may contain a token
-		}
-		return 0, err
-	}
-	defer res.Body.Close()
-	_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // so that the connection can be reused
-	switch s := res.StatusCode; {
-	case s >= 200 && s < 300:
-		return 0, nil
-	case s == http.StatusRequestTimeout, s == http.StatusTooManyRequests, s >= 500:
-		after, _ = retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), time.Hour)
-		return after, fmt.Errorf("it answers %s", res.Status)
-	default:
-		return 0, refused(s)
-	}
-}
-
-// Sign returns the v1 of a webhook's signature for a stamp and a body, for the receiver to check.
-func Sign(secret []byte, stamp string, body []byte) string {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(stamp + "."))
-	mac.Write(body)
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
 // Name implements Sink.
-func (h *webhook) Name() string { return h.name }
+func (h *poster) Name() string { return h.name }
 
 // Close implements Sink.
-func (h *webhook) Close() error {
-	h.client.CloseIdleConnections()
+func (h *poster) Close() error {
+	h.sender.Close()
 	return nil
 }
