@@ -63,7 +63,7 @@ type System struct {
 // starts a judge on loopback when the settings name none.
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
 	s := &System{
-		Client: client, Metrics: metrics.NewProcess(), cfg: cfg, logger: logger,
+		Client: client, Events: event.New(client.Redis()), Metrics: metrics.NewProcess(), cfg: cfg, logger: logger,
 		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis(), cfg.API.AuditKeep),
 	}
 	defer func() {
@@ -97,7 +97,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	s.Sites, err = sites.NewService(sites.Config{
 		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages,
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
-		Sinks: cfg.Sites.Sinks, Alerts: cfg.Sites.Alerts, Secret: cfg.Sites.Secret,
+		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: s.siteJudged,
 		Route: func(before fetch.Route) fetch.Route {
 			after, _ := before.(*proxies.Session)
 			return s.Pool.Session(after)
@@ -119,7 +119,6 @@ func (s *System) openJobs() (err error) {
 	if s.Pipelines, err = pipeline.Load(s.cfg.Pipelines()); err != nil {
 		return err
 	}
-	s.Events = event.New(s.Client.Redis())
 	s.Documents = &Documents{dir: s.cfg.Documents(), limit: cfg.MaxDocumentBytes(), filter: s.cfg.Network.Filter(), storeID: func(ctx context.Context) (string, error) { return s.Jobs.StoreID(ctx) }}
 	track, sweep := s.reconcile(), s.sweepDocuments()
 	s.Jobs, err = job.New(job.Config{

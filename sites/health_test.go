@@ -1,9 +1,12 @@
 package sites
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"muster/sites/internal/store"
 	"muster/sites/record"
 	"muster/sites/report"
+	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
@@ -143,5 +147,34 @@ func TestResponseIsWithoutDelays(t *testing.T) {
 	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if got := sum.Times.Mean(); sum.Pages != 2 || got <= 0 || got >= 500*time.Millisecond { // a turn is at least that
 		t.Errorf("got a mean response of %s in %d pages, want that of the server", got, sum.Pages)
+	}
+}
+
+// The health of each job is announced with the status before, again after an error, and once it has been.
+func TestHealthIsAnnounced(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 20)
+	site.faults = map[string][]string{"/item/1": strings.Fields(strings.Repeat("500 ", 50)), "/item/2": strings.Fields(strings.Repeat("500 ", 50))}
+	client := tasks.NewClient(redistest.New(t))
+	var got []string
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
+		if got = append(got, fmt.Sprintf("%s %s, before %q", h.JobID, h.Status, before)); len(got) == 1 {
+			return errors.New("redis is away")
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(s.Close(), client.Close()) })
+
+	run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	site.mu.Lock()
+	clear(site.faults)
+	site.mu.Unlock()
+	run(t, begin(t, s, "j2", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	want := []string{`j1 degraded, before ""`, `j1 degraded, before ""`, `j2 healthy, before "degraded"`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

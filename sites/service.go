@@ -18,10 +18,12 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/webhook"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
 	"muster/sites/record"
+	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
 )
@@ -46,14 +48,16 @@ type Config struct {
 	Via       func(*http.Response) string                         // returns the proxy that an answer of Transport came through, or "". Defaults to none.
 	Route     func(before fetch.Route) fetch.Route                // returns a route through Transport for a session; see fetch.Config. Defaults to none.
 	Sinks     []string                                            // addresses of sinks for records beside the files; see sink.Open. Defaults to none.
-	Alerts    string                                              // the URL of a webhook that gets the health of sites that are not healthy. Defaults to none.
-	Secret    string                                              // signs what webhooks get. Defaults to none.
+	Secret    string                                              // signs what webhooks get; see sink.Options. Defaults to none.
 	// Observe is called before a page is fetched, and what it returns when it has been. The page is fetched with the
 	// context that it returns. Defaults to none.
 	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
 	MaxPages int          // maximum of pages in flight, of all sites and in all processes. Defaults to 0: no limit.
 	Memory   int64        // maximum of memory for this process, in bytes, which bounds the pages that are parsed at once. Defaults to 0: no limit.
 	Logger   *slog.Logger // Defaults to none.
+	// Judged is called with the health of a site when a job of the site has ended, and with the status after the job
+	// before, "" if there was none. If it returns an error, or the process dies, it is called again. Defaults to none.
+	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
 	// WriterLease is how long the process that writes a job's records may be
 	// silent before another takes over. Defaults to 15 seconds.
 	WriterLease time.Duration
@@ -109,6 +113,11 @@ func NewService(cfg Config) (*Service, error) {
 			return nil, err
 		}
 	}
+	if cfg.Secret != "" {
+		if err := webhook.CheckSecret(cfg.Secret); err != nil {
+			return nil, fmt.Errorf("the secret of webhooks: %w", err)
+		}
+	}
 	if cfg.OutDir == "" {
 		cfg.OutDir = "out"
 	}
@@ -118,7 +127,7 @@ func NewService(cfg Config) (*Service, error) {
 	jobs := newLocalJobs(cfg)
 	recorder, err := record.New(record.Config{
 		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Lease: cfg.WriterLease,
-		Alerts: cfg.Alerts, Secret: cfg.Secret, Filter: cfg.Filter, Round: jobs.tidy, Logger: cfg.Logger,
+		Judged: cfg.Judged, Secret: cfg.Secret, Filter: cfg.Filter, Round: jobs.tidy, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Read returns the scripts lua/NAME.lua of files by their names, each with lua/common.lua in front of it if there is
-// one. It panics if a file cannot be read: they are embedded.
-func Read(files fs.FS) map[string]*redis.Script {
+// Read returns the scripts lua/NAME.lua of files by their names, each with the functions of other packages and, if there
+// is one, lua/common.lua in front of it. It panics if a file cannot be read: they are embedded.
+func Read(files fs.FS, functions ...string) map[string]*redis.Script {
 	names, err := fs.Glob(files, "lua/*.lua")
 	if err != nil {
 		panic(err)
@@ -23,9 +23,9 @@ func Read(files fs.FS) map[string]*redis.Script {
 		return string(raw)
 	}
 	const shared = "lua/common.lua"
-	common := ""
+	common := strings.Join(functions, "")
 	if _, err := fs.Stat(files, shared); err == nil {
-		common = source(shared)
+		common += source(shared)
 	}
 	scripts := map[string]*redis.Script{}
 	for _, path := range names {

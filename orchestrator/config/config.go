@@ -36,6 +36,7 @@ type Config struct {
 	API      API      `yaml:"api"`
 	Jobs     Jobs     `yaml:"jobs"`
 	Agents   Agents   `yaml:"agents"`
+	Webhooks Webhooks `yaml:"webhooks"`
 	Shutdown Shutdown `yaml:"shutdown"`
 }
 
@@ -194,8 +195,7 @@ type Sites struct {
 	Parallel bool              `yaml:"parallel"`
 	MaxPages int               `yaml:"max_pages_at_once" range:"1 1000000" zero:"as many as there are workers"`
 	Sinks    []string          `yaml:"sinks" secret:"url"`
-	Alerts   string            `yaml:"alerts" secret:"url"`
-	Secret   string            `yaml:"webhook_secret" secret:"all"`
+	Secret   string            `yaml:"webhook_secret" secret:"all" rule:"secret"`
 }
 
 // Wait says how the end of a job is awaited. A job of n chunks may take
@@ -324,6 +324,7 @@ func Default() Config {
 			MaxDocumentMB: 64,
 		},
 		Agents:   Agents{HealthEvery: 15 * time.Second},
+		Webhooks: defaultWebhooks(),
 		Shutdown: Shutdown{Drain: 30 * time.Second},
 	}
 }

@@ -36,6 +36,8 @@ func (s setting) text() string {
 		return sourcesText(v)
 	case []Agent:
 		return agentsText(v)
+	case []Webhook:
+		return webhooksText(v)
 	case map[string]int:
 		return pairs(v, ",", ":")
 	case map[string]time.Duration:

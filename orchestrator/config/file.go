@@ -101,6 +101,9 @@ func (r *reader) meant(prefix, key string) string {
 	if prefix == "" && key == "dashboard" {
 		return renamed
 	}
+	if prefix == "sites." && key == "alerts" {
+		return alertsMoved
+	}
 	var beside, elsewhere []string
 	for p := range r.byPath {
 		if rest, ok := strings.CutPrefix(p, prefix); ok {
@@ -179,6 +182,14 @@ func (r *reader) set(s setting, node ast.Node) error {
 				return fmt.Errorf("%s: %w", s.path, err)
 			}
 			*agents = list
+			return nil
+		}
+		if hooks, ok := s.v.Addr().Interface().(*[]Webhook); ok {
+			list, err := readWebhooks(seq.Values)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.path, err)
+			}
+			*hooks = list
 			return nil
 		}
 		var values []string

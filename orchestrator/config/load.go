@@ -217,6 +217,9 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting) []error {
 		if strings.HasPrefix(name, "MUSTER_DASHBOARD__") {
 			hint = renamed
 		}
+		if name == "MUSTER_SITES__ALERTS" {
+			hint = alertsMoved
+		}
 		// Only ours have a double underscore; others, as from Kubernetes for a
 		// service named muster, are ignored.
 		if strings.Contains(name, "__") {

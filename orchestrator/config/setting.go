@@ -15,6 +15,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"muster/internal/addressfilter"
+	"muster/internal/webhook"
 )
 
 // setting is one leaf of a Config: its path and its field.
@@ -94,6 +95,12 @@ func (s setting) set(text string) error {
 			return fmt.Errorf("%s: %w", s.path, err)
 		}
 		*p = agents
+	case *[]Webhook:
+		hooks, err := parseWebhooks(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.path, err)
+		}
+		*p = hooks
 	case *map[string]int, *map[string]string, *map[string]time.Duration:
 		return s.setMap(text)
 	default:
@@ -173,7 +180,7 @@ func (s setting) isMap() bool  { return s.v.Kind() == reflect.Map }
 // check returns everything that is wrong with the value.
 func (s setting) check() []error {
 	var errs []error
-	for _, problem := range slices.Concat(s.checkWord(), s.checkRange(), s.checkSources(), s.checkAgents(), s.checkRule()) {
+	for _, problem := range slices.Concat(s.checkWord(), s.checkRange(), s.checkSources(), s.checkAgents(), s.checkWebhooks(), s.checkRule()) {
 		errs = append(errs, fmt.Errorf("%s: %w", s.path, problem))
 	}
 	return errs
@@ -226,6 +233,11 @@ func (s setting) checkAgents() []error {
 	return checkAgents(agents)
 }
 
+func (s setting) checkWebhooks() []error {
+	hooks, _ := s.v.Interface().([]Webhook)
+	return checkWebhooks(hooks)
+}
+
 // checkRule holds the value to the tag rule.
 func (s setting) checkRule() []error {
 	switch s.tag.Get("rule") {
@@ -257,6 +269,12 @@ func (s setting) checkRule() []error {
 		return errs
 	case "origins":
 		return checkOrigins(s.v.Interface().([]string))
+	case "secret":
+		if text := s.v.String(); text != "" {
+			if err := webhook.CheckSecret(text); err != nil {
+				return []error{err}
+			}
+		}
 	case "site":
 		var errs []error
 		for _, name := range s.v.Interface().([]string) {
@@ -366,6 +384,12 @@ func (s setting) shown() any {
 		out := make([]string, len(v))
 		for i, agent := range v {
 			out[i] = agent.shown()
+		}
+		return out
+	case []Webhook:
+		out := make([]string, len(v))
+		for i, hook := range v {
+			out[i] = hook.shown()
 		}
 		return out
 	case []string:

@@ -1,5 +1,5 @@
-// Package event reads what happens to jobs. The events are in Redis streams,
-// one of all jobs and one of each job; the scripts that change jobs add them.
+// Package event has what happens to jobs, sites and agents, in order. The events are in Redis streams, one of all and one
+// of each job. The scripts that change jobs add theirs; others are added by [Stream.Add].
 package event
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Event is something that happened to a job.
+// Event is something that happened.
 type Event struct {
-	ID   string          `json:"id"`   // place in the stream, as in 1735689600000-0; the same in both streams
-	Type string          `json:"type"` // as in job.completed
-	Job  string          `json:"job_id"`
+	ID   string          `json:"id"`     // place in the stream, as in 1735689600000-0; the same in both streams
+	Type string          `json:"type"`   // as in job.completed
+	Job  string          `json:"job_id"` // "" if it belongs to none
 	Time time.Time       `json:"time"`
 	Data json.RawMessage `json:"data,omitempty"` // nil if there is none
 }
 
-// Stream reads events. It may be used by many goroutines at once.
+// Stream reads and adds events. It may be used by many goroutines at once.
 type Stream struct{ rdb redis.UniversalClient }
 
 // New returns a Stream.

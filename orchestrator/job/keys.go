@@ -97,8 +97,10 @@ const sweepKey = prefix + "sweep"
 // workChannel is the channel of the message that a job may have work; the message is the role.
 const workChannel = prefix + "work"
 
-// eventKeys are the streams that the event of a job is appended to.
-func eventKeys(id string) []string { return []string{event.AllKey(), event.JobKey(id)} }
+// eventKeys are the streams that the event of a job is added to.
+func eventKeys(id string) []string {
+	return []string{event.AllKey(), event.JobKey(id), event.OutboxKey()}
+}
 
 // queueName is the name of the work queue of a job.
 func queueName(id string) string { return "job:" + id }

@@ -8,13 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/luascript"
+	"muster/orchestrator/event"
 )
 
 //go:embed lua/*.lua
 var sources embed.FS
 
-// scripts are the files of lua by name, each with common.lua in front of it.
-var scripts = luascript.Read(sources)
+// scripts are the files of lua by name, each with the function record of package event, and common.lua, in front of it.
+var scripts = luascript.Read(sources, event.Script)
 
 var (
 	createScript = scripts["create"]

@@ -47,10 +47,12 @@ func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary
 		if err := json.Unmarshal([]byte(data), &sum); err != nil {
 			return fmt.Errorf("read the summary of job %s: %w", w.run, err)
 		}
+		if err := w.announce(ctx, sum.Health); err != nil {
+			return err
+		}
 		if err := w.rdb.SetNX(ctx, store.SummaryKey(w.run), data, store.Keep).Err(); err != nil {
 			return fmt.Errorf("store the summary of job %s: %w", w.run, err)
 		}
-		w.alert(ctx, sum.Health)
 		return w.closeAll()
 	})
 	return sum, err
@@ -76,17 +78,24 @@ func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, erro
 	return string(data), w.lease.ack(ctx, "", notes)
 }
 
-// alert sends the health of a site that is not healthy to the webhook. An error
-// is only logged.
-func (w *writer) alert(ctx context.Context, h report.Health) {
-	if w.alerts == "" || h.Status == report.Healthy {
-		return
+// announce passes on the health of the site. A writer that stops in the middle
+// does so again.
+func (w *writer) announce(ctx context.Context, h report.Health) error {
+	if w.judged == nil {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := sink.Notify(ctx, w.alerts, w.sinks.options, h); err != nil {
-		w.log.WarnContext(ctx, "the alert that the site is not healthy was not delivered", "error", err)
+	all, err := store.HealthOf(ctx, w.rdb, w.def.Site)
+	if err != nil {
+		return err
 	}
+	before := report.HealthStatus("")
+	for _, other := range all { // the newest first
+		if other.JobID != w.run {
+			before = other.Status
+			break
+		}
+	}
+	return w.judged(ctx, h, before)
 }
 
 // complete writes the files that are written at the end, and completes the summary.

@@ -35,9 +35,11 @@ type Config struct {
 	OutDir string                // where this process may write. Required.
 	Sinks  []string              // addresses of sinks that it may write to. Defaults to none.
 	Lease  time.Duration         // how long a writer may be silent before another takes over. Defaults to 15 s.
-	Alerts string                // the URL of a webhook that gets the health of sites that are not healthy. Defaults to none.
-	Secret string                // signs what webhooks get. Defaults to none.
+	Secret string                // signs what webhooks get; see sink.Options. Defaults to none.
 	Filter *addressfilter.Filter // see sink.Options. Defaults to none.
+	// Judged is called with the health of a site when a job has ended, and with the status after the job before, "" if
+	// there was none. If it returns an error, or the process dies, it is called again. Defaults to none.
+	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
 	// Round is called with the open jobs each time before their records are
 	// written. Defaults to none.
 	Round  func(ctx context.Context, open []string)
@@ -297,7 +299,7 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 	}
 	queue := workqueue.New(r.rdb, store.QueueName(def.Site, id), workqueue.Config{Logger: r.cfg.Logger})
 	return &writer{
-		id: id, run: run, req: req, def: def, rdb: r.rdb, queue: queue, alerts: r.cfg.Alerts,
+		id: id, run: run, req: req, def: def, rdb: r.rdb, queue: queue, judged: r.cfg.Judged,
 		log: r.cfg.Logger.With("site", def.Site, "job", id),
 		may: func() error {
 			if !r.Sees(req) {

@@ -15,6 +15,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/ledger"
+	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks/workqueue"
 )
@@ -39,8 +40,8 @@ type writer struct {
 	may   func() error // why this process must not write, or cannot
 	log   *slog.Logger
 
-	alerts    string    // the URL of a webhook for bad health, or ""
-	lastCheck time.Time // when Recorder last checked whether the workflow has ended
+	judged    func(context.Context, report.Health, report.HealthStatus) error // see Config; may be nil
+	lastCheck time.Time                                                       // when Recorder last checked whether the workflow has ended
 
 	mu    sync.Mutex // guards the fields below; held while records are written
 	lease lease

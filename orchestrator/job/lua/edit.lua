@@ -11,8 +11,8 @@ if not at[1] then return { -1, 0 } end
 if at[2] ~= "created" and at[2] ~= "processing" then return { -2, 0 } end
 if tonumber(at[1]) ~= version then return { 0, tonumber(at[1]) } end
 if ARGV[6] == "1" and at[2] ~= "created" then return { -3, 0 } end
-for i = 4, 3 + leaves do redis.call("ZREM", KEYS[i], id) end
-for i = 4 + leaves, #KEYS do redis.call("ZADD", KEYS[i], at[3], id) end
+for i = 5, 4 + leaves do redis.call("ZREM", KEYS[i], id) end
+for i = 5 + leaves, #KEYS do redis.call("ZADD", KEYS[i], at[3], id) end
 local pos = 8
 for _ = 1, tonumber(ARGV[pos]) do
   pos = pos + 1

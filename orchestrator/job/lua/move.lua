@@ -1,5 +1,5 @@
 -- Moves a job to another state, if it is in one of those given.
--- KEYS: common.lua, then 4 day, 5 todo, 6 cron, 7 the jobs that come after it, 8 took, 9 pending.
+-- KEYS: common.lua, then 5 day, 6 todo, 7 cron, 8 the jobs that come after it, 9 took, 10 pending.
 -- ARGV: id, prefix of the indexes by status, states that it may be in (joined with a space on both sides), new state,
 -- prefix of the ended jobs if the new state is terminal or else "", type of the event or "", its data, bounds of took,
 -- then fields and values to set.
@@ -11,7 +11,7 @@ local id, statuses, from, to, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local was = redis.call("HGET", RECORD, "status")
 if not was then return { -1, "" } end
 if not string.find(from, " " .. was .. " ", 1, true) then return { 0, was } end
-if ends then redis.call("ZREM", KEYS[5], "") end
+if ends then redis.call("ZREM", KEYS[6], "") end
 redis.call("HSET", RECORD, "status", to, "updated", stamp)
 if ends then redis.call("HSET", RECORD, "ended", stamp) end
 if #ARGV > 8 then redis.call("HSET", RECORD, unpack(ARGV, 9)) end
@@ -25,15 +25,15 @@ if was ~= to then
     redis.call("HSETNX", RECORD, "progressed", stamp)
   end
   if ends then
-    day(KEYS[4], to)
+    day(KEYS[5], to)
     redis.call("ZADD", ARGV[5] .. redis.call("HGET", RECORD, "kind") .. ":" .. to, now, id)
-    redis.call("ZADD", KEYS[5], now, id)
-    redis.call("ZREM", KEYS[6], id)
-    redis.call("ZREM", KEYS[9], id)
+    redis.call("ZADD", KEYS[6], now, id)
+    redis.call("ZREM", KEYS[7], id)
+    redis.call("ZREM", KEYS[10], id)
     local times = redis.call("HMGET", RECORD, "started", "ended")
-    if times[1] then observe(KEYS[8], "job." .. to, math.max(0, tonumber(times[2]) - tonumber(times[1])), ARGV[8]) end
-    for _, other in ipairs(redis.call("SMEMBERS", KEYS[7])) do
-      redis.call("ZADD", KEYS[5], now, other)
+    if times[1] then observe(KEYS[9], "job." .. to, math.max(0, tonumber(times[2]) - tonumber(times[1])), ARGV[8]) end
+    for _, other in ipairs(redis.call("SMEMBERS", KEYS[8])) do
+      redis.call("ZADD", KEYS[6], now, other)
     end
   end
 end
