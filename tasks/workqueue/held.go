@@ -190,10 +190,16 @@ func (h *held) budget() (Budget, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := Budget{Default: min(4, h.cfg.Workers), Left: make(map[string]int)}
+	if h.cfg.MaxPerKey > 0 {
+		b.Default = min(b.Default, h.cfg.MaxPerKey)
+	}
 	for key, n := range h.using {
-		if l := h.cfg.Limiter(key); l != nil {
+		switch l := h.cfg.Limiter(key); {
+		case l != nil:
 			b.Left[key] = max(0, l.Known(key)-n)
-		} else {
+		case h.cfg.MaxPerKey > 0:
+			b.Left[key] = max(0, h.cfg.MaxPerKey-n)
+		default:
 			b.Left[key] = -1
 		}
 	}

@@ -30,6 +30,10 @@ type PoolConfig struct {
 	// Defaults to no limits.
 	Limiter func(key string) *limit.KeyedLimiter
 
+	// MaxPerKey bounds the items of a resource key without a limit that this pool works on at a time, so that the items of
+	// a slow one leave room for others. Defaults to no bound.
+	MaxPerKey int
+
 	Name   string       // of the pool in its leases. Defaults to host, pid and a random part.
 	Logger *slog.Logger // Defaults to slog.Default().
 }
@@ -69,6 +73,8 @@ func (c PoolConfig) validate(lease time.Duration) error {
 		return fmt.Errorf("workers is %d; it must be 1 to 256", c.Workers)
 	case c.Heartbeat <= 0 || c.Heartbeat >= lease:
 		return fmt.Errorf("heartbeat is %v; it must be above zero and below the lease of %v", c.Heartbeat, lease)
+	case c.MaxPerKey < 0:
+		return fmt.Errorf("max per key is %d; it must not be below zero", c.MaxPerKey)
 	case c.Timeout < 0 || c.Grace < 0:
 		return errors.New("timeout and grace must not be below zero")
 	}
