@@ -87,14 +87,7 @@ func (f *Filter) WithURLs(urls ...string) *Filter {
 		if err != nil {
 			continue
 		}
-		host, port := u.Hostname(), u.Port()
-		if !isLiteral(host) {
-			continue
-		}
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		}
-		if port != "" {
+		if host, port := u.Hostname(), portOf(u); isLiteral(host) && port != "" {
 			g.hosts[hostKey(host, port)] = true
 		}
 	}
@@ -141,6 +134,28 @@ func (f *Filter) Check(addr netip.Addr) error {
 		}
 	}
 	return &Error{addr, kind}
+}
+
+// CheckURL returns an *Error if the host of a URL is an address or localhost and f does not allow it. Other hosts are
+// checked when they are connected to.
+func (f *Filter) CheckURL(u *url.URL) error {
+	host := u.Hostname()
+	if !isLiteral(host) || f.allows(net.JoinHostPort(host, portOf(u))) {
+		return nil
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil { // localhost
+		addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return f.Check(addr)
+}
+
+// portOf returns the port that a URL leads to, or "".
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
 }
 
 // Transport returns a transport that connects to addresses that f allows. It ignores the proxies of the environment,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"sync/atomic"
 	"testing"
 
@@ -167,6 +168,27 @@ func TestIsLoopback(t *testing.T) {
 	} {
 		if got := IsLoopback(host); got != want {
 			t.Errorf("%q: got %v, want %v", host, got, want)
+		}
+	}
+}
+
+func TestURLsWithAddressesAreChecked(t *testing.T) {
+	t.Parallel()
+	f, err := New("10.0.0.0/8", "127.0.0.1:9000", "localhost:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, ok := range map[string]bool{
+		"https://example.org/": true, "https://internal.example/": true, "https://1.1.1.1/": true, "http://10.1.2.3/": true,
+		"http://127.0.0.1:9000/": true, "http://127.0.0.1:9001/": false, "http://localhost/": true, "http://localhost:8080/": false,
+		"http://169.254.169.254/latest": false, "http://[::1]:9000/": false, "http://192.168.0.1/": false,
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.CheckURL(u); (err == nil) != ok || err != nil && !Is(err) {
+			t.Errorf("%s: got %v, want success: %v", text, err, ok)
 		}
 	}
 }

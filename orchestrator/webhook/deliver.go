@@ -1,0 +1,163 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"muster/internal/webhook"
+	"muster/tasks/workqueue"
+)
+
+// What became of an attempt, for note.lua.
+const (
+	noteDelivered = "delivered"
+	noteFailed    = "failed"
+	noteGivenUp   = "given_up"
+	noteSkipped   = "skipped"
+)
+
+// An endpoint that did not answer silentLimit times in a row gets nothing for a while, so that its deliveries do not hold
+// workers until they time out. The time doubles from holdLeast to holdMost.
+const (
+	silentLimit = 5
+	holdLeast   = time.Second
+	holdMost    = time.Minute
+	holdAsked   = 10 * time.Minute // the longest time for an endpoint that asks for it by Retry-After
+)
+
+// attempt is the last attempt of a delivery, as Redis holds it.
+type attempt struct {
+	Number int       `json:"n"`
+	Status int       `json:"status,omitempty"`
+	Took   int64     `json:"ms"`
+	Error  string    `json:"error,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// deliverer sends the deliveries of the queue.
+type deliverer struct {
+	*core
+	endpoints *endpoints
+	sender    *webhook.Sender
+	counts    counts
+
+	mu     sync.Mutex     // guards silent
+	silent map[string]int // endpoints that did not answer, and how often in a row
+}
+
+// deliver sends a delivery once.
+func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+	endpoint := it.ResourceKeys[0]
+	known, err := d.endpoints.known(ctx)
+	if err != nil {
+		return workqueue.Outcome{}, workqueue.Postpone(time.Second, err)
+	}
+	rec, there := known[endpoint]
+	if !there || rec.Disabled {
+		why := "the webhook was removed"
+		if there {
+			why = "the webhook is disabled: " + rec.Reason
+		}
+		if err := d.note(ctx, it, nil, noteSkipped); err != nil {
+			return workqueue.Outcome{}, workqueue.Postpone(time.Second, err)
+		}
+		d.counts.ended.WithLabelValues(noteSkipped).Inc()
+		return workqueue.Skipped(why), nil
+	}
+	began := time.Now()
+	a := d.sender.Send(ctx, webhook.Request{
+		URL: rec.URL, ID: messageOf(it.ID, endpoint), Body: it.Payload, Secrets: rec.valid(began),
+	})
+	if ctx.Err() != nil && a.Outcome == webhook.Unreachable {
+		return workqueue.Outcome{}, context.Cause(ctx) // another process sends it
+	}
+	d.counts.attempts.WithLabelValues(string(a.Outcome)).Inc()
+	d.counts.took.Observe(time.Since(began).Seconds())
+	last := attempt{Number: it.Attempts + 1, Status: a.Status, Took: time.Since(began).Milliseconds(), At: began.UTC()}
+	if a.Err != nil {
+		last.Error = a.Err.Error()
+	}
+	return d.answered(ctx, it, a, last)
+}
+
+// answered decides by an answer what happens to a delivery.
+func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook.Answer, last attempt) (workqueue.Outcome, error) {
+	endpoint := it.ResourceKeys[0]
+	hold := d.hold(endpoint, a)
+	outcome := noteFailed
+	switch {
+	case a.Outcome == webhook.Delivered:
+		outcome = noteDelivered
+	case a.Outcome == webhook.Gone:
+		outcome = noteGivenUp
+		if err := d.endpoints.disable(ctx, endpoint, "it answered 410 Gone"); err != nil {
+			return workqueue.Outcome{}, workqueue.Postpone(time.Second, err)
+		}
+	case last.Number >= d.cfg.Attempts:
+		outcome = noteGivenUp
+	}
+	if err := d.note(ctx, it, &last, outcome); err != nil {
+		// The endpoint may have it. It gets it again, with the same id.
+		return workqueue.Outcome{}, workqueue.RetryAfter(time.Second, err)
+	}
+	var err error
+	switch outcome {
+	case noteDelivered:
+		d.counts.ended.WithLabelValues(noteDelivered).Inc()
+		return workqueue.Done(), nil
+	case noteGivenUp:
+		d.counts.ended.WithLabelValues(noteGivenUp).Inc()
+		d.log.WarnContext(ctx, "a webhook did not take a delivery, which is given up; see muster webhooks deliveries",
+			"webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempts", last.Number, "err", a.Err)
+		err = workqueue.Permanent(a.Err)
+	default:
+		d.log.DebugContext(ctx, "a webhook did not take a delivery", "webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempt", last.Number, "err", a.Err)
+		err = workqueue.RetryAfter(max(d.cfg.delay(last.Number), a.RetryAfter), a.Err)
+	}
+	if hold > 0 {
+		err = workqueue.HoldBack(endpoint, hold, err)
+	}
+	return workqueue.Outcome{}, err
+}
+
+// hold returns for how long an endpoint gets nothing after an answer.
+func (d *deliverer) hold(endpoint string, a webhook.Answer) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a.Outcome != webhook.Unreachable {
+		delete(d.silent, endpoint)
+		return min(a.RetryAfter, holdAsked)
+	}
+	d.silent[endpoint]++
+	n := d.silent[endpoint] - silentLimit
+	if n < 0 {
+		return 0
+	}
+	return min(holdLeast<<min(n, 10), holdMost)
+}
+
+// note stores what became of an attempt.
+func (d *deliverer) note(ctx context.Context, it workqueue.Leased, last *attempt, outcome string) error {
+	endpoint := it.ResourceKeys[0]
+	text, cause := "", ""
+	if last != nil {
+		raw, err := json.Marshal(last)
+		if err != nil {
+			return fmt.Errorf("note an attempt: %w", err)
+		}
+		text, cause = string(raw), last.Error
+	}
+	err := scripts["note"].Run(ctx, d.rdb, []string{attemptsKey, numbersKey(endpoint), logKey(endpoint), openKey},
+		messageOf(it.ID, endpoint), it.ID, text, outcome, cause).Err()
+	if err != nil {
+		return fmt.Errorf("note an attempt: %w", err)
+	}
+	return nil
+}
+
+// messageOf returns the message of a delivery.
+func messageOf(item, endpoint string) string { return strings.TrimSuffix(item, "/"+endpoint) }

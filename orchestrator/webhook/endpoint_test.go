@@ -1,0 +1,235 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/internal/webhook"
+	"muster/orchestrator/event"
+	"muster/orchestrator/job"
+	"muster/tasks/redistest"
+)
+
+func TestBadEndpointsAreRefused(t *testing.T) {
+	t.Parallel()
+	cfg := quick(t, redistest.New(t))
+	cfg.Filter, cfg.Max = nil, 3
+	k := open(t, cfg)
+	for name, c := range map[string]struct {
+		n           NewEndpoint
+		field, want string
+	}{
+		"no URL":        {NewEndpoint{}, "url", "https://host/path"},
+		"password":      {NewEndpoint{URL: "https://me:pw@example.org/"}, "url", "user or a password"},
+		"loopback":      {NewEndpoint{URL: "http://127.0.0.1:1/"}, "url", "network.allow"},
+		"localhost":     {NewEndpoint{URL: "http://localhost:1/"}, "url", "network.allow"},
+		"metadata":      {NewEndpoint{URL: "http://169.254.169.254/latest"}, "url", "link-local"},
+		"private":       {NewEndpoint{URL: "https://10.1.2.3/"}, "url", "private"},
+		"unknown event": {NewEndpoint{URL: "https://example.org/", Events: []string{"job.complete"}}, "events[0]", "did you mean job.completed?"},
+		"no such group": {NewEndpoint{URL: "https://example.org/", Events: []string{"site.*", "jobs.*"}}, "events[1]", "jobs.*"},
+		"bad name":      {NewEndpoint{URL: "https://example.org/", Name: "a b"}, "name", "letters"},
+	} {
+		_, _, err := k.Create(t.Context(), c.n)
+		var field *job.FieldError
+		if !errors.As(err, &field) || field.Field != c.field || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "pw") {
+			t.Errorf("%s: got %v, want field %s and %q", name, err, c.field, c.want)
+		}
+	}
+	for i := range 3 {
+		if _, _, err := k.Create(t.Context(), NewEndpoint{URL: "https://example.org/", Name: fmt.Sprint("n", i), Events: []string{"*"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := k.Create(t.Context(), NewEndpoint{URL: "https://example.org/"}); !errors.Is(err, ErrTooMany) {
+		t.Errorf("a fourth: got %v, want %v", err, ErrTooMany)
+	}
+	list, err := k.List(t.Context())
+	if err != nil || len(list) != 3 || list[0].Name != "n0" {
+		t.Fatalf("got %+v, %v, want three", list, err)
+	}
+	if err := k.Remove(t.Context(), list[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := k.Create(t.Context(), NewEndpoint{URL: "https://example.org/", Name: "n1"}); !errors.As(err, new(*job.FieldError)) {
+		t.Errorf("a name that is taken: got %v, want a *job.FieldError", err)
+	}
+	if err := k.Remove(t.Context(), list[0].ID); !errors.Is(err, ErrNoEndpoint) {
+		t.Errorf("removed again: got %v, want %v", err, ErrNoEndpoint)
+	}
+}
+
+// A URL that is edited into a forbidden one is refused, too, and DNS answers do not help: see the tests of the sender.
+func TestEditIsChecked(t *testing.T) {
+	t.Parallel()
+	cfg := quick(t, redistest.New(t))
+	cfg.Filter = nil
+	k := open(t, cfg)
+	e, _ := k.create(t, "https://example.org/")
+	local, fine, events := "http://[::1]/", "https://other.example/", []string{"site.*"}
+	if _, err := k.Edit(t.Context(), e.ID, Edit{URL: &local}); !errors.As(err, new(*job.FieldError)) {
+		t.Errorf("got %v, want a *job.FieldError", err)
+	}
+	is, err := k.Edit(t.Context(), e.ID, Edit{URL: &fine, Events: &events})
+	if err != nil || is.URL != fine || len(is.Events) != 1 || is.State != StateActive {
+		t.Errorf("got %+v, %v, want the new URL and events", is, err)
+	}
+	if _, err := k.Edit(t.Context(), "wh-unknown", Edit{}); !errors.Is(err, ErrNoEndpoint) {
+		t.Errorf("got %v, want %v", err, ErrNoEndpoint)
+	}
+}
+
+// The outbox exists as long as there is an endpoint.
+func TestOutboxLivesWithTheEndpoints(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		k := open(t, quick(t, rdb))
+		exists := func() bool { return rdb.Exists(t.Context(), event.OutboxKey()).Val() == 1 }
+		a, _ := k.create(t, "http://127.0.0.1:1/")
+		b, _ := k.create(t, "http://127.0.0.1:1/")
+		k.emit(t, "job.created", 3)
+		if n := rdb.XLen(t.Context(), event.OutboxKey()).Val(); n != 3 {
+			t.Errorf("got %d entries, want 3", n)
+		}
+		for i, e := range []Endpoint{a, b} {
+			if err := k.Remove(t.Context(), e.ID); err != nil {
+				t.Fatal(err)
+			}
+			if want := i == 0; exists() != want {
+				t.Errorf("after %d removals: outbox %v, want %v", i+1, exists(), want)
+			}
+		}
+		k.emit(t, "job.created", 1)
+		if exists() {
+			t.Error("got an outbox without endpoints")
+		}
+	})
+}
+
+// During a rotation both secrets verify; afterwards only the new one.
+func TestRotationKeepsTheOldSecretForAWhile(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil)
+	k := open(t, quick(t, redistest.New(t)))
+	k.run(t)
+	e, first := k.create(t, r.URL)
+	is, second, err := k.Rotate(t.Context(), e.ID, time.Hour)
+	if err != nil || second == first || is.OldSecretUntil.IsZero() {
+		t.Fatalf("got %+v, %v, want a second secret", is, err)
+	}
+	k.emit(t, "job.completed", 1)
+	k.settled(t, e.ID, "map[delivered:1]")
+	if g := r.requests()[0]; !g.verified(first) || !g.verified(second) {
+		t.Errorf("got verified %v by the old secret and %v by the new one, want both", g.verified(first), g.verified(second))
+	}
+	is, third, err := k.Rotate(t.Context(), e.ID, 0)
+	if err != nil || !is.OldSecretUntil.IsZero() {
+		t.Fatalf("got %+v, %v, want one secret", is, err)
+	}
+	k.emit(t, "job.completed", 1)
+	k.settled(t, e.ID, "map[delivered:2]")
+	if g := r.requests()[1]; !g.verified(third) || g.verified(second) || g.verified(first) {
+		t.Error("got a request that an old secret verifies")
+	}
+	if _, _, err := k.Rotate(t.Context(), e.ID, 31*24*time.Hour); !errors.As(err, new(*job.FieldError)) {
+		t.Errorf("too long: got %v, want a *job.FieldError", err)
+	}
+	rec := record{Secrets: []secret{{Key: "new"}, {Key: "old", Until: time.Unix(100, 0)}}}
+	if got := fmt.Sprint(rec.valid(time.Unix(99, 0)), rec.valid(time.Unix(100, 0))); got != "[new old] [new]" {
+		t.Errorf("got %s, want the old secret before its end", got)
+	}
+}
+
+// Deliveries to an endpoint that is removed are not sent, and its log is deleted.
+func TestRemovedEndpointLeavesNothing(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newReceiver(t, nil)
+	k := open(t, quick(t, rdb))
+	kept, _ := k.create(t, r.URL)
+	e, _ := k.create(t, r.URL+"/removed")
+	k.emit(t, "job.completed", 20)
+	rel := &relay{core: k.core, endpoints: k.endpoints, me: "test"}
+	if n, err := rel.round(t.Context()); err != nil || n != 20 {
+		t.Fatalf("got %d, %v, want 20 events", n, err)
+	}
+	if err := k.Remove(t.Context(), e.ID); err != nil {
+		t.Fatal(err)
+	}
+	k.run(t)
+	k.settled(t, kept.ID, "map[delivered:20]")
+	testutil.Eventually(t, "the deliveries to end", func() bool { s, err := k.core.queue.Stats(t.Context()); return err == nil && s.Skipped == 20 })
+	if n := len(r.requests()); n != 20 {
+		t.Errorf("got %d requests, want those of the endpoint that is left", n)
+	}
+	now, err := k.core.now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rel.trim(t.Context(), e.ID, now.Add(2*fresh), 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := rdb.ZCard(t.Context(), logKey(e.ID)).Val(); n != 0 {
+		t.Errorf("got %d entries in the log, want none", n)
+	}
+	if s, err := k.core.queue.Stats(t.Context()); err != nil || s.Total != 20 {
+		t.Errorf("got %+v, %v, want the items of the other endpoint", s, err)
+	}
+}
+
+// Endpoints of the configuration appear, keep their state, cannot be edited, and go with it.
+func TestEndpointsOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newReceiver(t, nil)
+	secret := webhook.NewSecret()
+	cfg := quick(t, rdb)
+	cfg.Filter = nil // its address is allowed since the configuration names it
+	cfg.Static = []Static{{Name: "ops", URL: r.URL, Events: []string{"site.*"}, Secrets: []string{secret}}}
+	k := open(t, cfg)
+	k.run(t)
+	id := staticID("ops")
+	testutil.Eventually(t, "the endpoint", func() bool { _, err := k.Get(t.Context(), id); return err == nil })
+	k.emit(t, "site.unhealthy", 1)
+	k.settled(t, id, "map[delivered:1]")
+	if g := r.requests()[0]; !g.verified(secret) {
+		t.Error("the secret of the configuration does not verify the request")
+	}
+	url, off := "https://example.org", true
+	_, editErr := k.Edit(t.Context(), id, Edit{URL: &url})
+	_, _, rotateErr := k.Rotate(t.Context(), id, 0)
+	for what, err := range map[string]error{"edit": editErr, "rotate": rotateErr, "remove": k.Remove(t.Context(), id)} {
+		if !errors.Is(err, ErrStatic) {
+			t.Errorf("%s: got %v, want %v", what, err, ErrStatic)
+		}
+	}
+	if _, err := k.Edit(t.Context(), id, Edit{Disabled: &off}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.announce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := k.Get(t.Context(), id); err != nil || is.State != StateDisabled || !is.Static {
+		t.Errorf("got %+v, %v, want it disabled after it is announced again", is, err)
+	}
+	// It leaves the configuration.
+	rdb.ZAdd(context.Background(), staticKey, redis.Z{Score: 1, Member: id})
+	if err := open(t, quick(t, rdb)).announce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Get(t.Context(), id); !errors.Is(err, ErrNoEndpoint) {
+		t.Errorf("got %v, want %v", err, ErrNoEndpoint)
+	}
+	for _, bad := range []Static{{Name: "a", URL: "https://x.example"}, {Name: "a", URL: "x", Secrets: []string{secret}}, {Name: "a", URL: "https://x.example", Secrets: []string{"short"}},
+		{Name: "a", URL: "https://x.example", Secrets: []string{secret}, Events: []string{"nothing"}}} {
+		if _, err := New(Config{Redis: rdb, Static: []Static{bad}}); err == nil {
+			t.Errorf("%+v: got no error", bad)
+		}
+	}
+}

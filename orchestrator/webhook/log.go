@@ -1,0 +1,281 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/workqueue"
+)
+
+// The states of a delivery.
+const (
+	DeliveryPending   = "pending"   // it waits for its first or next attempt
+	DeliverySending   = "sending"   // an attempt runs
+	DeliveryDelivered = "delivered" // acknowledged with 2xx
+	DeliveryFailed    = "failed"    // given up
+	DeliverySkipped   = "skipped"   // the endpoint was disabled
+)
+
+// DeliveryStates are all states of a delivery.
+var DeliveryStates = []string{DeliveryPending, DeliverySending, DeliveryDelivered, DeliveryFailed, DeliverySkipped}
+
+var deliveryStates = map[workqueue.State]string{
+	workqueue.StateQueued: DeliveryPending, workqueue.StateInProgress: DeliverySending, workqueue.StateDone: DeliveryDelivered,
+	workqueue.StateError: DeliveryFailed, workqueue.StateSkipped: DeliverySkipped,
+}
+
+// Delivery is an event on its way to an endpoint.
+type Delivery struct {
+	ID          string    `json:"id" doc:"the webhook-id: the same each time it is sent, and that of the event"`
+	Type        string    `json:"type" example:"job.completed"`
+	State       string    `json:"state" enum:"pending,sending,delivered,failed,skipped"`
+	Attempts    int       `json:"attempts" doc:"attempts so far, since it was last sent again"`
+	Status      int       `json:"status,omitempty" doc:"HTTP status of the last attempt; absent without an answer"`
+	DurationMS  int64     `json:"duration_ms,omitempty" doc:"how long the last attempt took"`
+	Error       string    `json:"error,omitempty" doc:"why the last attempt failed, or why it was skipped"`
+	Redelivered int       `json:"redelivered,omitempty" doc:"how often it was sent again by a command"`
+	Created     time.Time `json:"created_at" doc:"when it happened"`
+	LastAttempt time.Time `json:"last_attempt_at,omitzero"`
+	NextAttempt time.Time `json:"next_attempt_at,omitzero" doc:"of a pending one that has failed"`
+}
+
+// DeliveryFilter says which deliveries to list.
+type DeliveryFilter struct {
+	State  string // Defaults to all.
+	Cursor string // Next of the page before. Defaults to the newest.
+	Limit  int    // 1 to 500. Defaults to 50.
+}
+
+// DeliveryPage is a part of the log of an endpoint, the newest first.
+type DeliveryPage struct {
+	Deliveries []Delivery `json:"deliveries"`
+	Next       string     `json:"next,omitempty" doc:"cursor of the next page"`
+}
+
+// deliveryLog is what became of deliveries.
+type deliveryLog struct {
+	core      *core
+	endpoints *endpoints
+}
+
+// maxLook bounds the deliveries that one page of a state looks through.
+const maxLook = 5000
+
+// Deliveries returns a page of the deliveries to an endpoint, the newest first. A page of a state may have fewer than Limit
+// though there is a next one. It returns ErrNoEndpoint or a *job.FieldError.
+func (l *deliveryLog) Deliveries(ctx context.Context, endpoint string, f DeliveryFilter) (DeliveryPage, error) {
+	page := DeliveryPage{Deliveries: []Delivery{}}
+	if _, _, err := l.endpoints.readRecord(ctx, endpoint); err != nil {
+		return page, err
+	}
+	if f.State != "" && !slices.Contains(DeliveryStates, f.State) {
+		return page, bad("state", "%.40q is none of %s", f.State, strings.Join(DeliveryStates, ", "))
+	}
+	if f.Limit == 0 {
+		f.Limit = 50
+	}
+	f.Limit = min(max(f.Limit, 1), 500)
+	start, err := l.rank(ctx, endpoint, f.Cursor)
+	if err != nil {
+		return page, err
+	}
+	for looked := 0; ; {
+		n := f.Limit
+		if f.State != "" {
+			n = 500
+		}
+		zs, err := l.core.rdb.ZRevRangeWithScores(ctx, logKey(endpoint), start, start+int64(n)-1).Result()
+		if err != nil {
+			return page, fmt.Errorf("list the deliveries to webhook %s: %w", endpoint, err)
+		}
+		list, err := l.read(ctx, endpoint, zs)
+		if err != nil {
+			return page, err
+		}
+		for i, d := range list {
+			if d.ID == "" || f.State != "" && d.State != f.State {
+				continue
+			}
+			page.Deliveries = append(page.Deliveries, d)
+			if len(page.Deliveries) == f.Limit {
+				page.Next = cursorOf(zs[i])
+				return page, nil
+			}
+		}
+		if start, looked = start+int64(len(zs)), looked+len(zs); len(zs) < n {
+			return page, nil
+		}
+		if looked >= maxLook {
+			page.Next = cursorOf(zs[len(zs)-1])
+			return page, nil
+		}
+	}
+}
+
+// cursorOf is the place after an entry of a log.
+func cursorOf(z redis.Z) string {
+	message, _ := z.Member.(string)
+	return strconv.FormatFloat(z.Score, 'f', 3, 64) + "_" + message
+}
+
+// rank returns where the page of a cursor begins.
+func (l *deliveryLog) rank(ctx context.Context, endpoint, cursor string) (int64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	score, message, ok := strings.Cut(cursor, "_")
+	ms, err := strconv.ParseFloat(score, 64)
+	if !ok || err != nil || !(ms >= 0 && ms < 1e14) || strings.Trim(score, "0123456789.") != "" {
+		return 0, bad("cursor", "use the next of the page before")
+	}
+	at, err := l.core.rdb.ZRevRank(ctx, logKey(endpoint), message).Result()
+	if err == nil {
+		return at + 1, nil
+	}
+	if !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("list the deliveries to webhook %s: %w", endpoint, err)
+	}
+	// It is not in the log any more, nor is what was before it: continue at its time.
+	return l.core.rdb.ZCount(ctx, logKey(endpoint), "("+score, "+inf").Result()
+}
+
+// read returns the deliveries of entries of a log. One that is not in the queue has no ID.
+func (l *deliveryLog) read(ctx context.Context, endpoint string, zs []redis.Z) ([]Delivery, error) {
+	out := make([]Delivery, len(zs))
+	if len(zs) == 0 {
+		return out, nil
+	}
+	ids := make([]string, len(zs))
+	for i, z := range zs {
+		message, _ := z.Member.(string)
+		ids[i] = itemID(message, endpoint)
+	}
+	infos, err := l.core.queue.Get(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := l.core.rdb.HMGet(ctx, attemptsKey, ids...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the attempts of deliveries: %w", err)
+	}
+	byID := map[string]workqueue.Info{}
+	for _, info := range infos {
+		byID[info.ID] = info
+	}
+	for i, id := range ids {
+		info, ok := byID[id]
+		if !ok {
+			continue
+		}
+		d := Delivery{
+			ID: messageOf(id, endpoint), Type: info.Labels["type"], State: deliveryStates[info.State], Attempts: info.Attempts, Redelivered: info.Retried,
+			Created: time.UnixMilli(int64(zs[i].Score)).UTC(),
+		}
+		var last attempt
+		if text, _ := attempts[i].(string); text != "" && json.Unmarshal([]byte(text), &last) == nil {
+			d.Status, d.DurationMS, d.Error, d.LastAttempt = last.Status, last.Took, last.Error, last.At
+			d.Attempts = max(d.Attempts, last.Number)
+		}
+		switch d.State {
+		case DeliverySkipped:
+			d.Error = info.Note
+		case DeliveryPending, DeliverySending:
+			d.Attempts = info.Attempts
+			if !info.Available.IsZero() {
+				d.NextAttempt = info.Available.UTC().Truncate(time.Second)
+			}
+		}
+		out[i] = d
+	}
+	return out, nil
+}
+
+// delivery reads a delivery. It returns ErrNoEndpoint or ErrNoDelivery.
+func (l *deliveryLog) delivery(ctx context.Context, endpoint, message string) (Delivery, error) {
+	score, err := l.core.rdb.ZScore(ctx, logKey(endpoint), message).Result()
+	if errors.Is(err, redis.Nil) {
+		return Delivery{}, fmt.Errorf("%w: %.100q", ErrNoDelivery, message)
+	}
+	if err != nil {
+		return Delivery{}, fmt.Errorf("read delivery %.100q: %w", message, err)
+	}
+	list, err := l.read(ctx, endpoint, []redis.Z{{Score: score, Member: message}})
+	if err == nil && list[0].ID == "" {
+		err = fmt.Errorf("%w: %.100q", ErrNoDelivery, message)
+	}
+	if err != nil {
+		return Delivery{}, err
+	}
+	return list[0], nil
+}
+
+// Redeliver sends a delivery that has ended again, with the same id and body, and with all its attempts. It returns
+// ErrNoEndpoint, ErrNoDelivery, ErrDisabled or, for a delivery that has not ended, ErrOpen.
+func (l *deliveryLog) Redeliver(ctx context.Context, endpoint, message string) (Delivery, error) {
+	rec, _, err := l.endpoints.readRecord(ctx, endpoint)
+	if err != nil {
+		return Delivery{}, err
+	}
+	if rec.Disabled {
+		return Delivery{}, ErrDisabled
+	}
+	if _, err := l.delivery(ctx, endpoint, message); err != nil {
+		return Delivery{}, err
+	}
+	now, err := l.core.now(ctx)
+	if err != nil {
+		return Delivery{}, err
+	}
+	id := itemID(message, endpoint)
+	if err := l.core.rdb.ZAddNX(ctx, openKey, redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err(); err != nil {
+		return Delivery{}, fmt.Errorf("send delivery %s again: %w", message, err)
+	}
+	again, err := l.core.queue.Requeue(ctx, workqueue.RequeueOptions{
+		IDs: []string{id}, States: []workqueue.State{workqueue.StateDone, workqueue.StateError, workqueue.StateSkipped},
+	})
+	if err != nil {
+		return Delivery{}, err
+	}
+	if len(again) == 0 {
+		return Delivery{}, fmt.Errorf("send delivery %s again: %w", message, ErrOpen)
+	}
+	return l.delivery(ctx, endpoint, message)
+}
+
+// TestType is the type of the events that Test sends.
+const TestType = "webhook.test"
+
+// Test sends an event of the type webhook.test to an endpoint, whatever types it wants. It returns at once, with ErrNoEndpoint or
+// ErrDisabled.
+func (l *deliveryLog) Test(ctx context.Context, endpoint string) (Delivery, error) {
+	rec, _, err := l.endpoints.readRecord(ctx, endpoint)
+	if err != nil {
+		return Delivery{}, err
+	}
+	if rec.Disabled {
+		return Delivery{}, ErrDisabled
+	}
+	now, err := l.core.now(ctx)
+	if err != nil {
+		return Delivery{}, err
+	}
+	id := "test-" + newID()
+	body, err := Message{Type: TestType, Timestamp: now.UTC().Truncate(time.Millisecond), Data: Data{EventID: id}}.encode()
+	if err != nil {
+		return Delivery{}, err
+	}
+	it, at := item(id, endpoint, TestType, body), float64(now.UnixMilli())
+	err = l.core.add(ctx, []workqueue.Item{it}, map[string][]redis.Z{endpoint: {{Score: at, Member: id}}}, []redis.Z{{Score: at, Member: it.ID}})
+	if err != nil {
+		return Delivery{}, err
+	}
+	return l.delivery(ctx, endpoint, id)
+}

@@ -1,0 +1,247 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"muster/orchestrator/job"
+	"muster/tasks/redistest"
+)
+
+// relayed returns an endpoint with n deliveries that wait, and their ids, the oldest first.
+func relayed(t *testing.T, k kit, url string, n int) (Endpoint, []string, *relay) {
+	t.Helper()
+	e, _ := k.create(t, url)
+	ids := k.emit(t, "job.completed", n)
+	r := &relay{core: k.core, endpoints: k.endpoints, me: "test"}
+	if got, err := r.round(t.Context()); err != nil || got != n {
+		t.Fatalf("got %d, %v, want %d events", got, err, n)
+	}
+	return e, ids, r
+}
+
+func TestDeliveriesAreListedInPages(t *testing.T) {
+	t.Parallel()
+	k := open(t, quick(t, redistest.New(t)))
+	e, ids, _ := relayed(t, k, "http://127.0.0.1:1/", 25)
+	slices.Reverse(ids)
+	var got []string
+	cursor := ""
+	for page := range 3 {
+		p, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{Limit: 10, Cursor: cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range p.Deliveries {
+			if d.State != DeliveryPending || d.Created.IsZero() {
+				t.Errorf("got %+v, want it pending", d)
+			}
+			got = append(got, d.ID)
+		}
+		if (p.Next == "") != (page == 2) {
+			t.Errorf("page %d: got next %q", page, p.Next)
+		}
+		cursor = p.Next
+	}
+	if !slices.Equal(got, ids) {
+		t.Errorf("got %v, want the newest first: %v", got, ids)
+	}
+	for _, f := range []DeliveryFilter{{State: "lost"}, {Cursor: "x"}, {Cursor: "x_1-0"}, {Cursor: "-1_1-0"}} {
+		if _, err := k.Deliveries(t.Context(), e.ID, f); !errors.As(err, new(*job.FieldError)) {
+			t.Errorf("%+v: got %v, want a *job.FieldError", f, err)
+		}
+	}
+	// A cursor whose delivery is gone continues at its time.
+	p, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{Cursor: fmt.Sprintf("%d_gone", time.Now().Add(time.Hour).UnixMilli()), Limit: 1})
+	if err != nil || len(p.Deliveries) != 1 || p.Deliveries[0].ID != ids[0] {
+		t.Errorf("got %+v, %v, want the newest", p, err)
+	}
+	if _, err := k.Redeliver(t.Context(), e.ID, ids[0]); !errors.Is(err, ErrOpen) {
+		t.Errorf("sent again while it is open: got %v, want %v", err, ErrOpen)
+	}
+	if _, err := k.Deliveries(t.Context(), "wh-unknown", DeliveryFilter{}); !errors.Is(err, ErrNoEndpoint) {
+		t.Errorf("got %v, want %v", err, ErrNoEndpoint)
+	}
+}
+
+// The log keeps the newest deliveries, and all that have not ended. The queue keeps no others.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newReceiver(t, nil)
+		k := open(t, quick(t, rdb))
+		e, ids, rel := relayed(t, k, r.URL, 30)
+		k.run(t)
+		k.settled(t, e.ID, "map[delivered:30]")
+		// One that has not ended, the oldest of all.
+		body, err := Message{Type: TestType}.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := item("1-1", e.ID, TestType, body)
+		waiting.NotBefore = time.Now().Add(time.Hour)
+		rdb.ZAdd(t.Context(), logKey(e.ID), redis.Z{Score: 1, Member: "1-1"})
+		if _, err := k.core.queue.Enqueue(t.Context(), waiting); err != nil {
+			t.Fatal(err)
+		}
+		now, err := k.core.now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(what string, want int) {
+			t.Helper()
+			stats, err := k.core.queue.Stats(t.Context())
+			log, attempts := rdb.ZCard(t.Context(), logKey(e.ID)).Val(), rdb.HLen(t.Context(), attemptsKey).Val()
+			if err != nil || stats.Total != int64(want) || log != int64(want) || attempts != int64(want-1) {
+				t.Errorf("%s: got %d items, %d entries, %d attempts, %v, want %d", what, stats.Total, log, attempts, err, want)
+			}
+		}
+		if err := rel.trim(t.Context(), e.ID, now, 5); err != nil {
+			t.Fatal(err)
+		}
+		check("they have just ended", 31)
+		if err := rel.trim(t.Context(), e.ID, now.Add(2*fresh), 5); err != nil {
+			t.Fatal(err)
+		}
+		check("too many", 6)
+		page, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{})
+		if err != nil || page.Deliveries[0].ID != ids[29] || page.Deliveries[4].ID != ids[25] || page.Deliveries[5].ID != "1-1" {
+			t.Errorf("got %+v, %v, want the newest five and the one that waits", page, err)
+		}
+		if err := rel.trim(t.Context(), e.ID, now.Add(k.core.cfg.Keep+time.Minute), 5); err != nil {
+			t.Fatal(err)
+		}
+		check("too old", 1)
+	})
+}
+
+// An endpoint for which too much waits is disabled, so that Redis is not filled.
+func TestTooManyPendingDeliveriesDisableAnEndpoint(t *testing.T) {
+	t.Parallel()
+	cfg := quick(t, redistest.New(t))
+	cfg.MaxPending = 10
+	k := open(t, cfg)
+	e, _, rel := relayed(t, k, "http://127.0.0.1:1/", 11)
+	if err := rel.tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := k.Get(t.Context(), e.ID); err != nil || is.State != StateDisabled || !strings.Contains(is.Reason, "11 deliveries waited") {
+		t.Errorf("got %+v, %v, want it disabled", is, err)
+	}
+}
+
+// A relay that died before it deleted what it had relayed repeats itself without harm; so do two at a time.
+func TestRelayMayRepeatItself(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newReceiver(t, nil)
+	k := open(t, quick(t, rdb))
+	e, _ := k.create(t, r.URL)
+	k.emit(t, "job.completed", 20)
+	outbox, err := rdb.XRange(t.Context(), "muster:{jobs}:outbox", "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rel := &relay{core: k.core, endpoints: k.endpoints, me: "test"}
+	for range 3 {
+		if _, err := rel.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range outbox { // as if it had not been deleted
+			if err := rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "muster:{jobs}:outbox", Values: x.Values}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	k.run(t)
+	k.settled(t, e.ID, "map[delivered:20]")
+	if n := len(r.requests()); n != 20 {
+		t.Errorf("got %d requests, want 20", n)
+	}
+}
+
+// An entry that cannot be read does not stop the relay.
+func TestDamagedOutboxIsPassedOver(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newReceiver(t, nil)
+	k := open(t, quick(t, rdb))
+	e, _ := k.create(t, r.URL)
+	for _, values := range [][]any{{"a", "b"}, {"id", "1-0", "type", "job.completed", "at", "x"}, {"id", "2-0", "type", "job.completed", "at", "5", "data", "{"}} {
+		if err := rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "muster:{jobs}:outbox", Values: values}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.emit(t, "job.completed", 1)
+	k.run(t)
+	k.settled(t, e.ID, "map[delivered:2]") // without its data an event is one
+	if n := rdb.XLen(t.Context(), "muster:{jobs}:outbox").Val(); n != 0 {
+		t.Errorf("got %d entries in the outbox, want none", n)
+	}
+}
+
+func TestLargeEventsAreSentWithoutTheirDetails(t *testing.T) {
+	t.Parallel()
+	large := []byte(`"` + strings.Repeat("x", maxData) + `"`)
+	body, err := Message{Type: "a", Data: Data{EventID: "1-0", JobID: "j", Details: large, Job: large}}.encode()
+	if err != nil || len(body) > 1000 || !strings.Contains(string(body), `"omitted":true`) || !strings.Contains(string(body), `"job_id":"j"`) {
+		t.Errorf("got %d bytes, %v: %.300s", len(body), err, body)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newReceiver(t, func(string, int) int { return 500 })
+	k := open(t, quick(t, rdb))
+	e, _, _ := relayed(t, k, r.URL, 2)
+	k.run(t)
+	k.settled(t, e.ID, "map[failed:2]")
+	// As a process leaves it that died between two steps.
+	rdb.ZAdd(t.Context(), openKey, redis.Z{Score: 1, Member: itemID("1-1", e.ID)})
+	body, err := Message{Type: TestType}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := item("2-1", e.ID, TestType, body)
+	waiting.NotBefore = time.Now().Add(time.Hour)
+	rdb.ZAdd(t.Context(), openKey, redis.Z{Score: float64(time.Now().Add(-10 * time.Minute).UnixMilli()), Member: waiting.ID})
+	if _, err := k.core.queue.Enqueue(t.Context(), waiting); err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(NewMetrics(k.Service))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			values[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for name, want := range map[string]float64{
+		"muster_webhooks_up": 1, "muster_webhooks failing": 1, "muster_webhooks active": 0, "muster_webhook_attempts_total failed": 8,
+		"muster_webhook_attempts_total delivered": 0, "muster_webhook_deliveries_total given_up": 2, "muster_webhook_deliveries_pending": 1,
+		"muster_webhook_outbox_events": 0, "muster_webhook_attempt_seconds": 8,
+	} {
+		if got, ok := values[name]; !ok || got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	if got := values["muster_webhook_oldest_pending_seconds"]; got < 599 || got > 700 {
+		t.Errorf("got %v s for the oldest, want 10 minutes", got)
+	}
+}

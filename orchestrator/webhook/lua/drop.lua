@@ -1,0 +1,9 @@
+-- Removes an endpoint. With the last one the outbox is deleted.
+-- KEYS: 1 endpoints, 2 names, 3 static, 4 outbox. ARGV: id, name.
+-- Returns 1, or 0 if there is no such endpoint.
+local id, name = ARGV[1], ARGV[2]
+local was = redis.call("HDEL", KEYS[1], id)
+if redis.call("HGET", KEYS[2], name) == id then redis.call("HDEL", KEYS[2], name) end
+redis.call("ZREM", KEYS[3], id)
+if redis.call("EXISTS", KEYS[1]) == 0 then redis.call("DEL", KEYS[4]) end
+return was

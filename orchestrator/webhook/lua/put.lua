@@ -1,0 +1,18 @@
+-- Stores an endpoint that is new, or has not changed since it was read. With the first one the outbox is created.
+-- KEYS: 1 endpoints, 2 names, 3 static, 4 outbox.
+-- ARGV: id, name, record, the record that it replaces ("" for a new endpoint), most endpoints, unix ms if it is of the
+-- configuration or else "".
+-- Returns 1, 0 if it has changed or was removed, -1 if there are too many, or -2 if another endpoint has the name.
+local id, name = ARGV[1], ARGV[2]
+local old = redis.call("HGET", KEYS[1], id)
+if (old or "") ~= ARGV[4] then return 0 end
+if not old and redis.call("HLEN", KEYS[1]) >= tonumber(ARGV[5]) then return -1 end
+local holder = redis.call("HGET", KEYS[2], name)
+if holder and holder ~= id then return -2 end
+redis.call("HSET", KEYS[1], id, ARGV[3])
+redis.call("HSET", KEYS[2], name, id)
+if ARGV[6] ~= "" then redis.call("ZADD", KEYS[3], ARGV[6], id) end
+if redis.call("EXISTS", KEYS[4]) == 0 then
+  redis.call("XDEL", KEYS[4], redis.call("XADD", KEYS[4], "*", "id", ""))
+end
+return 1

@@ -1,0 +1,102 @@
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muster/internal/webhook"
+	"muster/orchestrator/event"
+)
+
+var (
+	metricUp        = prometheus.NewDesc("muster_webhooks_up", "1 if the webhooks could be read, else 0.", nil, nil)
+	metricEndpoints = prometheus.NewDesc("muster_webhooks", "Webhooks by state: active, failing or disabled.", []string{"state"}, nil)
+	metricPending   = prometheus.NewDesc("muster_webhook_deliveries_pending", "Deliveries that wait or are being sent.", nil, nil)
+	metricOldest    = prometheus.NewDesc("muster_webhook_oldest_pending_seconds", "How long the delivery that waits longest has waited.", nil, nil)
+	metricOutbox    = prometheus.NewDesc("muster_webhook_outbox_events", "Events that no delivery has been made of yet.", nil, nil)
+)
+
+// counts are the numbers of this process.
+type counts struct {
+	attempts *prometheus.CounterVec
+	ended    *prometheus.CounterVec
+	took     prometheus.Histogram
+}
+
+func newCounts() counts {
+	c := counts{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muster_webhook_attempts_total", Help: "Requests of this process to webhooks, by outcome.",
+		}, []string{"outcome"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muster_webhook_deliveries_total", Help: "Deliveries that this process ended, by outcome: delivered, given_up or skipped.",
+		}, []string{"outcome"}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "muster_webhook_attempt_seconds", Help: "How long webhooks took to answer this process.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 8),
+		}),
+	}
+	for _, outcome := range webhook.Outcomes {
+		c.attempts.WithLabelValues(string(outcome))
+	}
+	for _, outcome := range []string{noteDelivered, noteGivenUp, noteSkipped} {
+		c.ended.WithLabelValues(outcome)
+	}
+	return c
+}
+
+// Metrics collects the numbers of webhooks for Prometheus. It may be scraped by many at once.
+type Metrics struct{ s *Service }
+
+// NewMetrics returns the collector of a service.
+func NewMetrics(s *Service) *Metrics { return &Metrics{s} }
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{metricUp, metricEndpoints, metricPending, metricOldest, metricOutbox} {
+		ch <- d
+	}
+	for _, c := range []prometheus.Collector{m.s.counts.attempts, m.s.counts.ended, m.s.counts.took} {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector. It reads Redis, for at most five seconds.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, c := range []prometheus.Collector{m.s.counts.attempts, m.s.counts.ended, m.s.counts.took} {
+		c.Collect(ch)
+	}
+	list, err := m.s.List(ctx)
+	if err != nil {
+		gauge(metricUp, 0)
+		return
+	}
+	stats, err := m.s.core.queue.Stats(ctx)
+	oldest, err2 := m.s.core.oldest(ctx)
+	outbox, err3 := m.s.core.rdb.XLen(ctx, event.OutboxKey()).Result()
+	if err != nil || err2 != nil || err3 != nil {
+		gauge(metricUp, 0)
+		return
+	}
+	gauge(metricUp, 1)
+	states := map[string]int{}
+	for _, e := range list {
+		states[e.State]++
+	}
+	for _, state := range States {
+		gauge(metricEndpoints, float64(states[state]), state)
+	}
+	gauge(metricPending, float64(stats.Open()))
+	age := 0.0
+	if !oldest.IsZero() {
+		age = max(0, time.Since(oldest).Seconds())
+	}
+	gauge(metricOldest, age)
+	gauge(metricOutbox, float64(outbox))
+}

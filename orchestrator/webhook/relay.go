@@ -1,0 +1,231 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"muster/orchestrator/event"
+	"muster/tasks/workqueue"
+)
+
+const (
+	relayBatch = 500              // entries of the outbox at a time
+	relayHold  = 15 * time.Second // how long a relay that died keeps others waiting
+	tidyEvery  = 30 * time.Second
+	askAtOnce  = 8 // jobs that a relay reads at a time
+)
+
+// relay makes deliveries of the events of the outbox. Several at a time do no harm.
+type relay struct {
+	*core
+	endpoints *endpoints
+	me        string
+
+	tidied time.Time // when tidy ran last
+}
+
+func (r *relay) run(ctx context.Context) {
+	for {
+		mine, err := r.hold(ctx)
+		n := 0
+		if err == nil && mine {
+			if n, err = r.round(ctx); err == nil {
+				err = r.tidy(ctx)
+			}
+		}
+		r.warn(ctx, "relay events", err)
+		pause := r.cfg.Tick
+		switch {
+		case err != nil:
+			pause = max(pause, time.Second)
+		case n == relayBatch:
+			pause = 0
+		}
+		if !sleep(ctx, pause) {
+			if mine { // the next one need not wait
+				free, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+				defer cancel()
+				if owner, err := r.rdb.Get(free, relayKey).Result(); err == nil && owner == r.me {
+					_ = r.rdb.Del(free, relayKey).Err() // it expires
+				}
+			}
+			return
+		}
+	}
+}
+
+// hold reports whether this process relays.
+func (r *relay) hold(ctx context.Context) (bool, error) {
+	mine, err := r.rdb.SetNX(ctx, relayKey, r.me, relayHold).Result()
+	if err != nil || mine {
+		return mine, err
+	}
+	owner, err := r.rdb.Get(ctx, relayKey).Result()
+	if err != nil || owner != r.me {
+		return false, ignoreNil(err)
+	}
+	return true, r.rdb.Expire(ctx, relayKey, relayHold).Err()
+}
+
+func ignoreNil(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}
+
+// entry is an event in the outbox.
+type entry struct {
+	id  string // of the entry
+	msg Message
+	to  []string // endpoints that want it
+}
+
+// round makes deliveries of a batch, and returns how many entries it had.
+func (r *relay) round(ctx context.Context) (int, error) {
+	raw, err := r.rdb.XRangeN(ctx, event.OutboxKey(), "-", "+", relayBatch).Result()
+	if err != nil || len(raw) == 0 {
+		return 0, err
+	}
+	known, err := r.endpoints.known(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var entries []entry
+	done := make([]string, len(raw))
+	for i, x := range raw {
+		done[i] = x.ID
+		e, err := parseEntry(x)
+		if err != nil {
+			r.log.ErrorContext(ctx, "webhooks: an event cannot be read and is not sent", "entry", x.ID, "err", err)
+			continue
+		}
+		for id, rec := range known {
+			if rec.wants(e.msg.Type) {
+				e.to = append(e.to, id)
+			}
+		}
+		if len(e.to) > 0 {
+			entries = append(entries, e)
+		}
+	}
+	if err := r.addJobs(ctx, entries); err != nil {
+		return 0, err
+	}
+	if err := r.enqueue(ctx, entries); err != nil {
+		return 0, err
+	}
+	return len(raw), r.rdb.XDel(ctx, event.OutboxKey(), done...).Err()
+}
+
+// parseEntry reads an entry of the outbox.
+func parseEntry(x redis.XMessage) (entry, error) {
+	text := func(name string) string {
+		s, _ := x.Values[name].(string)
+		return s
+	}
+	ms, err := strconv.ParseInt(text("at"), 10, 64)
+	if err != nil || text("id") == "" || text("type") == "" {
+		return entry{}, fmt.Errorf("event %.50q of type %.50q at %.50q", text("id"), text("type"), text("at"))
+	}
+	e := entry{id: x.ID, msg: Message{Type: text("type"), Timestamp: time.UnixMilli(ms).UTC(), Data: Data{EventID: text("id"), JobID: text("job")}}}
+	if data := text("data"); json.Valid([]byte(data)) { // "" is not
+		e.msg.Data.Details = json.RawMessage(data)
+	}
+	return e, nil
+}
+
+// addJobs adds to events what is said of their jobs.
+func (r *relay) addJobs(ctx context.Context, entries []entry) error {
+	jobs := map[string]json.RawMessage{}
+	for _, e := range entries {
+		if e.msg.Data.JobID != "" {
+			jobs[e.msg.Data.JobID] = nil
+		}
+	}
+	var mu sync.Mutex // guards the values of jobs
+	all, asking := errgroup.WithContext(ctx)
+	all.SetLimit(askAtOnce)
+	for _, id := range slices.Collect(maps.Keys(jobs)) { // the goroutines write to jobs
+		all.Go(func() error {
+			j, err := r.cfg.Job(asking, id)
+			if err != nil || j == nil {
+				return err
+			}
+			raw, err := json.Marshal(j)
+			mu.Lock()
+			defer mu.Unlock()
+			jobs[id] = raw
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	for i := range entries {
+		entries[i].msg.Data.Job = jobs[entries[i].msg.Data.JobID]
+	}
+	return nil
+}
+
+// enqueue adds the deliveries of events that are not there yet.
+func (r *relay) enqueue(ctx context.Context, entries []entry) error {
+	var items []workqueue.Item
+	logs := map[string][]redis.Z{}
+	var open []redis.Z
+	for _, e := range entries {
+		body, err := e.msg.encode()
+		if err != nil {
+			return err
+		}
+		at := scoreOf(e.msg)
+		for _, id := range e.to {
+			it := item(e.msg.Data.EventID, id, e.msg.Type, body)
+			items = append(items, it)
+			logs[id] = append(logs[id], redis.Z{Score: at, Member: e.msg.Data.EventID})
+			open = append(open, redis.Z{Score: at, Member: it.ID})
+		}
+	}
+	return r.add(ctx, items, logs, open)
+}
+
+// scoreOf returns the place of a message in logs: the unix ms of its event, and behind the point the number of the event
+// in that millisecond.
+func scoreOf(m Message) float64 {
+	_, seq, _ := strings.Cut(m.Data.EventID, "-")
+	n, _ := strconv.ParseUint(seq, 10, 32) // of a test it is none
+	return float64(m.Timestamp.UnixMilli()) + float64(min(n, 999))/1000
+}
+
+// add adds deliveries: to the log first, so that each item is in it.
+func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string][]redis.Z, open []redis.Z) error {
+	if len(items) == 0 {
+		return nil
+	}
+	if _, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for id, list := range logs {
+			for part := range slices.Chunk(list, relayBatch) {
+				p.ZAdd(ctx, logKey(id), part...)
+			}
+		}
+		for part := range slices.Chunk(open, relayBatch) {
+			p.ZAddNX(ctx, openKey, part...)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("log deliveries: %w", err)
+	}
+	_, err := c.queue.Enqueue(ctx, items...)
+	return err
+}

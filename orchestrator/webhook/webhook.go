@@ -1,0 +1,204 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/addressfilter"
+	"muster/internal/webhook"
+	"muster/tasks/workqueue"
+)
+
+// Errors that callers branch on.
+var (
+	ErrNoEndpoint = errors.New("no such webhook")
+	ErrNoDelivery = errors.New("no such delivery; it may be too old")
+	ErrTooMany    = errors.New("there are too many webhooks; remove one")
+	ErrStatic     = errors.New("the webhook is in the configuration; change it there")
+	ErrDisabled   = errors.New("the webhook is disabled; enable it first")
+	ErrOpen       = errors.New("the delivery has not ended; it is tried again by itself")
+	ErrChanged    = errors.New("the webhook was changed at the same time; try again")
+)
+
+// Config sets up a Service.
+type Config struct {
+	Redis redis.UniversalClient // Required.
+	// Job returns what messages say of a job, to be encoded as JSON; nil if there is no such job. Defaults to nothing.
+	Job     func(ctx context.Context, id string) (any, error)
+	Static  []Static              // endpoints of the configuration. Defaults to none.
+	Filter  *addressfilter.Filter // which addresses that are not public may be sent to, beside those of Static. Defaults to none.
+	Timeout time.Duration         // of an answer. Defaults to 15 seconds.
+	Keep    time.Duration         // how long deliveries that have ended are kept. Defaults to 72 hours.
+
+	KeepCount  int           // deliveries kept of each endpoint, beside open ones. Defaults to 10,000.
+	MaxPending int           // open deliveries with which an endpoint is disabled. Defaults to 200,000.
+	Max        int           // endpoints. Defaults to 100.
+	Retry      time.Duration // before the second attempt; it doubles. Defaults to 5 seconds.
+	MaxRetry   time.Duration // between two attempts. Defaults to 3 hours.
+	Attempts   int           // of a delivery. Defaults to 19, with which the last is about a day after the first.
+	Tick       time.Duration // how often the relay looks for events. Defaults to 200 milliseconds.
+	Logger     *slog.Logger  // Defaults to none.
+}
+
+// The defaults of Retry, MaxRetry and Attempts double from 5 s to 3 h and end after 23.7 h: the first hour has as many
+// attempts as the schedule that Standard Webhooks proposes has in three days, and none comes after a day.
+// https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#deliverability-and-reliability
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	set(&c.Timeout, 15*time.Second)
+	set(&c.Keep, 72*time.Hour)
+	set(&c.Retry, 5*time.Second)
+	set(&c.MaxRetry, 3*time.Hour)
+	set(&c.Tick, 200*time.Millisecond)
+	number := func(n *int, to int) {
+		if *n <= 0 {
+			*n = to
+		}
+	}
+	number(&c.KeepCount, 10_000)
+	number(&c.MaxPending, 200_000)
+	number(&c.Max, 100)
+	number(&c.Attempts, 19)
+	if c.Job == nil {
+		c.Job = func(context.Context, string) (any, error) { return nil, nil }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+const (
+	workers     = 128 // requests at a time in a process
+	perEndpoint = 8   // of them to one endpoint
+	lease       = 2 * time.Minute
+	grace       = 5 * time.Second // for requests that run when the process stops
+)
+
+// core is what all parts of a Service use.
+type core struct {
+	cfg   Config
+	rdb   redis.UniversalClient
+	log   *slog.Logger
+	queue *workqueue.Queue
+}
+
+// Service keeps endpoints and sends events to them. It may be used by many goroutines, and by any number of processes on
+// one Redis.
+type Service struct {
+	*endpoints
+	*deliveryLog
+	core    *core
+	counts  counts
+	running atomic.Bool
+}
+
+// New returns a Service. It does no I/O and starts nothing.
+func New(cfg Config) (*Service, error) {
+	if cfg.Redis == nil {
+		return nil, errors.New("webhooks: Config.Redis is missing")
+	}
+	cfg = cfg.withDefaults()
+	c := &core{cfg: cfg, rdb: cfg.Redis, log: cfg.Logger, queue: workqueue.New(cfg.Redis, queueName, workqueue.Config{
+		MaxAttempts: cfg.Attempts, LeaseTTL: lease, MaxPayload: maxBody, CountLanes: true, Logger: cfg.Logger,
+	})}
+	ends := &endpoints{core: c}
+	for _, st := range cfg.Static {
+		rec, err := st.record()
+		if err != nil {
+			return nil, err
+		}
+		ends.static = append(ends.static, rec)
+	}
+	return &Service{endpoints: ends, deliveryLog: &deliveryLog{c, ends}, core: c, counts: newCounts()}, nil
+}
+
+// Run relays events and sends deliveries until ctx ends. What is being sent then has a few seconds to end, and is sent
+// again by another process otherwise. Run may be called once.
+func (s *Service) Run(ctx context.Context) error {
+	if s.running.Swap(true) {
+		return errors.New("webhooks: Run was called twice")
+	}
+	c := s.core
+	// Without endpoints this is all that webhooks cost.
+	for {
+		if err := s.announce(ctx); err != nil {
+			c.warn(ctx, "store the webhooks of the configuration", err)
+		} else if list, err := s.known(ctx); err != nil {
+			c.warn(ctx, "read the webhooks", err)
+		} else if len(list) > 0 {
+			break
+		}
+		if !sleep(ctx, 10*c.cfg.Tick) {
+			return nil
+		}
+	}
+	urls := make([]string, len(c.cfg.Static))
+	for i, st := range c.cfg.Static {
+		urls[i] = st.URL
+	}
+	sender := webhook.NewSender(c.cfg.Filter.WithURLs(urls...), c.cfg.Timeout)
+	defer sender.Close()
+	mux := workqueue.NewMux()
+	d := &deliverer{core: c, endpoints: s.endpoints, sender: sender, counts: s.counts, silent: map[string]int{}}
+	mux.Handle(itemKind, d.deliver)
+	pool, err := workqueue.NewPool(c.queue, mux, workqueue.PoolConfig{
+		Workers: workers, MaxPerKey: perEndpoint, Timeout: c.cfg.Timeout + time.Minute/2, Grace: grace, Logger: c.log,
+	})
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { (&relay{core: c, endpoints: s.endpoints, me: newID()}).run(ctx) })
+	wg.Go(func() {
+		for sleep(ctx, announceEvery) {
+			c.warn(ctx, "store the webhooks of the configuration", s.announce(ctx))
+		}
+	})
+	err = pool.Run(ctx)
+	wg.Wait()
+	return err
+}
+
+// sleep waits. It returns false when ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// warn logs that something could not be done, unless ctx has ended.
+func (c *core) warn(ctx context.Context, doing string, err error, args ...any) {
+	if err != nil && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "webhooks: cannot "+doing+"; trying again", append(args, "err", err)...)
+	}
+}
+
+// now returns the time of Redis: the clocks of processes differ.
+func (c *core) now(ctx context.Context) (time.Time, error) { return c.rdb.Time(ctx).Result() }
+
+// delay returns how long to wait after the n-th attempt, n from 1. A tenth of it is random, so that deliveries that failed
+// together do not come back together.
+func (c Config) delay(n int) time.Duration {
+	d := c.MaxRetry
+	if n < 30 { // no overflow
+		d = min(d, c.Retry<<(n-1))
+	}
+	return d - d/20 + rand.N(d/10+1)
+}
