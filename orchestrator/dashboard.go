@@ -21,7 +21,7 @@ import (
 )
 
 // ServeDashboard serves the HTTP interface and the pages of the settings beside a
-// fleet that runs elsewhere, with metrics of the fleet, and gives work to agents, until ctx is done. Ready, if not nil,
+// fleet that runs elsewhere, with metrics of the fleet, gives work to agents, and sends events to webhooks, until ctx is done. Ready, if not nil,
 // is called with its address.
 func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string)) error {
 	s, err := NewSystem(cfg, client, logger)
@@ -30,6 +30,7 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 	}
 	serving, running := errgroup.WithContext(ctx)
 	serving.Go(func() error { return s.Agents.Run(running) })
+	serving.Go(func() error { return s.Webhooks.Run(running) })
 	serving.Go(func() error { return s.serveAPI(running, ready) })
 	return errors.Join(serving.Wait(), s.Close())
 }
@@ -42,6 +43,7 @@ func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
 		return err
 	}
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
+	served.Webhooks = s.Webhooks
 	served.MaxDocument, served.Lease = s.cfg.Jobs.MaxDocumentBytes(), s.cfg.Jobs.Lease
 	served.Sites, served.Check, served.Ready, served.Tracing = s.Sites, checks.Run, ready, s.tracing
 	served.Timing = api.NewTiming()

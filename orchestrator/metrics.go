@@ -9,6 +9,7 @@ import (
 
 	"muster/orchestrator/agent"
 	"muster/orchestrator/api"
+	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/tasks/limit"
 	"muster/tasks/metrics"
@@ -59,6 +60,6 @@ func (s *System) metrics(served api.Config) prometheus.Collector {
 	breakers := limit.NewBreaker(s.Client.Redis(), limit.BreakerConfig{Logger: s.logger}) // those of sites and hosts
 	return all{
 		s.Metrics, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
-		limit.NewCollector(nil, breakers), RuntimeMetrics(),
+		webhook.NewMetrics(s.Webhooks), limit.NewCollector(nil, breakers), RuntimeMetrics(),
 	}
 }

@@ -36,6 +36,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	intake.Go(func() error { o.Proxies.Keep(running); return nil })
 	intake.Go(func() error { return o.Jobs.Run(running) })
 	intake.Go(func() error { return o.Agents.Run(running) })
+	intake.Go(func() error { return o.Webhooks.Run(running) })
 	o.opts.Logger.InfoContext(ctx, "running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg.DataDir)
 	if err := intake.Wait(); err != nil {
 		return err

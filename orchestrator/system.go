@@ -19,6 +19,7 @@ import (
 	"muster/orchestrator/job"
 	"muster/orchestrator/pipeline"
 	"muster/orchestrator/tracing"
+	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/proxies/geo"
 	"muster/proxies/probe"
@@ -41,7 +42,9 @@ type System struct {
 	// Jobs lists the jobs of all kinds, and runs those of pipelines.
 	Jobs *job.Service
 	// Agents do the work of pipelines. They get it while Agents.Run runs.
-	Agents    *agent.Service
+	Agents *agent.Service
+	// Webhooks get the events, while Webhooks.Run runs.
+	Webhooks  *webhook.Service
 	Pipelines *pipeline.Registry
 	Documents *Documents
 	Events    *event.Stream
@@ -137,6 +140,14 @@ func (s *System) openJobs() (err error) {
 	s.Agents, err = agent.New(agent.Config{
 		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg.Agents.Static), Allow: s.cfg.Agents.Allow,
 		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Tracing: s.tracing, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	hooks := s.cfg.Webhooks
+	s.Webhooks, err = webhook.New(webhook.Config{
+		Redis: s.Client.Redis(), Job: s.jobSummary, Static: staticWebhooks(hooks.Static), Filter: s.cfg.Network.Filter(),
+		Timeout: hooks.Timeout, Keep: hooks.Keep, Logger: s.logger,
 	})
 	return err
 }

@@ -23,7 +23,7 @@ import (
 var (
 	advisedCommand = regexp.MustCompile("\\bmuster ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)([^`\n|;#&()]*)")
 	advisedFlag    = regexp.MustCompile(`(?:^|[\s(\[|'"])--([a-z][a-z-]+)`)
-	advisedSetting = regexp.MustCompile(`(?:^|[\s(\[|'"` + "`" + `])((?:redis|log|workers|queue|proxies|sites|wait|api|jobs|agents|shutdown)\.[a-z_.]*[a-z])\b`)
+	advisedSetting = regexp.MustCompile(`(?:^|[\s(\[|'"` + "`" + `])((?:redis|log|workers|queue|proxies|sites|wait|api|jobs|agents|webhooks|shutdown)\.[a-z_.]*[a-z])\b`)
 	advisedVar     = regexp.MustCompile(`\bMUSTER_[A-Z]+_[A-Z_]*[A-Z]`)
 )
 

@@ -16,6 +16,7 @@ func commands(env environment) []*cli.Command {
 		jobsCommand(env),
 		pipelinesCommand(env),
 		agentsCommand(env),
+		webhooksCommand(env),
 		sitesCommand(env),
 		proxiesCommand(env),
 		judgeCommand(env),

@@ -30,7 +30,7 @@ import (
 type Config struct {
 	// Client is the connection to what is shown. Needed.
 	Client *tasks.Client
-	// Jobs, Reports, Events, Pipelines, Documents and Agents are what the
+	// Jobs, Reports, Events, Pipelines, Documents, Agents and Webhooks are what the
 	// operations work on. Those of one that is nil are left out.
 	Jobs      Jobs
 	Reports   Reports
@@ -38,6 +38,7 @@ type Config struct {
 	Pipelines Pipelines
 	Documents Documents
 	Agents    Agents
+	Webhooks  Webhooks
 	// MaxDocument is how large an uploaded document may be, in bytes. Defaults
 	// to 64 MiB.
 	MaxDocument int64

@@ -382,6 +382,7 @@ type fakes struct {
 	documents *fakeDocuments
 	events    *fakeEvents
 	agents    *fakeAgents
+	webhooks  *fakeWebhooks
 }
 
 // faked returns a config whose services are fakes.
@@ -394,10 +395,10 @@ func faked(t *testing.T) (Config, *fakes) {
 			Stages:   []job.Stage{{Name: "create", Role: "creator", Status: job.StageCompleted}, {Name: "validate", Role: "validator", Status: job.StageProcessing}},
 			Items:    job.Counts{Total: 10, Integrated: 4, Pending: 6}, Usage: map[string]int64{"tokens": 1500, "requests": 2},
 		}},
-		documents: &fakeDocuments{}, events: &fakeEvents{reading: make(chan string, 100)}, agents: &fakeAgents{},
+		documents: &fakeDocuments{}, events: &fakeEvents{reading: make(chan string, 100)}, agents: &fakeAgents{}, webhooks: &fakeWebhooks{},
 	}
 	cfg := setup(t)
 	cfg.Write = true
-	cfg.Jobs, cfg.Documents, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports = f.jobs, f.documents, f.events, f.agents, fakePipelines{}, fakeReports{}
+	cfg.Jobs, cfg.Documents, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports, cfg.Webhooks = f.jobs, f.documents, f.events, f.agents, fakePipelines{}, fakeReports{}, f.webhooks
 	return cfg, f
 }

@@ -28,6 +28,7 @@ const (
 	tagAgents   = "agents"
 	tagWork     = "assignments"
 	tagPipeline = "pipelines"
+	tagWebhooks = "webhooks"
 	tagSites    = "sites"
 	tagState    = "state"
 	tagAccess   = "access"
@@ -61,10 +62,11 @@ func newHuma(mux *http.ServeMux) huma.API {
 			Tags: []*huma.Tag{
 				{Name: tagJobs, Description: "What was asked for, and how far it is."},
 				{Name: tagItems, Description: "The parts of a job, each with a state of its own."},
-				{Name: tagEvents, Description: "What happened to jobs, as server-sent events."},
+				{Name: tagEvents, Description: "What happened to jobs, sites and agents, as server-sent events."},
 				{Name: tagAgents, Description: "The programs that do the work."},
 				{Name: tagWork, Description: "Work that an agent holds. 409 says that it is no longer the agent's: stop working on it."},
 				{Name: tagPipeline, Description: "The stages that jobs go through."},
+				{Name: tagWebhooks, Description: "Endpoints that events are posted to, and what became of each delivery."},
 				{Name: tagSites, Description: "The sites that are scraped."},
 				{Name: tagState, Description: "Health, numbers and metrics."},
 				{Name: tagAccess, Description: "Keys, and who changed what."},

@@ -16,6 +16,7 @@ import (
 	"muster/orchestrator/agent"
 	"muster/orchestrator/document"
 	"muster/orchestrator/job"
+	"muster/orchestrator/webhook"
 	"muster/sites"
 )
 
@@ -106,11 +107,11 @@ func problemOf(err error, prefix string) *Problem {
 		return bodyTooLarge(tooLarge.Limit)
 	case is(errTooLarge), errors.As(err, new(*document.TooLargeError)):
 		return problem(http.StatusRequestEntityTooLarge, "%v; see the setting jobs.max_document_mb", err)
-	case is(job.ErrNotFound, job.ErrNoItem, agent.ErrNoAgent, agent.ErrNoneSuch, sites.ErrNoJob), errors.As(err, new(*sites.UnknownError)):
+	case is(job.ErrNotFound, job.ErrNoItem, agent.ErrNoAgent, agent.ErrNoneSuch, webhook.ErrNoEndpoint, webhook.ErrNoDelivery, sites.ErrNoJob), errors.As(err, new(*sites.UnknownError)):
 		return problem(http.StatusNotFound, "%v", err)
 	case is(job.ErrStale):
 		return problem(http.StatusPreconditionFailed, "%v", err)
-	case is(job.ErrTerminal, job.ErrLeaseLost, job.ErrExists, job.ErrNotReview):
+	case is(job.ErrTerminal, job.ErrLeaseLost, job.ErrExists, job.ErrNotReview, webhook.ErrStatic, webhook.ErrDisabled, webhook.ErrOpen, webhook.ErrChanged, webhook.ErrTooMany):
 		return problem(http.StatusConflict, "%v", err)
 	case is(job.ErrMismatch):
 		return problem(http.StatusUnprocessableEntity, "%v", err)

@@ -48,6 +48,9 @@ func operations(served *routes, cfg Config) error {
 		addAgents(s)
 		addAssignments(s)
 	}
+	if cfg.Webhooks != nil {
+		addWebhooks(s)
+	}
 	if cfg.Sites != nil {
 		addSites(s)
 	}

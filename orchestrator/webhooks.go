@@ -1,0 +1,54 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muster/orchestrator/config"
+	"muster/orchestrator/job"
+	"muster/orchestrator/webhook"
+)
+
+// staticWebhooks returns the webhooks of the settings.
+func staticWebhooks(list []config.Webhook) []webhook.Static {
+	var out []webhook.Static
+	for _, w := range list {
+		out = append(out, webhook.Static{Name: w.Name, URL: w.URL, Events: w.Events, Secrets: w.Secrets})
+	}
+	return out
+}
+
+// jobSummary is what a message to a webhook says of a job: no prompt, no
+// context and no document, which may be large or confidential.
+type jobSummary struct {
+	ID          string     `json:"id"`
+	Kind        string     `json:"kind"`
+	Name        string     `json:"name"`
+	Status      job.Status `json:"status"`
+	Labels      []string   `json:"labels,omitempty"`
+	Items       job.Counts `json:"items"`
+	CreatedAt   time.Time  `json:"created_at"`
+	StartedAt   time.Time  `json:"started_at,omitzero"`
+	CompletedAt time.Time  `json:"completed_at,omitzero"`
+	Error       string     `json:"error_message,omitempty"`
+	Waiting     string     `json:"waiting,omitempty"`
+	Parent      string     `json:"parent,omitempty"`
+	VersionOf   string     `json:"version_of,omitempty"`
+}
+
+// jobSummary returns the summary of a job, or nil if there is none.
+func (s *System) jobSummary(ctx context.Context, id string) (any, error) {
+	j, err := s.Jobs.Get(ctx, id)
+	if errors.Is(err, job.ErrNotFound) || errors.As(err, new(*job.FieldError)) { // deleted, or the id of a scrape that was not listed
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return jobSummary{
+		ID: j.ID, Kind: j.Kind, Name: j.Name, Status: j.Status, Labels: j.Labels, Items: j.Items,
+		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, CompletedAt: j.CompletedAt, Error: j.ErrorMessage, Waiting: j.Waiting,
+		Parent: j.Parent, VersionOf: j.VersionOf,
+	}, nil
+}
