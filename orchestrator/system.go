@@ -139,7 +139,7 @@ func (s *System) openJobs() (err error) {
 	}
 	s.Agents, err = agent.New(agent.Config{
 		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg.Agents.Static), Allow: s.cfg.Agents.Allow,
-		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Tracing: s.tracing, Logger: s.logger,
+		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: s.agentChanged, Tracing: s.tracing, Logger: s.logger,
 	})
 	if err != nil {
 		return err

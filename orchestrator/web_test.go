@@ -83,6 +83,7 @@ func serveSystem(t *testing.T) *web {
 func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web {
 	t.Helper()
 	cfg.API.Listen, cfg.API.ReadOnly = "127.0.0.1:0", false
+	cfg.Network.Allow = append(cfg.Network.Allow, "127.0.0.1")
 	cfg.Jobs.CheckEvery, cfg.Jobs.MaxDocumentMB = 200*time.Millisecond, 1
 	writePipeline(t, cfg, "default", "context: [customer]\nstages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item}]\n")
 	writePipeline(t, cfg, "careful", "stages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item, review: true}]\n")
@@ -105,6 +106,7 @@ func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web 
 	testutil.Background(t, worker.Run)
 	testutil.Background(t, s.Jobs.Run)
 	testutil.Background(t, s.Agents.Run)
+	testutil.Background(t, s.Webhooks.Run)
 	testutil.Background(t, func(ctx context.Context) error { return s.serveAPI(ctx, func(url string) { ready <- url }) })
 	return &web{t: t, url: strings.TrimSuffix(<-ready, "/ui/"), system: s}
 }

@@ -96,6 +96,10 @@ type Config struct {
 	PushSlots int    // requests to agents that this process has open at a time. Defaults to 256.
 	PublicURL string // in front of the URLs of documents. Defaults to "": they are paths.
 
+	// Changed is called when an agent has registered or was removed, with agent.registered or agent.removed. Defaults to
+	// nothing.
+	Changed func(ctx context.Context, event string, a Agent)
+
 	Tracing *tracing.Tracing // makes spans of assignments. Defaults to none.
 	Logger  *slog.Logger     // Defaults to slog.Default().
 }
@@ -124,6 +128,9 @@ func (cfg Config) withDefaults() Config {
 	number(&cfg.PushSlots, 256)
 	if cfg.Namespace == "" {
 		cfg.Namespace = "muster"
+	}
+	if cfg.Changed == nil {
+		cfg.Changed = func(context.Context, string, Agent) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

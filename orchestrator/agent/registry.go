@@ -50,6 +50,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	}
 	a := rec.agent(id)
 	a.State, a.LastSeen = StateHealthy, rec.Registered
+	s.cfg.Changed(ctx, "agent.registered", a)
 	return a, secret, nil
 }
 
@@ -357,6 +358,9 @@ func (s *agents) remove(ctx context.Context, a Agent, cutoff string) (bool, erro
 	}, a.ID, a.Name, cutoff).Int()
 	if err != nil {
 		return false, fmt.Errorf("remove agent %s: %w", a.ID, err)
+	}
+	if n == 1 {
+		s.cfg.Changed(ctx, "agent.removed", a)
 	}
 	return n == 1, s.breaker.Reset(ctx, breakerKey(a.ID))
 }

@@ -2,11 +2,13 @@ package agent_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -353,5 +355,29 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		if _, err := agent.New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, c.want)
 		}
+	}
+}
+
+// Who comes and goes is announced.
+func TestRegistrationAndRemovalAreAnnounced(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	var got []string
+	s, err := agent.New(agent.Config{Client: client, Jobs: newFakeJobs(), Changed: func(_ context.Context, what string, a agent.Agent) {
+		got = append(got, what+" "+a.Name)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := s.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"agent.registered one", "agent.removed one"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -133,9 +133,9 @@ func checkEvents(patterns []string) error {
 		}
 		hint := ""
 		if near := nearest.Word(p, event.Types); near != "" {
-			hint = "; did you mean " + near + "?"
+			hint = ", did you mean " + near + "?"
 		}
-		return bad(fmt.Sprintf("events[%d]", i), "no event has the type %.60q%s There are %s, and beginnings such as job.*", p, strings.TrimPrefix(hint+".", "."), strings.Join(event.Types, ", "))
+		return bad(fmt.Sprintf("events[%d]", i), "no event has the type %.60q%s; there are %s, and beginnings such as job.*", p, hint, strings.Join(event.Types, ", "))
 	}
 	return nil
 }

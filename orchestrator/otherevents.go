@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"muster/orchestrator/agent"
 	"muster/sites/report"
 )
 
@@ -22,4 +23,11 @@ func (s *System) siteJudged(ctx context.Context, h report.Health, before report.
 		return fmt.Errorf("site %s is %s: %w", h.Site, h.Status, err)
 	}
 	return nil
+}
+
+// agentChanged adds the event that an agent has registered or was removed.
+func (s *System) agentChanged(ctx context.Context, what string, a agent.Agent) {
+	if _, err := s.Events.Add(ctx, what, "", "", a); err != nil && ctx.Err() == nil {
+		s.logger.WarnContext(ctx, "an event of an agent is missing", "event", what, "agent", a.ID, "err", err)
+	}
 }

@@ -1,0 +1,186 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/event"
+	"muster/tasks/redistest"
+)
+
+// scale is how many deliveries TestNoDeliveryIsLost has: 2,000, or MUSTER_TEST_WEBHOOKS.
+func scale(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("MUSTER_TEST_WEBHOOKS")
+	if text == "" {
+		return 2000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 100 {
+		t.Fatalf("MUSTER_TEST_WEBHOOKS=%s: write a number of deliveries from 100", text)
+	}
+	return n
+}
+
+// process is a Service with a connection of its own, that can die.
+type process struct {
+	rdb  *redis.Client
+	dead death
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// death is a hook by which nothing reaches Redis any more.
+type death struct{ came *atomic.Bool }
+
+var errDead = errors.New("the process is dead")
+
+func (death) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d death) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if d.came.Load() {
+			return errDead
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (d death) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if d.came.Load() {
+			return errDead
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func startProcess(t *testing.T, url string, deliveries int) *process {
+	t.Helper()
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{rdb: redis.NewClient(o), dead: death{new(atomic.Bool)}, done: make(chan struct{})}
+	p.rdb.AddHook(p.dead)
+	cfg := quick(t, p.rdb)
+	cfg.Attempts, cfg.KeepCount = 0, deliveries // the default, and all
+	cfg.Retry, cfg.MaxRetry = 10*time.Millisecond, 300*time.Millisecond
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	go func() {
+		defer close(p.done)
+		_ = s.Run(ctx) // of one that dies it is of no interest
+	}()
+	return p
+}
+
+// kill ends a process in the middle: it can store nothing more, and releases nothing.
+func (p *process) kill() {
+	p.dead.came.Store(true)
+	p.stop()
+}
+
+// end ends a process as a signal does.
+func (p *process) end() {
+	p.stop()
+	<-p.done
+	_ = p.rdb.Close()
+}
+
+// A target fails half of the requests, and processes that relay and send are killed and stopped meanwhile: each event
+// arrives, with one id and one body, and the queue and the log agree that it was delivered.
+func TestNoDeliveryIsLost(t *testing.T) {
+	t.Parallel()
+	n := scale(t)
+	server := redistest.Server(t)
+	url, rdb := server.URL(), server.Client()
+
+	r := newReceiver(t, func(id string, before int) int {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(id + strconv.Itoa(before)))
+		if before < 8 && h.Sum32()%2 == 0 {
+			return []int{500, 503, 404, 429}[h.Sum32()/2%4]
+		}
+		return 200
+	})
+	k := open(t, quick(t, rdb))
+	e, secret := k.create(t, r.URL)
+	wg := sync.WaitGroup{}
+	wg.Go(func() {
+		for range n {
+			if _, err := k.events.Add(context.Background(), "job.completed", "", "", nil); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	began := time.Now()
+	a, b := startProcess(t, url, n), startProcess(t, url, n)
+	var dead []*process
+	arrived := func() int { r.mu.Lock(); defer r.mu.Unlock(); return len(r.all) }
+	kills := min(6+n/4000, 30)
+	for i := range kills {
+		testutil.Eventually(t, "more requests", func() bool { return arrived() >= (i+1)*n/(kills+1) })
+		if i%2 == 0 {
+			a.kill()
+			dead = append(dead, a)
+			a = startProcess(t, url, n)
+		} else {
+			b.end()
+			b = startProcess(t, url, n)
+		}
+	}
+	wg.Wait()
+	finished := func() bool {
+		is, err := k.Get(context.Background(), e.ID)
+		return err == nil && is.Pending == 0 && k.rdb.XLen(context.Background(), event.OutboxKey()).Val() == 0
+	}
+	for deadline := time.Now().Add(10 * time.Minute); !finished() && time.Now().Before(deadline); {
+		testutil.Becomes(finished)
+	}
+	took := time.Since(began)
+	a.end()
+	b.end()
+	for _, p := range dead {
+		p.end()
+	}
+	s, err := k.core.queue.Stats(t.Context())
+	if err != nil || s.Done != int64(n) || s.Open() > 0 || s.Error > 0 || s.Skipped > 0 {
+		t.Errorf("got %+v, %v, want %d deliveries done", s, err, n)
+	}
+	if _, err := k.core.queue.Verify(t.Context()); err != nil {
+		t.Errorf("the queue is not consistent: %v", err)
+	}
+	ok := map[string]bool{}
+	failed := 0
+	for _, g := range r.requests() {
+		if g.status == 200 {
+			ok[g.id] = true
+		} else {
+			failed++
+		}
+	}
+	if len(ok) != n || len(r.times) != n || len(r.wrong) > 0 {
+		t.Errorf("got %d ids of which %d were acknowledged, and %d with two bodies, want %d, all, and none", len(r.times), len(ok), len(r.wrong), n)
+	}
+	if g := r.requests()[0]; !g.verified(secret) {
+		t.Error("the first request is not signed with the secret")
+	}
+	total := len(r.requests())
+	t.Logf("%d deliveries in %s with %d kills and stops: %d requests, %d of them failed, %d more than needed", n, took.Round(time.Millisecond), kills, total, failed, total-failed-n)
+}

@@ -1,0 +1,94 @@
+package orchestrator
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	signed "muster/internal/webhook"
+	"muster/orchestrator/webhook"
+	"muster/sites/report"
+)
+
+// A webhook gets the events of agents, jobs and sites, with a summary of the job that has nothing confidential.
+func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
+	t.Parallel()
+	w := serveSystem(t)
+	var mu sync.Mutex // guards what follows
+	secret, messages, wrong := "", map[string]webhook.Message{}, []string{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m webhook.Message
+		mu.Lock()
+		defer mu.Unlock()
+		if err := signed.Verify(r.Header, body, time.Now(), secret); err != nil || json.Unmarshal(body, &m) != nil || strings.Contains(string(body), "confidential") {
+			wrong = append(wrong, string(body))
+		}
+		messages[m.Type+" "+m.Data.JobID] = m
+	}))
+	t.Cleanup(receiver.Close)
+	has := func(what string) webhook.Message {
+		t.Helper()
+		var m webhook.Message
+		testutil.Eventually(t, "a message "+what, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			var ok bool
+			m, ok = messages[what]
+			return ok
+		})
+		return m
+	}
+
+	created := w.ask("POST", "/webhooks", map[string]any{"url": receiver.URL, "name": "all"})
+	if created.code != http.StatusCreated || created.text("webhook.state") != "active" {
+		t.Fatalf("got %d %s, want a webhook", created.code, created.raw)
+	}
+	mu.Lock()
+	secret = created.text("secret")
+	mu.Unlock()
+	w.register("creator")
+	var registered struct{ Name string }
+	if m := has("agent.registered "); json.Unmarshal(m.Data.Details, &registered) != nil || registered.Name != "a-creator" || m.Data.Job != nil {
+		t.Errorf("got %+v, want the agent", m)
+	}
+	id := w.ask("POST", "/jobs", map[string]any{"prompt": "confidential", "labels": []string{"urgent"}}).text("id")
+	w.ask("DELETE", "/jobs/"+id, nil)
+	var j jobSummary
+	if m := has("job.cancelled " + id); json.Unmarshal(m.Data.Job, &j) != nil || j.ID != id || j.Status != "cancelled" || j.Name != "default" || len(j.Labels) != 1 {
+		t.Errorf("got %s, want a summary of the job", m.Data.Job)
+	}
+
+	h := report.Health{Site: "shop.example", JobID: "scrape-1", Status: report.Degraded, Alerts: []string{"too slow"}}
+	for range 2 { // the second is a writer that repeats itself
+		if err := w.system.siteJudged(t.Context(), h, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got report.Health
+	if m := has("site.unhealthy scrape-1"); json.Unmarshal(m.Data.Details, &got) != nil || got.Site != h.Site || len(got.Alerts) != 1 {
+		t.Errorf("got %s, want the health", m.Data.Details)
+	}
+	healthy := report.Health{Site: "shop.example", JobID: "scrape-2", Status: report.Healthy}
+	for _, before := range []report.HealthStatus{"", report.Healthy} { // neither is an event
+		if err := w.system.siteJudged(t.Context(), healthy, before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	healthy.JobID = "scrape-3"
+	if err := w.system.siteJudged(t.Context(), healthy, report.Critical); err != nil {
+		t.Fatal(err)
+	}
+	has("site.recovered scrape-3")
+	mu.Lock()
+	defer mu.Unlock()
+	if _, ok := messages["site.recovered scrape-2"]; ok || len(wrong) > 0 {
+		t.Errorf("got site.recovered of a site that was healthy: %v, messages that are wrong: %q", ok, wrong)
+	}
+}
