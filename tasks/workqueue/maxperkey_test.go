@@ -52,3 +52,30 @@ func TestPoolWorksOnFewItemsOfAKey(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A pool that got more signals than it read leaves no goroutine behind: TestMain looks for them.
+func TestPoolThatIsBusyLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{})
+	var began atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: 1}, func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+		began.Add(1)
+		<-finish
+		return workqueue.Done(), nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	for i := range 400 { // each is a signal; the client keeps 100
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.eventually("an item to run", func() bool { return began.Load() == 1 })
+	stop()
+	close(finish)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

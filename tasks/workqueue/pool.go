@@ -164,7 +164,12 @@ func (p *Pool) Run(ctx context.Context) error {
 	defer stop()
 
 	sub := p.subscribe(back)
-	defer func() { _ = sub.Close() }()
+	woken := sub.Channel()
+	defer func() {
+		_ = sub.Close()
+		for range woken { // else the client waits a minute for a reader of what came last
+		}
+	}()
 
 	settler := newSettler(p, h)
 	var workers, background sync.WaitGroup
@@ -187,7 +192,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	case <-p.cfg.Hard.Done():
 	}
 	d := &dispatcher{p: p, held: h, buffer: buffer}
-	refused := d.run(ctx, sub.Channel())
+	refused := d.run(ctx, woken)
 	_ = sub.Unsubscribe(back, p.q.keys.wake()) // no longer read
 	d.returnBuffered(back)
 	close(buffer)
