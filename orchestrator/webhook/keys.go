@@ -27,7 +27,7 @@ const queueName = "webhooks"
 
 const deliveries = "muster:{" + queueName + "}:"
 
-// logKey is a sorted set: the messages that were to be delivered to an endpoint, by the unix ms of their events; see scoreOf. The
+// logKey is a sorted set: the messages for an endpoint, by the unix ms of their events; see scoreOf. The
 // relay trims it, and forgets their items.
 func logKey(endpoint string) string { return deliveries + "log:" + endpoint }
 
