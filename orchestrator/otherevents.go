@@ -3,14 +3,22 @@ package orchestrator
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"muster/orchestrator/agent"
+	"muster/orchestrator/event"
 	"muster/sites/report"
 )
 
+// otherEvents adds the events of what is not a job.
+type otherEvents struct {
+	events *event.Stream
+	logger *slog.Logger
+}
+
 // siteJudged adds the event that a site is not healthy, or healthy again, after
 // a job, once for each job.
-func (s *System) siteJudged(ctx context.Context, h report.Health, before report.HealthStatus) error {
+func (o otherEvents) siteJudged(ctx context.Context, h report.Health, before report.HealthStatus) error {
 	what := "site.unhealthy"
 	switch {
 	case h.Status != report.Healthy:
@@ -19,15 +27,15 @@ func (s *System) siteJudged(ctx context.Context, h report.Health, before report.
 	default:
 		return nil
 	}
-	if _, err := s.Events.Add(ctx, what, h.JobID, h.JobID, h); err != nil {
+	if _, err := o.events.Add(ctx, what, h.JobID, h.JobID, h); err != nil {
 		return fmt.Errorf("site %s is %s: %w", h.Site, h.Status, err)
 	}
 	return nil
 }
 
 // agentChanged adds the event that an agent has registered or was removed.
-func (s *System) agentChanged(ctx context.Context, what string, a agent.Agent) {
-	if _, err := s.Events.Add(ctx, what, "", "", a); err != nil && ctx.Err() == nil {
-		s.logger.WarnContext(ctx, "an event of an agent is missing", "event", what, "agent", a.ID, "err", err)
+func (o otherEvents) agentChanged(ctx context.Context, what string, a agent.Agent) {
+	if _, err := o.events.Add(ctx, what, "", "", a); err != nil && ctx.Err() == nil {
+		o.logger.WarnContext(ctx, "an event of an agent is missing", "event", what, "agent", a.ID, "err", err)
 	}
 }

@@ -100,7 +100,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	s.Sites, err = sites.NewService(sites.Config{
 		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages,
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
-		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: s.siteJudged,
+		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: otherEvents{s.Events, logger}.siteJudged,
 		Route: func(before fetch.Route) fetch.Route {
 			after, _ := before.(*proxies.Session)
 			return s.Pool.Session(after)
@@ -139,14 +139,14 @@ func (s *System) openJobs() (err error) {
 	}
 	s.Agents, err = agent.New(agent.Config{
 		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg.Agents.Static), Allow: s.cfg.Agents.Allow,
-		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: s.agentChanged, Tracing: s.tracing, Logger: s.logger,
+		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, Tracing: s.tracing, Logger: s.logger,
 	})
 	if err != nil {
 		return err
 	}
 	hooks := s.cfg.Webhooks
 	s.Webhooks, err = webhook.New(webhook.Config{
-		Redis: s.Client.Redis(), Job: s.jobSummary, Static: staticWebhooks(hooks.Static), Filter: s.cfg.Network.Filter(),
+		Redis: s.Client.Redis(), Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg.Network.Filter(),
 		Timeout: hooks.Timeout, Keep: hooks.Keep, Logger: s.logger,
 	})
 	return err

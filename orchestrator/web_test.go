@@ -83,7 +83,6 @@ func serveSystem(t *testing.T) *web {
 func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web {
 	t.Helper()
 	cfg.API.Listen, cfg.API.ReadOnly = "127.0.0.1:0", false
-	cfg.Network.Allow = append(cfg.Network.Allow, "127.0.0.1")
 	cfg.Jobs.CheckEvery, cfg.Jobs.MaxDocumentMB = 200*time.Millisecond, 1
 	writePipeline(t, cfg, "default", "context: [customer]\nstages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item}]\n")
 	writePipeline(t, cfg, "careful", "stages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item, review: true}]\n")

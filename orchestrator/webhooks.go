@@ -37,9 +37,9 @@ type jobSummary struct {
 	VersionOf   string     `json:"version_of,omitempty"`
 }
 
-// jobSummary returns the summary of a job, or nil if there is none.
-func (s *System) jobSummary(ctx context.Context, id string) (any, error) {
-	j, err := s.Jobs.Get(ctx, id)
+// summarize returns the summary of a job, or nil if there is none.
+func summarize(ctx context.Context, jobs *job.Service, id string) (any, error) {
+	j, err := jobs.Get(ctx, id)
 	if errors.Is(err, job.ErrNotFound) || errors.As(err, new(*job.FieldError)) { // deleted, or the id of a scrape that was not listed
 		return nil, nil
 	}

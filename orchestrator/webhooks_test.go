@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,7 +20,9 @@ import (
 // A webhook gets the events of agents, jobs and sites, with a summary of the job that has nothing confidential.
 func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	t.Parallel()
-	w := serveSystem(t)
+	cfg := settings(t)
+	cfg.Network.Allow = []string{"127.0.0.1"}
+	w := serveSystemWith(t, cfg, slog.New(slog.DiscardHandler))
 	var mu sync.Mutex // guards what follows
 	secret, messages, wrong := "", map[string]webhook.Message{}, []string{}
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -65,9 +68,10 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 		t.Errorf("got %s, want a summary of the job", m.Data.Job)
 	}
 
+	judged := otherEvents{w.system.Events, w.system.logger}.siteJudged
 	h := report.Health{Site: "shop.example", JobID: "scrape-1", Status: report.Degraded, Alerts: []string{"too slow"}}
 	for range 2 { // the second is a writer that repeats itself
-		if err := w.system.siteJudged(t.Context(), h, ""); err != nil {
+		if err := judged(t.Context(), h, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,12 +81,12 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	}
 	healthy := report.Health{Site: "shop.example", JobID: "scrape-2", Status: report.Healthy}
 	for _, before := range []report.HealthStatus{"", report.Healthy} { // neither is an event
-		if err := w.system.siteJudged(t.Context(), healthy, before); err != nil {
+		if err := judged(t.Context(), healthy, before); err != nil {
 			t.Fatal(err)
 		}
 	}
 	healthy.JobID = "scrape-3"
-	if err := w.system.siteJudged(t.Context(), healthy, report.Critical); err != nil {
+	if err := judged(t.Context(), healthy, report.Critical); err != nil {
 		t.Fatal(err)
 	}
 	has("site.recovered scrape-3")
