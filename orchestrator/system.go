@@ -250,10 +250,7 @@ func (s *System) transport(def *definition.Definition) http.RoundTripper {
 // nil, is called once the worker takes tasks.
 func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux := tasks.NewMux()
-	mux.Use(s.identified)
-	if spans := s.tracing.Middleware(s.Client); spans != nil {
-		mux.Use(spans)
-	}
+	s.tracing.Use(mux, s.Client, s.logger)
 	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)

@@ -96,8 +96,7 @@ func TestOneTraceFromTheRequestToItsAgents(t *testing.T) {
 func (w *web) runChecks() {
 	w.t.Helper()
 	mux := tasks.NewMux()
-	mux.Use(w.system.identified)
-	mux.Use(w.system.tracing.Middleware(w.system.Client))
+	w.system.tracing.Use(mux, w.system.Client, w.system.logger)
 	tasks.Handle(mux, tasks.New[json.RawMessage, json.RawMessage]("trace.check"), func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
 		w.system.logger.InfoContext(ctx, "checking")
 		return json.RawMessage(`{}`), nil
@@ -162,7 +161,7 @@ func checkLog(t *testing.T, log, id string) {
 		}
 		if fields["msg"] == "task ran" || fields["msg"] == "checking" || fields["msg"] == "a job has ended" {
 			ran[fmt.Sprint(fields["msg"], fields["task"])] = true
-			if fields["request_id"] != "order-7" || fields["job"] != id {
+			if fields["request_id"] != "order-7" || fields["job"] != id || fields["trace_id"] != clientTrace {
 				t.Errorf("a line lacks the ids of request and job: %s", line)
 			}
 		}

@@ -233,7 +233,8 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		defer func() {
 			end := Visited{Status: page.Status, Via: page.Via, Records: len(f.records), Err: f.err}
 			if f.err != nil {
-				end.Class = string(fetch.ClassOf(f.err))
+				class := fetch.ClassOf(f.err)
+				end.Class, end.Delayed = string(class), class == fetch.Throttled || class == fetch.Canceled
 			}
 			visited(end)
 		}()

@@ -75,6 +75,7 @@ type Visited struct {
 	Status  int    // of HTTP; 0 without an answer
 	Via     string // the proxy, as Config.Via names it
 	Class   string // of the error
+	Delayed bool   // the page was not requested: it must wait for its turn, or its job stops
 	Records int
 	Err     error
 }

@@ -27,10 +27,14 @@ type contextKey struct{}
 func With(ctx context.Context, args ...any) context.Context {
 	var r slog.Record
 	r.Add(args...)
-	attrs := slices.Clone(attrsOf(ctx))
+	before := attrsOf(ctx)
+	attrs := append(make([]slog.Attr, 0, len(before)+r.NumAttrs()), before...)
 	r.Attrs(func(a slog.Attr) bool {
-		attrs = slices.DeleteFunc(attrs, func(b slog.Attr) bool { return a.Key == b.Key })
-		attrs = append(attrs, a)
+		if i := slices.IndexFunc(attrs, func(b slog.Attr) bool { return a.Key == b.Key }); i >= 0 {
+			attrs[i] = a
+		} else {
+			attrs = append(attrs, a)
+		}
 		return true
 	})
 	return context.WithValue(ctx, contextKey{}, attrs)

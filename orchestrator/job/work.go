@@ -26,7 +26,7 @@ type Work struct {
 
 	// Headers are those of the job: its trace, and the id of the request that created it; see package tracing.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Span is that of the work, for who holds it; it is nil without tracing.
+	// Span is that of the work, for the agent that holds it; it is nil without tracing.
 	Span *tracing.Pending `json:"span,omitempty"`
 
 	// QueueItem is the id of the work in the queue of the job.

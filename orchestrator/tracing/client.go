@@ -70,5 +70,5 @@ func safeURL(u *url.URL) string {
 		}
 		safe.RawQuery = query.Encode()
 	}
-	return clip(safe.String())
+	return short(safe.String())
 }

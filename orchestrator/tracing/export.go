@@ -18,7 +18,9 @@ type exporter struct {
 	next     sdk.SpanExporter
 	logger   *slog.Logger
 	endpoint string
-	idle     func() // closes connections
+	idle     func()          // closes connections
+	over     context.Context // once done, nothing is sent any more
+	end      context.CancelFunc
 
 	mu     sync.Mutex // guards the rest
 	logged time.Time
@@ -27,7 +29,14 @@ type exporter struct {
 
 // ExportSpans implements sdk.SpanExporter.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	if err := e.next.ExportSpans(ctx, spans); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.over, cancel)()
+	err := e.over.Err()
+	if err == nil {
+		err = e.next.ExportSpans(ctx, spans)
+	}
+	if err != nil {
 		e.report(ctx, err, len(spans))
 	}
 	return nil

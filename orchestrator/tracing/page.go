@@ -23,6 +23,7 @@ type PageEnd struct {
 	Status  int    // of HTTP; 0 without an answer
 	Proxy   string // its id
 	Class   string // of the error
+	Delayed bool   // it was not requested, and is tried again; no failure
 	Records int
 	Err     error
 }
@@ -50,7 +51,10 @@ func (t *Tracing) Page(ctx context.Context, p Page) (_ context.Context, end func
 		if e.Proxy != "" {
 			span.SetAttributes(text("muster.proxy", e.Proxy))
 		}
-		if e.Err != nil {
+		switch {
+		case e.Delayed:
+			span.AddEvent("delayed", trace.WithAttributes(text("muster.reason", e.Class)))
+		case e.Err != nil:
 			span.SetAttributes(semconv.ErrorTypeKey.String(e.Class))
 			span.SetStatus(codes.Error, e.Class)
 		}

@@ -52,7 +52,7 @@ func (t *Tracing) End(ctx context.Context, p *Pending, name, failure string, att
 	var attrs []attribute.KeyValue
 	for i := 0; i+1 < len(attributes); i += 2 {
 		if attributes[i+1] != "" {
-			attrs = append(attrs, text(attributes[i], clip(attributes[i+1])))
+			attrs = append(attrs, text(attributes[i], short(attributes[i+1])))
 		}
 	}
 	opts := []trace.SpanStartOption{trace.WithTimestamp(p.Began), trace.WithAttributes(attrs...)}
@@ -62,7 +62,7 @@ func (t *Tracing) End(ctx context.Context, p *Pending, name, failure string, att
 	ctx = trace.ContextWithRemoteSpanContext(ctx, spanOf(p.Parent))
 	_, span := t.tracer.Start(context.WithValue(ctx, ownID{}, spanOf(p.Self).SpanID()), name, opts...)
 	if failure != "" {
-		span.SetStatus(codes.Error, clip(failure))
+		span.SetStatus(codes.Error, short(failure))
 	}
 	span.End()
 }

@@ -25,7 +25,7 @@ func (t *Tracing) Server(next http.Handler, route func(*http.Request) string) ht
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method, original := methodOf(r.Method)
 		name := method
-		attrs := []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(method), semconv.URLPath(clip(r.URL.Path)), semconv.URLScheme(scheme(r))}
+		attrs := []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(method), semconv.URLPath(short(r.URL.Path)), semconv.URLScheme(scheme(r))}
 		if original != "" {
 			name = "HTTP"
 			attrs = append(attrs, semconv.HTTPRequestMethodOriginal(original))
@@ -97,7 +97,7 @@ func methodOf(method string) (known, original string) {
 		http.MethodConnect, http.MethodOptions, http.MethodTrace:
 		return method, ""
 	}
-	return "_OTHER", clip(method)
+	return "_OTHER", short(method)
 }
 
 func scheme(r *http.Request) string {
@@ -111,17 +111,17 @@ func scheme(r *http.Request) string {
 func address(hostport string) []attribute.KeyValue {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
-		return []attribute.KeyValue{semconv.ServerAddress(clip(strings.Trim(hostport, "[]")))}
+		return []attribute.KeyValue{semconv.ServerAddress(short(strings.Trim(hostport, "[]")))}
 	}
-	attrs := []attribute.KeyValue{semconv.ServerAddress(clip(host))}
+	attrs := []attribute.KeyValue{semconv.ServerAddress(short(host))}
 	if n, err := strconv.Atoi(port); err == nil {
 		attrs = append(attrs, semconv.ServerPort(n))
 	}
 	return attrs
 }
 
-// clip bounds what comes from outside.
-func clip(s string) string {
+// short bounds what comes from outside.
+func short(s string) string {
 	if len(s) <= 256 {
 		return s
 	}

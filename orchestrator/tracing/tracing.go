@@ -27,8 +27,6 @@ import (
 
 	"muster/internal/logctx"
 	"muster/orchestrator/config"
-	"muster/tasks"
-	"muster/tasks/otel"
 )
 
 // The bounds of what waits for the collector.
@@ -44,7 +42,6 @@ type Tracing struct {
 	tracer   trace.Tracer
 	exporter *exporter
 	timeout  time.Duration
-	logger   *slog.Logger
 }
 
 // format is the W3C Trace Context.
@@ -77,13 +74,14 @@ func Open(cfg config.Tracing, logger *slog.Logger) (*Tracing, error) {
 			otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: cfg.Timeout, MaxElapsedTime: cfg.Timeout}),
 		)),
 	}
+	e.over, e.end = context.WithCancel(context.Background())
 	about, err := resource.New(context.Background(), resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(
 		semconv.ServiceName(cfg.Service), semconv.ServiceInstanceID(instance()),
 	))
 	if err != nil {
 		return nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	t := &Tracing{exporter: e, timeout: cfg.Timeout, logger: logger}
+	t := &Tracing{exporter: e, timeout: cfg.Timeout}
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(cfg.Sample))),
 		sdk.WithSpanProcessor(stamp{}),
@@ -108,21 +106,13 @@ func (t *Tracing) Close() {
 	if t == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), t.timeout)
-	defer cancel()
-	if err := t.provider.Shutdown(ctx); err != nil {
-		t.exporter.report(ctx, err, 0)
+	// A Shutdown with a deadline returns while it still sends.
+	defer time.AfterFunc(t.timeout, t.exporter.end).Stop()
+	defer t.exporter.end()
+	if err := t.provider.Shutdown(context.Background()); err != nil {
+		t.exporter.report(context.Background(), err, 0)
 	}
 	t.exporter.idle()
-}
-
-// Middleware returns the middleware that makes the spans of tasks; see package
-// tasks/otel. It is nil if tracing is off.
-func (t *Tracing) Middleware(client *tasks.Client) tasks.Middleware {
-	if t == nil {
-		return nil
-	}
-	return otel.Middleware(client, otel.Config{Provider: t.provider, Logger: t.logger})
 }
 
 // Headers returns what work that ctx causes carries, in a workflow or a record: the

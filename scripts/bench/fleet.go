@@ -16,11 +16,12 @@ type fleet struct {
 	client  *tasks.Client // to send with: the first worker's
 	workers []*tasks.Worker
 	stops   []func() error
+	use     []func(*tasks.Mux, *tasks.Client) // add middleware
 }
 
 // startFleet starts workers with a number of slots each, and returns when they take tasks.
-func startFleet(ctx context.Context, l *lab, workers, slots int) (*fleet, error) {
-	f := &fleet{}
+func startFleet(ctx context.Context, l *lab, workers, slots int, use ...func(*tasks.Mux, *tasks.Client)) (*fleet, error) {
+	f := &fleet{use: use}
 	for range workers {
 		if err := f.add(ctx, l, slots); err != nil {
 			return nil, errors.Join(err, f.stop())
@@ -34,7 +35,11 @@ func (f *fleet) add(ctx context.Context, l *lab, slots int) error {
 	if err != nil {
 		return err
 	}
-	w, stop, err := startWorker(ctx, c, benchMux(), tasks.WorkerConfig{Name: fmt.Sprint("bench", len(f.workers)), Concurrency: slots})
+	mux := benchMux()
+	for _, use := range f.use {
+		use(mux, c)
+	}
+	w, stop, err := startWorker(ctx, c, mux, tasks.WorkerConfig{Name: fmt.Sprint("bench", len(f.workers)), Concurrency: slots})
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}

@@ -1,11 +1,14 @@
 package main
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // rows are all rows, in the order of the report.
 func rows() []row {
 	check, million, ask := shared(checkTenThousand), shared(queueMillion), shared(askMany)
-	return append([]row{
+	return slices.Concat(tracingRows(), []row{
 		// These have no bar: they show how fast the machine is.
 		{name: "machine.redis_round_trip", unit: "µs", measure: redisRoundTrip, bar: reported},
 		{name: "machine.redis_script_pipelined", unit: "scripts/s", measure: redisScripts, bar: reported},
@@ -80,5 +83,5 @@ func rows() []row {
 		{name: "jobs.status_p99", unit: "ms", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.status.Seconds() * 1e3 }), bar: atMost(20)},
 		{name: "jobs.progress_p99", unit: "ms", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.progress.Seconds() * 1e3 }), bar: atMost(20)},
 		{name: "jobs.report_100000_memory", unit: "MB", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.report }), bar: atMost(64)},
-	}, webhookRows()...)
+	}, webhookRows())
 }

@@ -11,16 +11,17 @@ import (
 
 // listeners are the files that open or serve a listener, and what protects it.
 var listeners = map[string]string{
-	"orchestrator/api/api.go":             "HTTP interface, pages and metrics: keys beyond loopback, Host check, limits (guard.go)",
-	"proxies/gateway/gateway.go":          "proxies serve: keys beyond loopback, limits of heads, connections and time",
-	"proxies/gateway/web.go":              "the HTTP side of proxies/gateway/gateway.go",
-	"proxies/probe/judge.go":              "judge: for any client; beyond loopback only with a key, which signs its replies",
-	"orchestrator/redisd/port.go":         "finds a free port on loopback and closes it again",
-	"orchestrator/demo/world.go":          "the world of the demo: loopback only",
-	"proxies/proxytest/proxy.go":          "for tests and the demo: loopback only",
-	"examples/agents/goagent/main.go":     "an example: loopback unless AGENT_LISTEN is set; work must be signed",
-	"tasks/redistest/process.go":          "for tests: a free port on loopback",
-	"internal/testutil/holdport_other.go": "for tests: holds a port on loopback",
+	"orchestrator/api/api.go":                       "HTTP interface, pages and metrics: keys beyond loopback, Host check, limits (guard.go)",
+	"proxies/gateway/gateway.go":                    "proxies serve: keys beyond loopback, limits of heads, connections and time",
+	"proxies/gateway/web.go":                        "the HTTP side of proxies/gateway/gateway.go",
+	"proxies/probe/judge.go":                        "judge: for any client; beyond loopback only with a key, which signs its replies",
+	"orchestrator/redisd/port.go":                   "finds a free port on loopback and closes it again",
+	"orchestrator/demo/world.go":                    "the world of the demo: loopback only",
+	"proxies/proxytest/proxy.go":                    "for tests and the demo: loopback only",
+	"examples/agents/goagent/main.go":               "an example: loopback unless AGENT_LISTEN is set; work must be signed",
+	"tasks/redistest/process.go":                    "for tests: a free port on loopback",
+	"internal/testutil/holdport_other.go":           "for tests: holds a port on loopback",
+	"orchestrator/tracing/tracingtest/collector.go": "receives the spans of tests",
 }
 
 var listens = regexp.MustCompile(`\bnet\.Listen\w*\(|\bListenConfig\b|\bListenAndServe|\bhttp\.Serve\w*\(|\btls\.Listen\(|\bsyscall\.Listen\(|&?http\.Server\{|httptest\.New\w*Server`)

@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,6 +58,7 @@ type Config struct {
 const (
 	keepFor  = 24 * time.Hour
 	patience = time.Second
+	maxRoots = 10000
 )
 
 // format is the W3C Trace Context.
@@ -73,9 +75,8 @@ func Trace(ctx context.Context) tasks.SendOption {
 }
 
 // Middleware returns a middleware for [tasks.Mux.Use] that makes a span for each attempt. Links are found through the
-// Redis of client, by one call for an attempt that is sampled and none for one that is not; workflows that were sent
-// without a trace cost a call more. While Redis does not answer, spans have no links, and tasks wait for it up to two
-// seconds.
+// Redis of client while the task runs, by one call for an attempt that is sampled and none for one that is not. While
+// Redis does not answer, spans have no links, and a task waits for it up to a second.
 func Middleware(client *tasks.Client, cfg Config) tasks.Middleware {
 	if cfg.Provider == nil {
 		cfg.Provider = upstream.GetTracerProvider()
@@ -86,7 +87,7 @@ func Middleware(client *tasks.Client, cfg Config) tasks.Middleware {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := tracing{client: client, cfg: cfg, tracer: cfg.Provider.Tracer("muster/tasks")}
+	t := &tracing{client: client, cfg: cfg, tracer: cfg.Provider.Tracer("muster/tasks")}
 	return t.run
 }
 
@@ -94,6 +95,7 @@ type tracing struct {
 	client *tasks.Client
 	cfg    Config
 	tracer trace.Tracer
+	roots  roots
 }
 
 func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context.Context) error) (err error) {
@@ -117,11 +119,13 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 			attribute.String("muster.worker", info.Worker),
 			attribute.Int("muster.attempt", info.Attempt),
 		))
+	linked := func() {}
 	if span.IsRecording() || first {
-		t.link(ctx, span, info, first)
+		linked = t.link(ctx, span, info, first)
 	}
 	defer func() {
 		p := recover()
+		linked()
 		switch {
 		case p != nil:
 			span.RecordError(fmt.Errorf("panic: %v", p), trace.WithStackTrace(true))
@@ -147,6 +151,9 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 // join returns a context with the span that the attempts of a workflow without a trace are children of. It reports
 // whether there is none yet: then that of this attempt is it.
 func (t *tracing) join(ctx context.Context, info tasktype.Info) (_ context.Context, first bool) {
+	if text, ok := t.roots.Load(info.Workflow); ok {
+		return format.Extract(ctx, propagation.MapCarrier{traceparent: text}), false
+	}
 	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	text, err := t.client.Redis().HGet(asking, traceKey(info.Workflow), rootField).Result()
@@ -157,16 +164,41 @@ func (t *tracing) join(ctx context.Context, info tasktype.Info) (_ context.Conte
 		t.cfg.Logger.WarnContext(ctx, "span has a trace of its own", "workflow", info.Workflow, "node", info.Node, "error", err)
 		return ctx, false
 	}
+	t.roots.Store(info.Workflow, text)
 	return format.Extract(ctx, propagation.MapCarrier{traceparent: text}), false
 }
 
+// roots remembers the parents of the spans of workflows that were sent without a trace.
+type roots struct {
+	mu  sync.Mutex // guards all
+	all map[string]string
+}
+
+// Load returns the parent of a workflow, if it is remembered.
+func (r *roots) Load(workflow string) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text, ok := r.all[workflow]
+	return text, ok
+}
+
+// Store remembers the parent of a workflow. Once there are many, it forgets the others.
+func (r *roots) Store(workflow, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil || len(r.all) >= maxRoots {
+		r.all = map[string]string{}
+	}
+	r.all[workflow] = text
+}
+
 // link links the span of ctx to those of the tasks that its task comes after, and to that of its attempt before. It
-// stores the span for those that come after it, and, if it is the first of the workflow, as the parent of all others.
-func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info, first bool) {
+// stores the span for those that come after it, and, if it is the first of the workflow, as the parent of all others. It
+// does so while the task runs; what it returns waits for the end.
+func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info, first bool) (wait func()) {
 	own := propagation.MapCarrier{}
 	format.Inject(ctx, own)
-	asking, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	key := traceKey(info.Workflow)
 	pipe := t.client.Redis().Pipeline()
 	var nodes []string
@@ -184,14 +216,22 @@ func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info,
 		pipe.HSetNX(asking, key, rootField, own[traceparent])
 	}
 	pipe.PExpire(asking, key, keepFor)
-	if _, err := pipe.Exec(asking); err != nil {
-		t.cfg.Logger.WarnContext(ctx, "span is not linked", "workflow", info.Workflow, "node", info.Node, "error", err)
-		return
-	}
-	if before == nil {
-		return
-	}
-	for i, v := range before.Val() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer cancel()
+		if _, err := pipe.Exec(asking); err != nil {
+			t.cfg.Logger.WarnContext(ctx, "span is not linked", "workflow", info.Workflow, "node", info.Node, "error", err)
+		} else if before != nil {
+			addLinks(span, nodes, before.Val())
+		}
+	}()
+	return func() { <-done }
+}
+
+// addLinks adds links to the spans of nodes, given by their traceparents.
+func addLinks(span trace.Span, nodes []string, before []any) {
+	for i, v := range before {
 		text, _ := v.(string)
 		sc := trace.SpanContextFromContext(format.Extract(context.Background(), propagation.MapCarrier{traceparent: text}))
 		if sc.IsValid() {
