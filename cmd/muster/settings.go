@@ -83,6 +83,11 @@ func given(c *cli.Context, name string) (string, bool) {
 	return "", false
 }
 
+// logsJSON reports whether the log is JSON.
+func logsJSON(env environment, cfg config.Log) bool {
+	return cfg.Format == "json" || cfg.Format == "auto" && !env.terminal()
+}
+
 // newLogger returns a logger that writes to w. Lines have the ids of their context. In JSON a duration is a number of
 // milliseconds, with _ms behind its name.
 func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
@@ -91,7 +96,7 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 		level = slog.LevelInfo // the settings were checked
 	}
 	opts := &slog.HandlerOptions{Level: level}
-	if cfg.Format == "json" || cfg.Format == "auto" && !env.terminal() {
+	if logsJSON(env, cfg) {
 		opts.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
 			if a.Value.Kind() == slog.KindDuration {
 				return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1e3)

@@ -135,7 +135,11 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 	}
 	defer display.Close()
 	log := newLogger(env, display, loaded.Log)
-	defer env.onHangup(func() { fmt.Fprintln(display, nothingToReload) })()
+	say := func(line string) { fmt.Fprintln(display, line) }
+	if logsJSON(env, loaded.Log) { // whoever reads it reads JSON only
+		say = func(line string) { log.Warn(line) }
+	}
+	defer env.onHangup(func() { say(nothingToReload) })()
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}
@@ -144,7 +148,7 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 		log.Info("redis", "mode", o.Redis().Mode(), "guarantee", o.Redis().Guarantee())
 		// Without bars, the log shows what the stop waits for.
 		defer context.AfterFunc(ctx, func() {
-			fmt.Fprintf(display, "stopping: running tasks may finish, for at most %s; Ctrl-C again to stop at once\n", loaded.Shutdown.Drain)
+			say(fmt.Sprintf("stopping: running tasks may finish, for at most %s; Ctrl-C again to stop at once", loaded.Shutdown.Drain))
 		})()
 		return fn(ctx, o, display)
 	})
