@@ -15,19 +15,21 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/secret"
 )
 
 // Source is a list of proxies: where it is and how to read it.
 type Source struct {
 	// Name is what it is called in reports. Defaults to URL without credentials.
 	Name string `json:"name,omitempty" yaml:"name"`
-	// URL is http://, https://, file://, a path, or "-" for standard input. ${NAME} stands for an environment variable.
+	// URL is http://, https://, file://, a path, or "-" for standard input. It may have references to secrets, see
+	// package secret.
 	URL string `json:"url" yaml:"url"`
 	// Protocol is the label of entries without one. Defaults to none.
 	Protocol string `json:"protocol,omitempty" yaml:"protocol"`
-	// Headers are sent with the request; ${NAME} stands for an environment variable. Defaults to none.
+	// Headers are sent with the request; they may have references to secrets. Defaults to none.
 	Headers map[string]string `json:"headers,omitempty" yaml:"headers"`
-	// Auth is user:password for HTTP Basic; ${NAME} stands for an environment variable. Defaults to none.
+	// Auth is user:password for HTTP Basic; it may have references to secrets. Defaults to none.
 	Auth string `json:"auth,omitempty" yaml:"auth"`
 	// Max is how many candidates are taken. Defaults to 100,000.
 	Max int `json:"max,omitempty" yaml:"max"`
@@ -72,7 +74,7 @@ type Fetcher struct {
 	Stdin io.Reader
 	// MaxBytes is how large a list may be, after decompression; a larger one is an error. Defaults to DefaultMaxBytes.
 	MaxBytes int64
-	// Getenv resolves ${NAME}. Defaults to os.LookupEnv.
+	// Getenv returns the variables that references name. Defaults to os.LookupEnv.
 	Getenv func(string) (string, bool)
 }
 
@@ -244,30 +246,13 @@ func openFile(path string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// expand puts environment variables in the place of ${NAME}.
+// expand puts secrets in the place of their references.
 func (f *Fetcher) expand(text string) (string, error) {
 	getenv := f.Getenv
 	if getenv == nil {
 		getenv = os.LookupEnv
 	}
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "${")
-		out.WriteString(before)
-		if !found {
-			return out.String(), nil
-		}
-		name, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return "", errors.New("${ without }")
-		}
-		value, ok := getenv(name)
-		if !ok {
-			return "", fmt.Errorf("environment variable %s is not set", name)
-		}
-		out.WriteString(value)
-		text = after
-	}
+	return secret.Expand(text, getenv)
 }
 
 func describe(rejects map[Reject]int) string {
