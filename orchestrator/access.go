@@ -2,17 +2,17 @@ package orchestrator
 
 import (
 	"fmt"
-	"log/slog"
+	"sync"
 
 	"muster/orchestrator/access"
 	"muster/orchestrator/api"
-	"muster/orchestrator/config"
-	"muster/tasks"
 )
 
 // Guarded returns the part of the configuration of a listener that says who may use it, by
-// the settings and by the keys that are stored.
-func Guarded(cfg config.API, client *tasks.Client, logger *slog.Logger) (api.Config, error) {
+// the settings and by the keys that are stored. Its keys and hosts are those of the
+// settings in force.
+func (s *System) Guarded() (api.Config, error) {
+	cfg, client, logger := s.cfg().API, s.Client, s.logger
 	var tokens *access.Tokens
 	if j := cfg.JWT; j.Enabled() {
 		var err error
@@ -27,9 +27,31 @@ func Guarded(cfg config.API, client *tasks.Client, logger *slog.Logger) (api.Con
 	if err != nil {
 		return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
 	}
+	s.gates.add(gate)
 	return api.Config{
-		Client: client, Listen: cfg.Listen, Hosts: cfg.Hosts, Write: !cfg.ReadOnly, Logger: logger,
+		Client: client, Listen: cfg.Listen, HostsNow: func() []string { return s.cfg().API.Hosts }, Write: !cfg.ReadOnly, Logger: logger,
 		Gate: gate, Rate: cfg.Rate, Burst: cfg.Burst, Origins: cfg.CORS,
 		Keys: keys, Audit: access.NewAudit(client.Redis(), cfg.AuditKeep),
 	}, nil
+}
+
+// gates are those of the listeners of a process. It may be used concurrently.
+type gates struct {
+	mu  sync.Mutex // guards all
+	all []*access.Gate
+}
+
+func (g *gates) add(one *access.Gate) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.all = append(g.all, one)
+}
+
+// setKeys gives keys of the settings, which a gate has taken already, to all gates.
+func (g *gates) setKeys(keys []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range g.all {
+		_ = one.SetStatic(keys) // fails for all gates or for none
+	}
 }

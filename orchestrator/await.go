@@ -28,17 +28,25 @@ const showEvery = 250 * time.Millisecond
 
 // waits has what waiting for jobs needs of an orchestrator.
 type waits struct {
-	client *tasks.Client
-	waiter refreshwait.Waiter
+	system *System
+	logger *slog.Logger
 	alive  func(context.Context) error // returns an error when no workers run
 }
 
 func newWaits(system *System, logger *slog.Logger, alive func(context.Context) error) *waits {
-	w := system.cfg.Wait
-	return &waits{client: system.Client, alive: alive, waiter: refreshwait.Waiter{
-		Poll: w.Poll, Warn: w.Warn, Limit: w.Timeout, Logger: logger,
-		Timeout: refreshwait.Timeout{Workers: system.cfg.Workers.Concurrency * max(1, system.cfg.Workers.Processes), PerChunk: w.PerChunk, Buffer: w.Buffer, Floor: w.Floor, Unknown: w.Unknown},
-	}}
+	return &waits{system: system, logger: logger, alive: alive}
+}
+
+// waiter waits as the settings in force say.
+func (w *waits) waiter() refreshwait.Waiter {
+	cfg := w.system.cfg()
+	return refreshwait.Waiter{
+		Poll: cfg.Wait.Poll, Warn: cfg.Wait.Warn, Limit: cfg.Wait.Timeout, Logger: w.logger,
+		Timeout: refreshwait.Timeout{
+			Workers: cfg.Workers.Concurrency * max(1, cfg.Workers.Processes), PerChunk: cfg.Wait.PerChunk,
+			Buffer: cfg.Wait.Buffer, Floor: cfg.Wait.Floor, Unknown: cfg.Wait.Unknown,
+		},
+	}
 }
 
 // await shows the progress of a job, waits for its end and returns its result.
@@ -61,7 +69,7 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 	})
 	defer func() { stop(); shown.Wait() }()
 
-	out, stage, err := refreshwait.Wait(ctx, w.waiter, refreshwait.Job[O]{
+	out, stage, err := refreshwait.Wait(ctx, w.waiter(), refreshwait.Job[O]{
 		Name:  a.name,
 		Event: run.Wait,
 		Known: func(ctx context.Context) (bool, error) {
@@ -72,7 +80,7 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 			return err == nil, err
 		},
 		Keys: func(ctx context.Context) (refreshwait.Keys, error) {
-			return refreshwait.ReadKeys(ctx, w.client.Redis(), a.prefix, run.ID())
+			return refreshwait.ReadKeys(ctx, w.system.Client.Redis(), a.prefix, run.ID())
 		},
 		Stored: a.stored,
 		File:   a.file,
@@ -80,6 +88,6 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 		Enough: a.enough,
 		Alive:  w.alive,
 	})
-	w.waiter.Logger.DebugContext(ctx, "the wait is over", "job", run.ID(), "stage", stage, "err", err)
+	w.logger.DebugContext(ctx, "the wait is over", "job", run.ID(), "stage", stage, "err", err)
 	return out, err
 }

@@ -21,30 +21,33 @@ import (
 )
 
 // ServeDashboard serves the HTTP interface and the pages of the settings beside a
-// fleet that runs elsewhere, with metrics of the fleet, gives work to agents, and sends events to webhooks, until ctx is done. Ready, if not nil,
-// is called with its address.
-func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string)) error {
+// fleet that runs elsewhere, with metrics of the fleet, gives work to agents, and sends events to webhooks, until ctx is
+// done. Watch, if not nil, brings new settings; ready, if not nil, is called with its address.
+func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, watch Watch, ready func(url string)) error {
 	s, err := NewSystem(cfg, client, logger)
 	if err != nil {
 		return err
 	}
+	stopWatch := s.watch(ctx, watch, func(config.Config) {})
 	serving, running := errgroup.WithContext(ctx)
 	serving.Go(func() error { return s.Agents.Run(running) })
 	serving.Go(func() error { return s.Webhooks.Run(running) })
 	serving.Go(func() error { return s.serveAPI(running, ready) })
-	return errors.Join(serving.Wait(), s.Close())
+	err = serving.Wait()
+	stopWatch()
+	return errors.Join(err, s.Close())
 }
 
 // serveAPI serves the HTTP interface and the pages, and metrics, until ctx is done.
 func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
-	checks := Health(s.cfg, s.Client, s.Pool)
-	served, err := Guarded(s.cfg.API, s.Client, s.logger)
+	checks := Health(s.Config, s.Client, s.Pool)
+	served, err := s.Guarded()
 	if err != nil {
 		return err
 	}
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
 	served.Webhooks = s.Webhooks
-	served.MaxDocument, served.Lease = s.cfg.Jobs.MaxDocumentBytes(), s.cfg.Jobs.Lease
+	served.MaxDocument, served.Lease = s.cfg().Jobs.MaxDocumentBytes(), s.cfg().Jobs.Lease
 	served.Sites, served.Check, served.Ready, served.Tracing = s.Sites, checks.Run, ready, s.tracing
 	served.Timing = api.NewTiming()
 	served.Metrics = metrics.Handler(s.metrics(served))
@@ -90,15 +93,16 @@ func (r reports) Write(ctx context.Context, w io.Writer, id, format string) erro
 }
 
 // Health returns the checks of a system: Redis, its memory, the workers, the
-// agents, and, when there are sources for them, the proxies.
-func Health(cfg config.Config, client *tasks.Client, pool *proxies.Pool) *health.Registry {
-	r := &health.Registry{}
+// agents, and, when there are sources for them, the proxies. Settings returns the
+// settings in force.
+func Health(settings func() config.Config, client *tasks.Client, pool *proxies.Pool) *health.Registry {
+	r, cfg := &health.Registry{}, settings()
 	r.Add(health.Redis(client.Writable, cfg.Redis.PingTimeout))
 	r.Add(health.Memory(health.MemoryInfo(client)))
 	r.Add(health.Workers(client.Workers, cfg.Workers.PingTimeout))
 	r.Add(health.Agents(agentStates(client), agent.StateUnavailable))
 	if cfg.Proxies.HasSources() {
-		r.Add(health.Proxies(pool.Usable, cfg.Proxies.MinUsable))
+		r.Add(health.Proxies(pool.Usable, func() int { return settings().Proxies.MinUsable }))
 	}
 	return r
 }

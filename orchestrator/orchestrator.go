@@ -78,6 +78,9 @@ type Orchestrator struct {
 	redis     *redisd.Server
 	scope     scope
 	schedules chan *tasks.Scheduler // of Reload, for Serve to use from now on
+
+	reloading sync.Mutex // guards onReload
+	onReload  []func(config.Config)
 }
 
 // Run calls fn with a running system, and stops the system when fn returns or
@@ -160,9 +163,6 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	o.Scraper = &Scraper{system: o.System, opts: o.opts, workers: o.Workers, proxies: o.Proxies, waits: waits, redisMode: string(o.redis.Mode())}
 	return nil
 }
-
-// Config returns the settings.
-func (o *Orchestrator) Config() config.Config { return o.cfg }
 
 // Redis returns the Redis in use.
 func (o *Orchestrator) Redis() *redisd.Server { return o.redis }

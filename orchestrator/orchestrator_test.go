@@ -147,7 +147,7 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 		}
 
 		// Now there are enough: even sources that are gone do not matter.
-		o.cfg.Proxies.Sources = config.SourcesAt(filepath.Join(cfg.DataDir, "gone.txt"))
+		o.cfg().Proxies.Sources = config.SourcesAt(filepath.Join(cfg.DataDir, "gone.txt"))
 		if err := o.Proxies.Ensure(ctx); err != nil {
 			t.Errorf("with enough proxies: %v", err)
 		}
@@ -291,7 +291,7 @@ func testFailingSite(t *testing.T, parallel bool) {
 	}
 	var round *Round
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) (err error) {
-		o.cfg.Sites.Parallel = parallel
+		o.cfg().Sites.Parallel = parallel
 		round, err = o.Scraper.Round(ctx, []string{"behind", "broken", "news"}, ScrapeOptions{})
 		return err
 	})
@@ -372,15 +372,15 @@ func TestScheduleOfTheSettings(t *testing.T) {
 	}
 	cfg.Sites.Schedule = map[string]string{"quotes.toscrape.com": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err != nil {
+		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {
 			t.Errorf("a right schedule: %v", err)
 		}
-		o.cfg.Sites.Schedule = map[string]string{"broken.example": "@every 1h", "books.toscrape.com": "0 3 * * *"}
-		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err != nil {
+		o.cfg().Sites.Schedule = map[string]string{"broken.example": "@every 1h", "books.toscrape.com": "0 3 * * *"}
+		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {
 			t.Errorf("a site that is broken: got %v, want the others scheduled", err)
 		}
-		o.cfg.Sites.Schedule = map[string]string{"qoutes.toscrape.com": "@every 1h"}
-		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
+		o.cfg().Sites.Schedule = map[string]string{"qoutes.toscrape.com": "@every 1h"}
+		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
 			t.Errorf("an unknown site: got %v, want an error with the nearest name", err)
 		}
 		return nil

@@ -52,7 +52,7 @@ func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 	if enough, err := k.enough(ctx); err != nil || enough {
 		return err
 	}
-	if !k.system.cfg.Proxies.HasSources() {
+	if !k.system.cfg().Proxies.HasSources() {
 		return fmt.Errorf("%w, and no source to get them from: name lists of proxies in proxies.sources; or, where sites may see your own address, scrape with --direct, or set proxies.fallback (or proxy.fallback of the definition) to direct", ErrFewProxies)
 	}
 	_, err = k.run(ctx)
@@ -61,7 +61,7 @@ func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 		if countErr != nil {
 			return countErr
 		}
-		return fmt.Errorf("%w: %d of the %d that proxies.min_usable asks for; add sources, or lower it", ErrFewProxies, usable, k.system.cfg.Proxies.MinUsable)
+		return fmt.Errorf("%w: %d of the %d that proxies.min_usable asks for; add sources, or lower it", ErrFewProxies, usable, k.system.cfg().Proxies.MinUsable)
 	}
 	return err
 }
@@ -76,7 +76,7 @@ const lookEvery = 10 * time.Second
 func (k *ProxyKeeper) Keep(ctx context.Context) { k.keep(ctx, lookEvery) }
 
 func (k *ProxyKeeper) keep(ctx context.Context, every time.Duration) {
-	if !k.system.cfg.Proxies.HasSources() {
+	if !k.system.cfg().Proxies.HasSources() {
 		return
 	}
 	look := time.NewTimer(0)
@@ -119,7 +119,7 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 	}
 	track := k.opts.Display.Track("proxies")
 	run, err := k.system.Refresh(ctx).Send(ctx, k.system.Client, tasks.Headers(tracing.Headers(ctx)),
-		tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, k.waits.waiter.Timeout.Unknown))
+		tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, k.waits.waiter().Timeout.Unknown))
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		track.Fail(err.Error())
 		return proxies.Report{}, fmt.Errorf("send the proxy refresh: %w", err)
@@ -131,7 +131,7 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 		name: "proxy refresh", prefix: proxies.ProgressPrefix,
 		enough: k.enough,
 		stored: func(ctx context.Context) (proxies.Report, bool, error) { return k.system.Pool.Report(ctx, run.ID()) },
-		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg.DataDir, run.ID()) },
+		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg().DataDir, run.ID()) },
 		progress: func(ctx context.Context, p tasktype.Progress) monitor.Progress {
 			return k.progress(ctx, run.ID(), p)
 		},
@@ -182,7 +182,7 @@ func (k *ProxyKeeper) enough(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("count the usable proxies: %w", err)
 	}
-	return usable >= k.system.cfg.Proxies.MinUsable, nil
+	return usable >= k.system.cfg().Proxies.MinUsable, nil
 }
 
 // count reads the numbers of the pool.

@@ -59,7 +59,7 @@ func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions)
 		sent[i] = make(chan struct{})
 	}
 	var scrapes errgroup.Group
-	if !s.system.cfg.Sites.Parallel {
+	if !s.system.cfg().Sites.Parallel {
 		scrapes.SetLimit(1)
 	}
 	for i, name := range order {

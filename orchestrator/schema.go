@@ -26,7 +26,7 @@ func NewStore(client *tasks.Client, logger *slog.Logger) *store.Store {
 func (s *System) Backup() backup.Store {
 	return backup.Store{
 		Schema: NewStore(s.Client, s.logger), Jobs: job.NewArchive(s.Jobs), Agents: s.Agents, Sites: s.Sites, Files: s.Documents,
-		Pipelines: s.pipelineFiles, PipelineDir: s.cfg.Pipelines(),
+		Pipelines: s.pipelineFiles, PipelineDir: s.cfg().Pipelines(),
 	}
 }
 

@@ -81,12 +81,12 @@ func (s *Scraped) Lost(limit report.HealthStatus) error {
 // Names returns the sites of a round: those of the settings, or else all
 // that are not merely shipped.
 func (s *Scraper) Names() ([]string, error) {
-	names := s.system.cfg.Sites.Names
+	names := s.system.cfg().Sites.Names
 	if len(names) == 0 {
 		names = s.system.Sites.Registry().Own()
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no site to scrape: put a definition into %s, or name shipped ones in sites.names", sitesDir(s.system.cfg))
+		return nil, fmt.Errorf("no site to scrape: put a definition into %s, or name shipped ones in sites.names", s.system.cfg().Definitions())
 	}
 	for _, name := range names {
 		if _, err := s.system.Sites.Registry().Definition(name); errors.As(err, new(*sites.UnknownError)) {
@@ -266,7 +266,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 func (s *Scraper) folder(ctx context.Context, site, id string) (string, error) {
 	folder, err := s.system.Sites.Folder(ctx, id)
 	if errors.Is(err, sites.ErrNoJob) { // a scheduled one that no worker has begun
-		return filepath.Join(s.system.cfg.Records(), site, id), nil
+		return filepath.Join(s.system.cfg().Records(), site, id), nil
 	}
 	return folder, err
 }
@@ -328,7 +328,7 @@ func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, op
 		}
 	}
 	err := s.proxies.Ensure(ctx)
-	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, s.system.cfg.Proxies.Fallback) == definition.FallbackDirect {
+	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, s.system.cfg().Proxies.Fallback) == definition.FallbackDirect {
 		s.opts.Logger.WarnContext(ctx, "the site may see this machine's own address", "site", def.Site, "why", ErrFewProxies)
 		return nil
 	}

@@ -132,7 +132,7 @@ func TestScheduledScrapeWaitsForTheSiteItDependsOn(t *testing.T) {
 	}
 	cfg.Sites.Schedule = map[string]string{"a-behind": "@every 1s", "z-first": "@every 1s"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		schedule, err := o.schedule(o.cfg, o.Sites.Registry()) // and no workers: what is sent stays
+		schedule, err := o.schedule(o.Config(), o.Sites.Registry()) // and no workers: what is sent stays
 		if err != nil {
 			return err
 		}

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/orchestrator/access"
@@ -54,21 +54,23 @@ type System struct {
 	// Metrics are of the workers of this process.
 	Metrics *metrics.Process
 
-	tracing *tracing.Tracing // nil: off
-	cfg     config.Config
-	logger  *slog.Logger
-	proxies *proxies.Service
-	judge   *probe.JudgeServer // nil when the settings name judges
-	direct  sync.Once          // logs that scrapes go direct
+	tracing  *tracing.Tracing              // nil: off
+	settings atomic.Pointer[config.Config] // replaced by reload
+	gates    gates
+	logger   *slog.Logger
+	proxies  *proxies.Service
+	judge    *probe.JudgeServer // nil when the settings name judges
+	direct   sync.Once          // logs that scrapes go direct
 }
 
 // NewSystem returns a system on the Redis of client, which it leaves open. It
 // starts a judge on loopback when the settings name none.
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
 	s := &System{
-		Client: client, Events: event.New(client.Redis()), Metrics: metrics.NewProcess(), cfg: cfg, logger: logger,
+		Client: client, Events: event.New(client.Redis()), Metrics: metrics.NewProcess(), logger: logger,
 		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis(), cfg.API.AuditKeep),
 	}
+	s.settings.Store(&cfg)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -118,11 +120,11 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 
 // openJobs sets up the jobs and their agents.
 func (s *System) openJobs() (err error) {
-	cfg := s.cfg.Jobs
-	if s.Pipelines, err = pipeline.Load(s.cfg.Pipelines()); err != nil {
+	cfg := s.cfg().Jobs
+	if s.Pipelines, err = pipeline.Load(s.cfg().Pipelines()); err != nil {
 		return err
 	}
-	s.Documents = &Documents{dir: s.cfg.Documents(), limit: cfg.MaxDocumentBytes(), filter: s.cfg.Network.Filter(), storeID: func(ctx context.Context) (string, error) { return s.Jobs.StoreID(ctx) }}
+	s.Documents = &Documents{dir: s.cfg().Documents(), limit: cfg.MaxDocumentBytes(), filter: s.cfg().Network.Filter(), storeID: func(ctx context.Context) (string, error) { return s.Jobs.StoreID(ctx) }}
 	track, sweep := s.reconcile(), s.sweepDocuments()
 	s.Jobs, err = job.New(job.Config{
 		Client: s.Client, Pipelines: s.Pipelines.Get, Documents: s.Documents,
@@ -131,26 +133,39 @@ func (s *System) openJobs() (err error) {
 			return track(ctx)
 		},
 		Roles: func(ctx context.Context) (map[string]int, error) { return s.Agents.Roles(ctx) },
-		Lease: cfg.Lease, StuckAfter: cfg.StuckAfter, Timeout: cfg.Timeout, CheckEvery: cfg.CheckEvery, Keep: cmp.Or(cfg.Keep, forever), KeepFor: cfg.KeepFor,
-		MaxRetries: cfg.MaxRetries, Dedupe: cfg.Dedupe, Logger: s.logger,
+		Lease: cfg.Lease, Limits: jobLimits(cfg), Logger: s.logger,
 	})
 	if err != nil {
 		return err
 	}
 	s.Agents, err = agent.New(agent.Config{
-		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg.Agents.Static), Allow: s.cfg.Agents.Allow,
-		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, Tracing: s.tracing, Logger: s.logger,
+		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg().Agents.Static), Allow: s.cfg().Agents.Allow,
+		HealthEvery: s.cfg().Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, Tracing: s.tracing, Logger: s.logger,
 	})
 	if err != nil {
 		return err
 	}
-	hooks := s.cfg.Webhooks
+	hooks := s.cfg().Webhooks
 	s.Webhooks, err = webhook.New(webhook.Config{
-		Redis: s.Client.Redis(), Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg.Network.Filter(),
+		Redis: s.Client.Redis(), Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg().Network.Filter(),
 		Timeout: hooks.Timeout, Keep: hooks.Keep, Logger: s.logger,
 	})
 	return err
 }
+
+// jobLimits returns the limits of jobs by the settings.
+func jobLimits(cfg config.Jobs) job.Limits {
+	return job.Limits{
+		StuckAfter: cfg.StuckAfter, Timeout: cfg.Timeout, CheckEvery: cfg.CheckEvery, Keep: cmp.Or(cfg.Keep, forever), KeepFor: cfg.KeepFor,
+		MaxRetries: cfg.MaxRetries, Dedupe: cfg.Dedupe,
+	}
+}
+
+// cfg returns the settings in force.
+func (s *System) cfg() *config.Config { return s.settings.Load() }
+
+// Config returns the settings in force.
+func (s *System) Config() config.Config { return *s.cfg() }
 
 // pipelineTasks returns the Go tasks that stages of the pipelines name.
 func (s *System) pipelineTasks(context.Context) ([]string, error) {
@@ -199,7 +214,7 @@ func annotate(places *geo.DB) func(*proxies.Proxy) {
 // LoadSites returns the shipped sites and those in the folder of the settings, by
 // default the folder sites of the data folder.
 func LoadSites(cfg config.Config) (*sites.Registry, error) {
-	return sites.LoadRegistry(sitesDir(cfg), cfg.Sites.Dir != "")
+	return sites.LoadRegistry(cfg.Definitions(), cfg.Sites.Dir != "")
 }
 
 // logBroken warns of the sites and pipelines whose definitions are wrong.
@@ -212,10 +227,6 @@ func (o *Orchestrator) logBroken() {
 	}
 }
 
-func sitesDir(cfg config.Config) string {
-	return cmp.Or(cfg.Sites.Dir, filepath.Join(cfg.DataDir, "sites"))
-}
-
 // via returns the id of the proxy that a response came through.
 func via(r *http.Response) string {
 	p, _ := proxies.Used(r)
@@ -225,7 +236,7 @@ func via(r *http.Response) string {
 // unproxied reports whether scrapes go direct because there are no configured
 // proxies and the pool has none. It logs this once.
 func (s *System) unproxied(ctx context.Context) (bool, error) {
-	if !s.cfg.Proxies.Unproxied() {
+	if !s.cfg().Proxies.Unproxied() {
 		return false, nil
 	}
 	if n, err := s.Pool.Count(ctx); err != nil || n > 0 {
@@ -239,10 +250,10 @@ func (s *System) unproxied(ctx context.Context) (bool, error) {
 
 // transport returns the transport for the pages of a site: through the pool.
 func (s *System) transport(def *definition.Definition) http.RoundTripper {
-	fallback := proxies.Fallback(config.PoolFallback(cmp.Or(def.Proxy.Fallback, s.cfg.Proxies.Fallback)))
+	fallback := proxies.Fallback(config.PoolFallback(cmp.Or(def.Proxy.Fallback, s.cfg().Proxies.Fallback)))
 	return s.Pool.Transport(def.Site, proxies.TransportOptions{
 		Fallback: fallback, PickOptions: proxies.PickOptions{Wait: def.Proxy.Wait},
-		Direct: fetch.DirectTransport(fetch.FilterFor(def, s.cfg.Network.Filter())),
+		Direct: fetch.DirectTransport(fetch.FilterFor(def, s.cfg().Network.Filter())),
 	})
 }
 
@@ -255,10 +266,10 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
 	s.Jobs.Register(mux)
-	setMemoryLimit(memoryLimit(s.cfg))
+	setMemoryLimit(memoryLimit(s.Config()))
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{
 		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1, job.Queue: 1},
-		Concurrency: s.cfg.Workers.Concurrency, Grace: s.cfg.Shutdown.Drain,
+		Concurrency: s.cfg().Workers.Concurrency, Grace: s.cfg().Shutdown.Drain,
 		Name: name, Logger: s.logger, Ready: ready, Observe: s.Metrics.Observe,
 	})
 	if err != nil {
@@ -300,10 +311,10 @@ func (s *System) Refresh(ctx context.Context) tasks.Signature[proxies.Report] {
 // Sources are the lists of proxies of the settings.
 func (s *System) Sources() []source.Source {
 	var from []source.Source
-	for _, c := range s.cfg.Proxies.Sources {
+	for _, c := range s.cfg().Proxies.Sources {
 		from = append(from, s.source(c))
 	}
-	if s.cfg.Proxies.Public {
+	if s.cfg().Proxies.Public {
 		from = append(from, source.Public()...)
 	}
 	return from
@@ -312,7 +323,7 @@ func (s *System) Sources() []source.Source {
 func (s *System) source(c config.Source) source.Source {
 	return source.Source{
 		URL: c.URL, Name: c.Name, Protocol: c.Protocol, Headers: c.Headers, Auth: c.Auth, Max: c.Max, Timeout: c.TimeoutOr(0),
-		CIDR: c.CIDR, AllowLocal: s.cfg.Proxies.AllowLocal,
+		CIDR: c.CIDR, AllowLocal: s.cfg().Proxies.AllowLocal,
 	}
 }
 

@@ -22,9 +22,8 @@ type WorkerOptions struct {
 	Hard   context.Context // once done, ends the drain at once. Defaults to never
 	Logger *slog.Logger    // Defaults to none
 	Ready  func()          // called once it takes tasks; optional
-	// Reload delivers new settings, of which only workers.concurrency has an
-	// effect. Defaults to none.
-	Reload <-chan config.Config
+	// Watch brings new settings while the worker runs. Defaults to none.
+	Watch Watch
 	// MetricsListen is the address to serve metrics at, to those who may read the
 	// HTTP interface. Beyond loopback it needs a key. Defaults to none.
 	MetricsListen string
@@ -63,23 +62,11 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	defer stopWriting()
 	defer system.runPool()()
 	opts.Logger.InfoContext(ctx, "worker started", "worker", worker.Name())
-	reloading, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		for {
-			select {
-			case <-reloading.Done():
-				return
-			case cfg := <-opts.Reload:
-				worker.SetConcurrency(cfg.Workers.Concurrency)
-				opts.Logger.InfoContext(ctx, "reloaded", "workers.concurrency", cfg.Workers.Concurrency)
-			}
-		}
-	}()
+	defer system.watch(ctx, opts.Watch, func(cfg config.Config) { worker.SetConcurrency(cfg.Workers.Concurrency) })()
 	if opts.MetricsListen == "" {
 		return worker.Run(ctx)
 	}
-	served, err := Guarded(cfg.API, client, opts.Logger)
+	served, err := system.Guarded()
 	if err != nil {
 		return err
 	}

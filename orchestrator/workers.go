@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
 	"muster/orchestrator/supervise"
 	"muster/tasks"
@@ -35,6 +37,7 @@ type Workers struct {
 	started bool          // here, or others' are used
 	own     bool          // they were started here
 	local   *tasks.Worker // of this process; nil if none
+	file    string        // of the settings that worker processes watch; "" if there are none
 	writing bool          // records are written here
 }
 
@@ -61,7 +64,7 @@ func (w *Workers) Start(ctx context.Context) error {
 		}
 	}
 	start := w.startInProcess
-	if w.system.cfg.Workers.Processes > 0 {
+	if w.system.cfg().Workers.Processes > 0 {
 		start = w.startProcesses
 	}
 	if err := start(ctx); err != nil {
@@ -147,8 +150,17 @@ func (w *Workers) startInProcess(ctx context.Context) error {
 
 // startProcesses runs workers as children of this process.
 func (w *Workers) startProcesses(ctx context.Context) error {
-	settings := w.system.cfg
+	settings := w.system.Config()
 	settings.Redis.URL, settings.Redis.Mode = w.redisURL, string(redisd.External)
+	file := filepath.Join(runDir(settings), fmt.Sprintf("settings.%d.yaml", os.Getpid()))
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := settings.WriteReloaded(file); err != nil {
+		return err
+	}
+	w.file = file
+	w.scope.add("settings of workers", func(context.Context) error { return os.Remove(file) })
 	var names []string
 	var children []*supervise.Process
 	w.scope.add("workers", func(hard context.Context) error {
@@ -161,7 +173,7 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 		}
 		return stops.Wait()
 	})
-	for i := range w.system.cfg.Workers.Processes {
+	for i := range w.system.cfg().Workers.Processes {
 		name := fmt.Sprintf("worker-%d", i+1)
 		fleet := workerName(os.Getpid(), name)
 		names = append(names, fleet)
@@ -169,10 +181,10 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 			Name: name,
 			Args: []string{"worker", "--name", fleet},
 			// The settings may hold passwords, and arguments are public.
-			Env:     settings.Environ(),
-			LogFile: w.system.cfg.WorkerLog(),
-			PIDDir:  runDir(w.system.cfg),
-			Grace:   w.system.cfg.Shutdown.Drain + 5*time.Second,
+			Env:     settings.Environ(file),
+			LogFile: w.system.cfg().WorkerLog(),
+			PIDDir:  runDir(w.system.Config()),
+			Grace:   w.system.cfg().Shutdown.Drain + 5*time.Second,
 			OnExit: func(e supervise.Exit) {
 				if e.Stopping {
 					return
@@ -213,7 +225,7 @@ func (s *System) expireLeases(worker string) {
 // await waits until all of the workers called names answer.
 func (w *Workers) await(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, workersUp, fmt.Errorf(
-		"not all of the %d worker processes answer after %s; see %s", len(names), workersUp, w.system.cfg.WorkerLog()))
+		"not all of the %d worker processes answer after %s; see %s", len(names), workersUp, w.system.cfg().WorkerLog()))
 	defer cancel()
 	for {
 		live, err := w.system.Client.Workers(ctx)
@@ -260,13 +272,13 @@ func (w *Workers) alive(ctx context.Context) error {
 	if own { // they are supervised, or in this process
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*w.system.cfg.Workers.PingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*w.system.cfg().Workers.PingTimeout)
 	defer cancel()
 	live, err := w.system.Client.Workers(ctx)
 	if err == nil && len(live) == 0 {
 		// While Redis takes no writes, and for a moment after that, workers are not listed: ask them.
 		var pongs []tasktype.Pong
-		if pongs, err = w.system.Client.PingWorkers(ctx, w.system.cfg.Workers.PingTimeout); err == nil && len(pongs) == 0 {
+		if pongs, err = w.system.Client.PingWorkers(ctx, w.system.cfg().Workers.PingTimeout); err == nil && len(pongs) == 0 {
 			return errors.New("no workers are running; start one with muster worker or muster start")
 		}
 	}
@@ -277,14 +289,15 @@ func (w *Workers) alive(ctx context.Context) error {
 	return nil
 }
 
-// setConcurrency changes how many tasks the worker of this process runs at
-// once. It reports whether there is one.
-func (w *Workers) setConcurrency(n int) bool {
+// reload passes settings on to the workers that it has started.
+func (w *Workers) reload(cfg config.Config) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.local == nil {
-		return false
+	if w.local != nil {
+		w.local.SetConcurrency(cfg.Workers.Concurrency)
 	}
-	w.local.SetConcurrency(n)
-	return true
+	if w.file != "" {
+		return cfg.WriteReloaded(w.file)
+	}
+	return nil
 }

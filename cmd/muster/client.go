@@ -13,8 +13,9 @@ import (
 // fleet is the workers and Redis that a command talks to.
 type fleet struct {
 	*tasks.Client
-	cfg config.Config
-	env environment
+	cfg    config.Config
+	loaded *config.Loaded
+	env    environment
 }
 
 // withClient returns the action of a command that talks to a running fleet,
@@ -33,6 +34,6 @@ func withClient(env environment, least, most int, fn func(context.Context, *cli.
 			return err
 		}
 		defer client.Close()
-		return fn(c.Context, c, fleet{client, loaded.Config, env})
+		return fn(c.Context, c, fleet{client, loaded.Config, loaded, env})
 	}
 }

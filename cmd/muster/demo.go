@@ -159,7 +159,7 @@ func keep(ctx context.Context, env environment, o *orchestrator.Orchestrator, wo
 		fmt.Fprintf(env.stderr, "%-10s %s\n", site.Name, world.URL(site))
 	}
 	fmt.Fprintf(env.stderr, "%-10s %s\n%-10s %s, password in %s\n", "judge", world.Judge, "redis", redisd.Redact(o.Redis().URL()), redisd.PasswordFile(o.Config().DataDir))
-	return orchestrator.ServeDashboard(ctx, o.Config(), o.Client, slog.New(slog.DiscardHandler), func(url string) {
+	return orchestrator.ServeDashboard(ctx, o.Config(), o.Client, slog.New(slog.DiscardHandler), nil, func(url string) {
 		fmt.Fprintf(env.stderr, "%-10s %s\nCtrl-C ends it all\n", "dashboard", url)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 
 	"golang.org/x/term"
@@ -16,6 +17,7 @@ type environment struct {
 	environ        []string        // KEY=value
 	hard           context.Context // done at the second signal: stop without waiting for tasks
 	hangups        *hangups        // nil where SIGHUP is not answered
+	level          *slog.LevelVar  // of the loggers of the command; nil where it does not change
 }
 
 // terminal reports whether standard error is a terminal.

@@ -12,8 +12,9 @@ import (
 // hangups passes each SIGHUP of the process to the command that can reload
 // something. SIGHUP never ends the process, even when its terminal is closed.
 type hangups struct {
-	mu     sync.Mutex // guards the fields below
-	reload []func()   // the last one counts
+	mu     sync.Mutex     // guards the fields below
+	reload map[int]func() // by a number that grows
+	next   int
 }
 
 // watch handles signals until over is closed. A command that cannot reload anything says so on w.
@@ -28,28 +29,27 @@ func (h *hangups) watch(over <-chan struct{}, w io.Writer) {
 				return
 			case <-signals:
 			}
-			if reload := h.last(); reload != nil {
-				reload()
-				continue
+			if !h.call() {
+				fmt.Fprintln(w, nothingToReload)
 			}
-			fmt.Fprintln(w, nothingToReload)
 		}
 	}()
 }
 
 const nothingToReload = "muster: SIGHUP: there is nothing to reload; SIGTERM or Ctrl-C ends it"
 
-func (h *hangups) last() func() {
+// call calls what the command has for a SIGHUP, and reports whether there is anything.
+func (h *hangups) call() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.reload) == 0 {
-		return nil
+	for _, reload := range h.reload {
+		reload()
 	}
-	return h.reload[len(h.reload)-1]
+	return len(h.reload) > 0
 }
 
-// onHangup calls reload at each SIGHUP, never twice at once, until the returned
-// function is called. The last call of onHangup counts.
+// onHangup calls reload, which must not block, at each SIGHUP until the returned
+// function is called.
 func (e environment) onHangup(reload func()) (undo func()) {
 	h := e.hangups
 	if h == nil {
@@ -57,12 +57,16 @@ func (e environment) onHangup(reload func()) (undo func()) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.reload = append(h.reload, reload)
-	n := len(h.reload) - 1
+	if h.reload == nil {
+		h.reload = map[int]func(){}
+	}
+	n := h.next
+	h.next++
+	h.reload[n] = reload
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.reload = h.reload[:n]
+		delete(h.reload, n)
 	}
 }
 

@@ -37,19 +37,19 @@ func finish(t *testing.T, cmd *exec.Cmd, out *output) {
 // SIGHUP ends no command, and one that has nothing to reload says so.
 func TestHangupEndsNothing(t *testing.T) {
 	t.Parallel()
-	const nothing = "SIGHUP: there is nothing to reload"
+	const none, nothing = "SIGHUP: there is nothing to reload", "reloaded: nothing has changed"
 	for name, c := range map[string]struct {
 		args  []string
 		ready string // what it says when it runs
 		want  string // what it says then
 	}{
-		"worker":        {[]string{"worker"}, "worker started", `"workers.concurrency":8`},
-		"start":         {[]string{"start"}, "running; Ctrl-C stops", "reloaded; other settings take a new start"},
+		"worker":        {[]string{"worker"}, "worker started", nothing},
+		"start":         {[]string{"start"}, "running; Ctrl-C stops", nothing},
 		"proxies serve": {[]string{"proxies", "serve", "--listen", "127.0.0.1:0"}, "proxy: ", nothing},
-		"judge":         {[]string{"judge", "--listen", "127.0.0.1:0"}, "judge: ", nothing},
+		"judge":         {[]string{"judge", "--listen", "127.0.0.1:0"}, "judge: ", none},
 		"dashboard":     {[]string{"dashboard", "--listen", "127.0.0.1:0"}, "dashboard: ", nothing},
-		"queue run":     {[]string{"queue", "run", "--metrics-listen", "127.0.0.1:0"}, "metrics are at", "limits read again"},
-		"demo":          {[]string{"demo", "--keep", "--dir", "demo"}, "demo: ", nothing},
+		"queue run":     {[]string{"queue", "run", "--metrics-listen", "127.0.0.1:0"}, "metrics are at", nothing},
+		"demo":          {[]string{"demo", "--keep", "--dir", "demo"}, "demo: ", none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,11 +93,11 @@ func TestHangupReloads(t *testing.T) {
 	k.write("muster.yaml", "sites: {dir: sites, schedule: {two: '@every 1s'}}\nworkers: {concurrency: 3}\n")
 	hangup(t, start, out, `sites.schedule: no site \"two\"`, 1)
 	k.write("sites/two.yaml", fmt.Sprintf(site, "two", port))
-	hangup(t, start, out, "workers.concurrency=3", 1)
+	hangup(t, start, out, "workers.concurrency: 8 → 3", 1)
 	testutil.Eventually(t, "the new site to be scraped as the new schedule says", func() bool {
 		return strings.Contains(out.String(), "schedule=scrape.two job=")
 	})
-	hangup(t, worker, said, `"workers.concurrency":3`, 1)
+	hangup(t, worker, said, "workers.concurrency: 8 → 3", 1)
 	testutil.Eventually(t, "both workers to have the new concurrency", func() bool {
 		return strings.Count(k.run("inspect", "stats", "--json"), `"concurrency": 3`) == 2
 	})

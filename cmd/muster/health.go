@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/config"
 	"muster/orchestrator/health"
 	"muster/proxies"
 )
@@ -16,7 +17,7 @@ func healthCommand(env environment) *cli.Command {
 	system := withClient(env, 0, 0, func(ctx context.Context, c *cli.Context, client fleet) error {
 		pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()})
 		defer pool.Close()
-		report := orchestrator.Health(client.cfg, client.Client, pool).Run(ctx)
+		report := orchestrator.Health(func() config.Config { return client.cfg }, client.Client, pool).Run(ctx)
 		if err := printHealth(env, report, c.Bool("json")); err != nil {
 			return err
 		}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/addressfilter"
+	"muster/internal/secret"
 	"muster/proxies/probe"
 )
 
@@ -46,12 +47,12 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 				cfg.TLSPort = strconv.Itoa(c.Int("tls-port"))
 			}
 			if path := c.String("key-file"); path != "" {
-				key, err := os.ReadFile(path)
-				if err != nil {
-					return fmt.Errorf("read the judge's key: %w", err)
+				key, err := secret.Read(path)
+				if err == nil {
+					cfg.Key, err = judgeKey(key)
 				}
-				if cfg.Key = strings.TrimSpace(string(key)); len(cfg.Key) < 16 {
-					return usageError{fmt.Errorf("the key in %s is shorter than 16 characters; make one with: openssl rand -hex 32", path)}
+				if err != nil {
+					return usageError{fmt.Errorf("read the judge's key in %s: %w", path, err)}
 				}
 			}
 			for _, addr := range append(c.StringSlice("listen"), cfg.ListenTLS) {
@@ -73,10 +74,26 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 			if warning := tlsWarning(judge, cfg.TLSPort); warning != "" {
 				fmt.Fprintln(env.stderr, "warning:", warning)
 			}
+			defer env.watchKey(c.Context, c.String("key-file"), func(text string) error {
+				key, err := judgeKey(text)
+				if err == nil {
+					judge.SetKey(key)
+				}
+				return err
+			})()
 			<-c.Context.Done()
 			return judge.Close()
 		},
 	}
+}
+
+// judgeKey returns the key in the text of a file.
+func judgeKey(text string) (string, error) {
+	key := strings.TrimSpace(text)
+	if len(key) < 16 {
+		return "", errors.New("it is shorter than 16 characters; make one with: openssl rand -hex 32")
+	}
+	return key, nil
 }
 
 // tlsWarning is the warning of a judge that is reached from outside and has no TLS on port 443; "" if it has.

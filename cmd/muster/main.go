@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -44,7 +45,7 @@ func Main() int {
 	}()
 	env := environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		environ: os.Environ(), hard: hard, hangups: &hangups{},
+		environ: os.Environ(), hard: hard, hangups: &hangups{}, level: new(slog.LevelVar),
 	}
 	env.hangups.watch(over, env.stderr)
 	return run(ctx, env, os.Args)

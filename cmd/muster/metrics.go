@@ -4,22 +4,18 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 
-	"muster/orchestrator"
 	"muster/orchestrator/api"
-	"muster/orchestrator/config"
-	"muster/tasks"
 )
 
 // serveMetrics serves h as /metrics under the guard of the HTTP interface, and says where, until stop is called.
-func serveMetrics(address string, cfg config.API, client *tasks.Client, out io.Writer, h http.Handler) (stop func(), err error) {
+func serveMetrics(address string, guarded func() (api.Config, error), out io.Writer, h http.Handler) (stop func(), err error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usageError{fmt.Errorf("--metrics-listen: %q is not an address to listen at; write host:port, as in 127.0.0.1:9090", address)}
 	}
-	served, err := orchestrator.Guarded(cfg, client, slog.New(slog.DiscardHandler))
+	served, err := guarded()
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/secret"
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
@@ -52,20 +52,15 @@ func serveProxies(env environment, c *cli.Context) error {
 	}
 	var keys []string
 	if path := c.String("key-file"); path != "" {
-		text, err := os.ReadFile(path)
+		text, err := secret.Read(path)
 		if err != nil {
-			return fmt.Errorf("read the keys: %w", err)
+			return usageError{fmt.Errorf("read the keys: %w", err)}
 		}
-		if keys = strings.Fields(string(text)); len(keys) == 0 {
-			return usageError{fmt.Errorf("there is no key in %s", path)}
-		}
+		keys = strings.Fields(text)
 	}
-	loaded, err := loadConfig(env, c, serveSettings...)
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly, Check: config.Config.MissingForSources}, serveSettings...)
 	if err != nil {
 		return err
-	}
-	if _, ok := given(c, "log-level"); !ok {
-		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -88,8 +83,9 @@ func serveProxies(env environment, c *cli.Context) error {
 		if err != nil {
 			return err
 		}
+		defer env.watchKey(ctx, c.String("key-file"), func(text string) error { return front.SetKeys(strings.Fields(text)) })()
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, loaded.API, o.Client, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
+			stop, err := serveMetrics(address, o.Guarded, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
 			if err != nil {
 				return err
 			}

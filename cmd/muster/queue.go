@@ -53,7 +53,8 @@ reported and skipped. An interrupted import can be run again.`,
 				), flagsOf(queueSettings...)...),
 				Usage: "process the queue until interrupted, or with --drain until it is empty",
 				Description: `Several processes may run on one queue, on one machine or many; the limits hold
-for all of them together. SIGHUP reads the limits from the settings again.`,
+for all of them together. They are loaded again at SIGHUP and
+when the settings change.`,
 				Action: func(c *cli.Context) error { return runQueue(env, c) },
 			},
 			{
@@ -97,12 +98,9 @@ type queueScope struct {
 
 // withQueue runs fn with the queue that the flags name.
 func withQueue(env environment, c *cli.Context, settings []settingFlag, fn func(context.Context, queueScope) error) error {
-	loaded, err := loadConfig(env, c, settings...)
+	loaded, err := loadSources(env, c, config.Sources{Default: quietly}, settings...)
 	if err != nil {
 		return err
-	}
-	if _, ok := given(c, "log-level"); !ok {
-		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		q := loaded.Queue

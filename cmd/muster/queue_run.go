@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -60,9 +59,9 @@ func runQueue(env environment, c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		defer env.onHangup(func() { limits.reload(env, c, q.display) })()
+		q.system.OnReload(limits.reload)
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, q.cfg.API, q.system.Client, q.display, workqueue.MetricsHandler(
+			stop, err := serveMetrics(address, q.system.Guarded, q.display, workqueue.MetricsHandler(
 				workqueue.NewCollector(q.Queue, pool), limits.collector(), orchestrator.RuntimeMetrics()))
 			if err != nil {
 				return err
@@ -237,16 +236,9 @@ func (l queueLimits) of(key string) *limit.KeyedLimiter {
 	return nil
 }
 
-// reload reads the limits again. With invalid settings the old limits stay.
-func (l queueLimits) reload(env environment, c *cli.Context, out io.Writer) {
-	loaded, err := loadConfig(env, c, queueSettings...)
-	if err != nil {
-		fmt.Fprintf(out, "the limits are unchanged: %v\n", err)
-		return
-	}
-	l.hosts.Configure(loaded.Queue.MaxPerHost, nil)
-	l.resolvers.Configure(loaded.Queue.MaxWorkers, perResolver(loaded.Queue))
-	l.pacer.Configure(paceOf(loaded.Queue), nil)
-	fmt.Fprintf(out, "limits read again: %d per host, %v apart, per resolver %v\n",
-		loaded.Queue.MaxPerHost, loaded.Queue.HostInterval(), loaded.Queue.MaxPerResolver)
+// reload takes the limits of settings over.
+func (l queueLimits) reload(cfg config.Config) {
+	l.hosts.Configure(cfg.Queue.MaxPerHost, nil)
+	l.resolvers.Configure(cfg.Queue.MaxWorkers, perResolver(cfg.Queue))
+	l.pacer.Configure(paceOf(cfg.Queue), nil)
 }

@@ -57,7 +57,12 @@ func flagsOf(settings ...settingFlag) []cli.Flag {
 // loadConfig reads the settings of a command: the file, the environment, and
 // the flags, given before or after the command's name.
 func loadConfig(env environment, c *cli.Context, own ...settingFlag) (*config.Loaded, error) {
-	src := config.Sources{Environ: env.environ}
+	return loadSources(env, c, config.Sources{}, own...)
+}
+
+// loadSources is loadConfig with what else src says.
+func loadSources(env environment, c *cli.Context, src config.Sources, own ...settingFlag) (*config.Loaded, error) {
+	src.Environ = env.environ
 	src.File, _ = given(c, "config")
 	for _, s := range append(globalSettings[:len(globalSettings):len(globalSettings)], own...) {
 		if value, ok := given(c, s.name); ok {
@@ -88,13 +93,27 @@ func logsJSON(env environment, cfg config.Log) bool {
 	return cfg.Format == "json" || cfg.Format == "auto" && !env.terminal()
 }
 
-// newLogger returns a logger that writes to w. Lines have the ids of their context. In JSON a duration is a number of
-// milliseconds, with _ms behind its name.
-func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
+// quietly is for commands whose log has warnings only, unless log.level is set.
+func quietly(c *config.Config) { c.Log.Level = "warn" }
+
+// levelOf returns the level of a log.
+func levelOf(cfg config.Log) slog.Level {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(strings.ToUpper(cfg.Level))); err != nil {
 		level = slog.LevelInfo // the settings were checked
 	}
+	return level
+}
+
+// newLogger returns a logger that writes to w. Its level is that of cfg, until
+// the settings of the command are loaded again. Lines have the ids of their context. In JSON a duration is a number of
+// milliseconds, with _ms behind its name.
+func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
+	level := env.level
+	if level == nil {
+		level = new(slog.LevelVar)
+	}
+	level.Set(levelOf(cfg))
 	opts := &slog.HandlerOptions{Level: level}
 	if logsJSON(env, cfg) {
 		opts.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {

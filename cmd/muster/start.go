@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -31,8 +32,9 @@ func startCommand(env environment) *cli.Command {
 		Description: `Runs until it is interrupted. The first Ctrl-C lets running tasks finish, for
 at most shutdown.drain; the second stops at once. Nothing is lost either way,
 except with the built-in Redis, which keeps its data in memory.
-SIGHUP reads the site definitions, sites.schedule, proxies.refresh_every,
-proxies.recheck_every and workers.concurrency again; the log says so.
+SIGHUP, or a change of its files, makes it load settings, secrets and definitions
+again; the log says what has changed and what needs a restart. See the column
+RELOAD of muster config show.
 
 With --once it refreshes the proxies if they are few, scrapes every site of
 the settings, prints the results, and exits: with 1 when a job is not complete
@@ -57,15 +59,6 @@ or lost data, as muster scrape --wait does.`,
 			}
 			return withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if !c.Bool("once") {
-					defer env.onHangup(func() {
-						again, err := loadConfig(env, c, startSettings...)
-						if err == nil {
-							err = o.Reload(again.Config)
-						}
-						if err != nil {
-							newLogger(env, display, loaded.Log).Error("nothing was reloaded", "err", err)
-						}
-					})()
 					return o.Serve(ctx)
 				}
 				round, err := o.Scraper.Once(ctx)
@@ -82,8 +75,8 @@ func workerCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "worker",
 		Usage: "run tasks of an orchestrator, on this machine or another",
-		Description: `Runs until it is interrupted, as muster start does. SIGHUP reads
-workers.concurrency again.`,
+		Description: `Runs until it is interrupted, and loads its settings again, as muster start
+does.`,
 		Flags: append(flagsOf(workerSettings...),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs a key", DefaultText: "nowhere"},
@@ -98,28 +91,16 @@ workers.concurrency again.`,
 			}
 			outliveReaders()
 			log := newLogger(env, env.stderr, loaded.Log)
-			reload := make(chan config.Config)
-			defer env.onHangup(func() {
-				again, err := loadConfig(env, c, workerSettings...)
-				if err != nil {
-					log.Error("nothing was reloaded", "err", err)
-					return
-				}
-				select {
-				case reload <- again.Config:
-				case <-c.Context.Done(): // it drains
-				}
-			})()
 			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
-				Name: c.String("name"), Hard: env.hard, Logger: log, Reload: reload,
+				Name: c.String("name"), Hard: env.hard, Logger: log, Watch: env.watch(loaded, env.stderr, nil),
 				Ready: touch(c.String("ready")), MetricsListen: c.String("metrics-listen"),
 			})
 		},
 	}
 }
 
-// withSystem runs fn with the system of the settings. Progress is on standard
-// error, below the log.
+// withSystem runs fn with the system of the settings, which are loaded again when
+// they change. Progress is on standard error, below the log.
 func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bool,
 	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
 	return withOptions(env, c, loaded, orchestrator.Options{Reuse: reuse}, fn)
@@ -139,7 +120,6 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 	if logsJSON(env, loaded.Log) { // whoever reads it reads JSON only
 		say = func(line string) { log.Warn(line) }
 	}
-	defer env.onHangup(func() { say(nothingToReload) })()
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}
@@ -150,6 +130,11 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 		defer context.AfterFunc(ctx, func() {
 			say(fmt.Sprintf("stopping: running tasks may finish, for at most %s; Ctrl-C again to stop at once", loaded.Shutdown.Drain))
 		})()
+		watching, stop := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { env.watch(loaded, display, nil)(watching, o.Reload) })
+		defer watch.Wait()
+		defer stop()
 		return fn(ctx, o, display)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"strings"
+	"sync/atomic"
 )
 
 // minKey is the shortest key of the settings that is accepted.
@@ -20,7 +21,7 @@ func (e *Denied) Error() string { return e.Why }
 // Gate says who a credential belongs to: a key of the settings, a stored key, or a
 // token of an identity provider. A nil Gate is open. It is safe for concurrent use.
 type Gate struct {
-	static [][sha256.Size]byte
+	static atomic.Pointer[[][sha256.Size]byte]
 	keys   *Keys
 	tokens *Tokens
 }
@@ -29,13 +30,23 @@ type Gate struct {
 // tokens may be nil.
 func NewGate(static []string, keys *Keys, tokens *Tokens) (*Gate, error) {
 	g := &Gate{keys: keys, tokens: tokens}
-	for _, key := range static {
-		if len(key) < minKey {
-			return nil, fmt.Errorf("a key of api.keys is too short: use at least %d characters", minKey)
-		}
-		g.static = append(g.static, sha256.Sum256([]byte(key)))
+	if err := g.SetStatic(static); err != nil {
+		return nil, err
 	}
 	return g, nil
+}
+
+// SetStatic replaces the keys of the settings. On an error nothing has changed.
+func (g *Gate) SetStatic(static []string) error {
+	var sums [][sha256.Size]byte
+	for _, key := range static {
+		if len(key) < minKey {
+			return fmt.Errorf("a key of api.keys is too short: use at least %d characters", minKey)
+		}
+		sums = append(sums, sha256.Sum256([]byte(key)))
+	}
+	g.static.Store(&sums)
+	return nil
 }
 
 // Closed reports whether requests need a credential: there are keys in the
@@ -45,7 +56,7 @@ func (g *Gate) Closed(ctx context.Context) (bool, error) {
 	switch {
 	case g == nil:
 		return false, nil
-	case len(g.static) > 0 || g.tokens != nil:
+	case len(*g.static.Load()) > 0 || g.tokens != nil:
 		return true, nil
 	case g.keys != nil:
 		return g.keys.Any(ctx)
@@ -77,7 +88,7 @@ func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (C
 // are compared, in the same time whatever the credential is.
 func (g *Gate) staticKey(credential string) int {
 	sum, found := sha256.Sum256([]byte(credential)), -1
-	for i, want := range g.static {
+	for i, want := range *g.static.Load() {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], want[:]), i, found)
 	}
 	return found

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,25 +171,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	cfg = cfg.withDefaults()
 	c := &core{cfg, cfg.Client.Redis(), newKeys(cfg.Namespace), cfg.Logger}
-	s := &Service{core: c, agents: &agents{core: c}, assignments: &assignments{core: c}, stopped: make(chan struct{})}
-	for i, text := range cfg.Allow {
-		p, err := parsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("agents.allow[%d]: %w", i, err)
-		}
-		s.allow = append(s.allow, p)
-	}
-	seen := map[string]bool{}
-	for i, r := range cfg.Static {
-		rec, err := staticRecord(r)
-		if err != nil {
-			return nil, fmt.Errorf("agents[%d]: %w", i, err)
-		}
-		if seen[rec.Name] {
-			return nil, fmt.Errorf("agents[%d]: there are two agents %q; give each a name of its own", i, rec.Name)
-		}
-		seen[rec.Name] = true
-		s.static = append(s.static, rec)
+	s := &Service{core: c, agents: &agents{core: c, announceNow: make(chan struct{}, 1)}, assignments: &assignments{core: c}, stopped: make(chan struct{})}
+	if err := s.Reload(cfg.Static, cfg.Allow, cfg.HealthEvery); err != nil {
+		return nil, err
 	}
 	s.breaker = limit.NewBreaker(s.rdb, limit.BreakerConfig{
 		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
@@ -201,6 +186,46 @@ func New(cfg Config) (*Service, error) {
 	s.dispatch = newDispatcher(s)
 	s.onEnd, s.onMove = s.dispatch.freed, s.keep.stop
 	return s, nil
+}
+
+// policy is what Reload replaces.
+type policy struct {
+	allow       []prefix
+	static      []record // of the configuration
+	healthEvery time.Duration
+}
+
+// Reload replaces Config.Static, Config.Allow and Config.HealthEvery. Agents that have
+// registered stay, also where Allow has them no more. An agent that is no longer
+// in static stays for some minutes, in which it may be added again. On an error
+// nothing has changed.
+func (s *Service) Reload(static []Registration, allow []string, healthEvery time.Duration) error {
+	p := policy{healthEvery: cmp.Or(max(healthEvery, 0), s.cfg.HealthEvery)}
+	for i, text := range allow {
+		pre, err := parsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("agents.allow[%d]: %w", i, err)
+		}
+		p.allow = append(p.allow, pre)
+	}
+	seen := map[string]bool{}
+	for i, r := range static {
+		rec, err := staticRecord(r)
+		if err != nil {
+			return fmt.Errorf("agents[%d]: %w", i, err)
+		}
+		if seen[rec.Name] {
+			return fmt.Errorf("agents[%d]: there are two agents %q; give each a name of its own", i, rec.Name)
+		}
+		seen[rec.Name] = true
+		p.static = append(p.static, rec)
+	}
+	s.policy.Store(&p)
+	select {
+	case s.announceNow <- struct{}{}:
+	default:
+	}
+	return nil
 }
 
 // Run gives work to agents and Go tasks, checks the health of agents, and looks

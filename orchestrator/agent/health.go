@@ -84,10 +84,10 @@ func (s *checker) check(ctx context.Context, id string) error {
 	if ctx.Err() != nil {
 		return nil // it says nothing about the agent
 	}
-	k := s.keys
+	k, every := s.keys, s.policy.Load().healthEvery
 	v, err := scripts["health"].Run(ctx, s.rdb,
 		[]string{k.agents(), k.seen(), k.checks(), k.health(), k.numbers(id), k.version()},
-		id, message, s.cfg.HealthEvery.Milliseconds(), s.cfg.HealthMost.Milliseconds(), vital.Activity, vital.Job).Int64Slice()
+		id, message, every.Milliseconds(), max(s.cfg.HealthMost, every).Milliseconds(), vital.Activity, vital.Job).Int64Slice()
 	if err != nil {
 		return fmt.Errorf("store the health of agent %s: %w", id, err)
 	}

@@ -42,7 +42,7 @@ func newJobs(t *testing.T, rdb redis.UniversalClient, roles *atomic.Pointer[agen
 	client := tasks.NewClient(rdb)
 	s, err := job.New(job.Config{
 		Client: client, Pipelines: func(string) (*pipeline.Pipeline, error) { return p, nil }, Documents: noDocuments{},
-		Dedupe: job.DedupeAllow, CheckEvery: 200 * time.Millisecond,
+		Limits: job.Limits{Dedupe: job.DedupeAllow, CheckEvery: 200 * time.Millisecond},
 		Roles: func(ctx context.Context) (map[string]int, error) {
 			if s := roles.Load(); s != nil {
 				return s.Roles(ctx)

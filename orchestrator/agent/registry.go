@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,9 +24,9 @@ const missed = 3
 // agents are the records of agents in Redis.
 type agents struct {
 	*core
-	allow   []prefix
-	static  []record // of the configuration
-	breaker *limit.Breaker
+	policy      atomic.Pointer[policy]
+	announceNow chan struct{} // has a value when the agents of the configuration may have changed
+	breaker     *limit.Breaker
 }
 
 // Register stores an agent, or replaces the one with the same name: it keeps
@@ -37,7 +38,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	if err != nil {
 		return Agent{}, "", err
 	}
-	if rec.URL != "" && !slices.ContainsFunc(s.allow, func(p prefix) bool { return p.allows(rec.URL) }) {
+	if rec.URL != "" && !slices.ContainsFunc(s.policy.Load().allow, func(p prefix) bool { return p.allows(rec.URL) }) {
 		return Agent{}, "", fmt.Errorf("register agent %q: %w; allow it there, or let the agent pull", rec.Name, ErrNotAllowed)
 	}
 	secret := webhook.NewSecret()
@@ -398,10 +399,18 @@ type roster struct{ s *Service }
 const announceEvery = time.Minute
 
 func (r *roster) run(ctx context.Context) {
-	every(ctx, min(announceEvery, max(r.s.cfg.ForgetAfter/4, 10*time.Millisecond)), func(ctx context.Context) {
+	tick := time.NewTicker(min(announceEvery, max(r.s.cfg.ForgetAfter/4, 10*time.Millisecond)))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.s.announceNow: // New has filled it
+		case <-tick.C:
+		}
 		r.s.warn(ctx, "store the agents of the configuration", r.announce(ctx))
 		r.s.warn(ctx, "forget agents", r.forget(ctx))
-	})
+	}
 }
 
 // announce stores the agents of the configuration that are not there or differ.
@@ -411,7 +420,7 @@ func (r *roster) announce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, rec := range s.static {
+	for _, rec := range s.policy.Load().static {
 		id, err := s.rdb.HGet(ctx, s.keys.names(), rec.Name).Result()
 		if errors.Is(err, redis.Nil) {
 			id, err = staticID(rec.Name), nil

@@ -57,7 +57,7 @@ func (s *Service) Restore(ctx context.Context, a Saved) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if rec.URL != "" && !slices.ContainsFunc(s.allow, func(p prefix) bool { return p.allows(rec.URL) }) {
+	if rec.URL != "" && !slices.ContainsFunc(s.policy.Load().allow, func(p prefix) bool { return p.allows(rec.URL) }) {
 		return false, fmt.Errorf("agent %q: %w; allow it there, or let it register again", a.Name, ErrNotAllowed)
 	}
 	if a.ID == "" || len(a.ID) > 200 || !plain(a.ID) {

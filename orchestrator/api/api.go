@@ -66,6 +66,8 @@ type Config struct {
 	// Hosts are further host names that requests may use, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
 	Hosts []string
+	// HostsNow returns those that may change while it runs. Defaults to none.
+	HostsNow func() []string
 	// Sites are shown under /ui/ and answered under /sites. Defaults to none: /
 	// leads to the queues.
 	Sites *sites.Service

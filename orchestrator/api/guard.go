@@ -37,6 +37,12 @@ func (c Config) checkAccess(ctx context.Context) error {
 	return nil
 }
 
+// local reports whether only this machine can reach the listener.
+func (c Config) local() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	return err == nil && addressfilter.IsLoopback(host)
+}
+
 // hardened sets the headers that tell browsers to be careful with the answer.
 func (c Config) hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,9 +59,9 @@ func (c Config) hardened(next http.Handler) http.Handler {
 
 // hosted blocks requests under a foreign name that points to our address.
 func (c Config) hosted(next http.Handler) http.Handler {
-	names := c.names()
+	names := c.names(c.Hosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !known(r.Host, names) {
+		if !known(r.Host, names) && (c.HostsNow == nil || !known(r.Host, c.names(c.HostsNow()))) {
 			writeProblem(w, problem(http.StatusMisdirectedRequest, "the host name %.100q is not known here; if it should be, add it to api.hosts", r.Host))
 			return
 		}
@@ -89,13 +95,13 @@ func (c Config) crossOrigin() (func(http.Handler) http.Handler, error) {
 	return func(next http.Handler) http.Handler { return shared.Handler(foreign.Handler(next)) }, nil
 }
 
-// names are the host names that requests may use.
-func (c Config) names() []string {
+// names are the host names that requests may use, hosts among them.
+func (c Config) names(hosts []string) []string {
 	names := []string{"localhost"}
 	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {
 		names = append(names, strings.ToLower(host))
 	}
-	for _, host := range c.Hosts {
+	for _, host := range hosts {
 		names = append(names, strings.ToLower(host))
 	}
 	return names

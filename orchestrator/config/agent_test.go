@@ -20,7 +20,7 @@ agents:
       url: https://two.example
 `)
 	env := []string{"CREATOR_AGENT_URL=http://creator:8001", "VALIDATOR_AGENT_URL=https://two.example"}
-	l := load(t, Sources{File: file, Environ: env})
+	l := read(t, Sources{File: file, Environ: env})
 	want := []Agent{
 		{Role: "creator", URL: "http://one:8001", Capacity: 3},
 		{Name: "both", Roles: []string{"creator", "validator"}, URL: "https://two.example"},
@@ -31,7 +31,7 @@ agents:
 	}
 
 	// A child process inherits the variables, and gets the settings.
-	child := load(t, Sources{Environ: append(env, l.Environ()...)})
+	child := read(t, Sources{Environ: append(env, l.Environ("")...)})
 	if !reflect.DeepEqual(child.Agents.Static, want) {
 		t.Errorf("a child has %+v\nwant %+v", child.Agents.Static, want)
 	}
@@ -46,7 +46,7 @@ agents:
 
 func TestGivenSettings(t *testing.T) {
 	t.Parallel()
-	l := load(t, Sources{File: write(t, "api: {listen: 127.0.0.1:8000}\n")})
+	l := read(t, Sources{File: write(t, "api: {listen: 127.0.0.1:8000}\n")})
 	if !l.Given("api.listen") || l.Given("api.enabled") {
 		t.Errorf("api.listen given: %v, want true; api.enabled given: %v, want false", l.Given("api.listen"), l.Given("api.enabled"))
 	}

@@ -4,13 +4,14 @@
 // last of these that has one:
 //
 //	the default          [Default]
-//	the file             muster.yaml, or the one given
+//	the file             muster.yaml, or the one given; in a secret ${NAME} is a variable
+//	                     of the environment, and ${file:PATH} the content of a file
 //	the environment      MUSTER_WORKERS__CONCURRENCY; for a secret also …_FILE, a file that holds it
 //	a flag               whatever the command maps to the path
 //
 // [Load] is strict: what it does not know, or what is out of bounds, is an
 // error with its place. [Loaded.Settings] returns each value and where it came
-// from.
+// from. A [Watcher] loads the settings again when their files change.
 package config
 
 import (
@@ -21,7 +22,9 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// Config is every setting. It is plain data, and not changed once loaded.
+// Config is every setting. It is plain data, and not changed once loaded. A
+// setting with the tag reload takes effect when a process loads it again; a
+// change of another needs a restart.
 type Config struct {
 	DataDir  string   `yaml:"data_dir" rule:"required"`
 	Redis    Redis    `yaml:"redis"`
@@ -53,7 +56,7 @@ type Redis struct {
 
 // Log says what is logged and how.
 type Log struct {
-	Level  string `yaml:"level" oneof:"debug info warn error"`
+	Level  string `yaml:"level" oneof:"debug info warn error" reload:"yes"`
 	Format string `yaml:"format" oneof:"auto text json"`
 }
 
@@ -84,7 +87,7 @@ func (c Config) ProxyFilter() *addressfilter.Filter {
 
 // Workers says how many tasks run at once, and where.
 type Workers struct {
-	Concurrency int           `yaml:"concurrency" range:"1 256"`
+	Concurrency int           `yaml:"concurrency" range:"1 256" reload:"yes"`
 	Processes   int           `yaml:"processes" range:"0 64"`
 	PingTimeout time.Duration `yaml:"ping_timeout" range:"100ms 1m"`
 	LogFile     string        `yaml:"log_file"`
@@ -95,9 +98,9 @@ type Workers struct {
 // units are those that users of the queue know.
 type Queue struct {
 	MaxWorkers          int            `yaml:"max_workers" range:"1 256"`
-	MaxPerResolver      map[string]int `yaml:"max_per_resolver" range:"1 1000000"`
-	MaxPerHost          int            `yaml:"max_per_host" range:"1 1000000"`
-	HostIntervalSeconds float64        `yaml:"host_interval_seconds" range:"0 3600"`
+	MaxPerResolver      map[string]int `yaml:"max_per_resolver" range:"1 1000000" reload:"yes"`
+	MaxPerHost          int            `yaml:"max_per_host" range:"1 1000000" reload:"yes"`
+	HostIntervalSeconds float64        `yaml:"host_interval_seconds" range:"0 3600" reload:"yes"`
 	Robots              bool           `yaml:"robots"`
 	UserAgent           string         `yaml:"user_agent" rule:"required"`
 	LeaseTTLSeconds     int            `yaml:"lease_ttl_seconds" range:"30 604800"`
@@ -130,11 +133,11 @@ func (q Queue) Jitter() time.Duration { return time.Duration(q.JitterSeconds) * 
 type Proxies struct {
 	Sources      []Source      `yaml:"sources" secret:"url"`
 	Public       bool          `yaml:"public"`
-	MinUsable    int           `yaml:"min_usable" range:"0 1000000"`
+	MinUsable    int           `yaml:"min_usable" range:"0 1000000" reload:"yes"`
 	Fallback     string        `yaml:"fallback" oneof:"auto fail wait direct"`
 	MaxInFlight  int           `yaml:"max_in_flight" range:"1 100000"`
-	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never"`
-	RecheckEvery time.Duration `yaml:"recheck_every" range:"10s 24h" zero:"never"`
+	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never" reload:"yes"`
+	RecheckEvery time.Duration `yaml:"recheck_every" range:"10s 24h" zero:"never" reload:"yes"`
 	Judges       []string      `yaml:"judges"`
 	PublicJudges []string      `yaml:"public_judges"`
 	JudgeKey     string        `yaml:"judge_key" secret:"all"`
@@ -188,11 +191,11 @@ func (p Proxies) CanCheck() bool {
 
 // Sites says what is scraped, when, and where the records go.
 type Sites struct {
-	Dir      string            `yaml:"dir"`
-	Names    []string          `yaml:"names" rule:"site"`
-	Schedule map[string]string `yaml:"schedule" rule:"cron"`
+	Dir      string            `yaml:"dir" reload:"yes"`
+	Names    []string          `yaml:"names" rule:"site" reload:"yes"`
+	Schedule map[string]string `yaml:"schedule" rule:"cron" reload:"yes"`
 	Out      string            `yaml:"out"`
-	Parallel bool              `yaml:"parallel"`
+	Parallel bool              `yaml:"parallel" reload:"yes"`
 	MaxPages int               `yaml:"max_pages_at_once" range:"1 1000000" zero:"as many as there are workers"`
 	Sinks    []string          `yaml:"sinks" secret:"url"`
 	Secret   string            `yaml:"webhook_secret" secret:"all" rule:"secret"`
@@ -202,13 +205,13 @@ type Sites struct {
 // ⌈n / workers⌉ × PerChunk × Buffer, but at least Floor. A scrape that makes
 // progress at least once in Unknown is awaited however long it takes.
 type Wait struct {
-	Poll     time.Duration `yaml:"poll" range:"10ms 10m"`
-	Timeout  time.Duration `yaml:"timeout" range:"1s 168h" zero:"reckoned from the number of chunks"`
-	PerChunk time.Duration `yaml:"per_chunk" range:"1s 24h"`
-	Buffer   float64       `yaml:"buffer" range:"1 10"`
-	Floor    time.Duration `yaml:"floor" range:"1s 168h"`
-	Unknown  time.Duration `yaml:"unknown" range:"1s 168h"`
-	Warn     time.Duration `yaml:"warn" range:"1s 24h"`
+	Poll     time.Duration `yaml:"poll" range:"10ms 10m" reload:"yes"`
+	Timeout  time.Duration `yaml:"timeout" range:"1s 168h" zero:"reckoned from the number of chunks" reload:"yes"`
+	PerChunk time.Duration `yaml:"per_chunk" range:"1s 24h" reload:"yes"`
+	Buffer   float64       `yaml:"buffer" range:"1 10" reload:"yes"`
+	Floor    time.Duration `yaml:"floor" range:"1s 168h" reload:"yes"`
+	Unknown  time.Duration `yaml:"unknown" range:"1s 168h" reload:"yes"`
+	Warn     time.Duration `yaml:"warn" range:"1s 24h" reload:"yes"`
 }
 
 // API says where and to whom the HTTP interface and the web pages are served.
@@ -216,8 +219,8 @@ type API struct {
 	Listen   string   `yaml:"listen" rule:"address"`
 	Enabled  bool     `yaml:"enabled"`
 	ReadOnly bool     `yaml:"read_only"`
-	Keys     []string `yaml:"keys" secret:"all"`
-	Hosts    []string `yaml:"hosts"`
+	Keys     []string `yaml:"keys" secret:"all" reload:"yes"`
+	Hosts    []string `yaml:"hosts" reload:"yes"`
 
 	Rate      float64       `yaml:"rate" range:"0 1000000"`
 	Burst     int           `yaml:"burst" range:"1 1000000"`
@@ -228,15 +231,15 @@ type API struct {
 
 // Jobs says how jobs of pipelines run, and what is kept of them.
 type Jobs struct {
-	Timeout       time.Duration            `yaml:"timeout" range:"1m 8760h"`
-	StuckAfter    time.Duration            `yaml:"stuck_after" range:"1m 168h"`
-	MaxRetries    int                      `yaml:"max_retries" range:"0 1000"`
-	CheckEvery    time.Duration            `yaml:"check_every" range:"1s 1h"`
+	Timeout       time.Duration            `yaml:"timeout" range:"1m 8760h" reload:"yes"`
+	StuckAfter    time.Duration            `yaml:"stuck_after" range:"1m 168h" reload:"yes"`
+	MaxRetries    int                      `yaml:"max_retries" range:"0 1000" reload:"yes"`
+	CheckEvery    time.Duration            `yaml:"check_every" range:"1s 1h" reload:"yes"`
 	Lease         time.Duration            `yaml:"lease" range:"5s 10m"`
-	Keep          time.Duration            `yaml:"keep" range:"1h 87600h" zero:"forever"`
-	KeepFor       map[string]time.Duration `yaml:"keep_for" range:"1h 87600h" zero:"forever" rule:"jobs"`
-	Dedupe        string                   `yaml:"dedupe" oneof:"allow join reject"`
-	Pipelines     string                   `yaml:"pipelines"`
+	Keep          time.Duration            `yaml:"keep" range:"1h 87600h" zero:"forever" reload:"yes"`
+	KeepFor       map[string]time.Duration `yaml:"keep_for" range:"1h 87600h" zero:"forever" rule:"jobs" reload:"yes"`
+	Dedupe        string                   `yaml:"dedupe" oneof:"allow join reject" reload:"yes"`
+	Pipelines     string                   `yaml:"pipelines" reload:"yes"`
 	Documents     string                   `yaml:"documents"`
 	MaxDocumentMB int                      `yaml:"max_document_mb" range:"1 1024"`
 }
@@ -247,9 +250,9 @@ func (j Jobs) MaxDocumentBytes() int64 { return int64(j.MaxDocumentMB) << 20 }
 // Agents says which agents there are without registration, and where work may
 // be pushed to.
 type Agents struct {
-	Allow       []string      `yaml:"allow" rule:"urls"`
-	Static      []Agent       `yaml:"static" secret:"all"`
-	HealthEvery time.Duration `yaml:"health_every" range:"1s 1h"`
+	Allow       []string      `yaml:"allow" rule:"urls" reload:"yes"`
+	Static      []Agent       `yaml:"static" secret:"all" reload:"yes"`
+	HealthEvery time.Duration `yaml:"health_every" range:"1s 1h" reload:"yes"`
 }
 
 // Shutdown says how long an end may take.
@@ -337,6 +340,11 @@ func (c Config) WorkerLog() string {
 // Records is the folder where records go.
 func (c Config) Records() string {
 	return cmp.Or(c.Sites.Out, filepath.Join(c.DataDir, "records"))
+}
+
+// Definitions is the folder of the user's definitions of sites.
+func (c Config) Definitions() string {
+	return cmp.Or(c.Sites.Dir, filepath.Join(c.DataDir, "sites"))
 }
 
 // Pipelines is the folder of the definitions of pipelines.

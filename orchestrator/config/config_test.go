@@ -23,7 +23,7 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-func load(t *testing.T, src Sources) *Loaded {
+func read(t *testing.T, src Sources) *Loaded {
 	t.Helper()
 	l, err := Load(src)
 	if err != nil {
@@ -35,7 +35,7 @@ func load(t *testing.T, src Sources) *Loaded {
 // The example says every setting and its true default.
 func TestExample(t *testing.T) {
 	t.Parallel()
-	l := load(t, Sources{File: example})
+	l := read(t, Sources{File: example})
 	for _, s := range settings(&l.Config) {
 		if o := l.origins[s.path]; o.Kind != File {
 			t.Errorf("%s is not in the example", s.path)
@@ -107,7 +107,7 @@ sites:
 wait: {buffer: 2, poll: 90}
 api: {read_only: yes}
 `)
-	l := load(t, Sources{
+	l := read(t, Sources{
 		File: file,
 		Environ: []string{
 			"MUSTER_WORKERS__PROCESSES=3", "MUSTER_QUEUE__MAX_WORKERS=3", "MUSTER_LOG__LEVEL=", "PATH=/bin",
@@ -297,7 +297,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	named := write(t, "data_dir: from-env\n")
-	if l := load(t, Sources{Environ: []string{"MUSTER_CONFIG=" + named}}); l.DataDir != "from-env" || l.Path != named {
+	if l := read(t, Sources{Environ: []string{"MUSTER_CONFIG=" + named}}); l.DataDir != "from-env" || l.Path != named {
 		t.Errorf("MUSTER_CONFIG: data_dir %s of %s", l.DataDir, l.Path)
 	}
 }
@@ -305,13 +305,13 @@ func TestFiles(t *testing.T) {
 func TestUsualFile(t *testing.T) { // not parallel: the working folder is everybody's
 	dir := t.TempDir()
 	t.Chdir(dir)
-	if l := load(t, Sources{}); l.Path != "" || l.DataDir != "data" {
+	if l := read(t, Sources{}); l.Path != "" || l.DataDir != "data" {
 		t.Errorf("without a file: path %q, data_dir %q", l.Path, l.DataDir)
 	}
 	if err := os.WriteFile(UsualFile, []byte("data_dir: here\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l := load(t, Sources{}); l.Path != UsualFile || l.DataDir != "here" {
+	if l := read(t, Sources{}); l.Path != UsualFile || l.DataDir != "here" {
 		t.Errorf("with one: path %q, data_dir %q", l.Path, l.DataDir)
 	}
 }
@@ -322,7 +322,7 @@ func TestSecrets(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("redis://u:s3same@host:1/0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := load(t, Sources{File: example, Environ: []string{
+	l := read(t, Sources{File: example, Environ: []string{
 		"MUSTER_REDIS__URL_FILE=" + secret, "MUSTER_API__KEYS=s3same,s3same2", "MUSTER_PROXIES__JUDGE_KEY=s3same",
 	}})
 	if l.Redis.URL != "redis://u:s3same@host:1/0" {
@@ -354,7 +354,7 @@ func TestSecrets(t *testing.T) {
 
 func TestSuspiciousEnvironment(t *testing.T) {
 	t.Parallel()
-	l := load(t, Sources{File: example, Environ: []string{
+	l := read(t, Sources{File: example, Environ: []string{
 		"MUSTER_REDIS_URL=x", "MUSTER_SERVICE_HOST=10.0.0.1", "MUSTER_TEST_REDIS_SERVER=/x", "MUSTER_PORT_8080_TCP_ADDR=x",
 	}})
 	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "did you mean MUSTER_REDIS__URL?") {
@@ -375,7 +375,7 @@ func FuzzLoad(f *testing.F) {
 		for _, s := range settings(&c) {
 			byPath[s.path] = s
 		}
-		r := &reader{file: "x", byPath: byPath, origins: map[string]Origin{}}
+		r := &reader{file: "x", byPath: byPath, origins: map[string]Origin{}, secrets: &secrets{files: files{}}}
 		r.readYAML(content) // must not panic
 	})
 }

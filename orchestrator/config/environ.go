@@ -1,28 +1,78 @@
 package config
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"muster/internal/atomicfile"
 )
 
 // Environ returns the environment from which Load makes the same settings, for
-// a child process. It holds secrets.
-func (c Config) Environ() []string {
-	// No file adds to it, neither the parent's nor one where the child begins.
-	env := []string{"MUSTER_CONFIG=" + os.DevNull}
+// a child process. It holds secrets. Settings that take effect without a restart,
+// and are no secrets, come from file, which WriteReloaded makes; if file is "",
+// they are in the environment too.
+func (c Config) Environ(file string) []string {
+	// No other file adds to it, neither the parent's nor one where the child begins.
+	env := []string{"MUSTER_CONFIG=" + cmp.Or(file, os.DevNull)}
 	for _, s := range settings(&c) {
-		if text := s.text(); text != "" {
-			env = append(env, envName(s.path)+"="+text)
-			if s.tag.Get("secret") != "" { // which ours may have come from
-				env = append(env, envName(s.path)+"_FILE=")
-			}
+		text := s.text()
+		if file != "" && s.shared() {
+			text = "" // nor does the parent's environment
+		}
+		env = append(env, envName(s.path)+"="+text)
+		if s.secret() { // which ours may have come from
+			env = append(env, envName(s.path)+"_FILE=")
 		}
 	}
 	return env
+}
+
+// shared reports whether the setting of a child process is in its file.
+func (s setting) shared() bool { return s.reloads() && !s.secret() }
+
+// WriteReloaded writes the settings that Environ leaves out to a file, at once:
+// a child process that watches it takes them over.
+func (c Config) WriteReloaded(file string) error {
+	sections := map[string]map[string]any{}
+	for _, s := range settings(&c) {
+		if !s.shared() || s.text() == "" {
+			continue
+		}
+		section, name, _ := strings.Cut(s.path, ".")
+		if sections[section] == nil {
+			sections[section] = map[string]any{}
+		}
+		switch {
+		case s.isList():
+			sections[section][name] = s.v.Interface()
+		case s.isMap():
+			texts := map[string]string{}
+			for _, key := range s.v.MapKeys() {
+				texts[key.String()] = setting{v: s.v.MapIndex(key)}.text()
+			}
+			sections[section][name] = texts
+		default:
+			sections[section][name] = s.text()
+		}
+	}
+	b, err := json.Marshal(sections) // which is YAML
+	if err == nil {
+		err = atomicfile.Write(file, 0o600, func(w io.Writer) error {
+			_, err := w.Write(b)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("write the settings of worker processes: %w", err)
+	}
+	return nil
 }
 
 // text is what set reads the setting's value from.

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -20,15 +23,35 @@ func TestEnvironMakesTheSameSettings(t *testing.T) {
 	want.Sites.Parallel = false
 	want.Jobs.KeepFor = map[string]time.Duration{"scrape": 0, "pipeline/failed": 90 * 24 * time.Hour}
 	want.Wait.Poll = 250 * time.Millisecond
+	want.API.Keys = []string{"hush-hush-1", "hush-hush-2"}
+	want.Agents.Static = []Agent{{Role: "creator", URL: "http://127.0.0.1:7", Capacity: 3}, {Name: "x", Roles: []string{"a", "b"}, URL: "https://b.example/<c>"}}
+	want.Queue.HostIntervalSeconds = 0.25
+	want.Jobs.Keep, want.Jobs.KeepFor = 0, map[string]time.Duration{"failed": 90 * time.Minute, "scrape/completed": 0}
 
 	// The child's environment begins with its parent's.
 	file := write(t, "sites: {out: elsewhere}\n")
-	inherited := []string{"MUSTER_CONFIG=" + file, "MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9"}
-	got, err := Load(Sources{Environ: append(inherited, want.Environ()...)})
+	inherited := []string{"MUSTER_CONFIG=" + file, "MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9", "MUSTER_LOG__LEVEL=debug"}
+	shared := filepath.Join(t.TempDir(), "workers.yaml")
+	if err := want.WriteReloaded(shared); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"", shared} {
+		got, err := Load(Sources{Environ: append(inherited, want.Environ(file)...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got.Config, want) {
+			t.Errorf("with the file %q: got  %+v\nwant %+v", file, got.Config, want)
+		}
+	}
+	b, err := os.ReadFile(shared)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got.Config, want) {
-		t.Errorf("got  %+v\nwant %+v", got.Config, want)
+	if strings.Contains(string(b), "hush") {
+		t.Errorf("a secret is in the file: %s", b)
+	}
+	if info, err := os.Stat(shared); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)
 	}
 }

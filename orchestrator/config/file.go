@@ -19,6 +19,7 @@ type reader struct {
 	file    string
 	byPath  map[string]setting
 	origins map[string]Origin
+	secrets *secrets
 	errs    []error
 }
 
@@ -152,6 +153,11 @@ func (r *reader) entries(node ast.Node) ([]entry, bool) {
 func (r *reader) value(s setting, e entry) {
 	if _, empty := e.value.(*ast.NullNode); empty {
 		return
+	}
+	if s.secret() && !s.late() {
+		if n := len(r.errs); r.expand(s, e.value) && len(r.errs) > n {
+			return
+		}
 	}
 	err := r.set(s, e.value)
 	if err != nil {

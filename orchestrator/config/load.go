@@ -53,6 +53,14 @@ type Sources struct {
 	Environ []string
 	// Flags are the settings given on the command line.
 	Flags []FlagValue
+	// Default changes the defaults, of a command that has others. Optional.
+	Default func(*Config)
+	// Check returns what else is wrong for the command, with getenv for the
+	// variables of Environ. It is called with what could be read, also when that
+	// has mistakes: all are reported together. Optional.
+	Check func(c Config, getenv func(string) (string, bool)) []error
+
+	again bool // a pipe has nothing more to read
 }
 
 // FlagValue is a setting given on the command line.
@@ -71,12 +79,27 @@ type Loaded struct {
 	Warnings []string
 
 	origins map[string]Origin
+	src     Sources
+	read    Config // what was read, also when Config was changed since
+	files   files  // what was read, as it was just before
 }
 
 // Load reads and checks all settings. The error has a line for each mistake,
-// with its place.
+// with its place. It names every variable and every secret file that is missing.
 func Load(src Sources) (*Loaded, error) {
-	l := &Loaded{Config: Default(), origins: map[string]Origin{}}
+	l, err := loadAll(src)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// loadAll is Load. With an error it returns what could be read.
+func loadAll(src Sources) (*Loaded, error) {
+	l := &Loaded{Config: Default(), origins: map[string]Origin{}, src: src, files: files{}}
+	if src.Default != nil {
+		src.Default(&l.Config)
+	}
 	env := environ(src.Environ)
 	byPath := map[string]setting{}
 	all := settings(&l.Config)
@@ -85,19 +108,21 @@ func Load(src Sources) (*Loaded, error) {
 	}
 
 	l.Path = cmp.Or(src.File, env["MUSTER_CONFIG"])
+	l.files.look(cmp.Or(l.Path, UsualFile))
+	if info := l.files[l.Path]; src.again && info != nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		return l, fmt.Errorf("read the settings: %s is a pipe, which can be read once; give a file", l.Path)
+	}
 	content, err := readFile(cmp.Or(l.Path, UsualFile))
 	switch {
 	case err == nil:
 		l.Path = cmp.Or(l.Path, UsualFile)
 	case l.Path == "" && errors.Is(err, fs.ErrNotExist):
 	default:
-		return nil, fmt.Errorf("read the settings: %w", err)
+		return l, fmt.Errorf("read the settings: %w", err)
 	}
-	r := &reader{file: l.Path, byPath: byPath, origins: l.origins}
+	r := &reader{file: l.Path, byPath: byPath, origins: l.origins, secrets: &secrets{env: env, files: l.files}}
 	r.readYAML(content)
-	errs := r.errs
-
-	errs = append(errs, l.readEnviron(env, all)...)
+	errs := append(r.errs, l.readEnviron(env, all, r.secrets)...)
 	errs = append(errs, l.addAgentURLs(src.Environ)...)
 	for _, f := range src.Flags {
 		s, ok := byPath[f.Path]
@@ -110,7 +135,19 @@ func Load(src Sources) (*Loaded, error) {
 		}
 		l.origins[f.Path] = Origin{Kind: Flag, Where: f.Name}
 	}
+	errs = append(errs, l.check(all)...)
+	if src.Check != nil {
+		errs = append(errs, src.Check(l.Config, r.secrets.getenv)...)
+	}
+	l.files.look(l.folders()...)
+	l.read = l.Config
+	l.Warnings = append(l.Warnings, r.secrets.warnings...)
+	return l, errors.Join(errs...)
+}
 
+// check returns what is wrong with the values, each with its place.
+func (l *Loaded) check(all []setting) []error {
+	var errs []error
 	for _, s := range all {
 		for _, err := range s.check() {
 			errs = append(errs, l.located(s.path, err))
@@ -127,10 +164,7 @@ func Load(src Sources) (*Loaded, error) {
 	if err := l.API.JWT.check(); err != nil {
 		errs = append(errs, err)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return l, nil
+	return errs
 }
 
 // Given reports whether a setting was given rather than left at its default.
@@ -160,12 +194,12 @@ func readFile(path string) ([]byte, error) {
 	return b, err
 }
 
-// environ picks the variables that concern us. Of one that is there twice the
-// last counts, as it does in a process.
+// environ returns the variables by name. Of one that is there twice the last
+// counts, as it does in a process.
 func environ(list []string) map[string]string {
 	out := map[string]string{}
 	for _, e := range list {
-		if name, value, ok := strings.Cut(e, "="); ok && strings.HasPrefix(name, "MUSTER_") {
+		if name, value, ok := strings.Cut(e, "="); ok {
 			out[name] = value
 		}
 	}
@@ -173,7 +207,7 @@ func environ(list []string) map[string]string {
 }
 
 // readEnviron sets what the environment says.
-func (l *Loaded) readEnviron(env map[string]string, all []setting) []error {
+func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets) []error {
 	var errs []error
 	known := map[string]bool{"MUSTER_CONFIG": true, "MUSTER_TOKEN": true} // no settings
 	var names []string
@@ -190,12 +224,15 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting) []error {
 					errs = append(errs, fmt.Errorf("environment: %s and %s_FILE are both set; leave one of them out", name, name))
 					continue
 				}
-				content, err := readFile(file)
+				content, err := from.read(file)
 				if err != nil {
-					errs = append(errs, fmt.Errorf("environment %s_FILE: %w", name, err))
+					errs = append(errs, fmt.Errorf("environment %s_FILE: %s: %w", name, s.path, err))
 					continue
 				}
-				name, value, ok = name+"_FILE", strings.TrimSpace(string(content)), true
+				if s.isList() { // one in a line
+					content = strings.ReplaceAll(content, "\n", ",")
+				}
+				name, value, ok = name+"_FILE", content, true
 			}
 		}
 		// An empty variable is how a shell or a compose file says nothing.
@@ -210,7 +247,7 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting) []error {
 	}
 
 	for name := range env {
-		if known[name] || strings.HasPrefix(name, "MUSTER_TEST_") {
+		if !strings.HasPrefix(name, "MUSTER_") || known[name] || strings.HasPrefix(name, "MUSTER_TEST_") {
 			continue
 		}
 		hint := meant(name, names)
@@ -239,6 +276,7 @@ type Setting struct {
 	Value  any    `json:"value"` // secrets masked; durations as text
 	Origin Origin `json:"origin"`
 	Env    string `json:"env"`
+	Reload bool   `json:"reload"` // takes effect without a restart
 }
 
 // Settings lists all values in the order of the example file, secrets masked.
@@ -249,7 +287,7 @@ func (l *Loaded) Settings() []Setting {
 		if !ok {
 			origin.Kind = DefaultValue
 		}
-		out = append(out, Setting{Path: s.path, Value: s.shown(), Origin: origin, Env: envName(s.path)})
+		out = append(out, Setting{Path: s.path, Value: s.shown(), Origin: origin, Env: envName(s.path), Reload: s.reloads()})
 	}
 	return out
 }

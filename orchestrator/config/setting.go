@@ -44,6 +44,16 @@ func settings(c *Config) []setting {
 	return out
 }
 
+// reloads reports whether a new value takes effect without a restart.
+func (s setting) reloads() bool { return s.tag.Get("reload") == "yes" }
+
+// secret reports whether the value, or a part of it, is a secret.
+func (s setting) secret() bool { return s.tag.Get("secret") != "" }
+
+// late reports whether references to secrets stay in the value: those in sources
+// of proxies are for the worker that reads the source.
+func (s setting) late() bool { return s.v.Type() == reflect.TypeFor[[]Source]() }
+
 // envName is the environment variable of a path.
 func envName(path string) string {
 	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(path, ".", "__"))

@@ -10,7 +10,7 @@ import (
 
 func TestSourcesWithMoreThanAURL(t *testing.T) {
 	t.Parallel()
-	l := load(t, Sources{File: write(t, `
+	l := read(t, Sources{File: write(t, `
 proxies:
   sources:
     - list.txt
@@ -40,7 +40,7 @@ proxies:
 		}
 	}
 	// A child process gets the same by its environment.
-	child := load(t, Sources{Environ: l.Environ()})
+	child := read(t, Sources{Environ: l.Environ("")})
 	if !reflect.DeepEqual(child.Proxies.Sources, want) {
 		t.Errorf("the child has %+v", child.Proxies.Sources)
 	}

@@ -48,15 +48,15 @@ func Workers(list func(context.Context) ([]tasktype.Worker, error), limit time.D
 	}}
 }
 
-// Proxies asks whether the pool has at least least usable proxies.
-func Proxies(count func(context.Context) (int, error), least int) Check {
+// Proxies asks whether the pool has at least as many usable proxies as enough says.
+func Proxies(count func(context.Context) (int, error), enough func() int) Check {
 	return Check{Name: "proxies", Ask: func(ctx context.Context) (string, error) {
 		n, err := count(ctx)
 		if err != nil {
 			return "", err
 		}
 		detail := fmt.Sprintf("%d usable", n)
-		if n < least {
+		if least := enough(); n < least {
 			return detail, Degrade(fmt.Errorf("%d usable proxies are fewer than %d; refresh the pool with `muster proxies refresh`", n, least))
 		}
 		return detail, nil

@@ -252,7 +252,7 @@ func TestProxiesAndWorkers(t *testing.T) {
 		err  error
 		want Status
 	}{{10, nil, OK}, {9, nil, Degraded}, {0, nil, Degraded}, {0, errors.New("gone"), Failed}} {
-		got := one(t, Proxies(func(context.Context) (int, error) { return c.n, c.err }, 10))
+		got := one(t, Proxies(func(context.Context) (int, error) { return c.n, c.err }, func() int { return 10 }))
 		if got.Status != c.want {
 			t.Errorf("%d proxies, %v: got %+v, want %s", c.n, c.err, got, c.want)
 		}

@@ -157,7 +157,7 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	if err != nil {
 		return nil, err
 	}
-	next, first := "", s.cfg.CheckEvery.Milliseconds() // until then it has been sent, or is sent again
+	next, first := "", s.limits.Load().CheckEvery.Milliseconds() // until then it has been sent, or is sent again
 	if req.Cron != "" {
 		at, err := nextTick(req.Cron, now)
 		if err != nil {
@@ -238,7 +238,7 @@ func (s *Service) check(req *Request) (*pipeline.Pipeline, error) {
 	}
 	p := *known
 	if p.Timeout <= 0 {
-		p.Timeout = s.cfg.Timeout
+		p.Timeout = s.limits.Load().Timeout
 	}
 	if req.Context, err = canonical("context", req.Context, MaxContext); err != nil {
 		return nil, err
@@ -247,9 +247,9 @@ func (s *Service) check(req *Request) (*pipeline.Pipeline, error) {
 		req.StuckAfter = p.StuckAfter
 	}
 	if req.StuckAfter == 0 {
-		req.StuckAfter = s.cfg.StuckAfter
+		req.StuckAfter = s.limits.Load().StuckAfter
 	}
-	return &p, checkRest(s.cfg.Dedupe, req)
+	return &p, checkRest(s.limits.Load().Dedupe, req)
 }
 
 func checkRest(dedupe string, req *Request) error {
@@ -450,7 +450,7 @@ func (s *Service) Track(ctx context.Context, id, kind, name string, created time
 	none := recordKey(id)
 	keys = append(keys, seqKey, dayKey(now), todoKey, cronKey, none, none, none)
 	keys = append(keys, indexes(nil, kind, name, Created, nil, nil)...)
-	_, err = s.run(ctx, "list job "+id, createScript, keys, id, prefix+"j:", "", DedupeAllow, prefix+"after:", "", s.cfg.CheckEvery.Milliseconds(),
+	_, err = s.run(ctx, "list job "+id, createScript, keys, id, prefix+"j:", "", DedupeAllow, prefix+"after:", "", s.limits.Load().CheckEvery.Milliseconds(),
 		`{"name":`+encode(name)+`}`, 0, "kind", kind, "name", name, "status", string(Created), "created", created.UnixMilli())
 	return err
 }

@@ -70,7 +70,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change func(*job.Config))
 	client := tasks.NewClient(rdb)
 	w := &world{t: t, client: client, docs: &documents{files: map[string][]byte{}}}
 	cfg := job.Config{
-		Client: client, Pipelines: named, Documents: w.docs, Dedupe: job.DedupeAllow, Backoff: time.Millisecond, CheckEvery: time.Hour,
+		Client: client, Pipelines: named, Documents: w.docs, Limits: job.Limits{Dedupe: job.DedupeAllow, CheckEvery: time.Hour}, Backoff: time.Millisecond,
 		Roles: func(context.Context) (map[string]int, error) { return w.roles, nil },
 	}
 	if change != nil {

@@ -53,7 +53,7 @@ func (m *monitor) runTodo(ctx context.Context) {
 // todo advances the jobs that are due and returns how long until the next.
 func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
 	for {
-		reply, err := m.run(ctx, "read what must be advanced", dueScript, []string{todoKey}, 100, m.cfg.CheckEvery.Milliseconds())
+		reply, err := m.run(ctx, "read what must be advanced", dueScript, []string{todoKey}, 100, m.limits.Load().CheckEvery.Milliseconds())
 		if err != nil {
 			return 0, err
 		}
@@ -68,7 +68,7 @@ func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
 		}
 		wait, err := strconv.ParseInt(toString(reply[1]), 10, 64)
 		if err != nil || wait < 0 {
-			return m.cfg.CheckEvery, err
+			return m.limits.Load().CheckEvery, err
 		}
 		return min(max(time.Duration(wait)*time.Millisecond, time.Millisecond), time.Second), nil
 	}
@@ -86,7 +86,7 @@ func (m *monitor) advanceOnce(ctx context.Context, id, score string) error {
 // runSweeps looks at all open jobs every CheckEvery, in one process at a time.
 func (m *monitor) runSweeps(ctx context.Context) {
 	me := newID()
-	look := time.NewTicker(m.cfg.CheckEvery)
+	look := time.NewTicker(m.limits.Load().CheckEvery)
 	defer look.Stop()
 	for {
 		select {
@@ -95,6 +95,9 @@ func (m *monitor) runSweeps(ctx context.Context) {
 				m.rdb.Del(context.WithoutCancel(ctx), sweepKey)
 			}
 			return
+		case <-m.tuned:
+			look.Reset(m.limits.Load().CheckEvery)
+			continue
 		case <-look.C:
 		}
 		mine, err := m.lead(ctx, me)
@@ -109,7 +112,7 @@ func (m *monitor) runSweeps(ctx context.Context) {
 
 // lead reports whether this process is the one that sweeps.
 func (m *monitor) lead(ctx context.Context, me string) (bool, error) {
-	ok, err := m.rdb.SetNX(ctx, sweepKey, me, 2*m.cfg.CheckEvery).Result()
+	ok, err := m.rdb.SetNX(ctx, sweepKey, me, 2*m.limits.Load().CheckEvery).Result()
 	if err != nil || ok {
 		return ok, err
 	}
@@ -120,7 +123,7 @@ func (m *monitor) lead(ctx context.Context, me string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, m.rdb.PExpire(ctx, sweepKey, 2*m.cfg.CheckEvery).Err()
+	return true, m.rdb.PExpire(ctx, sweepKey, 2*m.limits.Load().CheckEvery).Err()
 }
 
 // Sweep looks at all open jobs once: it advances them, ends those that take too long, recovers those that are stuck,

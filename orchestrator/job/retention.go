@@ -14,7 +14,7 @@ import (
 var terminal = []Status{Completed, Failed, Cancelled}
 
 // kept returns how long jobs of a kind are kept after they have ended in a state; 0 is forever.
-func (c *Config) kept(kind string, status Status) time.Duration {
+func (c *Limits) kept(kind string, status Status) time.Duration {
 	for _, name := range []string{kind + "/" + string(status), kind, string(status)} {
 		if d, ok := c.KeepFor[name]; ok {
 			return max(d, 0)
@@ -32,7 +32,7 @@ func (m *monitor) forget(ctx context.Context) error {
 	var errs []error
 	for _, kind := range Kinds {
 		for _, status := range terminal {
-			if keep := m.cfg.kept(kind, status); keep > 0 {
+			if keep := m.limits.Load().kept(kind, status); keep > 0 {
 				errs = append(errs, m.forgetBefore(ctx, endedKey(kind, status), now.Add(-keep)))
 			}
 		}

@@ -45,19 +45,10 @@ type Config struct {
 	Roles     func(context.Context) (map[string]int, error) // the live agents of each role, "task:NAME" for a Go task. Defaults to not known.
 	Reconcile func(context.Context) error                   // called by each sweep, for what is kept beside the jobs: to track those of other kinds, to remove unused documents. Defaults to none.
 
-	Lease      time.Duration // of an assignment. Defaults to 30 seconds.
-	StuckAfter time.Duration // without progress. Defaults to an hour.
-	Timeout    time.Duration // of a job. Defaults to 168 hours.
-	MaxRetries int           // failed attempts that end an item. Defaults to 5.
-	CheckEvery time.Duration // between sweeps. Defaults to 30 seconds.
-	Keep       time.Duration // how long a job is kept after its end; below 0 forever. Defaults to 30 days.
-	Dedupe     string        // of requests that do not say. Defaults to DedupeJoin.
-	Backoff    time.Duration // before the first retry of an item; it doubles. Defaults to 5 seconds.
-	Logger     *slog.Logger  // Defaults to none.
-
-	// KeepFor is Keep for jobs of a "KIND", in a "STATE", or for "KIND/STATE"; 0 is forever. Of several that fit, the
-	// last of these forms counts, and KIND before STATE. Defaults to Keep for all.
-	KeepFor map[string]time.Duration
+	Lease time.Duration // of an assignment. Defaults to 30 seconds.
+	Limits
+	Backoff time.Duration // before the first retry of an item; it doubles. Defaults to 5 seconds.
+	Logger  *slog.Logger  // Defaults to none.
 }
 
 func (c Config) withDefaults() Config {
@@ -67,23 +58,55 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	set(&c.Lease, 30*time.Second)
-	set(&c.StuckAfter, time.Hour)
-	set(&c.Timeout, 168*time.Hour)
-	set(&c.CheckEvery, 30*time.Second)
-	if c.Keep == 0 {
-		c.Keep = 30 * 24 * time.Hour
-	}
 	set(&c.Backoff, 5*time.Second)
-	if c.MaxRetries <= 0 {
-		c.MaxRetries = 5
-	}
-	if c.Dedupe == "" {
-		c.Dedupe = DedupeJoin
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
+}
+
+// Limits are what may change while a Service runs; see SetLimits.
+type Limits struct {
+	StuckAfter time.Duration // without progress. Defaults to an hour.
+	Timeout    time.Duration // of a job. Defaults to 168 hours.
+	MaxRetries int           // failed attempts that end an item. Defaults to 5.
+	CheckEvery time.Duration // between sweeps. Defaults to 30 seconds.
+	Keep       time.Duration // how long a job is kept after its end; below 0 forever. Defaults to 30 days.
+	Dedupe     string        // of requests that do not say. Defaults to DedupeJoin.
+
+	// KeepFor is Keep for jobs of a "KIND", in a "STATE", or for "KIND/STATE"; 0 is forever. Of several that fit, the
+	// last of these forms counts, and KIND before STATE. Defaults to Keep for all.
+	KeepFor map[string]time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	set(&l.StuckAfter, time.Hour)
+	set(&l.Timeout, 168*time.Hour)
+	set(&l.CheckEvery, 30*time.Second)
+	if l.Keep == 0 {
+		l.Keep = 30 * 24 * time.Hour
+	}
+	if l.MaxRetries <= 0 {
+		l.MaxRetries = 5
+	}
+	if l.Dedupe == "" {
+		l.Dedupe = DedupeJoin
+	}
+	return l
+}
+
+// SetLimits replaces the limits. Jobs that exist keep the times that they were created with.
+func (s *Service) SetLimits(l Limits) {
+	s.store.limits.Store(new(l.withDefaults()))
+	select {
+	case s.tuned <- struct{}{}:
+	default:
+	}
 }
 
 // Service keeps jobs. It may be used by many goroutines, and by any number of processes on one Redis.
@@ -112,7 +135,8 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Client == nil {
 		return nil, errors.New("jobs: Config.Client is missing")
 	}
-	st := &store{cfg: cfg.withDefaults(), rdb: cfg.Client.Redis(), wake: make(chan struct{}, 1)}
+	st := &store{cfg: cfg.withDefaults(), rdb: cfg.Client.Redis(), wake: make(chan struct{}, 1), tuned: make(chan struct{}, 1)}
+	st.limits.Store(new(cfg.Limits.withDefaults()))
 	reader := &Reader{st}
 	fl := &flow{store: st, reader: reader}
 	return &Service{store: st, Reader: reader, ItemReader: &ItemReader{st}, Leases: &Leases{store: st, flow: fl}, flow: fl}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,12 +21,15 @@ type store struct {
 	roles memo[map[string]int] // live agents by role
 	works memo[bool]           // whether a live worker takes the workflows of jobs
 	wake  chan struct{}        // a job must be advanced soon
+	tuned chan struct{}        // CheckEvery may have changed
+
+	limits atomic.Pointer[Limits]
 }
 
 // queue returns the work queue of a job.
 func (s *store) queue(id string) *workqueue.Queue {
 	return workqueue.New(s.rdb, queueName(id), workqueue.Config{
-		MaxAttempts: s.cfg.MaxRetries, LeaseTTL: s.cfg.Lease, CountLanes: true, MaxPayload: maxItem,
+		MaxAttempts: s.limits.Load().MaxRetries, LeaseTTL: s.cfg.Lease, CountLanes: true, MaxPayload: maxItem,
 		Backoff: workqueue.Backoff{Base: s.cfg.Backoff, Jitter: s.cfg.Backoff / 5, Max: 10 * time.Minute},
 		Logger:  s.cfg.Logger,
 	})

@@ -175,7 +175,7 @@ func (s *store) attempts(st pipeline.Stage) int {
 	if st.MaxRetries > 0 {
 		return st.MaxRetries
 	}
-	return s.cfg.MaxRetries
+	return s.limits.Load().MaxRetries
 }
 
 // finish ends a job whose stages have all been completed.

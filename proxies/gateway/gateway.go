@@ -66,6 +66,7 @@ type Stats struct {
 type Gateway struct {
 	cfg    Config
 	direct *http.Transport // without a proxy
+	keys   atomic.Pointer[[]string]
 
 	requests, tunnels, refused, noProxy, failed, active atomic.Int64
 }
@@ -89,11 +90,22 @@ func New(cfg Config) (*Gateway, error) {
 	if !addressfilter.IsLoopback(host) && len(cfg.Keys) == 0 {
 		return nil, fmt.Errorf("gateway: %s is open to other machines; give it keys, or listen on 127.0.0.1", cfg.Listen)
 	}
-	if slices.Contains(cfg.Keys, "") {
-		return nil, errors.New("gateway: a key is empty")
-	}
 	direct := &http.Transport{DialContext: cfg.Filter.Dial(&net.Dialer{Timeout: 10 * time.Second}), DisableCompression: true, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10}
-	return &Gateway{cfg: cfg, direct: direct}, nil
+	g := &Gateway{cfg: cfg, direct: direct}
+	g.keys.Store(&cfg.Keys)
+	if len(cfg.Keys) == 0 {
+		return g, nil
+	}
+	return g, g.SetKeys(cfg.Keys)
+}
+
+// SetKeys replaces the keys. Connections that were accepted with others stay open.
+func (g *Gateway) SetKeys(keys []string) error {
+	if len(keys) == 0 || slices.Contains(keys, "") {
+		return errors.New("gateway: a key is missing or empty")
+	}
+	g.keys.Store(&keys)
+	return nil
 }
 
 // dial opens the tunnel that a client asks for.

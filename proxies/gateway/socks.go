@@ -76,7 +76,7 @@ func (g *Gateway) socksAuth(c net.Conn) (proxies.PickOptions, error) {
 	switch {
 	case bytes.IndexByte(methods, socksUserAndPassword) >= 0:
 		method = socksUserAndPassword
-	case bytes.IndexByte(methods, socksNoAuth) >= 0 && len(g.cfg.Keys) == 0:
+	case bytes.IndexByte(methods, socksNoAuth) >= 0 && len(*g.keys.Load()) == 0:
 		method = socksNoAuth
 	default:
 		g.refused.Add(1)

@@ -12,8 +12,9 @@ import (
 
 // authorized checks credentials and returns what the user name asks for.
 func (g *Gateway) authorized(user, password string) (proxies.PickOptions, error) {
-	ok := len(g.cfg.Keys) == 0
-	for _, key := range g.cfg.Keys {
+	keys := *g.keys.Load()
+	ok := len(keys) == 0
+	for _, key := range keys {
 		if subtle.ConstantTimeCompare([]byte(key), []byte(password)) == 1 {
 			ok = true
 		}

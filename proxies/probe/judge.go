@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -71,8 +72,15 @@ type JudgeConfig struct {
 // came. It is the fixed point that a proxy is measured against. Serve it with [StartJudge]; as a bare http.Handler
 // it works too, but the headers come sorted then, for net/http forgets their order.
 type Judge struct {
-	key string
-	tls *tlsHint
+	secret atomic.Pointer[string] // that signs; nil for none
+	tls    *tlsHint
+}
+
+func (j *Judge) key() string {
+	if key := j.secret.Load(); key != nil {
+		return *key
+	}
+	return ""
 }
 
 // Echo is what a judge saw of one request.
@@ -136,13 +144,13 @@ func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(envelope{Echo: body, MAC: sign(j.key, body)})
+		_ = json.NewEncoder(w).Encode(envelope{Echo: body, MAC: sign(j.key(), body)})
 	case pagePath, missingPath:
 		w.Header().Set("Content-Type", pageType)
 		if r.URL.Path == missingPath {
 			w.WriteHeader(http.StatusNotFound)
 		}
-		_, _ = io.WriteString(w, page(j.key, nonce, peer))
+		_, _ = io.WriteString(w, page(j.key(), nonce, peer))
 	default:
 		http.NotFound(w, r)
 	}
@@ -223,15 +231,20 @@ type JudgeServer struct {
 
 	servers []*http.Server
 	group   errgroup.Group
+	judge   *Judge
 }
+
+// SetKey replaces the key that signs the answers from now on.
+func (s *JudgeServer) SetKey(key string) { s.judge.secret.Store(&key) }
 
 // StartJudge listens on all addresses of cfg before it returns, and answers until Close.
 func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 	if len(cfg.Listen) == 0 {
 		cfg.Listen = []string{"127.0.0.1:0"}
 	}
-	judge := &Judge{key: cfg.Key}
-	s := &JudgeServer{}
+	judge := &Judge{}
+	judge.secret.Store(&cfg.Key)
+	s := &JudgeServer{judge: judge}
 	var listeners []net.Listener
 	fail := func(err error) (*JudgeServer, error) {
 		for _, l := range listeners {

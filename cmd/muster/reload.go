@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"muster/internal/secret"
+	"muster/orchestrator"
+	"muster/orchestrator/config"
+)
+
+// watch returns what loads the settings of a command again: at SIGHUP, and when
+// their files change. Each time is a line in the log on w, whatever log.level is.
+// Then, if not nil, is called with settings that were applied.
+func (e environment) watch(loaded *config.Loaded, w io.Writer, then func(config.Config)) orchestrator.Watch {
+	return func(ctx context.Context, apply func(config.Config) ([]string, error)) {
+		now := make(chan struct{}, 1)
+		defer e.onHangup(func() { ask(now) })()
+		always := e
+		always.level = nil
+		config.Watcher{
+			Now: now, Logger: newLogger(always, w, config.Log{Level: "info", Format: loaded.Log.Format}),
+			Apply: func(cfg config.Config) ([]string, error) {
+				changed, err := apply(cfg)
+				if err == nil {
+					if e.level != nil {
+						e.level.Set(levelOf(cfg.Log))
+					}
+					if then != nil {
+						then(cfg)
+					}
+				}
+				return changed, err
+			},
+		}.Run(ctx, loaded)
+	}
+}
+
+// ask puts a value into a channel of one, unless there is one: what waits stands for all.
+func ask(now chan struct{}) {
+	select {
+	case now <- struct{}{}:
+	default:
+	}
+}
+
+// watchKey calls set with the content of the file of a key at SIGHUP, and when
+// the file has changed, until stop is called. Each time is a line on standard
+// error; a key that cannot be used leaves the old one in force. Without a file it
+// does nothing.
+func (e environment) watchKey(ctx context.Context, file string, set func(text string) error) (stop func()) {
+	if file == "" {
+		return func() {}
+	}
+	now := make(chan struct{}, 1)
+	undo := e.onHangup(func() { ask(now) })
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		config.WatchFiles(ctx, now, func() {
+			text, err := secret.Read(file)
+			if err == nil {
+				err = set(text)
+			}
+			if err != nil {
+				fmt.Fprintf(e.stderr, "the key in force stays: %v\n", err)
+				return
+			}
+			fmt.Fprintf(e.stderr, "reloaded: %s\n", file)
+		}, file)
+	}()
+	return func() { undo(); cancel(); <-ended }
+}

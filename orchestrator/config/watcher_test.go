@@ -1,0 +1,234 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+)
+
+// watched runs a Watcher and notes what it does.
+type watched struct {
+	now chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	log     bytes.Buffer
+	applied []Config
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(p)
+}
+
+func (w *watched) said() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.String()
+}
+
+func (w *watched) configs() []Config {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.applied)
+}
+
+// watching runs a Watcher on what src has until the test ends.
+func watching(t *testing.T, src Sources, every time.Duration) *watched {
+	t.Helper()
+	w := &watched{now: make(chan struct{}, 1)}
+	l := read(t, src)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Watcher{Now: w.now, Logger: slog.New(slog.NewTextHandler(w, nil)), every: every, Apply: func(c Config) ([]string, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.applied = append(w.applied, c)
+			return nil, nil
+		}}.Run(ctx, l)
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return w
+}
+
+func (w *watched) until(t *testing.T, what string, n int) {
+	t.Helper()
+	if !testutil.Becomes(func() bool { return strings.Count(w.said(), what) >= n }) {
+		t.Fatalf("got\n%s\nwant %q %d times", w.said(), what, n)
+	}
+}
+
+func rewrite(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// T-119: a changed file changes what can be changed, and an invalid one nothing.
+func TestWatcherReloads(t *testing.T) {
+	t.Parallel()
+	file := write(t, "queue: {max_per_host: 3}\n")
+	w := watching(t, Sources{File: file}, 5*time.Millisecond)
+
+	rewrite(t, file, "queue: {max_per_host: 7}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
+	w.until(t, "level=WARN", 1)
+	for _, want := range []string{"queue.max_per_host: 3 → 7", "api.keys", "needs_restart=[redis.url]"} {
+		if !strings.Contains(w.said(), want) {
+			t.Errorf("got %s, want it to say %s", w.said(), want)
+		}
+	}
+	if c := w.configs()[0]; c.Queue.MaxPerHost != 7 || c.Redis.URL != "" || !slices.Equal(c.API.Keys, []string{"hush-hush"}) {
+		t.Errorf("got %+v, want the new limit and key, and the old Redis", c)
+	}
+
+	// Half of a file is an error with its place, once.
+	rewrite(t, file, "queue: {max_per_host: 8}\nlog: {level: \"deb")
+	w.until(t, "nothing was reloaded", 1)
+	if !strings.Contains(w.said(), file+":2:") {
+		t.Errorf("got %s, want the line of the mistake", w.said())
+	}
+	// A rename over it is noticed.
+	other := file + ".new"
+	rewrite(t, other, "queue: {max_per_host: 9}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
+	if err := os.Rename(other, file); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "queue.max_per_host: 7 → 9", 1)
+	if n := strings.Count(w.said(), "nothing was reloaded"); n != 1 {
+		t.Errorf("the invalid file was reported %d times, want once", n)
+	}
+	w.now <- struct{}{}
+	w.until(t, "reloaded: what has changed needs a restart", 1) // still
+	if strings.Contains(w.said(), "hush") {
+		t.Errorf("the log has a secret: %s", w.said())
+	}
+}
+
+// Asked for, a reload says so though nothing has changed.
+func TestWatcherSaysThatNothingChanged(t *testing.T) {
+	t.Parallel()
+	w := watching(t, Sources{File: write(t, "")}, time.Hour)
+	w.now <- struct{}{}
+	w.until(t, "reloaded: nothing has changed", 1)
+}
+
+// Kubernetes mounts a ConfigMap as links through one that it replaces.
+func TestWatcherFollowsLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	link := func(to, at string) {
+		t.Helper()
+		if err := os.Symlink(to, at+".tmp"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(at+".tmp", at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, keys := range map[string]string{"one": "key-number-1", "two": "key-number-1\nkey-number-2\n"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		rewrite(t, filepath.Join(dir, name, "muster.yaml"), "workers: {concurrency: "+map[string]string{"one": "1", "two": "2"}[name]+"}\n")
+		rewrite(t, filepath.Join(dir, name, "keys"), keys)
+	}
+	link("one", filepath.Join(dir, "data"))
+	for _, name := range []string{"muster.yaml", "keys"} {
+		link(filepath.Join("data", name), filepath.Join(dir, name))
+	}
+	w := watching(t, Sources{File: filepath.Join(dir, "muster.yaml"), Environ: []string{"MUSTER_API__KEYS_FILE=" + filepath.Join(dir, "keys")}}, 5*time.Millisecond)
+	link("two", filepath.Join(dir, "data"))
+	w.until(t, "workers.concurrency: 1 → 2", 1)
+	if got := w.configs()[0].API.Keys; len(got) != 2 || got[1] != "key-number-2" {
+		t.Errorf("got the keys %q, want those of the new file, one of each line", got)
+	}
+}
+
+// What makes settings whole again is noticed: a secret's file, a missing file, a definition.
+func TestWatcherSeesAllFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, key, site := filepath.Join(dir, "muster.yaml"), filepath.Join(dir, "key"), filepath.Join(dir, "sites", "one.yaml")
+	rewrite(t, file, "data_dir: "+dir+"\n")
+	w := watching(t, Sources{File: file}, 5*time.Millisecond)
+	rewrite(t, file, "data_dir: "+dir+"\napi: {keys: ['${file:"+key+"}']}\n")
+	w.until(t, "secret file "+key+": no such file", 1)
+	rewrite(t, key, "a-long-key\n")
+	w.until(t, "changed=[api.keys]", 1)
+	rewrite(t, key, "another-key\n")
+	w.until(t, "changed=[api.keys]", 2)
+	if err := os.Mkdir(filepath.Dir(site), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, site, "site: one\n")
+	w.until(t, "files were written", 1)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "nothing was reloaded", 2)
+	rewrite(t, file, "data_dir: "+dir+"\nlog: {level: debug}\n")
+	w.until(t, "log.level: info → debug", 1)
+}
+
+// Each change of a setting is either applied or named as one that needs a restart.
+func TestEverySettingReloadsOrNeedsARestart(t *testing.T) {
+	t.Parallel()
+	a, b := Default(), Default()
+	for i, s := range settings(&b) {
+		v := s.v
+		switch v.Interface().(type) {
+		case string:
+			v.SetString(v.String() + "x")
+		case bool:
+			v.SetBool(!v.Bool())
+		case float64:
+			v.SetFloat(v.Float() + 1)
+		case []string:
+			b.setForTest(t, s.path, "x")
+		case []Source:
+			b.Proxies.Sources = SourcesAt("x")
+		case []Agent:
+			b.Agents.Static = []Agent{{Role: "x"}}
+		case map[string]int:
+			b.Queue.MaxPerResolver = map[string]int{"x": 1}
+		case map[string]time.Duration:
+			b.Jobs.KeepFor = map[string]time.Duration{"failed": time.Hour}
+		case map[string]string:
+			b.Sites.Schedule = map[string]string{"x": "@daily"}
+		default:
+			v.SetInt(v.Int() + 1)
+		}
+		changed, restart := differences(a, b)
+		if len(changed)+len(restart) != i+1 {
+			t.Fatalf("%s: got %d changes, want %d", s.path, len(changed)+len(restart), i+1)
+		}
+	}
+	c := a.withReloaded(b)
+	changed, restart := differences(a, c)
+	if len(changed) == 0 || len(restart) != 0 {
+		t.Errorf("got %q and %q, want only what takes effect at once", changed, restart)
+	}
+}
+
+func (c *Config) setForTest(t *testing.T, path, value string) {
+	t.Helper()
+	for _, s := range settings(c) {
+		if s.path == path {
+			if err := s.set(value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
