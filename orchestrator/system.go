@@ -217,6 +217,18 @@ func LoadSites(cfg config.Config) (*sites.Registry, error) {
 	return sites.LoadRegistry(cfg.Definitions(), cfg.Sites.Dir != "")
 }
 
+// MissingSecrets returns an error for each secret that the settings' sources of
+// proxies and the definitions of sites refer to and this process does not have:
+// of the sites called names, or else of all definitions of the user.
+func MissingSecrets(cfg config.Config, getenv func(name string) (string, bool), names ...string) []error {
+	errs := cfg.MissingForSources(getenv)
+	registry, err := LoadSites(cfg)
+	if err != nil {
+		return errs // what loads the sites to use them reports it
+	}
+	return append(errs, registry.MissingSecrets(getenv, names...)...)
+}
+
 // logBroken warns of the sites and pipelines whose definitions are wrong.
 func (o *Orchestrator) logBroken() {
 	for _, b := range o.Pipelines.Broken() {

@@ -86,6 +86,9 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 	if def.Site != req.Site {
 		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, store.ErrNames)
 	}
+	if def, err = l.cfg.Registry.withSecrets(def, req.BaseURL != ""); err != nil {
+		return nil, err
+	}
 	direct := req.Direct == report.DirectAsked
 	if req.Direct == report.DirectUnproxied {
 		if direct, err = l.cfg.unproxied(ctx, def); err != nil {

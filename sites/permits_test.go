@@ -240,7 +240,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	}
 }
 
-// A definition that a task brings is sent to the site as it is written: it has no variables, and names no file.
+// A definition that a task brings reads no variable and no file: one that refers to a secret is refused.
 func TestDefinitionOfATaskReadsNothing(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 100)
@@ -270,12 +270,23 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.handlers.begin(t.Context(), "refused", req); err == nil || !strings.Contains(err.Error(), "this worker has not read it itself") || len(seen) > 0 {
+		t.Errorf("got %v and %d requests, want an error that says why, and none", err, len(seen))
+	}
+
+	plain := strings.Replace(text, `headers: {X-Key: "${PATH}"}`, "", 1)
+	if def, err = definition.Parse("shop.yaml", []byte(plain)); err != nil {
+		t.Fatal(err)
+	}
+	if req, err = s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL}); err != nil {
+		t.Fatal(err)
+	}
 	run, err := signature(req, def).Send(t.Context(), s.cfg.Client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = run.Wait(t.Context()) // there is no record on the page
-	if got, want := <-seen, "${PATH} / ${HOME}"; got != want {
+	if got, want := <-seen, " / ${HOME}"; got != want {
 		t.Errorf("got a request with %q, want %q", got, want)
 	}
 }

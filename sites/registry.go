@@ -1,12 +1,15 @@
 package sites
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"muster/internal/nearest"
@@ -16,7 +19,12 @@ import (
 
 // Registry is a set of sites, by name. It may be used by many goroutines, and
 // changes only by Replace.
-type Registry struct{ sites atomic.Pointer[siteSet] }
+type Registry struct {
+	sites atomic.Pointer[siteSet]
+	// knownTexts has the hashes of the definitions with references to secrets
+	// that were in the registry at any time: their jobs may still be running.
+	knownTexts sync.Map
+}
 
 // siteSet is the content of a registry. It does not change once the registry is
 // shared.
@@ -33,12 +41,56 @@ func NewRegistry(defs ...*definition.Definition) *Registry {
 		byName[d.Site] = d
 	}
 	r := &Registry{}
-	r.sites.Store(&siteSet{defs: byName})
+	r.set(&siteSet{defs: byName})
 	return r
 }
 
 // Replace replaces the sites by those of another registry.
-func (r *Registry) Replace(by *Registry) { r.sites.Store(by.sites.Load()) }
+func (r *Registry) Replace(by *Registry) { r.set(by.sites.Load()) }
+
+func (r *Registry) set(s *siteSet) {
+	for _, d := range s.defs {
+		if d.Refers() {
+			r.knownTexts.Store(sha256.Sum256(d.YAML()), true)
+		}
+	}
+	r.sites.Store(s)
+}
+
+// withSecrets returns a definition with its secrets. Those are only for definitions
+// that this process has read itself: a client that can send tasks must not choose
+// where secrets are sent.
+func (r *Registry) withSecrets(def *definition.Definition, rebased bool) (*definition.Definition, error) {
+	if !def.Refers() {
+		return def, nil
+	}
+	if _, known := r.knownTexts.Load(sha256.Sum256(def.YAML())); !known {
+		return nil, fmt.Errorf("site %s: the definition has ${…}, and this worker has not read it itself: put the same file into its folder of definitions", def.Site)
+	}
+	if rebased {
+		return nil, fmt.Errorf("site %s: its secrets are not sent to another base URL: take ${…} out of the definition, or the base URL out of the scrape", def.Site)
+	}
+	return def.WithSecrets(os.LookupEnv)
+}
+
+// MissingSecrets returns an error for each site whose definition refers to a
+// secret that is missing: of names, or else of all that are in files of the user.
+func (r *Registry) MissingSecrets(getenv func(name string) (string, bool), names ...string) []error {
+	if len(names) == 0 {
+		names = r.Own()
+	}
+	var errs []error
+	for _, name := range names {
+		def, err := r.Definition(name)
+		if err != nil {
+			continue // a broken one is reported elsewhere
+		}
+		if _, err := def.WithSecrets(getenv); err != nil {
+			errs = append(errs, fmt.Errorf("site %s: %w", name, err))
+		}
+	}
+	return errs
+}
 
 // LoadRegistry returns the shipped sites, those in Go, and those of a folder, which
 // replace shipped ones of the same name. A missing folder is an error only with

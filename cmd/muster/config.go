@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,6 +19,8 @@ func configCommand(env environment) *cli.Command {
 			{
 				Name:  "show",
 				Usage: "list every setting with its value and origin; secrets are masked",
+				Description: `RELOAD is yes for a setting that a running command takes over when its files
+change, or at SIGHUP. Others take a restart.`,
 				Flags: []cli.Flag{jsonFlag()},
 				Action: func(c *cli.Context) error {
 					if err := arguments(c, 0, 0); err != nil {
@@ -30,16 +34,22 @@ func configCommand(env environment) *cli.Command {
 					if c.Bool("json") {
 						return printJSON(env.stdout, settings)
 					}
-					t := newTable(env.stdout, "SETTING", "VALUE", "FROM")
+					t := newTable(env.stdout, "SETTING", "VALUE", "RELOAD", "FROM")
 					for _, s := range settings {
-						t.row(s.Path, fmt.Sprint(s.Value), s.Origin.String())
+						reload := "restart"
+						if s.Reload {
+							reload = "yes"
+						}
+						t.row(s.Path, fmt.Sprint(s.Value), reload, s.Origin.String())
 					}
 					return t.flush()
 				},
 			},
 			{
-				Name:      "check",
-				Usage:     "report what is wrong with the settings, or with those in FILE",
+				Name:  "check",
+				Usage: "report what is wrong with the settings, or with those in FILE",
+				Description: `Names all mistakes at once, and every variable and file that the settings and the
+definitions of sites refer to and this environment does not have. Exits with 1.`,
 				ArgsUsage: "[FILE]",
 				Action: func(c *cli.Context) error {
 					if err := arguments(c, 0, 1); err != nil {
@@ -48,9 +58,9 @@ func configCommand(env environment) *cli.Command {
 					var loaded *config.Loaded
 					var err error
 					if file := c.Args().First(); file != "" {
-						loaded, err = config.Load(config.Sources{File: file})
+						loaded, err = config.Load(config.Sources{File: file, Environ: secretsOf(env), Check: checkSecrets()})
 					} else {
-						loaded, err = loadConfig(env, c)
+						loaded, err = loadSources(env, c, config.Sources{Check: checkSecrets()})
 					}
 					if err != nil {
 						if wrong := (usageError{}); errors.As(err, &wrong) {
@@ -71,4 +81,9 @@ func configCommand(env environment) *cli.Command {
 			},
 		},
 	}
+}
+
+// secretsOf is the environment without settings: those in a file alone are checked.
+func secretsOf(env environment) []string {
+	return slices.DeleteFunc(slices.Clone(env.environ), func(e string) bool { return strings.HasPrefix(e, "MUSTER_") })
 }

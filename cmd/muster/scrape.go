@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/sites"
 	"muster/sites/report"
@@ -116,7 +117,7 @@ func scrape(env environment, c *cli.Context) error {
 			return err
 		}
 	}
-	loaded, err := loadConfig(env, c, scrapeSettings()...)
+	loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets(args.names...)}, scrapeSettings()...)
 	if err != nil {
 		return err
 	}

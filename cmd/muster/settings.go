@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/logctx"
+	"muster/orchestrator"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 )
@@ -74,6 +75,14 @@ func loadSources(env environment, c *cli.Context, src config.Sources, own ...set
 		return nil, usageError{err}
 	}
 	return loaded, nil
+}
+
+// checkSecrets returns the check of commands that read proxies and fetch pages,
+// of all sites or of those called names.
+func checkSecrets(names ...string) func(config.Config, func(string) (string, bool)) []error {
+	return func(cfg config.Config, getenv func(string) (string, bool)) []error {
+		return orchestrator.MissingSecrets(cfg, getenv, names...)
+	}
 }
 
 // given returns the value of a flag if it was given, the innermost first.

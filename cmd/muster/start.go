@@ -53,7 +53,7 @@ or lost data, as muster scrape --wait does.`,
 			if c.IsSet("fail-on") && !c.Bool("once") {
 				return usageError{errors.New("--fail-on belongs to --once")}
 			}
-			loaded, err := loadConfig(env, c, startSettings...)
+			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, startSettings...)
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ does.`,
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			loaded, err := loadConfig(env, c, workerSettings...)
+			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, workerSettings...)
 			if err != nil {
 				return err
 			}

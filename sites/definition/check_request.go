@@ -5,10 +5,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/text/encoding/htmlindex"
+
+	"muster/internal/secret"
 )
 
 func (c *checker) checkRequest(def *Definition) {
@@ -17,6 +20,12 @@ func (c *checker) checkRequest(def *Definition) {
 			c.problemAt(def.At, "encoding", "%q is no known charset; write it like windows-1251 or utf-8", def.Encoding)
 		}
 	}
+	def.secretTexts(func(key, text string) string {
+		if left := text[strings.LastIndex(text, "${")+1:]; secret.Refers(text) && !strings.Contains(left, "}") {
+			c.problemAt(def.At, key, "has ${ without }; write ${NAME} or ${file:PATH}")
+		}
+		return text
+	})
 	for _, name := range sortedKeys(def.Cookies) {
 		if err := (&http.Cookie{Name: name, Value: def.Cookies[name]}).Valid(); err != nil {
 			c.problemAt(def.At, "cookies."+name, "is not a valid cookie: the name is one word, and the value is ASCII without quotes, semicolons and backslashes")

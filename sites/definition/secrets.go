@@ -1,0 +1,81 @@
+package definition
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"muster/internal/secret"
+)
+
+// Refers reports whether headers or cookies have references to secrets.
+func (d *Definition) Refers() bool {
+	found := false
+	d.secretTexts(func(_, text string) string {
+		found = found || secret.Refers(text)
+		return text
+	})
+	return found
+}
+
+// WithSecrets returns the definition with the secrets in the place of their
+// references in headers, cookies and profiles; see package secret. The error has
+// all that are missing or cannot be sent, with their places and without secrets.
+// YAML returns the text with the references, as before.
+func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Definition, error) {
+	with := *d
+	var problems Problems
+	with.Headers, with.Cookies, with.Session = d.secretTexts(func(key, text string) string {
+		value, err := secret.Expand(text, getenv)
+		if err == nil && secret.Refers(text) {
+			err = sendable(key, value)
+		}
+		if err != nil {
+			problems = append(problems, d.Problem(key, strings.ReplaceAll(err.Error(), "\n", "; ")))
+		}
+		return value
+	})
+	if len(problems) > 0 {
+		return nil, problems.Sorted()
+	}
+	return &with, nil
+}
+
+// sendable returns an error if a secret cannot be the value of a header or a cookie.
+func sendable(key, value string) error {
+	if strings.HasPrefix(key, "cookies.") {
+		if (&http.Cookie{Name: "x", Value: value}).Valid() != nil {
+			return errors.New("the secret is not the value of a cookie")
+		}
+	} else if !httpguts.ValidHeaderFieldValue(value) {
+		return errors.New("the secret is not the value of an HTTP header")
+	}
+	return nil
+}
+
+// secretTexts returns copies of what may have references, with the texts that
+// each returns for those that there are.
+func (d *Definition) secretTexts(each func(key, text string) string) (headers, cookies map[string]string, session *Session) {
+	replaced := func(key string, m map[string]string) map[string]string {
+		m = maps.Clone(m)
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			m[name] = each(key+"."+name, m[name])
+		}
+		return m
+	}
+	headers, cookies = replaced("headers", d.Headers), replaced("cookies", d.Cookies)
+	if d.Session != nil {
+		s := *d.Session
+		s.Profiles = slices.Clone(s.Profiles)
+		for i := range s.Profiles {
+			s.Profiles[i].Headers = replaced(fmt.Sprintf("session.profiles[%d].headers", i), s.Profiles[i].Headers)
+		}
+		session = &s
+	}
+	return headers, cookies, session
+}

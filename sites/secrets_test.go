@@ -1,0 +1,148 @@
+package sites
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/tasks/redistest"
+)
+
+// vault is a site that needs a token and a cookie.
+func vault(t *testing.T) (url string, right *atomic.Int64) {
+	t.Helper()
+	right = new(atomic.Int64)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := r.Cookie("sid")
+		if r.Header.Get("X-Token") == "Token s3same" && err == nil && c.Value == "s3same" {
+			right.Add(1)
+		}
+		_, _ = w.Write([]byte("<html><h1>A page with enough text that it is not taken for an empty one, I hope.</h1></html>"))
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, right
+}
+
+// withSecret writes a definition whose header and cookie are in a file.
+func withSecret(t *testing.T, url string) (dir, key string) {
+	t.Helper()
+	dir, key = t.TempDir(), filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("s3same\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "site: vault\nbase_url: " + url + "\nstart: [/]\npoliteness: {robots: false, delay: 0s}\nheaders: {X-Token: 'Token ${file:" + key + "}'}\n" +
+		"cookies: {sid: '${file:" + key + "}'}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+	if err := os.WriteFile(filepath.Join(dir, "vault.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir, key
+}
+
+// Secrets of a definition go to its site, and not into Redis. Jobs that were sent
+// before the definition changed still have them.
+func TestSecretsOfADefinition(t *testing.T) {
+	t.Parallel()
+	url, right := vault(t)
+	dir, _ := withSecret(t, url)
+	registry, err := LoadRegistry(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, err := registry.Definition("vault")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redistest.New(t)
+	s := newService(t, rdb)
+	s.Registry().Replace(registry)
+	s.Registry().Replace(NewRegistry()) // the file was removed
+	run(t, begin(t, s, "job", def, ScrapeOptions{}))
+	if right.Load() == 0 {
+		t.Error("the site did not get the token and the cookie")
+	}
+	stored, err := rdb.Get(t.Context(), store.RequestKey("job")).Result()
+	if err != nil || strings.Contains(stored, "s3same") || !strings.Contains(stored, "${file:") {
+		t.Errorf("got %v and the request %s, want the reference and no secret", err, stored)
+	}
+}
+
+// A client that can send tasks cannot have the secrets of a worker sent to it.
+func TestSecretsAreForTheFilesOfTheWorker(t *testing.T) {
+	t.Parallel()
+	url, right := vault(t)
+	dir, _ := withSecret(t, url)
+	registry, err := LoadRegistry(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := registry.Definition("vault")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := definition.Parse("vault.yaml", append(own.YAML(), "description: sent by someone\n"...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		def  *definition.Definition
+		base string
+		want string
+	}{
+		"a definition that it does not have": {other, "", "has not read it itself"},
+		"another address":                    {own, url, "not sent to another base URL"},
+	} {
+		if _, err := registry.withSecrets(c.def, c.base != ""); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	if right.Load() != 0 {
+		t.Error("the secret was sent")
+	}
+}
+
+// Missing secrets are named with their places, all at once.
+func TestMissingSecretsOfDefinitions(t *testing.T) {
+	t.Parallel()
+	dir, key := withSecret(t, "http://127.0.0.1:1")
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	text := "site: two\nbase_url: http://127.0.0.1:1\nstart: [/]\nsession: {profiles: [{name: a, headers: {X-A: '${A_TOKEN}'}}]}\nheaders: {X-B: '${B_TOKEN} ${C_TOKEN}'}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+	if err := os.WriteFile(filepath.Join(dir, "two.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	registry, err := LoadRegistry(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	getenv := func(name string) (string, bool) { return map[string]string{"B_TOKEN": "x"}[name], name == "B_TOKEN" }
+	var got strings.Builder
+	for _, err := range registry.MissingSecrets(getenv) {
+		got.WriteString(err.Error() + "\n")
+	}
+	for _, want := range []string{"vault.yaml:5:", "headers.X-Token", "cookies.sid", key, "two.yaml:", "A_TOKEN is not set", "C_TOKEN is not set"} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("got\n%swant it to have %q", got.String(), want)
+		}
+	}
+	if errs := registry.MissingSecrets(getenv, "vault"); len(errs) != 1 {
+		t.Errorf("got %v, want the errors of one site", errs)
+	}
+	if _, err := definition.Parse("x.yaml", []byte(strings.Replace(text, "${A_TOKEN}", "${A_TOKEN", 1))); err == nil || !strings.Contains(err.Error(), "${ without }") {
+		t.Errorf("got %v, want an error for the reference that is not closed", err)
+	}
+	evil := func(string) (string, bool) { return "x\r\nHost: evil", true }
+	def, err := registry.Definition("two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := def.WithSecrets(evil); err == nil || strings.Contains(err.Error(), "evil") {
+		t.Errorf("got %v, want an error that does not quote the secret", err)
+	}
+}
