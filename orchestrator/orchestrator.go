@@ -116,6 +116,7 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return fmt.Errorf("clean up after a crashed run: %w", err)
 	}
 	for _, s := range stale {
+		_ = os.Remove(workerSettings(cfg, s.Owner)) // most have none
 		o.opts.Logger.InfoContext(ctx, "cleaned up after a crashed run", "process", s.Name, "pid", s.PID, "stopped", s.Running)
 	}
 

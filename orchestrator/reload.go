@@ -94,9 +94,24 @@ func (s *System) reload(cfg config.Config, check func(*sites.Registry) error) ([
 	return changed, nil
 }
 
-// watch lets w reload the system until stop is called, or ctx is done. Then is
-// called after each time.
+// Watch lets w call Reload until stop is called, or ctx is done. A nil w does nothing.
+func (o *Orchestrator) Watch(ctx context.Context, w Watch) (stop func()) {
+	return w.start(ctx, o.Reload)
+}
+
+// watch lets w reload the system. Then is called after each time.
 func (s *System) watch(ctx context.Context, w Watch, then func(config.Config)) (stop func()) {
+	return w.start(ctx, func(cfg config.Config) ([]string, error) {
+		changed, err := s.reload(cfg, anySites)
+		if err == nil {
+			then(cfg)
+		}
+		return changed, err
+	})
+}
+
+// start runs w until stop is called, or ctx is done.
+func (w Watch) start(ctx context.Context, apply func(config.Config) ([]string, error)) (stop func()) {
 	if w == nil {
 		return func() {}
 	}
@@ -104,13 +119,7 @@ func (s *System) watch(ctx context.Context, w Watch, then func(config.Config)) (
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		w(ctx, func(cfg config.Config) ([]string, error) {
-			changed, err := s.reload(cfg, anySites)
-			if err == nil {
-				then(cfg)
-			}
-			return changed, err
-		})
+		w(ctx, apply)
 	}()
 	return func() { cancel(); <-ended }
 }

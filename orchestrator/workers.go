@@ -152,7 +152,7 @@ func (w *Workers) startInProcess(ctx context.Context) error {
 func (w *Workers) startProcesses(ctx context.Context) error {
 	settings := w.system.Config()
 	settings.Redis.URL, settings.Redis.Mode = w.redisURL, string(redisd.External)
-	file := filepath.Join(runDir(settings), fmt.Sprintf("settings.%d.yaml", os.Getpid()))
+	file := workerSettings(settings, os.Getpid())
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
@@ -200,6 +200,12 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 		children = append(children, child)
 	}
 	return w.await(ctx, names)
+}
+
+// workerSettings is the file with the settings of the worker processes of an
+// orchestrator.
+func workerSettings(cfg config.Config, owner int) string {
+	return filepath.Join(runDir(cfg), fmt.Sprintf("settings.%d.yaml", owner))
 }
 
 // workerName is what the fleet calls a worker process of the orchestrator with

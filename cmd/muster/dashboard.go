@@ -26,7 +26,7 @@ wake-tasks, not the tasks of workflows; for those see muster inspect.`,
 		Action: withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
 			outliveReaders()
 			return orchestrator.ServeDashboard(ctx, client.cfg, client.Client, newLogger(env, env.stderr, client.cfg.Log),
-				env.watch(client.loaded, env.stderr, nil),
+				env.watch(client.loaded, env.stderr),
 				func(url string) { fmt.Fprintf(env.stderr, "dashboard: %s\n", url) })
 		}, settings...),
 	}

@@ -65,6 +65,13 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 			if err != nil {
 				return err
 			}
+			defer env.watchKey(c.Context, c.String("key-file"), func(text string) error {
+				key, err := judgeKey(text)
+				if err == nil {
+					judge.SetKey(key)
+				}
+				return err
+			})()
 			for _, url := range judge.URLs {
 				fmt.Fprintf(env.stderr, "judge: %s\n", url)
 			}
@@ -74,13 +81,6 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 			if warning := tlsWarning(judge, cfg.TLSPort); warning != "" {
 				fmt.Fprintln(env.stderr, "warning:", warning)
 			}
-			defer env.watchKey(c.Context, c.String("key-file"), func(text string) error {
-				key, err := judgeKey(text)
-				if err == nil {
-					judge.SetKey(key)
-				}
-				return err
-			})()
 			<-c.Context.Done()
 			return judge.Close()
 		},

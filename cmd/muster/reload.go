@@ -12,24 +12,23 @@ import (
 
 // watch returns what loads the settings of a command again: at SIGHUP, and when
 // their files change. Each time is a line in the log on w, whatever log.level is.
-// Then, if not nil, is called with settings that were applied.
-func (e environment) watch(loaded *config.Loaded, w io.Writer, then func(config.Config)) orchestrator.Watch {
+// It is nil for settings that come from no file and no environment.
+func (e environment) watch(loaded *config.Loaded, w io.Writer) orchestrator.Watch {
+	if !loaded.Watched() {
+		return nil
+	}
+	now := make(chan struct{}, 1)
+	undo := e.onHangup(func() { ask(now) }) // from now on, also while the command starts
 	return func(ctx context.Context, apply func(config.Config) ([]string, error)) {
-		now := make(chan struct{}, 1)
-		defer e.onHangup(func() { ask(now) })()
+		defer undo()
 		always := e
 		always.level = nil
 		config.Watcher{
 			Now: now, Logger: newLogger(always, w, config.Log{Level: "info", Format: loaded.Log.Format}),
 			Apply: func(cfg config.Config) ([]string, error) {
 				changed, err := apply(cfg)
-				if err == nil {
-					if e.level != nil {
-						e.level.Set(levelOf(cfg.Log))
-					}
-					if then != nil {
-						then(cfg)
-					}
+				if err == nil && e.level != nil {
+					e.level.Set(levelOf(cfg.Log))
 				}
 				return changed, err
 			},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -92,7 +91,7 @@ does.`,
 			outliveReaders()
 			log := newLogger(env, env.stderr, loaded.Log)
 			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
-				Name: c.String("name"), Hard: env.hard, Logger: log, Watch: env.watch(loaded, env.stderr, nil),
+				Name: c.String("name"), Hard: env.hard, Logger: log, Watch: env.watch(loaded, env.stderr),
 				Ready: touch(c.String("ready")), MetricsListen: c.String("metrics-listen"),
 			})
 		},
@@ -130,11 +129,7 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 		defer context.AfterFunc(ctx, func() {
 			say(fmt.Sprintf("stopping: running tasks may finish, for at most %s; Ctrl-C again to stop at once", loaded.Shutdown.Drain))
 		})()
-		watching, stop := context.WithCancel(ctx)
-		var watch sync.WaitGroup
-		watch.Go(func() { env.watch(loaded, display, nil)(watching, o.Reload) })
-		defer watch.Wait()
-		defer stop()
+		defer o.Watch(ctx, env.watch(loaded, display))()
 		return fn(ctx, o, display)
 	})
 }

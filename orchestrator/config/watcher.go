@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,13 +27,13 @@ type Watcher struct {
 	every time.Duration // between two looks at the files; 0 means watchEvery
 }
 
+// Watched reports whether the settings can be loaded again.
+func (l *Loaded) Watched() bool { return l.files != nil }
+
 // Run watches the files from which running was loaded, until ctx is done.
 // Settings that are invalid change nothing: they are logged once, and loaded
-// again when a file changes.
+// again when a file changes. Running must be Watched.
 func (w Watcher) Run(ctx context.Context, running *Loaded) {
-	if running.files == nil { // it comes from no file
-		return
-	}
 	inForce, read, src := running.Config, running.read, running.src
 	src.again = true
 	watch(ctx, cmp.Or(w.every, watchEvery), w.Now, running.files, running.paths(), func(asked bool) (files, []string) {
@@ -51,19 +52,19 @@ func (w Watcher) Run(ctx context.Context, running *Loaded) {
 		changed, restart := differences(read, l.Config)
 		inForce = merged
 		read = read.withReloaded(l.Config)
-		w.log(asked, append(changed, more...), restart)
+		w.log(asked, strings.Join(append(changed, more...), "; "), strings.Join(restart, ", "))
 		return l.files, l.paths()
 	})
 }
 
 // log logs what was loaded.
-func (w Watcher) log(asked bool, changed, restart []string) {
+func (w Watcher) log(asked bool, changed, restart string) {
 	switch {
-	case len(changed) > 0 && len(restart) > 0:
+	case changed != "" && restart != "":
 		w.Logger.Warn("reloaded; some changes need a restart", "changed", changed, "needs_restart", restart)
-	case len(restart) > 0:
+	case restart != "":
 		w.Logger.Warn("reloaded: what has changed needs a restart", "needs_restart", restart)
-	case len(changed) > 0:
+	case changed != "":
 		w.Logger.Info("reloaded", "changed", changed)
 	case asked:
 		w.Logger.Info("reloaded: nothing has changed")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"muster/internal/testutil"
@@ -69,9 +70,13 @@ func (w *watched) until(t *testing.T, what string, n int) {
 	}
 }
 
+// rewrite renames a new file over path.
 func rewrite(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,7 +89,7 @@ func TestWatcherReloads(t *testing.T) {
 
 	rewrite(t, file, "queue: {max_per_host: 7}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
 	w.until(t, "level=WARN", 1)
-	for _, want := range []string{"queue.max_per_host: 3 → 7", "api.keys", "needs_restart=[redis.url]"} {
+	for _, want := range []string{"queue.max_per_host: 3 → 7", "api.keys", "needs_restart=redis.url"} {
 		if !strings.Contains(w.said(), want) {
 			t.Errorf("got %s, want it to say %s", w.said(), want)
 		}
@@ -99,12 +104,7 @@ func TestWatcherReloads(t *testing.T) {
 	if !strings.Contains(w.said(), file+":2:") {
 		t.Errorf("got %s, want the line of the mistake", w.said())
 	}
-	// A rename over it is noticed.
-	other := file + ".new"
-	rewrite(t, other, "queue: {max_per_host: 9}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
-	if err := os.Rename(other, file); err != nil {
-		t.Fatal(err)
-	}
+	rewrite(t, file, "queue: {max_per_host: 9}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
 	w.until(t, "queue.max_per_host: 7 → 9", 1)
 	if n := strings.Count(w.said(), "nothing was reloaded"); n != 1 {
 		t.Errorf("the invalid file was reported %d times, want once", n)
@@ -114,6 +114,30 @@ func TestWatcherReloads(t *testing.T) {
 	if strings.Contains(w.said(), "hush") {
 		t.Errorf("the log has a secret: %s", w.said())
 	}
+}
+
+// A file that is being written is left alone until it has looked the same twice.
+func TestFileThatIsBeingWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		file := write(t, "workers: {concurrency: 2}\n")
+		w := watching(t, Sources{File: file}, time.Second)
+		for i := range 5 {
+			if err := os.WriteFile(file, []byte(strings.Repeat("#", i+1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // in the bubble
+			synctest.Wait()
+		}
+		if len(w.configs()) != 0 {
+			t.Errorf("got %s, want nothing reloaded", w.said())
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(w.configs()) != 1 {
+			t.Errorf("got %s, want it reloaded once", w.said())
+		}
+	})
 }
 
 // Asked for, a reload says so though nothing has changed.
@@ -166,9 +190,9 @@ func TestWatcherSeesAllFiles(t *testing.T) {
 	rewrite(t, file, "data_dir: "+dir+"\napi: {keys: ['${file:"+key+"}']}\n")
 	w.until(t, "secret file "+key+": no such file", 1)
 	rewrite(t, key, "a-long-key\n")
-	w.until(t, "changed=[api.keys]", 1)
+	w.until(t, "changed=api.keys", 1)
 	rewrite(t, key, "another-key\n")
-	w.until(t, "changed=[api.keys]", 2)
+	w.until(t, "changed=api.keys", 2)
 	if err := os.Mkdir(filepath.Dir(site), 0o700); err != nil {
 		t.Fatal(err)
 	}
