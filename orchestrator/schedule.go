@@ -29,7 +29,7 @@ func (o *Orchestrator) runSchedule(ctx context.Context, s *tasks.Scheduler) erro
 	for {
 		running, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- s.Run(running) }()
+		go func(s *tasks.Scheduler) { ended <- s.Run(running) }(s) // s is replaced below
 		select {
 		case err := <-ended:
 			stop()

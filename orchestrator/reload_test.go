@@ -1,0 +1,123 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"muster/orchestrator/config"
+	"muster/proxies"
+	"muster/tasks"
+)
+
+// Settings that are loaded again and again, while tasks run, lose none of them.
+func TestReloadsLoseNothing(t *testing.T) {
+	t.Parallel()
+	const reloads, workflows = 1000, 200
+	cfg := settings(t)
+	cfg.Sites.Dir = t.TempDir()
+	site := filepath.Join(cfg.Sites.Dir, "one.yaml")
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		serving := make(chan error, 1)
+		go func() { serving <- o.Serve(ctx) }()
+		var all errgroup.Group
+		all.Go(func() error {
+			for i := range reloads {
+				next := cfg
+				next.Workers.Concurrency = 1 + i%16
+				next.Jobs.CheckEvery = time.Duration(1+i%5) * time.Second
+				next.API.Keys = []string{fmt.Sprint("key-number-", i)}
+				next.Agents.Static = []config.Agent{{Role: "creator", URL: fmt.Sprintf("http://127.0.0.1:%d", 1+i%9)}}
+				next.Sites.Schedule = map[string]string{"quotes.toscrape.com": fmt.Sprintf("@every %dh", 100+i)}
+				text := fmt.Sprintf("site: one\nbase_url: http://127.0.0.1:%d\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n", 1+i%9)
+				if err := os.WriteFile(site, []byte(text), 0o600); err != nil {
+					return err
+				}
+				if _, err := o.Reload(next); err != nil {
+					return fmt.Errorf("reload %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+		all.Go(func() error {
+			var sent []*tasks.AsyncResult[proxies.Report]
+			for range workflows {
+				run, err := proxies.Recheck.S(proxies.RecheckInput{}).Send(ctx, o.Client)
+				if err != nil {
+					return err
+				}
+				sent = append(sent, run)
+			}
+			for i, run := range sent {
+				if _, err := run.Wait(ctx); err != nil {
+					return fmt.Errorf("workflow %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+		if err := all.Wait(); err != nil {
+			return err
+		}
+		if got := o.Config(); got.API.Keys[0] != "key-number-999" || got.Workers.Concurrency != 1+999%16 {
+			t.Errorf("got %+v, want the last settings", got)
+		}
+		stop()
+		if err := <-serving; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the end of the context", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What cannot be used changes nothing, also not a part of it.
+func TestReloadIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	cfg.Sites.Dir = t.TempDir()
+	err := Run(t.Context(), cfg, Options{}, func(_ context.Context, o *Orchestrator) error {
+		for want, change := range map[string]func(*config.Config){
+			"nosuchsite":   func(c *config.Config) { c.Sites.Schedule = map[string]string{"nosuchsite": "@daily"} },
+			"no such file": func(c *config.Config) { c.Sites.Dir = filepath.Join(t.TempDir(), "none") },
+			"too short":    func(c *config.Config) { c.API.Keys = []string{"short"} },
+			"agents[1]": func(c *config.Config) {
+				c.Agents.Static = []config.Agent{{Role: "a", URL: "http://a"}, {Role: "a", URL: "http://a"}}
+			},
+		} {
+			next := cfg
+			next.Workers.Concurrency++
+			next.Jobs.StuckAfter = 5 * time.Minute
+			change(&next)
+			if _, err := o.Reload(next); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want an error with %q", err, want)
+			}
+			if got := o.Config(); got.Workers.Concurrency != cfg.Workers.Concurrency || got.Jobs.StuckAfter != cfg.Jobs.StuckAfter {
+				t.Errorf("%s: got %+v, want the settings as before", want, got)
+			}
+		}
+		text := "site: one\nbase_url: http://127.0.0.1:1\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+		if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "one.yaml"), []byte(text), 0o600); err != nil {
+			return err
+		}
+		changed, err := o.Reload(cfg)
+		if err != nil || !slices.Equal(changed, []string{"site one: added"}) {
+			t.Errorf("got %q, %v; want the site that was added", changed, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
