@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"muster/orchestrator/access"
 	"muster/orchestrator/config"
@@ -123,6 +124,14 @@ func (w Watch) start(ctx context.Context, apply func(config.Config) ([]string, e
 	}()
 	return func() { cancel(); <-ended }
 }
+
+// inForce are the settings of a process, which reload replaces.
+type inForce struct{ settings atomic.Pointer[config.Config] }
+
+func (f *inForce) cfg() *config.Config { return f.settings.Load() }
+
+// Config returns the settings in force.
+func (f *inForce) Config() config.Config { return *f.cfg() }
 
 // anySites is a check of reload for processes without a schedule.
 func anySites(*sites.Registry) error { return nil }

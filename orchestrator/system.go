@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"muster/orchestrator/access"
@@ -54,13 +53,13 @@ type System struct {
 	// Metrics are of the workers of this process.
 	Metrics *metrics.Process
 
-	tracing  *tracing.Tracing              // nil: off
-	settings atomic.Pointer[config.Config] // replaced by reload
-	gates    gates
-	logger   *slog.Logger
-	proxies  *proxies.Service
-	judge    *probe.JudgeServer // nil when the settings name judges
-	direct   sync.Once          // logs that scrapes go direct
+	inForce
+	tracing *tracing.Tracing // nil: off
+	gates   gates
+	logger  *slog.Logger
+	proxies *proxies.Service
+	judge   *probe.JudgeServer // nil when the settings name judges
+	direct  sync.Once          // logs that scrapes go direct
 }
 
 // NewSystem returns a system on the Redis of client, which it leaves open. It
@@ -160,12 +159,6 @@ func jobLimits(cfg config.Jobs) job.Limits {
 		MaxRetries: cfg.MaxRetries, Dedupe: cfg.Dedupe,
 	}
 }
-
-// cfg returns the settings in force.
-func (s *System) cfg() *config.Config { return s.settings.Load() }
-
-// Config returns the settings in force.
-func (s *System) Config() config.Config { return *s.cfg() }
 
 // pipelineTasks returns the Go tasks that stages of the pipelines name.
 func (s *System) pipelineTasks(context.Context) ([]string, error) {

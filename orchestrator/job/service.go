@@ -101,8 +101,8 @@ func (l Limits) withDefaults() Limits {
 }
 
 // SetLimits replaces the limits. Jobs that exist keep the times that they were created with.
-func (s *Service) SetLimits(l Limits) {
-	s.store.limits.Store(new(l.withDefaults()))
+func (s *store) SetLimits(l Limits) {
+	s.limits.Store(new(l.withDefaults()))
 	select {
 	case s.tuned <- struct{}{}:
 	default:
