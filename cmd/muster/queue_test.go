@@ -160,7 +160,7 @@ func artifacts(url string, n int) string {
 	return b.String()
 }
 
-// SIGHUP reads the limits again, also while a queue runs; an invalid file
+// Limits are loaded again while a queue runs; an invalid file
 // changes nothing.
 func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	t.Parallel()
@@ -194,11 +194,11 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 		testutil.Eventually(t, "the command to say "+want, func() bool { return strings.Contains(out.String(), want) })
 	}
 	settings("queue: {max_per_host: 3}\n")
-	hup("limits read again: 3 per host")
+	hup("queue.max_per_host: 1 → 3")
 	testutil.Eventually(t, "three pages to be fetched", pages.is(3))
 
 	settings("queue:\n  max_per_host: lots\n")
-	hup("the limits are unchanged: muster.yaml:2:17: queue.max_per_host")
+	hup("muster.yaml:2:17: queue.max_per_host")
 	settings("queue: {max_per_host: 2, max_per_hosts: 7}\n")
 	hup("no setting queue.max_per_hosts")
 	for range 2 { // each that ends is followed by one
@@ -207,7 +207,7 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	}
 
 	settings("queue: {max_per_host: 2}\n")
-	hup("limits read again: 2 per host")
+	hup("queue.max_per_host: 3 → 2")
 	pages.release <- struct{}{}
 	testutil.Eventually(t, "the rest of the three to be fetched", pages.is(2))
 	pages.release <- struct{}{}
