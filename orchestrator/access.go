@@ -11,7 +11,7 @@ import (
 // Guarded returns the part of the configuration of a listener that says who may use it, by
 // the settings and by the keys that are stored. Its keys and hosts are those of the
 // settings in force.
-func (s *System) Guarded() (api.Config, error) {
+func Guarded(s *System) (api.Config, error) {
 	cfg, client, logger := s.cfg().API, s.Client, s.logger
 	var tokens *access.Tokens
 	if j := cfg.JWT; j.Enabled() {

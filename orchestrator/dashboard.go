@@ -28,7 +28,7 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 	if err != nil {
 		return err
 	}
-	stopWatch := s.watch(ctx, watch, func(config.Config) {})
+	stopWatch := watchSystem(ctx, s, watch, func(config.Config) {})
 	serving, running := errgroup.WithContext(ctx)
 	serving.Go(func() error { return s.Agents.Run(running) })
 	serving.Go(func() error { return s.Webhooks.Run(running) })
@@ -41,7 +41,7 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 // serveAPI serves the HTTP interface and the pages, and metrics, until ctx is done.
 func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
 	checks := Health(s.Config, s.Client, s.Pool)
-	served, err := s.Guarded()
+	served, err := Guarded(s)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type Watch func(ctx context.Context, apply func(config.Config) (changed []string
 func (o *Orchestrator) Reload(cfg config.Config) (changed []string, err error) {
 	var schedule *tasks.Scheduler
 	before := o.Config()
-	changed, err = o.System.reload(cfg, func(registry *sites.Registry) (err error) {
+	changed, err = reload(o.System, cfg, func(registry *sites.Registry) (err error) {
 		schedule, err = o.schedule(cfg, registry)
 		return err
 	})
@@ -66,7 +66,7 @@ func scheduled(cfg config.Config) string {
 
 // reload is Orchestrator.Reload for the parts that each process has. Check returns
 // an error if the process cannot use the sites.
-func (s *System) reload(cfg config.Config, check func(*sites.Registry) error) ([]string, error) {
+func reload(s *System, cfg config.Config, check func(*sites.Registry) error) ([]string, error) {
 	registry, err := LoadSites(cfg)
 	if err != nil {
 		return nil, err
@@ -100,10 +100,10 @@ func (o *Orchestrator) Watch(ctx context.Context, w Watch) (stop func()) {
 	return w.start(ctx, o.Reload)
 }
 
-// watch lets w reload the system. Then is called after each time.
-func (s *System) watch(ctx context.Context, w Watch, then func(config.Config)) (stop func()) {
+// watchSystem lets w reload a system. Then is called after each time.
+func watchSystem(ctx context.Context, s *System, w Watch, then func(config.Config)) (stop func()) {
 	return w.start(ctx, func(cfg config.Config) ([]string, error) {
-		changed, err := s.reload(cfg, anySites)
+		changed, err := reload(s, cfg, anySites)
 		if err == nil {
 			then(cfg)
 		}

@@ -62,11 +62,11 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	defer stopWriting()
 	defer system.runPool()()
 	opts.Logger.InfoContext(ctx, "worker started", "worker", worker.Name())
-	defer system.watch(ctx, opts.Watch, func(cfg config.Config) { worker.SetConcurrency(cfg.Workers.Concurrency) })()
+	defer watchSystem(ctx, system, opts.Watch, func(cfg config.Config) { worker.SetConcurrency(cfg.Workers.Concurrency) })()
 	if opts.MetricsListen == "" {
 		return worker.Run(ctx)
 	}
-	served, err := system.Guarded()
+	served, err := Guarded(system)
 	if err != nil {
 		return err
 	}

@@ -7,15 +7,16 @@ import (
 	"net"
 	"net/http"
 
+	"muster/orchestrator"
 	"muster/orchestrator/api"
 )
 
 // serveMetrics serves h as /metrics under the guard of the HTTP interface, and says where, until stop is called.
-func serveMetrics(address string, guarded func() (api.Config, error), out io.Writer, h http.Handler) (stop func(), err error) {
+func serveMetrics(address string, system *orchestrator.System, out io.Writer, h http.Handler) (stop func(), err error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usageError{fmt.Errorf("--metrics-listen: %q is not an address to listen at; write host:port, as in 127.0.0.1:9090", address)}
 	}
-	served, err := guarded()
+	served, err := orchestrator.Guarded(system)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func TestTracingSettings(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "hush") {
 		t.Errorf("got error %v, want one without the secret", err)
 	}
-	l := load(t, Sources{
+	l := read(t, Sources{
 		File:    write(t, "tracing: {endpoint: 'https://collector/otlp/v1/traces', headers: {Authorization: Bearer hush}}"),
 		Environ: []string{"MUSTER_TRACING__HEADERS=X-Key=hush;X-Other=a,b"},
 	})
@@ -36,7 +36,7 @@ func TestTracingSettings(t *testing.T) {
 	if text := fmt.Sprint(l.Settings()); strings.Contains(text, "hush") {
 		t.Errorf("the settings show the secret: %s", text)
 	}
-	again := load(t, Sources{Environ: l.Environ()})
+	again := read(t, Sources{Environ: l.Environ("")})
 	if fmt.Sprint(again.Tracing) != fmt.Sprint(l.Tracing) {
 		t.Errorf("a child has %v, want %v", again.Tracing, l.Tracing)
 	}

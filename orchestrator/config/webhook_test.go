@@ -25,7 +25,7 @@ func TestWebhooksAreRead(t *testing.T) {
 			}
 		}
 	}
-	child, err := Load(Sources{Environ: l.Environ()})
+	child, err := Load(Sources{Environ: l.Environ("")})
 	if err != nil || !reflect.DeepEqual(child.Webhooks, l.Webhooks) {
 		t.Errorf("a child process reads %+v, %v, want the same", child, err)
 	}

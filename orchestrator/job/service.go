@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"muster/orchestrator/pipeline"
@@ -100,8 +101,14 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// tuning are the limits in force.
+type tuning struct {
+	limits atomic.Pointer[Limits]
+	tuned  chan struct{} // CheckEvery may have changed
+}
+
 // SetLimits replaces the limits. Jobs that exist keep the times that they were created with.
-func (s *store) SetLimits(l Limits) {
+func (s *tuning) SetLimits(l Limits) {
 	s.limits.Store(new(l.withDefaults()))
 	select {
 	case s.tuned <- struct{}{}:
@@ -135,7 +142,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Client == nil {
 		return nil, errors.New("jobs: Config.Client is missing")
 	}
-	st := &store{cfg: cfg.withDefaults(), rdb: cfg.Client.Redis(), wake: make(chan struct{}, 1), tuned: make(chan struct{}, 1)}
+	st := &store{cfg: cfg.withDefaults(), rdb: cfg.Client.Redis(), wake: make(chan struct{}, 1), tuning: tuning{tuned: make(chan struct{}, 1)}}
 	st.limits.Store(new(cfg.Limits.withDefaults()))
 	reader := &Reader{st}
 	fl := &flow{store: st, reader: reader}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,9 +20,7 @@ type store struct {
 	roles memo[map[string]int] // live agents by role
 	works memo[bool]           // whether a live worker takes the workflows of jobs
 	wake  chan struct{}        // a job must be advanced soon
-	tuned chan struct{}        // CheckEvery may have changed
-
-	limits atomic.Pointer[Limits]
+	tuning
 }
 
 // queue returns the work queue of a job.
