@@ -35,14 +35,13 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 // site is an orchestrator, as far as a backup sees it.
 type site struct {
-	t       *testing.T
-	ctx     context.Context
-	jobs    *job.Service
-	store   backup.Store
-	paused  *paused
-	docs    *document.Store
-	folder  string
-	address string
+	t      *testing.T
+	ctx    context.Context
+	jobs   *job.Service
+	store  backup.Store
+	paused *paused
+	docs   *document.Store
+	folder string
 }
 
 // paused are sites that are paused.
