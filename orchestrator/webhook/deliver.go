@@ -52,11 +52,10 @@ type deliverer struct {
 // deliver sends a delivery once.
 func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 	endpoint := it.ResourceKeys[0]
-	known, err := d.endpoints.known(ctx)
+	rec, there, err := d.endpoint(ctx, endpoint)
 	if err != nil {
 		return workqueue.Outcome{}, workqueue.Postpone(time.Second, err)
 	}
-	rec, there := known[endpoint]
 	if !there || rec.Disabled {
 		why := "the webhook was removed"
 		if there {
@@ -82,6 +81,23 @@ func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue
 		last.Error = a.Err.Error()
 	}
 	return d.answered(ctx, it, a, last)
+}
+
+// endpoint returns the record of an endpoint, and false if it was removed. One that another process has just added or
+// enabled is not missed.
+func (d *deliverer) endpoint(ctx context.Context, id string) (rec record, there bool, err error) {
+	known, err := d.endpoints.known(ctx)
+	if err != nil {
+		return record{}, false, err
+	}
+	if rec, there = known[id]; !there || rec.Disabled {
+		d.endpoints.forgetKnown()
+		if known, err = d.endpoints.known(ctx); err != nil {
+			return record{}, false, err
+		}
+		rec, there = known[id]
+	}
+	return rec, there, nil
 }
 
 // answered decides by an answer what happens to a delivery.

@@ -187,6 +187,33 @@ func TestDamagedOutboxIsPassedOver(t *testing.T) {
 	}
 }
 
+// An endpoint gets the events that come after it, although another process sends them that has just read the endpoints.
+func TestNewEndpointGetsTheNextEvent(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newReceiver(t, nil)
+	adds, sends := open(t, quick(t, rdb)), open(t, quick(t, rdb))
+	adds.create(t, r.URL+"/first")
+	if _, err := sends.endpoints.known(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := adds.create(t, r.URL+"/second")
+	adds.emit(t, "job.completed", 1)
+	rel := &relay{core: sends.core, endpoints: sends.endpoints, me: "test"}
+	if _, err := rel.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := adds.states(t, second.ID), "map[pending:1]"; got != want {
+		t.Errorf("got deliveries %s, want %s", got, want)
+	}
+
+	third, _ := adds.create(t, r.URL+"/third")
+	d := &deliverer{core: sends.core, endpoints: sends.endpoints}
+	if _, there, err := d.endpoint(t.Context(), third.ID); err != nil || !there {
+		t.Errorf("got %v, %v, want the endpoint", there, err)
+	}
+}
+
 func TestLargeEventsAreSentWithoutTheirDetails(t *testing.T) {
 	t.Parallel()
 	large := []byte(`"` + strings.Repeat("x", maxData) + `"`)

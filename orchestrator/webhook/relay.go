@@ -98,6 +98,7 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	if err != nil || len(raw) == 0 {
 		return 0, err
 	}
+	r.endpoints.forgetKnown() // one that another process added before an event gets the event
 	known, err := r.endpoints.known(ctx)
 	if err != nil {
 		return 0, err
