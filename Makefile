@@ -23,9 +23,9 @@ test: ## all tests, on a real Redis if at all possible; says which
 
 race: raced unraced ## the same with the race detector, which needs a C compiler
 
-# In the simulation one goroutine runs at a time, extraction starts none, and commands only call the rest: the race
-# detector finds nothing there, and makes them slow.
-UNRACED = /internal/sim$$|/sites/extract|/cmd/|/scripts/
+# In the simulation one goroutine runs at a time, extraction starts none, and commands and examples only call the rest:
+# the race detector finds nothing there, and makes them slow.
+UNRACED = /internal/sim$$|/sites/extract|/cmd/|/scripts/|/examples
 
 raced:
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -race ./tasks ./sites $$($(GO) list ./... | grep -vE '$(UNRACED)') # the longest packages first

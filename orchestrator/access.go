@@ -28,6 +28,9 @@ func Guarded(s *System) (api.Config, error) {
 		return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
 	}
 	s.gates.add(gate)
+	if err := gate.SetStatic(s.cfg().API.Keys); err != nil { // those of a reload that was quicker
+		return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
+	}
 	return api.Config{
 		Client: client, Listen: cfg.Listen, HostsNow: func() []string { return s.cfg().API.Hosts }, Write: !cfg.ReadOnly, Logger: logger,
 		Gate: gate, Rate: cfg.Rate, Burst: cfg.Burst, Origins: cfg.CORS,

@@ -49,7 +49,10 @@ func (o *Orchestrator) Reload(cfg config.Config) (changed []string, err error) {
 	for _, fn := range o.onReload {
 		fn(cfg)
 	}
-	return changed, o.Workers.reload(cfg)
+	if err := o.Workers.reload(cfg); err != nil { // all else is in force
+		o.opts.Logger.Error("worker processes keep the settings that they have", "err", err)
+	}
+	return changed, nil
 }
 
 // OnReload calls fn with the settings whenever Reload has applied some.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -159,7 +158,7 @@ func importStore(env environment, c *cli.Context, opts backup.ImportOptions) err
 	}
 	return withJobs(env, c, 1, 1, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		opts.Put = o.Documents.Put
-		done, err := backup.Import(ctx, o.Backup(), bufio.NewReader(from), opts)
+		done, err := backup.Import(ctx, o.Backup(), from, opts)
 		if err != nil {
 			if done.Jobs+done.Requests > 0 {
 				err = fmt.Errorf("%w; the %d jobs before it are there, and running it again continues", err, done.Jobs+done.Requests)

@@ -214,6 +214,28 @@ func (s *site) load(text string, opts backup.ImportOptions) (backup.Imported, er
 	return backup.Import(s.ctx, s.store, strings.NewReader(text), opts)
 }
 
+// A job is not replaced by one that the export does not have whole.
+func TestJobsAreReplacedByWholeOnesOnly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Mini(t), t.TempDir(), true)
+	ended, _ := s.fill()
+	text, _ := s.export(backup.ExportOptions{})
+	want := s.report(ended)
+	lines := strings.SplitAfter(text, "\n")
+	item := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"kind":"item"`) })
+	for name, broken := range map[string]string{
+		"an item is missing":     strings.Join(slices.Delete(slices.Clone(lines), item, item+1), ""),
+		"it ends within the job": strings.Join(lines[:item+1], ""),
+	} {
+		if _, err := s.load(broken, backup.ImportOptions{Replace: true}); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+		if got := s.report(ended); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got report\n%v\nwant that of the job that was there\n%v", name, got, want)
+		}
+	}
+}
+
 // An import into an empty Redis returns what was exported: jobs that had ended as they were, the others at work.
 func TestImportReturnsWhatWasExported(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,8 @@ import (
 
 // ImportOptions say what Import does.
 type ImportOptions struct {
-	// Replace replaces jobs that exist and have ended, and files of pipelines.
+	// Replace replaces jobs that exist and have ended, and files of pipelines. The export must be an [io.ReadSeeker]: it
+	// is read whole first, so that no job is removed for one that is not whole.
 	Replace bool
 	// Documents is a folder with documents, named by their SHA-256. Defaults to none.
 	Documents string
@@ -82,6 +83,15 @@ const (
 // *LineError; what is before the line stays.
 func Import(ctx context.Context, s Store, r io.Reader, opts ImportOptions) (Imported, error) {
 	m := &importer{Store: s, opts: opts, out: Imported{Refused: []string{}}}
+	if opts.Replace {
+		file, ok := r.(io.ReadSeeker)
+		if !ok {
+			return m.out, errors.New("import: replacing reads the export twice: give it as a file")
+		}
+		if err := checkWhole(file); err != nil {
+			return m.out, fmt.Errorf("import: %w", err)
+		}
+	}
 	err := s.Schema.Hold(ctx, "importing a backup", func(ctx context.Context, lock *store.Lock) error {
 		m.lock = lock
 		if err := lock.Claim(ctx, job.Slot); err != nil {

@@ -30,11 +30,8 @@ const (
 // States are all states of an endpoint.
 var States = []string{StateActive, StateFailing, StateDisabled}
 
-// Limits of an endpoint.
-const (
-	maxEvents = 50
-	maxReason = 200
-)
+// maxEvents is the most types of events of an endpoint.
+const maxEvents = 50
 
 // Static is an endpoint of the configuration.
 type Static struct {
@@ -199,14 +196,14 @@ type endpoints struct {
 	cache map[string]record
 }
 
-// remembered is how long a process may use a record that it has read.
-const remembered = time.Second
+// staleFor is how long a process may use a record that it has read.
+const staleFor = time.Second
 
 // known returns all endpoints by id, as they were a second ago or later. They must not be changed.
 func (s *endpoints) known(ctx context.Context) (map[string]record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cache != nil && time.Since(s.read) < remembered {
+	if s.cache != nil && time.Since(s.read) < staleFor {
 		return s.cache, nil
 	}
 	texts, err := s.rdb.HGetAll(ctx, endpointsKey).Result()
@@ -223,6 +220,16 @@ func (s *endpoints) known(ctx context.Context) (map[string]record, error) {
 	}
 	s.cache, s.read = all, time.Now()
 	return all, nil
+}
+
+// remembered returns how many endpoints there are, with those that were removed and whose deliveries may not be gone yet.
+func (s *endpoints) remembered(ctx context.Context) (int, error) {
+	known, err := s.known(ctx)
+	if err != nil {
+		return 0, err
+	}
+	removed, err := s.rdb.ZCard(ctx, removedKey).Result()
+	return len(known) + int(removed), err
 }
 
 // forgetKnown makes the next call of known read.

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
+	"muster/internal/webhook"
 	"muster/orchestrator/job"
 	"muster/tasks/redistest"
 )
@@ -174,7 +177,7 @@ func TestDamagedOutboxIsPassedOver(t *testing.T) {
 	r := newReceiver(t, nil)
 	k := open(t, quick(t, rdb))
 	e, _ := k.create(t, r.URL)
-	for _, values := range [][]any{{"a", "b"}, {"id", "1-0", "type", "job.completed", "at", "x"}, {"id", "2-0", "type", "job.completed", "at", time.Now().UnixMilli(), "data", "{"}} {
+	for _, values := range [][]any{{"a", "b"}, {"id", "1-0", "type", "job.completed", "at", "x"}, {"id", fmt.Sprint(time.Now().UnixMilli(), "-0"), "type", "job.completed", "at", time.Now().UnixMilli(), "data", "{"}} {
 		if err := rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "muster:{jobs}:outbox", Values: values}).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -212,6 +215,52 @@ func TestNewEndpointGetsTheNextEvent(t *testing.T) {
 	if _, there, err := d.endpoint(t.Context(), third.ID); err != nil || !there {
 		t.Errorf("got %v, %v, want the endpoint", there, err)
 	}
+}
+
+// A job that cannot be read does not hold up the events of others; its own are sent without it.
+func TestUnreadableJobsHoldUpNothing(t *testing.T) {
+	t.Parallel()
+	cfg := quick(t, redistest.New(t))
+	cfg.Job = func(_ context.Context, id string) (any, error) {
+		if id == "bad" {
+			return nil, errors.New("damaged")
+		}
+		return map[string]string{"id": id}, nil
+	}
+	k := open(t, cfg)
+	r := newReceiver(t, nil)
+	e, _ := k.create(t, r.URL)
+	for _, id := range []string{"bad", "good"} {
+		if _, err := k.events.Add(t.Context(), "job.completed", id, "", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.run(t)
+	k.settled(t, e.ID, "map[delivered:2]")
+}
+
+// An endpoint of the configuration that cannot be stored stops neither the others nor those of users.
+func TestNameThatIsTakenStopsNothing(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newReceiver(t, nil)
+	users := open(t, quick(t, rdb))
+	if _, _, err := users.Create(t.Context(), NewEndpoint{Name: "ops", URL: r.URL}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := quick(t, rdb)
+	cfg.Static = []Static{
+		{Name: "ops", URL: r.URL + "/static", Secrets: []string{webhook.NewSecret()}},
+		{Name: "other", URL: r.URL + "/other", Secrets: []string{webhook.NewSecret()}},
+	}
+	k := open(t, cfg)
+	k.run(t)
+	testutil.Eventually(t, "the other endpoint of the configuration", func() bool {
+		list, err := k.List(t.Context())
+		return err == nil && len(list) == 2
+	})
+	k.emit(t, "job.completed", 1)
+	testutil.Eventually(t, "both deliveries", func() bool { return len(r.requests()) == 2 })
 }
 
 func TestLargeEventsAreSentWithoutTheirDetails(t *testing.T) {

@@ -321,21 +321,35 @@ func (s *endpoints) announce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var refused []error // the others are stored all the same
 	for _, want := range s.static {
-		id := staticID(want.Name)
-		is, old, err := s.readRecord(ctx, id)
-		switch {
-		case errors.Is(err, ErrNoEndpoint):
-			want.Created = now.UTC().Truncate(time.Millisecond)
-		case err != nil:
-			return err
-		default: // enabled or disabled it stays
-			want.Created, want.Disabled, want.Reason = is.Created, is.Disabled, is.Reason
-		}
-		if err := s.put(ctx, id, want, old, now); err != nil && !errors.Is(err, ErrChanged) {
-			return fmt.Errorf("webhook %s of the configuration: %w", want.Name, err)
+		if err := s.announceOne(ctx, want, now); err != nil {
+			refused = append(refused, fmt.Errorf("webhook %s of the configuration: %w", want.Name, err))
 		}
 	}
+	return errors.Join(append(refused, s.removeStatic(ctx, now))...)
+}
+
+// announceOne stores an endpoint of the configuration.
+func (s *endpoints) announceOne(ctx context.Context, want record, now time.Time) error {
+	id := staticID(want.Name)
+	is, old, err := s.readRecord(ctx, id)
+	switch {
+	case errors.Is(err, ErrNoEndpoint):
+		want.Created = now.UTC().Truncate(time.Millisecond)
+	case err != nil:
+		return err
+	default: // enabled or disabled it stays
+		want.Created, want.Disabled, want.Reason = is.Created, is.Disabled, is.Reason
+	}
+	if err := s.put(ctx, id, want, old, now); err != nil && !errors.Is(err, ErrChanged) {
+		return err
+	}
+	return nil
+}
+
+// removeStatic removes the endpoints that no process has announced for some time.
+func (s *endpoints) removeStatic(ctx context.Context, now time.Time) error {
 	left, err := s.rdb.ZRangeByScore(ctx, staticKey, &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*announceEvery).UnixMilli(), 10),
 	}).Result()

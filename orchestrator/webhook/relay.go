@@ -87,7 +87,6 @@ func ignoreNil(err error) error {
 
 // entry is an event in the outbox.
 type entry struct {
-	id  string // of the entry
 	msg Message
 	to  []string // endpoints that want it
 }
@@ -140,7 +139,7 @@ func parseEntry(x redis.XMessage) (entry, error) {
 	if err != nil || text("id") == "" || text("type") == "" {
 		return entry{}, fmt.Errorf("event %.50q of type %.50q at %.50q", text("id"), text("type"), text("at"))
 	}
-	e := entry{id: x.ID, msg: Message{Type: text("type"), Timestamp: time.UnixMilli(ms).UTC(), Data: Data{EventID: text("id"), JobID: text("job")}}}
+	e := entry{msg: Message{Type: text("type"), Timestamp: time.UnixMilli(ms).UTC(), Data: Data{EventID: text("id"), JobID: text("job")}}}
 	if data := text("data"); json.Valid([]byte(data)) { // "" is not
 		e.msg.Data.Details = json.RawMessage(data)
 	}
@@ -161,14 +160,21 @@ func (r *relay) addJobs(ctx context.Context, entries []entry) error {
 	for _, id := range slices.Collect(maps.Keys(jobs)) { // the goroutines write to jobs
 		all.Go(func() error {
 			j, err := r.cfg.Job(asking, id)
-			if err != nil || j == nil {
-				return err
+			var raw []byte
+			if err == nil && j != nil {
+				raw, err = json.Marshal(j)
 			}
-			raw, err := json.Marshal(j)
+			if err != nil && r.rdb.Ping(asking).Err() != nil {
+				return err // Redis is away, or this process stops
+			}
+			if err != nil { // one job that cannot be read does not hold up the events of others
+				r.log.ErrorContext(asking, "webhooks: a job cannot be read; its events are sent without it", "job", id, "err", err)
+				return nil
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			jobs[id] = raw
-			return err
+			return nil
 		})
 	}
 	if err := all.Wait(); err != nil {
@@ -201,12 +207,16 @@ func (r *relay) enqueue(ctx context.Context, entries []entry) error {
 	return r.add(ctx, items, logs, open)
 }
 
-// scoreOf returns the place of a message in logs: the unix ms of its event, and behind the point the number of the event
-// in that millisecond.
+// scoreOf returns the place of a message in logs: the unix ms of the id of its event, and behind the point the number of
+// the event in that millisecond. A test has no such id.
 func scoreOf(m Message) float64 {
-	_, seq, _ := strings.Cut(m.Data.EventID, "-")
-	n, _ := strconv.ParseUint(seq, 10, 32) // of a test it is none
-	return float64(m.Timestamp.UnixMilli()) + float64(min(n, 999))/1000
+	first, second, _ := strings.Cut(m.Data.EventID, "-")
+	ms, err := strconv.ParseUint(first, 10, 52)
+	n, other := strconv.ParseUint(second, 10, 64)
+	if err != nil || other != nil {
+		return float64(m.Timestamp.UnixMilli())
+	}
+	return float64(ms) + float64(min(n, 999))/1000
 }
 
 // add adds deliveries: to the log first, so that each item is in it.

@@ -24,6 +24,9 @@ func (r *relay) tidy(ctx context.Context) error {
 		return nil
 	}
 	r.tidied = time.Now()
+	if _, err := r.oldest(ctx); err != nil { // removes what is open no more
+		return err
+	}
 	known, err := r.endpoints.known(ctx)
 	if err != nil {
 		return err

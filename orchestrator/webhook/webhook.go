@@ -133,11 +133,10 @@ func (s *Service) Run(ctx context.Context) error {
 	c := s.core
 	// Without endpoints this is all that webhooks cost.
 	for {
-		if err := s.announce(ctx); err != nil {
-			c.warn(ctx, "store the webhooks of the configuration", err)
-		} else if list, err := s.known(ctx); err != nil {
-			c.warn(ctx, "read the webhooks", err)
-		} else if len(list) > 0 {
+		c.warn(ctx, "store the webhooks of the configuration", s.announce(ctx))
+		n, err := s.remembered(ctx)
+		c.warn(ctx, "read the webhooks", err)
+		if n > 0 {
 			break
 		}
 		if !sleep(ctx, 10*c.cfg.Tick) {
@@ -159,14 +158,17 @@ func (s *Service) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	sending, stop := context.WithCancel(ctx)
+	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { (&relay{core: c, endpoints: s.endpoints, me: newID()}).run(ctx) })
+	wg.Go(func() { (&relay{core: c, endpoints: s.endpoints, me: newID()}).run(sending) })
 	wg.Go(func() {
-		for sleep(ctx, announceEvery) {
-			c.warn(ctx, "store the webhooks of the configuration", s.announce(ctx))
+		for sleep(sending, announceEvery) {
+			c.warn(sending, "store the webhooks of the configuration", s.announce(sending))
 		}
 	})
 	err = pool.Run(ctx)
+	stop()
 	wg.Wait()
 	return err
 }

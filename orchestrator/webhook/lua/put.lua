@@ -5,6 +5,7 @@
 -- Returns 1, 0 if it has changed or was removed, -1 if there are too many, or -2 if another endpoint has the name.
 local id, name = ARGV[1], ARGV[2]
 local old = redis.call("HGET", KEYS[1], id)
+if old == ARGV[3] and ARGV[6] == "" then return 1 end -- the client has sent it again
 if (old or "") ~= ARGV[4] then return 0 end
 if not old and redis.call("HLEN", KEYS[1]) >= tonumber(ARGV[5]) then return -1 end
 local holder = redis.call("HGET", KEYS[2], name)
