@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/job"
 	"muster/orchestrator/store"
 	"muster/tasks/redistest"
@@ -181,9 +182,10 @@ func TestOpenJobContinuesWhereItWas(t *testing.T) {
 		if got.Usage["tokens"] != 7 || got.AgentUsage["v"]["tokens"] != 7 {
 			t.Errorf("got the usage %v, by agent %v, want 7 tokens", got.Usage, got.AgentUsage)
 		}
-		if n := to.numbers().Items; n[job.ItemIntegrated] != 3 || n[job.ItemPending] != 0 {
-			t.Errorf("got %v, want 3 integrated items", n)
-		}
+		testutil.Eventually(t, "3 integrated items", func() bool { // counted after the end
+			n := to.numbers().Items
+			return n[job.ItemIntegrated] == 3 && n[job.ItemPending] == 0
+		})
 		if got.Items.Integrated != 3 || !got.CreatedAt.Equal(j.CreatedAt) {
 			t.Errorf("got %+v, want three items, created as before", got)
 		}

@@ -15,7 +15,7 @@ import (
 // What a request says is what the job has, and what it does not say has its default.
 func TestJobKeepsItsFields(t *testing.T) {
 	both(t, nil, func(w *world) {
-		j := w.create(job.Request{Prompt: "only a prompt"})
+		j := w.create(job.Request{Prompt: "only a prompt", At: time.Now().Add(time.Hour)}) // so that it has not begun
 		for what, c := range map[string]struct{ got, want any }{
 			"kind":                   {j.Kind, job.KindPipeline},
 			"pipeline":               {j.Name, "default"},

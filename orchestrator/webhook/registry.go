@@ -321,7 +321,7 @@ func (s *endpoints) announce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var refused []error // the others are stored all the same
+	var refused []error // the others are stored anyway
 	for _, want := range s.static {
 		if err := s.announceOne(ctx, want, now); err != nil {
 			refused = append(refused, fmt.Errorf("webhook %s of the configuration: %w", want.Name, err))
