@@ -27,11 +27,14 @@ race: raced unraced ## the same with the race detector, which needs a C compiler
 # the race detector finds nothing there, and makes them slow.
 UNRACED = /internal/sim$$|/sites/extract|/cmd/|/scripts/|/examples
 
+# Vetting is what lint does, and no debugger looks at these binaries.
+QUICK = -vet=off -ldflags='-s -w'
+
 raced:
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -race ./tasks ./sites $$($(GO) list ./... | grep -vE '$(UNRACED)') # the longest packages first
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) -race ./tasks ./sites $$($(GO) list ./... | grep -vE '$(UNRACED)') # the longest packages first
 
 unraced:
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $$($(GO) list ./... | grep -E '$(UNRACED)')
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) $$($(GO) list ./... | grep -E '$(UNRACED)')
 
 sim: ## the engine in 100,000 histories that chance makes up
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
