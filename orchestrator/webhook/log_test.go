@@ -177,7 +177,7 @@ func TestDamagedOutboxIsPassedOver(t *testing.T) {
 	r := newReceiver(t, nil)
 	k := open(t, quick(t, rdb))
 	e, _ := k.create(t, r.URL)
-	for _, values := range [][]any{{"a", "b"}, {"id", "1-0", "type", "job.completed", "at", "x"}, {"id", fmt.Sprint(time.Now().UnixMilli(), "-0"), "type", "job.completed", "at", time.Now().UnixMilli(), "data", "{"}} {
+	for _, values := range [][]any{{"a", "b"}, {"id", "1-0", "type", "job.completed", "at", "x"}, {"id", fmt.Sprint(time.Now().Add(-time.Second).UnixMilli(), "-0"), "type", "job.completed", "at", time.Now().UnixMilli(), "data", "{"}} {
 		if err := rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "muster:{jobs}:outbox", Values: values}).Err(); err != nil {
 			t.Fatal(err)
 		}
