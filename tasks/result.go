@@ -137,6 +137,17 @@ func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error
 // watchEvery is how often Watch reads the progress; the end is noticed at once.
 const watchEvery = 100 * time.Millisecond
 
+// Detail returns the workflow with its progress and its nodes, those in the order of its definition. It has ended once
+// all its tasks have, and did so at the time of the last. It returns [ErrUnknown] for a workflow that never was, or whose
+// results are no longer kept.
+func (r *AsyncResult[O]) Detail(ctx context.Context) (tasktype.WorkflowDetail, error) {
+	w, err := r.client.eng.Inspector.Workflow(ctx, r.id)
+	if err != nil {
+		return w, fmt.Errorf("read workflow %s: %w", r.id, err)
+	}
+	return w, nil
+}
+
 // Watch yields the progress of the workflow, and again whenever it has changed. The sequence ends when all tasks have
 // ended, with a progress that has Ended set, or with an error, such as that of ctx.
 func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress, error] {

@@ -22,6 +22,13 @@ const (
 	WorkflowRevoked   WorkflowState = "revoked"
 )
 
+// WorkflowDetail is a workflow with all that is known of it.
+type WorkflowDetail struct {
+	Workflow
+	Progress Progress `json:"progress"`
+	Nodes    []Node   `json:"nodes"` // in the order of its definition
+}
+
 // RatePoint counts how the nodes of a task ended in a minute or an hour.
 type RatePoint struct {
 	Time      time.Time     `json:"time"`      // when the minute or hour began

@@ -20,6 +20,41 @@ func (in *Inspector) Nodes(ctx context.Context, id string) ([]tasktype.Node, err
 	if err != nil {
 		return nil, err
 	}
+	return in.nodes(ctx, w)
+}
+
+// Workflow returns a workflow with its nodes.
+func (in *Inspector) Workflow(ctx context.Context, id string) (tasktype.WorkflowDetail, error) {
+	w, err := in.graphs.whole(ctx, id)
+	if err != nil {
+		return tasktype.WorkflowDetail{}, err
+	}
+	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: id, Name: w.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(w.Created)}}
+	if d.Progress, err = in.progress.of(ctx, id); err != nil {
+		return d, err
+	}
+	if d.Nodes, err = in.nodes(ctx, w); err != nil || !d.Progress.Ended {
+		return d, err
+	}
+	for i := range d.Nodes {
+		if end := d.Nodes[i].Ended; end.After(d.Ended) {
+			d.Ended = end
+		}
+	}
+	switch d.Progress.Status {
+	case tasktype.Success:
+		d.State = tasktype.WorkflowSucceeded
+	case tasktype.Revoked:
+		d.State = tasktype.WorkflowRevoked
+	default:
+		d.State = tasktype.WorkflowFailed
+	}
+	return d, nil
+}
+
+// nodes returns the nodes of a workflow.
+func (in *Inspector) nodes(ctx context.Context, w *whole) ([]tasktype.Node, error) {
+	var err error
 	var running map[string]*store.Batch
 	if !over(w.field) {
 		if running, err = in.progress.running(ctx, w.Flow); err != nil {

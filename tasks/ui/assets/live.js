@@ -1,0 +1,66 @@
+// Shows what changes on the page: the server sends the new content of main as an event each time that it changes.
+(() => {
+  "use strict";
+  const main = document.getElementById("main"), state = document.getElementById("livestate"), pause = document.getElementById("pause");
+  let source = null, paused = false;
+
+  // "3 min ago" in place of a time; the exact one is shown when it is pointed at.
+  const units = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const relative = (then) => {
+    const seconds = Math.round((Date.now() - then) / 1000), far = Math.abs(seconds);
+    const [name, size] = units.find(([, size]) => far >= size) || units[3];
+    const n = Math.floor(far / size), text = n + " " + name + (name === "day" && n !== 1 ? "s" : "");
+    return seconds >= 0 ? text + " ago" : "in " + text;
+  };
+  const times = () => {
+    for (const t of document.querySelectorAll("time[datetime]")) {
+      t.title = t.title || t.textContent;
+      const text = relative(Date.parse(t.dateTime));
+      if (t.textContent !== text) t.textContent = text;
+    }
+    for (const b of document.querySelectorAll("button.copy[hidden]")) b.hidden = false;
+  };
+
+  const say = (text, trouble) => {
+    if (state.textContent !== text) state.textContent = text;
+    document.body.classList.toggle("trouble", !!trouble);
+  };
+  const follow = () => {
+    source = new EventSource(location.pathname + location.search);
+    source.addEventListener("main", (e) => {
+      say("Live", false);
+      const at = document.activeElement;
+      Idiomorph.morph(main, e.data, {
+        morphStyle: "innerHTML", ignoreActiveValue: true, restoreFocus: true,
+        callbacks: { beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") },
+      });
+      if (at && at !== document.body && !at.isConnected) main.focus({ preventScroll: true });
+      times();
+    });
+    source.addEventListener("trouble", (e) => say("Not up to date: " + e.data, true));
+    source.onerror = () => say("Not up to date: the server does not answer; trying again", true);
+  };
+  const stop = () => { if (source) source.close(); source = null; };
+
+  pause.addEventListener("click", () => {
+    paused = !paused;
+    pause.textContent = paused ? "Resume updates" : "Pause updates";
+    if (paused) { stop(); say("Paused", false); } else follow();
+  });
+  document.addEventListener("visibilitychange", () => { if (document.hidden) stop(); else if (!paused && !source && main.dataset.still === undefined) follow(); });
+  document.addEventListener("click", (e) => {
+    const copy = e.target.closest("button.copy");
+    if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; });
+  });
+  document.addEventListener("keydown", (e) => {
+    if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName)) return;
+    e.preventDefault();
+    document.getElementById("search").focus();
+  });
+
+  times();
+  setInterval(times, 1000);
+  if (document.querySelector("main form[method=post]")) { main.dataset.still = ""; return; } // a question does not change
+  pause.hidden = false;
+  follow();
+})();

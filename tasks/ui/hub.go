@@ -1,0 +1,161 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	lookEvery  = 500 * time.Millisecond // at a page that somebody has open
+	mostLooks  = 10                     // at all pages together, in a second
+	mostOpen   = 1000                   // pages open at once
+	queuedText = 1                      // a reader that is slow gets the newest only
+)
+
+// hub renders each page that is open again and again, once for all who have it open, and sends them what is new. It
+// renders one page after the other and at most mostLooks in a second, so that Redis has the same to do with ten open
+// pages as with a thousand.
+type hub struct {
+	log    *slog.Logger
+	mu     sync.Mutex // guards the fields below
+	topics map[string]*topic
+	open   int
+	round  []*topic // in the order in which they are rendered
+	stop   context.CancelFunc
+	ended  chan struct{} // closed once nothing is rendered any more
+}
+
+// topic is an open page.
+type topic struct {
+	key     string
+	render  func(context.Context) ([]byte, error)
+	readers map[chan update]bool
+	last    update
+	looked  time.Time
+}
+
+// update is what a page shows now: HTML, or why it cannot be read.
+type update struct {
+	html    []byte
+	trouble string
+}
+
+func (u update) equal(v update) bool { return u.trouble == v.trouble && bytes.Equal(u.html, v.html) }
+
+func newHub(log *slog.Logger) *hub { return &hub{log: log, topics: map[string]*topic{}} }
+
+// join returns a channel of what the page with a key shows, and a function to call at the end. It returns false if too
+// many pages are open.
+func (h *hub) join(key string, render func(context.Context) ([]byte, error)) (updates <-chan update, leave func(), ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open == mostOpen {
+		return nil, nil, false
+	}
+	h.open++
+	t := h.topics[key]
+	if t == nil {
+		t = &topic{key: key, render: render, readers: map[chan update]bool{}}
+		h.topics[key] = t
+		h.round = append(h.round, t)
+	}
+	c := make(chan update, queuedText)
+	if t.last.html != nil {
+		c <- t.last
+	}
+	t.readers[c] = true
+	if h.open == 1 {
+		ctx, cancel := context.WithCancel(context.Background())
+		h.stop, h.ended = cancel, make(chan struct{})
+		go h.run(ctx, h.ended)
+	}
+	return c, func() { h.leave(t, c) }, true
+}
+
+// leave ends a reader. The last one waits until nothing is rendered any more.
+func (h *hub) leave(t *topic, c chan update) {
+	h.mu.Lock()
+	h.open--
+	delete(t.readers, c)
+	if len(t.readers) == 0 {
+		delete(h.topics, t.key)
+	}
+	if h.open > 0 {
+		h.mu.Unlock()
+		return
+	}
+	h.stop()
+	h.round = nil
+	ended := h.ended
+	h.mu.Unlock()
+	<-ended
+}
+
+// run renders the open pages until ctx is done.
+func (h *hub) run(ctx context.Context, ended chan<- struct{}) {
+	defer close(ended)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		t, wait := h.next()
+		if t != nil {
+			began := time.Now()
+			h.look(ctx, t)
+			wait = max(time.Second/mostLooks-time.Since(began), 0)
+		}
+		timer.Reset(wait)
+	}
+}
+
+// next returns the page to render, or nil and how long to wait before one is due.
+func (h *hub) next() (t *topic, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(h.round) > 0 {
+		t = h.round[0]
+		if len(t.readers) == 0 {
+			h.round = h.round[1:]
+			continue
+		}
+		if wait := lookEvery - time.Since(t.looked); wait > 0 {
+			return nil, wait
+		}
+		t.looked = time.Now()
+		h.round = append(h.round[1:], t)
+		return t, 0
+	}
+	return nil, lookEvery
+}
+
+// look renders a page and sends it to its readers if it has changed.
+func (h *hub) look(ctx context.Context, t *topic) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	html, err := t.render(ctx)
+	now := update{html: html}
+	if err != nil {
+		h.log.Debug("page cannot be read", "page", t.key, "error", err)
+		now = update{html: t.last.html, trouble: err.Error()}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.equal(t.last) {
+		return
+	}
+	t.last = now
+	for c := range t.readers {
+		select {
+		case <-c: // it has not read the one before
+		default:
+		}
+		c <- now
+	}
+}

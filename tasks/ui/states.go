@@ -1,0 +1,24 @@
+package ui
+
+import "muster/tasks/tasktype"
+
+// stateWord is what the pages call the state of a node.
+func stateWord(s tasktype.Status) string {
+	switch s {
+	case tasktype.Pending:
+		return "pending"
+	case tasktype.Started:
+		return "running"
+	case tasktype.Retry:
+		return "retrying"
+	case tasktype.Success:
+		return "succeeded"
+	case tasktype.Failed:
+		return "failed"
+	case tasktype.Revoked:
+		return "revoked"
+	case tasktype.Skipped:
+		return "skipped"
+	}
+	return string(s)
+}

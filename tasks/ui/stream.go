@@ -1,0 +1,91 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"muster/tasks"
+)
+
+const (
+	pulse     = 15 * time.Second // between signs of life, so that proxies do not close the connection
+	writeTime = 10 * time.Second // that a reader may take for an update
+)
+
+// stream sends what a page shows each time that it changes, as server-sent events: "main" with the HTML of the element
+// of this id, and "trouble" with why it cannot be read now.
+func (s *site) stream(w http.ResponseWriter, r *http.Request, p page) {
+	key := r.URL.RequestURI()
+	if s.cfg.May(r) {
+		key = "may change " + key
+	}
+	shared := r.WithContext(context.WithoutCancel(r.Context())) // others may look at the page after this reader has left
+	updates, leave, ok := s.live.join(key, func(ctx context.Context) ([]byte, error) { return s.fragment(ctx, shared, p) })
+	if !ok {
+		w.Header().Set("Retry-After", "30")
+		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		return
+	}
+	defer leave()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	out := http.NewResponseController(w)
+	tick := time.NewTicker(pulse)
+	defer tick.Stop()
+	text := []byte("retry: 2000\n\n")
+	for {
+		_ = out.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder has none
+		if _, err := w.Write(text); err != nil {
+			return
+		}
+		if out.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+			text = []byte(": still here\n\n")
+		case u := <-updates:
+			text = event("main", u.html)
+			if u.trouble != "" {
+				text = event("trouble", []byte(u.trouble))
+			}
+		}
+	}
+}
+
+// fragment renders the part of a page that changes. What is not there any more is a page, too.
+func (s *site) fragment(ctx context.Context, r *http.Request, p page) ([]byte, error) {
+	show := p.show
+	v, err := p.ask(ctx, r.WithContext(ctx))
+	switch {
+	case errors.Is(err, tasks.ErrUnknown), errors.As(err, new(*notFound)):
+		show, v = errorPage, s.view(r, "Not found", "", trouble{"Not found", "It is no longer kept.", false})
+	case err != nil:
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := show.ExecuteTemplate(&out, "main", v); err != nil {
+		return nil, fmt.Errorf("make the page: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// event is a server-sent event.
+func event(name string, data []byte) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "event: %s\n", name)
+	for line := range bytes.Lines(data) {
+		b.WriteString("data: ")
+		b.Write(bytes.TrimRight(line, "\r\n"))
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}

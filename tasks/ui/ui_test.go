@@ -1,0 +1,309 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }
+
+var (
+	inc  = tasks.New[int, int]("u.inc")
+	sum  = tasks.New[[]int, int]("u.sum")
+	bad  = tasks.New[int, int]("u.bad", tasks.MaxRetry(0))
+	text = tasks.New[string, string]("u.text")
+)
+
+const hostile = "<script>alert(1)</script>\u202Egnp.exe\x1b[31m"
+
+// fleet has some tasks, and pages of it below /tasks.
+func fleet(t *testing.T, cfg Config) (*taskstest.Fleet, http.Handler) {
+	t.Helper()
+	mux := tasks.NewMux()
+	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
+	tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New(hostile) })
+	tasks.Handle(mux, text, func(_ context.Context, s string) (string, error) { return s, nil })
+	f := taskstest.New(t, mux)
+	cfg.Prefix = "/tasks"
+	return f, Handler(f.Client(), cfg)
+}
+
+func get(t *testing.T, h http.Handler, path string) (code int, body string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tasks"+path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestPagesShowAWorkflow(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	run, err := tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	at := "/workflows/" + run.ID()
+	nodes, err := f.Client().Nodes(t.Context(), run.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, wants := range map[string][]string{
+		"/":                                     {"Overview", "Succeeded last", run.ID()},
+		"/workflows":                            {run.ID(), "succeeded"},
+		at:                                      {"4 of 4", "u.sum", "u.inc", "Timeline", "Graph", `class="box SUCCESS`},
+		at + "?state=SUCCESS":                   {"1 to"},
+		at + "?state=FAILURE":                   {"No node is listed here"},
+		at + "/nodes/" + nodes[len(nodes)-1].ID: {"u.sum", "Result", "<pre", "3"},
+		"/names":                                {"u.inc", "u.sum"},
+		"/queues":                               {"Queues"},
+		"/workers":                              {"Workers"},
+		"/schedule":                             {"Nothing is scheduled"},
+		"/assets/style.css":                     {"color-scheme"},
+		"/assets/live.js":                       {"EventSource"},
+	} {
+		code, body := get(t, h, path)
+		if code != http.StatusOK {
+			t.Errorf("%s: got %d, want 200: %.500s", path, code, body)
+		}
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: got no %q in\n%.3000s", path, want, body)
+			}
+		}
+	}
+}
+
+func TestWhatIsNotThereIsA404(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	run, err := inc.S(1).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		"/workflows/none":                          http.StatusNotFound,
+		"/workflows/none/nodes/0":                  http.StatusNotFound,
+		"/workflows/" + run.ID() + "/nodes/99":     http.StatusNotFound,
+		"/nothing":                                 http.StatusNotFound,
+		"/workflows?state=odd":                     http.StatusBadRequest,
+		"/workflows/" + run.ID() + "?state=odd":    http.StatusBadRequest,
+		"/workflows/" + run.ID() + "?from=-1":      http.StatusBadRequest,
+		"/workflows/" + run.ID() + "?from=9999999": http.StatusOK,
+		"/search?q=" + strings.Repeat("a", 300):    http.StatusBadRequest,
+	} {
+		if code, body := get(t, h, path); code != want {
+			t.Errorf("%s: got %d, want %d: %.300s", path, code, want, body)
+		}
+	}
+}
+
+// What tasks return or fail with is shown as text.
+func TestHostileTextIsShownAsText(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	failed, err := bad.S(1).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := text.S(hostile).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	for _, path := range []string{"/", "/workflows", "/workflows/" + failed.ID(), "/workflows/" + failed.ID() + "/nodes/0", "/workflows/" + told.ID() + "/nodes/0"} {
+		code, body := get(t, h, path)
+		if code != http.StatusOK || strings.Contains(body, "<script>alert") {
+			t.Errorf("%s: got %d and the script", path, code)
+		}
+	}
+	if _, body := get(t, h, "/workflows/"+failed.ID()); !strings.Contains(body, template.HTMLEscapeString("<script>alert(1)</script>")) {
+		t.Errorf("got no error text in\n%s", body)
+	}
+}
+
+// A large workflow is a small page: nodes that are alike are one box.
+func TestManyNodesAreASmallPage(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	const n = 3000
+	ns := make([]int, n)
+	run, err := tasks.Chord(tasks.Each(ns, inc), sum).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	began := time.Now()
+	code, body := get(t, h, "/workflows/"+run.ID())
+	t.Logf("%d nodes: %d bytes after %s", n, len(body), time.Since(began))
+	if code != http.StatusOK || len(body) > 100<<10 {
+		t.Errorf("got %d and %d bytes, want 200 and at most 100 KiB", code, len(body))
+	}
+	if want := fmt.Sprintf("%d succeeded", n); !strings.Contains(body, want) {
+		t.Errorf("got no %q in\n%.3000s", want, body)
+	}
+}
+
+func nodesOf(of ...tasktype.Node) []tasktype.Node { return of }
+
+func TestDrawFindsLayersAndTheCriticalPath(t *testing.T) {
+	t.Parallel()
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	d := draw(nodesOf(
+		tasktype.Node{ID: "0", Task: "a", Status: tasktype.Success, Started: at(1), Ended: at(2)},
+		tasktype.Node{ID: "1", Task: "b", Status: tasktype.Success, Started: at(2), Ended: at(9), Needs: []string{"0"}},
+		tasktype.Node{ID: "2", Task: "c", Status: tasktype.Success, Started: at(2), Ended: at(4), Needs: []string{"0"}},
+		tasktype.Node{ID: "3", Task: "d", Status: tasktype.Started, Started: at(9), Needs: []string{"1", "2", "gone"}},
+	), at(0))
+	if got, want := fmt.Sprint(d.OnePath), "[0 1]"; got != want {
+		t.Errorf("critical path: got %s, want %s", got, want)
+	}
+	for i, want := range []int{0, 1, 1, 2} {
+		if got := d.Boxes[i].Layer; got != want {
+			t.Errorf("node %d: got layer %d, want %d", i, got, want)
+		}
+	}
+	if got := d.Boxes[3].Ready; !got.Equal(at(9)) {
+		t.Errorf("the last node was ready at %s, want %s", got, at(9))
+	}
+}
+
+// Chains of the same tasks beside each other are drawn as one chain, and a long chain of one task has few boxes.
+func TestAlikeNodesAreOneBox(t *testing.T) {
+	t.Parallel()
+	var beside []tasktype.Node
+	for i := range 100 {
+		first, second := fmt.Sprint("a", i), fmt.Sprint("b", i)
+		beside = append(beside, tasktype.Node{ID: first, Task: "a", Status: tasktype.Success}, tasktype.Node{ID: second, Task: "b", Status: tasktype.Pending, Needs: []string{first}})
+	}
+	if got := len(draw(beside, time.Unix(0, 0)).Boxes); got != 2 {
+		t.Errorf("100 chains: got %d boxes, want 2", got)
+	}
+	chain := []tasktype.Node{{ID: "0", Task: "a", Status: tasktype.Pending}}
+	for i := range 9999 {
+		chain = append(chain, tasktype.Node{ID: fmt.Sprint(i + 1), Task: "a", Status: tasktype.Pending, Needs: []string{fmt.Sprint(i)}})
+	}
+	if got := len(draw(chain, time.Unix(0, 0)).Boxes); got > 2*rounds+1 {
+		t.Errorf("a chain of 10,000: got %d boxes, want at most %d", got, 2*rounds+1)
+	}
+}
+
+// reads returns what a page sends as events, one after the other.
+func reads(t *testing.T, url string) func() string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	lines := bufio.NewScanner(res.Body)
+	return func() string {
+		var text strings.Builder
+		for lines.Scan() {
+			if line := lines.Text(); line != "" {
+				fmt.Fprintln(&text, line)
+			} else if strings.HasPrefix(text.String(), "event: ") {
+				return text.String()
+			} else {
+				text.Reset()
+			}
+		}
+		return text.String()
+	}
+}
+
+// An open page gets what changes, and many that have it open cost no more than one.
+func TestOpenPagesGetWhatChanges(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	run, err := tasks.Chain(inc.S(1), inc).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	var next []func() string
+	for range 20 {
+		next = append(next, reads(t, server.URL+"/tasks/workflows/"+run.ID()))
+	}
+	for _, read := range next {
+		if first := read(); !strings.Contains(first, "event: main") || !strings.Contains(first, "0 of 2") {
+			t.Fatalf("got %q, want the workflow before its first task", first)
+		}
+	}
+	f.Drain()
+	for _, read := range next {
+		testutil.Eventually(t, "the end of the workflow", func() bool { return strings.Contains(read(), "2 of 2") })
+	}
+}
+
+// post sends a form of the pages.
+func post(t *testing.T, h http.Handler, path, cookie, token string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tasks"+path, strings.NewReader(tokenName+"="+token))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if cookie != "" {
+		r.AddCookie(&http.Cookie{Name: tokenName, Value: cookie})
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// A change takes permission, a question and the token of the browser.
+func TestChangesTakePermissionAndAToken(t *testing.T) {
+	t.Parallel()
+	var did []string
+	f, h := fleet(t, Config{
+		May: func(*http.Request) bool { return true },
+		Did: func(_ *http.Request, action string, err error) { did = append(did, fmt.Sprint(action, " ", err)) },
+	})
+	run, err := inc.S(1).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/workflows/" + run.ID() + "/revoke"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tasks"+path, nil))
+	if w.Code != http.StatusOK || len(w.Result().Cookies()) != 1 || !strings.Contains(w.Body.String(), "cannot be undone") {
+		t.Fatalf("question: got %d, cookies %v:\n%s", w.Code, w.Result().Cookies(), w.Body)
+	}
+	token := w.Result().Cookies()[0].Value
+	for name, c := range map[string][2]string{"no token": {"", ""}, "no cookie": {"", token}, "another token": {token, strings.Repeat("0", 32)}} {
+		if w := post(t, h, path, c[0], c[1]); w.Code != http.StatusForbidden || len(did) > 0 {
+			t.Errorf("%s: got %d, done %v, want 403 and nothing done", name, w.Code, did)
+		}
+	}
+	if w := post(t, h, path, token, token); w.Code != http.StatusSeeOther || fmt.Sprint(did) != "[POST /tasks/workflows/{id}/revoke <nil>]" {
+		t.Errorf("got %d, done %v, want that it is done", w.Code, did)
+	}
+	if p, err := run.Status(t.Context()); err != nil || p != tasktype.Revoked {
+		t.Errorf("got %s, %v, want that it is revoked", p, err)
+	}
+	_, closed := fleet(t, Config{})
+	if w := post(t, closed, path, token, token); w.Code != http.StatusForbidden {
+		t.Errorf("without permission: got %d, want 403", w.Code)
+	}
+}
