@@ -118,7 +118,7 @@ func TestUsageOfTheLastCallCountsOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		jobs := newFakeJobs()
-		jobs.lease, jobs.cut = 300*time.Millisecond, errors.New("the connection is lost")
+		jobs.lease, jobs.cut = 3*time.Second, errors.New("the connection is lost")
 		r := newRigOn(t, rdb, jobs, nil)
 		id := r.register("one", 1, "validator")
 		r.jobs.put("validator", 1)

@@ -72,7 +72,7 @@ func TestAnotherProcessServesTheAssignmentsOfADeadOne(t *testing.T) {
 	t.Parallel()
 	address := redistest.URL(t)
 	jobs := newFakeJobs()
-	jobs.lease = time.Second
+	jobs.lease = 3 * time.Second
 	dies := connect(t, address)
 	first := newRigOn(t, dies, jobs, nil)
 	id := first.register("one", 2, "validator")

@@ -200,7 +200,7 @@ func TestAcceptedWorkIsEndedByCalls(t *testing.T) {
 	p := newPushed(t)
 	p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) { w.WriteHeader(http.StatusAccepted) }
 	r := pushRig(t, redistest.New(t), p)
-	r.jobs.lease = time.Second
+	r.jobs.lease = 3 * time.Second
 	id := r.registerPush(p, "one", 1)
 	r.jobs.put("validator", 1)
 	testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
@@ -264,7 +264,7 @@ func TestAnAgentThatNeverAnswersLosesTheWorkAtTheDeadline(t *testing.T) {
 		ended <- struct{}{}
 	}
 	r := pushRig(t, redistest.New(t), p)
-	r.jobs.lease, r.jobs.timeout = 300*time.Millisecond, 1500*time.Millisecond
+	r.jobs.lease, r.jobs.timeout = time.Second, 1500*time.Millisecond
 	began := time.Now()
 	r.registerPush(p, "one", 1)
 	r.jobs.put("validator", 1)

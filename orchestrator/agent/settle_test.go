@@ -206,7 +206,7 @@ func TestTheWorkOfASilentAgentGoesToOthers(t *testing.T) {
 func TestHeartbeatsKeepALeaseBeyondItsEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
-	r.jobs.lease = time.Second
+	r.jobs.lease = 3 * time.Second
 	id := r.register("one", 1, "validator")
 	r.jobs.put("validator", 1)
 	a := r.leaseOne(id)
@@ -230,7 +230,7 @@ func TestACompletionThatWasLostWithItsProcessSucceedsAgain(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
-		r.jobs.lease = 300 * time.Millisecond
+		r.jobs.lease = 3 * time.Second
 		id := r.register("one", 1, "validator")
 		r.jobs.put("validator", 1)
 		a := r.leaseOne(id)
@@ -256,7 +256,7 @@ func TestACompletionThatWasLostWithItsProcessSucceedsAgain(t *testing.T) {
 func TestTheAssignmentsOfADeletedJobEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
-	r.jobs.lease = 300 * time.Millisecond
+	r.jobs.lease = 3 * time.Second
 	id := r.register("one", 2, "validator")
 	r.jobs.put("validator", 2)
 	all := r.lease(id, 2)

@@ -79,7 +79,7 @@ func TestAGoTaskThatFailsIsAFailedAttempt(t *testing.T) {
 func TestAGoTaskEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
-	r.jobs.lease, r.jobs.timeout = 300*time.Millisecond, time.Second
+	r.jobs.lease, r.jobs.timeout = time.Second, 1500*time.Millisecond
 	ended := make(chan struct{}, 10)
 	work(t, r.rdb, "default", func(ctx context.Context, _ agent.Body) (agent.Reply, error) {
 		<-ctx.Done()
