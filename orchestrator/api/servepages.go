@@ -13,6 +13,7 @@ import (
 	"muster/orchestrator/access"
 	"muster/orchestrator/agent"
 	"muster/orchestrator/job"
+	"muster/orchestrator/ui"
 	"muster/sites"
 )
 
@@ -26,6 +27,9 @@ type shower struct{ cfg Config }
 
 // servePages adds the pages, below /ui/.
 func servePages(served *routes, cfg Config) {
+	for _, r := range ui.Routes(ui.Config{Client: cfg.Client, Write: cfg.Write, Logger: cfg.Logger}) {
+		served.handle(r.Pattern, r.Handler, r.Roles...)
+	}
 	s := shower{cfg}
 	served.handle("GET /ui/style.css", http.HandlerFunc(style), access.Viewer)
 	served.handle("GET /ui/{$}", pages(overviewPage, func(ctx context.Context, _ *http.Request) (any, error) { return s.overview(ctx) }), access.Viewer)

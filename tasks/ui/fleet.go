@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -31,16 +32,16 @@ func (t taskRow) Mean() time.Duration {
 
 type tasksData struct {
 	Rows []taskRow
-	Day  chart
+	Day  webui.Chart
 }
 
 // taskNames lists the tasks that ran in the last day, the busiest first.
-func (s *site) taskNames(ctx context.Context, r *http.Request) (view, error) {
-	now := s.now()
+func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, error) {
+	now := time.Now()
 	since := now.Add(-23 * time.Hour).Truncate(time.Hour)
 	points, err := s.client.Rates(ctx, tasks.RateFilter{Since: since, Step: time.Hour})
 	if err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	rows := map[[2]string]*taskRow{}
 	for _, p := range points {
@@ -51,14 +52,14 @@ func (s *site) taskNames(ctx context.Context, r *http.Request) (view, error) {
 		}
 		t.Succeeded, t.Failed, t.Revoked, t.Retried, t.Busy = t.Succeeded+p.Succeeded, t.Failed+p.Failed, t.Revoked+p.Revoked, t.Retried+p.Retried, t.Busy+p.Busy
 	}
-	d := tasksData{Day: newChart(points, since, now, time.Hour)}
+	d := tasksData{Day: newChart("Tasks that ended in the last day, by hour", points, since, now, time.Hour)}
 	for _, t := range rows {
 		d.Rows = append(d.Rows, *t)
 	}
 	slices.SortFunc(d.Rows, func(a, b taskRow) int {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Queue, b.Queue))
 	})
-	return s.view(r, "Tasks", "/names", d), nil
+	return webui.View{Name: "Tasks", At: s.cfg.Prefix + "/names", Data: d}, nil
 }
 
 // mostReserved is how many nodes of a queue are listed.
@@ -70,19 +71,19 @@ type queuesData struct {
 	Outbox tasktype.Outbox
 }
 
-func (s *site) queues(ctx context.Context, r *http.Request) (view, error) {
+func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) {
 	var d queuesData
 	var err error
 	if d.Queues, err = s.client.Queues(ctx); err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	if d.Due, err = s.client.Due(ctx, mostReserved); err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	if d.Outbox, err = s.client.Outbox(ctx); err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
-	return s.view(r, "Queues", "/queues", d), nil
+	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d}, nil
 }
 
 type workersData struct {
@@ -98,14 +99,14 @@ type workerRow struct {
 
 const mostRuns = 10
 
-func (s *site) workers(ctx context.Context, r *http.Request) (view, error) {
+func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error) {
 	live, err := s.client.Workers(ctx)
 	if err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	active, err := s.client.Active(ctx)
 	if err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	byWorker := map[string][]tasktype.ActiveNode{}
 	for _, a := range active {
@@ -118,13 +119,13 @@ func (s *site) workers(ctx context.Context, r *http.Request) (view, error) {
 		row.Runs = row.Runs[:len(row.Runs)-row.More]
 		d.Workers = append(d.Workers, row)
 	}
-	return s.view(r, "Workers", "/workers", d), nil
+	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d}, nil
 }
 
-func (s *site) schedule(ctx context.Context, r *http.Request) (view, error) {
+func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error) {
 	entries, err := s.client.Schedule(ctx)
 	if err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
-	return s.view(r, "Schedule", "/schedule", entries), nil
+	return webui.View{Name: "Schedule", At: s.cfg.Prefix + "/schedule", Data: entries}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -41,11 +42,11 @@ func (d nodeData) Took(now time.Time) time.Duration {
 	return d.Ended.Sub(d.Started)
 }
 
-func (s *site) node(ctx context.Context, r *http.Request) (view, error) {
+func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
 	nodes, err := s.client.Nodes(ctx, id)
 	if err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	d := nodeData{Workflow: id}
 	needs := map[string]bool{}
@@ -58,7 +59,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (view, error) {
 		}
 	}
 	if d.ID == "" {
-		return view{}, &notFound{"The workflow has no such node."}
+		return webui.View{}, webui.NotFound("The workflow has no such node.")
 	}
 	for i := range nodes {
 		if needs[nodes[i].ID] {
@@ -75,12 +76,12 @@ func (s *site) node(ctx context.Context, r *http.Request) (view, error) {
 	if d.Status == tasktype.Success {
 		raw, err := s.result(ctx, id, node)
 		if err != nil {
-			return view{}, err
+			return webui.View{}, err
 		}
 		d.Bytes = len(raw)
 		d.Result, d.Cut = readable(raw)
 	}
-	return s.view(r, d.Task, "/workflows", d), nil
+	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}, nil
 }
 
 // result reads the result of a node as JSON. A node without one has none: "".
@@ -106,11 +107,11 @@ func readable(raw json.RawMessage) (text string, cut bool) {
 
 // download serves the whole result of a node.
 func (s *site) download(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
 	defer cancel()
 	raw, err := s.result(ctx, r.PathValue("id"), r.PathValue("node"))
 	if err != nil {
-		s.fail(w, r, err)
+		s.Fail(w, r, err)
 		return
 	}
 	h := w.Header()

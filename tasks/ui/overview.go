@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -20,7 +21,7 @@ type overviewData struct {
 	Oldest                 time.Duration
 	Paused                 int
 	Outbox                 tasktype.Outbox
-	Hour                   chart
+	Hour                   webui.Chart
 	Succeeded, Failed      int64 // in the last hour
 	Running, Failing, Last []tasktype.Workflow
 }
@@ -28,18 +29,18 @@ type overviewData struct {
 // Idle reports whether nothing was ever sent.
 func (d overviewData) Idle() bool { return len(d.Running)+len(d.Failing)+len(d.Last) == 0 }
 
-func (s *site) overview(ctx context.Context, r *http.Request) (view, error) {
+func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error) {
 	var d overviewData
 	var err error
 	if d.Workers, err = s.client.Workers(ctx); err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	for i := range d.Workers {
 		d.Slots += d.Workers[i].Concurrency
 		d.Busy += d.Workers[i].Active
 	}
 	if d.Queues, err = s.client.Queues(ctx); err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	for _, q := range d.Queues {
 		d.Waiting += q.Pending
@@ -49,14 +50,14 @@ func (s *site) overview(ctx context.Context, r *http.Request) (view, error) {
 		}
 	}
 	if d.Outbox, err = s.client.Outbox(ctx); err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
-	now := s.now()
+	now := time.Now()
 	points, err := s.client.Rates(ctx, tasks.RateFilter{Since: now.Add(-time.Hour)})
 	if err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
-	d.Hour = newChart(points, now.Add(-time.Hour), now, time.Minute)
+	d.Hour = newChart("Tasks that ended in the last hour, by minute", points, now.Add(-time.Hour), now, time.Minute)
 	for _, p := range points {
 		d.Succeeded += p.Succeeded
 		d.Failed += p.Failed
@@ -65,8 +66,8 @@ func (s *site) overview(ctx context.Context, r *http.Request) (view, error) {
 		tasktype.WorkflowRunning: &d.Running, tasktype.WorkflowFailed: &d.Failing, tasktype.WorkflowSucceeded: &d.Last,
 	} {
 		if *into, _, err = s.client.Workflows(ctx, tasks.WorkflowFilter{State: state, Limit: newest}); err != nil {
-			return view{}, err
+			return webui.View{}, err
 		}
 	}
-	return s.view(r, "Overview", "/", d), nil
+	return webui.View{Name: "Overview", At: s.cfg.Prefix + "/", Data: d}, nil
 }

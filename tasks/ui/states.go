@@ -22,3 +22,14 @@ func stateWord(s tasktype.Status) string {
 	}
 	return string(s)
 }
+
+// workflowWord is what the pages call the state of a workflow.
+func workflowWord(s tasktype.WorkflowState) string {
+	switch s {
+	case tasktype.WorkflowSucceeded:
+		return "succeeded"
+	case tasktype.WorkflowFailed:
+		return "failed"
+	}
+	return string(s)
+}

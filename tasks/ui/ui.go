@@ -10,12 +10,14 @@
 package ui
 
 import (
-	"context"
+	"embed"
+	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
-	"time"
 
+	"muster/internal/webui"
 	"muster/tasks"
 )
 
@@ -25,8 +27,14 @@ type Config struct {
 	Prefix string
 	// Title is the name in the head of the pages. Defaults to "Tasks".
 	Title string
-	// Nav are links to other pages of the program. Defaults to none.
+	// Nav are links to the parts of the program, shown in the head of the pages. The one that leads to the prefix is
+	// marked as the current one. Defaults to none.
 	Nav []Link
+	// Home is where the title leads. Defaults to the overview.
+	Home string
+	// Search is the path of a page of the program that the search form asks with the parameter q, and SearchHint what it
+	// finds. Defaults to a page that finds workflows.
+	Search, SearchHint string
 	// May reports whether the sender of a request may change things: revoke workflows, pause queues, set
 	// how many tasks a worker runs at once.
 	// Defaults to none: the pages are read-only.
@@ -45,6 +53,12 @@ func (c Config) withDefaults() Config {
 	if c.Title == "" {
 		c.Title = "Tasks"
 	}
+	if c.Home == "" {
+		c.Home = c.Prefix + "/"
+	}
+	if c.Search == "" {
+		c.Search, c.SearchHint = c.Prefix+"/search", "Workflow id or name"
+	}
 	if c.May == nil {
 		c.May = func(*http.Request) bool { return false }
 	}
@@ -57,61 +71,80 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// askTime bounds what a page may take to read.
-const askTime = 10 * time.Second
-
 // site serves the pages.
 type site struct {
+	*webui.Site
 	cfg    Config
 	client *tasks.Client
-	live   *hub
-	now    func() time.Time
 }
+
+//go:embed pages
+var pages embed.FS
 
 // Handler returns the pages of the fleet that client belongs to, for all paths below [Config.Prefix]. It may be used by
 // many goroutines at once. It runs no goroutine while no page is open.
 func Handler(client *tasks.Client, cfg Config) http.Handler {
-	s := &site{cfg: cfg.withDefaults(), client: client, now: time.Now}
-	s.live = newHub(s.cfg.Logger)
+	cfg = cfg.withDefaults()
+	s := &site{Site: webui.New(cfg.frame()), cfg: cfg, client: client}
 	mux := http.NewServeMux()
-	for path, p := range map[string]page{
-		"/{$}":                            {overviewPage, s.overview},
-		"/workflows":                      {workflowsPage, s.workflows},
-		"/workflows/{id}":                 {workflowPage, s.workflow},
-		"/workflows/{id}/nodes/{node...}": {nodePage, s.node},
-		"/names":                          {tasksPage, s.taskNames},
-		"/queues":                         {queuesPage, s.queues},
-		"/workers":                        {workersPage, s.workers},
-		"/schedule":                       {schedulePage, s.schedule},
+	for path, p := range map[string]struct {
+		name string
+		ask  webui.Ask
+	}{
+		"/{$}":                            {"overview", s.overview},
+		"/workflows":                      {"workflows", s.workflows},
+		"/workflows/{id}":                 {"workflow", s.workflow},
+		"/workflows/{id}/nodes/{node...}": {"node", s.node},
+		"/names":                          {"tasks", s.taskNames},
+		"/queues":                         {"queues", s.queues},
+		"/workers":                        {"workers", s.workers},
+		"/schedule":                       {"schedule", s.schedule},
 	} {
-		mux.Handle("GET "+s.cfg.Prefix+path, s.serve(p))
+		mux.Handle("GET "+cfg.Prefix+path, s.Page(p.name, p.ask))
 	}
-	mux.HandleFunc("GET "+s.cfg.Prefix+"/search", s.search)
-	mux.HandleFunc("GET "+s.cfg.Prefix+"/workflows/{id}/results/{node...}", s.download)
-	mux.Handle("GET "+s.cfg.Prefix+"/assets/", http.StripPrefix(s.cfg.Prefix, assets()))
-	s.addActions(mux)
-	mux.HandleFunc(s.cfg.Prefix+"/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, &notFound{"There is no page at this address."})
-	})
-	if s.cfg.Prefix != "" {
-		mux.Handle("GET "+s.cfg.Prefix, http.RedirectHandler(s.cfg.Prefix+"/", http.StatusFound))
+	mux.HandleFunc("GET "+cfg.Prefix+"/search", s.search)
+	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/results/{node...}", s.download)
+	mux.Handle("GET "+cfg.Prefix+"/assets/", s.Assets())
+	for path, a := range s.actions() {
+		ask, do := s.Action(a)
+		mux.Handle("GET "+cfg.Prefix+path, ask)
+		mux.Handle("POST "+cfg.Prefix+path, do)
+	}
+	mux.Handle(cfg.Prefix+"/", s.Nothing())
+	if cfg.Prefix != "" {
+		mux.Handle("GET "+cfg.Prefix, http.RedirectHandler(cfg.Prefix+"/", http.StatusFound))
 	}
 	return mux
 }
 
-// view is what a page shows: its own values, in the frame of all pages.
-type view struct {
-	Config
-	Name string // of the page, for its title
-	At   string // the path of the page's entry in the navigation
-	Now  time.Time
-	May  bool
-	Data any
+// frame is what all pages have in common.
+func (c Config) frame() webui.Config {
+	own := webui.Area{Link: webui.Link{Text: c.Title, URL: c.Prefix + "/"}, Pages: []webui.Link{
+		{Text: "Overview", URL: c.Prefix + "/"}, {Text: "Workflows", URL: c.Prefix + "/workflows"}, {Text: "Tasks", URL: c.Prefix + "/names"},
+		{Text: "Queues", URL: c.Prefix + "/queues"}, {Text: "Workers", URL: c.Prefix + "/workers"}, {Text: "Schedule", URL: c.Prefix + "/schedule"},
+	}}
+	var menu []webui.Area
+	for _, l := range c.Nav {
+		a := webui.Area{Link: webui.Link(l)}
+		if l.URL == own.URL {
+			a.Pages = own.Pages
+		}
+		menu = append(menu, a)
+	}
+	if !slices.ContainsFunc(c.Nav, func(l Link) bool { return l.URL == own.URL }) {
+		menu = append([]webui.Area{own}, menu...)
+	}
+	return webui.Config{
+		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
+		Pages: pages, Funcs: funcs, Did: c.Did, Explain: explain, Logger: c.Logger,
+		May: func(r *http.Request, class webui.Class) bool { return class == webui.Operate && c.May(r) },
+	}
 }
 
-func (s *site) view(r *http.Request, name, at string, data any) view {
-	return view{Config: s.cfg, Name: name, At: at, Now: s.now(), May: s.cfg.May(r), Data: data}
+// explain says what the page of an error says.
+func explain(err error) (status int, title string, ok bool) {
+	if errors.Is(err, tasks.ErrUnknown) {
+		return http.StatusNotFound, "No such workflow", true
+	}
+	return 0, "", false
 }
-
-// ask is how a page gets its values.
-type ask func(ctx context.Context, r *http.Request) (view, error)

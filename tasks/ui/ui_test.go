@@ -262,10 +262,10 @@ func TestOpenPagesGetWhatChanges(t *testing.T) {
 // post sends a form of the pages.
 func post(t *testing.T, h http.Handler, path, cookie, token string) *httptest.ResponseRecorder {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tasks"+path, strings.NewReader(tokenName+"="+token))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tasks"+path, strings.NewReader("muster_form"+"="+token))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if cookie != "" {
-		r.AddCookie(&http.Cookie{Name: tokenName, Value: cookie})
+		r.AddCookie(&http.Cookie{Name: "muster_form", Value: cookie})
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -58,21 +59,21 @@ func (d workflowData) Took(now time.Time) time.Duration {
 // Percent is how much of the workflow is over.
 func (d workflowData) Percent() int { return 100 * d.Progress.Done / max(d.Progress.Total, 1) }
 
-func (s *site) workflow(ctx context.Context, r *http.Request) (view, error) {
+func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error) {
 	w, err := tasks.Attach[any](s.client, r.PathValue("id")).Detail(ctx)
 	if err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	d := workflowData{Workflow: w.Workflow, Progress: w.Progress}
-	d.sum(w.Nodes, s.now())
+	d.sum(w.Nodes, time.Now())
 	drawn := draw(w.Nodes, w.Created)
 	if len(drawn.Boxes) <= mostBoxes {
-		d.Graph, d.Line = newGraph(drawn), newTimeline(drawn, w.Ended, s.now())
+		d.Graph, d.Line = newGraph(drawn), newTimeline(drawn, w.Ended, time.Now())
 	}
 	if d.Table, err = newTable(drawn, r.URL.Query()); err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
-	return s.view(r, w.Name, "/workflows", d), nil
+	return webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Data: d}, nil
 }
 
 // sum sets what the nodes say together.
@@ -230,7 +231,7 @@ func newTimeline(d *drawing, ended, now time.Time) *timeline {
 	}
 	slices.SortStableFunc(t.Rows, func(a, b span) int { return a.Ready.Compare(b.Ready) })
 	for _, share := range []float64{0, 0.25, 0.5, 0.75, 1} {
-		t.Ticks = append(t.Ticks, tick{1000 * share, took(time.Duration(share * float64(t.Whole)))})
+		t.Ticks = append(t.Ticks, tick{1000 * share, webui.Took(time.Duration(share * float64(t.Whole)))})
 	}
 	return t
 }
@@ -255,11 +256,11 @@ func (t table) First() int { return min(t.From+1, t.Total) }
 func newTable(d *drawing, q url.Values) (table, error) {
 	t := table{State: tasktype.Status(q.Get("state")), Box: q.Get("box")}
 	if t.State != "" && !slices.Contains(worstFirst, t.State) {
-		return t, fmt.Errorf("%w: there is no state %.40q", errWrong, t.State)
+		return t, webui.Invalid("There is no state %.40q.", t.State)
 	}
 	from, err := strconv.Atoi(q.Get("from"))
 	if q.Get("from") != "" && (err != nil || from < 0) {
-		return t, fmt.Errorf("%w: from is not a number of a node", errWrong)
+		return t, webui.Invalid("The parameter from is not the number of a node.")
 	}
 	only := -1
 	for b := range d.Boxes {

@@ -3,18 +3,15 @@ package ui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
-
-// errWrong is an error of a request that cannot be answered.
-var errWrong = errors.New("the request is not valid")
 
 // pageSize is how many workflows are on a page.
 const pageSize = 50
@@ -31,32 +28,32 @@ type workflowsData struct {
 }
 
 // workflows lists workflows, the newest first, by state and name.
-func (s *site) workflows(ctx context.Context, r *http.Request) (view, error) {
+func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
 	d := workflowsData{State: tasktype.WorkflowState(q.Get("state")), Query: strings.TrimSpace(q.Get("name")), All: workflowStates}
 	if d.State != "" && !slices.Contains(workflowStates, d.State) {
-		return view{}, fmt.Errorf("%w: there is no state %.40q", errWrong, d.State)
+		return webui.View{}, webui.Invalid("There is no state %.40q.", d.State)
 	}
 	if len(d.Query) > 200 || len(q.Get("after")) > 500 {
-		return view{}, fmt.Errorf("%w: it is too long", errWrong)
+		return webui.View{}, webui.Invalid("It is too long.")
 	}
 	list, next, err := s.client.Workflows(ctx, tasks.WorkflowFilter{State: d.State, Name: d.Query, Cursor: q.Get("after"), Limit: pageSize})
 	if err != nil {
-		return view{}, err
+		return webui.View{}, err
 	}
 	d.List = list
 	if next != "" {
 		q.Set("after", next)
 		d.Next = "?" + q.Encode()
 	}
-	return s.view(r, "Workflows", "/workflows", d), nil
+	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d}, nil
 }
 
 // search leads to the workflow with an id, or lists those with a name.
 func (s *site) search(w http.ResponseWriter, r *http.Request) {
 	q := strings.TrimSpace(r.URL.Query().Get("q"))
 	if len(q) > 200 {
-		s.fail(w, r, fmt.Errorf("%w: it is too long", errWrong))
+		s.Fail(w, r, webui.Invalid("It is too long."))
 		return
 	}
 	to := s.cfg.Prefix + "/workflows"
@@ -68,7 +65,7 @@ func (s *site) search(w http.ResponseWriter, r *http.Request) {
 		case errors.Is(err, tasks.ErrUnknown):
 			to += "?name=" + url.QueryEscape(q)
 		default:
-			s.fail(w, r, err)
+			s.Fail(w, r, err)
 			return
 		}
 	}

@@ -1,14 +1,11 @@
-package ui
+package webui
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
-
-	"muster/tasks"
 )
 
 const (
@@ -18,11 +15,8 @@ const (
 
 // stream sends what a page shows each time that it changes, as server-sent events: "main" with the HTML of the element
 // of this id, and "trouble" with why it cannot be read now.
-func (s *site) stream(w http.ResponseWriter, r *http.Request, p page) {
-	key := r.URL.RequestURI()
-	if s.cfg.May(r) {
-		key = "may change " + key
-	}
+func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
+	key := fmt.Sprintf("%t %t %s", s.cfg.May(r, Operate), s.cfg.May(r, Administer), r.URL.RequestURI())
 	shared := r.WithContext(context.WithoutCancel(r.Context())) // others may look at the page after this reader has left
 	updates, leave, ok := s.live.join(key, func(ctx context.Context) ([]byte, error) { return s.fragment(ctx, shared, p) })
 	if !ok {
@@ -61,15 +55,17 @@ func (s *site) stream(w http.ResponseWriter, r *http.Request, p page) {
 }
 
 // fragment renders the part of a page that changes. What is not there any more is a page, too.
-func (s *site) fragment(ctx context.Context, r *http.Request, p page) ([]byte, error) {
+func (s *Site) fragment(ctx context.Context, r *http.Request, p page) ([]byte, error) {
 	show := p.show
 	v, err := p.ask(ctx, r.WithContext(ctx))
-	switch {
-	case errors.Is(err, tasks.ErrUnknown), errors.As(err, new(*notFound)):
-		show, v = errorPage, s.view(r, "Not found", "", trouble{"Not found", "It is no longer kept.", false})
-	case err != nil:
-		return nil, err
+	if err != nil {
+		status, says := s.explain(err)
+		if status >= http.StatusInternalServerError {
+			return nil, err
+		}
+		show, v = s.errors, View{Name: says.Title, Data: says}
 	}
+	v = s.framed(r, v)
 	var out bytes.Buffer
 	if err := show.ExecuteTemplate(&out, "main", v); err != nil {
 		return nil, fmt.Errorf("make the page: %w", err)

@@ -60,7 +60,7 @@
 
   times();
   setInterval(times, 1000);
-  if (document.querySelector("main form[method=post]")) { main.dataset.still = ""; return; } // a question does not change
+  if (main.dataset.still !== undefined) return; // a question does not change
   pause.hidden = false;
   follow();
 })();

@@ -1,4 +1,4 @@
-package ui
+package webui
 
 import (
 	"bytes"
@@ -137,7 +137,7 @@ func (h *hub) next() (t *topic, wait time.Duration) {
 
 // look renders a page and sends it to its readers if it has changed.
 func (h *hub) look(ctx context.Context, t *topic) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
 	html, err := t.render(ctx)
 	now := update{html: html}

@@ -1,0 +1,76 @@
+package webui
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// formats are functions of all templates.
+var formats = template.FuncMap{
+	"when":   When,
+	"took":   Took,
+	"short":  Short,
+	"clip":   Clip,
+	"number": Number[int64],
+	"count":  Number[int],
+	"list":   func(words ...string) []string { return words },
+}
+
+// When writes a time for readers, or a dash for none. live.js makes "3 min ago" of it.
+func When(t time.Time) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	t = t.UTC()
+	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05"))) //nolint:gosec // of a time only
+}
+
+// Took writes a duration with two or three digits, and a dash for one below zero.
+func Took(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "–"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// Short is the beginning of a long id.
+func Short(id string) string { return cut(id, 20) }
+
+// Clip shortens a name to the width of a box.
+func Clip(name string) string { return cut(name, 24) }
+
+func cut(s string, most int) string {
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return s
+}
+
+// Number writes a count with a space between thousands.
+func Number[N int | int64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "-", digits[1:]
+	}
+	var parts []string
+	for len(digits) > 3 {
+		parts = append([]string{digits[len(digits)-3:]}, parts...)
+		digits = digits[:len(digits)-3]
+	}
+	return sign + strings.Join(append([]string{digits}, parts...), "\u202f")
+}
