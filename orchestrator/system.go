@@ -18,6 +18,7 @@ import (
 	"muster/orchestrator/job"
 	"muster/orchestrator/pipeline"
 	"muster/orchestrator/tracing"
+	"muster/orchestrator/tracing/otlp"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/proxies/geo"
@@ -75,7 +76,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.tracing, err = tracing.Open(cfg.Tracing, logger); err != nil {
+	if s.tracing, err = otlp.Open(cfg.Tracing, logger); err != nil {
 		return nil, err
 	}
 	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Filter: cfg.ProxyFilter(), Logger: logger})

@@ -15,12 +15,10 @@ const logEvery = time.Minute
 // exporter sends spans to the collector, and logs how many were lost. Its errors go
 // no further: the handler of errors of OpenTelemetry is global, and logs each.
 type exporter struct {
-	next     sdk.SpanExporter
-	logger   *slog.Logger
-	endpoint string
-	idle     func()          // closes connections
-	over     context.Context // once done, nothing is sent any more
-	end      context.CancelFunc
+	to     Collector
+	logger *slog.Logger
+	over   context.Context // once done, nothing is sent any more
+	end    context.CancelFunc
 
 	mu     sync.Mutex // guards the rest
 	logged time.Time
@@ -34,7 +32,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	defer context.AfterFunc(e.over, cancel)()
 	err := e.over.Err()
 	if err == nil {
-		err = e.next.ExportSpans(ctx, spans)
+		err = e.to.Exporter.ExportSpans(ctx, spans)
 	}
 	if err != nil {
 		e.report(ctx, err, len(spans))
@@ -43,7 +41,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 }
 
 // Shutdown implements sdk.SpanExporter.
-func (e *exporter) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
+func (e *exporter) Shutdown(ctx context.Context) error { return e.to.Exporter.Shutdown(ctx) }
 
 // report logs trouble, but not twice in a minute.
 func (e *exporter) report(ctx context.Context, err error, lost int) {
@@ -53,6 +51,6 @@ func (e *exporter) report(ctx context.Context, err error, lost int) {
 	if time.Since(e.logged) < logEvery {
 		return
 	}
-	e.logger.WarnContext(ctx, "spans were not exported; see that the collector of tracing.endpoint runs", "endpoint", e.endpoint, "lost", e.lost, "err", oneLine(err))
+	e.logger.WarnContext(ctx, "spans were not exported; see that the collector of tracing.endpoint runs", "endpoint", e.to.Address, "lost", e.lost, "err", oneLine(err))
 	e.logged, e.lost = time.Now(), 0
 }

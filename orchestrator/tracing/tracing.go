@@ -7,18 +7,12 @@ package tracing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -47,33 +41,18 @@ type Tracing struct {
 // format is the W3C Trace Context.
 var format = propagation.TraceContext{}
 
-// Open returns the tracing of the settings, or nil if they name no collector. It
-// connects to nothing: a collector that does not answer costs spans, and is logged
-// once in a minute. Close it.
-func Open(cfg config.Tracing, logger *slog.Logger) (*Tracing, error) {
-	if cfg.Endpoint == "" {
-		return nil, nil
-	}
-	endpoint, err := url.Parse(cfg.Endpoint)
-	if err != nil {
-		return nil, errors.New("tracing.endpoint is not a URL") // the error of Parse shows it
-	}
-	if endpoint.Path == "" || endpoint.Path == "/" {
-		endpoint.Path = "/v1/traces"
-	}
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: cfg.Timeout}).DialContext, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: cfg.Timeout, ResponseHeaderTimeout: cfg.Timeout, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
-	}
-	e := &exporter{
-		logger: logger, endpoint: endpoint.Redacted(), idle: transport.CloseIdleConnections,
-		next: otlptrace.NewUnstarted(otlptracehttp.NewClient(
-			otlptracehttp.WithEndpointURL(endpoint.String()), otlptracehttp.WithHeaders(cfg.Headers),
-			otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithTimeout(cfg.Timeout),
-			otlptracehttp.WithHTTPClient(&http.Client{Transport: transport, Timeout: cfg.Timeout}),
-			otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: cfg.Timeout, MaxElapsedTime: cfg.Timeout}),
-		)),
-	}
+// Collector is where spans go; package otlp has one.
+type Collector struct {
+	Exporter sdk.SpanExporter
+	Address  string // for logs, without secrets
+	Idle     func() // closes idle connections
+}
+
+// New returns tracing of the settings that sends spans to a collector. It connects to
+// nothing: a collector that does not answer costs spans, and is logged once in a
+// minute. Close it.
+func New(cfg config.Tracing, to Collector, logger *slog.Logger) (*Tracing, error) {
+	e := &exporter{logger: logger, to: to}
 	e.over, e.end = context.WithCancel(context.Background())
 	about, err := resource.New(context.Background(), resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(
 		semconv.ServiceName(cfg.Service), semconv.ServiceInstanceID(instance()),
@@ -112,7 +91,7 @@ func (t *Tracing) Close() {
 	if err := t.provider.Shutdown(context.Background()); err != nil {
 		t.exporter.report(context.Background(), err, 0)
 	}
-	t.exporter.idle()
+	t.exporter.to.Idle()
 }
 
 // Headers returns what work that ctx causes carries, in a workflow or a record: the

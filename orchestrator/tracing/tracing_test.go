@@ -19,6 +19,7 @@ import (
 	"muster/internal/logctx"
 	"muster/orchestrator/config"
 	"muster/orchestrator/tracing"
+	"muster/orchestrator/tracing/otlp"
 	"muster/orchestrator/tracing/tracingtest"
 )
 
@@ -28,7 +29,7 @@ func open(t *testing.T, change func(*config.Tracing), log io.Writer) *tracing.Tr
 	t.Helper()
 	cfg := config.Default().Tracing
 	change(&cfg)
-	tr, err := tracing.Open(cfg, slog.New(slog.NewTextHandler(log, nil)))
+	tr, err := otlp.Open(cfg, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

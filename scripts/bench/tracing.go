@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 
 	"muster/orchestrator/config"
-	"muster/orchestrator/tracing"
+	"muster/orchestrator/tracing/otlp"
 	"muster/tasks"
 )
 
@@ -38,7 +38,7 @@ func traced(n int, sample float64) measureFunc {
 			defer collector.Close()
 			cfg.Endpoint, cfg.Sample = collector.URL, sample
 		}
-		spans, err := tracing.Open(cfg, logger)
+		spans, err := otlp.Open(cfg, logger)
 		if err != nil {
 			return 0, err
 		}

@@ -41,7 +41,7 @@ var confined = map[string][]string{
 	"github.com/urfave/cli/v2":            {"cmd/"},
 	"github.com/alicebob/miniredis/v2":    {"tasks/redistest", "tasks/taskstest", "orchestrator/redisd"},
 	"github.com/prometheus/client_golang": {"tasks/", "orchestrator/", "proxies/"},
-	"go.opentelemetry.io/otel":            {"tasks/otel", "orchestrator/tracing", "internal/logctx"},
+	"go.opentelemetry.io/otel":            {"tasks/otel", "orchestrator/tracing", "orchestrator/tracing/otlp", "internal/logctx"},
 }
 
 // handedRedis are packages that import go-redis without a keys.go: they start a
