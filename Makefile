@@ -31,11 +31,17 @@ ALONE = /internal/sim$$
 # Vetting is what lint does, and no debugger looks at these binaries.
 QUICK = -vet=off -ldflags='-s -w'
 
+# A test that fails on a busy machine runs once more at the end, alone, and is named; unless it failed by a race, or more
+# than three did. `make test` runs each test once.
+TWICE = $(GO) tool -modfile=scripts/lint/go.mod gotestsum --format=pkgname --rerun-fails=1 --rerun-fails-max-failures=3 \
+	--rerun-fails-abort-on-data-race --rerun-fails-report=/dev/stderr
+
+# The longest packages are the first.
 raced:
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) -race ./tasks $$($(GO) list ./... | grep -E '$(RACED)' | grep -vE '$(ALONE)') # the longest first
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(TWICE) --packages="./tasks $$($(GO) list ./... | grep -E '$(RACED)' | grep -vE '$(ALONE)' | tr '\n' ' ')" -- $(QUICK) -race
 
 unraced:
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) ./tasks/internal/sim $$($(GO) list ./... | grep -vE '$(RACED)')
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(TWICE) --packages="./tasks/internal/sim $$($(GO) list ./... | grep -vE '$(RACED)' | tr '\n' ' ')" -- $(QUICK)
 
 sim: ## the engine in 100,000 histories that chance makes up
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
