@@ -26,7 +26,7 @@ import (
 func TestSnippetsCompile(t *testing.T) {
 	t.Parallel()
 	pages := []string{"../README.md", "doc.go"}
-	for _, pattern := range []string{"*.md", "../docs/*.md"} {
+	for _, pattern := range []string{"*.md", "../docs/*.md", "../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
