@@ -44,6 +44,7 @@ func sitesCommand(env environment) *cli.Command {
 			checkSitesCommand(env),
 			testSitesCommand(env),
 			capturePageCommand(env),
+			shellCommand(env),
 		},
 	}
 }
@@ -80,11 +81,20 @@ func baseURLFlag() cli.Flag {
 	return &cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` in place of the site's own, such as a local copy"}
 }
 
-// patientClient fetches pages one by one, and waits as long as the site's pace requires.
+// patientClient fetches pages one by one, and waits as long as the site's pace requires. The secrets of the definition
+// are sent to the site itself only.
 func patientClient(env environment, c *cli.Context, def *definition.Definition) (*fetch.Client, error) {
 	loaded, err := loadConfig(env, c)
 	if err != nil {
 		return nil, err
+	}
+	if def.Refers() {
+		if def.Rebased() != "" {
+			return nil, usageError{fmt.Errorf("site %s: its secrets are not sent to another base URL: take ${…} out of the definition, or leave out --base-url", def.Site)}
+		}
+		if def, err = def.WithSecrets(os.LookupEnv); err != nil {
+			return nil, err
+		}
 	}
 	return fetch.NewClient(fetch.Config{Definition: def, Filter: loaded.Network.Filter(), Patience: time.Hour}), nil
 }

@@ -13,8 +13,6 @@ import (
 	"strings"
 	_ "time/tzdata" // for timezone, on machines without time zones
 
-	"github.com/goccy/go-yaml/ast"
-
 	"muster/internal/yamlstrict"
 )
 
@@ -147,19 +145,9 @@ func Parse(file string, data []byte) (*Definition, error) {
 	}
 	def := defaults()
 	def.file, def.source = file, slices.Clone(data)
-	var d yamlstrict.Decoder
-	d.Custom = func(v any, n ast.Node, key string) bool {
-		nd, ok := v.(nodeDecoder)
-		if ok {
-			nd.decodeNode(&d, n, key)
-		}
-		return ok
-	}
+	d := decoder()
 	isMapping := d.Decode(data, def)
-	c := &checker{file: file, places: d.Places}
-	for _, p := range d.Problems {
-		c.problems = append(c.problems, &Problem{File: file, At: p.At, Key: p.Key, Text: p.Text})
-	}
+	c := &checker{file: file, places: d.Places, problems: problemsOf(file, d.Problems)}
 	if isMapping {
 		c.check(def)
 	}

@@ -1,0 +1,88 @@
+package definition
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"muster/internal/yamlstrict"
+)
+
+// ParseField reads a field as it is written in a definition, for a page of a format. The site's locale is that of d.
+// The error is a Problems with positions in text.
+func (d *Definition) ParseField(text, format string) (Field, error) {
+	const name = "field"
+	f := Field{}
+	dec := decoder()
+	dec.Decode([]byte(text), &f)
+	f.Name = name
+	c := &checker{places: map[string]yamlstrict.Place{}, problems: problemsOf("", dec.Problems)}
+	for key, at := range dec.Places {
+		c.places["."+yamlstrict.Join(name, key)] = at
+	}
+	fields := Fields{f}
+	if len(c.problems) == 0 {
+		c.checkFields(d, fields, format, "")
+	}
+	for _, p := range c.problems {
+		p.Key = strings.TrimPrefix(strings.TrimPrefix(p.Key, "."+name), ".")
+	}
+	if len(c.problems) > 0 {
+		return Field{}, c.problems.Sorted()
+	}
+	return fields[0], nil
+}
+
+// Trial returns a copy of the definition whose pages of a kind yield only records with one field, at each match of
+// each: a selector, or a JSON path if the page is JSON without HTML; "" is the page. Records that fail a check are
+// kept.
+func (d *Definition) Trial(kind, each string, f Field) (*Definition, error) {
+	r := Record{Name: "record", From: kind, OnInvalid: OnInvalidKeep, Fields: Fields{f}}
+	if page := d.Page(kind); each != "" && page.Format == FormatJSON && page.HTML.IsZero() {
+		path, err := ParsePath(each)
+		if err != nil {
+			return nil, err
+		}
+		r.EachJSON = path
+	} else if each != "" {
+		sel, err := ParseSelector(each)
+		if err != nil {
+			return nil, err
+		}
+		r.Each = sel
+	}
+	only := *d
+	only.Records = Records{r}
+	only.Listing.Links, only.Listing.Next, only.Detail.Links = nil, nil, nil
+	return &only, nil
+}
+
+// WithFormat returns a copy of the definition whose pages of all kinds have a format.
+func (d *Definition) WithFormat(format string) *Definition {
+	with := *d
+	with.Listing.Format, with.Detail.Format = format, format
+	return &with
+}
+
+// decoder returns a decoder of definitions.
+func decoder() *yamlstrict.Decoder {
+	d := &yamlstrict.Decoder{}
+	d.Custom = func(v any, n ast.Node, key string) bool {
+		nd, ok := v.(nodeDecoder)
+		if ok {
+			nd.decodeNode(d, n, key)
+		}
+		return ok
+	}
+	return d
+}
+
+// problemsOf returns the problems of a decoder as those of a file.
+func problemsOf(file string, found []yamlstrict.Problem) Problems {
+	list := slices.Grow(Problems{}, len(found))
+	for _, p := range found {
+		list = append(list, &Problem{File: file, At: p.At, Key: p.Key, Text: p.Text})
+	}
+	return list
+}

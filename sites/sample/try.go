@@ -1,0 +1,125 @@
+package sample
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// Trial is what one field yields on a page.
+type Trial struct {
+	Field
+	Values   []json.RawMessage // of the records that have the field, in the order of the page
+	Problems []string          // each once
+}
+
+// Try extracts one field of a page, at each match of each; see definition.Trial. It may be called again with the same
+// page, but not concurrently.
+func Try(def *definition.Definition, doc *extract.Doc, each string, f definition.Field) (Trial, error) {
+	only, err := def.Trial(doc.Page.Kind, each, f)
+	if err != nil {
+		return Trial{}, err
+	}
+	res, err := extract.Declared(only, doc)
+	if err != nil {
+		return Trial{}, err
+	}
+	name := only.Records[0].Name + "." + f.Name
+	t := Trial{Field: Field{Name: f.Name, Hits: res.Hits[name]}}
+	for _, r := range res.Records {
+		for _, v := range r.Fields {
+			t.Values = append(t.Values, encoded(v.Value))
+		}
+		for _, p := range r.Problems {
+			if !slices.Contains(t.Problems, p) {
+				t.Problems = append(t.Problems, p)
+			}
+		}
+	}
+	if why := res.Faults[name]; why.Unparsed > 0 {
+		t.Problems = append(t.Problems, f.Name+": "+why.Example)
+	}
+	return t, nil
+}
+
+// Matches are what a selector or a JSON path matches on a page.
+type Matches struct {
+	Places, With int      // matches of each, and how many of them have a match of the selector
+	Found        []string // a start tag and the text of the element, a text, or JSON; in the order of the page
+}
+
+// Match evaluates a selector at each match of each, or on the whole page if that is "". On a page that is JSON without
+// HTML both are JSON paths.
+func Match(doc *extract.Doc, each, selector string) (Matches, error) {
+	if doc.Root == nil {
+		return matchJSON(doc, each, selector)
+	}
+	sel, err := definition.ParseSelector(selector)
+	if err != nil {
+		return Matches{}, err
+	}
+	places := []*html.Node{doc.Root}
+	if each != "" {
+		outer, err := definition.ParseSelector(each)
+		if err != nil {
+			return Matches{}, err
+		}
+		places = outer.All(doc.Root)
+	}
+	m := Matches{Places: len(places)}
+	for _, p := range places {
+		found := sel.All(p)
+		if len(found) > 0 {
+			m.With++
+		}
+		for _, n := range found {
+			m.Found = append(m.Found, matched(n, sel.Attr))
+		}
+	}
+	return m, nil
+}
+
+// matched returns an attribute of an element, or its start tag and text; of a text node, the text.
+func matched(n *html.Node, attr string) string {
+	if n.Type != html.ElementNode {
+		return extract.Fold(n.Data)
+	}
+	for _, a := range n.Attr {
+		if a.Key == attr {
+			return a.Val
+		}
+	}
+	tag := html.Token{Type: html.StartTagToken, Data: n.Data, Attr: n.Attr}.String()
+	return strings.TrimSpace(tag + " " + extract.Text(n))
+}
+
+func matchJSON(doc *extract.Doc, each, path string) (Matches, error) {
+	inner, err := definition.ParsePath(path)
+	if err != nil {
+		return Matches{}, err
+	}
+	places := []any{doc.JSON}
+	if each != "" {
+		outer, err := definition.ParsePath(each)
+		if err != nil {
+			return Matches{}, err
+		}
+		places = outer.Members(doc.JSON)
+	}
+	m := Matches{Places: len(places)}
+	for _, p := range places {
+		found := inner.Eval(p)
+		if len(found) > 0 {
+			m.With++
+		}
+		for _, v := range found {
+			m.Found = append(m.Found, string(encoded(v)))
+		}
+	}
+	return m, nil
+}
