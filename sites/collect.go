@@ -48,7 +48,7 @@ func (w *walk) collect(ctx context.Context) ([]store.Chunk, error) {
 	}
 	var front []visit
 	for _, p := range j.def.StartPages() {
-		v := visit{URL: p.URL, Kind: p.Kind}
+		v := visit{URL: p.URL, Kind: p.Kind, Post: p.Post}
 		if p.Kind == definition.KindDetail {
 			w.detail(v)
 			continue

@@ -239,7 +239,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 			visited(end)
 		}()
 	}
-	if page, f.err = c.client.Get(ctx, v.URL, v.Kind); f.err == nil {
+	if page, f.err = c.client.Fetch(ctx, v.URL, v.Kind, v.Post); f.err == nil {
 		f.yield, f.records, f.err = c.extractor.extract(ctx, v, page, lease.Attempts)
 	}
 	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.err))
@@ -279,7 +279,7 @@ func (c *crawler) probe(ctx context.Context) (failure error, known bool) {
 	if err != nil || !ok {
 		return nil, false
 	}
-	_, err = c.client.Get(ctx, v.URL, v.Kind)
+	_, err = c.client.Fetch(ctx, v.URL, v.Kind, v.Post)
 	return err, true
 }
 

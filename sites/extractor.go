@@ -138,7 +138,7 @@ func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield
 		}
 	}
 	if res.Next != nil {
-		y.Next = &visit{URL: res.Next.URL, Kind: definition.KindListing, N: res.Next.N, Depth: v.Depth}
+		y.Next = &visit{URL: res.Next.URL, Kind: definition.KindListing, N: res.Next.N, Depth: v.Depth, Post: res.Next.Post}
 	}
 	y.Print = hex.EncodeToString(print.Sum(nil)[:8])
 	return y, records, nil

@@ -42,6 +42,8 @@ type visit struct {
 	N     int    `json:"n,omitempty"`
 	Depth int    `json:"depth,omitempty"`
 	Idle  int    `json:"idle,omitempty"` // how many listing pages before it in its chain had nothing new
+
+	Post definition.Post `json:"post,omitzero"` // how it is requested
 }
 
 // yield is the result of a page, which is stored with its item.
@@ -70,7 +72,11 @@ func (p *pages) itemID(v visit) string {
 	if u, err := url.Parse(v.URL); err == nil {
 		canonical = p.def.Canonical(u)
 	}
-	h := sha256.Sum256([]byte("GET " + canonical))
+	id := "GET " + canonical
+	if !v.Post.IsZero() {
+		id = "POST " + canonical + "\n" + v.Post.Type + "\n" + v.Post.Text
+	}
+	h := sha256.Sum256([]byte(id))
 	return v.Kind[:1] + hex.EncodeToString(h[:12])
 }
 

@@ -145,7 +145,8 @@ func (s *siteShell) open(ctx context.Context, u *url.URL) (err error) {
 			return err
 		}
 	}
-	page, err := s.client.Get(ctx, u.String(), s.kind(u))
+	kind := s.kind(u)
+	page, err := s.client.Fetch(ctx, u.String(), kind, sample.PostOf(s.def, u.String(), kind))
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", u.Redacted(), err)
 	}

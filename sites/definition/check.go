@@ -143,9 +143,10 @@ func (c *checker) checkStart(def *Definition, base *url.URL) {
 			c.problemAt(s.Allow.At, "start.allow", "belongs to a sitemap; for other pages use scope.allow, or allow of a link")
 		}
 		s.As = c.oneOf(s.As, KindListing, kinds, s.At, "start.as")
+		c.checkPost(def, s)
 		ref := s.URL + s.Sitemap
 		if s.Template != "" {
-			if !strings.Contains(s.Template, "{n}") {
+			if !s.hasNumber() {
 				c.problemAt(s.At, "start.template", "%q has no {n} for the number", s.Template)
 			}
 			s.Step = max(s.Step, 1)

@@ -55,7 +55,7 @@ func whyNot(header string) string {
 	case "Connection":
 		return "the transport keeps connections itself"
 	case "Content-Length", "Transfer-Encoding":
-		return "pages are asked for without a body"
+		return "the transport sets it"
 	}
 	return ""
 }

@@ -70,6 +70,11 @@ type Start struct {
 	To       int     `yaml:"to"`
 	Step     int     `yaml:"step"`
 	As       string  `yaml:"as"`
+
+	// A page that is fetched by POST has one of these.
+	Method string            `yaml:"method"`
+	Form   map[string]string `yaml:"form"`
+	JSON   JSONText          `yaml:"json"`
 }
 
 // Listing says what to do with a page that links to others.

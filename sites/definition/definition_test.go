@@ -17,8 +17,8 @@ func TestExampleLoads(t *testing.T) {
 	if err != nil {
 		t.Fatalf("example.yaml does not load:\n%v", err)
 	}
-	if got := len(def.StartPages()); got != 6 {
-		t.Errorf("got %d start pages, want 6: %v", got, def.StartPages())
+	if got := len(def.StartPages()); got != 8 {
+		t.Errorf("got %d start pages, want 8: %v", got, def.StartPages())
 	}
 	if got, want := def.StartPages()[2].URL, "https://shop.example/archive/2024"; got != want {
 		t.Errorf("got third start page %q, want %q", got, want)

@@ -84,12 +84,13 @@ func (d *Definition) SessionStart() string {
 type StartPage struct {
 	URL  string
 	Kind string
+	Post Post
 }
 
 // StartPages returns the pages to begin with, in order.
 func (d *Definition) StartPages() []StartPage {
 	var pages []StartPage
-	add := func(ref, kind string) {
+	add := func(ref, kind string, post Post) {
 		u, err := d.Base().Parse(ref)
 		if err != nil {
 			return // checked at load
@@ -97,19 +98,19 @@ func (d *Definition) StartPages() []StartPage {
 		if kind == "" {
 			kind = KindListing
 		}
-		pages = append(pages, StartPage{d.Move(u).String(), kind})
+		pages = append(pages, StartPage{d.Move(u).String(), kind, post})
 	}
 	for _, s := range d.Start {
 		if s.Sitemap != "" {
-			add(s.Sitemap, KindSitemap)
+			add(s.Sitemap, KindSitemap, Post{})
 			continue
 		}
 		if s.Template == "" {
-			add(s.URL, s.As)
+			add(s.URL, s.As, s.post(s.From))
 			continue
 		}
 		for n := s.From; n <= s.To; n += max(s.Step, 1) {
-			add(fill(s.Template, n), s.As)
+			add(fill(s.Template, n), s.As, s.post(n))
 		}
 	}
 	return pages

@@ -107,7 +107,7 @@ func (x *run) next(n *definition.Next) {
 		}
 	case !n.Cursor.IsZero():
 		if vs := values(n.Cursor.Eval(x.doc.JSON)); len(vs) > 0 && vs[0].text != "" && vs[0].text != "false" {
-			to(withParam(page.URL, n.Param, vs[0].text))
+			x.nextBy(n.Param, vs[0].text, vs[0].json)
 		}
 	case n.Template != "" || n.Param != "":
 		count := counted(n, page.N)
@@ -115,9 +115,11 @@ func (x *run) next(n *definition.Next) {
 			return
 		}
 		if n.Template != "" {
-			to(n.PageURL(count))
+			if to(n.PageURL(count)); x.res.Next != nil {
+				x.res.Next.Post = page.Post
+			}
 		} else {
-			to(withParam(page.URL, n.Param, strconv.Itoa(count)))
+			x.nextBy(n.Param, strconv.Itoa(count), count)
 		}
 		x.res.Counted = true
 		if x.res.Next != nil {
@@ -127,6 +129,22 @@ func (x *run) next(n *definition.Next) {
 		if refs := x.refs(n.CSS, n.Attr, n.JSON); len(refs) > 0 {
 			to(refs[0])
 		}
+	}
+}
+
+// nextBy sets the next page to this one with another value of a parameter: in the query or, if the page was fetched by
+// POST, in what it was requested with, where value is that in JSON.
+func (x *run) nextBy(param, text string, value any) {
+	page := x.doc.Page
+	if page.Post.IsZero() {
+		if u := x.resolve(withParam(page.URL, param, text)); u != nil {
+			x.res.Next = &Link{URL: u.String(), Kind: definition.KindListing}
+		}
+		return
+	}
+	post, err := page.Post.With(param, text, value)
+	if u := x.resolve(page.URL.String()); u != nil && err == nil { // With is checked at load
+		x.res.Next = &Link{URL: u.String(), Kind: definition.KindListing, Post: post}
 	}
 }
 

@@ -22,8 +22,9 @@ import (
 type Page struct {
 	URL       *url.URL // after redirects
 	Requested string
-	Kind      string // definition.KindListing or KindDetail
-	N         int    // the number of a counted listing page, from 0
+	Kind      string          // definition.KindListing or KindDetail
+	Post      definition.Post // what it was requested with, after redirects
+	N         int             // the number of a counted listing page, from 0
 	Status    int
 	Header    http.Header
 	Body      []byte

@@ -37,6 +37,7 @@ type Link struct {
 	URL  string
 	Kind string
 	N    int // see Page
+	Post definition.Post
 }
 
 // Result is what was extracted from a page.
@@ -208,7 +209,7 @@ func (x *run) key(r *definition.Record, rec *Record) string {
 		i := slices.IndexFunc(rec.Fields, func(v Value) bool { return v.Name == name })
 		switch {
 		case name == "_url":
-			add(x.def.Canonical(x.doc.Page.URL))
+			add(x.identity())
 			found++
 		case i >= 0:
 			add(rec.Fields[i].Value)
@@ -219,12 +220,21 @@ func (x *run) key(r *definition.Record, rec *Record) string {
 	}
 	if found == 0 {
 		if r.Each.IsZero() && r.EachJSON.IsZero() {
-			add(x.def.Canonical(x.doc.Page.URL))
+			add(x.identity())
 		} else {
 			add(rec.Fields)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// identity returns what identifies the page: its URL, and what it was requested with if it was fetched by POST.
+func (x *run) identity() string {
+	id := x.def.Canonical(x.doc.Page.URL)
+	if post := x.doc.Page.Post; !post.IsZero() {
+		id += "\n" + post.Type + "\n" + post.Text
+	}
+	return id
 }
 
 // fields extracts the values of fields at a place. path is the record or object that they belong to. An optional

@@ -115,17 +115,22 @@ func (c *Client) Close() {
 	c.own.CloseIdleConnections()
 }
 
-// Get fetches a page of a kind. Every error is an *Error. Blocked pages with a status of success are recognized by
-// Inspect, which needs the parsed page.
+// Get is Fetch by GET.
 func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, error) {
+	return c.Fetch(ctx, rawURL, kind, definition.Post{})
+}
+
+// Fetch fetches a page of a kind. Every error is an *Error. Blocked pages with a status of success are recognized by
+// Inspect, which needs the parsed page.
+func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition.Post) (extract.Page, error) {
 	if c.sessions == nil {
-		return c.get(ctx, nil, rawURL, kind)
+		return c.get(ctx, nil, rawURL, kind, post)
 	}
 	for tries := c.def.Session.Max; ; tries-- {
 		s := c.sessions.acquire()
 		page, err := extract.Page{Requested: rawURL, Kind: kind}, c.sessions.begin(context.WithValue(ctx, sessionKey{}, s), s)
 		if err == nil {
-			page, err = c.get(context.WithValue(ctx, sessionKey{}, s), s, rawURL, kind)
+			page, err = c.get(context.WithValue(ctx, sessionKey{}, s), s, rawURL, kind, post)
 		}
 		c.sessions.release(s, err)
 		if tries <= 0 || !isUnsent(err) {
@@ -135,8 +140,8 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 }
 
 // get fetches a page, and follows its redirects and refreshes. s is nil without sessions.
-func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
-	page, err := c.getOnce(ctx, s, rawURL, kind)
+func (c *Client) get(ctx context.Context, s *session, rawURL, kind string, post definition.Post) (extract.Page, error) {
+	page, err := c.getOnce(ctx, s, rawURL, kind, post)
 	for hops := 0; err == nil; hops++ {
 		to, rerr := c.refreshed(page, hops)
 		if rerr != nil {
@@ -146,7 +151,7 @@ func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extr
 			break
 		}
 		before := page.Took
-		page, err = c.getOnce(ctx, s, to.String(), kind)
+		page, err = c.getOnce(ctx, s, to.String(), kind, definition.Post{})
 		page.Requested = rawURL
 		page.Took += before
 	}
@@ -154,12 +159,12 @@ func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extr
 }
 
 // getOnce fetches a page, and follows the redirects of HTTP.
-func (c *Client) getOnce(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
+func (c *Client) getOnce(ctx context.Context, s *session, rawURL, kind string, post definition.Post) (extract.Page, error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, kindKey{}, kind), c.def.Limits.PageTimeout)
 	defer cancel()
 	ctx, measure := measured(ctx)
-	page := extract.Page{Requested: rawURL, Kind: kind}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+	page := extract.Page{Requested: rawURL, Kind: kind, Post: post}
+	req, err := newRequest(ctx, rawURL, post)
 	if err != nil {
 		return page, &Error{Class: ClientError, URL: rawURL, Err: err}
 	}
@@ -194,6 +199,9 @@ func (c *Client) getOnce(ctx context.Context, s *session, rawURL, kind string) (
 // setHead sets the fields of a page that come from the head of its response, and its callbacks.
 func (c *Client) setHead(page *extract.Page, res *http.Response, s *session) {
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
+	if res.Request.Method == http.MethodGet {
+		page.Post = definition.Post{} // a redirect led to another page
+	}
 	page.Via = c.cfg.Via(res)
 	if c.cfg.OnBlocked != nil || s != nil {
 		page.OnBlocked = func() {

@@ -1,11 +1,24 @@
 package fetch
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
 	"muster/sites/definition"
 )
+
+// newRequest returns a request for a page, without its headers except for that of a body.
+func newRequest(ctx context.Context, rawURL string, post definition.Post) (*http.Request, error) {
+	if post.IsZero() {
+		return http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, strings.NewReader(post.Text))
+	if err == nil {
+		req.Header.Set("Content-Type", post.Type)
+	}
+	return req, err
+}
 
 // setHeaders sets the headers of a request: those of the definition, then those of the session's profile. A session's
 // cookies are in its jar.

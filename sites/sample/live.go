@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"muster/sites/definition"
+	"muster/sites/extract"
 	"muster/sites/fetch"
 )
 
@@ -17,7 +18,7 @@ const maxTries = 3
 func Live(ctx context.Context, client *fetch.Client, def *definition.Definition, show func(View, error)) error {
 	l := live{client: client, def: def, show: show, tries: map[string]int{}}
 	for _, p := range def.StartPages() {
-		l.visit(ctx, p.URL, p.Kind, p.Kind)
+		l.visit(ctx, extract.Link{URL: p.URL, Kind: p.Kind, Post: p.Post}, p.Kind)
 	}
 	return l.first
 }
@@ -31,13 +32,13 @@ type live struct {
 }
 
 // visit fetches a page and the pages that it links to, unless there were enough pages of its sort.
-func (l *live) visit(ctx context.Context, rawURL, kind, sort string) {
+func (l *live) visit(ctx context.Context, to extract.Link, sort string) {
 	if l.tries[sort] >= maxTries || ctx.Err() != nil {
 		return
 	}
 	l.tries[sort]++
-	v := View{Sample: Sample{URL: rawURL, Kind: kind}}
-	page, err := l.client.Get(ctx, rawURL, kind)
+	v := View{Sample: Sample{URL: to.URL, Kind: to.Kind}}
+	page, err := l.client.Fetch(ctx, to.URL, to.Kind, to.Post)
 	if err == nil {
 		if sort == "next" {
 			page.N = 1 // the second page of a count
@@ -47,16 +48,16 @@ func (l *live) visit(ctx context.Context, rawURL, kind, sort string) {
 	l.show(v, err)
 	if err != nil {
 		if l.first == nil {
-			l.first = fmt.Errorf("%s page %s: %w", kind, rawURL, err)
+			l.first = fmt.Errorf("%s page %s: %w", to.Kind, to.URL, err)
 		}
 		return
 	}
 	l.tries[sort] = maxTries
-	if v.Next != "" {
-		l.visit(ctx, v.Next, definition.KindListing, "next")
+	if v.next != nil {
+		l.visit(ctx, *v.next, "next")
 	}
 	for _, link := range v.Links {
 		kind, at, _ := strings.Cut(link, " ")
-		l.visit(ctx, at, kind, kind)
+		l.visit(ctx, extract.Link{URL: at, Kind: kind}, kind)
 	}
 }

@@ -32,6 +32,7 @@ type Sample struct {
 	URL         string            `json:"url"`
 	BaseURL     string            `json:"base_url,omitempty"`  // of the copy of the site that it was fetched from
 	Requested   string            `json:"requested,omitempty"` // if a redirect led to URL
+	Post        definition.Post   `json:"post,omitzero"`       // if it was fetched by POST
 	Kind        string            `json:"kind"`
 	ContentType string            `json:"content_type,omitempty"`
 	LinkHeader  []string          `json:"link_header,omitempty"`
@@ -51,6 +52,8 @@ type View struct {
 	CharsetFrom string // how the charset was found
 	Bytes       int
 	Fields      []Field
+
+	next *extract.Link // nil: there is none
 }
 
 // Field is how a field of the records of a page was found.
@@ -81,7 +84,7 @@ func Dir(def *definition.Definition) string {
 func Of(def *definition.Definition, page extract.Page) (View, error) {
 	v := View{Bytes: len(page.Body), Sample: Sample{
 		URL: page.URL.String(), BaseURL: def.Rebased(), Kind: page.Kind, Records: []json.RawMessage{},
-		ContentType: page.Header.Get("Content-Type"), LinkHeader: page.Header.Values("Link"), FetchedAt: page.FetchedAt.UTC().Truncate(time.Second),
+		ContentType: page.Header.Get("Content-Type"), LinkHeader: page.Header.Values("Link"), FetchedAt: page.FetchedAt.UTC().Truncate(time.Second), Post: page.Post,
 	}}
 	if page.Requested != v.URL {
 		v.Requested = page.Requested
@@ -131,7 +134,10 @@ func (v *View) links(res extract.Result) {
 		v.Links = append(v.Links, l.Kind+" "+l.URL)
 	}
 	if res.Next != nil {
-		v.Next = res.Next.URL
+		v.next, v.Next = res.Next, res.Next.URL
+		if !res.Next.Post.IsZero() {
+			v.Next += " by POST of " + res.Next.Post.Text
+		}
 	}
 }
 
@@ -210,7 +216,7 @@ func (s Sample) write(file string) error {
 
 // Capture fetches a page of a kind and saves it in a folder.
 func Capture(ctx context.Context, client *fetch.Client, def *definition.Definition, rawURL, kind, dir, name string) (View, error) {
-	page, err := client.Get(ctx, rawURL, kind)
+	page, err := client.Fetch(ctx, rawURL, kind, PostOf(def, rawURL, kind))
 	if err != nil {
 		return View{}, err
 	}
@@ -226,6 +232,16 @@ func NameFor(kind string, u *url.URL) string {
 		words = strings.Trim(string(rs[len(rs)-60:]), "-")
 	}
 	return strings.TrimSuffix(kind+"-"+words, "-")
+}
+
+// PostOf returns how the page of a kind at a URL is requested: like the first start page with this URL, else by GET.
+func PostOf(def *definition.Definition, rawURL, kind string) definition.Post {
+	for _, p := range def.StartPages() {
+		if p.Kind == kind && p.URL == rawURL {
+			return p.Post
+		}
+	}
+	return definition.Post{}
 }
 
 // KindOf guesses the kind of the page at a URL: that of the start page with this URL, else a detail page.

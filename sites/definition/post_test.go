@@ -1,0 +1,77 @@
+package definition
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestStartByPost(t *testing.T) {
+	t.Parallel()
+	def, err := Parse("s.yaml", []byte(`site: shop.example
+base_url: https://shop.example
+start:
+  - {url: /search, form: {q: a & b, page: 1}}
+  - {url: /empty, method: post}
+  - {url: /api, json: {q: "<lamp>", paging: {page: 1}, tags: [a, 2, 1.5, true, null]}, as: detail}
+  - {url: /text, json: '[1, 2]', as: detail}
+  - {template: /years, json: {year: "{n}", title: "of {n}"}, from: 7, to: 8, as: detail}
+records:
+  product: {fields: {name: h1}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []StartPage
+	for _, p := range def.StartPages() {
+		p.URL = p.URL[len("https://shop.example"):]
+		got = append(got, p)
+	}
+	want := []StartPage{
+		{"/search", KindListing, Post{formType, "page=1&q=a+%26+b"}},
+		{"/empty", KindListing, Post{formType, ""}},
+		{"/api", KindDetail, Post{jsonType, `{"paging":{"page":1},"q":"<lamp>","tags":["a",2,1.5,true,null]}`}},
+		{"/text", KindDetail, Post{jsonType, `[1, 2]`}},
+		{"/years", KindDetail, Post{jsonType, `{"title":"of 7","year":7}`}},
+		{"/years", KindDetail, Post{jsonType, `{"title":"of 8","year":8}`}},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestPostWithAnotherParameter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		post Post
+		name string
+		want string // "": an error
+	}{
+		{Post{formType, "page=1&q=a"}, "page", "page=2&q=a"},
+		{Post{formType, "q=a"}, "page", "page=2&q=a"},
+		{Post{jsonType, `{"id":12345678901234567890,"page":1}`}, "page", `{"id":12345678901234567890,"page":2}`},
+		{Post{jsonType, `{"paging":{"page":1,"size":9}}`}, "paging.page", `{"paging":{"page":2,"size":9}}`},
+		{Post{jsonType, `{}`}, "paging.page", `{"paging":{"page":2}}`},
+		{Post{jsonType, `{"paging":7}`}, "paging.page", ""},
+		{Post{jsonType, `[1]`}, "page", ""},
+	} {
+		got, err := c.post.With(c.name, "2", 2)
+		if got.Text != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s with %s: got %q, %v, want %q", c.post.Text, c.name, got.Text, err, c.want)
+		}
+	}
+}
+
+func TestProblemsOfPost(t *testing.T) {
+	const start = "start: [/]"
+	testProblems(t, []problemCase{
+		{"both", start, "start: [{url: /, form: {a: b}, json: {}}]", `3:9: start: has form and json`},
+		{"GET", start, "start: [{url: /, method: GET, form: {a: b}}]", `start.method: is GET, which has no body`},
+		{"other method", start, "start: [{url: /, method: PUT}]", `start.method: "PUT" is unknown`},
+		{"not JSON", start, "start: [{url: /, json: '{a'}]", `3:24: start[0].json: is not JSON`},
+		{"sitemap", start, "start: [{sitemap: /, form: {a: b}}]", `a sitemap is fetched by GET`},
+		{"secret", start, "start: [{url: /, form: {key: '${KEY}'}}]", `must have no secrets`},
+		{"secret in JSON", start, "start: [{url: /, json: {key: '${KEY}'}}]", `must have no secrets`},
+		{"render", start, "render: {url: 'http://127.0.0.1:1/'}\nstart: [{url: /, form: {a: b}}]", `a renderer fetches pages by GET; leave listing pages out`},
+		{"no object for next", "start: [/]\nlisting:\n  next: li.next a", "start: [{url: /, json: [1]}]\nlisting:\n  next: {param: page}", `start.json: cannot take listing.next.param page: the JSON is no object`},
+	})
+}
