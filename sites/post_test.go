@@ -19,46 +19,7 @@ import (
 // and different forms are different pages.
 func TestScrapeByPost(t *testing.T) {
 	t.Parallel()
-	var failures atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/robots.txt" {
-			http.NotFound(w, r)
-			return
-		}
-		page := 0
-		switch r.URL.Path {
-		case "/form":
-			_, _ = fmt.Sscan(r.PostFormValue("page"), &page)
-			if r.PostFormValue("q") != "lamp & co" {
-				page = 99
-			}
-			if page == 2 && failures.Add(1) == 1 {
-				http.Error(w, "busy", http.StatusInternalServerError)
-				return
-			}
-		case "/json":
-			var asked struct{ Paging struct{ Cursor int } }
-			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || r.Header.Get("Content-Type") != "application/json" {
-				http.Error(w, "no JSON", http.StatusBadRequest)
-				return
-			}
-			page = asked.Paging.Cursor
-		}
-		if r.Method != http.MethodPost || page < 1 || page > 3 {
-			http.Error(w, "no such search", http.StatusNotFound)
-			return
-		}
-		if r.URL.Path == "/form" {
-			fmt.Fprintf(w, "<p class=hit>form %d</p>", page)
-			return
-		}
-		next := "null"
-		if page < 3 {
-			next = fmt.Sprint(page + 1)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"hit": "json %d", "next": %s}`, page, next)
-	}))
+	server := httptest.NewServer(searches())
 	t.Cleanup(server.Close)
 	const head = "base_url: %s\npoliteness: {delay: 0s}\nretries: {base: 1ms}\n"
 	for _, c := range []struct{ site, text string }{
@@ -105,4 +66,48 @@ records: {hit: {from: listing, fields: {name: {json: hit, required: true}}}}
 			}
 		})
 	}
+}
+
+// searches is a site that is searched by POST, with three pages each.
+func searches() http.Handler {
+	var failures atomic.Int32
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		page := 0
+		switch r.URL.Path {
+		case "/form":
+			_, _ = fmt.Sscan(r.PostFormValue("page"), &page)
+			if r.PostFormValue("q") != "lamp & co" {
+				page = 99
+			}
+			if page == 2 && failures.Add(1) == 1 {
+				http.Error(w, "busy", http.StatusInternalServerError)
+				return
+			}
+		case "/json":
+			var asked struct{ Paging struct{ Cursor int } }
+			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || r.Header.Get("Content-Type") != "application/json" {
+				http.Error(w, "no JSON", http.StatusBadRequest)
+				return
+			}
+			page = asked.Paging.Cursor
+		}
+		if r.Method != http.MethodPost || page < 1 || page > 3 {
+			http.Error(w, "no such search", http.StatusNotFound)
+			return
+		}
+		if r.URL.Path == "/form" {
+			fmt.Fprintf(w, "<p class=hit>form %d</p>", page)
+			return
+		}
+		next := "null"
+		if page < 3 {
+			next = fmt.Sprint(page + 1)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"hit": "json %d", "next": %s}`, page, next)
+	})
 }

@@ -84,7 +84,7 @@ func (s *siteShell) tryOn(line string) error {
 		s.show(m.Found)
 		return nil
 	}
-	f, err := s.def.ParseField(line, s.def.Page(s.doc.Page.Kind).Format)
+	f, err := definition.ParseField(s.def, line, s.def.Page(s.doc.Page.Kind).Format)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (s *siteShell) html(selector string) error {
 	if _, err := definition.ParseSelector(selector); err != nil {
 		return err
 	}
-	f, err := s.def.ParseField("{take: html, type: list, of: html, css: "+yamlQuoted(selector)+"}", definition.FormatHTML)
+	f, err := definition.ParseField(s.def, "{take: html, type: list, of: html, css: "+yamlQuoted(selector)+"}", definition.FormatHTML)
 	if err != nil {
 		return err
 	}

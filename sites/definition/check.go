@@ -143,7 +143,7 @@ func (c *checker) checkStart(def *Definition, base *url.URL) {
 			c.problemAt(s.Allow.At, "start.allow", "belongs to a sitemap; for other pages use scope.allow, or allow of a link")
 		}
 		s.As = c.oneOf(s.As, KindListing, kinds, s.At, "start.as")
-		c.checkPost(def, s)
+		s.checkPost(c, def)
 		ref := s.URL + s.Sitemap
 		if s.Template != "" {
 			if !s.hasNumber() {

@@ -85,8 +85,13 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 			c.problemAt(s.At, "session."+key, "is %d; must be from 1 to 1000000", *to)
 		}
 	}
-	fill(&s.Max, 10, "max")
-	fill(&s.MaxUses, 50, "max_uses")
+	visitors, uses := 10, 50
+	if s.Login != nil {
+		visitors, uses = 1, 1_000_000 // each one logs in
+		s.Login.check(c, def, base)
+	}
+	fill(&s.Max, visitors, "max")
+	fill(&s.MaxUses, uses, "max_uses")
 	fill(&s.MaxErrors, 3, "max_errors")
 	if s.Max > 1000 {
 		c.problemAt(s.At, "session.max", "is %d; must be from 1 to 1000", s.Max)

@@ -314,6 +314,7 @@ type Session struct {
 	MaxAge    time.Duration `yaml:"max_age"`
 	MaxErrors int           `yaml:"max_errors"`
 	Start     string        `yaml:"start"`
+	Login     *Login        `yaml:"login"`
 	Profiles  []Profile     `yaml:"profiles"`
 }
 

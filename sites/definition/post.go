@@ -68,6 +68,9 @@ func (p Post) With(name, text string, value any) (Post, error) {
 	return p, nil
 }
 
+// FormPost returns the body of a form.
+func FormPost(values url.Values) Post { return Post{formType, values.Encode()} }
+
 // post returns the body of the page of a start with a number, or the zero Post.
 func (s *Start) post(n int) Post {
 	number := strconv.Itoa(n)
@@ -80,7 +83,7 @@ func (s *Start) post(n int) Post {
 		for name, value := range s.Form {
 			form.Set(name, fill(value, n))
 		}
-		return Post{formType, form.Encode()}
+		return FormPost(form)
 	}
 	return Post{}
 }
@@ -96,7 +99,7 @@ func (s *Start) hasNumber() bool {
 }
 
 // checkPost checks how a start page is fetched.
-func (c *checker) checkPost(def *Definition, s *Start) {
+func (s *Start) checkPost(c *checker, def *Definition) {
 	if s.Method != "" {
 		s.Method = c.oneOf(strings.ToUpper(s.Method), "", []string{"GET", "POST"}, s.At, "start.method")
 	}

@@ -2,6 +2,7 @@ package definition
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -74,4 +75,37 @@ func TestProblemsOfPost(t *testing.T) {
 		{"render", start, "render: {url: 'http://127.0.0.1:1/'}\nstart: [{url: /, form: {a: b}}]", `a renderer fetches pages by GET; leave listing pages out`},
 		{"no object for next", "start: [/]\nlisting:\n  next: li.next a", "start: [{url: /, json: [1]}]\nlisting:\n  next: {param: page}", `start.json: cannot take listing.next.param page: the JSON is no object`},
 	})
+}
+
+func TestProblemsOfLogin(t *testing.T) {
+	const start = "start: [/]"
+	testProblems(t, []problemCase{
+		{"nothing", start, "start: [/]\nsession:\n  login: {}", `session.login.url: is missing`},
+		{"no sign", start, "start: [/]\nsession:\n  login: {url: /l, fields: {a: b}}", `5:10: session.login.signed_in: is missing; give a selector`},
+		{"no fields", start, "start: [/]\nsession:\n  login: {url: /l, signed_in: a}", `session.login.fields: is missing`},
+		{"elsewhere", start, "start: [/]\nsession:\n  login: {url: 'http://b.example/', fields: {a: b}, signed_in: a}", `is no URL of the site`},
+		{"half a secret", start, "start: [/]\nsession:\n  login: {url: /l, fields: {a: '${B'}, signed_in: a}", `session.login.fields.a: has ${ without }`},
+	})
+}
+
+// A login makes one session, which lasts, and its secrets are put in.
+func TestLoginOfASession(t *testing.T) {
+	t.Parallel()
+	def, err := Parse("s.yaml", []byte(strings.Replace(good, "start: [/]", "start: [/]\nsession: {login: {url: /l, fields: {a: 'x${B}'}, signed_in: a}}", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := def.WithSecrets(func(name string) (string, bool) { return "hush of " + name, true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := with.Session.Login.Fields["a"]; got != "xhush of B" {
+		t.Errorf("got %q, want xhush of B", got)
+	}
+	if got := def.Session.Login.Fields["a"]; !def.Refers() || got != "x${B}" {
+		t.Errorf("got %q, want the reference as it was", got)
+	}
+	if def.Session.Max != 1 || def.Session.MaxUses != 1_000_000 {
+		t.Errorf("got %+v, want one session that lasts", *def.Session)
+	}
 }

@@ -27,7 +27,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		"": reflect.TypeFor[Definition](), "scope.": reflect.TypeFor[Scope](), "start.": reflect.TypeFor[Start](), "listing.": reflect.TypeFor[Listing](), "detail.": reflect.TypeFor[Detail](),
 		"next.": reflect.TypeFor[Next](), "links.": reflect.TypeFor[Link](), "records.": reflect.TypeFor[Record](), "field.": reflect.TypeFor[Field](), "source.": reflect.TypeFor[Source](), "replace.": reflect.TypeFor[Swap](),
 		"politeness.": reflect.TypeFor[Politeness](), "limits.": reflect.TypeFor[Limits](), "retries.": reflect.TypeFor[Retries](), "blocks.": reflect.TypeFor[Blocks](), "proxy.": reflect.TypeFor[Proxy](), "render.": reflect.TypeFor[Render](),
-		"session.": reflect.TypeFor[Session](), "profiles.": reflect.TypeFor[Profile](),
+		"session.": reflect.TypeFor[Session](), "profiles.": reflect.TypeFor[Profile](), "login.": reflect.TypeFor[Login](),
 	} {
 		for _, key := range yamlstrict.KeysOf(typ) {
 			known[prefix+key] = true

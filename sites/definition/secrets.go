@@ -13,7 +13,7 @@ import (
 	"muster/internal/secret"
 )
 
-// Refers reports whether headers or cookies have references to secrets.
+// Refers reports whether headers, cookies or the login have references to secrets.
 func (d *Definition) Refers() bool {
 	found := false
 	d.secretTexts(func(_, text string) string {
@@ -24,7 +24,7 @@ func (d *Definition) Refers() bool {
 }
 
 // WithSecrets returns the definition with the secrets in the place of their
-// references in headers, cookies and profiles; see package secret. The error has
+// references in headers, cookies, profiles and the login; see package secret. The error has
 // all that are missing or cannot be sent, with their places and without secrets.
 // YAML returns the text with the references, as before.
 func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Definition, error) {
@@ -48,6 +48,9 @@ func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Defi
 
 // sendable returns an error if a secret cannot be the value of a header or a cookie.
 func sendable(key, value string) error {
+	if strings.HasPrefix(key, "session.login.") {
+		return nil
+	}
 	if strings.HasPrefix(key, "cookies.") {
 		if (&http.Cookie{Name: "x", Value: value}).Valid() != nil {
 			return errors.New("the secret is not the value of a cookie")
@@ -74,6 +77,11 @@ func (d *Definition) secretTexts(each func(key, text string) string) (headers, c
 		s.Profiles = slices.Clone(s.Profiles)
 		for i := range s.Profiles {
 			s.Profiles[i].Headers = replaced(fmt.Sprintf("session.profiles[%d].headers", i), s.Profiles[i].Headers)
+		}
+		if s.Login != nil {
+			login := *s.Login
+			login.Fields = replaced("session.login.fields", login.Fields)
+			s.Login = &login
 		}
 		session = &s
 	}

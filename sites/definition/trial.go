@@ -11,7 +11,7 @@ import (
 
 // ParseField reads a field as it is written in a definition, for a page of a format. The site's locale is that of d.
 // The error is a Problems with positions in text.
-func (d *Definition) ParseField(text, format string) (Field, error) {
+func ParseField(d *Definition, text, format string) (Field, error) {
 	const name = "field"
 	f := Field{}
 	dec := decoder()

@@ -158,7 +158,7 @@ func SplitHost(h string) (name, port string) {
 	return h, ""
 }
 
-// OwnURLs returns the URLs in the definition itself: its base, start pages, sitemaps and session.start.
+// OwnURLs returns the URLs in the definition itself: its base, start pages, sitemaps, session.start and session.login.
 func (d *Definition) OwnURLs() []string {
 	urls := []string{d.Base().String()}
 	for _, s := range d.Start {
@@ -170,8 +170,10 @@ func (d *Definition) OwnURLs() []string {
 			urls = append(urls, d.Move(u).String())
 		}
 	}
-	if start := d.SessionStart(); start != "" {
-		urls = append(urls, start)
+	for _, at := range []string{d.SessionStart(), d.LoginURL()} {
+		if at != "" {
+			urls = append(urls, at)
+		}
 	}
 	return urls
 }

@@ -37,6 +37,7 @@ const (
 	Address     Class = "address"   // the address is not public and not allowed
 	Parse       Class = "parse"     // the page cannot be parsed
 	Validate    Class = "validate"  // no record of the page passes its checks
+	Login       Class = "login"     // the site refuses the login, or pages lack its sign
 	Throttled   Class = "throttled" // the request must wait for its turn
 	Canceled    Class = "canceled"  // the context was canceled
 	Limit       Class = "limit"     // the job has reached its time limit
@@ -46,7 +47,7 @@ const (
 // Answered reports whether the class is that of an answer from a site that is up, even if the answer is useless.
 func (c Class) Answered() bool {
 	switch c {
-	case OK, Gone, ClientError, Validate, Parse, BadType, TooBig, Redirect:
+	case OK, Gone, ClientError, Validate, Parse, BadType, TooBig, Redirect, Login:
 		return true
 	}
 	return false

@@ -123,15 +123,13 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 // Fetch fetches a page of a kind. Every error is an *Error. Blocked pages with a status of success are recognized by
 // Inspect, which needs the parsed page.
 func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition.Post) (extract.Page, error) {
+	r := request{url: rawURL, kind: kind, post: post}
 	if c.sessions == nil {
-		return c.get(ctx, nil, rawURL, kind, post)
+		return c.get(ctx, nil, r)
 	}
 	for tries := c.def.Session.Max; ; tries-- {
 		s := c.sessions.acquire()
-		page, err := extract.Page{Requested: rawURL, Kind: kind}, c.sessions.begin(context.WithValue(ctx, sessionKey{}, s), s)
-		if err == nil {
-			page, err = c.get(context.WithValue(ctx, sessionKey{}, s), s, rawURL, kind, post)
-		}
+		page, err := c.visit(context.WithValue(ctx, sessionKey{}, s), s, r)
 		c.sessions.release(s, err)
 		if tries <= 0 || !isUnsent(err) {
 			return page, err
@@ -139,32 +137,60 @@ func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition
 	}
 }
 
+// visit fetches a page in a session: after its first page and its login, and again after another login if the page
+// says that the login is over.
+func (c *Client) visit(ctx context.Context, s *session, r request) (extract.Page, error) {
+	for again := false; ; again = true {
+		login, err := c.sessions.begin(ctx, s)
+		if err != nil {
+			return extract.Page{Requested: r.url, Kind: r.kind, Post: r.post}, err
+		}
+		page, err := c.get(ctx, s, r)
+		if err != nil {
+			return page, err
+		}
+		if c.sessions.isSignedIn(page) {
+			if again {
+				c.sessions.signed()
+			}
+			return page, nil
+		}
+		if again {
+			return page, c.sessions.unsigned(page)
+		}
+		if err := c.sessions.expire(ctx, s, login); err != nil {
+			return page, err
+		}
+	}
+}
+
 // get fetches a page, and follows its redirects and refreshes. s is nil without sessions.
-func (c *Client) get(ctx context.Context, s *session, rawURL, kind string, post definition.Post) (extract.Page, error) {
-	page, err := c.getOnce(ctx, s, rawURL, kind, post)
+func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, error) {
+	page, err := c.getOnce(ctx, s, r)
 	for hops := 0; err == nil; hops++ {
 		to, rerr := c.refreshed(page, hops)
 		if rerr != nil {
-			return page, c.failed(ctx, rawURL, rerr)
+			return page, c.failed(ctx, r.url, rerr)
 		}
 		if to == nil {
 			break
 		}
 		before := page.Took
-		page, err = c.getOnce(ctx, s, to.String(), kind, definition.Post{})
-		page.Requested = rawURL
+		page, err = c.getOnce(polite.Patient(ctx), s, request{url: to.String(), kind: r.kind})
+		page.Requested = r.url
 		page.Took += before
 	}
 	return page, err
 }
 
 // getOnce fetches a page, and follows the redirects of HTTP.
-func (c *Client) getOnce(ctx context.Context, s *session, rawURL, kind string, post definition.Post) (extract.Page, error) {
+func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Page, error) {
+	rawURL, kind := r.url, r.kind
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, kindKey{}, kind), c.def.Limits.PageTimeout)
 	defer cancel()
 	ctx, measure := measured(ctx)
-	page := extract.Page{Requested: rawURL, Kind: kind, Post: post}
-	req, err := newRequest(ctx, rawURL, post)
+	page := extract.Page{Requested: rawURL, Kind: kind, Post: r.post}
+	req, err := r.http(ctx)
 	if err != nil {
 		return page, &Error{Class: ClientError, URL: rawURL, Err: err}
 	}

@@ -3,21 +3,34 @@ package fetch
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"muster/sites/definition"
 )
 
-// newRequest returns a request for a page, without its headers except for that of a body.
-func newRequest(ctx context.Context, rawURL string, post definition.Post) (*http.Request, error) {
-	if post.IsZero() {
-		return http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+// request is what is requested.
+type request struct {
+	url, kind string
+	post      definition.Post
+	referer   string // the page whose form is sent, or ""
+}
+
+// http returns the request, without the headers of the definition.
+func (r request) http(ctx context.Context) (*http.Request, error) {
+	if r.post.IsZero() {
+		return http.NewRequestWithContext(ctx, http.MethodGet, r.url, nil)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, strings.NewReader(post.Text))
-	if err == nil {
-		req.Header.Set("Content-Type", post.Type)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(r.post.Text))
+	if err != nil {
+		return nil, err
 	}
-	return req, err
+	req.Header.Set("Content-Type", r.post.Type)
+	if from, err := url.Parse(r.referer); err == nil && r.referer != "" {
+		req.Header.Set("Referer", r.referer)
+		req.Header.Set("Origin", from.Scheme+"://"+from.Host)
+	}
+	return req, nil
 }
 
 // setHeaders sets the headers of a request: those of the definition, then those of the session's profile. A session's

@@ -37,7 +37,12 @@ type session struct {
 	profile *definition.Profile // nil: the headers of the definition
 	route   Route               // nil: Config.Route is not set
 	born    time.Time
-	start   chan struct{} // has a token until session.start was fetched; then closed
+	gate    chan struct{} // has a token unless somebody holds it; see hold
+
+	// The holder of the gate guards the fields below.
+	started bool // session.start was fetched
+	ready   bool // nothing is left to do before its pages
+	logins  int
 
 	// The fields below are guarded by sessions.mu.
 	uses, busy int
@@ -59,6 +64,8 @@ type sessions struct {
 	gone    []*session // ended, without a successor yet
 	clock   int64      // counts acquired sessions
 	limited int        // consecutive answers 429
+	unsign  int        // logins in a row after which a page lacked their sign
+	refused *Error     // why there are no more logins
 }
 
 func newSessions(c *Client) *sessions {
@@ -97,8 +104,8 @@ func (p *sessions) successor() *session {
 		old, p.gone = p.gone[0], p.gone[1:]
 	}
 	jar, _ := cookiejar.New(nil) // never fails
-	s := &session{jar: jar, born: time.Now(), start: make(chan struct{}, 1), profile: p.profile(old)}
-	s.start <- struct{}{}
+	s := &session{jar: jar, born: time.Now(), gate: make(chan struct{}, 1), profile: p.profile(old)}
+	s.gate <- struct{}{}
 	s.http = &http.Client{Transport: p.client.http.Transport, CheckRedirect: p.client.checkRedirect, Jar: jar}
 	var given []*http.Cookie
 	for _, name := range slices.Sorted(maps.Keys(p.def.Cookies)) {
@@ -252,25 +259,46 @@ func (p *sessions) close() {
 	p.gone = nil
 }
 
-// begin fetches session.start if the session has not, and waits while another request does.
-func (p *sessions) begin(ctx context.Context, s *session) error {
-	if p.start == "" {
-		return nil
-	}
+// hold waits for the gate of a session.
+func (s *session) hold(ctx context.Context) error {
 	select {
-	case _, first := <-s.start:
-		if !first {
-			return nil
-		}
+	case <-s.gate:
+		return nil
 	case <-ctx.Done():
 		return &Error{Class: classOfNetwork(ctx.Err()), Err: ctx.Err()}
 	}
-	if err := p.visitStart(ctx, s); err != nil {
-		s.start <- struct{}{} // the next request tries again
-		return err
+}
+
+// pass gives the gate back.
+func (s *session) pass() { s.gate <- struct{}{} }
+
+// begin fetches session.start and logs in if the session has not, and waits while another request does. It returns the
+// number of the session's login.
+func (p *sessions) begin(ctx context.Context, s *session) (login int, err error) {
+	if p.start == "" && p.def.Session.Login == nil {
+		return 0, nil
 	}
-	close(s.start)
-	return nil
+	if err := s.hold(ctx); err != nil {
+		return 0, err
+	}
+	defer s.pass()
+	if s.ready {
+		return s.logins, nil
+	}
+	if p.start != "" && !s.started {
+		if err := p.visitStart(ctx, s); err != nil {
+			return 0, err // the next request tries again
+		}
+		s.started = true
+	}
+	if p.def.Session.Login != nil {
+		if err := p.logIn(ctx, s); err != nil {
+			return 0, err
+		}
+		s.logins++
+	}
+	s.ready = true
+	return s.logins, nil
 }
 
 func (p *sessions) visitStart(ctx context.Context, s *session) error {

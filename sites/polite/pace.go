@@ -22,16 +22,31 @@ func (p *pace) RoundTrip(req *http.Request) (*http.Response, error) {
 	if asked, ok := ctx.Value(crawlDelay{}).(time.Duration); ok {
 		interval = max(interval, min(asked, p.cfg.CrawlDelayMax))
 	}
-	if err := p.turn(ctx, p.cfg.Key(req.URL), interval); err != nil {
+	patience := p.cfg.Patience
+	if _, patient := ctx.Value(patientKey{}).(bool); patient || req.Response != nil { // or it follows a redirect
+		patience = forever
+	}
+	if err := p.turn(ctx, p.cfg.Key(req.URL), interval, patience); err != nil {
 		return nil, err
 	}
 	return p.next.RoundTrip(req)
 }
 
-// turn takes a turn of the clock, and waits for at most Patience. It reserves no turn, so that a Hold during the wait
+// forever is a patience that ends with the context only.
+const forever = 365 * 24 * time.Hour
+
+type patientKey struct{}
+
+// Patient returns a context whose requests wait for the clock until the context ends. It is for requests that continue
+// others, which would be lost. Those that follow a redirect need it not.
+func Patient(ctx context.Context) context.Context {
+	return context.WithValue(ctx, patientKey{}, true)
+}
+
+// turn takes a turn of the clock, and waits for at most patience. It reserves no turn, so that a Hold during the wait
 // takes effect.
-func (p *pace) turn(ctx context.Context, key string, interval time.Duration) error {
-	for deadline := time.Now().Add(p.cfg.Patience); ; {
+func (p *pace) turn(ctx context.Context, key string, interval, patience time.Duration) error {
+	for deadline := time.Now().Add(patience); ; {
 		wait, err := p.cfg.Clock.Take(ctx, key, interval)
 		if err != nil {
 			return unsentError{err}

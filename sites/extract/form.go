@@ -1,0 +1,155 @@
+package extract
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/definition"
+)
+
+// Form is a form of a page as a browser would submit it.
+type Form struct {
+	Action *url.URL
+	Method string // GET or POST
+	values url.Values
+	names  map[string]bool // of all controls
+}
+
+var (
+	formSelector     = definition.MustSelector("form")
+	passwordSelector = definition.MustSelector(`input[type="password" i]`)
+	controlSelector  = definition.MustSelector("input[name], textarea[name], select[name], button[name]")
+	optionSelector   = definition.MustSelector("option")
+)
+
+// Form returns the form that a selector selects, or is in; with the zero Selector it is the first one with a password.
+// Its hidden fields, its defaults and its first named button are set. Forms with files are not supported.
+func (d *Doc) Form(sel definition.Selector) (*Form, error) {
+	n, err := d.formNode(sel)
+	if err != nil {
+		return nil, err
+	}
+	action, _ := attr(n, "action")
+	u := d.Page.URL
+	if strings.TrimSpace(action) != "" {
+		if u, err = d.reference(action); err != nil {
+			return nil, fmt.Errorf("the form is sent to %q, which is no URL", action)
+		}
+	}
+	f := &Form{Action: u, Method: http.MethodGet, values: url.Values{}, names: map[string]bool{}}
+	if method, _ := attr(n, "method"); strings.EqualFold(strings.TrimSpace(method), "post") {
+		f.Method = http.MethodPost
+	}
+	button := false
+	for _, c := range controlSelector.All(n) {
+		name, _ := attr(c, "name")
+		if _, disabled := attr(c, "disabled"); disabled || name == "" {
+			continue
+		}
+		typ, _ := attr(c, "type")
+		typ = strings.ToLower(strings.TrimSpace(typ))
+		if submits := typ == "submit" || c.Data == "button" && typ == ""; submits {
+			if !button {
+				button = true
+				f.add(c, name, "")
+			}
+			continue
+		}
+		f.control(c, name, typ)
+	}
+	return f, nil
+}
+
+func (d *Doc) formNode(sel definition.Selector) (*html.Node, error) {
+	if d.Root == nil {
+		return nil, errors.New("the page is no HTML, so it has no form")
+	}
+	n := passwordSelector.First(d.Root)
+	what := "a password"
+	if !sel.IsZero() {
+		n, what = sel.First(d.Root), sel.Text
+	}
+	for n != nil && !formSelector.Match(n) {
+		n = n.Parent
+	}
+	if n == nil {
+		return nil, fmt.Errorf("the page has no form with %s", what)
+	}
+	return n, nil
+}
+
+// control adds what a browser would send of a control that no user has changed.
+func (f *Form) control(c *html.Node, name, typ string) {
+	f.names[name] = true
+	_, checked := attr(c, "checked")
+	switch {
+	case c.Data == "button" || typ == "image" || typ == "reset" || typ == "button" || typ == "file":
+		delete(f.names, name)
+	case c.Data == "textarea":
+		f.values.Add(name, raw(c))
+	case c.Data == "select":
+		f.option(c, name)
+	case typ == "checkbox" || typ == "radio":
+		if checked {
+			f.add(c, name, "on")
+		}
+	default:
+		f.add(c, name, "")
+	}
+}
+
+// add adds the value of a control, or missing if it has none.
+func (f *Form) add(c *html.Node, name, missing string) {
+	value, ok := attr(c, "value")
+	if !ok {
+		value = missing
+	}
+	f.values.Add(name, value)
+}
+
+// option adds the selected options, or the first one of a list of which one is always selected.
+func (f *Form) option(c *html.Node, name string) {
+	options := optionSelector.All(c)
+	var chosen []*html.Node
+	for _, o := range options {
+		if _, ok := attr(o, "selected"); ok {
+			chosen = append(chosen, o)
+		}
+	}
+	if _, multiple := attr(c, "multiple"); len(chosen) == 0 && len(options) > 0 && !multiple {
+		chosen = options[:1]
+	}
+	for _, o := range chosen {
+		f.add(o, name, Text(o))
+	}
+}
+
+// raw returns the text below an element as it is.
+func raw(n *html.Node) string {
+	var b strings.Builder
+	for c := range n.Descendants() {
+		if c.Type == html.TextNode {
+			b.WriteString(c.Data)
+		}
+	}
+	return b.String()
+}
+
+// Set fills in a field. A field that the form does not have is an error, which has no values.
+func (f *Form) Set(name, value string) error {
+	if !f.names[name] {
+		return fmt.Errorf("the form has no field %q; it has %s", name, strings.Join(slices.Sorted(maps.Keys(f.names)), ", "))
+	}
+	f.values.Set(name, value)
+	return nil
+}
+
+// Post returns what a form whose method is POST is sent with.
+func (f *Form) Post() definition.Post { return definition.FormPost(f.values) }

@@ -1,0 +1,160 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/polite"
+)
+
+// maxUnsigned is how many logins in a row may be followed by a page without the sign of one.
+const maxUnsigned = 3
+
+// logIn fills in the form of session.login and submits it. After an answer that refuses the login it never tries again:
+// sites lock accounts after some failures. The caller holds the gate of s.
+func (p *sessions) logIn(ctx context.Context, s *session) error {
+	if err := p.refusal(); err != nil {
+		return err
+	}
+	err := p.submit(ctx, s)
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err // nil
+	}
+	e.Err = fmt.Errorf("session.login: %w", e.Err)
+	switch e.Class {
+	case Login, Gone, Robots, Redirect, ClientError, TooBig, BadType, Parse, Address:
+		e.Class = Login
+		p.refuse(e)
+	}
+	return e
+}
+
+// submit fetches the page with the form, submits the form, and looks for the sign in the answer.
+func (p *sessions) submit(ctx context.Context, s *session) error {
+	login, at := p.def.Session.Login, p.def.LoginURL()
+	page, err := p.client.getOnce(ctx, s, request{url: at})
+	if err != nil {
+		return err
+	}
+	doc, err := p.parsed(page)
+	if err != nil {
+		return err
+	}
+	if err := Inspect(p.def, doc); err != nil {
+		return err
+	}
+	refused := func(format string, args ...any) error {
+		return &Error{Class: Login, URL: at, Status: page.Status, Via: page.Via, Err: fmt.Errorf(format, args...)}
+	}
+	form, err := doc.Form(login.Form)
+	if err != nil {
+		return refused("%s: %w", page.URL.Redacted(), err)
+	}
+	for _, name := range login.FieldNames() {
+		if err := form.Set(name, login.Fields[name]); err != nil {
+			return refused("%s: %w", page.URL.Redacted(), err)
+		}
+	}
+	action := p.def.Move(form.Action)
+	switch {
+	case form.Method != http.MethodPost:
+		return refused("the form at %s is sent by GET, which would put the password into addresses", page.URL.Redacted())
+	case !p.def.InScope(action):
+		return refused("the form at %s is sent to %s, which is not on the site; see hosts", page.URL.Redacted(), action.Host)
+	}
+	page, err = p.client.getOnce(polite.Patient(ctx), s, request{url: action.String(), post: form.Post(), referer: page.URL.String()})
+	if e, ok := errors.AsType[*Error](err); ok {
+		if e.Class == Blocked || e.Class == Empty { // 401, 403 or nothing with the sign
+			e.Class = Login
+		}
+		return e
+	}
+	if doc, err = p.parsed(page); err != nil {
+		return err
+	}
+	if doc.Root != nil && login.SignedIn.First(doc.Root) != nil {
+		return nil
+	}
+	if elements.password.First(doc.Root) == nil {
+		if err := Inspect(p.def, doc); err != nil {
+			return err
+		}
+	}
+	return refused("the answer to the form, %s, has no %s, the sign of session.login.signed_in: look at the user, the password and the sign", page.URL.Redacted(), login.SignedIn.Text)
+}
+
+// parsed parses a page of the login, which is HTML whatever other pages are.
+func (p *sessions) parsed(page extract.Page) (*extract.Doc, error) {
+	doc, err := extract.Parse(p.def.WithFormat(definition.FormatHTML), page)
+	if err != nil {
+		return nil, &Error{Class: Parse, URL: page.Requested, Status: page.Status, Via: page.Via, Err: err}
+	}
+	return doc, nil
+}
+
+// isSignedIn reports whether a page has the sign of a login. Sitemaps and JSON never lack it.
+func (p *sessions) isSignedIn(page extract.Page) bool {
+	if p.def.Session.Login == nil || page.Kind == definition.KindSitemap || p.def.Page(page.Kind).Format == definition.FormatJSON {
+		return true
+	}
+	doc, err := extract.Parse(p.def, page)
+	return err != nil || p.def.Session.Login.SignedIn.First(doc.Root) != nil
+}
+
+// expire ends a login that a page says is over, unless another request has done so: was is the login of the page's
+// session when the page was requested.
+func (p *sessions) expire(ctx context.Context, s *session, was int) error {
+	if err := s.hold(ctx); err != nil {
+		return err
+	}
+	defer s.pass()
+	if s.logins == was {
+		s.ready = false
+	}
+	return nil
+}
+
+// unsigned returns the error of a page that lacks the sign right after a login.
+func (p *sessions) unsigned(page extract.Page) error {
+	login := p.def.Session.Login
+	e := &Error{Class: Login, URL: page.Requested, Status: page.Status, Via: page.Via, Err: fmt.Errorf("the page has no %s, the sign of session.login.signed_in, right after a login that had it: choose a sign that all pages have", login.SignedIn.Text)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unsign++; p.unsign >= maxUnsigned && p.refused == nil {
+		p.refused = e
+	}
+	return e
+}
+
+// signed notes a page that has the sign right after a login.
+func (p *sessions) signed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unsign = 0
+}
+
+// refusal returns why no login is tried any more, or nil.
+func (p *sessions) refusal() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused == nil {
+		return nil
+	}
+	e := *p.refused
+	return &e
+}
+
+// refuse ends all logins.
+func (p *sessions) refuse(why *Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused == nil {
+		e := *why
+		p.refused = &e
+	}
+}

@@ -1,0 +1,196 @@
+package fetch
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/polite"
+)
+
+// members is a site whose pages are for visitors who have logged in.
+type members struct {
+	mu     sync.Mutex
+	tokens map[string]bool // of forms that were shown
+	logins int             // that were right
+	posts  int             // forms that were sent
+	open   string          // the cookie of the one login that is open
+	bare   bool            // pages, but not the answer to the form, lack the link to log out
+	form   string          // "": the usual one
+}
+
+func (m *members) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, _ := r.Cookie("sid")
+	in := c != nil && c.Value == m.open && m.open != ""
+	switch {
+	case r.URL.Path == "/login" && r.Method == http.MethodPost:
+		m.posts++
+		token := r.PostFormValue("csrf")
+		pre, err := r.Cookie("pre")
+		if err != nil || pre.Value != token || !m.tokens[token] || r.PostFormValue("go") != "Log in" || r.PostFormValue("lang") != "bg" || !strings.HasSuffix(r.Referer(), "/login") {
+			http.Error(w, "forged", http.StatusForbidden)
+			return
+		}
+		delete(m.tokens, token)
+		if r.PostFormValue("user") != "ann" || r.PostFormValue("password") != "hush & co" {
+			fmt.Fprint(w, page, "wrong password")
+			return
+		}
+		m.logins++
+		m.open = fmt.Sprint("s", m.logins)
+		http.SetCookie(w, &http.Cookie{Name: "sid", Value: m.open, Path: "/"})
+		http.Redirect(w, r, "/home", http.StatusSeeOther)
+	case r.URL.Path == "/login":
+		token := fmt.Sprint("t", len(m.tokens)+m.posts)
+		if m.tokens == nil {
+			m.tokens = map[string]bool{}
+		}
+		m.tokens[token] = true
+		http.SetCookie(w, &http.Cookie{Name: "pre", Value: token, Path: "/"})
+		if m.form != "" {
+			fmt.Fprint(w, m.form)
+			return
+		}
+		fmt.Fprintf(w, `<form action=/search><input name=q></form>
+<form method=post><input type=hidden name=csrf value=%s><input name=user><input type=password name=password>
+<input type=checkbox name=stay><select name=lang><option value=en>English<option value=bg selected>Bulgarian</select>
+<button name=go value="Log in">Log in</button><button name=go value=Register>Register</button></form>`, token)
+	case !in:
+		http.Redirect(w, r, "/login", http.StatusFound)
+	case m.bare && r.URL.Path != "/home":
+		fmt.Fprint(w, page)
+	default:
+		fmt.Fprint(w, page, "<a href=/logout>Log out</a>")
+	}
+}
+
+const memberLogin = `session:
+  login: {url: /login, fields: {user: ann, password: hush & co}, signed_in: 'a[href="/logout"]'}
+`
+
+// A session logs in once, with the token of the form, and again when a page says that the login is over.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	m := &members{}
+	def, base := site(t, m.ServeHTTP, quick+memberLogin)
+	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
+	t.Cleanup(c.Close)
+	get := func() {
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				p, err := c.Get(t.Context(), fmt.Sprint(base, "/p", i), definition.KindDetail)
+				if err != nil || !strings.Contains(string(p.Body), "Log out") || p.URL.Path != fmt.Sprint("/p", i) {
+					t.Errorf("got %v of %s, want the page of a member", err, p.URL)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	get()
+	if m.logins != 1 {
+		t.Errorf("got %d logins, want 1", m.logins)
+	}
+	m.open = "" // the site has ended it
+	get()
+	if m.logins != 2 || m.posts != 2 {
+		t.Errorf("got %d logins of %d forms, want 2 of 2", m.logins, m.posts)
+	}
+}
+
+// A login that is refused is an error that says why, without secrets, and is not tried again.
+func TestLoginIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, login, want string
+		site              *members
+		posts             int
+	}{
+		{"wrong password", strings.Replace(memberLogin, "hush", "hash", 1), "has no a[href=\"/logout\"], the sign of session.login.signed_in", &members{}, 1},
+		{"no such field", strings.Replace(memberLogin, "user:", "login:", 1), `the form has no field "login"; it has csrf, lang, password, stay, user`, &members{}, 0},
+		{"no form", memberLogin, "the page has no form with a password", &members{form: "<p>Welcome"}, 0},
+		{"by GET", memberLogin, "would put the password into addresses", &members{form: "<form><input name=user><input type=password name=password></form>"}, 0},
+		{"to another site", memberLogin, "is sent to evil.example, which is not on the site", &members{form: "<form method=post action=http://evil.example/><input name=user><input type=password name=password></form>"}, 0},
+		{"forbidden", memberLogin, "403", &members{form: "<form method=post><input name=user><input type=password name=password></form>"}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			def, base := site(t, c.site.ServeHTTP, quick+c.login)
+			client := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
+			defer client.Close()
+			for range 3 {
+				_, err := client.Get(t.Context(), base+"/p", definition.KindDetail)
+				if ClassOf(err) != Login || !strings.Contains(fmt.Sprint(err), c.want) {
+					t.Errorf("got %v, want class %s with %q", err, Login, c.want)
+				}
+				if strings.Contains(fmt.Sprint(err), "hush") {
+					t.Errorf("got %v, want no secret in it", err)
+				}
+			}
+			if c.site.posts != c.posts {
+				t.Errorf("got %d forms sent, want %d", c.site.posts, c.posts)
+			}
+		})
+	}
+}
+
+// Pages that never have the sign end the logins, so that not every page logs in.
+func TestPagesWithoutTheSign(t *testing.T) {
+	t.Parallel()
+	m := &members{bare: true}
+	def, base := site(t, m.ServeHTTP, quick+memberLogin)
+	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
+	defer c.Close()
+	for i := range 10 {
+		_, err := c.Get(t.Context(), fmt.Sprint(base, "/p", i), definition.KindDetail)
+		if ClassOf(err) != Login || !strings.Contains(err.Error(), "choose a sign that all pages have") {
+			t.Errorf("got %v, want class %s", err, Login)
+		}
+	}
+	if m.logins > maxUnsigned+1 {
+		t.Errorf("got %d logins, want at most %d", m.logins, maxUnsigned+1)
+	}
+}
+
+// A redirect waits for the pace of the site, and is not given up halfway.
+func TestRedirectKeepsThePace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\nrecords: {r: {fields: {v: b}}}\npoliteness: {delay: 10s, robots: false}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := NewClient(Config{Definition: def, Clock: &polite.LocalClock{}, Transport: moved{}})
+		defer c.Close()
+		began := time.Now()
+		p, err := c.Get(t.Context(), "http://s.example/old", definition.KindDetail)
+		if err != nil || p.URL.Path != "/new" || time.Since(began) < 5*time.Second {
+			t.Errorf("got %v at %v after %s, want /new after the delay", err, p.URL, time.Since(began))
+		}
+	})
+}
+
+// moved redirects /old to /new.
+type moved struct{}
+
+func (moved) RoundTrip(r *http.Request) (*http.Response, error) {
+	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}
+	if r.URL.Path == "/old" {
+		res.StatusCode = http.StatusFound
+		res.Header.Set("Location", "/new")
+		return res, nil
+	}
+	res.Body = readCloser{strings.NewReader("<p>" + strings.Repeat("new ", 20))}
+	return res, nil
+}
+
+type readCloser struct{ *strings.Reader }
+
+func (readCloser) Close() error { return nil }
