@@ -515,7 +515,7 @@ func TestCSV(t *testing.T) {
 		t.Fatalf("got files %v, want 4, of which the third is item.csv", sum.Files)
 	}
 	data, err := os.ReadFile(sum.Files[2])
-	if err != nil || !strings.HasPrefix(string(data), "_key,_url,name,price\r\n") || strings.Count(string(data), "\r\n") != 4 {
+	if err != nil || !strings.HasPrefix(string(data), "_key,_url,name,price.amount,price.currency\r\n") || strings.Count(string(data), "\r\n") != 4 {
 		t.Errorf("got %q, error %v, want a header and 3 records", data, err)
 	}
 }

@@ -228,10 +228,7 @@ func (w *writer) writeCSV(ctx context.Context, sum *report.Summary) error {
 	}
 	for i := range w.def.Records {
 		r := &w.def.Records[i]
-		columns := []string{"_key", "_url"}
-		for _, f := range r.Fields {
-			columns = append(columns, f.Name)
-		}
+		columns := append([]sink.Column{{"_key"}, {"_url"}}, sink.Columns(r.Fields)...)
 		path := filepath.Join(w.files.dir, r.Name+".csv")
 		if err := sink.WriteCSV(w.files.path(r.Name), path, columns, w.lease.fence(ctx)); err != nil {
 			return err

@@ -12,12 +12,50 @@ import (
 	"strings"
 
 	"muster/internal/atomicfile"
+	"muster/sites/definition"
 )
+
+// Column is a column of a CSV file: a value of a record, or one in its objects.
+type Column []string // the names on the way to the value
+
+// Name returns the names joined by dots, as in price.amount.
+func (c Column) Name() string { return strings.Join(c, ".") }
+
+// Columns returns the columns for fields: two for a price, amount and currency, and those of its fields for an object.
+// Any other field has one, so a list has, and an object without fields.
+func Columns(fields definition.Fields) []Column {
+	var columns []Column
+	for i := range fields {
+		f := &fields[i]
+		at := Column{f.Name}
+		switch {
+		case f.Type == definition.TypePrice:
+			columns = append(columns, append(at, "amount"), Column{f.Name, "currency"})
+		case f.Type == definition.TypeObject && len(f.Fields) > 0:
+			for _, inner := range Columns(f.Fields) {
+				columns = append(columns, append(Column{f.Name}, inner...))
+			}
+		default:
+			columns = append(columns, at)
+		}
+	}
+	return columns
+}
+
+// value returns the value of a column in a record, or nil.
+func (c Column) value(record map[string]any) any {
+	var v any = record
+	for _, name := range c {
+		object, _ := v.(map[string]any)
+		v = object[name]
+	}
+	return v
+}
 
 // WriteCSV converts a JSONL file to a CSV file (RFC 4180) with a header and these columns. Lists and objects are
 // written as JSON, except that a list of plain values is joined by "; ". A text that a spreadsheet would run as a
 // formula gets an apostrophe before it. The file is written atomically.
-func WriteCSV(jsonl, path string, columns []string, fence Fence) error {
+func WriteCSV(jsonl, path string, columns []Column, fence Fence) error {
 	in, err := os.Open(jsonl)
 	if err != nil {
 		return fmt.Errorf("open records: %w", err)
@@ -26,7 +64,11 @@ func WriteCSV(jsonl, path string, columns []string, fence Fence) error {
 	return atomicfile.Write(path, 0o644, func(to io.Writer) error {
 		w := csv.NewWriter(to)
 		w.UseCRLF = true
-		if err := w.Write(columns); err != nil {
+		head := make([]string, len(columns))
+		for i, c := range columns {
+			head[i] = c.Name()
+		}
+		if err := w.Write(head); err != nil {
 			return err
 		}
 		r := bufio.NewReaderSize(in, 256<<10)
@@ -56,7 +98,7 @@ func WriteCSV(jsonl, path string, columns []string, fence Fence) error {
 	})
 }
 
-func csvRow(line []byte, columns []string) ([]string, error) {
+func csvRow(line []byte, columns []Column) ([]string, error) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.UseNumber()
 	var rec map[string]any
@@ -65,7 +107,7 @@ func csvRow(line []byte, columns []string) ([]string, error) {
 	}
 	row := make([]string, len(columns))
 	for i, c := range columns {
-		row[i] = cell(rec[c])
+		row[i] = cell(c.value(rec))
 	}
 	return row, nil
 }

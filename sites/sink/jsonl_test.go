@@ -157,7 +157,7 @@ func TestLateWriter(t *testing.T) {
 		"before it gives a compressed file its name": compressLate,
 		"before it removes what it compressed":       removeLate,
 		"before it gives a CSV file its name": func(t *testing.T, path string, takeOver func()) {
-			if err := WriteCSV(path, path+".csv", []string{"_key"}, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
+			if err := WriteCSV(path, path+".csv", []Column{{"_key"}}, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("got %v, want that its file is gone", err)
 			}
 		},
