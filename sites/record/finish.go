@@ -257,42 +257,6 @@ func (w *writer) compress(ctx context.Context, sum *report.Summary) error {
 	return nil
 }
 
-// writeFailed lists the pages that were not fetched, with the reasons, in a file
-// that appears as a whole.
-func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
-	if sum.Errors == 0 {
-		return nil
-	}
-	sum.Failed = filepath.Join(w.files.dir, "failed.jsonl")
-	return atomicfile.Write(sum.Failed, 0o644, func(to io.Writer) error {
-		enc := json.NewEncoder(to)
-		enc.SetEscapeHTML(false)
-		for offset := 0; ; {
-			ids, err := w.queue.Failed(ctx, offset, 500)
-			if err != nil {
-				return fmt.Errorf("list failed pages: %w", err)
-			}
-			if len(ids) == 0 {
-				return w.lease.keep(ctx)
-			}
-			offset += len(ids)
-			infos, err := w.queue.Get(ctx, ids...)
-			if err != nil {
-				return fmt.Errorf("read failed pages: %w", err)
-			}
-			for _, info := range infos {
-				f, ok := store.FailureOf(info)
-				if !ok {
-					continue
-				}
-				if err := enc.Encode(f); err != nil {
-					return err
-				}
-			}
-		}
-	})
-}
-
 // judge adds the health of the site to the summary, and the job to those that
 // the next is compared with.
 func (w *writer) judge(ctx context.Context, sum *report.Summary) error {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/report"
 	"muster/tasks/workqueue"
@@ -36,9 +37,10 @@ func Written(ctx context.Context, out *workqueue.Outputs) (byType map[string]int
 }
 
 // FailureOf describes a page that failed. ok is false when its item is damaged.
-func FailureOf(info workqueue.Info) (f report.Failure, ok bool) {
+func FailureOf(info workqueue.Info) (f report.FailedPage, ok bool) {
 	var page struct {
-		URL string `json:"url"`
+		URL  string          `json:"url"`
+		Post definition.Post `json:"post"`
 	}
 	if json.Unmarshal(info.Payload, &page) != nil {
 		return f, false
@@ -49,5 +51,6 @@ func FailureOf(info workqueue.Info) (f report.Failure, ok bool) {
 	if len(info.Result) == 0 || json.Unmarshal(info.Result, &result) != nil {
 		result.Class = "lost"
 	}
-	return report.Failure{URL: page.URL, Class: result.Class, Attempts: info.Attempts, Error: info.Note}, true
+	failure := report.Failure{URL: page.URL, Class: result.Class, Attempts: info.Attempts, Error: info.Note}
+	return report.FailedPage{Status: report.StatusOf(result.Class), Failure: failure, Post: page.Post, Item: info.ID}, true
 }

@@ -1,0 +1,73 @@
+package sites
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/tasks/redistest"
+)
+
+// failedPages reads failed.jsonl: the status of each page, by path.
+func failedPages(t *testing.T, file, site string) map[string]report.PageStatus {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := map[string]report.PageStatus{}
+	for line := range strings.Lines(string(data)) {
+		var f report.FailedPage
+		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Item == "" || f.Error == "" {
+			t.Fatalf("%s: got %v, want a page with its item and error", line, err)
+		}
+		path, _, _ := strings.Cut(strings.TrimPrefix(f.URL, site), "?")
+		if statuses[path] != "" {
+			t.Errorf("%s: got it twice, want it once", path)
+		}
+		statuses[path] = f.Status
+	}
+	return statuses
+}
+
+// Failed pages have a status, which the next run of the job updates: pages that it fetches are resolved, and stay so.
+func TestFailedPagesHaveAStatus(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 6)
+	all := func(fault string, n int) []string { return strings.Fields(strings.Repeat(fault+" ", n)) }
+	site.faults = map[string][]string{
+		"/item/1": all("500", 4), "/item/2": all("soft", 4), "/item/3": all("500", 8), "/item/4": append(all("500", 4), "404"),
+	}
+	s := newService(t, redistest.New(t))
+	first := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	again := func(id string) report.Summary {
+		req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Resume = "j1"
+		j, err := s.handlers.begin(t.Context(), id, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run(t, j)
+	}
+	check := func(when, failed string, want map[string]report.PageStatus) {
+		t.Helper()
+		if got := failedPages(t, first.Failed, site.URL); !maps.Equal(got, want) || failed != "" && failed != first.Failed {
+			t.Errorf("%s: got %v in %s, want %v", when, got, failed, want)
+		}
+	}
+	check("at first", first.Failed, map[string]report.PageStatus{"/item/1": report.PagePending, "/item/2": report.PageCaptchaNeeded, "/item/3": report.PagePending, "/item/4": report.PagePending})
+	second := again("j2")
+	check("after a second run", second.Failed, map[string]report.PageStatus{"/item/1": report.PageResolved, "/item/2": report.PageResolved, "/item/3": report.PagePending, "/item/4": report.PagePermanent})
+	third := again("j3")
+	if third.Failed != "" || third.Errors != 0 {
+		t.Errorf("got %+v, want no failed pages", third)
+	}
+	check("after a third run", "", map[string]report.PageStatus{"/item/1": report.PageResolved, "/item/2": report.PageResolved, "/item/3": report.PageResolved, "/item/4": report.PagePermanent})
+}

@@ -1,0 +1,143 @@
+package record
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"muster/internal/atomicfile"
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/tasks/workqueue"
+)
+
+// failedBatch is how many failed pages are read at a time.
+const failedBatch = 500
+
+// writeFailed lists the pages that were not fetched, with the reasons, in a file that appears as a whole, and after them
+// those that earlier runs of the job have listed and that are resolved.
+func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
+	path := filepath.Join(w.files.dir, "failed.jsonl")
+	before, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if sum.Errors == 0 {
+			return nil
+		}
+	case err != nil:
+		return fmt.Errorf("read the failed pages of earlier runs: %w", err)
+	default:
+		defer before.Close()
+	}
+	if sum.Errors > 0 {
+		sum.Failed = path
+	}
+	return atomicfile.Write(path, 0o644, func(to io.Writer) error {
+		enc := json.NewEncoder(to)
+		enc.SetEscapeHTML(false)
+		if err := w.listFailed(ctx, enc); err != nil {
+			return err
+		}
+		if before != nil {
+			if err := w.listResolved(ctx, before, enc); err != nil {
+				return err
+			}
+		}
+		return w.lease.keep(ctx)
+	})
+}
+
+// listFailed writes the pages that have failed.
+func (w *writer) listFailed(ctx context.Context, to *json.Encoder) error {
+	for offset := 0; ; {
+		ids, err := w.queue.Failed(ctx, offset, failedBatch)
+		if err != nil {
+			return fmt.Errorf("list failed pages: %w", err)
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		offset += len(ids)
+		infos, err := w.queue.Get(ctx, ids...)
+		if err != nil {
+			return fmt.Errorf("read failed pages: %w", err)
+		}
+		for _, info := range infos {
+			f, ok := store.FailureOf(info)
+			if !ok {
+				continue
+			}
+			if err := to.Encode(f); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// listResolved writes the pages of an earlier list that have not failed again. Lines that are damaged are left out.
+func (w *writer) listResolved(ctx context.Context, before io.Reader, to *json.Encoder) error {
+	lines := bufio.NewReaderSize(before, 64<<10)
+	for ended := false; !ended; {
+		var batch []report.FailedPage
+		for len(batch) < failedBatch {
+			line, err := lines.ReadBytes('\n')
+			var f report.FailedPage
+			if json.Unmarshal(line, &f) == nil && f.Item != "" {
+				batch = append(batch, f)
+			}
+			if ended = errors.Is(err, io.EOF); ended {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("read the failed pages of earlier runs: %w", err)
+			}
+		}
+		if err := w.resolve(ctx, batch, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolve writes those of some pages that have not failed again.
+func (w *writer) resolve(ctx context.Context, pages []report.FailedPage, to *json.Encoder) error {
+	ids := make([]string, len(pages))
+	for i, f := range pages {
+		ids[i] = f.Item
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	infos, err := w.queue.Get(ctx, ids...)
+	if err != nil {
+		return fmt.Errorf("read the pages that failed in earlier runs: %w", err)
+	}
+	now := map[string]workqueue.Info{}
+	for _, info := range infos {
+		now[info.ID] = info
+	}
+	for _, f := range pages {
+		info, listed := now[f.Item]
+		switch info.State {
+		case workqueue.StateDone:
+			f.Status = report.PageResolved
+		case workqueue.StateSkipped:
+			f, listed = store.FailureOf(info)
+		default:
+			listed = false // it is in the new list, or not of this job
+		}
+		if !listed {
+			continue
+		}
+		if err := to.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
