@@ -18,8 +18,6 @@ import (
 // siteName matches names that can be used in Redis keys and file names.
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-const upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 var (
 	types     = []string{TypeText, TypeHTML, TypeNumber, TypeInteger, TypePrice, TypeBool, TypeDate, TypeURL, TypeList, TypeObject}
 	pageFacts = []string{"url", "requested_url", "title", "status", "fetched_at", "html", "site"}

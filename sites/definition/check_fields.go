@@ -132,7 +132,7 @@ func (c *checker) checkOptions(f *Field, key string) {
 	if f.Min != nil && f.Max != nil && *f.Min > *f.Max {
 		c.problemAt(f.At, key, "min is above max")
 	}
-	if f.Currency = strings.ToUpper(f.Currency); f.Currency != "" && (len(f.Currency) != 3 || strings.Trim(f.Currency, upper) != "") {
+	if f.Currency = strings.ToUpper(f.Currency); f.Currency != "" && !IsCurrency(f.Currency) {
 		c.problemAt(f.At, key+".currency", "%q is no ISO 4217 code, such as EUR", f.Currency)
 	}
 	for _, l := range f.Layout {

@@ -61,6 +61,10 @@ func (x *run) find(s *definition.Source, f *definition.Field, p at) []found {
 		}
 		out = append(out, fd)
 	}
+	for i := range out {
+		out[i].org = out[i].org || s.JSONLD != "" || s.Microdata != ""
+		out[i].coded = out[i].coded || s.JSONLD != ""
+	}
 	if s.Join != nil && len(out) > 0 {
 		var parts []string
 		for _, fd := range out {
@@ -94,7 +98,11 @@ func (x *run) raw(s *definition.Source, p at) []found {
 		}
 		return x.taken(s, s.CSS.All(p.node))
 	case !s.JSON.IsZero():
-		return values(s.JSON.Eval(p.json))
+		finds := values(s.JSON.Eval(p.json))
+		for i := range finds {
+			finds[i].org, finds[i].coded = p.org, p.coded
+		}
+		return finds
 	case s.JSONLD != "":
 		return typed(s, x.doc.Linked())
 	case s.Microdata != "":
@@ -170,7 +178,7 @@ func typed(s *definition.Source, objects []any) []found {
 func currencyOf(offer map[string]any) string {
 	for _, k := range []string{"priceCurrency", "currency"} {
 		if finds := values([]any{offer[k]}); len(finds) > 0 {
-			return currencyIn(finds[0].text, "")
+			return currencyCode(finds[0].text)
 		}
 	}
 	return ""

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"regexp"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -104,9 +105,15 @@ func within(n, at *html.Node) bool {
 	return false
 }
 
+// markup matches what shows that a text is markup, and not only has a < or an &.
+var markup = regexp.MustCompile(`&(?:#\w+|\w+);|</\w+>`)
+
 // propValue returns the value of a property, as the HTML standard defines it for the element.
 func propValue(n *html.Node) string {
 	if v, ok := attr(n, "content"); ok {
+		if markup.MatchString(v) {
+			v = unmarked(v)
+		}
 		return v
 	}
 	name := map[string]string{

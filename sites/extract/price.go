@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/currency"
+	"muster/sites/definition"
 )
 
 // Price is an amount with its currency.
@@ -72,7 +72,7 @@ func priceNumber(text, locale string) (numeral, error) {
 	return first, nil
 }
 
-const money = `\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + isoCodes + `)\b`
+var money = `(?-i:\b(?:` + strings.Join(definition.Currencies(), "|") + `)\b)|\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + isoCodes + `)\b`
 
 var (
 	// The text around the number of a price.
@@ -90,8 +90,8 @@ var currencies = []struct{ sign, code string }{
 	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"฿", "THB"}, {"₱", "PHP"}, {"₸", "KZT"}, {"₾", "GEL"}, {"₦", "NGN"}, {"din", "RSD"}, {"TL", "TRY"}, {"Rp", "IDR"}, {"RM", "MYR"}, {"ر.س", "SAR"}, {"د.إ", "AED"}, {"$", "USD"},
 }
 
-// isoCodes are searched anywhere in a text, in upper or lower case; other codes (of x/text, which lacks recent ones)
-// only beside the number.
+// isoCodes are searched anywhere in a text, in upper or lower case; all other codes of ISO 4217 only beside the number, and
+// in upper case, since TOP, ALL and TRY are words, too.
 const isoCodes = "EUR|USD|GBP|JPY|CNY|CHF|BGN|RUB|UAH|PLN|CZK|HUF|RON|SEK|NOK|DKK|ISK|TRY|INR|BRL|CAD|AUD|NZD|HKD|SGD|KRW|ILS|MXN|ZAR|RSD|AED|SAR|THB|VND|IDR|MYR|PHP|TWD|KZT|GEL|MKD|BAM|ALL|MDL|COP|CLP|ARS|PEN|EGP|NGN|KES|PKR|BDT|LKR|UYU|VES|SLE|MRU"
 
 // shared are the signs of several currencies, and the currency by language, or by country (in capitals). Words are in
@@ -170,11 +170,19 @@ func currencyIn(text, locale string) string {
 		return ""
 	}
 	if m := codeBeside.FindStringSubmatch(strings.Map(plainRune, text)); m != nil {
-		if unit, err := currency.ParseISO(m[1] + m[2]); err == nil {
-			return unit.String()
+		if code := m[1] + m[2]; definition.IsCurrency(code) {
+			return code
 		}
 	}
 	return ""
+}
+
+// currencyCode returns the currency in a text that should be only its code, as in schema.org data.
+func currencyCode(text string) string {
+	if code := strings.ToUpper(strings.TrimSpace(text)); definition.IsCurrency(code) {
+		return code
+	}
+	return currencyIn(text, "")
 }
 
 // wholeSign reports whether a sign that begins with a letter is not the end of a word.

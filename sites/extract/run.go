@@ -135,11 +135,13 @@ type run struct {
 
 // at is where a field is searched: an element or a JSON value.
 type at struct {
-	node *html.Node
-	json any
+	node  *html.Node
+	json  any
+	org   bool // it is schema.org data
+	coded bool // its texts may be markup, as in JSON-LD
 }
 
-func (x *run) root() at { return at{x.doc.Root, x.doc.JSON} }
+func (x *run) root() at { return at{node: x.doc.Root, json: x.doc.JSON} }
 
 func (x *run) records(r *definition.Record) error {
 	places := []at{x.root()}

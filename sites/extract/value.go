@@ -25,7 +25,7 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 	case typ == definition.TypeBool:
 		return truth(fd)
 	}
-	text := textFor(typ, fd, s)
+	text := textFor(typ, fd)
 	if typ != definition.TypeHTML && !(typ == definition.TypeText && fd.whole) {
 		text = Fold(text)
 	}
@@ -59,25 +59,37 @@ func (x *run) object(f *definition.Field, fd found, path string) (any, error) {
 }
 
 // textFor returns the text of a find: of an object of schema.org its name or URL, without markup.
-func textFor(typ string, fd found, s *definition.Source) string {
+func textFor(typ string, fd found) string {
 	text := fd.text
-	if obj, ok := fd.json.(map[string]any); ok && isSchemaOrg(s) && typ != definition.TypePrice {
+	if obj, ok := fd.json.(map[string]any); ok && fd.org && typ != definition.TypePrice {
 		text = textOf(obj, typ)
 	}
-	if s != nil && s.JSONLD != "" && typ == definition.TypeText && strings.ContainsAny(text, "<&") {
-		if root, err := html.Parse(strings.NewReader(text)); err == nil {
-			text = Text(root)
-		}
+	switch {
+	case !fd.coded || typ == definition.TypeHTML:
+	case typ == definition.TypeURL:
+		text = strings.ReplaceAll(text, "&amp;", "&")
+	default:
+		text = unmarked(text)
 	}
 	return text
 }
 
-func isSchemaOrg(s *definition.Source) bool { return s != nil && (s.JSONLD != "" || s.Microdata != "") }
+// unmarked returns the text of markup.
+func unmarked(text string) string {
+	if !strings.ContainsAny(text, "<&") {
+		return text
+	}
+	root, err := html.Parse(strings.NewReader(text))
+	if err != nil {
+		return text
+	}
+	return Text(root)
+}
 
 // parse reads a value of a type from a text.
 func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definition.Source) (any, error) {
 	locale := f.Locale
-	if _, isNumber := fd.json.(json.Number); isNumber || isSchemaOrg(s) && plainNumber(text) {
+	if _, isNumber := fd.json.(json.Number); isNumber || fd.org && plainNumber(text) {
 		locale = "en" // the form of JSON and schema.org
 	}
 	switch typ {
