@@ -59,7 +59,7 @@ func RuntimeMetrics() prometheus.Collector {
 func (s *System) metrics(served api.Config) prometheus.Collector {
 	breakers := limit.NewBreaker(s.Client.Redis(), limit.BreakerConfig{Logger: s.logger}) // those of sites and hosts
 	return all{
-		s.Metrics, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
+		s.Metrics, s.scrapes, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
 		webhook.NewMetrics(s.Webhooks), limit.NewCollector(nil, breakers), RuntimeMetrics(),
 	}
 }

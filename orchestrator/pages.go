@@ -7,15 +7,14 @@ import (
 	"muster/sites"
 )
 
-// observePages makes the spans of pages; nil if tracing is off.
-func (s *System) observePages() func(context.Context, sites.Visit) (context.Context, func(sites.Visited)) {
-	if s.tracing == nil {
-		return nil
+// observePage counts the fetch of a page, and makes its span if tracing is on.
+func (s *System) observePage(ctx context.Context, v sites.Visit) (context.Context, func(sites.Visited)) {
+	end := func(tracing.PageEnd) {}
+	if s.tracing != nil {
+		ctx, end = s.tracing.Page(ctx, tracing.Page{Site: v.Site, Kind: v.Kind, URL: v.URL, Item: v.Item, Attempt: v.Attempt})
 	}
-	return func(ctx context.Context, v sites.Visit) (context.Context, func(sites.Visited)) {
-		ctx, end := s.tracing.Page(ctx, tracing.Page{Site: v.Site, Kind: v.Kind, URL: v.URL, Item: v.Item, Attempt: v.Attempt})
-		return ctx, func(r sites.Visited) {
-			end(tracing.PageEnd{Status: r.Status, Proxy: r.Via, Class: r.Class, Delayed: r.Delayed, Records: r.Records, Err: r.Err})
-		}
+	return ctx, func(r sites.Visited) {
+		s.scrapes.add(v.Site, r)
+		end(tracing.PageEnd{Status: r.Status, Proxy: r.Via, Class: r.Class, Delayed: r.Delayed, Records: r.Records, Err: r.Err})
 	}
 }

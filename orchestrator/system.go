@@ -56,6 +56,7 @@ type System struct {
 
 	inForce
 	tracing *tracing.Tracing // nil: off
+	scrapes *scrapeMetrics
 	gates   gates
 	logger  *slog.Logger
 	proxies *proxies.Service
@@ -99,6 +100,10 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	if err != nil {
 		return nil, err
 	}
+	s.scrapes = newScrapeMetrics(func(site string) bool {
+		_, err := registry.Definition(site)
+		return err == nil
+	})
 	s.Sites, err = sites.NewService(sites.Config{
 		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages,
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
@@ -110,7 +115,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 		Filter:    cfg.Network.Filter(),
 		Unproxied: s.unproxied,
-		Observe:   s.observePages(),
+		Observe:   s.observePage,
 	})
 	if err != nil {
 		return nil, err

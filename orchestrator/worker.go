@@ -70,7 +70,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	if err != nil {
 		return err
 	}
-	served.Listen, served.Metrics = opts.MetricsListen, metrics.Handler(system.Metrics, RuntimeMetrics())
+	served.Listen, served.Metrics = opts.MetricsListen, metrics.Handler(system.Metrics, system.scrapes, RuntimeMetrics())
 	both, running := errgroup.WithContext(ctx)
 	// Tasks that drain are still counted: the metrics are served until the worker has ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

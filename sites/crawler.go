@@ -231,7 +231,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		var visited func(Visited)
 		ctx, visited = c.observe(ctx, Visit{Site: c.def.Site, Kind: v.Kind, URL: v.URL, Item: lease.ID, Attempt: lease.Attempts + 1})
 		defer func() {
-			end := Visited{Status: page.Status, Via: page.Via, Records: len(f.records), Err: f.err}
+			end := Visited{Status: page.Status, Via: page.Via, Took: page.Took, Records: len(f.records), Err: f.err}
 			if f.err != nil {
 				class := fetch.ClassOf(f.err)
 				end.Class, end.Delayed = string(class), class == fetch.Throttled || class == fetch.Canceled

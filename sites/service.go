@@ -72,10 +72,11 @@ type Visit struct {
 
 // Visited is how a fetch ended.
 type Visited struct {
-	Status  int    // of HTTP; 0 without an answer
-	Via     string // the proxy, as Config.Via names it
-	Class   string // of the error
-	Delayed bool   // the page was not requested: it must wait for its turn, or its job stops
+	Status  int           // of HTTP; 0 without an answer
+	Via     string        // the proxy, as Config.Via names it
+	Class   string        // of the error
+	Delayed bool          // the page was not requested: it must wait for its turn, or its job stops
+	Took    time.Duration // response time of the site; 0 without a page
 	Records int
 	Err     error
 }

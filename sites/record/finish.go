@@ -260,6 +260,7 @@ func (w *writer) compress(ctx context.Context, sum *report.Summary) error {
 // judge adds the health of the site to the summary, and the job to those that
 // the next is compared with.
 func (w *writer) judge(ctx context.Context, sum *report.Summary) error {
+	sum.Response = sum.Times.Percentiles()
 	sum.Seconds = time.Since(time.UnixMilli(w.req.Began)).Seconds()
 	before, err := store.HealthOf(ctx, w.rdb, w.def.Site)
 	if err != nil {

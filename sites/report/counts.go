@@ -252,6 +252,15 @@ func (t Times) Quantile(q float64) time.Duration {
 	return 0
 }
 
+// Percentiles returns what is known of the times, or nil if there are none.
+func (t Times) Percentiles() *Percentiles {
+	if len(t) == 0 {
+		return nil
+	}
+	seconds := func(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
+	return &Percentiles{seconds(t.Mean()), seconds(t.Quantile(0.5)), seconds(t.Quantile(0.95)), seconds(t.Quantile(0.99))}
+}
+
 // Mean is the mean time, to 10 %.
 func (t Times) Mean() time.Duration {
 	sum, n := 0.0, 0

@@ -35,7 +35,17 @@ type Summary struct {
 	Delays   map[string]int `json:"delays,omitempty"`  // how often pages waited, by sites.Delay
 	Breaker  string         `json:"breaker,omitempty"` // of the site, when the job ended: closed, open or half_open
 	Reason   string         `json:"reason,omitempty"`  // NO_URLS when there was nothing to fetch
+	// Response has what Times has, in seconds.
+	Response *Percentiles `json:"response_seconds,omitempty"`
 	Counts
+}
+
+// Percentiles are response times in seconds, to 10 %.
+type Percentiles struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
 }
 
 // Changes counts records by what became of them since the last job.

@@ -1,0 +1,38 @@
+package orchestrator
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/sites"
+	"muster/tasks/metrics"
+)
+
+func TestScrapeMetrics(t *testing.T) {
+	t.Parallel()
+	m := newScrapeMetrics(func(site string) bool { return site == "shop" })
+	m.add("shop", sites.Visited{Status: 200, Took: 300 * time.Millisecond, Records: 7})
+	m.add("shop", sites.Visited{Status: 200, Took: 300 * time.Millisecond, Records: 5})
+	m.add("shop", sites.Visited{Class: "soft_block", Took: 10 * time.Millisecond})
+	m.add("shop", sites.Visited{Class: "throttled", Delayed: true})
+	m.add("a-site-of-somebody-else", sites.Visited{Class: "connect"})
+	w := httptest.NewRecorder()
+	metrics.Handler(m).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	got := w.Body.String()
+	for _, want := range []string{
+		`muster_scrape_pages_total{outcome="ok",site="shop"} 2`, `muster_scrape_pages_total{outcome="soft_block",site="shop"} 1`, `muster_scrape_pages_total{outcome="connect",site="other"} 1`,
+		`muster_scrape_records_total{site="shop"} 12`, `muster_scrape_response_seconds_count{site="shop"} 3`, `muster_scrape_response_seconds_bucket{site="shop",le="0.25"} 1`,
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("got no %s in\n%s", want, got)
+		}
+	}
+	for _, no := range []string{"throttled", "somebody"} {
+		if strings.Contains(got, no) {
+			t.Errorf("got %s, want it left out", no)
+		}
+	}
+}
