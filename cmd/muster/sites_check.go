@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
@@ -65,6 +66,11 @@ func checkSites(env environment, cfg config.Config, paths []string) error {
 		var defs []*definition.Definition
 		switch {
 		case err != nil:
+		case filepath.Base(path) == definition.DefaultsFile:
+			dir := filepath.Dir(path)
+			if err = definition.LoadDefaults(os.DirFS(dir), ".", dir); err == nil {
+				fmt.Fprintf(env.stdout, "ok: %s\n", path)
+			}
 		case info.IsDir():
 			var broken []*definition.BrokenError
 			defs, broken, err = definition.LoadDir(path)

@@ -261,7 +261,9 @@ func (d *Decoder) into(n ast.Node, v reflect.Value, key string) {
 	d.Places[key] = Place{At(n), d.IsScalar(n)}
 
 	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(v.Type().Elem()))
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
 		v = v.Elem()
 	}
 	if d.Custom != nil && d.Custom(v.Addr().Interface(), n, key) {
@@ -271,6 +273,7 @@ func (d *Decoder) into(n ast.Node, v reflect.Value, key string) {
 	case reflect.Struct:
 		d.Full(n, v.Addr().Interface(), key)
 	case reflect.Slice:
+		v.SetZero() // a list replaces another
 		for i, m := range d.list(n) {
 			e := reflect.New(v.Type().Elem()).Elem()
 			d.into(m, e, fmt.Sprintf("%s[%d]", key, i))

@@ -30,11 +30,18 @@ type checker struct {
 	file     string
 	places   map[string]yamlstrict.Place
 	problems Problems
+
+	shared     map[string]bool // the keys whose places are in sharedFile
+	sharedFile string
 }
 
 // problemAt adds a problem of a key: at the position of its value in the file, or at the given one if that is more
 // precise or the key is missing.
 func (c *checker) problemAt(at Pos, key, format string, args ...any) {
+	if c.shared[key] {
+		c.problems = append(c.problems, &Problem{File: c.sharedFile, At: c.places[key].At, Key: key, Text: fmt.Sprintf(format, args...)})
+		return
+	}
 	if w, ok := c.places[key]; ok && (w.At.Line > at.Line || w.At.Line == at.Line && w.At.Col > at.Col) {
 		at = w.At
 	}

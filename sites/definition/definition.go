@@ -42,12 +42,14 @@ type Definition struct {
 	Render      Render            `yaml:"render"`
 	DependsOn   []string          `yaml:"depends_on"`
 
-	file    string
-	source  []byte
-	places  map[string]yamlstrict.Place
-	shipped bool
-	rebase  *url.URL // the base URL to use instead of BaseURL
-	zone    *time.Location
+	file       string
+	source     []byte
+	places     map[string]yamlstrict.Place
+	shared     map[string]bool // the keys whose places are in sharedFile, the defaults of the folder
+	sharedFile string
+	shipped    bool
+	rebase     *url.URL // the base URL to use instead of BaseURL
+	zone       *time.Location
 }
 
 // Scope says which URLs belong to the site, in addition to its hosts. It is checked for every link and again after
@@ -382,17 +384,21 @@ func (d *Definition) File() string { return d.file }
 
 // Problem returns a problem of a key of the definition, at its position in the file if the file has it.
 func (d *Definition) Problem(key, text string) *Problem {
-	at := d.At
+	at, file := d.At, d.file
 	if w, ok := d.places[key]; ok {
 		at = w.At
 	}
-	return &Problem{File: d.file, At: at, Key: key, Text: text}
+	if d.shared[key] {
+		file = d.sharedFile
+	}
+	return &Problem{File: file, At: at, Key: key, Text: text}
 }
 
 // IsShipped reports whether the definition is shipped with the program.
 func (d *Definition) IsShipped() bool { return d.shipped }
 
-// YAML returns the text that the definition was read from. Parse of it returns an equal definition.
+// YAML returns the text that the definition was read from, with that of its defaults. Parse of it returns an equal
+// definition.
 func (d *Definition) YAML() []byte { return slices.Clone(d.source) }
 
 // Page returns the options for pages of a kind.

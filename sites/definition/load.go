@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func ParseShipped(file string, data []byte) (*Definition, error) {
 	return def, nil
 }
 
-// Load reads the definition in a file. Its error is a Problems if the file can be read but is invalid.
+// Load reads the definition in a file, with the defaults beside it. Its error is a Problems if the file can be read but is invalid.
 func Load(name string) (*Definition, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -55,7 +56,12 @@ func Load(name string) (*Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read site definition %s: %w", name, err)
 	}
-	return Parse(name, data)
+	dir := filepath.Dir(name)
+	s, err := readShared(os.DirFS(dir), ".", dir)
+	if err != nil {
+		return nil, err
+	}
+	return parseWith(name, data, s)
 }
 
 // BrokenError says that a site cannot be scraped, because its definition cannot be read or is invalid.
@@ -85,7 +91,7 @@ func broken(file string, data []byte, err error) *BrokenError {
 	return &BrokenError{Site: name, File: file, Err: err}
 }
 
-// LoadDir reads every *.yaml and *.yml file of a folder, sorted by site. Invalid files are not an error, but returned
+// LoadDir reads every *.yaml and *.yml file of a folder, sorted by site, with the defaults in the folder. Invalid files are not an error, but returned
 // as wrong; so are all definitions of a site that has several.
 func LoadDir(dir string) (defs []*Definition, wrong []*BrokenError, err error) {
 	if _, err := os.Stat(dir); err != nil {
@@ -99,9 +105,10 @@ func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*Broke
 	if err != nil {
 		return nil, nil, fmt.Errorf("read site definitions in %s: %w", shown, err)
 	}
+	s, serr := readShared(fsys, root, shown)
 	first := map[string]*Definition{} // by site
 	for _, e := range entries {
-		if ext := path.Ext(e.Name()); e.IsDir() || (ext != ".yaml" && ext != ".yml") {
+		if ext := path.Ext(e.Name()); e.IsDir() || e.Name() == DefaultsFile || (ext != ".yaml" && ext != ".yml") {
 			continue
 		}
 		file := path.Join(shown, e.Name())
@@ -110,7 +117,10 @@ func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*Broke
 			wrong = append(wrong, broken(file, nil, fmt.Errorf("read site definition: %w", err)))
 			continue
 		}
-		def, err := Parse(file, data)
+		def, err := (*Definition)(nil), serr
+		if err == nil {
+			def, err = parseWith(file, data, s)
+		}
 		if err != nil {
 			wrong = append(wrong, broken(file, data, err))
 			continue
@@ -138,16 +148,28 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Parse reads a definition from data; file is the name in its problems.
+// Parse reads a definition from data, or from what YAML returns; file is the name in its problems.
 func Parse(file string, data []byte) (*Definition, error) {
+	return parseWith(file, data, nil)
+}
+
+// parseWith reads a definition with the defaults of s, which may be nil, or with those in its text.
+func parseWith(file string, data []byte, s *shared) (*Definition, error) {
+	if own, below := split(data); below != nil {
+		data, s = own, below
+	}
 	if len(data) > maxFile {
 		return nil, Problems{{File: file, At: Pos{Line: 1, Col: 1}, Text: "longer than 1 MiB; that is no site definition"}}
 	}
 	def := defaults()
-	def.file, def.source = file, slices.Clone(data)
+	def.file, def.source = file, s.join(data)
+	places, problems := s.decode(def)
 	d := decoder()
 	isMapping := d.Decode(data, def)
-	c := &checker{file: file, places: d.Places, problems: problemsOf(file, d.Problems)}
+	if s != nil {
+		def.shared, def.sharedFile = mergePlaces(d.Places, places), s.file
+	}
+	c := &checker{file: file, places: d.Places, shared: def.shared, sharedFile: def.sharedFile, problems: append(problems, problemsOf(file, d.Problems)...)}
 	if isMapping {
 		c.check(def)
 	}

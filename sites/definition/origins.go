@@ -22,13 +22,13 @@ const DefaultOrigin = "default"
 
 // Settings returns every setting with a value, in the order of the schema.
 func (d *Definition) Settings() []Setting {
-	s := settings{file: d.file, places: d.places}
+	s := settings{def: d, places: d.places}
 	s.add("", reflect.ValueOf(*d))
 	return s.list
 }
 
 type settings struct {
-	file   string
+	def    *Definition
 	places map[string]yamlstrict.Place
 	list   []Setting
 }
@@ -118,7 +118,11 @@ func inner(key, value string) bool {
 func (s *settings) origin(key string) (from string, given bool) {
 	for at := key; at != ""; {
 		if w, ok := s.places[at]; ok && (at == key || w.Short) {
-			return fmt.Sprintf("%s:%d", s.file, w.At.Line), true
+			file := s.def.file
+			if s.def.shared[at] {
+				file = s.def.sharedFile
+			}
+			return fmt.Sprintf("%s:%d", file, w.At.Line), true
 		}
 		i := strings.LastIndexAny(at, ".[")
 		if i < 0 || !isShort(at[i:]) {

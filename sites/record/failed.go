@@ -41,11 +41,12 @@ func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 	return atomicfile.Write(path, 0o644, func(to io.Writer) error {
 		enc := json.NewEncoder(to)
 		enc.SetEscapeHTML(false)
-		if err := w.listFailed(ctx, enc); err != nil {
+		list := failedList{w.queue, enc}
+		if err := list.failed(ctx); err != nil {
 			return err
 		}
 		if before != nil {
-			if err := w.listResolved(ctx, before, enc); err != nil {
+			if err := list.resolved(ctx, before); err != nil {
 				return err
 			}
 		}
@@ -53,10 +54,16 @@ func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 	})
 }
 
-// listFailed writes the pages that have failed.
-func (w *writer) listFailed(ctx context.Context, to *json.Encoder) error {
+// failedList writes pages of a queue.
+type failedList struct {
+	queue *workqueue.Queue
+	to    *json.Encoder
+}
+
+// failed writes the pages that have failed.
+func (l failedList) failed(ctx context.Context) error {
 	for offset := 0; ; {
-		ids, err := w.queue.Failed(ctx, offset, failedBatch)
+		ids, err := l.queue.Failed(ctx, offset, failedBatch)
 		if err != nil {
 			return fmt.Errorf("list failed pages: %w", err)
 		}
@@ -64,7 +71,7 @@ func (w *writer) listFailed(ctx context.Context, to *json.Encoder) error {
 			return nil
 		}
 		offset += len(ids)
-		infos, err := w.queue.Get(ctx, ids...)
+		infos, err := l.queue.Get(ctx, ids...)
 		if err != nil {
 			return fmt.Errorf("read failed pages: %w", err)
 		}
@@ -73,15 +80,15 @@ func (w *writer) listFailed(ctx context.Context, to *json.Encoder) error {
 			if !ok {
 				continue
 			}
-			if err := to.Encode(f); err != nil {
+			if err := l.to.Encode(f); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// listResolved writes the pages of an earlier list that have not failed again. Lines that are damaged are left out.
-func (w *writer) listResolved(ctx context.Context, before io.Reader, to *json.Encoder) error {
+// resolved writes the pages of an earlier list that have not failed again. Lines that are damaged are left out.
+func (l failedList) resolved(ctx context.Context, before io.Reader) error {
 	lines := bufio.NewReaderSize(before, 64<<10)
 	for ended := false; !ended; {
 		var batch []report.FailedPage
@@ -98,7 +105,7 @@ func (w *writer) listResolved(ctx context.Context, before io.Reader, to *json.En
 				return fmt.Errorf("read the failed pages of earlier runs: %w", err)
 			}
 		}
-		if err := w.resolve(ctx, batch, to); err != nil {
+		if err := l.resolve(ctx, batch); err != nil {
 			return err
 		}
 	}
@@ -106,7 +113,7 @@ func (w *writer) listResolved(ctx context.Context, before io.Reader, to *json.En
 }
 
 // resolve writes those of some pages that have not failed again.
-func (w *writer) resolve(ctx context.Context, pages []report.FailedPage, to *json.Encoder) error {
+func (l failedList) resolve(ctx context.Context, pages []report.FailedPage) error {
 	ids := make([]string, len(pages))
 	for i, f := range pages {
 		ids[i] = f.Item
@@ -114,7 +121,7 @@ func (w *writer) resolve(ctx context.Context, pages []report.FailedPage, to *jso
 	if len(ids) == 0 {
 		return nil
 	}
-	infos, err := w.queue.Get(ctx, ids...)
+	infos, err := l.queue.Get(ctx, ids...)
 	if err != nil {
 		return fmt.Errorf("read the pages that failed in earlier runs: %w", err)
 	}
@@ -135,7 +142,7 @@ func (w *writer) resolve(ctx context.Context, pages []report.FailedPage, to *jso
 		if !listed {
 			continue
 		}
-		if err := to.Encode(f); err != nil {
+		if err := l.to.Encode(f); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Column is a column of a CSV file: a value of a record, or one in its objects.
-type Column []string // the names on the way to the value
+type Column []string // the names from the record to the value
 
 // Name returns the names joined by dots, as in price.amount.
 func (c Column) Name() string { return strings.Join(c, ".") }

@@ -1,0 +1,116 @@
+package definition
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const sharedText = `user_agent: shared/1
+politeness: {delay: 5s, max_per_domain: 4}
+scope: {drop_params: [a, b]}
+headers: {X-A: shared, X-B: shared}
+session: {max: 3}
+retries: {attempts: 7}
+`
+
+// folder writes files into a folder.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Defaults of a folder are replaced by the keys of a definition, sections key by key, and all comes from somewhere.
+func TestDefaultsOfAFolder(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{
+		DefaultsFile: sharedText, "other.yaml": strings.Replace(good, "shop.example", "other.example", 1),
+		"shop.yaml": good + "politeness: {delay: 1s}\nscope: {drop_params: [c]}\nheaders: {X-C: own}\nsession: {max_uses: 9}\n",
+	})
+	defs, wrong, err := LoadDir(dir)
+	if err != nil || len(wrong) > 0 || len(defs) != 2 {
+		t.Fatalf("got %d definitions, %v, %v, want 2", len(defs), wrong, err)
+	}
+	other, shop := defs[0], defs[1]
+	if other.Politeness.Delay != 5*time.Second || other.UserAgent != "shared/1" || other.Headers["X-B"] != "shared" || other.Session.Max != 3 {
+		t.Errorf("got %+v, want the defaults of the folder", other)
+	}
+	alone, err := Load(filepath.Join(dir, "shop.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("elsewhere.yaml", shop.YAML())
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := folder(t, map[string]string{"shop.yaml": string(shop.YAML()), DefaultsFile: "user_agent: another\n"})
+	copied, err := Load(filepath.Join(whole, "shop.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]*Definition{"in its folder": shop, "alone": alone, "of its text": again, "copied": copied} {
+		if d.Politeness.Delay != time.Second || d.Politeness.MaxPerDomain != 4 || d.Retries.Attempts != 7 || d.UserAgent != "shared/1" || !d.Politeness.Robots {
+			t.Errorf("%s: got %+v, want its own delay and the rest of the defaults", name, d)
+		}
+		if !slices.Equal(d.Scope.DropParams, []string{"c"}) || len(d.Headers) != 1 || d.Headers["X-C"] != "own" {
+			t.Errorf("%s: got %v and %v, want lists and headers of its own", name, d.Scope.DropParams, d.Headers)
+		}
+		if d.Session.Max != 3 || d.Session.MaxUses != 9 {
+			t.Errorf("%s: got %+v, want max of the defaults and max_uses of its own", name, *d.Session)
+		}
+	}
+	from := map[string]string{}
+	for _, s := range shop.Settings() {
+		from[s.Key] = strings.TrimPrefix(s.From, dir+string(filepath.Separator))
+	}
+	for key, want := range map[string]string{
+		"politeness.delay": "shop.yaml:12", "politeness.max_per_domain": "_defaults.yaml:2", "user_agent": "_defaults.yaml:1", "session.max": "_defaults.yaml:5",
+		"session.max_uses": "shop.yaml:15", "headers.X-C": "shop.yaml:14", "scope.drop_params[0]": "shop.yaml:13", "politeness.robots": "default",
+	} {
+		if from[key] != want {
+			t.Errorf("%s: got from %q, want %q", key, from[key], want)
+		}
+	}
+}
+
+// Mistakes in defaults have their place in that file, and stop the sites of the folder.
+func TestProblemsOfDefaults(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"politenes: {delay: 5s}\n":                             `_defaults.yaml:1:1: unknown key "politenes"; did you mean "politeness"?`,
+		"start: [/]\n":                                         `_defaults.yaml:1:8: start: belongs to one site`,
+		"politeness: {delay: soon}\n":                          `_defaults.yaml:1:21: politeness.delay: want a duration`,
+		"\npoliteness: {max_per_domain: 0}\n":                  `_defaults.yaml:2:30: politeness.max_per_domain: is 0; must be from 1 to 1000`,
+		"- politeness\n":                                       `_defaults.yaml:1:1: want a mapping`,
+		"headers: {A: '${B'}\n":                                `_defaults.yaml:1:14: headers.A: has ${ without }`,
+		"user_agent: a\nuser_agent: b\n":                       `_defaults.yaml:2:1: `,
+		"session: {profiles: [{name: '', headers: {A: b}}]}\n": `_defaults.yaml:1:29: session.profiles[0].name: is missing`,
+	} {
+		dir := folder(t, map[string]string{DefaultsFile: text, "shop.yaml": good})
+		_, wrong, err := LoadDir(dir)
+		if err != nil || len(wrong) != 1 || wrong[0].Site != "shop.example" || !strings.Contains(wrong[0].Err.Error(), want) {
+			t.Errorf("%s: got %v, %v, want that shop.example is broken by %s", text, wrong, err, want)
+		}
+		_, err = Load(filepath.Join(dir, "shop.yaml"))
+		if _, ok := errors.AsType[*Problem](err); !ok || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+		if err := LoadDefaults(os.DirFS(dir), ".", dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+	dir := folder(t, map[string]string{DefaultsFile: sharedText})
+	if err := LoadDefaults(os.DirFS(dir), ".", dir); err != nil {
+		t.Errorf("got %v, want good defaults", err)
+	}
+}
