@@ -58,6 +58,29 @@ func (f *fakeJobs) Create(_ context.Context, r job.Request) (job.Job, bool, erro
 
 func (f *fakeJobs) Get(_ context.Context, id string) (job.Job, error) { return f.one(id) }
 
+func (f *fakeJobs) Look(ctx context.Context, id string) (job.Job, job.Progress, error) {
+	j, err := f.one(id)
+	if err != nil {
+		return j, job.Progress{}, err
+	}
+	p, err := f.Progress(ctx, id)
+	return j, p, err
+}
+
+func (f *fakeJobs) Failures(_ context.Context, id string, _ job.ItemStatus, _, _ int) ([]job.Item, int, error) {
+	_, err := f.one(id)
+	return []job.Item{{Key: "a/b"}}, 0, err
+}
+
+func (f *fakeJobs) LastErrors(_ context.Context, id string, _ int) ([]job.ItemError, error) {
+	_, err := f.one(id)
+	return []job.ItemError{{Key: "a/b", Error: "unclear"}}, err
+}
+
+func (f *fakeJobs) Reviews(context.Context, int) (job.Reviews, error) {
+	return job.Reviews{Items: []job.Item{{JobID: aJob, Key: "a/b"}}}, f.err
+}
+
 func (f *fakeJobs) List(_ context.Context, filter job.Filter) (job.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,6 +265,10 @@ func (f *fakeEvents) Read(ctx context.Context, id, after string, _ int, block ti
 	case <-wait.C:
 	}
 	return event.Batch{Next: "2-0"}, nil
+}
+
+func (f *fakeEvents) Last(_ context.Context, id string, _ int) ([]event.Event, error) {
+	return []event.Event{{ID: "2-0", Type: "job.started", Job: id}}, nil
 }
 
 // fakeAgents knows one agent with one assignment, and returns err where it is set.

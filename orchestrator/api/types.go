@@ -16,6 +16,7 @@ import (
 type Jobs interface {
 	Create(ctx context.Context, req job.Request) (j job.Job, created bool, err error)
 	Get(ctx context.Context, id string) (job.Job, error)
+	Look(ctx context.Context, id string) (job.Job, job.Progress, error)
 	List(ctx context.Context, f job.Filter) (job.Page, error)
 	Edit(ctx context.Context, id string, version int64, e job.Edit) (job.Job, error)
 	Cancel(ctx context.Context, id string, cleanup bool) (job.Job, error)
@@ -25,6 +26,9 @@ type Jobs interface {
 	Delete(ctx context.Context, id string) error
 	Items(ctx context.Context, id string, f job.ItemFilter) (job.ItemPage, error)
 	Item(ctx context.Context, id, key string) (job.Item, error)
+	Failures(ctx context.Context, id string, status job.ItemStatus, offset, n int) (items []job.Item, next int, err error)
+	LastErrors(ctx context.Context, id string, n int) ([]job.ItemError, error)
+	Reviews(ctx context.Context, n int) (job.Reviews, error)
 	Decide(ctx context.Context, id, key string, d job.Decision) (job.Item, error)
 	Progress(ctx context.Context, id string) (job.Progress, error)
 	Stuck(ctx context.Context) ([]job.Stuck, error)
@@ -57,6 +61,8 @@ type Documents interface {
 // Events is what happened to jobs, in order; see event.Stream.
 type Events interface {
 	Read(ctx context.Context, jobID, after string, limit int, block time.Duration) (event.Batch, error)
+	// Last returns the newest events, the newest first.
+	Last(ctx context.Context, jobID string, n int) ([]event.Event, error)
 }
 
 // Reports writes what became of jobs.

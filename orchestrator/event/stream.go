@@ -87,6 +87,25 @@ func (s *Stream) Read(ctx context.Context, jobID, after string, limit int, block
 	}
 }
 
+// Last returns up to n events of a job, or with a jobID of "" of all jobs, the newest first, and does not wait.
+func (s *Stream) Last(ctx context.Context, jobID string, n int) ([]Event, error) {
+	key := AllKey()
+	if jobID != "" {
+		key = JobKey(jobID)
+	}
+	read, err := s.rdb.XRevRangeN(ctx, key, "+", "-", int64(n)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the last events: %w", err)
+	}
+	all := make([]Event, len(read))
+	for i, m := range read {
+		if all[i], err = decode(m); err != nil {
+			return nil, fmt.Errorf("read the last events: %w", err)
+		}
+	}
+	return all, nil
+}
+
 // from is the position after which Read reads.
 func (s *Stream) from(ctx context.Context, key, after string) (position, error) {
 	if after != "" {

@@ -279,7 +279,7 @@ func (s *flow) finalize(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := s.run(ctx, "end job "+id, finalScript, []string{recordKey(id), itemsKey}, raw, j.Items.tally())
+	reply, err := s.run(ctx, "end job "+id, finalScript, []string{recordKey(id), itemsKey, reviewsKey}, raw, j.Items.tally(), id)
 	if err == nil && toInt(reply[0]) == 0 {
 		err = q.Delete(ctx) // the job was deleted meanwhile, and sealing has left a key
 	}
@@ -381,7 +381,7 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, e
 // note sets fields of a job that has not ended, and appends an event; see lua/note.lua. It reports whether it did.
 func (s *store) note(ctx context.Context, id, once, event, data string, fields ...any) (bool, error) {
 	keys := append([]string{recordKey(id)}, eventKeys(id)...)
-	reply, err := s.run(ctx, "change job "+id, noteScript, keys, append([]any{id, once, event, data}, fields...)...)
+	reply, err := s.run(ctx, "change job "+id, noteScript, append(keys, reviewsKey), append([]any{id, once, event, data}, fields...)...)
 	if err != nil {
 		return false, err
 	}

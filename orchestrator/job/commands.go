@@ -339,14 +339,14 @@ func (s *Service) checkAfter(ctx context.Context, id string, after []string) err
 }
 
 // Delete removes a job that has ended, with its items, events and, unless another job has it, its document. It returns
-// an error for a job that has not ended.
+// ErrNotEnded for a job that has not.
 func (s *Service) Delete(ctx context.Context, id string) error {
 	r, err := s.read(ctx, id)
 	if err != nil {
 		return err
 	}
 	if !r.status().Terminal() {
-		return fmt.Errorf("delete job %s: it is %s; cancel it first", id, r.status())
+		return fmt.Errorf("delete job %s: %w: it is %s", id, ErrNotEnded, r.status())
 	}
 	return s.remove(ctx, id, r)
 }
@@ -381,7 +381,7 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 	keys := append([]string{none}, eventKeys(id)...)
 	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r["kind"], r.status()), todoKey, dedupe, doc)
 	keys = append(keys, indexes(p, r["kind"], r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
-	reply, err := s.run(ctx, "delete job "+id, removeScript, append(keys, itemsKey), id, prefix+"j:")
+	reply, err := s.run(ctx, "delete job "+id, removeScript, append(keys, reviewsKey, itemsKey), id, prefix+"j:")
 	if err != nil {
 		return false, err
 	}

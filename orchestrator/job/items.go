@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -44,8 +45,12 @@ func (s *ItemReader) Items(ctx context.Context, id string, f ItemFilter) (ItemPa
 		return ItemPage{}, err
 	}
 	q := s.queue(id)
-	for looked := 0; looked < itemLooks && len(page.Items) < f.Limit; {
-		infos, next, err := q.Scan(ctx, at.scan, min(f.Limit, itemChunk))
+	looks, chunk := cmp.Or(f.Looks, itemLooks), itemChunk
+	if f.Status == "" {
+		chunk = min(f.Limit, itemChunk)
+	}
+	for looked := 0; looked < looks && len(page.Items) < f.Limit; {
+		infos, next, err := q.Scan(ctx, at.scan, chunk)
 		if err != nil {
 			return ItemPage{}, cursorError(err, f.Cursor)
 		}

@@ -68,6 +68,10 @@ const tookKey = prefix + "took"
 // pendingKey is a sorted set of the jobs of pipelines that have not ended, scored by their numbers.
 const pendingKey = prefix + "pending"
 
+// reviewsKey is a sorted set of the jobs with items that wait for a decision, by when the first of these was noticed (unix
+// ms). A job whose items were all decided on stays in it until a sweep or its end.
+const reviewsKey = prefix + "reviews"
+
 // endedKey is a sorted set of the jobs of a kind that have ended in a state, by when (unix ms). A job is in it until it
 // is deleted.
 func endedKey(kind string, status Status) string { return endedPrefix + kind + ":" + string(status) }

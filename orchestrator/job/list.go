@@ -79,11 +79,17 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 			chosen, found = append(chosen, ids[i]), append(found, r)
 		}
 	}
-	page.Jobs, err = s.wholes(ctx, chosen, found)
-	return page, err
+	if page.Jobs, err = s.wholes(ctx, chosen, found); err != nil || f.NoUsage {
+		return page, err
+	}
+	all := make([]*Job, len(page.Jobs))
+	for i := range page.Jobs {
+		all[i] = &page.Jobs[i]
+	}
+	return page, s.usage(ctx, all)
 }
 
-// wholes returns jobs with what is not in their records, without those that were deleted meanwhile.
+// wholes returns jobs with what is not in their records but their usage, without those that were deleted meanwhile.
 func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]Job, error) {
 	jobs := make([]Job, len(ids))
 	lanes, err := s.lanesOf(ctx, ids, records)
@@ -105,12 +111,7 @@ func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]
 	if err := reads.Wait(); err != nil {
 		return nil, err
 	}
-	jobs = slices.DeleteFunc(jobs, func(j Job) bool { return j.ID == "" })
-	all := make([]*Job, len(jobs))
-	for i := range jobs {
-		all[i] = &jobs[i]
-	}
-	return jobs, s.usage(ctx, all)
+	return slices.DeleteFunc(jobs, func(j Job) bool { return j.ID == "" }), nil
 }
 
 // lanesOf reads the counts of those of jobs that have not stored them, in one round trip.

@@ -66,13 +66,14 @@ func (c Counts) tally() string {
 	return strings.Join(parts, " ")
 }
 
-// tally counts the items of a job that has not ended, unless they are counted already.
+// tally counts the items of a job that has not ended, unless they are counted already, and lists the job if some of them
+// wait for a decision.
 func (s *store) tally(ctx context.Context, j *Job, r record) error {
 	items := j.Items.tally()
-	if items == r["counted"] {
+	if items == r["counted"] && j.Items.Review == 0 {
 		return nil
 	}
-	_, err := s.run(ctx, "count the items of job "+j.ID, tallyScript, []string{recordKey(j.ID), itemsKey}, items)
+	_, err := s.run(ctx, "count the items of job "+j.ID, tallyScript, []string{recordKey(j.ID), itemsKey, reviewsKey}, items, j.ID)
 	return err
 }
 

@@ -22,15 +22,22 @@ const paceStep = 10 * time.Second
 
 // Progress returns how far a job is.
 func (s *Reader) Progress(ctx context.Context, id string) (Progress, error) {
+	_, p, err := s.Look(ctx, id)
+	return p, err
+}
+
+// Look returns a job and how far it is, both of one moment.
+func (s *Reader) Look(ctx context.Context, id string) (Job, Progress, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
-		return Progress{}, err
+		return Job{}, Progress{}, err
 	}
 	j, err := s.whole(ctx, id, r, false, nil)
 	if err != nil {
-		return Progress{}, err
+		return Job{}, Progress{}, err
 	}
-	return s.progress(ctx, j, r)
+	p, err := s.progress(ctx, j, r)
+	return j, p, err
 }
 
 func (s *Reader) progress(ctx context.Context, j Job, r record) (Progress, error) {

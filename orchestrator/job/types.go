@@ -75,6 +75,7 @@ var (
 	ErrLeaseLost = errors.New("the assignment is no longer yours: its lease or deadline has passed, or the job has ended")
 	ErrMismatch  = errors.New("the Idempotency-Key was used with another request")
 	ErrExists    = errors.New("there is a job with the same prompt, document, context and pipeline")
+	ErrNotEnded  = errors.New("the job has not ended; cancel it first")
 	ErrNotReview = errors.New("the item does not wait for a decision")
 )
 
@@ -263,6 +264,7 @@ type Filter struct {
 	Cursor   string // next of the page before
 	Offset   int    // jobs to leave out; for callers that count pages
 	Limit    int    // from 1 to 1000; 0 means 50
+	NoUsage  bool   // leave out what agents reported
 }
 
 // Page is a page of jobs, the newest first.
@@ -277,6 +279,7 @@ type ItemFilter struct {
 	Status ItemStatus // empty: any
 	Cursor string
 	Limit  int // from 1 to 1000; 0 means 100
+	Looks  int // items to look at for those of the state; 0 means 20,000
 }
 
 // ItemPage is a page of items, in the order of their keys within some hundreds of items, and in none beyond. A page

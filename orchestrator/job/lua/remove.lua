@@ -1,5 +1,5 @@
 -- Deletes a job that has ended.
--- KEYS: common.lua, then 5 usage, 6 pace, 7 dependents, 8 ended, 9 todo, 10 dedupe, 11 document, then the indexes, then items.
+-- KEYS: common.lua, then 5 usage, 6 pace, 7 dependents, 8 ended, 9 todo, 10 dedupe, 11 document, then the indexes and reviews, then items.
 -- ARGV: id, prefix of records. KEYS[10] and KEYS[11] are the record if there is none.
 -- The jobs that come after it remember how it ended, in the field "after:" with its id.
 -- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if there is no such job.

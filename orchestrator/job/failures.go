@@ -1,0 +1,114 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ItemError is why an item failed for the last time, whether it waits for a decision or not.
+type ItemError struct {
+	Key   string
+	Error string
+	At    time.Time
+}
+
+// LastErrors returns why the last items of a job failed, up to n, the newest first. It reads no other items.
+func (s *ItemReader) LastErrors(ctx context.Context, id string, n int) ([]ItemError, error) {
+	p, err := s.planOrNone(ctx, id)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	failed, err := s.queue(id).LastFailed(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	var all []ItemError
+	for _, f := range failed {
+		if key, ok := strings.CutPrefix(f.ID, itemID("")); ok {
+			all = append(all, ItemError{key, f.Error, f.At})
+		}
+	}
+	return all, nil
+}
+
+// Failures returns the items of a job that failed or wait for a decision, up to n from an offset on, the first to fail
+// first. It reads no others. A page can be short, or empty, although others follow: next is the offset of those, or 0.
+func (s *ItemReader) Failures(ctx context.Context, id string, status ItemStatus, offset, n int) (items []Item, next int, err error) {
+	if status != ItemFailed && status != ItemReview {
+		return nil, 0, bad("status", "%.20q is not failed or review", string(status))
+	}
+	if offset < 0 || n < 1 || n > 1000 {
+		return nil, 0, bad("offset", "from 0 on, and 1 to 1000 items")
+	}
+	p, err := s.planOrNone(ctx, id)
+	if err != nil || p == nil {
+		return nil, 0, err
+	}
+	q := s.queue(id)
+	ids, err := q.Failed(ctx, offset, n)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(ids) == n {
+		next = offset + n
+	}
+	infos, err := q.Get(ctx, ids...)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, info := range infos {
+		if it, ok := selected(id, p, info, status); ok {
+			items = append(items, it)
+		}
+	}
+	return items, next, nil
+}
+
+// Reviews are items that wait for a decision.
+type Reviews struct {
+	Items []Item
+	More  bool // there are others
+}
+
+// reviewJobs bounds the jobs that Reviews looks at.
+const reviewJobs = 20
+
+// Reviews returns items of all jobs that wait for a decision, up to n, of the job that waits for longest first.
+func (s *ItemReader) Reviews(ctx context.Context, n int) (Reviews, error) {
+	ids, err := s.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: reviewsKey, Start: 0, Stop: reviewJobs}).Result()
+	if err != nil {
+		return Reviews{}, fmt.Errorf("list the jobs with items to decide on: %w", err)
+	}
+	var out Reviews
+	if len(ids) > reviewJobs {
+		ids, out.More = ids[:reviewJobs], true
+	}
+	records, err := s.records(ctx, ids)
+	if err != nil {
+		return Reviews{}, err
+	}
+	for i, id := range ids {
+		if r := records[i]; r["kind"] == "" || r.status().Terminal() { // it has just ended
+			continue
+		}
+		if len(out.Items) == n {
+			out.More = true
+			break
+		}
+		items, next, err := s.Failures(ctx, id, ItemReview, 0, n-len(out.Items))
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return Reviews{}, err
+		}
+		out.Items, out.More = slices.Concat(out.Items, items), out.More || next > 0
+	}
+	return out, nil
+}
