@@ -90,6 +90,8 @@ type View struct {
 	Name string // of the page, for its title
 	At   string // the URL of the entry of the navigation that it belongs to
 	Data any
+	// Fixed says that the page does not change by itself.
+	Fixed bool
 
 	Config             // of the site
 	Now      time.Time // when it was asked for
@@ -104,7 +106,7 @@ type Ask func(ctx context.Context, r *http.Request) (View, error)
 func (v View) May(c Class) bool { return v.Config.May(v.request, c) }
 
 // Still reports whether the page does not change by itself.
-func (v View) Still() bool { return v.question }
+func (v View) Still() bool { return v.question || v.Fixed }
 
 // Areas are the links of the first row of the navigation, or none if there is only one.
 func (v View) Areas() []Area {

@@ -147,9 +147,12 @@ func TestPagesTakeTheirRole(t *testing.T) {
 	cfg := everything(t)
 	keys := closed(t, &cfg)
 	h := handler(t, cfg)
-	const reads, admins = "viewer operator admin", "admin"
+	const reads, operates, admins = "viewer operator admin", "operator admin", "admin"
 	for request, allowed := range map[string]string{
 		"GET /": reads, "GET /ui/": reads, "GET /ui/style.css": reads, "GET /ui/sites/quotes.toscrape.com": reads, "GET /ui/jobs/" + aJob: reads,
+		"GET /ui/jobs": reads, "GET /ui/jobs/" + aJob + "/items": reads, "GET /ui/jobs/" + aJob + "/item?key=a%2Fb": reads, "GET /ui/jobs/" + aJob + "/compare/" + otherJob: reads,
+		"GET /ui/reviews": reads, "GET /ui/agents": reads, "GET /ui/agents/agent-1": reads, "GET /ui/pipelines": reads, "GET /ui/pipelines/default": reads,
+		"GET /ui/jobs/start": operates, "GET /ui/jobs/" + aJob + "/cancel": operates, "GET /ui/jobs/" + aJob + "/stages/create/end": operates, "GET /ui/agents/agent-1/drain": operates,
 		"GET /openapi.json": reads, "HEAD /openapi.json": reads, "GET /asynqmon/": reads, "GET /asynqmon/api/queues": reads,
 		"POST /asynqmon/api/queues/default:pause": admins, "DELETE /asynqmon/api/queues/default/pending_tasks/t1": admins,
 		"GET /nothing": "viewer operator admin agent", "PUT /jobs": "viewer operator admin agent",
@@ -171,6 +174,41 @@ func TestPagesTakeTheirRole(t *testing.T) {
 		page := ask(t, h, "GET", "/asynqmon/", bearer(keys[as])).Body.String()
 		if got := strings.Contains(page, `FLAG_READ_ONLY="true"`); got != readOnly {
 			t.Errorf("asynqmon for %s: read-only %v, want %v", as, got, readOnly)
+		}
+	}
+}
+
+// Each change that the pages make takes the role operator, and who lacks it gets a page that says so.
+func TestChangesOfPagesTakeTheRoleOperator(t *testing.T) {
+	t.Parallel()
+	cfg := everything(t)
+	keys := closed(t, &cfg)
+	for _, write := range []bool{true, false} {
+		cfg.Write = write
+		h := handler(t, cfg)
+		item := "?key=a%2Fb"
+		for _, path := range []string{
+			"/jobs/start", "/jobs/" + aJob + "/cancel", "/jobs/" + aJob + "/retry", "/jobs/" + aJob + "/again", "/jobs/" + aJob + "/delete", "/jobs/" + aJob + "/stages/create/end",
+			"/jobs/" + aJob + "/accept" + item, "/jobs/" + aJob + "/reject" + item, "/agents/agent-1/drain", "/agents/agent-1/undrain", "/agents/agent-1/remove",
+		} {
+			for as, key := range keys {
+				role := access.Role(as)
+				for _, method := range []string{"GET", "POST"} {
+					w := ask(t, h, method, "/ui"+path, bearer(key), elsewhere)
+					// A POST without the token of a form is forbidden to all.
+					asked := method == "GET" && write && role.May(access.Operator)
+					switch {
+					case !slices.Contains(access.Roles, role):
+						if w.Code != http.StatusUnauthorized {
+							t.Errorf("%s %s as %s: got %d, want 401", method, path, as, w.Code)
+						}
+					case asked && (w.Code == http.StatusForbidden || w.Code == http.StatusNotFound):
+						t.Errorf("%s %s as %s: got %d, want a question", method, path, as, w.Code)
+					case !asked && (w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "<h1>Not allowed</h1>")):
+						t.Errorf("%s %s as %s: got %d %.200s, want a page that says 403", method, path, as, w.Code, w.Body)
+					}
+				}
+			}
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (c Config) record(r *http.Request, answer http.Header, operation string, st
 		Path: clip.Bytes(r.URL.EscapedPath(), 300), Status: status, Address: address, Request: RequestID(r.Context()),
 	}
 	for _, path := range []string{r.URL.Path, answer.Get("Location")} { // of what was created
-		kind, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		kind, id, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/ui"), "/"), "/")
 		id, _, _ = strings.Cut(id, "/")
 		switch kind {
 		case "jobs":

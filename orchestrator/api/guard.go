@@ -127,7 +127,7 @@ func (c Config) readOnly(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			writeProblem(w, problem(http.StatusForbidden, "the interface is read-only; set api.read_only to false to change things"))
+			c.routeOf(r).forbid(w, r, "the interface is read-only; set api.read_only to false to change things")
 			return
 		}
 		next.ServeHTTP(w, r)

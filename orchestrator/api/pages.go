@@ -19,7 +19,6 @@ var pageFiles embed.FS
 var (
 	overviewPage = page("overview.html")
 	sitePage     = page("site.html")
-	jobPage      = page("job.html")
 	errorPage    = page("error.html")
 )
 

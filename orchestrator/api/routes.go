@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muster/orchestrator/access"
+	"muster/orchestrator/ui"
 )
 
 // routes are what is served, and who may use it.
@@ -22,7 +24,11 @@ type routeInfo struct {
 	open      bool          // it needs no key
 	operation string        // its id, or the pattern
 	frequent  bool          // what agents do with work, which is not for the audit log
+	refuse    refusal       // nil: a problem
 }
+
+// refusal answers a caller who may not use a route.
+type refusal func(w http.ResponseWriter, r *http.Request, why string)
 
 func newRoutes() *routes { return &routes{mux: http.NewServeMux(), by: map[string]routeInfo{}} }
 
@@ -30,6 +36,23 @@ func newRoutes() *routes { return &routes{mux: http.NewServeMux(), by: map[strin
 func (s *routes) handle(pattern string, h http.Handler, roles ...access.Role) {
 	s.mux.Handle(pattern, h)
 	s.by[pattern] = routeInfo{roles: roles, operation: pattern}
+}
+
+// handlePage adds a page, or a change that pages make.
+func (s *routes) handlePage(r ui.Route) {
+	s.handle(r.Pattern, r.Handler, r.Roles...)
+	info := s.by[r.Pattern]
+	info.refuse = r.Refuse
+	s.by[r.Pattern] = info
+}
+
+// forbid answers a request that its caller may not make.
+func (i routeInfo) forbid(w http.ResponseWriter, r *http.Request, why string) {
+	if i.refuse != nil {
+		i.refuse(w, r, why)
+		return
+	}
+	writeProblem(w, problem(http.StatusForbidden, "%s", why))
 }
 
 // addOperations adds the operations, which are in mux already, and says in their
@@ -87,7 +110,7 @@ func (c Config) permitted(next http.Handler) http.Handler {
 		}
 		at, caller := c.routes.by[pattern], access.CallerOf(r.Context())
 		if !at.open && caller.Role != access.Admin && !slices.ContainsFunc(at.roles, caller.Role.May) {
-			writeProblem(w, problem(http.StatusForbidden, "this takes the role %s; the key %s has the role %s", rolesText(at.roles), caller.Name, caller.Role))
+			at.forbid(w, r, fmt.Sprintf("this takes the role %s; the key %s has the role %s", rolesText(at.roles), caller.Name, caller.Role))
 			return
 		}
 		next.ServeHTTP(w, r)

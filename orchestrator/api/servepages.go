@@ -1,10 +1,7 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,8 +24,12 @@ type shower struct{ cfg Config }
 
 // servePages adds the pages, below /ui/.
 func servePages(served *routes, cfg Config) {
-	for _, r := range ui.Routes(ui.Config{Client: cfg.Client, Write: cfg.Write, Logger: cfg.Logger}) {
-		served.handle(r.Pattern, r.Handler, r.Roles...)
+	shown := ui.Config{
+		Client: cfg.Client, Jobs: cfg.Jobs, Agents: cfg.Agents, Pipelines: cfg.Pipelines, Documents: cfg.Documents, Events: cfg.Events,
+		Reports: cfg.Reports != nil, Scrapes: cfg.Sites, Write: cfg.Write, Logger: cfg.Logger,
+	}
+	for _, r := range ui.Routes(shown) {
+		served.handlePage(r)
 	}
 	s := shower{cfg}
 	served.handle("GET /ui/style.css", http.HandlerFunc(style), access.Viewer)
@@ -37,7 +38,6 @@ func servePages(served *routes, cfg Config) {
 		site, err := siteOf(ctx, cfg.Sites, r.PathValue("site"), 20)
 		return siteView{Site: site, Now: time.Now()}, err
 	}), access.Viewer)
-	served.handle("GET /ui/jobs/{job}", pages(jobPage, func(ctx context.Context, r *http.Request) (any, error) { return s.job(ctx, r.PathValue("job")) }), access.Viewer)
 }
 
 func (s shower) overview(ctx context.Context) (overview, error) {
@@ -100,44 +100,8 @@ func agentsByState(list []agent.Agent) []agentState {
 	return all
 }
 
-// job returns a job of any kind. One that is not listed can still be a scrape.
-func (s shower) job(ctx context.Context, id string) (jobView, error) {
-	view := jobView{Now: time.Now()}
-	if s.cfg.Jobs != nil {
-		j, err := s.cfg.Jobs.Get(ctx, id)
-		switch field := (*job.FieldError)(nil); {
-		case err == nil:
-			listed := viewOf(j)
-			view.Job = &listed
-			if view.Progress, err = s.cfg.Jobs.Progress(ctx, id); err != nil {
-				return view, err
-			}
-		case !errors.Is(err, job.ErrNotFound) && !errors.As(err, &field): // an id that none can have
-			return view, err
-		}
-	}
-	if view.Job != nil && view.Job.Kind != job.KindScrape {
-		return view, nil
-	}
-	scrape, err := s.cfg.Sites.Job(ctx, id)
-	if err != nil && (view.Job == nil || !errors.Is(err, sites.ErrNoJob)) { // it is kept for a week
-		return view, err
-	}
-	if err == nil {
-		view.Scrape = &scrape
-	}
-	return view, nil
-}
-
 // What the pages show of jobs and agents.
 type (
-	// jobView is a job: Job, Scrape, or both.
-	jobView struct {
-		Job      *Job
-		Progress job.Progress
-		Scrape   *sites.Job
-		Now      time.Time
-	}
 	agentState struct {
 		State                 string
 		Count, Held, Capacity int
@@ -145,45 +109,3 @@ type (
 		More                  int      // others
 	}
 )
-
-// ID is the id of the job.
-func (v jobView) ID() string {
-	if v.Job != nil {
-		return v.Job.ID
-	}
-	return v.Scrape.ID
-}
-
-// Status is the status of the job. A scrape has more of them than other jobs.
-func (v jobView) Status() string {
-	if v.Scrape != nil {
-		return v.Scrape.Status
-	}
-	return string(v.Job.Status)
-}
-
-// Over reports whether the job has ended.
-func (v jobView) Over() bool {
-	if v.Scrape != nil {
-		return v.Scrape.Over()
-	}
-	return v.Job.Status.Terminal()
-}
-
-// Remaining is how long the rest will take, or "".
-func (v jobView) Remaining() string {
-	if v.Progress.ETASeconds == nil {
-		return ""
-	}
-	return (time.Duration(*v.Progress.ETASeconds) * time.Second).String()
-}
-
-// Usage is what agents reported, in the order of the names.
-func (v jobView) Usage() string {
-	var parts []string
-	for name, n := range v.Job.Usage {
-		parts = append(parts, fmt.Sprintf("%s %d", name, n))
-	}
-	slices.SortFunc(parts, cmp.Compare)
-	return strings.Join(parts, ", ")
-}

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"muster/internal/webui"
 	"muster/orchestrator/access"
@@ -17,6 +18,17 @@ import (
 type Config struct {
 	// Client is the connection to what is shown. Needed.
 	Client *tasks.Client
+	// Jobs, Agents and Pipelines are what the pages of jobs show. Those of agents and pipelines need Jobs.
+	Jobs      Jobs
+	Agents    Agents
+	Pipelines Pipelines
+	// Documents stores documents of jobs that are started here, and Events says what happened to jobs. Optional.
+	Documents Documents
+	Events    Events
+	// Reports says that /jobs/{id}/report is served.
+	Reports bool
+	// Scrapes are those that have a page of their own. Optional.
+	Scrapes Scrapes
 	// Write allows changes, to callers with the role for them. Defaults to read-only.
 	Write bool
 	// Logger gets errors of pages. Needed.
@@ -28,6 +40,8 @@ type Route struct {
 	Pattern string // as in "GET /ui/jobs"
 	Handler http.Handler
 	Roles   []access.Role
+	// Refuse answers callers who may not use it with a page that says why.
+	Refuse func(w http.ResponseWriter, r *http.Request, why string)
 }
 
 const (
@@ -49,10 +63,11 @@ type pages struct {
 func Routes(cfg Config) []Route {
 	p := &pages{cfg: cfg, site: webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
-		Pages: files, May: cfg.may, Did: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, May: cfg.may, Did: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
 	})}
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
+	p.jobs()
 	p.tasks()
 	return p.routes
 }
@@ -67,18 +82,20 @@ func (c Config) may(r *http.Request, class webui.Class) bool {
 }
 
 // menu is the navigation.
-func menu(Config) []webui.Area {
-	return []webui.Area{
-		{Link: webui.Link{Text: "Overview", URL: prefix + "/"}},
-		{Link: webui.Link{Text: "Tasks", URL: fleet}},
-	}
+func menu(cfg Config) []webui.Area {
+	return slices.Concat(
+		[]webui.Area{{Link: webui.Link{Text: "Overview", URL: prefix + "/"}}},
+		jobsArea(cfg),
+		[]webui.Area{{Link: webui.Link{Text: "Tasks", URL: fleet}}},
+	)
 }
 
 // explain says what the page of an error says.
-func explain(error) (status int, title string, ok bool) { return 0, "", false }
+func explain(err error) (status int, title string, ok bool) { return explainJob(err) }
 
 func (p *pages) add(pattern string, h http.Handler, roles ...access.Role) {
-	p.routes = append(p.routes, Route{pattern, h, roles})
+	refuse := func(w http.ResponseWriter, r *http.Request, why string) { p.site.Fail(w, r, webui.Forbidden(why)) }
+	p.routes = append(p.routes, Route{pattern, h, roles, refuse})
 }
 
 // page adds a page for viewers.

@@ -1,0 +1,231 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"muster/internal/webui"
+	"muster/orchestrator/agent"
+)
+
+// Agents are the agents that work on jobs; *agent.Service is one.
+type Agents interface {
+	List(ctx context.Context) ([]agent.Agent, error)
+	Get(ctx context.Context, id string) (agent.Agent, error)
+	// Activity returns what agents did in each of the last hours.
+	Activity(ctx context.Context, hours int) ([]agent.Activity, error)
+	Drain(ctx context.Context, id string, on bool) error
+	Remove(ctx context.Context, id string) error
+}
+
+const (
+	activityHours = agent.MaxHours
+	activityEvery = 5 * time.Second // between two reads of the activity: it is counted by the hour
+	agentsListed  = 200
+)
+
+// agents adds the pages of agents.
+func (p *pages) agents() {
+	past := &activity{read: p.cfg.Agents.Activity}
+	p.page("/agents", "agents", func(ctx context.Context, r *http.Request) (webui.View, error) { return p.cfg.listAgents(ctx, r, past) })
+	p.page("/agents/{agent}", "agent", func(ctx context.Context, r *http.Request) (webui.View, error) { return p.cfg.oneAgent(ctx, r, past) })
+	for path, a := range p.cfg.agentActions() {
+		a.Class = webui.Operate
+		p.action(path, a)
+	}
+}
+
+// activity remembers for a few seconds what agents did.
+type activity struct {
+	read func(ctx context.Context, hours int) ([]agent.Activity, error)
+
+	mu   sync.Mutex // guards the fields below, and lets one caller read
+	at   time.Time
+	last []agent.Activity
+}
+
+func (a *activity) get(ctx context.Context) ([]agent.Activity, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.at.IsZero() && time.Since(a.at) < activityEvery {
+		return a.last, nil
+	}
+	list, err := a.read(ctx, activityHours)
+	if err == nil {
+		a.at, a.last = time.Now(), list
+	}
+	return list, err
+}
+
+// byHour draws what agents did in the last hours.
+func byHour(title string, list []agent.Activity, now time.Time) webui.Chart {
+	c := webui.Chart{Title: title, Bars: make([]webui.Bar, activityHours)}
+	first := now.UTC().Truncate(time.Hour).Add(-(activityHours - 1) * time.Hour)
+	for i := range c.Bars {
+		c.Bars[i].Label = first.Add(time.Duration(i) * time.Hour).Format("15:04")
+	}
+	for _, a := range list {
+		if i := int(a.Hour.Sub(first) / time.Hour); i >= 0 && i < len(c.Bars) {
+			c.Bars[i].Good += a.Assignments - a.Failed
+			c.Bars[i].Bad += a.Failed
+		}
+	}
+	for i := range c.Bars {
+		b := &c.Bars[i]
+		b.Label = webui.Tell(b.Label, b.Good, b.Bad)
+	}
+	return c
+}
+
+// agentRow is an agent of a list.
+type agentRow struct{ agent.Agent }
+
+// Why is why it gets no work, or what failed last.
+func (a agentRow) Why() string { return cmp.Or(a.Health, a.LastError) }
+
+// Does are its roles.
+func (a agentRow) Does() string { return strings.Join(a.Roles, ", ") }
+
+type agentsData struct {
+	Counts []part // by state
+	Role   string
+	Roles  []string
+	Rows   []agentRow
+	More   int
+	All    int
+	Held   int
+	Slots  int
+	Day    webui.Chart
+}
+
+// listAgents lists the agents, those that need a look first.
+func (c Config) listAgents(ctx context.Context, r *http.Request, past *activity) (webui.View, error) {
+	list, err := c.Agents.List(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	did, err := past.get(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d := agentsData{Role: r.URL.Query().Get("role"), All: len(list), Day: byHour("Assignments of agents that ended in the last day, by hour", did, time.Now())}
+	roles, states := map[string]bool{}, map[string]int64{}
+	for _, a := range list {
+		for _, role := range a.Roles {
+			roles[role] = true
+		}
+		states[a.State]++
+		if a.State == agent.StateHealthy {
+			d.Held, d.Slots = d.Held+a.Held, d.Slots+a.Capacity
+		}
+		if d.Role == "" || slices.Contains(a.Roles, d.Role) {
+			d.Rows = append(d.Rows, agentRow{a})
+		}
+	}
+	for _, st := range agent.States {
+		d.Counts = append(d.Counts, part{State: st, N: states[st]})
+	}
+	d.Roles = slices.Sorted(maps.Keys(roles))
+	first := []string{agent.StateUnavailable, agent.StateDraining, agent.StateNew, agent.StateHealthy}
+	slices.SortStableFunc(d.Rows, func(a, b agentRow) int { return slices.Index(first, a.State) - slices.Index(first, b.State) })
+	if len(d.Rows) > agentsListed {
+		d.Rows, d.More = d.Rows[:agentsListed], len(d.Rows)-agentsListed
+	}
+	return webui.View{Name: "Agents", At: agentsAt, Data: d}, nil
+}
+
+type agentData struct {
+	agentRow
+	Used   []total
+	Labels []field
+	Hours  []agent.Activity
+	Day    webui.Chart
+}
+
+func (c Config) oneAgent(ctx context.Context, r *http.Request, past *activity) (webui.View, error) {
+	a, err := c.Agents.Get(ctx, r.PathValue("agent"))
+	if err != nil {
+		return webui.View{}, noAgent(err)
+	}
+	did, err := past.get(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d := agentData{agentRow: agentRow{a}, Used: totals(a.Usage)}
+	for _, h := range did {
+		if h.Agent == a.ID {
+			d.Hours = append(d.Hours, h)
+		}
+	}
+	d.Day = byHour("Assignments that ended in the last day, by hour", d.Hours, time.Now())
+	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
+		d.Labels = append(d.Labels, field{name, a.Labels[name]})
+	}
+	return webui.View{Name: "Agent " + plain(a.Name), At: agentsAt, Data: d}, nil
+}
+
+// noAgent says that there is no such agent.
+func noAgent(err error) error {
+	if errors.Is(err, agent.ErrNoAgent) {
+		return webui.NotFound("There is no such agent. Agents that have been silent for long are forgotten; they register again when they come back.")
+	}
+	return err
+}
+
+// agentActions are what can be done with agents, by path.
+func (c Config) agentActions() map[string]webui.Action {
+	at := func(r *http.Request) string { return agentsAt + "/" + url.PathEscape(r.PathValue("agent")) }
+	says := func(q func(agent.Agent) webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
+		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
+			a, err := c.Agents.Get(ctx, r.PathValue("agent"))
+			if err != nil {
+				return webui.Question{}, noAgent(err)
+			}
+			a.Name = plain(a.Name)
+			ask := q(a)
+			ask.Back, ask.At = at(r), agentsAt
+			return ask, nil
+		}
+	}
+	drain := func(on bool) func(context.Context, *http.Request) (webui.Done, error) {
+		return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+			return webui.Done{To: at(r)}, noAgent(c.Agents.Drain(ctx, r.PathValue("agent"), on))
+		}
+	}
+	return map[string]webui.Action{
+		"/agents/{agent}/drain": {
+			Says: says(func(a agent.Agent) webui.Question {
+				return webui.Question{Title: "Drain agent " + a.Name, Button: "Drain the agent", Text: fmt.Sprintf("It gets no new work until it is given work again. What it works on now, %d assignments, continues.", a.Held)}
+			}),
+			Do: drain(true),
+		},
+		"/agents/{agent}/undrain": {
+			Says: says(func(a agent.Agent) webui.Question {
+				return webui.Question{Title: "Give agent " + a.Name + " work again", Button: "Give it work", Text: "It gets new work as before it was drained."}
+			}),
+			Do: drain(false),
+		},
+		"/agents/{agent}/remove": {
+			Says: says(func(a agent.Agent) webui.Question {
+				q := webui.Question{Title: "Remove agent " + a.Name, Button: "Remove the agent", Danger: true}
+				q.Text = fmt.Sprintf("It is forgotten, and the %d assignments that it works on go to others. If it still runs it must register again.", a.Held)
+				if a.Static {
+					q.Text += " It is in the setting agents.static, and comes back from there."
+				}
+				return q
+			}),
+			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+				return webui.Done{To: agentsAt}, noAgent(c.Agents.Remove(ctx, r.PathValue("agent")))
+			},
+		},
+	}
+}

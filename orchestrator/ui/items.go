@@ -1,0 +1,268 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"muster/internal/webui"
+	"muster/orchestrator/job"
+)
+
+const (
+	itemsShown     = 50
+	itemsLooked    = 2000     // for those of a state
+	itemTextShown  = 20 << 10 // bytes
+	listShown      = 100      // citations, and other lists of an item
+	listedShown    = 300      // bytes of one
+	historyRead    = 500      // events of a job, for those of an item
+	reviewsShown   = 50
+	comparedMost   = 20_000 // items of both jobs
+	comparedShown  = 200    // that differ
+	differenceText = 200    // bytes
+)
+
+// itemRow is an item of a list.
+type itemRow struct{ job.Item }
+
+// Says is what it is about, or why it ended badly.
+func (it itemRow) Says() string {
+	text := cmp.Or(it.Name, it.Text)
+	switch it.Status {
+	case job.ItemRejected:
+		text = cmp.Or(it.RejectionReason, text)
+	case job.ItemFailed, job.ItemReview:
+		text = cmp.Or(it.LastError, text)
+	}
+	return text
+}
+
+// Bad reports whether Says is why it failed.
+func (it itemRow) Bad() bool { return it.Status == job.ItemFailed && it.LastError != "" }
+
+func rowsOf(items []job.Item) []itemRow {
+	rows := make([]itemRow, len(items))
+	for i, it := range items {
+		rows[i] = itemRow{it}
+	}
+	return rows
+}
+
+type itemsData struct {
+	Job    job.Job
+	State  job.ItemStatus
+	Counts []part // all states, whether there are items or not
+	Rows   []itemRow
+	First  bool
+	Next   string // "" on the last page
+}
+
+// items lists the items of a job, by state.
+func (c Config) items(ctx context.Context, r *http.Request) (webui.View, error) {
+	id, q := r.PathValue("job"), r.URL.Query()
+	d := itemsData{State: job.ItemStatus(q.Get("state")), First: q.Get("after") == ""}
+	after := q.Get("after")
+	if err := tooLong(map[string]int{after: maxCursor + 2*job.MaxKey}); err != nil {
+		return webui.View{}, err
+	}
+	var err error
+	if d.Job, err = c.Jobs.Get(ctx, id); err != nil {
+		return webui.View{}, noJob(id, err)
+	}
+	var items []job.Item
+	var next string
+	if d.State == job.ItemFailed || d.State == job.ItemReview {
+		items, next, err = c.failures(ctx, id, d.State, after)
+	} else {
+		var page job.ItemPage
+		page, err = c.Jobs.Items(ctx, id, job.ItemFilter{Status: d.State, Cursor: after, Limit: itemsShown, Looks: itemsLooked})
+		items, next = page.Items, page.Next
+	}
+	if err != nil {
+		return webui.View{}, noJob(id, err)
+	}
+	n := d.Job.Items
+	d.Counts = []part{
+		{State: "pending", N: n.Pending}, {State: "validating", N: n.Validating}, {State: "integrated", N: n.Integrated},
+		{State: "rejected", N: n.Rejected}, {State: "failed", N: n.Failed}, {State: "review", N: n.Review},
+	}
+	d.Rows = rowsOf(items)
+	if next != "" {
+		d.Next = "?" + url.Values{"state": {string(d.State)}, "after": {next}}.Encode()
+	}
+	return webui.View{Name: "Items of " + plain(d.Job.Name), At: jobsAt, Data: d}, nil
+}
+
+// failures returns a page of the items that failed, or wait for a decision.
+func (c Config) failures(ctx context.Context, id string, state job.ItemStatus, after string) ([]job.Item, string, error) {
+	offset := 0
+	if after != "" {
+		var err error
+		if offset, err = strconv.Atoi(after); err != nil || offset < 0 {
+			return nil, "", webui.Invalid("This is no address of a page of this list; begin with the first.")
+		}
+	}
+	items, next, err := c.Jobs.Failures(ctx, id, state, offset, itemsShown)
+	if next == 0 {
+		return items, "", err
+	}
+	return items, strconv.Itoa(next), err
+}
+
+// field is a text of an item with a name.
+type field struct{ Name, Text string }
+
+// texts is a list of an item.
+type texts struct {
+	Name string
+	List []string
+	More int
+}
+
+type itemData struct {
+	Job     string
+	Item    job.Item
+	Key     string
+	Text    long
+	Notes   long
+	Data    long
+	Error   long
+	Reason  long
+	Fields  []field
+	Lists   []texts
+	History []eventRow
+	Whole   string // the address of all of it as JSON
+	Decide  bool   // it waits for a decision
+}
+
+// item shows an item of a job, with what happened to it.
+func (c Config) item(ctx context.Context, r *http.Request) (webui.View, error) {
+	id, key := r.PathValue("job"), r.URL.Query().Get("key")
+	it, err := c.Jobs.Item(ctx, id, key)
+	if errors.Is(err, job.ErrNoItem) {
+		return webui.View{}, webui.NotFound("This job has no such item.")
+	}
+	if err != nil {
+		return webui.View{}, noJob(id, err)
+	}
+	d := itemData{
+		Job: id, Item: it, Key: it.Key, Text: shown(it.Text, itemTextShown), Notes: shown(it.ResearchNotes, itemTextShown), Data: indented(it.Data),
+		Error: shown(it.LastError, itemTextShown), Reason: shown(it.RejectionReason, itemTextShown), Decide: it.Status == job.ItemReview,
+		Whole: "/jobs/" + url.PathEscape(id) + "/items/" + url.PathEscape(it.Key),
+	}
+	confidence := ""
+	if it.Confidence != nil {
+		confidence = strconv.FormatFloat(*it.Confidence, 'g', 3, 64)
+	}
+	for _, f := range []field{
+		{"Name", it.Name}, {"Type", it.Type}, {"Priority", it.Priority}, {"Source", it.SourceDocument}, {"Place in the source", it.SourceLocation},
+		{"Confidence", confidence}, {"External id", it.ExternalID},
+	} {
+		if f.Text != "" {
+			d.Fields = append(d.Fields, f)
+		}
+	}
+	var labels []string
+	for _, label := range slices.Sorted(maps.Keys(it.Labels)) {
+		labels = append(labels, label+": "+map[bool]string{true: "yes", false: "no"}[it.Labels[label]])
+	}
+	for _, l := range []texts{{"Labels", labels, 0}, {"Citations", it.Citations, 0}, {"Objects", it.MentionedObjects, 0}, {"Messages", it.MentionedMessages, 0}} {
+		if len(l.List) > listShown {
+			l.List, l.More = l.List[:listShown], len(l.List)-listShown
+		}
+		if len(l.List) > 0 {
+			d.Lists = append(d.Lists, l)
+		}
+	}
+	if c.Events != nil {
+		list, err := c.Events.Last(ctx, id, historyRead)
+		if err != nil {
+			return webui.View{}, err
+		}
+		for _, e := range list {
+			var of struct{ Key string }
+			if json.Unmarshal(e.Data, &of) == nil && of.Key == it.Key {
+				d.History = append(d.History, rowOf(e))
+			}
+		}
+	}
+	return webui.View{Name: "Item", At: jobsAt, Data: d}, nil
+}
+
+type reviewsData struct {
+	Rows []itemRow
+	More bool
+}
+
+// reviews lists the items of all jobs that wait for a decision.
+func (c Config) reviews(ctx context.Context, _ *http.Request) (webui.View, error) {
+	list, err := c.Jobs.Reviews(ctx, reviewsShown)
+	return webui.View{Name: "Reviews", At: reviewsAt, Data: reviewsData{rowsOf(list.Items), list.More}}, err
+}
+
+type compareData struct {
+	A, B               string
+	New, Gone, Changed int
+	Same               int
+	Rows               []differenceRow
+	Partial            bool // the jobs have more items than were compared
+}
+
+// differenceRow is how an item differs.
+type differenceRow struct{ Key, Change, Before, After string }
+
+// errEnough ends a comparison.
+var errEnough = errors.New("enough was compared")
+
+// compare says how the items of two jobs differ.
+func (c Config) compare(ctx context.Context, r *http.Request) (webui.View, error) {
+	d := compareData{A: r.PathValue("job"), B: r.PathValue("other")}
+	looked := 0
+	err := c.Jobs.Compare(ctx, d.A, d.B, func(diff job.Difference) error {
+		if looked++; looked > comparedMost {
+			return errEnough
+		}
+		switch diff.Change {
+		case job.ChangeSame:
+			d.Same++
+			return nil
+		case job.ChangeNew:
+			d.New++
+		case job.ChangeGone:
+			d.Gone++
+		case job.ChangeChanged:
+			d.Changed++
+		}
+		if len(d.Rows) < comparedShown {
+			d.Rows = append(d.Rows, differenceRow{diff.Key, diff.Change, said(diff.A), said(diff.B)})
+		}
+		return nil
+	})
+	if d.Partial = errors.Is(err, errEnough); err != nil && !d.Partial {
+		return webui.View{}, noJob(d.A+" or "+d.B, err)
+	}
+	return webui.View{Name: "Two jobs compared", At: jobsAt, Data: d, Fixed: true}, nil
+}
+
+// said is what a comparison shows of an item.
+func said(it *job.Item) string {
+	if it == nil {
+		return ""
+	}
+	return string(it.Status) + ": " + shown(it.Text, differenceText).Text
+}
+
+// once serves a page that is too expensive to be kept up to date: to all readers, as HTML.
+func once(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.Clone(r.Context())
+		r.Header.Del("Accept")
+		page.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,173 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/internal/clip"
+	"muster/internal/webui"
+	"muster/orchestrator/event"
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+)
+
+const (
+	eventsShown = 20
+	errorsRead  = 200     // of items, to group them
+	groupsShown = 10      // of errors
+	promptShown = 4 << 10 // bytes
+	agentsShown = 50      // of those that used something
+)
+
+type jobData struct {
+	job.Job
+	Progress job.Progress
+	Took     time.Duration // since it began, or until its end
+	Left     time.Duration // below 0: not known
+	Bar      []part
+	Steps    []step
+	Errors   []group
+	Errored  int // errors that were read
+	Events   []eventRow
+	Prompted long
+	Given    long // its context
+	Detail   long // of its error
+	Used     []total
+	ByAgent  []agentUse
+	Workflow string // its address
+	Reports  bool
+	Review   bool // items wait for a decision
+}
+
+// step is a stage with its bar.
+type step struct {
+	job.Stage
+	Done, Total int64 // items that need it no more
+	Bar         bool
+	Open        bool // it can be ended by hand
+}
+
+// eventRow is an event of a list.
+type eventRow struct {
+	event.Event
+	Says string
+	Key  string // of an item
+}
+
+// agentUse is what an agent reported.
+type agentUse struct {
+	Agent string
+	Used  []total
+}
+
+// Over reports whether the job has ended.
+func (d jobData) Over() bool { return d.Status.Terminal() }
+
+// Failures is how many items a retry gives new attempts.
+func (d jobData) Failures() int64 { return d.Items.Failed + d.Items.Review }
+
+// IsPipeline reports whether agents do the job.
+func (d jobData) IsPipeline() bool { return d.Kind == job.KindPipeline }
+
+// oneJob shows a job. It reads no items, only the last errors.
+func (c Config) oneJob(ctx context.Context, r *http.Request) (webui.View, error) {
+	id := r.PathValue("job")
+	j, progress, err := c.Jobs.Look(ctx, id)
+	if err != nil {
+		return webui.View{}, noJob(id, err)
+	}
+	d := jobData{
+		Job: j, Progress: progress, Bar: byState(j.Items), Steps: stepsOf(j), Prompted: shown(j.Prompt, promptShown), Given: indented(j.Context),
+		Detail: indented(j.ErrorDetails), Used: totals(j.Usage), Reports: c.Reports, Left: -1, Review: j.Items.Review > 0 && !j.Status.Terminal(),
+		Took: time.Duration(progress.ElapsedSeconds * float64(time.Second)),
+	}
+	if progress.ETASeconds != nil && progress.PerMinute > 0 {
+		d.Left = time.Duration(*progress.ETASeconds * float64(time.Second))
+	}
+	if j.Kind != job.KindScrape && j.Kind != job.KindQueue {
+		d.Workflow = fleet + "workflows/" + j.ID
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.AgentUsage)) {
+		if len(d.ByAgent) < agentsShown {
+			d.ByAgent = append(d.ByAgent, agentUse{name, totals(j.AgentUsage[name])})
+		}
+	}
+	if d.Failures() > 0 && j.Kind == job.KindPipeline {
+		errs, err := c.Jobs.LastErrors(ctx, id, errorsRead)
+		if err != nil {
+			return webui.View{}, noJob(id, err)
+		}
+		d.Errors, d.Errored = grouped(errs), len(errs)
+		d.Errors = d.Errors[:min(len(d.Errors), groupsShown)]
+	}
+	if c.Events != nil {
+		list, err := c.Events.Last(ctx, id, eventsShown)
+		if err != nil {
+			return webui.View{}, err
+		}
+		for _, e := range list {
+			d.Events = append(d.Events, rowOf(e))
+		}
+	}
+	return webui.View{Name: plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d}, nil
+}
+
+// noJob says in place of what is wrong with an id that there is no such job.
+func noJob(id string, err error) error {
+	field := (*job.FieldError)(nil)
+	if errors.Is(err, job.ErrNotFound) || errors.As(err, &field) && field.Field == "job_id" {
+		return webui.NotFound("There is no such job: " + plain(clip.Bytes(id, 100)) + ". Jobs are deleted some time after their end, as jobs.keep says.")
+	}
+	return err
+}
+
+// stepsOf returns the stages of a job with their bars.
+func stepsOf(j job.Job) []step {
+	var all []step
+	var open int64 // items in the stages so far
+	for _, st := range j.Stages {
+		s := step{Stage: st, Open: !j.Status.Terminal() && st.Status != job.StageCompleted && st.Status != job.StageFailed}
+		s.Error = plain(clip.Line(s.Error, 300))
+		if st.Takes == pipeline.TakesItem {
+			open += st.Pending + st.Processing
+			s.Bar, s.Total, s.Done = j.Items.Total > 0, j.Items.Total, max(j.Items.Total-open, 0)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// indented returns JSON as it is shown, and none for an empty object.
+func indented(raw json.RawMessage) long {
+	if text := strings.TrimSpace(string(raw)); text == "" || text == "{}" || text == "null" {
+		return long{}
+	}
+	data, err := json.MarshalIndent(raw, "", "  ")
+	if err != nil {
+		data = raw
+	}
+	return shown(string(data), promptShown)
+}
+
+// rowOf returns an event as it is listed.
+func rowOf(e event.Event) eventRow {
+	row := eventRow{Event: e}
+	var data struct{ Key, Stage, Error, Reason, Decision, By string }
+	if json.Unmarshal(e.Data, &data) == nil {
+		row.Key = data.Key
+		var parts []string
+		for _, p := range []string{data.Stage, data.Error, data.Decision, data.By, data.Reason} {
+			if p != "" {
+				parts = append(parts, p)
+			}
+		}
+		row.Says = plain(clip.Line(strings.Join(parts, ": "), 200))
+	}
+	return row
+}

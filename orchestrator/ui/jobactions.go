@@ -1,0 +1,292 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"muster/internal/clip"
+	"muster/internal/webui"
+	"muster/orchestrator/access"
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+)
+
+const (
+	maxPrompt = 50_000  // characters of a form
+	maxText   = 100_000 // of a document
+	maxURL    = 2000
+	maxReason = 10_000
+)
+
+// jobActions are what can be done with jobs and items, by path.
+func (c Config) jobActions() map[string]webui.Action {
+	all := map[string]webui.Action{
+		"/jobs/{job}/cancel":             {Says: c.askCancel, Do: c.cancel},
+		"/jobs/{job}/retry":              {Says: c.askRetry, Do: c.retry},
+		"/jobs/{job}/delete":             {Says: c.askDelete, Do: c.delete},
+		"/jobs/{job}/stages/{stage}/end": {Says: c.askStage, Do: c.endStage},
+		"/jobs/{job}/accept":             {Says: c.asksDecision(true), Do: c.decides(true)},
+		"/jobs/{job}/reject":             {Says: c.asksDecision(false), Do: c.decides(false)},
+	}
+	if c.Pipelines != nil {
+		all["/jobs/start"] = webui.Action{Says: c.askStart, Do: c.start}
+		all["/jobs/{job}/again"] = webui.Action{Says: c.askAgain, Do: c.again}
+	}
+	for path, a := range all {
+		a.Class = webui.Operate
+		all[path] = a
+	}
+	return all
+}
+
+func jobURL(id string) string { return jobsAt + "/" + url.PathEscape(id) }
+
+// itemURL is the page of an item. Its key is in the query: it can be "..".
+func itemURL(id, key string) string {
+	return jobURL(id) + "/item?" + url.Values{"key": {key}}.Encode()
+}
+
+// ofJob is a question about a job.
+func (c Config) ofJob(ctx context.Context, r *http.Request, ask func(job.Job) (webui.Question, error)) (webui.Question, error) {
+	id := r.PathValue("job")
+	j, err := c.Jobs.Get(ctx, id)
+	if err != nil {
+		return webui.Question{}, noJob(id, err)
+	}
+	q, err := ask(j)
+	q.Back, q.At = jobURL(id), jobsAt
+	return q, err
+}
+
+// named is how a question names a job.
+func named(j job.Job) string { return j.Kind + " " + plain(clip.Line(j.Name, 60)) }
+
+func (c Config) askCancel(ctx context.Context, r *http.Request) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+		if j.Status.Terminal() {
+			return webui.Question{}, fmt.Errorf("%w: it is %s", job.ErrTerminal, j.Status)
+		}
+		q := webui.Question{Title: "Cancel the " + named(j), Button: "Cancel the job", Danger: true, Text: "It is told to stop. What it has done stays. This cannot be undone."}
+		if j.Kind != job.KindPipeline {
+			return q, nil
+		}
+		q.Text = fmt.Sprintf("%d of %d items have ended, and stay as they are. The others are not worked on any more; agents that work on them are told to stop. This cannot be undone.", j.Items.Processed(), j.Items.Total)
+		if j.Document != nil {
+			q.Fields = []webui.Field{{Name: "cleanup", Type: "checkbox", Label: "Remove its document", Hint: "It stays if another job has it."}}
+		}
+		return q, nil
+	})
+}
+
+func (c Config) cancel(ctx context.Context, r *http.Request) (webui.Done, error) {
+	id := r.PathValue("job")
+	_, err := c.Jobs.Cancel(ctx, id, r.PostFormValue("cleanup") != "")
+	return webui.Done{To: jobURL(id)}, noJob(id, err)
+}
+
+func (c Config) askRetry(ctx context.Context, r *http.Request) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+		if j.Status.Terminal() {
+			return webui.Question{}, fmt.Errorf("%w: it is %s; create its next version", job.ErrTerminal, j.Status)
+		}
+		text := fmt.Sprintf("%d items that failed get new attempts.", j.Items.Failed)
+		if j.Items.Review > 0 {
+			text = fmt.Sprintf("%d items that failed, and %d that wait for a decision, get new attempts. Nobody has to decide on these then, unless they fail again.", j.Items.Failed, j.Items.Review)
+		}
+		return webui.Question{Title: "Retry the failed items of the " + named(j), Text: text, Button: "Retry them"}, nil
+	})
+}
+
+func (c Config) retry(ctx context.Context, r *http.Request) (webui.Done, error) {
+	id := r.PathValue("job")
+	_, err := c.Jobs.Retry(ctx, id)
+	return webui.Done{To: jobURL(id)}, noJob(id, err)
+}
+
+func (c Config) askAgain(ctx context.Context, r *http.Request) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+		if j.Kind != job.KindPipeline {
+			return webui.Question{}, webui.Invalid("Only jobs of pipelines can be run again from here.")
+		}
+		return webui.Question{
+			Title: "Run the " + named(j) + " again", Button: "Create the next version",
+			Text: "A new job is created with the same prompt, document and context. It is the next version of this one, which stays as it is, and the two can be compared.",
+		}, nil
+	})
+}
+
+func (c Config) again(ctx context.Context, r *http.Request) (webui.Done, error) {
+	next, err := c.Jobs.Again(ctx, r.PathValue("job"))
+	return webui.Done{To: jobURL(next.ID)}, noJob(r.PathValue("job"), err)
+}
+
+func (c Config) askDelete(ctx context.Context, r *http.Request) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+		if !j.Status.Terminal() {
+			return webui.Question{}, fmt.Errorf("%w: it is %s", job.ErrNotEnded, j.Status)
+		}
+		return webui.Question{
+			Title: "Delete the " + named(j), Button: "Delete the job", Danger: true,
+			Text: fmt.Sprintf("The job is removed, with its %d items, its events, and its document unless another job has it. This cannot be undone.", j.Items.Total),
+		}, nil
+	})
+}
+
+func (c Config) delete(ctx context.Context, r *http.Request) (webui.Done, error) {
+	return webui.Done{To: jobsAt}, noJob(r.PathValue("job"), c.Jobs.Delete(ctx, r.PathValue("job")))
+}
+
+func (c Config) askStage(ctx context.Context, r *http.Request) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+		stage := r.PathValue("stage")
+		for _, st := range j.Stages {
+			if st.Name != stage {
+				continue
+			}
+			text := "Agents that work on it lose their work. What waits for it is rejected, and the job goes on without it."
+			if st.Takes == pipeline.TakesJob {
+				text = "An agent that works on it loses its work. The job goes on with the items that there are."
+			}
+			return webui.Question{
+				Title: "End stage " + stage + " of the " + named(j), Text: text + " Or the job fails. This cannot be undone.", Button: "End the stage", Danger: true,
+				Fields: []webui.Field{
+					{Name: "how", Type: "select", Label: "How it ends", Options: []webui.Option{{Value: "complete", Text: "Completed: the job goes on"}, {Value: "fail", Text: "Failed: the job fails"}}},
+					{Name: "reason", Type: "text", Label: "Why it failed", Hint: "Needed if it fails.", Max: 1000},
+				},
+			}, nil
+		}
+		return webui.Question{}, webui.NotFound("This job has no such stage.")
+	})
+}
+
+func (c Config) endStage(ctx context.Context, r *http.Request) (webui.Done, error) {
+	id, failure := r.PathValue("job"), ""
+	switch r.PostFormValue("how") {
+	case "complete":
+	case "fail":
+		if failure = strings.TrimSpace(r.PostFormValue("reason")); failure == "" || len(failure) > maxReason {
+			return webui.Done{}, webui.Invalid("Say why it failed, in at most %d bytes.", maxReason)
+		}
+	default:
+		return webui.Done{}, webui.Invalid("Say how the stage ends.")
+	}
+	_, err := c.Jobs.CompleteStage(ctx, id, r.PathValue("stage"), failure)
+	return webui.Done{To: jobURL(id)}, noJob(id, err)
+}
+
+// asksDecision asks for a comment on the decision about an item.
+func (c Config) asksDecision(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
+		id, key := r.PathValue("job"), r.URL.Query().Get("key")
+		it, err := c.Jobs.Item(ctx, id, key)
+		if err != nil {
+			return webui.Question{}, noJob(id, err)
+		}
+		if it.Status != job.ItemReview {
+			return webui.Question{}, fmt.Errorf("%w: it is %s", job.ErrNotReview, it.Status)
+		}
+		name, about := plain(clip.Line(it.Key, 60)), plain(clip.Line(it.Text, 500))
+		q := webui.Question{Back: itemURL(id, key), At: reviewsAt}
+		if accept {
+			q.Title, q.Button, q.Text = "Accept item "+name, "Accept the item", "It is integrated, as if an agent had accepted it. Its text: "+about
+			q.Fields = []webui.Field{{Name: "reason", Type: "textarea", Label: "Comment", Max: maxReason}}
+			return q, nil
+		}
+		q.Title, q.Button, q.Danger, q.Text = "Reject item "+name, "Reject the item", true, "It ends, and is not integrated. Its text: "+about
+		q.Fields = []webui.Field{{Name: "reason", Type: "textarea", Label: "Reason", Max: maxReason, Required: true}}
+		return q, nil
+	}
+}
+
+// decides accepts or rejects an item.
+func (c Config) decides(accept bool) func(context.Context, *http.Request) (webui.Done, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+		id, reason := r.PathValue("job"), strings.TrimSpace(r.PostFormValue("reason"))
+		switch {
+		case !accept && reason == "":
+			return webui.Done{}, webui.Invalid("To reject an item, say why.")
+		case len(reason) > maxReason:
+			return webui.Done{}, webui.Invalid("The comment is too long: at most %d bytes are kept.", maxReason)
+		}
+		_, err := c.Jobs.Decide(ctx, id, r.URL.Query().Get("key"), job.Decision{Accept: accept, Reason: reason, By: access.CallerOf(ctx).Name})
+		return webui.Done{To: reviewsAt}, noJob(id, err)
+	}
+}
+
+func (c Config) askStart(_ context.Context, r *http.Request) (webui.Question, error) {
+	var options []webui.Option
+	for _, p := range c.Pipelines.List() {
+		text := p.Name
+		if p.Description != "" {
+			text += ": " + clip.Line(p.Description, 80)
+		}
+		options = append(options, webui.Option{Value: p.Name, Text: plain(text)})
+	}
+	chosen := r.URL.Query().Get("pipeline")
+	if chosen == "" {
+		chosen = pipeline.Default
+	}
+	q := webui.Question{
+		Title: "Start a job", Button: "Start the job", Back: jobsAt, At: jobsAt,
+		Text: "The agents of the pipeline's stages do the work. Where the same was asked for before, jobs.dedupe says whether that job is shown or a new one created.",
+		Fields: []webui.Field{
+			{Name: "pipeline", Type: "select", Label: "Pipeline", Value: chosen, Options: options},
+			{Name: "prompt", Type: "textarea", Label: "Prompt", Hint: "What is asked for.", Required: true, Max: maxPrompt},
+		},
+	}
+	if c.Documents != nil {
+		q.Fields = append(q.Fields,
+			webui.Field{Name: "url", Type: "text", Label: "URL of the document", Hint: "Where the document is fetched from, or leave it empty.", Max: maxURL},
+			webui.Field{Name: "document", Type: "textarea", Label: "Text of the document", Hint: "Instead of a URL. For a file use muster jobs start --document FILE.", Max: maxText})
+	}
+	q.Fields = append(q.Fields, webui.Field{Name: "priority", Type: "number", Label: "Priority", Value: "0", Min: -job.MaxPriority, Max: job.MaxPriority, Hint: "A step is worth a minute of waiting."})
+	return q, nil
+}
+
+func (c Config) start(ctx context.Context, r *http.Request) (webui.Done, error) {
+	req := job.Request{Pipeline: r.PostFormValue("pipeline"), Prompt: r.PostFormValue("prompt")}
+	address, text := strings.TrimSpace(r.PostFormValue("url")), r.PostFormValue("document")
+	if strings.TrimSpace(req.Prompt) == "" {
+		return webui.Done{}, webui.Invalid("A prompt is needed: say what is asked for.")
+	}
+	if priority := strings.TrimSpace(r.PostFormValue("priority")); priority != "" {
+		var err error
+		if req.Priority, err = strconv.Atoi(priority); err != nil {
+			return webui.Done{}, webui.Invalid("The priority must be a number from %d to %d.", -job.MaxPriority, job.MaxPriority)
+		}
+	}
+	switch {
+	case address == "" && strings.TrimSpace(text) == "":
+	case c.Documents == nil:
+		return webui.Done{}, webui.Invalid("Documents are not stored here.")
+	case address != "" && strings.TrimSpace(text) != "":
+		return webui.Done{}, webui.Invalid("Give the document as a URL or as a text, not both.")
+	case len(address) > maxURL:
+		return webui.Done{}, webui.Invalid("The URL is too long: at most %d bytes.", maxURL)
+	case address != "":
+		d, err := c.Documents.Fetch(ctx, address)
+		if err != nil {
+			return webui.Done{}, err
+		}
+		req.Document = &d
+	default:
+		d, err := c.Documents.Put(ctx, "document.txt", strings.NewReader(text))
+		if err != nil {
+			return webui.Done{}, err
+		}
+		req.Document = &d
+	}
+	j, created, err := c.Jobs.Create(ctx, req)
+	if err != nil {
+		return webui.Done{}, err
+	}
+	done := webui.Done{To: jobURL(j.ID)}
+	if !created {
+		done.Title, done.Text = "The job is there already", "The same was asked for before, so no other job was created. The setting jobs.dedupe decides that."
+	}
+	return done, nil
+}

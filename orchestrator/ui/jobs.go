@@ -1,0 +1,237 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/internal/webui"
+	"muster/orchestrator/access"
+	"muster/orchestrator/agent"
+	"muster/orchestrator/document"
+	"muster/orchestrator/event"
+	"muster/orchestrator/job"
+	"muster/sites"
+)
+
+// Jobs keeps jobs; *job.Service is one.
+type Jobs interface {
+	Get(ctx context.Context, id string) (job.Job, error)
+	Look(ctx context.Context, id string) (job.Job, job.Progress, error)
+	List(ctx context.Context, f job.Filter) (job.Page, error)
+	Totals(ctx context.Context) (map[job.Status]int64, error)
+	Items(ctx context.Context, id string, f job.ItemFilter) (job.ItemPage, error)
+	Item(ctx context.Context, id, key string) (job.Item, error)
+	Failures(ctx context.Context, id string, status job.ItemStatus, offset, n int) (items []job.Item, next int, err error)
+	LastErrors(ctx context.Context, id string, n int) ([]job.ItemError, error)
+	Reviews(ctx context.Context, n int) (job.Reviews, error)
+	Compare(ctx context.Context, a, b string, yield func(job.Difference) error) error
+
+	Create(ctx context.Context, req job.Request) (j job.Job, created bool, err error)
+	Cancel(ctx context.Context, id string, cleanup bool) (job.Job, error)
+	Retry(ctx context.Context, id string) (n int, err error)
+	Again(ctx context.Context, id string) (job.Job, error)
+	CompleteStage(ctx context.Context, id, stage, failure string) (job.Job, error)
+	Delete(ctx context.Context, id string) error
+	Decide(ctx context.Context, id, key string, d job.Decision) (job.Item, error)
+}
+
+// Documents stores the documents of jobs.
+type Documents interface {
+	Put(ctx context.Context, name string, r io.Reader) (job.Document, error)
+	// Fetch stores what a URL leads to. A URL that cannot be used is a *job.FieldError.
+	Fetch(ctx context.Context, url string) (job.Document, error)
+}
+
+// Events is what happened to jobs; *event.Stream is one.
+type Events interface {
+	// Last returns the newest events of a job, the newest first.
+	Last(ctx context.Context, jobID string, n int) ([]event.Event, error)
+}
+
+// Scrapes are the scrapes of sites; *sites.Service is one.
+type Scrapes interface {
+	// Job returns a scrape, or sites.ErrNoJob: they are kept for a week.
+	Job(ctx context.Context, id string) (sites.Job, error)
+}
+
+const (
+	jobsAt      = prefix + "/jobs"
+	reviewsAt   = prefix + "/reviews"
+	agentsAt    = prefix + "/agents"
+	pipelinesAt = prefix + "/pipelines"
+	scrapesAt   = prefix + "/scrapes/" // of one: with its id
+)
+
+// jobsArea is the navigation of the pages of jobs, if there are any.
+func jobsArea(cfg Config) []webui.Area {
+	if cfg.Jobs == nil {
+		return nil
+	}
+	area := webui.Area{Link: webui.Link{Text: "Jobs", URL: jobsAt}, Pages: []webui.Link{{Text: "Jobs", URL: jobsAt}, {Text: "Reviews", URL: reviewsAt}}}
+	if cfg.Agents != nil {
+		area.Pages = append(area.Pages, webui.Link{Text: "Agents", URL: agentsAt})
+	}
+	if cfg.Pipelines != nil {
+		area.Pages = append(area.Pages, webui.Link{Text: "Pipelines", URL: pipelinesAt})
+	}
+	return []webui.Area{area}
+}
+
+// jobs adds the pages of jobs, agents and pipelines.
+func (p *pages) jobs() {
+	if p.cfg.Jobs == nil {
+		p.add("GET "+jobsAt+"/{job}", http.HandlerFunc(toScrape), access.Viewer)
+		return
+	}
+	p.page("/jobs", "jobs", p.cfg.listJobs)
+	p.add("GET "+jobsAt+"/{job}", p.cfg.orScrape(p.site.Page("job", p.cfg.oneJob)), access.Viewer)
+	p.page("/jobs/{job}/items", "items", p.cfg.items)
+	p.page("/jobs/{job}/item", "item", p.cfg.item)
+	p.add("GET "+jobsAt+"/{job}/compare/{other}", once(p.site.Page("compare", p.cfg.compare)), access.Viewer)
+	p.page("/reviews", "reviews", p.cfg.reviews)
+	for path, a := range p.cfg.jobActions() {
+		p.action(path, a)
+	}
+	if p.cfg.Agents != nil {
+		p.agents()
+	}
+	if p.cfg.Pipelines != nil {
+		p.page("/pipelines", "pipelines", p.cfg.pipelines)
+		p.page("/pipelines/{pipeline}", "pipeline", p.cfg.pipeline)
+	}
+}
+
+// explainJob is explain for the errors of jobs, items and agents.
+func explainJob(err error) (status int, title string, ok bool) {
+	is := func(targets ...error) bool {
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+	}
+	field := (*job.FieldError)(nil)
+	switch {
+	case errors.As(err, &field) && (field.Field == "job_id" || field.Field == "id"), is(job.ErrNotFound, job.ErrNoItem, agent.ErrNoAgent):
+		return http.StatusNotFound, "Not found", true
+	case field != nil:
+		return http.StatusBadRequest, "That does not work", true
+	case is(job.ErrTerminal, job.ErrNotEnded, job.ErrExists, job.ErrNotReview, job.ErrStale):
+		return http.StatusConflict, "That does not work any more", true
+	case errors.As(err, new(*document.TooLargeError)):
+		return http.StatusRequestEntityTooLarge, "That is too large", true
+	}
+	return 0, "", false
+}
+
+func toScrape(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, scrapesAt+url.PathEscape(r.PathValue("job")), http.StatusSeeOther)
+}
+
+// orScrape leads to the page of a scrape if a job is one whose pages are kept.
+func (c Config) orScrape(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.PathValue("job")
+		if c.Scrapes != nil && !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+			ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
+			defer cancel()
+			j, err := c.Jobs.Get(ctx, id)
+			if err != nil || j.Kind == job.KindScrape {
+				if _, err := c.Scrapes.Job(ctx, id); err == nil {
+					toScrape(w, r)
+					return
+				}
+			}
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
+const (
+	jobsShown = 25
+	maxName   = 200 // bytes of a name or label to filter by
+	maxCursor = 500
+)
+
+// stateCount is how many jobs have a state.
+type stateCount struct {
+	State job.Status
+	N     int64
+	URL   string
+}
+
+type jobsData struct {
+	States            []stateCount
+	All               int64
+	Kinds             []string
+	State             string
+	Kind, Name, Label string
+	Filtered          bool
+	Rows              []jobRow
+	First             bool
+	AllURL, Next      string // "" on the last page
+}
+
+// jobRow is a job of a list.
+type jobRow struct {
+	job.Job
+	Took time.Duration // below 0: it has not ended
+}
+
+// Bar are the items by state.
+func (j jobRow) Bar() []part { return byState(j.Items) }
+
+// Why is why it does not go on, or has ended badly.
+func (j jobRow) Why() string { return plain(j.ErrorMessage + j.Waiting) }
+
+// listJobs lists jobs, the newest first.
+func (c Config) listJobs(ctx context.Context, r *http.Request) (webui.View, error) {
+	q := r.URL.Query()
+	d := jobsData{State: q.Get("status"), Kind: q.Get("kind"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label")), Kinds: job.Kinds}
+	after := q.Get("after")
+	if err := tooLong(map[string]int{d.Name: maxName, d.Label: maxName, after: maxCursor}); err != nil {
+		return webui.View{}, err
+	}
+	f := job.Filter{Kind: d.Kind, Name: d.Name, Label: d.Label, Cursor: after, Limit: jobsShown, NoUsage: true}
+	switch {
+	case d.State == "pending":
+		f.Pending = true
+	case d.State != "":
+		f.Statuses = []job.Status{job.Status(d.State)}
+	}
+	page, err := c.Jobs.List(ctx, f)
+	if err != nil {
+		return webui.View{}, err
+	}
+	counts, err := c.Jobs.Totals(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	with := func(name, value string) string {
+		u := url.Values{}
+		for key, v := range map[string]string{"status": d.State, "kind": d.Kind, "name": d.Name, "label": d.Label, name: value} {
+			if v != "" {
+				u.Set(key, v)
+			}
+		}
+		return "?" + u.Encode()
+	}
+	for _, st := range job.Statuses {
+		d.All += counts[st]
+		d.States = append(d.States, stateCount{st, counts[st], with("status", string(st))})
+	}
+	for _, j := range page.Jobs {
+		row := jobRow{j, -1}
+		if !j.CompletedAt.IsZero() {
+			row.Took = j.CompletedAt.Sub(j.CreatedAt)
+		}
+		d.Rows = append(d.Rows, row)
+	}
+	d.Filtered, d.First, d.AllURL = d.State+d.Kind+d.Name+d.Label != "", after == "", with("status", "")
+	if page.Next != "" {
+		d.Next = with("after", page.Next)
+	}
+	return webui.View{Name: "Jobs", At: jobsAt, Data: d}, nil
+}

@@ -1,0 +1,29 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+
+	"muster/internal/webui"
+	"muster/orchestrator/pipeline"
+)
+
+// Pipelines are the pipelines that jobs can have.
+type Pipelines interface {
+	Get(name string) (*pipeline.Pipeline, error)
+	List() []*pipeline.Pipeline
+}
+
+// pipelines lists the pipelines.
+func (c Config) pipelines(context.Context, *http.Request) (webui.View, error) {
+	return webui.View{Name: "Pipelines", At: pipelinesAt, Data: c.Pipelines.List()}, nil
+}
+
+// pipeline shows the stages of a pipeline.
+func (c Config) pipeline(_ context.Context, r *http.Request) (webui.View, error) {
+	p, err := c.Pipelines.Get(r.PathValue("pipeline"))
+	if err != nil {
+		return webui.View{}, webui.NotFound(plain(err.Error()))
+	}
+	return webui.View{Name: "Pipeline " + p.Name, At: pipelinesAt, Data: p}, nil
+}

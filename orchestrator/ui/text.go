@@ -1,0 +1,146 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"muster/internal/clip"
+	"muster/internal/webui"
+	"muster/orchestrator/agent"
+	"muster/orchestrator/job"
+)
+
+// funcs are functions of the templates.
+var funcs = template.FuncMap{
+	"plain": plain,
+	"line":  func(n int, s string) string { return plain(clip.Line(s, n)) },
+	"look":  look,
+	"plus":  func(a, b int64) int64 { return a + b },
+}
+
+// plain returns a text of others as it can be shown: characters that are not seen, or that change the order of those
+// around them, are written as in \u202e. Line breaks and tabs stay.
+func plain(s string) string {
+	odd := func(r rune) bool {
+		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError)
+	}
+	if !strings.ContainsFunc(s, odd) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if odd(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// long is a text that may be cut.
+type long struct {
+	Text  string
+	Bytes int  // of the whole
+	Cut   bool // Text is its beginning
+}
+
+// shown returns a text of which at most n bytes are shown.
+func shown(s string, n int) long {
+	head := clip.Bytes(s, n)
+	return long{plain(head), len(s), len(head) < len(s)}
+}
+
+// looks are the classes of the style for states of jobs, stages, items and agents.
+var looks = map[string]string{
+	string(job.Processing): "STARTED", string(job.Completed): "SUCCESS", string(job.Failed): "FAILURE", string(job.Cancelled): "REVOKED",
+	string(job.ItemValidating): "STARTED", string(job.ItemIntegrated): "SUCCESS", string(job.ItemRejected): "REVOKED", string(job.ItemReview): "RETRY",
+	agent.StateHealthy: "SUCCESS", agent.StateUnavailable: "FAILURE", agent.StateDraining: "RETRY", "open": "FAILURE", "half_open": "RETRY", "closed": "SUCCESS",
+}
+
+// look returns the class of a state of any type, or "".
+func look(state any) string { return looks[fmt.Sprint(state)] }
+
+// total is a number with a name.
+type total struct {
+	Name string
+	N    int64
+}
+
+// totals returns numbers by name.
+func totals(of map[string]int64) []total {
+	var all []total
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, total{name, of[name]})
+	}
+	return all
+}
+
+// part is a part of a bar that is 1000 wide.
+type part struct {
+	State string
+	N     int64
+	X, W  float64
+}
+
+// parts returns the parts of a bar; those of 0 are left out.
+func parts(of ...part) []part {
+	var sum int64
+	for _, p := range of {
+		sum += p.N
+	}
+	of = slices.DeleteFunc(of, func(p part) bool { return p.N <= 0 })
+	x := 0.0
+	for i := range of {
+		of[i].X, of[i].W = x, 1000*float64(of[i].N)/float64(max(sum, 1))
+		x += of[i].W
+	}
+	return of
+}
+
+// byState returns the parts of a bar of items, those that have ended first.
+func byState(c job.Counts) []part {
+	return parts(part{State: string(job.ItemIntegrated), N: c.Integrated}, part{State: string(job.ItemRejected), N: c.Rejected}, part{State: string(job.ItemFailed), N: c.Failed},
+		part{State: string(job.ItemReview), N: c.Review}, part{State: string(job.ItemValidating), N: c.Validating}, part{State: string(job.ItemPending), N: c.Pending})
+}
+
+// group is errors of the same text.
+type group struct {
+	Text  string
+	Count int
+	Key   string // of an item
+}
+
+// grouped returns errors by their text, the most frequent first.
+func grouped(errs []job.ItemError) []group {
+	at := map[string]int{}
+	var all []group
+	for _, e := range errs {
+		text := plain(clip.Line(e.Error, 300))
+		i, ok := at[text]
+		if !ok {
+			i = len(all)
+			at[text] = i
+			all = append(all, group{Text: cmp.Or(text, "no reason was given"), Key: e.Key})
+		}
+		all[i].Count++
+	}
+	slices.SortStableFunc(all, func(a, b group) int { return b.Count - a.Count })
+	return all
+}
+
+// invalid returns an error if a text of a request is longer than it may be.
+func tooLong(texts map[string]int) error {
+	for text, most := range texts {
+		if len(text) > most {
+			return webui.Invalid("A value is too long: at most %d bytes are read here.", most)
+		}
+	}
+	return nil
+}
