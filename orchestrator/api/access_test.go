@@ -213,6 +213,23 @@ func TestChangesOfPagesTakeTheRoleOperator(t *testing.T) {
 	}
 }
 
+// Changes of pages are in the audit log with the job that they changed.
+func TestChangesOfPagesAreAudited(t *testing.T) {
+	t.Parallel()
+	cfg := everything(t)
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	token := strings.Repeat("a", 32)
+	w := askWith(t, h, "POST", "/ui/jobs/"+aJob+"/cancel", "muster_form="+token, bearer(keys["operator"]), header("Content-Type", "application/x-www-form-urlencoded"), header("Cookie", "muster_form="+token))
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/ui/jobs/"+aJob {
+		t.Fatalf("got %d to %q %s, want the page of the job", w.Code, w.Header().Get("Location"), w.Body)
+	}
+	page, err := cfg.Audit.List(t.Context(), access.AuditFilter{Limit: 10})
+	if err != nil || len(page.Entries) != 1 || page.Entries[0].Job != aJob || page.Entries[0].Operation != "POST /ui/jobs/{job}/cancel" || page.Entries[0].Caller != "operator" {
+		t.Errorf("got %+v, %v, want the cancel of the job by operator", page.Entries, err)
+	}
+}
+
 // The roles themselves, by the requests that people think of.
 func TestRolesMayWhatTheirNamesSay(t *testing.T) {
 	t.Parallel()

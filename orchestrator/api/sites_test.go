@@ -154,9 +154,9 @@ func TestSitePages(t *testing.T) {
 	h := handler(t, scraped(t))
 	a := readAPI(t, h)
 	for path, want := range map[string][]string{
-		"/ui/":                              {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page could be fetched", "none is up"},
-		"/ui/sites/shop.example":            {"item.price", "errors: 20 %", a.shop.Jobs[0].ID, "80 %"},
-		"/ui/sites/idle.example":            {"not known", "muster scrape idle.example"},
+		"/ui/":                   {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page could be fetched", "none is up"},
+		"/ui/sites/shop.example": {"item.price", "errors: 20 %", a.shop.Jobs[0].ID, "80 %"},
+		"/ui/sites/idle.example": {"not known", "muster scrape idle.example"},
 	} {
 		w := ask(t, h, "GET", path)
 		for _, text := range want {

@@ -1,11 +1,17 @@
 package job_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
 	"muster/orchestrator/job"
+	"muster/tasks"
+	"muster/tasks/redistest"
 )
 
 // Items that failed are listed without a look at the others, and those that wait for a decision over all jobs.
@@ -100,4 +106,68 @@ func TestSweepListsReviews(t *testing.T) {
 			t.Errorf("got %v, want none", got)
 		}
 	})
+}
+
+// commands counts commands to Redis.
+type commands struct{ n atomic.Int64 }
+
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { c.n.Add(1); return next(ctx, cmd) }
+}
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { c.n.Add(int64(len(cmds))); return next(ctx, cmds) }
+}
+
+// What a page of a job reads is the same for any number of items.
+func TestLookDoesNotDependOnTheItems(t *testing.T) {
+	t.Parallel()
+	options, err := redis.ParseURL(redistest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, redis.NewClient(options), nil)
+	rdb := redis.NewClient(options) // that nothing else uses
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	reader, err := job.New(job.Config{Client: client, Pipelines: named})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c commands
+	rdb.AddHook(&c)
+	var spent []int64
+	for _, n := range []int{10, 2000} {
+		j := w.create(job.Request{Pipeline: "review", Prompt: fmt.Sprint(n)})
+		keys := make([]string, n)
+		for i := range keys {
+			keys[i] = fmt.Sprint("k", i)
+		}
+		w.emit(keys...)
+		for range 3 {
+			if err := w.Fail(w.ctx, w.take("validator", "v1"), fmt.Errorf("unclear"), 0, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		look := func() {
+			got, p, err := reader.Look(w.ctx, j.ID)
+			if err != nil || got.Items.Total != int64(n) || p.Items.Review != 3 {
+				t.Fatalf("got %+v, %+v, %v, want %d items, 3 to review", got.Items, p.Items, err, n)
+			}
+			if errs, err := reader.LastErrors(w.ctx, j.ID, 200); err != nil || len(errs) != 3 {
+				t.Fatalf("got %v, %v, want 3 errors", errs, err)
+			}
+		}
+		look() // scripts are loaded
+		before := c.n.Load()
+		look()
+		spent = append(spent, c.n.Load()-before)
+		if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+			t.Fatal(err)
+		}
+		w.until(j.ID, job.Cancelled)
+	}
+	if spent[0] > 10 || spent[1] > 10 {
+		t.Errorf("got %v commands, want at most 10 for 10 and 2000 items", spent)
+	}
 }

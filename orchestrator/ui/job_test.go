@@ -1,0 +1,218 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+)
+
+// The pages of a job show it, whatever its texts are.
+func TestPagesOfAJob(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	shows(t, w.h, "/jobs", "There is no job yet")
+	shows(t, w.h, "/reviews", "No item waits for a decision")
+	j := w.create("careful", hostile+strings.Repeat("x", 1<<20-100))
+	at := "/jobs/" + j.ID
+	w.emit(job.Item{Key: "..", Text: hostile, Citations: []string{"page " + hostile}}, job.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, job.Item{Key: "c", Text: "third"})
+	w.fail("unclear " + hostile)
+	w.fail("unclear " + hostile)
+	shows(t, w.h, "/jobs", j.ID, "careful", "processing", "0 of 3", `\u202e`)
+	shows(t, w.h, "/jobs?status=failed", "No job is listed here")
+	shows(t, w.h, "/jobs?status=processing&kind=pipeline&name=careful", j.ID)
+	if _, body := get(t, w.h, "/jobs?label="+url.QueryEscape(hostile)); !strings.Contains(body, j.ID) {
+		t.Errorf("got %s, want the job with this label", body)
+	}
+	shows(t, w.h, "/jobs?label=none", "No job is listed here")
+	shows(t, w.h, at, "2 review", "1 pending", "2 items wait for a decision", "validator", "unclear &lt;script&gt;", "item.review", "The beginning of", "/ui/tasks/workflows/"+j.ID,
+		"/jobs/"+j.ID+"/report?format=csv", "/cancel", "/retry", `<td class="n">2</td><td class="badtext say">unclear`)
+	shows(t, w.h, at+"/items", "a/b", "third", "review")
+	shows(t, w.h, at+"/items?state=review", "review", "..")
+	shows(t, w.h, at+"/items?state=pending", "pending")
+	shows(t, w.h, at+"/items?state=integrated", "No item is integrated")
+	shows(t, w.h, at+"/item?key=..", "page &lt;script&gt;", "unclear", "item.review")
+	shows(t, w.h, at+"/item?key="+url.QueryEscape(`a/b&<"'>`), "The beginning of 655\u202f360 bytes", "/items/a%2Fb&amp;%3C%22%27%3E")
+	shows(t, w.h, "/reviews", "item?key=..", "/accept?key=", "unclear")
+	shows(t, w.h, "/pipelines", "careful", "validate", `\u202e`)
+	shows(t, w.h, "/pipelines/careful", "a person decides", "agents of role")
+}
+
+// What there is not is a page that says so, and a form that nobody sent changes nothing.
+func TestPagesOfWhatThereIsNot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	j := w.create(pipeline.Default, "p")
+	for path, code := range map[string]int{
+		"/jobs/" + unknown: 404, "/jobs/none": 404, "/jobs/%3Cscript%3Ealert": 404, "/jobs/" + strings.Repeat("x", 5000): 404,
+		"/jobs/" + unknown + "/items": 404, "/jobs/" + unknown + "/item?key=x": 404, "/jobs/" + j.ID + "/item?key=x": 404, "/jobs/" + j.ID + "/item": 404,
+		"/jobs/" + unknown + "/cancel": 404, "/jobs/" + unknown + "/retry": 404, "/jobs/" + unknown + "/again": 404, "/jobs/" + unknown + "/delete": 404,
+		"/jobs/" + unknown + "/stages/create/end": 404, "/jobs/" + j.ID + "/stages/none/end": 404, "/jobs/" + unknown + "/accept?key=x": 404, "/jobs/" + j.ID + "/reject?key=x": 404,
+		"/jobs/" + j.ID + "/compare/" + unknown: 404, "/agents/none": 404, "/agents/none/drain": 404, "/agents/none/remove": 404, "/pipelines/none": 404,
+		"/jobs?status=wrong": 400, "/jobs?kind=wrong": 400, "/jobs?after=wrong": 400, "/jobs?name=" + strings.Repeat("x", 300): 400, "/jobs/" + j.ID + "/items?state=wrong": 400,
+		"/jobs/" + j.ID + "/items?state=failed&after=-1": 400, "/jobs/" + j.ID + "/items?after=wrong": 400, "/jobs/" + j.ID + "/delete": 409,
+	} {
+		got, body := get(t, w.h, path)
+		if got != code || !strings.Contains(body, "<h1>") || strings.Contains(body, "<script>alert") {
+			t.Errorf("%.100s: got %d %.300s, want a page with %d", path, got, body, code)
+		}
+	}
+	r := httptest.NewRecorder()
+	w.h.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodPost, prefix+"/jobs/"+j.ID+"/cancel", nil))
+	if now, err := w.Get(w.ctx, j.ID); r.Code != http.StatusForbidden || err != nil || now.Status.Terminal() {
+		t.Errorf("got %d, and the job is %s, %v; want 403 and an open job", r.Code, now.Status, err)
+	}
+}
+
+// An operator starts, ends and repeats jobs.
+func TestChangesOfJobs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.refused("/jobs/start", url.Values{"pipeline": {"default"}, "prompt": {" "}}, 400, "A prompt is needed")
+	w.refused("/jobs/start", url.Values{"pipeline": {"none"}, "prompt": {"p"}}, 400, "none")
+	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"high"}}, 400, "priority")
+	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"1000"}}, 400, "priority")
+	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "url": {"file:///etc/passwd"}}, 400, "cannot be used")
+	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "url": {"https://docs.example/a.pdf"}, "document": {"text"}}, 400, "not both")
+	first := url.Values{"pipeline": {"default"}, "prompt": {"List them"}, "document": {"a text"}, "priority": {"7"}}
+	id := strings.TrimPrefix(w.done("/jobs/start", first, "/ui/jobs/"), "/ui/jobs/")
+	j, err := w.Get(w.ctx, id)
+	if err != nil || j.Prompt != "List them" || j.Priority != 7 || j.Document == nil || j.Document.Name != "document.txt" || w.docs.text != "a text" {
+		t.Fatalf("got %+v %q, %v", j, w.docs.text, err)
+	}
+	w.refused("/jobs/start", first, 200, "The job is there already")
+	w.done("/jobs/start", url.Values{"prompt": {"Another"}, "url": {"https://docs.example/a.pdf"}}, "/ui/jobs/")
+
+	at := "/jobs/" + id
+	w.emit(job.Item{Key: "a", Text: "t"}, job.Item{Key: "b", Text: "t"})
+	if work := w.fail("no"); work.JobID != id {
+		t.Fatalf("got work of %s", work.JobID)
+	}
+	w.done(at+"/retry", nil, "/ui"+at)
+	if j, err = w.Get(w.ctx, id); err != nil || j.Items.Failed != 0 || j.Items.Pending != 2 {
+		t.Errorf("got %+v, %v, want two pending items", j.Items, err)
+	}
+	w.refused(at+"/stages/validate/end", url.Values{"how": {"fail"}}, 400, "Say why")
+	w.refused(at+"/stages/validate/end", url.Values{"how": {"wrong"}}, 400, "how the stage ends")
+	w.done(at+"/stages/validate/end", url.Values{"how": {"complete"}}, "/ui"+at)
+	w.until(id, job.Completed)
+	w.refused(at+"/cancel", nil, 409, "has ended")
+	w.refused(at+"/retry", nil, 409, "has ended")
+
+	next := strings.TrimPrefix(w.done(at+"/again", nil, "/ui/jobs/"), "/ui/jobs/")
+	shows(t, w.h, "/jobs/"+next, at+"/compare/"+next)
+	w.emit(job.Item{Key: "a", Text: "t"}, job.Item{Key: "c", Text: "new"})
+	shows(t, w.h, at+"/compare/"+next, "1 new", "1 gone", "1 changed", "data-still")
+	w.done("/jobs/"+next+"/cancel", url.Values{"cleanup": {"yes"}}, "/ui/jobs/"+next)
+	w.until(next, job.Cancelled)
+	w.done(at+"/delete", nil, "/ui/jobs")
+	if code, body := get(t, w.h, at); code != 404 || !strings.Contains(body, "There is no such job") {
+		t.Errorf("a job that was deleted: got %d %s, want 404", code, body)
+	}
+}
+
+// A person decides about the items of all jobs on one page.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	j := w.create("careful", "p")
+	at := "/jobs/" + j.ID
+	w.emit(job.Item{Key: "a/b", Text: "one"}, job.Item{Key: "..", Text: "two"})
+	w.fail("unclear")
+	w.fail("unclear")
+	w.refused(at+"/reject?key=..", url.Values{"reason": {" "}}, 400, "say why")
+	w.done(at+"/accept?key=a%2Fb", url.Values{"reason": {"fine"}}, "/ui/reviews")
+	w.refused(at+"/accept?key=a%2Fb", nil, 409, "does not wait for a decision")
+	w.done(at+"/reject?key=..", url.Values{"reason": {"not in the document"}}, "/ui/reviews")
+	w.until(j.ID, job.Completed)
+	for key, want := range map[string]job.ItemStatus{"a/b": job.ItemIntegrated, "..": job.ItemRejected} {
+		if it, err := w.Item(w.ctx, j.ID, key); err != nil || it.Status != want || it.Agent != "Ada" {
+			t.Errorf("item %s: got %+v, %v, want %s by Ada", key, it, err, want)
+		}
+	}
+	shows(t, w.h, at+"/item?key=..", "rejected", "not in the document", "item.decided", "Ada")
+	shows(t, w.h, "/reviews", "No item waits for a decision")
+}
+
+// An open page says when its job is deleted.
+func TestPageOfAJobThatIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	j := w.create(pipeline.Default, "p")
+	if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	w.until(j.ID, job.Cancelled)
+	until := follow(t, w.h, "/jobs/"+j.ID)
+	until("cancelled")
+	if err := w.Delete(w.ctx, j.ID); err != nil {
+		t.Fatal(err)
+	}
+	until("There is no such job")
+}
+
+// scanned counts the calls that look at many items.
+type scanned struct {
+	*job.Service
+	calls int
+}
+
+func (s *scanned) Items(ctx context.Context, id string, f job.ItemFilter) (job.ItemPage, error) {
+	s.calls++
+	return s.Service.Items(ctx, id, f)
+}
+
+func (s *scanned) EachItem(context.Context, string, func(job.Item) error) error {
+	s.calls++
+	return nil
+}
+
+// The page of a job of many items looks at none of them.
+func TestPageOfALargeJob(t *testing.T) {
+	t.Parallel()
+	var seen scanned
+	w := newWorld(t, func(cfg *Config) {
+		seen.Service, _ = cfg.Jobs.(*job.Service)
+		cfg.Jobs = &seen
+	})
+	j := w.create("careful", "p")
+	items := make([]job.Item, 10_000)
+	for i := range items {
+		items[i] = job.Item{Key: fmt.Sprintf("req-%05d", i), Text: strings.Repeat("text ", 20)}
+	}
+	w.emit(items...)
+	for i := range 60 {
+		w.fail(fmt.Sprintf("error %d", i%20))
+	}
+	at := "/jobs/" + j.ID
+	shows(t, w.h, at, "0 of 10\u202f000", "error 0", "Of the last 60 items")
+	shows(t, w.h, "/jobs", "10\u202f000")
+	shows(t, w.h, "/reviews", "There are more")
+	shows(t, w.h, at+"/items?state=review", "Next page")
+	if seen.calls != 0 {
+		t.Errorf("got %d looks at all items, want none", seen.calls)
+	}
+	shows(t, w.h, at+"/items", "Next page")
+}
+
+// A scrape has a page of its own while its pages are kept, and another job has none.
+func TestScrapesHavePagesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for id, to := range map[string]string{"shop_1": "/ui/scrapes/shop_1", "shop_2": ""} {
+		r := httptest.NewRecorder()
+		w.h.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, prefix+"/jobs/"+id, nil))
+		if r.Header().Get("Location") != to {
+			t.Errorf("%s: got %d to %q, want %q", id, r.Code, r.Header().Get("Location"), to)
+		}
+	}
+	if code, _ := get(t, served(Config{Client: nil, Logger: nil}), "/jobs/shop_2"); code != http.StatusSeeOther {
+		t.Errorf("without jobs: got %d, want a page of a scrape", code)
+	}
+}

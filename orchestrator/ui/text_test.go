@@ -1,0 +1,53 @@
+package ui
+
+import (
+	"slices"
+	"testing"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+)
+
+func TestPlainTextHidesNothing(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"äöü\n\tשלום": "äöü\n\tשלום", "a\u202eb\u2066c": `a\u202eb\u2066c`, "\x1b[31m\x00": `\u001b[31m\u0000`, "\xff": `\ufffd`, "": "",
+	} {
+		if got := plain(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestErrorsAreGroupedByTheirText(t *testing.T) {
+	t.Parallel()
+	got := grouped([]job.ItemError{{Key: "a", Error: "x"}, {Key: "b", Error: "y\nz"}, {Key: "c", Error: "y z"}, {Key: "d"}})
+	want := []group{{"y z", 2, "b"}, {"x", 1, "a"}, {"no reason was given", 1, "d"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A stage has behind it the items that need neither it nor a stage before it.
+func TestStagesCountWhatIsBehindThem(t *testing.T) {
+	t.Parallel()
+	steps := stepsOf(job.Job{Status: job.Processing, Items: job.Counts{Total: 10}, Stages: []job.Stage{
+		{Name: "create", Takes: pipeline.TakesJob, Status: job.StageCompleted},
+		{Name: "enrich", Takes: pipeline.TakesItem, Status: job.StageProcessing, Pending: 3, Processing: 1},
+		{Name: "validate", Takes: pipeline.TakesItem, Status: job.StageProcessing, Pending: 2},
+	}})
+	if steps[0].Bar || steps[0].Open || steps[1].Done != 6 || steps[2].Done != 4 || steps[2].Total != 10 || !steps[2].Open {
+		t.Errorf("got %+v, want 6 and 4 of 10 items behind the stages", steps)
+	}
+}
+
+func TestPartsOfABarFillIt(t *testing.T) {
+	t.Parallel()
+	got := byState(job.Counts{Total: 4, Integrated: 1, Pending: 3})
+	if len(got) != 2 || got[0] != (part{"integrated", 1, 0, 250}) || got[1] != (part{"pending", 3, 250, 750}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := byState(job.Counts{}); len(got) != 0 {
+		t.Errorf("got %+v, want none", got)
+	}
+}

@@ -1,0 +1,307 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/access"
+	"muster/orchestrator/agent"
+	"muster/orchestrator/event"
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+	"muster/sites"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }
+
+const (
+	hostile = "<script>alert(1)</script>\u202egnp.exe"
+	unknown = "2f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d13"
+)
+
+// plans are the pipelines of the tests.
+type plans struct{}
+
+var all = []*pipeline.Pipeline{
+	{Name: pipeline.Default, Labels: []string{"gdpr"}, Stages: []pipeline.Stage{
+		{Name: "create", Role: "creator", Takes: pipeline.TakesJob}, {Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: 1},
+	}},
+	{Name: "careful", Description: hostile, Stages: []pipeline.Stage{
+		{Name: "create", Role: "creator", Takes: pipeline.TakesJob}, {Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: 1, Review: true},
+	}},
+}
+
+func (plans) List() []*pipeline.Pipeline { return all }
+func (plans) Get(name string) (*pipeline.Pipeline, error) {
+	for _, p := range all {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("no pipeline %q", name)
+}
+
+// documents keep the texts of documents.
+type documents struct {
+	mu   sync.Mutex // guards text
+	text string
+}
+
+func (f *documents) Put(_ context.Context, name string, r io.Reader) (job.Document, error) {
+	data, err := io.ReadAll(r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.text = string(data)
+	return job.Document{Name: name, Hash: strings.Repeat("a", 64), Size: int64(len(data))}, err
+}
+
+func (f *documents) Fetch(_ context.Context, address string) (job.Document, error) {
+	if address != "https://docs.example/a.pdf" {
+		return job.Document{}, &job.FieldError{Field: "document_url", Why: "cannot be used"}
+	}
+	return job.Document{Name: "a.pdf", Hash: strings.Repeat("b", 64), Size: 5, Source: address}, nil
+}
+
+func (f *documents) Open(string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(f.text)), nil
+}
+func (f *documents) Remove(_ string, unused func() (bool, error)) error {
+	_, err := unused()
+	return err
+}
+
+// scrapes knows one scrape.
+type scrapes struct{}
+
+func (scrapes) Job(_ context.Context, id string) (sites.Job, error) {
+	if id != "shop_1" {
+		return sites.Job{}, sites.ErrNoJob
+	}
+	return sites.Job{ID: id}, nil
+}
+
+// world is jobs with pages of them.
+type world struct {
+	*job.Service
+	t    *testing.T
+	ctx  context.Context
+	docs *documents
+	h    http.Handler
+}
+
+// newWorld returns jobs whose workflows a worker runs. Change may change what is shown.
+func newWorld(t *testing.T, change func(*Config)) *world {
+	t.Helper()
+	client := tasks.NewClient(redistest.New(t))
+	w := &world{t: t, docs: &documents{}}
+	var err error
+	if w.Service, err = job.New(job.Config{Client: client, Pipelines: plans{}.Get, Documents: w.docs, Limits: job.Limits{CheckEvery: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	w.ctx = ctx
+	mux := tasks.NewMux()
+	w.Register(mux)
+	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{job.Queue: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents, err := agent.New(agent.Config{Client: client, Jobs: w.Service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.Run(ctx) })
+	t.Cleanup(func() {
+		_ = worker.Stop()
+		cancel()
+		running.Wait()
+		_ = client.Close()
+	})
+	cfg := Config{
+		Client: client, Jobs: w.Service, Agents: agents, Pipelines: plans{}, Documents: w.docs, Events: event.New(client.Redis()), Reports: true,
+		Scrapes: scrapes{}, Write: true, Logger: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	w.h = served(cfg)
+	return w
+}
+
+// served serves all pages to an operator named Ada.
+func served(cfg Config) http.Handler {
+	pages := http.NewServeMux()
+	for _, r := range Routes(cfg) {
+		pages.Handle(r.Pattern, r.Handler)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "Ada", Role: access.Operator})))
+	})
+}
+
+func get(t *testing.T, h http.Handler, path string) (code int, body string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, prefix+path, nil))
+	return w.Code, w.Body.String()
+}
+
+// shows checks that a page has texts, nothing that is active, and is not large.
+func shows(t *testing.T, h http.Handler, path string, texts ...string) {
+	t.Helper()
+	code, body := get(t, h, path)
+	if code != http.StatusOK || len(body) > 150<<10 {
+		t.Errorf("%s: got %d with %d bytes, want 200 with at most 150 KB", path, code, len(body))
+	}
+	for _, text := range texts {
+		if !strings.Contains(body, text) {
+			t.Errorf("%s: got a page without %q:\n%s", path, text, body)
+		}
+	}
+	for _, bad := range []string{"<script>alert", "\u202e", "\x1b"} {
+		if strings.Contains(body, bad) {
+			t.Errorf("%s: got a page with %q", path, bad)
+		}
+	}
+}
+
+var formToken = regexp.MustCompile(`name="muster_form" value="([0-9a-f]+)"`)
+
+// act asks for a change and makes it. It returns the answer.
+func act(t *testing.T, h http.Handler, path string, fields url.Values) *httptest.ResponseRecorder {
+	t.Helper()
+	asked := httptest.NewRecorder()
+	h.ServeHTTP(asked, httptest.NewRequestWithContext(t.Context(), http.MethodGet, prefix+path, nil))
+	token := formToken.FindStringSubmatch(asked.Body.String())
+	if asked.Code != http.StatusOK || token == nil {
+		return asked
+	}
+	form := url.Values{"muster_form": {token[1]}}
+	for name, v := range fields {
+		form[name] = v
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, prefix+path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.AddCookie(asked.Result().Cookies()[0])
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// done makes a change, and checks where it leads to.
+func (w *world) done(path string, fields url.Values, to string) string {
+	w.t.Helper()
+	got := act(w.t, w.h, path, fields)
+	if got.Code != http.StatusSeeOther || !strings.HasPrefix(got.Header().Get("Location"), to) {
+		w.t.Fatalf("%s: got %d to %q, want 303 to %q:\n%s", path, got.Code, got.Header().Get("Location"), to, got.Body)
+	}
+	return got.Header().Get("Location")
+}
+
+// refused makes a change that cannot be made, and checks what the page says.
+func (w *world) refused(path string, fields url.Values, code int, says string) {
+	w.t.Helper()
+	if got := act(w.t, w.h, path, fields); got.Code != code || !strings.Contains(got.Body.String(), says) {
+		w.t.Errorf("%s: got %d, want %d and %q:\n%s", path, got.Code, code, says, got.Body)
+	}
+}
+
+// create creates a job of a pipeline.
+func (w *world) create(name, prompt string) job.Job {
+	w.t.Helper()
+	j, _, err := w.Create(w.ctx, job.Request{Pipeline: name, Prompt: prompt, Dedupe: job.DedupeAllow, Labels: []string{hostile}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return j
+}
+
+// take takes work of a role.
+func (w *world) take(role string) job.Work {
+	w.t.Helper()
+	var got []job.Work
+	testutil.Eventually(w.t, "work for "+role, func() bool {
+		var err error
+		if got, _, err = w.Take(w.ctx, role, role+"-1", 1); err != nil {
+			w.t.Fatal(err)
+		}
+		return len(got) == 1
+	})
+	return got[0]
+}
+
+// emit runs the first stage of a job, which adds items.
+func (w *world) emit(items ...job.Item) {
+	w.t.Helper()
+	if err := w.Complete(w.ctx, w.take("creator"), job.Answer{Items: items}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// fail lets an item fail for the last time.
+func (w *world) fail(why string) job.Work {
+	w.t.Helper()
+	work := w.take("validator")
+	if err := w.Fail(w.ctx, work, errors.New(why), 0, true); err != nil {
+		w.t.Fatal(err)
+	}
+	return work
+}
+
+// until waits until a job is in a state.
+func (w *world) until(id string, want job.Status) {
+	w.t.Helper()
+	testutil.Eventually(w.t, "the job is "+string(want), func() bool {
+		j, err := w.Get(w.ctx, id)
+		return err == nil && j.Status == want
+	})
+}
+
+// follow opens a page as a stream, and returns a function that waits until it has shown a text.
+func follow(t *testing.T, h http.Handler, path string) (until func(text string)) {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+prefix+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	client := server.Client()
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = answer.Body.Close() })
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	return func(text string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), text) {
+				return
+			}
+		}
+		t.Fatalf("%s: the stream ended without %q: %v", path, text, lines.Err())
+	}
+}
