@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/orchestrator/job"
 	"muster/orchestrator/pipeline"
@@ -87,7 +88,7 @@ func TestChangesOfJobs(t *testing.T) {
 		t.Fatalf("got %+v %q, %v", j, w.docs.text, err)
 	}
 	w.refused("/jobs/start", first, 200, "The job is there already")
-	w.done("/jobs/start", url.Values{"prompt": {"Another"}, "url": {"https://docs.example/a.pdf"}}, "/ui/jobs/")
+	w.done(strings.TrimPrefix(w.done("/jobs/start", url.Values{"prompt": {"Another"}, "url": {"https://docs.example/a.pdf"}}, "/ui/jobs/"), "/ui")+"/cancel", nil, "/ui/jobs/")
 
 	at := "/jobs/" + id
 	w.emit(job.Item{Key: "a", Text: "t"}, job.Item{Key: "b", Text: "t"})
@@ -199,6 +200,19 @@ func TestPageOfALargeJob(t *testing.T) {
 		t.Errorf("got %d looks at all items, want none", seen.calls)
 	}
 	shows(t, w.h, at+"/items", "Next page")
+}
+
+// Jobs of other kinds have a page as well, without items.
+func TestPageOfAJobOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	if err := w.Track(w.ctx, "refresh_1", job.KindRefresh, "proxies", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, w.h, "/jobs?kind=refresh", "refresh_1", "proxies")
+	shows(t, w.h, "/jobs/refresh_1", "A refresh job", "/ui/tasks/workflows/refresh_1", "/cancel")
+	shows(t, w.h, "/jobs/refresh_1/items", "This job has no items")
+	w.refused("/jobs/refresh_1/again", nil, 400, "Only jobs of pipelines")
 }
 
 // A scrape has a page of its own while its pages are kept, and another job has none.
