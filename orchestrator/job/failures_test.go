@@ -56,22 +56,26 @@ func TestFailuresAndReviews(t *testing.T) {
 		if texts := errs[0].Error + errs[1].Error; texts != "unclear 1unclear 0" && texts != "unclear 0unclear 1" { // of one ms
 			t.Errorf("got %q", texts)
 		}
+		endReviews(w, first.ID, second.ID)
+	})
+}
 
-		// A decision removes an item, the end of a job all of them.
-		if _, err := w.Decide(w.ctx, second.ID, "d", job.Decision{Accept: true}); err != nil {
-			t.Fatal(err)
-		}
-		w.until(second.ID, job.Completed)
-		if _, err := w.Cancel(w.ctx, first.ID, false); err != nil {
-			t.Fatal(err)
-		}
-		w.until(first.ID, job.Cancelled)
-		if got, err := w.Reviews(w.ctx, 10); err != nil || len(got.Items) != 0 {
-			t.Errorf("got %+v, %v, want none", got, err)
-		}
-		testutil.Eventually(t, "jobs that have ended leave the list", func() bool {
-			return w.client.Redis().ZCard(w.ctx, "muster:{jobs}:reviews").Val() == 0
-		})
+// endReviews checks that a decision removes an item, and the end of a job all of them.
+func endReviews(w *world, first, second string) {
+	w.t.Helper()
+	if _, err := w.Decide(w.ctx, second, "d", job.Decision{Accept: true}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.until(second, job.Completed)
+	if _, err := w.Cancel(w.ctx, first, false); err != nil {
+		w.t.Fatal(err)
+	}
+	w.until(first, job.Cancelled)
+	if got, err := w.Reviews(w.ctx, 10); err != nil || len(got.Items) != 0 {
+		w.t.Errorf("got %+v, %v, want none", got, err)
+	}
+	testutil.Eventually(w.t, "jobs that have ended leave the list", func() bool {
+		return w.client.Redis().ZCard(w.ctx, "muster:{jobs}:reviews").Val() == 0
 	})
 }
 

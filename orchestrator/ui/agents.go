@@ -33,12 +33,18 @@ const (
 	agentsListed  = 200
 )
 
+// agentPages show agents.
+type agentPages struct {
+	agents Agents
+	past   *activity
+}
+
 // agents adds the pages of agents.
 func (p *pages) agents() {
-	past := &activity{read: p.cfg.Agents.Activity}
-	p.page("/agents", "agents", func(ctx context.Context, r *http.Request) (webui.View, error) { return p.cfg.listAgents(ctx, r, past) })
-	p.page("/agents/{agent}", "agent", func(ctx context.Context, r *http.Request) (webui.View, error) { return p.cfg.oneAgent(ctx, r, past) })
-	for path, a := range p.cfg.agentActions() {
+	show := agentPages{p.cfg.Agents, &activity{read: p.cfg.Agents.Activity}}
+	p.page("/agents", "agents", show.list)
+	p.page("/agents/{agent}", "agent", show.one)
+	for path, a := range show.changes() {
 		a.Class = webui.Operate
 		p.action(path, a)
 	}
@@ -107,13 +113,13 @@ type agentsData struct {
 	Day    webui.Chart
 }
 
-// listAgents lists the agents, those that need a look first.
-func (c Config) listAgents(ctx context.Context, r *http.Request, past *activity) (webui.View, error) {
-	list, err := c.Agents.List(ctx)
+// list lists the agents, those that need a look first.
+func (p agentPages) list(ctx context.Context, r *http.Request) (webui.View, error) {
+	list, err := p.agents.List(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	did, err := past.get(ctx)
+	did, err := p.past.get(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -151,12 +157,12 @@ type agentData struct {
 	Day    webui.Chart
 }
 
-func (c Config) oneAgent(ctx context.Context, r *http.Request, past *activity) (webui.View, error) {
-	a, err := c.Agents.Get(ctx, r.PathValue("agent"))
+func (p agentPages) one(ctx context.Context, r *http.Request) (webui.View, error) {
+	a, err := p.agents.Get(ctx, r.PathValue("agent"))
 	if err != nil {
 		return webui.View{}, noAgent(err)
 	}
-	did, err := past.get(ctx)
+	did, err := p.past.get(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -181,12 +187,12 @@ func noAgent(err error) error {
 	return err
 }
 
-// agentActions are what can be done with agents, by path.
-func (c Config) agentActions() map[string]webui.Action {
+// changes are what can be done with agents, by path.
+func (p agentPages) changes() map[string]webui.Action {
 	at := func(r *http.Request) string { return agentsAt + "/" + url.PathEscape(r.PathValue("agent")) }
 	says := func(q func(agent.Agent) webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
 		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
-			a, err := c.Agents.Get(ctx, r.PathValue("agent"))
+			a, err := p.agents.Get(ctx, r.PathValue("agent"))
 			if err != nil {
 				return webui.Question{}, noAgent(err)
 			}
@@ -198,7 +204,7 @@ func (c Config) agentActions() map[string]webui.Action {
 	}
 	drain := func(on bool) func(context.Context, *http.Request) (webui.Done, error) {
 		return func(ctx context.Context, r *http.Request) (webui.Done, error) {
-			return webui.Done{To: at(r)}, noAgent(c.Agents.Drain(ctx, r.PathValue("agent"), on))
+			return webui.Done{To: at(r)}, noAgent(p.agents.Drain(ctx, r.PathValue("agent"), on))
 		}
 	}
 	return map[string]webui.Action{
@@ -224,7 +230,7 @@ func (c Config) agentActions() map[string]webui.Action {
 				return q
 			}),
 			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
-				return webui.Done{To: agentsAt}, noAgent(c.Agents.Remove(ctx, r.PathValue("agent")))
+				return webui.Done{To: agentsAt}, noAgent(p.agents.Remove(ctx, r.PathValue("agent")))
 			},
 		},
 	}

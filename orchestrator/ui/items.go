@@ -64,7 +64,7 @@ type itemsData struct {
 }
 
 // items lists the items of a job, by state.
-func (c Config) items(ctx context.Context, r *http.Request) (webui.View, error) {
+func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, q := r.PathValue("job"), r.URL.Query()
 	d := itemsData{State: job.ItemStatus(q.Get("state")), First: q.Get("after") == ""}
 	after := q.Get("after")
@@ -100,7 +100,7 @@ func (c Config) items(ctx context.Context, r *http.Request) (webui.View, error) 
 }
 
 // failures returns a page of the items that failed, or wait for a decision.
-func (c Config) failures(ctx context.Context, id string, state job.ItemStatus, after string) ([]job.Item, string, error) {
+func (c jobPages) failures(ctx context.Context, id string, state job.ItemStatus, after string) ([]job.Item, string, error) {
 	offset := 0
 	if after != "" {
 		var err error
@@ -142,7 +142,7 @@ type itemData struct {
 }
 
 // item shows an item of a job, with what happened to it.
-func (c Config) item(ctx context.Context, r *http.Request) (webui.View, error) {
+func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, key := r.PathValue("job"), r.URL.Query().Get("key")
 	it, err := c.Jobs.Item(ctx, id, key)
 	if errors.Is(err, job.ErrNoItem) {
@@ -201,7 +201,7 @@ type reviewsData struct {
 }
 
 // reviews lists the items of all jobs that wait for a decision.
-func (c Config) reviews(ctx context.Context, _ *http.Request) (webui.View, error) {
+func (c jobPages) reviews(ctx context.Context, _ *http.Request) (webui.View, error) {
 	list, err := c.Jobs.Reviews(ctx, reviewsShown)
 	return webui.View{Name: "Reviews", At: reviewsAt, Data: reviewsData{rowsOf(list.Items), list.More}}, err
 }
@@ -221,7 +221,7 @@ type differenceRow struct{ Key, Change, Before, After string }
 var errEnough = errors.New("enough was compared")
 
 // compare says how the items of two jobs differ.
-func (c Config) compare(ctx context.Context, r *http.Request) (webui.View, error) {
+func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, error) {
 	d := compareData{A: r.PathValue("job"), B: r.PathValue("other")}
 	looked := 0
 	err := c.Jobs.Compare(ctx, d.A, d.B, func(diff job.Difference) error {

@@ -76,7 +76,7 @@ func (d jobData) Failures() int64 { return d.Items.Failed + d.Items.Review }
 func (d jobData) IsPipeline() bool { return d.Kind == job.KindPipeline }
 
 // oneJob shows a job. It reads no items, only the last errors.
-func (c Config) oneJob(ctx context.Context, r *http.Request) (webui.View, error) {
+func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, error) {
 	id := r.PathValue("job")
 	j, progress, err := c.Jobs.Look(ctx, id)
 	if err != nil {

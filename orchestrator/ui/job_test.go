@@ -45,7 +45,7 @@ func TestPagesOfAJob(t *testing.T) {
 	shows(t, w.h, "/pipelines/careful", "a person decides", "agents of role")
 }
 
-// What there is not is a page that says so, and a form that nobody sent changes nothing.
+// What there is not is a page that says so, and a request without the form changes nothing.
 func TestPagesOfWhatThereIsNot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -22,9 +22,12 @@ const (
 	maxReason = 10_000
 )
 
-// jobActions are what can be done with jobs and items, by path.
-func (c Config) jobActions() map[string]webui.Action {
-	all := map[string]webui.Action{
+// jobChanges are what operators can do with jobs and items.
+type jobChanges struct{ Config }
+
+// all are what can be done with jobs and items, by path.
+func (c jobChanges) all() map[string]webui.Action {
+	actions := map[string]webui.Action{
 		"/jobs/{job}/cancel":             {Says: c.askCancel, Do: c.cancel},
 		"/jobs/{job}/retry":              {Says: c.askRetry, Do: c.retry},
 		"/jobs/{job}/delete":             {Says: c.askDelete, Do: c.delete},
@@ -33,14 +36,14 @@ func (c Config) jobActions() map[string]webui.Action {
 		"/jobs/{job}/reject":             {Says: c.asksDecision(false), Do: c.decides(false)},
 	}
 	if c.Pipelines != nil {
-		all["/jobs/start"] = webui.Action{Says: c.askStart, Do: c.start}
-		all["/jobs/{job}/again"] = webui.Action{Says: c.askAgain, Do: c.again}
+		actions["/jobs/start"] = webui.Action{Says: c.askStart, Do: c.start}
+		actions["/jobs/{job}/again"] = webui.Action{Says: c.askAgain, Do: c.again}
 	}
-	for path, a := range all {
+	for path, a := range actions {
 		a.Class = webui.Operate
-		all[path] = a
+		actions[path] = a
 	}
-	return all
+	return actions
 }
 
 func jobURL(id string) string { return jobsAt + "/" + url.PathEscape(id) }
@@ -51,7 +54,7 @@ func itemURL(id, key string) string {
 }
 
 // ofJob is a question about a job.
-func (c Config) ofJob(ctx context.Context, r *http.Request, ask func(job.Job) (webui.Question, error)) (webui.Question, error) {
+func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(job.Job) (webui.Question, error)) (webui.Question, error) {
 	id := r.PathValue("job")
 	j, err := c.Jobs.Get(ctx, id)
 	if err != nil {
@@ -65,7 +68,7 @@ func (c Config) ofJob(ctx context.Context, r *http.Request, ask func(job.Job) (w
 // named is how a question names a job.
 func named(j job.Job) string { return j.Kind + " " + plain(clip.Line(j.Name, 60)) }
 
-func (c Config) askCancel(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
 		if j.Status.Terminal() {
 			return webui.Question{}, fmt.Errorf("%w: it is %s", job.ErrTerminal, j.Status)
@@ -82,32 +85,32 @@ func (c Config) askCancel(ctx context.Context, r *http.Request) (webui.Question,
 	})
 }
 
-func (c Config) cancel(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) cancel(ctx context.Context, r *http.Request) (webui.Done, error) {
 	id := r.PathValue("job")
 	_, err := c.Jobs.Cancel(ctx, id, r.PostFormValue("cleanup") != "")
 	return webui.Done{To: jobURL(id)}, noJob(id, err)
 }
 
-func (c Config) askRetry(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (c jobChanges) askRetry(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
 		if j.Status.Terminal() {
 			return webui.Question{}, fmt.Errorf("%w: it is %s; create its next version", job.ErrTerminal, j.Status)
 		}
 		text := fmt.Sprintf("%d items that failed get new attempts.", j.Items.Failed)
 		if j.Items.Review > 0 {
-			text = fmt.Sprintf("%d items that failed, and %d that wait for a decision, get new attempts. Nobody has to decide on these then, unless they fail again.", j.Items.Failed, j.Items.Review)
+			text = fmt.Sprintf("%d items that failed, and %d that wait for a decision, get new attempts. These need no decision then, unless they fail again.", j.Items.Failed, j.Items.Review)
 		}
 		return webui.Question{Title: "Retry the failed items of the " + named(j), Text: text, Button: "Retry them"}, nil
 	})
 }
 
-func (c Config) retry(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) retry(ctx context.Context, r *http.Request) (webui.Done, error) {
 	id := r.PathValue("job")
 	_, err := c.Jobs.Retry(ctx, id)
 	return webui.Done{To: jobURL(id)}, noJob(id, err)
 }
 
-func (c Config) askAgain(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (c jobChanges) askAgain(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
 		if j.Kind != job.KindPipeline {
 			return webui.Question{}, webui.Invalid("Only jobs of pipelines can be run again from here.")
@@ -119,12 +122,12 @@ func (c Config) askAgain(ctx context.Context, r *http.Request) (webui.Question, 
 	})
 }
 
-func (c Config) again(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) again(ctx context.Context, r *http.Request) (webui.Done, error) {
 	next, err := c.Jobs.Again(ctx, r.PathValue("job"))
 	return webui.Done{To: jobURL(next.ID)}, noJob(r.PathValue("job"), err)
 }
 
-func (c Config) askDelete(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (c jobChanges) askDelete(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
 		if !j.Status.Terminal() {
 			return webui.Question{}, fmt.Errorf("%w: it is %s", job.ErrNotEnded, j.Status)
@@ -136,25 +139,25 @@ func (c Config) askDelete(ctx context.Context, r *http.Request) (webui.Question,
 	})
 }
 
-func (c Config) delete(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) delete(ctx context.Context, r *http.Request) (webui.Done, error) {
 	return webui.Done{To: jobsAt}, noJob(r.PathValue("job"), c.Jobs.Delete(ctx, r.PathValue("job")))
 }
 
-func (c Config) askStage(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (c jobChanges) askStage(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
 		stage := r.PathValue("stage")
 		for _, st := range j.Stages {
 			if st.Name != stage {
 				continue
 			}
-			text := "Agents that work on it lose their work. What waits for it is rejected, and the job goes on without it."
+			text := "Agents that work on it lose their work. What waits for it is rejected, and the job continues without it."
 			if st.Takes == pipeline.TakesJob {
-				text = "An agent that works on it loses its work. The job goes on with the items that there are."
+				text = "An agent that works on it loses its work. The job continues with the items that there are."
 			}
 			return webui.Question{
 				Title: "End stage " + stage + " of the " + named(j), Text: text + " Or the job fails. This cannot be undone.", Button: "End the stage", Danger: true,
 				Fields: []webui.Field{
-					{Name: "how", Type: "select", Label: "How it ends", Options: []webui.Option{{Value: "complete", Text: "Completed: the job goes on"}, {Value: "fail", Text: "Failed: the job fails"}}},
+					{Name: "how", Type: "select", Label: "How it ends", Options: []webui.Option{{Value: "complete", Text: "Completed: the job continues"}, {Value: "fail", Text: "Failed: the job fails"}}},
 					{Name: "reason", Type: "text", Label: "Why it failed", Hint: "Needed if it fails.", Max: 1000},
 				},
 			}, nil
@@ -163,7 +166,7 @@ func (c Config) askStage(ctx context.Context, r *http.Request) (webui.Question, 
 	})
 }
 
-func (c Config) endStage(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) endStage(ctx context.Context, r *http.Request) (webui.Done, error) {
 	id, failure := r.PathValue("job"), ""
 	switch r.PostFormValue("how") {
 	case "complete":
@@ -179,7 +182,7 @@ func (c Config) endStage(ctx context.Context, r *http.Request) (webui.Done, erro
 }
 
 // asksDecision asks for a comment on the decision about an item.
-func (c Config) asksDecision(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
+func (c jobChanges) asksDecision(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
 		id, key := r.PathValue("job"), r.URL.Query().Get("key")
 		it, err := c.Jobs.Item(ctx, id, key)
@@ -203,7 +206,7 @@ func (c Config) asksDecision(accept bool) func(context.Context, *http.Request) (
 }
 
 // decides accepts or rejects an item.
-func (c Config) decides(accept bool) func(context.Context, *http.Request) (webui.Done, error) {
+func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (webui.Done, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
 		id, reason := r.PathValue("job"), strings.TrimSpace(r.PostFormValue("reason"))
 		switch {
@@ -217,7 +220,7 @@ func (c Config) decides(accept bool) func(context.Context, *http.Request) (webui
 	}
 }
 
-func (c Config) askStart(_ context.Context, r *http.Request) (webui.Question, error) {
+func (c jobChanges) askStart(_ context.Context, r *http.Request) (webui.Question, error) {
 	var options []webui.Option
 	for _, p := range c.Pipelines.List() {
 		text := p.Name
@@ -247,7 +250,7 @@ func (c Config) askStart(_ context.Context, r *http.Request) (webui.Question, er
 	return q, nil
 }
 
-func (c Config) start(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (c jobChanges) start(ctx context.Context, r *http.Request) (webui.Done, error) {
 	req := job.Request{Pipeline: r.PostFormValue("pipeline"), Prompt: r.PostFormValue("prompt")}
 	address, text := strings.TrimSpace(r.PostFormValue("url")), r.PostFormValue("document")
 	if strings.TrimSpace(req.Prompt) == "" {

@@ -83,27 +83,31 @@ func jobsArea(cfg Config) []webui.Area {
 	return []webui.Area{area}
 }
 
+// jobPages show jobs, items and pipelines.
+type jobPages struct{ Config }
+
 // jobs adds the pages of jobs, agents and pipelines.
 func (p *pages) jobs() {
 	if p.cfg.Jobs == nil {
 		p.add("GET "+jobsAt+"/{job}", http.HandlerFunc(toScrape), access.Viewer)
 		return
 	}
-	p.page("/jobs", "jobs", p.cfg.listJobs)
-	p.add("GET "+jobsAt+"/{job}", p.cfg.orScrape(p.site.Page("job", p.cfg.oneJob)), access.Viewer)
-	p.page("/jobs/{job}/items", "items", p.cfg.items)
-	p.page("/jobs/{job}/item", "item", p.cfg.item)
-	p.add("GET "+jobsAt+"/{job}/compare/{other}", once(p.site.Page("compare", p.cfg.compare)), access.Viewer)
-	p.page("/reviews", "reviews", p.cfg.reviews)
-	for path, a := range p.cfg.jobActions() {
+	show := jobPages{p.cfg}
+	p.page("/jobs", "jobs", show.listJobs)
+	p.add("GET "+jobsAt+"/{job}", show.orScrape(p.site.Page("job", show.oneJob)), access.Viewer)
+	p.page("/jobs/{job}/items", "items", show.items)
+	p.page("/jobs/{job}/item", "item", show.item)
+	p.add("GET "+jobsAt+"/{job}/compare/{other}", once(p.site.Page("compare", show.compare)), access.Viewer)
+	p.page("/reviews", "reviews", show.reviews)
+	for path, a := range (jobChanges{p.cfg}).all() {
 		p.action(path, a)
 	}
 	if p.cfg.Agents != nil {
 		p.agents()
 	}
 	if p.cfg.Pipelines != nil {
-		p.page("/pipelines", "pipelines", p.cfg.pipelines)
-		p.page("/pipelines/{pipeline}", "pipeline", p.cfg.pipeline)
+		p.page("/pipelines", "pipelines", show.pipelines)
+		p.page("/pipelines/{pipeline}", "pipeline", show.pipeline)
 	}
 }
 
@@ -131,7 +135,7 @@ func toScrape(w http.ResponseWriter, r *http.Request) {
 }
 
 // orScrape leads to the page of a scrape if a job is one whose pages are kept.
-func (c Config) orScrape(page http.Handler) http.Handler {
+func (c jobPages) orScrape(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("job")
 		if c.Scrapes != nil && !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
@@ -183,11 +187,8 @@ type jobRow struct {
 // Bar are the items by state.
 func (j jobRow) Bar() []part { return byState(j.Items) }
 
-// Why is why it does not go on, or has ended badly.
-func (j jobRow) Why() string { return plain(j.ErrorMessage + j.Waiting) }
-
 // listJobs lists jobs, the newest first.
-func (c Config) listJobs(ctx context.Context, r *http.Request) (webui.View, error) {
+func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
 	d := jobsData{State: q.Get("status"), Kind: q.Get("kind"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label")), Kinds: job.Kinds}
 	after := q.Get("after")

@@ -15,12 +15,12 @@ type Pipelines interface {
 }
 
 // pipelines lists the pipelines.
-func (c Config) pipelines(context.Context, *http.Request) (webui.View, error) {
+func (c jobPages) pipelines(context.Context, *http.Request) (webui.View, error) {
 	return webui.View{Name: "Pipelines", At: pipelinesAt, Data: c.Pipelines.List()}, nil
 }
 
 // pipeline shows the stages of a pipeline.
-func (c Config) pipeline(_ context.Context, r *http.Request) (webui.View, error) {
+func (c jobPages) pipeline(_ context.Context, r *http.Request) (webui.View, error) {
 	p, err := c.Pipelines.Get(r.PathValue("pipeline"))
 	if err != nil {
 		return webui.View{}, webui.NotFound(plain(err.Error()))
