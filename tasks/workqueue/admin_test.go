@@ -2,6 +2,7 @@ package workqueue_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -138,5 +139,31 @@ func TestDeleteAndExpireLeaveNothing(t *testing.T) {
 			k.t.Fatal(err)
 		}
 		k.eventually("the queue to expire", func() bool { return k.rdb.DBSize(ctx).Val() == 0 })
+	})
+}
+
+func TestLastFailedHasTheNewestErrors(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{MaxAttempts: 1}, func(k *kit) {
+		if got, err := k.LastFailed(k.t.Context(), 5); err != nil || len(got) != 0 {
+			k.t.Errorf("got %v, %v from an empty queue, want none", got, err)
+		}
+		k.enqueue(numbered(4)...)
+		for i, l := range k.lease("w", 4) {
+			if i == 0 {
+				k.settle(l, workqueue.Done())
+				continue
+			}
+			k.settle(l, workqueue.Failed(fmt.Errorf("why %s", l.ID)))
+		}
+		got, err := k.LastFailed(k.t.Context(), 2)
+		if err != nil || len(got) != 2 {
+			k.t.Fatalf("got %v, %v, want two items", got, err)
+		}
+		for _, f := range got {
+			if f.Error != "why "+f.ID || f.At.IsZero() || got[0].At.Before(got[1].At) {
+				k.t.Errorf("got %+v, want the error of each item, the newest first", got)
+			}
+		}
 	})
 }
