@@ -46,7 +46,7 @@ func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
 		return err
 	}
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
-	served.Webhooks = s.Webhooks
+	served.Webhooks, served.Proxies = s.Webhooks, proxyPages{s.Pool, s}
 	served.MaxDocument, served.Lease = s.cfg().Jobs.MaxDocumentBytes(), s.cfg().Jobs.Lease
 	served.Sites, served.Check, served.Ready, served.Tracing = s.Sites, checks.Run, ready, s.tracing
 	served.Timing = api.NewTiming()

@@ -32,6 +32,7 @@ type Reader struct {
 	recorder  *record.Recorder
 	log       *slog.Logger
 	siteNames siteNames
+	closed    closedJobs
 }
 
 // JobDefinition returns the definition that a job uses: that of its site when

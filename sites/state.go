@@ -146,7 +146,7 @@ func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, 
 	if newest == "" {
 		return st, nil
 	}
-	j, err := r.Job(ctx, newest)
+	j, _, err := r.Listed(ctx, newest)
 	if errors.Is(err, store.ErrNoJob) {
 		return st, nil
 	}

@@ -1,6 +1,9 @@
 package webui
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Chart is a row of bars, drawn by the template "chart". Each has a good part, and a bad one below it.
 type Chart struct {
@@ -43,4 +46,52 @@ func (c Chart) Drawn() []drawn {
 // Tell is the label of a bar of things that succeed or fail.
 func Tell(at string, succeeded, failed int64) string {
 	return fmt.Sprintf("%s: %d succeeded, %d failed", at, succeeded, failed)
+}
+
+// Point is what succeeded and failed at a time.
+type Point struct {
+	At                time.Time
+	Succeeded, Failed int64
+}
+
+// NewChart shows what succeeded and failed, with a bar for each step of time.
+func NewChart(title string, points []Point, since, until time.Time, step time.Duration) Chart {
+	c := Chart{Title: title}
+	since = since.Truncate(step)
+	for at := since; !at.After(until); at = at.Add(step) {
+		c.Bars = append(c.Bars, Bar{})
+	}
+	for _, p := range points {
+		if i := int(p.At.Sub(since) / step); i >= 0 && i < len(c.Bars) {
+			c.Bars[i].Good += p.Succeeded
+			c.Bars[i].Bad += p.Failed
+		}
+	}
+	for i := range c.Bars {
+		b := &c.Bars[i]
+		b.Label = Tell(since.Add(time.Duration(i)*step).UTC().Format("15:04"), b.Good, b.Bad)
+	}
+	return c
+}
+
+// Line is how a share changed, drawn by the template "line".
+type Line struct {
+	Title  string    // what it shows, for those who do not see it
+	Shares []float64 // from 0 to 1, the oldest first
+}
+
+// Path is the line as points of a drawing that is 100 wide and 24 high.
+func (l Line) Path() string {
+	var path string
+	for i, share := range l.Shares {
+		x := 98.0
+		if len(l.Shares) > 1 {
+			x = 2 + 96*float64(i)/float64(len(l.Shares)-1)
+		}
+		path += fmt.Sprintf("%.1f,%.1f ", x, 22-20*min(max(share, 0), 1))
+		if len(l.Shares) == 1 {
+			path = fmt.Sprintf("2,%.1f ", 22-20*min(max(share, 0), 1)) + path
+		}
+	}
+	return path
 }

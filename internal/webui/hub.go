@@ -11,13 +11,14 @@ import (
 const (
 	lookEvery  = 500 * time.Millisecond // at a page that somebody has open
 	mostLooks  = 10                     // at all pages together, in a second
+	mostCost   = 40                     // commands of Redis for all pages together, in a second
 	mostOpen   = 1000                   // pages open at once
 	queuedText = 1                      // a reader that is slow gets the newest only
 )
 
 // hub renders each page that is open again and again, once for all who have it open, and sends them what is new. It
-// renders one page after the other and at most mostLooks in a second, so that Redis has the same to do with ten open
-// pages as with a thousand.
+// renders one page after the other, at most mostLooks in a second, and less often if they cost more, so that Redis has the
+// same to do with ten open pages as with a thousand.
 type hub struct {
 	log    *slog.Logger
 	mu     sync.Mutex // guards the fields below
@@ -31,7 +32,7 @@ type hub struct {
 // topic is an open page.
 type topic struct {
 	key     string
-	render  func(context.Context) ([]byte, error)
+	render  func(context.Context) (html []byte, cost int, err error)
 	readers map[chan update]bool
 	last    update
 	looked  time.Time
@@ -49,7 +50,7 @@ func newHub(log *slog.Logger) *hub { return &hub{log: log, topics: map[string]*t
 
 // join returns a channel of what the page with a key shows, and a function to call at the end. It returns false if too
 // many pages are open.
-func (h *hub) join(key string, render func(context.Context) ([]byte, error)) (updates <-chan update, leave func(), ok bool) {
+func (h *hub) join(key string, render func(context.Context) (html []byte, cost int, err error)) (updates <-chan update, leave func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open == mostOpen {
@@ -108,10 +109,10 @@ func (h *hub) run(ctx context.Context, ended chan<- struct{}) {
 		t, wait := h.next()
 		if t != nil {
 			began := time.Now()
-			h.look(ctx, t)
-			wait = max(time.Second/mostLooks-time.Since(began), 0)
+			cost := h.look(ctx, t)
+			wait = max(time.Second/mostLooks, time.Duration(cost)*time.Second/mostCost) - time.Since(began)
 		}
-		timer.Reset(wait)
+		timer.Reset(max(wait, 0))
 	}
 }
 
@@ -135,11 +136,11 @@ func (h *hub) next() (t *topic, wait time.Duration) {
 	return nil, lookEvery
 }
 
-// look renders a page and sends it to its readers if it has changed.
-func (h *hub) look(ctx context.Context, t *topic) {
+// look renders a page and sends it to its readers if it has changed. It returns what that cost.
+func (h *hub) look(ctx context.Context, t *topic) (cost int) {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
-	html, err := t.render(ctx)
+	html, cost, err := t.render(ctx)
 	now := update{html: html}
 	if err != nil {
 		h.log.Debug("page cannot be read", "page", t.key, "error", err)
@@ -148,7 +149,7 @@ func (h *hub) look(ctx context.Context, t *topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now.equal(t.last) {
-		return
+		return cost
 	}
 	t.last = now
 	for c := range t.readers {
@@ -158,4 +159,5 @@ func (h *hub) look(ctx context.Context, t *topic) {
 		}
 		c <- now
 	}
+	return cost
 }

@@ -18,7 +18,7 @@ const (
 func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 	key := fmt.Sprintf("%t %t %s", s.cfg.May(r, Operate), s.cfg.May(r, Administer), r.URL.RequestURI())
 	shared := r.WithContext(context.WithoutCancel(r.Context())) // others may look at the page after this reader has left
-	updates, leave, ok := s.live.join(key, func(ctx context.Context) ([]byte, error) { return s.fragment(ctx, shared, p) })
+	updates, leave, ok := s.live.join(key, func(ctx context.Context) ([]byte, int, error) { return s.fragment(ctx, shared, p) })
 	if !ok {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
@@ -54,23 +54,23 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 	}
 }
 
-// fragment renders the part of a page that changes. What is not there any more is a page, too.
-func (s *Site) fragment(ctx context.Context, r *http.Request, p page) ([]byte, error) {
+// fragment renders the part of a page that changes, and returns what that cost. What is not there any more is a page, too.
+func (s *Site) fragment(ctx context.Context, r *http.Request, p page) (html []byte, cost int, err error) {
 	show := p.show
 	v, err := p.ask(ctx, r.WithContext(ctx))
 	if err != nil {
 		status, says := s.explain(err)
 		if status >= http.StatusInternalServerError {
-			return nil, err
+			return nil, v.Cost, err
 		}
 		show, v = s.errors, View{Name: says.Title, Data: says}
 	}
 	v = s.framed(r, v)
 	var out bytes.Buffer
 	if err := show.ExecuteTemplate(&out, "main", v); err != nil {
-		return nil, fmt.Errorf("make the page: %w", err)
+		return nil, v.Cost, fmt.Errorf("make the page: %w", err)
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), v.Cost, nil
 }
 
 // event is a server-sent event.

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,6 +40,8 @@ type Config struct {
 	Title, Home string
 	// Menu is the navigation.
 	Menu []Area
+	// Shows reports whether the sender of a request sees the area of the navigation with a URL. Defaults to all.
+	Shows func(r *http.Request, url string) bool
 	// Search is the path that the search form asks, and SearchHint what it can find. Without Search there is no form.
 	Search, SearchHint string
 	// Pages holds the templates, each in a file "pages/NAME.html" that defines "main". What pages share is in
@@ -90,6 +93,8 @@ type View struct {
 	Name string // of the page, for its title
 	At   string // the URL of the entry of the navigation that it belongs to
 	Data any
+	// Cost is about how many commands of Redis it took. An open page is read less often the more it costs. Defaults to 4.
+	Cost int
 	// Fixed says that the page does not change by itself.
 	Fixed bool
 
@@ -113,7 +118,10 @@ func (v View) Areas() []Area {
 	if len(v.Menu) < 2 {
 		return nil
 	}
-	return v.Menu
+	if v.Shows == nil {
+		return v.Menu
+	}
+	return slices.DeleteFunc(slices.Clone(v.Menu), func(a Area) bool { return !v.Shows(v.request, a.URL) })
 }
 
 // Area is the one that the page belongs to.

@@ -82,10 +82,21 @@ func (e *Entry) fields() []field {
 
 // AuditFilter says which entries to list.
 type AuditFilter struct {
-	Caller string    // name or id of the caller. Defaults to all.
-	Since  time.Time // Defaults to all that are kept.
-	Before string    // the Next of a page. Defaults to the newest.
-	Limit  int       // 1 to 1000. Defaults to 100.
+	Caller    string    // name or id of the caller. Defaults to all.
+	Operation string    // part of an operation, or of a path. Defaults to all.
+	Since     time.Time // Defaults to all that are kept.
+	Until     time.Time // Defaults to now.
+	Before    string    // the Next of a page. Defaults to the newest.
+	Limit     int       // 1 to 1000. Defaults to 100.
+}
+
+// any reports whether the filter selects all entries of its time.
+func (f AuditFilter) any() bool { return f.Caller == "" && f.Operation == "" }
+
+// selects reports whether an entry of its time is one of those.
+func (f AuditFilter) selects(e Entry) bool {
+	caller := f.Caller == "" || e.Caller == f.Caller || e.CallerID == f.Caller
+	return caller && (strings.Contains(e.Operation, f.Operation) || strings.Contains(e.Path, f.Operation))
 }
 
 // AuditPage is a part of the log.
@@ -105,6 +116,9 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 	}
 	f.Limit = min(f.Limit, maxPage)
 	from := "+"
+	if !f.Until.IsZero() {
+		from = "(" + strconv.FormatInt(f.Until.UnixMilli(), 10) + "-0"
+	}
 	if f.Before != "" {
 		if !validID(f.Before) {
 			return AuditPage{}, ErrCursor
@@ -122,7 +136,7 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 	var page AuditPage
 	for scanned := 0; scanned < maxScan; {
 		n := min(maxPage, maxScan-scanned)
-		if f.Caller == "" {
+		if f.any() {
 			n = f.Limit + 1 - len(page.Entries)
 		}
 		list, err := a.rdb.XRevRangeN(ctx, a.keys.audit(), from, strconv.FormatInt(oldest.UnixMilli(), 10), int64(n)).Result()
@@ -133,7 +147,7 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 			if len(page.Entries) == f.Limit { // and there is one more
 				return page, nil
 			}
-			if e := entryOf(m); f.Caller == "" || e.Caller == f.Caller || e.CallerID == f.Caller {
+			if e := entryOf(m); f.selects(e) {
 				page.Entries = append(page.Entries, e)
 			}
 			page.Next = m.ID

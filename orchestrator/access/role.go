@@ -14,7 +14,7 @@ type Role string
 // The roles.
 const (
 	Viewer   Role = "viewer"   // reads
-	Operator Role = "operator" // reads, and changes jobs, agents and sites
+	Operator Role = "operator" // reads, and changes jobs, agents, sites and proxies
 	Admin    Role = "admin"    // everything: keys, webhooks, the audit log and the pages of the queues, too
 	Agent    Role = "agent"    // does the work of agents, and reads what they need for it; nothing else
 )

@@ -22,6 +22,7 @@ import (
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
 	"muster/orchestrator/tracing"
+	"muster/orchestrator/ui"
 	"muster/sites"
 	"muster/tasks"
 )
@@ -71,7 +72,9 @@ type Config struct {
 	// Sites are shown under /ui/ and answered under /sites. Defaults to none: /
 	// leads to the queues.
 	Sites *sites.Service
-	// Check runs the health checks, for the page of the sites and /ready.
+	// Proxies is the pool, shown under /ui/proxies. Defaults to none.
+	Proxies ui.Proxies
+	// Check runs the health checks, for the overview and /ready.
 	// Defaults to none.
 	Check func(context.Context) health.Report
 	// Metrics answers under /metrics, to those who may see the pages. Defaults

@@ -34,10 +34,9 @@ var (
 // note is shown above asynqmon's pages: their numbers of tasks are not those of nodes.
 const note = `<style>#root{position:relative}</style>` +
 	`<p style="margin:0;padding:8px 16px;font:14px sans-serif;color:#222;background:#fff3cd">` +
-	`The tasks of workflows are not counted here. Of Muster's own work these pages show only wake-tasks (` + wakeType + `): ` +
+	`<a href="/ui/tasks/">Back to the pages of Muster</a>. The tasks of workflows are not counted here. Of Muster's own work these pages show only wake-tasks (` + wakeType + `): ` +
 	`at most one is pending for each queue and shard, and says that tasks are ready there. ` +
-	`For the tasks of workflows see <code>muster inspect stats</code>, <code>active</code>, <code>reserved</code>, ` +
-	`<code>scheduled</code>, <code>workflows</code>, and the metrics <code>muster_fleet_…</code>. ` +
+	`For the tasks of workflows see <a href="/ui/tasks/workflows">their pages</a>, <code>muster inspect</code>, and the metrics <code>muster_fleet_…</code>. ` +
 	`Pausing a queue here does pause it.</p>`
 
 var root = []byte(`<div id="root">`)

@@ -14,6 +14,7 @@ import (
 	"muster/orchestrator/event"
 	"muster/orchestrator/job"
 	"muster/orchestrator/pipeline"
+	"muster/proxies"
 )
 
 const (
@@ -429,3 +430,11 @@ func faked(t *testing.T) (Config, *fakes) {
 	cfg.Jobs, cfg.Documents, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports, cfg.Webhooks = f.jobs, f.documents, f.events, f.agents, fakePipelines{}, fakeReports{}, f.webhooks
 	return cfg, f
 }
+
+// fakePool is an empty pool, for which nothing is sent.
+type fakePool struct{ *proxies.Pool }
+
+func (fakePool) SourceNames() []string                                       { return nil }
+func (fakePool) StartRefresh(context.Context) (string, error)                { return aJob, nil }
+func (fakePool) StartRecheck(context.Context) (string, error)                { return aJob, nil }
+func (fakePool) RecheckProxy(context.Context, proxies.Known) (string, error) { return aJob, nil }

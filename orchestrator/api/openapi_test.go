@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"muster/orchestrator/access"
+	"muster/proxies"
 	"muster/sites"
 )
 
@@ -28,6 +29,7 @@ func everything(t *testing.T) Config {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
+	cfg.Proxies = fakePool{proxies.NewPool(proxies.PoolConfig{Redis: cfg.Client.Redis()})}
 	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis(), 0)
 	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: aJob, Role: access.Viewer}); err != nil { // that a request can name
 		t.Fatal(err)

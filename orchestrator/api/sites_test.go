@@ -149,14 +149,12 @@ func TestSitesOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestSitePages(t *testing.T) {
+func TestPagesOfSitesAndJobs(t *testing.T) {
 	t.Parallel()
 	h := handler(t, scraped(t))
-	a := readAPI(t, h)
 	for path, want := range map[string][]string{
-		"/ui/":                   {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page could be fetched", "none is up"},
-		"/ui/sites/shop.example": {"item.price", "errors: 20 %", a.shop.Jobs[0].ID, "80 %"},
-		"/ui/sites/idle.example": {"not known", "muster scrape idle.example"},
+		"/ui/":      {"down.example", "the last job failed: no start page could be fetched", "none is up"},
+		"/ui/sites": {"down.example", "shop.example", "idle.example"},
 	} {
 		w := ask(t, h, "GET", path)
 		for _, text := range want {
@@ -164,11 +162,11 @@ func TestSitePages(t *testing.T) {
 				t.Errorf("%s: got %d, want 200 and %q:\n%s", path, w.Code, text, w.Body)
 			}
 		}
-		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(w.Body.String(), "<script") {
-			t.Errorf("%s: got policy %q, want default-src 'none' and no script", path, csp)
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
+			t.Errorf("%s: got policy %q, want default-src 'none'", path, csp)
 		}
 	}
-	if w := ask(t, h, "GET", "/ui/style.css"); w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
+	if w := ask(t, h, "GET", "/ui/assets/style.css"); w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
 		t.Errorf("style: got %d %s, want 200 text/css", w.Code, w.Header().Get("Content-Type"))
 	}
 }
@@ -193,9 +191,8 @@ func TestSitesThatAreNotThere(t *testing.T) {
 		"/sites?site=x":                        {400, "query.site"},
 		"/api/sites":                           {404, "/openapi.json"},
 		"/ui/sites/nowhere":                    {404, "no site"},
-		"/ui/sites/%3Cscript%3E":               {404, "&lt;script&gt;"},
 		"/ui/jobs/none":                        {303, ""},
-		"/ui/":                                 {200, "muster scrape SITE"},
+		"/ui/sites":                            {200, "muster scrape SITE"},
 		"/sites/quotes.toscrape.com":           {200, `"health":""`},
 	} {
 		if w := ask(t, h, "GET", path); w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
@@ -211,7 +208,7 @@ func TestSitesThatAreNotThere(t *testing.T) {
 	}
 	cfg.Gate = gate(t, "a long enough key")
 	h = handler(t, cfg)
-	for _, path := range []string{"/", "/sites", "/ui/sites/x", "/ui/jobs/x", "/ui/style.css", "/openapi.json", "/nowhere"} {
+	for _, path := range []string{"/", "/sites", "/ui/sites/x", "/ui/jobs/x", "/ui/assets/style.css", "/openapi.json", "/nowhere"} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusUnauthorized {
 			t.Errorf("%s without the key: %d", path, w.Code)
 		}
@@ -234,7 +231,7 @@ func TestSitesWithoutRedis(t *testing.T) {
 	defer s.Close()
 	h := handler(t, Config{Client: client, Sites: s})
 	server.Kill()
-	for path, says := range map[string]string{"/ui/": "It does not answer", "/sites": `"detail":"list jobs: `, "/ready": `"redis":"away"`} {
+	for path, says := range map[string]string{"/ui/": "Redis does not answer", "/sites": `"detail":"list jobs: `, "/ready": `"redis":"away"`} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}

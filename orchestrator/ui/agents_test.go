@@ -59,18 +59,18 @@ func TestPagesOfAgents(t *testing.T) {
 		{ID: "two-2", Name: "two", Roles: []string{"validator"}, Capacity: 1, State: agent.StateUnavailable, URL: "http://two.example/", Breaker: "open", Health: "refused " + hostile, Checked: time.Now()},
 	}, past: []agent.Activity{{Hour: hour, Agent: "one-1", Name: hostile, Assignments: 7, Failed: 2, Tokens: 90}, {Hour: hour.Add(-100 * time.Hour), Agent: "one-1", Assignments: 1}}}
 	w := newWorld(t, func(cfg *Config) { cfg.Agents, cfg.Logger = f, slog.New(slog.DiscardHandler) })
-	shows(t, w.h, "/agents", "3 of 4", "1 unavailable", "12\u202f000", "refused &lt;script&gt;", "5 succeeded, 2 failed", `\u202e`, `<span class="badge FAILURE">open</span>`)
-	shows(t, w.h, "/agents?role=validator", "two")
-	shows(t, w.h, "/agents?role=none", "No agent has this role")
-	shows(t, w.h, "/agents/one-1", "5\u202f000 tokens", "3 of 4", "5 succeeded, 2 failed", "/drain", "/remove")
-	shows(t, w.h, "/agents/two-2", "refused", "http://two.example/", "It has ended no assignment")
+	showsText(t, w.h, "/agents", "3 of 4", "1 unavailable", "12\u202f000", "refused &lt;script&gt;", "5 succeeded, 2 failed", `\u202e`, `<span class="badge FAILURE">open</span>`)
+	showsText(t, w.h, "/agents?role=validator", "two")
+	showsText(t, w.h, "/agents?role=none", "No agent has this role")
+	showsText(t, w.h, "/agents/one-1", "5\u202f000 tokens", "3 of 4", "5 succeeded, 2 failed", "/drain", "/remove")
+	showsText(t, w.h, "/agents/two-2", "refused", "http://two.example/", "It has ended no assignment")
 
 	w.done("/agents/one-1/drain", nil, "/ui/agents/one-1")
-	shows(t, w.h, "/agents/one-1", "draining", "/undrain")
+	showsText(t, w.h, "/agents/one-1", "draining", "/undrain")
 	w.done("/agents/one-1/undrain", nil, "/ui/agents/one-1")
-	shows(t, w.h, "/agents/one-1", "healthy")
+	showsText(t, w.h, "/agents/one-1", "healthy")
 	w.done("/agents/one-1/remove", nil, "/ui/agents")
-	shows(t, w.h, "/agents", "No agent is registered")
+	showsText(t, w.h, "/agents", "No agent is registered")
 	if code, _ := get(t, w.h, "/agents/one-1"); code != http.StatusNotFound {
 		t.Errorf("an agent that was removed: got %d, want 404", code)
 	}

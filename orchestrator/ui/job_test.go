@@ -18,31 +18,31 @@ import (
 func TestPagesOfAJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	shows(t, w.h, "/jobs", "There is no job yet")
-	shows(t, w.h, "/reviews", "No item waits for a decision")
+	showsText(t, w.h, "/jobs", "There is no job yet")
+	showsText(t, w.h, "/reviews", "No item waits for a decision")
 	j := w.create("careful", hostile+strings.Repeat("x", 1<<20-100))
 	at := "/jobs/" + j.ID
 	w.emit(job.Item{Key: "..", Text: hostile, Citations: []string{"page " + hostile}}, job.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, job.Item{Key: "c", Text: "third"})
 	w.fail("unclear " + hostile)
 	w.fail("unclear " + hostile)
-	shows(t, w.h, "/jobs", j.ID, "careful", "processing", "0 of 3", `\u202e`)
-	shows(t, w.h, "/jobs?status=failed", "No job is listed here")
-	shows(t, w.h, "/jobs?status=processing&kind=pipeline&name=careful", j.ID)
+	showsText(t, w.h, "/jobs", j.ID, "careful", "processing", "0 of 3", `\u202e`)
+	showsText(t, w.h, "/jobs?status=failed", "No job is listed here")
+	showsText(t, w.h, "/jobs?status=processing&kind=pipeline&name=careful", j.ID)
 	if _, body := get(t, w.h, "/jobs?label="+url.QueryEscape(hostile)); !strings.Contains(body, j.ID) {
 		t.Errorf("got %s, want the job with this label", body)
 	}
-	shows(t, w.h, "/jobs?label=none", "No job is listed here")
-	shows(t, w.h, at, "2 review", "1 pending", "2 items wait for a decision", "validator", "unclear &lt;script&gt;", "item.review", "The beginning of", "/ui/tasks/workflows/"+j.ID,
+	showsText(t, w.h, "/jobs?label=none", "No job is listed here")
+	showsText(t, w.h, at, "2 review", "1 pending", "2 items wait for a decision", "validator", "unclear &lt;script&gt;", "item.review", "The beginning of", "/ui/tasks/workflows/"+j.ID,
 		"/jobs/"+j.ID+"/report?format=csv", "/cancel", "/retry", `<td class="n">2</td><td class="badtext say">unclear`)
-	shows(t, w.h, at+"/items", "a/b", "third", "review")
-	shows(t, w.h, at+"/items?state=review", "review", "..")
-	shows(t, w.h, at+"/items?state=pending", "pending")
-	shows(t, w.h, at+"/items?state=integrated", "No item is integrated")
-	shows(t, w.h, at+"/item?key=..", "page &lt;script&gt;", "unclear", "item.review")
-	shows(t, w.h, at+"/item?key="+url.QueryEscape(`a/b&<"'>`), "The beginning of 655\u202f360 bytes", "/items/a%2Fb&amp;%3C%22%27%3E")
-	shows(t, w.h, "/reviews", "item?key=..", "/accept?key=", "unclear")
-	shows(t, w.h, "/pipelines", "careful", "validate", `\u202e`)
-	shows(t, w.h, "/pipelines/careful", "a person decides", "agents of role")
+	showsText(t, w.h, at+"/items", "a/b", "third", "review")
+	showsText(t, w.h, at+"/items?state=review", "review", "..")
+	showsText(t, w.h, at+"/items?state=pending", "pending")
+	showsText(t, w.h, at+"/items?state=integrated", "No item is integrated")
+	showsText(t, w.h, at+"/item?key=..", "page &lt;script&gt;", "unclear", "item.review")
+	showsText(t, w.h, at+"/item?key="+url.QueryEscape(`a/b&<"'>`), "The beginning of 655\u202f360 bytes", "/items/a%2Fb&amp;%3C%22%27%3E")
+	showsText(t, w.h, "/reviews", "item?key=..", "/accept?key=", "unclear")
+	showsText(t, w.h, "/pipelines", "careful", "validate", `\u202e`)
+	showsText(t, w.h, "/pipelines/careful", "a person decides", "agents of role")
 }
 
 // What there is not is a page that says so, and a request without the form changes nothing.
@@ -107,9 +107,9 @@ func TestChangesOfJobs(t *testing.T) {
 	w.refused(at+"/retry", nil, 409, "has ended")
 
 	next := strings.TrimPrefix(w.done(at+"/again", nil, "/ui/jobs/"), "/ui/jobs/")
-	shows(t, w.h, "/jobs/"+next, at+"/compare/"+next)
+	showsText(t, w.h, "/jobs/"+next, at+"/compare/"+next)
 	w.emit(job.Item{Key: "a", Text: "t"}, job.Item{Key: "c", Text: "new"})
-	shows(t, w.h, at+"/compare/"+next, "1 new", "1 gone", "1 changed", "data-still")
+	showsText(t, w.h, at+"/compare/"+next, "1 new", "1 gone", "1 changed", "data-still")
 	w.done("/jobs/"+next+"/cancel", url.Values{"cleanup": {"yes"}}, "/ui/jobs/"+next)
 	w.until(next, job.Cancelled)
 	w.done(at+"/delete", nil, "/ui/jobs")
@@ -137,8 +137,8 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("item %s: got %+v, %v, want %s by Ada", key, it, err, want)
 		}
 	}
-	shows(t, w.h, at+"/item?key=..", "rejected", "not in the document", "item.decided", "Ada")
-	shows(t, w.h, "/reviews", "No item waits for a decision")
+	showsText(t, w.h, at+"/item?key=..", "rejected", "not in the document", "item.decided", "Ada")
+	showsText(t, w.h, "/reviews", "No item waits for a decision")
 }
 
 // An open page says when its job is deleted.
@@ -192,14 +192,14 @@ func TestPageOfALargeJob(t *testing.T) {
 		w.fail(fmt.Sprintf("error %d", i%20))
 	}
 	at := "/jobs/" + j.ID
-	shows(t, w.h, at, "0 of 10\u202f000", "error 0", "Of the last 60 items")
-	shows(t, w.h, "/jobs", "10\u202f000")
-	shows(t, w.h, "/reviews", "There are more")
-	shows(t, w.h, at+"/items?state=review", "Next page")
+	showsText(t, w.h, at, "0 of 10\u202f000", "error 0", "Of the last 60 items")
+	showsText(t, w.h, "/jobs", "10\u202f000")
+	showsText(t, w.h, "/reviews", "There are more")
+	showsText(t, w.h, at+"/items?state=review", "Next page")
 	if seen.calls != 0 {
 		t.Errorf("got %d looks at all items, want none", seen.calls)
 	}
-	shows(t, w.h, at+"/items", "Next page")
+	showsText(t, w.h, at+"/items", "Next page")
 }
 
 // Jobs of other kinds have a page as well, without items.
@@ -209,9 +209,9 @@ func TestPageOfAJobOfAnotherKind(t *testing.T) {
 	if err := w.Track(w.ctx, "refresh_1", job.KindRefresh, "proxies", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	shows(t, w.h, "/jobs?kind=refresh", "refresh_1", "proxies")
-	shows(t, w.h, "/jobs/refresh_1", "A refresh job", "/ui/tasks/workflows/refresh_1", "/cancel")
-	shows(t, w.h, "/jobs/refresh_1/items", "This job has no items")
+	showsText(t, w.h, "/jobs?kind=refresh", "refresh_1", "proxies")
+	showsText(t, w.h, "/jobs/refresh_1", "A refresh job", "/ui/tasks/workflows/refresh_1", "/cancel")
+	showsText(t, w.h, "/jobs/refresh_1/items", "This job has no items")
 	w.refused("/jobs/refresh_1/again", nil, 400, "Only jobs of pipelines")
 }
 

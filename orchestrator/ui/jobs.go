@@ -25,6 +25,7 @@ type Jobs interface {
 	Look(ctx context.Context, id string) (job.Job, job.Progress, error)
 	List(ctx context.Context, f job.Filter) (job.Page, error)
 	Totals(ctx context.Context) (map[job.Status]int64, error)
+	Stuck(ctx context.Context) ([]job.Stuck, error)
 	Items(ctx context.Context, id string, f job.ItemFilter) (job.ItemPage, error)
 	Item(ctx context.Context, id, key string) (job.Item, error)
 	Failures(ctx context.Context, id string, status job.ItemStatus, offset, n int) (items []job.Item, next int, err error)

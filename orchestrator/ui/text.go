@@ -3,7 +3,6 @@ package ui
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"maps"
 	"slices"
 	"strings"
@@ -16,13 +15,8 @@ import (
 	"muster/orchestrator/job"
 )
 
-// funcs are functions of the templates.
-var funcs = template.FuncMap{
-	"plain": plain,
-	"line":  func(n int, s string) string { return plain(clip.Line(s, n)) },
-	"look":  look,
-	"plus":  func(a, b int64) int64 { return a + b },
-}
+// line returns the beginning of a text of others in one line, at most n characters, as it can be shown.
+func line(n int, s string) string { return plain(clip.Line(s, n)) }
 
 // plain returns a text of others as it can be shown: characters that are not seen, or that change the order of those
 // around them, are written as in \u202e. Line breaks and tabs stay.

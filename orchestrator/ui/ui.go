@@ -3,13 +3,17 @@
 package ui
 
 import (
+	"context"
 	"embed"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
 
 	"muster/internal/webui"
 	"muster/orchestrator/access"
+	"muster/orchestrator/health"
+	"muster/sites"
 	"muster/tasks"
 	taskui "muster/tasks/ui"
 )
@@ -29,6 +33,15 @@ type Config struct {
 	Reports bool
 	// Scrapes are those that have a page of their own. Optional.
 	Scrapes Scrapes
+	// Sites are the sites and their scrapes.
+	Sites *sites.Service
+	// Proxies is the pool.
+	Proxies Proxies
+	// Keys and Audit are for admins.
+	Keys  *access.Keys
+	Audit *access.Audit
+	// Check runs the health checks, for the overview.
+	Check func(context.Context) health.Report
 	// Write allows changes, to callers with the role for them. Defaults to read-only.
 	Write bool
 	// Logger gets errors of pages. Needed.
@@ -47,6 +60,8 @@ type Route struct {
 const (
 	prefix = "/ui"
 	fleet  = prefix + "/tasks/" // where the pages of tasks/ui are
+	// asynqmon is where package api serves the pages of asynq.
+	asynqmon = "/asynqmon/"
 )
 
 //go:embed pages
@@ -57,17 +72,21 @@ type pages struct {
 	cfg    Config
 	site   *webui.Site
 	routes []Route
+	known  known
 }
 
 // Routes returns all that is below /ui/. The handlers may be used by many goroutines at once.
 func Routes(cfg Config) []Route {
 	p := &pages{cfg: cfg, site: webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
-		Pages: files, Funcs: funcs, May: cfg.may, Did: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Did: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
 	})}
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
 	p.jobs()
+	for _, of := range []interface{ serve() }{overviewPage{p}, searchPage{p}, sitePages{p}, poolPages{p}, accessPages{p}} {
+		of.serve()
+	}
 	p.tasks()
 	return p.routes
 }
@@ -86,12 +105,45 @@ func menu(cfg Config) []webui.Area {
 	return slices.Concat(
 		[]webui.Area{{Link: webui.Link{Text: "Overview", URL: prefix + "/"}}},
 		jobsArea(cfg),
-		[]webui.Area{{Link: webui.Link{Text: "Tasks", URL: fleet}}},
+		cfg.siteAreas(),
+		cfg.proxyAreas(),
+		[]webui.Area{{Link: webui.Link{Text: "Tasks", URL: fleet}}, {Link: webui.Link{Text: "asynq", URL: asynqmon}}},
+		cfg.accessAreas(),
 	)
 }
 
+// shows reports whether the caller of a request sees the area of the menu with a URL.
+func shows(r *http.Request, url string) bool {
+	return url != accessArea || access.CallerOf(r.Context()).Role == access.Admin
+}
+
 // explain says what the page of an error says.
-func explain(err error) (status int, title string, ok bool) { return explainJob(err) }
+func explain(err error) (status int, title string, ok bool) {
+	if status, title, ok = explainJob(err); ok {
+		return status, title, ok
+	}
+	switch {
+	case errors.Is(err, sites.ErrNoJob):
+		return http.StatusNotFound, "No such job", true
+	case errors.As(err, new(*sites.UnknownError)):
+		return http.StatusNotFound, "No such site", true
+	case errors.Is(err, tasks.ErrUnknown):
+		return http.StatusNotFound, "No such workflow", true
+	case errors.Is(err, access.ErrNoKey):
+		return http.StatusNotFound, "No such key", true
+	case errors.Is(err, access.ErrTooManyKeys), errors.As(err, new(*access.KeyError)), errors.Is(err, access.ErrCursor):
+		return http.StatusBadRequest, "That does not work", true
+	}
+	return 0, "", false
+}
+
+// refused returns the error of a change for its page: what Redis did is an error of Redis, all else is a reason.
+func (p *pages) refused(ctx context.Context, err error) error {
+	if _, _, known := explain(err); err == nil || known || p.cfg.Client.Writable(ctx) != nil {
+		return err
+	}
+	return webui.Invalid("%v", err)
+}
 
 func (p *pages) add(pattern string, h http.Handler, roles ...access.Role) {
 	refuse := func(w http.ResponseWriter, r *http.Request, why string) { p.site.Fail(w, r, webui.Forbidden(why)) }
@@ -121,7 +173,7 @@ func (p *pages) tasks() {
 		nav = append(nav, taskui.Link(a.Link))
 	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
-		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Logger: p.cfg.Logger,
+		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
 		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
 	p.add("GET "+fleet, h, access.Viewer)

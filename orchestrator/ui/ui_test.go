@@ -164,8 +164,8 @@ func get(t *testing.T, h http.Handler, path string) (code int, body string) {
 	return w.Code, w.Body.String()
 }
 
-// shows checks that a page has texts, nothing that is active, and is not large.
-func shows(t *testing.T, h http.Handler, path string, texts ...string) {
+// showsText checks that a page has texts, nothing that is active, and is not large.
+func showsText(t *testing.T, h http.Handler, path string, texts ...string) {
 	t.Helper()
 	code, body := get(t, h, path)
 	if code != http.StatusOK || len(body) > 150<<10 {

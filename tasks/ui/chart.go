@@ -9,20 +9,9 @@ import (
 
 // newChart shows how many tasks ended, with a bar for each step of time.
 func newChart(title string, points []tasktype.RatePoint, since, until time.Time, step time.Duration) webui.Chart {
-	c := webui.Chart{Title: title}
-	since = since.Truncate(step)
-	for at := since; !at.After(until); at = at.Add(step) {
-		c.Bars = append(c.Bars, webui.Bar{})
+	all := make([]webui.Point, len(points))
+	for i, p := range points {
+		all[i] = webui.Point{At: p.Time, Succeeded: p.Succeeded, Failed: p.Failed}
 	}
-	for _, p := range points {
-		if i := int(p.Time.Sub(since) / step); i >= 0 && i < len(c.Bars) {
-			c.Bars[i].Good += p.Succeeded
-			c.Bars[i].Bad += p.Failed
-		}
-	}
-	for i := range c.Bars {
-		b := &c.Bars[i]
-		b.Label = webui.Tell(since.Add(time.Duration(i)*step).Format("15:04"), b.Good, b.Bad)
-	}
-	return c
+	return webui.NewChart(title, all, since, until, step)
 }

@@ -30,6 +30,8 @@ type Config struct {
 	// Nav are links to the parts of the program, shown in the head of the pages. The one that leads to the prefix is
 	// marked as the current one. Defaults to none.
 	Nav []Link
+	// Shows reports whether the sender of a request sees the link of Nav with a URL. Defaults to all.
+	Shows func(r *http.Request, url string) bool
 	// Home is where the title leads. Defaults to the overview.
 	Home string
 	// Search is the path of a page of the program that the search form asks with the parameter q, and SearchHint what it
@@ -136,7 +138,7 @@ func (c Config) frame() webui.Config {
 	}
 	return webui.Config{
 		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
-		Pages: pages, Funcs: funcs, Did: c.Did, Explain: explain, Logger: c.Logger,
+		Shows: c.Shows, Pages: pages, Funcs: funcs, Did: c.Did, Explain: explain, Logger: c.Logger,
 		May: func(r *http.Request, class webui.Class) bool { return class == webui.Operate && c.May(r) },
 	}
 }

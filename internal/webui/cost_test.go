@@ -1,0 +1,34 @@
+package webui
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+)
+
+// However many pages are open, and whatever they cost, Redis gets a bounded number of commands.
+func TestPagesThatCostMoreAreReadLessOften(t *testing.T) {
+	t.Parallel()
+	h := newHub(slog.New(slog.DiscardHandler))
+	var looks atomic.Int64
+	const cost, wanted = 20, 4
+	began := time.Now()
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		_, leave, ok := h.join(key, func(context.Context) ([]byte, int, error) {
+			looks.Add(1)
+			return []byte("x"), cost, nil
+		})
+		if !ok {
+			t.Fatal("too many pages are open")
+		}
+		t.Cleanup(leave)
+	}
+	testutil.Eventually(t, "the pages are read", func() bool { return looks.Load() >= wanted })
+	if took, least := time.Since(began), (wanted-1)*cost*time.Second/mostCost; took < least {
+		t.Errorf("%d looks that cost %d each took %v, want at least %v", wanted, cost, took, least)
+	}
+}

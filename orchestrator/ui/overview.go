@@ -1,0 +1,287 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"muster/internal/webui"
+	"muster/orchestrator/health"
+	"muster/orchestrator/job"
+	"muster/proxies"
+	"muster/sites"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+const (
+	newest      = 5   // failures of a kind on the overview
+	countedRuns = 100 // running workflows that are counted; more are "100+"
+	costOfCheck = 160 // commands of Redis: as if the health checks took so many, so that they run each ten seconds
+	costOfQueue = 20  // about how many the numbers of a queue take
+	costOfPool  = 40  // the same of the pool, which is large in memory, too
+)
+
+// overviewData is the first page: what needs attention, and how all of it is.
+type overviewData struct {
+	Attention         []attention
+	Workers           []tasktype.Worker
+	Slots, Busy       int
+	Redis             *health.Result // nil without checks
+	Waiting           int64
+	Oldest            time.Duration
+	Running           int
+	ManyRunning       bool
+	Hour              webui.Chart
+	Succeeded, Failed int64 // in the last hour
+	Jobs              []jobCount
+	Sites             *siteCounts    // nil without sites
+	Pool              *proxies.Stats // nil without a pool
+	Failures          []failure
+}
+
+// attention is something that somebody should look at.
+type attention struct {
+	Bad       bool // else it is a warning
+	What, Why string
+	URL       string // "" if no page shows it
+}
+
+type jobCount struct {
+	Status job.Status
+	Count  int64
+}
+
+// siteCounts are sites by health.
+type siteCounts struct{ Healthy, Degraded, Critical, Unknown, Paused int }
+
+// failure is a job or a workflow that failed.
+type failure struct {
+	What, URL, Why string
+	At             time.Time
+}
+
+// overviewPage is the first page.
+type overviewPage struct{ *pages }
+
+func (p overviewPage) serve() { p.page("/{$}", "overview", p.overview) }
+
+func (p overviewPage) overview(ctx context.Context, _ *http.Request) (webui.View, error) {
+	d := &overviewData{}
+	for _, read := range []func(context.Context, *overviewData) error{p.readChecks, p.readFleet, p.readRates, p.readJobs, p.readSites, p.readPool, p.readFailures} {
+		if err := read(ctx, d); err != nil {
+			return webui.View{}, err
+		}
+	}
+	slices.SortStableFunc(d.Attention, func(a, b attention) int {
+		switch {
+		case a.Bad == b.Bad:
+			return 0
+		case a.Bad:
+			return -1
+		}
+		return 1
+	})
+	return webui.View{Name: "Overview", At: prefix + "/", Data: d, Cost: 60}, nil
+}
+
+// checkPages are the pages that show more about a health check, by its name.
+var checkPages = map[string]string{"workers": fleet + "workers", "proxies": prefix + "/proxies", "agents": prefix + "/agents"}
+
+func (p overviewPage) readChecks(ctx context.Context, d *overviewData) error {
+	if p.cfg.Check == nil {
+		return nil
+	}
+	r, err := p.known.checks.get(ctx, func(ctx context.Context) (health.Report, int, error) { return p.cfg.Check(ctx), costOfCheck, nil })
+	for _, c := range r.Checks {
+		if c.Name == "redis" {
+			d.Redis = &c
+		}
+		if c.Status != health.OK {
+			d.Attention = append(d.Attention, attention{Bad: c.Status == health.Failed, What: c.Name, Why: cmp.Or(c.Error, c.Detail), URL: checkPages[c.Name]})
+		}
+	}
+	return err
+}
+
+func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error) {
+	if d.Workers, err = p.cfg.Client.Workers(ctx); err != nil {
+		return err
+	}
+	for i := range d.Workers {
+		d.Slots += d.Workers[i].Concurrency
+		d.Busy += d.Workers[i].Active
+	}
+	queues, err := p.known.queues.get(ctx, func(ctx context.Context) ([]tasktype.Queue, int, error) {
+		list, err := p.cfg.Client.Queues(ctx)
+		return list, costOfQueue * len(list), err
+	})
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		d.Waiting += q.Pending
+		d.Oldest = max(d.Oldest, q.Latency)
+		if q.Paused {
+			d.Attention = append(d.Attention, attention{What: "queue " + q.Name, Why: fmt.Sprintf("it is paused; %d tasks wait", q.Pending), URL: fleet + "queues"})
+		}
+	}
+	running, next, err := p.cfg.Client.Workflows(ctx, tasks.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: countedRuns})
+	d.Running, d.ManyRunning = len(running), next != ""
+	return err
+}
+
+func (p overviewPage) readRates(ctx context.Context, d *overviewData) error {
+	now := time.Now()
+	points, err := p.cfg.Client.Rates(ctx, tasks.RateFilter{Since: now.Add(-time.Hour)})
+	all := make([]webui.Point, len(points))
+	for i, r := range points {
+		all[i] = webui.Point{At: r.Time, Succeeded: r.Succeeded, Failed: r.Failed}
+		d.Succeeded += r.Succeeded
+		d.Failed += r.Failed
+	}
+	d.Hour = webui.NewChart("Tasks that ended in the last hour, by minute", all, now.Add(-time.Hour), now, time.Minute)
+	return err
+}
+
+func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
+	if p.cfg.Jobs == nil {
+		return nil
+	}
+	totals, err := p.cfg.Jobs.Totals(ctx)
+	for _, s := range job.Statuses {
+		if n := totals[s]; n > 0 {
+			d.Jobs = append(d.Jobs, jobCount{s, n})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	stuck, err := p.known.stuck.get(ctx, func(ctx context.Context) ([]job.Stuck, int, error) {
+		list, err := p.cfg.Jobs.Stuck(ctx)
+		return list, costOfCheck, err
+	})
+	for _, s := range stuck[:min(len(stuck), mostAlerts)] {
+		why := fmt.Sprintf("it is stuck in %s: %s", s.Stage, s.Reason)
+		d.Attention = append(d.Attention, attention{What: "job " + webui.Short(s.JobID) + " of " + s.Name, Why: why, URL: prefix + "/jobs/" + url.PathEscape(s.JobID)})
+	}
+	return err
+}
+
+// mostAlerts bounds the sites, and the jobs, that are listed among what needs attention.
+const mostAlerts = 10
+
+func (p overviewPage) readSites(ctx context.Context, d *overviewData) error {
+	if p.cfg.Sites == nil {
+		return nil
+	}
+	states, err := p.known.sites.get(ctx, func(ctx context.Context) ([]sites.State, int, error) {
+		list, err := p.cfg.Sites.States(ctx)
+		cost := 8
+		for i := range list {
+			cost += costOfState(&list[i])
+		}
+		return list, cost, err
+	})
+	if err != nil {
+		return err
+	}
+	d.Sites = &siteCounts{}
+	states = slices.Clone(states)
+	slices.SortStableFunc(states, func(a, b sites.State) int { return b.Health.Severity() - a.Health.Severity() })
+	for i := range states {
+		st := &states[i]
+		switch st.Health {
+		case report.Healthy:
+			d.Sites.Healthy++
+		case report.Degraded:
+			d.Sites.Degraded++
+		case report.Critical:
+			d.Sites.Critical++
+		default:
+			d.Sites.Unknown++
+		}
+		at := siteURL(st.Site)
+		if st.Paused {
+			if d.Sites.Paused++; d.Sites.Paused <= mostAlerts {
+				d.Attention = append(d.Attention, attention{What: st.Site, Why: "it is paused", URL: at})
+			}
+		}
+		if len(st.Alerts) > 0 && d.Sites.Degraded+d.Sites.Critical <= mostAlerts {
+			d.Attention = append(d.Attention, attention{Bad: st.Health == report.Critical, What: st.Site, Why: st.Alerts[0], URL: at})
+		}
+	}
+	return nil
+}
+
+func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
+	if p.cfg.Proxies == nil {
+		return nil
+	}
+	s, err := p.known.pool.get(ctx, func(ctx context.Context) (proxies.Stats, int, error) {
+		s, err := p.cfg.Proxies.Stats(ctx)
+		return s, costOfPool, err
+	})
+	if err != nil {
+		return err
+	}
+	d.Pool = &s
+	if s.Stale {
+		d.Attention = append(d.Attention, attention{What: "proxies", Why: "the last refresh found none; the old pool stays", URL: prefix + "/proxies/sources"})
+	}
+	return nil
+}
+
+// readFailures reads the jobs and the workflows that failed last. A job that is one workflow is listed once.
+func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
+	listed := map[string]bool{}
+	if p.cfg.Jobs != nil {
+		page, err := p.cfg.Jobs.List(ctx, job.Filter{Statuses: []job.Status{job.Failed}, Limit: newest})
+		if err != nil {
+			return err
+		}
+		for i := range page.Jobs {
+			j := &page.Jobs[i]
+			at := prefix + "/jobs/" + url.PathEscape(j.ID)
+			if j.Kind == job.KindScrape && p.cfg.Sites != nil {
+				at = scrapeURL(j.ID)
+			}
+			listed[j.ID] = true
+			d.Failures = append(d.Failures, failure{What: j.Kind + " of " + j.Name, URL: at, Why: j.ErrorMessage, At: cmp.Or(j.CompletedAt, j.UpdatedAt)})
+		}
+	}
+	list, _, err := p.cfg.Client.Workflows(ctx, tasks.WorkflowFilter{State: tasktype.WorkflowFailed, Limit: newest})
+	if err != nil {
+		return err
+	}
+	for _, w := range list {
+		if listed[w.ID] {
+			continue
+		}
+		why, err := p.known.failures.get(w.ID, func() (string, bool, error) { return p.failureOf(ctx, w.ID) })
+		if err != nil {
+			return err
+		}
+		d.Failures = append(d.Failures, failure{What: cmp.Or(w.Name, "workflow"), URL: fleet + "workflows/" + url.PathEscape(w.ID), Why: why, At: w.Ended})
+	}
+	slices.SortStableFunc(d.Failures, func(a, b failure) int { return b.At.Compare(a.At) })
+	return nil
+}
+
+// failureOf returns why a workflow failed, and whether that is known.
+func (p overviewPage) failureOf(ctx context.Context, id string) (why string, keep bool, err error) {
+	_, err = tasks.Attach[any](p.cfg.Client, id).Wait(ctx) // does not block: it has ended
+	if f, ok := errors.AsType[*tasks.Failure](err); ok {
+		return f.Message, true, nil
+	}
+	if errors.Is(err, tasks.ErrUnknown) {
+		err = nil
+	}
+	return "", false, err
+}

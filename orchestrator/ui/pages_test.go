@@ -1,0 +1,339 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/internal/webui"
+	"muster/orchestrator/access"
+	"muster/sites"
+	"muster/sites/definition"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+func TestPagesShowTheSystem(t *testing.T) {
+	t.Parallel()
+	w := newSystem(t)
+	w.addProxies(120)
+	proxy := poolURL + "/" + url.PathEscape(w.first())
+	for path, texts := range map[string][]string{
+		"/ui/": {"workers", "none is up", "shop.example", "errors: 20 %", "it is stuck in create: no agent of role creator", "no creator &lt;script&gt;", "1\u202f234 failed",
+			"Proxies ready", `href="/ui/jobs/` + failedJob + `"`, `href="/ui/keys"`, `href="/asynqmon/"`},
+		"/ui/sites":                     {"shop.example", "idle.example", "critical", "5 of 5", scrapeURL(w.scrape), "errors: 20 %"},
+		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<polyline points="2,`, "Pages/s", "Scrape now…"},
+		"/ui/sites/idle.example":        {"not known", "muster scrape idle.example"},
+		"/ui/scrapes":                   {w.scrape, "1 in the last week"},
+		"/ui/scrapes?site=idle.example": {"None in the last week", `<a href="/ui/scrapes">show all</a>`},
+		"/ui/scrapes/" + w.scrape:       {"complete", "418", "/item/0", "The thing of /item/1", "&lt;script&gt;", "Retry failed pages…", "<h3>item</h3>", "New", "Gone"},
+		"/ui/proxies":                   {"120", "socks5", "elite", "BG", "120 are selected", "ada:***@192.0.2.7:3128", "from=50"},
+		"/ui/proxies?from=100":          {"Page before", "198.51.0.118"},
+		"/ui/proxies?country=BG":        {"1 are selected", "192.0.2.7:3128"},
+		"/ui/proxies?state=banned":      {"No proxy is selected"},
+		"/ui/proxies/sources":           {"list.txt &lt;script&gt;", "not read yet"},
+		proxy:                           {"ada:***@192.0.2.7:3128", "elite", "No site has been visited"},
+		"/ui/keys":                      {"No key is stored"},
+		"/ui/audit":                     {"No change is in the log yet"},
+		"/ui/search":                    {"a part of a name"},
+		"/ui/search?q=nothing-like-it":  {"Nothing has “nothing-like-it”"},
+		"/ui/search?q=%3Cscript%3E":     {"Nothing has “&lt;script&gt;”"},
+		"/ui/search?q=EXAMPLE":          {"shop.example", "idle.example"},
+		"/ui/search?q=scrape_shop":      {w.scrape},
+		"/ui/search?q=defaul":           {"pipeline of default"},
+		"/ui/search?q=198.51":           {"198.51.0.1", "The first 20."},
+		"/ui/tasks/":                    {"Overview", `href="/ui/keys"`},
+	} {
+		w.shows(path, http.StatusOK, texts...)
+	}
+	for path, code := range map[string]int{
+		"/ui/nothing": 404, "/ui/sites/none.example": 404, "/ui/sites/%3Cscript%3E": 404, "/ui/scrapes/none": 404, "/ui/scrapes?from=x": 400, "/ui/proxies?from=-1": 400,
+		"/ui/proxies/http:%2F%2F192.0.2.99:80": 404, "/ui/keys/none/revoke": 404, "/ui/audit?since=yesterday": 400, "/ui/audit?before=x": 400,
+		"/ui/search?q=" + strings.Repeat("a", 201): 400,
+	} {
+		w.shows(path, code)
+	}
+	w.role = access.Viewer
+	for _, path := range []string{"/ui/", "/ui/tasks/", "/ui/sites/shop.example", "/ui/scrapes/" + w.scrape, "/ui/proxies", proxy} {
+		if body := w.shows(path, http.StatusOK); strings.Contains(body, `href="/ui/keys"`) || strings.Contains(body, "…</a>") {
+			t.Errorf("%s: got a page with what a viewer may not do", path)
+		}
+	}
+}
+
+func TestSearchLeadsToWhatHasTheId(t *testing.T) {
+	t.Parallel()
+	w := newSystem(t)
+	w.addProxies(3)
+	run, err := sent.S("x").Send(t.Context(), w.cfg.Client, tasks.ID("a-workflow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for q, want := range map[string]string{
+		"shop.example": siteURL("shop.example"), w.scrape: scrapeURL(w.scrape), failedJob: "/ui/jobs/" + failedJob,
+		run.ID(): "/ui/tasks/workflows/a-workflow", run.ID() + "/0": "/ui/tasks/workflows/a-workflow/nodes/0",
+		w.first(): proxyURL(w.first()), "192.0.2.7:3128": proxyURL(w.first()), " 192.0.2.7 ": proxyURL(w.first()),
+	} {
+		rec := w.ask("GET", "/ui/search?q="+url.QueryEscape(q), "")
+		if rec.Code != http.StatusSeeOther || rec.Header().Get("Location") != want {
+			t.Errorf("%s: got %d to %q, want it to lead to %s", q, rec.Code, rec.Header().Get("Location"), want)
+		}
+	}
+}
+
+func TestSitesAreChanged(t *testing.T) {
+	t.Parallel()
+	w := newSystem(t)
+	ctx := t.Context()
+	paused := func() bool {
+		names, err := w.cfg.Sites.PausedSites(ctx)
+		return err == nil && len(names) == 1 && names[0] == "shop.example"
+	}
+	if to := w.leads("/ui/sites/shop.example/pause", nil); to != siteURL("shop.example") || !paused() {
+		t.Errorf("pause: got to %s, paused %v", to, paused())
+	}
+	w.shows("/ui/", http.StatusOK, "it is paused")
+	if w.leads("/ui/sites/shop.example/resume", nil); paused() {
+		t.Error("got a paused site after it was resumed")
+	}
+	to := w.leads("/ui/scrapes/"+w.scrape+"/retry", nil)
+	j, err := w.cfg.Sites.Job(ctx, strings.TrimPrefix(to, scrapesURL+"/"))
+	if err != nil || j.Resumes != w.scrape {
+		t.Fatalf("retry: got to %s: %+v, %v, want a job that continues %s", to, j, err, w.scrape)
+	}
+	if rec := w.do("/ui/scrapes/"+w.scrape+"/retry", nil); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "under way") {
+		t.Errorf("a second retry: got %d %s, want that one is under way", rec.Code, rec.Body)
+	}
+	if again := w.leads("/ui/sites/shop.example/run", url.Values{"limit": {"0"}}); again != to {
+		t.Errorf("run beside another: got to %s, want %s", again, to)
+	}
+	if w.leads("/ui/scrapes/"+j.ID+"/cancel", nil); !canceled(t, w, j.ID) {
+		t.Error("got a scrape that continues after it was canceled")
+	}
+	to = w.leads("/ui/sites/idle.example/run", url.Values{"limit": {"7"}, "direct": {"yes"}})
+	if j, err := w.cfg.Sites.Job(ctx, strings.TrimPrefix(to, scrapesURL+"/")); err != nil || j.Site != "idle.example" || j.Direct == "" {
+		t.Errorf("run: got to %s: %+v, %v, want a direct scrape of idle.example", to, j, err)
+	}
+	if rec := w.do("/ui/sites/idle.example/run", url.Values{"limit": {"-1"}}); rec.Code != http.StatusBadRequest {
+		t.Errorf("a limit of -1: got %d, want 400", rec.Code)
+	}
+	if rec := w.ask("POST", "/ui/sites/shop.example/pause", "muster_form=x"); rec.Code != http.StatusForbidden || paused() {
+		t.Errorf("without a token: got %d, want 403", rec.Code)
+	}
+}
+
+func canceled(t *testing.T, w *system, id string) bool {
+	t.Helper()
+	j, err := w.cfg.Sites.Job(t.Context(), id)
+	return err == nil && j.Status == sites.JobCanceled
+}
+
+func TestProxiesAreChanged(t *testing.T) {
+	t.Parallel()
+	w := newSystem(t)
+	w.addProxies(3)
+	at := proxyURL(w.first())
+	w.leads(at+"/ban", url.Values{"site": {"shop.example"}, "for": {"1h"}})
+	w.leads(at+"/ban", url.Values{"site": {""}, "for": {"0s"}})
+	w.shows(at, http.StatusOK, "banned", `href="/ui/sites/shop.example"`, "until <time")
+	w.shows("/ui/proxies?state=banned", http.StatusOK, "1 are selected")
+	w.shows(at+"/unban", http.StatusOK, "all sites", `<option value="shop.example">`)
+	w.leads(at+"/unban", url.Values{"site": {""}})
+	w.leads(at+"/unban", url.Values{"site": {"shop.example"}})
+	w.shows(at+"/unban", http.StatusBadRequest, "It is not banned")
+	w.shows("/ui/proxies?state=banned", http.StatusOK, "No proxy is selected")
+	for _, path := range []string{at + "/recheck", "/ui/proxies/refresh"} {
+		to := w.leads(path, nil)
+		if _, err := tasks.Attach[string](w.cfg.Client, strings.TrimPrefix(to, "/ui/tasks/workflows/")).Progress(t.Context()); err != nil {
+			t.Errorf("%s: got to %s: %v, want a workflow", path, to, err)
+		}
+	}
+	if rec := w.do("/ui/proxies/recheck", nil); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "proxies.judges") {
+		t.Errorf("recheck without a judge: got %d %s, want why", rec.Code, rec.Body)
+	}
+	for name, form := range map[string]url.Values{"a negative time": {"for": {"-1h"}}, "no time": {}, "an unknown site": {"for": {"1h"}, "site": {"none.example"}}} {
+		if rec := w.do(at+"/ban", form); rec.Code != http.StatusBadRequest && rec.Code != http.StatusNotFound {
+			t.Errorf("ban with %s: got %d", name, rec.Code)
+		}
+	}
+	if _, err := w.cfg.Proxies.(pool).Remove(t.Context(), w.first()); err != nil {
+		t.Fatal(err)
+	}
+	w.shows(at, http.StatusOK, "removed")
+}
+
+func TestKeysAreCreatedAndRevoked(t *testing.T) {
+	t.Parallel()
+	w := newSystem(t)
+	rec := w.do("/ui/keys/create", url.Values{"name": {"ci"}, "role": {"operator"}, "days": {"30"}})
+	list, err := w.cfg.Keys.List(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Fatalf("got %v, %v, want one key", list, err)
+	}
+	secret := "muster_" + list[0].ID + "_"
+	if k := list[0]; k.Name != "ci" || k.Role != access.Operator || time.Until(k.Expires) < 29*24*time.Hour || time.Until(k.Expires) > 31*24*time.Hour {
+		t.Errorf("got %+v, want ci for an operator, for 30 days", k)
+	}
+	if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), secret) || rec.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("got %d %s, want the key, which is not stored", rec.Code, rec.Body)
+	}
+	if body := w.shows("/ui/keys", http.StatusOK, "ci", "operator", "active"); strings.Contains(body, secret) {
+		t.Error("got the secret of a key in the list")
+	}
+	w.leads("/ui/keys/"+list[0].ID+"/revoke", nil)
+	w.shows("/ui/keys", http.StatusOK, "revoked")
+	for name, form := range map[string]url.Values{
+		"no name": {"role": {"viewer"}, "days": {"0"}}, "a wrong name": {"name": {harmful}, "role": {"viewer"}, "days": {"0"}},
+		"a wrong role": {"name": {"x"}, "role": {"root"}, "days": {"0"}}, "wrong days": {"name": {"x"}, "role": {"viewer"}, "days": {"-1"}},
+	} {
+		if rec := w.do("/ui/keys/create", form); rec.Code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", name, rec.Code)
+		}
+	}
+	w.role = access.Operator
+	if rec := w.ask("GET", "/ui/keys/create", ""); rec.Code != http.StatusForbidden {
+		t.Errorf("an operator: got %d, want 403", rec.Code)
+	}
+}
+
+func TestAuditIsFilteredAndPaged(t *testing.T) {
+	t.Parallel()
+	w := newSystem(t)
+	for i := range 60 {
+		e := access.Entry{Caller: "ada", Role: access.Operator, Operation: "cancelJob", Path: "/jobs/" + strconv.Itoa(i), Job: strconv.Itoa(i), Status: 200}
+		if i == 5 {
+			e = access.Entry{Caller: harmful, Role: access.Admin, Operation: "POST /ui/keys/create", Path: "/ui/keys/create", Status: 403}
+		}
+		if err := w.cfg.Audit.Add(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := w.shows("/ui/audit", http.StatusOK, "/jobs/59", "Older changes")
+	if strings.Contains(first, "/jobs/4<") {
+		t.Error("got the oldest entries on the first page")
+	}
+	next := strings.SplitN(first, `<p class="more"><a href="`, 2)[1]
+	next = strings.ReplaceAll(next[:strings.Index(next, `"`)], "&amp;", "&")
+	w.shows("/ui/audit"+next, http.StatusOK, "/jobs/4<", "POST /ui/keys/create", "badtext\">403")
+	if body := w.shows("/ui/audit?operation=keys", http.StatusOK, "POST /ui/keys/create"); strings.Contains(body, "cancelJob") {
+		t.Error("got other operations than the filter selects")
+	}
+	w.shows("/ui/audit?caller=bob", http.StatusOK, "for this filter")
+	w.shows("/ui/audit?until=2001-01-01T00:00", http.StatusOK, "for this filter")
+	w.shows("/ui/audit?since=2001-01-01T00:00", http.StatusOK, "/jobs/59")
+}
+
+// However many sites and keys there are, a page is small, and the rest can be reached.
+func TestLongListsAreCut(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	var defs []*definition.Definition
+	for i := range 300 {
+		def, err := definition.Parse("x.yaml", fmt.Appendf(nil, "site: s%d.example\nbase_url: http://s%d.example\nstart: [/]\nlisting: {links: a}\nrecords: {item: {fields: {name: h1}}}\n", i, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defs = append(defs, def)
+	}
+	service, err := sites.NewService(sites.Config{Client: client, OutDir: t.TempDir(), Registry: sites.NewRegistry(defs...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(service.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &system{t: t, role: access.Admin, mux: http.NewServeMux(), cfg: Config{Client: client, Sites: service, Keys: access.NewKeys(client.Redis()), Write: true, Logger: slog.New(slog.DiscardHandler)}}
+	for _, r := range Routes(w.cfg) {
+		w.mux.Handle(r.Pattern, r.Handler)
+	}
+	for i := range 130 {
+		if err := service.PauseSite(t.Context(), fmt.Sprintf("s%d.example", i)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := w.cfg.Keys.Create(t.Context(), access.NewKey{Name: "k" + strconv.Itoa(i), Role: access.Viewer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, rows := range map[string]int{"/ui/sites": sitesAtOnce + idleAtOnce, "/ui/sites?from=120": 10 + idleAtOnce, "/ui/keys": keyLines} {
+		if body := w.shows(path, http.StatusOK, " more"); strings.Count(body, "<tr>")-strings.Count(body, "<thead>") != rows {
+			t.Errorf("%s: got %d rows, want %d", path, strings.Count(body, "<tr>")-strings.Count(body, "<thead>"), rows)
+		}
+	}
+	w.shows("/ui/sites", http.StatusOK, "from=40")
+	w.shows("/ui/", http.StatusOK, "it is paused")
+}
+
+// Each page says about what it costs, so that open pages are read as often as Redis can bear.
+func TestPagesSayWhatTheyCost(t *testing.T) {
+	t.Parallel()
+	w := newSystem(t)
+	w.addProxies(120)
+	p := &pages{cfg: w.cfg}
+	request := func(values ...string) *http.Request {
+		r := (&http.Request{URL: &url.URL{}}).WithContext(t.Context())
+		for i := 0; i+1 < len(values); i += 2 {
+			r.SetPathValue(values[i], values[i+1])
+		}
+		return r
+	}
+	for name, page := range map[string]struct {
+		ask func(context.Context, *http.Request) (cost int, err error)
+		r   *http.Request
+	}{
+		"overview": {costOf(overviewPage{p}.overview), request()}, "sites": {costOf(sitePages{p}.sites), request()},
+		"site": {costOf(sitePages{p}.siteOf), request("site", "shop.example")}, "scrapes": {costOf(sitePages{p}.scrapes), request()},
+		"scrape": {costOf(sitePages{p}.scrape), request("job", w.scrape)}, "pool": {costOf(poolPages{p}.pool), request()},
+		"sources": {costOf(poolPages{p}.sources), request()}, "proxy": {costOf(poolPages{p}.proxy), request("proxy", w.first())},
+		"keys": {costOf(accessPages{p}.keys), request()}, "audit": {costOf(accessPages{p}.audit), request()},
+	} {
+		if _, err := page.ask(t.Context(), page.r); err != nil { // what is read once
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		before := commands(t, w)
+		said, err := page.ask(t.Context(), page.r)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		took := commands(t, w) - before
+		t.Logf("%s: %d commands, said %d", name, took, said)
+		if said = max(said, 4); took > int64(said) {
+			t.Errorf("%s: it took %d commands of Redis, and said %d", name, took, said)
+		}
+	}
+}
+
+// costOf returns what a page says that it costs.
+func costOf(ask webui.Ask) func(context.Context, *http.Request) (int, error) {
+	return func(ctx context.Context, r *http.Request) (int, error) {
+		v, err := ask(ctx, r)
+		return v.Cost, err
+	}
+}
+
+// commands returns how many commands the Redis of a system has run, without those that ask for this.
+func commands(t *testing.T, w *system) int64 {
+	t.Helper()
+	info, err := w.server.Client().Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all int64
+	for line := range strings.Lines(info) {
+		name, stats, _ := strings.Cut(line, ":calls=")
+		n, _, _ := strings.Cut(stats, ",")
+		if calls, err := strconv.ParseInt(n, 10, 64); err == nil && !strings.Contains(name, "info") && !strings.Contains(name, "hello") && !strings.Contains(name, "client") {
+			all += calls
+		}
+	}
+	return all
+}

@@ -1,0 +1,253 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/internal/webui"
+	"muster/proxies"
+	"muster/proxies/source"
+)
+
+// Proxies is the pool of proxies, and what can be done with it.
+type Proxies interface {
+	Stats(ctx context.Context) (proxies.Stats, error)
+	List(ctx context.Context, f proxies.Filter) ([]proxies.Member, error)
+	Find(ctx context.Context, name string) ([]proxies.Member, error)
+	Lookup(ctx context.Context, id string, sites []string) (proxies.Known, bool, error)
+	Yields(ctx context.Context) (map[string]proxies.SourceYield, error)
+	Ban(ctx context.Context, site string, d time.Duration, ids ...string) error
+	Unban(ctx context.Context, site string, ids ...string) (int, error)
+	// SourceNames are the sources of the settings in force.
+	SourceNames() []string
+	// StartRefresh sends a refresh and returns its job, or the one that is under way.
+	StartRefresh(ctx context.Context) (id string, err error)
+	// StartRecheck sends a check of the members that are due and returns its workflow, or the one that is under way.
+	StartRecheck(ctx context.Context) (id string, err error)
+	// RecheckProxy sends a check of one proxy and returns its workflow.
+	RecheckProxy(ctx context.Context, k proxies.Known) (id string, err error)
+}
+
+const (
+	poolURL       = prefix + "/proxies"
+	sourcesURL    = poolURL + "/sources"
+	proxiesOnPage = 50
+	shownShares   = 8 // of what a pool is counted by
+)
+
+var everything = proxies.Everything
+
+func proxyURL(id string) string { return poolURL + "/" + url.PathEscape(id) }
+
+// proxyAreas are those of the menu.
+func (c Config) proxyAreas() []webui.Area {
+	if c.Proxies == nil {
+		return nil
+	}
+	return []webui.Area{{Link: webui.Link{Text: "Proxies", URL: poolURL}, Pages: []webui.Link{{Text: "Pool", URL: poolURL}, {Text: "Sources", URL: sourcesURL}}}}
+}
+
+// poolPages are the pages of the pool.
+type poolPages struct{ *pages }
+
+func (p poolPages) serve() {
+	if p.cfg.Proxies == nil {
+		return
+	}
+	p.page("/proxies", "proxies", p.pool)
+	p.page("/proxies/sources", "sources", p.sources)
+	p.page("/proxies/{proxy}", "proxy", p.proxy)
+	for path, a := range p.proxyActions() {
+		p.action(path, a)
+	}
+}
+
+type poolData struct {
+	proxies.Stats
+	By       []shares
+	Latency  webui.Chart
+	Filter   poolFilter
+	Choices  poolChoices
+	Members  []memberRow
+	Selected int // by the filter
+	Newer    string
+	Older    string
+}
+
+// shares is how many members of a pool have what, the most frequent first.
+type shares struct {
+	Title string
+	List  []portion
+	Rest  int // of what is not listed
+}
+
+type portion struct {
+	Name  string
+	Count int
+	Share float64
+}
+
+// poolFilter selects members by what they are, "" for all.
+type poolFilter struct{ Protocol, Anonymity, Country, State, Name string }
+
+// poolChoices are the values of a filter that select some.
+type poolChoices struct{ Protocols, Anonymity, Countries, States []string }
+
+// memberRow is a member in a list.
+type memberRow struct {
+	proxies.Member
+	URL, State string
+	Until      time.Time // when the state ends; zero if it does not by itself
+}
+
+// The states of a member.
+const (
+	ready  = "ready"
+	rests  = "rests"
+	banned = "banned"
+	seen   = "unusable" // it shows our address
+)
+
+// memberOf returns a member as it is at a time.
+func memberOf(m proxies.Member, now time.Time) memberRow {
+	row := memberRow{Member: m, URL: proxyURL(m.ID), State: ready}
+	switch {
+	case m.Banned:
+		row.State, row.Until = banned, m.BannedUntil
+	case !m.Proxy.Usable():
+		row.State = seen
+	case now.Before(m.Health.Until):
+		row.State, row.Until = rests, m.Health.Until
+	}
+	return row
+}
+
+func (f poolFilter) selects(m *memberRow) bool {
+	is := func(want, got string) bool { return want == "" || want == cmp.Or(got, "unknown") }
+	return is(f.Protocol, m.Protocol) && is(f.Anonymity, m.Anonymity) && is(f.Country, m.Country) && is(f.State, m.State) &&
+		(f.Name == "" || strings.Contains(strings.ToLower(m.Proxy.String()), strings.ToLower(f.Name)))
+}
+
+func (p poolPages) pool(ctx context.Context, r *http.Request) (webui.View, error) {
+	q := r.URL.Query()
+	from, err := offset(q)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d := poolData{Filter: poolFilter{q.Get("protocol"), q.Get("anonymity"), q.Get("country"), q.Get("state"), strings.TrimSpace(q.Get("name"))}}
+	if d.Stats, err = p.cfg.Proxies.Stats(ctx); err != nil {
+		return webui.View{}, err
+	}
+	members, err := p.cfg.Proxies.List(ctx, everything)
+	if err != nil {
+		return webui.View{}, err
+	}
+	now := time.Now()
+	var latencies []float64
+	for _, m := range members {
+		row := memberOf(m, now)
+		if m.LatencyMS > 0 {
+			latencies = append(latencies, m.LatencyMS)
+		}
+		if !d.Filter.selects(&row) {
+			continue
+		}
+		if d.Selected >= from && len(d.Members) < proxiesOnPage {
+			d.Members = append(d.Members, row)
+		}
+		d.Selected++
+	}
+	d.Latency = latencyChart(latencies)
+	d.By = []shares{sharesOf("Protocol", d.Protocols, d.Live), sharesOf("Anonymity", d.Anonymity, d.Live), sharesOf("Country", d.Countries, d.Live)}
+	d.Choices = poolChoices{namesOf(d.Protocols), namesOf(d.Anonymity), namesOf(d.Countries), []string{ready, rests, banned, seen}}
+	d.Newer, d.Older = turns(q, from, proxiesOnPage, d.Selected)
+	return webui.View{Name: "Proxies", At: poolURL, Data: d, Cost: 40}, nil
+}
+
+func namesOf(by map[string]int) []string { return slices.Sorted(maps.Keys(by)) }
+
+// sharesOf counts a pool of all members.
+func sharesOf(title string, by map[string]int, all int) shares {
+	s := shares{Title: title}
+	for _, name := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) }) {
+		if len(s.List) == shownShares {
+			s.Rest += by[name]
+			continue
+		}
+		s.List = append(s.List, portion{name, by[name], float64(by[name]) / float64(max(all, 1))})
+	}
+	return s
+}
+
+// latencySteps are the upper bounds of the bars of a histogram, in milliseconds.
+var latencySteps = []float64{100, 200, 400, 800, 1600, 3200, 6400}
+
+// latencyChart counts latencies by how long they are.
+func latencyChart(latencies []float64) webui.Chart {
+	c := webui.Chart{Title: "Proxies by latency"}
+	counts := make([]int64, len(latencySteps)+1)
+	for _, ms := range latencies {
+		i, _ := slices.BinarySearch(latencySteps, ms)
+		counts[i]++
+	}
+	for i, n := range counts {
+		label := fmt.Sprintf("over %s: %d", millis(latencySteps[len(latencySteps)-1]), n)
+		if i < len(latencySteps) {
+			label = fmt.Sprintf("up to %s: %d", millis(latencySteps[i]), n)
+		}
+		c.Bars = append(c.Bars, webui.Bar{Label: label, Good: n})
+	}
+	return c
+}
+
+type sourceRow struct {
+	Name string
+	proxies.SourceYield
+}
+
+// Left is how many entries of the last list were left out.
+func (s sourceRow) Left() string {
+	var parts []string
+	for _, reason := range slices.SortedFunc(maps.Keys(s.Rejects), func(a, b source.Reject) int { return s.Rejects[b] - s.Rejects[a] }) {
+		parts = append(parts, fmt.Sprintf("%s %d", reason, s.Rejects[reason]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// mostSources bounds the sources on a page.
+const mostSources = 200
+
+type sourcesData struct {
+	Sources []sourceRow
+	More    int
+}
+
+// sources lists those of the settings and those that were read before, the ones that yield nothing first.
+func (p poolPages) sources(ctx context.Context, _ *http.Request) (webui.View, error) {
+	yields, err := p.cfg.Proxies.Yields(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	for _, name := range p.cfg.Proxies.SourceNames() {
+		if _, ok := yields[name]; !ok {
+			yields[name] = proxies.SourceYield{}
+		}
+	}
+	var d sourcesData
+	for name, y := range yields {
+		d.Sources = append(d.Sources, sourceRow{name, y})
+	}
+	slices.SortFunc(d.Sources, func(a, b sourceRow) int {
+		return cmp.Or(b.DryFor-a.DryFor, strings.Compare(b.Error, a.Error), strings.Compare(a.Name, b.Name))
+	})
+	d.More = max(len(d.Sources)-mostSources, 0)
+	d.Sources = d.Sources[:len(d.Sources)-d.More]
+	return webui.View{Name: "Sources", At: sourcesURL, Data: d}, nil
+}

@@ -1,0 +1,186 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"muster/internal/webui"
+	"muster/proxies"
+)
+
+// mostVerdicts bounds the sites that are asked about a proxy.
+const mostVerdicts = 200
+
+type proxyData struct {
+	Row   memberRow
+	Known proxies.Known
+}
+
+// errNoProxy is the error for an id that the pool does not know.
+var errNoProxy = webui.NotFound("This proxy is not in the pool, and was not within the last day.")
+
+// lookup reads the proxy of a request, with the verdicts of some sites, and returns about how many commands that took.
+func (p poolPages) lookup(ctx context.Context, r *http.Request, sites bool) (k proxies.Known, cost int, err error) {
+	var names []string
+	if sites && p.cfg.Sites != nil {
+		if names, err = p.cfg.Sites.Names(ctx); err != nil {
+			return k, 0, err
+		}
+		names = names[:min(len(names), mostVerdicts)]
+	}
+	k, found, err := p.cfg.Proxies.Lookup(ctx, r.PathValue("proxy"), names)
+	if err == nil && !found {
+		err = errNoProxy
+	}
+	return k, 7 + len(names), err
+}
+
+func (p poolPages) proxy(ctx context.Context, r *http.Request) (webui.View, error) {
+	k, cost, err := p.lookup(ctx, r, true)
+	if err != nil {
+		return webui.View{}, err
+	}
+	now := time.Now()
+	for i := range k.Verdicts {
+		if h := k.Verdicts[i].Health; h != nil && !now.Before(h.Until) {
+			h.Until = time.Time{}
+		}
+	}
+	return webui.View{Name: k.Proxy.String(), At: poolURL, Data: proxyData{memberOf(k.Member, now), k}, Cost: cost}, nil
+}
+
+// banTimes are how long a ban can last.
+var banTimes = []webui.Option{{Value: "1h", Text: "an hour"}, {Value: "24h", Text: "a day"}, {Value: "168h", Text: "a week"}, {Value: "0s", Text: "until it is lifted"}}
+
+// proxyActions are what can be done with the pool and its proxies, by path.
+func (p poolPages) proxyActions() map[string]webui.Action {
+	return map[string]webui.Action{
+		"/proxies/refresh": {Class: webui.Operate,
+			Says: func(context.Context, *http.Request) (webui.Question, error) {
+				return webui.Question{
+					Title: "Refresh the pool", Button: "Refresh it now", Back: poolURL, At: poolURL,
+					Text: "All sources are read, and what they list is checked. Proxies that work join the pool as they are found. If a refresh is under way, that one is shown.",
+				}, nil
+			},
+			Do: func(ctx context.Context, _ *http.Request) (webui.Done, error) {
+				id, err := p.cfg.Proxies.StartRefresh(ctx)
+				return webui.Done{To: flowURL(id)}, p.refused(ctx, err)
+			}},
+		"/proxies/recheck": {Class: webui.Operate,
+			Says: func(context.Context, *http.Request) (webui.Question, error) {
+				return webui.Question{
+					Title: "Check the pool again", Button: "Check it now", Back: poolURL, At: poolURL,
+					Text: "Members whose check is due are checked, at most 1,000, and those that were removed within the last day. One that fails rests until its next check.",
+				}, nil
+			},
+			Do: func(ctx context.Context, _ *http.Request) (webui.Done, error) {
+				id, err := p.cfg.Proxies.StartRecheck(ctx)
+				return webui.Done{To: flowURL(id)}, p.refused(ctx, err)
+			}},
+		"/proxies/{proxy}/ban":     {Class: webui.Operate, Says: p.askBan, Do: p.ban},
+		"/proxies/{proxy}/unban":   {Class: webui.Operate, Says: p.askUnban, Do: p.unban},
+		"/proxies/{proxy}/recheck": {Class: webui.Operate, Says: p.askRecheck, Do: p.recheck},
+	}
+}
+
+// flowURL is the page of a workflow.
+func flowURL(id string) string { return fleet + "workflows/" + url.PathEscape(id) }
+
+// askOne asks something about a proxy.
+func (p poolPages) askOne(ctx context.Context, r *http.Request, q webui.Question) (webui.Question, proxies.Known, error) {
+	k, _, err := p.lookup(ctx, r, true)
+	q.Title, q.Back, q.At = q.Title+" "+k.Proxy.String(), proxyURL(r.PathValue("proxy")), poolURL
+	return q, k, err
+}
+
+func (p poolPages) askBan(ctx context.Context, r *http.Request) (webui.Question, error) {
+	from := []webui.Option{{Text: "all sites"}}
+	if p.cfg.Sites != nil {
+		names, err := p.cfg.Sites.Names(ctx)
+		if err != nil {
+			return webui.Question{}, err
+		}
+		for _, name := range names[:min(len(names), mostVerdicts)] {
+			from = append(from, webui.Option{Value: name, Text: name})
+		}
+	}
+	q, _, err := p.askOne(ctx, r, webui.Question{
+		Title: "Ban", Button: "Ban it", Text: "It stays in the pool, and is not used, whatever checks and requests show in the meantime.",
+		Fields: []webui.Field{{Name: "site", Type: "select", Label: "From", Options: from}, {Name: "for", Type: "select", Label: "For", Options: banTimes}},
+	})
+	return q, err
+}
+
+func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Done, error) {
+	d, err := time.ParseDuration(r.PostFormValue("for"))
+	if err != nil || d < 0 {
+		return webui.Done{}, webui.Invalid("Choose for how long.")
+	}
+	k, site, err := p.changed(ctx, r)
+	if err != nil {
+		return webui.Done{}, err
+	}
+	return webui.Done{To: proxyURL(k.ID)}, p.cfg.Proxies.Ban(ctx, site, d, k.ID)
+}
+
+// changed returns the proxy of a change, and the site that the form names, "" for all.
+func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Known, site string, err error) {
+	if k, _, err = p.lookup(ctx, r, false); err != nil {
+		return k, "", err
+	}
+	if site = r.PostFormValue("site"); site == "" {
+		return k, "", nil
+	}
+	if p.cfg.Sites == nil {
+		return k, "", webui.Invalid("There are no sites.")
+	}
+	return k, site, p.cfg.Sites.Site(ctx, site)
+}
+
+func (p poolPages) askUnban(ctx context.Context, r *http.Request) (webui.Question, error) {
+	q, k, err := p.askOne(ctx, r, webui.Question{Title: "End a ban of", Button: "End the ban", Text: "It can be used again at once."})
+	if err != nil {
+		return q, err
+	}
+	var from []webui.Option
+	if k.Banned {
+		from = append(from, webui.Option{Text: "all sites"})
+	}
+	for _, v := range k.Verdicts {
+		if v.Ban != nil {
+			from = append(from, webui.Option{Value: v.Site, Text: v.Site})
+		}
+	}
+	if len(from) == 0 {
+		return q, webui.Invalid("It is not banned.")
+	}
+	q.Fields = []webui.Field{{Name: "site", Type: "select", Label: "From", Options: from}}
+	return q, nil
+}
+
+func (p poolPages) unban(ctx context.Context, r *http.Request) (webui.Done, error) {
+	k, site, err := p.changed(ctx, r)
+	if err != nil {
+		return webui.Done{}, err
+	}
+	_, err = p.cfg.Proxies.Unban(ctx, site, k.ID)
+	return webui.Done{To: proxyURL(k.ID)}, err
+}
+
+func (p poolPages) askRecheck(ctx context.Context, r *http.Request) (webui.Question, error) {
+	q, _, err := p.askOne(ctx, r, webui.Question{
+		Title: "Check again", Button: "Check it now", Text: "A worker checks it. If it fails, that counts against it; one that was removed returns to the pool if it works.",
+	})
+	return q, err
+}
+
+func (p poolPages) recheck(ctx context.Context, r *http.Request) (webui.Done, error) {
+	k, _, err := p.lookup(ctx, r, false)
+	if err != nil {
+		return webui.Done{}, err
+	}
+	id, err := p.cfg.Proxies.RecheckProxy(ctx, k)
+	return webui.Done{To: flowURL(id)}, p.refused(ctx, err)
+}

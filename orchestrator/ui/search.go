@@ -1,0 +1,246 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"muster/internal/webui"
+	"muster/orchestrator/access"
+	"muster/orchestrator/job"
+	"muster/sites"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+const (
+	maxQuery       = 200  // bytes
+	searchedFlows  = 3000 // workflows that are searched, the newest
+	searchedJobs   = 1000 // the same of jobs
+	shownOfOneKind = 20
+)
+
+type searchData struct {
+	Query     string
+	Sites     []found
+	Jobs      []found
+	Scrapes   []found
+	Workflows []found
+	Proxies   []found
+	Searched  bool // there were more workflows or jobs than are searched
+}
+
+// found is something that a search has found.
+type found struct {
+	Text, Note, URL string
+	At              time.Time
+}
+
+// None reports whether nothing was found.
+func (d *searchData) None() bool {
+	return len(d.Sites)+len(d.Jobs)+len(d.Scrapes)+len(d.Workflows)+len(d.Proxies) == 0
+}
+
+// searchPage is the search.
+type searchPage struct{ *pages }
+
+// serve adds the search: it leads to what has the id, or the whole name, and else lists what has a part of it.
+func (p searchPage) serve() {
+	list := p.site.Page("search", p.search)
+	p.add("GET "+prefix+"/search", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
+		defer cancel()
+		q, err := query(r)
+		to := ""
+		if err == nil && q != "" {
+			to, err = p.whole(ctx, q)
+		}
+		switch {
+		case err != nil:
+			p.site.Fail(w, r, err)
+		case to != "":
+			http.Redirect(w, r, to, http.StatusSeeOther)
+		default:
+			list.ServeHTTP(w, r)
+		}
+	}), access.Viewer)
+}
+
+func query(r *http.Request) (string, error) {
+	q := strings.TrimSpace(r.URL.Query().Get("q"))
+	if len(q) > maxQuery {
+		return "", webui.Invalid("Search for at most %d characters.", maxQuery)
+	}
+	return q, nil
+}
+
+// whole returns the page of what has an id, or a whole name, or "" if there is none.
+func (p searchPage) whole(ctx context.Context, q string) (to string, err error) {
+	for _, find := range []func(context.Context, string) (string, error){p.wholeSite, p.wholeJob, p.wholeWorkflow, p.wholeProxy} {
+		if to, err = find(ctx, q); err != nil || to != "" {
+			return to, err
+		}
+	}
+	return "", nil
+}
+
+func (p searchPage) wholeSite(ctx context.Context, q string) (string, error) {
+	if p.cfg.Sites == nil {
+		return "", nil
+	}
+	if _, err := p.cfg.Sites.Folder(ctx, q); err == nil {
+		return scrapeURL(q), nil
+	} else if !errors.Is(err, sites.ErrNoJob) && p.cfg.Client.Writable(ctx) != nil { // else no job can have this name
+		return "", err
+	}
+	names, err := p.cfg.Sites.Names(ctx)
+	for _, name := range names {
+		if name == q {
+			return siteURL(name), nil
+		}
+	}
+	return "", err
+}
+
+func (p searchPage) wholeJob(ctx context.Context, q string) (string, error) {
+	if p.cfg.Jobs == nil {
+		return "", nil
+	}
+	_, err := p.cfg.Jobs.Get(ctx, q)
+	switch {
+	case err == nil:
+		return prefix + "/jobs/" + url.PathEscape(q), nil
+	case errors.Is(err, job.ErrNotFound), errors.As(err, new(*job.FieldError)):
+		return "", nil
+	}
+	return "", err
+}
+
+// wholeWorkflow finds a workflow by its id, and a node as WORKFLOW/NODE.
+func (p searchPage) wholeWorkflow(ctx context.Context, q string) (string, error) {
+	id, node, _ := strings.Cut(q, "/")
+	_, err := tasks.Attach[any](p.cfg.Client, id).Progress(ctx)
+	if errors.Is(err, tasks.ErrUnknown) || id == "" {
+		return "", nil
+	}
+	to := fleet + "workflows/" + url.PathEscape(id)
+	if node != "" {
+		to += "/nodes/" + url.PathEscape(node)
+	}
+	return to, err
+}
+
+func (p searchPage) wholeProxy(ctx context.Context, q string) (string, error) {
+	if p.cfg.Proxies == nil {
+		return "", nil
+	}
+	members, err := p.cfg.Proxies.Find(ctx, q)
+	if len(members) == 1 {
+		return proxyURL(members[0].ID), nil
+	}
+	return "", err
+}
+
+// search lists what has a text in its name or its id.
+func (p searchPage) search(ctx context.Context, r *http.Request) (webui.View, error) {
+	q, err := query(r)
+	d := &searchData{Query: q}
+	if q != "" && err == nil {
+		for _, find := range []func(context.Context, *searchData) error{p.findSites, p.findJobs, p.findWorkflows, p.findProxies} {
+			if err := find(ctx, d); err != nil {
+				return webui.View{}, err
+			}
+		}
+	}
+	return webui.View{Name: "Search", Data: d, Fixed: true}, err
+}
+
+// has reports whether one of some texts contains the query.
+func (d *searchData) has(texts ...string) bool {
+	for _, text := range texts {
+		if strings.Contains(strings.ToLower(text), strings.ToLower(d.Query)) {
+			return true
+		}
+	}
+	return false
+}
+
+// add adds what was found to a list, unless that is full.
+func add(list *[]found, f found) {
+	if len(*list) < shownOfOneKind {
+		*list = append(*list, f)
+	}
+}
+
+func (p searchPage) findSites(ctx context.Context, d *searchData) error {
+	if p.cfg.Sites == nil {
+		return nil
+	}
+	names, err := p.cfg.Sites.Names(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if d.has(name) {
+			add(&d.Sites, found{Text: name, URL: siteURL(name)})
+		}
+	}
+	began, err := p.cfg.Sites.JobsSince(ctx, time.Time{})
+	for _, j := range began {
+		if d.has(j.ID) {
+			add(&d.Scrapes, found{Text: j.ID, Note: j.Site, URL: scrapeURL(j.ID), At: j.Began})
+		}
+	}
+	return err
+}
+
+func (p searchPage) findJobs(ctx context.Context, d *searchData) error {
+	if p.cfg.Jobs == nil {
+		return nil
+	}
+	page, err := p.cfg.Jobs.List(ctx, job.Filter{Limit: searchedJobs})
+	for i := range page.Jobs {
+		if j := &page.Jobs[i]; d.has(j.ID, j.Name) {
+			add(&d.Jobs, found{Text: j.Kind + " of " + j.Name, Note: j.ID, URL: prefix + "/jobs/" + url.PathEscape(j.ID), At: j.CreatedAt})
+		}
+	}
+	d.Searched = d.Searched || page.Next != ""
+	return err
+}
+
+func (p searchPage) findWorkflows(ctx context.Context, d *searchData) error {
+	cursor := ""
+	for range searchedFlows / 1000 {
+		var list []tasktype.Workflow
+		var err error
+		if list, cursor, err = p.cfg.Client.Workflows(ctx, tasks.WorkflowFilter{Cursor: cursor, Limit: 1000}); err != nil {
+			return err
+		}
+		for _, w := range list {
+			if d.has(w.ID, w.Name) {
+				add(&d.Workflows, found{Text: w.Name, Note: w.ID, URL: fleet + "workflows/" + url.PathEscape(w.ID), At: w.Created})
+			}
+		}
+		if cursor == "" {
+			return nil
+		}
+	}
+	d.Searched = true
+	return nil
+}
+
+func (p searchPage) findProxies(ctx context.Context, d *searchData) error {
+	if p.cfg.Proxies == nil {
+		return nil
+	}
+	members, err := p.cfg.Proxies.List(ctx, everything)
+	for i := range members {
+		if m := &members[i]; d.has(m.Proxy.String()) {
+			add(&d.Proxies, found{Text: m.Proxy.String(), Note: m.Country, URL: proxyURL(m.ID), At: m.CheckedAt})
+		}
+	}
+	return err
+}

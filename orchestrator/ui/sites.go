@@ -1,0 +1,343 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"muster/internal/webui"
+	"muster/sites"
+	"muster/sites/definition"
+	"muster/sites/report"
+	"muster/tasks"
+)
+
+const (
+	sitesURL    = prefix + "/sites"
+	scrapesURL  = prefix + "/scrapes"
+	siteJobs    = 20 // jobs of a site on its page
+	sitesAtOnce = 40 // on a page
+	idleAtOnce  = 100
+	rowAlerts   = 3  // of a site in the list
+	siteAlerts  = 30 // of a site on its page
+	siteFields  = 60 // fields of a site on its page
+)
+
+func siteURL(name string) string { return sitesURL + "/" + url.PathEscape(name) }
+
+func scrapeURL(id string) string { return scrapesURL + "/" + url.PathEscape(id) }
+
+// siteAreas are those of the menu.
+func (c Config) siteAreas() []webui.Area {
+	if c.Sites == nil {
+		return nil
+	}
+	return []webui.Area{{Link: webui.Link{Text: "Sites", URL: sitesURL}, Pages: []webui.Link{{Text: "Sites", URL: sitesURL}, {Text: "Scrapes", URL: scrapesURL}}}}
+}
+
+// sitePages are the pages of sites and scrapes.
+type sitePages struct{ *pages }
+
+func (p sitePages) serve() {
+	if p.cfg.Sites == nil {
+		return
+	}
+	p.page("/sites", "sites", p.sites)
+	p.page("/sites/{site}", "site", p.siteOf)
+	p.page("/scrapes", "scrapes", p.scrapes)
+	p.page("/scrapes/{job}", "scrape", p.scrape)
+	for path, a := range p.siteActions() {
+		p.action(path, a)
+	}
+}
+
+// costOfJob is about how many commands of Redis it takes to read a job.
+func costOfJob(j *sites.Job) int {
+	if j == nil || j.Summary != nil {
+		return 14
+	}
+	return 25
+}
+
+// costOfState is the same of a state.
+func costOfState(st *sites.State) int {
+	cost := 0
+	if st.Last != nil {
+		cost++
+	}
+	if st.Job != nil && st.Job.Summary == nil { // else it was read before
+		cost += costOfJob(st.Job)
+	}
+	return cost
+}
+
+type sitesData struct {
+	Sites    []siteRow // those that have a job, or are paused; the worst first
+	Idle     []sites.State
+	MoreIdle int
+	Broken   []*definition.BrokenError // at most rowAlerts
+	Newer    string                    // the addresses of the pages of sites before and after; "" where there is none
+	Older    string
+}
+
+type siteRow struct {
+	sites.State
+	Pace *pace // of the newest job; nil without one
+	More int   // alerts that are not in the list
+}
+
+// pace is how fast a job is.
+type pace struct {
+	Share  float64       // of the pages that are known, how many are settled
+	Settle int64         // pages that are done, skipped, or failed
+	Rate   float64       // of them in a second, in the mean since the job began
+	Left   time.Duration // until all are, at that rate; -1 while that is not known, and when the job is over
+}
+
+// paceOf returns the pace of a job at a time.
+func paceOf(j *sites.Job, now time.Time) *pace {
+	if j == nil {
+		return nil
+	}
+	p := &pace{Settle: j.Pages.Done + j.Pages.Skipped + j.Pages.Error, Left: -1}
+	if j.Pages.Total > 0 {
+		p.Share = float64(p.Settle) / float64(j.Pages.Total)
+	}
+	took := now.Sub(j.Began).Seconds()
+	if j.Summary != nil {
+		took = j.Summary.Seconds
+	}
+	if took > 0 && (j.Summary != nil || !j.Over()) {
+		p.Rate = float64(p.Settle) / took
+	}
+	if p.Rate > 0 && j.Status == sites.JobRunning {
+		p.Left = time.Duration(float64(j.Pages.Open()) / p.Rate * float64(time.Second))
+	}
+	return p
+}
+
+func (p sitePages) sites(ctx context.Context, r *http.Request) (webui.View, error) {
+	from, err := offset(r.URL.Query())
+	if err != nil {
+		return webui.View{}, err
+	}
+	states, err := p.cfg.Sites.States(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d := sitesData{Broken: p.cfg.Sites.Registry().Broken()}
+	d.Broken = d.Broken[:min(len(d.Broken), rowAlerts)]
+	cost, now := 5, time.Now()
+	for _, st := range states {
+		cost += costOfState(&st)
+		if st.Job == nil && st.Last == nil && !st.Paused {
+			d.Idle = append(d.Idle, st)
+			continue
+		}
+		row := siteRow{st, paceOf(st.Job, now), max(len(st.Alerts)-rowAlerts, 0)}
+		row.Alerts = st.Alerts[:len(st.Alerts)-row.More]
+		d.Sites = append(d.Sites, row)
+	}
+	slices.SortStableFunc(d.Sites, func(a, b siteRow) int { return b.Health.Severity() - a.Health.Severity() })
+	d.Newer, d.Older = turns(r.URL.Query(), from, sitesAtOnce, len(d.Sites))
+	d.Sites = d.Sites[min(from, len(d.Sites)):]
+	d.Sites = d.Sites[:min(len(d.Sites), sitesAtOnce)]
+	d.MoreIdle = max(len(d.Idle)-idleAtOnce, 0)
+	d.Idle = d.Idle[:len(d.Idle)-d.MoreIdle]
+	return webui.View{Name: "Sites", At: sitesURL, Data: d, Cost: cost}, nil
+}
+
+type siteData struct {
+	sites.State
+	Pace       *pace
+	Fields     []fieldRow
+	MoreFields int
+	Jobs       []scrapeRow
+}
+
+// fieldRow is how often a field was found in the last jobs.
+type fieldRow struct {
+	Field   string // type.field
+	Line    webui.Line
+	Found   float64  // in the last job
+	Before  *float64 // in the mean of those before; nil without them
+	Drifted bool     // mostly by a fallback: the first selector is out of date
+}
+
+// scrapeRow is a scrape in a list.
+type scrapeRow struct {
+	sites.Job
+	Pace *pace
+}
+
+func (p sitePages) siteOf(ctx context.Context, r *http.Request) (webui.View, error) {
+	name := r.PathValue("site")
+	st, runs, err := p.cfg.Sites.State(ctx, name)
+	if err != nil {
+		return webui.View{}, err
+	}
+	began, err := p.cfg.Sites.JobsSince(ctx, time.Time{})
+	if err != nil {
+		return webui.View{}, err
+	}
+	began = slices.DeleteFunc(began, func(j sites.JobBegan) bool { return j.Site != name })
+	jobs, cost, err := p.scrapesOf(ctx, began[:min(len(began), siteJobs)])
+	if err != nil {
+		return webui.View{}, err
+	}
+	st.Alerts = st.Alerts[:min(len(st.Alerts), siteAlerts)]
+	d := siteData{State: st, Pace: paceOf(st.Job, time.Now()), Jobs: jobs}
+	d.Fields, d.MoreFields = fieldRows(runs[:min(len(runs), siteJobs)], jobs)
+	return webui.View{Name: name, At: sitesURL, Data: d, Cost: cost + 10 + costOfState(&st)}, nil
+}
+
+// fieldRows are the fields of the last jobs of a site, the newest job first, those that were found least first.
+func fieldRows(runs []report.Health, jobs []scrapeRow) (rows []fieldRow, more int) {
+	if len(runs) == 0 {
+		return nil, 0
+	}
+	last := runs[0]
+	var drifted []string
+	for i := range jobs {
+		if jobs[i].ID == last.JobID && jobs[i].Summary != nil {
+			drifted = jobs[i].Summary.Drifted()
+		}
+	}
+	for field, found := range last.Fields {
+		row := fieldRow{Field: field, Found: found, Drifted: slices.Contains(drifted, field)}
+		if before, ok := last.Before[field]; ok {
+			row.Before = &before
+		}
+		for _, run := range slices.Backward(runs) {
+			if share, ok := run.Fields[field]; ok {
+				row.Line.Shares = append(row.Line.Shares, share)
+			}
+		}
+		row.Line.Title = fmt.Sprintf("%s in %d jobs: %.0f %% of the records at first, %.0f %% now", line(60, field), len(row.Line.Shares), 100*row.Line.Shares[0], 100*found)
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b fieldRow) int {
+		if a.Drifted != b.Drifted {
+			if a.Drifted {
+				return -1
+			}
+			return 1
+		}
+		if a.Found != b.Found {
+			return int(1000*a.Found) - int(1000*b.Found)
+		}
+		return strings.Compare(a.Field, b.Field)
+	})
+	more = max(len(rows)-siteFields, 0)
+	return rows[:len(rows)-more], more
+}
+
+// scrapesOf reads jobs, and about how many commands that took. Those that are over are read once.
+func (p sitePages) scrapesOf(ctx context.Context, began []sites.JobBegan) (rows []scrapeRow, cost int, err error) {
+	now := time.Now()
+	for _, b := range began {
+		j, read, err := p.cfg.Sites.Listed(ctx, b.ID)
+		if read {
+			cost += costOfJob(&j)
+		}
+		if errors.Is(err, sites.ErrNoJob) {
+			continue
+		}
+		if err != nil {
+			return nil, cost, err
+		}
+		rows = append(rows, scrapeRow{j, paceOf(&j, now)})
+	}
+	return rows, cost, nil
+}
+
+// siteActions are what can be done with sites and scrapes, by path.
+func (p sitePages) siteActions() map[string]webui.Action {
+	site := func(r *http.Request) string { return r.PathValue("site") }
+	ask := func(q webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
+		return func(ctx context.Context, r *http.Request) (webui.Question, error) {
+			q := q
+			q.Title, q.Back, q.At = q.Title+" "+line(60, site(r)), siteURL(site(r)), sitesURL
+			return q, p.cfg.Sites.Site(ctx, site(r))
+		}
+	}
+	change := func(do func(context.Context, string) error) func(context.Context, *http.Request) (webui.Done, error) {
+		return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+			err := p.cfg.Sites.Site(ctx, site(r))
+			if err == nil {
+				err = do(ctx, site(r))
+			}
+			return webui.Done{To: siteURL(site(r))}, p.refused(ctx, err)
+		}
+	}
+	return map[string]webui.Action{
+		"/sites/{site}/run": {Class: webui.Operate, Do: p.runSite, Says: ask(webui.Question{
+			Title: "Scrape", Button: "Scrape it now", Text: "A scrape of the site is sent. If one is under way, that one is shown.",
+			Fields: []webui.Field{
+				{Name: "limit", Type: "number", Label: "At most so many detail pages, 0 for all", Value: "0", Max: 1_000_000_000},
+				{Name: "direct", Type: "checkbox", Label: "Use no proxies", Hint: "The site sees the address of the worker."},
+			},
+		})},
+		"/sites/{site}/pause": {Class: webui.Operate, Do: change(p.cfg.Sites.PauseSite), Says: ask(webui.Question{
+			Title: "Pause", Button: "Pause the site", Text: "No more pages of the site are fetched until it is resumed, also by scrapes that begin meanwhile. Pages in flight are completed.",
+		})},
+		"/sites/{site}/resume": {Class: webui.Operate, Do: change(p.cfg.Sites.ResumeSite), Says: ask(webui.Question{
+			Title: "Resume", Button: "Resume the site", Text: "Pages of the site are fetched again.",
+		})},
+		"/scrapes/{job}/cancel": {Class: webui.Operate, Do: p.cancelScrape, Says: p.askScrape(webui.Question{
+			Title: "Cancel", Button: "Cancel the scrape", Danger: true, Text: "No more pages are fetched; the records of those that were fetched are written. Retrying it later continues where it stopped.",
+		})},
+		"/scrapes/{job}/retry": {Class: webui.Operate, Do: p.retryScrape, Says: p.askScrape(webui.Question{
+			Title: "Retry the failed pages of", Button: "Retry them", Text: "A new job fetches the pages that failed and those that were not fetched yet. Records are added to the same files.",
+		})},
+	}
+}
+
+func (p sitePages) runSite(ctx context.Context, r *http.Request) (webui.Done, error) {
+	limit, err := strconv.Atoi(r.PostFormValue("limit"))
+	if err != nil || limit < 0 {
+		return webui.Done{}, webui.Invalid("Give a number of pages from 0 on.")
+	}
+	run, err := p.cfg.Sites.Send(ctx, r.PathValue("site"), sites.ScrapeOptions{Limit: limit, Direct: r.PostFormValue("direct") != ""})
+	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+		return webui.Done{}, p.refused(ctx, err)
+	}
+	return webui.Done{To: scrapeURL(run.ID())}, nil
+}
+
+func (p sitePages) askScrape(q webui.Question) func(context.Context, *http.Request) (webui.Question, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
+		id := r.PathValue("job")
+		q := q
+		q.Title, q.Back, q.At = q.Title+" "+id, scrapeURL(id), scrapesURL
+		_, err := p.cfg.Sites.Job(ctx, id)
+		return q, err
+	}
+}
+
+func (p sitePages) cancelScrape(ctx context.Context, r *http.Request) (webui.Done, error) {
+	id := r.PathValue("job")
+	return webui.Done{To: scrapeURL(id)}, p.refused(ctx, p.cfg.Sites.Cancel(ctx, id))
+}
+
+func (p sitePages) retryScrape(ctx context.Context, r *http.Request) (webui.Done, error) {
+	id := r.PathValue("job")
+	err := p.cfg.Sites.Resumable(ctx, id)
+	if err != nil {
+		return webui.Done{}, p.refused(ctx, err)
+	}
+	run, err := p.cfg.Sites.Resume(ctx, id)
+	if errors.Is(err, tasks.ErrDuplicate) {
+		return webui.Done{}, webui.Invalid("Job %s of the same site is under way. Wait for its end, or cancel it.", run.ID())
+	}
+	if err != nil {
+		return webui.Done{}, p.refused(ctx, err)
+	}
+	return webui.Done{To: scrapeURL(run.ID())}, nil
+}

@@ -1,0 +1,269 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/access"
+	"muster/orchestrator/health"
+	"muster/orchestrator/job"
+	"muster/proxies"
+	"muster/sites"
+	"muster/sites/definition"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// harmful is a text that would do harm if it were not shown as text.
+const harmful = "<script>alert(1)</script>\u202Egnp.exe\x1b[31m"
+
+// jobIndex knows one job, which failed, and one that is stuck.
+type jobIndex struct{ Jobs }
+
+const (
+	failedJob = "0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"
+	aProxy    = "http://192.0.2.7:3128"
+	aSecret   = "hush-hush"
+)
+
+func (jobIndex) Get(_ context.Context, id string) (job.Job, error) {
+	if id != failedJob {
+		return job.Job{}, job.ErrNotFound
+	}
+	return job.Job{ID: failedJob}, nil
+}
+
+func (jobIndex) List(context.Context, job.Filter) (job.Page, error) {
+	return job.Page{Jobs: []job.Job{{ID: failedJob, Kind: job.KindPipeline, Name: "default", Status: job.Failed, ErrorMessage: "no creator " + harmful}}}, nil
+}
+
+func (jobIndex) Totals(context.Context) (map[job.Status]int64, error) {
+	return map[job.Status]int64{job.Failed: 1234}, nil
+}
+
+func (jobIndex) Stuck(context.Context) ([]job.Stuck, error) {
+	return []job.Stuck{{JobID: failedJob, Name: "default", Stage: "create", Reason: "no agent of role creator"}}, nil
+}
+
+// pool is a pool for which workflows are sent that no worker runs.
+type pool struct {
+	*proxies.Pool
+	client *tasks.Client
+}
+
+var sent = tasks.New[string, string]("test.sent")
+
+func (p pool) SourceNames() []string { return []string{"list.txt " + harmful} }
+
+func (p pool) StartRefresh(ctx context.Context) (string, error) { return p.send(ctx, "refresh") }
+
+func (p pool) StartRecheck(context.Context) (string, error) {
+	return "", errors.New("no judge is in proxies.judges")
+}
+
+func (p pool) RecheckProxy(ctx context.Context, k proxies.Known) (string, error) {
+	return p.send(ctx, k.ID)
+}
+
+func (p pool) send(ctx context.Context, what string) (string, error) {
+	run, err := sent.S(what).Send(ctx, p.client)
+	if err != nil {
+		return "", err
+	}
+	return run.ID(), nil
+}
+
+// system is an orchestrator with two sites, of which one was scraped, a pool, and pages.
+type system struct {
+	t      *testing.T
+	mux    *http.ServeMux
+	cfg    Config
+	server *redistest.Instance
+	scrape string // the id of the job
+	role   access.Role
+	routes []Route
+}
+
+// newSystem scrapes a site where one page in four fails.
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/list":
+			for i := range 4 {
+				fmt.Fprintf(w, `<a href="/item/%d">The item number %d</a>`, i, i)
+			}
+		case "/item/0":
+			http.Error(w, "no", http.StatusTeapot)
+		default:
+			fmt.Fprintf(w, `<h1>The thing of %s</h1><p>%s</p>`, r.URL.Path, "&lt;script&gt;alert(1)&lt;/script&gt;")
+		}
+	}))
+	t.Cleanup(shop.Close)
+	var defs []*definition.Definition
+	for _, name := range []string{"shop.example", "idle.example"} {
+		def, err := definition.Parse(name+".yaml", fmt.Appendf(nil, `
+site: %s
+base_url: %s
+start: [/list]
+listing: {links: a}
+records: {item: {fields: {name: h1, text: p, price: .price}}}
+politeness: {delay: 0s, robots: false}
+retries: {attempts: 1}
+`, name, shop.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defs = append(defs, def)
+	}
+	server := redistest.Server(t)
+	client := tasks.NewClient(server.Client())
+	service, err := sites.NewService(sites.Config{Client: client, OutDir: t.TempDir(), Registry: sites.NewRegistry(defs...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(service.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &system{t: t, server: server, role: access.Admin, mux: http.NewServeMux(), cfg: Config{
+		Client: client, Sites: service, Proxies: pool{proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()}), client}, Jobs: jobIndex{},
+		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis(), 0), Write: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Check: func(context.Context) health.Report {
+			return health.Report{Status: health.Failed, Checks: []health.Result{{Name: "redis", Status: health.OK, Detail: "4 ms"}, {Name: "workers", Status: health.Failed, Error: "none is up"}}}
+		},
+	}}
+	w.runScrape(service)
+	w.routes = Routes(w.cfg)
+	for _, r := range w.routes {
+		w.mux.Handle(r.Pattern, r.Handler)
+	}
+	return w
+}
+
+// runScrape scrapes a site with a worker, and waits for the end of both.
+func (w *system) runScrape(service *sites.Service) {
+	w.t.Helper()
+	mux := tasks.NewMux()
+	service.Register(mux)
+	worker, err := tasks.NewWorker(w.cfg.Client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: 4})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(w.t.Context())
+	over := make(chan error, 1)
+	go func() { over <- worker.Run(ctx) }()
+	run, err := service.Send(ctx, "shop.example", sites.ScrapeOptions{})
+	if err == nil {
+		w.scrape = run.ID()
+		testutil.Eventually(w.t, "the scrape is over", func() bool {
+			j, err := service.Job(ctx, run.ID())
+			return err == nil && j.Summary != nil
+		})
+	}
+	stop()
+	if err := errors.Join(err, <-over); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// ask sends a request as a caller with the role of the system.
+func (w *system) ask(method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	w.t.Helper()
+	r := httptest.NewRequestWithContext(w.t.Context(), method, "http://localhost"+path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, c := range change {
+		c(r)
+	}
+	r = r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "ada", ID: "k1", Role: w.role}))
+	rec := httptest.NewRecorder()
+	w.mux.ServeHTTP(rec, r)
+	return rec
+}
+
+// showsText checks that a page has texts, and says what it says as text.
+func (w *system) shows(path string, code int, texts ...string) string {
+	w.t.Helper()
+	rec := w.ask("GET", path, "")
+	body := rec.Body.String()
+	if rec.Code != code {
+		w.t.Errorf("%s: got %d, want %d: %.800s", path, rec.Code, code, body)
+	}
+	for _, text := range texts {
+		if !strings.Contains(body, text) {
+			_, main, _ := strings.Cut(body, "<main")
+			w.t.Errorf("%s: got a page without %q: %.3000s", path, text, main)
+		}
+	}
+	for _, bad := range []string{"<script>alert", "\u202E", "\x1b", aSecret} {
+		if strings.Contains(body, bad) {
+			w.t.Errorf("%s: got a page with %q", path, bad)
+		}
+	}
+	if len(body) > 150<<10 {
+		w.t.Errorf("%s: got a page of %d bytes, want at most 150 KiB", path, len(body))
+	}
+	return body
+}
+
+var tokenField = regexp.MustCompile(`name="muster_form" value="([0-9a-f]+)"`)
+
+// do asks the question of a change, answers it, and returns what came of it.
+func (w *system) do(path string, fields url.Values) *httptest.ResponseRecorder {
+	w.t.Helper()
+	q := w.ask("GET", path, "")
+	token := tokenField.FindStringSubmatch(q.Body.String())
+	if q.Code != http.StatusOK || token == nil {
+		w.t.Fatalf("%s: got %d %.500s, want a question", path, q.Code, q.Body)
+	}
+	form := url.Values{"muster_form": {token[1]}}
+	for name, values := range fields {
+		form[name] = values
+	}
+	return w.ask("POST", path, form.Encode(), func(r *http.Request) { r.AddCookie(&http.Cookie{Name: "muster_form", Value: token[1]}) })
+}
+
+// leads checks that a change was done, and returns the page that it leads to.
+func (w *system) leads(path string, fields url.Values) string {
+	w.t.Helper()
+	rec := w.do(path, fields)
+	if rec.Code != http.StatusSeeOther {
+		w.t.Fatalf("%s: got %d %.500s, want it to lead to a page", path, rec.Code, rec.Body)
+	}
+	return rec.Header().Get("Location")
+}
+
+// addProxies fills the pool with n members, of which the first has a password and failed at a site.
+func (w *system) addProxies(n int) {
+	w.t.Helper()
+	list := []proxies.Proxy{{Protocol: "http", Host: "192.0.2.7", Port: 3128, Username: "ada", Password: aSecret, Anonymity: "elite", Country: "BG", LatencyMS: 120, CheckedAt: time.Now(), Sources: []string{harmful}}}
+	for i := range n - 1 {
+		list = append(list, proxies.Proxy{Protocol: "socks5", Host: fmt.Sprintf("198.51.%d.%d", i>>8, i&255), Port: 1080, Anonymity: "anonymous", Country: "FR", LatencyMS: float64(500 + i)})
+	}
+	if _, err := w.cfg.Proxies.(pool).Add(w.t.Context(), list...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// first returns the id of the member with a password.
+func (w *system) first() string {
+	w.t.Helper()
+	found, err := w.cfg.Proxies.Find(w.t.Context(), "192.0.2.7:3128")
+	if err != nil || len(found) != 1 {
+		w.t.Fatalf("got %v, %v, want the first proxy", found, err)
+	}
+	return found[0].ID
+}

@@ -1,0 +1,119 @@
+package proxies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+)
+
+// Known is all that a pool has of one proxy.
+type Known struct {
+	Member             // Health is over all sites, and Banned from all sites
+	Removed  time.Time // when it was removed from the pool, within the last day; zero if it is in it
+	Verdicts []Verdict // of the sites that were asked for and have seen it, or ban it
+}
+
+// Verdict is what one site has shown of a proxy.
+type Verdict struct {
+	Site   string
+	Health *Health // nil when the site has not seen the proxy
+	Score  float64 // as a pick for the site would weigh it
+	Ban    *Ban    // nil when it is not banned from the site
+}
+
+// Lookup returns what the pool has of the proxy with an id, and its verdicts of some sites. It returns false when the
+// proxy is not in the pool, and was not within the last day. It reads Redis, not this process's view.
+func (p *Pool) Lookup(ctx context.Context, id string, sites []string) (known Known, found bool, err error) {
+	return p.store.lookup(ctx, id, sites, time.Now())
+}
+
+func (s *store) lookup(ctx context.Context, id string, sites []string, now time.Time) (k Known, found bool, err error) {
+	var record, archived, all *redis.StringCmd
+	var removed *redis.FloatCmd
+	bans := []string{id}
+	seen := make([]*redis.StringCmd, len(sites))
+	for _, site := range sites {
+		bans = append(bans, banField(id, site))
+	}
+	var banned *redis.SliceCmd
+	_, err = s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		record, archived = pipe.HGet(ctx, recordsKey(s.name), id), pipe.HGet(ctx, archivedKey(s.name), id)
+		removed, all = pipe.ZScore(ctx, archiveKey(s.name), id), pipe.HGet(ctx, healthKey(s.name, ""), id)
+		banned = pipe.HMGet(ctx, bansKey(s.name), bans...)
+		for i, site := range sites {
+			seen[i] = pipe.HGet(ctx, healthKey(s.name, site), id)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return k, false, fmt.Errorf("look up proxy: %w", err)
+	}
+	text := record.Val()
+	if text == "" {
+		text, k.Removed = archived.Val(), unixMilli(removed.Val())
+	}
+	if text == "" || json.Unmarshal([]byte(text), &k.Proxy) != nil {
+		return k, false, nil
+	}
+	k.Health = healthOr(all.Val())
+	k.Score = score(k.Health, Health{}, k.LatencyMS, now)
+	if ban := banOf(banned.Val()[0], id, "", now); ban != nil {
+		k.Banned, k.BannedUntil = true, ban.Until
+	}
+	for i, site := range sites {
+		v := Verdict{Site: site, Ban: banOf(banned.Val()[i+1], id, site, now)}
+		if text := seen[i].Val(); text != "" {
+			h := healthOr(text)
+			v.Health, v.Score = &h, score(k.Health, h, k.LatencyMS, now)
+		}
+		if v.Health != nil || v.Ban != nil {
+			k.Verdicts = append(k.Verdicts, v)
+		}
+	}
+	return k, true, nil
+}
+
+// healthOr reads a health; one that is missing or damaged is not known.
+func healthOr(text string) Health {
+	h, err := parseHealth(text)
+	if err != nil {
+		return unknownHealth()
+	}
+	return h
+}
+
+// banOf returns the ban in a field of the hash of bans, or nil if there is none in force.
+func banOf(value any, id, site string, now time.Time) *Ban {
+	text, _ := value.(string)
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil
+	}
+	ban := &Ban{ID: id, Site: site}
+	if ms > 0 {
+		if ban.Until = time.UnixMilli(ms); !now.Before(ban.Until) {
+			return nil
+		}
+	}
+	return ban
+}
+
+// candidate is the proxy to check again, which does not count for its sources.
+func (k Known) candidate() Candidate {
+	c := k.Proxy.Candidate()
+	c.Known, c.Unlisted = k.Removed.IsZero(), true
+	return c
+}
+
+// RecheckOne checks one proxy of the pool again, or one that was removed within the last day, as [Recheck] does. Its
+// report counts one check.
+func (s *Service) RecheckOne(k Known) tasks.Signature[Report] {
+	return tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{k.candidate()}}, Check)), settleRecheck)
+}
