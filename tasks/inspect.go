@@ -19,6 +19,24 @@ func (c *Client) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) 
 	return nodes, nil
 }
 
+// ErrNoNode means that a workflow has no node with the given id.
+var ErrNoNode = engine.ErrNoNode
+
+// Node returns a node of a workflow with its input and its attempts, however large the workflow is. It leaves out what
+// takes the other nodes: Needs and Side, and Waits unless the node waits for an answer from outside. Its errors are
+// [ErrUnknown] and [ErrNoNode].
+//
+// The input of a node that comes after others is their value. An input that the workflow was sent with is kept while
+// its node has not ended, and when it fails. After success it is kept if all such inputs of the workflow have at most
+// 4 KiB together.
+func (c *Client) Node(ctx context.Context, id, node string) (tasktype.NodeDetail, error) {
+	d, err := c.eng.Inspector.Node(ctx, id, node)
+	if err != nil {
+		return d, fmt.Errorf("node %.100s of workflow %s: %w", node, id, err)
+	}
+	return d, nil
+}
+
 // Workers returns the live workers, by name.
 func (c *Client) Workers(ctx context.Context) ([]tasktype.Worker, error) {
 	ws, err := c.eng.Fleet.Workers(ctx)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,6 +156,7 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 			t.Errorf("got %+v", o)
 		}
 		d.wantWaiting(t, run, o)
+		d.wantOpenTasks(t, tasktype.OpenTask{Task: review.Name(), Open: 1})
 		token := tokenOf(t, d.client, o)
 		if err := tasks.Complete(ctx, d.client, publish, token, "no"); err == nil || !strings.Contains(err.Error(), review.Name()) {
 			t.Errorf("answer of another type: got %v, want an error that names %s", err, review.Name())
@@ -165,6 +167,7 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 		if got, err := run.Wait(ctx); err != nil || got != "published true" {
 			t.Errorf("got %q, %v, want %q", got, err, "published true")
 		}
+		d.wantOpenTasks(t)
 		d.wantCompleted(t, run.ID(), token)
 		if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
 			t.Errorf("still open: %+v", left)
@@ -179,6 +182,37 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 		}
 		wantError(t, "answer to what is forgotten", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrUnknown)
 	})
+}
+
+// wantOpenTasks checks which tasks have nodes that wait for an answer.
+func (d *desk) wantOpenTasks(t *testing.T, want ...tasktype.OpenTask) {
+	t.Helper()
+	got, err := d.client.OpenTasks(t.Context())
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("open tasks: got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// A task whose open nodes were of workflows that are gone is listed until its nodes are.
+func TestOpenTasksForgetWorkflowsThatAreGone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, redistest.New(t))
+	run := started(t, d.client, review.S(draft{"a"}))
+	opened(t, d.client, review.Name(), 1)
+	keys, err := d.client.Redis().Keys(t.Context(), "muster:{*}:w:"+run.ID()).Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("got %v, %v, want the key of the workflow", keys, err)
+	}
+	if err := d.client.Redis().Del(t.Context(), keys[0]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
+		t.Errorf("still open: %+v", left)
+	}
+	d.wantOpenTasks(t)
+	if left := d.client.Redis().Keys(t.Context(), "muster:{*}:open*").Val(); len(left) > 0 {
+		t.Errorf("left are the keys %q", left)
+	}
 }
 
 // wantWaiting checks that the second of three nodes of a workflow is shown as one that waits for an answer.

@@ -29,13 +29,18 @@ func tokensCommand(env environment) *cli.Command {
 	const where = `The token is read from ` + tokenVar + ` or, without that, from the first line of
 standard input: arguments can be seen by others.`
 	leaf := func(name, usage, args string, n int, about string, fn func(context.Context, *cli.Context, fleet) error, flags ...cli.Flag) *cli.Command {
-		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Description: about, Flags: flags, Action: withClient(env, n, n, fn)}
+		least := n
+		if strings.HasPrefix(args, "[") {
+			least = 0
+		}
+		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Description: about, Flags: flags, Action: withClient(env, least, n, fn)}
 	}
 	return &cli.Command{
 		Name:  "tokens",
 		Usage: "list and answer tasks that wait for an answer from outside",
 		Subcommands: []*cli.Command{
-			leaf("list", "list the nodes of a task that wait for an answer; there are no tokens in it", "TASK", 1, "", tokensList,
+			leaf("list", "list the nodes of a task that wait for an answer or, without TASK, the tasks that have some", "[TASK]", 1,
+				"There are no tokens in it; see tokens new.", tokensList,
 				&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}, jsonFlag()),
 			leaf("new", "make and print a token for a node that waits; the one before ends", "WORKFLOW NODE", 2,
 				"A token is a secret: who has it decides what the task came to.", tokensNew),
@@ -55,6 +60,15 @@ func tokensList(ctx context.Context, c *cli.Context, client fleet) error {
 	limit, err := limitOf(c)
 	if err != nil {
 		return err
+	}
+	if !c.Args().Present() {
+		open, err := client.OpenTasks(ctx)
+		if err != nil {
+			return err
+		}
+		return show(client.env, c, open[:min(limit, len(open))], []string{"TASK", "OPEN"}, func(o tasktype.OpenTask) []string {
+			return []string{o.Task, fmt.Sprint(o.Open)}
+		})
 	}
 	var list []tasktype.OpenToken
 	for cursor := ""; len(list) < limit; {

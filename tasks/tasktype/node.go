@@ -1,6 +1,9 @@
 package tasktype
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Node is a node of a workflow: a task, or a step that joins the values of others.
 type Node struct {
@@ -16,11 +19,30 @@ type Node struct {
 	Failure  *Failure  `json:"failure,omitempty"`  // why it failed or was revoked; nil otherwise
 	Message  string    `json:"message,omitempty"`  // of the last attempt that failed
 	Waits    string    `json:"waits,omitempty"`    // why no live worker can run it; empty otherwise
+	Open     bool      `json:"open,omitempty"`     // whether it waits for an answer from outside
 	Done     int       `json:"done,omitempty"`     // progress that its handler reported, of Total
 	Total    int       `json:"total,omitempty"`    // 0 if its handler reported none
 	Needs    []string  `json:"needs,omitempty"`    // ids of the nodes it comes after
 	Within   string    `json:"within,omitempty"`   // id of the map or the planned task that it is a part of
 	Side     bool      `json:"side,omitempty"`     // whether the value of the workflow does not need it
+}
+
+// NodeDetail is a node with what Redis has of its input and its attempts.
+type NodeDetail struct {
+	Node
+	Input   json.RawMessage   `json:"input,omitempty"`   // nil if it is not known yet, or is no longer kept
+	Tried   []NodeAttempt     `json:"tried,omitempty"`   // the last three attempts that failed and were followed by another
+	Headers map[string]string `json:"headers,omitempty"` // of its workflow
+}
+
+// NodeAttempt is an attempt at a node that has failed.
+type NodeAttempt struct {
+	Attempt int       `json:"attempt"`          // 1 for the first
+	Started time.Time `json:"started,omitzero"` // zero if no handler ran
+	Ended   time.Time `json:"ended,omitzero"`
+	Worker  string    `json:"worker,omitempty"` // name; empty if it was failed from outside
+	Code    string    `json:"code"`             // of the failure
+	Message string    `json:"message"`          // cut after 300 bytes
 }
 
 // ActiveNode is a node in a batch of a worker: it is running, or waits briefly for a node before it.

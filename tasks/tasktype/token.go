@@ -16,3 +16,9 @@ type OpenToken struct {
 	Opened   time.Time       `json:"opened"`            // when it began to wait
 	Deadline time.Time       `json:"deadline,omitzero"` // for the answer; zero if there is none
 }
+
+// OpenTask is a task with nodes that wait for an answer from outside.
+type OpenTask struct {
+	Task string `json:"task"` // at most 100 bytes of the name
+	Open int64  `json:"open"` // its nodes that wait
+}

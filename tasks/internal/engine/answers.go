@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -167,7 +169,8 @@ func randomBytes(n int) []byte {
 func (o *outside) retry(f *tasktype.Failure, d time.Duration) store.Change {
 	sp := o.spec()
 	c := store.Change{Outcome: store.ChangeAgain, Queue: sp.QueueName(), Task: store.ClipTask(sp.Task)}
-	c.Again(o.node, f.Attempts, 0, d, "T", store.Lane(sp.QueueName(), sp.Priority), f.Message)
+	c.Again(o.node, f.Attempts, 0, d, "T", store.Lane(sp.QueueName(), sp.Priority), f.Message,
+		encodeAttempt(tasktype.NodeAttempt{Attempt: f.Attempts, Code: f.Code, Message: f.Message}))
 	return c
 }
 
@@ -290,6 +293,19 @@ func (a *Answers) Open(ctx context.Context, task, cursor string, limit int) (pag
 		}
 	}
 	return page, "", nil
+}
+
+// Tasks returns the tasks that have nodes that wait for an answer, by name.
+func (a *Answers) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
+	counts, err := a.store.Tokens.Tasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tasktype.OpenTask, 0, len(counts))
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, tasktype.OpenTask{Task: name, Open: counts[name]})
+	}
+	return out, nil
 }
 
 // openToken describes a node that waits for an answer.

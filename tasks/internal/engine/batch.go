@@ -75,6 +75,7 @@ type result struct {
 	attempts, lost int
 	delay          time.Duration
 	state, message string
+	code           string // of the failure that another attempt follows
 
 	plan *store.Grow // of kind P
 }

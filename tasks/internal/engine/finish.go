@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"encoding/json"
 	"strconv"
 	"time"
 
+	"muster/internal/clip"
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // changeKey is what the results of one change have in common.
@@ -81,7 +84,7 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 				c.Queue, c.Task, c.Ran = sp.QueueName(), store.ClipTask(sp.Task), r.took
 			}
 		}
-		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message)
+		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, tk.tried(b, r))
 		return c
 	}
 	c := endOf(r)
@@ -91,6 +94,31 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 	c.Ran = r.took
 	c.End(r.node, tk.record(b, r))
 	return c
+}
+
+// tried describes an attempt that has failed and is followed by another; nil for other results.
+func (tk *taker) tried(b *batch, r *result) []byte {
+	if r.state != "T" {
+		return nil
+	}
+	a := tasktype.NodeAttempt{Attempt: r.attempts, Worker: tk.cfg.Name, Code: r.code, Message: r.message}
+	if !r.began.IsZero() {
+		a.Started, a.Ended = r.began.Add(b.skew), r.began.Add(b.skew+r.took)
+	}
+	return encodeAttempt(a)
+}
+
+// maxTried is the limit of the message that is kept of an attempt that was followed by another, in bytes.
+const maxTried = 300
+
+// encodeAttempt returns the line that is kept of an attempt.
+func encodeAttempt(a tasktype.NodeAttempt) []byte {
+	a.Message = clip.Bytes(a.Message, maxTried)
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return nil // its times have years beyond 9999
+	}
+	return raw
 }
 
 // record returns the record of a result that ends its node.

@@ -47,9 +47,38 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 			grow.Inputs = append(grow.Inputs, store.Literal{Node: at.At(i, -1).String(), Input: in})
 		}
 	}
+	grow.Given = given(grow.Inputs)
 	grow.Roots = releases(g, at)
 	g.ForgetInputs() // the graph is kept, and they can be large
 	return grow, nil
+}
+
+// maxGiven is the most bytes of literal inputs that are kept until the workflow expires, so that operators see what it
+// was sent with. Of larger ones only those of failed nodes are.
+const maxGiven = 4 << 10
+
+// given returns literal inputs as JSON by node; nil if there are none, or if they are too large to be kept.
+func given(inputs []store.Literal) []byte {
+	size := 0
+	for i := range inputs {
+		if size += len(inputs[i].Node) + len(inputs[i].Input) + len(`"":,`); size > maxGiven {
+			return nil
+		}
+	}
+	if len(inputs) == 0 {
+		return nil
+	}
+	out := append(make([]byte, 0, size+1), '{')
+	for i := range inputs {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '"')
+		out = append(out, inputs[i].Node...)
+		out = append(out, '"', ':')
+		out = append(out, inputs[i].Input...)
+	}
+	return append(out, '}')
 }
 
 // releases returns the nodes that wait for nothing, as spans where possible.

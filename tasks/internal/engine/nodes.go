@@ -100,7 +100,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	case 'D', 'T':
 		n.Due = time.UnixMilli(rec.At)
 	case 'W':
-		n.Due, n.Waits = rec.Deadline, waitsForAnswer
+		n.Due, n.Waits, n.Open = rec.Deadline, waitsForAnswer, true
 	case 'F', 'X':
 		n.Failure = &tasktype.Failure{}
 		if json.Unmarshal(rec.Body, n.Failure) != nil {

@@ -47,7 +47,7 @@ func (r *Run) outcome(a answered) (result, bool) {
 	r.said, r.code = tasktype.OutcomeRetry, e.code
 	res := r.again(d, e.message)
 	res.attempts++
-	res.state = "T"
+	res.state, res.code = "T", e.code
 	return res, true
 }
 

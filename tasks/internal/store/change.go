@@ -36,10 +36,11 @@ func (c *Change) End(node string, record []byte) {
 	c.Args = append(c.Args, node, record)
 }
 
-// Again adds a node that is to run again in d. Until then its state is D, or T after a failure.
-func (c *Change) Again(node string, attempts, lost int, d time.Duration, state, lane, message string) {
+// Again adds a node that is to run again in d. Until then its state is D, or T after a failure. tried is the attempt
+// that has failed, a line as in AttemptsField, or nil.
+func (c *Change) Again(node string, attempts, lost int, d time.Duration, state, lane, message string, tried []byte) {
 	c.Nodes++
-	c.Args = append(c.Args, node, attempts, lost, max(0, d.Milliseconds()), state, lane, message)
+	c.Args = append(c.Args, node, attempts, lost, max(0, d.Milliseconds()), state, lane, message, tried)
 }
 
 // Changes are changes of one workflow.
@@ -71,8 +72,8 @@ const NoLane = "-"
 // PlanChange returns the change that puts a graph in the place of a running node. head is the node's
 // "attempts|deaths|started|worker".
 func PlanChange(node, head string, g *Grow) Change {
-	args := append(make([]any, 0, 8+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs))
-	args = append(literals(args, g.Inputs), len(g.Roots))
+	args := append(make([]any, 0, 10+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs)+g.keeps())
+	args = append(g.keep(literals(args, g.Inputs), node), len(g.Roots))
 	return Change{Outcome: ChangePlan, Nodes: 1, Args: g.roots(args)}
 }
 

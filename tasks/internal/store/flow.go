@@ -41,6 +41,16 @@ func (f Flow) facts(args []any) []any {
 // GraphField returns the field that the graph of a scope is in.
 func GraphField(scope string) string { return "g" + scope }
 
+// InputsField returns the field with the literal inputs of a scope, if they are kept.
+func InputsField(scope string) string { return "in" + scope }
+
+// InputField returns the field with the literal input of a node that has failed.
+func InputField(node string) string { return "i" + node }
+
+// AttemptsField returns the field with the attempts of a node that failed and were followed by another: a line for
+// each, the last one at the end.
+func AttemptsField(node string) string { return "a" + node }
+
 // ErrorField returns the field that the last error of a node is in which is to run again.
 func ErrorField(node string) string { return "e" + node }
 

@@ -23,6 +23,8 @@ import (
 //	                     ready lists; "!" once the handler of a suspected node was called
 //	holders              set of the workers that may have batches
 //	open:<task>          openKey
+//	opentasks            sorted set of the tasks that have such a key, all with the score 0. A task whose open nodes
+//	                     were of workflows that are gone stays until the tasks are listed
 //
 // Workflows expire and wake hashes stay. Redis deletes the others with their last element.
 func tag(shard int) string { return "muster:{" + strconv.Itoa(shard) + "}:" }
@@ -41,6 +43,9 @@ const storeKey = "muster:store"
 //	h<group>        set once a member of the group has held a place
 //	q<node>         set when the node needs no place any more, because the member it would hold it for has ended
 //	e<node>, p<node>  last error, own progress, while the node is not terminal
+//	a<node>         the last attempts that failed and were followed by another: a tasktype.NodeAttempt as JSON in a line
+//	i<node>         literal input of a node that has failed
+//	in, in<node>    literal inputs of the workflow, of the plan at a node: JSON by node; none if they are large
 //	t<node>         "<attempt> <hash>" of the token that the node can be answered with; of no use once that attempt is over
 //	n z vn vz       tasks and virtual nodes: known, terminal
 //	ct cc           members of maps: known, terminal

@@ -41,6 +41,7 @@ type Grow struct {
 	Graph         []byte
 	Work, Virtual int
 	Inputs        []Literal
+	Given         []byte // the inputs as JSON by node, to be kept; nil to keep none
 	Roots         []Release
 	Unique        string
 	UniqueTTL     time.Duration
@@ -83,6 +84,22 @@ func literals(args []any, inputs []Literal) []any {
 	return args
 }
 
+// keeps returns how many fields keep adds.
+func (g *Grow) keeps() int {
+	if g.Given == nil {
+		return 0
+	}
+	return 1
+}
+
+// keep appends the inputs that are kept of a scope, as a field.
+func (g *Grow) keep(args []any, scope string) []any {
+	if g.Given == nil {
+		return args
+	}
+	return append(args, InputsField(scope), g.Given)
+}
+
 func (g *Grow) roots(args []any) []any {
 	for _, r := range g.Roots {
 		args = append(args, r.Span, r.Lane, r.Delay, r.Lim)
@@ -114,10 +131,10 @@ func (s Flows) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo,
 	if !g.Late.IsZero() {
 		late = strconv.FormatInt(g.Late.UnixMilli(), 10)
 	}
-	args := f.facts(make([]any, 0, 16+2*len(last)+4*len(g.Roots)))
+	args := f.facts(make([]any, 0, 18+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, token, len(last), len(g.Roots), plain)
-	res, err := s.call(ctx, "submit", f.shard, g.roots(literals(args, last))...)
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, token, len(last)+g.keeps(), len(g.Roots), plain)
+	res, err := s.call(ctx, "submit", f.shard, g.roots(g.keep(literals(args, last), ""))...)
 	if err != nil {
 		return Todo{}, nil, fmt.Errorf("store workflow: %w", err)
 	}

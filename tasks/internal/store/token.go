@@ -40,6 +40,24 @@ func (s Tokens) store(ctx context.Context, f Flow, node, hash string, attempt an
 	return text(res[0]), nil
 }
 
+// mostTasks bounds the tasks that Tasks returns of a shard.
+const mostTasks = 1000
+
+// Tasks returns how many nodes wait for an answer, by task: of each shard the first 1,000 tasks by name.
+func (s Tokens) Tasks(ctx context.Context) (map[string]int64, error) {
+	shards, err := s.callEach(ctx, "opened", mostTasks)
+	if err != nil {
+		return nil, fmt.Errorf("list tasks with open tokens: %w", err)
+	}
+	out := map[string]int64{}
+	for _, list := range shards {
+		for i := 0; i+1 < len(list); i += 2 {
+			out[text(list[i])] += toInt(list[i+1])
+		}
+	}
+	return out, nil
+}
+
 // OpenNode is a node that waits for an answer.
 type OpenNode struct {
 	Flow   Flow // with the id only

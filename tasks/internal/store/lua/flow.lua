@@ -5,6 +5,8 @@
 -- are its five facts. For its changes see apply
 -- returns nothing: it defines flow
 
+local MOST_TRIED = 3 -- failed attempts that are kept of a node, beside its last one
+
 -- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
 -- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
@@ -258,7 +260,11 @@ local function flow(onLane, onMost, on)
   end
 
   -- unlist takes a node out of those that wait for an answer.
-  local function unlist(node, task) redis.call('ZREM', P .. 'open:' .. task, W .. '/' .. node) end
+  local function unlist(node, task)
+    local nodes = P .. 'open:' .. task
+    redis.call('ZREM', nodes, W .. '/' .. node)
+    if redis.call('EXISTS', nodes) == 0 then try('ZREM', P .. 'opentasks', task) end
+  end
 
   -- guard says 'ok' if what follows may be done to a node, or why not; see apply.
   local function guard(node, how, proof)
@@ -297,6 +303,7 @@ local function flow(onLane, onMost, on)
     end
     if #listed == 0 then return end
     bulk('ZADD', P .. 'open:' .. task, listed)
+    try('ZADD', P .. 'opentasks', 0, task)
     puts[#puts + 1] = 'w'
     puts[#puts + 1] = '1'
   end
@@ -328,6 +335,11 @@ local function flow(onLane, onMost, on)
       end
     end
     put(node, rec)
+    local given = outcome == 'F' and input(old) or ''
+    if given ~= '' then
+      puts[#puts + 1] = 'i' .. node
+      puts[#puts + 1] = given
+    end
     if node == root then
       told, rooted = true, outcome
     end
@@ -390,15 +402,24 @@ local function flow(onLane, onMost, on)
     end
   end
 
+  -- remember adds an attempt that has failed to those that are kept of a node, the last MOST_TRIED.
+  local function remember(node, tried)
+    local list = {tried}
+    local before = redis.call('HGET', wf, 'a' .. node)
+    for line in string.gmatch(before or '', '[^\n]+') do table.insert(list, #list, line) end
+    redis.call('HSET', wf, 'a' .. node, table.concat(list, '\n', math.max(1, #list - MOST_TRIED + 1)))
+  end
+
   -- again puts m running nodes back, to run again now or later; see apply.
   local function again(b, m, task)
-    for i = b, b + 7 * (m - 1), 7 do
-      local node, attempts, lost, delay, letter, lane, message = unpack(ARGV, i, i + 6)
+    for i = b, b + 8 * (m - 1), 8 do
+      local node, attempts, lost, delay, letter, lane, message, tried = unpack(ARGV, i, i + 7)
       if have[7] or terminal(record(node)) then
         -- It was revoked in the meantime.
       else
         if string.sub(record(node) or '', 1, 1) == 'W' then unlist(node, task) end
         if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
+        if tried ~= '' then remember(node, tried) end
         local d = tonumber(delay)
         if d > 0 then
           waits(node, letter, attempts, lost, now + d, nil, lane)
@@ -473,7 +494,8 @@ local function flow(onLane, onMost, on)
   --   number of edges, then of each: node, kind, need, delay, lim, lane
   --   number of nodes, then of each
   --            for S, F, X, K: node, record (as in ends)
-  --            for R: node, attempts, deaths, delay ms, letter, lane, error
+  --            for R: node, attempts, deaths, delay ms, letter, lane, error, the attempt that has failed (a line as in
+  --            keys.go) or ''
   --            for P: node, 'attempts|deaths|started|owner', graph, number of tasks, number of nodes without a task,
   --            number of inputs, then of each: node, record; number of roots, then of each: span, lane, delay, lim
   --            for E: node, number of members, lane, delay, lim, number of joins over the members, then of each: node,
@@ -500,7 +522,7 @@ local function flow(onLane, onMost, on)
         p = extend(b)
       elseif outcome == 'R' then
         again(b, m, task)
-        p = b + 7 * m
+        p = b + 8 * m
       elseif outcome == 'W' then
         open(task, b, m)
         p = b + 3 * m

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// ErrNoNode says that a workflow has no node with an id.
+var ErrNoNode = errors.New("the workflow has no such node")
+
+// Node returns a node of a workflow with its input and its attempts. It reads that node only, so it leaves out Needs,
+// Side, and Waits unless the node waits for an answer.
+func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktype.NodeDetail, err error) {
+	fl, err := in.graphs.load(ctx, workflow)
+	if err != nil {
+		return d, err
+	}
+	if _, err := graph.ParseID(node); err != nil {
+		return d, ErrNoNode
+	}
+	id, g, err := in.graphs.node(ctx, fl, node)
+	if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) && g != nil {
+		return d, ErrNoNode
+	}
+	if err != nil {
+		return d, err
+	}
+	v := in.graphs.values(fl)
+	names := []string{"n", node, store.ErrorField(node), "p" + node, store.AttemptsField(node), store.InputField(node), store.InputsField(id.Scope)}
+	raws, err := in.store.Flows.Fields(ctx, fl.Flow, names)
+	if err != nil {
+		return d, err
+	}
+	if raws[0] == nil {
+		return d, ErrUnknown // it has expired, and its graph was in memory
+	}
+	if err := v.exists(ctx, g, id, raws[1]); err != nil {
+		return d, err
+	}
+	fields := map[string]string{}
+	for i, name := range names[:4] {
+		fields[name] = string(raws[i])
+	}
+	rec := store.ParseRecord(raws[1], fl.Created)
+	var b *store.Batch
+	if !rec.Terminal() {
+		running, err := in.progress.running(ctx, fl.Flow)
+		if err != nil {
+			return d, err
+		}
+		b = running[node]
+	}
+	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, b), Tried: attempts(raws[4]), Headers: fl.g.Headers}
+	d.Input, err = v.given(ctx, g, id, &rec, raws[5], raws[6])
+	return d, err
+}
+
+// exists returns ErrNoNode if a node that the graph allows does not exist.
+func (v *values) exists(ctx context.Context, g *graph.Graph, id graph.ID, record []byte) error {
+	switch n := &g.Nodes[id.Index]; {
+	case record != nil:
+	case n.Kind == graph.Catch || id.Inst < 0 && g.Passive(id.Index):
+		return ErrNoNode
+	case id.Inst >= 0:
+		m, err := v.members(ctx, id.At(id.Index, -1).String())
+		if err == nil && id.Inst >= m {
+			err = ErrNoNode
+		}
+		return err
+	}
+	return nil
+}
+
+// given returns the input of a node as far as it is kept: of its own and of all inputs of its scope, as JSON by node.
+// nil is none.
+func (v *values) given(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record, own, all []byte) (json.RawMessage, error) {
+	n := &g.Nodes[id.Index]
+	if id.Inst < 0 && g.Virtual(id.Index) {
+		return nil, nil
+	}
+	known := *rec
+	if known.Input == nil {
+		known.Input = own
+	}
+	if known.Input == nil && id.Inst < 0 && all != nil {
+		var kept map[string]json.RawMessage
+		if json.Unmarshal(all, &kept) == nil {
+			known.Input = kept[id.String()]
+		}
+	}
+	if known.Input == nil && id.Inst >= 0 && n.Kind == graph.Each {
+		elements, err := v.elements(ctx, id.At(n.In-1, -1))
+		if err != nil || id.Inst >= len(elements) {
+			return nil, unknownInput(err)
+		}
+		known.Input = elements[id.Inst]
+	}
+	if known.Input == nil && n.In > 0 && n.Kind != graph.Catch && id.Inst < 0 {
+		if state, _, err := v.state(ctx, id.At(n.In-1, -1)); err != nil || state != 'S' {
+			return nil, err
+		}
+	}
+	input, err := v.input(ctx, g, id, &known)
+	if err := unknownInput(err); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(input), nil
+}
+
+// unknownInput returns nil for an error that says that an input is not known, or not any more.
+func unknownInput(err error) error {
+	if errors.Is(err, errNoValue) || errors.Is(err, errUnreadable) {
+		return nil
+	}
+	return err
+}
+
+// attempts reads what is kept of attempts. What is damaged is left out.
+func attempts(lines []byte) (out []tasktype.NodeAttempt) {
+	for line := range bytes.Lines(lines) {
+		var a tasktype.NodeAttempt
+		if json.Unmarshal(line, &a) == nil {
+			out = append(out, a)
+		}
+	}
+	return out
+}
