@@ -27,6 +27,8 @@ func (s *site) actions() map[string]webui.Action {
 				return webui.Done{To: workflow(r)}, s.client.Revoke(ctx, r.PathValue("id"))
 			},
 		},
+		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Says: s.askComplete, Do: s.complete},
+		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: s.askFail, Do: s.fail},
 		"/queues/{queue}/pause": {
 			Class: webui.Operate,
 			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {

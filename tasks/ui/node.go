@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"muster/internal/webui"
@@ -14,24 +15,43 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// shownBytes is how much of a result is on a page; the rest can be downloaded.
-const shownBytes = 64 << 10
+const (
+	// shownBytes is how much of an input and of a result is on a page; the rest can be downloaded.
+	shownBytes = 64 << 10
+	// mostRead is the most tasks of a workflow whose nodes are all read for a page.
+	mostRead       = 20_000
+	mostNeighbours = 20
+	mostHeaders    = 50
+)
 
 // nodeData is a node of a workflow.
 type nodeData struct {
 	Workflow string
-	tasktype.Node
+	tasktype.NodeDetail
 	Before, After []tasktype.Node // the nodes that it comes after, and that come after it; at most mostNeighbours
 	MoreBefore    int
 	MoreAfter     int
-	Result        string // indented, at most shownBytes
-	Cut           bool   // whether the result is longer
-	Bytes         int    // of the result
+	Alone         bool // the workflow is too large to find the nodes before and after it
+	In, Out       document
+	Trace         string // id of the trace that the workflow belongs to, or empty
+	Last          *lastAttempt
 }
 
-const mostNeighbours = 20
+// document is JSON as it is shown.
+type document struct {
+	Text  string // indented, at most shownBytes
+	Bytes int
+	Cut   bool // whether there is more
+}
 
-// Waited is how long the node waited before its last attempt, as far as the nodes before it tell.
+// lastAttempt is the attempt after those of Tried.
+type lastAttempt struct {
+	tasktype.NodeAttempt
+	Status tasktype.Status
+	Took   time.Duration
+}
+
+// Took is how long the last attempt ran, or has run.
 func (d nodeData) Took(now time.Time) time.Duration {
 	switch {
 	case d.Started.IsZero():
@@ -42,46 +62,90 @@ func (d nodeData) Took(now time.Time) time.Duration {
 	return d.Ended.Sub(d.Started)
 }
 
+// node shows a node. It asks Redis for some ten things, and in a workflow that is not large for all its nodes.
 func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
-	nodes, err := s.client.Nodes(ctx, id)
-	if err != nil {
+	d := nodeData{Workflow: id}
+	var err error
+	if d.NodeDetail, err = s.client.Node(ctx, id, node); err != nil {
 		return webui.View{}, err
 	}
-	d := nodeData{Workflow: id}
+	if err := s.neighbours(ctx, &d); err != nil {
+		return webui.View{}, err
+	}
+	d.In = newDocument(d.Input)
+	if d.Status == tasktype.Success {
+		raw, err := s.result(ctx, id, node)
+		if err != nil {
+			return webui.View{}, err
+		}
+		d.Out = newDocument(raw)
+	}
+	for name, value := range d.Headers {
+		if parts := strings.Split(value, "-"); strings.EqualFold(name, "traceparent") && len(parts) == 4 {
+			d.Trace = parts[1]
+		}
+	}
+	if len(d.Headers) > mostHeaders {
+		d.Headers = nil
+	}
+	d.setLast(time.Now())
+	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}, nil
+}
+
+// setLast sets the attempt that runs, or ran last. One that another attempt follows is among those that failed.
+func (d *nodeData) setLast(now time.Time) {
+	if d.Queue == "" || d.Attempts == 0 || d.Status == tasktype.Retry || d.Status == tasktype.Pending {
+		return
+	}
+	d.Last = &lastAttempt{Status: d.Status, Took: d.Took(now)}
+	d.Last.Attempt, d.Last.Started, d.Last.Ended, d.Last.Worker = d.Attempts, d.Started, d.Ended, d.Worker
+	if d.Failure != nil {
+		d.Last.Code, d.Last.Message = d.Failure.Code, d.Failure.Message
+	}
+}
+
+// neighbours sets the nodes before and after a node, and why it waits.
+func (s *site) neighbours(ctx context.Context, d *nodeData) error {
+	p, err := tasks.Attach[any](s.client, d.Workflow).Progress(ctx)
+	if err != nil {
+		return err
+	}
+	if d.Alone = p.Total > mostRead; d.Alone {
+		return nil
+	}
+	nodes, err := s.client.Nodes(ctx, d.Workflow)
+	if err != nil {
+		return err
+	}
 	needs := map[string]bool{}
 	for i := range nodes {
-		if nodes[i].ID == node {
-			d.Node = nodes[i]
+		if nodes[i].ID == d.ID {
+			d.Waits = nodes[i].Waits
 			for _, n := range nodes[i].Needs {
 				needs[n] = true
 			}
 		}
-	}
-	if d.ID == "" {
-		return webui.View{}, webui.NotFound("The workflow has no such node.")
 	}
 	for i := range nodes {
 		if needs[nodes[i].ID] {
 			d.Before = append(d.Before, nodes[i])
 		}
 		for _, n := range nodes[i].Needs {
-			if n == node {
+			if n == d.ID {
 				d.After = append(d.After, nodes[i])
 			}
 		}
 	}
 	d.MoreBefore, d.MoreAfter = max(len(d.Before)-mostNeighbours, 0), max(len(d.After)-mostNeighbours, 0)
 	d.Before, d.After = d.Before[:len(d.Before)-d.MoreBefore], d.After[:len(d.After)-d.MoreAfter]
-	if d.Status == tasktype.Success {
-		raw, err := s.result(ctx, id, node)
-		if err != nil {
-			return webui.View{}, err
-		}
-		d.Bytes = len(raw)
-		d.Result, d.Cut = readable(raw)
-	}
-	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}, nil
+	return nil
+}
+
+func newDocument(raw json.RawMessage) document {
+	d := document{Bytes: len(raw)}
+	d.Text, d.Cut = readable(raw)
+	return d
 }
 
 // result reads the result of a node as JSON. A node without one has none: "".
@@ -105,11 +169,24 @@ func readable(raw json.RawMessage) (text string, cut bool) {
 	return b.String(), false
 }
 
-// download serves the whole result of a node.
-func (s *site) download(w http.ResponseWriter, r *http.Request) {
+// downloadResult serves the whole result of a node.
+func (s *site) downloadResult(w http.ResponseWriter, r *http.Request) {
+	s.download(w, r, "result.json", s.result)
+}
+
+// downloadInput serves the whole input of a node.
+func (s *site) downloadInput(w http.ResponseWriter, r *http.Request) {
+	s.download(w, r, "input.json", func(ctx context.Context, id, node string) (json.RawMessage, error) {
+		d, err := s.client.Node(ctx, id, node)
+		return d.Input, err
+	})
+}
+
+// download serves JSON of a node as a file.
+func (s *site) download(w http.ResponseWriter, r *http.Request, name string, of func(ctx context.Context, id, node string) (json.RawMessage, error)) {
 	ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
 	defer cancel()
-	raw, err := s.result(ctx, r.PathValue("id"), r.PathValue("node"))
+	raw, err := of(ctx, r.PathValue("id"), r.PathValue("node"))
 	if err != nil {
 		s.Fail(w, r, err)
 		return
@@ -117,7 +194,7 @@ func (s *site) download(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", `attachment; filename="result.json"`)
+	h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(name))
 	h.Set("Content-Length", strconv.Itoa(len(raw)))
 	_, _ = w.Write(raw)
 }

@@ -37,8 +37,8 @@ type Config struct {
 	// Search is the path of a page of the program that the search form asks with the parameter q, and SearchHint what it
 	// finds. Defaults to a page that finds workflows.
 	Search, SearchHint string
-	// May reports whether the sender of a request may change things: revoke workflows, pause queues, set
-	// how many tasks a worker runs at once.
+	// May reports whether the sender of a request may change things: revoke workflows, answer for tasks that wait for it,
+	// pause queues, set how many tasks a worker runs at once.
 	// Defaults to none: the pages are read-only.
 	May func(*http.Request) bool
 	// Did is called after each change, for an audit log. It must not block for long. Defaults to nothing.
@@ -97,6 +97,7 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		"/workflows":                      {"workflows", s.workflows},
 		"/workflows/{id}":                 {"workflow", s.workflow},
 		"/workflows/{id}/nodes/{node...}": {"node", s.node},
+		"/tokens":                         {"tokens", s.tokens},
 		"/names":                          {"tasks", s.taskNames},
 		"/queues":                         {"queues", s.queues},
 		"/workers":                        {"workers", s.workers},
@@ -105,7 +106,8 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		mux.Handle("GET "+cfg.Prefix+path, s.Page(p.name, p.ask))
 	}
 	mux.HandleFunc("GET "+cfg.Prefix+"/search", s.search)
-	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/results/{node...}", s.download)
+	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/results/{node...}", s.downloadResult)
+	mux.HandleFunc("GET "+cfg.Prefix+"/workflows/{id}/inputs/{node...}", s.downloadInput)
 	mux.Handle("GET "+cfg.Prefix+"/assets/", s.Assets())
 	for path, a := range s.actions() {
 		ask, do := s.Action(a)
@@ -123,6 +125,7 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 func (c Config) frame() webui.Config {
 	own := webui.Area{Link: webui.Link{Text: c.Title, URL: c.Prefix + "/"}, Pages: []webui.Link{
 		{Text: "Overview", URL: c.Prefix + "/"}, {Text: "Workflows", URL: c.Prefix + "/workflows"}, {Text: "Tasks", URL: c.Prefix + "/names"},
+		{Text: "Open tasks", URL: c.Prefix + "/tokens"},
 		{Text: "Queues", URL: c.Prefix + "/queues"}, {Text: "Workers", URL: c.Prefix + "/workers"}, {Text: "Schedule", URL: c.Prefix + "/schedule"},
 	}}
 	var menu []webui.Area
@@ -147,6 +150,9 @@ func (c Config) frame() webui.Config {
 func explain(err error) (status int, title string, ok bool) {
 	if errors.Is(err, tasks.ErrUnknown) {
 		return http.StatusNotFound, "No such workflow", true
+	}
+	if errors.Is(err, tasks.ErrNoNode) {
+		return http.StatusNotFound, "No such node", true
 	}
 	return 0, "", false
 }

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +25,12 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }
 
 var (
-	inc  = tasks.New[int, int]("u.inc")
-	sum  = tasks.New[[]int, int]("u.sum")
-	bad  = tasks.New[int, int]("u.bad", tasks.MaxRetry(0))
-	text = tasks.New[string, string]("u.text")
+	inc   = tasks.New[int, int]("u.inc")
+	sum   = tasks.New[[]int, int]("u.sum")
+	bad   = tasks.New[int, int]("u.bad", tasks.MaxRetry(0))
+	text  = tasks.New[string, string]("u.text")
+	ask   = tasks.New[string, string]("u.ask", tasks.External(), tasks.MaxRetry(0), tasks.Timeout(0))
+	shaky = tasks.New[string, int]("u.shaky", tasks.MaxRetry(1), tasks.ConstantBackoff(0))
 )
 
 const hostile = "<script>alert(1)</script>\u202Egnp.exe\x1b[31m"
@@ -40,6 +43,12 @@ func fleet(t *testing.T, cfg Config) (*taskstest.Fleet, http.Handler) {
 	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
 	tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New(hostile) })
 	tasks.Handle(mux, text, func(_ context.Context, s string) (string, error) { return s, nil })
+	texts := []string{"attempt one", "attempt two"}
+	tasks.Handle(mux, shaky, func(context.Context, string) (int, error) {
+		said := texts[0]
+		texts = append(texts[1:], said)
+		return 0, errors.New(said)
+	})
 	f := taskstest.New(t, mux)
 	cfg.Prefix = "/tasks"
 	return f, Handler(f.Client(), cfg)
@@ -260,9 +269,13 @@ func TestOpenPagesGetWhatChanges(t *testing.T) {
 }
 
 // post sends a form of the pages.
-func post(t *testing.T, h http.Handler, path, cookie, token string) *httptest.ResponseRecorder {
+func post(t *testing.T, h http.Handler, path, cookie, token string, fields ...string) *httptest.ResponseRecorder {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tasks"+path, strings.NewReader("muster_form"+"="+token))
+	form := url.Values{"muster_form": {token}}
+	for i := 0; i < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tasks"+path, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if cookie != "" {
 		r.AddCookie(&http.Cookie{Name: "muster_form", Value: cookie})

@@ -1,0 +1,116 @@
+package ui
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+// formToken is a token of a browser.
+var formToken = strings.Repeat("a", 32)
+
+// anyone may change things.
+var anyone = Config{May: func(*http.Request) bool { return true }}
+
+// wantIn checks that a page answers 200 and has texts.
+func wantIn(t *testing.T, h http.Handler, path string, wants ...string) {
+	t.Helper()
+	code, body := get(t, h, path)
+	if code != http.StatusOK {
+		t.Errorf("%s: got %d, want 200: %.500s", path, code, body)
+	}
+	for _, want := range wants {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s: got no %q in\n%.4000s", path, want, body)
+		}
+	}
+}
+
+// wantPosted checks the status of a form that was sent.
+func wantPosted(t *testing.T, h http.Handler, want int, path string, fields ...string) string {
+	t.Helper()
+	w := post(t, h, path, formToken, formToken, fields...)
+	if w.Code != want {
+		t.Errorf("POST %s: got %d, want %d: %.1000s", path, w.Code, want, w.Body)
+	}
+	return w.Body.String()
+}
+
+// A person finds the tasks that wait for an answer, and answers on the page.
+func TestOpenTasksAreAnsweredOnThePage(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	wantIn(t, h, "/tokens", "No task waits for an answer")
+	var runs []*tasks.AsyncResult[string]
+	for _, question := range []string{"really?", hostile} {
+		run, err := tasks.Chain(ask.S(question), text).Send(t.Context(), f.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, run)
+	}
+	f.Drain()
+	at := "/workflows/" + runs[0].ID()
+	wantIn(t, h, "/tokens", "u.ask", "2 open", runs[0].ID(), runs[1].ID(), "really?", at+"/complete/0")
+	wantIn(t, h, "/tokens?task=u.ask", runs[0].ID())
+	wantIn(t, h, "/tokens?task=u.none", "No task waits")
+	wantIn(t, h, at+"/nodes/0", "Complete…", "waits for an answer", "really?")
+	wantIn(t, h, at+"/complete/0", "Answer, as JSON")
+	if _, body := get(t, h, "/tokens"); strings.Contains(body, "<script>alert") {
+		t.Error("the page has the script of an input")
+	}
+
+	wantPosted(t, h, http.StatusBadRequest, at+"/complete/0", "value", "yes")
+	wantPosted(t, h, http.StatusSeeOther, at+"/complete/0", "value", ` "yes" `)
+	wantPosted(t, h, http.StatusBadRequest, at+"/complete/0", "value", `"no"`)
+	wantPosted(t, h, http.StatusBadRequest, at+"/complete/7", "value", `"no"`)
+	wantPosted(t, h, http.StatusBadRequest, "/workflows/"+runs[1].ID()+"/fail/0", "message", " ")
+	wantPosted(t, h, http.StatusSeeOther, "/workflows/"+runs[1].ID()+"/fail/0", "message", hostile)
+	f.Drain()
+	if got, err := runs[0].Wait(t.Context()); err != nil || got != "yes" {
+		t.Errorf("got %q, %v, want yes", got, err)
+	}
+	if got, err := runs[1].Status(t.Context()); err != nil || got != tasktype.Failed {
+		t.Errorf("got %s, %v, want %s", got, err, tasktype.Failed)
+	}
+	wantIn(t, h, "/workflows/"+runs[1].ID()+"/nodes/0", template.HTMLEscapeString("<script>alert(1)</script>"))
+	wantIn(t, h, "/tokens", "No task waits for an answer")
+	if code, _ := get(t, h, at+"/complete/0"); code != http.StatusBadRequest {
+		t.Errorf("question about a node that has ended: got %d, want 400", code)
+	}
+}
+
+// The page of a node has its input, its attempts and its trace; long JSON is cut, with the whole to download.
+func TestNodePageHasInputAndAttempts(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	trace := "0af7651916cd43dd8448eb211c80319c"
+	run, err := shaky.S(strings.Repeat("long ", 40_000)).Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"traceparent": "00-" + trace + "-b7ad6b7169203331-01"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	at := "/workflows/" + run.ID()
+	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "the first 64 KiB", trace, "traceparent")
+	if _, body := get(t, h, at+"/nodes/0"); len(body) > 100<<10 {
+		t.Errorf("the page has %d bytes, want at most 100 KiB", len(body))
+	}
+	if code, body := get(t, h, at+"/inputs/0"); code != http.StatusOK || len(body) != 200_002 {
+		t.Errorf("got %d and %d bytes, want the input", code, len(body))
+	}
+	if code, _ := get(t, h, at+"/inputs/9"); code != http.StatusNotFound {
+		t.Errorf("input of no node: got %d, want 404", code)
+	}
+	chain, err := tasks.Chain(inc.S(41), inc).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/1", chain.ID()), "not known before")
+	f.Drain()
+	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/0", chain.ID()), ">41</pre>", ">42</pre>")
+}
