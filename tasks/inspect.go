@@ -148,3 +148,30 @@ func (c *Client) Rates(ctx context.Context, f RateFilter) ([]tasktype.RatePoint,
 	}
 	return points, nil
 }
+
+// DurationFilter selects what [Client.Durations] returns. The zero value selects all tasks, of the last 24 hours.
+type DurationFilter struct {
+	Queue string    // empty: all
+	Task  string    // empty: all
+	Since time.Time // from the hour of this time on; zero: all that are kept
+}
+
+// Durations returns how long the handlers of tasks ran, by hour, queue and task, for the last 24 hours. Each
+// attempt that ended with a value, a failure or another attempt to follow counts.
+func (c *Client) Durations(ctx context.Context, f DurationFilter) ([]tasktype.DurationPoint, error) {
+	points, err := c.eng.Inspector.Durations(ctx, f.Queue, f.Task, f.Since)
+	if err != nil {
+		return nil, fmt.Errorf("read durations: %w", err)
+	}
+	return points, nil
+}
+
+// Failures returns at most limit of the last 100 nodes of a task that failed in the last day, the newest first (on a
+// Redis Cluster, the last 100 of each shard). Nodes of workflows whose results are no longer kept are left out.
+func (c *Client) Failures(ctx context.Context, task string, limit int) ([]tasktype.FailedNode, error) {
+	list, err := c.eng.Inspector.Failures(ctx, task, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list failed nodes of task %s: %w", task, err)
+	}
+	return list, nil
+}

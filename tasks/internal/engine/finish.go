@@ -50,7 +50,7 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 			*list = append(*list, endOf(r))
 		}
 		c := &(*list)[n]
-		c.Ran += r.took
+		timed(c, r)
 		c.End(r.node, tk.record(b, r))
 	}
 	return out
@@ -67,6 +67,13 @@ func endOf(r *result) store.Change {
 	return c
 }
 
+// timed counts how long the handler of a result ran, if one did.
+func timed(c *store.Change, r *result) {
+	if !r.began.IsZero() {
+		c.Time(r.took)
+	}
+}
+
 // change returns the change of a single result.
 func (tk *taker) change(b *batch, r *result) store.Change {
 	switch r.kind {
@@ -81,7 +88,8 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 		if r.g != nil {
 			sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
 			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == "T" {
-				c.Queue, c.Task, c.Ran = sp.QueueName(), store.ClipTask(sp.Task), r.took
+				c.Queue, c.Task = sp.QueueName(), store.ClipTask(sp.Task)
+				timed(&c, r)
 			}
 		}
 		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, tk.tried(b, r))
@@ -91,7 +99,7 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 	if r.message != "" && r.kind == "X" && r.g.FailsFast() {
 		c.Flags += "f" // it has expired, which ends its siblings as a failure does
 	}
-	c.Ran = r.took
+	timed(&c, r)
 	c.End(r.node, tk.record(b, r))
 	return c
 }

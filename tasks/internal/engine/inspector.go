@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -266,4 +267,25 @@ func (in *Inspector) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoi
 	}
 	return in.store.Counts.Rates(ctx, store.RateQuery{
 		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: in.clock.Now(), Hourly: q.Step == time.Hour})
+}
+
+// Durations returns how long handlers ran in the hours since a time; an empty queue or task is any.
+func (in *Inspector) Durations(ctx context.Context, queue, task string, since time.Time) ([]tasktype.DurationPoint, error) {
+	return in.store.Counts.Durations(ctx, queue, task, since, in.clock.Now())
+}
+
+// Failures returns up to limit of the last nodes of a task that have failed, the newest first.
+func (in *Inspector) Failures(ctx context.Context, task string, limit int) ([]tasktype.FailedNode, error) {
+	list, err := in.store.Counts.Failures(ctx, task, min(max(limit, 1), defaultPage))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tasktype.FailedNode, 0, len(list))
+	for i := range list {
+		n := tasktype.FailedNode{Workflow: list[i].Flow.ID, Node: list[i].Node, Ended: list[i].At}
+		if json.Unmarshal(store.ParseRecord(list[i].Record, 0).Body, &n.Failure) == nil {
+			out = append(out, n)
+		}
+	}
+	return out, nil
 }

@@ -1,7 +1,10 @@
 package store
 
 import (
+	"strconv"
 	"time"
+
+	"muster/tasks/tasktype"
 )
 
 // Edge leads from a node that ends to one that depends on its outcome.
@@ -25,9 +28,33 @@ type Change struct {
 	Queue   string // for the counters, with Task and Ran; empty if it does not count
 	Task    string
 	Ran     time.Duration // how long the handlers ran, together
+	times   []int         // handlers by the bucket of how long they ran; nil for none
 	Edges   []Edge
 	Nodes   int
 	Args    []any // of the nodes
+}
+
+// Time counts a handler that ran for d.
+func (c *Change) Time(d time.Duration) {
+	c.Ran += d
+	if c.times == nil {
+		c.times = make([]int, tasktype.DurationBuckets)
+	}
+	c.times[tasktype.DurationBucket(d)]++
+}
+
+// ran writes how long the handlers ran, as flow.lua reads it.
+func (c *Change) ran() string {
+	out := strconv.AppendInt(nil, c.Ran.Milliseconds(), 10)
+	for bucket, n := range c.times {
+		if n > 0 {
+			out = append(out, ' ')
+			out = strconv.AppendInt(out, int64(bucket), 10)
+			out = append(out, ' ')
+			out = strconv.AppendInt(out, int64(n), 10)
+		}
+	}
+	return string(out)
 }
 
 // End adds a node that ends to c, with its record or, behind "?", its body.
@@ -55,7 +82,7 @@ func (c *Changes) args(args []any) []any {
 	args = append(args, 0, len(c.List))
 	for i := range c.List {
 		ch := &c.List[i]
-		args = append(args, ch.Outcome, ch.Flags, ch.Back, ch.Queue, ch.Task, ch.Ran.Milliseconds(), len(ch.Edges))
+		args = append(args, ch.Outcome, ch.Flags, ch.Back, ch.Queue, ch.Task, ch.ran(), len(ch.Edges))
 		for _, e := range ch.Edges {
 			args = append(args, e.Node, e.Kind, e.Need, e.Delay, e.Lim, e.Lane)
 		}

@@ -149,3 +149,38 @@ func TestCountsAreBounded(t *testing.T) {
 		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "(other)"}, `04T10:00 q "(other)" 2 0 0 0 0s`)
 	})
 }
+
+// Times are counted by hour, and when there are too many tasks those that come last are counted together.
+func TestTimesAreCountedByHour(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 2)
+		x.at(0, t0, "lasted", "q", "a", "0 5 7 2", "", "lasted", "q|x", "a b", "48 1", "")
+		x.at(1, t0.Add(time.Second), "lasted", "q", "a", "7 3", "")
+		x.at(0, t0.Add(2*time.Hour), "lasted", "q", "a", "1 1", "")
+		want := func(queue, task string, since, until time.Time, want ...string) {
+			t.Helper()
+			points, err := x.s.Counts.Durations(t.Context(), queue, task, since, until)
+			var got []string
+			for _, p := range points {
+				line := fmt.Sprintf("%s %s %q", p.Time.UTC().Format("02T15"), p.Queue, p.Task)
+				for bucket, n := range p.Durations {
+					if n > 0 {
+						line += fmt.Sprintf(" %d:%d", bucket, n)
+					}
+				}
+				got = append(got, line)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("got %q, %v, want %q", got, err, want)
+			}
+		}
+		first, other, last := `04T10 q "a" 0:5 7:5`, `04T10 q|x "a b" 48:1`, `04T12 q "a" 1:1`
+		until := t0.Add(3 * time.Hour)
+		want("", "", time.Time{}, until, first, other, last)
+		want("q", "", time.Time{}, until, first, last)
+		want("", "a b", time.Time{}, until, other)
+		want("", "", t0.Add(time.Hour), until, last)
+		want("", "", time.Time{}, t0.Add(25*time.Hour), last)
+	})
+}

@@ -110,6 +110,15 @@ func minutesKey(shard int, hour int64) string {
 // hourKey names is not in it yet. Expires after 31 days.
 func hoursKey(shard int, day int64) string { return tag(shard) + "ch:" + strconv.FormatInt(day, 10) }
 
+// timesKey is the hash of how long handlers ran in an hour (unix hours): "<bucket> <queue> <task>" to the number of
+// attempts; the buckets are those of tasktype.Durations. Some 20,000 fields at most. Expires 26 hours after its last new
+// field.
+func timesKey(shard int, hour int64) string { return tag(shard) + "cd:" + strconv.FormatInt(hour, 10) }
+
+// failsKey is the list of the last nodes of a task that have failed, newest first: "<unix ms> <workflow>/<node>". At
+// most 100; a workflow in it may be gone. Expires a day after the last one.
+func failsKey(shard int, task string) string { return tag(shard) + "fails:" + task }
+
 // hourKey is the string with the last unix hour that has counts. Expires after 31 days.
 func hourKey(shard int) string { return tag(shard) + "hour" }
 

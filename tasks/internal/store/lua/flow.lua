@@ -490,7 +490,8 @@ local function flow(onLane, onMost, on)
   --            >node: the cause of the skips that follow (always the last flag)
   --   back     slot of a group to return: 'group holder', 'group' if each node is its own holder, or ''
   --   queue, task, ms   for the counts of S, F, X and R; an empty queue is not counted. The task is always given for
-  --            nodes that may wait for an answer
+  --            nodes that may wait for an answer. ms is how long their handlers ran in all, and behind it 'bucket number …':
+  --            how many ran for how long
   --   number of edges, then of each: node, kind, need, delay, lim, lane
   --   number of nodes, then of each
   --            for S, F, X, K: node, record (as in ends)
@@ -514,7 +515,12 @@ local function flow(onLane, onMost, on)
       local b = a + 6 * n + 1
       if queue ~= '' then
         count(queue, task, outcome, m)
-        if ms ~= '0' then count(queue, task, 'ms', tonumber(ms)) end
+        local sum, list = string.match(ms, '^(%d+) ?(.*)$')
+        if sum ~= '0' then count(queue, task, 'ms', tonumber(sum)) end
+        if list ~= '' then lasted(queue, task, list) end
+        if outcome == 'F' then
+          for i = b, b + 2 * m - 2, 2 do failing(task, W .. '/' .. ARGV[i]) end
+        end
       end
       if outcome == 'P' then
         p = plan(b)

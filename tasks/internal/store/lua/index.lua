@@ -5,6 +5,7 @@
 local DONE = 10000 -- ended workflows to keep of each state: less than 1 MB
 local SLACK = 100 -- how many more there may be, so that the list is cut rarely
 local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond that, new tasks are counted together
+local FAILS = 100 -- failed nodes of a task
 local DAY = 24 * 3600
 local OTHER = '(other)'
 
@@ -38,6 +39,25 @@ local function count(queue, task, what, n)
   local name = what .. ' ' .. queue .. ' ' .. task
   counts = counts or {}
   counts[name] = (counts[name] or 0) + n
+end
+
+local times -- "<bucket> <queue> <task>" to a number, or nil
+
+-- lasted counts handlers of a task by how long they ran: list is 'bucket number bucket number …'.
+local function lasted(queue, task, list)
+  times = times or {}
+  for bucket, n in string.gmatch(list, '(%d+) (%d+)') do
+    local name = bucket .. ' ' .. queue .. ' ' .. task
+    times[name] = (times[name] or 0) + tonumber(n)
+  end
+end
+
+-- failing lists a node of a task that has failed: of each task the last FAILS.
+local function failing(task, element)
+  local key = P .. 'fails:' .. task
+  local n = try('LPUSH', key, whole(now) .. ' ' .. element)
+  if (tonumber(n) or 0) > FAILS then try('LTRIM', key, 0, FAILS - 1) end
+  try('EXPIRE', key, DAY)
 end
 
 -- other returns the name that counts too many tasks together.
@@ -91,8 +111,23 @@ local function turn(hour)
   try('EXPIRE', P .. 'cm:' .. whole(hour), 31 * DAY)
 end
 
+-- countedTimes writes the times of an hour. A new field is the first one, or may be one too many.
+local function countedTimes(hour)
+  local key = P .. 'cd:' .. whole(hour)
+  for name, n in pairs(times or {}) do
+    if try('HINCRBY', key, name, whole(n)) == n then
+      if (tonumber(try('HLEN', key)) or 0) > FIELDS then
+        try('HDEL', key, name)
+        try('HINCRBY', key, other(name), whole(n))
+      end
+      try('EXPIRE', key, 26 * 3600)
+    end
+  end
+end
+
 -- counted writes what was counted; the script calls it once, at its end.
 local function counted()
+  if times then countedTimes(math.floor(now / 3600000)) end
   if not counts then return end
   local minute = math.floor(now / 60000)
   local hour = math.floor(minute / 60)
