@@ -146,7 +146,7 @@ func (r *QueueRun) End(ctx context.Context, left workqueue.Stats, cause error) e
 // open makes the token of the job, once a worker of its queue has opened it. This
 // process is that worker for the moment that it takes.
 func (r *QueueRun) open(ctx context.Context) error {
-	worker, err := tasks.NewWorker(r.system.Client, tasks.NewMux(), tasks.WorkerConfig{
+	worker, err := tasks.NewWorker(r.system.Client, tasks.NewMux(), tasks.WorkerConfig{Release: Version,
 		Queues: map[string]int{queueRuns: 1}, Concurrency: 1, Logger: r.system.logger,
 	})
 	if err != nil {

@@ -107,12 +107,23 @@ func (c *Client) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 //
 // The time of a workflow is when it ended or, while it is running, when it was sent.
 type WorkflowFilter struct {
-	State  tasktype.WorkflowState // empty: any
-	Name   string                 // empty: any
-	After  time.Time              // the earliest time; zero: no bound
-	Before time.Time              // times must be before this one; zero: no bound
-	Cursor string                 // next of the page before; empty: the first page
-	Limit  int                    // workflows in a page, at most 1,000; 0 means 100
+	State    tasktype.WorkflowState // empty: any
+	Name     string                 // empty: any
+	Contains string                 // a part of the name, in any case; empty: any
+	After    time.Time              // the earliest time; zero: no bound
+	Before   time.Time              // times must be before this one; zero: no bound
+	Cursor   string                 // next of the page before; empty: the first page
+	Limit    int                    // workflows in a page, at most 1,000; 0 means 100
+}
+
+// CountWorkflows returns how many workflows [Client.Workflows] can list in each state. The number of those that are
+// running is exact; among the others may be some whose results are no longer kept, which are not listed.
+func (c *Client) CountWorkflows(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
+	counts, err := c.eng.Inspector.Counts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count workflows: %w", err)
+	}
+	return counts, nil
 }
 
 // Workflows returns a page of the workflows that f selects, the latest first, and the cursor

@@ -148,6 +148,16 @@ func (r *AsyncResult[O]) Detail(ctx context.Context) (tasktype.WorkflowDetail, e
 	return w, nil
 }
 
+// Summary is Detail without the nodes, and costs the same however many there are. A workflow that has ended did so at
+// the time of the task that yields its value; that is zero if this was skipped.
+func (r *AsyncResult[O]) Summary(ctx context.Context) (tasktype.WorkflowDetail, error) {
+	w, err := r.client.eng.Inspector.Summary(ctx, r.id)
+	if err != nil {
+		return w, fmt.Errorf("read workflow %s: %w", r.id, err)
+	}
+	return w, nil
+}
+
 // Watch yields the progress of the workflow, and again whenever it has changed. The sequence ends when all tasks have
 // ended, with a progress that has Ended set, or with an error, such as that of ctx.
 func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress, error] {

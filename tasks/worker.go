@@ -39,6 +39,8 @@ type WorkerConfig struct {
 	MaxResult int
 	// Name identifies the worker; two live workers must not share one. Defaults to host-pid-number.
 	Name string
+	// Release is the version of the program, for operators: see [tasktype.Worker]. Defaults to none.
+	Release string
 	// Logger gets what an operator should know. Defaults to none.
 	Logger *slog.Logger
 	// Ready, if set, is called once, when the worker begins to take tasks.
@@ -126,7 +128,7 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	return &Worker{w: engine.NewWorker(c.eng, maps.Clone(mux.handlers), engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
 		Grace: cfg.Grace, HandlerWait: cfg.HandlerWait, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,
-		QueueLimits: cfg.QueueLimits, PID: os.Getpid(),
+		QueueLimits: cfg.QueueLimits, PID: os.Getpid(), Release: cfg.Release,
 	})}, nil
 }
 

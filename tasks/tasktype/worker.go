@@ -6,15 +6,18 @@ import "time"
 type Worker struct {
 	Name           string         `json:"name"`
 	Host           string         `json:"host"`
-	PID            int            `json:"pid"`               // of its process on the host
-	Queues         map[string]int `json:"queues"`            // queues that it takes tasks from, with their weights
-	Concurrency    int            `json:"concurrency"`       // how many tasks it may run at once
-	MaxConcurrency int            `json:"max_concurrency"`   // what Concurrency can be raised to
-	Active         int            `json:"active"`            // tasks that it runs
-	Started        time.Time      `json:"started"`           // when it began to run
-	Tasks          []string       `json:"tasks"`             // names of the tasks that it has handlers for, sorted
-	Stats          WorkerStats    `json:"stats"`             // what it has done
-	Version        int            `json:"version,omitempty"` // latest version of stored workflows that it can read
+	PID            int            `json:"pid"`                    // of its process on the host
+	Queues         map[string]int `json:"queues"`                 // queues that it takes tasks from, with their weights
+	Concurrency    int            `json:"concurrency"`            // how many tasks it may run at once
+	MaxConcurrency int            `json:"max_concurrency"`        // what Concurrency can be raised to
+	Active         int            `json:"active"`                 // tasks that it runs
+	Started        time.Time      `json:"started"`                // when it began to run
+	Tasks          []string       `json:"tasks"`                  // names of the tasks that it has handlers for, sorted
+	Stats          WorkerStats    `json:"stats"`                  // what it has done
+	Version        int            `json:"version,omitempty"`      // latest version of stored workflows that it can read
+	QueueLimits    map[string]int `json:"queue_limits,omitempty"` // most tasks at once of a queue, if that is less than Concurrency
+	Release        string         `json:"release,omitempty"`      // version of its program; empty if it was not configured
+	Memory         uint64         `json:"memory_bytes,omitempty"` // that the Go runtime of its process has of the system
 }
 
 // WorkerStats counts what a worker has done since it started.

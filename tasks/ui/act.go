@@ -27,6 +27,7 @@ func (s *site) actions() map[string]webui.Action {
 				return webui.Done{To: workflow(r)}, s.client.Revoke(ctx, r.PathValue("id"))
 			},
 		},
+		"/revoke":                            {Class: webui.Operate, Says: s.askRevokeMany, Do: s.revokeMany},
 		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Says: s.askComplete, Do: s.complete},
 		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: s.askFail, Do: s.fail},
 		"/queues/{queue}/pause": {

@@ -1,66 +1,15 @@
 package ui
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
-
-// taskRow is what became of the nodes of a task in the last day.
-type taskRow struct {
-	Task, Queue                         string
-	Succeeded, Failed, Revoked, Retried int64
-	Busy                                time.Duration
-}
-
-// Ended is how many nodes ended.
-func (t taskRow) Ended() int64 { return t.Succeeded + t.Failed + t.Revoked }
-
-// Mean is how long a handler ran for each node that ended.
-func (t taskRow) Mean() time.Duration {
-	if n := t.Succeeded + t.Failed; n > 0 {
-		return t.Busy / time.Duration(n)
-	}
-	return -1
-}
-
-type tasksData struct {
-	Rows []taskRow
-	Day  webui.Chart
-}
-
-// taskNames lists the tasks that ran in the last day, the busiest first.
-func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, error) {
-	now := time.Now()
-	since := now.Add(-23 * time.Hour).Truncate(time.Hour)
-	points, err := s.client.Rates(ctx, tasks.RateFilter{Since: since, Step: time.Hour})
-	if err != nil {
-		return webui.View{}, err
-	}
-	rows := map[[2]string]*taskRow{}
-	for _, p := range points {
-		t := rows[[2]string{p.Task, p.Queue}]
-		if t == nil {
-			t = &taskRow{Task: p.Task, Queue: p.Queue}
-			rows[[2]string{p.Task, p.Queue}] = t
-		}
-		t.Succeeded, t.Failed, t.Revoked, t.Retried, t.Busy = t.Succeeded+p.Succeeded, t.Failed+p.Failed, t.Revoked+p.Revoked, t.Retried+p.Retried, t.Busy+p.Busy
-	}
-	d := tasksData{Day: newChart("Tasks that ended in the last day, by hour", points, since, now, time.Hour)}
-	for _, t := range rows {
-		d.Rows = append(d.Rows, *t)
-	}
-	slices.SortFunc(d.Rows, func(a, b taskRow) int {
-		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Queue, b.Queue))
-	})
-	return webui.View{Name: "Tasks", At: s.cfg.Prefix + "/names", Data: d}, nil
-}
 
 // mostReserved is how many nodes of a queue are listed.
 const mostReserved = 20
@@ -84,6 +33,64 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 		return webui.View{}, err
 	}
 	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d}, nil
+}
+
+// queueData is a queue: what waits in it, and what became of its tasks.
+type queueData struct {
+	tasktype.Queue
+	Rows    []taskRow
+	Hour    webui.Chart
+	Day     webui.Chart
+	Ready   []tasktype.ReservedNode // the first that wait
+	Workers []tasktype.Worker       // that take from it
+}
+
+// queue shows a queue.
+func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
+	d, name := queueData{}, r.PathValue("queue")
+	all, err := s.client.Queues(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	for _, q := range all {
+		if q.Name == name {
+			d.Queue = q
+		}
+	}
+	last, err := s.lastDay(ctx, name, "")
+	if err != nil {
+		return webui.View{}, err
+	}
+	if d.Name == "" && len(last.rows) == 0 {
+		return webui.View{}, webui.NotFound("No task was sent to a queue of this name in the last day.")
+	}
+	d.Name = name
+	d.Rows, d.Day = last.rows, newChart("Tasks of the queue that ended in the last day, by hour", last.points, last.since, last.now, time.Hour)
+	since := last.now.Add(-time.Hour)
+	points, err := s.client.Rates(ctx, tasks.RateFilter{Queue: d.Name, Since: since})
+	if err != nil {
+		return webui.View{}, err
+	}
+	d.Hour = newChart("Tasks of the queue that ended in the last hour, by minute", points, since, last.now, time.Minute)
+	ready, err := s.client.Reserved(ctx, mostReserved)
+	if err != nil {
+		return webui.View{}, err
+	}
+	for _, n := range ready {
+		if n.Queue == d.Name {
+			d.Ready = append(d.Ready, n)
+		}
+	}
+	live, err := s.client.Workers(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	for i := range live {
+		if live[i].Queues[d.Name] > 0 {
+			d.Workers = append(d.Workers, live[i])
+		}
+	}
+	return webui.View{Name: "Queue " + d.Name, At: s.cfg.Prefix + "/queues", Data: d}, nil
 }
 
 type workersData struct {
@@ -122,10 +129,34 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d}, nil
 }
 
+// mostEntries is how many entries of the schedule have their last result on the page.
+const mostEntries = 50
+
+// scheduleRow is an entry of the schedule and what became of the workflow of its last tick.
+type scheduleRow struct {
+	tasktype.ScheduleEntry
+	Result *tasktype.Workflow // nil if it is not known
+}
+
 func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error) {
 	entries, err := s.client.Schedule(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	return webui.View{Name: "Schedule", At: s.cfg.Prefix + "/schedule", Data: entries}, nil
+	rows := make([]scheduleRow, len(entries))
+	for i, e := range entries {
+		rows[i].ScheduleEntry = e
+		if e.Workflow == "" || i >= mostEntries {
+			continue
+		}
+		w, err := tasks.Attach[any](s.client, e.Workflow).Summary(ctx)
+		if errors.Is(err, tasks.ErrUnknown) {
+			continue // its retention is over
+		}
+		if err != nil {
+			return webui.View{}, err
+		}
+		rows[i].Result = &w.Workflow
+	}
+	return webui.View{Name: "Schedule", At: s.cfg.Prefix + "/schedule", Data: rows}, nil
 }

@@ -2,7 +2,9 @@ package ui
 
 import (
 	"html/template"
+	"strconv"
 
+	"muster/internal/clip"
 	"muster/tasks/tasktype"
 )
 
@@ -10,6 +12,9 @@ import (
 var funcs = template.FuncMap{
 	"state":    stateWord,
 	"workflow": workflowWord,
+	"bytes":    mebibytes,
+	"line":     func(text string) string { return clip.Line(text, 300) },
+	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
 	"flows":    func(prefix string, list []tasktype.Workflow) any { return flows{prefix, list} },
 }
 
@@ -17,4 +22,13 @@ var funcs = template.FuncMap{
 type flows struct {
 	Prefix string
 	List   []tasktype.Workflow
+}
+
+// mebibytes writes a number of bytes.
+func mebibytes(n uint64) string { return strconv.FormatUint((n+1<<19)>>20, 10) + " MiB" }
+
+// names is a list of tasks below the prefix of the pages.
+type names struct {
+	Prefix string
+	List   []taskRow
 }

@@ -99,7 +99,9 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 		"/workflows/{id}/nodes/{node...}": {"node", s.node},
 		"/tokens":                         {"tokens", s.tokens},
 		"/names":                          {"tasks", s.taskNames},
+		"/names/{task...}":                {"name", s.taskName},
 		"/queues":                         {"queues", s.queues},
+		"/queues/{queue}":                 {"queue", s.queue},
 		"/workers":                        {"workers", s.workers},
 		"/schedule":                       {"schedule", s.schedule},
 	} {

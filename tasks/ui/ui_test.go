@@ -152,7 +152,7 @@ func TestHostileTextIsShownAsText(t *testing.T) {
 func TestManyNodesAreASmallPage(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
-	const n = 3000
+	const n = 10_000
 	ns := make([]int, n)
 	run, err := tasks.Chord(tasks.Each(ns, inc), sum).Send(t.Context(), f.Client())
 	if err != nil {

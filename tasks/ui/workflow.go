@@ -40,6 +40,7 @@ type workflowData struct {
 	Graph    *graphData    // nil if there is too much to draw
 	Line     *timeline
 	Table    table
+	Large    bool // it has more than mostRead tasks, and its nodes are not shown
 }
 
 // failure is a text with which nodes failed.
@@ -60,11 +61,20 @@ func (d workflowData) Took(now time.Time) time.Duration {
 func (d workflowData) Percent() int { return 100 * d.Progress.Done / max(d.Progress.Total, 1) }
 
 func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error) {
-	w, err := tasks.Attach[any](s.client, r.PathValue("id")).Detail(ctx)
+	run := tasks.Attach[any](s.client, r.PathValue("id"))
+	w, err := run.Summary(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	d := workflowData{Workflow: w.Workflow, Progress: w.Progress}
+	d := workflowData{Workflow: w.Workflow, Progress: w.Progress, Large: w.Progress.Total > mostRead}
+	if d.Large {
+		d.sum(nil, time.Now())
+		return webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Data: d}, nil
+	}
+	if w, err = run.Detail(ctx); err != nil {
+		return webui.View{}, err
+	}
+	d.Workflow, d.Progress = w.Workflow, w.Progress
 	d.sum(w.Nodes, time.Now())
 	drawn := draw(w.Nodes, w.Created)
 	if len(drawn.Boxes) <= mostBoxes {

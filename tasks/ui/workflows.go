@@ -3,10 +3,13 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"muster/internal/webui"
 	"muster/tasks"
@@ -19,34 +22,143 @@ const pageSize = 50
 // workflowStates are the states of a listing, in the order in which they are offered.
 var workflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype.WorkflowFailed, tasktype.WorkflowSucceeded, tasktype.WorkflowRevoked}
 
+// spans are how long ago the workflows of a listing may be.
+var spans = []webui.Option{{Value: "", Text: "any time"}, {Value: "1h", Text: "last hour"}, {Value: "24h", Text: "last day"}, {Value: "168h", Text: "last week"}}
+
 type workflowsData struct {
-	State tasktype.WorkflowState
-	Query string
-	All   []tasktype.WorkflowState
-	List  []tasktype.Workflow
-	Next  string // the address of the next page; empty on the last
+	Query  string
+	Within string
+	State  tasktype.WorkflowState
+	Spans  []webui.Option
+	Tabs   []tab
+	List   []tasktype.Workflow
+	Next   string // the address of the next page; empty on the last
+	Revoke string // the address of the action that revokes those that are listed and run
 }
 
-// workflows lists workflows, the newest first, by state and name.
+// tab leads to the workflows of a state.
+type tab struct {
+	State tasktype.WorkflowState // empty for all
+	Count int64                  // that the index has
+	URL   string
+}
+
+// filterOf reads the filter of a listing from a request.
+func filterOf(q url.Values, now time.Time) (tasks.WorkflowFilter, error) {
+	f := tasks.WorkflowFilter{State: tasktype.WorkflowState(q.Get("state")), Contains: strings.TrimSpace(q.Get("name")), Cursor: q.Get("after")}
+	if f.State != "" && !slices.Contains(workflowStates, f.State) {
+		return f, webui.Invalid("There is no state %.40q.", f.State)
+	}
+	if len(f.Contains) > 200 || len(f.Cursor) > 500 {
+		return f, webui.Invalid("It is too long.")
+	}
+	if within := q.Get("within"); within != "" {
+		if !slices.ContainsFunc(spans, func(o webui.Option) bool { return o.Value == within }) {
+			return f, webui.Invalid("The parameter within is not one of the choices.")
+		}
+		d, err := time.ParseDuration(within)
+		if err != nil {
+			return f, webui.Invalid("The parameter within is not a duration.")
+		}
+		f.After = now.Add(-d)
+	}
+	return f, nil
+}
+
+// workflows lists workflows, the newest first, by state, part of the name and time. It reads a bounded part of the
+// index.
 func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
-	d := workflowsData{State: tasktype.WorkflowState(q.Get("state")), Query: strings.TrimSpace(q.Get("name")), All: workflowStates}
-	if d.State != "" && !slices.Contains(workflowStates, d.State) {
-		return webui.View{}, webui.Invalid("There is no state %.40q.", d.State)
+	f, err := filterOf(q, time.Now())
+	if err != nil {
+		return webui.View{}, err
 	}
-	if len(d.Query) > 200 || len(q.Get("after")) > 500 {
-		return webui.View{}, webui.Invalid("It is too long.")
+	d := workflowsData{State: f.State, Query: f.Contains, Within: q.Get("within"), Spans: spans}
+	f.Limit = pageSize
+	list, next, err := s.client.Workflows(ctx, f)
+	if err != nil {
+		return webui.View{}, err
 	}
-	list, next, err := s.client.Workflows(ctx, tasks.WorkflowFilter{State: d.State, Name: d.Query, Cursor: q.Get("after"), Limit: pageSize})
+	counts, err := s.client.CountWorkflows(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
 	d.List = list
+	own := url.Values{}
+	for _, name := range []string{"name", "within"} {
+		if v := q.Get(name); v != "" {
+			own.Set(name, v)
+		}
+	}
+	if counts[tasktype.WorkflowRunning] > 0 && (f.State == "" || f.State == tasktype.WorkflowRunning) {
+		d.Revoke = s.cfg.Prefix + "/revoke?" + own.Encode()
+	}
+	d.Tabs = append(d.Tabs, tab{URL: s.cfg.Prefix + "/workflows?" + own.Encode()})
+	for _, state := range workflowStates {
+		own.Set("state", string(state))
+		d.Tabs = append(d.Tabs, tab{state, counts[state], s.cfg.Prefix + "/workflows?" + own.Encode()})
+	}
 	if next != "" {
 		q.Set("after", next)
 		d.Next = "?" + q.Encode()
 	}
 	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d}, nil
+}
+
+// mostRevoked is how many workflows are revoked by one action.
+const mostRevoked = 500
+
+// runningOf returns the newest workflows that run and that a request filters by, at most so many.
+func (s *site) runningOf(ctx context.Context, r *http.Request, most int) ([]tasktype.Workflow, error) {
+	f, err := filterOf(r.URL.Query(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	f.State, f.Limit, f.Cursor = tasktype.WorkflowRunning, most, ""
+	list, _, err := s.client.Workflows(ctx, f)
+	return list, err
+}
+
+func (s *site) askRevokeMany(ctx context.Context, r *http.Request) (webui.Question, error) {
+	list, err := s.runningOf(ctx, r, mostRevoked)
+	if err != nil {
+		return webui.Question{}, err
+	}
+	if len(list) == 0 {
+		return webui.Question{}, webui.Invalid("No workflow that this filter selects is running.")
+	}
+	which := "all running workflows"
+	if name := strings.TrimSpace(r.URL.Query().Get("name")); name != "" {
+		which = fmt.Sprintf("running workflows with %.200q in their name", name)
+	}
+	count := strconv.Itoa(len(list))
+	if len(list) == mostRevoked {
+		count = "the newest " + count
+	}
+	return webui.Question{
+		Title: "Revoke workflows", Button: "Revoke them", Danger: true, Back: s.cfg.Prefix + "/workflows", At: s.cfg.Prefix + "/workflows",
+		Text:   "The filter selects " + which + ": " + count + ". Their tasks that have not begun will not run. Those that run are told to stop. This cannot be undone.",
+		Fields: []webui.Field{{Name: "most", Type: "number", Label: "Revoke the newest of them, at most", Value: strconv.Itoa(len(list)), Min: 1, Max: len(list), Required: true}},
+	}, nil
+}
+
+func (s *site) revokeMany(ctx context.Context, r *http.Request) (webui.Done, error) {
+	most, err := strconv.Atoi(r.PostFormValue("most"))
+	if err != nil || most < 1 || most > mostRevoked {
+		return webui.Done{}, webui.Invalid("Give a number from 1 to %d.", mostRevoked)
+	}
+	list, err := s.runningOf(ctx, r, most)
+	if err != nil {
+		return webui.Done{}, err
+	}
+	done := webui.Done{To: s.cfg.Prefix + "/workflows?state=revoked", Title: "Workflows were revoked"}
+	for i, w := range list {
+		if err := s.client.Revoke(ctx, w.ID); err != nil && !errors.Is(err, tasks.ErrUnknown) {
+			return webui.Done{}, fmt.Errorf("%d of %d workflows were revoked: %w", i, len(list), err)
+		}
+	}
+	done.Text = fmt.Sprintf("%d workflows were revoked.", len(list))
+	return done, nil
 }
 
 // search leads to the workflow with an id, or lists those with a name.

@@ -223,6 +223,7 @@ const (
 type WorkflowQuery struct {
 	State         tasktype.WorkflowState // empty for all
 	Name          string
+	Contains      string
 	After, Before time.Time
 	Cursor        string
 	Limit         int // 0 for 100
@@ -241,7 +242,7 @@ func (in *Inspector) Workflows(ctx context.Context, q WorkflowQuery) (page []tas
 		return nil, "", fmt.Errorf("limit %d must be 1 to %d", q.Limit, maxPage)
 	}
 	list, next, err := in.store.Index.Workflows(ctx, store.WorkflowQuery{
-		State: state, Name: q.Name, After: q.After, Before: q.Before, Cursor: q.Cursor, Limit: q.Limit})
+		State: state, Name: q.Name, Contains: q.Contains, After: q.After, Before: q.Before, Cursor: q.Cursor, Limit: q.Limit})
 	if err != nil {
 		return nil, "", err
 	}
@@ -249,6 +250,19 @@ func (in *Inspector) Workflows(ctx context.Context, q WorkflowQuery) (page []tas
 		page = append(page, tasktype.Workflow{ID: w.ID, Name: w.Name, State: stateOf(w.State), Created: w.Created, Ended: w.Ended})
 	}
 	return page, next, nil
+}
+
+// Counts returns how many workflows the index has in each state.
+func (in *Inspector) Counts(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
+	counts, err := in.store.Index.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[tasktype.WorkflowState]int64{}
+	for letter, n := range counts {
+		out[stateOf(letter)] = n
+	}
+	return out, nil
 }
 
 // RateQuery says which counts to read: those of one queue or task, by minute or hour.

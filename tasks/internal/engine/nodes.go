@@ -23,6 +23,32 @@ func (in *Inspector) Nodes(ctx context.Context, id string) ([]tasktype.Node, err
 	return in.nodes(ctx, w)
 }
 
+// Summary returns a workflow without its nodes. It has ended at the time at which its root did.
+func (in *Inspector) Summary(ctx context.Context, id string) (tasktype.WorkflowDetail, error) {
+	fl, err := in.graphs.load(ctx, id)
+	if err != nil {
+		return tasktype.WorkflowDetail{}, err
+	}
+	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: id, Name: fl.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(fl.Created)}}
+	if d.Progress, err = in.progress.of(ctx, id); err != nil || !d.Progress.Ended {
+		return d, err
+	}
+	root, err := in.graphs.values(fl).record(ctx, fl.Root)
+	d.Ended, d.State = root.Ended, endState(d.Progress.Status)
+	return d, err
+}
+
+// endState returns the state of a workflow that has ended with a status.
+func endState(s tasktype.Status) tasktype.WorkflowState {
+	switch s {
+	case tasktype.Success:
+		return tasktype.WorkflowSucceeded
+	case tasktype.Revoked:
+		return tasktype.WorkflowRevoked
+	}
+	return tasktype.WorkflowFailed
+}
+
 // Workflow returns a workflow with its nodes.
 func (in *Inspector) Workflow(ctx context.Context, id string) (tasktype.WorkflowDetail, error) {
 	w, err := in.graphs.whole(ctx, id)
@@ -41,14 +67,7 @@ func (in *Inspector) Workflow(ctx context.Context, id string) (tasktype.Workflow
 			d.Ended = end
 		}
 	}
-	switch d.Progress.Status {
-	case tasktype.Success:
-		d.State = tasktype.WorkflowSucceeded
-	case tasktype.Revoked:
-		d.State = tasktype.WorkflowRevoked
-	default:
-		d.State = tasktype.WorkflowFailed
-	}
+	d.State = endState(d.Progress.Status)
 	return d, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime/metrics"
 	"slices"
 	"time"
 
@@ -31,13 +32,21 @@ type watcher struct {
 	started time.Time
 }
 
+// memoryInUse returns how many bytes Go has from the system and has not returned.
+func memoryInUse() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
+}
+
 // beat records that the worker is alive, and returns the live and the dead workers.
 func (w *watcher) beat(ctx context.Context) (live, dead []string, err error) {
 	host, _ := os.Hostname()
 	active, limit := w.slots.use()
 	return w.store.Workers.Beat(ctx, w.cfg.Name, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
 		Concurrency: limit, Active: active, Started: w.started, Tasks: w.tasks,
-		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version}, deadAfter, deadConfirm)
+		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version,
+		QueueLimits: w.cfg.QueueLimits, Release: w.cfg.Release, Memory: memoryInUse()}, deadAfter, deadConfirm)
 }
 
 // run beats until ctx is done, and makes the nodes of dead workers ready again.

@@ -26,6 +26,7 @@ type WorkerConfig struct {
 	MaxResult      int
 	QueueLimits    map[string]int
 	PID            int
+	Release        string
 	Grace          time.Duration
 	HandlerWait    time.Duration
 	Name           string

@@ -66,6 +66,7 @@ func parsePosition(s string) (position, error) {
 type WorkflowQuery struct {
 	State         byte      // 0 for all
 	Name          string    // empty for all
+	Contains      string    // a part of the name, in any case; empty for all
 	After, Before time.Time // bounds of when it ended (a live one: when it was sent); zero for no bound
 	Cursor        string    // of the page before
 	Limit         int
@@ -146,7 +147,7 @@ func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*in
 	if !q.After.IsZero() {
 		r.after = q.After.UnixMilli()
 	}
-	r.q.Name, r.q.Limit = ClipName(q.Name), max(1, q.Limit)
+	r.q.Name, r.q.Contains, r.q.Limit = ClipName(q.Name), strings.ToLower(q.Contains), max(1, q.Limit)
 	for shard := range shards {
 		for _, state := range []byte{Live, 'S', 'F', 'X'} {
 			if q.State == 0 || q.State == state {
@@ -293,7 +294,8 @@ func parseDone(s string) (e Indexed, ok bool) {
 // take puts an entry into the pool if the query asks for it.
 func (r *indexReader) take(src *indexSource, e Indexed) {
 	e.shard, e.State = src.shard, src.state
-	if r.from.compare(position{e.at, e.ID}) < 0 && e.at >= r.after && (r.q.Name == "" || r.q.Name == e.Name) {
+	named := (r.q.Name == "" || r.q.Name == e.Name) && (r.q.Contains == "" || strings.Contains(strings.ToLower(e.Name), r.q.Contains))
+	if named && r.from.compare(position{e.at, e.ID}) < 0 && e.at >= r.after {
 		r.pool = append(r.pool, e)
 	}
 }
@@ -370,4 +372,30 @@ func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]boo
 		there[e.ID] = cmds[i].Val() == 1
 	}
 	return there, nil
+}
+
+// Counts returns how many workflows the index has in each state. Some of those that have ended may have expired.
+func (s Index) Counts(ctx context.Context) (map[byte]int64, error) {
+	shards, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := map[byte][]*redis.IntCmd{}
+	for shard := range shards {
+		cmds[Live] = append(cmds[Live], pipe.ZCard(ctx, liveKey(shard)))
+		for _, state := range []byte{'S', 'F', 'X'} {
+			cmds[state] = append(cmds[state], pipe.LLen(ctx, doneKey(shard, state)))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("count workflows: %w", err)
+	}
+	out := map[byte]int64{}
+	for state, list := range cmds {
+		for _, cmd := range list {
+			out[state] += cmd.Val()
+		}
+	}
+	return out, nil
 }

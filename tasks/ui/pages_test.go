@@ -114,3 +114,72 @@ func TestNodePageHasInputAndAttempts(t *testing.T) {
 	f.Drain()
 	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/0", chain.ID()), ">41</pre>", ">42</pre>")
 }
+
+// The page of a task has its errors by text, and how long its handlers ran; that of a queue its tasks.
+func TestPagesOfATaskAndAQueue(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	for range 3 {
+		if _, err := bad.S(1).Send(t.Context(), f.Client()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Drain()
+	wantIn(t, h, "/names", "u.bad", "/tasks/names/u.bad", "p95")
+	wantIn(t, h, "/names/u.bad", `<td class="n">3</td>`, "Of the last 3 tasks that failed", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
+	wantIn(t, h, "/names/u.none", "It has not ended in the last day", "None failed")
+	wantIn(t, h, "/queues/default", "u.bad", "No live worker takes from this queue", "Last day")
+	if code, _ := get(t, h, "/queues/none"); code != http.StatusNotFound {
+		t.Errorf("page of no queue: got %d, want 404", code)
+	}
+}
+
+// Workflows are listed by a part of their name and by state, and those that run are revoked together.
+func TestWorkflowsAreFilteredAndRevokedTogether(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	var ids []string
+	for i := range 4 {
+		s := inc.S(i)
+		if i == 3 {
+			s = bad.S(i)
+		}
+		run, err := s.Send(t.Context(), f.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, run.ID())
+	}
+	wantIn(t, h, "/workflows?name=INC&within=1h", ids[0], ids[2], "<small>4</small>", "/tasks/revoke?")
+	if _, body := get(t, h, "/workflows?name=INC"); strings.Contains(body, ids[3]) {
+		t.Error("the list has a workflow with another name")
+	}
+	for _, path := range []string{"/workflows?within=odd", "/revoke?name=none", "/workflows?name=" + strings.Repeat("a", 201)} {
+		if code, _ := get(t, h, path); code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", path, code)
+		}
+	}
+	wantIn(t, h, "/revoke?name=inc", ": 3.", `value="3"`)
+	wantPosted(t, h, http.StatusBadRequest, "/revoke?name=inc", "most", "0")
+	if said := wantPosted(t, h, http.StatusOK, "/revoke?name=inc", "most", "2"); !strings.Contains(said, "2 workflows were revoked") {
+		t.Errorf("got %s", said)
+	}
+	for i, want := range []tasktype.Status{tasktype.Pending, tasktype.Revoked, tasktype.Revoked, tasktype.Pending} {
+		if got, err := tasks.Attach[int](f.Client(), ids[i]).Status(t.Context()); err != nil || got != want {
+			t.Errorf("workflow %d: got %s, %v, want %s", i, got, err, want)
+		}
+	}
+	wantIn(t, h, "/workflows?state=revoked", ids[1], ids[2])
+}
+
+// The pages of a workflow that is too large to read whole say so at once.
+func TestTooManyNodesAreNotRead(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	run, err := tasks.Each(make([]int, mostRead+1), inc).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, h, "/workflows/"+run.ID(), "too many to show here", "0 of 20001", "muster inspect workflow "+run.ID())
+	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to show here", "u.inc")
+}

@@ -1,0 +1,183 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"muster/internal/webui"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+// taskRow is what became of the nodes of a task in the last day.
+type taskRow struct {
+	Task, Queue                         string
+	Succeeded, Failed, Revoked, Retried int64
+	Busy                                time.Duration
+	Durations                           tasktype.Durations // of its attempts
+}
+
+// Ended is how many nodes ended.
+func (t taskRow) Ended() int64 { return t.Succeeded + t.Failed + t.Revoked }
+
+// Quantile is the duration that so many percent of the attempts do not exceed; negative without attempts.
+func (t taskRow) Quantile(percent int) time.Duration {
+	if t.Durations.Count() == 0 {
+		return -1
+	}
+	return t.Durations.Quantile(float64(percent) / 100)
+}
+
+// URL is the path of the page of the task, below the prefix.
+func (t taskRow) URL() string { return "/names/" + url.PathEscape(t.Task) }
+
+// day is what became of tasks in the last day.
+type day struct {
+	points []tasktype.RatePoint
+	since  time.Time
+	now    time.Time
+	rows   []taskRow // the busiest first
+}
+
+// lastDay reads what became of tasks, of one or of all, in 24 hours. It asks Redis for some 50 hashes in a few round
+// trips.
+func (s *site) lastDay(ctx context.Context, queue, task string) (day, error) {
+	d := day{now: time.Now()}
+	d.since = d.now.Add(-23 * time.Hour).Truncate(time.Hour)
+	var err error
+	if d.points, err = s.client.Rates(ctx, tasks.RateFilter{Queue: queue, Task: task, Since: d.since, Step: time.Hour}); err != nil {
+		return d, err
+	}
+	times, err := s.client.Durations(ctx, tasks.DurationFilter{Queue: queue, Task: task, Since: d.since})
+	if err != nil {
+		return d, err
+	}
+	rows := map[[2]string]*taskRow{}
+	row := func(task, queue string) *taskRow {
+		t := rows[[2]string{task, queue}]
+		if t == nil {
+			t = &taskRow{Task: task, Queue: queue}
+			rows[[2]string{task, queue}] = t
+		}
+		return t
+	}
+	for _, p := range d.points {
+		t := row(p.Task, p.Queue)
+		t.Succeeded, t.Failed, t.Revoked, t.Retried, t.Busy = t.Succeeded+p.Succeeded, t.Failed+p.Failed, t.Revoked+p.Revoked, t.Retried+p.Retried, t.Busy+p.Busy
+	}
+	for _, p := range times {
+		row(p.Task, p.Queue).Durations.Add(p.Durations)
+	}
+	for _, t := range rows {
+		d.rows = append(d.rows, *t)
+	}
+	slices.SortFunc(d.rows, func(a, b taskRow) int {
+		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Queue, b.Queue))
+	})
+	return d, nil
+}
+
+// mostNames is how many tasks are listed.
+const mostNames = 500
+
+type tasksData struct {
+	Rows []taskRow
+	More int
+	Day  webui.Chart
+}
+
+// taskNames lists the tasks that ran in the last day, the busiest first.
+func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, error) {
+	all, err := s.lastDay(ctx, "", "")
+	if err != nil {
+		return webui.View{}, err
+	}
+	d := tasksData{Rows: all.rows, Day: newChart("Tasks that ended in the last day, by hour", all.points, all.since, all.now, time.Hour)}
+	d.More = max(len(d.Rows)-mostNames, 0)
+	d.Rows = d.Rows[:len(d.Rows)-d.More]
+	return webui.View{Name: "Tasks", At: s.cfg.Prefix + "/names", Data: d}, nil
+}
+
+// lastFailures is how many failed nodes of a task are read.
+const lastFailures = 50
+
+type nameData struct {
+	Task     string
+	Rows     []taskRow // by queue
+	Day      webui.Chart
+	Hour     webui.Chart
+	Errors   []errorGroup
+	Failures int // that the groups were made of
+	Workers  int // live ones with a handler
+	Open     int64
+}
+
+// errorGroup are failures of a task with the same text.
+type errorGroup struct {
+	Last  tasktype.FailedNode
+	Count int
+}
+
+// taskName shows a task: how often it ended how, how long it took, and with which errors it failed last.
+func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error) {
+	d := nameData{Task: r.PathValue("task")}
+	if len(d.Task) > 200 {
+		return webui.View{}, webui.Invalid("It is too long.")
+	}
+	all, err := s.lastDay(ctx, "", d.Task)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d.Rows, d.Day = all.rows, newChart("Tasks that ended in the last day, by hour", all.points, all.since, all.now, time.Hour)
+	since := all.now.Add(-time.Hour)
+	points, err := s.client.Rates(ctx, tasks.RateFilter{Task: d.Task, Since: since})
+	if err != nil {
+		return webui.View{}, err
+	}
+	d.Hour = newChart("Tasks that ended in the last hour, by minute", points, since, all.now, time.Minute)
+	failed, err := s.client.Failures(ctx, d.Task, lastFailures)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d.Errors, d.Failures = grouped(failed), len(failed)
+	live, err := s.client.Workers(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	for i := range live {
+		if slices.Contains(live[i].Tasks, d.Task) {
+			d.Workers++
+		}
+	}
+	open, err := s.client.OpenTasks(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	for _, o := range open {
+		if o.Task == d.Task {
+			d.Open = o.Open
+		}
+	}
+	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/names", Data: d}, nil
+}
+
+// grouped groups failures by their text, the most frequent first.
+func grouped(failed []tasktype.FailedNode) (out []errorGroup) {
+	at := map[string]int{}
+	for _, n := range failed {
+		key := n.Failure.Code + " " + n.Failure.Message
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out = append(out, errorGroup{Last: n})
+		}
+		out[i].Count++
+	}
+	slices.SortStableFunc(out, func(a, b errorGroup) int { return cmp.Compare(b.Count, a.Count) })
+	return out
+}
