@@ -128,7 +128,7 @@ func TestPagesOfATaskAndAQueue(t *testing.T) {
 	wantIn(t, h, "/names", "u.bad", "/tasks/names/u.bad", "p95")
 	wantIn(t, h, "/names/u.bad", `<td class="n">3</td>`, "Of the last 3 tasks that failed", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
 	wantIn(t, h, "/names/u.none", "It has not ended in the last day", "None failed")
-	wantIn(t, h, "/queues/default", "u.bad", "No live worker takes from this queue", "Last day")
+	wantIn(t, h, "/queues/default", "u.bad", "Worker that takes from it", "Last day")
 	if code, _ := get(t, h, "/queues/none"); code != http.StatusNotFound {
 		t.Errorf("page of no queue: got %d, want 404", code)
 	}
