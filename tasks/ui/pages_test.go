@@ -59,7 +59,7 @@ func TestOpenTasksAreAnsweredOnThePage(t *testing.T) {
 	wantIn(t, h, "/tokens", "u.ask", "2 open", runs[0].ID(), runs[1].ID(), "really?", at+"/complete/0")
 	wantIn(t, h, "/tokens?task=u.ask", runs[0].ID())
 	wantIn(t, h, "/tokens?task=u.none", "No task waits")
-	wantIn(t, h, at+"/nodes/0", "Complete…", "waits for an answer", "really?")
+	wantIn(t, h, at+"/nodes/0", "Complete…", "waits for an answer from outside", "really?")
 	wantIn(t, h, at+"/complete/0", "Answer, as JSON")
 	if _, body := get(t, h, "/tokens"); strings.Contains(body, "<script>alert") {
 		t.Error("the page has the script of an input")

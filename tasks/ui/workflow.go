@@ -92,8 +92,12 @@ func (d *workflowData) sum(nodes []tasktype.Node, now time.Time) {
 	at := map[string]int{}
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Waits != "" && !slices.Contains(d.Waits, n.Waits) && len(d.Waits) < 5 {
-			d.Waits = append(d.Waits, n.Waits)
+		why := n.Waits
+		if n.Open {
+			why = "for an answer from outside"
+		}
+		if why != "" && !slices.Contains(d.Waits, why) && len(d.Waits) < 5 {
+			d.Waits = append(d.Waits, why)
 		}
 		if n.Queue != "" {
 			count[n.Status]++
