@@ -19,24 +19,6 @@ func (c *Client) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) 
 	return nodes, nil
 }
 
-// ErrNoNode means that a workflow has no node with the given id.
-var ErrNoNode = engine.ErrNoNode
-
-// Node returns a node of a workflow with its input and its attempts, however large the workflow is. It leaves out what
-// takes the other nodes: Needs and Side, and Waits unless the node waits for an answer from outside. Its errors are
-// [ErrUnknown] and [ErrNoNode].
-//
-// The input of a node that comes after others is their value. An input that the workflow was sent with is kept while
-// its node has not ended, and when it fails. After success it is kept if all such inputs of the workflow have at most
-// 4 KiB together.
-func (c *Client) Node(ctx context.Context, id, node string) (tasktype.NodeDetail, error) {
-	d, err := c.eng.Inspector.Node(ctx, id, node)
-	if err != nil {
-		return d, fmt.Errorf("node %.100s of workflow %s: %w", node, id, err)
-	}
-	return d, nil
-}
-
 // Workers returns the live workers, by name.
 func (c *Client) Workers(ctx context.Context) ([]tasktype.Worker, error) {
 	ws, err := c.eng.Fleet.Workers(ctx)
@@ -116,16 +98,6 @@ type WorkflowFilter struct {
 	Limit    int                    // workflows in a page, at most 1,000; 0 means 100
 }
 
-// CountWorkflows returns how many workflows [Client.Workflows] can list in each state. The number of those that are
-// running is exact; among the others may be some whose results are no longer kept, which are not listed.
-func (c *Client) CountWorkflows(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
-	counts, err := c.eng.Inspector.Counts(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("count workflows: %w", err)
-	}
-	return counts, nil
-}
-
 // Workflows returns a page of the workflows that f selects, the latest first, and the cursor
 // of the next page: call again with it in f.Cursor until it is empty. A page can be short, or empty, although
 // others follow it.
@@ -158,31 +130,4 @@ func (c *Client) Rates(ctx context.Context, f RateFilter) ([]tasktype.RatePoint,
 		return nil, fmt.Errorf("read rates: %w", err)
 	}
 	return points, nil
-}
-
-// DurationFilter selects what [Client.Durations] returns. The zero value selects all tasks, of the last 24 hours.
-type DurationFilter struct {
-	Queue string    // empty: all
-	Task  string    // empty: all
-	Since time.Time // from the hour of this time on; zero: all that are kept
-}
-
-// Durations returns how long the handlers of tasks ran, by hour, queue and task, for the last 24 hours. Each
-// attempt that ended with a value, a failure or another attempt to follow counts.
-func (c *Client) Durations(ctx context.Context, f DurationFilter) ([]tasktype.DurationPoint, error) {
-	points, err := c.eng.Inspector.Durations(ctx, f.Queue, f.Task, f.Since)
-	if err != nil {
-		return nil, fmt.Errorf("read durations: %w", err)
-	}
-	return points, nil
-}
-
-// Failures returns at most limit of the last 100 nodes of a task that failed in the last day, the newest first (on a
-// Redis Cluster, the last 100 of each shard). Nodes of workflows whose results are no longer kept are left out.
-func (c *Client) Failures(ctx context.Context, task string, limit int) ([]tasktype.FailedNode, error) {
-	list, err := c.eng.Inspector.Failures(ctx, task, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list failed nodes of task %s: %w", task, err)
-	}
-	return list, nil
 }

@@ -139,13 +139,3 @@ func (c *Client) OpenTokens(ctx context.Context, task, cursor string) (page []ta
 	}
 	return page, next, nil
 }
-
-// OpenTasks returns the tasks that have nodes that wait for an answer, by name, with their number: at most 1,000 tasks
-// (on a Redis Cluster, of each shard). [Client.OpenTokens] lists the nodes.
-func (c *Client) OpenTasks(ctx context.Context) ([]tasktype.OpenTask, error) {
-	list, err := c.eng.Answers.Tasks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
-}

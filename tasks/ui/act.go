@@ -28,8 +28,8 @@ func (s *site) actions() map[string]webui.Action {
 			},
 		},
 		"/revoke":                            {Class: webui.Operate, Says: s.askRevokeMany, Do: s.revokeMany},
-		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Says: s.askComplete, Do: s.complete},
-		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: s.askFail, Do: s.fail},
+		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Says: answers{s}.askComplete, Do: answers{s}.complete},
+		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: answers{s}.askFail, Do: answers{s}.fail},
 		"/queues/{queue}/pause": {
 			Class: webui.Operate,
 			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {

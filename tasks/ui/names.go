@@ -52,7 +52,7 @@ func (s *site) lastDay(ctx context.Context, queue, task string) (day, error) {
 	if d.points, err = s.client.Rates(ctx, tasks.RateFilter{Queue: queue, Task: task, Since: d.since, Step: time.Hour}); err != nil {
 		return d, err
 	}
-	times, err := s.client.Durations(ctx, tasks.DurationFilter{Queue: queue, Task: task, Since: d.since})
+	times, err := s.inspector.Durations(ctx, tasks.DurationFilter{Queue: queue, Task: task, Since: d.since})
 	if err != nil {
 		return d, err
 	}
@@ -139,7 +139,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	d.Hour = newChart("Tasks that ended in the last hour, by minute", points, since, all.now, time.Minute)
-	failed, err := s.client.Failures(ctx, d.Task, lastFailures)
+	failed, err := s.inspector.Failures(ctx, d.Task, lastFailures)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -153,7 +153,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 			d.Workers++
 		}
 	}
-	open, err := s.client.OpenTasks(ctx)
+	open, err := s.inspector.OpenTasks(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}

@@ -48,7 +48,7 @@ func (s *site) tokens(ctx context.Context, r *http.Request) (webui.View, error) 
 	if len(d.Task) > 200 || len(q.Get("after")) > 500 {
 		return webui.View{}, webui.Invalid("It is too long.")
 	}
-	all, err := s.client.OpenTasks(ctx)
+	all, err := s.inspector.OpenTasks(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -82,11 +82,14 @@ func (s *site) tokens(ctx context.Context, r *http.Request) (webui.View, error) 
 	return webui.View{Name: "Open tasks", At: s.cfg.Prefix + "/tokens", Data: d}, nil
 }
 
+// answers are the actions that answer for nodes.
+type answers struct{ *site }
+
 // openQuestion returns the node of a request that waits for an answer, with the question that both answers have in
 // common.
-func (s *site) openQuestion(ctx context.Context, r *http.Request) (tasktype.NodeDetail, webui.Question, error) {
+func (s answers) openQuestion(ctx context.Context, r *http.Request) (tasktype.NodeDetail, webui.Question, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
-	d, err := s.client.Node(ctx, id, node)
+	d, err := s.inspector.Node(ctx, id, node)
 	if err != nil {
 		return d, webui.Question{}, err
 	}
@@ -99,14 +102,14 @@ func (s *site) openQuestion(ctx context.Context, r *http.Request) (tasktype.Node
 	}, nil
 }
 
-func (s *site) askComplete(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (s answers) askComplete(ctx context.Context, r *http.Request) (webui.Question, error) {
 	d, q, err := s.openQuestion(ctx, r)
 	q.Title, q.Button = "Answer for "+d.Task, "Complete the task"
 	q.Fields = []webui.Field{{Name: "value", Type: "textarea", Label: "Answer, as JSON", Hint: `A text needs its quotes: "yes". The workflow continues with it.`, Required: true}}
 	return q, err
 }
 
-func (s *site) complete(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (s answers) complete(ctx context.Context, r *http.Request) (webui.Done, error) {
 	value := strings.TrimSpace(r.PostFormValue("value"))
 	if !json.Valid([]byte(value)) {
 		return webui.Done{}, webui.Invalid(`The answer is not JSON. A text needs its own quotes: "yes". Go back and try again.`)
@@ -114,7 +117,7 @@ func (s *site) complete(ctx context.Context, r *http.Request) (webui.Done, error
 	return s.settle(ctx, r, func(token string) error { return s.client.Complete(ctx, token, json.RawMessage(value)) })
 }
 
-func (s *site) askFail(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (s answers) askFail(ctx context.Context, r *http.Request) (webui.Question, error) {
 	d, q, err := s.openQuestion(ctx, r)
 	q.Title, q.Button, q.Danger = "Fail "+d.Task, "Fail the attempt", true
 	q.Fields = []webui.Field{
@@ -124,7 +127,7 @@ func (s *site) askFail(ctx context.Context, r *http.Request) (webui.Question, er
 	return q, err
 }
 
-func (s *site) fail(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (s answers) fail(ctx context.Context, r *http.Request) (webui.Done, error) {
 	message := strings.TrimSpace(r.PostFormValue("message"))
 	if message == "" {
 		return webui.Done{}, webui.Invalid("Say why it fails.")
@@ -137,7 +140,7 @@ func (s *site) fail(ctx context.Context, r *http.Request) (webui.Done, error) {
 }
 
 // settle answers for a node that waits, with a new token.
-func (s *site) settle(ctx context.Context, r *http.Request, answer func(token string) error) (webui.Done, error) {
+func (s answers) settle(ctx context.Context, r *http.Request, answer func(token string) error) (webui.Done, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
 	token, err := s.client.NewToken(ctx, id, node)
 	if err == nil {

@@ -76,8 +76,9 @@ func (c Config) withDefaults() Config {
 // site serves the pages.
 type site struct {
 	*webui.Site
-	cfg    Config
-	client *tasks.Client
+	cfg       Config
+	client    *tasks.Client
+	inspector *tasks.Inspector
 }
 
 //go:embed pages
@@ -87,7 +88,7 @@ var pages embed.FS
 // many goroutines at once. It runs no goroutine while no page is open.
 func Handler(client *tasks.Client, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
-	s := &site{Site: webui.New(cfg.frame()), cfg: cfg, client: client}
+	s := &site{Site: webui.New(cfg.frame()), cfg: cfg, client: client, inspector: tasks.NewInspector(client)}
 	mux := http.NewServeMux()
 	for path, p := range map[string]struct {
 		name string

@@ -79,7 +79,7 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 	if err != nil {
 		return webui.View{}, err
 	}
-	counts, err := s.client.CountWorkflows(ctx)
+	counts, err := s.inspector.CountWorkflows(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
