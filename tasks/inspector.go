@@ -54,7 +54,7 @@ func (in *Inspector) CountWorkflows(ctx context.Context) (map[tasktype.WorkflowS
 	return counts, nil
 }
 
-// DurationFilter selects what [Client.Durations] returns. The zero value selects all tasks, of the last 24 hours.
+// DurationFilter selects what [Inspector.Durations] returns. The zero value selects all tasks, of the last 24 hours.
 type DurationFilter struct {
 	Queue string    // empty: all
 	Task  string    // empty: all
