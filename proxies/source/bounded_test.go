@@ -25,6 +25,13 @@ func TestHostileListsCostNoMoreThanTheirSize(t *testing.T) {
 		"CSV, rows":          {"ip,port\n", "8.8.8.8,80\n", ""},
 		"networks":           {"", "9.0.0.0/16:80\n", ""},
 		"an endless network": {"", "2001::/16:80\n", ""},
+		"Clash, entries":     {"proxies:\n", "- {type: http, server: a.b, port: 1}\n", ""},
+		"Clash, nested":      {"proxies:\n- ", "[{a: ", ""},
+		"Clash, dashes":      {"proxies:\n", "- ", ""},
+		"Clash, lines":       {"proxies:\n", "- a\n", ""},
+		"Markdown":           {"| ip | port |\n", "| `8.8.8.8` | 80 |\n", ""},
+		"base64":             {"", "OC44", ""},
+		"UTF-16":             {"\xff\xfe", ":\x00", ""},
 		"colons":             {"", ":", ""},
 		"one line":           {"", "8.8.8.8:80 ", ""},
 	} {

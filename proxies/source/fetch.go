@@ -129,15 +129,15 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	defer body.Close()
 
 	limit := cmp.Or(f.MaxBytes, DefaultMaxBytes)
-	counted := &countingReader{r: io.LimitReader(body, limit+1)}
-	parsed, err := Parse(counted, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, CIDR: s.CIDR, Max: s.Max, Name: s.Label()})
+	counted := &countingReader{r: body}
+	parsed, err := Parse(counted, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, CIDR: s.CIDR, Max: s.Max, MaxBytes: limit, Name: s.Label()})
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return List{}, fmt.Errorf("it takes longer than %s", cmp.Or(s.Timeout, 30*time.Second))
+	case errors.Is(err, errTooLarge):
+		return List{}, fmt.Errorf("it is larger than %s: raise proxies.max_list_mb, or --max-list-mb", size(limit))
 	case err != nil:
 		return List{}, fmt.Errorf("it breaks off after %d bytes: %w", counted.n, err)
-	case counted.n > limit:
-		return List{}, fmt.Errorf("it is larger than %s: raise proxies.max_list_mb, or --max-list-mb", size(limit))
 	}
 	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Bytes: counted.n}
 	switch {

@@ -1,19 +1,20 @@
 // Package source turns lists of proxies, in whatever form they come, into candidates.
 //
-// [Parse] reads text, JSON, HTML tables and CSV; [Fetcher] gets lists from files, URLs and standard input and puts
+// [Parse] reads text, JSON, CSV, tables in HTML and Markdown, and the proxies of a Clash configuration, also as gzip,
+// base64 or UTF-16; [Fetcher] gets lists from files, URLs and standard input and puts
 // several together. What is no usable endpoint is dropped and counted by its [Reject]. A label in a list is kept as a
 // hint: only a probe knows what an endpoint speaks.
 package source
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"muster/internal/addressfilter"
 )
@@ -32,6 +33,7 @@ const (
 	LongLine    Reject = "long_line"    // a line longer than 4 kB
 	Capped      Reject = "capped"       // beyond the source's maximum
 	Unparsed    Reject = "unparsed"     // a line with text in which there is no endpoint
+	Unsupported Reject = "unsupported"  // a server of a protocol that is none of Protocols
 )
 
 // Options say how to read a list.
@@ -44,6 +46,8 @@ type Options struct {
 	CIDR bool
 	// Max is how many candidates are taken. Defaults to 100,000.
 	Max int
+	// MaxBytes is how large the list may be, before and after decompression. Defaults to DefaultMaxBytes.
+	MaxBytes int64
 	// Name goes into each candidate's Sources. Defaults to none.
 	Name string
 }
@@ -61,10 +65,10 @@ type Parsed struct {
 	HTML       bool // it is a web page
 }
 
-// Parse reads a list in any form: it looks at the first bytes to tell JSON and HTML from text. The error is that of r
-// alone; a list with nothing in it yields no candidates.
+// Parse reads a list in any form and encoding: the bytes themselves tell what it is. The error is that of r, or says that
+// the list is larger than MaxBytes, or cannot be decompressed; a list with nothing in it yields no candidates.
 func Parse(r io.Reader, o Options) (Parsed, error) {
-	body, err := io.ReadAll(r)
+	body, err := readPlain(r, cmp.Or(o.MaxBytes, DefaultMaxBytes))
 	p := &parser{Options: o, seen: map[string]bool{}, out: Parsed{Rejects: map[Reject]int{}}}
 	if p.Max <= 0 {
 		p.Max = defaultMax
@@ -72,40 +76,17 @@ func Parse(r io.Reader, o Options) (Parsed, error) {
 	if p.AllowLocal {
 		p.filter, _ = addressfilter.New(addressfilter.Local()...) // never fails
 	}
-	body = decode(body)
 	start := bytes.TrimLeft(body, " \t\r\n")
 	switch {
 	case len(start) > 0 && (start[0] == '{' || start[0] == '[') && p.json(start):
 	case isHTML(start):
 		p.out.HTML = true
 		p.html(body)
+	case p.clash(body):
 	default:
 		p.text(string(body))
 	}
 	return p.out, err
-}
-
-// decode makes UTF-8 of what has a byte order mark, and leaves the rest: endpoints are ASCII in every encoding but UTF-16.
-func decode(body []byte) []byte {
-	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
-	order := ""
-	switch {
-	case bytes.HasPrefix(body, []byte("\xff\xfe")):
-		order = "little"
-	case bytes.HasPrefix(body, []byte("\xfe\xff")):
-		order = "big"
-	default:
-		return body
-	}
-	out := make([]byte, 0, len(body)/2)
-	for i := 2; i+1 < len(body); i += 2 {
-		c := rune(body[i]) | rune(body[i+1])<<8
-		if order == "big" {
-			c = rune(body[i+1]) | rune(body[i])<<8
-		}
-		out = utf8.AppendRune(out, c)
-	}
-	return out
 }
 
 func isHTML(start []byte) bool {
@@ -203,7 +184,7 @@ func (p *parser) text(body string) {
 			continue
 		}
 		line = strings.TrimSpace(strings.ToValidUTF8(line, ""))
-		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") {
+		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") || isRule(line) {
 			continue
 		}
 		if names := csvHeader(line); names != nil {
@@ -218,6 +199,12 @@ func (p *parser) text(body string) {
 		}
 	}
 }
+
+// markup is what Markdown puts around words.
+const markup = "`*_~[]"
+
+// isRule reports whether a line is punctuation alone, as below the head of a table in Markdown.
+func isRule(line string) bool { return strings.Trim(line, "|+-=*_: ") == "" }
 
 func (p *parser) words(words []string) {
 	for _, word := range words {
@@ -252,7 +239,7 @@ func (p *parser) line(line string) bool {
 	before := len(p.out.Candidates)
 	for i, f := range fields {
 		switch {
-		case p.token(f, label):
+		case p.token(f, label), p.token(strings.Trim(f, markup), label):
 			found = true
 		case isQuad(f) || strings.Count(f, ":") > 1 && isIPv6(f):
 			if i+1 < len(fields) && isNumber(fields[i+1]) { // columns

@@ -28,17 +28,22 @@ func csvHeader(line string) []string {
 	return fields
 }
 
+// splitFields splits a row of CSV, or of a table in Markdown, whose cells may be code.
 func splitFields(line string) []string {
-	separator := ","
-	for _, s := range []string{"\t", ";", ","} {
-		if strings.Contains(line, s) {
-			separator = s
-			break
+	separator, quotes := ",", `"'`
+	if strings.HasPrefix(line, "|") {
+		line, separator, quotes = strings.Trim(line, "|"), "|", "`"
+	} else {
+		for _, s := range []string{"\t", ";", ",", "|"} {
+			if strings.Contains(line, s) {
+				separator = s
+				break
+			}
 		}
 	}
 	fields := strings.Split(line, separator)
 	for i := range fields {
-		fields[i] = strings.Trim(strings.TrimSpace(fields[i]), `"'`)
+		fields[i] = strings.Trim(strings.TrimSpace(fields[i]), quotes)
 	}
 	return fields
 }
