@@ -1,90 +1,74 @@
 package proxies
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"muster/internal/atomicfile"
 )
 
-// The files that Export writes into a folder.
-const (
-	ExportJSON = "live_proxies.json"
-	ExportText = "live_proxies.txt"
-	ExportCSV  = "live_proxies.csv"
-)
-
-// Export writes the usable proxies of the pool into files of dir, the fastest first, those without a latency last:
-// live_proxies.json, .txt (URLs), .csv, and a list of each protocol, such as socks5.txt. Each file is replaced in one
-// step, so a reader never sees half of one. The files hold the proxies' credentials and are for their owner alone.
-// It returns how many were written.
-func (p *Pool) Export(ctx context.Context, dir string) (int, error) {
-	list, err := p.List(ctx, Filter{})
+// Export writes the usable proxies of the pool into files of dir, the fastest first, those without a latency last: in
+// the formats that are named, or all of Formats. Each file is replaced in one step, so a reader never sees half of one.
+// The files hold the proxies' credentials and are for their owner alone. It returns how many proxies there are.
+func (p *Pool) Export(ctx context.Context, dir string, formats ...string) (int, error) {
+	chosen, err := formatsOf(formats)
 	if err != nil {
 		return 0, fmt.Errorf("export proxies: %w", err)
 	}
-	proxies := make([]Proxy, len(list))
-	for i, m := range list {
-		proxies[i] = m.Proxy
+	list, err := p.exported(ctx)
+	if err != nil {
+		return 0, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, fmt.Errorf("export proxies: %w", err)
 	}
-	return len(proxies), writeExport(dir, proxies)
+	for _, f := range chosen {
+		content, err := f.encode(list)
+		if err == nil {
+			err = atomicfile.WriteBytes(filepath.Join(dir, f.File), 0o600, content)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("export proxies as %s: %w", f.Name, err)
+		}
+	}
+	return len(list), nil
 }
 
-func writeExport(dir string, proxies []Proxy) error {
-	document, err := json.MarshalIndent(proxies, "", "  ")
+// ExportTo writes the usable proxies of the pool to w, in one format, in the order of Export.
+func (p *Pool) ExportTo(ctx context.Context, w io.Writer, format string) error {
+	chosen, err := formatsOf([]string{format})
 	if err != nil {
 		return fmt.Errorf("export proxies: %w", err)
 	}
-	var text bytes.Buffer
-	byProtocol := map[string]*bytes.Buffer{}
-	for _, protocol := range []string{"http", "https", "socks4", "socks5"} { // also empty: the list of an hour ago must not stay
-		byProtocol[protocol] = &bytes.Buffer{}
+	list, err := p.exported(ctx)
+	if err != nil {
+		return err
 	}
-	var table bytes.Buffer
-	rows := csv.NewWriter(&table)
-	_ = rows.Write([]string{"protocol", "host", "port", "username", "password", "exit_ip", "anonymity", "country", "latency_ms", "https"})
-	for _, proxy := range proxies {
-		line := proxy.URL().String() + "\n"
-		text.WriteString(line)
-		protocol := proxy.Protocol
-		if protocol == "socks4a" {
-			protocol = "socks4"
-		}
-		if b := byProtocol[protocol]; b != nil {
-			b.WriteString(line)
-		}
-		exit := ""
-		if proxy.Exit.IsValid() {
-			exit = proxy.Exit.String()
-		}
-		_ = rows.Write([]string{proxy.Protocol, proxy.Host, strconv.Itoa(int(proxy.Port)), proxy.Username, proxy.Password, exit, proxy.Anonymity,
-			proxy.Country, strconv.FormatFloat(proxy.LatencyMS, 'f', -1, 64), strconv.FormatBool(proxy.Can.HTTPS)})
+	content, err := chosen[0].encode(list)
+	if err == nil {
+		_, err = w.Write(content)
 	}
-	rows.Flush()
-
-	files := map[string][]byte{ExportText: text.Bytes(), ExportCSV: table.Bytes()}
-	for protocol, b := range byProtocol {
-		files[protocol+".txt"] = b.Bytes()
-	}
-	for name, content := range files {
-		if err := atomicfile.WriteBytes(filepath.Join(dir, name), 0o600, content); err != nil {
-			return fmt.Errorf("export proxies: %w", err)
-		}
-	}
-	// The JSON is last: a program that watches it finds the others new as well.
-	if err := atomicfile.WriteBytes(filepath.Join(dir, ExportJSON), 0o600, append(document, '\n')); err != nil {
-		return fmt.Errorf("export proxies: %w", err)
+	if err != nil {
+		return fmt.Errorf("export proxies as %s: %w", format, err)
 	}
 	return nil
+}
+
+// exported returns the proxies to export.
+func (p *Pool) exported(ctx context.Context) ([]Proxy, error) {
+	members, err := p.List(ctx, Filter{})
+	if err != nil {
+		return nil, fmt.Errorf("export proxies: %w", err)
+	}
+	list := make([]Proxy, len(members))
+	for i, m := range members {
+		list[i] = m.Proxy
+	}
+	return list, nil
 }
 
 // ReadExport reads a live_proxies.json, such as another host has written. A missing file is an error; count it as none.

@@ -3,27 +3,51 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/proxies"
 )
 
+func exportCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "export",
+		Usage:     "write the usable proxies to files in DIR, or to standard output with -",
+		ArgsUsage: "[DIR | -]",
+		Description: `Without --format it writes a file of each format to DIR, which defaults to the
+current folder, and URLs to standard output. The files have the passwords of
+the proxies.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "format", Usage: "only in the formats `F,…`: " + strings.Join(proxies.FormatNames(), ", ")},
+			progressFlag(),
+		},
+		Action: func(c *cli.Context) error { return exportProxies(env, c) },
+	}
+}
+
 func exportProxies(env environment, c *cli.Context) error {
 	if err := arguments(c, 0, 1); err != nil {
 		return err
 	}
-	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
-		dir := cmp.Or(c.Args().First(), ".")
-		if dir == "-" {
-			members, err := pool.List(ctx, proxies.Filter{})
-			for _, m := range members {
-				fmt.Fprintln(env.stdout, m.URL())
-			}
-			return err
+	formats := strings.FieldsFunc(c.String("format"), isComma)
+	for _, f := range formats {
+		if names := proxies.FormatNames(); !slices.Contains(names, f) {
+			return usageError{fmt.Errorf("no format %q%s; use %s", f, suggest(f, names), strings.Join(names, ", "))}
 		}
-		n, err := pool.Export(ctx, dir)
+	}
+	dir := cmp.Or(c.Args().First(), ".")
+	if dir == "-" && len(formats) > 1 {
+		return usageError{errors.New("proxies export: standard output takes one format")}
+	}
+	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
+		if dir == "-" {
+			return pool.ExportTo(ctx, env.stdout, cmp.Or(strings.Join(formats, ""), "text"))
+		}
+		n, err := pool.Export(ctx, dir, formats...)
 		if err != nil {
 			return err
 		}
