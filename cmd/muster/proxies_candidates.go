@@ -44,7 +44,7 @@ func candidatesOf(env environment, c *cli.Context, cfg config.Config, local bool
 	return source.Merge(lists), nil
 }
 
-// judgedHere reports whether a judge is on this machine. Then proxies on this machine are meant to be checked.
+// judgedHere reports whether a judge or a target is on this machine. Then proxies on this machine are meant to be checked.
 func judgedHere(judges []string) bool {
 	return slices.ContainsFunc(judges, func(judge string) bool {
 		u, err := url.Parse(judge)

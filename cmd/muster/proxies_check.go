@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,8 +10,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/config"
+	"muster/proxies"
 	"muster/proxies/geo"
 	"muster/proxies/probe"
+	"muster/proxies/source"
 )
 
 // probeSettings are how proxies are checked, for every command that does so.
@@ -28,8 +32,14 @@ func checkCommand(env environment) *cli.Command {
 		Usage:     "check the proxies of a list and print each result at once; does not change the pool",
 		ArgsUsage: "[PROXY…]",
 		Description: `Without --judge it uses a judge of its own on loopback, which only proxies on
-this machine can reach; see muster judge. Ctrl-C ends it with what is known.`,
+this machine can reach; see muster judge. Ctrl-C ends it with what is known.
+
+With --target no judge is asked: a proxy works if it brings that page, with a
+status of 2xx, the text of --expect in the first MiB, and over https with a valid
+certificate. Redirects are not followed. Without a list it checks the pool.`,
 		Flags: append(flagsOf(probeSettings...),
+			&cli.StringFlag{Name: "target", Usage: "fetch `URL` through each proxy"},
+			&cli.StringFlag{Name: "expect", Usage: "with --target, want `TEXT` in the page; an http URL needs it"},
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
 			&cli.BoolFlag{Name: "alive", Usage: "print only those that work"},
 			progressFlag(), jsonFlag()),
@@ -42,7 +52,13 @@ func checkProxies(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.String("file") == "" && c.NArg() == 0 {
+	named := c.String("file") != "" || c.NArg() > 0
+	switch {
+	case c.String("target") != "":
+		return checkTarget(env, c, loaded.Config, named)
+	case c.IsSet("expect"):
+		return usageError{errors.New("proxies check: --expect is a text of the page that --target names")}
+	case !named:
 		return usageError{errors.New("proxies check: name a list with --file, or proxies; usage: muster proxies check [--file FILE] [PROXY…]")}
 	}
 	cfg := orchestrator.ProbeConfig(loaded.Config, newLogger(env, env.stderr, loaded.Log))
@@ -77,10 +93,53 @@ func checkProxies(env environment, c *cli.Context) error {
 		return err
 	}
 	defer display.Close()
-	return showResults(env, c, display, "check", len(candidates), func(report func(probe.Result)) error {
+	return showResults(env, c, display, judgedResults("check"), len(candidates), func(report func(probe.Result)) error {
 		return prober.Each(c.Context, slices.Values(candidates), func(r probe.Result) {
 			r.Candidate.Country = cmp.Or(places.Lookup(r.Exit).Country, r.Candidate.Country)
 			report(r)
 		})
+	})
+}
+
+// checkTarget checks the proxies that are named, or those of the pool, against the target of the user.
+func checkTarget(env environment, c *cli.Context, cfg config.Config, named bool) error {
+	probing := orchestrator.ProbeConfig(cfg, newLogger(env, env.stderr, cfg.Log))
+	probing.Judges, probing.PublicJudges = nil, nil
+	probing.Target = &probe.Target{URL: c.String("target"), Expect: c.String("expect")}
+	prober, err := probe.New(probing)
+	if err != nil {
+		return usageError{err}
+	}
+	check := func(ctx context.Context, candidates []source.Candidate) error {
+		display, err := newDisplay(env, c)
+		if err != nil {
+			return err
+		}
+		defer display.Close()
+		return showResults(env, c, display, targetResults, len(candidates), func(report func(probe.Result)) error {
+			return prober.Each(ctx, slices.Values(candidates), report)
+		})
+	}
+	if named {
+		candidates, err := candidatesOf(env, c, cfg, cfg.Proxies.AllowLocal || judgedHere([]string{probing.Target.URL}))
+		if err != nil {
+			return err
+		}
+		return check(c.Context, candidates)
+	}
+	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
+		members, err := pool.List(ctx, proxies.Everything)
+		if err != nil {
+			return err
+		}
+		if len(members) == 0 {
+			return errors.New("the pool is empty; fill it with muster proxies refresh, or name proxies")
+		}
+		candidates := make([]source.Candidate, len(members))
+		for i, m := range members {
+			candidates[i] = m.Candidate()
+			candidates[i].Known = true
+		}
+		return check(ctx, candidates)
 	})
 }

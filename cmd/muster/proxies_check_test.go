@@ -2,9 +2,15 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"muster/proxies/proxytest"
 )
 
 // All proxies of a list are checked, even more than a refresh reads from a source.
@@ -19,5 +25,51 @@ func TestCheckReadsLongListsWhole(t *testing.T) {
 	run(t.Context(), env, []string{"muster", "proxies", "check", "--allow-local", "--judge", "http://127.0.0.1:1", "--file", "-"})
 	if got := errs.String(); !strings.Contains(got, "no judge answers") || strings.Contains(got, "left out") {
 		t.Errorf("got %q, want the judge's error and nothing left out", got)
+	}
+}
+
+// A check against a target says of each proxy whether it brings the page, and of the pool when no proxy is named.
+func TestCheckAgainstTarget(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "our catalogue") }))
+	t.Cleanup(site.Close)
+	var names []string
+	for _, o := range []proxytest.Options{{Kind: proxytest.SOCKS5}, {Kind: proxytest.Elite, User: "me", Password: "topsecret"}, {Kind: proxytest.Parking}, {Kind: proxytest.Dead}} {
+		proxy, err := proxytest.Start(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(proxy.Close)
+		names = append(names, proxy.URL.String())
+	}
+	dir := t.TempDir()
+	muster := func(want int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		args = append([]string{"muster", "proxies"}, args...)
+		code := run(t.Context(), environment{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, hard: t.Context()}, append(args, "--data-dir", dir, "--config", ""))
+		if code != want || strings.Contains(out.String()+errs.String(), "topsecret") {
+			t.Fatalf("%q: got exit code %d, %s%s, want %d and no password", args, code, &out, &errs, want)
+		}
+		return out.String(), errs.String()
+	}
+	target := []string{"check", "--target", site.URL + "/", "--expect", "our catalogue"}
+	out, errs := muster(0, append(target, names...)...)
+	for _, want := range []string{"works  socks5 ", "works  http     http://me:***@", "no     http ", "200  ", "unexpected: answered 200, without the text", "dead   http ", "refused: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got\n%s\nwant %s in it", out, want)
+		}
+	}
+	if !strings.Contains(errs, "2 bring the target, 2 do not") {
+		t.Errorf("got %s, want a summary", errs)
+	}
+	_, _ = muster(0, append([]string{"add", "--no-check"}, names[0], names[3])...)
+	out, _ = muster(0, append(target, "--json", "--alive")...)
+	var result struct {
+		Protocol string `json:"protocol"`
+		Status   int    `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(out), &result); err != nil || result.Protocol != "socks5" || result.Status != 200 {
+		t.Errorf("got %s, %v, want the one of the pool that works", out, err)
 	}
 }

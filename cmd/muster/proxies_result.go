@@ -17,9 +17,28 @@ import (
 	"muster/proxies/probe"
 )
 
+// results say how a kind of check is shown.
+type results struct {
+	name    string // of the progress bar
+	line    func(probe.Result) string
+	summary func(proxies.Tally) string
+}
+
+// judgedResults are those of checks by a judge.
+func judgedResults(name string) results {
+	return results{name, resultLine, func(t proxies.Tally) string {
+		return fmt.Sprintf("%d alive, %d usable, %d elite", t.Alive, t.Usable, t.Elite)
+	}}
+}
+
+// targetResults are those of checks against a target.
+var targetResults = results{"check", targetLine, func(t proxies.Tally) string {
+	return fmt.Sprintf("%d bring the target, %d do not", t.Accepted, t.Checked-t.Accepted)
+}}
+
 // showResults prints results as run reports them, above a progress bar, and a summary when run returns.
-func showResults(env environment, c *cli.Context, display *monitor.Display, name string, total int, run func(report func(probe.Result)) error) error {
-	track := display.Track(name)
+func showResults(env environment, c *cli.Context, display *monitor.Display, shown results, total int, run func(report func(probe.Result)) error) error {
+	track := display.Track(shown.name)
 	var out io.Writer = env.stdout
 	if env.terminal() && isTerminal(env.stdout) { // print above the bar
 		out = display
@@ -35,10 +54,10 @@ func showResults(env environment, c *cli.Context, display *monitor.Display, name
 		case c.Bool("json"):
 			_ = enc.Encode(r) // a reader that went away ends the command by its signal
 		default:
-			fmt.Fprintln(out, resultLine(r))
+			fmt.Fprintln(out, shown.line(r))
 		}
 	})
-	summary := fmt.Sprintf("%d of %d checked: %d alive, %d usable, %d elite", tally.Checked, total, tally.Alive, tally.Usable, tally.Elite)
+	summary := fmt.Sprintf("%d of %d checked: %s", tally.Checked, total, shown.summary(tally))
 	if err != nil {
 		track.Fail(summary)
 	} else {
@@ -84,6 +103,25 @@ func resultLine(r probe.Result) string {
 		line += "  tampers: " + strings.Join(r.Tampering, ", ")
 	}
 	return strings.TrimRight(line, " ")
+}
+
+// targetLine is the result of a check against a target as a line, like resultLine.
+func targetLine(r probe.Result) string {
+	state, status, took := "dead", "-", "-"
+	if r.Alive {
+		state, took = "works", fmt.Sprintf("%.0f ms", r.Latency.Total)
+	}
+	if r.Alive && r.Reason != "" {
+		state = "no"
+	}
+	if r.Status > 0 {
+		status = fmt.Sprint(r.Status)
+	}
+	line := fmt.Sprintf("%-5s  %-7s  %-34s  %-3s  %8s", state, cmp.Or(r.Protocol, "-"), r.Candidate, status, took)
+	if r.Reason != "" {
+		line += "  " + strings.TrimSuffix(string(r.Reason)+": "+cell(r.Detail, 100), ": ")
+	}
+	return line
 }
 
 // httpsWord is whether a proxy can tunnel https: yes, no, or "?" if that could not be checked.

@@ -25,6 +25,9 @@ type Config struct {
 	// kind of http://httpbin.org/get?show_env=1 or of azenv.php. They are asked after Judges, when none of those answers.
 	// They sign nothing, so they cannot tell an altered page or certificate. Defaults to none.
 	PublicJudges []string
+	// Target, if set, is what candidates are checked against, and no judge is asked or needed: a result then has only its
+	// protocol, latency, status and reason. Defaults to none.
+	Target *Target
 	// RealAddresses are addresses of ours that a judge cannot see, such as that of another uplink. Defaults to none.
 	RealAddresses []netip.Addr
 	// OwnBits4 and OwnBits6 are the size of what counts as our own network. Default to 24 and 48.
@@ -78,7 +81,11 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	if len(c.Judges)+len(c.PublicJudges) == 0 {
+	if c.Target != nil {
+		if err := c.Target.validate(); err != nil {
+			return fmt.Errorf("probe: %w", err)
+		}
+	} else if len(c.Judges)+len(c.PublicJudges) == 0 {
 		return fmt.Errorf("probe: Judges is empty: %w", ErrJudge)
 	}
 	for _, judge := range slices.Concat(c.Judges, c.PublicJudges) {

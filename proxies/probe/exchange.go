@@ -3,6 +3,7 @@ package probe
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"encoding/json"
@@ -30,6 +31,7 @@ type exchangeRequest struct {
 	host      string
 	proxyAuth string
 	wait      time.Duration // for the first byte, and again for the rest
+	most      int64         // bytes read of the answer. Defaults to maxReply
 }
 
 type reply struct {
@@ -41,7 +43,7 @@ type reply struct {
 }
 
 // exchange sends one request and reads its answer. Whatever the other side does, it ends by ctx and request.wait and
-// reads no more than maxReply.
+// reads no more than request.most.
 func exchange(ctx context.Context, conn net.Conn, request exchangeRequest) (*reply, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -67,7 +69,8 @@ func exchange(ctx context.Context, conn net.Conn, request exchangeRequest) (*rep
 		return nil, err
 	}
 
-	limited := &io.LimitedReader{R: conn, N: maxReply}
+	most := cmp.Or(request.most, maxReply)
+	limited := &io.LimitedReader{R: conn, N: most}
 	reader := bufio.NewReaderSize(limited, 2<<10)
 	if _, err := reader.Peek(1); err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func exchange(ctx context.Context, conn net.Conn, request exchangeRequest) (*rep
 			continue
 		}
 		out.status, out.header = response.StatusCode, response.Header
-		out.body, err = io.ReadAll(io.LimitReader(response.Body, maxReply))
+		out.body, err = io.ReadAll(io.LimitReader(response.Body, most))
 		out.truncated = limited.N <= 0
 		if err != nil && !out.truncated && (out.status/100 == 2 || out.status == http.StatusNotFound) { // what the judge answers
 			return nil, err

@@ -1,6 +1,6 @@
 // Package probe finds out whether an endpoint is a proxy, of which kind, how fast, what its exit address is, and what it shows of the client.
 //
-// It does so with the help of a [Judge], a small server that answers with what it saw. A [Prober] first asks the judge
+// It does so with the help of a [Judge], a small server that answers with what it saw, or fetches a [Target] alone. A [Prober] first asks the judge
 // directly, which yields our real addresses and the baseline of headers, and then through each candidate. Every request
 // carries a nonce of its own and every answer a signature, and every attempt has a connection of its own, so an answer
 // can only be that candidate's and only the judge's.
@@ -70,6 +70,11 @@ func New(cfg Config) (*Prober, error) {
 // Probe finds out about one candidate. The error is nil for a dead candidate as well: that is a result. Without a result
 // it is ErrJudge or that of ctx.
 func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) {
+	if p.cfg.Target != nil {
+		u, _ := url.Parse(p.cfg.Target.URL) // New has checked it
+		result := (&visitor{p, u}).try(ctx, c)
+		return result, ctx.Err()
+	}
 	p.mu.Lock()
 	judged := p.current
 	p.mu.Unlock()

@@ -44,6 +44,7 @@ type Result struct {
 	Alive     bool             `json:"alive"`             // the judge has been reached through it, and its answers came unchanged
 	Reason    Reason           `json:"reason,omitempty"`  // why it is dead, or alive and yet rejected
 	Detail    string           `json:"detail,omitempty"`  // what exactly was seen
+	Status    int              `json:"status,omitempty"`  // that the target answered; see Target
 	Exit      netip.Addr       `json:"exit,omitzero"`     // where it leaves
 	Rotating  bool             `json:"rotating,omitzero"` // its exit changes from request to request
 	Anonymity string           `json:"anonymity,omitempty"`

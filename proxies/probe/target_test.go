@@ -1,0 +1,132 @@
+package probe_test
+
+import (
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/proxies/probe"
+	"muster/proxies/proxytest"
+	"muster/proxies/source"
+)
+
+// targetSite answers "/" with a text that is expected, and other paths with what is not.
+func targetSite(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/":
+		fmt.Fprint(w, "<html>the catalogue of ", r.Host, "</html>")
+	case "/far":
+		_, _ = io.WriteString(w, strings.Repeat("x", probe.MaxTarget)+"the catalogue")
+	case "/moved":
+		http.Redirect(w, r, "/", http.StatusFound)
+	default:
+		http.Error(w, "the catalogue is gone", http.StatusNotFound)
+	}
+}
+
+// checkTarget checks a proxy of a kind against a target and returns the result.
+func checkTarget(t *testing.T, o proxytest.Options, label string, target probe.Target) probe.Result {
+	t.Helper()
+	proxy, err := proxytest.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	prober, err := probe.New(probe.Config{Target: &target, TotalTimeout: 20 * time.Second, GreetingTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := prober.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := candidate(proxy, label)
+	var result probe.Result
+	if err := prober.Each(t.Context(), slices.Values([]source.Candidate{c}), func(r probe.Result) { result = r }); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// Proxies of every kind bring the target or do not, over http and https, with the right label and with none.
+func TestTargetThroughEveryKindOfProxy(t *testing.T) {
+	t.Parallel()
+	plain := httptest.NewServer(http.HandlerFunc(targetSite))
+	t.Cleanup(plain.Close)
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(targetSite))
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // some proxies break TLS off
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(secure.Certificate())
+	for _, test := range []struct {
+		kind          proxytest.Kind
+		http, https   string // the reason; "": it works
+		label, spoken string
+	}{
+		{proxytest.Elite, "", "", "http", "http"},
+		{proxytest.ForwardOnly, "", "denied", "http", "http"},
+		{proxytest.ConnectOnly, "", "", "http", "http"},
+		{proxytest.OverTLS, "", "", "https", "https"},
+		{proxytest.SOCKS5, "", "", "socks5", "socks5"},
+		{proxytest.SOCKS4, "", "", "socks4", "socks4"},
+		{proxytest.MITM, "", "certificate", "http", "http"},
+		{proxytest.Dead, "refused", "refused", "http", "http"},
+		{proxytest.Parking, "unexpected", "", "http", "http"},
+		{proxytest.Forbidding, "unexpected", "denied", "http", "http"},
+		{proxytest.WantsAuth, "auth_required", "auth_required", "http", "http"},
+	} {
+		for _, label := range []string{test.label, ""} {
+			for target, want := range map[*httptest.Server]string{plain: test.http, secure: test.https} {
+				if test.kind == proxytest.Parking && target == secure {
+					continue // what it answers to CONNECT is not the point here
+				}
+				t.Run(fmt.Sprintf("%s %s %.5s", test.kind, label, target.URL), func(t *testing.T) {
+					t.Parallel()
+					got := checkTarget(t, proxytest.Options{Kind: test.kind}, label, probe.Target{URL: target.URL + "/", Expect: "the catalogue of 127.0.0.1", RootCAs: roots})
+					if string(got.Reason) != want || got.Accepted() != (want == "") || got.Accepted() && (got.Protocol != test.spoken || got.Status != 200) {
+						t.Errorf("got %+v, want reason %q by %s", got, want, test.spoken)
+					}
+				})
+			}
+		}
+	}
+}
+
+// An answer counts only with a status of 2xx and the text within what is read.
+func TestTargetAnswerThatIsNotExpected(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(targetSite))
+	t.Cleanup(site.Close)
+	for path, want := range map[string]string{
+		"/other": "answered 404", "/moved": `answered 302, a redirect to "/"`, "/far": "answered 200, without the text in its first",
+	} {
+		got := checkTarget(t, proxytest.Options{Kind: proxytest.Elite}, "http", probe.Target{URL: site.URL + path, Expect: "the catalogue"})
+		if got.Reason != probe.Unexpected || !got.Alive || !strings.HasPrefix(got.Detail, want) {
+			t.Errorf("%s: got %+v, want unexpected: %s", path, got, want)
+		}
+	}
+}
+
+func TestTargetIsValidated(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[probe.Target]string{
+		{URL: "shop.example", Expect: "x"}:              "no http or https URL",
+		{URL: "ftp://shop.example/", Expect: "x"}:       "no http or https URL",
+		{URL: "http://shop.example/"}:                   "needs a text to expect",
+		{URL: "https://me:hunter2@shop.example/"}:       "no login",
+		{URL: "https://shop.example:70000/"}:            "a port is a number",
+		{URL: "http://shop..example/", Expect: "x"}:     "no empty part",
+		{URL: "https://shop.example/%zz", Expect: "ok"}: "no http or https URL",
+	} {
+		if _, err := probe.New(probe.Config{Target: &target}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v, want %s", target.URL, err, want)
+		}
+	}
+}
