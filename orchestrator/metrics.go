@@ -57,9 +57,8 @@ func RuntimeMetrics() prometheus.Collector {
 
 // metrics returns the collector of a process that serves the HTTP interface: of the fleet, and of the process.
 func (s *System) metrics(served api.Config) prometheus.Collector {
-	breakers := limit.NewBreaker(s.Client.Redis(), limit.BreakerConfig{Logger: s.logger}) // those of sites and hosts
 	return all{
 		s.Metrics, s.scrapes, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
-		webhook.NewMetrics(s.Webhooks), limit.NewCollector(nil, breakers), RuntimeMetrics(),
+		webhook.NewMetrics(s.Webhooks), limit.NewCollector(nil, s.Breakers.hosts), RuntimeMetrics(),
 	}
 }

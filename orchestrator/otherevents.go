@@ -8,6 +8,7 @@ import (
 	"muster/orchestrator/agent"
 	"muster/orchestrator/event"
 	"muster/sites/report"
+	"muster/tasks/limit"
 )
 
 // otherEvents adds the events of what is not a job.
@@ -31,6 +32,17 @@ func (o otherEvents) siteJudged(ctx context.Context, h report.Health, before rep
 		return fmt.Errorf("site %s is %s: %w", h.Site, h.Status, err)
 	}
 	return nil
+}
+
+// breakerChanged adds the event that a breaker has opened or closed.
+func (o otherEvents) breakerChanged(ctx context.Context, s limit.BreakerState) {
+	what := "breaker.opened"
+	if s.State == "closed" {
+		what = "breaker.closed"
+	}
+	if _, err := o.events.Add(ctx, what, "", "", s); err != nil && ctx.Err() == nil {
+		o.logger.WarnContext(ctx, "an event of a breaker is missing", "event", what, "key", s.Key, "err", err)
+	}
 }
 
 // agentChanged adds the event that an agent has registered or was removed.

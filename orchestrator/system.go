@@ -28,6 +28,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/tasks"
+	"muster/tasks/limit"
 	"muster/tasks/metrics"
 	"muster/tasks/tasktype"
 )
@@ -48,6 +49,7 @@ type System struct {
 	Pipelines *pipeline.Registry
 	Documents *Documents
 	Events    *event.Stream
+	Breakers  *Breakers
 	// Keys and Audit are of the HTTP interface.
 	Keys  *access.Keys
 	Audit *access.Audit
@@ -108,6 +110,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages,
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret, Judged: otherEvents{s.Events, logger}.siteJudged,
+		BreakerChanged: s.BreakerChanged,
 		Route: func(before fetch.Route) fetch.Route {
 			after, _ := before.(*proxies.Session)
 			return s.Pool.Session(after)
@@ -145,17 +148,24 @@ func (s *System) openJobs() (err error) {
 	}
 	s.Agents, err = agent.New(agent.Config{
 		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg().Agents.Static), Allow: s.cfg().Agents.Allow,
-		HealthEvery: s.cfg().Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, Tracing: s.tracing, Logger: s.logger,
+		HealthEvery: s.cfg().Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, BreakerChanged: s.BreakerChanged, Tracing: s.tracing, Logger: s.logger,
 	})
 	if err != nil {
 		return err
 	}
+	s.Breakers = &Breakers{client: s.Client, agents: s.Agents, hosts: limit.NewBreaker(s.Client.Redis(), limit.BreakerConfig{Changed: s.BreakerChanged, Logger: s.logger})}
 	hooks := s.cfg().Webhooks
 	s.Webhooks, err = webhook.New(webhook.Config{
 		Redis: s.Client.Redis(), Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg().Network.Filter(),
 		Timeout: hooks.Timeout, Keep: hooks.Keep, Logger: s.logger,
 	})
 	return err
+}
+
+// BreakerChanged adds the event that a breaker has opened or closed. It is for
+// limit.BreakerConfig.
+func (s *System) BreakerChanged(ctx context.Context, state limit.BreakerState) {
+	otherEvents{s.Events, s.logger}.breakerChanged(ctx, state)
 }
 
 // jobLimits returns the limits of jobs by the settings.

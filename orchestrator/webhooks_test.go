@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,8 +14,10 @@ import (
 
 	"muster/internal/testutil"
 	signed "muster/internal/webhook"
+	"muster/orchestrator/event"
 	"muster/orchestrator/webhook"
 	"muster/sites/report"
+	"muster/tasks/limit"
 )
 
 // A webhook gets the events of agents, jobs and sites, with a summary of the job that has nothing confidential.
@@ -94,5 +97,35 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	defer mu.Unlock()
 	if _, ok := messages["site.recovered scrape-2"]; ok || len(wrong) > 0 {
 		t.Errorf("got site.recovered of a site that was healthy: %v, messages that are wrong: %q", ok, wrong)
+	}
+}
+
+// A breaker that opens is an event, and so is one that is reset.
+func TestBreakersThatChangeAreEvents(t *testing.T) {
+	t.Parallel()
+	w := serveSystemWith(t, settings(t), slog.New(slog.DiscardHandler))
+	breaker := limit.NewBreaker(w.system.Client.Redis(), limit.BreakerConfig{Threshold: 1, Changed: w.system.BreakerChanged, Logger: w.system.logger})
+	permit, _, _, err := breaker.Allow(t.Context(), "shop@shop.example")
+	if err == nil {
+		err = permit.Failure(t.Context(), "connect")
+	}
+	if err == nil {
+		err = w.system.Breakers.Reset(t.Context(), "shop@shop.example")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.system.Events.Read(t.Context(), "", "0-0", 100, 0)
+	if err != nil || len(got.Events) != 2 || got.Events[0].Type != "breaker.opened" || got.Events[1].Type != "breaker.closed" {
+		t.Fatalf("got %+v, %v, want that it opened and closed", got.Events, err)
+	}
+	var state limit.BreakerState
+	if err := json.Unmarshal(got.Events[0].Data, &state); err != nil || state.Key != "shop@shop.example" || state.State != "open" || state.LastBlock != "connect" {
+		t.Errorf("got %s, %v, want the breaker of the site", got.Events[0].Data, err)
+	}
+	for _, e := range got.Events {
+		if !slices.Contains(event.Types, e.Type) {
+			t.Errorf("no webhook can ask for %s", e.Type)
+		}
 	}
 }

@@ -1,13 +1,16 @@
 package sites
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"muster/sites/fetch"
 	"muster/sites/polite"
+	"muster/tasks"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -56,6 +59,31 @@ func TestAdmission(t *testing.T) {
 				t.Errorf("got action %v, a wait of %s and the error %v, want a wait only to wait, and an error only to refuse", d.action, d.after, d.err)
 			}
 		})
+	}
+}
+
+// Config.BreakerChanged gets the breakers of sites. One that was reset does not open again by a single failure.
+func TestBreakerOfASiteTellsChanges(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 1)
+	rdb := redistest.New(t)
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	var got []string
+	s := process(t, Config{Client: client, OutDir: t.TempDir(), BreakerChanged: func(_ context.Context, s limit.BreakerState) { got = append(got, s.State+" "+s.Key+" "+s.LastBlock) }})
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	down := &fetch.Error{Class: fetch.Server, Direct: true, Err: errors.New("down")}
+	openBreaker(t, j.crawler.admission, down)
+	key := siteKey(j.def)
+	if want := []string{"open " + key + " server"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	must(t, polite.Forget(t.Context(), rdb, key))
+	must(t, limit.NewBreaker(rdb, limit.BreakerConfig{Logger: noLog}).Reset(t.Context(), key))
+	_, err := j.crawler.breaker.Report(t.Context(), limit.Permit{}, "another", true, fetch.OutcomeOf(down))
+	must(t, err)
+	if state, err := j.crawler.breaker.State(t.Context()); err != nil || state.State != "closed" {
+		t.Errorf("after a reset and one failure: got %+v, %v, want closed", state, err)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
+	"muster/tasks/limit"
 )
 
 // Queue is the task queue that scrapes run in.
@@ -58,6 +59,8 @@ type Config struct {
 	// Judged is called with the health of a site when a job of the site has ended, and with the status after the job
 	// before, "" if there was none. If it returns an error, or the process dies, it is called again. Defaults to none.
 	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
+	// BreakerChanged is called when the breaker of a site opens or closes; see limit.BreakerConfig. Defaults to none.
+	BreakerChanged func(context.Context, limit.BreakerState)
 	// WriterLease is how long the process that writes a job's records may be
 	// silent before another takes over. Defaults to 15 seconds.
 	WriterLease time.Duration

@@ -21,6 +21,7 @@ func commands(env environment) []*cli.Command {
 		proxiesCommand(env),
 		judgeCommand(env),
 		queueCommand(env),
+		breakersCommand(env),
 		dashboardCommand(env),
 		keysCommand(env),
 		auditCommand(env),

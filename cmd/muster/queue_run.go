@@ -207,7 +207,7 @@ func newQueueLimits(logger *slog.Logger, q queueScope) queueLimits {
 		hosts:     slots(q.cfg.Queue.MaxPerHost, nil),
 		resolvers: slots(q.cfg.Queue.MaxWorkers, perResolver(q.cfg.Queue)),
 		pacer:     limit.NewPacer(rdb, limit.PacerConfig{Default: paceOf(q.cfg.Queue), FailOpen: true, Logger: logger}),
-		breaker:   limit.NewBreaker(rdb, limit.BreakerConfig{FailOpen: true, Logger: logger}),
+		breaker:   limit.NewBreaker(rdb, limit.BreakerConfig{FailOpen: true, Changed: q.system.BreakerChanged, Logger: logger}),
 	}
 }
 

@@ -100,6 +100,8 @@ type Config struct {
 	// Changed is called when an agent has registered or was removed, with agent.registered or agent.removed. Defaults to
 	// nothing.
 	Changed func(ctx context.Context, event string, a Agent)
+	// BreakerChanged is called when the breaker of an agent opens or closes; see limit.BreakerConfig. Defaults to none.
+	BreakerChanged func(context.Context, limit.BreakerState)
 
 	Tracing *tracing.Tracing // makes spans of assignments. Defaults to none.
 	Logger  *slog.Logger     // Defaults to slog.Default().
@@ -177,7 +179,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.breaker = limit.NewBreaker(s.rdb, limit.BreakerConfig{
 		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
-		Trials: 2, Logger: cfg.Logger,
+		Trials: 2, Changed: cfg.BreakerChanged, Logger: cfg.Logger,
 	})
 	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(cfg.Tracing), counts: newCounts()}
 	s.tasks = &taskRunner{core: c, assignments: s.assignments}

@@ -21,6 +21,7 @@ import (
 	"muster/internal/webhook"
 	"muster/orchestrator/agent"
 	"muster/orchestrator/job"
+	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
 
@@ -345,11 +346,13 @@ func TestAnotherProcessPushesTheSameAssignmentAgain(t *testing.T) {
 // After five failures in a row the breaker opens, and then admits two requests at a time.
 func TestTheBreakerOfAnAgentOpens(t *testing.T) {
 	t.Parallel()
+	changes := make(chan string, 10)
 	p := newPushed(t)
 	p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) { http.Error(w, "no", 500) }
 	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
 		allowAll(p)(cfg)
 		cfg.HealthEvery, cfg.HealthMost = 2*time.Second, time.Minute
+		cfg.BreakerChanged = func(_ context.Context, s limit.BreakerState) { changes <- s.State + " " + s.Key }
 	})
 	id := r.registerPush(p, "one", 1)
 	if _, err := r.Check(t.Context(), id); err != nil {
@@ -364,6 +367,9 @@ func TestTheBreakerOfAnAgentOpens(t *testing.T) {
 	testutil.Eventually(t, "all are done", func() bool { return r.jobs.states()["done"] == 10 })
 	if got := r.get(id).Breaker; got != "closed" {
 		t.Errorf("the breaker is %s, want closed", got)
+	}
+	if opened, closed := <-changes, <-changes; opened != "open agent:"+id || closed != "closed agent:"+id {
+		t.Errorf("got the changes %s and %s, want that it opened and closed", opened, closed)
 	}
 }
 

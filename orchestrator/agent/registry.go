@@ -491,4 +491,13 @@ func (r *roster) forget(ctx context.Context) error {
 	return nil
 }
 
-func breakerKey(id string) string { return "agent:" + id }
+func breakerKey(id string) string { return breakerPrefix + id }
+
+// breakerPrefix begins the keys of the breakers of agents.
+const breakerPrefix = "agent:"
+
+// IsBreaker reports whether a key is of the breaker of an agent.
+func IsBreaker(key string) bool { return strings.HasPrefix(key, breakerPrefix) }
+
+// Breaker returns the breaker of all agents with a URL, each with a key of its own.
+func (s *agents) Breaker() *limit.Breaker { return s.breaker }

@@ -6,5 +6,6 @@ var Types = []string{
 	"job.completed", "job.failed", "job.cancelled", "job.deleted",
 	"stage.completed", "item.failed", "item.review", "item.decided",
 	"site.unhealthy", "site.recovered",
+	"breaker.opened", "breaker.closed",
 	"agent.registered", "agent.removed",
 }

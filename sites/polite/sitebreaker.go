@@ -53,6 +53,15 @@ func NewSiteBreaker(rdb redis.UniversalClient, site string, patience time.Durati
 	return &SiteBreaker{rdb: rdb, limit: limit.NewBreaker(rdb, cfg), site: site, patience: patience, began: began}
 }
 
+// Forget forgets the failures of a site since its last fetched page: the next one alone does not open its breaker. It
+// belongs to a reset of the breaker.
+func Forget(ctx context.Context, rdb redis.UniversalClient, site string) error {
+	if err := rdb.Del(ctx, failuresKey(site)).Err(); err != nil {
+		return fmt.Errorf("forget the failures of %s: %w", site, err)
+	}
+	return nil
+}
+
 // Outcome is how a request for a page ended.
 type Outcome struct {
 	Answered bool   // the site is up, even if the page is gone

@@ -26,7 +26,10 @@ type BreakerConfig struct {
 	TrialTTL    time.Duration // when a trial without a report ends. Defaults to 2 minutes.
 	Disabled    bool          // allow everything. Defaults to false.
 	FailOpen    bool          // allow everything while Redis is away. Defaults to false.
-	Logger      *slog.Logger  // Defaults to slog.Default().
+	// Changed is called when a breaker opens that was closed, and when one closes that was open, by the process whose
+	// report or reset did that. It is not called again when a trial fails. The report waits for it. Defaults to none.
+	Changed func(context.Context, BreakerState)
+	Logger  *slog.Logger // Defaults to slog.Default().
 }
 
 // Breaker stops the requests to a key that keeps failing, in all processes
@@ -122,11 +125,15 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 		return nil
 	}
 	b := p.b
-	state, err := scripts["report"].Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, p.key), p.token, outcome, b.cfg.Threshold, block).Slice()
-	if err == nil && state[0] == "opened" {
-		failed, _ := state[1].(int64)
-		b.warnOpened(p.key, block, b.cooldown(int(failed)))
-		err = b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(time.Now().UnixMilli()), Member: p.key}).Err()
+	v, err := scripts["report"].Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, p.key), p.token, outcome, b.cfg.Threshold, block,
+		b.cfg.Cooldown.Milliseconds(), b.cfg.MaxCooldown.Milliseconds()).Slice()
+	if err == nil {
+		switch v[0] {
+		case "opened":
+			err = b.opened(ctx, p.key, block, v)
+		case "recovered":
+			b.changed(ctx, BreakerState{Key: p.key, State: "closed"})
+		}
 	}
 	if err != nil {
 		if b.cfg.FailOpen && ctx.Err() == nil {
@@ -138,8 +145,25 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 	return nil
 }
 
-func (b *Breaker) warnOpened(key, block string, d time.Duration) {
-	b.warn.log.Warn("requests are stopped: they keep failing", "key", key, "block", block, "for", d)
+// opened makes known that a breaker has opened, by what report.lua has returned.
+func (b *Breaker) opened(ctx context.Context, key, block string, v []any) error {
+	failed, _ := v[1].(int64)
+	at, _ := v[2].(int64)
+	until, _ := v[3].(int64)
+	s := BreakerState{Key: key, State: "open", Failures: b.cfg.Threshold, OpenedAt: time.UnixMilli(at), Since: time.UnixMilli(at), Until: time.UnixMilli(until), LastBlock: block}
+	b.warn.log.Warn("requests are stopped: they keep failing", "key", key, "block", block, "for", s.Until.Sub(s.OpenedAt))
+	err := b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(at), Member: key}).Err()
+	if failed == 0 {
+		b.changed(ctx, s)
+	}
+	return err
+}
+
+// changed calls BreakerConfig.Changed.
+func (b *Breaker) changed(ctx context.Context, s BreakerState) {
+	if b.cfg.Changed != nil {
+		b.cfg.Changed(ctx, s)
+	}
 }
 
 // BreakerState is the state of the breaker of a key.
@@ -151,19 +175,22 @@ type BreakerState struct {
 	Since     time.Time `json:"since,omitzero"`     // when it opened first, since it was closed
 	Until     time.Time `json:"until,omitzero"`     // when it lets a request through again
 	LastBlock string    `json:"last_block,omitempty"`
+	Allowed   int64     `json:"allowed"` // requests since it opened first: the trials
+	Blocked   int64     `json:"blocked"` // requests that were not allowed since then
 }
 
 // State reads the breaker of a key. One whose cooldown has passed reads as
 // half_open.
 func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
-	states, err := b.read(ctx, key)
+	states, err := b.read(ctx, false, key)
 	if err != nil {
 		return BreakerState{Key: key}, fmt.Errorf("read the breaker of %s: %w", key, err)
 	}
 	return states[0], nil
 }
 
-// States lists the breakers that are not closed, oldest first.
+// States lists the breakers that are not closed, those that opened last at the end. Until and the state of each follow the
+// cooldown of the process that opened it, as a process that only lists them does not know it.
 func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	keys, err := b.rdb.ZRange(ctx, breakerIndex(b.cfg.Namespace), 0, -1).Result()
 	if err != nil {
@@ -172,7 +199,7 @@ func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	var out []BreakerState
 	var closed []any
 	for part := range slices.Chunk(keys, 500) {
-		states, err := b.read(ctx, part...)
+		states, err := b.read(ctx, true, part...)
 		if err != nil {
 			return out, fmt.Errorf("list the breakers: %w", err)
 		}
@@ -192,8 +219,8 @@ func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	return out, nil
 }
 
-// read reads the breakers of keys in one round trip.
-func (b *Breaker) read(ctx context.Context, keys ...string) ([]BreakerState, error) {
+// read reads the breakers of keys in one round trip. They are open for as long as recorded, or as the cooldown of b says.
+func (b *Breaker) read(ctx context.Context, recorded bool, keys ...string) ([]BreakerState, error) {
 	var clock *redis.TimeCmd
 	hashes := make([]*redis.MapStringStringCmd, len(keys))
 	_, err := b.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -219,6 +246,11 @@ func (b *Breaker) read(ctx context.Context, keys ...string) ([]BreakerState, err
 			s.Since = time.UnixMilli(since)
 			failed, _ := strconv.Atoi(h["trials_failed"])
 			s.Until = s.OpenedAt.Add(b.cooldown(failed))
+			if ms, err := strconv.ParseInt(h["until"], 10, 64); err == nil && recorded {
+				s.Until = time.UnixMilli(ms)
+			}
+			s.Allowed, _ = strconv.ParseInt(h["allowed"], 10, 64)
+			s.Blocked, _ = strconv.ParseInt(h["blocked"], 10, 64)
 			if s.State == "open" && !clock.Val().Before(s.Until) {
 				s.State = "half_open"
 			}
@@ -242,8 +274,14 @@ func (b *Breaker) cooldown(failed int) time.Duration {
 func (b *Breaker) Reset(ctx context.Context, keys ...string) error {
 	var errs []error
 	for _, k := range keys {
-		if err := b.rdb.Del(ctx, breakerKeys(b.cfg.Namespace, k)...).Err(); err != nil {
+		before, err := b.State(ctx, k)
+		if err == nil {
+			err = b.rdb.Del(ctx, breakerKeys(b.cfg.Namespace, k)...).Err()
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("reset the breaker of %s: %w", k, err))
+		} else if before.State != "closed" {
+			b.changed(ctx, BreakerState{Key: k, State: "closed"})
 		}
 	}
 	return errors.Join(errs...)

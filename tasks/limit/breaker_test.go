@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -209,6 +210,83 @@ func TestBreakerCooldownDoubles(t *testing.T) {
 		})
 		if s := fail(); s.Until.Sub(s.OpenedAt) != 30*time.Second || s.Since.Before(since) {
 			t.Errorf("down again: got %+v, want a first cooldown", s)
+		}
+	})
+}
+
+// Changed is called once when a breaker opens, whichever process opens it, and once when it closes.
+func TestBreakerTellsChanges(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		var got []limit.BreakerState
+		cfg := limit.BreakerConfig{Threshold: 2, Cooldown: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+			Changed: func(_ context.Context, s limit.BreakerState) { got = append(got, s) }}
+		a, b := limit.NewBreaker(rdb, cfg), limit.NewBreaker(rdb, cfg)
+		allow := func(b *limit.Breaker) (p limit.Permit) {
+			t.Helper()
+			testutil.Eventually(t, "a request to be allowed", func() (ok bool) {
+				var err error
+				p, ok, _, err = b.Allow(t.Context(), "h")
+				return ok && err == nil
+			})
+			return p
+		}
+		report := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		report(allow(a).Failure(t.Context(), "502"))
+		report(allow(b).Failure(t.Context(), "captcha"))
+		if len(got) != 1 || got[0].Key != "h" || got[0].State != "open" || got[0].LastBlock != "captcha" || !got[0].Until.Equal(got[0].OpenedAt.Add(time.Millisecond)) {
+			t.Fatalf("got %+v, want that it opened", got)
+		}
+		report(allow(a).Failure(t.Context(), "502")) // a trial
+		report(allow(b).Success(t.Context()))
+		if len(got) != 2 || got[1].State != "closed" {
+			t.Fatalf("got %+v, want that it closed", got)
+		}
+		report(allow(b).Success(t.Context()))
+		report(a.Reset(t.Context(), "h"))
+		report(allow(a).Failure(t.Context(), "502"))
+		report(allow(a).Failure(t.Context(), "502"))
+		report(a.Reset(t.Context(), "h"))
+		if len(got) != 4 || got[2].State != "open" || got[3].State != "closed" {
+			t.Errorf("got %+v, want that it opened and was reset", got)
+		}
+	})
+}
+
+// A list counts requests since a breaker opened, and has the cooldown of the process that opened it.
+func TestBreakerListKnowsCooldownsAndCounts(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		quiet := slog.New(slog.DiscardHandler)
+		slow := limit.NewBreaker(rdb, limit.BreakerConfig{Threshold: 1, Cooldown: time.Hour, Logger: quiet})
+		reader := limit.NewBreaker(rdb, limit.BreakerConfig{Cooldown: time.Millisecond, Logger: quiet})
+		p, _, _, err := slow.Allow(t.Context(), "h")
+		if err == nil {
+			err = p.Failure(t.Context(), "x")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, ok, _, err := slow.Allow(t.Context(), "h"); ok || err != nil {
+				t.Fatalf("an open breaker: got allowed %v, %v", ok, err)
+			}
+		}
+		list := must[[]limit.BreakerState](t)(reader.States(t.Context()))
+		if len(list) != 1 || list[0].State != "open" || list[0].Until.Sub(list[0].OpenedAt) != time.Hour || list[0].Blocked != 3 || list[0].Allowed != 0 {
+			t.Fatalf("got %+v, want one that is open for an hour and has blocked 3", list)
+		}
+		testutil.Eventually(t, "a trial", func() bool {
+			p, ok, _, err := reader.Allow(t.Context(), "h")
+			return ok && err == nil && p.Trial()
+		})
+		if list = must[[]limit.BreakerState](t)(reader.States(t.Context())); list[0].Allowed != 1 || list[0].State != "half_open" {
+			t.Errorf("got %+v, want one trial", list)
 		}
 	})
 }

@@ -33,8 +33,8 @@ func bucketKey(namespace, key string) string { return namespace + ":bucket:" + t
 // paceKey is a string: the unix µs of the next free moment. It expires then.
 func paceKey(namespace, key string) string { return namespace + ":pace:" + tag(key) }
 
-// breakerKeys are a hash (state, failures, opened_at and since in unix ms,
-// trials_failed, last_block) and a sorted set of trials by the unix ms at which
+// breakerKeys are a hash (state, failures, opened_at, since and until in unix ms,
+// trials_failed, last_block; allowed and blocked requests since it opened) and a sorted set of trials by the unix ms at which
 // they expire. Both expire after a day without a report.
 func breakerKeys(namespace, key string) []string {
 	p := namespace + ":breaker:" + tag(key)

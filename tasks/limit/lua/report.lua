@@ -1,8 +1,10 @@
 -- Reports to a breaker how a request ended.
 -- KEYS: breaker, trials. ARGV: token ("" for a request that was not a trial),
--- outcome success|failure|none, threshold, block type.
--- Returns {the state: closed, open or half_open; "opened" if this opened it,
--- how many trials have failed then, else 0}.
+-- outcome success|failure|none, threshold, block type, cooldown ms, the most it
+-- grows to with trials that fail.
+-- Returns {the state: closed, open or half_open}, or if this opened it {opened,
+-- how many trials have failed, unix ms now, unix ms until which it is open}, or
+-- {recovered} if this closed it.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local token, outcome = ARGV[1], ARGV[2]
@@ -11,9 +13,12 @@ local state = redis.call("HGET", KEYS[1], "state") or "closed"
 local function open()
   redis.call("HSET", KEYS[1], "state", "open", "opened_at", string.format("%.0f", now), "last_block", ARGV[4])
   redis.call("HSETNX", KEYS[1], "since", string.format("%.0f", now))
+  local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or 0)
+  local till = now + math.min(tonumber(ARGV[5]) * 2 ^ failed, tonumber(ARGV[6]))
+  redis.call("HSET", KEYS[1], "until", string.format("%.0f", till))
   redis.call("DEL", KEYS[2])
   redis.call("PEXPIRE", KEYS[1], 86400000)
-  return { "opened", tonumber(redis.call("HGET", KEYS[1], "trials_failed") or 0) }
+  return { "opened", failed, now, till }
 end
 
 -- A full Redis rejects a script whose first write may need memory.
@@ -26,17 +31,17 @@ if state == "closed" then
   elseif outcome == "success" then
     redis.call("HDEL", KEYS[1], "failures")
   end
-  return { state, 0 }
+  return { state }
 end
 -- Only a trial that is still counted may move a breaker that has opened: any
 -- other request began before it opened.
-if token == "" or redis.call("ZREM", KEYS[2], token) == 0 or state == "open" then return { state, 0 } end
+if token == "" or redis.call("ZREM", KEYS[2], token) == 0 or state == "open" then return { state } end
 if outcome == "failure" then
   redis.call("HINCRBY", KEYS[1], "trials_failed", 1)
   return open()
 end
 if outcome == "success" then
   redis.call("DEL", KEYS[1], KEYS[2])
-  return { "closed", 0 }
+  return { "recovered" }
 end
-return { state, 0 }
+return { state }
