@@ -47,7 +47,7 @@ func (s *Service) input(ctx context.Context, from source.Source) FetchInput {
 
 // plain reports whether a source holds no secret.
 func plain(s source.Source) bool {
-	return len(s.Headers) == 0 && s.Auth == "" && !strings.Contains(s.URL, "${") && shown(s.URL) == s.URL
+	return s.Gateway == "" && len(s.Headers) == 0 && s.Auth == "" && !strings.Contains(s.URL, "${") && shown(s.URL) == s.URL
 }
 
 // shown is a URL as it is written, without its password.

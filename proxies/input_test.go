@@ -1,7 +1,9 @@
 package proxies
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -91,6 +93,31 @@ func TestConfiguredSourceIsReadWithTheWorkersSecrets(t *testing.T) {
 	}
 	if user, password, _ := (<-asked).BasicAuth(); user != "me" || password != "letmein" {
 		t.Errorf("got %s:%s, want the login of the URL", user, password)
+	}
+}
+
+// A gateway is known to the settings alone: its name is all that is sent. Its sessions are members of their own.
+func TestRefreshOfAGateway(t *testing.T) {
+	t.Parallel()
+	from := source.Source{Name: "paid", Gateway: "http://me:hunter2_{session}@gate.example.org:7000", Sessions: 2}
+	f := newFleet(t, probe.Config{}, from)
+	in := f.host.input(t.Context(), from)
+	if text, err := json.Marshal(in); err != nil || !in.Configured || strings.Contains(string(text), "hunter2") {
+		t.Errorf("got %s, %v, want the name alone", text, err)
+	}
+	run, err := Fetch.S(in).Send(t.Context(), f.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := run.Wait(t.Context())
+	if err != nil || len(list.Candidates) != 2 {
+		t.Fatalf("got %+v, %v, want two sessions", list, err)
+	}
+	for i, c := range list.Candidates {
+		p := proxyOf(probe.Result{Candidate: c, Protocol: "http", Alive: true})
+		if want := fmt.Sprintf("~%d", i+1); !strings.HasSuffix(p.ID, want) || p.Candidate().Password != c.Password || candidateID(p.Candidate()) != p.ID {
+			t.Errorf("got %s, want an id that ends in %s, also when it is checked again", p.ID, want)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type Proxy struct {
 	Port      uint16             `json:"port"`
 	Username  string             `json:"username,omitempty"`
 	Password  string             `json:"password,omitempty"`
+	Variant   string             `json:"variant,omitempty"` // as in Candidate
 	Exit      netip.Addr         `json:"exit_ip,omitzero"`
 	Rotating  bool               `json:"rotating,omitzero"`
 	Anonymity string             `json:"anonymity,omitempty"`
@@ -49,7 +50,7 @@ type Proxy struct {
 func proxyOf(r probe.Result) Proxy {
 	c := r.Candidate
 	p := Proxy{
-		Protocol: r.Protocol, Host: c.Host, Port: c.Port, Username: c.Username, Password: c.Password,
+		Protocol: r.Protocol, Host: c.Host, Port: c.Port, Username: c.Username, Password: c.Password, Variant: c.Variant,
 		Exit: r.Exit, Rotating: r.Rotating, Anonymity: r.Anonymity, Tunnel: r.Tunnel, Tampering: r.Tampering, Can: r.Can,
 		Country: c.Country, CheckedAt: r.CheckedAt, Sources: c.Sources,
 		LatencyMS: math.Round((r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)*10) / 10,
@@ -58,7 +59,7 @@ func proxyOf(r probe.Result) Proxy {
 	return p
 }
 
-// proxyID identifies a member by protocol, host, port and user. The user is in it as a hash: paid gateways put
+// proxyID identifies a member by protocol, host, port, user and variant. The user is in it as a hash: paid gateways put
 // account names there.
 func proxyID(p Proxy) string {
 	id := p.Protocol + "://" + net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
@@ -66,17 +67,20 @@ func proxyID(p Proxy) string {
 		sum := sha256.Sum256([]byte(p.Username))
 		id += "#" + hex.EncodeToString(sum[:4])
 	}
+	if p.Variant != "" {
+		id += "~" + p.Variant
+	}
 	return id
 }
 
 // candidateID is the id of the pool member that a candidate would be if it spoke what its label says.
 func candidateID(c Candidate) string {
-	return proxyID(Proxy{Protocol: c.Protocol, Host: c.Host, Port: c.Port, Username: c.Username})
+	return proxyID(Proxy{Protocol: c.Protocol, Host: c.Host, Port: c.Port, Username: c.Username, Variant: c.Variant})
 }
 
 // Candidate is the proxy as something to check again. What it was found to speak is its label.
 func (p Proxy) Candidate() Candidate {
-	return Candidate{Protocol: p.Protocol, Host: p.Host, Port: p.Port, Username: p.Username, Password: p.Password, Country: p.Country, Sources: p.Sources}
+	return Candidate{Protocol: p.Protocol, Host: p.Host, Port: p.Port, Username: p.Username, Password: p.Password, Variant: p.Variant, Country: p.Country, Sources: p.Sources}
 }
 
 // URL is how to use the proxy, with its credentials.

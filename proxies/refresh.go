@@ -305,11 +305,11 @@ func (s *Service) withMembers(ctx context.Context, candidates []Candidate) ([]Ca
 	}
 	at := map[string]int{}
 	for i, c := range candidates {
-		at[c.Address()+"|"+c.Username] = i
+		at[c.Endpoint()] = i
 	}
 	for _, m := range members {
 		c := m.Candidate()
-		if i, ok := at[c.Address()+"|"+c.Username]; ok {
+		if i, ok := at[c.Endpoint()]; ok {
 			candidates[i].Protocol, candidates[i].Known = c.Protocol, true
 			continue
 		}

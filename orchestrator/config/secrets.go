@@ -100,7 +100,7 @@ func oneLine(err error) error {
 func (c Config) MissingForSources(getenv func(string) (string, bool)) []error {
 	var errs []error
 	for _, s := range c.Proxies.Sources {
-		for _, text := range append([]string{s.URL, s.Auth}, sorted(s.Headers)...) {
+		for _, text := range append([]string{s.URL, s.Gateway, s.Auth}, sorted(s.Headers)...) {
 			if _, err := secret.Expand(text, getenv); err != nil {
 				errs = append(errs, fmt.Errorf("proxies.sources: source %s: %w", s.shown(), oneLine(err)))
 			}

@@ -12,10 +12,12 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"muster/proxies/source"
 )
 
 // Source is a list of proxies: a URL or a path alone, or with what it takes to
-// read it. ${NAME} in URL, Headers and Auth stands for an environment variable
+// read it; or a paid gateway. ${NAME} in URL, Gateway, Headers and Auth stands for an environment variable
 // of the worker that reads the list, so that no secret need be in a file. That
 // worker takes Headers, Auth and ${NAME} from its own settings.
 type Source struct {
@@ -28,6 +30,10 @@ type Source struct {
 	Timeout  string            `yaml:"timeout,omitempty" json:"timeout,omitempty"` // of one reading
 	Every    string            `yaml:"every,omitempty" json:"every,omitempty"`     // a schedule of its own
 	CIDR     bool              `yaml:"cidr,omitempty" json:"cidr,omitempty"`       // expand networks
+	// Gateway, in place of URL, is the address of a gateway with {country} and {session} in it; see source.Source.
+	Gateway   string   `yaml:"gateway,omitempty" json:"gateway,omitempty"`
+	Countries []string `yaml:"countries,omitempty" json:"countries,omitempty"`
+	Sessions  int      `yaml:"sessions,omitempty" json:"sessions,omitempty"`
 }
 
 // SourcesAt are sources that need nothing but their URL or path.
@@ -67,7 +73,12 @@ func (s Source) check() []error {
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("source %s: "+format, append([]any{s.shown()}, args...)...))
 	}
-	if strings.TrimSpace(s.URL) == "" {
+	switch {
+	case s.Gateway != "" || len(s.Countries) > 0 || s.Sessions != 0:
+		if err := (source.Source{URL: s.URL, Name: s.Name, Gateway: s.Gateway, Countries: s.Countries, Sessions: s.Sessions}).CheckGateway(); err != nil {
+			bad("%w", err)
+		}
+	case strings.TrimSpace(s.URL) == "":
 		return []error{errors.New("a source without a url")}
 	}
 	if s.Protocol != "" && !slices.Contains(sourceProtocols, s.Protocol) {
@@ -97,7 +108,9 @@ func (s Source) check() []error {
 // shown is the source for people, its secrets masked.
 func (s Source) shown() string {
 	text := maskURL(s.URL)
-	if strings.Contains(s.URL, "${") { // not expanded yet: neither a secret nor a URL
+	if s.Gateway != "" {
+		text = "gateway " + masked
+	} else if strings.Contains(s.URL, "${") { // not expanded yet: neither a secret nor a URL
 		text = s.URL
 		if u, err := url.Parse(s.URL); err == nil && u.User != nil {
 			text = maskURL(s.URL)
@@ -111,6 +124,12 @@ func (s Source) shown() string {
 	}
 	if s.Max > 0 {
 		more = append(more, fmt.Sprintf("max %d", s.Max))
+	}
+	if len(s.Countries) > 0 {
+		more = append(more, "countries "+strings.Join(s.Countries, " "))
+	}
+	if s.Sessions > 0 {
+		more = append(more, fmt.Sprintf("sessions %d", s.Sessions))
 	}
 	if s.CIDR {
 		more = append(more, "cidr")
@@ -141,7 +160,7 @@ func readSources(items []ast.Node) ([]Source, error) {
 			if errors.As(err, &at) {
 				err = errors.New(at.GetMessage())
 			}
-			return nil, fmt.Errorf("a source is a url, or url: with name, protocol, headers, auth, max, timeout, every, cidr: %w", err)
+			return nil, fmt.Errorf("a source is a url, or url: with name, protocol, headers, auth, max, timeout, every, cidr; or gateway: with name, countries, sessions: %w", err)
 		}
 		out = append(out, s)
 	}

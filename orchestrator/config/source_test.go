@@ -23,11 +23,15 @@ proxies:
       timeout: 20s
       every: 30m
       cidr: true
+    - name: gate
+      gateway: http://me:s3same4_{country}_{session}@gate.example.org:31112
+      countries: [Bulgaria]
+      sessions: 3
 `)})
 	want := []Source{{URL: "list.txt"}, {
 		URL: "https://me:s3same@example.org/list?key=${KEY}", Name: "paid", Protocol: "socks5", Headers: map[string]string{"X-Token": "s3same2"},
 		Auth: "me:s3same3", Max: 500, Timeout: "20s", Every: "30m", CIDR: true,
-	}}
+	}, {Name: "gate", Gateway: "http://me:s3same4_{country}_{session}@gate.example.org:31112", Countries: []string{"Bulgaria"}, Sessions: 3}}
 	if got := l.Proxies.Sources; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -51,6 +55,8 @@ func TestWrongSources(t *testing.T) {
 	for text, want := range map[string]string{
 		"{url: a.txt, protocl: http}":                "protocl",
 		"{name: x}":                                  "without a url",
+		"{gateway: 'http://u:s3same@h:1'}":           "a gateway needs a name",
+		"{name: x, sessions: 2}":                     "a gateway is written as",
 		"{url: a.txt, protocol: sock5}":              "did you mean socks5?",
 		"{url: a.txt, every: 10s}":                   "no duration from 1m to 720h",
 		"{url: a.txt, timeout: soon}":                "no duration from 1s to 10m",

@@ -16,6 +16,7 @@ type Candidate struct {
 	Port     uint16   `json:"port"`
 	Username string   `json:"username,omitempty"`
 	Password string   `json:"password,omitempty"`
+	Variant  string   `json:"variant,omitempty"`  // sets it apart from others of its address and user, as a session of a gateway
 	Country  string   `json:"country,omitempty"`  // two letters, as the list has it
 	Sources  []string `json:"sources,omitempty"`  // names of the lists it stands in
 	Known    bool     `json:"known,omitempty"`    // it has worked before: a second try may pay
@@ -25,10 +26,11 @@ type Candidate struct {
 // Protocols are the words for a proxy's protocol, which are also its URL schemes.
 var Protocols = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
 
-// Key identifies a candidate: protocol, host, port and user, without the password.
-func (c Candidate) Key() string {
-	return c.Protocol + "|" + c.Address() + "|" + c.Username
-}
+// Key identifies a candidate: protocol and Endpoint.
+func (c Candidate) Key() string { return c.Protocol + "|" + c.Endpoint() }
+
+// Endpoint identifies a candidate whatever it speaks: host, port, user and variant, without the password.
+func (c Candidate) Endpoint() string { return c.Address() + "|" + c.Username + "|" + c.Variant }
 
 // Address is host:port, with brackets around IPv6.
 func (c Candidate) Address() string {
@@ -57,6 +59,9 @@ func (c Candidate) String() string {
 		s.WriteString(url.User(c.Username).String() + ":***@")
 	}
 	s.WriteString(c.Address())
+	if c.Variant != "" {
+		s.WriteString("#" + c.Variant)
+	}
 	return s.String()
 }
 

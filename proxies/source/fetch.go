@@ -25,6 +25,12 @@ type Source struct {
 	// URL is http://, https://, file://, a path, or "-" for standard input. It may have references to secrets, see
 	// package secret.
 	URL string `json:"url" yaml:"url"`
+	// Gateway is, in place of URL, the address of a paid gateway, as http://USER:PASSWORD@HOST:PORT: itself a proxy, with
+	// many behind it. Its parts may have references to secrets, {country} and {session}: there is a candidate for each of
+	// Countries and each number of Sessions. It is not sent to other processes; they must have it, too. Needs Name.
+	Gateway   string   `json:"-" yaml:"gateway"`
+	Countries []string `json:"-" yaml:"countries"` // as the provider spells them
+	Sessions  int      `json:"-" yaml:"sessions"`  // from 1
 	// Protocol is the label of entries without one. Defaults to none.
 	Protocol string `json:"protocol,omitempty" yaml:"protocol"`
 	// Headers are sent with the request; they may have references to secrets. Defaults to none.
@@ -117,6 +123,10 @@ func (f *Fetcher) Fetch(ctx context.Context, s Source) (List, error) {
 func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	if s.Protocol != "" && !slices.Contains(Protocols, s.Protocol) {
 		return List{}, fmt.Errorf("protocol %q is none of %s", s.Protocol, strings.Join(Protocols, ", "))
+	}
+	if s.Gateway != "" {
+		parsed, err := f.gateway(s)
+		return List{Candidates: parsed.Candidates, Rejects: parsed.Rejects}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.Timeout, 30*time.Second))
 	defer cancel()
@@ -290,7 +300,7 @@ func Merge(lists []List) []Candidate {
 				out[i].Sources = addSources(out[i].Sources, c.Sources)
 				continue
 			}
-			endpoint := c.Address() + "|" + c.Username
+			endpoint := c.Endpoint()
 			if i, ok := labelled[endpoint]; ok && c.Protocol == "" {
 				out[i].Sources = addSources(out[i].Sources, c.Sources)
 				continue

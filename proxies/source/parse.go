@@ -69,13 +69,7 @@ type Parsed struct {
 // the list is larger than MaxBytes, or cannot be decompressed; a list with nothing in it yields no candidates.
 func Parse(r io.Reader, o Options) (Parsed, error) {
 	body, err := readPlain(r, cmp.Or(o.MaxBytes, DefaultMaxBytes))
-	p := &parser{Options: o, seen: map[string]bool{}, out: Parsed{Rejects: map[Reject]int{}}}
-	if p.Max <= 0 {
-		p.Max = defaultMax
-	}
-	if p.AllowLocal {
-		p.filter, _ = addressfilter.New(addressfilter.Local()...) // never fails
-	}
+	p := newParser(o)
 	start := bytes.TrimLeft(body, " \t\r\n")
 	switch {
 	case len(start) > 0 && (start[0] == '{' || start[0] == '[') && p.json(start):
@@ -101,6 +95,17 @@ type parser struct {
 	seen     map[string]bool
 	out      Parsed
 	expanded int // addresses of networks, at most Max
+}
+
+func newParser(o Options) *parser {
+	p := &parser{Options: o, seen: map[string]bool{}, out: Parsed{Rejects: map[Reject]int{}}}
+	if p.Max <= 0 {
+		p.Max = defaultMax
+	}
+	if p.AllowLocal {
+		p.filter, _ = addressfilter.New(addressfilter.Local()...) // never fails
+	}
+	return p
 }
 
 // add takes an endpoint, or counts why not.

@@ -267,7 +267,7 @@ func TestMerge(t *testing.T) {
 	for _, c := range got {
 		text = append(text, c.Key()+" "+strings.Join(c.Sources, "+"))
 	}
-	want := []string{"http|a.b:1| 1+2", "socks5|c.d:1| 1", "http|c.d:1| 1+2", "http|a.b:1|u 2"}
+	want := []string{"http|a.b:1|| 1+2", "socks5|c.d:1|| 1", "http|c.d:1|| 1+2", "http|a.b:1|u| 2"}
 	if !slices.Equal(text, want) {
 		t.Errorf("got  %q\nwant %q", text, want)
 	}
