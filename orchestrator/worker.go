@@ -24,14 +24,12 @@ type WorkerOptions struct {
 	Ready  func()          // called once it takes tasks; optional
 	// Watch brings new settings while the worker runs. Defaults to none.
 	Watch Watch
-	// MetricsListen is the address to serve metrics at, to those who may read the
-	// HTTP interface. Beyond loopback it needs a key. Defaults to none.
-	MetricsListen string
 }
 
 // RunWorker takes tasks from the Redis of the settings, or else of the
 // orchestrator that runs on the data folder, until ctx is done. Then it lets
-// running tasks finish for the drain time of the settings.
+// running tasks finish for the drain time of the settings. It serves its metrics
+// at the address of the settings, if there is one.
 func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -63,14 +61,14 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	defer system.runPool()()
 	opts.Logger.InfoContext(ctx, "worker started", "worker", worker.Name())
 	defer watchSystem(ctx, system, opts.Watch, func(cfg config.Config) { worker.SetConcurrency(cfg.Workers.Concurrency) })()
-	if opts.MetricsListen == "" {
+	if cfg.Workers.Metrics == "" {
 		return worker.Run(ctx)
 	}
 	served, err := Guarded(system)
 	if err != nil {
 		return err
 	}
-	served.Listen, served.Metrics = opts.MetricsListen, metrics.Handler(system.Metrics, system.scrapes, RuntimeMetrics())
+	served.Component, served.Listen, served.Metrics = "worker", cfg.Workers.Metrics, metrics.Handler(system.Metrics, system.scrapes, RuntimeMetrics())
 	both, running := errgroup.WithContext(ctx)
 	// Tasks that drain are still counted: the metrics are served until the worker has ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

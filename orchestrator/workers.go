@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -177,9 +179,17 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 		name := fmt.Sprintf("worker-%d", i+1)
 		fleet := workerName(os.Getpid(), name)
 		names = append(names, fleet)
+		args := []string{"worker", "--name", fleet}
+		if first := w.system.cfg().Workers.Metrics; first != "" {
+			address, err := nthAddress(first, i)
+			if err != nil {
+				return fmt.Errorf("workers.metrics_listen: %w", err)
+			}
+			args = append(args, "--metrics-listen", address)
+		}
 		child, err := supervise.Start(supervise.Config{
 			Name: name,
-			Args: []string{"worker", "--name", fleet},
+			Args: args,
 			// The settings may hold passwords, and arguments are public.
 			Env:     settings.Environ(file),
 			LogFile: w.system.cfg().WorkerLog(),
@@ -200,6 +210,25 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 		children = append(children, child)
 	}
 	return w.await(ctx, names)
+}
+
+// nthAddress returns an address to listen at with n added to its port. Port 0 stays: it is any free one.
+func nthAddress(address string, n int) (string, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	port, err := net.LookupPort("tcp", text)
+	if err != nil {
+		return "", err
+	}
+	if port == 0 {
+		return address, nil
+	}
+	if port += n; port > 65535 {
+		return "", fmt.Errorf("worker %d would listen at port %d; use a port of at most %d", n+1, port, 65535-n)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port)), nil
 }
 
 // workerSettings is the file with the settings of the worker processes of an

@@ -11,8 +11,9 @@ import (
 	"muster/orchestrator/api"
 )
 
-// serveMetrics serves h as /metrics under the guard of the HTTP interface, and says where, until stop is called.
-func serveMetrics(address string, system *orchestrator.System, out io.Writer, h http.Handler) (stop func(), err error) {
+// serveMetrics serves h as /metrics of a component, with its /health and /ready, under the guard of the HTTP
+// interface, and says where, until stop is called.
+func serveMetrics(address, component string, system *orchestrator.System, out io.Writer, h http.Handler) (stop func(), err error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usageError{fmt.Errorf("--metrics-listen: %q is not an address to listen at; write host:port, as in 127.0.0.1:9090", address)}
 	}
@@ -22,7 +23,7 @@ func serveMetrics(address string, system *orchestrator.System, out io.Writer, h 
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
-	served.Listen, served.Metrics, served.Ready = address, h, func(url string) { ready <- url }
+	served.Component, served.Listen, served.Metrics, served.Ready = component, address, h, func(url string) { ready <- url }
 	go func() { ended <- api.ServeMetrics(ctx, served) }()
 	select {
 	case err := <-ended:

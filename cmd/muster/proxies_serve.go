@@ -85,7 +85,7 @@ func serveProxies(env environment, c *cli.Context) error {
 		}
 		defer env.watchKey(ctx, c.String("key-file"), func(text string) error { return front.SetKeys(strings.Fields(text)) })()
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, o.System, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
+			stop, err := serveMetrics(address, "gateway", o.System, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ func runQueue(env environment, c *cli.Context) error {
 		}
 		q.system.OnReload(limits.reload)
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, q.system.System, q.display, workqueue.MetricsHandler(
+			stop, err := serveMetrics(address, "queue", q.system.System, q.display, workqueue.MetricsHandler(
 				workqueue.NewCollector(q.Queue, pool), limits.collector(), orchestrator.RuntimeMetrics()))
 			if err != nil {
 				return err

@@ -18,6 +18,9 @@ var workerSettings = []settingFlag{
 	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: fewer pages are parsed at once where memory is short"},
 }
 
+// metricsListen is for workers that are started by themselves.
+var metricsListen = settingFlag{name: "metrics-listen", path: "workers.metrics_listen", usage: "serve metrics for Prometheus at `ADDR`, under /metrics, with /health and /ready; beyond loopback they need a key"}
+
 var startSettings = append([]settingFlag{
 	{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, instead of one in this process"},
 	{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
@@ -71,20 +74,20 @@ or lost data, as muster scrape --wait does.`,
 }
 
 func workerCommand(env environment) *cli.Command {
+	own := append(workerSettings[:len(workerSettings):len(workerSettings)], metricsListen)
 	return &cli.Command{
 		Name:  "worker",
 		Usage: "run tasks of an orchestrator, on this machine or another",
 		Description: `Runs until it is interrupted, and loads its settings again, as muster start
 does.`,
-		Flags: append(flagsOf(workerSettings...),
+		Flags: append(flagsOf(own...),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
-			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs a key", DefaultText: "nowhere"},
 			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, workerSettings...)
+			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, own...)
 			if err != nil {
 				return err
 			}
@@ -92,7 +95,7 @@ does.`,
 			log := newLogger(env, env.stderr, loaded.Log)
 			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
 				Name: c.String("name"), Hard: env.hard, Logger: log, Watch: env.watch(loaded, env.stderr),
-				Ready: touch(c.String("ready")), MetricsListen: c.String("metrics-listen"),
+				Ready: touch(c.String("ready")),
 			})
 		},
 	}

@@ -8,6 +8,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,8 @@ type Config struct {
 	Timing *Timing
 	// Grace is how long requests may take to end. Defaults to 5 s.
 	Grace time.Duration
+	// Component is what /health calls the process. Defaults to orchestrator.
+	Component string
 	// Ready is called with the address of the pages once they are served. Optional.
 	Ready func(url string)
 	// Logger defaults to none.
@@ -108,6 +111,7 @@ func (c Config) withDefaults() Config {
 	if c.closing == nil {
 		c.closing = context.Background()
 	}
+	c.Component = cmp.Or(c.Component, "orchestrator")
 	if c.Grace <= 0 {
 		c.Grace = 5 * time.Second
 	}
@@ -187,7 +191,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	return serve(ctx, cfg, handler, "HTTP interface", path)
 }
 
-// ServeMetrics serves only the metrics of cfg, as Serve does.
+// ServeMetrics serves only the metrics of cfg, and /health and /ready, as Serve does.
 func ServeMetrics(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.checkAccess(ctx); err != nil {
@@ -195,6 +199,9 @@ func ServeMetrics(ctx context.Context, cfg Config) error {
 	}
 	served := newRoutes()
 	served.handle("GET /metrics", cfg.Metrics, access.Viewer)
+	state := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now()}
+	addState(state)
+	served.addOperations(state.api)
 	handler, err := cfg.layered(served)
 	if err != nil {
 		return err

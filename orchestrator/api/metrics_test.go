@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -39,10 +40,11 @@ func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
 	cfg.Metrics = metrics.Handler(metrics.NewProcess())
-	cfg.Listen = "0.0.0.0:0"
+	cfg.Component, cfg.Listen = "worker", "0.0.0.0:0"
 	if err := ServeMetrics(t.Context(), cfg); !errors.Is(err, ErrOpen) {
 		t.Errorf("open to others without a key: %v", err)
 	}
+	cfg.Gate = gate(t, "a long enough key")
 	ready := make(chan string, 1)
 	cfg.Listen, cfg.Ready = "127.0.0.1:0", func(url string) { ready <- url }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,7 +53,12 @@ func TestServeMetrics(t *testing.T) {
 	url := <-ready
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get(url)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer a long enough key")
+	resp, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +66,17 @@ func TestServeMetrics(t *testing.T) {
 	_ = resp.Body.Close()
 	if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), "muster_worker_slots 0") {
 		t.Errorf("%s: %d %v\n%s", url, resp.StatusCode, err, body)
+	}
+	for path, want := range map[string]string{"/health": `200 {"status":"healthy","component":"worker"`, "/ready": `200 {"ready":true`, "/metrics": "401 "} {
+		resp, err := client.Get(strings.TrimSuffix(url, "/metrics") + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if got := fmt.Sprintf("%d %s", resp.StatusCode, body); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%s without a key: got %s (%v), want %s", path, got, err, want)
+		}
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -53,7 +53,7 @@ func addState(s *server) {
 	op.Security = []map[string][]string{}
 	example(&op, http.StatusOK, Liveness{Status: "healthy", Component: "orchestrator", Uptime: 12.5})
 	route(s, op, 0, func(context.Context, *nothing) (*livenessOutput, error) {
-		return &livenessOutput{Liveness{Status: "healthy", Component: "orchestrator", Uptime: s.uptime()}}, nil
+		return &livenessOutput{Liveness{Status: "healthy", Component: s.cfg.Component, Uptime: s.uptime()}}, nil
 	})
 
 	op = describe(s, http.MethodGet, "/ready", "getReady", tagState, "Whether requests can be served: 200, or 503")

@@ -91,6 +91,7 @@ type Workers struct {
 	Processes   int           `yaml:"processes" range:"0 64"`
 	PingTimeout time.Duration `yaml:"ping_timeout" range:"100ms 1m"`
 	LogFile     string        `yaml:"log_file"`
+	Metrics     string        `yaml:"metrics_listen" rule:"address" zero:"nowhere"`
 	MemoryLimit int           `yaml:"memory_limit_mb" range:"64 1048576" zero:"GOMEMLIMIT, or four fifths of the memory of the container"`
 }
 

@@ -256,6 +256,9 @@ func (s setting) checkRule() []error {
 			return []error{errors.New("it must not be empty")}
 		}
 	case "address":
+		if s.v.String() == "" && s.tag.Get("zero") != "" {
+			return nil
+		}
 		if _, _, err := net.SplitHostPort(s.v.String()); err != nil {
 			return []error{fmt.Errorf("%q is not an address to listen at; write host:port, as in 127.0.0.1:8000", s.v.String())}
 		}
