@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -16,12 +17,15 @@ import (
 // plain are the packages whose exported declarations mention no type of an internal package.
 var plain = []string{"tasks", "tasks/tasktype", "tasks/taskstest", "tasks/metrics", "tasks/otel", "tasks/limit"}
 
+// module is the path of the module, with a slash behind it.
+var module = strings.TrimSuffix(reflect.TypeFor[pkg]().PkgPath(), "scripts/layers")
+
 // Exported declarations are not aliases, and their types mention neither internal packages nor any.
 func TestExportedDeclarationsArePlain(t *testing.T) {
 	t.Parallel()
 	imp := importer.ForCompiler(token.NewFileSet(), "gc", exportData(t))
 	for _, path := range plain {
-		pkg, err := imp.Import("muster/" + path)
+		pkg, err := imp.Import(module + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +86,7 @@ func mentions(t types.Type) error {
 	case *types.Alias:
 		look(types.Unalias(t))
 	case *types.Named:
-		if pkg := t.Obj().Pkg(); pkg != nil && strings.HasPrefix(pkg.Path(), "muster/") && strings.Contains(pkg.Path()+"/", "/internal/") {
+		if pkg := t.Obj().Pkg(); pkg != nil && strings.HasPrefix(pkg.Path(), module) && strings.Contains(pkg.Path()+"/", "/internal/") {
 			return fmt.Errorf("mentions %s", t)
 		}
 		for arg := range t.TypeArgs().Types() {

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 }
 
 // topLevel lists the folders that may be at the root.
-var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "examples", "docs", "bin", "data"}
+var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "examples", "docs", "deploy", "bin", "data", "dist"}
 
 // confined lists the packages that may import a module. A path that ends in a
 // slash includes all packages below it.
