@@ -1,0 +1,111 @@
+// Package scripts tests the shell scripts of its folder.
+package scripts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sh runs a command in dir and returns what it prints.
+func sh(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func mustRun(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	out, err := sh(t, dir, args...)
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// checkout copies the files that git knows into a folder, as a tree that git tracks.
+func checkout(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("NOT CHECKED: there is no git")
+	}
+	dir := t.TempDir()
+	for name := range strings.SplitSeq(strings.TrimSuffix(mustRun(t, "..", "git", "ls-files", "-z"), "\x00"), "\x00") {
+		source := filepath.Join("..", name)
+		info, err := os.Stat(source)
+		if err != nil {
+			continue // removed, and not yet committed
+		}
+		content, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(target, content, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, dir, "git", "init", "--quiet")
+	mustRun(t, dir, "git", "add", "--all")
+	return dir
+}
+
+func TestRenamedModuleBuilds(t *testing.T) {
+	t.Parallel()
+	const name = "example.org/some-team/muster.v2"
+	dir := checkout(t)
+	mustRun(t, dir, "scripts/rename-module", name)
+	if got := strings.TrimSpace(mustRun(t, dir, "go", "list", "-m")); got != name {
+		t.Fatalf("the module is %s, want %s", got, name)
+	}
+	// Every import is found, those of tests and of other systems' programs among them.
+	for path := range strings.Lines(mustRun(t, dir, "go", "list", "-tags", "e2e", "-test", "-deps", "./...")) {
+		if strings.HasPrefix(path, "muster/") {
+			t.Errorf("%s is still imported", strings.TrimSpace(path))
+		}
+	}
+	mustRun(t, dir, "go", "build", "./tasks/tasktype", "./internal/addressfilter")
+	if out := mustRun(t, dir, "gofmt", "-l", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "examples"); out != "" {
+		t.Errorf("these are not formatted:\n%s", out)
+	}
+	// What a build does not see.
+	for file, want := range map[string]string{
+		"Makefile": "^" + name + "/(tasks|", "README.md": "go doc " + name + "/tasks", "scripts/e2e/muster_test.go": `"` + name + `/cmd/muster"`,
+		"scripts/lint/go.mod": "module " + name + "/scripts/lint", "sites/definition/definition.go": `DefaultUserAgent = "muster/1.0"`,
+		"Dockerfile": "-o /out/muster ./cmd/muster", "Makefile ": "-o bin/muster ./cmd/muster", "docs/observability.md": "MUSTER_TRACING__ENDPOINT",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, strings.TrimSpace(file)))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: got no %q (%v)", file, want, err)
+		}
+	}
+	if out, err := sh(t, dir, "git", "grep", "-nE", `"muster/[a-z]`); err == nil {
+		t.Errorf("these name the old module:\n%s", out)
+	}
+
+	// And back: only the tree differs from what it was that should.
+	mustRun(t, dir, "scripts/rename-module", "muster")
+	if diff := mustRun(t, dir, "git", "diff", "--stat"); diff != "" {
+		t.Errorf("renamed there and back it differs:\n%s", diff)
+	}
+}
+
+func TestModuleIsNotRenamedToWhatIsNoPath(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"muster"}, {"a b"}, {"/muster"}, {"-x"}, {"a", "b"}, {"a#b"}, {"https://example.org/muster"}} {
+		if out, err := sh(t, "..", append([]string{"scripts/rename-module"}, args...)...); err == nil || !strings.HasPrefix(out, "rename-module: ") {
+			t.Errorf("%q: got %v %q, want an error that says what to write", args, err, out)
+		}
+	}
+	if out := mustRun(t, "..", "git", "diff", "--stat", "--", "go.mod"); out != "" {
+		t.Errorf("it changed go.mod:\n%s", out)
+	}
+}
