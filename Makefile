@@ -6,13 +6,16 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: help build test race raced unraced sim lint vuln bench e2e up down
+.PHONY: help build release test race raced unraced sim lint vuln bench e2e up down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/muster
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/muster ./cmd/muster
+
+release: ## dist/VERSION: archives with bills of materials, sums, images; vets the code for each system
+	GO="$(GO)" scripts/release.sh $(VERSION)
 
 test: ## all tests, on a real Redis if at all possible; says which
 	@redis=$(REDIS); \
