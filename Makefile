@@ -14,7 +14,7 @@ help: ## what there is
 build: ## bin/muster
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/muster ./cmd/muster
 
-release: ## dist/VERSION: archives with bills of materials, sums, images; vets the code for each system
+release: ## dist/VERSION: archives with bills of materials, sums, images; vets the code
 	GO="$(GO)" scripts/release.sh $(VERSION)
 
 test: ## all tests, on a real Redis if at all possible; says which

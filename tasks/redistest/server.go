@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 
@@ -76,11 +77,17 @@ func (s *Instance) Restart() {
 }
 
 // Freeze suspends the server until Thaw, like a network partition: the
-// connections stay open and get no answer.
-func (s *Instance) Freeze() { _ = s.proc.cmd.Process.Signal(syscall.SIGSTOP) }
+// connections stay open and get no answer. It skips the test on a system that
+// cannot suspend a process.
+func (s *Instance) Freeze() {
+	s.tb.Helper()
+	if err := suspend(s.proc.cmd.Process); errors.Is(err, errors.ErrUnsupported) {
+		s.tb.Skipf("NOT COVERED: %s needs a system that can suspend a process", s.tb.Name())
+	}
+}
 
 // Thaw ends Freeze.
-func (s *Instance) Thaw() { _ = s.proc.cmd.Process.Signal(syscall.SIGCONT) }
+func (s *Instance) Thaw() { _ = resume(s.proc.cmd.Process) }
 
 // needServer skips the test if there is no redis-server, and says that it is not covered.
 func needServer(tb testing.TB) {
