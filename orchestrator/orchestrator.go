@@ -47,6 +47,10 @@ type Options struct {
 	// interface. Defaults to false: Serve warns, and continues without it.
 	NeedAPI bool
 
+	// Ready is called with the address of the pages once Serve answers there. Defaults
+	// to nothing.
+	Ready func(url string)
+
 	// AnyStore leaves the store as it is: it is not migrated, and may be of any
 	// schema. Only what looks at the store itself works with such a one. Defaults to
 	// false.

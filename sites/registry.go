@@ -18,7 +18,7 @@ import (
 )
 
 // Registry is a set of sites, by name. It may be used by many goroutines, and
-// changes only by Replace.
+// changes only by Replace and Add.
 type Registry struct {
 	sites atomic.Pointer[siteSet]
 	// knownTexts has the hashes of the definitions with references to secrets
@@ -47,6 +47,16 @@ func NewRegistry(defs ...*definition.Definition) *Registry {
 
 // Replace replaces the sites by those of another registry.
 func (r *Registry) Replace(by *Registry) { r.set(by.sites.Load()) }
+
+// Add adds definitions until the next Replace. They replace those of the same name.
+func (r *Registry) Add(defs ...*definition.Definition) {
+	now := r.sites.Load()
+	next := &siteSet{defs: maps.Clone(now.defs), broken: now.broken}
+	for _, d := range defs {
+		next.defs[d.Site] = d
+	}
+	r.set(next)
+}
 
 func (r *Registry) set(s *siteSet) {
 	for _, d := range s.defs {

@@ -680,3 +680,20 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("got %d errors, classes %v, want 2 of class %s", sum.Errors, sum.ByClass, fetch.Redirect)
 	}
 }
+
+func TestRegistryTakesMoreDefinitions(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	def, err := definition.Parse("new.yaml", []byte("site: new\nbase_url: http://shop.example\nstart: [/]\nrecords:\n  item: {from: listing, fields: {name: h1}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Add(def)
+	if got, err := r.Definition("new"); err != nil || got != def {
+		t.Errorf("got %v, %v, want the definition that was added", got, err)
+	}
+	r.Replace(NewRegistry())
+	if _, err := r.Definition("new"); err == nil {
+		t.Error("after Replace: got the definition that was added, want none")
+	}
+}

@@ -30,7 +30,7 @@ agents.static.
 				Description: "    muster agents list --role creator",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "only agents of `ROLE`"},
-					progressFlag(), jsonFlag(),
+					progressFlag(), watchFlag(), jsonFlag(),
 				},
 				Action: onAgents(env, 0, 0, listAgents),
 			},
@@ -84,7 +84,7 @@ func listAgents(ctx context.Context, c *cli.Context, env environment, agents *ag
 		return nil
 	}
 	return show(env, c, list, []string{"AGENT", "ROLES", "STATE", "LOAD", "DONE", "FAILED", "SEEN"}, func(a agent.Agent) []string {
-		return []string{cell(a.Name, 20), cell(strings.Join(a.Roles, ","), 18), a.State, fmt.Sprintf("%d/%d", a.Held, a.Capacity),
+		return []string{a.Name, strings.Join(a.Roles, ","), a.State, fmt.Sprintf("%d/%d", a.Held, a.Capacity),
 			fmt.Sprint(a.Done), fmt.Sprint(a.Failed), age(a.LastSeen)}
 	})
 }

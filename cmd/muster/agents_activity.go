@@ -20,7 +20,7 @@ it ended. AGENT is the id or the name of one.
     muster agents activity --hours 3`,
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "hours", Value: agent.MaxHours, Usage: fmt.Sprintf("show `N` hours, up to %d", agent.MaxHours)},
-			progressFlag(), jsonFlag(),
+			progressFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: onAgents(env, 0, 1, showActivity),
 	}
@@ -48,7 +48,7 @@ func showActivity(ctx context.Context, c *cli.Context, env environment, agents *
 	}
 	return show(env, c, list, []string{"HOUR", "AGENT", "ASSIGNMENTS", "FAILED", "REQUESTS", "TOKENS", "AVERAGE"}, func(a agent.Activity) []string {
 		average := time.Duration(a.AverageSeconds * float64(time.Second)).Round(time.Millisecond)
-		return []string{a.Hour.Format("2006-01-02 15:04"), cell(a.Name, 20), fmt.Sprint(a.Assignments), fmt.Sprint(a.Failed),
+		return []string{a.Hour.Format("2006-01-02 15:04"), a.Name, fmt.Sprint(a.Assignments), fmt.Sprint(a.Failed),
 			fmt.Sprint(a.Requests), fmt.Sprint(a.Tokens), average.String()}
 	})
 }

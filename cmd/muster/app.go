@@ -13,13 +13,14 @@ import (
 	"muster/orchestrator"
 )
 
-// version is set by the linker of a release.
-var version = "dev"
-
 // run executes the command line args, whose first word is the program, and
 // returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
 	app := newApp(env)
+	if len(args) > 2 && args[1] == completeWord {
+		complete(env, app, args[2:])
+		return exitDone
+	}
 	args, err := flagsFirst(app, args)
 	if err == nil {
 		err = app.RunContext(ctx, args)
@@ -27,7 +28,11 @@ func run(ctx context.Context, env environment, args []string) int {
 	// An interrupted command exits with 130, however it ended.
 	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
 		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
-			fmt.Fprintln(env.stderr, "muster: interrupted")
+			text := errInterrupted.Error()
+			if left, ok := errors.AsType[interruption](err); ok {
+				text = left.Error()
+			}
+			fmt.Fprintln(raw(env.stderr), "muster: "+text)
 			return exitInterrupted
 		}
 	}
@@ -37,7 +42,7 @@ func run(ctx context.Context, env environment, args []string) int {
 	if errors.Is(err, orchestrator.ErrNoReader) { // the reader of standard output closed it: as with SIGPIPE, print nothing
 		return exitNoReader
 	}
-	fmt.Fprintf(env.stderr, "muster: %v\n", err)
+	fmt.Fprintf(raw(env.stderr), "muster: %v\n", err)
 	switch {
 	case errors.As(err, new(usageError)):
 		return exitUsage
@@ -58,7 +63,7 @@ func newApp(env environment) *cli.App {
              muster scrape SITE  one site, now
 Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted,
              141 the reader of scrape --out - closed its end.`,
-		Version:         version,
+		Version:         thisBuild().Version,
 		HideHelpCommand: true, // ours is helpCommand
 		Reader:          env.stdin,
 		Writer:          env.stdout,
@@ -69,13 +74,13 @@ Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted,
 	}
 	app.OnUsageError = wrongUsage
 	app.Action = group
-	setDefaults("muster", app.Commands)
+	setDefaults(env, "muster", app.Commands)
 	return app
 }
 
 // setDefaults gives every command below path the same handling of errors, help
-// and unknown words.
-func setDefaults(path string, commands []*cli.Command) {
+// and unknown words, and what all share.
+func setDefaults(env environment, path string, commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = wrongUsage
 		c.HideHelpCommand = true
@@ -86,9 +91,11 @@ func setDefaults(path string, commands []*cli.Command) {
 			for _, sub := range c.Subcommands { // the library sets it only when it runs them
 				sub.HelpName = path + " " + c.Name + " " + sub.Name
 			}
-			setDefaults(path+" "+c.Name, c.Subcommands)
+			setDefaults(env, path+" "+c.Name, c.Subcommands)
 			continue
 		}
+		c.Action = shared(env, c.Action)
+		c.Description = withExample(path+" "+c.Name, c.Description)
 		c.Flags = append(c.Flags, globalFlags()...)
 		for _, f := range c.Flags {
 			if b, ok := f.(*cli.BoolFlag); ok && !b.Value {
@@ -198,7 +205,7 @@ func flagWords(flags []cli.Flag, args []string) int {
 	}
 	for _, f := range flags {
 		if slices.Contains(f.Names(), name) {
-			if _, isBool := f.(*cli.BoolFlag); isBool {
+			if value, ok := f.(cli.DocGenerationFlag); ok && !value.TakesValue() {
 				return 1
 			}
 			return 2

@@ -25,7 +25,7 @@ of a job have it. Entries are kept for api.audit_keep, the last 100,000.
 			&cli.StringFlag{Name: "caller", Usage: "only changes by `NAME`, or by the id of a key"},
 			&cli.DurationFlag{Name: "since", Usage: "only changes of the last `D`, as in 24h"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 100000", Value: 50},
-			progressFlag(), jsonFlag(),
+			progressFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			limit, err := within(c, "limit", 1, 100_000)
@@ -74,5 +74,5 @@ func auditRow(e access.Entry) []string {
 	if e.Status != 0 {
 		status = fmt.Sprint(e.Status)
 	}
-	return []string{e.Time.Format(time.DateTime), cell(e.Caller, 24), string(e.Role), cell(e.Operation, 24), cell(orDash(e.Path), 60), status, orDash(e.Address)}
+	return []string{e.Time.Format(time.DateTime), e.Caller, string(e.Role), e.Operation, orDash(e.Path), status, orDash(e.Address)}
 }

@@ -26,7 +26,7 @@ host:NAME for a host of the work queue, agent:ID for an agent with a URL.`,
 				Name:        "list",
 				Usage:       "list the breakers that are not closed",
 				Description: "TRIALS and BLOCKED count the requests since it opened that were allowed and not.",
-				Flags:       []cli.Flag{progressFlag(), jsonFlag()},
+				Flags:       []cli.Flag{progressFlag(), watchFlag(), jsonFlag()},
 				Action:      func(c *cli.Context) error { return listBreakers(env, c) },
 			},
 			{
@@ -64,6 +64,11 @@ func breakerRow(s limit.BreakerState) []string {
 	return []string{cell(s.Key, 60), s.State, since(s.Since), next, fmt.Sprint(s.Allowed), fmt.Sprint(s.Blocked), cell(orDash(s.LastBlock), 40)}
 }
 
+// resetAnswer is what breakers reset prints as JSON.
+type resetAnswer struct {
+	Reset []string `json:"reset"` // keys
+}
+
 func resetBreakers(env environment, c *cli.Context) error {
 	if c.Bool("all") == (c.NArg() > 0) {
 		return usageError{errors.New("breakers reset: name breakers, or close all with --all; see muster breakers list")}
@@ -92,7 +97,7 @@ func resetBreakers(env environment, c *cli.Context) error {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, map[string]any{"reset": keys})
+			return printJSON(env.stdout, resetAnswer{keys})
 		}
 		fmt.Fprintf(env.stdout, "%d closed\n", len(keys))
 		return nil

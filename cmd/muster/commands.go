@@ -32,6 +32,9 @@ func commands(env environment) []*cli.Command {
 		tokensCommand(env),
 		storeCommand(env),
 		configCommand(env),
+		versionCommand(env),
+		completionCommand(env),
+		manCommand(env),
 		helpCommand(),
 	}
 }

@@ -39,7 +39,7 @@ settings and no Redis; it runs redis-server when there is one.`,
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			return runDemo(env, c)
+			return left(c.Context, runDemo(env, c), "the demo has ended with its world; begin another with muster demo")
 		},
 	}
 }

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
 
-	"golang.org/x/term"
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/monitor"
 )
 
 // environment is what commands use of their process.
@@ -18,15 +19,13 @@ type environment struct {
 	hard           context.Context // done at the second signal: stop without waiting for tasks
 	hangups        *hangups        // nil where SIGHUP is not answered
 	level          *slog.LevelVar  // of the loggers of the command; nil where it does not change
+
+	// answered is called with what a command prints as JSON, if not nil.
+	answered func(*cli.Command, any)
 }
 
 // terminal reports whether standard error is a terminal.
 func (e environment) terminal() bool { return isTerminal(e.stderr) }
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
 
 // Exit codes.
 const (
@@ -44,3 +43,14 @@ var errInterrupted = errors.New("interrupted")
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// display returns a display on standard error, which shows nothing with --quiet.
+func (e environment) display(format monitor.Format) *monitor.Display {
+	switch {
+	case screenOf(e.stderr).muted:
+		return monitor.New(e.stderr, monitor.None)
+	case format == monitor.Auto && !e.terminal():
+		format = monitor.Lines
+	}
+	return monitor.New(raw(e.stderr), format)
+}

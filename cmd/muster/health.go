@@ -31,7 +31,7 @@ func healthCommand(env environment) *cli.Command {
 		Usage: "check Redis, the workers, the agents and the pool; exit 1 unless all are healthy",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "url", Usage: "only check that `URL` answers 200, as in http://localhost:8000/health"},
-			jsonFlag(),
+			watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.IsSet("url") {

@@ -10,12 +10,15 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// helpWidth is the width of help: that of a terminal by default.
+// helpWidth is the width of help at most, in characters.
 const helpWidth = 80
 
 // printHelp replaces cli.HelpPrinter, which does not wrap lines.
 func printHelp(w io.Writer, _ string, about any) {
-	h := &help{w: w}
+	h := &help{w: w, width: helpWidth}
+	if columns := columnsOf(w); columns > 0 {
+		h.width = max(20, min(columns, helpWidth))
+	}
 	switch c := about.(type) {
 	case *cli.App:
 		h.name(c.HelpName, c.Usage)
@@ -75,11 +78,14 @@ func isGlobal(f cli.Flag) bool {
 	return slices.ContainsFunc(globalFlags(), func(g cli.Flag) bool { return g.Names()[0] == name })
 }
 
-// help writes a page of help, no line longer than helpWidth.
-type help struct{ w io.Writer }
+// help writes a page of help, no line longer than width, if its words allow that.
+type help struct {
+	w     io.Writer
+	width int
+}
 
 func (h *help) name(name, usage string) {
-	fmt.Fprintf(h.w, "NAME:\n%s", columns(name+" -", usage, utf8.RuneCountInString(name)+2))
+	fmt.Fprintf(h.w, "NAME:\n%s", h.columns(name+" -", usage, utf8.RuneCountInString(name)+2))
 }
 
 // section writes paragraphs.
@@ -96,7 +102,7 @@ func (h *help) section(title, text string) {
 			paragraph = strings.ReplaceAll(paragraph, "\n", " ")
 		}
 		for line := range strings.SplitSeq(paragraph, "\n") {
-			for _, l := range wrap(line, helpWidth-3) {
+			for _, l := range wrap(line, h.width-3) {
 				fmt.Fprintf(h.w, "   %s\n", l)
 			}
 		}
@@ -117,19 +123,25 @@ func (h *help) flags(title string, list []cli.Flag) {
 		if f == cli.HelpFlag { // the library may have added it yet or not
 			continue
 		}
-		name, usage, _ := strings.Cut(f.String(), "\t")
-		name, _, _ = strings.Cut(name, " [ ") // the library shows that a flag may be repeated by its repetition
-		for _, none := range []string{" (default: 0)", " (default: 0s)"} {
-			usage = strings.TrimSuffix(usage, none)
-		}
+		name, usage := flagText(f)
 		rows = append(rows, [2]string{name, usage})
 	}
 	h.table(title, rows)
 }
 
+// flagText returns the names of a flag, and what it is about.
+func flagText(f cli.Flag) (name, usage string) {
+	name, usage, _ = strings.Cut(f.String(), "\t")
+	name, _, _ = strings.Cut(name, " [ ") // the library shows that a flag may be repeated by its repetition
+	for _, none := range []string{" (default: 0)", " (default: 0s)", " (default: false)"} {
+		usage = strings.TrimSuffix(usage, none)
+	}
+	return name, usage
+}
+
 // widest is the maximum width of the left column of a table; a longer cell has
 // its own line.
-const widest = 26
+func (h *help) widest() int { return h.width / 3 }
 
 func (h *help) table(title string, rows [][2]string) {
 	if len(rows) == 0 {
@@ -137,20 +149,20 @@ func (h *help) table(title string, rows [][2]string) {
 	}
 	left := 0
 	for _, r := range rows {
-		if n := utf8.RuneCountInString(r[0]); n <= widest {
+		if n := utf8.RuneCountInString(r[0]); n <= h.widest() {
 			left = max(left, n)
 		}
 	}
 	fmt.Fprintf(h.w, "\n%s:\n", title)
 	for _, r := range rows {
-		fmt.Fprint(h.w, columns(r[0], r[1], left+1))
+		fmt.Fprint(h.w, h.columns(r[0], r[1], left+1))
 	}
 }
 
 // columns writes two columns, the first of them left runes wide.
-func columns(first, second string, left int) string {
+func (h *help) columns(first, second string, left int) string {
 	var b strings.Builder
-	lines := wrap(second, helpWidth-3-left-1)
+	lines := wrap(second, h.width-3-left-1)
 	if utf8.RuneCountInString(first) > left {
 		fmt.Fprintf(&b, "   %s\n", first)
 		first = ""

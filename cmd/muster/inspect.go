@@ -9,7 +9,7 @@ import (
 
 func inspectCommand(env environment) *cli.Command {
 	leaf := func(name, usage, args string, n int, fn func(context.Context, *cli.Context, fleet) error, flags ...cli.Flag) *cli.Command {
-		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, jsonFlag()),
+		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, watchFlag(), jsonFlag()),
 			Action: withClient(env, n, n, fn)}
 	}
 	limit := func() cli.Flag { return &cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100} }

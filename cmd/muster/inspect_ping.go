@@ -16,11 +16,13 @@ import (
 	"muster/tasks/tasktype"
 )
 
+// pong is a row of inspect ping: the answer of a worker, and what is known of it.
+type pong struct {
+	tasktype.Pong
+	tasktype.Worker
+}
+
 func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
-	type answer struct {
-		tasktype.Pong
-		tasktype.Worker
-	}
 	pongs, err := client.PingWorkers(ctx, c.Duration("timeout"))
 	if err != nil {
 		return err
@@ -29,10 +31,10 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil && !tasks.Refused(err) { // while Redis takes no writes the workers answer, and can tell no more
 		return err
 	}
-	var rows []answer
+	var rows []pong
 	var silent []string
 	for _, p := range pongs {
-		row := answer{Pong: p, Worker: tasktype.Worker{Name: p.Worker}}
+		row := pong{Pong: p, Worker: tasktype.Worker{Name: p.Worker}}
 		if i := slices.IndexFunc(workers, func(w tasktype.Worker) bool { return w.Name == p.Worker }); i >= 0 {
 			row.Worker = workers[i]
 		}
@@ -40,14 +42,14 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 			silent = append(silent, p.Worker)
 		}
 	}
-	err = show(client.env, c, rows, []string{"WORKER", "ANSWER", "HOST", "PID", "ACTIVE", "CONCURRENCY", "UP", "QUEUES"}, func(r answer) []string {
+	err = show(client.env, c, rows, []string{"WORKER", "ANSWER", "HOST", "PID", "ACTIVE", "CONCURRENCY", "UP", "QUEUES"}, func(r pong) []string {
 		after := "none"
 		if r.Answered {
 			after = r.After.Round(10 * time.Microsecond).String()
 		}
 		return []string{r.Name, after, r.Host, strconv.Itoa(r.PID), strconv.Itoa(r.Active), strconv.Itoa(r.Concurrency),
 			ago(r.Started), strings.Join(slices.Sorted(maps.Keys(r.Queues)), " ")}
-	})
+	}, "HOST", "PID")
 	switch {
 	case err != nil:
 		return err

@@ -39,7 +39,7 @@ func rateRow(p tasktype.RatePoint) []string {
 	if busy > time.Minute {
 		busy = busy.Round(time.Second)
 	}
-	return []string{p.Time.Format("01-02 15:04"), cell(p.Queue, 12), cell(p.Task, 24), n(p.Succeeded), n(p.Failed), n(p.Revoked),
+	return []string{p.Time.Format("01-02 15:04"), p.Queue, p.Task, n(p.Succeeded), n(p.Failed), n(p.Revoked),
 		n(p.Retried), busy.String()}
 }
 

@@ -13,19 +13,21 @@ import (
 	"muster/tasks/tasktype"
 )
 
+// handled is a task that workers have handlers for.
+type handled struct {
+	Task    string   `json:"task"`
+	Workers int      `json:"workers"`
+	Queues  []string `json:"queues"`
+}
+
 func inspectRegistered(ctx context.Context, c *cli.Context, client fleet) error {
 	workers, err := client.Workers(ctx)
 	if err != nil {
 		return err
 	}
-	type row struct {
-		Task    string   `json:"task"`
-		Workers int      `json:"workers"`
-		Queues  []string `json:"queues"`
-	}
-	rows := []row{}
+	rows := []handled{}
 	for name, on := range registered(workers) {
-		r := row{Task: name, Workers: len(on)}
+		r := handled{Task: name, Workers: len(on)}
 		for _, w := range on {
 			r.Queues = append(r.Queues, slices.Collect(maps.Keys(w.Queues))...)
 		}
@@ -33,8 +35,8 @@ func inspectRegistered(ctx context.Context, c *cli.Context, client fleet) error 
 		r.Queues = slices.Compact(r.Queues)
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.Task, b.Task) })
-	return show(client.env, c, rows, []string{"TASK", "WORKERS", "QUEUES"}, func(r row) []string {
+	slices.SortFunc(rows, func(a, b handled) int { return cmp.Compare(a.Task, b.Task) })
+	return show(client.env, c, rows, []string{"TASK", "WORKERS", "QUEUES"}, func(r handled) []string {
 		return []string{r.Task, strconv.Itoa(r.Workers), strings.Join(r.Queues, " ")}
 	})
 }

@@ -27,5 +27,5 @@ func inspectSchedule(ctx context.Context, c *cli.Context, client fleet) error {
 		}
 		return []string{e.Name, e.Spec, next, last, cmp.Or(e.Workflow, "-"), strconv.FormatInt(e.Sent, 10),
 			strconv.FormatInt(e.Missed, 10), cmp.Or(e.Leader, "none"), cmp.Or(oneLine(errors.New(e.Error)), "-")}
-	})
+	}, "WORKFLOW", "LEADER")
 }

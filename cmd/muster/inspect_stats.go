@@ -11,6 +11,12 @@ import (
 	"muster/tasks/tasktype"
 )
 
+// fleetStats is the JSON result of inspect stats.
+type fleetStats struct {
+	Queues  []tasktype.Queue  `json:"queues"`
+	Workers []tasktype.Worker `json:"workers"`
+}
+
 func inspectStats(ctx context.Context, c *cli.Context, client fleet) error {
 	queues, err := client.Queues(ctx)
 	if err != nil {
@@ -21,8 +27,7 @@ func inspectStats(ctx context.Context, c *cli.Context, client fleet) error {
 		return err
 	}
 	if c.Bool("json") {
-		return printJSON(client.env.stdout, map[string]any{
-			"queues": append([]tasktype.Queue{}, queues...), "workers": append([]tasktype.Worker{}, workers...)})
+		return printJSON(client.env.stdout, fleetStats{append([]tasktype.Queue{}, queues...), append([]tasktype.Worker{}, workers...)})
 	}
 	if err := show(client.env, c, queues, []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED"}, func(q tasktype.Queue) []string {
 		return []string{q.Name, strconv.FormatInt(q.Pending, 10), strconv.FormatInt(q.Active, 10),

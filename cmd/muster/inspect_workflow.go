@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"muster/tasks"
 )
@@ -25,11 +23,5 @@ func inspectWorkflow(ctx context.Context, c *cli.Context, client fleet) error {
 		return err
 	}
 	fmt.Fprintf(client.env.stdout, "%s  %s  %d of %d tasks are done\n\n", id, p.Status, p.Done, p.Total)
-	width := 0
-	if f, ok := client.env.stdout.(*os.File); ok {
-		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
-			width = columns
-		}
-	}
-	return tasks.WriteTree(client.env.stdout, nodes, tasks.TreeOptions{Width: width, All: c.Bool("all")})
+	return tasks.WriteTree(client.env.stdout, nodes, tasks.TreeOptions{Width: columnsOf(client.env.stdout), All: c.Bool("all")})
 }

@@ -52,5 +52,5 @@ func workflowRow(w tasktype.Workflow) []string {
 			took = w.Ended.Sub(w.Created).Round(time.Second).String()
 		}
 	}
-	return []string{w.ID, cell(w.Name, 36), string(w.State), w.Created.Format("01-02 15:04:05"), took}
+	return []string{w.ID, w.Name, string(w.State), w.Created.Format("01-02 15:04:05"), took}
 }

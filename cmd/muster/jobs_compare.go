@@ -50,6 +50,14 @@ func jobsCompareCommand(env environment) *cli.Command {
 	}
 }
 
+// compared is the JSON result of jobs compare, which is written as it is found.
+type compared struct {
+	A           string           `json:"a"`
+	B           string           `json:"b"`
+	Differences []job.Difference `json:"differences"`
+	Counts      map[string]int64 `json:"counts"` // by new, gone, changed and same
+}
+
 // differences prints the differences between two jobs as they are found, however
 // many there are.
 type differences struct {

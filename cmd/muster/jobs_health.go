@@ -15,7 +15,7 @@ import (
 func jobsHealthCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "health", Usage: "compare the last scrape of each site with its seven days before",
-		Flags: []cli.Flag{progressFlag(), jsonFlag()},
+		Flags: []cli.Flag{progressFlag(), watchFlag(), jsonFlag()},
 		Action: jobsAction(env, 0, 0, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
 			states, err := s.States(ctx)
 			if err != nil {
@@ -26,7 +26,7 @@ func jobsHealthCommand(env environment) *cli.Command {
 				share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
 				return []string{h.Site, string(h.Status), share(h.Success), share(h.Errors), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean),
 					fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(slices.Concat(h.Alerts, h.Notices), "; ")}
-			})
+			}, "BLOCKED", "RESPONSE")
 		}),
 	}
 }

@@ -21,7 +21,7 @@ func jobsItemsCommand(env environment) *cli.Command {
 			&cli.StringFlag{Name: "state", Aliases: []string{"status"}, Usage: "only items in `STATE`: pending, validating, integrated, rejected, failed or review"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 100},
 			&cli.StringFlag{Name: "cursor", Usage: "continue behind a page: `NEXT` of its JSON"},
-			jobIDFlag(), progressFlag(), jsonFlag(),
+			jobIDFlag(), progressFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			limit, err := within(c, "limit", 1, 1000)
@@ -77,7 +77,7 @@ func (s jobScope) listItems(ctx context.Context, c *cli.Context, j job.Job, f jo
 	}
 	t := newTable(s.env.stdout, "ITEM", "STATE", "STAGE", "RETRIES", "TEXT")
 	for _, it := range all.Items {
-		t.row(cell(it.Key, 20), string(it.Status), cell(orDash(it.Stage), 10), fmt.Sprint(it.RetryCount), cell(whatOf(it), 24))
+		t.row(it.Key, string(it.Status), orDash(it.Stage), fmt.Sprint(it.RetryCount), whatOf(it))
 	}
 	if err := t.flush(); err != nil {
 		return err

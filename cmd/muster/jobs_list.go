@@ -26,11 +26,11 @@ what. With --stats it counts the jobs of the last days.
 			&cli.StringSliceFlag{Name: "where", Usage: "only jobs whose context has `KEY=VALUE`, of the keys that their pipeline declares; may be repeated"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50},
 			&cli.IntFlag{Name: "offset", Usage: "leave out the first `N`"},
-			&cli.BoolFlag{Name: "wide", Usage: "show stages and all counts, however wide"},
+			&cli.BoolFlag{Name: "wide", Usage: "show stages and all counts"},
 			&cli.BoolFlag{Name: "stuck", Usage: "show the jobs without progress instead, and why"},
 			&cli.BoolFlag{Name: "stats", Usage: "show daily statistics instead"},
 			&cli.IntFlag{Name: "days", Usage: "with --stats, of the last `N` days, from 1 to 30", Value: 7},
-			progressFlag(), jsonFlag(),
+			progressFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("stats") {
@@ -94,6 +94,11 @@ func (s jobScope) list(ctx context.Context, c *cli.Context, f job.Filter) error 
 	return printJobs(s.env, page.Jobs)
 }
 
+// stuckJobs is the JSON result of jobs list --stuck.
+type stuckJobs struct {
+	Jobs []job.Stuck `json:"jobs"`
+}
+
 // listStuck prints the jobs without progress.
 func (s jobScope) listStuck(ctx context.Context, c *cli.Context) error {
 	list, err := s.jobs.Stuck(ctx)
@@ -101,7 +106,7 @@ func (s jobScope) listStuck(ctx context.Context, c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, map[string]any{"jobs": list})
+		return printJSON(s.env.stdout, stuckJobs{list})
 	}
 	return printStuck(s.env, list)
 }
@@ -111,20 +116,20 @@ func printStuck(env environment, list []job.Stuck) error {
 		fmt.Fprintln(env.stdout, "No jobs are stuck")
 		return nil
 	}
-	t := newJobTable(env, "JOB", "NAME", "STAGE", "RECOVERIES", "SINCE")
+	t := newTable(env.stdout, "JOB", "NAME", "STAGE", "RECOVERIES", "SINCE")
 	for _, st := range list {
 		t.add(st.Reason, st.JobID, st.Name, st.Stage, fmt.Sprint(st.Recoveries), age(st.Since))
 	}
-	return t.print()
+	return t.flush()
 }
 
-// printJobs prints a table of jobs that fits a terminal.
+// printJobs prints a table of jobs.
 func printJobs(env environment, jobs []job.Job) error {
-	t := newJobTable(env, "JOB", "NAME", "STATUS", "ITEMS", "CREATED")
+	t := newTable(env.stdout, "JOB", "NAME", "STATUS", "ITEMS", "CREATED")
 	for _, j := range jobs {
 		t.add(note(j), j.ID, j.Name, string(j.Status), fmt.Sprintf("%d/%d", j.Items.Processed(), j.Items.Total), age(j.CreatedAt))
 	}
-	return t.print()
+	return t.flush()
 }
 
 // printWideJobs prints a table of jobs with all that a list has.

@@ -22,7 +22,9 @@ func quiet(in string) (env environment, out, errs *bytes.Buffer) {
 
 func TestListOfJobsFitsATerminal(t *testing.T) {
 	t.Parallel()
-	env, out, _ := quiet("")
+	env, _, _ := quiet("")
+	terminal, out := terminalOf(80)
+	env.stdout = terminal
 	jobs := []job.Job{
 		{ID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "a-pipeline-with-quite-a-long-name", Status: job.Processing, CreatedAt: time.Now().Add(-90 * time.Minute),
 			Items: job.Counts{Total: 120, Integrated: 80, Rejected: 10, Failed: 1}, Waiting: "no agent of role " + strings.Repeat("x", 100)},

@@ -14,8 +14,9 @@ import (
 func jobsPauseCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "pause", ArgsUsage: "[SITE…]",
-		Usage: "fetch no more pages of a site, in all processes, until jobs resume; without a site, list the paused ones",
-		Flags: []cli.Flag{progressFlag(), jsonFlag()},
+		Usage:        "fetch no more pages of a site, in all processes, until jobs resume; without a site, list the paused ones",
+		Flags:        []cli.Flag{progressFlag(), jsonFlag()},
+		BashComplete: completeSites(env),
 		Action: jobsAction(env, 0, -1, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
 			if c.NArg() > 0 {
 				return eachSite(ctx, env, c, s, "paused", s.PauseSite)
@@ -33,7 +34,8 @@ func jobsPauseCommand(env environment) *cli.Command {
 func jobsResumeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "resume", Usage: "fetch the pages of paused sites again", ArgsUsage: "SITE…",
-		Flags: []cli.Flag{progressFlag(), jsonFlag()},
+		Flags:        []cli.Flag{progressFlag(), jsonFlag()},
+		BashComplete: completeSites(env),
 		Action: jobsAction(env, 1, -1, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
 			return eachSite(ctx, env, c, s, "resumed", s.ResumeSite)
 		}),
@@ -55,7 +57,12 @@ func eachSite(ctx context.Context, env environment, c *cli.Context, s *sites.Ser
 		if err := fn(ctx, site); err != nil {
 			return err
 		}
-		fmt.Fprintf(env.stdout, "%s: %s\n", done, site)
+		if !c.Bool("json") {
+			fmt.Fprintf(env.stdout, "%s: %s\n", done, site)
+		}
+	}
+	if c.Bool("json") {
+		return printJSON(env.stdout, c.Args().Slice())
 	}
 	return nil
 }

@@ -52,6 +52,12 @@ items.
 	}
 }
 
+// reportOfJob is the JSON of jobs report, which is written as it is read.
+type reportOfJob struct {
+	Items []job.Item `json:"item_list"`
+	report.Summary
+}
+
 // writeReport writes the report on a job.
 func (s jobScope) writeReport(ctx context.Context, w io.Writer, j job.Job, format string) error {
 	if j.Kind == job.KindScrape && format != "csv" {

@@ -40,9 +40,9 @@ waits until it has ended. Where no workers run it starts them, and waits.
 	}
 }
 
-// retried is the JSON result of jobs retry for the job of a pipeline.
+// retried is the JSON result of jobs retry.
 type retried struct {
-	Job   string `json:"job"`   // its id, or that of its next version
+	Job   string `json:"job"`   // its id, or that of what continues it; empty if nothing is left to do
 	Items int    `json:"items"` // that went back to their stages
 }
 
@@ -80,7 +80,7 @@ func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j job.Job, n in
 		}
 		ended, err := s.wait(ctx, []job.Job{j})
 		if err = errors.Join(err, stop()); err != nil {
-			return err
+			return leftJobs(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
 		}
 		failed = notCompleted(ended)
 		if !c.Bool("json") {
@@ -99,7 +99,7 @@ func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, id string) er
 	if err := o.Sites.Resumable(ctx, id); errors.Is(err, sites.ErrNothingLeft) {
 		fmt.Fprintln(env.stderr, "muster:", err)
 		if c.Bool("json") {
-			return printJSON(env.stdout, map[string]string{"job": ""})
+			return printJSON(env.stdout, retried{})
 		}
 		return nil
 	}
@@ -116,7 +116,14 @@ func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, id string) er
 	}
 	scraped, err := o.Scraper.Scrape(ctx, old.Site, orchestrator.ScrapeOptions{Resume: id})
 	s.display.Close()
-	if scraped.JobID == "" || ctx.Err() != nil {
+	if ctx.Err() != nil {
+		var ids []string
+		if scraped.JobID != "" {
+			ids = []string{scraped.JobID}
+		}
+		return leftJobs(ctx, o, err, ids, "muster jobs retry "+id+" --wait")
+	}
+	if scraped.JobID == "" {
 		return err
 	}
 	j, jobErr := o.Sites.Job(ctx, scraped.JobID)
@@ -136,7 +143,7 @@ func sendRetry(ctx context.Context, env environment, c *cli.Context, o *orchestr
 		return err
 	}
 	if c.Bool("json") {
-		return printJSON(env.stdout, map[string]string{"job": id})
+		return printJSON(env.stdout, retried{Job: id})
 	}
 	fmt.Fprintln(env.stdout, id)
 	return nil

@@ -189,7 +189,7 @@ func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j job.Job, r
 	}
 	ended, err := s.wait(ctx, []job.Job{j})
 	if err = errors.Join(err, stop()); err != nil {
-		return err
+		return leftJobs(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
 	}
 	result.Final = ended[0].Status
 	if c.Bool("json") {

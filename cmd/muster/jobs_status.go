@@ -26,7 +26,7 @@ func jobsStatusCommand(env environment) *cli.Command {
 			&cli.BoolFlag{Name: "report", Usage: "print the whole report, as jobs report does"},
 			&cli.BoolFlag{Name: "rejected", Usage: "list the items that were rejected"},
 			&cli.BoolFlag{Name: "failed", Usage: "list the items that failed"},
-			jobIDFlag(), jsonFlag(),
+			jobIDFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: onJob(env, showStatus),
 	}

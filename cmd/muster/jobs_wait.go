@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -40,10 +41,10 @@ func jobsWaitCommand(env environment) *cli.Command {
 			}
 			ended, err := s.wait(ctx, jobs)
 			if err != nil {
-				return err
+				return left(ctx, err, "the jobs are not cancelled; wait again with muster jobs wait %s, or end one with muster jobs cancel JOB", strings.Join(c.Args().Slice(), " "))
 			}
 			if c.Bool("json") {
-				err = printJSON(env.stdout, map[string][]job.Job{"jobs": ended})
+				err = printJSON(env.stdout, waited{ended})
 			} else {
 				for _, j := range ended {
 					fmt.Fprintf(env.stdout, "Job %s completed with status: %s\n", j.ID, newPainter(env).status(string(j.Status)))
@@ -52,6 +53,11 @@ func jobsWaitCommand(env environment) *cli.Command {
 			return errors.Join(err, notCompleted(ended))
 		}),
 	}
+}
+
+// waited is the JSON result of jobs wait.
+type waited struct {
+	Jobs []job.Job `json:"jobs"`
 }
 
 // wait shows the progress of jobs until all have ended.

@@ -46,7 +46,7 @@ shown again.
 			},
 			{
 				Name: "list", Usage: "list the keys, also those that are revoked or expired",
-				Flags: []cli.Flag{progressFlag(), jsonFlag()},
+				Flags: []cli.Flag{progressFlag(), watchFlag(), jsonFlag()},
 				Action: onKeys(env, 0, func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
 					list, err := o.Keys.List(ctx)
 					if err != nil {
@@ -112,16 +112,19 @@ func createKey(env environment) cli.ActionFunc {
 			}
 			audit(ctx, env, o, "createKey", "/keys/"+key.ID)
 			if c.Bool("json") {
-				return printJSON(env.stdout, struct {
-					access.Key
-					Text string `json:"key"`
-				}{key, text})
+				return printJSON(env.stdout, createdKey{key, text})
 			}
 			fmt.Fprintln(env.stdout, text)
 			fmt.Fprintf(env.stderr, "created: key %s (%s) with the role %s. Keep it: it is not stored, and cannot be shown again.\n", key.Name, key.ID, key.Role)
 			return nil
 		})(c)
 	}
+}
+
+// createdKey is the JSON result of keys create.
+type createdKey struct {
+	access.Key
+	Text string `json:"key"` // the secret
 }
 
 // endOf reads when a key ends: a time from now, a date (its beginning, UTC), or a moment.

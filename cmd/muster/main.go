@@ -20,10 +20,13 @@ func main() { os.Exit(Main()) }
 // Main runs the command of the process and returns its exit code. The first
 // SIGINT or SIGTERM ends the context that commands drain on, the second the
 // one that they stop at. SIGHUP ends nothing.
-func Main() int {
+func Main() int { return program(nil) }
+
+// program is Main. It calls answered, if not nil, with what commands print as JSON.
+func program(answered func(*cli.Command, any)) int {
 	redisd.DisableClientLog()
 	cli.HelpPrinter = printHelp
-	orchestrator.Version = version
+	orchestrator.Version = thisBuild().Version
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	hard, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -44,8 +47,8 @@ func Main() int {
 		}
 	}()
 	env := environment{
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		environ: os.Environ(), hard: hard, hangups: &hangups{}, level: new(slog.LevelVar),
+		stdin: os.Stdin, stdout: newScreen(os.Stdout, os.Environ()), stderr: newScreen(os.Stderr, os.Environ()),
+		environ: os.Environ(), hard: hard, hangups: &hangups{}, level: new(slog.LevelVar), answered: answered,
 	}
 	env.hangups.watch(over, env.stderr)
 	return run(ctx, env, os.Args)

@@ -28,7 +28,7 @@ func pipelinesCommand(env environment) *cli.Command {
 			{
 				Name: "list", Usage: "list the pipelines and their stages",
 				Description: "    muster pipelines list",
-				Flags:       append(flagsOf(pipelinesSetting), jsonFlag()),
+				Flags:       append(flagsOf(pipelinesSetting), watchFlag(), jsonFlag()),
 				Action:      withPipelines(env, 0, 0, listPipelines),
 			},
 			{
@@ -73,7 +73,7 @@ func listPipelines(env environment, c *cli.Context, cfg config.Config) error {
 		for _, st := range p.Stages {
 			stages = append(stages, st.Name+" ("+st.Worker()+")")
 		}
-		return []string{p.Name, cell(strings.Join(stages, " → "), 50), cmp.Or(registry.File(p.Name), "shipped")}
+		return []string{p.Name, strings.Join(stages, " → "), cmp.Or(registry.File(p.Name), "shipped")}
 	})
 	return errors.Join(err, brokenPipelines(registry))
 }

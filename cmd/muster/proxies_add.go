@@ -55,11 +55,17 @@ func addProxies(env environment, c *cli.Context) error {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, map[string]int{"added": added, "known": len(candidates) - added})
+			return printJSON(env.stdout, addedProxies{added, len(candidates) - added})
 		}
 		fmt.Fprintf(env.stdout, "%d added, %d were in the pool before\n", added, len(candidates)-added)
 		return nil
 	})
+}
+
+// addedProxies is the JSON result of proxies add --no-check.
+type addedProxies struct {
+	Added int `json:"added"`
+	Known int `json:"known"` // were in the pool before
 }
 
 func uncheckedProxies(candidates []source.Candidate) []proxies.Proxy {

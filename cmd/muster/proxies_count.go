@@ -23,9 +23,15 @@ func countProxies(env environment, c *cli.Context) error {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, map[string]int{"live": live, "usable": usable})
+			return printJSON(env.stdout, poolCount{live, usable})
 		}
 		fmt.Fprintf(env.stdout, "%d live, %d usable\n", live, usable)
 		return nil
 	})
+}
+
+// poolCount is the JSON result of proxies count.
+type poolCount struct {
+	Live   int `json:"live"`
+	Usable int `json:"usable"`
 }

@@ -67,7 +67,7 @@ func listCommand(env environment) *cli.Command {
 			&cli.BoolFlag{Name: "banned", Usage: "only proxies that are banned from all sites, or with --site from that site"},
 			&cli.StringFlag{Name: "sort", Usage: "by `ORDER`: latency, score, ok, requests, checked, country or protocol", Value: "latency"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`"},
-			progressFlag(), jsonFlag(),
+			progressFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error { return listProxies(env, c) },
 	}
@@ -130,6 +130,7 @@ func listProxies(env environment, c *cli.Context) error {
 		}
 		now := time.Now()
 		t := newTable(env.stdout, "PROXY", "ANONYMITY", "EXIT", "COUNTRY", "HTTPS", "LATENCY", "OK", "REQUESTS", "SCORE", "STATE", "CHECKED")
+		t.less = []string{"EXIT", "REQUESTS", "SCORE"}
 		for _, m := range list {
 			exit := "-"
 			if m.Exit.IsValid() {

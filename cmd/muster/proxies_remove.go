@@ -27,6 +27,12 @@ if it works: use ban to keep it away.`,
 	}
 }
 
+// changedProxies is the JSON result of commands that change proxies of the pool.
+type changedProxies struct {
+	Done    int      `json:"done"`
+	Proxies []string `json:"proxies"` // their ids
+}
+
 // onMembers calls do with the proxies that a command names. If one of them is not in the pool, that is an error and do
 // is not called.
 func onMembers(env environment, c *cli.Context, done string, do func(context.Context, *proxies.Pool, []string) (int, error)) error {
@@ -53,7 +59,7 @@ func onMembers(env environment, c *cli.Context, done string, do func(context.Con
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, map[string]any{"done": n, "proxies": slices.Compact(ids)})
+			return printJSON(env.stdout, changedProxies{n, slices.Compact(ids)})
 		}
 		fmt.Fprintf(env.stdout, "%d %s\n", n, done)
 		return nil

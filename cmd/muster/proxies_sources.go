@@ -22,7 +22,7 @@ func sourcesCommand(env environment) *cli.Command {
 		Usage: "list the sources of proxies and their yield",
 		Description: `UNIQUE counts the candidates that no other source has. A source without a usable
 proxy for three refreshes is DRY: it costs probes and brings nothing.`,
-		Flags:  append(flagsOf(settings...), progressFlag(), jsonFlag()),
+		Flags:  append(flagsOf(settings...), progressFlag(), watchFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error { return listSources(env, c, settings) },
 	}
 }
@@ -56,6 +56,7 @@ func listSources(env environment, c *cli.Context, settings []settingFlag) error 
 			return nil
 		}
 		t := newTable(env.stdout, "SOURCE", "STATE", "CANDIDATES", "UNIQUE", "ALIVE", "USABLE", "ELITE", "IN ALL", "REFRESHES", "READ", "LEFT OUT")
+		t.less = []string{"UNIQUE", "ELITE", "IN ALL", "REFRESHES", "LEFT OUT"}
 		for _, name := range slices.Sorted(maps.Keys(yields)) {
 			y := yields[name]
 			t.row(name, y.State(), fmt.Sprint(y.Last.Candidates), fmt.Sprint(y.Last.Unique), fmt.Sprint(y.Last.Alive), fmt.Sprint(y.Last.Usable), fmt.Sprint(y.Last.Elite),

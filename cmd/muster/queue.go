@@ -61,7 +61,7 @@ when the settings change.`,
 				Name: "stats",
 				Flags: common(
 					&cli.StringFlag{Name: "format", Usage: "print a `FORMAT`: table or json", Value: "table"},
-					&cli.BoolFlag{Name: "watch", Usage: "print again every second, until interrupted"},
+					watchFlag(),
 					&cli.BoolFlag{Name: "verify", Usage: "recount every item, and fail if the counters are wrong"},
 					&cli.BoolFlag{Name: "repair", Usage: "correct counters and indexes from the items' records"}),
 				Usage:  "count the items by state",

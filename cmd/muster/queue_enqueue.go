@@ -30,7 +30,7 @@ func enqueueArtifact(env environment, c *cli.Context) error {
 			fmt.Fprintf(q.display, "warning: %v\n", err)
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, map[string]any{"id": id, "new": added == 1})
+			return printJSON(env.stdout, enqueued{id, added == 1})
 		}
 		if added == 1 {
 			fmt.Fprintf(env.stdout, "✓ Enqueued: %s\n", id)
@@ -39,4 +39,10 @@ func enqueueArtifact(env environment, c *cli.Context) error {
 		}
 		return nil
 	})
+}
+
+// enqueued is the JSON result of queue enqueue.
+type enqueued struct {
+	ID  string `json:"id"`
+	New bool   `json:"new"` // false if it was in the queue
 }

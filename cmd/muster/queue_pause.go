@@ -21,9 +21,16 @@ func pauseQueue(env environment, c *cli.Context, pause bool) error {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, map[string]any{"queue": q.Name(), "paused": pause, "changed": changed})
+			return printJSON(env.stdout, pausedQueue{q.Name(), pause, changed})
 		}
 		fmt.Fprintf(env.stdout, "✓ %s: %s\n", word, q.Name())
 		return nil
 	})
+}
+
+// pausedQueue is the JSON result of queue pause and resume.
+type pausedQueue struct {
+	Queue   string `json:"queue"`
+	Paused  bool   `json:"paused"`
+	Changed bool   `json:"changed"`
 }

@@ -43,7 +43,7 @@ func retryFailed(env environment, c *cli.Context) error {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, map[string]any{"found": len(found), "retried": len(retried), "left": s.Error})
+			return printJSON(env.stdout, retriedItems{len(found), len(retried), s.Error})
 		}
 		switch {
 		case len(found) == 0 && s.Error > 0:
@@ -65,4 +65,11 @@ func retryFailed(env environment, c *cli.Context) error {
 		}
 		return nil
 	})
+}
+
+// retriedItems is the JSON result of queue retry-failed.
+type retriedItems struct {
+	Found   int   `json:"found"`
+	Retried int   `json:"retried"`
+	Left    int64 `json:"left"` // items that are still failed
 }

@@ -180,7 +180,10 @@ func (q queueScope) report(ctx context.Context, env environment, c *cli.Context,
 			fmt.Fprintln(env.stdout, "✓ Queue empty, exiting")
 		}
 	}
-	if c.Bool("drain") && s.Open() > 0 && !errors.Is(context.Cause(ctx), errInterrupted) {
+	if s.Open() > 0 && ctx.Err() != nil {
+		return left(ctx, err, "%s left; continue with muster queue run --queue %s", count(int(s.Open()), "item"), q.Name())
+	}
+	if c.Bool("drain") && s.Open() > 0 {
 		err = errors.Join(err, fmt.Errorf("the queue is not empty: %d items are left; run it again", s.Open()))
 	}
 	return err

@@ -2,14 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"muster/tasks/workqueue"
 )
@@ -31,48 +26,20 @@ func queueStats(env environment, c *cli.Context) error {
 			}
 			fmt.Fprintf(q.display, "%d items had wrong indexes\n", n)
 		}
-		for shown := 0; ; shown++ {
-			s, err := q.Stats(ctx)
-			if err != nil {
+		s, err := q.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		if c.Bool("verify") {
+			if _, err := q.Verify(ctx); err != nil {
 				return err
-			}
-			if c.Bool("verify") {
-				if _, err := q.Verify(ctx); err != nil {
-					return err
-				}
-			}
-			if shown > 0 && !asJSON {
-				overwrite(env.stdout, statsLines)
-			}
-			if err := printStats(env, q, s, asJSON, c.Bool("watch")); err != nil || !c.Bool("watch") {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(time.Second):
 			}
 		}
+		return printStats(env, q, s, asJSON)
 	})
 }
 
-// statsLines is the number of lines of the table of printStats.
-const statsLines = 9
-
-// overwrite lets the next lines replace the last n on a terminal; elsewhere it
-// prints an empty line.
-func overwrite(w io.Writer, n int) {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		fmt.Fprintf(w, "\x1b[%dA\x1b[J", n)
-		return
-	}
-	fmt.Fprintln(w)
-}
-
-func printStats(env environment, q queueScope, s workqueue.Stats, asJSON, watch bool) error {
-	if asJSON && watch {
-		return json.NewEncoder(env.stdout).Encode(s) // a line each
-	}
+func printStats(env environment, q queueScope, s workqueue.Stats, asJSON bool) error {
 	if asJSON {
 		return printJSON(env.stdout, s)
 	}

@@ -28,7 +28,7 @@ func (e environment) watch(loaded *config.Loaded, w io.Writer) orchestrator.Watc
 			Apply: func(cfg config.Config) ([]string, error) {
 				changed, err := apply(cfg)
 				if err == nil && e.level != nil {
-					e.level.Set(levelOf(cfg.Log))
+					e.level.Set(e.levelOf(cfg.Log))
 				}
 				return changed, err
 			},

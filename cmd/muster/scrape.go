@@ -13,6 +13,7 @@ import (
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/sites"
+	"muster/sites/definition"
 	"muster/sites/report"
 	"muster/sites/sink"
 )
@@ -31,8 +32,11 @@ func scrapeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "scrape",
 		Usage:     "scrape sites now",
-		ArgsUsage: "SITE… | --resume JOB",
-		Description: `Sends the job to the workers of a running orchestrator and returns; with --wait
+		ArgsUsage: "SITE|FILE|URL… | --resume JOB",
+		Description: `SITE is one of muster sites list, FILE the definition of one that need not be
+there, and URL a page of one: the site that starts at its host is scraped.
+
+Sends the job to the workers of a running orchestrator and returns; with --wait
 it returns when the job has ended. Where no orchestrator is running it starts
 what it needs, and waits.
 
@@ -53,13 +57,16 @@ bad that must be; slow answers alone fail nothing.`,
 			&cli.StringFlag{Name: "resume", Usage: "continue `JOB`: fetch the pages that it did not"},
 			&cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` in place of the site's own, such as a local copy"},
 			failOnFlag(), progressFlag(), jsonFlag()),
-		Action: func(c *cli.Context) error { return scrape(env, c) },
+		BashComplete: completeSites(env),
+		Action:       func(c *cli.Context) error { return scrape(env, c) },
 	}
 }
 
 // scrapeArgs are the arguments of scrape, checked.
 type scrapeArgs struct {
-	names            []string // of sites; none with Resume alone
+	names            []string                 // of sites, files and pages; then of sites alone; none with Resume alone
+	given            []string                 // names as they were given
+	defs             []*definition.Definition // of files
 	opts             orchestrator.ScrapeOptions
 	failOn           report.HealthStatus
 	toStdout         bool
@@ -80,7 +87,7 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 		return scrapeArgs{}, err
 	}
 	a := scrapeArgs{
-		names: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
+		names: c.Args().Slice(), given: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
 		opts: orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: resume},
 	}
 	if c.IsSet("sink") {
@@ -125,15 +132,14 @@ func scrape(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range args.names {
-		if _, err := registry.Definition(name); err != nil {
-			return noSite(err)
-		}
+	if err := args.resolve(env, registry); err != nil {
+		return err
 	}
 	if args.opts.Resume != "" { // the job names its sinks; this process may write only to sinks that it was given
 		loaded.Sites.Sinks = append(loaded.Sites.Sinks, args.opts.Sinks...)
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+		o.Sites.Registry().Add(args.defs...)
 		return scrapeWith(ctx, env, o, display, args)
 	})
 }
@@ -154,7 +160,7 @@ func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrat
 		if err != nil {
 			return noJob(err)
 		}
-		args.names = []string{j.Site}
+		args.names, args.given = []string{j.Site}, []string{j.Site}
 	}
 	if !args.wait && !args.toStdout {
 		elsewhere, err := runsElsewhere(ctx, env, o, args.opts)
@@ -166,15 +172,30 @@ func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrat
 		}
 	}
 	if args.toStdout {
-		return streamRecords(ctx, env, o, args.names, args.opts, args.failOn)
+		return streamRecords(ctx, env, o, args)
 	}
 	round, err := o.Scraper.Round(ctx, args.names, args.opts)
 	display.Close()
 	if round == nil {
 		return err
 	}
-	return errors.Join(err, printRound(env, round, args.printsJSON), round.Lost(args.failOn))
+	err = errors.Join(err, printRound(env, round, args.printsJSON), round.Lost(args.failOn))
+	return leftJobs(ctx, o, err, jobsOf(round), args.again())
 }
+
+// jobsOf lists the jobs of a round that were sent.
+func jobsOf(round *orchestrator.Round) []string {
+	var ids []string
+	for _, s := range round.Sites {
+		if s.JobID != "" {
+			ids = append(ids, s.JobID)
+		}
+	}
+	return ids
+}
+
+// again is the command that continues the scrapes: it joins those that are under way.
+func (a scrapeArgs) again() string { return "muster scrape " + strings.Join(a.given, " ") + " --wait" }
 
 // runsElsewhere reports whether other processes can do the scrapes: workers run, and one may write the records.
 func runsElsewhere(ctx context.Context, env environment, o *orchestrator.Orchestrator, opts orchestrator.ScrapeOptions) (bool, error) {
@@ -230,16 +251,20 @@ func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 		return printJSON(env.stdout, round)
 	}
 	fmt.Fprintf(env.stdout, "proxies: %d candidates, %d alive, %d usable\n\n", round.Proxies.Candidates, round.Proxies.Alive, round.Proxies.Usable)
-	t := newTable(env.stdout, "SITE", "STATUS", "HEALTH", "PAGES", "RECORDS", "NEW", "CHANGED", "GONE", "ERRORS", "TIME", "JOB")
+	t := newTable(env.stdout, "SITE", "STATUS", "HEALTH", "PAGES", "RECORDS", "NEW", "CHANGED", "GONE", "ERRORS")
+	t.less = []string{"GONE"}
 	for _, s := range round.Sites {
 		t.row(s.Site, s.Status, cmp.Or(string(s.Health), "-"), fmt.Sprint(s.Pages), fmt.Sprint(s.Records),
-			fmt.Sprint(s.Changes.New), fmt.Sprint(s.Changes.Changed), fmt.Sprint(s.Changes.Gone), fmt.Sprint(s.Errors), fmt.Sprintf("%.1f s", s.Seconds), s.JobID)
+			fmt.Sprint(s.Changes.New), fmt.Sprint(s.Changes.Changed), fmt.Sprint(s.Changes.Gone), fmt.Sprint(s.Errors))
 	}
 	if err := t.flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(env.stdout)
 	for _, s := range round.Sites {
+		if s.JobID != "" {
+			fmt.Fprintf(env.stdout, "%s: job %s, %.1f s\n", s.Site, s.JobID, s.Seconds)
+		}
 		for _, file := range s.Files {
 			fmt.Fprintf(env.stdout, "%s: %s\n", s.Site, file)
 		}

@@ -36,7 +36,7 @@ func globalFlags() []cli.Flag {
 	for _, s := range globalSettings {
 		flags = append(flags, s.flag())
 	}
-	return flags
+	return append(flags, &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print results and errors only"})
 }
 
 func (s settingFlag) flag() cli.Flag {
@@ -65,6 +65,9 @@ func loadConfig(env environment, c *cli.Context, own ...settingFlag) (*config.Lo
 func loadSources(env environment, c *cli.Context, src config.Sources, own ...settingFlag) (*config.Loaded, error) {
 	src.Environ = env.environ
 	src.File, _ = given(c, "config")
+	if env.terminal() {
+		src.Default = quietly
+	}
 	for _, s := range append(globalSettings[:len(globalSettings):len(globalSettings)], own...) {
 		if value, ok := given(c, s.name); ok {
 			src.Flags = append(src.Flags, config.FlagValue{Name: "--" + s.name, Path: s.path, Value: value})
@@ -102,27 +105,37 @@ func logsJSON(env environment, cfg config.Log) bool {
 	return cfg.Format == "json" || cfg.Format == "auto" && !env.terminal()
 }
 
-// quietly is for commands whose log has warnings only, unless log.level is set.
+// quietly is for terminals, and for commands whose log has warnings only, unless
+// log.level is set.
 func quietly(c *config.Config) { c.Log.Level = "warn" }
 
-// levelOf returns the level of a log.
-func levelOf(cfg config.Log) slog.Level {
+// levelOf returns the level of a log: with --quiet it has errors only.
+func (e environment) levelOf(cfg config.Log) slog.Level {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(strings.ToUpper(cfg.Level))); err != nil {
 		level = slog.LevelInfo // the settings were checked
+	}
+	if screenOf(e.stderr).muted {
+		level = max(level, slog.LevelError)
 	}
 	return level
 }
 
 // newLogger returns a logger that writes to w. Its level is that of cfg, until
 // the settings of the command are loaded again. Lines have the ids of their context. In JSON a duration is a number of
-// milliseconds, with _ms behind its name.
+// milliseconds, with _ms behind its name. On a terminal warnings are sentences.
 func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	level := env.level
 	if level == nil {
 		level = new(slog.LevelVar)
 	}
-	level.Set(levelOf(cfg))
+	level.Set(env.levelOf(cfg))
+	if screenOf(env.stderr).muted {
+		w = raw(env.stderr) // there are no bars that lines could tear
+	}
+	if cfg.Format == "auto" && env.terminal() && level.Level() > slog.LevelInfo {
+		return slog.New(logctx.Handler(noteHandler{w: w, level: level}))
+	}
 	opts := &slog.HandlerOptions{Level: level}
 	if logsJSON(env, cfg) {
 		opts.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
@@ -154,13 +167,13 @@ func newDisplay(env environment, c *cli.Context) (*monitor.Display, error) {
 		_, isBool := f.(*cli.BoolFlag)
 		return isBool && slices.Contains(f.Names(), "progress")
 	}) {
-		return monitor.New(env.stderr, monitor.Auto), nil
+		return env.display(monitor.Auto), nil
 	}
 	format, err := monitor.ParseFormat(c.String("progress"))
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return monitor.New(env.stderr, format), nil
+	return env.display(format), nil
 }
 
 // oneLine returns the first line of an error.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -27,7 +26,7 @@ func sitesCommand(env environment) *cli.Command {
 			{
 				Name:  "list",
 				Usage: "list the sites",
-				Flags: append(flagsOf(sitesSetting), jsonFlag()),
+				Flags: append(flagsOf(sitesSetting), watchFlag(), jsonFlag()),
 				Action: func(c *cli.Context) error {
 					if err := arguments(c, 0, 0); err != nil {
 						return err
@@ -51,11 +50,8 @@ func sitesCommand(env environment) *cli.Command {
 
 // siteOf is the definition of the site, or of the file, of this name.
 func siteOf(env environment, c *cli.Context, name string) (*definition.Definition, error) {
-	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
-		if _, err := os.Stat(name); err != nil {
-			return nil, usageError{fmt.Errorf("read site definition: %w", err)}
-		}
-		return definition.Load(name)
+	if isDefinitionFile(name) {
+		return loadDefinition(name)
 	}
 	loaded, err := loadConfig(env, c, sitesSetting)
 	if err != nil {

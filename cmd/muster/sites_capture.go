@@ -21,6 +21,7 @@ sites test will expect.`,
 		Flags: append(flagsOf(sitesSetting), pagesFlag(), baseURLFlag(),
 			&cli.StringFlag{Name: "kind", Usage: "the page is a `KIND`: listing or detail", DefaultText: "that of the start page of this URL, else detail"},
 			&cli.StringFlag{Name: "as", Usage: "save it under `NAME`", DefaultText: "from kind and URL"}),
+		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 2, 2); err != nil {
 				return err

@@ -28,6 +28,7 @@ and shows what each yields: which field was found how often, by which
 alternative of its chain, and the first value.`,
 		Flags: append(flagsOf(sitesSetting),
 			&cli.BoolFlag{Name: "live", Usage: "fetch a page of each kind and show its records and links"}, baseURLFlag(), jsonFlag()),
+		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			if c.Bool("live") {
 				if err := arguments(c, 1, -1); err != nil {
@@ -98,12 +99,14 @@ func problemsOf(broken []*definition.BrokenError) error {
 	return errors.Join(errs...)
 }
 
+// livePage is what a page of a site yielded, in JSON.
+type livePage struct {
+	sample.View
+	Error string `json:"error,omitempty"`
+}
+
 func checkLive(env environment, c *cli.Context) error {
-	type page struct {
-		sample.View
-		Error string `json:"error,omitempty"`
-	}
-	all := []page{}
+	all := []livePage{}
 	var errs []error
 	for _, name := range c.Args().Slice() {
 		def, err := siteOf(env, c, name)
@@ -120,7 +123,7 @@ func checkLive(env environment, c *cli.Context) error {
 		records := 0
 		err = sample.Live(c.Context, client, def, func(v sample.View, err error) {
 			records += len(v.Records)
-			all = append(all, page{v, oneLine(err)})
+			all = append(all, livePage{v, oneLine(err)})
 			if c.Bool("json") {
 				return
 			}

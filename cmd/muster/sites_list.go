@@ -9,29 +9,31 @@ import (
 	"muster/orchestrator/config"
 )
 
+// listedSite is a row of sites list.
+type listedSite struct {
+	Site        string   `json:"site"`
+	BaseURL     string   `json:"base_url"`
+	File        string   `json:"file,omitempty"` // empty for a shipped one
+	Schedule    string   `json:"schedule,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Problems    []string `json:"problems,omitempty"` // of one that cannot be scraped
+}
+
 func listSites(env environment, cfg config.Config, asJSON bool) error {
 	registry, err := orchestrator.LoadSites(cfg)
 	if err != nil {
 		return err
 	}
-	type row struct {
-		Site        string   `json:"site"`
-		BaseURL     string   `json:"base_url"`
-		File        string   `json:"file,omitempty"` // empty for a shipped one
-		Schedule    string   `json:"schedule,omitempty"`
-		Description string   `json:"description,omitempty"`
-		Problems    []string `json:"problems,omitempty"` // of one that cannot be scraped
-	}
-	rows := []row{}
+	rows := []listedSite{}
 	for _, name := range registry.Names() {
 		def, err := registry.Definition(name)
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row{def.Site, def.BaseURL, def.File(), cfg.Sites.Schedule[name], def.Description, nil})
+		rows = append(rows, listedSite{def.Site, def.BaseURL, def.File(), cfg.Sites.Schedule[name], def.Description, nil})
 	}
 	for _, b := range registry.Broken() {
-		rows = append(rows, row{b.Site, "", b.File, cfg.Sites.Schedule[b.Site], "", strings.Split(b.Err.Error(), "\n")})
+		rows = append(rows, listedSite{b.Site, "", b.File, cfg.Sites.Schedule[b.Site], "", strings.Split(b.Err.Error(), "\n")})
 	}
 	if asJSON {
 		return printJSON(env.stdout, rows)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/internal/clip"
 	"muster/sites/definition"
 )
 
@@ -17,6 +16,7 @@ func showSiteCommand(env environment) *cli.Command {
 		Flags: append(flagsOf(sitesSetting),
 			&cli.BoolFlag{Name: "origins", Usage: "every setting, and where it comes from: default, the file's line, or a flag"},
 			&cli.StringFlag{Name: "base-url", Usage: "as with scrape, for --origins"}, jsonFlag()),
+		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 1, 1); err != nil {
 				return err
@@ -54,7 +54,7 @@ func showOrigins(env environment, def *definition.Definition, baseURL string, as
 	}
 	t := newTable(env.stdout, "KEY", "VALUE", "FROM")
 	for _, s := range settings {
-		t.row(s.Key, clip.Line(s.Value, 100), s.From)
+		t.row(s.Key, s.Value, s.From)
 	}
 	return t.flush()
 }

@@ -11,6 +11,14 @@ import (
 	"muster/sites/sample"
 )
 
+// testedSite is the result of sites test for a site, in JSON.
+type testedSite struct {
+	Site        string              `json:"site"`
+	Pages       []string            `json:"pages"`
+	Unparsed    map[string][]string `json:"unparsed,omitempty"` // by page
+	Differences []sample.Difference `json:"differences"`
+}
+
 func testSitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "test",
@@ -20,6 +28,7 @@ func testSitesCommand(env environment) *cli.Command {
 them. Exits with 1 when the result of a page differs from its JSON file.`,
 		Flags: append(flagsOf(sitesSetting), pagesFlag(),
 			&cli.BoolFlag{Name: "accept", Usage: "save the results of now as the expected ones"}, jsonFlag()),
+		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 1, -1); err != nil {
 				return err
@@ -33,13 +42,7 @@ them. Exits with 1 when the result of a page differs from its JSON file.`,
 }
 
 func testSites(env environment, c *cli.Context) error {
-	type result struct {
-		Site        string              `json:"site"`
-		Pages       []string            `json:"pages"`
-		Unparsed    map[string][]string `json:"unparsed,omitempty"` // by page
-		Differences []sample.Difference `json:"differences"`
-	}
-	results := []result{}
+	results := []testedSite{}
 	var errs []error
 	wrong := 0
 	for _, name := range c.Args().Slice() {
@@ -56,13 +59,16 @@ func testSites(env environment, c *cli.Context) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(env.stdout, "accepted: %s, %s\n", def.Site, count(len(names), "page"))
+			results = append(results, testedSite{Site: def.Site, Pages: names, Differences: []sample.Difference{}})
+			if !c.Bool("json") {
+				fmt.Fprintf(env.stdout, "accepted: %s, %s\n", def.Site, count(len(names), "page"))
+			}
 			continue
 		}
 		names, unparsed, diffs, err := sample.Test(def, dir)
 		errs = append(errs, err)
 		wrong += len(diffs)
-		results = append(results, result{def.Site, names, unparsed, append([]sample.Difference{}, diffs...)})
+		results = append(results, testedSite{def.Site, names, unparsed, append([]sample.Difference{}, diffs...)})
 		if c.Bool("json") || err != nil {
 			continue
 		}

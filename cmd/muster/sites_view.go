@@ -47,7 +47,7 @@ func printView(w io.Writer, v sample.View) {
 	t := newTable(w, "  FIELD", "FOUND", "BY", "FIRST VALUE")
 	for _, f := range v.Fields {
 		n, of := f.Found()
-		t.row("  "+f.Name, fmt.Sprintf("%d of %d", n, of), alternatives(f.Hits), clip.Line(string(f.First), 80))
+		t.row("  "+f.Name, fmt.Sprintf("%d of %d", n, of), alternatives(f.Hits), string(f.First))
 	}
 	_ = t.flush() // a broken stdout shows at the end of the command
 	printUnparsed(w, v.Unparsed)

@@ -61,13 +61,17 @@ or lost data, as muster scrape --wait does.`,
 			}
 			return withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if !c.Bool("once") {
-					return o.Serve(ctx)
+					if env.terminal() {
+						fmt.Fprintf(display, "redis: %s\nrunning; Ctrl-C lets running tasks finish and stops\n", o.Redis().Guarantee())
+					}
+					return left(ctx, o.Serve(ctx), "%s", leftToStart(o))
 				}
 				round, err := o.Scraper.Once(ctx)
 				if round == nil {
 					return err
 				}
-				return errors.Join(err, printRound(env, round, c.Bool("json")), round.Lost(failOn))
+				err = errors.Join(err, printRound(env, round, c.Bool("json")), round.Lost(failOn))
+				return leftJobs(ctx, o, err, jobsOf(round), "muster start --once")
 			})
 		},
 	}
@@ -126,6 +130,9 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 		log.Warn(w)
 	}
 	opts.Logger, opts.Display, opts.Hard, opts.NeedAPI = log, display, env.hard, loaded.Given("api.listen")
+	if env.terminal() {
+		opts.Ready = func(url string) { say("pages: " + url) }
+	}
 	return orchestrator.Run(c.Context, loaded.Config, opts, func(ctx context.Context, o *orchestrator.Orchestrator) error {
 		log.Info("redis", "mode", o.Redis().Mode(), "guarantee", o.Redis().Guarantee())
 		// Without bars, the log shows what the stop waits for.

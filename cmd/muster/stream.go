@@ -9,25 +9,23 @@ import (
 	"syscall"
 
 	"muster/orchestrator"
-	"muster/sites/report"
 )
 
 // streamRecords scrapes sites and prints their records as they are found, one a
-// line. The scrapes end when the reader closes standard output. It fails for a
-// loss of data as bad as failOn.
-func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, failOn report.HealthStatus) error {
+// line. The scrapes end when the reader closes standard output.
+func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, args scrapeArgs) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := startLines(ctx, env.stdout, cancel)
-	opts.Each = out.put
-	round, err := o.Scraper.Round(ctx, names, opts)
+	args.opts.Each = out.put
+	round, err := o.Scraper.Round(ctx, args.names, args.opts)
 	if outErr := out.end(); err == nil {
 		err = outErr
 	}
 	if round == nil {
 		return err
 	}
-	return errors.Join(err, round.Lost(failOn))
+	return leftJobs(ctx, o, errors.Join(err, round.Lost(args.failOn)), jobsOf(round), args.again())
 }
 
 // lineWriter prints the lines of many goroutines. While its reader does not read

@@ -4,44 +4,189 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/urfave/cli/v2"
 )
 
-// table prints rows under a head, in columns.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer, head ...string) *table {
-	t := &table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
-	t.row(head...)
-	return t
+// table prints rows under a head, in columns. On a terminal the widest columns
+// are cut until a line fits, but not the first, which names the row. Where that
+// does not suffice columns are left out that matter less, and then each cell has a
+// line of its own. Elsewhere nothing is cut.
+type table struct {
+	w     io.Writer
+	rows  [][]string // the first is the head
+	notes []string   // below the rows; "" for none
+	less  []string   // heads of columns that matter less
 }
 
-// row adds a row. A cell must hold neither tab nor line break.
-func (t *table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
+// leastColumn is how much is left of a column that is cut, in columns of the terminal.
+const leastColumn = 6
+
+func newTable(w io.Writer, head ...string) *table {
+	return &table{w: w, rows: [][]string{head}, notes: []string{""}}
+}
+
+// row adds a row.
+func (t *table) row(cells ...string) { t.add("", cells...) }
+
+// add adds a row, and a line below it if note is not empty.
+func (t *table) add(note string, cells ...string) {
+	row := make([]string, len(cells))
+	for i, text := range cells {
+		row[i] = printable(text)
+	}
+	t.rows, t.notes = append(t.rows, row), append(t.notes, printable(note))
+}
 
 // flush writes the table.
-func (t *table) flush() error { return t.w.Flush() }
+func (t *table) flush() error {
+	widths, room, gap := t.widths(), columnsOf(t.w), 2
+	if room > 0 && !shrink(widths, room, gap) {
+		short := t.withoutLess()
+		if widths, gap = short.widths(), 1; !shrink(widths, room, gap) {
+			return t.writeRecords()
+		}
+		t = short
+	}
+	var b strings.Builder
+	paint := painterOf(t.w)
+	for r, row := range t.rows {
+		for i, text := range row {
+			text = runewidth.Truncate(text, widths[i], "…")
+			pad := strings.Repeat(" ", widths[i]-widthOf(text)+gap)
+			if r > 0 {
+				text = t.paint(paint, i, text)
+			}
+			b.WriteString(text)
+			if i < len(row)-1 {
+				b.WriteString(pad)
+			}
+		}
+		b.WriteByte('\n')
+		if note := t.notes[r]; note != "" {
+			if room > 0 {
+				note = runewidth.Truncate(note, room-2, "…")
+			}
+			b.WriteString("  " + note + "\n")
+		}
+	}
+	_, err := io.WriteString(t.w, b.String())
+	return err
+}
 
-// printJSON writes v as indented JSON.
+// withoutLess returns a table without the columns that matter less.
+func (t *table) withoutLess() *table {
+	short := &table{w: t.w, notes: t.notes}
+	for _, row := range t.rows {
+		var cells []string
+		for i, text := range row {
+			if !slices.Contains(t.less, t.rows[0][i]) {
+				cells = append(cells, text)
+			}
+		}
+		short.rows = append(short.rows, cells)
+	}
+	return short
+}
+
+// widths returns how wide each column is.
+func (t *table) widths() []int {
+	widths := make([]int, len(t.rows[0]))
+	for _, row := range t.rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], widthOf(text))
+		}
+	}
+	return widths
+}
+
+// shrink makes the widest columns but the first narrower until a line has room,
+// with gaps between the columns, and reports whether it has.
+func shrink(widths []int, room, gap int) bool {
+	total := gap * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > room; total-- {
+		widest := 0
+		for i := 1; i < len(widths); i++ {
+			if widest == 0 || widths[i] > widths[widest] {
+				widest = i
+			}
+		}
+		if widest == 0 || widths[widest] <= leastColumn {
+			return false
+		}
+		widths[widest]--
+	}
+	return true
+}
+
+// writeRecords writes each cell in a line of its own, behind the head of its column.
+func (t *table) writeRecords() error {
+	left := 0
+	for _, head := range t.rows[0] {
+		left = max(left, widthOf(head))
+	}
+	var b strings.Builder
+	for r, row := range t.rows {
+		if r == 0 {
+			continue
+		}
+		if r > 1 {
+			b.WriteByte('\n')
+		}
+		for i, text := range row {
+			if text != "" {
+				fmt.Fprintf(&b, "%s  %s\n", runewidth.FillRight(strings.TrimSpace(t.rows[0][i]), left), t.paint(painterOf(t.w), i, text))
+			}
+		}
+		if t.notes[r] != "" {
+			b.WriteString(t.notes[r] + "\n")
+		}
+	}
+	_, err := io.WriteString(t.w, b.String())
+	return err
+}
+
+// paint colours the states of a table.
+func (t *table) paint(p painter, column int, text string) string {
+	switch t.rows[0][column] {
+	case "STATUS", "STATE", "HEALTH":
+		return p.status(text)
+	}
+	return text
+}
+
+// printJSON writes v as JSON: indented, or in a line of its own where a command
+// prints again and again.
 func printJSON(w io.Writer, v any) error {
+	s := screenOf(w)
+	if s.answered != nil {
+		s.answered(v)
+	}
 	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
+	if s.asJSON = true; !s.again {
+		enc.SetIndent("", "  ")
+	}
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// show prints a listing, as a table or as JSON.
-func show[T any](env environment, c *cli.Context, list []T, head []string, row func(T) []string) error {
+// show prints a listing, as a table or as JSON. On narrow terminals the columns less
+// are left out.
+func show[T any](env environment, c *cli.Context, list []T, head []string, row func(T) []string, less ...string) error {
 	if c.Bool("json") {
 		return printJSON(env.stdout, append([]T{}, list...)) // [], not null
 	}
 	t := newTable(env.stdout, head...)
+	t.less = less
 	for _, item := range list {
 		t.row(row(item)...)
 	}
@@ -56,14 +201,19 @@ func ago(t time.Time) string {
 	return time.Since(t).Round(time.Second).String()
 }
 
-// cell returns a text for a column of a table: in one line, and shortened to a width.
-func cell(text string, width int) string {
-	text = strings.Map(func(r rune) rune {
+// printable returns a text in one line, without what a terminal would obey.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
 	}, text)
+}
+
+// cell returns a text in one line, shortened to a number of characters.
+func cell(text string, width int) string {
+	text = printable(text)
 	if utf8.RuneCountInString(text) > width {
 		text = string([]rune(text)[:width-1]) + "…"
 	}

@@ -41,7 +41,7 @@ standard input: arguments can be seen by others.`
 		Subcommands: []*cli.Command{
 			leaf("list", "list the nodes of a task that wait for an answer or, without TASK, the tasks that have some", "[TASK]", 1,
 				"There are no tokens in it; see tokens new.", tokensList,
-				&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}, jsonFlag()),
+				&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}, watchFlag(), jsonFlag()),
 			leaf("new", "make and print a token for a node that waits; the one before ends", "WORKFLOW NODE", 2,
 				"A token is a secret: who has it decides what the task came to.", tokensNew),
 			leaf("complete", "answer for the node of a token", "", 0, where, tokensComplete,
@@ -160,7 +160,7 @@ func readToken(env environment) (string, io.Reader, error) {
 			return token, env.stdin, nil
 		}
 	}
-	if f, ok := env.stdin.(*os.File); ok && isTerminal(f) {
+	if f, ok := env.stdin.(*os.File); ok && newScreen(f, nil).terminal {
 		fmt.Fprint(env.stderr, "token: ")
 	}
 	in := bufio.NewReaderSize(env.stdin, maxToken)

@@ -42,7 +42,7 @@ network.allow.
 			{
 				Name: "list", Usage: "list the webhooks, with their state",
 				Description: "    muster webhooks list",
-				Flags:       []cli.Flag{progressFlag(), jsonFlag()},
+				Flags:       []cli.Flag{progressFlag(), watchFlag(), jsonFlag()},
 				Action:      onWebhooks(env, 0, 0, listWebhooks),
 			},
 			{
@@ -89,7 +89,7 @@ func deliveryCommands(env environment) []*cli.Command {
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "state", Usage: "only deliveries that are `STATE`: " + strings.Join(webhook.DeliveryStates, ", ")},
 				&cli.IntFlag{Name: "limit", Value: 50, Usage: "at most `N`, up to 500"},
-				progressFlag(), jsonFlag(),
+				progressFlag(), watchFlag(), jsonFlag(),
 			},
 			Action: onWebhooks(env, 1, 1, listDeliveries),
 		},
@@ -180,7 +180,7 @@ func listWebhooks(ctx context.Context, c *cli.Context, env environment, hooks *w
 		return nil
 	}
 	return show(env, c, list, []string{"WEBHOOK", "URL", "EVENTS", "STATE", "PENDING", "DELIVERED", "GIVEN UP", "LAST"}, func(e webhook.Endpoint) []string {
-		return []string{cell(e.Name, 24), cell(shown.ShownURL(e.URL), 40), cell(eventsOf(e), 20), e.State,
+		return []string{e.Name, shown.ShownURL(e.URL), eventsOf(e), e.State,
 			fmt.Sprint(e.Pending), fmt.Sprint(e.Delivered), fmt.Sprint(e.GivenUp), since(e.LastDelivered)}
 	})
 }
@@ -279,7 +279,7 @@ func listDeliveries(ctx context.Context, c *cli.Context, env environment, hooks 
 		if !d.NextAttempt.IsZero() {
 			next = max(time.Until(d.NextAttempt), 0).Round(time.Second).String()
 		}
-		return []string{d.ID, d.Type, d.State, fmt.Sprint(d.Attempts), status, fmt.Sprint(d.DurationMS), next, cell(d.Error, 60)}
+		return []string{d.ID, d.Type, d.State, fmt.Sprint(d.Attempts), status, fmt.Sprint(d.DurationMS), next, d.Error}
 	})
 }
 

@@ -1,0 +1,84 @@
+package main
+
+import "strings"
+
+// examples has what users type, of the commands whose own description has no example.
+// They end the help of the command.
+var examples = map[string]string{
+	"demo":   "muster demo\nmuster demo --keep              # and look around at the dashboard",
+	"start":  "muster start\nmuster start --worker-processes 4\nmuster start --once --json > round.json",
+	"worker": "muster worker --redis redis://host:6379/0 --concurrency 20",
+	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv\nmuster scrape --resume JOB",
+
+	"jobs health": "muster jobs health --watch",
+	"jobs pause":  "muster jobs pause books.toscrape.com\nmuster jobs pause               # which are paused?",
+	"jobs resume": "muster jobs resume books.toscrape.com",
+
+	"sites list":    "muster sites list",
+	"sites init":    "muster sites init https://shop.example/lamps --out shop.yaml",
+	"sites show":    "muster sites show books.toscrape.com > mine.yaml\nmuster sites show --origins mine.yaml",
+	"sites check":   "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
+	"sites test":    "muster sites test shop.yaml\nmuster sites test --accept shop.yaml",
+	"sites capture": "muster sites capture shop.yaml https://shop.example/lamps/1",
+	"sites shell":   "muster sites shell https://shop.example/lamps\nmuster sites shell page.html --site shop.yaml < selectors.txt",
+
+	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
+	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
+	"proxies count":   "muster proxies count",
+	"proxies stats":   "muster proxies stats --watch",
+	"proxies sources": "muster proxies sources",
+	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'",
+	"proxies add":     "muster proxies add http://198.51.100.7:8080",
+	"proxies remove":  "muster proxies remove 198.51.100.7",
+	"proxies ban":     "muster proxies ban 198.51.100.7:8080 --site shop.example --for 24h\nmuster proxies ban 198.51.100.7:8080 --lift",
+	"proxies export":  "muster proxies export backup\nmuster proxies export - | shuf -n 1\nmuster proxies export --format pac - > proxy.pac",
+	"proxies serve":   "muster proxies serve --listen 127.0.0.1:8089\ncurl -x http://127.0.0.1:8089 https://shop.example/",
+
+	"queue enqueue":      "muster queue enqueue doi:10.1/x '{\"url\": \"https://example.org/x.pdf\"}'",
+	"queue import":       "muster queue import artifacts.jsonl --queue papers",
+	"queue run":          "muster queue run --drain --workers 8",
+	"queue stats":        "muster queue stats --watch",
+	"queue retry-failed": "muster queue retry-failed --dry-run\nmuster queue retry-failed --max-attempts 5",
+	"queue pause":        "muster queue pause --queue papers",
+	"queue resume":       "muster queue resume --queue papers",
+
+	"judge":     "muster judge --listen 0.0.0.0:8088",
+	"dashboard": "muster dashboard --redis redis://host:6379/0",
+	"keys list": "muster keys list",
+	"health":    "muster health\nmuster health --url http://localhost:8000/health",
+
+	"send":                "muster send mail.send '{\"to\": \"ops\"}'\nmuster send report.build '\"2027-01\"' --wait --timeout 5m",
+	"inspect ping":        "muster inspect ping --timeout 5s",
+	"inspect registered":  "muster inspect registered",
+	"inspect active":      "muster inspect active --watch",
+	"inspect reserved":    "muster inspect reserved --limit 20",
+	"inspect scheduled":   "muster inspect scheduled",
+	"inspect schedule":    "muster inspect schedule",
+	"inspect stats":       "muster inspect stats --watch",
+	"inspect workflow":    "muster inspect workflow ID --watch",
+	"inspect workflows":   "muster inspect workflows --state failure --since 1h",
+	"inspect rates":       "muster inspect rates --since 24h --step hour",
+	"control revoke":      "muster control revoke ID",
+	"control pause":       "muster control pause scrape",
+	"control resume":      "muster control resume scrape",
+	"control concurrency": "muster control concurrency 4 --worker host-1",
+	"breakers list":       "muster breakers list --watch",
+	"breakers reset":      "muster breakers reset shop.example\nmuster breakers reset --all",
+	"tokens list":         "muster tokens list            # which tasks wait?\nmuster tokens list approve",
+	"tokens new":          "muster tokens new WORKFLOW NODE > token",
+	"tokens complete":     "muster tokens complete --value '{\"approved\": true}' < token",
+	"tokens fail":         "muster tokens fail --message 'not approved' --permanent < token",
+	"tokens extend":       "muster tokens extend --by 24h < token",
+	"config show":         "muster config show | grep '^sites'",
+	"config check":        "muster config check muster.yaml",
+	"help":                "muster help jobs start",
+}
+
+// withExample adds the example of a command to what it says about itself.
+func withExample(path, text string) string {
+	example := examples[strings.TrimPrefix(path, "muster ")]
+	if example == "" {
+		return text
+	}
+	return strings.TrimPrefix(text+"\n\n    "+strings.ReplaceAll(example, "\n", "\n    "), "\n\n")
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/orchestrator"
+	"muster/orchestrator/redisd"
+)
+
+// interruption is the end of a command by Ctrl-C or SIGTERM, with what becomes of
+// its work and how to continue it.
+type interruption string
+
+func (i interruption) Error() string { return "interrupted: " + string(i) }
+
+func (interruption) Unwrap() error { return errInterrupted }
+
+// left adds to the error of a command that was interrupted what becomes of its work.
+// It returns other errors as they are.
+func left(ctx context.Context, err error, format string, args ...any) error {
+	if !errors.Is(context.Cause(ctx), errInterrupted) {
+		return err
+	}
+	return interruption(fmt.Sprintf(format, args...))
+}
+
+// leftJobs is left for a command that waits for jobs, and may have done their work
+// itself. The command again continues them.
+func leftJobs(ctx context.Context, o *orchestrator.Orchestrator, err error, ids []string, again string) error {
+	if !errors.Is(context.Cause(ctx), errInterrupted) {
+		return err
+	}
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	elsewhere, askErr := o.Workers.Elsewhere(asking)
+	switch {
+	case len(ids) == 0:
+		return left(ctx, err, "nothing was sent; begin again with %s", again)
+	case askErr == nil && elsewhere:
+		return left(ctx, err, "the work continues in the background; wait for it with muster jobs wait %s, or end it with muster jobs cancel JOB", strings.Join(ids, " "))
+	case o.Redis().Mode() == redisd.Embedded:
+		return left(ctx, err, "the built-in Redis has forgotten the work; begin again with %s", again)
+	}
+	return left(ctx, err, "what is done is kept, and nothing continues by itself; continue with %s, or with muster start", again)
+}
+
+// leftToStart says what becomes of the work of an orchestrator that is interrupted.
+func leftToStart(o *orchestrator.Orchestrator) string {
+	if o.Redis().Mode() == redisd.Embedded {
+		return "the built-in Redis forgets what was left to do"
+	}
+	return "what is left to do is kept; continue with muster start"
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"muster/internal/testutil"
+)
+
+// A command that Ctrl-C ends says what becomes of its work, and how to continue.
+func TestInterruptedCommandsSayHowToContinue(t *testing.T) {
+	t.Parallel()
+	c := newCommand(t)
+	id := strings.TrimSpace(c.run("send", "approve", "1", "--external"))
+	if id == "" {
+		t.Fatal("send printed no id")
+	}
+	job := c.run("jobs", "start", "--prompt", "find duties", "--json")
+	_, job, _ = strings.Cut(job, `"job_id": "`)
+	job, _, _ = strings.Cut(job, `"`)
+	for _, r := range []struct {
+		args  []string
+		ready string // a part of what it prints while it waits
+		want  string
+	}{
+		{[]string{"jobs", "wait", job, "--progress", "lines"}, "default", "muster: interrupted: the jobs are not cancelled; wait again with muster jobs wait " + job},
+		{[]string{"start"}, "running; Ctrl-C stops", "muster: interrupted: what is left to do is kept; continue with muster start"},
+		{[]string{"jobs", "events", "all", "--follow", "--after", "0"}, "job.created", "muster: interrupted\n"},
+	} {
+		cmd, out := c.start(r.args...)
+		if !testutil.Becomes(func() bool { return strings.Contains(out.String(), r.ready) }) {
+			t.Fatalf("%v does not wait:\n%s", r.args, out)
+		}
+		finish(t, cmd, out)
+		if !strings.Contains(out.String(), r.want) {
+			t.Errorf("%v: got\n%s\nwant %q in it", r.args, out, r.want)
+		}
+	}
+}
+
+func TestOnlyInterruptionsSayWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if got := left(ctx, failed, "more"); !errors.Is(got, failed) {
+		t.Errorf("while it runs: got %v, want the error", got)
+	}
+	cancel(errInterrupted)
+	if got := left(ctx, failed, "continue with %s", "this"); got.Error() != "interrupted: continue with this" || !errors.Is(got, errInterrupted) {
+		t.Errorf("after Ctrl-C: got %v", got)
+	}
+}

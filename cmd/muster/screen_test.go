@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/config"
+)
+
+// terminalOf is a screen of so many columns and what is on it.
+func terminalOf(columns int) (*screen, *bytes.Buffer) {
+	var out bytes.Buffer
+	return &screen{Writer: &out, terminal: true, fixed: columns}, &out
+}
+
+// fillTable writes a table whose texts are long.
+func fillTable(s *screen) error {
+	t := newTable(s, "JOB", "NAME", "STATUS", "ERROR")
+	t.add("waiting: no agent of role "+strings.Repeat("x", 90), "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", "商店の商品の一覧ページ", "failed", strings.Repeat("no answer ", 9)+"end")
+	t.row("1", "a\tb\x1b[2J", "completed", "")
+	return t.flush()
+}
+
+// A table is cut to the width of a terminal, but for its first column; where too
+// little is left each cell has its line. Elsewhere nothing is cut.
+func TestTablesFitTheTerminal(t *testing.T) {
+	t.Parallel()
+	const id = "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10"
+	for columns, whole := range map[int]bool{80: false, 100: false, 40: true, 0: true} {
+		s, out := terminalOf(columns)
+		s.terminal = columns > 0
+		if err := fillTable(s); err != nil {
+			t.Fatal(err)
+		}
+		if columns >= 80 {
+			for line := range strings.Lines(out.String()) {
+				if n := widthOf(strings.TrimRight(line, "\n")); n > columns {
+					t.Errorf("%d columns: got a line of %d: %q", columns, n, line)
+				}
+			}
+		}
+		if !strings.Contains(out.String(), id) {
+			t.Errorf("%d columns: got\n%s\nwant the id whole", columns, out)
+		}
+		if got := strings.Contains(out.String(), "no answer end"); got != whole {
+			t.Errorf("%d columns: got the whole text: %v, want %v\n%s", columns, got, whole, out)
+		}
+		if strings.ContainsAny(out.String(), "\x1b\t") {
+			t.Errorf("%d columns: got %q, want nothing that a terminal obeys", columns, out)
+		}
+	}
+}
+
+func TestStatesOfTablesHaveColours(t *testing.T) {
+	t.Parallel()
+	s, out := terminalOf(80)
+	s.color = true
+	if err := fillTable(s); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\x1b[32mcompleted\x1b[0m"; !strings.Contains(out.String(), want) {
+		t.Errorf("got %q, want %q in it", out, want)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, environ := range [][]string{nil, {"FORCE_COLOR=1", "CLICOLOR_FORCE=1"}, {"NO_COLOR=1"}} {
+		if newScreen(null, environ).color {
+			t.Errorf("with %v: got colours in what is no terminal", environ)
+		}
+	}
+}
+
+// A page that is watched replaces the last one, and is not longer than the terminal.
+func TestWatchedPagesFitTheTerminal(t *testing.T) {
+	t.Parallel()
+	s, out := terminalOf(80)
+	for n, page := range []string{"one\n", "two\n"} {
+		if err := s.draw(out, n, page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := out.String(), "\x1b[2J\x1b[Hone\x1b[K\n\x1b[J\x1b[Htwo\x1b[K\n\x1b[J"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Each command that lists things can be watched.
+func TestListsCanBeWatched(t *testing.T) {
+	t.Parallel()
+	lists := 0
+	var walk func(path string, list []*cli.Command)
+	walk = func(path string, list []*cli.Command) {
+		for _, c := range list {
+			if names := flagNames(c.Flags); c.Name == "list" {
+				if lists++; !strings.Contains(strings.Join(names, " "), "watch") {
+					t.Errorf("%s %s has no --watch; add watchFlag()", path, c.Name)
+				}
+			}
+			walk(path+" "+c.Name, c.Subcommands)
+		}
+	}
+	walk("muster", commands(environment{}))
+	if lists < 8 {
+		t.Errorf("saw %d lists", lists)
+	}
+}
+
+// Warnings on a terminal are sentences, unless a log is asked for.
+func TestLogOnATerminal(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		level, format, want string
+	}{
+		{"warn", "auto", "muster: no answer (url: http://h, err: is down)\n"},
+		{"info", "auto", "level=WARN msg=\"no answer\" url=http://h err=\"is\\ndown\"\n"},
+		{"warn", "text", "level=WARN msg=\"no answer\" url=http://h err=\"is\\ndown\"\n"},
+		{"error", "auto", ""},
+	} {
+		s, out := terminalOf(80)
+		env := environment{stderr: s}
+		newLogger(env, s, config.Log{Level: c.level, Format: c.format}).With("url", "http://h").Warn("no answer", "err", errors.New("is\ndown"))
+		if got := out.String(); !strings.HasSuffix(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s, %s: got %q, want %q", c.level, c.format, got, c.want)
+		}
+	}
+}
+
+// The widest listings fit 80 columns as tables.
+func TestWideListingsFitATerminal(t *testing.T) {
+	t.Parallel()
+	round := &orchestrator.Round{Sites: []orchestrator.Scraped{{Site: "quotes.toscrape.com", JobID: "scrape_quotes_toscrape_com_0123abcd", Status: "INTERRUPTED", Pages: 12345, Records: 123456}}}
+	s, out := terminalOf(80)
+	if err := printRound(environment{stdout: s}, round, false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "SITE  ") || strings.Contains(out.String(), "SITE     quotes") {
+		t.Errorf("got\n%s\nwant a table", out)
+	}
+	wide := newTable(s, "PROXY", "ANONYMITY", "EXIT", "COUNTRY", "HTTPS", "LATENCY", "OK", "REQUESTS", "SCORE", "STATE", "CHECKED")
+	wide.less = []string{"EXIT", "REQUESTS", "SCORE"}
+	wide.row("socks5://198.51.100.170:10800", "anonymous", "198.51.100.171", "BG", "yes", "12345 ms", "100%", "12345", "0.99", "rests 12 min", "59 min ago")
+	out.Reset()
+	if err := wide.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Count(got, "\n") != 2 || strings.Contains(got, "SCORE") || !strings.Contains(got, "socks5://198.51.100.170:10800") {
+		t.Errorf("got\n%s\nwant a row with its proxy, without its score", got)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := widthOf(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("got a line of %d columns: %q", n, line)
+		}
+	}
+}
