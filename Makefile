@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: help build release test race raced unraced sim lint vuln bench e2e up down
+.PHONY: help build release test race raced unraced sim lint vuln bench browser pictures e2e up down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,7 @@ test: ## all tests, on a real Redis if at all possible; says which
 	  echo "test: NO redis-server was found or installed: tests run on miniredis; outages, persistence, Cluster and speed are NOT covered" >&2; \
 	else echo "test: $$($$redis --version)" >&2; fi; \
 	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test ./tasks/internal/sim ./tasks ./... # the longest packages first
+	@$(MAKE) --no-print-directory browser
 
 race: raced unraced ## the same with the race detector where goroutines meet; it needs a C compiler
 
@@ -53,6 +54,7 @@ lint: ## gofmt, go vet, staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt -w these:"; echo "$$files"; exit 1; fi
 	$(GO) vet -tags e2e ./...
+	$(GO) -C scripts/browser vet ./...
 	$(GO) tool -modfile=scripts/lint/go.mod staticcheck ./...
 
 vuln: ## known vulnerabilities in what is called; says so where the database cannot be reached
@@ -63,6 +65,14 @@ vuln: ## known vulnerabilities in what is called; says so where the database can
 
 bench: ## numbers beside their yardsticks
 	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/bench
+
+browser: ## the web pages in a real browser; says so where there is none
+	@browser=$$(scripts/browser.sh) || { echo "browser: the web pages are NOT tested in a browser" >&2; exit 0; }; \
+	echo "browser: $$($$browser --version)" >&2; \
+	MUSTER_TEST_BROWSER=$$browser MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) -C scripts/browser test -count=1 ./...
+
+pictures: ## docs/pictures, of the demo
+	$(GO) -C scripts/browser run ./pictures -browser $$(scripts/browser.sh)
 
 e2e: ## the real binary: kill -9, outages, Ctrl-C
 	PATH="$$(dirname $(REDIS)):$$PATH" MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -tags e2e ./scripts/e2e/...

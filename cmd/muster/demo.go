@@ -27,8 +27,11 @@ func demoCommand(env environment) *cli.Command {
 		Description: `Makes a judge, some 48 proxies of every kind and two sites that fail now and
 then, all on loopback. Then does what muster start --once does: refreshes the
 proxies, scrapes both sites through those that work, writes the records. In
-the end the records are compared with what the sites have. Needs no network, no
-settings and no Redis; it runs redis-server when there is one.`,
+the end the records are compared with what the sites have. The address of the
+web pages is printed first. Needs no network, no settings and no Redis; it runs
+redis-server when there is one.
+
+With --keep everything stays up until Ctrl-C, also if the round has failed.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Usage: "keep everything in `DIR`", DefaultText: "a new temporary folder"},
 			&cli.BoolFlag{Name: "keep", Usage: "leave the world and the dashboard running until Ctrl-C"},
@@ -66,22 +69,27 @@ func runDemo(env environment, c *cli.Context) error {
 	var round *orchestrator.Round
 	err = withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		fmt.Fprintf(display, "demo: a judge, %d proxies and 2 sites on loopback, a Redis of mode %s\n", len(world.Proxies), o.Redis().Mode())
-		var err error
-		if round, err = o.Scraper.Once(ctx); err != nil {
+		url, stop, err := demoDashboard(ctx, o)
+		if err != nil {
 			return err
 		}
-		if err := compare(world, round); err != nil {
-			return err
+		fmt.Fprintf(display, "dashboard: %s\n", url)
+		if round, err = o.Scraper.Once(ctx); err == nil {
+			err = compare(world, round)
 		}
-		if !c.Bool("keep") {
-			return nil
+		if !c.Bool("keep") || ctx.Err() != nil {
+			return errors.Join(err, stop())
 		}
 		display.Close()
-		if err := printRound(env, round, c.Bool("json")); err != nil {
-			return err
+		if round != nil {
+			err = errors.Join(err, printRound(env, round, c.Bool("json")))
+			round = nil // printed
 		}
-		round = nil // printed
-		return keep(ctx, env, o, world)
+		if err != nil {
+			fmt.Fprintln(env.stderr, "demo:", err)
+		}
+		keep(ctx, env, o, world, url)
+		return errors.Join(err, stop())
 	})
 	if round != nil {
 		if printErr := printRound(env, round, c.Bool("json")); err == nil {
@@ -89,6 +97,22 @@ func runDemo(env environment, c *cli.Context) error {
 		}
 	}
 	return err
+}
+
+// demoDashboard serves the web pages until stop is called, and returns their address once they are served.
+func demoDashboard(ctx context.Context, o *orchestrator.Orchestrator) (url string, stop func() error, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- orchestrator.ServeDashboard(ctx, o.Config(), o.Client, slog.New(slog.DiscardHandler), nil, func(url string) { ready <- url })
+	}()
+	select {
+	case url = <-ready:
+		return url, func() error { cancel(); return <-ended }, nil
+	case err = <-ended:
+		cancel()
+		return "", nil, fmt.Errorf("serve the web pages: %w", err)
+	}
 }
 
 // demoDir makes the folder of the demo. One that was given must be empty: the
@@ -153,13 +177,12 @@ func compare(world *demo.World, round *orchestrator.Round) error {
 	return errors.Join(errs...)
 }
 
-// keep serves the dashboard, and everything else, until ctx is done.
-func keep(ctx context.Context, env environment, o *orchestrator.Orchestrator, world *demo.World) error {
+// keep says what is up, and returns when ctx is done.
+func keep(ctx context.Context, env environment, o *orchestrator.Orchestrator, world *demo.World, url string) {
 	for _, site := range world.Sites() {
 		fmt.Fprintf(env.stderr, "%-10s %s\n", site.Name, world.URL(site))
 	}
-	fmt.Fprintf(env.stderr, "%-10s %s\n%-10s %s, password in %s\n", "judge", world.Judge, "redis", redisd.Redact(o.Redis().URL()), redisd.PasswordFile(o.Config().DataDir))
-	return orchestrator.ServeDashboard(ctx, o.Config(), o.Client, slog.New(slog.DiscardHandler), nil, func(url string) {
-		fmt.Fprintf(env.stderr, "%-10s %s\nCtrl-C ends it all\n", "dashboard", url)
-	})
+	fmt.Fprintf(env.stderr, "%-10s %s\n%-10s %s, password in %s\n%-10s %s\nCtrl-C ends it all\n", "judge", world.Judge,
+		"redis", redisd.Redact(o.Redis().URL()), redisd.PasswordFile(o.Config().DataDir), "dashboard", url)
+	<-ctx.Done()
 }

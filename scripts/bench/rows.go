@@ -83,5 +83,5 @@ func rows() []row {
 		{name: "jobs.status_p99", unit: "ms", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.status.Seconds() * 1e3 }), bar: atMost(20)},
 		{name: "jobs.progress_p99", unit: "ms", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.progress.Seconds() * 1e3 }), bar: atMost(20)},
 		{name: "jobs.report_100000_memory", unit: "MB", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.report }), bar: atMost(64)},
-	}, webhookRows())
+	}, webhookRows(), uiRows())
 }

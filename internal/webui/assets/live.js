@@ -1,7 +1,7 @@
 // Shows what changes on the page: the server sends the new content of main as an event each time that it changes.
 (() => {
   "use strict";
-  const main = document.getElementById("main"), state = document.getElementById("livestate"), pause = document.getElementById("pause");
+  const main = document.getElementById("main"), state = document.getElementById("livestate"), news = document.getElementById("news"), pause = document.getElementById("pause");
   let source = null, paused = false;
 
   // "3 min ago" in place of a time; the exact one is shown when it is pointed at.
@@ -21,21 +21,37 @@
     for (const b of document.querySelectorAll("button.copy[hidden]")) b.hidden = false;
   };
 
+  // What scrolls and has nothing to focus takes the focus itself, so that the keyboard can scroll it.
+  const scrollers = () => {
+    for (const e of document.querySelectorAll(".wide, pre")) {
+      const scrolls = e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight;
+      if (scrolls && !e.hasAttribute("tabindex") && !e.querySelector("a, button, input, select")) { e.tabIndex = 0; e.dataset.scrolls = ""; }
+      else if (!scrolls && "scrolls" in e.dataset) { e.removeAttribute("tabindex"); delete e.dataset.scrolls; }
+    }
+  };
+  addEventListener("resize", scrollers);
+
   const say = (text, trouble) => {
     if (state.textContent !== text) state.textContent = text;
     document.body.classList.toggle("trouble", !!trouble);
   };
+  const heading = () => main.querySelector("h1")?.textContent.trim().replace(/\s+/g, " ") || "";
   const follow = () => {
     source = new EventSource(location.pathname + location.search);
     source.addEventListener("main", (e) => {
       say("Live", false);
-      const at = document.activeElement;
+      const title = heading(), at = document.activeElement, href = at && main.contains(at) ? at.getAttribute("href") : null;
       Idiomorph.morph(main, e.data, {
         morphStyle: "innerHTML", ignoreActiveValue: true, restoreFocus: true,
         callbacks: { beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") },
       });
-      if (at && at !== document.body && !at.isConnected) main.focus({ preventScroll: true });
+      if (href !== null && document.activeElement.getAttribute("href") !== href) { // a row above it is new or gone
+        const same = [...main.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === href);
+        (same || main).focus({ preventScroll: true });
+      } else if (at && at !== document.body && !at.isConnected) main.focus({ preventScroll: true });
       times();
+      scrollers();
+      if (heading() !== title) news.textContent = heading(); // read aloud; the rest of the page is not
     });
     source.addEventListener("trouble", (e) => say("Not up to date: " + e.data, true));
     source.onerror = () => say("Not up to date: the server does not answer; trying again", true);
@@ -59,6 +75,7 @@
   });
 
   times();
+  scrollers();
   setInterval(times, 1000);
   if (main.dataset.still !== undefined) return; // a question does not change
   pause.hidden = false;

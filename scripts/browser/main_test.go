@@ -1,0 +1,89 @@
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"muster/tasks/redistest"
+)
+
+var (
+	chromium string          // the browser; empty where there is none
+	browser  context.Context // of the browser, of which each test has a tab
+)
+
+// binary builds muster, once, unless MUSTER_TEST_BINARY names one.
+var binary = sync.OnceValues(func() (string, error) {
+	if file := os.Getenv("MUSTER_TEST_BINARY"); file != "" {
+		return file, nil
+	}
+	file := filepath.Join(temporary, "muster")
+	build := exec.Command("go", "build", "-C", "../..", "-o", file, "./cmd/muster")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build muster: %w: %s", err, out)
+	}
+	return file, nil
+})
+
+var temporary string // the folder of the binary and of the browser's profile
+
+func TestMain(m *testing.M) {
+	var err error
+	if temporary, err = os.MkdirTemp("", "muster-browser-"); err != nil {
+		fmt.Fprintln(os.Stderr, "browser:", err)
+		os.Exit(1)
+	}
+	chromium = find()
+	stop := func() error { return nil }
+	if chromium != "" {
+		stop = start()
+	} else {
+		fmt.Fprintln(os.Stderr, "browser: NO Chromium was found: the pages are NOT tested; install chromium, or name it in MUSTER_TEST_BROWSER")
+	}
+	redistest.Main(m, stop, func() error { return os.RemoveAll(temporary) })
+}
+
+// find returns the path of a browser, or "".
+func find() string {
+	names := []string{"chromium", "chromium-browser", "google-chrome"}
+	if name := os.Getenv("MUSTER_TEST_BROWSER"); name != "" {
+		names = []string{name}
+	}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// start starts the browser, without a tab. Call stop when done.
+func start() (stop func() error) {
+	alloc, free := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium), chromedp.UserDataDir(filepath.Join(temporary, "profile")),
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+	)...)
+	var cancel context.CancelFunc
+	browser, cancel = chromedp.NewContext(alloc)
+	if err := chromedp.Do(browser); err != nil {
+		fmt.Fprintf(os.Stderr, "browser: start %s: %v\n", chromium, err)
+		os.Exit(1)
+	}
+	return func() error {
+		err := chromedp.Cancel(browser) // waits until it has ended
+		cancel()
+		free()
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		return err
+	}
+}

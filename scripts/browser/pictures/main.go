@@ -1,0 +1,227 @@
+// Command pictures makes the pictures of docs/pictures: it runs muster demo --keep, takes pictures of the main pages and
+// draws what the demo has printed.
+//
+//	go -C scripts/browser run ./pictures [-browser chromium] [-out ../../docs/pictures]
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// largest is how large all pictures may be together, in bytes.
+const largest = 1_500_000
+
+// picture is a picture of a page.
+type picture struct {
+	name, path string
+	link       string // a selector of the link to follow from there, if any
+	dark       bool
+}
+
+var pictures = []picture{
+	{name: "overview", path: "/ui/"},
+	{name: "overview-dark", path: "/ui/", dark: true},
+	{name: "workflow", path: "/ui/tasks/workflows", link: `main td a[href*="/workflows/scrape_shop"]`},
+	{name: "jobs", path: "/ui/jobs"},
+	{name: "sites", path: "/ui/sites"},
+	{name: "proxies", path: "/ui/proxies"},
+}
+
+func main() {
+	browser := flag.String("browser", "chromium", "the browser to take pictures with")
+	out := flag.String("out", "../../docs/pictures", "the folder to write to")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *browser, *out)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pictures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, browser, out string) (err error) {
+	dir, err := os.MkdirTemp("", "muster-pictures-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file := filepath.Join(dir, "muster")
+	if text, err := exec.CommandContext(ctx, "go", "build", "-C", "../..", "-o", file, "./cmd/muster").CombinedOutput(); err != nil {
+		return fmt.Errorf("build muster: %w: %s", err, text)
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	d, err := startDemo(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	if err := os.WriteFile(filepath.Join(out, "demo.svg"), drawTerminal(d.lines), 0o644); err != nil {
+		return err
+	}
+	if err := takePictures(ctx, browser, filepath.Join(dir, "profile"), d.base, out); err != nil {
+		return err
+	}
+	return checkSize(out)
+}
+
+// demo is a muster demo that has done its round.
+type demo struct {
+	cmd   *exec.Cmd
+	base  string // of its pages
+	lines []line
+}
+
+// line is a line that was printed.
+type line struct {
+	after time.Duration // since the start
+	text  string
+}
+
+var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/ui/`)
+
+// startDemo returns once the demo has done its round and waits for Ctrl-C.
+func startDemo(ctx context.Context, file string) (*demo, error) {
+	d := &demo{cmd: exec.CommandContext(ctx, file, "demo", "--keep", "--progress", "lines")}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	d.cmd.Stdout, d.cmd.Stderr = w, w
+	began := time.Now()
+	err = d.cmd.Start()
+	w.Close()
+	if err != nil {
+		return nil, err
+	}
+	for scan := bufio.NewScanner(r); scan.Scan(); {
+		d.lines = append(d.lines, line{time.Since(began), scan.Text()})
+		if m := address.FindStringSubmatch(scan.Text()); m != nil {
+			d.base = m[1]
+		}
+		if strings.HasPrefix(scan.Text(), "Ctrl-C") {
+			go func() { _, _ = io.Copy(io.Discard, r) }() // until it ends: what it prints at the end
+			return d, nil
+		}
+	}
+	return nil, errors.Join(errors.New("muster demo ended too early"), d.stop())
+}
+
+// stop presses Ctrl-C.
+func (d *demo) stop() error {
+	_ = d.cmd.Process.Signal(os.Interrupt) // it may have ended
+	err := d.cmd.Wait()
+	if code := d.cmd.ProcessState.ExitCode(); code == 130 {
+		return nil
+	}
+	return fmt.Errorf("muster demo: %w", err)
+}
+
+// takePictures writes the pictures of the pages of a server.
+func takePictures(ctx context.Context, browser, profile, base, out string) error {
+	alloc, free := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(browser), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true))...)
+	defer free()
+	tab, cancel := chromedp.NewContext(alloc)
+	defer cancel()
+	for _, p := range pictures {
+		raw, err := chromedp.Run(tab, p.take(base))
+		if err != nil {
+			return fmt.Errorf("take a picture of %s: %w", p.path, err)
+		}
+		if err := os.WriteFile(filepath.Join(out, p.name+".png"), raw, 0o644); err != nil {
+			return err
+		}
+	}
+	return chromedp.Cancel(tab)
+}
+
+// take opens the page and takes its picture, at most two screens of it.
+func (p picture) take(base string) chromedp.Action[[]byte] {
+	return func(ctx context.Context, t *chromedp.Target) ([]byte, error) {
+		colours := "light"
+		if p.dark {
+			colours = "dark"
+		}
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}})
+		if err != nil {
+			return nil, err
+		}
+		if err := resize(ctx, t, 800); err != nil {
+			return nil, err
+		}
+		path := base + p.path
+		for range 2 {
+			res, err := chromedp.NavigateResponse(path)(ctx, t)
+			if err != nil {
+				return nil, err
+			}
+			if res.Status != http.StatusOK {
+				return nil, fmt.Errorf("got the status %d", res.Status)
+			}
+			if p.link == "" {
+				break
+			}
+			if path, err = chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q).href`, p.link))(ctx, t); err != nil {
+				return nil, err
+			}
+			p.link = ""
+		}
+		height, err := chromedp.Evaluate[int64](`document.documentElement.scrollHeight`)(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if err := resize(ctx, t, min(max(height, 500), 1100)); err != nil {
+			return nil, err
+		}
+		return chromedp.CaptureScreenshot()(ctx, t)
+	}
+}
+
+func resize(ctx context.Context, t *chromedp.Target, height int64) error {
+	_, err := cdp.Call(ctx, t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: height, DeviceScaleFactor: 1})
+	return err
+}
+
+// checkSize returns an error if the pictures are too large for a repository.
+func checkSize(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var total int64
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			return err
+		}
+		total += info.Size()
+	}
+	fmt.Printf("%d pictures, %d KB\n", len(files), total>>10)
+	if total > largest {
+		return fmt.Errorf("the pictures have %d bytes, want at most %d together", total, largest)
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package browser
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	logs "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"muster/internal/testutil"
+)
+
+//go:embed testdata/axe.min.js
+var axe string
+
+// atOnce bounds the tabs, so that the tests do not wait for each other's pages on a small machine.
+var atOnce = make(chan struct{}, 4)
+
+// tab is a tab of the browser with cookies of its own. At the end of its test it wants that the pages have asked no other
+// server than theirs, and that the console has no errors.
+type tab struct {
+	*testing.T
+	ctx  context.Context
+	base string // of the server, as in http://127.0.0.1:1234
+
+	mu       sync.Mutex // guards the fields below
+	faults   []string
+	expected bool // failing requests are part of the test
+}
+
+// open opens a tab for the pages of a server.
+func open(t *testing.T, base string) *tab {
+	t.Helper()
+	if chromium == "" {
+		t.Skip("NOT COVERED: there is no Chromium; name one in MUSTER_TEST_BROWSER")
+	}
+	atOnce <- struct{}{}
+	b := &tab{T: t, base: base}
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.heard))
+	b.ctx = ctx
+	t.Cleanup(func() {
+		cancel()
+		<-atOnce
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, fault := range b.faults {
+			t.Error(fault)
+		}
+	})
+	b.do(chromedp.Navigate("about:blank"))
+	b.look(light, 1280)
+	return b
+}
+
+// heard notes what a page must not do.
+func (b *tab) heard(ev any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fault := func(format string, args ...any) { b.faults = append(b.faults, fmt.Sprintf(format, args...)) }
+	switch ev := ev.(type) {
+	case *network.EventRequestWillBeSent:
+		u, err := url.Parse(ev.Request.URL)
+		if err != nil || (u.Scheme+"://"+u.Host != b.base && u.Scheme != "about" && u.Scheme != "data") {
+			fault("%s asks for %.200s, want nothing from elsewhere", ev.DocumentURL, ev.Request.URL)
+		}
+	case *runtime.EventExceptionThrown:
+		fault("exception: %s %+v", ev.ExceptionDetails.Text, ev.ExceptionDetails.Exception)
+	case *runtime.EventConsoleAPICalled:
+		if ev.Type == runtime.ConsoleAPICalledTypeError || ev.Type == runtime.ConsoleAPICalledTypeWarning {
+			var text []string
+			for _, arg := range ev.Args {
+				text = append(text, fmt.Sprintf("%s%s", arg.Value, arg.Description))
+			}
+			fault("console %s: %s", ev.Type, strings.Join(text, " "))
+		}
+	case *logs.EventEntryAdded:
+		if ev.Entry.Level == logs.EntryLevelError && (ev.Entry.Source != logs.EntrySourceNetwork || !b.expected) {
+			fault("console: %s: %s", ev.Entry.URL, ev.Entry.Text)
+		}
+	}
+}
+
+// expectFailures allows requests that fail.
+func (b *tab) expectFailures() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected = true
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// send sends a command of the browser's protocol to the tab.
+func send[P, R any](b *tab, c cdp.Command[P, R], params P) R {
+	b.Helper()
+	r, err := chromedp.Run(b.ctx, func(ctx context.Context, t *chromedp.Target) (R, error) { return cdp.Call(ctx, t, c, params) })
+	if err != nil {
+		b.Fatalf("%s: %v", c.Method, err)
+	}
+	return r
+}
+
+// visit opens a page and returns its status.
+func (b *tab) visit(path string) int64 {
+	b.Helper()
+	res, err := chromedp.Run(b.ctx, chromedp.NavigateResponse(b.base+path))
+	if err != nil {
+		b.Fatalf("open %s: %v", path, err)
+	}
+	return res.Status
+}
+
+// click clicks on the first element of a selector and waits for the page that it leads to, whose status it returns.
+func (b *tab) click(selector string) int64 {
+	b.Helper()
+	res, err := chromedp.RunResponse(b.ctx, func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
+		return press(selector)(ctx, t)
+	})
+	if err != nil {
+		b.Fatalf("click on %s: %v", selector, err)
+	}
+	return res.Status
+}
+
+// press clicks on what does not lead to another page.
+func press(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, view: window}))`, selector))
+}
+
+// eval returns the value of an expression in the page.
+func eval[T any](b *tab, js string) T {
+	b.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](js, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.Fatalf("evaluate %.200s: %v", js, err)
+	}
+	return v
+}
+
+// text returns the text of the page's content.
+func (b *tab) text() string { return eval[string](b, `document.getElementById("main").innerText`) }
+
+// shows waits until the page has a text.
+func (b *tab) shows(want string) {
+	b.Helper()
+	got := ""
+	if !testutil.Becomes(func() bool { got = b.text(); return strings.Contains(got, want) }) {
+		b.Fatalf("got %.2000s\nwant %q", got, want)
+	}
+}
+
+// says waits until the line about updates has a text.
+func (b *tab) says(want string) {
+	b.Helper()
+	got := ""
+	if !testutil.Becomes(func() bool {
+		got = eval[string](b, `document.getElementById("livestate").textContent`)
+		return strings.Contains(got, want)
+	}) {
+		b.Fatalf("the line about updates says %q, want %q", got, want)
+	}
+}
+
+const light, dark = "light", "dark"
+
+// look sets the colours that the reader prefers, and the width of the window.
+func (b *tab) look(colours string, width int64) {
+	b.Helper()
+	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: colours}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
+	send(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
+}
+
+// violation is what axe-core has found.
+type violation struct {
+	ID, Help, Impact string
+	Nodes            []struct {
+		HTML, FailureSummary string
+		Target               []any
+	}
+}
+
+// violations returns what axe-core finds, by all rules or by some.
+func (b *tab) violations(rules ...string) []string {
+	b.Helper()
+	options := map[string]any{"resultTypes": []string{"violations"}}
+	if len(rules) > 0 {
+		options["runOnly"] = map[string]any{"type": "rule", "values": rules}
+	}
+	raw, err := json.Marshal(options)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if !eval[bool](b, "typeof axe === 'object'") {
+		eval[chromedp.Void](b, axe+";0")
+	}
+	found := eval[[]violation](b, fmt.Sprintf(`axe.run(document, %s).then(r => r.violations)`, raw))
+	var all []string
+	for _, v := range found {
+		text := fmt.Sprintf("%s: %s: %d times, as in", v.ID, v.Help, len(v.Nodes))
+		for _, n := range v.Nodes[:min(len(v.Nodes), 3)] {
+			why := strings.Split(n.FailureSummary, "\n")
+			text += fmt.Sprintf("\n    %.200s %.250s", n.HTML, strings.TrimSpace(why[min(1, len(why)-1)]))
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+var plain = regexp.MustCompile(`[^a-zA-Z0-9]+`)
+
+// inspect checks the page of a tab, as far as a machine can.
+func (b *tab) inspect(name string) {
+	b.Helper()
+	folder := os.Getenv("MUSTER_TEST_PICTURES")
+	// What a rule finds depends on colours only if it is about contrast, and on the width if it is about sizes.
+	for _, v := range []struct {
+		colours string
+		width   int64
+		rules   []string
+	}{
+		{light, 1280, nil}, {dark, 1280, []string{"color-contrast"}},
+		{light, 390, []string{"target-size", "scrollable-region-focusable"}}, {dark, 390, nil},
+	} {
+		if folder == "" && v.colours == dark && v.width == 390 {
+			continue
+		}
+		b.look(v.colours, v.width)
+		eval[chromedp.Void](b, `new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(() => drawn())))`)
+		if folder != "" {
+			b.picture(filepath.Join(folder, fmt.Sprintf("%s-%d-%s.png", strings.Trim(plain.ReplaceAllString(name, "-"), "-"), v.width, v.colours)))
+		}
+		if v.colours == dark && v.width == 390 {
+			continue
+		}
+		for _, found := range b.violations(v.rules...) {
+			b.Errorf("%s: %s, %d px: %s", name, v.colours, v.width, found)
+		}
+		if got := eval[int64](b, `document.documentElement.scrollWidth`); got > v.width {
+			b.Errorf("%s: the page is %d px wide, want at most %d: %s", name, got, v.width, eval[string](b, widest))
+		}
+	}
+	b.look(light, 1280)
+}
+
+// widest names the elements that make a page too wide.
+const widest = `[...document.querySelectorAll("body *")].filter(e => {
+	if (e.getBoundingClientRect().right <= innerWidth) return false;
+	for (let p = e.parentElement; p; p = p.parentElement) if (/auto|scroll|hidden/.test(getComputedStyle(p).overflowX)) return false;
+	return true;
+}).slice(0, 5).map(e => e.outerHTML.slice(0, 150)).join("\n")`
+
+// picture writes a picture of the whole page.
+func (b *tab) picture(file string) {
+	b.Helper()
+	raw, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(file, raw, 0o600)
+	}
+	if err != nil {
+		b.Fatalf("take a picture: %v", err)
+	}
+}

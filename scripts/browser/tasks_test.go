@@ -1,0 +1,414 @@
+package browser
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9/logging"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/ui"
+)
+
+var (
+	inc     = tasks.New[int, int]("shop.inc")
+	sum     = tasks.New[[]int, int]("shop.sum")
+	text    = tasks.New[string, string]("shop.text")
+	bad     = tasks.New[string, int]("shop.bad", tasks.MaxRetry(0))
+	waits   = tasks.New[int, int]("shop.waits", tasks.External())
+	delayed = tasks.New[int, int]("shop.delayed")
+)
+
+// hostile runs if a page shows it as anything but text.
+const hostile = `<img src=x onerror="window.hostile=1"><script>window.hostile=1</script></main></svg>` + "\u202Egnp.exe\x1b[31m"
+
+// site is a program with pages of its tasks.
+type site struct {
+	*httptest.Server
+	client *tasks.Client
+}
+
+// serve serves the pages of the fleet of a Redis, with a worker if asked for.
+func serve(t *testing.T, redis string, worker bool) *site {
+	t.Helper()
+	client, err := tasks.Connect(t.Context(), redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	s := &site{client: client}
+	s.Server = httptest.NewServer(ui.Handler(client, ui.Config{May: func(*http.Request) bool { return true }}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	if !worker {
+		return s
+	}
+	mux := tasks.NewMux()
+	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(mux, delayed, func(_ context.Context, n int) (int, error) { return n, nil })
+	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
+	tasks.Handle(mux, text, func(_ context.Context, s string) (string, error) { return s, nil })
+	tasks.Handle(mux, bad, func(_ context.Context, s string) (int, error) { return 0, errors.New(s) })
+	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Name: "worker-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Background(t, w.Run)
+	return s
+}
+
+// begin sends work without waiting for it.
+func begin[O any](t *testing.T, s *site, work tasks.Signature[O]) *tasks.AsyncResult[O] {
+	t.Helper()
+	run, err := work.Send(t.Context(), s.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// over sends work, waits until it has ended, however it ends, and returns its id.
+func over[O any](t *testing.T, s *site, work tasks.Signature[O]) string {
+	t.Helper()
+	run := begin(t, s, work)
+	if _, err := run.Wait(t.Context()); t.Context().Err() != nil {
+		t.Fatal(err)
+	}
+	return run.ID()
+}
+
+// answer ends the task of a workflow that waits for an answer from outside.
+func answer(t *testing.T, s *site, id string) {
+	t.Helper()
+	nodes, err := s.client.Nodes(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.Task != "shop.waits" {
+			continue
+		}
+		testutil.Eventually(t, "the task is answered", func() bool {
+			token, err := s.client.NewToken(t.Context(), id, n.ID)
+			return err == nil && s.client.Complete(t.Context(), token, []byte("1")) == nil
+		})
+		return
+	}
+	t.Fatalf("workflow %s has no task that waits", id)
+}
+
+// approval is a workflow that waits for an answer from outside, before its last task.
+func approval() tasks.Signature[int] { return tasks.Chain(waits.S(1), inc) }
+
+func flow(id string) string { return "/workflows/" + id }
+
+func TestEmptyPages(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), false)
+	c := walk(open(t, s.URL), "empty", "", "")
+	c.perform()
+}
+
+func TestFullPages(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	over(t, s, tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum))
+	over(t, s, bad.S("the shop is closed"))
+	over(t, s, tasks.Chain(text.S("no number"), bad))
+	revoked := begin(t, s, approval())
+	if err := s.client.Revoke(t.Context(), revoked.ID()); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, s, approval())
+	begin(t, s, delayed.S(1, tasks.In(time.Hour)))
+	schedule := tasks.NewScheduler(s.client, tasks.SchedulerConfig{})
+	if err := schedule.Add("nightly", "0 3 * * *", inc.S(1)); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Background(t, schedule.Run)
+	testutil.Eventually(t, "the entry is scheduled", func() bool {
+		entries, err := s.client.Schedule(t.Context())
+		return err == nil && len(entries) == 1
+	})
+	c := walk(open(t, s.URL), "full", "", "")
+	if len(c.questions) == 0 {
+		t.Errorf("no page asks a question: %v", c.paths())
+	}
+	c.perform()
+}
+
+// A queue is paused and resumed by clicks, also where there is no JavaScript.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]bool{"with JavaScript": true, "without JavaScript": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, redistest.URL(t), true)
+			over(t, s, inc.S(1))
+			b := open(t, s.URL)
+			send(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !script})
+			b.visit("/queues")
+			for _, want := range []string{"paused", "open"} {
+				b.click(`main a[href*="/queues/default/"]`)
+				b.click(`form[method=post] button`)
+				b.shows(want)
+				queues, err := s.client.Queues(t.Context())
+				if err != nil || len(queues) != 1 || queues[0].Paused != (want == "paused") {
+					t.Errorf("got %+v, %v, want that it is %s", queues, err, want)
+				}
+			}
+			b.visit("/queues")
+			b.click(`main a[href*="/queues/default/"]`)
+			b.expectFailures()
+			eval[chromedp.Void](b, `document.querySelector("input[name=muster_form]").value = "0".repeat(32)`)
+			if got := b.click(`form[method=post] button`); got != http.StatusForbidden {
+				t.Errorf("a form with another token: got %d, want 403", got)
+			}
+			b.shows("Not allowed")
+			if script {
+				b.inspect("forbidden")
+			}
+		})
+	}
+}
+
+// Every page can be read without JavaScript.
+func TestWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	id := over(t, s, tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum))
+	b := open(t, s.URL)
+	send(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	for path, want := range map[string]string{
+		"/": id, "/workflows": id, flow(id): "4 of 4", flow(id) + "/nodes/0": "Result", "/names": "shop.inc", "/queues": "default", "/workers": "worker-1", "/schedule": "Nothing",
+	} {
+		if got := b.visit(path); got != http.StatusOK {
+			t.Errorf("%s: got %d, want 200", path, got)
+		}
+		if got := b.text(); !strings.Contains(got, want) && !strings.Contains(got, want[:len(want)/2]) {
+			t.Errorf("%s: got %.1000s, want %q", path, got, want)
+		}
+		if eval[bool](b, `[...document.querySelectorAll("button")].some(e => e.type === "button" && e.checkVisibility())`) {
+			t.Errorf("%s: got a button that does nothing without JavaScript", path)
+		}
+	}
+}
+
+// What happens is on the screen, unless the reader has paused the updates.
+func TestUpdates(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	first, second := begin(t, s, approval()), begin(t, s, approval())
+	b := open(t, s.URL)
+	b.visit(flow(first.ID()))
+	b.shows("0 of 2")
+	b.says("Live")
+	answer(t, s, first.ID())
+	b.shows("succeeded")
+	if got := eval[string](b, `document.querySelector("#news[role=status]").textContent`); !strings.Contains(got, "succeeded") {
+		t.Errorf("screen readers are told %q, want that it has succeeded", got)
+	}
+
+	b.visit(flow(second.ID()))
+	b.says("Live")
+	b.do(press("#pause"))
+	b.says("Paused")
+	next := reads(t, s.URL+flow(second.ID()))
+	answer(t, s, second.ID())
+	testutil.Eventually(t, "other readers see the end", func() bool { return strings.Contains(next(), "succeeded") })
+	if got := b.text(); strings.Contains(got, "succeeded") {
+		t.Errorf("while updates are paused: got %.500s, want the page as it was", got)
+	}
+	b.do(press("#pause"))
+	b.shows("succeeded")
+	b.says("Live")
+}
+
+func TestKeyboard(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	over(t, s, inc.S(1))
+	run := begin(t, s, approval())
+	b := open(t, s.URL)
+	b.visit("/workflows?state=running")
+	active := func() string {
+		return eval[string](b, `(e => e.className || e.id || e.getAttribute("href") || e.localName)(document.activeElement)`)
+	}
+	b.do(chromedp.KeyEvent("\t"))
+	if got := active(); got != "skip" {
+		t.Errorf("the first tab stop is %s, want the link to the content", got)
+	}
+	b.do(chromedp.KeyEvent("\r"))
+	if got := active(); got != "main" {
+		t.Errorf("the link to the content leads to %s, want main", got)
+	}
+	b.do(chromedp.KeyEvent("/"))
+	if got := active(); got != "search" {
+		t.Errorf("/ leads to %s, want the search", got)
+	}
+	row := flow(run.ID())
+	for i := 0; active() != row; i++ {
+		if i == 40 {
+			t.Fatalf("40 tab stops after the search is %s, want a row of the table", active())
+		}
+		b.do(chromedp.KeyEvent("\t"))
+	}
+	begin(t, s, tasks.Chain(waits.S(7), inc)) // a new first row
+	testutil.Eventually(t, "the new row is there", func() bool { return eval[int](b, `document.querySelectorAll("main tbody tr").length`) == 2 })
+	if got := active(); got != row {
+		t.Errorf("after an update the focus is on %s, want it where it was: %s", got, row)
+	}
+	if _, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r")); err != nil {
+		t.Fatal(err)
+	}
+	b.shows("0 of 2")
+}
+
+// Texts of others are shown as texts, and cut.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	failed := over(t, s, bad.S(hostile))
+	told := over(t, s, text.S(hostile))
+	long := over(t, s, bad.S(hostile+strings.Repeat("<b>long</b> ", 100_000)))
+	huge := over(t, s, text.S(hostile+strings.Repeat("<b>long</b> ", 100_000)))
+	b := open(t, s.URL)
+	for path, shown := range map[string]bool{
+		"/": false, "/workflows": false, flow(failed): true, flow(failed) + "/nodes/0": true, flow(told): false, flow(told) + "/nodes/0": true,
+		flow(long): true, flow(long) + "/nodes/0": true, flow(huge): false, flow(huge) + "/nodes/0": true,
+		"/search?q=" + "%3Cimg%20src%3Dx%20onerror%3D%22window.hostile%3D1%22%3E": false,
+	} {
+		b.visit(path)
+		if eval[bool](b, `"hostile" in window || !!document.querySelector("main img, main script, main b:not([class]):empty")`) {
+			t.Errorf("%s: the text was run", path)
+		}
+		if got := b.text(); shown && !strings.Contains(got, "<img src=x") && !strings.Contains(got, `\u003cimg src=x`) {
+			t.Errorf("%s: got %.1000s, want the text", path, got)
+		}
+		if got := eval[int](b, `document.documentElement.outerHTML.length`); got > largest {
+			t.Errorf("%s: got %d characters, want at most %d", path, got, largest)
+		}
+	}
+	b.visit(flow(long))
+	b.inspect("hostile workflow")
+	b.visit(flow(huge) + "/nodes/0")
+	b.inspect("hostile node")
+}
+
+// A workflow of ten thousand nodes is a page like others.
+func TestLargeWorkflow(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	id := over(t, s, tasks.Chord(tasks.Each(make([]int, 10_000), inc), sum))
+	b := open(t, s.URL)
+	b.visit(flow(id))
+	b.shows("10001 of 10001")
+	if got := eval[int](b, `document.querySelectorAll("svg.graph .box").length`); got != 2 {
+		t.Errorf("got %d boxes, want one for the group and one for what follows", got)
+	}
+	if got := eval[int](b, `document.documentElement.outerHTML.length`); got > largestFlow {
+		t.Errorf("got %d characters, want at most %d", got, largestFlow)
+	}
+	b.inspect("10,000 nodes")
+	b.click(`svg.graph a`)
+	b.shows("of 10")
+}
+
+// Two hundred readers get each change.
+func TestManyReaders(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	run := begin(t, s, approval())
+	var all []func() string
+	for range 200 {
+		all = append(all, reads(t, s.URL+flow(run.ID())))
+	}
+	for _, next := range all {
+		if got := next(); !strings.Contains(got, "0 of 2") {
+			t.Fatalf("got %.300q, want the page", got)
+		}
+	}
+	b := open(t, s.URL)
+	b.visit(flow(run.ID()))
+	b.says("Live")
+	answer(t, s, run.ID())
+	b.shows("succeeded")
+	for _, next := range all {
+		testutil.Eventually(t, "the reader gets the end", func() bool { return strings.Contains(next(), "succeeded") })
+	}
+}
+
+// reads opens a page as a stream of events, and returns a function that waits for the next one.
+func reads(t *testing.T, url string) func() string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	transport := &http.Transport{}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close(); transport.CloseIdleConnections() })
+	lines := bufio.NewReader(res.Body)
+	return func() string {
+		var event strings.Builder
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return event.String()
+			}
+			event.WriteString(line)
+			if line != "\n" {
+				continue
+			}
+			if strings.HasPrefix(event.String(), "event: ") {
+				return event.String()
+			}
+			event.Reset()
+		}
+	}
+}
+
+// Where Redis is away, the pages say so, and come back by themselves.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	logging.Disable() // the client says each time that it cannot connect
+	t.Cleanup(logging.Enable)
+	redis := redistest.Server(t, "appendonly", "yes")
+	s := serve(t, redis.URL(), false)
+	run := begin(t, s, inc.S(1))
+	b := open(t, s.URL)
+	b.expectFailures()
+	b.visit(flow(run.ID()))
+	b.says("Live")
+	redis.Stop()
+	b.says("Not up to date")
+	b.shows("0 of 1") // what was seen last
+	b.inspect("outage of an open page")
+	for _, path := range []string{"/", "/workflows", flow(run.ID()), "/names", "/queues", "/workers", "/schedule"} {
+		if got := b.visit(path); got != http.StatusServiceUnavailable {
+			t.Errorf("%s: got %d, want 503", path, got)
+		}
+		b.shows("Redis does not answer")
+	}
+	b.inspect("outage")
+	b.visit(flow(run.ID()))
+	redis.Start()
+	b.shows("0 of 1")
+	b.says("Live")
+}
