@@ -19,7 +19,7 @@ func (p *Pool) Export(ctx context.Context, dir string, formats ...string) (int, 
 	if err != nil {
 		return 0, fmt.Errorf("export proxies: %w", err)
 	}
-	list, err := p.exported(ctx)
+	list, err := exported(ctx, p)
 	if err != nil {
 		return 0, err
 	}
@@ -44,7 +44,7 @@ func (p *Pool) ExportTo(ctx context.Context, w io.Writer, format string) error {
 	if err != nil {
 		return fmt.Errorf("export proxies: %w", err)
 	}
-	list, err := p.exported(ctx)
+	list, err := exported(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (p *Pool) ExportTo(ctx context.Context, w io.Writer, format string) error {
 }
 
 // exported returns the proxies to export.
-func (p *Pool) exported(ctx context.Context) ([]Proxy, error) {
+func exported(ctx context.Context, p *Pool) ([]Proxy, error) {
 	members, err := p.List(ctx, Filter{})
 	if err != nil {
 		return nil, fmt.Errorf("export proxies: %w", err)
