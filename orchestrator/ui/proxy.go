@@ -14,8 +14,9 @@ import (
 const mostVerdicts = 200
 
 type proxyData struct {
-	Row   memberRow
-	Known proxies.Known
+	Row    memberRow
+	Known  proxies.Known
+	Barred bool // whether a ban can be ended
 }
 
 // errNoProxy is the error for an id that the pool does not know.
@@ -48,7 +49,7 @@ func (p poolPages) proxy(ctx context.Context, r *http.Request) (webui.View, erro
 			h.Until = time.Time{}
 		}
 	}
-	return webui.View{Name: k.Proxy.String(), At: poolURL, Data: proxyData{memberOf(k.Member, now), k}, Cost: cost}, nil
+	return webui.View{Name: k.Proxy.String(), At: poolURL, Data: proxyData{memberOf(k.Member, now), k, len(bansOf(k)) > 0}, Cost: cost}, nil
 }
 
 // banTimes are how long a ban can last.
@@ -139,11 +140,8 @@ func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Know
 	return k, site, p.cfg.Sites.Site(ctx, site)
 }
 
-func (p poolPages) askUnban(ctx context.Context, r *http.Request) (webui.Question, error) {
-	q, k, err := p.askOne(ctx, r, webui.Question{Title: "End a ban of", Button: "End the ban", Text: "It can be used again at once."})
-	if err != nil {
-		return q, err
-	}
+// bansOf are the sites that a proxy is banned from.
+func bansOf(k proxies.Known) []webui.Option {
 	var from []webui.Option
 	if k.Banned {
 		from = append(from, webui.Option{Text: "all sites"})
@@ -153,6 +151,15 @@ func (p poolPages) askUnban(ctx context.Context, r *http.Request) (webui.Questio
 			from = append(from, webui.Option{Value: v.Site, Text: v.Site})
 		}
 	}
+	return from
+}
+
+func (p poolPages) askUnban(ctx context.Context, r *http.Request) (webui.Question, error) {
+	q, k, err := p.askOne(ctx, r, webui.Question{Title: "End a ban of", Button: "End the ban", Text: "It can be used again at once."})
+	if err != nil {
+		return q, err
+	}
+	from := bansOf(k)
 	if len(from) == 0 {
 		return q, webui.Invalid("It is not banned.")
 	}
