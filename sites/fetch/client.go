@@ -197,7 +197,7 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	c.setHeaders(req, kind, s)
 	client := c.http
 	if s != nil {
-		client = s.http
+		client = s.http.Load()
 	}
 	res, err := client.Do(req)
 	if err != nil {

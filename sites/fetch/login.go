@@ -107,14 +107,16 @@ func (p *sessions) isSignedIn(page extract.Page) bool {
 }
 
 // expire ends a login that a page says is over, unless another request has done so: was is the login of the page's
-// session when the page was requested.
+// session when the page was requested. The next login begins without cookies: the answers to requests that are still
+// under way would change those between its form and its submission.
 func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 	if err := s.hold(ctx); err != nil {
 		return err
 	}
 	defer s.pass()
 	if s.logins == was {
-		s.ready = false
+		s.started, s.ready = false, false
+		s.http.Store(p.visitor())
 	}
 	return nil
 }

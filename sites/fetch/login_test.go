@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,3 +195,49 @@ func (moved) RoundTrip(r *http.Request) (*http.Response, error) {
 type readCloser struct{ *strings.Reader }
 
 func (readCloser) Close() error { return nil }
+
+// The answer to a page that was requested before a login ended changes no cookie of the next login.
+func TestLateAnswersKeepOutOfALogin(t *testing.T) {
+	t.Parallel()
+	m := &members{}
+	asked, shown := make(chan struct{}), make(chan struct{})
+	var again atomic.Bool
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/late" {
+			close(asked)
+			<-shown
+			http.SetCookie(w, &http.Cookie{Name: "pre", Value: "of another form", Path: "/"})
+			fmt.Fprint(w, page, "<a href=/logout>Log out</a>")
+			return
+		}
+		m.ServeHTTP(w, r)
+		if again.Load() && r.URL.Path == "/login" && r.Method == http.MethodGet && r.Referer() == "" {
+			_ = http.NewResponseController(w).Flush() // its cookie is there first
+			again.Store(false)
+			close(shown)
+		}
+	}, "politeness: {delay: 300ms, robots: false}\n"+memberLogin)
+	c := NewClient(Config{Definition: def, Filter: local})
+	t.Cleanup(c.Close)
+	if _, err := c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail); err != nil {
+		t.Fatal(err)
+	}
+	var late sync.WaitGroup
+	late.Go(func() {
+		if _, err := c.Get(polite.Patient(t.Context()), base+"/late", definition.KindDetail); err != nil {
+			t.Error(err)
+		}
+	})
+	<-asked
+	m.mu.Lock()
+	m.open = ""
+	m.mu.Unlock()
+	again.Store(true)
+	if _, err := c.Get(polite.Patient(t.Context()), base+"/p", definition.KindDetail); err != nil {
+		t.Error(err)
+	}
+	late.Wait()
+	if m.logins != 2 || m.posts != 2 {
+		t.Errorf("got %d logins of %d forms, want 2 of 2", m.logins, m.posts)
+	}
+}

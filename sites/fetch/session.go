@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/sites/definition"
@@ -32,10 +33,9 @@ type Unsent interface{ Unsent() bool }
 
 // session is one visitor of a site: cookies, headers and a route that are used together and end together.
 type session struct {
-	http    *http.Client
-	jar     *cookiejar.Jar
-	profile *definition.Profile // nil: the headers of the definition
-	route   Route               // nil: Config.Route is not set
+	http    atomic.Pointer[http.Client] // with the cookies
+	profile *definition.Profile         // nil: the headers of the definition
+	route   Route                       // nil: Config.Route is not set
 	born    time.Time
 	gate    chan struct{} // has a token unless somebody holds it; see hold
 
@@ -103,10 +103,22 @@ func (p *sessions) successor() *session {
 	if len(p.gone) > 0 {
 		old, p.gone = p.gone[0], p.gone[1:]
 	}
-	jar, _ := cookiejar.New(nil) // never fails
-	s := &session{jar: jar, born: time.Now(), gate: make(chan struct{}, 1), profile: p.profile(old)}
+	s := &session{born: time.Now(), gate: make(chan struct{}, 1), profile: p.profile(old)}
 	s.gate <- struct{}{}
-	s.http = &http.Client{Transport: p.client.http.Transport, CheckRedirect: p.client.checkRedirect, Jar: jar}
+	s.http.Store(p.visitor())
+	if p.client.cfg.Route != nil {
+		var before Route
+		if old != nil {
+			before = old.route
+		}
+		s.route = p.client.cfg.Route(before)
+	}
+	return s
+}
+
+// visitor returns a client with the cookies of the definition and no others.
+func (p *sessions) visitor() *http.Client {
+	jar, _ := cookiejar.New(nil) // never fails
 	var given []*http.Cookie
 	for _, name := range slices.Sorted(maps.Keys(p.def.Cookies)) {
 		given = append(given, &http.Cookie{Name: name, Value: p.def.Cookies[name], Path: "/"})
@@ -124,14 +136,7 @@ func (p *sessions) successor() *session {
 			jar.SetCookies(&url.URL{Scheme: "https", Host: under, Path: "/"}, given)
 		}
 	}
-	if p.client.cfg.Route != nil {
-		var before Route
-		if old != nil {
-			before = old.route
-		}
-		s.route = p.client.cfg.Route(before)
-	}
-	return s
+	return &http.Client{Transport: p.client.http.Transport, CheckRedirect: p.client.checkRedirect, Jar: jar}
 }
 
 // profile returns the profile that the fewest sessions use, and not that of old if there is another.
@@ -310,7 +315,7 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 		return &Error{Class: ClientError, Err: fmt.Errorf("session.start: %w", err)}
 	}
 	p.client.setHeaders(req, "", s)
-	res, err := s.http.Do(req)
+	res, err := s.http.Load().Do(req)
 	if err == nil {
 		defer res.Body.Close()
 		err = p.client.statusError(ctx, p.start, definition.KindSitemap, res)
