@@ -27,10 +27,8 @@ test: ## all tests, on a real Redis if at all possible; says which
 
 race: raced unraced ## the same with the race detector where goroutines meet; it needs a C compiler
 
-# The packages whose goroutines share memory. The others call these, and the detector makes them slow; in the simulation
-# one goroutine runs at a time.
-RACED = ^muster/(tasks|proxies|internal|sites$$|sites/(fetch|polite|record)|orchestrator/(access|agent|event|job|redisd|supervise|webhook)$$)
-ALONE = /internal/sim$$
+# The packages whose goroutines share memory. The others call these, or have one goroutine, and the detector makes them slow.
+RACED = ^muster/(tasks($$|/(internal/(engine|store)|limit|metrics|otel|taskstest|ui|workqueue)$$)|proxies($$|/(gateway|probe|source|tunnel)$$)|sites($$|/(fetch|polite|record)$$)|orchestrator/(access|agent|event|job|redisd|supervise|ui|webhook)$$|internal/(testutil|webhook|webui)$$)
 
 # Vetting is what lint does, and no debugger looks at these binaries.
 QUICK = -vet=off -ldflags='-s -w'
@@ -40,12 +38,15 @@ QUICK = -vet=off -ldflags='-s -w'
 TWICE = $(GO) tool -modfile=scripts/lint/go.mod gotestsum --format=pkgname --rerun-fails=1 --rerun-fails-max-failures=3 \
 	--rerun-fails-abort-on-data-race --rerun-fails-report=/dev/stderr
 
+# The packages with tests: go test compiles the others, too.
+TESTED = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
+
 # The longest packages are the first.
 raced:
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(TWICE) --packages="./tasks $$($(GO) list ./... | grep -E '$(RACED)' | grep -vE '$(ALONE)' | tr '\n' ' ')" -- $(QUICK) -race
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(TWICE) --packages="./tasks $$($(TESTED) | grep -E '$(RACED)' | tr '\n' ' ')" -- $(QUICK) -race
 
 unraced:
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(TWICE) --packages="./tasks/internal/sim $$($(GO) list ./... | grep -vE '$(RACED)' | tr '\n' ' ')" -- $(QUICK)
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(TWICE) --packages="./tasks/internal/sim $$($(TESTED) | grep -vE '$(RACED)' | tr '\n' ' ')" -- $(QUICK)
 
 sim: ## the engine in 100,000 histories that chance makes up
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim

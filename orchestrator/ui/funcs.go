@@ -14,7 +14,6 @@ import (
 var funcs = template.FuncMap{
 	"plain":   plain,
 	"line":    line,
-	"look":    look,
 	"plus":    func(a, b int64) int64 { return a + b },
 	"share":   func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) },
 	"percent": func(f float64) string { return fmt.Sprintf("%.0f", 100*min(max(f, 0), 1)) },
@@ -36,20 +35,19 @@ func millis(f float64) string {
 	return webui.Took(time.Duration(f * float64(time.Millisecond)))
 }
 
-// tone is the class of a badge: SUCCESS, FAILURE, RETRY for a warning, STARTED for what is under way, or none.
-func tone(state any) string {
-	switch strings.ToLower(fmt.Sprint(state)) {
-	case "healthy", "complete", "completed", "active", "ok", "ready", "yields", "success":
-		return "SUCCESS"
-	case "critical", "failed", "failure", "banned":
-		return "FAILURE"
-	case "degraded", "paused", "blocked", "incomplete", "canceled", "cancelled", "expired", "revoked", "rests":
-		return "RETRY"
-	case "running", "processing":
-		return "STARTED"
-	}
-	return ""
+// tones are the classes of badges, by states of all kinds: SUCCESS, FAILURE, RETRY for a warning, STARTED for what is
+// under way.
+var tones = map[string]string{
+	"healthy": "SUCCESS", "complete": "SUCCESS", "completed": "SUCCESS", "active": "SUCCESS", "ok": "SUCCESS", "ready": "SUCCESS",
+	"yields": "SUCCESS", "success": "SUCCESS", "integrated": "SUCCESS", "closed": "SUCCESS",
+	"critical": "FAILURE", "failed": "FAILURE", "failure": "FAILURE", "banned": "FAILURE", "unavailable": "FAILURE", "open": "FAILURE",
+	"degraded": "RETRY", "paused": "RETRY", "blocked": "RETRY", "incomplete": "RETRY", "canceled": "RETRY", "cancelled": "RETRY",
+	"expired": "RETRY", "revoked": "RETRY", "rests": "RETRY", "rejected": "RETRY", "review": "RETRY", "draining": "RETRY", "half_open": "RETRY",
+	"running": "STARTED", "processing": "STARTED", "validating": "STARTED",
 }
+
+// tone is the class of the badge of a state, or "".
+func tone(state any) string { return tones[strings.ToLower(fmt.Sprint(state))] }
 
 func sum(byType map[string]int) int {
 	n := 0

@@ -11,7 +11,6 @@ import (
 
 	"muster/internal/clip"
 	"muster/internal/webui"
-	"muster/orchestrator/agent"
 	"muster/orchestrator/job"
 )
 
@@ -50,16 +49,6 @@ func shown(s string, n int) long {
 	head := clip.Bytes(s, n)
 	return long{plain(head), len(s), len(head) < len(s)}
 }
-
-// looks are the classes of the style for states of jobs, stages, items and agents.
-var looks = map[string]string{
-	string(job.Processing): "STARTED", string(job.Completed): "SUCCESS", string(job.Failed): "FAILURE", string(job.Cancelled): "REVOKED",
-	string(job.ItemValidating): "STARTED", string(job.ItemIntegrated): "SUCCESS", string(job.ItemRejected): "REVOKED", string(job.ItemReview): "RETRY",
-	agent.StateHealthy: "SUCCESS", agent.StateUnavailable: "FAILURE", agent.StateDraining: "RETRY", "open": "FAILURE", "half_open": "RETRY", "closed": "SUCCESS",
-}
-
-// look returns the class of a state of any type, or "".
-func look(state any) string { return looks[fmt.Sprint(state)] }
 
 // total is a number with a name.
 type total struct {
