@@ -32,7 +32,7 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 	if d.Outbox, err = s.client.Outbox(ctx); err != nil {
 		return webui.View{}, err
 	}
-	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d}, nil
+	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d, Cost: queueCost*len(d.Queues) + 4}, nil
 }
 
 // queueData is a queue: what waits in it, and what became of its tasks.
@@ -90,7 +90,7 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 			d.Workers = append(d.Workers, live[i])
 		}
 	}
-	return webui.View{Name: "Queue " + d.Name, At: s.cfg.Prefix + "/queues", Data: d}, nil
+	return webui.View{Name: "Queue " + d.Name, At: s.cfg.Prefix + "/queues", Data: d, Cost: 2*ratesCost + 2*queueCost}, nil
 }
 
 type workersData struct {
@@ -126,7 +126,7 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 		row.Runs = row.Runs[:len(row.Runs)-row.More]
 		d.Workers = append(d.Workers, row)
 	}
-	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d}, nil
+	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d, Cost: 5}, nil
 }
 
 // mostEntries is how many entries of the schedule have their last result on the page.

@@ -99,7 +99,7 @@ func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, erro
 	d := tasksData{Rows: all.rows, Day: newChart("Tasks that ended in the last day, by hour", all.points, all.since, all.now, time.Hour)}
 	d.More = max(len(d.Rows)-mostNames, 0)
 	d.Rows = d.Rows[:len(d.Rows)-d.More]
-	return webui.View{Name: "Tasks", At: s.cfg.Prefix + "/names", Data: d}, nil
+	return webui.View{Name: "Tasks", At: s.cfg.Prefix + "/names", Data: d, Cost: ratesCost}, nil
 }
 
 // lastFailures is how many failed nodes of a task are read.
@@ -162,7 +162,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 			d.Open = o.Open
 		}
 	}
-	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/names", Data: d}, nil
+	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/names", Data: d, Cost: ratesCost + 10}, nil
 }
 
 // grouped groups failures by their text, the most frequent first.

@@ -73,6 +73,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// About how many commands of Redis it takes to read something, with those that scripts call; see [webui.View.Cost].
+const (
+	queueCost = 30 // a queue: asynq also measures its memory
+	ratesCost = 30 // what was counted of an hour or a day
+	listCost  = 20 // a list of workflows, and one more for each
+)
+
 // site serves the pages.
 type site struct {
 	*webui.Site

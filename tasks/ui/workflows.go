@@ -102,7 +102,7 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		q.Set("after", next)
 		d.Next = "?" + q.Encode()
 	}
-	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d}, nil
+	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Cost: listCost + len(d.List)}, nil
 }
 
 // mostRevoked is how many workflows are revoked by one action.
