@@ -115,7 +115,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 			d.Events = append(d.Events, rowOf(e))
 		}
 	}
-	return webui.View{Name: plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d}, nil
+	return webui.View{Name: plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d, Cost: jobCost}, nil
 }
 
 // noJob says in place of what is wrong with an id that there is no such job.

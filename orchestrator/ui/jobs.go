@@ -167,6 +167,9 @@ type stateCount struct {
 	URL   string
 }
 
+// jobCost is about how many commands of Redis it takes to read a job, with those that scripts call; see [webui.View.Cost].
+const jobCost = 40
+
 type jobsData struct {
 	States            []stateCount
 	All               int64
@@ -235,5 +238,5 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 	if page.Next != "" {
 		d.Next = with("after", page.Next)
 	}
-	return webui.View{Name: "Jobs", At: jobsAt, Data: d}, nil
+	return webui.View{Name: "Jobs", At: jobsAt, Data: d, Cost: 20 + 8*len(d.Rows)}, nil
 }
