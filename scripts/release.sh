@@ -16,8 +16,8 @@ version=${1:-$(git describe --tags --always --dirty)}
 targets=${RELEASE_TARGETS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64}
 out=dist/$version
 case "$version" in
+*[!A-Za-z0-9.+_-]* | "" | -* | .*) echo "release: \"$version\" is no version; write it as in v0.1.0" >&2; exit 2 ;;
 *-dirty) echo "release: the tree has changes that are not committed: this is for trying only" >&2 ;;
-*[!A-Za-z0-9.+_-]* | "" | -*) echo "release: \"$version\" is no version; write it as in v0.1.0" >&2; exit 2 ;;
 esac
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
 $GO test -C scripts/sbom . >&2

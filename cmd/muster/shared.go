@@ -15,7 +15,7 @@ import (
 // shared is the action of a command with what all commands have in common.
 func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if _, ok := given(c, "quiet"); ok {
+		if value, ok := given(c, "quiet"); ok && value != "false" {
 			screenOf(env.stderr).mute()
 		}
 		if env.answered != nil {
@@ -36,7 +36,7 @@ func watchFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "watch", Usage: "print again every 2 seconds, until Ctrl-C"}
 }
 
-// watch runs action every so often until it fails or the context is done. On a
+// watch runs action every so often until it fails without an answer or the context is done. On a
 // terminal each page replaces the last; elsewhere an empty line is between
 // them, or with --json each is a line.
 func watch(env environment, c *cli.Context, every time.Duration, action cli.ActionFunc) error {
@@ -53,7 +53,7 @@ func watch(env environment, c *cli.Context, every time.Duration, action cli.Acti
 		if c.Context.Err() != nil {
 			return context.Cause(c.Context)
 		}
-		if err == nil {
+		if page.Len() > 0 { // an error after it is part of the answer, as of what is not healthy
 			err = screen.draw(out, n, page.String())
 		}
 		if err != nil {

@@ -204,6 +204,11 @@ func (s *siteShell) about() {
 
 // loop tries lines until they end.
 func (s *siteShell) loop(ctx context.Context) error {
+	if in, ok := s.env.stdin.(*os.File); ok {
+		if before, err := term.GetState(int(in.Fd())); err == nil {
+			defer term.Restore(int(in.Fd()), before) // a signal leaves the editor in the middle of a line
+		}
+	}
 	next, prompted := s.reader()
 	failed := 0
 	for n := 1; ; n++ {

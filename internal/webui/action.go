@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/http"
 )
 
@@ -12,7 +14,7 @@ const (
 	// tokenName is the name of the cookie and of the field of forms that must be equal, so that no other site can send
 	// the form: it can neither read nor set the cookie.
 	tokenName = "muster_form"
-	maxForm   = 1 << 20
+	maxForm   = 4 << 20
 )
 
 // Action is something that a page can do. A GET shows what it will do and asks; a POST does it.
@@ -109,8 +111,19 @@ func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
 		s.Fail(w, r, errMay)
 		return
 	}
+	if err := r.ParseForm(); err != nil {
+		if errors.As(err, new(*http.MaxBytesError)) {
+			s.Fail(w, r, &pageError{http.StatusRequestEntityTooLarge, "Too long", fmt.Sprintf("What was sent has more than %d MiB. Send it by the command line or the API.", maxForm>>20)})
+			return
+		}
+		s.Fail(w, r, Invalid("The form cannot be read: %v.", err))
+		return
+	}
 	cookie, err := r.Cookie(tokenName)
-	if err != nil || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(r.PostFormValue(tokenName))) != 1 {
+	if err == nil {
+		err = http.NewCrossOriginProtection().Check(r)
+	}
+	if err != nil || len(cookie.Value) != 32 || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(r.PostFormValue(tokenName))) != 1 {
 		s.Fail(w, r, Forbidden("The form does not come from these pages, or it is old. Go back, reload the page, and try again."))
 		return
 	}

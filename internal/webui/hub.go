@@ -14,7 +14,12 @@ const (
 	mostCost   = 40                     // commands of Redis for all pages together, in a second
 	mostOpen   = 1000                   // pages open at once
 	queuedText = 1                      // a reader that is slow gets the newest only
+	lookTime   = 3 * time.Second        // a page that takes longer says so, and others are not held up
+	mostWait   = 2 * time.Second        // after a page that costs much, before the next one
 )
+
+// never is the cost of a page that does not change.
+const never = -1
 
 // hub renders each page that is open again and again, once for all who have it open, and sends them what is new. It
 // renders one page after the other, at most mostLooks in a second, and less often if they cost more, so that Redis has the
@@ -36,6 +41,7 @@ type topic struct {
 	readers map[chan update]bool
 	last    update
 	looked  time.Time
+	fixed   bool // it does not change any more
 }
 
 // update is what a page shows now: HTML, or why it cannot be read.
@@ -106,11 +112,14 @@ func (h *hub) run(ctx context.Context, ended chan<- struct{}) {
 			return
 		case <-timer.C:
 		}
+		if ctx.Err() != nil { // another run may have begun
+			return
+		}
 		t, wait := h.next()
 		if t != nil {
 			began := time.Now()
 			cost := h.look(ctx, t)
-			wait = max(time.Second/mostLooks, time.Duration(cost)*time.Second/mostCost) - time.Since(began)
+			wait = max(time.Second/mostLooks, min(time.Duration(cost)*time.Second/mostCost, mostWait)) - time.Since(began)
 		}
 		timer.Reset(max(wait, 0))
 	}
@@ -122,7 +131,7 @@ func (h *hub) next() (t *topic, wait time.Duration) {
 	defer h.mu.Unlock()
 	for len(h.round) > 0 {
 		t = h.round[0]
-		if len(t.readers) == 0 {
+		if len(t.readers) == 0 || t.fixed {
 			h.round = h.round[1:]
 			continue
 		}
@@ -138,16 +147,20 @@ func (h *hub) next() (t *topic, wait time.Duration) {
 
 // look renders a page and sends it to its readers if it has changed. It returns what that cost.
 func (h *hub) look(ctx context.Context, t *topic) (cost int) {
-	ctx, cancel := context.WithTimeout(ctx, AskTime)
+	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	html, cost, err := t.render(ctx)
+	html, cost, err := t.render(looking)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ctx.Err() != nil {
+		return 0
+	}
 	now := update{html: html}
 	if err != nil {
 		h.log.Debug("page cannot be read", "page", t.key, "error", err)
 		now = update{html: t.last.html, trouble: err.Error()}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	t.fixed = cost == never
 	if now.equal(t.last) {
 		return cost
 	}

@@ -10,13 +10,18 @@ import (
 
 const (
 	pulse     = 15 * time.Second // between signs of life, so that proxies do not close the connection
+	streaming = 5 * time.Minute  // until the reader must ask again, so that a key that has ended shows nothing any more
 	writeTime = 10 * time.Second // that a reader may take for an update
 )
 
 // stream sends what a page shows each time that it changes, as server-sent events: "main" with the HTML of the element
 // of this id, and "trouble" with why it cannot be read now.
 func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
-	key := fmt.Sprintf("%t %t %s", s.cfg.May(r, Operate), s.cfg.May(r, Administer), r.URL.RequestURI())
+	reads := ""
+	if s.cfg.Reads != nil {
+		reads = s.cfg.Reads(r)
+	}
+	key := fmt.Sprintf("%q %t %t %s", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer), r.URL.RequestURI())
 	shared := r.WithContext(context.WithoutCancel(r.Context())) // others may look at the page after this reader has left
 	updates, leave, ok := s.live.join(key, func(ctx context.Context) ([]byte, int, error) { return s.fragment(ctx, shared, p) })
 	if !ok {
@@ -31,6 +36,8 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 	out := http.NewResponseController(w)
 	tick := time.NewTicker(pulse)
 	defer tick.Stop()
+	over := time.NewTimer(streaming)
+	defer over.Stop()
 	text := []byte("retry: 2000\n\n")
 	for {
 		_ = out.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder has none
@@ -42,6 +49,10 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 		}
 		select {
 		case <-r.Context().Done():
+			return
+		case <-s.cfg.Done:
+			return
+		case <-over.C:
 			return
 		case <-tick.C:
 			text = []byte(": still here\n\n")
@@ -69,6 +80,9 @@ func (s *Site) fragment(ctx context.Context, r *http.Request, p page) (html []by
 	var out bytes.Buffer
 	if err := show.ExecuteTemplate(&out, "main", v); err != nil {
 		return nil, v.Cost, fmt.Errorf("make the page: %w", err)
+	}
+	if v.Fixed {
+		return out.Bytes(), never, nil
 	}
 	return out.Bytes(), v.Cost, nil
 }

@@ -51,6 +51,11 @@ type Config struct {
 	Funcs template.FuncMap
 	// May reports whether the sender of a request may make changes of a class.
 	May func(*http.Request, Class) bool
+	// Reads names what the sender of a request may read: those with the same name see the same on a page, but for what they
+	// may change. Defaults to the same for all.
+	Reads func(*http.Request) string
+	// Done ends the streams of open pages once it is closed, as when the server shuts down. Optional.
+	Done <-chan struct{}
 	// Did is called after each change. It must not block for long.
 	Did func(r *http.Request, action string, err error)
 	// Explain says which status and title the page of an error has, and reports false for errors that it does not know.

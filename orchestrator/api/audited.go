@@ -51,7 +51,7 @@ func (c Config) record(r *http.Request, answer http.Header, operation string, st
 	}
 	e := access.Entry{
 		Caller: caller.Name, CallerID: caller.ID, Role: caller.Role, Operation: operation, Method: r.Method,
-		Path: clip.Bytes(r.URL.EscapedPath(), 300), Status: status, Address: address, Request: RequestID(r.Context()),
+		Path: clip.Bytes(asked(r), 300), Status: status, Address: address, Request: RequestID(r.Context()),
 	}
 	for _, path := range []string{r.URL.Path, answer.Get("Location")} { // of what was created
 		kind, id, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/ui"), "/"), "/")
@@ -69,4 +69,13 @@ func (c Config) record(r *http.Request, answer http.Header, operation string, st
 		c.Logger.WarnContext(ctx, "a change is missing in the audit log", "request_id", e.Request, "caller", e.Caller,
 			"operation", e.Operation, "path", e.Path, "status", e.Status, "address", e.Address, "err", err)
 	}
+}
+
+// asked is the path of a request. That of a page's form has its query, which names what is changed; other queries may
+// have anything in them.
+func asked(r *http.Request) string {
+	if r.URL.RawQuery == "" || !strings.HasPrefix(r.URL.Path, "/ui/") {
+		return r.URL.EscapedPath()
+	}
+	return r.URL.EscapedPath() + "?" + r.URL.RawQuery
 }

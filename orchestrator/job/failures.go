@@ -79,6 +79,9 @@ type Reviews struct {
 // reviewJobs bounds the jobs that Reviews looks at.
 const reviewJobs = 20
 
+// reviewLooks bounds how often Reviews looks at the failed items of a job.
+const reviewLooks = 5
+
 // Reviews returns items of all jobs that wait for a decision, up to n, of the job that waits for longest first.
 func (s *ItemReader) Reviews(ctx context.Context, n int) (Reviews, error) {
 	ids, err := s.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: reviewsKey, Start: 0, Stop: reviewJobs}).Result()
@@ -101,14 +104,22 @@ func (s *ItemReader) Reviews(ctx context.Context, n int) (Reviews, error) {
 			out.More = true
 			break
 		}
-		items, next, err := s.Failures(ctx, id, ItemReview, 0, n-len(out.Items))
-		if errors.Is(err, ErrNotFound) {
-			continue
+		next := 0
+		for looks := 0; looks < reviewLooks && len(out.Items) < n; looks++ { // failed items may stand before them
+			var items []Item
+			items, next, err = s.Failures(ctx, id, ItemReview, next, n-len(out.Items))
+			if errors.Is(err, ErrNotFound) {
+				break
+			}
+			if err != nil {
+				return Reviews{}, err
+			}
+			out.Items = slices.Concat(out.Items, items)
+			if next == 0 {
+				break
+			}
 		}
-		if err != nil {
-			return Reviews{}, err
-		}
-		out.Items, out.More = slices.Concat(out.Items, items), out.More || next > 0
+		out.More = out.More || next > 0
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/webui"
 	"muster/orchestrator/health"
 	"muster/orchestrator/job"
 	"muster/proxies"
@@ -70,7 +71,10 @@ func (r *recent[T]) get(ctx context.Context, read func(context.Context) (v T, co
 	if time.Now().Before(r.until) {
 		return r.v, nil
 	}
-	v, cost, err := read(ctx)
+	// A reader that leaves must not make what all see wrong.
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), webui.AskTime)
+	defer cancel()
+	v, cost, err := read(reading)
 	if err == nil {
 		r.v, r.until = v, time.Now().Add(time.Duration(cost)*time.Second/mostReread)
 	}

@@ -42,6 +42,8 @@ type Config struct {
 	Audit *access.Audit
 	// Check runs the health checks, for the overview.
 	Check func(context.Context) health.Report
+	// Done ends the streams of open pages once it is closed. Optional.
+	Done <-chan struct{}
 	// Write allows changes, to callers with the role for them. Defaults to read-only.
 	Write bool
 	// Logger gets errors of pages. Needed.
@@ -79,7 +81,7 @@ type pages struct {
 func Routes(cfg Config) []Route {
 	p := &pages{cfg: cfg, site: webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
-		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Did: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Reads: reads, Done: cfg.Done, Did: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
 	})}
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
@@ -111,6 +113,9 @@ func menu(cfg Config) []webui.Area {
 		cfg.accessAreas(),
 	)
 }
+
+// reads names what the caller of a request may read.
+func reads(r *http.Request) string { return string(access.CallerOf(r.Context()).Role) }
 
 // shows reports whether the caller of a request sees the area of the menu with a URL.
 func shows(r *http.Request, url string) bool {
@@ -174,7 +179,9 @@ func (p *pages) tasks() {
 	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
-		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
+		Data: func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates have passwords
+		Done: p.cfg.Done,
+		May:  func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
 	p.add("GET "+fleet, h, access.Viewer)
 	p.add("POST "+fleet, h, access.Operator)

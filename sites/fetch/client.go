@@ -149,10 +149,7 @@ func (c *Client) visit(ctx context.Context, s *session, r request) (extract.Page
 		if err != nil {
 			return page, err
 		}
-		if c.sessions.isSignedIn(page) {
-			if again {
-				c.sessions.signed()
-			}
+		if !c.sessions.isLoggedOut(page) {
 			return page, nil
 		}
 		if again {

@@ -47,7 +47,7 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	}
 	class := classOfNetwork(err)
 	switch {
-	case errors.Is(err, errScope), errors.Is(err, errRedirects):
+	case errors.Is(err, errScope), errors.Is(err, errRedirects), errors.Is(err, errBody):
 		class = Redirect
 	case class != Proxy && addressfilter.Is(err):
 		class, err = Address, fmt.Errorf("%w, or allow_addresses of the definition", err)

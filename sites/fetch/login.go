@@ -14,9 +14,15 @@ import (
 // maxUnsigned is how many logins in a row may be followed by a page without the sign of one.
 const maxUnsigned = 3
 
-// logIn fills in the form of session.login and submits it. After an answer that refuses the login it never tries again:
-// sites lock accounts after some failures. The caller holds the gate of s.
+// logIn fills in the form of session.login and submits it, one session after the other. After an answer that refuses the
+// login this client never tries again: sites lock accounts after some failures. The caller holds the gate of s.
 func (p *sessions) logIn(ctx context.Context, s *session) error {
+	select {
+	case p.login <- struct{}{}:
+		defer func() { <-p.login }()
+	case <-ctx.Done():
+		return &Error{Class: classOfNetwork(ctx.Err()), Err: ctx.Err()}
+	}
 	if err := p.refusal(); err != nil {
 		return err
 	}
@@ -64,6 +70,8 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 	switch {
 	case form.Method != http.MethodPost:
 		return refused("the form at %s is sent by GET, which would put the password into addresses", page.URL.Redacted())
+	case page.URL.Scheme == "https" && action.Scheme != "https":
+		return refused("the form at %s is sent without TLS, so that others could read the password", page.URL.Redacted())
 	case !p.def.InScope(action):
 		return refused("the form at %s is sent to %s, which is not on the site; see hosts", page.URL.Redacted(), action.Host)
 	}
@@ -97,13 +105,21 @@ func (p *sessions) parsed(page extract.Page) (*extract.Doc, error) {
 	return doc, nil
 }
 
-// isSignedIn reports whether a page has the sign of a login. Sitemaps and JSON never lack it.
-func (p *sessions) isSignedIn(page extract.Page) bool {
+// isLoggedOut reports whether a page lacks the sign of a login. Sitemaps and JSON never do, nor do pages that are
+// blocked: they say nothing of the login, and Inspect tells the caller.
+func (p *sessions) isLoggedOut(page extract.Page) bool {
 	if p.def.Session.Login == nil || page.Kind == definition.KindSitemap || p.def.Page(page.Kind).Format == definition.FormatJSON {
-		return true
+		return false
 	}
 	doc, err := extract.Parse(p.def, page)
-	return err != nil || p.def.Session.Login.SignedIn.First(doc.Root) != nil
+	if err != nil {
+		return false
+	}
+	if p.def.Session.Login.SignedIn.First(doc.Root) != nil {
+		p.signed()
+		return false
+	}
+	return isLogin(doc) || p.def.Blocks.Off || blockedBy(p.def, doc) == ""
 }
 
 // expire ends a login that a page says is over, unless another request has done so: was is the login of the page's
@@ -133,7 +149,7 @@ func (p *sessions) unsigned(page extract.Page) error {
 	return e
 }
 
-// signed notes a page that has the sign right after a login.
+// signed notes a page that has the sign.
 func (p *sessions) signed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

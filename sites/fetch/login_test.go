@@ -1,8 +1,10 @@
 package fetch
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -239,5 +241,55 @@ func TestLateAnswersKeepOutOfALogin(t *testing.T) {
 	late.Wait()
 	if m.logins != 2 || m.posts != 2 {
 		t.Errorf("got %d logins of %d forms, want 2 of 2", m.logins, m.posts)
+	}
+}
+
+// A block page says nothing of the login: the caller recognizes it, and no login follows.
+func TestBlockPagesAreNoLogout(t *testing.T) {
+	t.Parallel()
+	m := &members{}
+	var blocked atomic.Bool
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+		if blocked.Load() {
+			fmt.Fprint(w, "<p>Go away, visitor")
+			return
+		}
+		m.ServeHTTP(w, r)
+	}, quick+"blocks: {text: Go away}\n"+memberLogin)
+	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
+	defer c.Close()
+	for i := range 6 {
+		blocked.Store(i > 0 && i < 5)
+		p, err := c.Get(t.Context(), fmt.Sprint(base, "/p", i), definition.KindDetail)
+		if err != nil || strings.Contains(string(p.Body), "Go away") != blocked.Load() {
+			t.Errorf("page %d: got %v and %q", i, err, p.Body)
+		}
+	}
+	if m.logins != 1 {
+		t.Errorf("got %d logins, want 1", m.logins)
+	}
+}
+
+// A form with a password stays at its address, whatever redirects say.
+func TestRedirectsCarryNoFormElsewhere(t *testing.T) {
+	t.Parallel()
+	var carried atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { carried.Add(1) }))
+	defer other.Close()
+	m := &members{}
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			http.Redirect(w, r, other.URL+"/in", http.StatusTemporaryRedirect)
+			return
+		}
+		m.ServeHTTP(w, r)
+	}, quick+"hosts: ["+strings.TrimPrefix(other.URL, "http://")+"]\n"+memberLogin)
+	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
+	defer c.Close()
+	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); ClassOf(err) != Login || !errors.Is(err, errBody) {
+		t.Errorf("got %v, want class %s because of the form", err, Login)
+	}
+	if carried.Load() > 0 {
+		t.Error("the form was sent to another address")
 	}
 }

@@ -12,6 +12,7 @@ import (
 var (
 	errScope     = errors.New("leads off the site")
 	errRedirects = errors.New("too many redirects")
+	errBody      = errors.New("would send a form to another address")
 )
 
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
@@ -24,6 +25,10 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	}
 	if !c.def.InScope(req.URL) {
 		return errScope
+	}
+	first := via[0].URL
+	if req.Body != nil && (req.URL.Host != first.Host || first.Scheme == "https" && req.URL.Scheme != "https") {
+		return errBody // it may have a password
 	}
 	return nil
 }

@@ -58,6 +58,7 @@ type sessions struct {
 	client *Client
 	def    *definition.Definition
 	start  string
+	login  chan struct{} // has a token while a session logs in
 
 	mu      sync.Mutex // guards the fields below and those of its sessions
 	live    []*session
@@ -69,7 +70,7 @@ type sessions struct {
 }
 
 func newSessions(c *Client) *sessions {
-	return &sessions{client: c, def: c.def, start: c.def.SessionStart()}
+	return &sessions{client: c, def: c.def, start: c.def.SessionStart(), login: make(chan struct{}, 1)}
 }
 
 // acquire returns the least busy session, or a new one while there are fewer than session.max. The caller must

@@ -35,6 +35,7 @@ type nodeData struct {
 	In, Out       document
 	Trace         string // id of the trace that the workflow belongs to, or empty
 	Last          *lastAttempt
+	Hidden        bool // the reader may not see inputs and results
 }
 
 // document is JSON as it is shown.
@@ -88,6 +89,9 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	}
 	if len(d.Headers) > mostHeaders {
 		d.Headers = nil
+	}
+	if d.Hidden = !s.cfg.Data(r); d.Hidden {
+		d.In, d.Out, d.Headers = document{}, document{}, nil
 	}
 	d.setLast(time.Now())
 	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}, nil
@@ -182,8 +186,14 @@ func (s *site) downloadInput(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+var errHidden = webui.Forbidden("You may not see inputs and results of tasks: they may have secrets.")
+
 // download serves JSON of a node as a file.
 func (s *site) download(w http.ResponseWriter, r *http.Request, name string, of func(ctx context.Context, id, node string) (json.RawMessage, error)) {
+	if !s.cfg.Data(r) {
+		s.Fail(w, r, errHidden)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
 	defer cancel()
 	raw, err := of(ctx, r.PathValue("id"), r.PathValue("node"))

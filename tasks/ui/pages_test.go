@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -182,4 +183,28 @@ func TestTooManyNodesAreNotRead(t *testing.T) {
 	}
 	wantIn(t, h, "/workflows/"+run.ID(), "too many to show here", "0 of 20001", "muster inspect workflow "+run.ID())
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to show here", "u.inc")
+}
+
+// Those who may not see data see no input, no result and no header, on no page and in no stream.
+func TestDataIsHidden(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{Data: func(r *http.Request) bool { return r.Header.Get("X-Role") == "admin" }})
+	run, err := text.S("a-secret").Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"token": "a-secret"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	at := "/workflows/" + run.ID()
+	for path, want := range map[string]int{at: http.StatusOK, at + "/nodes/0": http.StatusOK, at + "/inputs/0": http.StatusForbidden, at + "/results/0": http.StatusForbidden} {
+		if code, body := get(t, h, path); code != want || strings.Contains(body, "a-secret") {
+			t.Errorf("%s: got %d and %.2000q, want %d without the secret", path, code, body, want)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tasks"+path, nil)
+		r.Header.Set("X-Role", "admin")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if shown := path != at; w.Code != http.StatusOK || strings.Contains(w.Body.String(), "a-secret") != shown {
+			t.Errorf("%s for an admin: got %d and %.2000q, want 200, with the secret: %t", path, w.Code, w.Body, shown)
+		}
+	}
 }

@@ -72,7 +72,7 @@ func (s *site) tokens(ctx context.Context, r *http.Request) (webui.View, error) 
 			list.All = "?" + url.Values{"task": {t.Task}}.Encode()
 		}
 		for _, n := range nodes {
-			list.Nodes = append(list.Nodes, openNode{n, clip.Line(string(n.Input), inputShown)})
+			list.Nodes = append(list.Nodes, openNode{n, clip.Line(string(s.given(r, n.Input)), inputShown)})
 		}
 		if next != "" && d.Task != "" {
 			d.Next = "?" + url.Values{"task": {t.Task}, "after": {next}}.Encode()
@@ -97,7 +97,7 @@ func (s answers) openQuestion(ctx context.Context, r *http.Request) (tasktype.No
 		return d, webui.Question{}, webui.Invalid("This node does not wait for an answer: it is %s.", stateWord(d.Status))
 	}
 	return d, webui.Question{
-		Text: "The input is " + clip.Line(string(d.Input), 2000) + ". A token that was given out for the node is refused from then on.",
+		Text: "The input is " + clip.Line(string(s.given(r, d.Input)), 2000) + ". A token that was given out for the node is refused from then on.",
 		Back: s.cfg.Prefix + "/workflows/" + url.PathEscape(id) + "/nodes/" + url.PathEscape(node), At: s.cfg.Prefix + "/tokens",
 	}, nil
 }
@@ -150,4 +150,12 @@ func (s answers) settle(ctx context.Context, r *http.Request, answer func(token 
 		err = webui.Invalid("%s", err)
 	}
 	return webui.Done{To: s.cfg.Prefix + "/workflows/" + url.PathEscape(id) + "/nodes/" + url.PathEscape(node)}, err
+}
+
+// given is the input of a task, or in place of it a word for those who may not see it.
+func (s *site) given(r *http.Request, input json.RawMessage) json.RawMessage {
+	if s.cfg.Data(r) {
+		return input
+	}
+	return json.RawMessage("hidden")
 }

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"muster/internal/webui"
@@ -41,6 +42,12 @@ type Config struct {
 	// pause queues, set how many tasks a worker runs at once.
 	// Defaults to none: the pages are read-only.
 	May func(*http.Request) bool
+	// Data reports whether the sender of a request may see inputs, results and headers of tasks, which may have secrets.
+	// Defaults to all.
+	Data func(*http.Request) bool
+	// Done ends the streams of open pages once it is closed, as when the server shuts down: http.Server.Shutdown waits for
+	// them otherwise. Optional.
+	Done <-chan struct{}
 	// Did is called after each change, for an audit log. It must not block for long. Defaults to nothing.
 	Did func(r *http.Request, action string, err error)
 	// Logger gets errors of pages. Defaults to none.
@@ -63,6 +70,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.May == nil {
 		c.May = func(*http.Request) bool { return false }
+	}
+	if c.Data == nil {
+		c.Data = func(*http.Request) bool { return true }
 	}
 	if c.Did == nil {
 		c.Did = func(*http.Request, string, error) {}
@@ -151,8 +161,9 @@ func (c Config) frame() webui.Config {
 	}
 	return webui.Config{
 		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
-		Shows: c.Shows, Pages: pages, Funcs: funcs, Did: c.Did, Explain: explain, Logger: c.Logger,
-		May: func(r *http.Request, class webui.Class) bool { return class == webui.Operate && c.May(r) },
+		Shows: c.Shows, Pages: pages, Funcs: funcs, Done: c.Done, Did: c.Did, Explain: explain, Logger: c.Logger,
+		Reads: func(r *http.Request) string { return strconv.FormatBool(c.Data(r)) },
+		May:   func(r *http.Request, class webui.Class) bool { return class == webui.Operate && c.May(r) },
 	}
 }
 

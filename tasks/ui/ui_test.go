@@ -304,10 +304,13 @@ func TestChangesTakePermissionAndAToken(t *testing.T) {
 		t.Fatalf("question: got %d, cookies %v:\n%s", w.Code, w.Result().Cookies(), w.Body)
 	}
 	token := w.Result().Cookies()[0].Value
-	for name, c := range map[string][2]string{"no token": {"", ""}, "no cookie": {"", token}, "another token": {token, strings.Repeat("0", 32)}} {
+	for name, c := range map[string][2]string{"no token": {"", ""}, "a short token": {"short", "short"}, "no cookie": {"", token}, "another token": {token, strings.Repeat("0", 32)}} {
 		if w := post(t, h, path, c[0], c[1]); w.Code != http.StatusForbidden || len(did) > 0 {
 			t.Errorf("%s: got %d, done %v, want 403 and nothing done", name, w.Code, did)
 		}
+	}
+	if w := post(t, h, path, token, token, "number", strings.Repeat("9", 5<<20)); w.Code != http.StatusRequestEntityTooLarge || len(did) > 0 {
+		t.Errorf("too long: got %d, done %v, want 413 and nothing done", w.Code, did)
 	}
 	if w := post(t, h, path, token, token); w.Code != http.StatusSeeOther || fmt.Sprint(did) != "[POST /tasks/workflows/{id}/revoke <nil>]" {
 		t.Errorf("got %d, done %v, want that it is done", w.Code, did)

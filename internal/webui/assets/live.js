@@ -54,7 +54,14 @@
       if (heading() !== title) news.textContent = heading(); // read aloud; the rest of the page is not
     });
     source.addEventListener("trouble", (e) => say("Not up to date: " + e.data, true));
-    source.onerror = () => say("Not up to date: the server does not answer; trying again", true);
+    source.onerror = () => {
+      say("Not up to date: the server does not answer; trying again", true);
+      // An answer that is an error ends the source for good.
+      if (source && source.readyState === EventSource.CLOSED) {
+        stop();
+        setTimeout(() => { if (!source && !paused && !document.hidden) follow(); }, 5000);
+      }
+    };
   };
   const stop = () => { if (source) source.close(); source = null; };
 

@@ -14,7 +14,7 @@ if state == "open" then
   local cooldown = math.min(tonumber(ARGV[2]) * 2 ^ failed, tonumber(ARGV[3]))
   local left = tonumber(redis.call("HGET", KEYS[1], "opened_at")) + cooldown - now
   if left > 0 then
-    redis.call("HINCRBY", KEYS[1], "blocked", 1)
+    redis.pcall("HINCRBY", KEYS[1], "blocked", 1) -- a full Redis refuses it, and the request is blocked anyway
     return { 0, left }
   end
   redis.call("HSET", KEYS[1], "state", "half_open")
