@@ -44,11 +44,9 @@ func withSecret(t *testing.T, url string) (dir, key string) {
 	return dir, key
 }
 
-// Secrets of a definition go to its site, and not into Redis. Jobs that were sent
-// before the definition changed still have them.
-func TestSecretsOfADefinition(t *testing.T) {
-	t.Parallel()
-	url, right := vault(t)
+// withVault loads the definition of the site at a URL that has a secret.
+func withVault(t *testing.T, url string) (*Registry, *definition.Definition) {
+	t.Helper()
 	dir, _ := withSecret(t, url)
 	registry, err := LoadRegistry(dir, true)
 	if err != nil {
@@ -58,6 +56,15 @@ func TestSecretsOfADefinition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return registry, def
+}
+
+// Secrets of a definition go to its site, and not into Redis. Jobs that were sent
+// before the definition changed still have them.
+func TestSecretsOfADefinition(t *testing.T) {
+	t.Parallel()
+	url, right := vault(t)
+	registry, def := withVault(t, url)
 	rdb := redistest.New(t)
 	s := newService(t, rdb)
 	s.Registry().Replace(registry)
@@ -76,15 +83,7 @@ func TestSecretsOfADefinition(t *testing.T) {
 func TestSecretsAreForTheFilesOfTheWorker(t *testing.T) {
 	t.Parallel()
 	url, right := vault(t)
-	dir, _ := withSecret(t, url)
-	registry, err := LoadRegistry(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := registry.Definition("vault")
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry, own := withVault(t, url)
 	other, err := definition.Parse("vault.yaml", append(own.YAML(), "description: sent by someone\n"...))
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func WatchFiles(ctx context.Context, now <-chan struct{}, changed func(), paths 
 func watch(ctx context.Context, every time.Duration, now <-chan struct{}, seen files, paths []string, changed func(asked bool) (files, []string)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var last files // what has changed, at the last look
+	settling := settling{seen: seen}
 	for {
 		asked := false
 		select {
@@ -94,17 +94,30 @@ func watch(ctx context.Context, every time.Duration, now <-chan struct{}, seen f
 		case <-now:
 			asked = true
 		case <-tick.C:
-			current := lookAt(paths)
-			if current.same(seen) {
-				last = nil
-				continue
-			}
-			if last == nil || !current.same(last) {
-				last = current
+			if !settling.over(lookAt(paths)) {
 				continue
 			}
 		}
-		last = nil
-		seen, paths = changed(asked)
+		settling.seen, paths = changed(asked)
+		settling.last = nil
 	}
+}
+
+// settling tells files that have changed from those that are still being written.
+type settling struct {
+	seen files // when they were loaded
+	last files // at the last look, if they had changed
+}
+
+// over reports whether files have changed, and look as they did at the last look.
+func (s *settling) over(current files) bool {
+	if current.same(s.seen) {
+		s.last = nil
+		return false
+	}
+	if s.last == nil || !current.same(s.last) {
+		s.last = current
+		return false
+	}
+	return true
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"muster/internal/testutil"
@@ -120,25 +119,26 @@ func TestWatcherReloads(t *testing.T) {
 // A file that is being written is left alone until it has looked the same twice.
 func TestFileThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		file := write(t, "workers: {concurrency: 2}\n")
-		w := watching(t, Sources{File: file}, time.Second)
-		for i := range 5 {
-			if err := os.WriteFile(file, []byte(strings.Repeat("#", i+1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Second) // in the bubble
-			synctest.Wait()
+	file := write(t, "workers: {concurrency: 2}\n")
+	s := settling{seen: lookAt([]string{file})}
+	look := func() bool { return s.over(lookAt([]string{file})) }
+	if look() {
+		t.Error("a file that nothing was written to has changed")
+	}
+	for i := range 5 {
+		if err := os.WriteFile(file, []byte(strings.Repeat("#", i+1)), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		if len(w.configs()) != 0 {
-			t.Errorf("got %s, want nothing reloaded", w.said())
+		if look() {
+			t.Errorf("write %d: the file has changed, want it left alone", i)
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if len(w.configs()) != 1 {
-			t.Errorf("got %s, want it reloaded once", w.said())
-		}
-	})
+	}
+	if !look() {
+		t.Error("the file that is written has not changed")
+	}
+	if s.seen, s.last = lookAt([]string{file}), nil; look() {
+		t.Error("the file that was loaded has changed")
+	}
 }
 
 // Asked for, a reload says so though nothing has changed.

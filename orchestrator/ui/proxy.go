@@ -58,31 +58,27 @@ var banTimes = []webui.Option{{Value: "1h", Text: "an hour"}, {Value: "24h", Tex
 // proxyActions are what can be done with the pool and its proxies, by path.
 func (p poolPages) proxyActions() map[string]webui.Action {
 	return map[string]webui.Action{
-		"/proxies/refresh": {Class: webui.Operate,
-			Says: func(context.Context, *http.Request) (webui.Question, error) {
-				return webui.Question{
-					Title: "Refresh the pool", Button: "Refresh it now", Back: poolURL, At: poolURL,
-					Text: "All sources are read, and what they list is checked. Proxies that work join the pool as they are found. If a refresh is under way, that one is shown.",
-				}, nil
-			},
-			Do: func(ctx context.Context, _ *http.Request) (webui.Done, error) {
-				id, err := p.cfg.Proxies.StartRefresh(ctx)
-				return webui.Done{To: flowURL(id)}, p.refused(ctx, err)
-			}},
-		"/proxies/recheck": {Class: webui.Operate,
-			Says: func(context.Context, *http.Request) (webui.Question, error) {
-				return webui.Question{
-					Title: "Check the pool again", Button: "Check it now", Back: poolURL, At: poolURL,
-					Text: "Members whose check is due are checked, at most 1,000, and those that were removed within the last day. One that fails rests until its next check.",
-				}, nil
-			},
-			Do: func(ctx context.Context, _ *http.Request) (webui.Done, error) {
-				id, err := p.cfg.Proxies.StartRecheck(ctx)
-				return webui.Done{To: flowURL(id)}, p.refused(ctx, err)
-			}},
+		"/proxies/refresh": p.ofPool("Refresh the pool", "Refresh it now", "All sources are read, and what they list is checked. Proxies that work join the pool as they are found. If a refresh is under way, that one is shown.",
+			func(ctx context.Context) (string, error) { return p.cfg.Proxies.StartRefresh(ctx) }),
+		"/proxies/recheck": p.ofPool("Check the pool again", "Check it now", "Members whose check is due are checked, at most 1,000, and those that were removed within the last day. One that fails rests until its next check.",
+			func(ctx context.Context) (string, error) { return p.cfg.Proxies.StartRecheck(ctx) }),
 		"/proxies/{proxy}/ban":     {Class: webui.Operate, Says: p.askBan, Do: p.ban},
 		"/proxies/{proxy}/unban":   {Class: webui.Operate, Says: p.askUnban, Do: p.unban},
 		"/proxies/{proxy}/recheck": {Class: webui.Operate, Says: p.askRecheck, Do: p.recheck},
+	}
+}
+
+// ofPool is a change of the whole pool by a workflow, which is shown then. start returns its id.
+func (p poolPages) ofPool(title, button, text string, start func(context.Context) (string, error)) webui.Action {
+	return webui.Action{
+		Class: webui.Operate,
+		Says: func(context.Context, *http.Request) (webui.Question, error) {
+			return webui.Question{Title: title, Button: button, Text: text, Back: poolURL, At: poolURL}, nil
+		},
+		Do: func(ctx context.Context, _ *http.Request) (webui.Done, error) {
+			id, err := start(ctx)
+			return webui.Done{To: flowURL(id)}, p.refused(ctx, err)
+		},
 	}
 }
 

@@ -71,17 +71,22 @@ func Match(doc *extract.Doc, each, selector string) (Matches, error) {
 		}
 		places = outer.All(doc.Root)
 	}
+	return matchesOf(places, sel.All, func(n *html.Node) string { return matched(n, sel.Attr) }), nil
+}
+
+// matchesOf collects what is found in places, as texts.
+func matchesOf[P, V any](places []P, find func(P) []V, text func(V) string) Matches {
 	m := Matches{Places: len(places)}
 	for _, p := range places {
-		found := sel.All(p)
+		found := find(p)
 		if len(found) > 0 {
 			m.With++
 		}
-		for _, n := range found {
-			m.Found = append(m.Found, matched(n, sel.Attr))
+		for _, v := range found {
+			m.Found = append(m.Found, text(v))
 		}
 	}
-	return m, nil
+	return m
 }
 
 // matched returns an attribute of an element, or its start tag and text; of a text node, the text.
@@ -111,15 +116,5 @@ func matchJSON(doc *extract.Doc, each, path string) (Matches, error) {
 		}
 		places = outer.Members(doc.JSON)
 	}
-	m := Matches{Places: len(places)}
-	for _, p := range places {
-		found := inner.Eval(p)
-		if len(found) > 0 {
-			m.With++
-		}
-		for _, v := range found {
-			m.Found = append(m.Found, string(encoded(v)))
-		}
-	}
-	return m, nil
+	return matchesOf(places, inner.Eval, func(v any) string { return string(encoded(v)) }), nil
 }
