@@ -65,7 +65,6 @@ bad that must be; slow answers alone fail nothing.`,
 // scrapeArgs are the arguments of scrape, checked.
 type scrapeArgs struct {
 	names            []string                 // of sites, files and pages; then of sites alone; none with Resume alone
-	given            []string                 // names as they were given
 	defs             []*definition.Definition // of files
 	opts             orchestrator.ScrapeOptions
 	failOn           report.HealthStatus
@@ -87,7 +86,7 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 		return scrapeArgs{}, err
 	}
 	a := scrapeArgs{
-		names: c.Args().Slice(), given: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
+		names: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
 		opts: orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: resume},
 	}
 	if c.IsSet("sink") {
@@ -160,7 +159,7 @@ func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrat
 		if err != nil {
 			return noJob(err)
 		}
-		args.names, args.given = []string{j.Site}, []string{j.Site}
+		args.names = []string{j.Site}
 	}
 	if !args.wait && !args.toStdout {
 		elsewhere, err := runsElsewhere(ctx, env, o, args.opts)
@@ -180,7 +179,7 @@ func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrat
 		return err
 	}
 	err = errors.Join(err, printRound(env, round, args.printsJSON), round.Lost(args.failOn))
-	return leftJobs(ctx, o, err, jobsOf(round), args.again())
+	return leftJobs(ctx, o, err, jobsOf(round), sameCommand)
 }
 
 // jobsOf lists the jobs of a round that were sent.
@@ -194,8 +193,8 @@ func jobsOf(round *orchestrator.Round) []string {
 	return ids
 }
 
-// again is the command that continues the scrapes: it joins those that are under way.
-func (a scrapeArgs) again() string { return "the same command" }
+// sameCommand continues the scrapes that were interrupted: it joins those that are under way.
+const sameCommand = "the same command"
 
 // runsElsewhere reports whether other processes can do the scrapes: workers run, and one may write the records.
 func runsElsewhere(ctx context.Context, env environment, o *orchestrator.Orchestrator, opts orchestrator.ScrapeOptions) (bool, error) {
