@@ -104,6 +104,9 @@ func (k scrapeKind) Cancel(ctx context.Context, id string) error {
 	return err
 }
 
+// Forget takes a scrape off the list of scrapes. It can still be resumed by its id.
+func (k scrapeKind) Forget(ctx context.Context, id string) error { return k.sites.Unlist(ctx, id) }
+
 // scrapeState returns the state of a scrape as that of a job.
 func scrapeState(j sites.Job) job.State {
 	s := job.State{Status: job.Processing, Items: countsOf(j.Pages), Error: j.Error}
@@ -179,6 +182,9 @@ func (k refreshKind) State(ctx context.Context, id string) (job.State, error) {
 
 // Cancel revokes a refresh. The pool stays as it is.
 func (k refreshKind) Cancel(ctx context.Context, id string) error { return k.client.Revoke(ctx, id) }
+
+// Forget does nothing: no list but that of all jobs has a refresh.
+func (k refreshKind) Forget(context.Context, string) error { return nil }
 
 // workflowState returns the state of a workflow as that of a job.
 func workflowState(s tasktype.Status) job.State {

@@ -89,6 +89,41 @@ func TestAJobThatIsNoLongerKnownHasFailed(t *testing.T) {
 	})
 }
 
+// TestDeletedScrapeStaysDeleted has the sweep of an orchestrator that starts again look for the scrapes of the last week.
+func TestDeletedScrapeStaysDeleted(t *testing.T) {
+	t.Parallel()
+	onSystem(t, func(ctx context.Context, o *Orchestrator) {
+		run, err := o.Sites.Send(ctx, "quotes.toscrape.com", sites.ScrapeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Sites.Cancel(ctx, run.ID()); err != nil {
+			t.Fatal(err)
+		}
+		again := o.reconcile()
+		if err := again(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := o.Jobs.Get(ctx, run.ID()); err != nil || j.Status != job.Cancelled {
+			t.Fatalf("got %+v, %v, want a cancelled job", j, err)
+		}
+		if err := o.Jobs.Delete(ctx, run.ID()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second looks back for a minute only
+			if err := again(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := o.reconcile()(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := o.Jobs.Get(ctx, run.ID()); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("got %+v, %v, want %v", j, err, job.ErrNotFound)
+		}
+	})
+}
+
 func TestRefreshIsAJobOfChunks(t *testing.T) {
 	t.Parallel()
 	cfg, _ := worldSettings(t)

@@ -1,6 +1,10 @@
 package orchestrator
 
 import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/api"
 	"muster/proxies/gateway"
 	"muster/tasks/limit"
@@ -20,8 +25,12 @@ import (
 	"muster/tasks/workqueue"
 )
 
+//go:generate go test -run TestMetricsPage -update .
+
+var update = flag.Bool("update", false, "write docs/reference/metrics.md")
+
 // metric is what a metric promises.
-type metric struct{ kind, labels string }
+type metric struct{ help, labels string }
 
 // everyMetric collects what all commands export, of a system that has worked: muster start, worker, queue run and
 // proxies serve.
@@ -51,7 +60,7 @@ func everyMetric(t *testing.T) prometheus.Collector {
 // describedMetrics are the metrics that a collector describes, but those of Go and the process.
 func describedMetrics(t *testing.T, c prometheus.Collector) map[string]metric {
 	t.Helper()
-	form := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ".*", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+	form := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 	descs := make(chan *prometheus.Desc)
 	go func() { c.Describe(descs); close(descs) }()
 	out := map[string]metric{}
@@ -64,70 +73,87 @@ func describedMetrics(t *testing.T, c prometheus.Collector) map[string]metric {
 			continue
 		}
 		var labels []string
-		for _, constant := range strings.Split(m[2], ",") {
+		for _, constant := range strings.Split(m[3], ",") {
 			name, _, _ := strings.Cut(constant, "=")
 			labels = append(labels, name)
 		}
-		labels = append(labels, strings.Split(m[3], ",")...)
+		labels = append(labels, strings.Split(m[4], ",")...)
 		labels = slices.DeleteFunc(labels, func(s string) bool { return s == "" })
 		slices.Sort(labels)
-		out[m[1]] = metric{labels: strings.Join(labels, ", ")}
+		out[m[1]] = metric{m[2], strings.Join(labels, ", ")}
 	}
 	return out
 }
 
-// documentedMetrics are the metrics of docs/metrics.md.
-func documentedMetrics(t *testing.T) map[string]metric {
-	t.Helper()
-	raw, err := os.ReadFile("../docs/metrics.md")
+// metricGroups are the sections of the page: the beginnings of the names of their metrics, by the title. A metric is in the
+// first that fits.
+var metricGroups = []struct{ title, names string }{
+	{"HTTP interface, of the process", "muster_http_ orchestrator_uptime orchestrator_ready"},
+	{"Agents and webhooks, of the process", "muster_agents_pushes muster_webhook_attempt muster_webhook_deliveries_total"},
+	{"Jobs, of Redis", "orchestrator_jobs muster_jobs"},
+	{"Agents, of Redis", "muster_agents"},
+	{"Webhooks, of Redis", "muster_webhook"},
+	{"Tasks, of Redis", "muster_fleet muster_schedule muster_limit_breakers"},
+	{"Tasks, of the process", "muster_task muster_worker"},
+	{"Scrapes, of the process", "muster_scrape"},
+	{"Proxies, of Redis", "muster_proxies"},
+	{"The gateway, of the process", "muster_gateway"},
+	{"A work queue and its run", "muster_queue muster_limit"},
+	{"Every process", "muster_build_info"},
+}
+
+// What stands above this line of docs/reference/metrics.md is written by hand.
+const metricsMark = "<!-- What follows is made by go generate ./orchestrator. -->\n"
+
+// The rest of docs/reference/metrics.md lists what is exported. go generate writes it.
+func TestMetricsPage(t *testing.T) {
+	t.Parallel()
+	const file = "../docs/reference/metrics.md"
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]metric{}
-	for line := range strings.Lines(string(raw)) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		name, ok := strings.CutPrefix(strings.TrimSpace(cells[0]), "`")
-		if len(cells) != 4 || !ok {
-			continue
-		}
-		labels := strings.Split(strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", ""), ", ")
-		slices.Sort(labels)
-		name = strings.TrimSuffix(name, "`")
-		if out[name] != (metric{}) {
-			t.Errorf("%s is there twice", name)
-		}
-		out[name] = metric{strings.TrimSpace(cells[1]), strings.Join(labels, ", ")}
+	head, _, ok := strings.Cut(string(raw), metricsMark)
+	if !ok {
+		t.Fatalf("%s has no line %s", file, metricsMark)
 	}
-	return out
-}
-
-func TestDocumentedMetricsAreThoseExported(t *testing.T) {
-	t.Parallel()
 	c := everyMetric(t)
-	got, want := describedMetrics(t, c), documentedMetrics(t)
-	for _, name := range slices.Sorted(maps.Keys(got)) {
-		if doc, ok := want[name]; !ok {
-			t.Errorf("docs/metrics.md lacks %s with the labels %q", name, got[name].labels)
-		} else if doc.labels != got[name].labels {
-			t.Errorf("%s: docs/metrics.md has the labels %q, want %q", name, doc.labels, got[name].labels)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if _, ok := got[name]; !ok {
-			t.Errorf("docs/metrics.md has %s, which nothing exports", name)
-		}
-	}
-
 	w := httptest.NewRecorder()
 	metrics.Handler(c).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	if w.Code != http.StatusOK {
 		t.Fatalf("got %d %s, want the metrics", w.Code, w.Body)
 	}
+	kinds := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\w+) (\w+)$`).FindAllStringSubmatch(w.Body.String(), -1) {
-		if doc, ok := want[m[1]]; ok && doc.kind != m[2] {
-			t.Errorf("%s: docs/metrics.md says %s, want %s", m[1], doc.kind, m[2])
-		}
+		kinds[m[1]] = m[2]
 	}
+	described, rows := describedMetrics(t, c), map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(described)) {
+		kind := cmp.Or(kinds[name], unseenKinds[name])
+		if kind == "" && strings.HasSuffix(name, "_total") {
+			kind = "counter"
+		}
+		if kind == "" {
+			t.Errorf("%s is not exported here: let everyMetric export it, or add it to unseenKinds", name)
+		}
+		at := slices.IndexFunc(metricGroups, func(g struct{ title, names string }) bool {
+			return slices.ContainsFunc(strings.Fields(g.names), func(begin string) bool { return strings.HasPrefix(name, begin) })
+		})
+		if at < 0 {
+			t.Fatalf("%s is in no group", name)
+		}
+		labels := described[name].labels
+		if labels != "" {
+			labels = "`" + strings.ReplaceAll(labels, ", ", "`, `") + "` "
+		}
+		rows[metricGroups[at].title] += fmt.Sprintf("| `%s` | %s | %s| %s |\n", name, kind, labels, described[name].help)
+	}
+	page := bytes.NewBufferString(head + metricsMark)
+	for _, g := range metricGroups {
+		fmt.Fprintf(page, "\n## %s\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n%s", g.title, rows[g.title])
+	}
+	testutil.Page(t, file, page.Bytes(), *update, "go generate ./orchestrator")
+
 	problems, err := promlint.New(w.Body).Lint()
 	if err != nil {
 		t.Fatal(err)
@@ -139,4 +165,19 @@ func TestDocumentedMetricsAreThoseExported(t *testing.T) {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
 	}
+}
+
+// unseenKinds are the types of metrics that begin with the first event of their kind, but for counters, which end in _total.
+var unseenKinds = map[string]string{
+	"muster_fleet_latency_seconds":           "gauge",
+	"muster_fleet_paused":                    "gauge",
+	"muster_fleet_tasks":                     "gauge",
+	"muster_proxies_by_anonymity":            "gauge",
+	"muster_proxies_by_protocol":             "gauge",
+	"muster_queue_run_seconds":               "histogram",
+	"muster_schedule_last_timestamp_seconds": "gauge",
+	"muster_schedule_led":                    "gauge",
+	"muster_schedule_next_timestamp_seconds": "gauge",
+	"muster_scrape_response_seconds":         "histogram",
+	"muster_task_duration_seconds":           "histogram",
 }

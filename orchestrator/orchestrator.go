@@ -173,11 +173,15 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 func (o *Orchestrator) Redis() *redisd.Server { return o.redis }
 
 func startRedis(ctx context.Context, cfg config.Config, logger *slog.Logger) (*redisd.Server, error) {
-	return redisd.Start(ctx, redisd.Config{
+	return redisd.Start(ctx, redisConfig(cfg, logger))
+}
+
+func redisConfig(cfg config.Config, logger *slog.Logger) redisd.Config {
+	return redisd.Config{
 		URL: cfg.Redis.URL, Mode: redisd.Mode(cfg.Redis.Mode), DataDir: cfg.DataDir, Port: cfg.Redis.Port,
 		Server: cfg.Redis.Server, PingTimeout: cfg.Redis.PingTimeout, Attempts: cfg.Redis.Attempts,
 		Interval: cfg.Redis.Interval, Logger: logger,
-	})
+	}
 }
 
 func runDir(cfg config.Config) string { return filepath.Join(cfg.DataDir, "run") }

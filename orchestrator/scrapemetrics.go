@@ -21,7 +21,7 @@ func newScrapeMetrics(known func(site string) bool) *scrapeMetrics {
 	return &scrapeMetrics{
 		known: known,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_scrape_pages_total", Help: "Attempts to fetch and read a page, by how they ended: ok, or the class of the error.",
+			Name: "muster_scrape_pages_total", Help: "Attempts to fetch and read a page, by how they ended: ok, or the class of the error, such as gone, blocked, soft_block, rate_limited, timeout, parse or robots. Pages that wait for their turn are no attempts. A site that the process has no definition of is other.",
 		}, []string{"site", "outcome"}),
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muster_scrape_records_total", Help: "Records of the pages that were fetched.",

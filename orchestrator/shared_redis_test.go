@@ -49,3 +49,27 @@ func TestRunEndsWithTheRedisThatItShares(t *testing.T) {
 		})
 	}
 }
+
+// A worker of the data folder ends with the orchestrator that ran its Redis.
+func TestWorkerEndsWithTheRedisOfItsDataFolder(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	cfg.Redis.Attempts, cfg.Redis.Interval = 2, 10*time.Millisecond
+	up, over := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(t.Context(), cfg, Options{}, func(context.Context, *Orchestrator) error {
+			close(up)
+			<-over
+			return nil
+		})
+	}()
+	<-up
+	err := RunWorker(t.Context(), cfg, WorkerOptions{Ready: func() { close(over) }})
+	if !errors.Is(err, redisd.ErrGone) {
+		t.Errorf("got %v, want %v", err, redisd.ErrGone)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

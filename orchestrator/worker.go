@@ -29,7 +29,8 @@ type WorkerOptions struct {
 // RunWorker takes tasks from the Redis of the settings, or else of the
 // orchestrator that runs on the data folder, until ctx is done. Then it lets
 // running tasks finish for the drain time of the settings. It serves its metrics
-// at the address of the settings, if there is one.
+// at the address of the settings, if there is one. When the Redis ends with the orchestrator that ran it, so does the
+// worker, with redisd.ErrGone.
 func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -37,7 +38,38 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	if opts.Hard == nil {
 		opts.Hard = context.Background()
 	}
-	client, err := Connect(ctx, cfg)
+	if cfg.Redis.URL != "" {
+		return runWorker(ctx, cfg, cfg.Redis.URL, opts)
+	}
+	url, err := redisd.Discover(ctx, cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	running, end := context.WithCancelCause(ctx)
+	hard, kill := context.WithCancel(opts.Hard)
+	defer kill()
+	opts.Hard = hard
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if err := redisConfig(cfg, opts.Logger).Watch(running, url); err != nil {
+			end(err)
+			kill() // what runs could not store its result
+		}
+	})
+	err = runWorker(running, cfg, url, opts)
+	end(nil)
+	watch.Wait()
+	if cause := context.Cause(running); errors.Is(cause, redisd.ErrGone) {
+		return cause
+	}
+	return err
+}
+
+// runWorker is RunWorker with the Redis at a url.
+func runWorker(ctx context.Context, cfg config.Config, url string, opts WorkerOptions) error {
+	at := cfg
+	at.Redis.URL = url
+	client, err := Connect(ctx, at)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"muster/internal/atomicfile"
+	"muster/proxies/source"
+	"muster/proxies/tunnel"
 )
 
 // Export writes the usable proxies of the pool into files of dir, the fastest first, those without a latency last: in
@@ -82,8 +85,11 @@ func ReadExport(path string) ([]Proxy, error) {
 	if err := json.NewDecoder(f).Decode(&proxies); err != nil {
 		return nil, fmt.Errorf("read exported proxies: %s is corrupt: %w", path, err)
 	}
-	for i := range proxies {
-		proxies[i].ID = proxyID(proxies[i])
+	for i, p := range proxies {
+		if err := tunnel.CheckTarget(p.URL().Host); err != nil || !slices.Contains(source.Protocols, p.Protocol) {
+			return nil, fmt.Errorf("read exported proxies: %s is corrupt: entry %d is no address of a proxy", path, i+1)
+		}
+		proxies[i].ID = proxyID(p)
 	}
 	return proxies, nil
 }

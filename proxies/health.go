@@ -22,13 +22,16 @@ type Health struct {
 // unknownHealth is that of a proxy without a report.
 func unknownHealth() Health { return Health{OK: 0.5} }
 
+// mostHealth bounds stored numbers, the largest of which are times in ms, to what can be shown: the year 9892.
+const mostHealth = 250e12
+
 // parseHealth reads what report.lua writes.
 func parseHealth(text string) (Health, error) {
 	var n [8]float64 // the last, which only the script uses, may be missing
 	i := 0
 	for field := range strings.FieldsSeq(text) {
 		v, err := strconv.ParseFloat(field, 64)
-		if err != nil || i == len(n) {
+		if err != nil || i == len(n) || math.IsNaN(v) || math.Abs(v) > mostHealth {
 			return unknownHealth(), fmt.Errorf("parse health %q", text)
 		}
 		n[i] = v

@@ -12,7 +12,7 @@ var (
 	metricProxies   = prometheus.NewDesc("muster_proxies", "Proxies in the pool by state: ready, resting, banned, or unusable because they show our address.", []string{"state"}, nil)
 	metricProtocol  = prometheus.NewDesc("muster_proxies_by_protocol", "Proxies in the pool by protocol.", []string{"protocol"}, nil)
 	metricAnonymity = prometheus.NewDesc("muster_proxies_by_anonymity", "Proxies in the pool by what sites see.", []string{"anonymity"}, nil)
-	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Latency of usable proxies as checked.", []string{"percentile"}, nil)
+	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Latency of usable proxies as checked, by percentile: 50, 90 or 99.", []string{"percentile"}, nil)
 	metricArchived  = prometheus.NewDesc("muster_proxies_archived", "Proxies that were removed within the last day.", nil, nil)
 	metricStale     = prometheus.NewDesc("muster_proxies_stale", "1 if the last refresh found nothing and the old pool stayed, else 0.", nil, nil)
 	metricRefreshed = prometheus.NewDesc("muster_proxies_refreshed_timestamp_seconds", "When a refresh last found proxies; 0 for never.", nil, nil)

@@ -41,6 +41,14 @@ func (s *store) keys() []string {
 	return []string{recordsKey(s.name), changesKey(s.name, recordsScope), versionKey(s.name), healthKey(s.name, ""), changesKey(s.name, ""), archiveKey(s.name), archivedKey(s.name)}
 }
 
+// explain adds to an error of Redis about a key of another type, or a number that is none, what helps.
+func (s *store) explain(err error) error {
+	if err == nil || !redis.HasErrorPrefix(err, "WRONGTYPE") && !strings.Contains(err.Error(), "not an integer") && !errors.As(err, new(*strconv.NumError)) {
+		return err
+	}
+	return fmt.Errorf("%w: a key of the pool is damaged; stop what uses the pool, delete the keys %s:*, and run muster proxies refresh", err, s.name)
+}
+
 // publish adds proxies to the pool, or replaces their records. It returns how many were not there before.
 func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err error) {
 	for chunk := range slices.Chunk(proxies, 200) {
@@ -54,7 +62,7 @@ func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err er
 		}
 		n, err := publishCmd.Run(ctx, s.rdb, s.keys(), args...).Int()
 		if err != nil {
-			return added, fmt.Errorf("publish proxies: %w", err)
+			return added, fmt.Errorf("publish proxies: %w", s.explain(err))
 		}
 		added += n
 	}
@@ -70,7 +78,7 @@ func (s *store) remove(ctx context.Context, ids []string) (removed int, err erro
 		}
 		n, err := removeCmd.Run(ctx, s.rdb, s.keys(), args...).Int()
 		if err != nil {
-			return removed, fmt.Errorf("remove proxies: %w", err)
+			return removed, fmt.Errorf("remove proxies: %w", s.explain(err))
 		}
 		removed += n
 	}
@@ -94,7 +102,7 @@ func (s *store) report(ctx context.Context, scope string, maxFails float64, repo
 		}
 		ids, err := reportCmd.Run(ctx, s.rdb, keys, args...).StringSlice()
 		if err != nil {
-			return dead, fmt.Errorf("report on proxies: %w", err)
+			return dead, fmt.Errorf("report on proxies: %w", s.explain(err))
 		}
 		dead = append(dead, ids...)
 	}
@@ -105,7 +113,7 @@ func (s *store) report(ctx context.Context, scope string, maxFails float64, repo
 func (s *store) count(ctx context.Context) (int, error) {
 	n, err := s.rdb.HLen(ctx, recordsKey(s.name)).Result()
 	if err != nil {
-		return 0, fmt.Errorf("count proxies: %w", err)
+		return 0, fmt.Errorf("count proxies: %w", s.explain(err))
 	}
 	return int(n), nil
 }
@@ -197,7 +205,7 @@ func (s *store) users(ctx context.Context, user string, picking bool) (int, erro
 		all = pipe.ZCard(ctx, key)
 		return nil
 	}); err != nil {
-		return 0, fmt.Errorf("count the users of the pool: %w", err)
+		return 0, fmt.Errorf("count the users of the pool: %w", s.explain(err))
 	}
 	return int(all.Val()), nil
 }
@@ -231,7 +239,7 @@ type Status struct {
 func (s *store) status(ctx context.Context) (Status, error) {
 	values, err := s.rdb.HGetAll(ctx, statusKey(s.name)).Result()
 	if err != nil {
-		return Status{}, fmt.Errorf("read the pool's status: %w", err)
+		return Status{}, fmt.Errorf("read the pool's status: %w", s.explain(err))
 	}
 	number := func(name string) int { n, _ := strconv.Atoi(values[name]); return n }
 	status := Status{Stale: values["stale"] == "1", Candidates: number("candidates"), Alive: number("alive"), Usable: number("usable")}
@@ -248,7 +256,7 @@ func (s *store) setStatus(ctx context.Context, status Status) error {
 		fields["stale"], fields["refreshed_at"] = "0", status.RefreshedAt.Unix()
 	}
 	if err := s.rdb.HSet(ctx, statusKey(s.name), fields).Err(); err != nil {
-		return fmt.Errorf("record the refresh: %w", err)
+		return fmt.Errorf("record the refresh: %w", s.explain(err))
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func (v *view) update(ctx context.Context) error {
 
 	for _, name := range names {
 		if err := v.updateScope(ctx, name, versions[name]); err != nil {
-			return fmt.Errorf("read the pool: %w", err)
+			return fmt.Errorf("read the pool: %w", v.store.explain(err))
 		}
 	}
 	list, err := v.store.bans(ctx)

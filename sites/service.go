@@ -175,3 +175,11 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 	}
 	return nil
 }
+
+// Unlist takes a scrape off the list of scrapes, for one that is over and was deleted. What it has stored expires as ever.
+func (s *Service) Unlist(ctx context.Context, id string) error {
+	if err := s.cfg.Client.Redis().ZRem(ctx, store.JobsKey, id).Err(); err != nil {
+		return fmt.Errorf("take job %s off the list: %w", id, err)
+	}
+	return nil
+}

@@ -27,6 +27,14 @@ const maxHosts = 100
 // of the connection, such as pool_size=50 or read_timeout=5s. A few hosts of a cluster are enough: the client gets the
 // others from them. Errors quote no part of the address that may be secret.
 func ParseURL(address string) (*redis.UniversalOptions, error) {
+	o, err := parseURL(address)
+	if _, query, _ := strings.Cut(address, "?"); err != nil && strings.Contains(query, "@") {
+		return nil, errURL // a password has the question mark, and its rest is taken for an option
+	}
+	return o, err
+}
+
+func parseURL(address string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
 		return nil, errURL

@@ -1,10 +1,18 @@
 package tasks_test
 
 import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
+	"muster/tasks/redistest"
 )
 
 func TestParseURL(t *testing.T) {
@@ -53,5 +61,31 @@ func TestParseURLRefuses(t *testing.T) {
 		} else if strings.Contains(err.Error(), "secret@") {
 			t.Errorf("%s: got %v, want an error without the password", url, err)
 		}
+	}
+}
+
+// While a master of a cluster is down, its client has to ask who takes its place: nothing else tells it.
+func TestClientOfAClusterLearnsSoonOfANewMaster(t *testing.T) {
+	t.Parallel()
+	client, err := tasks.Connect(t.Context(), redistest.ClusterURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if got := client.Redis().(*redis.ClusterClient).Options().ClusterStateReloadInterval; got > 5*time.Second {
+		t.Errorf("it asks every %s, want every 5 s or more often", got)
+	}
+}
+
+// A Redis whose certificate is not trusted runs; the error says what to do.
+func TestConnectSaysWhatAnUntrustedCertificateNeeds(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	_, err := tasks.Connect(t.Context(), "rediss://"+server.Listener.Addr().String()+"/0?max_retries=-1")
+	if err == nil || !strings.Contains(err.Error(), "SSL_CERT_FILE") || strings.Contains(err.Error(), "running") {
+		t.Errorf("got %v, want one that names SSL_CERT_FILE", err)
 	}
 }

@@ -2,10 +2,12 @@ package tasks
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,14 +29,29 @@ func Connect(ctx context.Context, url string) (*Client, error) {
 		return nil, err
 	}
 	opts.PoolSize = max(opts.PoolSize, 32)
-	rdb := redis.NewUniversalClient(opts)
+	rdb := newRedis(opts)
 	if err := rdb.Ping(ctx).Err(); err != nil && !Refused(err) { // a Redis whose disk is full refuses even PING
 		_ = rdb.Close()
-		return nil, fmt.Errorf("reach Redis at %s (is it running?): %w", strings.Join(opts.Addrs, ", "), err)
+		hint := "is it running?"
+		if errors.As(err, new(*tls.CertificateVerificationError)) {
+			hint = "a CA of your own belongs in the file that SSL_CERT_FILE names"
+		}
+		return nil, fmt.Errorf("reach Redis at %s (%s): %w", strings.Join(opts.Addrs, ", "), hint, err)
 	}
 	c := NewClient(rdb)
 	c.owns = true
 	return c, nil
+}
+
+// newRedis returns a client of what opts name. While a master of a cluster is down its client learns of the replica that
+// takes its place only by asking again, which it does once a minute by default: so long everything would wait.
+func newRedis(opts *redis.UniversalOptions) redis.UniversalClient {
+	if !opts.IsClusterMode {
+		return redis.NewUniversalClient(opts)
+	}
+	cluster := opts.Cluster()
+	cluster.ClusterStateReloadInterval = 2 * time.Second
+	return redis.NewClusterClient(cluster)
 }
 
 // NewClient returns a client that uses rdb: a client of a single Redis, of a cluster, or of a master that Sentinels

@@ -23,6 +23,8 @@ var (
 	// ErrEvicts means that Redis evicts keys when its memory is full: a workflow that loses a key may never end.
 	// Sends and workers return it while maxmemory is set and the maxmemory-policy is not noeviction.
 	ErrEvicts = store.ErrEvicts
+	// ErrCursor means that a cursor does not come from the listing that it was given to.
+	ErrCursor = store.ErrCursor
 	// ErrShutdown is the cause of a handler's context when its worker stops; the task runs again elsewhere.
 	ErrShutdown = engine.ErrShutdown
 )
@@ -31,6 +33,10 @@ var (
 // memory is full, it has become a replica, or it has too few replicas. A handler that gets such an error can return
 // [Again], so that no attempt is used up. See [Client.Writable].
 func Refused(err error) bool { return store.Refused(err) }
+
+// Unavailable reports whether err is that of a Redis that does not answer, not in time, or with an error. It is true for
+// what [Refused] is true for, too.
+func Unavailable(err error) bool { return store.Unavailable(err) }
 
 // Failure is why a task did not yield a value: the error of Wait, and the input of the tasks of [Signature.Rescue],
 // [OnError] and [LinkError]. An error of a handler loses its Go type in Redis; its message is kept, and a code, which is

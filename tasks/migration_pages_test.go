@@ -22,7 +22,7 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 	span, name := regexp.MustCompile("`[^`]+`"), regexp.MustCompile(`^(\w+)[.([]`)
 	body := pkg.Scope().Lookup("body").(*types.Func).Scope().Pos() // where the imports of the prelude are known
-	for _, page := range []string{"COMING-FROM-ASYNQ.md", "COMING-FROM-CELERY.md"} {
+	for _, page := range []string{"../docs/how-to/from-asynq.md", "../docs/how-to/from-celery.md"} {
 		found := 0
 		for n, line := range ourLines(t, page) {
 			for _, code := range span.FindAllString(line, -1) {

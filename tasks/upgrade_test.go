@@ -12,7 +12,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// What docs/upgrading.md says of changes of tasks holds: the signature is of the sender's release, the handler of the
+// What docs/how-to/upgrading.md says of changes of tasks holds: the signature is of the sender's release, the handler of the
 // worker's.
 
 // Work that was sent under an older name runs, and keeps that name.

@@ -9,13 +9,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 )
 
 // Write replaces the file at path with the content that fill writes, and the given
 // permissions. A reader sees the old content or the new one, never a mixture,
 // also after a crash: the content is synced to disk before it is renamed to path.
-// If fill or a later step fails, the old file stays and the temporary file is removed.
+// When Write returns nil, it is the new one even after a power cut.
+// If fill or a step up to the renaming fails, the old file stays and the temporary file is removed.
 // A process that is killed leaves its temporary file; see Abandon.
 func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*"+tmpExt)
@@ -46,7 +49,23 @@ func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// SyncDir syncs a folder, so that the names of the files in it are on the disk, where the system can do that.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if runtime.GOOS == "windows" || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		err = nil // folders cannot be synced here
+	}
+	return errors.Join(err, d.Close())
 }
 
 // tmpExt is the suffix of temporary files, whose names begin with a dot.

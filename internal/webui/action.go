@@ -54,6 +54,7 @@ type Done struct {
 	To          string
 	Title, Text string
 	Secret      string // shown once, to be copied
+	Created     string // with a title: the path of what was created
 }
 
 // form is a question as it is shown.
@@ -137,7 +138,12 @@ func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
 	case done.Title != "":
 		v := s.framed(r, View{Name: done.Title, Data: done})
 		v.question = true
-		s.write(w, http.StatusOK, s.done, v)
+		status := http.StatusOK
+		if done.Created != "" {
+			status = http.StatusCreated
+			w.Header().Set("Location", done.Created)
+		}
+		s.write(w, status, s.done, v)
 	default:
 		http.Redirect(w, r, done.To, http.StatusSeeOther)
 	}

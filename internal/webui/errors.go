@@ -42,12 +42,18 @@ func (s *Site) explain(err error) (int, trouble) {
 			return status, trouble{title, err.Error(), status >= http.StatusInternalServerError}
 		}
 	}
-	return http.StatusServiceUnavailable, trouble{"Redis does not answer", err.Error(), true}
+	return http.StatusInternalServerError, trouble{"This page cannot be shown", err.Error(), true}
 }
 
-// Fail serves the page of an error.
+// Fail serves the page of an error. A reader who has left gets none.
 func (s *Site) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return
+	}
 	code, says := s.explain(err)
+	if code == http.StatusInternalServerError {
+		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "page", r.URL.Path, "error", err)
+	}
 	v := s.framed(r, View{Name: says.Title, Data: says})
 	v.question = !says.Retry
 	s.write(w, code, s.errors, v)

@@ -3,6 +3,7 @@ package webui
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ const (
 	mostLooks  = 10                     // at all pages together, in a second
 	mostCost   = 40                     // commands of Redis for all pages together, in a second
 	mostOpen   = 1000                   // pages open at once
+	mostOfOne  = 100                    // of them, of one caller
 	queuedText = 1                      // a reader that is slow gets the newest only
 	lookTime   = 3 * time.Second        // a page that takes longer says so, and others are not held up
 	mostWait   = 2 * time.Second        // after a page that costs much, before the next one
@@ -20,6 +22,11 @@ const (
 
 // never is the cost of a page that does not change.
 const never = -1
+
+var (
+	errAllOpen    = fmt.Errorf("%d pages are open, which is the most; try again later", mostOpen)
+	errCallerOpen = fmt.Errorf("you have %d pages open, which is the most; close some", mostOfOne)
+)
 
 // hub renders each page that is open again and again, once for all who have it open, and sends them what is new. It
 // renders one page after the other, at most mostLooks in a second, and less often if they cost more, so that Redis has the
@@ -29,7 +36,8 @@ type hub struct {
 	mu     sync.Mutex // guards the fields below
 	topics map[string]*topic
 	open   int
-	round  []*topic // in the order in which they are rendered
+	of     map[string]int // how many of them each caller has
+	round  []*topic       // in the order in which they are rendered
 	stop   context.CancelFunc
 	ended  chan struct{} // closed once nothing is rendered any more
 }
@@ -52,17 +60,23 @@ type update struct {
 
 func (u update) equal(v update) bool { return u.trouble == v.trouble && bytes.Equal(u.html, v.html) }
 
-func newHub(log *slog.Logger) *hub { return &hub{log: log, topics: map[string]*topic{}} }
+func newHub(log *slog.Logger) *hub {
+	return &hub{log: log, topics: map[string]*topic{}, of: map[string]int{}}
+}
 
-// join returns a channel of what the page with a key shows, and a function to call at the end. It returns false if too
-// many pages are open.
-func (h *hub) join(key string, render func(context.Context) (html []byte, cost int, err error)) (updates <-chan update, leave func(), ok bool) {
+// join returns a channel of what the page with a key shows, and a function to call at the end. It returns an error if too
+// many pages are open, of all or of the caller.
+func (h *hub) join(key, caller string, render func(context.Context) (html []byte, cost int, err error)) (updates <-chan update, leave func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.open == mostOpen {
-		return nil, nil, false
+	switch {
+	case h.of[caller] == mostOfOne:
+		return nil, nil, errCallerOpen
+	case h.open == mostOpen:
+		return nil, nil, errAllOpen
 	}
 	h.open++
+	h.of[caller]++
 	t := h.topics[key]
 	if t == nil {
 		t = &topic{key: key, render: render, readers: map[chan update]bool{}}
@@ -79,13 +93,16 @@ func (h *hub) join(key string, render func(context.Context) (html []byte, cost i
 		h.stop, h.ended = cancel, make(chan struct{})
 		go h.run(ctx, h.ended)
 	}
-	return c, func() { h.leave(t, c) }, true
+	return c, func() { h.leave(t, c, caller) }, nil
 }
 
 // leave ends a reader. The last one waits until nothing is rendered any more.
-func (h *hub) leave(t *topic, c chan update) {
+func (h *hub) leave(t *topic, c chan update, caller string) {
 	h.mu.Lock()
 	h.open--
+	if h.of[caller]--; h.of[caller] == 0 {
+		delete(h.of, caller)
+	}
 	delete(t.readers, c)
 	if len(t.readers) == 0 {
 		delete(h.topics, t.key)

@@ -3,7 +3,9 @@ package webui
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 )
@@ -23,10 +25,14 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 	}
 	key := fmt.Sprintf("%q %t %t %s", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer), r.URL.RequestURI())
 	shared := r.WithContext(context.WithoutCancel(r.Context())) // others may look at the page after this reader has left
-	updates, leave, ok := s.live.join(key, func(ctx context.Context) ([]byte, int, error) { return s.fragment(ctx, shared, p) })
-	if !ok {
+	updates, leave, err := s.live.join(key, s.caller(r), func(ctx context.Context) ([]byte, int, error) { return s.fragment(ctx, shared, p) })
+	if err != nil {
+		status := http.StatusServiceUnavailable
+		if errors.Is(err, errCallerOpen) {
+			status = http.StatusTooManyRequests
+		}
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		http.Error(w, err.Error(), status)
 		return
 	}
 	defer leave()
@@ -63,6 +69,19 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 			}
 		}
 	}
+}
+
+// caller names the sender of a request.
+func (s *Site) caller(r *http.Request) string {
+	if s.cfg.Caller != nil {
+		if name := s.cfg.Caller(r); name != "" {
+			return name
+		}
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		return host
+	}
+	return r.RemoteAddr
 }
 
 // fragment renders the part of a page that changes, and returns what that cost. What is not there any more is a page, too.

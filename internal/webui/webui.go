@@ -54,6 +54,8 @@ type Config struct {
 	// Reads names what the sender of a request may read: those with the same name see the same on a page, but for what they
 	// may change. Defaults to the same for all.
 	Reads func(*http.Request) string
+	// Caller names the sender of a request, for the bound on the pages that each has open. Defaults to the address.
+	Caller func(*http.Request) string
 	// Done ends the streams of open pages once it is closed, as when the server shuts down. Optional.
 	Done <-chan struct{}
 	// Did is called after each change. It must not block for long.

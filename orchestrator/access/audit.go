@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/luascript"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -30,7 +32,8 @@ type Entry struct {
 	Path      string    `json:"path,omitempty"`
 	Job       string    `json:"job_id,omitempty"`
 	Agent     string    `json:"agent,omitempty"`
-	Status    int       `json:"status,omitempty"` // of the answer
+	Created   string    `json:"created,omitempty"` // path of what it created
+	Status    int       `json:"status,omitempty"`  // of the answer
 	Address   string    `json:"address,omitempty"`
 	Request   string    `json:"request_id,omitempty"`
 }
@@ -61,7 +64,7 @@ func (a *Audit) Add(ctx context.Context, e Entry) error {
 	}
 	args = append(args, "role", string(e.Role), "status", e.Status)
 	if err := scripts["audit"].Run(ctx, a.rdb, []string{a.keys.audit()}, args...).Err(); err != nil {
-		return fmt.Errorf("add to the audit log: %w", err)
+		return fmt.Errorf("add to the audit log: %w", luascript.WrongType(err, a.keys.audit()))
 	}
 	return nil
 }
@@ -75,7 +78,7 @@ type field struct {
 // fields are the texts of an entry, by their names in Redis.
 func (e *Entry) fields() []field {
 	return []field{
-		{"caller", &e.Caller}, {"id", &e.CallerID}, {"operation", &e.Operation}, {"method", &e.Method}, {"path", &e.Path},
+		{"caller", &e.Caller}, {"id", &e.CallerID}, {"operation", &e.Operation}, {"method", &e.Method}, {"path", &e.Path}, {"created", &e.Created},
 		{"job", &e.Job}, {"agent", &e.Agent}, {"address", &e.Address}, {"request", &e.Request},
 	}
 }
@@ -83,7 +86,7 @@ func (e *Entry) fields() []field {
 // AuditFilter says which entries to list.
 type AuditFilter struct {
 	Caller    string    // name or id of the caller. Defaults to all.
-	Operation string    // part of an operation, or of a path. Defaults to all.
+	Operation string    // part of an operation, of a path, or of the path of what was created. Defaults to all.
 	Since     time.Time // Defaults to all that are kept.
 	Until     time.Time // Defaults to now.
 	Before    string    // the Next of a page. Defaults to the newest.
@@ -96,7 +99,7 @@ func (f AuditFilter) any() bool { return f.Caller == "" && f.Operation == "" }
 // selects reports whether an entry of its time is one of those.
 func (f AuditFilter) selects(e Entry) bool {
 	caller := f.Caller == "" || e.Caller == f.Caller || e.CallerID == f.Caller
-	return caller && (strings.Contains(e.Operation, f.Operation) || strings.Contains(e.Path, f.Operation))
+	return caller && (strings.Contains(e.Operation, f.Operation) || strings.Contains(e.Path, f.Operation) || strings.Contains(e.Created, f.Operation))
 }
 
 // AuditPage is a part of the log.
@@ -141,7 +144,7 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 		}
 		list, err := a.rdb.XRevRangeN(ctx, a.keys.audit(), from, strconv.FormatInt(oldest.UnixMilli(), 10), int64(n)).Result()
 		if err != nil {
-			return AuditPage{}, fmt.Errorf("read the audit log: %w", err)
+			return AuditPage{}, fmt.Errorf("read the audit log: %w", luascript.WrongType(err, a.keys.audit()))
 		}
 		for _, m := range list {
 			if len(page.Entries) == f.Limit { // and there is one more

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/luascript"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -51,9 +53,11 @@ type Key struct {
 	Used    time.Time `json:"used,omitzero"`    // last use, to the minute; zero: never
 }
 
-// State is "active", "expired" or "revoked".
+// State is "active", "expired", "revoked", or "damaged" for a record that cannot be read.
 func (k Key) State(now time.Time) string {
 	switch {
+	case k.Role == "":
+		return "damaged"
 	case !k.Revoked.IsZero():
 		return "revoked"
 	case !k.Expires.IsZero() && !now.Before(k.Expires):
@@ -142,7 +146,7 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 		err = ErrTooManyKeys
 	}
 	if err != nil {
-		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, err)
+		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, k.wrongIndex(err))
 	}
 	return key, prefix + key.ID + "_" + base64.RawURLEncoding.EncodeToString(secret[:]), nil
 }
@@ -159,14 +163,28 @@ func (k *Keys) forgetOldest(ctx context.Context) error {
 		return ErrTooManyKeys
 	}
 	id := list[i].ID
+	if list[i].State(now) == "damaged" {
+		return k.remove(ctx, id)
+	}
 	return scripts["forget"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(id)}, id, now.UnixMilli()).Err()
 }
 
-// List returns all keys, the oldest first; also those that are revoked or expired.
+// remove removes a key whose record is damaged.
+func (k *Keys) remove(ctx context.Context, id string) error {
+	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.ZRem(ctx, k.keys.index(), id)
+		p.Del(ctx, k.keys.record(id))
+		return nil
+	})
+	return err
+}
+
+// List returns all keys, the oldest first; also those that are revoked or expired. One whose record is damaged has an id
+// alone.
 func (k *Keys) List(ctx context.Context) ([]Key, error) {
 	ids, err := k.rdb.ZRange(ctx, k.keys.index(), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list the keys: %w", err)
+		return nil, fmt.Errorf("list the keys: %w", k.wrongIndex(err))
 	}
 	if len(ids) == 0 {
 		return nil, nil
@@ -177,20 +195,35 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 			records[i] = p.HGetAll(ctx, k.keys.record(id))
 		}
 		return nil
-	}); err != nil {
+	}); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return nil, fmt.Errorf("list the keys: %w", err)
 	}
 	var list []Key
 	for i, id := range ids {
-		if s, ok := parseKey(id, records[i].Val()); ok {
+		fields, err := records[i].Result()
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return nil, fmt.Errorf("list the keys: %w", err)
+		}
+		if s, ok := parseKey(id, fields); ok {
 			list = append(list, s.Key)
+		} else {
+			list = append(list, Key{ID: id})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Key) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
 	return list, nil
 }
 
-// parseKey reads a record. It reports whether it is one of a key.
+// wrongIndex adds to an error what to do about an index of another type.
+func (k *Keys) wrongIndex(err error) error {
+	if !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return err
+	}
+	return fmt.Errorf("%w, and run muster keys create at once: until then a process that starts may want no key", luascript.WrongType(err, k.keys.index()))
+}
+
+// parseKey reads a record. It reports whether it is one of a key: a time that cannot be read is not one that was never set,
+// as the key could be used again.
 func parseKey(id string, fields map[string]string) (stored, bool) {
 	at := func(name string) time.Time {
 		ms, err := strconv.ParseInt(fields[name], 10, 64)
@@ -204,6 +237,11 @@ func parseKey(id string, fields map[string]string) (stored, bool) {
 	if err != nil || wrong != nil || len(hash) != sha256.Size {
 		return stored{}, false
 	}
+	for _, name := range []string{"expires", "revoked"} {
+		if _, set := fields[name]; set && at(name).IsZero() {
+			return stored{}, false
+		}
+	}
 	return stored{Key{
 		ID: id, Name: fields["name"], Role: role, Created: at("created"), Expires: at("expires"), Revoked: at("revoked"), Used: at("used"),
 	}, hash}, true
@@ -211,14 +249,19 @@ func parseKey(id string, fields map[string]string) (stored, bool) {
 
 // Revoke ends a key, by its id or by its name if only one key that is active has
 // it. Other processes notice within two seconds. A key that is revoked already
-// stays so. It returns ErrNoKey, or a *KeyError if several have the name.
+// stays so, and one whose record is damaged is removed. It returns ErrNoKey, or a *KeyError if several have the name.
 func (k *Keys) Revoke(ctx context.Context, idOrName string) (Key, error) {
 	key, err := k.find(ctx, idOrName)
 	if err != nil {
 		return Key{}, err
 	}
 	now := k.now().UTC().Truncate(time.Millisecond)
-	n, err := scripts["revoke"].Run(ctx, k.rdb, []string{k.keys.record(key.ID)}, now.UnixMilli()).Int()
+	n := 1
+	if key.State(now) == "damaged" {
+		err = k.remove(ctx, key.ID)
+	} else {
+		n, err = scripts["revoke"].Run(ctx, k.rdb, []string{k.keys.record(key.ID)}, now.UnixMilli()).Int()
+	}
 	if err != nil {
 		return Key{}, fmt.Errorf("revoke key %s: %w", key.ID, err)
 	}
@@ -332,7 +375,7 @@ func (k *Keys) read(ctx context.Context, id string) (stored, bool, error) {
 		return c.stored, true, nil
 	}
 	fields, err := k.rdb.HGetAll(ctx, k.keys.record(id)).Result()
-	if err != nil {
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // that is a damaged record
 		if ok && age < staleFor {
 			return c.stored, true, nil
 		}

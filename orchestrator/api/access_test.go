@@ -481,15 +481,15 @@ func TestChangesAreAudited(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range page.Entries {
-			got = append(got, fmt.Sprint(e.Caller, " ", e.Role, " ", e.Operation, " ", e.Job, e.Agent, " ", e.Status))
+			got = append(got, fmt.Sprint(e.Caller, " ", e.Role, " ", e.Operation, " ", e.Job, e.Agent, " ", e.Status, " ", e.Created))
 			if e.Address != "192.0.2.7" || e.Request != "r-"+e.Caller || e.CallerID == "" || e.Time.IsZero() {
 				t.Errorf("got %+v, want its address, request and key", e)
 			}
 		}
 	}
 	want := []string{
-		"admin admin createKey  201", "admin admin /asynqmon/  204", "operator operator drainAgent agent-1 200",
-		"operator operator cancelJob " + noJob + " 400", "operator operator createJob " + aJob + " 201",
+		"admin admin createKey  201 " + made.Header().Get("Location"), "admin admin /asynqmon/  204 ", "operator operator drainAgent agent-1 200 ",
+		"operator operator cancelJob " + noJob + " 400 ", "operator operator createJob " + aJob + " 201 /jobs/" + aJob,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -12,7 +12,7 @@ import (
 // StoredKey is a key, without its secret.
 type StoredKey struct {
 	access.Key
-	State string `json:"state" enum:"active,expired,revoked"`
+	State string `json:"state" enum:"active,expired,revoked,damaged"`
 }
 
 type keysOutput struct {

@@ -53,6 +53,9 @@ func (c Config) record(r *http.Request, answer http.Header, operation string, st
 		Caller: caller.Name, CallerID: caller.ID, Role: caller.Role, Operation: operation, Method: r.Method,
 		Path: clip.Bytes(asked(r), 300), Status: status, Address: address, Request: RequestID(r.Context()),
 	}
+	if status == http.StatusCreated {
+		e.Created = clip.Bytes(answer.Get("Location"), 300)
+	}
 	for _, path := range []string{r.URL.Path, answer.Get("Location")} { // of what was created
 		kind, id, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/ui"), "/"), "/")
 		id, _, _ = strings.Cut(id, "/")

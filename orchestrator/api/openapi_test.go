@@ -1,23 +1,20 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/access"
 	"muster/proxies"
 	"muster/sites"
 )
 
-var update = flag.Bool("update", false, "write docs/openapi.json")
-
-const golden = "../../docs/openapi.json"
+var update = flag.Bool("update", false, "write docs/reference/openapi.json")
 
 // everything returns a config in which nothing is left out.
 func everything(t *testing.T) Config {
@@ -46,22 +43,10 @@ func spec(t *testing.T) []byte {
 	return w.Body.Bytes()
 }
 
-// docs/openapi.json is the description. go generate writes it.
+// docs/reference/openapi.json is the description. go generate writes it.
 func TestOpenAPIGolden(t *testing.T) {
 	t.Parallel()
-	got := spec(t)
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("docs/openapi.json is out of date: run go generate ./orchestrator/api")
-	}
+	testutil.Page(t, "../../docs/reference/openapi.json", spec(t), *update, "go generate ./orchestrator/api")
 }
 
 // openapi is what the tests read of a description.

@@ -32,7 +32,7 @@ type Timing struct {
 func NewTiming() *Timing {
 	t := &Timing{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "muster_http_request_duration_seconds", Help: "How long requests took, without those that wait for work or events, by method, route and class of the status.",
+			Name: "muster_http_request_duration_seconds", Help: "How long requests took, without those that wait for work or events, by method, route and class of the status. A path without a route, and a method that is none of HTTP's, are other.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, []string{"method", "route", "code"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"muster/internal/atomicfile"
 	"muster/tasks/workqueue"
 )
 
@@ -92,6 +93,9 @@ func (f *Fetcher) keep(part string, got Fetched) error {
 	}
 	if err := os.Rename(part, place); err != nil {
 		return discard(part, fmt.Errorf("keep contents: %w", err))
+	}
+	if err := atomicfile.SyncDir(filepath.Dir(place)); err != nil {
+		return fmt.Errorf("keep contents: %w", err)
 	}
 	return nil
 }

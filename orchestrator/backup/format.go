@@ -162,7 +162,7 @@ func decode(line []byte, v any) error {
 	if err := dec.Decode(v); err != nil {
 		return err
 	}
-	if dec.More() {
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is something behind the object; write one object on a line")
 	}
 	return nil

@@ -22,6 +22,8 @@ import (
 	"muster/internal/addressfilter"
 )
 
+//go:generate go test -run TestSettingsPage -update .
+
 // Config is every setting. It is plain data, and not changed once loaded. A
 // setting with the tag reload takes effect when a process loads it again; a
 // change of another needs a restart.

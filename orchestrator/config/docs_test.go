@@ -1,47 +1,94 @@
 package config
 
 import (
-	"regexp"
-	"slices"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"muster/internal/testutil"
 )
 
-// The page on settings lists exactly those that take effect without a restart, and
-// those that are secret.
-func TestPageListsWhatReloads(t *testing.T) {
+var update = flag.Bool("update", false, "write docs/reference/settings.md")
+
+const settingsHead = `# Settings
+
+Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), which has all of them as one
+file. [Configure Muster](../how-to/configure.md) says where settings come from, how secrets are given, and what a reload is.
+
+A setting is a key in a section of the file: ` + "`workers.concurrency`" + ` is ` + "`concurrency`" + ` below ` + "`workers`" + `. Under each name are its type, its
+default, its variable of the environment, and:
+
+* *reload*: a change takes effect while Muster runs; all others need a restart.
+* *secret*: it can be read from a file, by the same variable with ` + "`_FILE`" + ` at its end, and references to secrets may stand in it.
+`
+
+// docs/reference/settings.md has every setting, with what the example says of it. go generate writes it.
+func TestSettingsPage(t *testing.T) {
 	t.Parallel()
-	page := deployed(t, "docs/settings.md")
-	name := regexp.MustCompile("`([a-z_]+)`")
-	_, table, ok := strings.Cut(page, "| section | settings |\n|---|---|\n")
-	if !ok {
-		t.Fatal("there is no table of settings")
-	}
-	table, _, _ = strings.Cut(table, "\n\n")
-	var got []string
-	for line := range strings.Lines(table) {
-		words := name.FindAllStringSubmatch(line, -1)
-		for _, w := range words[1:] {
-			if path := words[0][1] + "." + w[1]; !slices.Contains(got, path) {
-				got = append(got, path)
-			}
-		}
-	}
-	_, list, _ := strings.Cut(page, "Settings that are secret:")
-	list, _, _ = strings.Cut(list, "The end")
-	var want []string
+	remarks, _ := testutil.Remarks(t, example)
+	var page bytes.Buffer
+	page.WriteString(settingsHead)
 	c := Default()
+	section := ""
 	for _, s := range settings(&c) {
-		if s.reloads() {
-			want = append(want, s.path)
+		head, _, ok := strings.Cut(s.path, ".")
+		if !ok {
+			head = "general"
 		}
-		if s.secret() != strings.Contains(list, "`"+s.path+"`") {
-			t.Errorf("%s: secret is %v, and the page says otherwise", s.path, s.secret())
+		if head != section {
+			section = head
+			fmt.Fprintf(&page, "\n## %s\n%s", head, remarks[head])
+		}
+		if remarks[s.path] == "" {
+			t.Errorf("muster.example.yaml says nothing on %s", s.path)
+		}
+		fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", s.path, s.facts(t), remarks[s.path])
+	}
+	testutil.Page(t, "../../docs/reference/settings.md", page.Bytes(), *update, "go generate ./orchestrator/config")
+}
+
+// facts is the line of Markdown on what the program knows of a setting.
+func (s setting) facts(t *testing.T) string {
+	t.Helper()
+	kind := map[reflect.Type]string{
+		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "true or false", reflect.TypeFor[int](): "whole number", reflect.TypeFor[float64](): "number",
+		reflect.TypeFor[time.Duration](): "duration", reflect.TypeFor[[]string](): "list", reflect.TypeFor[map[string]int](): "numbers by name",
+		reflect.TypeFor[map[string]string](): "texts by name", reflect.TypeFor[map[string]time.Duration](): "durations by name",
+		reflect.TypeFor[[]Source](): "list of sources", reflect.TypeFor[[]Agent](): "list of agents", reflect.TypeFor[[]Webhook](): "list of endpoints",
+	}[s.v.Type()]
+	if kind == "" {
+		t.Errorf("%s: say what a %s is called", s.path, s.v.Type())
+	}
+	if words := strings.Fields(s.tag.Get("oneof")); len(words) > 0 {
+		kind = "one of `" + strings.Join(words, "`, `") + "`"
+	} else if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 {
+		kind += fmt.Sprintf(", %s to %s", bounds[0], bounds[1])
+		if zero := s.tag.Get("zero"); zero != "" {
+			kind += ", or 0 for " + zero
 		}
 	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("the page lists\n%q, want\n%q", got, want)
+	value, err := json.Marshal(s.shown())
+	if err != nil {
+		t.Fatal(err)
 	}
+	text := strings.Trim(string(value), `"`)
+	switch {
+	case s.v.Kind() == reflect.String && s.v.Len() == 0, s.isList(), s.isMap():
+		text = "empty"
+	default:
+		text = "`" + text + "`"
+	}
+	line := fmt.Sprintf("%s · default %s · `%s`", kind, text, envName(s.path))
+	if s.reloads() {
+		line += " · *reload*"
+	}
+	if s.secret() {
+		line += " · *secret*"
+	}
+	return line
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"unicode"
 
+	"muster/internal/atomicfile"
 	"muster/internal/clip"
 	"muster/orchestrator/job"
 )
@@ -159,15 +160,7 @@ func (s *Store) keep(f *os.File, hash string) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EINVAL) {
-		return err // else the file system does not sync folders
-	}
-	return nil
+	return atomicfile.SyncDir(filepath.Dir(path))
 }
 
 func (s *Store) storeError(name string, err error) error {

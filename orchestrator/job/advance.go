@@ -200,6 +200,9 @@ func (s *flow) complete(ctx context.Context, id string, r record) (bool, error) 
 		return false, err
 	}
 	open, failure, err := s.openStages(ctx, id, p.Stages)
+	if err == nil {
+		err = s.tellEndings(ctx, id) // before the event of the end
+	}
 	switch {
 	case err != nil:
 		return false, err
@@ -266,6 +269,9 @@ func (s *flow) finalize(ctx context.Context, id string) error {
 	}
 	q := s.queue(id)
 	if err := q.Seal(ctx); err != nil {
+		return err
+	}
+	if err := s.tellEndings(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	j, err := r.job(id)
@@ -381,7 +387,7 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, e
 // note sets fields of a job that has not ended, and appends an event; see lua/note.lua. It reports whether it did.
 func (s *store) note(ctx context.Context, id, once, event, data string, fields ...any) (bool, error) {
 	keys := append([]string{recordKey(id)}, eventKeys(id)...)
-	reply, err := s.run(ctx, "change job "+id, noteScript, append(keys, reviewsKey), append([]any{id, once, event, data}, fields...)...)
+	reply, err := s.run(ctx, "change job "+id, noteScript, keys, append([]any{id, once, event, data}, fields...)...)
 	if err != nil {
 		return false, err
 	}

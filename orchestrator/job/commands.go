@@ -370,6 +370,11 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 			return false, err
 		}
 	}
+	if kind := s.cfg.Kinds[r["kind"]]; kind != nil {
+		if err := kind.Forget(ctx, id); err != nil {
+			return false, err
+		}
+	}
 	none := recordKey(id)
 	dedupe, doc := none, none
 	if r["work"] != "" {

@@ -14,7 +14,7 @@ import (
 
 // An item that cannot be read is listed as failed, beside the others.
 func TestDamagedItemIsListedAsFailed(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		w.take("creator", "c")
 		q := workqueue.New(w.client.Redis(), "job:"+j.ID, workqueue.Config{CountLanes: true})
@@ -45,7 +45,7 @@ func TestDamagedItemIsListedAsFailed(t *testing.T) {
 }
 
 func TestUsageOfADeletedJobLeavesNothing(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestUsageOfADeletedJobLeavesNothing(t *testing.T) {
 
 // Another process has read the job before the edit.
 func TestAgentsGetTheEditedContext(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		other, err := job.New(job.Config{Client: w.client, Pipelines: named})
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestAgentsGetTheEditedContext(t *testing.T) {
 
 // A job comes after one that has failed and was deleted before anybody looked.
 func TestJobAfterADeletedFailedOneIsCancelled(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		if err := w.client.PauseQueue(w.ctx, job.Queue); err != nil { // no job begins to wait
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ type gone struct{ *documents }
 func (gone) Open(string) (io.ReadCloser, error) { return nil, fs.ErrNotExist }
 
 func TestCreateSaysThatTheDocumentIsGone(t *testing.T) {
-	both(t, func(c *job.Config) { c.Documents = gone{c.Documents.(*documents)} }, func(w *world) {
+	both(t, func(c *job.Config) { c.Documents = gone{c.Documents.(*documents)} }, func(t *testing.T, w *world) {
 		req := job.Request{Prompt: "x", IdempotencyKey: "k", Document: &job.Document{Name: "a.pdf", Hash: "h", Size: 1}}
 		for range 2 { // the second call is no repeat of a job that there is
 			if _, _, err := w.Create(w.ctx, req); !errors.As(err, new(*job.FieldError)) || !strings.Contains(err.Error(), "send it again") {

@@ -31,7 +31,7 @@ func (w *world) finishOne() {
 }
 
 func TestItemsRetriedInALaterSegmentAreWaitedFor(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{Pipeline: "long"})
 		w.failOne(j)
 		last := w.take("publisher", "p")
@@ -48,7 +48,7 @@ func TestItemsRetriedInALaterSegmentAreWaitedFor(t *testing.T) {
 }
 
 func TestItemsRetriedAfterTheLastStageAreWaitedFor(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{Pipeline: "long"})
 		w.failOne(j)
 		last := w.take("publisher", "p")
@@ -98,7 +98,7 @@ func TestCountsOfAnEndedJobAreThoseOfItsItems(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			both(t, nil, func(w *world) {
+			both(t, nil, func(t *testing.T, w *world) {
 				for range 5 {
 					w.endWhileAgentsSettle(end)
 				}
@@ -183,7 +183,7 @@ func TestJobCanBeCancelledAndDeletedInAFullRedis(t *testing.T) {
 
 // A job that is cancelled while it is recovered gives out no work.
 func TestRecoveryLeavesACancelledJobSealed(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		w.roles = map[string]int{"creator": 1, "validator": 1}
 		for range 20 {
 			j := w.create(job.Request{StuckAfter: time.Second})

@@ -16,7 +16,7 @@ import (
 
 // Items that failed are listed without a look at the others, and those that wait for a decision over all jobs.
 func TestFailuresAndReviews(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		fail := func(id string, n int) {
 			for i := range n {
 				work := w.take("validator", "v1")
@@ -81,7 +81,7 @@ func endReviews(w *world, first, second string) {
 
 // A sweep lists the jobs whose items wait, if that was missed, and no others.
 func TestSweepListsReviews(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{Pipeline: "review"})
 		w.emit("a", "b")
 		if err := w.Fail(w.ctx, w.take("validator", "v1"), fmt.Errorf("unclear"), 0, true); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // What a request says is what the job has, and what it does not say has its default.
 func TestJobKeepsItsFields(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{Prompt: "only a prompt", At: time.Now().Add(time.Hour)}) // so that it has not begun
 		for what, c := range map[string]struct{ got, want any }{
 			"kind":                   {j.Kind, job.KindPipeline},
@@ -67,7 +67,7 @@ func TestJobKeepsItsFields(t *testing.T) {
 
 // A change of a job moves its version and its time, and so does each change of its state.
 func TestChangesMoveTheTimeOfAJob(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		running := w.until(j.ID, job.Processing)
 		if running.Version <= 1 { // that of a job that was created
@@ -89,7 +89,7 @@ func TestChangesMoveTheTimeOfAJob(t *testing.T) {
 }
 
 func TestJobThatFailedSaysInWhichStage(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		for range 2 {
 			if err := w.Fail(w.ctx, w.take("creator", "c1"), errors.New("cannot be read"), 0, true); err != nil {
@@ -117,7 +117,7 @@ func TestJobThatFailedSaysInWhichStage(t *testing.T) {
 
 // What an agent emits is what the next one gets and what is read at the end; the agent that ends it can set each field.
 func TestItemKeepsItsFields(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		confidence, less := 0.5, 0.25
 		emitted := job.Item{
@@ -166,7 +166,7 @@ func TestItemKeepsItsFields(t *testing.T) {
 
 // An item whose agent is silent is pending again with its lease, and has failed with its last attempt.
 func TestItemOfASilentAgentGoesBackAndFailsAtLast(t *testing.T) {
-	both(t, func(c *job.Config) { c.Lease = 200 * time.Millisecond }, func(w *world) {
+	both(t, func(c *job.Config) { c.Lease = 200 * time.Millisecond }, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		w.emit("a")
 		for attempt := 1; attempt <= 2; attempt++ {

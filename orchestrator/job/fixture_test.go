@@ -60,9 +60,9 @@ func named(name string) (*pipeline.Pipeline, error) {
 }
 
 // both runs a test on Redis, a cluster of it and miniredis.
-func both(t *testing.T, change func(*job.Config), test func(w *world)) {
+func both(t *testing.T, change func(*job.Config), test func(*testing.T, *world)) {
 	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) { test(newWorld(t, rdb, change)) })
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) { test(t, newWorld(t, rdb, change)) })
 }
 
 func newWorld(t *testing.T, rdb redis.UniversalClient, change func(*job.Config)) *world {

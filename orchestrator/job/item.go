@@ -108,10 +108,16 @@ func (it Item) queued(st pipeline.Stage, attempts int, created time.Time) (workq
 	}, nil
 }
 
+// yearTenThousand is the first time, in unix ms, that has no form in JSON.
+const yearTenThousand = 253402300800000
+
 // parseItem reads an item as it is stored in the queue. Of one that is damaged it returns what is known, too.
 func parseItem(job, queueID string, payload []byte) (Item, error) {
 	var e emitted
 	err := json.Unmarshal(payload, &e)
+	if err == nil && (e.Created < 0 || e.Created >= yearTenThousand) {
+		err = fmt.Errorf("its time %d is out of range", e.Created)
+	}
 	if err != nil {
 		e, err = emitted{}, fmt.Errorf("it is damaged: %w", err)
 	}
@@ -137,7 +143,7 @@ func itemOf(job string, p *pipeline.Pipeline, info workqueue.Info) Item {
 			damage = fmt.Errorf("its result is damaged: %w", err)
 		}
 		it.Agent = o.Agent
-		if o.At > 0 {
+		if o.At > 0 && o.At < yearTenThousand {
 			it.UpdatedAt = time.UnixMilli(o.At).UTC()
 		}
 	}

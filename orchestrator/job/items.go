@@ -215,9 +215,9 @@ func (s *Service) Decide(ctx context.Context, id, key string, d Decision) (Item,
 	if err != nil {
 		return Item{}, err
 	}
-	o, word := workqueue.Done(), "accept"
+	o := workqueue.Done()
 	if !d.Accept {
-		o, word = workqueue.Skipped(d.Reason), "reject"
+		o = workqueue.Skipped(d.Reason)
 	}
 	err = s.queue(id).Amend(ctx, itemID(key), workqueue.StateError, o.With(result))
 	if errors.Is(err, workqueue.ErrNotInState) {
@@ -229,8 +229,7 @@ func (s *Service) Decide(ctx context.Context, id, key string, d Decision) (Item,
 	if err != nil {
 		return Item{}, err
 	}
-	data, _ := json.Marshal(map[string]string{"key": key, "decision": word, "reason": d.Reason, "by": d.By})
-	if _, err := s.note(ctx, id, "", "item.decided", string(data)); err != nil {
+	if err := s.flow.tellEndings(ctx, id); err != nil {
 		return Item{}, err
 	}
 	s.pace(ctx, id)

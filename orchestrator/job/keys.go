@@ -32,7 +32,8 @@ const storeKey = prefix + "store"
 // seqKey is a string: the number of the job that was created last.
 const seqKey = prefix + "seq"
 
-// allKey and the four below are sorted sets of jobs, scored by their numbers. A job is in them until it is deleted.
+// allKey is a sorted set of jobs, scored by their numbers, and so are the four below. A job is in them until it is
+// deleted.
 const allKey = prefix + "all"
 
 func kindKey(kind string) string     { return prefix + "kind:" + kind }

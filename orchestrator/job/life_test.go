@@ -3,6 +3,7 @@ package job_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 // The second stage works while the first one still adds items, and the job ends when both have.
 func TestJobRunsThroughItsStages(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{Prompt: "Extract", Context: json.RawMessage(`{"customer": "acme"}`), Priority: 5, Labels: []string{"audit"}})
 		first := w.take("creator", "c1")
 		if first.JobID != j.ID || first.Prompt != "Extract" || string(first.Context) != `{"customer":"acme"}` || first.Item != nil || first.Attempt != 1 {
@@ -65,7 +66,7 @@ func (w *world) checkEnded(id string) {
 }
 
 func TestItemsPassThroughSeveralStages(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{Pipeline: "long"})
 		w.emit("a", "b")
 		for range 2 {
@@ -93,7 +94,7 @@ func TestItemsPassThroughSeveralStages(t *testing.T) {
 }
 
 func TestFailedWorkIsTriedAgainThenFails(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		w.emit("a")
 		cause := errors.New("no answer of the model")
@@ -134,7 +135,7 @@ type permanent struct{ error }
 func (permanent) Permanent() bool { return true }
 
 func TestPermanentFailureIsNotTriedAgain(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		if err := w.Fail(w.ctx, w.take("creator", "c"), permanent{errors.New("cannot be read")}, 0, true); err != nil {
 			t.Fatal(err)
@@ -146,7 +147,7 @@ func TestPermanentFailureIsNotTriedAgain(t *testing.T) {
 }
 
 func TestFailureThatDoesNotCountUsesUpNoAttempt(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		w.create(job.Request{})
 		for range 5 {
 			work := w.take("creator", "c")
@@ -168,7 +169,7 @@ func TestFailureThatDoesNotCountUsesUpNoAttempt(t *testing.T) {
 }
 
 func TestPersonDecidesOnWhatFailedForTheLastTime(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{Pipeline: "review"})
 		w.emit("a", "b", "c")
 		for range 2 {
@@ -205,8 +206,44 @@ func TestPersonDecidesOnWhatFailedForTheLastTime(t *testing.T) {
 	})
 }
 
+// An item whose last lease expires is in the events as one that its agent gave up; so is it after it was tried again.
+func TestItemWhoseLeaseExpiresIsInTheEventsOnce(t *testing.T) {
+	short := func(c *job.Config) { c.Lease = 50 * time.Millisecond }
+	both(t, short, func(t *testing.T, w *world) {
+		j := w.create(job.Request{Pipeline: "review"})
+		w.emit("a")
+		reviews := func() int {
+			return len(slices.DeleteFunc(w.types(j.ID), func(s string) bool { return s != "item.review" }))
+		}
+		for times := 1; times <= 2; times++ {
+			w.take("validator", "gone")
+			testutil.Eventually(t, "the expiry of the lease is an event", func() bool {
+				if err := w.Sweep(w.ctx); err != nil {
+					t.Fatal(err)
+				}
+				return reviews() >= times
+			})
+			if err := w.Sweep(w.ctx); err != nil || reviews() != times {
+				t.Errorf("got %d events item.review, want %d; %v", reviews(), times, err)
+			}
+			if times == 1 {
+				if _, err := w.Retry(w.ctx, j.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		// Without the place that it has come to, the job sends them again and continues.
+		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "endings", "damaged").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Sweep(w.ctx); err != nil || reviews() != 4 {
+			t.Errorf("after damage: got %d events item.review, want 4; %v", reviews(), err)
+		}
+	})
+}
+
 func TestCancelKeepsWhatHasEnded(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		w.docs.files["abc"] = []byte("x")
 		j := w.create(job.Request{Document: &job.Document{Name: "rules.pdf", Hash: "abc", Size: 1}})
 		w.emit("a", "b", "c")
@@ -250,7 +287,7 @@ func TestCancelKeepsWhatHasEnded(t *testing.T) {
 }
 
 func TestLateAnswerChangesNothing(t *testing.T) {
-	both(t, func(c *job.Config) { c.Lease = 50 * time.Millisecond }, func(w *world) {
+	both(t, func(c *job.Config) { c.Lease = 50 * time.Millisecond }, func(t *testing.T, w *world) {
 		w.create(job.Request{})
 		first := w.take("creator", "slow")
 		second := w.take("creator", "quick") // when the lease has expired
@@ -271,7 +308,7 @@ func TestLateAnswerChangesNothing(t *testing.T) {
 
 // What a process that died has left undone is done by a sweep.
 func TestSweepRepeatsWhatWasLeftUndone(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
 		j := w.create(job.Request{})
 		w.take("creator", "c") // and the process that took it dies: it is on no list
@@ -298,7 +335,7 @@ func TestSweepRepeatsWhatWasLeftUndone(t *testing.T) {
 }
 
 func TestJobThatTakesTooLongFails(t *testing.T) {
-	both(t, func(c *job.Config) { c.Timeout = 10 * time.Millisecond }, func(w *world) {
+	both(t, func(c *job.Config) { c.Timeout = 10 * time.Millisecond }, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		testutil.Eventually(t, "the job fails", func() bool {
 			if err := w.Sweep(w.ctx); err != nil {
@@ -314,7 +351,7 @@ func TestJobThatTakesTooLongFails(t *testing.T) {
 }
 
 func TestStuckJobIsRecoveredThenFails(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		w.roles = map[string]int{"creator": 1, "validator": 1}
 		j := w.create(job.Request{StuckAfter: time.Second})
 		w.emit("a")
@@ -357,7 +394,7 @@ func TestStuckJobIsRecoveredThenFails(t *testing.T) {
 }
 
 func TestJobWithoutAgentsWaitsAndSaysSo(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{StuckAfter: time.Second})
 		testutil.Eventually(t, "the job names the role", func() bool {
 			got, err := w.Get(w.ctx, j.ID)
@@ -385,7 +422,7 @@ func TestJobWithoutAgentsWaitsAndSaysSo(t *testing.T) {
 }
 
 func TestUsageIsSummedByAgent(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		// Calls may come again, and late.
 		for _, tokens := range []int64{90, 100, 9} {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/tasks/workqueue"
+
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 )
@@ -170,6 +172,13 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 	}
 	if r.status() != Processing {
 		return nil
+	}
+	// A queue notices leases that have expired when work is taken: without agents, here. This takes nothing.
+	if _, err := m.queue(id).LeaseWithin(ctx, "sweep", 1, workqueue.Budget{}); err != nil {
+		return err
+	}
+	if err := m.flow.tellEndings(ctx, id); err != nil { // also of processes that have died
+		return err
 	}
 	j, err := r.job(id)
 	if err != nil {

@@ -33,7 +33,7 @@ func (w *world) wantItems(when string, want map[job.ItemStatus]int64) {
 }
 
 func TestItemsOfAllJobsAreCounted(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		const jobs = 5
 		var ids []string
 		for i := range jobs {
@@ -70,7 +70,7 @@ func TestItemsOfAllJobsAreCounted(t *testing.T) {
 }
 
 func TestJobsAndItemsAreTimed(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		w.emit("a", "b", "c")
 		w.complete(w.take("validator", "v"), job.Answer{})
@@ -106,7 +106,7 @@ func TestJobsAndItemsAreTimed(t *testing.T) {
 }
 
 func TestStuckJobsAreCountedBySweeps(t *testing.T) {
-	both(t, func(c *job.Config) { c.StuckAfter = time.Second }, func(w *world) {
+	both(t, func(c *job.Config) { c.StuckAfter = time.Second }, func(t *testing.T, w *world) {
 		j := w.create(job.Request{StuckAfter: time.Second})
 		w.until(j.ID, job.Processing)
 		if n := w.numbers().Stuck; n != 0 {
@@ -123,7 +123,7 @@ func TestStuckJobsAreCountedBySweeps(t *testing.T) {
 }
 
 func TestPendingJobsAreCounted(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		var last job.Job
 		for i := range 4 {
 			last = w.create(job.Request{Prompt: fmt.Sprint(i)})

@@ -28,7 +28,7 @@ func (w *world) progressed(id string, age time.Duration) {
 
 // High priority goes first, equal ones the oldest first, and a low one that has waited for long before a new high one.
 func TestWorkIsTakenByPriorityAndAge(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		names := map[string]string{}
 		for _, c := range []struct {
 			name     string
@@ -64,7 +64,7 @@ func TestWorkIsTakenByPriorityAndAge(t *testing.T) {
 
 // A job is stuck after an hour without progress, or after its own time.
 func TestJobIsStuckAfterItsThreshold(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		w.roles = map[string]int{"creator": 1, "validator": 1}
 		for _, c := range []struct {
 			own, age time.Duration
@@ -94,7 +94,7 @@ func TestJobIsStuckAfterItsThreshold(t *testing.T) {
 
 // A job that waits for agents stays on the list of stuck jobs, is reported once, and has time when an agent comes.
 func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		w.until(j.ID, job.Processing)
 		w.progressed(j.ID, 2*time.Hour)
@@ -124,7 +124,7 @@ func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
 
 // The totals count every job, however many there are.
 func TestTotalsCountAllJobs(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		const many = 2500
 		for i := range many {
 			if err := w.Track(w.ctx, fmt.Sprintf("scrape_shop_%d", i), job.KindScrape, "shop", time.Now()); err != nil {

@@ -23,6 +23,7 @@ import (
 //	done:STAGE                   when a stage was completed
 //	progressed futile recoveries when it last made progress; how often it was recovered since; how often in all
 //	waited told:PROGRESSED       when it last was stuck for want of agents; that this was told
+//	endings                      the last ending of its queue that is in the events
 //	error details
 //	final                        stages and counts, once it has ended, as JSON
 //	counted                      its items by state, as they are in the counters of all jobs; see numbers.go

@@ -16,6 +16,7 @@ func (running) State(context.Context, string) (job.State, error) {
 	return job.State{Status: job.Processing, Items: job.Counts{Total: 3}}, nil
 }
 func (running) Cancel(context.Context, string) error { return nil }
+func (running) Forget(context.Context, string) error { return nil }
 
 func TestJobsAreReadWhileRedisRefusesWrites(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 )
 
 func TestBadRequestNamesItsField(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		deep := strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000)
 		for _, c := range []struct {
 			req   job.Request
@@ -60,7 +60,7 @@ func TestBadRequestNamesItsField(t *testing.T) {
 }
 
 func TestBadAnswerNamesItsField(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		w.create(job.Request{})
 		first := w.take("creator", "c")
 		half := 1.5
@@ -110,7 +110,7 @@ func TestBadAnswerNamesItsField(t *testing.T) {
 }
 
 func TestSameWorkIsOneJob(t *testing.T) {
-	both(t, func(c *job.Config) { c.Dedupe = job.DedupeJoin }, func(w *world) {
+	both(t, func(c *job.Config) { c.Dedupe = job.DedupeJoin }, func(t *testing.T, w *world) {
 		doc := &job.Document{Name: "a.pdf", Hash: "h1", Size: 3}
 		req := job.Request{Prompt: "p", Document: doc, Context: json.RawMessage(`{"b": 1, "a": [2]}`)}
 		first := w.create(req)
@@ -141,7 +141,7 @@ func TestSameWorkIsOneJob(t *testing.T) {
 }
 
 func TestIdempotencyKeyIsOneJob(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		req := job.Request{Prompt: "p", IdempotencyKey: "k-1"}
 		var created atomic.Int32
 		ids := make([]string, 20)
@@ -174,7 +174,7 @@ func TestIdempotencyKeyIsOneJob(t *testing.T) {
 }
 
 func TestOneOfManyEditsOfAVersionWins(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{Context: json.RawMessage(`{"customer":"acme"}`)})
 		j = w.until(j.ID, job.Processing)
 		var won, stale atomic.Int32
@@ -222,7 +222,7 @@ func TestOneOfManyEditsOfAVersionWins(t *testing.T) {
 }
 
 func TestJobComesAfterOthers(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		first := w.create(job.Request{})
 		second := w.create(job.Request{After: []string{first.ID}})
 		testutil.Eventually(t, "the second waits for the first", func() bool {
@@ -253,7 +253,7 @@ func TestJobComesAfterOthers(t *testing.T) {
 }
 
 func TestScheduleCreatesJobs(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		s := w.create(job.Request{Cron: "0 3 * * *", Labels: []string{"nightly"}})
 		if s.Status != job.Created || s.Cron == "" {
 			t.Fatalf("a schedule: %+v", s)
@@ -286,7 +286,7 @@ func TestScheduleCreatesJobs(t *testing.T) {
 }
 
 func TestJobBeginsAtItsTime(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		later := w.create(job.Request{At: time.Now().Add(time.Hour)})
 		if !strings.HasPrefix(later.Waiting, "until ") {
 			t.Errorf("a job that begins in an hour waits %q", later.Waiting)
@@ -310,7 +310,7 @@ func TestJobKeepsThePipelineThatItWasCreatedWith(t *testing.T) {
 			read = true
 			return pipelines["default"], nil
 		}
-	}, func(w *world) {
+	}, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		w.emit("a")
 		w.complete(w.take("validator", "v"), job.Answer{})
@@ -324,7 +324,7 @@ func TestJobKeepsThePipelineThatItWasCreatedWith(t *testing.T) {
 }
 
 func TestNextVersionCanBeCompared(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		a := w.create(job.Request{Prompt: "v1"})
 		w.emit("same", "changed", "gone")
 		for range 3 {
@@ -355,7 +355,7 @@ func TestNextVersionCanBeCompared(t *testing.T) {
 }
 
 func TestListsFilterAndPage(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		var ids []string
 		for i := range 25 {
 			j := w.create(job.Request{Prompt: fmt.Sprint(i), Context: json.RawMessage(fmt.Sprintf(`{"customer":"acme","year":%d}`, 2000+i%5))})
@@ -431,7 +431,7 @@ func (w *world) checkStatistics() {
 }
 
 func TestPagesOfItemsHoldAllOnce(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		for n, limits := range map[int][]int{5: {1, 3, 100}, 700: {90, 1000}} {
 			j := w.create(job.Request{})
 			first := w.take("creator", "c")
@@ -469,7 +469,7 @@ func TestPagesOfItemsHoldAllOnce(t *testing.T) {
 }
 
 func TestDeleteLeavesNothing(t *testing.T) {
-	both(t, func(c *job.Config) { c.Keep = time.Millisecond }, func(w *world) {
+	both(t, func(c *job.Config) { c.Keep = time.Millisecond }, func(t *testing.T, w *world) {
 		w.docs.files["h1"] = []byte("x")
 		doc := &job.Document{Name: "a", Hash: "h1", Size: 1}
 		a := w.create(job.Request{Document: doc, Labels: []string{"l"}, Context: json.RawMessage(`{"customer":"acme"}`)})

@@ -87,6 +87,7 @@ type otherKind struct{ state job.State }
 
 func (k otherKind) State(context.Context, string) (job.State, error) { return k.state, nil }
 func (k otherKind) Cancel(context.Context, string) error             { return errors.New("it has ended") }
+func (k otherKind) Forget(context.Context, string) error             { return nil }
 
 // With a job go its items, its queue, its events, its usage and, with the last job that has it, its document.
 func TestNothingOfADeletedJobIsLeft(t *testing.T) {

@@ -73,7 +73,7 @@ func formOf(field string) form {
 // passing are the fields of a record that mean nothing outside of its Redis: its place in the list of all jobs, where
 // its workflow is, what was counted of it and what was told of it.
 func passing(field string) bool {
-	return field == "seq" || field == "phase" || field == "node" || field == "counted" || strings.HasPrefix(field, "told:")
+	return field == "seq" || field == "phase" || field == "node" || field == "counted" || field == "endings" || strings.HasPrefix(field, "told:")
 }
 
 // saved returns the fields of a record as a backup has them.

@@ -18,20 +18,21 @@ var sources embed.FS
 var scripts = luascript.Read(sources, event.Script)
 
 var (
-	createScript = scripts["create"]
-	moveScript   = scripts["move"]
-	editScript   = scripts["edit"]
-	noteScript   = scripts["note"]
-	removeScript = scripts["remove"]
-	paceScript   = scripts["pace"]
-	claimScript  = scripts["claim"]
-	readyScript  = scripts["ready"]
-	usageScript  = scripts["usage"]
-	doneScript   = scripts["done"]
-	dueScript    = scripts["due"]
-	laterScript  = scripts["later"]
-	finalScript  = scripts["final"]
-	tallyScript  = scripts["tally"]
+	createScript  = scripts["create"]
+	moveScript    = scripts["move"]
+	editScript    = scripts["edit"]
+	noteScript    = scripts["note"]
+	removeScript  = scripts["remove"]
+	paceScript    = scripts["pace"]
+	claimScript   = scripts["claim"]
+	readyScript   = scripts["ready"]
+	usageScript   = scripts["usage"]
+	doneScript    = scripts["done"]
+	dueScript     = scripts["due"]
+	laterScript   = scripts["later"]
+	finalScript   = scripts["final"]
+	tallyScript   = scripts["tally"]
+	endingsScript = scripts["endings"]
 )
 
 // run runs a script that returns a list.

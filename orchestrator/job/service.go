@@ -35,6 +35,8 @@ type Kind interface {
 	// State returns how a job is. A job that is not known any more has failed.
 	State(ctx context.Context, id string) (State, error)
 	Cancel(ctx context.Context, id string) error
+	// Forget is called before a job that has ended is deleted, so that Config.Reconcile does not find it again.
+	Forget(ctx context.Context, id string) error
 }
 
 // Config sets up a Service.

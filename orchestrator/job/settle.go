@@ -234,7 +234,7 @@ func (s *Leases) Fail(ctx context.Context, w Work, cause error, after time.Durat
 		if err := q.Settle(ctx, w.lease(), workqueue.Failed(cause)); err != nil {
 			return lost(err)
 		}
-		return s.exhausted(ctx, *st, w, cause)
+		return s.exhausted(ctx, *st, w)
 	}
 	if after < 0 {
 		after = q.Backoff(w.Attempt)
@@ -244,20 +244,19 @@ func (s *Leases) Fail(ctx context.Context, w Work, cause error, after time.Durat
 		return lost(err)
 	}
 	if state == workqueue.StateError {
-		return s.exhausted(ctx, *st, w, cause)
+		return s.exhausted(ctx, *st, w)
 	}
 	return s.ready(ctx, w.JobID, st.Worker(), after)
 }
 
 // exhausted notes that work has failed for the last time.
-func (s *Leases) exhausted(ctx context.Context, st pipeline.Stage, w Work, cause error) error {
+func (s *Leases) exhausted(ctx context.Context, st pipeline.Stage, w Work) error {
 	if w.Takes == pipeline.TakesItem {
-		event, state := "item.failed", ItemFailed
+		state := ItemFailed
 		if st.Review {
-			event, state = "item.review", ItemReview
+			state = ItemReview
 		}
-		data, _ := json.Marshal(map[string]string{"key": w.Key, "stage": st.Name, "error": cause.Error()})
-		if _, err := s.note(ctx, w.JobID, "", event, string(data)); err != nil {
+		if err := s.flow.tellEndings(ctx, w.JobID); err != nil {
 			return err
 		}
 		s.ended(ctx, w, state)

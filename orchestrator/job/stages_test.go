@@ -11,7 +11,7 @@ import (
 
 // A person can end a stage, whether its work waits or an agent holds it; the other stages continue.
 func TestStageIsEndedByHand(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		creator := w.take("creator", "c1")
 		w.add(creator, "a", "b")
@@ -47,7 +47,7 @@ func TestStageIsEndedByHand(t *testing.T) {
 }
 
 func TestFailedItemsOfARunningJobAreTriedAgain(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
 		creator := w.take("creator", "c1") // keeps the job open
 		w.add(creator, "a", "b")
@@ -74,7 +74,7 @@ func TestFailedItemsOfARunningJobAreTriedAgain(t *testing.T) {
 
 // Wait tells the progress until the job has ended, however it ends.
 func TestWaitTellsProgressUntilTheEnd(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		for _, want := range []job.Status{job.Completed, job.Cancelled} {
 			j := w.create(job.Request{})
 			first := w.take("creator", "c1")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -49,6 +50,14 @@ const (
 // may be at work meanwhile. With a lock, whose slot is claimed, it repairs what it finds.
 func (a *Archive) Verify(ctx context.Context, lock *schema.Lock, report func(Finding) error) (Checked, error) {
 	v := &verifier{Archive: a, lock: lock, report: report, queues: map[string]bool{}}
+	damaged := false
+	if err := eachKey(ctx, a.rdb, jobKeys, func(key string) error {
+		is, err := v.damaged(ctx, key)
+		damaged = damaged || is
+		return err
+	}); err != nil || damaged && lock == nil { // what reads such a key fails
+		return v.checked, err
+	}
 	for _, pattern := range []string{jobKeys, queueKeys} {
 		if err := eachKey(ctx, a.rdb, pattern, func(key string) error { return v.key(ctx, key) }); err != nil {
 			return v.checked, fmt.Errorf("check the jobs: %w", err)
@@ -112,6 +121,62 @@ func (v *verifier) key(ctx context.Context, key string) error {
 		return v.document(ctx, key)
 	}
 	return nil
+}
+
+// types are the types of the keys of jobs, by the word behind the prefix.
+var types = map[string]string{
+	"j": "hash", "u": "hash", "p": "hash", "after": "set", "store": "string", "seq": "string", "all": "zset", "kind": "zset", "name": "zset",
+	"label": "zset", "status": "zset", "context": "zset", "dedupe": "string", "idem": "hash", "doc": "set", "day": "hash", "items": "hash", "took": "hash",
+	"pending": "zset", "reviews": "zset", "ended": "zset", "cron": "zset", "todo": "zset", "ready": "zset", "due": "zset", "sweep": "string", "events": "stream",
+}
+
+// damaged reports a key of another type, and numbers of a counter that are none. Whatever reads or counts there fails
+// until they are removed; indexes are made again from the records.
+func (v *verifier) damaged(ctx context.Context, key string) (bool, error) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), ":")
+	want := types[name]
+	is, err := v.rdb.Type(ctx, key).Result()
+	if err != nil || want == "" || is == "none" {
+		return false, err
+	}
+	if key == seqKey {
+		return v.sequence(ctx)
+	}
+	if is != want {
+		none := recordKey("") // of no job
+		return true, v.found(Finding{Key: key, Problem: fmt.Sprintf("is a %s, and must be a %s", is, want)},
+			v.script(ctx, "orphan", []string{none, schema.FenceKey(Slot), key}, v.token()))
+	}
+	if name != "day" && name != "items" {
+		return false, nil
+	}
+	counts, err := v.rdb.HGetAll(ctx, key).Result()
+	damaged := false
+	for field, n := range counts {
+		if _, bad := strconv.ParseInt(n, 10, 64); bad != nil && err == nil {
+			damaged = true
+			err = v.found(Finding{Key: key, Problem: fmt.Sprintf("counts %.20q %.40q", n, field)}, func() (bool, error) {
+				n, err := v.rdb.HDel(ctx, key, field).Result()
+				return n == 1, err
+			})
+		}
+	}
+	return damaged, err
+}
+
+// sequence reports a damaged number of the last job. The next job is numbered behind those that there are.
+func (v *verifier) sequence(ctx context.Context) (bool, error) {
+	_, err := v.rdb.Get(ctx, seqKey).Int64()
+	if err == nil || !errors.As(err, new(*strconv.NumError)) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return false, err
+	}
+	return true, v.found(Finding{Key: seqKey, Problem: "is a key without a number"}, func() (bool, error) {
+		last, err := v.rdb.ZRevRangeWithScores(ctx, allKey, 0, 0).Result()
+		if err != nil || len(last) == 0 {
+			return true, errors.Join(err, v.rdb.Del(ctx, seqKey).Err())
+		}
+		return true, v.rdb.Set(ctx, seqKey, int64(last[0].Score), 0).Err()
+	})
 }
 
 // found reports a finding; repair is called first, if this run repairs. It says whether it did anything: if not, the

@@ -78,7 +78,7 @@ func TestDamageIsFoundAndRepaired(t *testing.T) {
 		"its last step was forgotten": {func(f fixture) error { return f.rdb.HDel(f.ctx, p+"j:"+f.ended, "final").Err() }, "its last step is not due"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			both(t, nil, func(w *world) {
+			both(t, nil, func(t *testing.T, w *world) {
 				f := fixture{world: w, rdb: w.client.Redis(), doc: strings.Repeat("a", 64)}
 				f.ended = w.create(job.Request{Labels: []string{"red"}, Document: &job.Document{Name: "a", Hash: f.doc, Size: 1}, Context: []byte(`{"customer":"acme"}`)}).ID
 				w.emit("one")
@@ -109,7 +109,7 @@ func TestDamageIsFoundAndRepaired(t *testing.T) {
 
 // Who lost the lock changes nothing, wherever it is.
 func TestOlderLockChangesNothing(t *testing.T) {
-	both(t, nil, func(w *world) {
+	both(t, nil, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
 		j := w.create(job.Request{Prompt: "x"})
 		saved, err := job.NewArchive(w.Service).Read(w.ctx, j.ID)

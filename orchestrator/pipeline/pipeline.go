@@ -22,6 +22,8 @@ const (
 	Rejected   = "rejected"
 )
 
+//go:generate go test -run TestKeysPage -update .
+
 // Pipeline is a named list of stages.
 //
 // A stage that takes items works on those of the stages before it while these

@@ -36,8 +36,12 @@ func findServer(name string) (string, error) {
 // startChild runs a redis-server of our own on the data folder and waits until
 // it answers.
 func (s *Server) startChild(ctx context.Context, path string, port int, password string) error {
-	if err := s.cfg.folder().writeAuthFile(password); err != nil {
+	if err := errors.Join(s.cfg.folder().checkManifest(), s.cfg.folder().writeAuthFile(password)); err != nil {
 		return err
+	}
+	var logged int64 // before this start
+	if info, err := os.Stat(s.cfg.folder().logFile()); err == nil {
+		logged = info.Size()
 	}
 	died := make(chan struct{}) // closed when the process has ended once
 	proc, err := supervise.Start(supervise.Config{
@@ -60,9 +64,12 @@ func (s *Server) startChild(ctx context.Context, path string, port int, password
 		return err
 	}
 	url := ownURL(port, password)
-	if err := s.cfg.awaitChild(ctx, url, port, proc, died); err != nil {
+	if err := s.cfg.awaitChild(ctx, url, port, proc, died, logged); err != nil {
 		_ = proc.Kill()
 		return fmt.Errorf("start %s: %w", path, err)
+	}
+	if what := s.cfg.folder().cutOff(logged); what != "" {
+		s.warnings = append(s.warnings, fmt.Sprintf("the end of the append-only file of Redis was incomplete, as after a power cut, and was cut off: %s; what it had is done again. If more than some seconds are missing, stop Muster and restore a backup of %s", what, s.cfg.folder().redisDir()))
 	}
 	s.mode, s.proc, s.url = Child, proc, url
 	s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second.", withoutPassword(url), s.cfg.folder().redisDir())
@@ -76,8 +83,8 @@ func onceExit(died chan struct{}) func(supervise.Exit) {
 }
 
 // awaitChild waits until proc answers at url. The error is errPortTaken when
-// another server has the port.
-func (c Config) awaitChild(ctx context.Context, url string, port int, proc *supervise.Process, died <-chan struct{}) error {
+// another server has the port. Its log had the length logged before.
+func (c Config) awaitChild(ctx context.Context, url string, port int, proc *supervise.Process, died <-chan struct{}, logged int64) error {
 	// It answers within some hundredths of a second, but a busy disk can delay
 	// it: look more often than at a Redis of others, and for longer.
 	soon := c
@@ -102,7 +109,11 @@ func (c Config) awaitChild(ctx context.Context, url string, port int, proc *supe
 	if strings.Contains(tail, "Address already in use") {
 		return fmt.Errorf("port %d: %w", port, errPortTaken)
 	}
-	return fmt.Errorf("it ended at once; the end of %s:\n%s", c.folder().logFile(), strings.TrimSpace(tail))
+	tail = strings.TrimSpace(tail)
+	if c.folder().isUnreadable(logged) {
+		tail += "\nIf it cannot read its data: " + c.folder().wayOut()
+	}
+	return fmt.Errorf("it ended at once; the end of %s:\n%s", c.folder().logFile(), tail)
 }
 
 // isOurs returns an error unless the Redis at url is the process proc.

@@ -37,7 +37,11 @@ func (d folder) external() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read which Redis has the jobs of data folder %s: %w", string(d), err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	address := strings.TrimSpace(string(text))
+	if _, err := tasks.ParseURL(address); address == "" || err != nil {
+		return "", fmt.Errorf("%s does not have the address of the Redis with the jobs of the data folder: write it there, redis://host:port/0, or remove the file to continue without those jobs", d.externalFile())
+	}
+	return address, nil
 }
 
 // hasAppendOnly reports whether the folder has the data of a redis-server.

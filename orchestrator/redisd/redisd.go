@@ -226,6 +226,11 @@ func (s *Server) Watch(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	return s.cfg.Watch(ctx, s.url)
+}
+
+// Watch is the same for the Redis at a url that Discover has returned for the data folder, in a process that starts none.
+func (c Config) Watch(ctx context.Context, url string) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -234,11 +239,11 @@ func (s *Server) Watch(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if a, err := readAddress(s.cfg.DataDir); err == nil && a.URL == s.url && a.Owner.Alive() {
+		if a, err := readAddress(c.DataDir); err == nil && a.URL == url && a.Owner.Alive() {
 			continue // which starts its redis-server again when that dies
 		}
-		if err := s.cfg.await(ctx, s.url, nil); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("%w: %w; run the command again, or keep muster start running on data folder %s", ErrGone, err, s.cfg.DataDir)
+		if err := c.await(ctx, url, nil); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w; run the command again, or keep muster start running on data folder %s", ErrGone, err, c.DataDir)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (s *Server) useRemembered(ctx context.Context) (used bool, err error) {
 		return false, err
 	}
 	if err := s.useExternal(ctx, url); err != nil {
-		return false, fmt.Errorf("the jobs of data folder %s are in another Redis: %w; start that one, or give its whole address with --redis; to continue without those jobs, give another address with --redis, or set redis.mode to child or embedded (MUSTER_REDIS__MODE=child)", s.cfg.DataDir, err)
+		return false, fmt.Errorf("the jobs of data folder %s are in another Redis, as %s says: %w; start that one, or give its whole address with --redis; to continue without those jobs, give another address with --redis, or set redis.mode to child or embedded (MUSTER_REDIS__MODE=child)", s.cfg.DataDir, s.cfg.folder().externalFile(), err)
 	}
 	return true, nil
 }

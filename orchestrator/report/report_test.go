@@ -143,6 +143,26 @@ func TestTextOfASummary(t *testing.T) {
 	}
 }
 
+// The words of the pipeline for documents are not those of others.
+func TestTextOfAnotherPipeline(t *testing.T) {
+	t.Parallel()
+	s := Summary{
+		Kind: job.KindPipeline, Name: "letters", Items: job.Counts{Total: 4, Integrated: 4}, ByLabel: map[string]int64{"urgent": 2},
+		ByPriority: Priorities{Medium: job.Counts{Total: 4, Integrated: 4}},
+	}
+	var got strings.Builder
+	if err := s.Text(&got); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{
+		"\nITEMS\n": true, "\nLabels\n": true, "\nBy Priority\n": true, "REQUIREMENTS": false, "Compliance": false, "Citations": false,
+	} {
+		if strings.Contains(got.String(), text) != want {
+			t.Errorf("got\n%s\nwant %q in it: %v", got.String(), text, want)
+		}
+	}
+}
+
 // Whatever users, agents and documents are called, the text keeps its width and does not control the terminal.
 func TestTextKeepsItsWidth(t *testing.T) {
 	t.Parallel()
@@ -186,7 +206,7 @@ func TestSummaryOfAJobThatRuns(t *testing.T) {
 		t.Errorf("got %s, %v, want lists and objects without null", text, err)
 	}
 	var out strings.Builder
-	if err := s.Text(&out); err != nil || strings.Contains(out.String(), "Completed") || strings.Contains(out.String(), "USAGE") {
+	if err := s.Text(&out); err != nil || strings.Contains(out.String(), "Completed") || strings.Contains(out.String(), "USAGE") || strings.Contains(out.String(), "By Priority") {
 		t.Errorf("got\n%s%v, want no sections without content", out.String(), err)
 	}
 }

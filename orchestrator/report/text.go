@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
 )
 
 // Bounds of the text.
@@ -26,7 +27,7 @@ const (
 func (s *Summary) Text(w io.Writer) error {
 	var p page
 	s.overview(&p)
-	s.requirements(&p)
+	s.items(&p)
 	s.labels(&p)
 	s.usage(&p)
 	s.agents(&p)
@@ -61,8 +62,18 @@ func (s *Summary) overview(p *page) {
 	p.row("Prompt", s.Prompt)
 }
 
-func (s *Summary) requirements(p *page) {
-	p.section("REQUIREMENTS")
+// ofRequirements says whether the job is of the pipeline for documents, whose items are requirements and whose labels
+// are laws.
+func (s *Summary) ofRequirements() bool {
+	return s.Kind == job.KindPipeline && s.Name == pipeline.Default
+}
+
+func (s *Summary) items(p *page) {
+	heading := "ITEMS"
+	if s.ofRequirements() {
+		heading = "REQUIREMENTS"
+	}
+	p.section(heading)
 	c := s.Items
 	p.row("Total", fmt.Sprint(c.Total))
 	p.row("Pending", fmt.Sprint(c.Pending))
@@ -76,7 +87,12 @@ func (s *Summary) requirements(p *page) {
 	if s.Citations.AtLeast {
 		unique = "at least " + unique
 	}
-	p.row("Citations", fmt.Sprintf("%d, %s unique", s.Citations.Total, unique))
+	if s.Citations.Total > 0 {
+		p.row("Citations", fmt.Sprintf("%d, %s unique", s.Citations.Total, unique))
+	}
+	if s.ByPriority.High.Total+s.ByPriority.Medium.Total+s.ByPriority.Low.Total == 0 {
+		return
+	}
 
 	p.section("By Priority")
 	const format = "  %-7s%9v%10v%12v%12v%10v%8v%8v\n"
@@ -94,7 +110,11 @@ func (s *Summary) labels(p *page) {
 	if len(s.ByLabel) == 0 {
 		return
 	}
-	p.section("Compliance Relevance")
+	heading := "Labels"
+	if s.ofRequirements() {
+		heading = "Compliance Relevance"
+	}
+	p.section(heading)
 	for _, label := range slices.Sorted(maps.Keys(s.ByLabel)) {
 		p.row(label, fmt.Sprint(s.ByLabel[label]))
 	}

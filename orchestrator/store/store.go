@@ -77,11 +77,11 @@ func (s *Store) Version(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the schema of the store: %w", err)
+		return 0, fmt.Errorf("read the schema of the store: %w", luascript.WrongType(err, schemaKey))
 	}
 	n, err := strconv.Atoi(said)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("key %s says that the schema is %.40q, which no release wrote: is it the right Redis?", schemaKey, said)
+		return 0, fmt.Errorf("key %s says that the schema is %.40q, which no release wrote: is it the right Redis? If it is, delete the field version of the key %[1]s; the next start migrates the store again", schemaKey, said)
 	}
 	return n, nil
 }

@@ -127,7 +127,7 @@ func (p accessPages) createKey(ctx context.Context, r *http.Request) (webui.Done
 	}
 	return webui.Done{
 		Title: "Key " + k.Name, Text: "This is the key. It is not stored, and not shown again: copy it now. It is the password of the login of these pages, or the text after Authorization: Bearer.",
-		Secret: text, To: keysURL,
+		Secret: text, To: keysURL, Created: "/keys/" + k.ID,
 	}, nil
 }
 

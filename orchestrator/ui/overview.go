@@ -24,7 +24,7 @@ const (
 	newest      = 5   // failures of a kind on the overview
 	countedRuns = 100 // running workflows that are counted; more are "100+"
 	costOfCheck = 160 // commands of Redis: as if the health checks took so many, so that they run each ten seconds
-	costOfQueue = 20  // about how many the numbers of a queue take
+	costOfQueue = 8   // about how many the numbers of a queue take
 	costOfPool  = 40  // the same of the pool, which is large in memory, too
 )
 

@@ -181,8 +181,11 @@ func TestKeysAreCreatedAndRevoked(t *testing.T) {
 	if k := list[0]; k.Name != "ci" || k.Role != access.Operator || time.Until(k.Expires) < 29*24*time.Hour || time.Until(k.Expires) > 31*24*time.Hour {
 		t.Errorf("got %+v, want ci for an operator, for 30 days", k)
 	}
-	if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), secret) || rec.Header().Get("Cache-Control") != "no-store" {
+	if rec.Code != http.StatusCreated || !strings.Contains(rec.Body.String(), secret) || rec.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("got %d %s, want the key, which is not stored", rec.Code, rec.Body)
+	}
+	if got, want := rec.Header().Get("Location"), "/keys/"+list[0].ID; got != want { // the audit log has it
+		t.Errorf("got location %q, want %q", got, want)
 	}
 	if body := w.shows("/ui/keys", http.StatusOK, "ci", "operator", "active"); strings.Contains(body, secret) {
 		t.Error("got the secret of a key in the list")

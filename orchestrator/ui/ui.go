@@ -81,7 +81,7 @@ type pages struct {
 func Routes(cfg Config) []Route {
 	p := &pages{cfg: cfg, site: webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
-		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Reads: reads, Done: cfg.Done, Did: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
+		Pages: files, Funcs: funcs, May: cfg.may, Shows: shows, Reads: reads, Caller: caller, Done: cfg.Done, Did: func(*http.Request, string, error) {}, Explain: explain, Logger: cfg.Logger,
 	})}
 	p.add("GET "+prefix+"/assets/", p.site.Assets(), access.Viewer)
 	p.add("GET "+prefix+"/", p.site.Nothing(), access.Viewer)
@@ -117,6 +117,14 @@ func menu(cfg Config) []webui.Area {
 // reads names what the caller of a request may read.
 func reads(r *http.Request) string { return string(access.CallerOf(r.Context()).Role) }
 
+// caller names the caller of a request. While no key is needed it has no name.
+func caller(r *http.Request) string {
+	if c := access.CallerOf(r.Context()); c.ID != "" {
+		return c.Owner()
+	}
+	return ""
+}
+
 // shows reports whether the caller of a request sees the area of the menu with a URL.
 func shows(r *http.Request, url string) bool {
 	return url != accessArea || access.CallerOf(r.Context()).Role == access.Admin
@@ -136,8 +144,10 @@ func explain(err error) (status int, title string, ok bool) {
 		return http.StatusNotFound, "No such workflow", true
 	case errors.Is(err, access.ErrNoKey):
 		return http.StatusNotFound, "No such key", true
-	case errors.Is(err, access.ErrTooManyKeys), errors.As(err, new(*access.KeyError)), errors.Is(err, access.ErrCursor):
+	case errors.Is(err, access.ErrTooManyKeys), errors.As(err, new(*access.KeyError)), errors.Is(err, access.ErrCursor), errors.Is(err, tasks.ErrCursor):
 		return http.StatusBadRequest, "That does not work", true
+	case tasks.Unavailable(err):
+		return http.StatusServiceUnavailable, "Redis does not answer", true
 	}
 	return 0, "", false
 }
@@ -179,9 +189,9 @@ func (p *pages) tasks() {
 	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
-		Data: func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates have passwords
-		Done: p.cfg.Done,
-		May:  func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
+		Data:   func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates have passwords
+		Caller: caller, Done: p.cfg.Done,
+		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
 	p.add("GET "+fleet, h, access.Viewer)
 	p.add("POST "+fleet, h, access.Operator)

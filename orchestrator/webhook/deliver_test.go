@@ -56,9 +56,7 @@ func TestEventsAreDelivered(t *testing.T) {
 				t.Errorf("got %s", g.body)
 			}
 		}
-		if n := rdb.XLen(t.Context(), "muster:{jobs}:outbox").Val(); n != 0 {
-			t.Errorf("got %d entries in the outbox, want none", n)
-		}
+		testutil.Eventually(t, "an empty outbox", func() bool { return k.rdb.XLen(t.Context(), event.OutboxKey()).Val() == 0 })
 		if n := rdb.ZCard(t.Context(), openKey).Val(); n != 0 {
 			t.Errorf("got %d open deliveries, want none", n)
 		}

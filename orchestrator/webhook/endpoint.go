@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/luascript"
 	"muster/internal/nearest"
 	"muster/internal/webhook"
 	"muster/orchestrator/event"
@@ -84,6 +85,20 @@ type record struct {
 	Disabled bool      `json:"disabled,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	Created  time.Time `json:"created"`
+
+	damaged bool // it cannot be read
+}
+
+// damagedReason is why an endpoint whose record is damaged gets nothing.
+const damagedReason = "its record in Redis is damaged; remove it, and add it again"
+
+// parseRecord reads a record. One that is damaged is disabled.
+func parseRecord(id, text string) record {
+	var r record
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Name == "" {
+		return record{Name: id, Disabled: true, Reason: damagedReason, damaged: true}
+	}
+	return r
 }
 
 type secret struct {
@@ -208,15 +223,11 @@ func (s *endpoints) known(ctx context.Context) (map[string]record, error) {
 	}
 	texts, err := s.rdb.HGetAll(ctx, endpointsKey).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the webhooks: %w", err)
+		return nil, fmt.Errorf("read the webhooks: %w", luascript.WrongType(err, endpointsKey))
 	}
 	all := make(map[string]record, len(texts))
 	for id, text := range texts {
-		var r record
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			return nil, fmt.Errorf("read webhook %s: %w", id, err)
-		}
-		all[id] = r
+		all[id] = parseRecord(id, text)
 	}
 	s.cache, s.read = all, time.Now()
 	return all, nil

@@ -28,7 +28,7 @@ type counts struct {
 func newCounts() counts {
 	c := counts{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_webhook_attempts_total", Help: "Requests of this process to webhooks, by outcome.",
+			Name: "muster_webhook_attempts_total", Help: "Requests of this process to webhooks, by outcome: delivered, gone, refused, failed or unreachable.",
 		}, []string{"outcome"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muster_webhook_deliveries_total", Help: "Deliveries that this process ended, by outcome: delivered, given_up or skipped.",

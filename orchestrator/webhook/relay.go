@@ -72,6 +72,9 @@ func (r *relay) hold(ctx context.Context) (bool, error) {
 		return mine, err
 	}
 	owner, err := r.rdb.Get(ctx, relayKey).Result()
+	if redis.HasErrorPrefix(err, "WRONGTYPE") { // which would not expire
+		return false, r.rdb.Del(ctx, relayKey).Err()
+	}
 	if err != nil || owner != r.me {
 		return false, ignoreNil(err)
 	}
@@ -129,6 +132,9 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	return len(raw), r.rdb.XDel(ctx, event.OutboxKey(), done...).Err()
 }
 
+// yearTenThousand is the first time, in unix ms, that has no form in JSON.
+const yearTenThousand = 253402300800000
+
 // parseEntry reads an entry of the outbox.
 func parseEntry(x redis.XMessage) (entry, error) {
 	text := func(name string) string {
@@ -136,7 +142,7 @@ func parseEntry(x redis.XMessage) (entry, error) {
 		return s
 	}
 	ms, err := strconv.ParseInt(text("at"), 10, 64)
-	if err != nil || text("id") == "" || text("type") == "" {
+	if err != nil || text("id") == "" || text("type") == "" || ms < 0 || ms >= yearTenThousand {
 		return entry{}, fmt.Errorf("event %.50q of type %.50q at %.50q", text("id"), text("type"), text("at"))
 	}
 	e := entry{msg: Message{Type: text("type"), Timestamp: time.UnixMilli(ms).UTC(), Data: Data{EventID: text("id"), JobID: text("job")}}}
@@ -224,7 +230,21 @@ func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string]
 	if len(items) == 0 {
 		return nil
 	}
-	if _, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	err := c.addToLogs(ctx, logs, open)
+	if redis.HasErrorPrefix(err, "WRONGTYPE") { // what cannot be used is made anew: the deliveries of others wait behind it
+		if err = c.dropDamagedLogs(ctx, logs); err == nil {
+			err = c.addToLogs(ctx, logs, open)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("log deliveries: %w", err)
+	}
+	_, err = c.queue.Enqueue(ctx, items...)
+	return err
+}
+
+func (c *core) addToLogs(ctx context.Context, logs map[string][]redis.Z, open []redis.Z) error {
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for id, list := range logs {
 			for part := range slices.Chunk(list, relayBatch) {
 				p.ZAdd(ctx, logKey(id), part...)
@@ -234,9 +254,25 @@ func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string]
 			p.ZAddNX(ctx, openKey, part...)
 		}
 		return nil
-	}); err != nil {
-		return fmt.Errorf("log deliveries: %w", err)
-	}
-	_, err := c.queue.Enqueue(ctx, items...)
+	})
 	return err
+}
+
+// dropDamagedLogs deletes logs, and the list of open deliveries, that have another type.
+func (c *core) dropDamagedLogs(ctx context.Context, logs map[string][]redis.Z) error {
+	keys := []string{openKey}
+	for id := range logs {
+		keys = append(keys, logKey(id))
+	}
+	for _, key := range keys {
+		is, err := c.rdb.Type(ctx, key).Result()
+		if err == nil && is != "zset" && is != "none" {
+			c.log.WarnContext(ctx, "a log of webhooks was damaged and is made anew", "key", key, "type", is)
+			err = c.rdb.Del(ctx, key).Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 var (
 	requestsTotal = prometheus.NewDesc("muster_gateway_requests_total", "Plain HTTP requests of clients that were let in.", nil, nil)
 	tunnelsTotal  = prometheus.NewDesc("muster_gateway_tunnels_total", "Tunnels that clients asked for, by CONNECT or SOCKS5.", nil, nil)
-	failuresTotal = prometheus.NewDesc("muster_gateway_failures_total", "Requests and tunnels that failed: wrong credentials, no usable proxy, or no proxy that was tried got through.", []string{"reason"}, nil)
+	failuresTotal = prometheus.NewDesc("muster_gateway_failures_total", "Requests and tunnels that failed, by reason: refused (wrong credentials), no_proxy (none is usable), or failed (none that was tried got through).", []string{"reason"}, nil)
 	clientsNow    = prometheus.NewDesc("muster_gateway_clients", "Connections of clients that are open.", nil, nil)
 )
 

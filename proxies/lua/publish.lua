@@ -12,7 +12,8 @@ for i = 3, #ARGV, 3 do
   local health = redis.call('HGET', KEYS[4], id)
   if health then
     local a, b, _, _, _, _, c = string.match(health, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
-    ok, n, lat = tonumber(a), tonumber(b), tonumber(c) * 0.7 + latency * 0.3
+    a, b, c = tonumber(a or ''), tonumber(b or ''), tonumber(c or '')
+    if a and b and c then ok, n, lat = a, b, c * 0.7 + latency * 0.3 end -- else it is damaged, and replaced
   end
   ok = ok + 0.15 * (1 - ok)
   redis.call('HSET', KEYS[4], id, string.format('%.6f %d 0 %.0f 0 0 %.1f', ok, n + 1, now, lat))

@@ -19,11 +19,13 @@ for i = 4, #ARGV, 6 do
 end
 if #ids == 0 then return {} end
 
+-- A health that is damaged is replaced by that of a proxy without a report.
 local function parse(text)
-  if not text then
-    return { ok = 0.5, n = 0, fails = 0, lastok = 0, lastfail = 0, till = 0, lat = 0, was = 0 }
+  local v = { string.match(text or '', '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)') }
+  for i = 1, 7 do
+    if not tonumber(v[i] or '') then return { ok = 0.5, n = 0, fails = 0, lastok = 0, lastfail = 0, till = 0, lat = 0, was = 0 } end
   end
-  local a, b, c, d, e, f, g, h = string.match(text, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)')
+  local a, b, c, d, e, f, g, h = unpack(v)
   return { ok = tonumber(a), n = tonumber(b), fails = tonumber(c), lastok = tonumber(d), lastfail = tonumber(e), till = tonumber(f), lat = tonumber(g), was = tonumber(h) or 0 }
 end
 

@@ -53,3 +53,21 @@ func TestHostileListsCostNoMoreThanTheirSize(t *testing.T) {
 		}
 	}
 }
+
+// Entries of a Clash configuration are YAML, which costs much: of a list only so many are read.
+func TestClashEntriesAreBounded(t *testing.T) {
+	t.Parallel()
+	p := newParser(Options{})
+	const n = 1_000_000
+	if p.clash([]byte("proxies:\n" + strings.Repeat("- {}\n", n))); p.entries != 0 || p.out.Rejects[Unparsed] != n {
+		t.Errorf("without a server: %d were read as YAML, rejects %v, want none", p.entries, p.out.Rejects)
+	}
+	for more, wants := range map[int]int{0: 2, 1: 1} { // what is read of two
+		p := newParser(Options{})
+		p.entries = maxClash - 2 + more
+		p.clash([]byte("proxies:\n- {type: http, server: 9.9.9.9, port: 80}\n- {type: http, server: 9.9.9.9, port: 81}\n"))
+		if err := p.tooMany(); len(p.out.Candidates) != wants || (err != nil) != (more > 0) {
+			t.Errorf("%d more than are read: got %d candidates, %v, want %d", more, len(p.out.Candidates), err, wants)
+		}
+	}
+}

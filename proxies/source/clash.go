@@ -1,6 +1,8 @@
 package source
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -12,8 +14,12 @@ import (
 // clashStart is the line that the proxies of a Clash configuration stand below.
 var clashStart = regexp.MustCompile(`(?m)^proxies:[ \t]*(#.*)?\n`)
 
+// maxClash is how many entries of a Clash configuration are read: YAML costs much more than lines of text.
+const maxClash = 100_000
+
 // clash reads the proxies of a Clash configuration, and nothing else of it: its rules and name servers are addresses too.
-// It returns false when there are none. Each entry is YAML of its own, so that what one costs is bounded.
+// It returns false when there are none. Each entry is YAML of its own, so that what one costs is bounded. Those beyond
+// maxClash are counted.
 func (p *parser) clash(body []byte) bool {
 	start := clashStart.FindIndex(body)
 	if start == nil {
@@ -49,11 +55,28 @@ func (p *parser) clash(body []byte) bool {
 	return found
 }
 
+var errTooMany = errors.New("the list has too many entries")
+
+// tooMany returns an error if the list has more entries than are read.
+func (p *parser) tooMany() error {
+	if p.entries <= maxClash {
+		return nil
+	}
+	return fmt.Errorf("%w: it has %d of a Clash configuration, and %d are read; split it", errTooMany, p.entries, maxClash)
+}
+
 // clashEntry takes one entry, or counts why not; false when it names no server.
 func (p *parser) clashEntry(text string) bool {
 	if len(text) > maxLine {
 		p.out.Rejects[LongLine]++
 		return false
+	}
+	if !strings.Contains(text, "server") {
+		p.out.Rejects[Unparsed]++
+		return false
+	}
+	if p.entries++; p.entries > maxClash {
+		return true
 	}
 	row := clashRow(text)
 	if row["server"] == "" || row["port"] == "" {

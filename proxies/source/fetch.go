@@ -146,6 +146,8 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 		return List{}, fmt.Errorf("it takes longer than %s", cmp.Or(s.Timeout, 30*time.Second))
 	case errors.Is(err, errTooLarge):
 		return List{}, fmt.Errorf("it is larger than %s: raise proxies.max_list_mb, or --max-list-mb", size(limit))
+	case errors.Is(err, errTooMany):
+		return List{}, err
 	case err != nil:
 		return List{}, fmt.Errorf("it breaks off after %d bytes: %w", counted.n, err)
 	}

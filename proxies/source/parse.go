@@ -66,7 +66,8 @@ type Parsed struct {
 }
 
 // Parse reads a list in any form and encoding: the bytes themselves tell what it is. The error is that of r, or says that
-// the list is larger than MaxBytes, or cannot be decompressed; a list with nothing in it yields no candidates.
+// the list is larger than MaxBytes, has more than 100,000 entries of a Clash configuration, or cannot be decompressed; a
+// list with nothing in it yields no candidates.
 func Parse(r io.Reader, o Options) (Parsed, error) {
 	body, err := readPlain(r, cmp.Or(o.MaxBytes, DefaultMaxBytes))
 	p := newParser(o)
@@ -80,7 +81,7 @@ func Parse(r io.Reader, o Options) (Parsed, error) {
 	default:
 		p.text(string(body))
 	}
-	return p.out, err
+	return p.out, errors.Join(err, p.tooMany())
 }
 
 func isHTML(start []byte) bool {
@@ -95,6 +96,7 @@ type parser struct {
 	seen     map[string]bool
 	out      Parsed
 	expanded int // addresses of networks, at most Max
+	entries  int // of a Clash configuration
 }
 
 func newParser(o Options) *parser {

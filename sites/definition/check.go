@@ -18,12 +18,7 @@ import (
 // siteName matches names that can be used in Redis keys and file names.
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-var (
-	types     = []string{TypeText, TypeHTML, TypeNumber, TypeInteger, TypePrice, TypeBool, TypeDate, TypeURL, TypeList, TypeObject}
-	pageFacts = []string{"url", "requested_url", "title", "status", "fetched_at", "html", "site"}
-	kinds     = []string{KindListing, KindDetail}
-	formats   = []string{FormatHTML, FormatJSON}
-)
+var kinds = []string{KindListing, KindDetail}
 
 // checker finds problems of a definition that was parsed.
 type checker struct {
@@ -55,8 +50,8 @@ func (c *checker) check(def *Definition) {
 	c.checkLinks(def.Listing.Links, "listing.links")
 	c.checkLinks(def.Detail.Links, "detail.links")
 	c.checkNext(def.Listing.Next)
-	def.Listing.Format = c.oneOf(def.Listing.Format, FormatHTML, formats, def.Listing.At, "listing.format")
-	def.Detail.Format = c.oneOf(def.Detail.Format, FormatHTML, formats, def.Detail.At, "detail.format")
+	def.Listing.Format = c.oneOf(def.Listing.Format, FormatHTML, words[Listing]("format"), def.Listing.At, "listing.format")
+	def.Detail.Format = c.oneOf(def.Detail.Format, FormatHTML, words[Detail]("format"), def.Detail.At, "detail.format")
 	for _, kind := range kinds {
 		if page := def.Page(kind); !page.HTML.IsZero() && page.Format != FormatJSON {
 			c.problemAt(page.HTML.At, kind+".html", "is for HTML that stands in JSON; write format: json beside it")
@@ -147,7 +142,7 @@ func (c *checker) checkStart(def *Definition, base *url.URL) {
 		if !s.Allow.IsZero() && s.Sitemap == "" {
 			c.problemAt(s.Allow.At, "start.allow", "belongs to a sitemap; for other pages use scope.allow, or allow of a link")
 		}
-		s.As = c.oneOf(s.As, KindListing, kinds, s.At, "start.as")
+		s.As = c.oneOf(s.As, KindListing, words[Start]("as"), s.At, "start.as")
 		s.checkPost(c, def)
 		ref := s.URL + s.Sitemap
 		if s.Template != "" {
@@ -190,7 +185,7 @@ func (c *checker) checkLinks(links []Link, key string) {
 		if l.CSS.Attr != "" && l.Attr == "" {
 			l.Attr = l.CSS.Attr
 		}
-		l.As = c.oneOf(l.As, KindDetail, kinds, l.At, key+".as")
+		l.As = c.oneOf(l.As, KindDetail, words[Link]("as"), l.At, key+".as")
 	}
 }
 

@@ -19,8 +19,8 @@ func (c *checker) checkRecords(def *Definition) {
 		if !siteName.MatchString(r.Name) {
 			c.problemAt(r.At, key, "%q cannot name a record; use letters, digits, dots, dashes and underscores", r.Name)
 		}
-		r.From = c.oneOf(r.From, KindDetail, kinds, r.At, key+".from")
-		r.OnInvalid = c.oneOf(r.OnInvalid, OnInvalidDrop, []string{OnInvalidDrop, OnInvalidKeep, OnInvalidFail}, r.At, key+".on_invalid")
+		r.From = c.oneOf(r.From, KindDetail, words[Record]("from"), r.At, key+".from")
+		r.OnInvalid = c.oneOf(r.OnInvalid, OnInvalidDrop, words[Record]("on_invalid"), r.At, key+".on_invalid")
 		page := def.Page(r.From)
 		if !r.Each.IsZero() && !r.EachJSON.IsZero() {
 			c.problemAt(r.At, key, "has each and each_json; give only one of them")
@@ -156,7 +156,7 @@ func (c *checker) fieldType(got, missing string, at Pos, key string) string {
 		c.problemAt(at, key, `"floor" is no longer a type; use type: integer with a regex, as in Recipes of sites/README.md`)
 		return TypeInteger
 	}
-	return c.oneOf(got, missing, types, at, key)
+	return c.oneOf(got, missing, words[Field]("type"), at, key)
 }
 
 // noPlace is the problem of a source without a place.
@@ -180,9 +180,9 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	}
 	c.checkTake(s, f, key)
 	if s.Page != "" {
-		c.oneOf(s.Page, "", pageFacts, s.At, key+".page")
+		c.oneOf(s.Page, "", words[Source]("page"), s.At, key+".page")
 	}
-	s.Scope = c.oneOf(s.Scope, "", []string{"record", "page"}, s.At, key+".scope")
+	s.Scope = c.oneOf(s.Scope, "", words[Source]("scope"), s.At, key+".scope")
 	if !s.JSON.IsZero() && format != FormatJSON && s.CSS.IsZero() && len(given) == 1 {
 		c.problemAt(s.JSON.At, key+".json", "needs format: json on the page; for JSON that stands in a script element or an attribute give css too")
 	}
@@ -192,7 +192,7 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	c.checkSchemaOrg(s, key)
 	for _, w := range s.Replace {
 		if w.Pattern.IsZero() && !c.failedAt(w.At) {
-			c.problemAt(w.At, key+".replace", "pattern is missing")
+			c.problemAt(w.At, key+".replace.pattern", "is missing; give the regex of what to replace")
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (c *checker) checkTake(s *Source, f *Field, key string) {
 	if s.Attr != "" && s.Take != "" && s.Take != "attr" {
 		c.problemAt(s.At, key+".take", "%q and attr exclude each other", s.Take)
 	}
-	s.Take = c.oneOf(s.Take, "", []string{TakeText, TakeOwnText, TakeHTML, TakeInnerHTML, TakeImage, "attr"}, s.At, key+".take")
+	s.Take = c.oneOf(s.Take, "", words[Source]("take"), s.At, key+".take")
 	if s.Take == "" && (f.Type == TypeHTML || f.Of == TypeHTML && f.Type == TypeList) {
 		s.Take = TakeInnerHTML
 	}

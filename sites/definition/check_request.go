@@ -81,9 +81,6 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 		if _, given := c.places["session."+key]; !given {
 			*to = missing
 		}
-		if *to < 1 || *to > 1_000_000 {
-			c.problemAt(s.At, "session."+key, "is %d; must be from 1 to 1000000", *to)
-		}
 	}
 	visitors, uses := 10, 50
 	if s.Login != nil {
@@ -93,15 +90,10 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 	fill(&s.Max, visitors, "max")
 	fill(&s.MaxUses, uses, "max_uses")
 	fill(&s.MaxErrors, 3, "max_errors")
-	if s.Max > 1000 {
-		c.problemAt(s.At, "session.max", "is %d; must be from 1 to 1000", s.Max)
-	}
 	if _, given := c.places["session.max_age"]; !given {
 		s.MaxAge = 50 * time.Minute
 	}
-	if s.MaxAge < time.Second || s.MaxAge > 30*24*time.Hour {
-		c.problemAt(s.At, "session.max_age", "is %s; must be from 1s to 720h", s.MaxAge)
-	}
+	checkRanges(c, s, s.At, "session")
 	if s.Start != "" && base != nil {
 		if u, err := base.Parse(s.Start); err != nil || !def.InScope(u) {
 			c.problemAt(s.At, "session.start", "%q is no URL of the site; see hosts and scope", s.Start)
@@ -139,40 +131,6 @@ func (c *checker) checkRender(r *Render) {
 		r.Kinds = slices.Clone(kinds)
 	}
 	for _, k := range r.Kinds {
-		c.oneOf(k, "", kinds, r.At, "render.kinds")
+		c.oneOf(k, "", words[Render]("kinds"), r.At, "render.kinds")
 	}
-}
-
-func (c *checker) checkBounds(def *Definition) {
-	bound := func(at Pos, key string, got, low, high int64) {
-		if got < low || got > high {
-			c.problemAt(at, key, "is %d; must be from %d to %d", got, low, high)
-		}
-	}
-	span := func(at Pos, key string, got, low, high time.Duration) {
-		if got < low || got > high {
-			c.problemAt(at, key, "is %s; must be from %s to %s", got, low, high)
-		}
-	}
-	p, l, r := &def.Politeness, &def.Limits, &def.Retries
-	bound(p.At, "politeness.max_per_domain", int64(p.MaxPerDomain), 1, 1000)
-	span(p.At, "politeness.delay", p.Delay, 0, time.Hour)
-	span(p.At, "politeness.crawl_delay_max", p.CrawlDelayMax, 0, time.Hour)
-	span(p.At, "politeness.retry_after_max", p.RetryAfterMax, 0, 24*time.Hour)
-	bound(l.At, "limits.max_pages", int64(l.MaxPages), 1, 100_000_000)
-	bound(l.At, "limits.max_depth", int64(l.MaxDepth), 0, 1_000_000)
-	bound(l.At, "limits.max_bytes", int64(l.MaxBytes), 1<<10, 1<<30)
-	bound(l.At, "limits.max_records", int64(l.MaxRecords), 0, 1_000_000_000)
-	bound(l.At, "limits.max_total_bytes", int64(l.MaxTotalBytes), 0, 1<<45)
-	bound(l.At, "limits.redirects", int64(l.Redirects), 0, 20)
-	span(l.At, "limits.page_timeout", l.PageTimeout, 100*time.Millisecond, time.Hour)
-	span(l.At, "limits.max_duration", l.MaxDuration, 0, 30*24*time.Hour)
-	bound(r.At, "retries.attempts", int64(r.Attempts), 0, 100)
-	span(r.At, "retries.base", r.Base, 0, time.Hour)
-	span(r.At, "retries.cap", r.Cap, 0, 24*time.Hour)
-	span(r.At, "retries.stall_max", r.StallMax, 0, 7*24*time.Hour)
-	bound(def.Blocks.At, "blocks.min_text", int64(def.Blocks.MinText), 0, 1<<20)
-	def.Proxy.Fallback = c.oneOf(def.Proxy.Fallback, "", []string{FallbackFail, FallbackWait, FallbackDirect}, def.Proxy.At, "proxy.fallback")
-	span(def.Render.At, "render.timeout", def.Render.Timeout, 100*time.Millisecond, time.Hour)
-	span(def.Proxy.At, "proxy.wait", def.Proxy.Wait, 0, 24*time.Hour)
 }

@@ -14,6 +14,8 @@ import (
 	"muster/internal/yamlstrict"
 )
 
+//go:generate go test -run TestKeysPage -update .
+
 // Definition is one site. It is immutable once loaded and may be shared.
 type Definition struct {
 	At          Pos
@@ -71,10 +73,10 @@ type Start struct {
 	From     int     `yaml:"from"`
 	To       int     `yaml:"to"`
 	Step     int     `yaml:"step"`
-	As       string  `yaml:"as"`
+	As       string  `yaml:"as" oneof:"listing detail"`
 
 	// A page that is fetched by POST has one of these.
-	Method string            `yaml:"method"`
+	Method string            `yaml:"method" oneof:"GET POST"`
 	Form   map[string]string `yaml:"form"`
 	JSON   JSONText          `yaml:"json"`
 }
@@ -85,7 +87,7 @@ type Listing struct {
 	Next     *Next      `yaml:"next"`
 	Links    []Link     `yaml:"links"`
 	MustHave []Selector `yaml:"must_have"`
-	Format   string     `yaml:"format"`
+	Format   string     `yaml:"format" oneof:"html json"`
 	HTML     Path       `yaml:"html"`
 }
 
@@ -94,7 +96,7 @@ type Detail struct {
 	At       Pos
 	Links    []Link     `yaml:"links"`
 	MustHave []Selector `yaml:"must_have"`
-	Format   string     `yaml:"format"`
+	Format   string     `yaml:"format" oneof:"html json"`
 	HTML     Path       `yaml:"html"`
 }
 
@@ -129,7 +131,7 @@ type Link struct {
 	Template string   `yaml:"template"`
 	Allow    Pattern  `yaml:"allow"`
 	Deny     Pattern  `yaml:"deny"`
-	As       string   `yaml:"as"`
+	As       string   `yaml:"as" oneof:"listing detail"`
 }
 
 // Next says how to get from one listing page to the next one. Exactly one of CSS, Rel, JSON, Template and Param is set.
@@ -155,14 +157,14 @@ type Records []Record
 type Record struct {
 	At        Pos
 	Name      string
-	From      string   `yaml:"from"`
+	From      string   `yaml:"from" oneof:"listing detail"`
 	Each      Selector `yaml:"each"`
 	EachJSON  Path     `yaml:"each_json"`
 	If        Selector `yaml:"if"`
 	Key       []string `yaml:"key"`
 	Watch     []string `yaml:"watch"`
 	Fields    Fields   `yaml:"fields"`
-	OnInvalid string   `yaml:"on_invalid"`
+	OnInvalid string   `yaml:"on_invalid" oneof:"drop keep fail"`
 }
 
 // What happens to a record that fails its checks.
@@ -179,8 +181,8 @@ type Fields []Field
 type Field struct {
 	At       Pos
 	Name     string
-	Type     string   `yaml:"type"`
-	Of       string   `yaml:"of"`
+	Type     string   `yaml:"type" oneof:"text html number integer price bool date url list object"`
+	Of       string   `yaml:"of" oneof:"text html number integer price bool date url list object"`
 	Locale   string   `yaml:"locale"`
 	Currency string   `yaml:"currency"`
 	Layout   []string `yaml:"layout"`
@@ -202,19 +204,19 @@ type Source struct {
 	CSS       Selector `yaml:"css"`
 	XPath     XPath    `yaml:"xpath"` // moved to CSS, which is either
 	Attr      string   `yaml:"attr"`
-	Take      string   `yaml:"take"`
+	Take      string   `yaml:"take" oneof:"text own_text html inner_html image attr"`
 	JSON      Path     `yaml:"json"`
 	JSONLD    string   `yaml:"jsonld"`
 	Microdata string   `yaml:"microdata"`
 	Meta      string   `yaml:"meta"`
 	Label     string   `yaml:"label"`
 	Column    string   `yaml:"column"`
-	Page      string   `yaml:"page"`
+	Page      string   `yaml:"page" oneof:"url requested_url title status fetched_at html site"`
 	Value     *string  `yaml:"value"`
 	Exists    Selector `yaml:"exists"`
 	Regex     Pattern  `yaml:"regex"`
 	Replace   []Swap   `yaml:"replace"`
-	Scope     string   `yaml:"scope"`
+	Scope     string   `yaml:"scope" oneof:"record page"`
 	Split     string   `yaml:"split"`
 	Join      *string  `yaml:"join"`
 
@@ -261,34 +263,34 @@ const (
 // Politeness limits the requests to a site.
 type Politeness struct {
 	At            Pos
-	Delay         time.Duration `yaml:"delay"`
-	MaxPerDomain  int           `yaml:"max_per_domain"`
+	Delay         time.Duration `yaml:"delay" range:"0s 1h"`
+	MaxPerDomain  int           `yaml:"max_per_domain" range:"1 1000"`
 	Robots        bool          `yaml:"robots"`
-	CrawlDelayMax time.Duration `yaml:"crawl_delay_max"`
-	RetryAfterMax time.Duration `yaml:"retry_after_max"`
+	CrawlDelayMax time.Duration `yaml:"crawl_delay_max" range:"0s 1h"`
+	RetryAfterMax time.Duration `yaml:"retry_after_max" range:"0s 24h"`
 	AutoThrottle  bool          `yaml:"autothrottle"`
 }
 
 // Limits bound a page and a job.
 type Limits struct {
 	At            Pos
-	MaxPages      int           `yaml:"max_pages"`
-	MaxDepth      int           `yaml:"max_depth"`
-	MaxDuration   time.Duration `yaml:"max_duration"`
-	MaxBytes      Size          `yaml:"max_bytes"`
-	MaxRecords    int           `yaml:"max_records"`
-	MaxTotalBytes Size          `yaml:"max_total_bytes"`
-	PageTimeout   time.Duration `yaml:"page_timeout"`
-	Redirects     int           `yaml:"redirects"`
+	MaxPages      int           `yaml:"max_pages" range:"1 100000000"`
+	MaxDepth      int           `yaml:"max_depth" range:"0 1000000"`
+	MaxDuration   time.Duration `yaml:"max_duration" range:"0s 720h"`
+	MaxBytes      Size          `yaml:"max_bytes" range:"1KiB 1GiB"`
+	MaxRecords    int           `yaml:"max_records" range:"0 1000000000"`
+	MaxTotalBytes Size          `yaml:"max_total_bytes" range:"0 32768GiB"`
+	PageTimeout   time.Duration `yaml:"page_timeout" range:"100ms 1h"`
+	Redirects     int           `yaml:"redirects" range:"0 20"`
 }
 
 // Retries says how often a page is fetched again, and how long to wait.
 type Retries struct {
 	At       Pos
-	Attempts int           `yaml:"attempts"`
-	Base     time.Duration `yaml:"base"`
-	Cap      time.Duration `yaml:"cap"`
-	StallMax time.Duration `yaml:"stall_max"`
+	Attempts int           `yaml:"attempts" range:"0 100"`
+	Base     time.Duration `yaml:"base" range:"0s 1h"`
+	Cap      time.Duration `yaml:"cap" range:"0s 24h"`
+	StallMax time.Duration `yaml:"stall_max" range:"0s 168h"`
 }
 
 // Blocks says how to recognize block pages of the site that are not those of known vendors.
@@ -296,25 +298,25 @@ type Blocks struct {
 	At      Pos
 	CSS     []Selector `yaml:"css"`
 	Text    []Pattern  `yaml:"text"`
-	MinText int        `yaml:"min_text"`
+	MinText int        `yaml:"min_text" range:"0 1048576"`
 	Off     bool       `yaml:"off"`
 }
 
 // Proxy says what to do when no proxy is available.
 type Proxy struct {
 	At       Pos
-	Fallback string        `yaml:"fallback"`
-	Wait     time.Duration `yaml:"wait"`
+	Fallback string        `yaml:"fallback" oneof:"fail wait direct"`
+	Wait     time.Duration `yaml:"wait" range:"0s 24h"`
 }
 
 // Session says how long the site sees the same visitor: cookies, headers and proxy that are used together, and end
 // together. Without one no cookies are kept.
 type Session struct {
 	At        Pos
-	Max       int           `yaml:"max"`
-	MaxUses   int           `yaml:"max_uses"`
-	MaxAge    time.Duration `yaml:"max_age"`
-	MaxErrors int           `yaml:"max_errors"`
+	Max       int           `yaml:"max" range:"1 1000"`
+	MaxUses   int           `yaml:"max_uses" range:"1 1000000"`
+	MaxAge    time.Duration `yaml:"max_age" range:"1s 720h"`
+	MaxErrors int           `yaml:"max_errors" range:"1 1000000"`
 	Start     string        `yaml:"start"`
 	Login     *Login        `yaml:"login"`
 	Profiles  []Profile     `yaml:"profiles"`
@@ -331,8 +333,8 @@ type Profile struct {
 type Render struct {
 	At      Pos
 	URL     string        `yaml:"url"`
-	Kinds   []string      `yaml:"kinds"`
-	Timeout time.Duration `yaml:"timeout"`
+	Kinds   []string      `yaml:"kinds" oneof:"listing detail"`
+	Timeout time.Duration `yaml:"timeout" range:"100ms 1h"`
 }
 
 // What to do without a proxy. The default is a setting of the program.

@@ -223,21 +223,26 @@ func (s *Size) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	if !ok {
 		return
 	}
+	size, ok := parseSize(text)
+	if !ok {
+		d.Fail(n, key, "want a size such as 500kB or 16MiB, got %q", text)
+		return
+	}
+	*s = size
+}
+
+// parseSize reads a size, and reports whether it is one.
+func parseSize(text string) (Size, bool) {
 	unit := int64(1)
-	num := text
 	for _, u := range []struct {
 		suffix string
 		bytes  int64
 	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}} {
 		if rest, found := strings.CutSuffix(text, u.suffix); found {
-			num, unit = strings.TrimSpace(rest), u.bytes
+			text, unit = strings.TrimSpace(rest), u.bytes
 			break
 		}
 	}
-	f, err := strconv.ParseFloat(num, 64)
-	if err != nil || f < 0 || f*float64(unit) > 1<<53 {
-		d.Fail(n, key, "want a size such as 500kB or 16MiB, got %q", text)
-		return
-	}
-	*s = Size(f * float64(unit))
+	f, err := strconv.ParseFloat(text, 64)
+	return Size(f * float64(unit)), err == nil && f >= 0 && f*float64(unit) <= 1<<53
 }

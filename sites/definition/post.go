@@ -101,7 +101,7 @@ func (s *Start) hasNumber() bool {
 // checkPost checks how a start page is fetched.
 func (s *Start) checkPost(c *checker, def *Definition) {
 	if s.Method != "" {
-		s.Method = c.oneOf(strings.ToUpper(s.Method), "", []string{"GET", "POST"}, s.At, "start.method")
+		s.Method = c.oneOf(strings.ToUpper(s.Method), "", words[Start]("method"), s.At, "start.method")
 	}
 	post := s.post(s.From)
 	switch {

@@ -128,6 +128,8 @@ func TestProblemsOfRequests(t *testing.T) {
 		{"place of a later check", "start: [/]", "start: [/]\ntimezone: Mars/One", `4:11: timezone: "Mars/One" is no time zone`},
 		{"header", "start: [/]", "start: [/]\nheaders: {'A B': x}", `headers.A B: is not a valid HTTP header`},
 		{"header of the transport", "start: [/]", "start: [/]\nheaders: {accept-encoding: gzip}", `headers.accept-encoding: cannot be set`},
+		{"size out of bounds", "start: [/]", "start: [/]\nlimits: {max_bytes: 1}", `limits.max_bytes: is 1; must be from 1KiB to 1GiB`},
+		{"time out of bounds", "start: [/]", "start: [/]\nlimits: {page_timeout: 61m}", `limits.page_timeout: is 1h1m0s; must be from 100ms to 1h`},
 		{"no session at all", "start: [/]", "start: [/]\nsession: {max: 0}", `session.max: is 0; must be from 1 to`},
 		{"too many sessions", "start: [/]", "start: [/]\nsession: {max: 1001}", `session.max: is 1001; must be from 1 to 1000`},
 		{"age of a session", "start: [/]", "start: [/]\nsession: {max_age: 1ms}", `session.max_age: is 1ms; must be from 1s`},

@@ -19,9 +19,6 @@ func readAll(res *http.Response, limit int64) ([]byte, error) {
 	body := make([]byte, 0, min(max(res.ContentLength+1, 512), firstRead))
 	for {
 		if len(body) == cap(body) {
-			if int64(len(body)) > limit {
-				return nil, tooBig(int64(len(body)), limit)
-			}
 			next := int64(cap(body)) * 2
 			if known := res.ContentLength + 1; known > int64(cap(body)) {
 				next = min(next, known)
@@ -31,6 +28,8 @@ func readAll(res *http.Response, limit int64) ([]byte, error) {
 		n, err := res.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		switch {
+		case int64(len(body)) > limit:
+			return nil, tooBig(int64(len(body)), limit)
 		case errors.Is(err, io.EOF):
 			return body, nil
 		case err != nil:

@@ -201,7 +201,11 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 		return page, c.failed(ctx, rawURL, err)
 	}
 	defer res.Body.Close()
-	c.setHead(&page, res, s)
+	owner := s
+	if r.login { // whose end the caller's request decides
+		owner = nil
+	}
+	c.setHead(&page, res, owner)
 	if err := c.statusError(ctx, rawURL, kind, res); err != nil {
 		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // so that the connection can be reused
 		return page, err
@@ -219,7 +223,7 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	return page, nil
 }
 
-// setHead sets the fields of a page that come from the head of its response, and its callbacks.
+// setHead sets the fields of a page that come from the head of its response, and its callbacks. s may be nil.
 func (c *Client) setHead(page *extract.Page, res *http.Response, s *session) {
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
 	if res.Request.Method == http.MethodGet {

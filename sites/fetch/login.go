@@ -5,14 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/polite"
 )
 
-// maxUnsigned is how many logins in a row may be followed by a page without the sign of one.
-const maxUnsigned = 3
+const (
+	maxUnsigned   = 3                // logins in a row that may be followed by a page without the sign of one
+	freeLogins    = 10               // logins again after the site ended a session: so many, and
+	pagesPerLogin = 10               // one more for so many fetched pages
+	loginEvery    = 10 * time.Minute // one more each time
+	maxBlocked    = 20               // see relogins.blocked; then logins change nothing
+)
 
 // logIn fills in the form of session.login and submits it, one session after the other. After an answer that refuses the
 // login this client never tries again: sites lock accounts after some failures. The caller holds the gate of s.
@@ -43,7 +49,7 @@ func (p *sessions) logIn(ctx context.Context, s *session) error {
 // submit fetches the page with the form, submits the form, and looks for the sign in the answer.
 func (p *sessions) submit(ctx context.Context, s *session) error {
 	login, at := p.def.Session.Login, p.def.LoginURL()
-	page, err := p.client.getOnce(ctx, s, request{url: at})
+	page, err := p.client.getOnce(ctx, s, request{url: at, login: true})
 	if err != nil {
 		return err
 	}
@@ -75,7 +81,7 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 	case !p.def.InScope(action):
 		return refused("the form at %s is sent to %s, which is not on the site; see hosts", page.URL.Redacted(), action.Host)
 	}
-	page, err = p.client.getOnce(polite.Patient(ctx), s, request{url: action.String(), post: form.Post(), referer: page.URL.String()})
+	page, err = p.client.getOnce(polite.Patient(ctx), s, request{url: action.String(), post: form.Post(), referer: page.URL.String(), login: true})
 	if e, ok := errors.AsType[*Error](err); ok {
 		if e.Class == Blocked || e.Class == Empty { // 401, 403 or nothing with the sign
 			e.Class = Login
@@ -130,11 +136,52 @@ func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 		return err
 	}
 	defer s.pass()
-	if s.logins == was {
-		s.started, s.ready = false, false
-		s.http.Store(p.visitor())
+	if s.logins != was {
+		return nil
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.forceLogin() {
+		if p.refused == nil {
+			p.tooMany, p.refused = true, &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site ends logins too often: there were %d logins again for %d fetched pages; is the account used elsewhere, or by more than one session?", p.forced, p.fetched)}
+		}
+		e := *p.refused
+		return &e
+	}
+	s.started, s.ready = false, false
+	s.http.Store(p.visitor())
 	return nil
+}
+
+// relogins counts the logins that follow because the site ended a session, and what they brought.
+type relogins struct {
+	forced  int       // logins
+	forgot  int       // of them, after some time
+	since   time.Time // when the time began after which the next one is forgotten
+	fetched int       // pages
+	blocked int       // one more for each blocked page, two fewer for each fetched one
+	tooMany bool      // sessions.refused is because of them: time lifts it
+}
+
+// forceLogin counts a login because the site ended a session, and reports whether there may be one. If so, logins are
+// not refused any more because there were too many. The caller holds mu.
+func (p *sessions) forceLogin() bool {
+	now := time.Now()
+	if p.forced == p.forgot {
+		p.since = now
+	}
+	if n := int(now.Sub(p.since) / loginEvery); n > 0 {
+		p.forgot = min(p.forgot+n, p.forced)
+		p.since = p.since.Add(time.Duration(n) * loginEvery)
+	}
+	if p.forced-p.forgot >= freeLogins+p.fetched/pagesPerLogin {
+		return false
+	}
+	p.forced++
+	if p.tooMany {
+		p.refused, p.tooMany = nil, false
+	}
+	return true
 }
 
 // unsigned returns the error of a page that lacks the sign right after a login.
@@ -156,11 +203,11 @@ func (p *sessions) signed() {
 	p.unsign = 0
 }
 
-// refusal returns why no login is tried any more, or nil.
+// refusal returns why no login is tried now, or nil.
 func (p *sessions) refusal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refused == nil {
+	if p.refused == nil || p.tooMany && p.forceLogin() {
 		return nil
 	}
 	e := *p.refused

@@ -293,3 +293,116 @@ func TestRedirectsCarryNoFormElsewhere(t *testing.T) {
 		t.Error("the form was sent to another address")
 	}
 }
+
+// A site that blocks members gets a bounded number of logins.
+func TestLoginsAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		blocks  func(page int) bool
+		logsOut bool // after each page
+		logins  int  // at most
+		fails   bool // the last pages fail with the class of logins
+	}{
+		"every page is forbidden":      {func(int) bool { return true }, false, 1 + freeLogins, true},
+		"every other page is":          {func(i int) bool { return i%2 == 0 }, false, 1 + freeLogins + 100/pagesPerLogin, false},
+		"the site ends each login":     {func(int) bool { return false }, true, 1 + freeLogins + 100/pagesPerLogin, true},
+		"a page of fifty is forbidden": {func(i int) bool { return i%50 == 0 }, false, 1 + 200/50, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &members{}
+			def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+				var i int
+				if n, _ := fmt.Sscanf(r.URL.Path, "/p%d", &i); n == 1 && row.blocks(i) {
+					http.Error(w, "not for you", http.StatusForbidden)
+					return
+				}
+				m.ServeHTTP(w, r)
+			}, quick+memberLogin)
+			c := NewClient(Config{Definition: def, Clock: free{}, Filter: local})
+			t.Cleanup(c.Close)
+			var last error
+			fetched := 0
+			for i := range 200 {
+				if row.logsOut {
+					m.mu.Lock()
+					m.open = ""
+					m.mu.Unlock()
+				}
+				if _, last = c.Get(t.Context(), fmt.Sprint(base, "/p", i), definition.KindDetail); last == nil {
+					fetched++
+				}
+			}
+			if m.posts > row.logins {
+				t.Errorf("got %d logins for %d fetched pages, want at most %d", m.posts, fetched, row.logins)
+			}
+			if got := ClassOf(last) == Login; got != row.fails {
+				t.Errorf("the last page: got %v, want that its class is login: %t", last, row.fails)
+			}
+		})
+	}
+}
+
+// A page of a login that is blocked counts once, and no fetched page is taken back.
+func TestBlockedLoginCountsOnce(t *testing.T) {
+	t.Parallel()
+	def, base := site(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<p>Go away, visitor") }, quick+"blocks: {text: Go away}\n"+memberLogin)
+	told := 0
+	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local, OnBlocked: func(*http.Response) { told++ }})
+	defer c.Close()
+	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); ClassOf(err) != SoftBlock {
+		t.Fatalf("got %v, want class %s", err, SoftBlock)
+	}
+	if c.sessions.fetched != 0 || c.sessions.blocked != 1 || told != 1 {
+		t.Errorf("got %d pages fetched and %d blocked, told %d times; want 0, 1, 1", c.sessions.fetched, c.sessions.blocked, told)
+	}
+}
+
+// handled answers requests without a network.
+type handled struct{ http.Handler }
+
+func (h handled) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	res := w.Result()
+	res.Request = r
+	return res, nil
+}
+
+// After the bound on logins is reached, time lifts it: a site that ends sessions gets one login per loginEvery.
+func TestTimeLiftsTheBoundOnLogins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+quick+memberLogin))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &members{}
+		c := NewClient(Config{Definition: def, Clock: free{}, Transport: handled{m}})
+		defer c.Close()
+		get := func() error {
+			m.open = "" // the site ends the session after each page
+			_, err := c.Get(t.Context(), "http://s.example/p", definition.KindDetail)
+			return err
+		}
+		for ClassOf(get()) == OK {
+		}
+		before := m.posts
+		if err := get(); ClassOf(err) != Login {
+			t.Fatalf("got %v, want class %s", err, Login)
+		}
+		const hours = 2
+		for range hours * 60 {
+			time.Sleep(time.Minute)
+			for range 3 {
+				_ = get()
+			}
+		}
+		if got, want := m.posts-before, int(hours*time.Hour/loginEvery); got < want || got > want+want/pagesPerLogin+1 {
+			t.Errorf("got %d logins in %d hours, want about %d", got, hours, want)
+		}
+	})
+}

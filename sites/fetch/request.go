@@ -14,6 +14,7 @@ type request struct {
 	url, kind string
 	post      definition.Post
 	referer   string // the page whose form is sent, or ""
+	login     bool   // it is part of a login
 }
 
 // http returns the request, without the headers of the definition.

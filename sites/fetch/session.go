@@ -66,7 +66,8 @@ type sessions struct {
 	clock   int64      // counts acquired sessions
 	limited int        // consecutive answers 429
 	unsign  int        // logins in a row after which a page lacked their sign
-	refused *Error     // why there are no more logins
+	refused *Error     // why there are no logins now
+	relogins
 }
 
 func newSessions(c *Client) *sessions {
@@ -186,7 +187,25 @@ func (p *sessions) end(s *session, why string) {
 func (p *sessions) retire(s *session, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.end(s, why)
+	p.fetched--
+	p.blocked += 2 // it was counted as fetched
+	p.block(s, why)
+}
+
+// block ends a session that the site has blocked. One with a login continues once no login is left. The caller holds mu.
+func (p *sessions) block(s *session, why string) {
+	p.blocked++
+	if p.def.Session.Login == nil || s.ended || p.forceLogin() {
+		p.end(s, why)
+		return
+	}
+	if p.blocked < maxBlocked || p.refused != nil {
+		return
+	}
+	p.tooMany, p.refused = true, &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: most pages are blocked (%s), whatever the login: there were %d logins again for %d fetched pages", why, p.forced, p.fetched)}
+	for _, s := range slices.Clone(p.live) { // pages say why
+		p.end(s, why)
+	}
 }
 
 // suspect counts an error against a session.
@@ -217,9 +236,13 @@ func (p *sessions) release(s *session, err error) {
 		s.pages++
 		s.errors = max(s.errors-0.5, 0)
 		p.limited = 0
+		p.fetched++
+		p.blocked = max(p.blocked-2, 0)
 	case Throttled, Canceled, NoProxy: // no request was sent
 		s.uses--
-	case Blocked, SoftBlock, Proxy:
+	case Blocked, SoftBlock:
+		p.block(s, string(class))
+	case Proxy:
 		p.end(s, string(class))
 	case RateLimited:
 		if status == http.StatusTooManyRequests {

@@ -131,6 +131,10 @@ func (b *Book) load() error {
 		}
 		at += int64(len(line)) + 1
 	}
+	// It is written in one step: unlike records, it ends with a whole line.
+	if info, err := b.f.Stat(); err != nil || at == 0 || info.Size() != at {
+		return errors.Join(err, fmt.Errorf("its end is missing after byte %d", at))
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -40,14 +41,18 @@ func FolderName(dir string) (string, error) {
 	if name := readName(dir); name != "" {
 		return name, nil
 	}
-	return "", fmt.Errorf("%s is empty; remove it", path)
+	return "", fmt.Errorf("%s does not have the name of the folder; remove it", path)
 }
+
+// aName is what a folder can be called.
+var aName = regexp.MustCompile(`^[!-~]{1,100}$`)
 
 // readName returns the name of a folder, or "" when it has none here.
 func readName(dir string) string {
 	data, err := os.ReadFile(filepath.Join(dir, nameFile))
-	if err != nil || len(data) > 100 {
+	name := strings.TrimSpace(string(data))
+	if err != nil || !aName.MatchString(name) {
 		return ""
 	}
-	return strings.TrimSpace(string(data))
+	return name
 }

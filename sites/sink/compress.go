@@ -75,7 +75,7 @@ func Unpack(path string) (io.ReadCloser, error) {
 		}
 		r, err := decompress(f, how)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("read %s: %w", path+ext, err), f.Close())
+			return nil, errors.Join(damaged(f, err), f.Close())
 		}
 		return unpacked{r, f}, nil
 	}
@@ -88,7 +88,20 @@ type unpacked struct {
 	f *os.File
 }
 
+func (u unpacked) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = damaged(u.f, err)
+	}
+	return n, err
+}
+
 func (u unpacked) Close() error { return errors.Join(u.ReadCloser.Close(), u.f.Close()) }
+
+// damaged is the error of a compressed file that cannot be read.
+func damaged(f *os.File, err error) error {
+	return fmt.Errorf("unpack %s: %w; put a copy of it back, or move it away to continue without its records", f.Name(), err)
+}
 
 // decompress returns a reader of what was compressed with a method of Compressions.
 func decompress(r io.Reader, how string) (io.ReadCloser, error) {

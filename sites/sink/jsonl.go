@@ -75,7 +75,9 @@ func OpenJSONL(path string, fence Fence) (*JSONL, error) {
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	syncName(path)
+	if err := atomicfile.SyncDir(filepath.Dir(path)); err != nil { // it may have come by another name, or before a crash
+		return nil, errors.Join(fmt.Errorf("open records: %w", err), f.Close())
+	}
 	s.w = bufio.NewWriterSize(f, 64<<10)
 	return s, nil
 }
@@ -243,12 +245,4 @@ func isAt(f *os.File, path string) bool {
 	}
 	at, err := os.Stat(path)
 	return err == nil && os.SameFile(open, at)
-}
-
-// syncName syncs the folder of a file, where folders can be synced.
-func syncName(path string) {
-	if d, err := os.Open(filepath.Dir(path)); err == nil {
-		_ = d.Sync()
-		_ = d.Close()
-	}
 }

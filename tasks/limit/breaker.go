@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"muster/internal/luascript"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -98,7 +100,7 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 			b.warn.open(err)
 			return Permit{}, true, 0, nil
 		}
-		return Permit{}, false, 0, fmt.Errorf("ask the breaker of %s: %w", key, err)
+		return Permit{}, false, 0, fmt.Errorf("ask the breaker of %s: %w", key, luascript.WrongType(err, breakerKeys(b.cfg.Namespace, key)...))
 	}
 	switch v[0] {
 	case 1:
@@ -140,7 +142,7 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 			b.warn.open(err)
 			return nil
 		}
-		return fmt.Errorf("report to the breaker of %s: %w", p.key, err)
+		return fmt.Errorf("report to the breaker of %s: %w", p.key, luascript.WrongType(err, append(breakerKeys(b.cfg.Namespace, p.key), breakerIndex(b.cfg.Namespace))...))
 	}
 	return nil
 }
@@ -184,7 +186,7 @@ type BreakerState struct {
 func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
 	states, err := b.read(ctx, false, key)
 	if err != nil {
-		return BreakerState{Key: key}, fmt.Errorf("read the breaker of %s: %w", key, err)
+		return BreakerState{Key: key}, fmt.Errorf("read the breaker of %s: %w", key, luascript.WrongType(err, breakerKeys(b.cfg.Namespace, key)[0]))
 	}
 	return states[0], nil
 }
@@ -194,7 +196,7 @@ func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
 func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	keys, err := b.rdb.ZRange(ctx, breakerIndex(b.cfg.Namespace), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list the breakers: %w", err)
+		return nil, fmt.Errorf("list the breakers: %w", luascript.WrongType(err, breakerIndex(b.cfg.Namespace)))
 	}
 	var out []BreakerState
 	var closed []any
@@ -230,15 +232,18 @@ func (b *Breaker) read(ctx context.Context, recorded bool, keys ...string) ([]Br
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return nil, err
 	}
 	out := make([]BreakerState, len(keys))
 	for i, key := range keys {
-		h := hashes[i].Val()
+		h, err := hashes[i].Result()
+		if err != nil && !(recorded && redis.HasErrorPrefix(err, "WRONGTYPE")) { // which has no state, and others have one
+			return nil, err
+		}
 		s := BreakerState{Key: key, State: "closed", LastBlock: h["last_block"]}
 		s.Failures, _ = strconv.Atoi(h["failures"])
-		if h["state"] != "" {
+		if h["state"] == "open" || h["state"] == "half_open" {
 			s.State = h["state"]
 			ms, _ := strconv.ParseInt(h["opened_at"], 10, 64)
 			s.OpenedAt = time.UnixMilli(ms)
@@ -275,7 +280,7 @@ func (b *Breaker) Reset(ctx context.Context, keys ...string) error {
 	var errs []error
 	for _, k := range keys {
 		before, err := b.State(ctx, k)
-		if err == nil {
+		if err == nil || redis.HasErrorPrefix(err, "WRONGTYPE") {
 			err = b.rdb.Del(ctx, breakerKeys(b.cfg.Namespace, k)...).Err()
 		}
 		if err != nil {

@@ -16,11 +16,11 @@ type Collector struct {
 
 var (
 	slotsUsed = prometheus.NewDesc("muster_limit_slots_used",
-		"Slots that this process holds, by limiter.", []string{"limiter"}, nil)
+		"Slots that this process holds, by limiter: host or resolver.", []string{"limiter"}, nil)
 	slotsWaiting = prometheus.NewDesc("muster_limit_slots_waiting",
 		"Callers in this process that wait for a slot, by limiter.", []string{"limiter"}, nil)
 	breakersOpen = prometheus.NewDesc("muster_limit_breakers",
-		"Keys whose breaker is not closed, in all processes, by state.", []string{"state"}, nil)
+		"Sites and hosts whose breaker is open or half_open, in all processes.", []string{"state"}, nil)
 )
 
 // NewCollector returns the collector of limiters by their name, like "host",

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"muster/internal/webui"
+	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // actions are what can be changed, by path.
@@ -32,30 +35,50 @@ func (s *site) actions() map[string]webui.Action {
 		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: answers{s}.askFail, Do: answers{s}.fail},
 		"/queues/{queue}/pause": {
 			Class: webui.Operate,
-			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+			Says: func(ctx context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Pause queue " + r.PathValue("queue"), Button: "Pause the queue", Back: queues, At: queues,
 					Text: "Workers take no more tasks from it until it is resumed. Those that are running continue.",
-				}, nil
+				}, findQueue(ctx, s.client, r)
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+				if err := findQueue(ctx, s.client, r); err != nil {
+					return webui.Done{}, err
+				}
 				return webui.Done{To: queues}, s.client.PauseQueue(ctx, r.PathValue("queue"))
 			},
 		},
 		"/queues/{queue}/resume": {
 			Class: webui.Operate,
-			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+			Says: func(ctx context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Resume queue " + r.PathValue("queue"), Button: "Resume the queue", Back: queues, At: queues,
 					Text: "Workers take tasks from it again.",
-				}, nil
+				}, findQueue(ctx, s.client, r)
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+				if err := findQueue(ctx, s.client, r); err != nil {
+					return webui.Done{}, err
+				}
 				return webui.Done{To: queues}, s.client.ResumeQueue(ctx, r.PathValue("queue"))
 			},
 		},
 		"/workers/{worker}/concurrency": {Class: webui.Operate, Says: s.askConcurrency, Do: s.setConcurrency},
 	}
+}
+
+// findQueue returns an error if nothing was sent to the queue of a request and no worker takes from it.
+func findQueue(ctx context.Context, client *tasks.Client, r *http.Request) error {
+	name := r.PathValue("queue")
+	all, err := client.Queues(ctx)
+	if err != nil || slices.ContainsFunc(all, func(q tasktype.Queue) bool { return q.Name == name }) {
+		return err
+	}
+	live, err := client.Workers(ctx)
+	if err != nil || slices.ContainsFunc(live, func(w tasktype.Worker) bool { return w.Queues[name] > 0 }) {
+		return err
+	}
+	return webui.NotFound("There is no queue of this name.")
 }
 
 func (s *site) askConcurrency(ctx context.Context, r *http.Request) (webui.Question, error) {

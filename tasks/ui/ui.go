@@ -45,6 +45,9 @@ type Config struct {
 	// Data reports whether the sender of a request may see inputs, results and headers of tasks, which may have secrets.
 	// Defaults to all.
 	Data func(*http.Request) bool
+	// Caller names the sender of a request: each may have at most 100 pages open that update themselves. Defaults to the
+	// address, also where it returns "".
+	Caller func(*http.Request) string
 	// Done ends the streams of open pages once it is closed, as when the server shuts down: http.Server.Shutdown waits for
 	// them otherwise. Optional.
 	Done <-chan struct{}
@@ -85,7 +88,7 @@ func (c Config) withDefaults() Config {
 
 // About how many commands of Redis it takes to read something, with those that scripts call; see [webui.View.Cost].
 const (
-	queueCost = 30 // a queue: asynq also measures its memory
+	queueCost = 8  // a queue
 	ratesCost = 30 // what was counted of an hour or a day
 	listCost  = 20 // a list of workflows, and one more for each
 )
@@ -161,7 +164,7 @@ func (c Config) frame() webui.Config {
 	}
 	return webui.Config{
 		Prefix: c.Prefix, Title: c.Title, Home: c.Home, Menu: menu, Search: c.Search, SearchHint: c.SearchHint,
-		Shows: c.Shows, Pages: pages, Funcs: funcs, Done: c.Done, Did: c.Did, Explain: explain, Logger: c.Logger,
+		Shows: c.Shows, Pages: pages, Funcs: funcs, Caller: c.Caller, Done: c.Done, Did: c.Did, Explain: explain, Logger: c.Logger,
 		Reads: func(r *http.Request) string { return strconv.FormatBool(c.Data(r)) },
 		May:   func(r *http.Request, class webui.Class) bool { return class == webui.Operate && c.May(r) },
 	}
@@ -169,11 +172,15 @@ func (c Config) frame() webui.Config {
 
 // explain says what the page of an error says.
 func explain(err error) (status int, title string, ok bool) {
-	if errors.Is(err, tasks.ErrUnknown) {
+	switch {
+	case errors.Is(err, tasks.ErrUnknown):
 		return http.StatusNotFound, "No such workflow", true
-	}
-	if errors.Is(err, tasks.ErrNoNode) {
+	case errors.Is(err, tasks.ErrNoNode):
 		return http.StatusNotFound, "No such node", true
+	case errors.Is(err, tasks.ErrCursor):
+		return http.StatusBadRequest, "That does not work", true
+	case tasks.Unavailable(err):
+		return http.StatusServiceUnavailable, "Redis does not answer", true
 	}
 	return 0, "", false
 }

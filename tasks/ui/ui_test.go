@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/internal/testutil"
+	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
@@ -102,7 +103,7 @@ func TestPagesShowAWorkflow(t *testing.T) {
 
 func TestWhatIsNotThereIsA404(t *testing.T) {
 	t.Parallel()
-	f, h := fleet(t, Config{})
+	f, h := fleet(t, Config{May: func(*http.Request) bool { return true }})
 	run, err := inc.S(1).Send(t.Context(), f.Client())
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +118,9 @@ func TestWhatIsNotThereIsA404(t *testing.T) {
 		"/workflows/" + run.ID() + "?from=-1":      http.StatusBadRequest,
 		"/workflows/" + run.ID() + "?from=9999999": http.StatusOK,
 		"/search?q=" + strings.Repeat("a", 300):    http.StatusBadRequest,
+		"/workflows?after=odd":                     http.StatusBadRequest,
+		"/queues/none/pause":                       http.StatusNotFound,
+		"/queues/none/resume":                      http.StatusNotFound,
 	} {
 		if code, body := get(t, h, path); code != want {
 			t.Errorf("%s: got %d, want %d: %.300s", path, code, want, body)
@@ -283,6 +287,79 @@ func post(t *testing.T, h http.Handler, path, cookie, token string, fields ...st
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+// What cannot be paused is not paused.
+func TestQueuesThatAreNotThereAreNotPaused(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{May: func(*http.Request) bool { return true }})
+	worker, err := tasks.StartWorker(t.Context(), f.Client(), tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"there": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Stop() })
+	token := strings.Repeat("a", 32)
+	for path, want := range map[string]int{
+		"/queues/there/pause": http.StatusSeeOther, "/queues/there/resume": http.StatusSeeOther,
+		"/queues/none/pause": http.StatusNotFound, "/queues/none/resume": http.StatusNotFound,
+	} {
+		if w := post(t, h, path, token, token); w.Code != want {
+			t.Errorf("%s: got %d, want %d", path, w.Code, want)
+		}
+	}
+}
+
+// One caller cannot take all open pages from the others.
+func TestEachCallerHasABoundedNumberOfPagesOpen(t *testing.T) {
+	t.Parallel()
+	_, h := fleet(t, Config{Caller: func(r *http.Request) string { return r.URL.Query().Get("who") }})
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	ctx, leave := context.WithCancel(t.Context())
+	open := func(ctx context.Context, query string) int {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/tasks/schedule?"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res.StatusCode
+	}
+	for i := range 100 {
+		if code := open(ctx, fmt.Sprint("who=a&made_up=", i)); code != http.StatusOK {
+			t.Fatalf("page %d: got %d, want 200", i, code)
+		}
+	}
+	if code := open(t.Context(), "who=a"); code != http.StatusTooManyRequests {
+		t.Errorf("one page more: got %d, want 429", code)
+	}
+	if code := open(t.Context(), "who=b"); code != http.StatusOK {
+		t.Errorf("another caller: got %d, want 200", code)
+	}
+	leave()
+	testutil.Eventually(t, "there is room after the pages are closed", func() bool { return open(t.Context(), "who=a") == http.StatusOK })
+}
+
+// What is wrong is named: Redis, or not.
+func TestErrorsOfPagesSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	if err := f.Client().Redis().Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := get(t, h, "/workflows"); code != http.StatusServiceUnavailable || !strings.Contains(body, "Redis does not answer") {
+		t.Errorf("a closed connection: got %d, want 503: %.2000s", code, body)
+	}
+	s := webui.New(Config{}.withDefaults().frame())
+	w := httptest.NewRecorder()
+	s.Fail(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), errors.New("a template is odd"))
+	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "Redis") {
+		t.Errorf("an unknown error: got %d, want 500 without a word of Redis: %s", w.Code, w.Body)
+	}
 }
 
 // A change takes permission, a question and the token of the browser.

@@ -47,11 +47,7 @@ func enqueue(ctx context.Context, q *Queue, lease Leased, items []Item) (added i
 			return 0, err
 		}
 	}
-	byLane := 0
-	if q.cfg.CountLanes {
-		byLane = 1
-	}
-	head := []any{lease.ID, lease.Token, byLane}
+	head := append([]any{lease.ID, lease.Token}, q.cfg.kept()...)
 	args := slices.Clone(head)
 	size := 0
 	flush := func() error {

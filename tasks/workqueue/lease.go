@@ -101,13 +101,12 @@ func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (B
 		return Batch{}, err
 	}
 	list, _ := v.([]any)
-	items, err := parseLeased(list[3:], worker, expires)
 	return Batch{
-		Items:      items,
+		Items:      parseLeased(ctx, q, list[3:], worker, expires),
 		Paused:     toInt(list[0]) == 1,
 		Next:       time.Duration(toInt(list[1])) * time.Millisecond,
 		PassedOver: toInt(list[2]) == 1,
-	}, err
+	}, nil
 }
 
 // LeaseIDs leases those of the given items that are available now. It also returns
@@ -130,11 +129,7 @@ func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (item
 			return items, next, remaining, err
 		}
 		list, _ := v.([]any)
-		got, err := parseLeased(list[3:], worker, now.Add(q.cfg.LeaseTTL))
-		items = append(items, got...)
-		if err != nil {
-			return items, next, remaining, err
-		}
+		items = append(items, parseLeased(ctx, q, list[3:], worker, now.Add(q.cfg.LeaseTTL))...)
 		due := time.Time{}
 		if ms := toInt(list[1]); ms >= 0 {
 			due = time.Now().Add(time.Duration(ms) * time.Millisecond)
@@ -150,20 +145,33 @@ func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (item
 	return items, next, remaining, nil
 }
 
-func parseLeased(list []any, worker string, expires time.Time) ([]Leased, error) {
+// parseLeased reads what the scripts return of leased items. It ends those that are damaged.
+func parseLeased(ctx context.Context, q *Queue, list []any, worker string, expires time.Time) []Leased {
 	items := make([]Leased, 0, len(list)/6)
+	var damaged []Settlement
 	for v := range slices.Chunk(list, 6) {
 		it, err := parseSpec(toString(v[0]), toString(v[5]))
-		if err != nil {
-			return items, err
-		}
-		items = append(items, Leased{
+		it.ID = toString(v[0])
+		leased := Leased{
 			Item: it, Worker: worker, Expires: expires,
 			Token: toInt(v[1]), Attempts: int(toInt(v[2])), Retried: int(toInt(v[3])),
 			Waited: time.Duration(toInt(v[4])) * time.Millisecond,
-		})
+		}
+		if err != nil { // it ends, so that it does not come again and again
+			damaged = append(damaged, Settlement{leased, Failed(err)})
+			continue
+		}
+		items = append(items, leased)
 	}
-	return items, nil
+	if len(damaged) > 0 {
+		q.cfg.Logger.ErrorContext(ctx, "items cannot be read", "queue", q.name, "items", len(damaged), "first", damaged[0].Outcome.Note)
+		for _, err := range q.SettleAll(ctx, damaged...) {
+			if err != nil {
+				q.cfg.Logger.WarnContext(ctx, "an item that cannot be read comes again when its lease expires", "queue", q.name, "err", err)
+			}
+		}
+	}
+	return items
 }
 
 // Heartbeat extends leases by the queue's LeaseTTL from now and returns those

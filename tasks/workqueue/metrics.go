@@ -23,13 +23,13 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descUp      = desc("up", "1 if Redis could be asked for the queue, else 0.")
-	descItems   = desc("items", "Items by state.", "state")
+	descItems   = desc("items", "Items by state: queued, in_progress, done, skipped or error.", "state")
 	descDelayed = desc("delayed_items", "Queued items that wait for their time.")
 	descWaiting = desc("next_waiting_seconds", "How long the next item has been ready for a worker.")
 	descPaused  = desc("paused", "1 if the queue is paused, else 0.")
 	descOutputs = desc("outputs", "Outputs of items that were not yet read and acknowledged.")
 	descExpired = desc("leases_expired_total", "Leases that ran out, or whose worker died.")
-	descEnded   = desc("runs_total", "Runs in this process by how they ended.", "outcome")
+	descEnded   = desc("runs_total", "Runs in this process by how they ended: done, skipped, error, retried, returned or lost.", "outcome")
 	descRunning = desc("leases", "Items that this process holds.")
 	descWorkers = desc("workers", "Items that this process works on at a time, at most.")
 )

@@ -22,6 +22,9 @@ var (
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrNewer says that a newer version of the program wrote the queue.
 	ErrNewer = errors.New("the queue was written by a newer version; use that version, or another queue")
+	// ErrDamaged says that a key of the queue has another type, or that its version cannot be read. The call may have
+	// changed other keys: Repair mends counters and indexes.
+	ErrDamaged = errors.New("its data in Redis is damaged: repair the queue, or delete it")
 	// ErrFull says that Redis has no memory left, and that nothing was changed.
 	// Items can still be leased and settled.
 	ErrFull = errors.New("redis is full: it has used its maxmemory; raise that, or delete what is not needed, and try again")
@@ -40,6 +43,21 @@ type Config struct {
 	// grows with the number of lanes. The queue remembers it: it is decided when
 	// the first item is added, or by Repair, and then holds for every process.
 	CountLanes bool
+
+	// KeepEndings keeps what becomes of items that end in error or are amended, for Endings. A queue that keeps them must
+	// have no outputs. It remembers it from the next item that is added, and then it holds for every process.
+	KeepEndings bool
+}
+
+// kept are the settings that a queue remembers, as scripts take them.
+func (c Config) kept() []any {
+	kept := []any{0, 0}
+	for i, on := range []bool{c.CountLanes, c.KeepEndings} {
+		if on {
+			kept[i] = 1
+		}
+	}
+	return kept
 }
 
 // Backoff is how long to wait after a failed attempt: Base doubled with each

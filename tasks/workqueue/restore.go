@@ -3,6 +3,7 @@ package workqueue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -15,17 +16,14 @@ func (q *Queue) Restore(ctx context.Context, items ...Info) (added int, err erro
 	if q.err != nil {
 		return 0, q.err
 	}
-	byLane := 0
-	if q.cfg.CountLanes {
-		byLane = 1
-	}
-	args, size := []any{byLane}, 0
+	head := q.cfg.kept()
+	args, size := slices.Clone(head), 0
 	flush := func() error {
-		if len(args) == 1 {
+		if len(args) == len(head) {
 			return nil
 		}
 		v, err := q.run(ctx, "restore items", "restore", args...)
-		args, size = args[:1], 0
+		args, size = args[:len(head)], 0
 		if err != nil {
 			return err
 		}

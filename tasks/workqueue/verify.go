@@ -94,6 +94,9 @@ func (q *Admin) Repair(ctx context.Context) (fixed int, err error) {
 	if err != nil {
 		return fixed, err
 	}
+	if err := repairReady(ctx, &q.store); err != nil {
+		return fixed, err
+	}
 	count := 0
 	if q.cfg.CountLanes {
 		count = 1
@@ -144,6 +147,30 @@ func repairItems(ctx context.Context, s *store) (fixed int, err error) {
 		}
 		if cursor = next; cursor == 0 {
 			return fixed, nil
+		}
+	}
+}
+
+// repairReady removes what is in the index of ready items, but is no ready item: a damaged record does not tell where
+// its item was.
+func repairReady(ctx context.Context, s *store) error {
+	var cursor uint64
+	for {
+		kv, next, err := s.rdb.ZScan(ctx, s.keys.ready, cursor, "", 500).Result()
+		if err != nil {
+			return fmt.Errorf("repair queue %s: %w", s.name, err)
+		}
+		members := make([]string, 0, len(kv)/2)
+		for i := 0; i+1 < len(kv); i += 2 {
+			members = append(members, kv[i])
+		}
+		for part := range slices.Chunk(members, 500) {
+			if _, err := s.run(ctx, "repair the ready items", "repairready", anys(part)...); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
 		}
 	}
 }

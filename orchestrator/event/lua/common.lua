@@ -7,7 +7,8 @@ local function record(events, of_job, outbox, type, job, at, data)
     -- The stream of the job ends with an earlier id, unless it was written by hand.
     redis.call("XADD", of_job, "MAXLEN", "~", 1000, id, "type", type, "job", job, "at", at, "data", data)
   end
-  if redis.call("EXISTS", outbox) == 1 then
+  -- An outbox of another type must not stop what the event tells of; who passes on its entries says so.
+  if redis.call("TYPE", outbox).ok == "stream" then
     redis.call("XADD", outbox, "MAXLEN", "~", 1000000, "*", "id", id, "type", type, "job", job, "at", at, "data", data)
   end
   return id

@@ -3,7 +3,7 @@
 -- Returns 1, or 0 if another process has taken the lock.
 if redis.call("HGET", KEYS[1], "token") ~= ARGV[1] then return 0 end
 local time = redis.call("TIME")
-if tonumber(redis.call("HGET", KEYS[1], "version") or 0) < tonumber(ARGV[2]) then
+if (tonumber(redis.call("HGET", KEYS[1], "version") or "") or 0) < tonumber(ARGV[2]) then
   redis.call("HSET", KEYS[1], "version", ARGV[2])
 end
 redis.call("HSETNX", KEYS[1], "done:" .. ARGV[2], time[1] .. string.format("%03d", math.floor(tonumber(time[2]) / 1000)))

@@ -4,7 +4,7 @@
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local at = redis.call("HMGET", KEYS[1], "token", "until")
-if at[1] ~= ARGV[1] or not at[2] or tonumber(at[2]) <= now then return 0 end
+if at[1] ~= ARGV[1] or not at[2] or (tonumber(at[2]) or 0) <= now then return 0 end
 if ARGV[2] == "0" then
   redis.call("HDEL", KEYS[1], "holder", "what", "until")
 else

@@ -5,16 +5,25 @@
 local time = redis.call("TIME")
 local now = string.format("%.0f", tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
 local outcome = ARGV[4]
-if outcome ~= "failed" then redis.call("ZREM", KEYS[4], ARGV[2]) end
+-- What cannot be used is made anew: the delivery would be sent again for nothing.
+for i, type in ipairs({ "hash", "hash", "zset", "zset" }) do
+  local is = redis.call("TYPE", KEYS[i]).ok
+  if is ~= type and is ~= "none" then redis.call("DEL", KEYS[i]) end
+end
+for _, name in ipairs({ "delivered", "given_up" }) do
+  if not tonumber(redis.call("HGET", KEYS[2], name) or "0") then redis.call("HDEL", KEYS[2], name) end
+end
+-- A delivery ends once, also if this call is repeated because its reply was lost, or the process died behind it.
+local ends = outcome ~= "failed" and redis.call("ZREM", KEYS[4], ARGV[2]) or 0
 if outcome == "delivered" then
-  redis.call("HINCRBY", KEYS[2], "delivered", 1)
+  redis.call("HINCRBY", KEYS[2], "delivered", ends)
   redis.call("HSET", KEYS[2], "last_ok", now)
   redis.call("HDEL", KEYS[2], "failing", "given_up_at")
 elseif outcome ~= "skipped" then
   redis.call("HSET", KEYS[2], "last_failure", now, "last_error", ARGV[5])
   redis.call("HSETNX", KEYS[2], "failing", now)
   if outcome == "given_up" then
-    redis.call("HINCRBY", KEYS[2], "given_up", 1)
+    redis.call("HINCRBY", KEYS[2], "given_up", ends)
     redis.call("HSETNX", KEYS[2], "given_up_at", now)
   end
 end

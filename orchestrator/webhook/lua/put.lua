@@ -9,7 +9,7 @@ if old == ARGV[3] and ARGV[6] == "" then return 1 end -- the client has sent it 
 if (old or "") ~= ARGV[4] then return 0 end
 if not old and redis.call("HLEN", KEYS[1]) >= tonumber(ARGV[5]) then return -1 end
 local holder = redis.call("HGET", KEYS[2], name)
-if holder and holder ~= id then return -2 end
+if holder and holder ~= id and redis.call("HEXISTS", KEYS[1], holder) == 1 then return -2 end
 redis.call("HSET", KEYS[1], id, ARGV[3])
 redis.call("HSET", KEYS[2], name, id)
 if ARGV[6] ~= "" then redis.call("ZADD", KEYS[3], ARGV[6], id) end

@@ -262,7 +262,7 @@ func (a *Answers) Open(ctx context.Context, task, cursor string, limit int) (pag
 	if cursor != "" {
 		text, rest, ok := strings.Cut(cursor, " ")
 		if shard, err = strconv.Atoi(text); err != nil || !ok || shard < 0 {
-			return nil, "", fmt.Errorf("cursor %.100q is none of OpenTokens", cursor)
+			return nil, "", fmt.Errorf("%w: %.100q", store.ErrCursor, cursor)
 		}
 		after = rest
 	}

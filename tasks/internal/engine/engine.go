@@ -18,7 +18,7 @@
 //	agenda.go    what waits for its time, and steps that a process may not have taken
 //	watcher.go   heartbeats, dead workers, ready nodes that no worker takes
 //
-// Answers (tokens), Results, Inspector and Fleet are the sides of clients. docs/engine.md describes all of it.
+// Answers (tokens), Results, Inspector and Fleet are the sides of clients. docs/concepts/engine.md describes all of it.
 package engine
 
 import (

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hibiken/asynq"
-
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
@@ -135,55 +133,22 @@ func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 			active[b.Queue] += int64(len(el.Nodes))
 		}
 	}
-	queues := asynq.NewInspectorFromRedisClient(in.store.Redis())
+	foreign, err := in.store.Queues.Foreign(ctx, names, isWakeID)
+	if err != nil {
+		return nil, err
+	}
 	var out []tasktype.Queue
 	for _, n := range names {
-		q, err := queues.GetQueueInfo(n)
-		if err != nil {
-			return nil, fmt.Errorf("queue %s: %w", n, err)
-		}
-		wakes, err := wakeTasks(queues, n, q)
-		if err != nil {
-			return nil, err
-		}
-		info := tasktype.Queue{Name: n, Pending: depths[n].Ready + int64(q.Pending-wakes.pending), Active: active[n] + int64(q.Active-wakes.active),
-			Archived: int64(q.Archived), Paused: q.Paused}
-		if q.Pending > wakes.pending {
-			info.Latency = q.Latency
-		}
-		if since := depths[n].Since; !since.IsZero() {
-			info.Latency = max(info.Latency, in.clock.Now().Sub(since))
+		f := foreign[n]
+		info := tasktype.Queue{Name: n, Pending: depths[n].Ready + f.Pending, Active: active[n] + f.Active, Archived: f.Archived, Paused: f.Paused}
+		for _, since := range []time.Time{f.Since, depths[n].Since} {
+			if !since.IsZero() {
+				info.Latency = max(info.Latency, in.clock.Now().Sub(since))
+			}
 		}
 		out = append(out, info)
 	}
 	return out, nil
-}
-
-type wakeCount struct{ pending, active int }
-
-// wakeTasks counts the wake-tasks that asynq has in a queue.
-func wakeTasks(in *asynq.Inspector, queue string, q *asynq.QueueInfo) (c wakeCount, err error) {
-	const most = 1000
-	count := func(list []*asynq.TaskInfo, err error) (int, error) {
-		n := 0
-		for _, t := range list {
-			if t.Type == wakeType {
-				n++
-			}
-		}
-		return n, err
-	}
-	if q.Pending > 0 {
-		if c.pending, err = count(in.ListPendingTasks(queue, asynq.PageSize(most))); err != nil {
-			return c, fmt.Errorf("queue %s: %w", queue, err)
-		}
-	}
-	if q.Active > 0 {
-		if c.active, err = count(in.ListActiveTasks(queue, asynq.PageSize(most))); err != nil {
-			return c, fmt.Errorf("queue %s: %w", queue, err)
-		}
-	}
-	return c, nil
 }
 
 // letterOf returns the letter of the index for a state; 0 for none.

@@ -59,6 +59,13 @@ func (w *waker) send(ctx context.Context, k Wake) error {
 
 func wakeID(k Wake) string { return "{" + strconv.Itoa(k.Shard) + "}:" + k.Queue + ":" + k.Gen }
 
+// isWakeID reports whether an id is that of a wake-task of a queue.
+func isWakeID(queue, id string) bool {
+	text, gen, ok := strings.Cut(strings.TrimPrefix(id, "{"), "}:"+queue+":")
+	shard, err := strconv.Atoi(text)
+	return ok && err == nil && id == wakeID(Wake{Shard: shard, Queue: queue, Gen: gen})
+}
+
 // parseWake reads the wake-task of a queue.
 func parseWake(queue string, payload []byte) (Wake, error) {
 	shard, gen, _ := strings.Cut(string(payload), " ")

@@ -63,7 +63,7 @@ func ParseElement(shard int, s string) (Element, error) {
 	prefix := span[:from]
 	first, err := strconv.Atoi(span[from:dash])
 	last, err2 := strconv.Atoi(span[dash+1:])
-	if err != nil || err2 != nil || last < first || last-first >= maxSpan {
+	if err != nil || err2 != nil || first < 0 || last < first || last-first >= maxSpan {
 		return Element{}, fmt.Errorf("%w: %.100q", errElement, s)
 	}
 	el.Nodes = make([]string, 0, last-first+1)

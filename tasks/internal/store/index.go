@@ -50,14 +50,14 @@ func (p position) compare(o position) int {
 
 func (p position) String() string { return strconv.FormatInt(p.at, 10) + "." + p.id }
 
-// ErrCursor says that a cursor does not come from [Index.Workflows].
+// ErrCursor says that a cursor does not come from the listing that it is given to.
 var ErrCursor = errors.New("not a cursor of this listing")
 
 func parsePosition(s string) (position, error) {
 	ms, id, ok := strings.Cut(s, ".")
 	at, err := strconv.ParseInt(ms, 10, 64)
 	if !ok || err != nil || id == "" {
-		return position{}, fmt.Errorf("%w: %q", ErrCursor, s)
+		return position{}, fmt.Errorf("%w: %.100q", ErrCursor, s)
 	}
 	return position{at, id}, nil
 }

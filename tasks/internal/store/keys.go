@@ -6,27 +6,9 @@ import (
 	"strconv"
 )
 
-// Every key of a workflow and of the shard it lives in begins with the tag of the shard, so that one script can change
-// them together on a cluster. The scripts get the tag and make the rest of the names themselves:
-//
-//	w:<id>               flowKey
-//	agenda               agendaKey
-//	ring:<lane>          list of the fairness keys that have ready nodes, in the order of their turns. The first
-//	                     nodes of a workflow need no list of their own: they are an element "<workflow>/<span>"
-//	                     here. A lane is "n:<queue>" or, for high priority, "h:<queue>"
-//	ready:<lane>:<key>   list of the ready nodes of a fairness key, "<workflow>/<span>". A span is a node, or
-//	                     "<prefix><first>-<last>" for several. "@<n>" behind it: n workers have died with it
-//	wake:<queue>         hash of a queue's wake-tasks: p since when one is pending (unix ms), g its generation,
-//	                     n slots that come back for more, t the last take (unix ms), s batches of high priority
-//	                     in a row, dn dh number of ready nodes of each lane
-//	lease:<worker>       hash of the batches of a worker: id to "<unix ms>[!] <lane> <element>,…", elements as in
-//	                     ready lists; "!" once the handler of a suspected node was called
-//	holders              set of the workers that may have batches
-//	open:<task>          openKey
-//	opentasks            sorted set of the tasks that have such a key, all with the score 0. A task whose open nodes
-//	                     were of workflows that are gone stays until the tasks are listed
-//
-// Workflows expire and wake hashes stay. Redis deletes the others with their last element.
+// tag begins every key of a workflow and of the shard it lives in, so that one script can change them together on a
+// cluster. The scripts get the tag and make the rest of the names themselves. Workflows expire and wake hashes stay; Redis
+// deletes the others with their last element.
 func tag(shard int) string { return "muster:{" + strconv.Itoa(shard) + "}:" }
 
 // storeKey is the string "<schema> <shards>", written by the first process that uses the store. No expiry.
@@ -68,19 +50,41 @@ func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
 func agendaKey(shard int) string { return tag(shard) + "agenda" }
 
 // openKey is the sorted set of the nodes of a task that wait for an answer from outside, "<workflow>/<node>", all
-// with the score 0, so that it is in the order of these names. Vanishes with its last element.
+// with the score 0, so that it is in the order of these names. Vanishes with its last element. The sorted set "opentasks"
+// of the shard has the tasks with such a key, all with the score 0; a task whose open nodes were of workflows that are
+// gone stays in it until the tasks are listed.
 func openKey(shard int, task string) string { return tag(shard) + "open:" + task }
 
-func wakeKey(shard int, queue string) string      { return tag(shard) + "wake:" + queue }
-func leaseKey(shard int, worker string) string    { return tag(shard) + "lease:" + worker }
-func holdersKey(shard int) string                 { return tag(shard) + "holders" }
-func ringKey(shard int, lane string) string       { return tag(shard) + "ring:" + lane }
+// wakeKey is the hash of a queue's wake-tasks. It stays.
+//
+//	p      since when one is pending (unix ms)
+//	g      its generation
+//	n      slots that come back for more
+//	t      the last take (unix ms)
+//	s      batches of high priority in a row
+//	dn dh  number of ready nodes of each lane
+func wakeKey(shard int, queue string) string { return tag(shard) + "wake:" + queue }
+
+// leaseKey is the hash of the batches of a worker: id to "<unix ms>[!] <lane> <element>,…", elements as in readyKey; "!"
+// once the handler of a suspended node was called.
+func leaseKey(shard int, worker string) string { return tag(shard) + "lease:" + worker }
+
+// holdersKey is the set of the workers that may have batches.
+func holdersKey(shard int) string { return tag(shard) + "holders" }
+
+// ringKey is the list of the fairness keys that have ready nodes, in the order of their turns. The first nodes of a
+// workflow need no list of their own: they are an element "<workflow>/<span>" here. A lane is "n:<queue>" or, for high
+// priority, "h:<queue>".
+func ringKey(shard int, lane string) string { return tag(shard) + "ring:" + lane }
+
+// readyKey is the list of the ready nodes of a fairness key, "<workflow>/<span>". A span is a node, or
+// "<prefix><first>-<last>" for several. "@<n>" behind it: n workers have died with it.
 func readyKey(shard int, lane, key string) string { return tag(shard) + "ready:" + lane + ":" + key }
 
-// The keys of a store of the first edition: one that says that there is such a store, and those that its shards have
-// while workflows are live.
+// firstShardsKey is the string that says that there is a store of the first edition.
 const firstShardsKey = "muster:shards"
 
+// firstKeys are those that shards of a store of the first edition have while workflows are live.
 func firstKeys(shard int) []string {
 	t := fmt.Sprintf("muster:{s%02d}:", shard)
 	return []string{t + "agenda", t + "running"}
@@ -159,6 +163,18 @@ func pongChannel(token string, db int) string { return "muster:pong:" + token + 
 
 // pausedKey is the string of asynq v0.26.0 that is there while a queue is paused.
 func pausedKey(queue string) string { return "asynq:{" + queue + "}:paused" }
+
+// pendingKey is the list of asynq v0.26.0 of the ids of a queue's tasks that wait, the next to run last.
+func pendingKey(queue string) string { return "asynq:{" + queue + "}:pending" }
+
+// activeKey is the list of asynq v0.26.0 of the ids of a queue's tasks that run.
+func activeKey(queue string) string { return "asynq:{" + queue + "}:active" }
+
+// archivedKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that failed for the last time.
+func archivedKey(queue string) string { return "asynq:{" + queue + "}:archived" }
+
+// taskKey is the hash of asynq v0.26.0 of a task. Its field pending_since is since when the task waits (unix ns).
+func taskKey(queue, id string) string { return "asynq:{" + queue + "}:t:" + id }
 
 // queuesKey is the set of asynq v0.26.0 of the queues that operators see.
 const queuesKey = "asynq:queues"

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -26,6 +28,23 @@ func refusedAs(err error, kind string) bool {
 	return slices.ContainsFunc(errtree.All(err), func(err error) bool {
 		said, ok := err.(redis.Error)
 		return ok && (strings.HasPrefix(said.Error(), kind+" ") || strings.Contains(said.Error(), ": -"+kind+" "))
+	})
+}
+
+// Unavailable reports whether err is that of a Redis: it does not answer, not in time, or with an error.
+func Unavailable(err error) bool {
+	return slices.ContainsFunc(errtree.All(err), func(err error) bool {
+		switch err {
+		case io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted, context.DeadlineExceeded:
+			return true
+		case redis.Nil:
+			return false
+		}
+		switch err.(type) {
+		case redis.Error, *net.OpError:
+			return true
+		}
+		return false
 	})
 }
 

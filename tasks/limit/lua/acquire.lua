@@ -5,13 +5,13 @@
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local holder, ttl, alive = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
-local limit = tonumber(redis.call("GET", KEYS[4]) or ARGV[2])
+local limit = tonumber(redis.call("GET", KEYS[4]) or "") or tonumber(ARGV[2])
 
 redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
 local ahead = 0
 for _, w in ipairs(redis.call("ZRANGE", KEYS[2], 0, 199)) do
   if w == holder then break end
-  if tonumber(redis.call("HGET", KEYS[3], w) or 0) < now then
+  if (tonumber(redis.call("HGET", KEYS[3], w) or "") or 0) < now then
     redis.call("ZREM", KEYS[2], w)
     redis.call("HDEL", KEYS[3], w)
   else

@@ -10,9 +10,9 @@ if state ~= "open" and state ~= "half_open" then return { 1, 0 } end
 -- A full Redis rejects a script whose first write may need memory.
 redis.call("HDEL", KEYS[1], "")
 if state == "open" then
-  local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or 0)
+  local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or "") or 0
   local cooldown = math.min(tonumber(ARGV[2]) * 2 ^ failed, tonumber(ARGV[3]))
-  local left = tonumber(redis.call("HGET", KEYS[1], "opened_at")) + cooldown - now
+  local left = (tonumber(redis.call("HGET", KEYS[1], "opened_at") or "") or 0) + cooldown - now
   if left > 0 then
     redis.pcall("HINCRBY", KEYS[1], "blocked", 1) -- a full Redis refuses it, and the request is blocked anyway
     return { 0, left }
@@ -22,11 +22,11 @@ if state == "open" then
 end
 redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", now)
 if redis.call("ZCARD", KEYS[2]) >= tonumber(ARGV[4]) then
-  redis.call("HINCRBY", KEYS[1], "blocked", 1)
+  redis.pcall("HINCRBY", KEYS[1], "blocked", 1)
   local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
   return { 3, math.max(1, math.min(1000, tonumber(first[2]) - now)) }
 end
-redis.call("HINCRBY", KEYS[1], "allowed", 1)
+redis.pcall("HINCRBY", KEYS[1], "allowed", 1)
 redis.call("ZADD", KEYS[2], now + tonumber(ARGV[5]), ARGV[1])
 redis.call("PEXPIRE", KEYS[2], 86400000)
 redis.call("PEXPIRE", KEYS[1], 86400000)

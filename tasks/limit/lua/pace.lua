@@ -4,7 +4,7 @@
 -- Returns {1 taken | 0 not, µs until the moment}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local at = math.max(now, tonumber(redis.call("GET", KEYS[1]) or 0))
+local at = math.max(now, tonumber(redis.call("GET", KEYS[1]) or "") or 0)
 if at - now > tonumber(ARGV[2]) then return { 0, at - now } end
 local after = at + tonumber(ARGV[1])
 -- A full Redis rejects a script whose first write may need memory.

@@ -8,12 +8,12 @@
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local token, outcome = ARGV[1], ARGV[2]
-local state = redis.call("HGET", KEYS[1], "state") or "closed"
+local state = redis.call("HGET", KEYS[1], "state")
 
 local function open()
   redis.call("HSET", KEYS[1], "state", "open", "opened_at", string.format("%.0f", now), "last_block", ARGV[4])
   redis.call("HSETNX", KEYS[1], "since", string.format("%.0f", now))
-  local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or 0)
+  local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or "") or 0
   local till = now + math.min(tonumber(ARGV[5]) * 2 ^ failed, tonumber(ARGV[6]))
   redis.call("HSET", KEYS[1], "until", string.format("%.0f", till))
   redis.call("DEL", KEYS[2])
@@ -23,6 +23,10 @@ end
 
 -- A full Redis rejects a script whose first write may need memory.
 redis.call("HDEL", KEYS[1], "")
+for _, name in ipairs({ "failures", "trials_failed" }) do
+  if not tonumber(redis.call("HGET", KEYS[1], name) or "0") then redis.call("HDEL", KEYS[1], name) end
+end
+if state ~= "open" and state ~= "half_open" then state = "closed" end
 if state == "closed" then
   if outcome == "failure" then
     local n = redis.call("HINCRBY", KEYS[1], "failures", 1)

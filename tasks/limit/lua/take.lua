@@ -6,7 +6,7 @@ local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local n, most, rate, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local b = redis.call("HMGET", KEYS[1], "tokens", "at")
-local tokens, at = tonumber(b[1] or most), tonumber(b[2] or now)
+local tokens, at = tonumber(b[1] or "") or most, tonumber(b[2] or "") or now
 tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000000)
 
 local function save()

@@ -22,5 +22,6 @@ save(id, r)
 if to == "e" then redis.call("ZADD", FAILED, now, id) else redis.call("ZREM", FAILED, id) end
 if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
 if result then redis.call("HSET", RESULT, id, result) else redis.call("HDEL", RESULT, id) end
+ending(id, r, note)
 finish(1)
 return "ok"

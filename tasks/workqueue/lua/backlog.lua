@@ -6,6 +6,6 @@ if n == 0 then return { 0, 0 } end
 local before = 0
 local fields = redis.call("XRANGE", OUT, "-", "+", "COUNT", 1)[1][2]
 for i = 1, #fields, 2 do
-  if fields[i] == "before" then before = tonumber(fields[i + 1]) end
+  if fields[i] == "before" then before = number(fields[i + 1]) end
 end
-return { n, tonumber(redis.call("HGET", COUNTS, "out_bytes") or 0) - before }
+return { n, math.max(0, number(redis.call("HGET", COUNTS, "out_bytes")) - before) }

@@ -5,7 +5,7 @@
 -- Returns {leases ended, then the names of the other pools}.
 always()
 local ttl = tonumber(ARGV[2])
-local last = tonumber(redis.call("HGET", META, "beat") or 0)
+local last = number(redis.call("HGET", META, "beat"))
 redis.call("HSET", META, "beat", string.format("%.0f", now))
 redis.call("ZADD", POOLS, now + ttl, ARGV[1])
 local moved = 0

@@ -4,7 +4,7 @@
 -- each time the reader changes. Stale is 1 from when a reader was replaced that
 -- had not released the outputs until keep.lua is told that this is dealt with.
 local at = redis.call("HMGET", READER, "owner", "until")
-local till = tonumber(at[2] or "-1")
+local till = at[2] and number(at[2]) or -1
 if at[1] ~= ARGV[1] and till > now then return { 0, 0 } end
 always()
 if at[1] ~= ARGV[1] then
@@ -13,4 +13,4 @@ if at[1] ~= ARGV[1] then
   redis.call("HSET", READER, "owner", ARGV[1])
 end
 redis.call("HSET", READER, "until", string.format("%.0f", now + tonumber(ARGV[2])))
-return { tonumber(redis.call("HGET", READER, "fence")), tonumber(redis.call("HGET", READER, "stale") or "0") }
+return { tonumber(redis.call("HGET", READER, "fence")), number(redis.call("HGET", READER, "stale")) }

@@ -16,18 +16,24 @@
 --   max       its own limit of attempts, 0 for the queue's
 --   since     unix ms at which it became ready for the last time (q, i), or at
 --             which it came into its state (w, d, s, e)
---   lane      its resource keys, each followed by \31
+--   lane      its resource keys, each followed by \31; \31 if there is none
 -- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes
 -- set scores each lane by its first member, so that the oldest item of all
 -- lanes is found without looking at the others.
 local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER = unpack(KEYS)
 
 -- byLane says that the queue counts by lane, too; sealed that no lease holds,
--- and nothing is leased and added.
-local version, byLane, sealed = unpack(redis.call("HMGET", META, "v", "lanes", "sealed"))
+-- and nothing is leased and added; endings that it keeps them.
+local version, byLane, sealed, endings = unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings"))
+if version and not tonumber(version) then
+  return redis.error_reply("WQDAMAGED the version of the queue cannot be read")
+end
 if version and tonumber(version) > 2 then
   return redis.error_reply("WQNEWER the queue was written by a newer version")
 end
+
+-- number reads a counter; one that is damaged is 0 until Repair counts again.
+local function number(s) return tonumber(s or "") or 0 end
 
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -44,20 +50,32 @@ local function count(name, n, lane)
   if byLane then add(laneDelta, name .. "\0" .. lane, n) end
 end
 
+-- bump adds to a number of a hash, which a damaged one begins again, and returns it.
+local function bump(key, name, n, from)
+  local v = redis.pcall("HINCRBY", key, name, n)
+  if type(v) == "number" then return v end
+  redis.call("HSET", key, name, string.format("%.0f", from + n))
+  return from + n
+end
+
 local function finish(moved)
   for name, n in pairs(delta) do
-    if n ~= 0 then redis.call("HINCRBY", COUNTS, name, n) end
+    if n ~= 0 then bump(COUNTS, name, n, 0) end
   end
   for name, n in pairs(laneDelta) do
-    if n ~= 0 and redis.call("HINCRBY", COUNTS, name, n) == 0 then redis.call("HDEL", COUNTS, name) end
+    if n ~= 0 and bump(COUNTS, name, n, 0) == 0 then redis.call("HDEL", COUNTS, name) end
   end
-  if moved > 0 then redis.call("HINCRBY", META, "moves", moved) end
+  if moved > 0 then bump(META, "moves", moved, 0) end
   if freed then redis.call("PUBLISH", META, "ready") end
 end
 
+-- parse reads a record. One that is damaged, or "", is that of an item that has failed.
 local function parse(s)
   local state, attempts, retried, token, rank, seq, max, since, lane =
-    string.match(s, "^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
+    string.match(s, "^([qwidse]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
+  if not state then
+    return { damaged = true, state = "e", attempts = 0, retried = 0, token = 0, rank = 100, seq = 0, max = 0, since = now, lane = "\31" }
+  end
   return {
     state = state, attempts = tonumber(attempts), retried = tonumber(retried),
     token = tonumber(token), rank = tonumber(rank), seq = tonumber(seq),
@@ -96,23 +114,58 @@ local function makeReady(id, r, since)
   freed = true
 end
 
+-- ending adds what has become of an item to the outputs, if the queue keeps endings.
+local function ending(id, r, note)
+  if endings then redis.call("XADD", OUT, "*", "id", id, "state", r.state, "lane", r.lane, "note", note) end
+end
+
+-- bury ends an item whose record is damaged or gone, and which was counted in a state. Its lane is not known: Repair
+-- counts lanes again.
+local function bury(id, r, was)
+  redis.call("ZREM", LEASED, id)
+  redis.call("HDEL", WORKER, id)
+  add(delta, was, -1)
+  if not r then return end
+  save(id, r)
+  redis.call("ZADD", FAILED, now, id)
+  redis.call("HSET", NOTE, id, "its record in Redis was damaged")
+  add(delta, "error", 1)
+  ending(id, r, "its record in Redis was damaged")
+end
+
+-- placeIn returns the score of a ready member of a lane, or nil if it is damaged.
+local function placeIn(lane, member)
+  local at = #lane + 2
+  local rank, seq = tonumber(string.sub(member, at, at + 2)), tonumber(string.sub(member, at + 3, at + 15))
+  return rank and seq and score(rank, seq)
+end
+
 -- fixLane sets a lane's score after members were taken from it.
 local function fixLane(lane)
-  local head = redis.call("ZRANGEBYLEX", READY, "[" .. lane .. "\0", "(" .. lane .. "\1", "LIMIT", 0, 1)[1]
-  if not head then
-    redis.call("ZREM", LANES, lane)
-    return
+  while true do
+    local head = redis.call("ZRANGEBYLEX", READY, "[" .. lane .. "\0", "(" .. lane .. "\1", "LIMIT", 0, 1)[1]
+    if not head then
+      redis.call("ZREM", LANES, lane)
+      return
+    end
+    local s = placeIn(lane, head)
+    if s then
+      redis.call("ZADD", LANES, string.format("%.0f", s), lane)
+      return
+    end
+    redis.call("ZREM", READY, head)
   end
-  local at = #lane + 2
-  local s = score(tonumber(string.sub(head, at, at + 2)), tonumber(string.sub(head, at + 3, at + 15)))
-  redis.call("ZADD", LANES, string.format("%.0f", s), lane)
 end
 
 -- always makes a script work in a full Redis too: Redis rejects scripts whose
 -- first write may need memory.
 local function always() redis.call("ZREM", LEASED, "") end
 
-local function nextSeq() return redis.call("HINCRBY", META, "seq", 1) end
+-- take returns the last of the next n places ("seq") or tokens. Where that number is damaged they begin again at
+-- the time in ms, which is higher than any before.
+local function take(name, n) return bump(META, name, n, now) end
+
+local function nextSeq() return take("seq", 1) end
 
 -- expired counts leases that ended because they were not extended.
 local function expired(n) add(delta, "expired", n) end
@@ -135,6 +188,7 @@ local function fail(id, r, note, counted, limit, due)
     r.state, r.since = "e", now
     redis.call("ZADD", FAILED, now, id)
     count("error", 1, r.lane)
+    ending(id, r, note)
   else
     count("queued", 1, r.lane)
     if due > now then
@@ -153,15 +207,24 @@ end
 local function wakeUp(limit)
   local late = redis.call("ZRANGEBYSCORE", LEASED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(late) do
-    fail(id, load(id), "lease expired", true, limit, 0)
+    local r = load(id)
+    if r and not r.damaged then
+      fail(id, r, "lease expired", true, limit, 0)
+    else
+      bury(id, r, "in_progress")
+    end
   end
   expired(#late)
   local due = redis.call("ZRANGEBYSCORE", DELAYED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(due) do
     local r = load(id)
-    r.seq = nextSeq()
-    makeReady(id, r, now)
-    save(id, r)
+    if r and not r.damaged then
+      r.seq = nextSeq()
+      makeReady(id, r, now)
+      save(id, r)
+    else
+      bury(id, r, "queued")
+    end
   end
   if #due > 0 then redis.call("ZREM", DELAYED, unpack(due)) end
   return #late + #due
@@ -177,7 +240,12 @@ local function expireAll(dead, limit, note)
     local workers = redis.call("HMGET", WORKER, unpack(ids))
     for i, id in ipairs(ids) do
       if workers[i] and dead[workers[i]] then
-        fail(id, load(id), note, true, limit, 0)
+        local r = load(id)
+        if r and not r.damaged then
+          fail(id, r, note, true, limit, 0)
+        else
+          bury(id, r, "in_progress")
+        end
         moved = moved + 1
       else
         offset = offset + 1
@@ -208,7 +276,7 @@ end
 local function lease(ids, records, worker, ttl)
   local out = {}
   if #ids == 0 then return out end
-  local token = redis.call("HINCRBY", META, "token", #ids) - #ids
+  local token = take("token", #ids) - #ids
   local recs, leased, workers = {}, {}, {}
   for i, id in ipairs(ids) do
     local r = records[i]

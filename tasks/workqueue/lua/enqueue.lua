@@ -1,7 +1,7 @@
 -- Adds the items that are not in the queue yet; leaves the others as they are.
 -- KEYS: common.lua. ARGV: id and token of a lease without which nothing is added
--- ("" if there is none), 1 to count by lane from the first item on or else 0,
--- then per item id, spec, rank, ready at (unix ms; 0
+-- ("" if there is none), 1 to count by lane from the first item on or else 0, 1 to
+-- keep endings or else 0, then per item id, spec, rank, ready at (unix ms; 0
 -- now), max attempts (0 the queue's), lane.
 -- At most 500 items, because unpack takes some thousands of values.
 -- Returns how many were new, -1 if the lease was lost, -2 if the queue
@@ -16,13 +16,14 @@ if ARGV[3] == "1" and not byLane and redis.call("EXISTS", REC) == 0 then
   redis.call("HSET", META, "v", 2, "lanes", 1)
   byLane = "1"
 end
-local HEAD = 3
+if ARGV[4] == "1" and not endings then redis.call("HSET", META, "endings", 1) end
+local HEAD = 4
 local n = (#ARGV - HEAD) / 6
 local ids = {}
 for i = 0, n - 1 do ids[i + 1] = ARGV[HEAD + 6 * i + 1] end
 local known = redis.call("HMGET", REC, unpack(ids))
 
-local seq = redis.call("HINCRBY", META, "seq", n) - n
+local seq = take("seq", n) - n
 local specs, recs, ready, delayed, heads, seen = {}, {}, {}, {}, {}, {}
 for i = 0, n - 1 do
   local at = HEAD + 6 * i

@@ -10,7 +10,7 @@ for i = 1, #counts, 2 do
   if at then
     out[#out + 1] = string.sub(counts[i], 1, at - 1)
     out[#out + 1] = string.sub(counts[i], at + 1)
-    out[#out + 1] = tonumber(counts[i + 1])
+    out[#out + 1] = number(counts[i + 1])
   end
 end
 return out

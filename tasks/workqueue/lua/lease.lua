@@ -24,7 +24,7 @@ local function left(keys)
 end
 
 -- A merge over the lanes, each opened when its head is the smallest of all.
-local opened, ids, records, taken = {}, {}, {}, {}
+local opened, ids, members, records, taken = {}, {}, {}, {}, {}
 local offset, page, pos, passed = 0, {}, 1, 0
 
 local function nextLane()
@@ -42,14 +42,18 @@ local function refill(l)
 end
 
 local function head(l)
-  if l.at > #l.members then
-    if #l.members == 0 then return nil end
-    refill(l)
-    if #l.members == 0 then return nil end
+  while true do
+    if l.at > #l.members then
+      if #l.members == 0 then return nil end
+      refill(l)
+      if #l.members == 0 then return nil end
+    end
+    local m = l.members[l.at]
+    local s = placeIn(l.name, m)
+    if s then return s end
+    redis.call("ZREM", READY, m) -- it is damaged; Repair adds its item again
+    l.at, l.from = l.at + 1, "(" .. m
   end
-  local s = #l.name + 2
-  local m = l.members[l.at]
-  return score(tonumber(string.sub(m, s, s + 2)), tonumber(string.sub(m, s + 3, s + 15)))
 end
 
 while #ids < n do
@@ -82,7 +86,7 @@ while #ids < n do
     best.from = "(" .. m
     taken[best.name] = taken[best.name] or {}
     table.insert(taken[best.name], m)
-    ids[#ids + 1] = string.sub(m, #best.name + 19)
+    ids[#ids + 1], members[#ids + 1] = string.sub(m, #best.name + 19), m
     for _, key in ipairs(best.keys) do
       local b = budget[key] or other
       if b > 0 then budget[key] = b - 1 end
@@ -92,17 +96,28 @@ while #ids < n do
   end
 end
 
-if #ids > 0 then
+local asked = #ids
+if asked > 0 then
   local recs = redis.call("HMGET", REC, unpack(ids))
-  for i, s in ipairs(recs) do records[i] = parse(s) end
-  for lane, members in pairs(taken) do
-    redis.call("ZREM", READY, unpack(members))
+  local good = {}
+  for i, s in ipairs(recs) do
+    local r = parse(s or "")
+    if r.damaged then
+      bury(ids[i], s and r, "queued")
+      moved = moved + 1
+    elseif r.state == "q" and member(ids[i], r) == members[i] then -- or else it is ready elsewhere, or not at all
+      good[#good + 1], records[#records + 1] = ids[i], r
+    end
+  end
+  ids = good
+  for lane, all in pairs(taken) do
+    redis.call("ZREM", READY, unpack(all))
     fixLane(lane)
   end
 end
 freed = false
 local got = lease(ids, records, worker, ttl)
 finish(moved + #ids)
-local out = { 0, untilNext(), passed }
+local out = { 0, #ids < asked and 0 or untilNext(), passed } -- others may be ready in place of those that were not leased
 for i = 1, #got do out[3 + i] = got[i] end
 return out

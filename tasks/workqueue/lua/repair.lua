@@ -7,6 +7,11 @@ for _, id in ipairs(ARGV) do
   local r = load(id)
   if r then
     local wrong = 0
+    if r.damaged then
+      wrong = 1
+      save(id, r)
+      redis.call("HSET", NOTE, id, "its record in Redis was damaged")
+    end
     local function out(key, what) wrong = wrong + redis.call("ZREM", key, what) end
     if r.state ~= "q" then out(READY, member(id, r)) end
     if r.state ~= "w" then out(DELAYED, id) end

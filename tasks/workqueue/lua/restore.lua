@@ -1,6 +1,6 @@
 -- Adds items that are not in the queue yet, in the states that they once had.
 -- KEYS: common.lua. ARGV: 1 to count by lane from the first item on or else 0,
--- then per item id, spec, rank, state q|w|d|s|e, attempts, retried, ready at (unix
+-- 1 to keep endings or else 0, then per item id, spec, rank, state q|w|d|s|e, attempts, retried, ready at (unix
 -- ms, of state w), since, max attempts (0 the queue's), lane, note, result given
 -- 0|1, result.
 -- Returns how many were new, or -2 if the queue is sealed.
@@ -10,10 +10,11 @@ if ARGV[1] == "1" and not byLane and redis.call("EXISTS", REC) == 0 then
   redis.call("HSET", META, "v", 2, "lanes", 1)
   byLane = "1"
 end
+if ARGV[2] == "1" then redis.call("HSET", META, "endings", 1) end
 redis.call("HSETNX", META, "v", 1)
 local counter = { q = "queued", w = "queued", d = "done", s = "skipped", e = "error" }
 local added = 0
-for at = 1, #ARGV - 1, 13 do
+for at = 2, #ARGV - 1, 13 do
   local id = ARGV[at + 1]
   if redis.call("HEXISTS", REC, id) == 0 then
     local r = {

@@ -21,8 +21,11 @@ for _, id in ipairs(ids) do
     makeReady(id, r, r.since)
     save(id, r)
     moved = moved + 1
-  else
+  elseif r and not r.damaged then
     redis.call("ZREM", LEASED, id)
+  else
+    bury(id, r, "in_progress")
+    moved = moved + 1
   end
 end
 freed = false

@@ -4,7 +4,7 @@
 -- else 0, then per lane and state with items: state, lane, items.
 -- Returns 1 set, 0 not.
 always()
-if tonumber(redis.call("HGET", META, "moves") or 0) ~= tonumber(ARGV[1]) then return 0 end
+if number(redis.call("HGET", META, "moves")) ~= tonumber(ARGV[1]) then return 0 end
 for i, name in ipairs({ "queued", "in_progress", "done", "skipped", "error" }) do
   redis.call("HSET", COUNTS, name, ARGV[i + 1])
 end

@@ -20,20 +20,27 @@ while i <= #ARGV do
   elseif r.token == token and r.state == "i" and not sealed then
     code = 1
     moved = moved + 1
-    drop(id, r)
-    r.state, r.since = state, now
-    save(id, r)
-    count(counter[state], 1, r.lane)
-    if state == "e" then redis.call("ZADD", FAILED, now, id) end
+    -- The lease ends last: if a key is damaged, the caller can settle it again. Outputs come after all keys that no
+    -- command before has used, so that they are added once.
+    redis.call("HDEL", WORKER, id)
     if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
     if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
+    r.state, r.since = state, now
+    if state == "e" then
+      redis.call("ZADD", FAILED, now, id)
+      ending(id, r, note)
+    end
     for k = 1, n do
       local data = ARGV[i + 6 + k]
-      written = written or tonumber(redis.call("HGET", COUNTS, "out_bytes") or 0)
+      written = written or number(redis.call("HGET", COUNTS, "out_bytes"))
       redis.call("XADD", OUT, "*", "id", id, "n", k - 1, "before", string.format("%.0f", written), "data", data)
       written = written + #data
       add(delta, "out_bytes", #data)
     end
+    redis.call("ZREM", LEASED, id)
+    save(id, r)
+    count("in_progress", -1, r.lane)
+    count(counter[state], 1, r.lane)
   end
   out[#out + 1] = code
   i = i + 7 + n

@@ -5,15 +5,15 @@
 -- the next item has been ready, sealed 0|1}.
 local c = redis.call("HMGET", COUNTS, "queued", "in_progress", "done", "skipped", "error", "expired")
 local out = {}
-for i = 1, 5 do out[i] = tonumber(c[i] or 0) end
+for i = 1, 5 do out[i] = number(c[i]) end
 out[6] = redis.call("ZCARD", DELAYED)
 out[7] = redis.call("ZCARD", READY)
 out[8] = redis.call("ZCARD", LEASED)
 out[9] = redis.call("ZCARD", FAILED)
 out[10] = redis.call("XLEN", OUT)
-out[11] = tonumber(redis.call("HGET", META, "moves") or 0)
+out[11] = number(redis.call("HGET", META, "moves"))
 out[12] = redis.call("HGET", META, "paused") and 1 or 0
-out[13] = tonumber(c[6] or 0)
+out[13] = number(c[6])
 out[14] = 0
 out[15] = sealed and 1 or 0
 local lane = redis.call("ZRANGE", LANES, 0, 0)[1]

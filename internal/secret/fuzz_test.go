@@ -1,0 +1,31 @@
+package secret
+
+import (
+	"strings"
+	"testing"
+)
+
+// FuzzExpand wants what is outside of references to stay as it is, and no secret in errors.
+func FuzzExpand(f *testing.F) {
+	for _, s := range []string{"${A}", "x${A}y${B}", "${", "${}", "$${A}", "${A", "${A}${", "}${A}", "${${A}}"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "file:") || strings.Contains(text, "s3cr3t") {
+			return // no files of this machine
+		}
+		got, err := Expand(text, func(name string) (string, bool) { return "s3cr3t${A}", name != "B" })
+		if err != nil {
+			if got != "" || strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("%q: got %q, %v", text, got, err)
+			}
+			return
+		}
+		if !Refers(text) && got != text {
+			t.Errorf("%q has no reference and becomes %q", text, got)
+		}
+		if n := strings.Count(got, "s3cr3t"); n > strings.Count(text, "${") { // fewer if a name has ${ in it
+			t.Errorf("%q has %d secrets: %q", text, n, got)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package testutil
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	keyLine    = regexp.MustCompile(`^( *)(- )?([a-z_]+):(?:.*?\s# (.*))?`)
+	unusedKey  = regexp.MustCompile(`^ *# ( *)(- )?([a-z_]+):(?:.*?\s# (.*)|(?: \S+| {[^{}]*})?$)`)
+	plainWord  = regexp.MustCompile(`^[a-z]+[ ;]`)
+	isDefault  = regexp.MustCompile(`^default(; |$)`)
+	moreOfLine = regexp.MustCompile(`^ *# {8,}# (.*)|^ {20,}# (.*)`)
+)
+
+// Remarks returns the comments of an example in YAML by the dotted path of the key that they are on, as paragraphs and
+// lists of Markdown. A comment is the lines above a key, and what is behind it on its line and on lines below that begin
+// far right; that the value is the default is left out. A key can be a comment itself. Of several comments on a path the
+// first counts. Used has the paths that have a value.
+func Remarks(t testing.TB, file string) (remarks map[string]string, used map[string]bool) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string][]string{}
+	used = map[string]bool{}
+	type level struct {
+		indent int
+		path   string
+	}
+	var levels []level
+	var comment []string
+	var last string // the path that the line above has the comment of
+	for line := range strings.Lines(string(raw)) {
+		line = strings.TrimRight(line, "\n")
+		if m := moreOfLine.FindStringSubmatch(line); m != nil && last != "" {
+			lines[last] = append(lines[last], m[1]+m[2])
+			continue
+		}
+		m, indent := keyLine.FindStringSubmatch(line), 0
+		isUsed := m != nil
+		if !isUsed {
+			if m = unusedKey.FindStringSubmatch(line); m != nil {
+				indent = strings.Index(line, "#")
+			}
+		}
+		last = ""
+		if m == nil {
+			text, ok := strings.CutPrefix(strings.TrimLeft(line, " "), "#")
+			if comment = append(comment, strings.TrimPrefix(text, " ")); !ok {
+				comment = nil
+			}
+			continue
+		}
+		indent += len(m[1]) + len(m[2])
+		for len(levels) > 0 && levels[len(levels)-1].indent >= indent {
+			levels = levels[:len(levels)-1]
+		}
+		path := m[3]
+		if len(levels) > 0 {
+			path = levels[len(levels)-1].path + "." + path
+		}
+		levels = append(levels, level{indent, path})
+		used[path] = used[path] || isUsed
+		if m[4] != "" {
+			comment = append(comment, m[4])
+		}
+		if len(lines[path]) == 0 {
+			lines[path] = comment
+			last = path
+		}
+		comment = nil
+	}
+	remarks = map[string]string{}
+	for path, text := range lines {
+		remarks[path] = paragraphs(text)
+	}
+	return remarks, used
+}
+
+// paragraphs makes Markdown of the lines of a comment. A word, blanks and text are a member of a list, and what stands
+// behind blanks belongs to the line before. The text begins with a capital letter, and ends with a full stop.
+func paragraphs(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	member := regexp.MustCompile(`^(\w+)  +(\S.*)`)
+	escape := strings.NewReplacer("*", `\*`, "<", `\<`, "_", `\_`)
+	out, list := "", false
+	for _, line := range lines {
+		m := member.FindStringSubmatch(line)
+		switch {
+		case m != nil:
+			if !list && out != "" {
+				out += "\n"
+			}
+			out += "\n* `" + m[1] + "`: " + escape.Replace(m[2])
+			list = true
+		case list && !strings.HasPrefix(line, " "):
+			out += "\n\n" + escape.Replace(line)
+			list = false
+		case out == "":
+			out = escape.Replace(line)
+		default:
+			out += "\n" + strings.Repeat("  ", map[bool]int{true: 1}[list]) + escape.Replace(strings.TrimSpace(line))
+		}
+	}
+	out = isDefault.ReplaceAllString(strings.TrimLeft(out, "\n"), "")
+	if out == "" {
+		return ""
+	}
+	if begin := plainWord.FindString(out); begin != "" {
+		out = strings.ToUpper(begin[:1]) + out[1:]
+	}
+	if last := out[len(out)-1]; !list && !strings.ContainsRune(".:…", rune(last)) {
+		out += "."
+	}
+	return "\n" + out + "\n"
+}

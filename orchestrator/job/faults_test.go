@@ -1,0 +1,217 @@
+package job_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/orchestrator/event"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/job"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// Any call of those who create, work on, and delete a job can go wrong: who repeats it, or does it in its place meanwhile,
+// has done it once. Each event of the job is there once, indexes and counters agree with the records, and no key of the job is left.
+func TestJobSurvivesAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 25, redistest.Unheard: 25, redistest.Repeated: 20, redistest.Frozen: 8,
+	}, jobWithFault)
+}
+
+func jobWithFault(t *testing.T, f *redistest.Fault) {
+	url := redistest.URL(t)
+	change := func(c *job.Config) {
+		c.Lease = 500 * time.Millisecond
+		c.Limits.CheckEvery = 100 * time.Millisecond
+	}
+	w := newWorld(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), change)
+	cfg := job.Config{Client: tasks.NewClient(f.Client(t, url)), Pipelines: named, Documents: w.docs, Limits: job.Limits{Dedupe: job.DedupeAllow}, Backoff: time.Millisecond,
+		Roles: func(context.Context) (map[string]int, error) { return nil, nil }}
+	change(&cfg)
+	s, err := job.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := &visitor{world: w, s: s, name: "first"}, &visitor{world: w, s: w.Service, name: "second"}
+	for _, visit := range []func(*visitor) error{(*visitor).run, (*visitor).remove} {
+		second.id = first.id
+		over := make(chan error, 1)
+		go func() {
+			f.Arm()
+			over <- visit(first)
+		}()
+		if f.Kind == redistest.Frozen {
+			select {
+			case <-f.Hit():
+				if err := visit(second); err != nil {
+					t.Error(err)
+				}
+				f.Release()
+			case err := <-over:
+				over <- err
+			}
+		}
+		if err := <-over; err != nil {
+			t.Fatal(err)
+		}
+		id := first.id
+		if first.removed {
+			rdb := w.client.Redis()
+			for _, key := range rdb.Keys(w.ctx, "*"+id+"*").Val() {
+				if rdb.PTTL(w.ctx, key).Val() < 0 { // its workflow expires
+					t.Errorf("key %s is left of a deleted job", key)
+				}
+			}
+			break
+		}
+		if got, want := w.until(id, job.Completed).Items, (job.Counts{Total: 4, Integrated: 3, Rejected: 1}); got != want {
+			t.Errorf("items: got %+v, want %+v", got, want)
+		}
+		w.sameEvents(id)
+	}
+	sameList(t, "verified", w.verify(false), []string{})
+}
+
+// sameEvents fails the test unless each event of the completed job is there once.
+func (w *world) sameEvents(id string) {
+	w.t.Helper()
+	want := []string{"job.completed", "job.created", "job.started", "stage.completed", "stage.completed"}
+	err := w.EachItem(w.ctx, id, func(it job.Item) error {
+		if it.Agent == "" { // a person has decided; an item whose agents are frozen or refused loses its attempts, too
+			want = append(want, "item.decided "+it.Key, "item.review "+it.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if !slices.Contains(want, "item.review b") {
+		w.t.Error("item b fails, and no person has decided on it")
+	}
+	b, err := event.New(w.client.Redis()).Read(w.ctx, id, "0-0", 1000, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var got []string
+	for _, e := range b.Events {
+		var data struct{ Key string }
+		if len(e.Data) > 0 {
+			if err := json.Unmarshal(e.Data, &data); err != nil {
+				w.t.Error(err)
+			}
+		}
+		got = append(got, strings.TrimSpace(e.Type+" "+data.Key))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	sameList(w.t, "events", got, want)
+}
+
+// visitor uses jobs as a client and as an agent, and repeats what fails.
+type visitor struct {
+	*world
+	s       *job.Service
+	name    string
+	id      string
+	removed bool
+}
+
+// must repeats a call until it returns no fault.
+func (v *visitor) must(what string, call func() error) (err error) {
+	if !testutil.Becomes(func() bool {
+		err = call()
+		return !errors.Is(err, redistest.ErrFault)
+	}) {
+		what += ", again and again"
+	}
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", v.name, what, err)
+	}
+	return err
+}
+
+// errAgain is the error of what is not over.
+var errAgain = fmt.Errorf("not yet: %w", redistest.ErrFault)
+
+// run creates the job, and works on it until it is completed.
+func (v *visitor) run() error {
+	if err := v.must("create", func() error {
+		j, _, err := v.s.Create(v.ctx, job.Request{Pipeline: "review", Prompt: "p", IdempotencyKey: "one"})
+		v.id = j.ID
+		return err
+	}); err != nil {
+		return err
+	}
+	return v.must("work", func() error {
+		for _, role := range []string{"creator", "validator"} {
+			work, _, err := v.s.Take(v.ctx, role, v.name, 2)
+			for _, w := range work {
+				err = errors.Join(err, v.work(w))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		waiting, err := v.s.Reviews(v.ctx, 10)
+		if err != nil {
+			return err
+		}
+		for _, it := range waiting.Items {
+			d := job.Decision{Accept: it.Key != "c", Reason: "too vague"} // an agent that is frozen or refused loses its attempt
+			if _, err := v.s.Decide(v.ctx, it.JobID, it.Key, d); err != nil && !errors.Is(err, job.ErrNotReview) && !errors.Is(err, job.ErrTerminal) {
+				return err
+			}
+		}
+		if err := v.s.Sweep(v.ctx); err != nil {
+			return err
+		}
+		j, err := v.s.Get(v.ctx, v.id)
+		if err == nil && j.Status != job.Completed {
+			err = errAgain
+		}
+		return err
+	})
+}
+
+// work does a piece of work: b fails, which a person looks at, c is rejected, and d returned once.
+func (v *visitor) work(w job.Work) error {
+	err := v.s.Beat(v.ctx, w)
+	switch {
+	case err != nil:
+	case w.Stage == "create":
+		if _, err = v.s.Add(v.ctx, w, items("a", "b")); err == nil {
+			err = v.s.Complete(v.ctx, w, job.Answer{Items: items("b", "c", "d")})
+		}
+	case w.Key == "b":
+		err = v.s.Fail(v.ctx, w, errors.New("unclear"), 0, true)
+	case w.Key == "c":
+		err = v.s.Complete(v.ctx, w, job.Answer{Verdict: "reject", Reason: "too vague"})
+	default:
+		err = v.s.Complete(v.ctx, w, job.Answer{})
+	}
+	if errors.Is(err, job.ErrLeaseLost) {
+		return nil
+	}
+	return err
+}
+
+// remove deletes the job.
+func (v *visitor) remove() error {
+	v.removed = true
+	return v.must("delete", func() error {
+		err := v.s.Delete(v.ctx, v.id)
+		if errors.Is(err, job.ErrNotFound) || err != nil && strings.Contains(err.Error(), "does not exist") {
+			return nil
+		}
+		return err
+	})
+}

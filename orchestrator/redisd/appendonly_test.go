@@ -1,0 +1,115 @@
+package redisd
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A damaged append-only file is an error that names it and the way out, or its end is cut off, with a warning. Never does
+// a Redis begin without what it had before the damage.
+func TestDamagedAppendOnlyFile(t *testing.T) {
+	t.Parallel()
+	const base, incr, manifest = "appendonly.aof.1.base.rdb", "appendonly.aof.1.incr.aof", "appendonly.aof.manifest"
+	empty := func([]byte) []byte { return nil }
+	half := func(b []byte) []byte { return b[:len(b)/2] }
+	for name, c := range map[string]struct {
+		file   string
+		damage func([]byte) []byte // nil: remove it
+		starts bool
+	}{
+		"the end of the log is missing": {incr, func(b []byte) []byte { return b[:len(b)-3] }, true},
+		"a length of the log is wrong":  {incr, func(b []byte) []byte { return append([]byte("*x"), b[2:]...) }, false},
+		"the log is gone":               {incr, nil, false},
+		"half of the base":              {base, half, false},
+		"a bit of the base": {base, func(b []byte) []byte {
+			b[len(b)-1] ^= 1 // of its checksum
+			return b
+		}, false},
+		"the base is empty":                               {base, empty, false},
+		"the base is gone":                                {base, nil, false},
+		"half of the manifest":                            {manifest, half, false},
+		"the manifest is empty":                           {manifest, empty, false},
+		"the manifest is gone":                            {manifest, nil, false},
+		"the manifest is gone, and the path is a pattern": {manifest, nil, false},
+		"a later manifest":                                {manifest, func(b []byte) []byte { return append(b, "file x seq 1 type z\n"...) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := childConfig(t)
+			if strings.Contains(name, "pattern") {
+				cfg.DataDir = filepath.Join(t.TempDir(), "[a-")
+			}
+			s := start(t, cfg)
+			for i := range 20 {
+				set(t, s.URL(), "k"+strconv.Itoa(i), "v")
+			}
+			stop(t, s)
+			path := filepath.Join(cfg.DataDir, "redis", "appendonlydir", c.file)
+			if c.damage == nil {
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Skipf("NOT COVERED: this Redis has no such file: %v", err)
+				}
+				if err := os.WriteFile(path, c.damage(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !c.starts {
+				s, err := Start(t.Context(), cfg)
+				if err == nil {
+					stop(t, s)
+				}
+				wantError(t, err, filepath.Dir(path), "from a backup", "redis-check-aof --fix")
+				return
+			}
+			s = start(t, cfg)
+			wantValue(t, s.URL(), "k18", "v")
+			if w := strings.Join(s.Warnings(), "\n"); !strings.Contains(w, "cut off") || !strings.Contains(w, c.file) {
+				t.Errorf("got the warnings %q, want that the end of %s was cut off", w, c.file)
+			}
+		})
+	}
+}
+
+// The hint what to do about damaged data is for that alone, whatever earlier runs have logged.
+func TestHintOfDamageIsForDamageAlone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		says   string
+		damage bool
+	}{
+		"of before":   {"# Can't chdir to the folder", false},
+		"no space":    {"# Can't open the append-only file appendonly.aof.1.incr.aof: No space left on device", false},
+		"a bad AOF":   {"# Bad file format reading the append only file appendonly.aof.1.incr.aof", true},
+		"a short RDB": {"# Short read or OOM loading DB. Unrecoverable error, aborting now.", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t)
+			cfg.Mode = Child
+			cfg.Server = filepath.Join(t.TempDir(), "redis-server")
+			if err := os.WriteFile(cfg.Server, []byte("#!/bin/sh\necho \""+c.says+"\"\nexit 1\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			file := cfg.folder().logFile()
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte("* Calling fsync() on the AOF file.\n# Bad file format reading the append only file x\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Start(t.Context(), cfg)
+			wantError(t, err, c.says)
+			if got := strings.Contains(err.Error(), "redis-check-aof"); got != c.damage {
+				t.Errorf("got %v, want the hint: %v", err, c.damage)
+			}
+		})
+	}
+}

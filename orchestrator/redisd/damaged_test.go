@@ -1,0 +1,129 @@
+package redisd
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/internal/testutil"
+	"muster/tasks/redistest"
+)
+
+// filesOfRedis are the files in a data folder with a Redis of its own, while it runs.
+var filesOfRedis = []string{
+	"redis.json", "logs/redis.log", "redis/port", "redis/lock", "redis/password", "redis/auth.conf", "redis/run/redis.*.pid",
+}
+
+// damages are what can become of a file.
+var damages = map[string]func(path string, text []byte) error{
+	"emptied": func(path string, _ []byte) error { return os.Truncate(path, 0) },
+	"a bit flipped": func(path string, text []byte) error {
+		if len(text) == 0 {
+			return nil
+		}
+		text[len(text)/2] ^= 0x80
+		return os.WriteFile(path, text, 0o600)
+	},
+	"of a later version": func(path string, text []byte) error {
+		return os.WriteFile(path, append([]byte("{\"version\": 99}\n"), text...), 0o600)
+	},
+	"a folder": func(path string, _ []byte) error {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return os.MkdirAll(filepath.Join(path, "x"), 0o700)
+	},
+}
+
+// Whatever becomes of a file of the data folder in a crash, the next start has the jobs, or fails with an error that names
+// the file, and has them without it.
+func TestDamagedFilesOfTheDataFolder(t *testing.T) {
+	t.Parallel()
+	for what, damage := range damages {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			for _, pattern := range filesOfRedis {
+				cfg := childConfig(t)
+				h, cmd := holder(t, cfg)
+				set(t, h.URL, "k", "v")
+				left := identify(t, h.PID)
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				_ = cmd.Wait()
+				testutil.Eventually(t, "its Redis ends with it", func() bool { return !left.Alive() })
+				wantKnownFiles(t, cfg.DataDir)
+				found, err := filepath.Glob(filepath.Join(cfg.DataDir, pattern))
+				if err != nil || len(found) != 1 {
+					t.Fatalf("%s: got %v, %v, want one file", pattern, found, err)
+				}
+				text, err := os.ReadFile(found[0])
+				if err == nil {
+					err = damage(found[0], text)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := Start(t.Context(), cfg)
+				if err != nil {
+					if !strings.Contains(err.Error(), found[0]) {
+						t.Errorf("%s is damaged: got the error %q, want one that names it", pattern, err)
+					}
+					if err := os.RemoveAll(found[0]); err != nil {
+						t.Fatal(err)
+					}
+					if s, err = Start(t.Context(), cfg); err != nil {
+						t.Errorf("%s was damaged and is removed: got %v", pattern, err)
+						continue
+					}
+				}
+				wantValue(t, s.URL(), "k", "v")
+				stop(t, s)
+			}
+		})
+	}
+}
+
+// wantKnownFiles wants that a data folder has only files that are in filesOfRedis, but for the append-only file, which has
+// a test of its own.
+func wantKnownFiles(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.Contains(path, "appendonly") {
+			return err
+		}
+		for _, pattern := range filesOfRedis {
+			if ok, _ := filepath.Match(filepath.Join(dir, pattern), path); ok {
+				return nil
+			}
+		}
+		t.Errorf("got a file %s that this test does not know; add it to filesOfRedis", path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A data folder that no longer says which Redis has its jobs is an error: another would begin without them.
+func TestDamagedAddressOfTheJobs(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.URL = redistest.URL(t)
+	stop(t, start(t, cfg))
+	cfg.URL = ""
+	file := cfg.folder().externalFile()
+	for what, text := range map[string]string{"emptied": "", "no address": "redis://127.0.\x80.1:1/0\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Start(t.Context(), cfg)
+		if err == nil {
+			stop(t, s)
+		}
+		t.Log(what)
+		wantError(t, err, file)
+	}
+}

@@ -1,0 +1,28 @@
+package supervise
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// FuzzPIDFile wants a damaged pid file to be an error, or to name a process that is checked before anything is done to it.
+func FuzzPIDFile(f *testing.F) {
+	f.Add([]byte(`{"name":"worker-1","process":{"pid":5}}`))
+	f.Add([]byte(`{"process":{"pid":-1}}`))
+	f.Add([]byte(`{"process":{"pid":0}}`))
+	f.Add([]byte(`{"name":"x"`))
+	path := filepath.Join(f.TempDir(), "x.1.pid")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := readPIDFile(path)
+		if err != nil {
+			return
+		}
+		if p := file.Process; p.PID <= 1 && p.Alive() {
+			t.Errorf("%q: the process %d is taken for a child of ours", raw, p.PID)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package webhook
+
+import (
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/event"
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+)
+
+// Any call of a process that relays and sends can go wrong: each event arrives, with one id and one body, is counted once,
+// and nothing is left in the outbox or waits.
+func TestDeliverySurvivesAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 15, redistest.Unheard: 15, redistest.Repeated: 15,
+	}, deliverWithFault)
+}
+
+func deliverWithFault(t *testing.T, f *redistest.Fault) {
+	const n = 4
+	url := redistest.URL(t)
+	k := open(t, quick(t, redistest.NewFault(redistest.Refused, 0).Client(t, url)))
+	r := newReceiver(t, func(_ string, before int) int {
+		if before == 0 {
+			return 500
+		}
+		return 200
+	})
+	cfg := quick(t, f.Client(t, url))
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An answer of a lease that got lost is found by the next heartbeat, and that comes after a third of a lease.
+	s.core.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 600 * time.Millisecond, MaxPayload: maxBody, CountLanes: true, Logger: s.core.log})
+	e, _ := k.create(t, r.URL)
+	k.emit(t, "job.completed", n)
+	f.Arm()
+	stop := testutil.Background(t, s.Run)
+	var is Endpoint
+	testutil.Eventually(t, "all is delivered", func() bool {
+		var err error
+		if is, err = k.Get(t.Context(), e.ID); err != nil {
+			t.Fatal(err)
+		}
+		return is.Delivered >= n && is.Pending == 0 && k.rdb.XLen(t.Context(), event.OutboxKey()).Val() == 0
+	})
+	f.Release()
+	stop()
+	if is.Delivered != n || is.GivenUp != 0 || is.State != StateActive {
+		t.Errorf("endpoint: got %+v, want %d deliveries, none given up", is, n)
+	}
+	k.settled(t, e.ID, "map[delivered:4]")
+	st, err := k.core.queue.Stats(t.Context())
+	if err != nil || st.Done != n || st.Total != n {
+		t.Errorf("queue: got %+v, %v, want %d done", st, err, n)
+	}
+	if _, err := k.core.queue.Verify(t.Context()); err != nil {
+		t.Errorf("queue: %v", err)
+	}
+	if at, err := k.core.oldest(t.Context()); err != nil || !at.IsZero() {
+		t.Errorf("open deliveries: got one of %v, %v, want none", at, err)
+	}
+	if len(r.times) != n || len(r.wrong) > 0 {
+		t.Errorf("got %d ids, and %d with two bodies, want %d and none", len(r.times), len(r.wrong), n)
+	}
+	for id, times := range r.times {
+		if times > 3 { // one that was refused, and one whose outcome was not stored
+			t.Errorf("event %s was sent %d times", id, times)
+		}
+	}
+}

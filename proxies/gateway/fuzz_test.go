@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/proxies"
+	"muster/proxies/tunnel"
+)
+
+// client is the connection of a client that has sent all it will.
+type client struct {
+	*bytes.Reader
+	got bytes.Buffer
+}
+
+func (c *client) Write(p []byte) (int, error)      { return c.got.Write(p) }
+func (c *client) Close() error                     { return nil }
+func (c *client) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *client) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c *client) SetDeadline(time.Time) error      { return nil }
+func (c *client) SetReadDeadline(time.Time) error  { return nil }
+func (c *client) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzSOCKS wants no client without the key to get past the authentication, whatever it sends. There is no pool: a
+// client that could ask for a tunnel would end the test with a panic.
+func FuzzSOCKS(f *testing.F) {
+	const key = "k3y-of-the-gateway"
+	f.Add([]byte("\x05\x01\x00"))
+	f.Add([]byte("\x04\x01\x00\x50\x01\x02\x03\x04me\x00"))
+	f.Add([]byte("\x05\x01\x02\x01\x02me\x05wrong\x05\x01\x00\x01\x01\x02\x03\x04\x00\x50"))
+	f.Add([]byte("\x05\x02\x00\x02\x01\x00\x00"))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		if bytes.Contains(sent, []byte(key)) {
+			return
+		}
+		g := &Gateway{}
+		g.keys.Store(&[]string{key})
+		c := &client{Reader: bytes.NewReader(sent)}
+		g.socks(context.Background(), &clientConn{Conn: c, idle: time.Minute})
+		if g.tunnels.Load() != 0 || c.got.Len() > 16 || bytes.Contains(c.got.Bytes(), []byte(key)) {
+			t.Errorf("%q: answered by %q, %d tunnels", sent, c.got.Bytes(), g.tunnels.Load())
+		}
+	})
+}
+
+// FuzzSOCKSTarget wants a request to name a target that a proxy can be asked for, or a reply that refuses it.
+func FuzzSOCKSTarget(f *testing.F) {
+	f.Add([]byte("\x05\x01\x00\x01\x01\x02\x03\x04\x00\x50"))
+	f.Add([]byte("\x05\x01\x00\x03\x09a.example\x01\xbb"))
+	f.Add([]byte("\x05\x01\x00\x04" + strings.Repeat("\x00", 16) + "\x00\x00"))
+	f.Add([]byte("\x05\x02\x00\x01"))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		addr, code := readTarget(&client{Reader: bytes.NewReader(sent)})
+		if code != socksOK {
+			if addr != "" {
+				t.Errorf("%q: got %q and the reply %d", sent, addr, code)
+			}
+			return
+		}
+		if tunnel.CheckTarget(addr) == nil && strings.ContainsAny(addr, " \r\n\x00") {
+			t.Errorf("%q: got the target %q", sent, addr)
+		}
+	})
+}
+
+// FuzzUser wants a user name to choose among the options of the gateway, and never to change others.
+func FuzzUser(f *testing.F) {
+	for _, s := range []string{"me-session-abc-country-bg", "me-ttl-90m", "me-ttl--1s", "-", "me-session", "me-strategy-x-protocol-http-anonymity-elite", "me-ttl-9999999h"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, user string) {
+		o, err := withUser(proxies.PickOptions{Site: "a.example"}, user)
+		if err != nil {
+			return
+		}
+		if o.Site != "a.example" || o.StickyFor < 0 || o.StickyFor > 24*time.Hour || o.Sticky != "" && !strings.HasPrefix(o.Sticky, "gateway:") {
+			t.Errorf("%q gives %+v", user, o)
+		}
+	})
+}

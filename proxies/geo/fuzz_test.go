@@ -1,0 +1,37 @@
+package geo_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"muster/proxies/geo"
+	"muster/proxies/geo/geotest"
+)
+
+// FuzzOpen wants a damaged database to be refused, or its damaged entries to count as missing.
+func FuzzOpen(f *testing.F) {
+	path := geotest.Database(f, map[string]map[string]any{"8.8.0.0/16": {"country": code("US")}, "9.0.0.0/8": {"autonomous_system_number": uint32(1)}})
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add(raw[:len(raw)-5])
+	f.Add([]byte("\xab\xcd\xefMaxMind.com"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		file := filepath.Join(dir, "damaged.mmdb")
+		if err := os.WriteFile(file, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := geo.Open(file)
+		if err != nil {
+			return
+		}
+		for _, addr := range []string{"8.8.8.8", "9.9.9.9", "2001:db8::1", "::"} {
+			db.Lookup(netip.MustParseAddr(addr))
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package record
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/tasks/redistest"
+)
+
+// damages are what can become of a file.
+var damages = map[string]func(path string) error{
+	"cut": func(path string) error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		return os.Truncate(path, info.Size()/2)
+	},
+	"a bit flipped": func(path string) error {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		text[len(text)/2] ^= 0x80
+		return os.WriteFile(path, text, 0o600)
+	},
+	"emptied":     func(path string) error { return os.Truncate(path, 0) },
+	"text before": func(path string) error { return prepend(path, `{"version":99}`+"\n") },
+	"a folder": func(path string) error {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return os.MkdirAll(filepath.Join(path, "x"), 0o700)
+	},
+}
+
+func prepend(path, text string) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append([]byte(text), old...), 0o600)
+}
+
+// filesOfJobs are the files that two jobs of frozenYAML leave, below the folder for records.
+var filesOfJobs = []string{
+	".muster-home", "records.db",
+	"shop.example/ledger/item.ledger", "shop.example/ledger/teaser.ledger",
+	"shop.example/first/changes.jsonl", "shop.example/first/report.json", "shop.example/first/report.txt",
+	"shop.example/first/item.jsonl.gz", "shop.example/first/item.csv.gz",
+	"shop.example/first/teaser.jsonl.gz", "shop.example/first/teaser.csv.gz",
+}
+
+// Whatever becomes of a file of a job, the job that resumes it and the next job write all their records, or fail with an
+// error that names the file; without the file they succeed.
+func TestDamagedFilesOfJobs(t *testing.T) {
+	t.Parallel()
+	for what := range damages {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			opt, err := redis.ParseURL(redistest.URL(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rdb := redis.NewClient(opt)
+			defer rdb.Close()
+			for _, file := range filesOfJobs {
+				if err := rdb.FlushDB(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				damageFile(t, rdb, file, what)
+			}
+		})
+	}
+}
+
+func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
+	dir := t.TempDir()
+	path, sinks := filepath.Join(dir, file), []string{"sqlite:" + filepath.Join(dir, "records.db")}
+	// run runs a job with another page, as a new process does.
+	run := func(id string, req store.Request, give bool) error {
+		r, err := frozenRecorder(rdb, dir, sinks)
+		if err != nil {
+			return err
+		}
+		req.OutDir, req.CSV, req.Compress, req.Sinks = dir, true, "gz", sinks
+		if _, err := FolderName(dir); err != nil {
+			return err
+		}
+		j := newFrozenJob(t, r, id, req)
+		j.next = len(id) * 1000 // records of its own
+		if give {
+			j.give(4, id)
+		}
+		_, err = j.finish(t.Context(), report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete})
+		if cerr := r.Close(); cerr != nil && err == nil {
+			err = cerr
+		}
+		return err
+	}
+	if err := run("first", store.Request{}, true); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(dir, at)
+		known := strings.HasPrefix(name, "records.db-") // of SQLite, which looks after them
+		for _, f := range filesOfJobs {
+			known = known || f == name
+		}
+		if err == nil && !e.IsDir() && !known {
+			t.Errorf("got a file %s that this test does not know; add it to filesOfJobs", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := damages[what](path); err != nil {
+		t.Fatal(err)
+	}
+	noticed := false
+	for id, req := range map[string]store.Request{"resume": {Resume: "first"}, "second": {}} {
+		err := run(id, req, true)
+		if err == nil {
+			continue
+		}
+		noticed = true
+		if !strings.Contains(err.Error(), path) {
+			t.Errorf("%s is damaged: job %s ended with %q, want an error that names it", file, id, err)
+		}
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(fmt.Sprint(id, "-again"), req, false); err != nil {
+			t.Errorf("%s was damaged and removed: job %s ended with %v", file, id, err)
+		}
+	}
+	if filepath.Ext(file) == ".ledger" && !noticed && what != "a bit flipped" { // one within a text is a text, too
+		t.Errorf("%s: %s: jobs were compared with it, want an error", file, what)
+	}
+}

@@ -1,0 +1,73 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/tasks/redistest"
+)
+
+// Any call of the process that writes a job's records and closes its files can go wrong: each record, each change and each
+// entry of the ledgers is there once. Frozen processes are those of TestFrozenWriter.
+func TestWriterSurvivesAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 12, redistest.Unheard: 12, redistest.Repeated: 12, redistest.DiesLate: 6,
+	}, writeWithFault)
+}
+
+func writeWithFault(t *testing.T, f *redistest.Fault) {
+	const id = "frozen-job"
+	url, dir := redistest.URL(t), t.TempDir()
+	recorder := func(f *redistest.Fault) *Recorder {
+		r, err := frozenRecorder(f.Client(t, url), dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := r.Close(); err != nil && !errors.Is(err, redistest.ErrFault) {
+				t.Error(err)
+			}
+		})
+		return r
+	}
+	good, r := recorder(redistest.NewFault(redistest.Refused, 0)), recorder(f)
+	j := newFrozenJob(t, good, id, store.Request{OutDir: dir, CSV: true, Compress: "gz"})
+	try := func() bool {
+		w, err := r.writer(t.Context(), id)
+		if err == nil {
+			w.lastCheck = time.Now() // its workflow is not over
+			err = r.tryJob(t.Context(), id)
+		}
+		switch {
+		case errors.Is(err, redistest.ErrFault) && f.Deadly():
+			r = good // another takes over
+		case err != nil && !errors.Is(err, redistest.ErrFault) && !errors.Is(err, ErrNotWriter):
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	f.Arm()
+	for range 3 {
+		j.give(10, id)
+		testutil.Eventually(t, "records are written", try)
+	}
+	sum, err := json.Marshal(report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.rdb.Set(t.Context(), store.CountedKey(id), sum, store.Keep).Err(); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the job is closed", func() bool {
+		ended := try()
+		n, err := j.rdb.Exists(t.Context(), store.SummaryKey(id)).Result()
+		return ended && err == nil && n == 1
+	})
+	j.isClosed()
+}

@@ -1,0 +1,113 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// Any call of a worker can go wrong, from its start on, those of asynq included: each workflow ends with one value, if need
+// be by another worker, and nothing is left over.
+func TestWorkerSurvivesAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 12, redistest.Unheard: 12, redistest.Repeated: 12, redistest.Dies: 5, redistest.DiesLate: 5, redistest.Slow: 6, redistest.Frozen: 8,
+	}, workWithFault)
+}
+
+func workWithFault(t *testing.T, f *redistest.Fault) {
+	ctx := limited(t)
+	url := redistest.URL(t)
+	c := connect(t, url)
+	world := &cutWorld{runs: map[string]int{}}
+	run, err := witness().Send(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails, err := skipper().Send(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Arm()
+	first, ready, over := startWithFault(ctx, t, f, world, "first", tasks.NewClient(f.Client(t, url)))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = run.Wait(ctx)
+		_, _ = fails.Wait(ctx)
+	}()
+	select {
+	case <-f.Hit():
+	case <-ended:
+	}
+	refused := false // at its start
+	switch f.Kind {
+	case redistest.Frozen:
+	case redistest.Slow:
+		select {
+		case <-ready:
+		default:
+			f.Release() // at its start it makes one call after the other
+		}
+	default:
+		select {
+		case <-ready:
+		case err := <-over:
+			refused = true
+			if !f.Fails() || !errors.Is(err, redistest.ErrFault) {
+				t.Errorf("worker: got %v, want that of its fault", err)
+			}
+			over <- nil
+		}
+	}
+	if f.Deadly() {
+		first.Kill()
+	}
+	helped := refused || f.Deadly() || f.Kind == redistest.Frozen
+	if helped {
+		startWithFault(ctx, t, f, world, "second", c)
+		if err := tasks.ExpireLeases(ctx, c, "first"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cutValues(ctx, run, fails); err != nil {
+		t.Fatal(err)
+	}
+	f.Release()
+	if err := nothingLeft(ctx, c.Redis()); err != nil {
+		t.Error(err)
+	}
+	testutil.Eventually(t, "no slot is in use", func() bool { busy, _ := first.Slots(); return busy == 0 })
+	world.mu.Lock()
+	defer world.mu.Unlock()
+	for node, n := range world.runs {
+		if n > 2 || !helped && n > 1 {
+			t.Errorf("node %s ran %d times", node, n)
+		}
+	}
+}
+
+// startWithFault starts a worker, which ends with the test.
+func startWithFault(ctx context.Context, t *testing.T, f *redistest.Fault, world *cutWorld, name string, c *tasks.Client) (w *tasks.Worker, ready chan struct{}, over chan error) {
+	t.Helper()
+	ready, over = make(chan struct{}), make(chan error, 1)
+	w, err := tasks.NewWorker(c, world.mux(), tasks.WorkerConfig{Name: name, Concurrency: 2, Grace: time.Second, Ready: func() { close(ready) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	go func() { over <- w.Run(running) }()
+	t.Cleanup(func() {
+		f.Release()
+		stop()
+		if err := <-over; err != nil {
+			t.Errorf("worker %s: %v", name, err)
+		}
+	})
+	return w, ready, over
+}

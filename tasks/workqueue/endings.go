@@ -1,0 +1,41 @@
+package workqueue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Ending is what became of an item that ended in error, or that Amend changed.
+type Ending struct {
+	Seq          string // its place among the endings; grows
+	Item         string // the ID of its item
+	State        State
+	ResourceKeys []string // those of the item then
+	Note         string   // the error or reason
+}
+
+// Endings returns the oldest endings behind seq, up to n; a seq of "" is the place before all. An ending is added in the
+// step that makes it true, and stays until the queue is deleted. See Config.KeepEndings.
+func (q *Admin) Endings(ctx context.Context, seq string, n int) ([]Ending, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	from := "-"
+	if seq != "" {
+		from = "(" + seq
+	}
+	msgs, err := q.rdb.XRangeN(ctx, q.keys.out, from, "+", int64(max(n, 1))).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the endings of queue %s: %w", q.name, err)
+	}
+	list := make([]Ending, len(msgs))
+	for i, m := range msgs {
+		list[i] = Ending{
+			Seq: m.ID, Item: toString(m.Values["id"]), State: stateOf(toString(m.Values["state"])),
+			ResourceKeys: strings.FieldsFunc(toString(m.Values["lane"]), func(r rune) bool { return r == '\x1f' }),
+			Note:         toString(m.Values["note"]),
+		}
+	}
+	return list, nil
+}
