@@ -15,10 +15,10 @@ import (
 // metricName finds the metrics that an expression names: ours, and those of Go and the process.
 var metricName = regexp.MustCompile(`\b(?:muster|orchestrator|go|process)_[a-z0-9_]+`)
 
-// unknownMetrics returns those of an expression that docs/metrics.md does not list. Another test compares that with what is exported.
+// unknownMetrics returns those of an expression that docs/reference/metrics.md does not list. Another test compares that with what is exported.
 func unknownMetrics(t *testing.T, expr string) []string {
 	t.Helper()
-	page := rootFile(t, "docs", "metrics.md")
+	page := rootFile(t, "docs", "reference", "metrics.md")
 	var unknown []string
 	for _, name := range metricName.FindAllString(expr, -1) {
 		kind := "`" + name + "` | "
@@ -57,14 +57,14 @@ func alertRules(t *testing.T) []alertRule {
 
 func TestAlertsAreOfMetricsThatThereAreAndHaveARunbook(t *testing.T) {
 	t.Parallel()
-	page := rootFile(t, "docs", "operating.md")
+	page := rootFile(t, "docs", "how-to", "operating.md")
 	rules := alertRules(t)
 	for _, r := range rules {
 		if bad := unknownMetrics(t, r.Expr); len(bad) > 0 || metricName.FindString(r.Expr) == "" {
-			t.Errorf("%s: %s names %q, which docs/metrics.md does not list", r.Alert, r.Expr, bad)
+			t.Errorf("%s: %s names %q, which docs/reference/metrics.md does not list", r.Alert, r.Expr, bad)
 		}
-		if !strings.Contains(page, "\n### "+r.Alert+"\n") || r.Annotations["runbook"] != "docs/operating.md#"+strings.ToLower(r.Alert) {
-			t.Errorf("%s: docs/operating.md has no section for it, or it leads to %q", r.Alert, r.Annotations["runbook"])
+		if !strings.Contains(page, "\n### "+r.Alert+"\n") || r.Annotations["runbook"] != "docs/how-to/operating.md#"+strings.ToLower(r.Alert) {
+			t.Errorf("%s: docs/how-to/operating.md has no section for it, or it leads to %q", r.Alert, r.Annotations["runbook"])
 		}
 		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s: got %v and %v, want a severity, a summary and a description", r.Alert, r.Labels, r.Annotations)
@@ -75,7 +75,7 @@ func TestAlertsAreOfMetricsThatThereAreAndHaveARunbook(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile(`(?m)^### (Muster\w+)$`).FindAllStringSubmatch(page, -1) {
 		if !slices.ContainsFunc(rules, func(r alertRule) bool { return r.Alert == m[1] }) {
-			t.Errorf("docs/operating.md has a section for %s, which is no alert", m[1])
+			t.Errorf("docs/how-to/operating.md has a section for %s, which is no alert", m[1])
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestDashboardShowsMetricsThatThereAre(t *testing.T) {
 		for _, target := range p.Targets {
 			shown++
 			if bad := unknownMetrics(t, target.Expr); len(bad) > 0 || metricName.FindString(target.Expr) == "" {
-				t.Errorf("%s: %s names %q, which docs/metrics.md does not list", p.Title, target.Expr, bad)
+				t.Errorf("%s: %s names %q, which docs/reference/metrics.md does not list", p.Title, target.Expr, bad)
 			}
 		}
 	}

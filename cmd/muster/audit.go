@@ -70,9 +70,13 @@ func auditEntries(ctx context.Context, log *access.Audit, f access.AuditFilter, 
 }
 
 func auditRow(e access.Entry) []string {
+	path := orDash(e.Path)
+	if e.Created != "" {
+		path += ", created " + e.Created
+	}
 	status := "-"
 	if e.Status != 0 {
 		status = fmt.Sprint(e.Status)
 	}
-	return []string{e.Time.Format(time.DateTime), e.Caller, string(e.Role), e.Operation, orDash(e.Path), status, orDash(e.Address)}
+	return []string{e.Time.Format(time.DateTime), e.Caller, string(e.Role), e.Operation, path, status, orDash(e.Address)}
 }

@@ -39,11 +39,9 @@ func commands(env environment) []*cli.Command {
 	}
 }
 
-// touch returns a function that creates an empty file, or nil if path is empty.
-// Scripts wait for the file.
-func touch(path string) func() {
-	if path == "" {
-		return nil
+// touch creates an empty file, for scripts that wait for it; none if path is empty.
+func touch(path string) {
+	if path != "" {
+		_ = os.WriteFile(path, nil, 0o600) // a script that waits for the file times out
 	}
-	return func() { _ = os.WriteFile(path, nil, 0o600) } // a script that waits for the file times out
 }

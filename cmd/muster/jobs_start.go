@@ -30,7 +30,7 @@ takes: workers, Go tasks, and the agents of agents.static. Other agents need the
 HTTP interface of muster start.
 
     muster jobs start --prompt 'find all duties' --document a.pdf --wait
-    muster jobs start compliance --prompt check --context '{"customer": "acme"}'
+    muster jobs start audit --prompt check --context '{"customer": "acme"}'
     muster jobs start --prompt 'and again' --after JOB --priority high --at 2h`,
 		Flags: append(flagsOf(workerSettings...),
 			&cli.StringFlag{Name: "prompt", Usage: "what is asked for, as `TEXT`"},

@@ -110,7 +110,7 @@ func createKey(env environment) cli.ActionFunc {
 			if err != nil {
 				return err
 			}
-			audit(ctx, env, o, "createKey", "/keys/"+key.ID)
+			audit(ctx, env, o, access.Entry{Operation: "createKey", Path: "/keys", Created: "/keys/" + key.ID})
 			if c.Bool("json") {
 				return printJSON(env.stdout, createdKey{key, text})
 			}
@@ -155,7 +155,7 @@ func revokeKey(env environment) func(context.Context, *cli.Context, *orchestrato
 		if err != nil {
 			return err
 		}
-		audit(ctx, env, o, "revokeKey", "/keys/"+key.ID)
+		audit(ctx, env, o, access.Entry{Operation: "revokeKey", Path: "/keys/" + key.ID})
 		fmt.Fprintf(env.stdout, "revoked: key %s (%s)\n", key.Name, key.ID)
 		return nil
 	}
@@ -163,12 +163,13 @@ func revokeKey(env environment) func(context.Context, *cli.Context, *orchestrato
 
 // audit adds what a command has changed to the audit log. The change is made: if that
 // fails, the user is told.
-func audit(ctx context.Context, env environment, o *orchestrator.Orchestrator, operation, path string) {
+func audit(ctx context.Context, env environment, o *orchestrator.Orchestrator, e access.Entry) {
 	name := "command line"
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name += " (" + u.Username + ")"
 	}
-	if err := o.Audit.Add(ctx, access.Entry{Caller: name, Role: access.Admin, Operation: operation, Path: path}); err != nil {
+	e.Caller, e.Role = name, access.Admin
+	if err := o.Audit.Add(ctx, e); err != nil {
 		fmt.Fprintf(env.stderr, "muster: the change is missing in the audit log: %v\n", err)
 	}
 }

@@ -146,7 +146,7 @@ func TestKubernetesRunsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	all := manifests(t)
 	var api struct{ Paths map[string]any }
-	if err := json.Unmarshal([]byte(rootFile(t, "docs", "openapi.json")), &api); err != nil {
+	if err := json.Unmarshal([]byte(rootFile(t, "docs", "reference", "openapi.json")), &api); err != nil {
 		t.Fatal(err)
 	}
 	for object, port := range map[string]string{"StatefulSet muster": "http", "Deployment muster-worker": "metrics"} {

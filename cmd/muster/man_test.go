@@ -12,9 +12,11 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"muster/internal/testutil"
 )
 
-var update = flag.Bool("update", false, "write docs/cli.md")
+var update = flag.Bool("update", false, "write docs/reference/cli.md")
 
 // leaves calls fn with each command that does something.
 func leaves(fn func(path string, c *cli.Command)) {
@@ -29,23 +31,11 @@ func leaves(fn func(path string, c *cli.Command)) {
 	walk("muster", newApp(environment{}).Commands)
 }
 
-// docs/cli.md is the manual of these commands. go generate writes it.
+// docs/reference/cli.md is the manual of these commands. go generate writes it.
 func TestManual(t *testing.T) {
 	t.Parallel()
-	const file = "../../docs/cli.md"
 	want := manual(newApp(environment{}))
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is out of date: run go generate ./cmd/muster", file)
-	}
+	testutil.Page(t, "../../docs/reference/cli.md", []byte(want), *update, "go generate ./cmd/muster")
 	leaves(func(path string, _ *cli.Command) {
 		if !strings.Contains(want, "\n## "+path+"\n") {
 			t.Errorf("the manual has nothing on %s", path)

@@ -249,7 +249,11 @@ func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 	if asJSON {
 		return printJSON(env.stdout, round)
 	}
-	fmt.Fprintf(env.stdout, "proxies: %d candidates, %d alive, %d usable\n\n", round.Proxies.Candidates, round.Proxies.Alive, round.Proxies.Usable)
+	if round.Proxies == (orchestrator.ProxyCounts{}) {
+		fmt.Fprint(env.stdout, "proxies: none\n\n")
+	} else {
+		fmt.Fprintf(env.stdout, "proxies: %d candidates, %d alive, %d usable\n\n", round.Proxies.Candidates, round.Proxies.Alive, round.Proxies.Usable)
+	}
 	t := newTable(env.stdout, "SITE", "STATUS", "HEALTH", "PAGES", "RECORDS", "NEW", "CHANGED", "GONE", "ERRORS")
 	t.less = []string{"GONE"}
 	for _, s := range round.Sites {

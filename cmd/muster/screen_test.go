@@ -161,3 +161,26 @@ func TestWideListingsFitATerminal(t *testing.T) {
 		}
 	}
 }
+
+// A worker says on a terminal what it works for, and never a password.
+func TestWorkerSaysWhereItWorks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		terminal          bool
+		url, format, want string
+	}{
+		{true, "redis://:hush@redis.example:6379/0", "auto", "takes tasks from redis://:xxxxx@redis.example:6379/0; Ctrl-C"},
+		{true, "", "auto", "takes tasks from the Redis of data; Ctrl-C"},
+		{true, "", "json", ""},
+		{false, "", "auto", ""},
+	} {
+		s, out := terminalOf(80)
+		s.terminal = c.terminal
+		cfg := config.Config{DataDir: "data", Log: config.Log{Format: c.format}}
+		cfg.Redis.URL = c.url
+		sayWorking(environment{stderr: s}, cfg)
+		if got := out.String(); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") || strings.Contains(got, "hush") {
+			t.Errorf("%+v: got %q", c, got)
+		}
+	}
+}

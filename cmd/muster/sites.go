@@ -62,6 +62,9 @@ func siteOf(env environment, c *cli.Context, name string) (*definition.Definitio
 		return nil, err
 	}
 	def, err := registry.Definition(name)
+	if u := (*sites.UnknownError)(nil); errors.As(err, &u) && u.Nearest == "" {
+		err = fmt.Errorf("%w, or name the file of its definition, as in shop.yaml", err)
+	}
 	return def, noSite(err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
+	"muster/orchestrator/redisd"
 )
 
 var workerSettings = []settingFlag{
@@ -99,10 +100,25 @@ does.`,
 			log := newLogger(env, env.stderr, loaded.Log)
 			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
 				Name: c.String("name"), Hard: env.hard, Logger: log, Watch: env.watch(loaded, env.stderr),
-				Ready: touch(c.String("ready")),
+				Ready: func() {
+					sayWorking(env, loaded.Config)
+					touch(c.String("ready"))
+				},
 			})
 		},
 	}
+}
+
+// sayWorking says on a terminal from which Redis a worker takes tasks, without its password.
+func sayWorking(env environment, cfg config.Config) {
+	if !env.terminal() || logsJSON(env, cfg.Log) {
+		return
+	}
+	from := "the Redis of " + cfg.DataDir
+	if cfg.Redis.URL != "" {
+		from = redisd.Redact(cfg.Redis.URL)
+	}
+	fmt.Fprintf(env.stderr, "takes tasks from %s; Ctrl-C lets running tasks finish and stops\n", from)
 }
 
 // withSystem runs fn with the system of the settings, which are loaded again when
