@@ -26,8 +26,8 @@ type lab struct {
 	exited chan struct{} // closed when the server has exited
 }
 
-// openLab starts the redis-server that MUSTER_TEST_REDIS_SERVER names, or the one on PATH.
-func openLab(ctx context.Context) (*lab, error) {
+// openLab starts the redis-server that MUSTER_TEST_REDIS_SERVER names, or the one on PATH, with more arguments if any.
+func openLab(ctx context.Context, more ...string) (*lab, error) {
 	bin := os.Getenv("MUSTER_TEST_REDIS_SERVER")
 	if bin == "" {
 		bin = "redis-server"
@@ -53,10 +53,11 @@ func openLab(ctx context.Context) (*lab, error) {
 		exited: make(chan struct{}),
 	}
 	var log bytes.Buffer
-	l.server = exec.Command(path,
+	l.server = exec.Command(path, append([]string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", dir,
-		"--loglevel", "warning", "--maxmemory-policy", "noeviction")
+		"--loglevel", "warning", "--maxmemory-policy", "noeviction",
+	}, more...)...)
 	l.server.Stdout, l.server.Stderr = &log, &log
 	// A Ctrl-C must reach the rows first: they still use the server while they stop.
 	l.server.SysProcAttr = ownGroup()
@@ -117,17 +118,30 @@ func (l *lab) empty(ctx context.Context) error {
 
 // info is a number of Redis's INFO, e.g. "used_memory" or "total_commands_processed".
 func (l *lab) info(ctx context.Context, field string) (float64, error) {
+	all, err := l.infos(ctx)
+	if err != nil {
+		return 0, err
+	}
+	value, ok := all[field]
+	if !ok {
+		return 0, fmt.Errorf("read redis info: no field %q", field)
+	}
+	return strconv.ParseFloat(value, 64)
+}
+
+// infos is all of Redis's INFO.
+func (l *lab) infos(ctx context.Context) (map[string]string, error) {
 	text, err := l.rdb.Info(ctx, "all").Result()
 	if err != nil {
-		return 0, fmt.Errorf("read redis info: %w", err)
+		return nil, fmt.Errorf("read redis info: %w", err)
 	}
+	all := map[string]string{}
 	for line := range strings.Lines(text) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
-		if ok && name == field {
-			return strconv.ParseFloat(value, 64)
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			all[name] = value
 		}
 	}
-	return 0, fmt.Errorf("read redis info: no field %q", field)
+	return all, nil
 }
 
 // redisTime is how long Redis is busy with the requests of work, in µs: the CPU time of its main thread, which runs

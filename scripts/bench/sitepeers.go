@@ -9,34 +9,28 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"sync"
 )
 
 // peersDir is the module of the peers, beside this file.
 func peersDir() string {
 	_, file, _, _ := runtime.Caller(0)
+	if !filepath.IsAbs(file) { // built with -trimpath; bench runs in the folder of the module
+		return filepath.Join("scripts", "bench", "peers")
+	}
 	return filepath.Join(filepath.Dir(file), "peers")
 }
 
-// collyBinary builds the colly peer, once.
-var collyBinary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "muster-bench-peers-")
+func scrapeWithColly(ctx context.Context, _ *lab) (float64, error) {
+	dir, err := os.MkdirTemp("", "muster-bench-colly-")
 	if err != nil {
-		return "", fmt.Errorf("make a folder for peers: %w", err)
+		return 0, fmt.Errorf("make a folder for colly: %w", err)
 	}
+	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "colly")
-	cmd := exec.Command("go", "build", "-o", path, "./colly")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./colly") // in each round: go has it in its cache
 	cmd.Dir = peersDir()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: build colly: %w\n%s", errNoPeer, err, bytes.TrimSpace(out))
-	}
-	return path, nil
-})
-
-func scrapeWithColly(ctx context.Context, _ *lab) (float64, error) {
-	path, err := collyBinary()
-	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: build colly: %w\n%s", errNoPeer, err, bytes.TrimSpace(out))
 	}
 	return scrapeWithPeer(func(base string) *exec.Cmd {
 		return exec.CommandContext(ctx, path, base, strconv.Itoa(pagesAtOnce))

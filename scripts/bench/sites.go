@@ -41,14 +41,28 @@ func registerSites(c *tasks.Client, mux *tasks.Mux, dir string, defs ...*definit
 }
 
 // withSites calls use with a service that writes records, and a worker of so many slots for it: none for 0.
-func withSites(ctx context.Context, l *lab, slots int, defs []*definition.Definition, use func(s *sites.Service) error) (err error) {
+func withSites(ctx context.Context, l *lab, slots int, defs []*definition.Definition, use func(s *sites.Service) error) error {
+	client := tasks.NewClient(l.rdb)
+	defer client.Close()
+	return withWriter(ctx, client, defs, func(mux *tasks.Mux, s *sites.Service) error {
+		if slots == 0 {
+			return use(s)
+		}
+		_, end, err := startWorker(ctx, client, mux, tasks.WorkerConfig{Queues: siteQueues(), Concurrency: slots})
+		if err != nil {
+			return err
+		}
+		return errors.Join(use(s), end())
+	})
+}
+
+// withWriter calls use with a service that writes records, and the handlers that a worker for it needs.
+func withWriter(ctx context.Context, client *tasks.Client, defs []*definition.Definition, use func(*tasks.Mux, *sites.Service) error) (err error) {
 	dir, err := os.MkdirTemp("", "muster-bench-sites-")
 	if err != nil {
 		return fmt.Errorf("make a folder for records: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	client := tasks.NewClient(l.rdb)
-	defer client.Close()
 	mux := tasks.NewMux()
 	s, err := registerSites(client, mux, dir, defs...)
 	if err != nil {
@@ -59,14 +73,7 @@ func withSites(ctx context.Context, l *lab, slots int, defs []*definition.Defini
 	written := make(chan error, 1)
 	go func() { written <- s.Run(writing) }()
 	defer func() { stop(); err = errors.Join(err, <-written) }()
-	if slots > 0 {
-		_, end, err := startWorker(ctx, client, mux, tasks.WorkerConfig{Queues: siteQueues(), Concurrency: slots})
-		if err != nil {
-			return err
-		}
-		return errors.Join(use(s), end())
-	}
-	return use(s)
+	return use(mux, s)
 }
 
 // scrape scrapes a site, and returns an error unless it yields so many records.
@@ -120,11 +127,15 @@ func benchSite() (*httptest.Server, *definition.Definition, error) {
 		fmt.Fprintf(w, `<html><head><title>Item %d</title></head><body>%s<div data-sku="S%d"><h1 class=name>Item %d</h1><p class=price>£%d.99</p><p class=stock>%d left</p>
 <i class=rating data-rating="4.5"></i><ul class=tags><li>a<li>b</ul><p class=shop>Shop</p><div class=description><p>text of the item</p></div></div></body></html>`, n, filler, n, n, n, n)
 	}))
-	def, err := definition.Parse("bench.yaml", fmt.Appendf(nil, benchDefinition, srv.URL, pagesAtOnce))
+	def, err := defineBenchSite(srv.URL)
 	if err != nil {
 		srv.Close()
 	}
 	return srv, def, err
+}
+
+func defineBenchSite(url string) (*definition.Definition, error) {
+	return definition.Parse("bench.yaml", fmt.Appendf(nil, benchDefinition, url, pagesAtOnce))
 }
 
 // scrapeSite scrapes the site as an operator does: listing pages, every page an item with a durable

@@ -52,3 +52,12 @@ func (d *deaf) close() {
 	}
 	_ = syscall.Close(d.fd)
 }
+
+// cpuTime is the processor time that this process has used, in µs.
+func cpuTime() (float64, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("read the processor time: %w", err)
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e3, nil
+}

@@ -215,7 +215,7 @@ func (c *crawl) perform() {
 		c.visit(path)
 		eval[bool](c.tab, fillIn)
 		code := c.click("form[method=post] button")
-		if code != http.StatusOK && code != http.StatusBadRequest && code != http.StatusConflict && code != http.StatusNotFound && code != http.StatusUnprocessableEntity {
+		if code != http.StatusOK && code != http.StatusCreated && code != http.StatusBadRequest && code != http.StatusConflict && code != http.StatusNotFound && code != http.StatusUnprocessableEntity {
 			c.Errorf("%s: got %d: %.500s", path, code, c.text())
 		}
 		if c.known == "" || !strings.HasPrefix(path, c.known) {

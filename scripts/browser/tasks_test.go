@@ -326,13 +326,13 @@ func TestLargeWorkflow(t *testing.T) {
 	b.shows("of 10")
 }
 
-// Two hundred readers get each change.
+// Many readers get each change.
 func TestManyReaders(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
 	run := begin(t, s, approval())
 	var all []func() string
-	for range 200 {
+	for range 90 { // one caller may have 100 pages open
 		all = append(all, reads(t, s.URL+flow(run.ID())))
 	}
 	for _, next := range all {

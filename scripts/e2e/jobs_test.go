@@ -15,7 +15,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// TestAgentsDoAJob is the story of the first page of docs/jobs.md: agents in Python and Node, and the command line.
+// TestAgentsDoAJob is the story of the first page of docs/how-to/jobs.md: agents in Python and Node, and the command line.
 func TestAgentsDoAJob(t *testing.T) {
 	t.Parallel()
 	interpreter(t, "python3")

@@ -1,0 +1,414 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The work of a turn.
+const (
+	singles      = 10_000 // tasks that wait before the worker starts
+	chainSteps   = 10
+	chordSize    = 100
+	chainsAtOnce = 100
+	chordsAtOnce = 20
+	alone        = 5                      // chains and chords that run one after the other
+	latencies    = 100                    // tasks on an idle worker, at most
+	latencyFor   = 6 * time.Second        // how long they are sent
+	idlePause    = 25 * time.Millisecond  // between them
+	settle       = 500 * time.Millisecond // after a worker is ready
+	phaseLimit   = 2 * time.Minute
+)
+
+// recoveryLimit is how long the benchmark waits for the task of a worker that was killed: asynq's may take 165 s.
+const recoveryLimit = 200 * time.Second
+
+// outcome is what was measured of a system, a value for each turn. A slice stays empty where the system has no such thing.
+type outcome struct {
+	System system
+
+	EnqueueRate, EnqueueCPU, EnqueueStoreCPU []float64 // tasks/s, µs
+	BulkRate, BulkCPU                        []float64
+	Bytes                                    []float64     // of a task that waits
+	Rate, WorkerCPU, StoreCPU                []float64     // tasks/s, µs
+	Latency                                  []float64     // ms, of all turns
+	Chain                                    []float64     // ms, of all turns
+	ChainRate, ChainCPU                      []float64     // steps/s, µs of worker and store
+	Chord                                    []float64     // ms, of all turns
+	ChordRate, ChordCPU                      []float64     // members/s, µs of worker and store
+	Recovered                                time.Duration // after kill -9 of a worker; 0 if not within recoveryLimit
+}
+
+// bench has what the turns share.
+type bench struct {
+	dir   string
+	count int // of stores
+}
+
+// room is a store and the marks of the tasks on it.
+type room struct {
+	system *system
+	store  *store
+	marks  *marks
+	env    []string
+}
+
+// open starts an empty store for a system.
+func (b *bench) open(ctx context.Context, s *system) (*room, error) {
+	b.count++
+	dir := filepath.Join(b.dir, fmt.Sprint("store", b.count))
+	startStore := startRedis
+	if s.Store == "postgres" {
+		startStore = startPostgres
+	}
+	st, err := startStore(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(b.dir, fmt.Sprint("marks", b.count))
+	m, err := openMarks(path)
+	if err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	r := &room{system: s, store: st, marks: m, env: []string{"PEER_URL=" + st.url, "PEER_MARKS=" + path}}
+	if s.Store == "postgres" {
+		if _, err := r.run(ctx, "setup"); err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+	}
+	return r, nil
+}
+
+func (r *room) close() error { return errors.Join(r.marks.close(), r.store.close()) }
+
+// run runs a command of the peer to its end, and returns its output.
+func (r *room) run(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, phaseLimit)
+	defer cancel()
+	return output(ctx, r.workFolder(), r.env, append(slices.Clone(r.system.command), args...)...)
+}
+
+// workFolder is where peers run: what they write there is removed.
+func (r *room) workFolder() string { return filepath.Dir(r.marks.file.Name()) }
+
+// worker starts a worker, and returns when it is ready.
+func (r *room) worker() (*process, error) {
+	p, err := start(nil, r.env, append(slices.Clone(r.system.command), "work", strconv.Itoa(concurrency))...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.await("ready", time.Minute); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+// turn measures a system once.
+func (b *bench) turn(ctx context.Context, o *outcome) error {
+	r, err := b.open(ctx, &o.System)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.turn(ctx, o), r.close())
+}
+
+func (r *room) turn(ctx context.Context, o *outcome) error {
+	began := time.Now()
+	idle, err := r.withWorker(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := r.singles(ctx, o, idle); err != nil {
+		return err
+	}
+	if err := r.bulk(ctx, o); err != nil {
+		return err
+	}
+	say("  %.0f tasks/s, took %v", o.Rate[len(o.Rate)-1], time.Since(began).Round(time.Second))
+	return nil
+}
+
+// withWorker measures what needs a worker that is idle at first. It returns the CPU time that a worker needs to start.
+func (r *room) withWorker(ctx context.Context, o *outcome) (time.Duration, error) {
+	w, err := r.worker()
+	if err != nil {
+		return 0, err
+	}
+	defer w.kill()
+	idle, err := w.cpu()
+	if err != nil {
+		return 0, err
+	}
+	if err := sleep(ctx, settle); err != nil {
+		return 0, err
+	}
+	s, err := r.sender()
+	if err != nil {
+		return 0, err
+	}
+	defer s.kill()
+	if err := r.latency(ctx, s, o); err != nil {
+		return 0, err
+	}
+	chain := canvas{"chain", chainSteps, "step", chainSteps, chainsAtOnce}
+	chord := canvas{"chord", chordSize, "body", 1, chordsAtOnce}
+	if err := r.canvas(ctx, s, w, chain, &o.Chain, &o.ChainRate, &o.ChainCPU); err != nil {
+		return 0, err
+	}
+	return idle, r.canvas(ctx, s, w, chord, &o.Chord, &o.ChordRate, &o.ChordCPU)
+}
+
+// sender is a process that sends what it is asked for.
+type sender struct{ *process }
+
+func (r *room) sender() (sender, error) {
+	p, err := start(nil, r.env, append(slices.Clone(r.system.command), "send")...)
+	return sender{p}, err
+}
+
+// send sends a task or a workflow. It returns the unix time in µs before, or ok false if the system has no such thing.
+func (s sender) send(kind string, id, size int) (began int64, ok bool, err error) {
+	if _, err := fmt.Fprintln(s.stdin, kind, id, size); err != nil {
+		return 0, false, err
+	}
+	line, err := s.line()
+	if err != nil || line == "none" {
+		return 0, false, err
+	}
+	began, err = strconv.ParseInt(line, 10, 64)
+	return began, err == nil, err
+}
+
+// latency sends single tasks, each when the one before has run and the worker is idle again.
+func (r *room) latency(ctx context.Context, s sender, o *outcome) error {
+	until := time.Now().Add(latencyFor)
+	for i := 0; i <= latencies && (i < 2 || time.Now().Before(until)); i++ {
+		from := len(r.marks.all)
+		began, _, err := s.send("single", -1-i, 0)
+		if err != nil {
+			return err
+		}
+		ran, err := r.marks.await(ctx, from, "single", 1, phaseLimit)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first one opens the connections
+			o.Latency = append(o.Latency, float64(ran[0].at-began)/1000)
+		}
+		if err := sleep(ctx, idlePause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// canvas is a kind of workflow.
+type canvas struct {
+	kind      string
+	size      int
+	ends      string // the kind of the task that ends it
+	endsEach  int    // how many marks of that kind each one has
+	manyCount int    // how many are sent at once
+}
+
+// canvas measures workflows: some alone on an idle worker, then many at once.
+func (r *room) canvas(ctx context.Context, s sender, w *process, c canvas, took, rate, cpu *[]float64) error {
+	for i := range 1 + alone {
+		from := len(r.marks.all)
+		began, ok, err := s.send(c.kind, i, c.size)
+		if err != nil || !ok {
+			return err
+		}
+		ran, err := r.marks.await(ctx, from, c.ends, c.endsEach, phaseLimit)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first one warms up
+			*took = append(*took, float64(ran[len(ran)-1].at-began)/1000)
+		}
+		if err := sleep(ctx, idlePause); err != nil {
+			return err
+		}
+	}
+
+	before, err := r.busy(w)
+	if err != nil {
+		return err
+	}
+	from, first := len(r.marks.all), int64(0)
+	for i := range c.manyCount {
+		began, _, err := s.send(c.kind, i, c.size)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			first = began
+		}
+	}
+	ran, err := r.marks.await(ctx, from, c.ends, c.endsEach*c.manyCount, phaseLimit)
+	if err != nil {
+		return err
+	}
+	after, err := r.busy(w)
+	if err != nil {
+		return err
+	}
+	tasks := float64(c.manyCount * c.size)
+	*rate = append(*rate, tasks/(float64(ran[len(ran)-1].at-first)/1e6))
+	*cpu = append(*cpu, float64((after-before).Microseconds())/tasks)
+	return nil
+}
+
+// busy is the CPU time of a worker and the store so far.
+func (r *room) busy(w *process) (time.Duration, error) {
+	worker, err := w.cpu()
+	store, err1 := r.store.process.cpu()
+	return worker + store, errors.Join(err, err1)
+}
+
+// singles measures sending tasks one by one, how much the store needs for them, and a worker that runs them. idle is the
+// CPU time that a worker needs to start.
+func (r *room) singles(ctx context.Context, o *outcome, idle time.Duration) error {
+	bytes, err := r.store.used(ctx)
+	if err != nil {
+		return err
+	}
+	busy, err := r.store.process.cpu()
+	if err != nil {
+		return err
+	}
+	seconds, cpu, _, err := r.enqueue(ctx, "enqueue")
+	if err != nil {
+		return err
+	}
+	after, err := r.store.used(ctx)
+	if err != nil {
+		return err
+	}
+	sent, err := r.store.process.cpu()
+	if err != nil {
+		return err
+	}
+
+	from := len(r.marks.all)
+	w, err := r.worker()
+	if err != nil {
+		return err
+	}
+	defer w.kill()
+	ran, err := r.marks.await(ctx, from, "single", singles, phaseLimit)
+	if err != nil {
+		return err
+	}
+	worker, err := w.cpu()
+	if err != nil {
+		return err
+	}
+	ended, err := r.store.process.cpu()
+	if err != nil {
+		return err
+	}
+	if got := distinct(ran); got < singles {
+		return fmt.Errorf("%d of %d tasks ran, some of them more than once", got, singles)
+	}
+	o.EnqueueRate = append(o.EnqueueRate, singles/seconds)
+	o.EnqueueCPU = append(o.EnqueueCPU, cpu/singles)
+	o.EnqueueStoreCPU = append(o.EnqueueStoreCPU, each(sent-busy))
+	o.Bytes = append(o.Bytes, (after-bytes)/singles)
+	o.Rate = append(o.Rate, singles/span(ran).Seconds())
+	o.WorkerCPU = append(o.WorkerCPU, each(worker-idle))
+	o.StoreCPU = append(o.StoreCPU, each(ended-sent))
+	return nil
+}
+
+// each is the share of a single task, in µs.
+func each(d time.Duration) float64 { return float64(d.Microseconds()) / singles }
+
+// enqueue runs the command enqueue or bulk. cpu is in µs.
+func (r *room) enqueue(ctx context.Context, command string) (seconds, cpu float64, ok bool, err error) {
+	out, err := r.run(ctx, command, strconv.Itoa(singles))
+	if err != nil || strings.TrimSpace(out) == "none" {
+		return 0, 0, false, err
+	}
+	if _, err := fmt.Sscan(out, &seconds, &cpu); err != nil {
+		return 0, 0, false, fmt.Errorf("%s printed %q, want the seconds and the µs of CPU time: %w", command, out, err)
+	}
+	return seconds, cpu, true, nil
+}
+
+// bulk measures sending many tasks with one call.
+func (r *room) bulk(ctx context.Context, o *outcome) error {
+	seconds, cpu, ok, err := r.enqueue(ctx, "bulk")
+	if err != nil || !ok {
+		return err
+	}
+	o.BulkRate = append(o.BulkRate, singles/seconds)
+	o.BulkCPU = append(o.BulkCPU, cpu/singles)
+	return nil
+}
+
+// recoveries measures for all systems at once when a task runs again whose worker was killed. The machine is idle
+// meanwhile.
+func (b *bench) recoveries(ctx context.Context, all []*outcome) error {
+	var group sync.WaitGroup
+	errs := make([]error, len(all))
+	for i, o := range all {
+		r, err := b.open(ctx, &o.System)
+		if err != nil {
+			errs[i] = err
+			break
+		}
+		group.Go(func() {
+			err := r.recovery(ctx, o)
+			errs[i] = errors.Join(err, r.close())
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (r *room) recovery(ctx context.Context, o *outcome) error {
+	w, err := r.worker()
+	if err != nil {
+		return err
+	}
+	defer w.kill()
+	s, err := r.sender()
+	if err != nil {
+		return err
+	}
+	defer s.kill()
+	if _, _, err := s.send("slow", 1, 0); err != nil {
+		return err
+	}
+	if _, err := r.marks.await(ctx, 0, "slow", 1, phaseLimit); err != nil {
+		return err
+	}
+	if err := sleep(ctx, settle); err != nil {
+		return err
+	}
+	w.kill()
+	killed := time.Now()
+	second, err := r.worker()
+	if err != nil {
+		return err
+	}
+	defer second.kill()
+	again, err := r.marks.await(ctx, 1, "slow", 1, recoveryLimit)
+	if errors.Is(err, errLate) {
+		return nil
+	}
+	if err == nil {
+		o.Recovered = time.UnixMicro(again[0].at).Sub(killed)
+		say("  %s ran the task again after %v", o.System.Name, o.Recovered.Round(100*time.Millisecond))
+	}
+	return err
+}

@@ -1,0 +1,215 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+)
+
+// unsynced is how old the newest writes can be that a Redis with appendfsync everysec has not synced: a second, and
+// another while the disk is busy.
+const unsynced = 2 * time.Second
+
+// past is what a run had done at a moment.
+type past struct {
+	at    time.Time
+	log   int64           // bytes of the append-only file
+	asked int             // pages
+	jobs  map[string]bool // those that had records, by their folders
+}
+
+// TestPowerCut kills everything at once at a random moment, with -9, and cuts off a random part of what Redis had not
+// synced. The next run continues: the jobs are those from before unless they began in the part that was cut off, no
+// page is fetched again but for those in flight or of that part, and each record is there once.
+// MUSTER_E2E_POWER says how many times, MUSTER_E2E_SEED where the random numbers begin.
+func TestPowerCut(t *testing.T) {
+	t.Parallel()
+	histories, first := number(t, "MUSTER_E2E_POWER", 1), number(t, "MUSTER_E2E_SEED", 1)
+	slots := make(chan struct{}, 2) // a run per history at a time, or it is the machine that is tested
+	for seed := first; seed < first+histories; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			powerCut(t, rand.New(rand.NewPCG(uint64(seed), 0)))
+		})
+	}
+}
+
+func powerCut(t *testing.T, random *rand.Rand) {
+	b := setup(t)
+	var again int // pages that may be fetched again
+	jobs := map[string]bool{}
+	for cut := range 1 + random.IntN(3) {
+		before := b.look()
+		r := b.once(t, "--worker-processes", "2")
+		history := b.watch(r, before)
+		moment := random.IntN(60)
+		if cut > 0 || random.IntN(4) > 0 { // else while proxies are checked
+			r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= (cut+1)*moment || r.ended() })
+		}
+		select {
+		case <-time.After(time.Duration(random.IntN(1500)) * time.Millisecond):
+		case <-r.done:
+		}
+		if r.ended() {
+			t.Logf("cut %d: the run had ended before", cut)
+			break
+		}
+		b.killAll(t, r)
+		synced := history.at(time.Now().Add(-unsynced))
+		now := b.cutLog(t, random, synced.log)
+		asked := b.pagesAsked() - synced.asked
+		again += asked + 2*concurrency
+		maps.Copy(jobs, synced.jobs)
+		for _, site := range b.Sites() { // the next run begins a new job of one that has ended
+			if ended, _ := filepath.Glob(filepath.Join(b.out, site.Name, "*", "report.json")); len(ended) > 0 {
+				maps.DeleteFunc(jobs, func(dir string, _ bool) bool { return filepath.Dir(dir) == filepath.Join(b.out, site.Name) })
+				again += site.Traffic().Asked()
+			}
+		}
+		t.Logf("cut %d after %d pages: the log of %d bytes to %d, at least %d; %d pages of that time", cut, b.pagesAsked(), now[0], now[1], synced.log, asked)
+	}
+	r := b.once(t, "--worker-processes", "2")
+	r.wait(t, 0)
+	s := r.summary(t)
+	wantAll(t, b.World, s)
+	for _, site := range s.Sites {
+		for dir := range jobs {
+			if filepath.Dir(dir) == filepath.Join(b.out, site.Site) && filepath.Base(dir) != site.JobID {
+				t.Errorf("%s: got job %s, want that of before the cut, %s", site.Site, site.JobID, filepath.Base(dir))
+			}
+		}
+	}
+	b.wantFetchedOnce(t, again)
+	b.wantQuiet(t)
+}
+
+// number reads a number from the environment.
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s: write a number above 0", name, text)
+	}
+	return n
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// watched is what a run had done at the moments that were looked at.
+type watched struct {
+	mu      sync.Mutex // guards moments
+	moments []past
+}
+
+// look is what runs have done so far.
+func (b *bench) look() past {
+	now := past{at: time.Now(), log: logSize(b.logFile()), asked: b.pagesAsked(), jobs: map[string]bool{}}
+	folders, _ := filepath.Glob(filepath.Join(b.out, "*", "*", "*.jsonl")) // the pattern is right
+	for _, f := range folders {
+		now.jobs[filepath.Dir(f)] = true
+	}
+	return now
+}
+
+// watch looks at a run all the time, until it ends. Before it there was the past.
+func (b *bench) watch(r *run, before past) *watched {
+	w := &watched{moments: []past{before}}
+	go func() {
+		for tick := time.NewTicker(20 * time.Millisecond); ; {
+			now := b.look()
+			w.mu.Lock()
+			w.moments = append(w.moments, now)
+			w.mu.Unlock()
+			select {
+			case <-tick.C:
+			case <-r.done:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// at is the last moment before a time that was looked at, or that before the run.
+func (w *watched) at(when time.Time) past {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range slices.Backward(w.moments) {
+		if p.at.Before(when) {
+			return p
+		}
+	}
+	return w.moments[0]
+}
+
+// logFile is the part of the append-only file that Redis appends to, or "".
+func (b *bench) logFile() string {
+	parts, _ := filepath.Glob(filepath.Join(b.data, "redis", "appendonlydir", "*.incr.aof")) // the pattern is right
+	if len(parts) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) })
+}
+
+func logSize(file string) int64 {
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// killAll kills a run and all that it has started, and waits until they are gone.
+func (b *bench) killAll(t *testing.T, r *run) {
+	t.Helper()
+	children := append(b.redis(t), b.workers(t)...)
+	for _, pid := range append([]int{r.cmd.Process.Pid}, children...) {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // one may have ended with another
+	}
+	<-r.done
+	testutil.Eventually(t, "all processes are gone", func() bool {
+		return !slices.ContainsFunc(children, func(pid int) bool { return syscall.Kill(pid, 0) == nil })
+	})
+}
+
+// cutLog cuts the append-only file at a random byte after synced, and returns its length before and after.
+func (b *bench) cutLog(t *testing.T, random *rand.Rand, synced int64) [2]int64 {
+	t.Helper()
+	file := b.logFile()
+	if file == "" {
+		return [2]int64{} // Redis had not begun
+	}
+	size := logSize(file)
+	synced = min(synced, size) // Redis cuts off an incomplete end when it starts
+	to := synced + random.Int64N(size-synced+1)
+	if err := os.Truncate(file, to); err != nil {
+		t.Fatal(err)
+	}
+	return [2]int64{size, to}
+}

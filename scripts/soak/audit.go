@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/tasks"
+)
+
+// audit looks at what has ended: whether it ended as it must. Then it deletes it, so that what stays would grow. It
+// says what has not ended yet, and nothing when all has.
+func (l *load) audit(ctx context.Context) (live string) {
+	var open []string
+	note := func(what string, n int, err error) {
+		if err != nil {
+			open = append(open, fmt.Sprintf("%s: %v", what, err))
+		} else if n > 0 {
+			open = append(open, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	n, err := l.auditItems(ctx)
+	note(kindItem, n, err)
+	note("listed jobs", 0, l.findJobs(ctx))
+	n, err = l.auditJobs(ctx)
+	note("jobs", n, err)
+	note("listed workflows", 0, l.auditFlows(ctx))
+	l.mu.Lock()
+	note(kindFlow, len(l.flows), nil)
+	l.mu.Unlock()
+	return strings.Join(open, ", ")
+}
+
+// auditItems compares the states of items that have ended, and forgets these.
+func (l *load) auditItems(ctx context.Context) (open int, err error) {
+	l.mu.Lock()
+	want := map[string]string{}
+	var ids []string
+	for id, state := range l.items {
+		want[id] = state
+		ids = append(ids, id)
+	}
+	l.mu.Unlock()
+	if len(ids)+len(l.stale) == 0 {
+		return 0, nil
+	}
+	infos, err := l.queue.Get(ctx, ids...)
+	if err != nil {
+		return 0, err
+	}
+	stats, err := l.queue.Stats(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if sum := stats.Queued + stats.InProgress + stats.Done + stats.Skipped + stats.Error; sum != stats.Total {
+		l.problem(fmt.Sprintf("items: the states add up to %d, the total is %d", sum, stats.Total))
+	}
+	var done []string
+	states := map[string]string{}
+	for _, it := range infos {
+		states[it.ID] = string(it.State)
+	}
+	for _, id := range ids {
+		switch state := states[id]; state {
+		case "queued", "in_progress":
+		case "":
+			done = append(done, id)
+			l.ended(kindItem, id+" is gone")
+		default:
+			done = append(done, id)
+			wrong := ""
+			if state != want[id] {
+				wrong = fmt.Sprintf("%s is %s, want %s", id, state, want[id])
+			}
+			l.ended(kindItem, wrong)
+		}
+	}
+	l.mu.Lock()
+	for _, id := range done {
+		delete(l.items, id)
+	}
+	l.mu.Unlock()
+	l.stale = append(l.stale, done...)
+	if len(l.stale) > 0 {
+		if _, err := l.queue.Forget(ctx, l.stale...); err != nil {
+			return 0, err // and again with the next
+		}
+		l.stale = nil
+	}
+	return len(ids) - len(done), nil
+}
+
+// sentJob is a job that must end as it was sent.
+type sentJob struct {
+	kind    string
+	items   int  // of a pipeline
+	checked bool // it has ended, and wrong says whether as it must
+	wrong   string
+}
+
+// addJob counts a job as sent, once.
+func (l *load) addJob(id string, j sentJob) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.known[id] {
+		l.known[id] = true
+		l.jobs[id] = &j
+		l.books[j.kind].Sent++
+	}
+}
+
+// findJobs adds the jobs whose ids no command answered: refreshes, and scrapes after a fault. It deletes runs of the queue
+// that have ended: those that were killed have failed.
+func (l *load) findJobs(ctx context.Context) error {
+	for kind, name := range map[string]string{"scrape": kindScrape, "refresh": kindRefresh, "queue": ""} {
+		for cursor := ""; ; {
+			var page jobPage
+			if err := l.s.call(ctx, http.MethodGet, "/jobs?limit=100&kind="+kind+"&cursor="+cursor, nil, &page); err != nil {
+				return err
+			}
+			for _, j := range page.Jobs {
+				if name != "" {
+					l.addJob(j.ID, sentJob{kind: name})
+				} else if j.ended() {
+					if err := l.purge(ctx, j.ID); err != nil {
+						return err
+					}
+				}
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// auditJobs checks the jobs that have ended, and deletes these with their records.
+func (l *load) auditJobs(ctx context.Context) (open int, err error) {
+	l.mu.Lock()
+	jobs := maps.Clone(l.jobs)
+	l.mu.Unlock()
+	for id, j := range jobs {
+		if !j.checked {
+			if err := l.check(ctx, id, j); err != nil {
+				return len(jobs), err
+			}
+		}
+		if !j.checked {
+			open++
+			continue
+		}
+		// A call that fails is repeated by the next audit, which knows the verdict.
+		if err := l.purge(ctx, id); err != nil {
+			return len(jobs), err
+		}
+		l.ended(j.kind, j.wrong)
+		l.mu.Lock()
+		delete(l.jobs, id)
+		l.mu.Unlock()
+		if j.kind == kindScrape && j.wrong == "" { // the records of a wrong one are evidence
+			dirs, err := filepath.Glob(filepath.Join(l.s.data, "records", "*", id))
+			for _, dir := range dirs {
+				err = errors.Join(err, os.RemoveAll(dir))
+			}
+			if err != nil {
+				return len(jobs), err
+			}
+		}
+	}
+	return open, nil
+}
+
+// check says whether a job ended as it must, once it has ended.
+func (l *load) check(ctx context.Context, id string, sent *sentJob) error {
+	var j listedJob
+	err := l.s.call(ctx, http.MethodGet, "/jobs/"+id, nil, &j)
+	var status *statusError
+	switch {
+	case errors.As(err, &status) && status.code == http.StatusNotFound:
+		sent.wrong = id + " is gone"
+	case err != nil:
+		return err
+	case !j.ended():
+		return nil
+	case j.Status != "completed":
+		sent.wrong = fmt.Sprintf("%s of %s is %s: %s", id, j.Name, j.Status, j.Error)
+	case sent.kind == kindScrape:
+		sent.wrong = l.wrongScrape(j)
+	case sent.kind == kindJob && (j.Items.Total != sent.items || j.Items.Rejected != sent.items/3 || j.Items.Integrated != sent.items-sent.items/3):
+		sent.wrong = fmt.Sprintf("%s got %+v, want %d of which %d rejected", id, j.Items, sent.items, sent.items/3)
+	}
+	sent.checked = true
+	return nil
+}
+
+// purge deletes a job that has ended.
+func (l *load) purge(ctx context.Context, id string) error {
+	err := l.s.call(ctx, http.MethodDelete, "/jobs/"+id+"?purge=true", nil, nil)
+	var status *statusError
+	if errors.As(err, &status) && status.code == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// wrongScrape compares the records of a scrape with the site.
+func (l *load) wrongScrape(j listedJob) string {
+	files, err := filepath.Glob(filepath.Join(l.s.data, "records", j.Name, j.ID, "*.jsonl"))
+	if err != nil {
+		return err.Error()
+	}
+	files = slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "changes.jsonl" })
+	for _, site := range l.s.world.Sites() {
+		if site.Name == j.Name {
+			err = site.CheckFiles(files...)
+		}
+	}
+	if err != nil {
+		return fmt.Sprintf("%s in %v: %v", j.ID, files, err)
+	}
+	return ""
+}
+
+// auditFlows wants each workflow to be listed as ended once.
+func (l *load) auditFlows(ctx context.Context) error {
+	seen := map[string]int{}
+	for cursor := ""; ; {
+		page, next, err := l.s.client.Workflows(ctx, tasks.WorkflowFilter{After: time.Now().Add(-auditSince), Cursor: cursor, Limit: 1000})
+		if err != nil {
+			return err
+		}
+		for _, w := range page {
+			if strings.HasPrefix(w.ID, "soak-") && !w.Ended.IsZero() {
+				seen[w.ID]++
+			}
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	for id, n := range seen {
+		if n > 1 && !l.repeated[id] {
+			l.repeated[id] = true
+			l.problem(fmt.Sprintf("workflows: %s has ended %d times", id, n))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/workqueue"
+)
+
+// load sends work at a steady rate and remembers what must become of it.
+type load struct {
+	s      *system
+	rate   int // workflows a minute
+	queue  *workqueue.Queue
+	ctx    context.Context // of the senders of a quarter
+	stop   context.CancelFunc
+	active sync.WaitGroup // the senders
+
+	mu       sync.Mutex // guards the rest
+	n        int        // numbers everything that is sent
+	books    map[string]*book
+	items    map[string]string   // open items, and the states in which they must end
+	jobs     map[string]*sentJob // open jobs; the sentJobs are the audit's
+	known    map[string]bool     // jobs, also those that have ended: a command may still answer with one that it joined
+	flows    map[string]bool     // open workflows
+	repeated map[string]bool     // workflows that were listed as ended twice
+	pages    []context.CancelFunc
+	stale    []string // items that are still to be forgotten
+	found    []string // problems, the first ones
+	lost     int      // problems beyond these
+}
+
+// book counts work of a kind.
+type book struct {
+	Kind  string `json:"kind"`
+	Sent  int    `json:"sent"`
+	Ended int    `json:"ended"`
+	Wrong int    `json:"wrong"`
+}
+
+// The kinds of work, in the order of the report.
+const (
+	kindFlow    = "workflows"
+	kindItem    = "items"
+	kindJob     = "jobs of agents"
+	kindScrape  = "scrapes"
+	kindRefresh = "refreshes"
+)
+
+var kinds = []string{kindFlow, kindItem, kindJob, kindScrape, kindRefresh}
+
+func newLoad(s *system, rate int) *load {
+	l := &load{
+		s: s, rate: rate, queue: workqueue.New(s.client.Redis(), queueName, workqueue.Config{}), stop: func() {},
+		books: map[string]*book{}, items: map[string]string{}, jobs: map[string]*sentJob{}, known: map[string]bool{}, flows: map[string]bool{}, repeated: map[string]bool{},
+	}
+	for _, k := range kinds {
+		l.books[k] = &book{Kind: k}
+	}
+	s.cutPages = l.cutPages
+	return l
+}
+
+// start begins to send, until drain.
+func (l *load) start(ctx context.Context) {
+	l.ctx, l.stop = context.WithCancel(ctx)
+	minute := time.Minute / time.Duration(l.rate)
+	l.every(minute, l.sendFlow)
+	l.every(20*minute, l.sendItems)
+	l.every(10*minute, l.sendJob)
+	l.every(60*minute, l.sendScrape)
+	for _, path := range []string{"/ui/", "/ui/jobs", "/ui/tasks/", "/events", "/events"} {
+		l.active.Go(func() { l.page(path) })
+	}
+}
+
+// every calls send at an interval. A call that fails is repeated with the same number.
+func (l *load) every(d time.Duration, send func(n int) error) {
+	l.active.Go(func() {
+		for l.ctx.Err() == nil {
+			l.mu.Lock()
+			l.n++
+			n := l.n
+			l.mu.Unlock()
+			next := time.Now().Add(d)
+			for send(n) != nil && l.ctx.Err() == nil { // a fault: what is sent has a name, so it may be sent again
+				l.pause(l.ctx, time.Second)
+			}
+			l.pause(l.ctx, time.Until(next))
+		}
+	})
+}
+
+// pause waits for d, or until ctx is done.
+func (l *load) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// sent, ended and problem keep the books.
+func (l *load) sent(kind string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.books[kind].Sent += n
+}
+
+func (l *load) ended(kind, wrong string) {
+	l.mu.Lock()
+	l.books[kind].Ended++
+	if wrong != "" {
+		l.books[kind].Wrong++
+	}
+	l.mu.Unlock()
+	if wrong != "" {
+		l.problem(kind + ": " + wrong)
+	}
+}
+
+func (l *load) problem(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.found) < 50 {
+		l.found = append(l.found, time.Now().UTC().Format("15:04:05 ")+text)
+	} else {
+		l.lost++
+	}
+}
+
+func (l *load) problems() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost > 0 {
+		return append(l.found, fmt.Sprintf("and %d more", l.lost))
+	}
+	return l.found
+}
+
+func (l *load) account() []book {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []book
+	for _, k := range kinds {
+		all = append(all, *l.books[k])
+	}
+	return all
+}
+
+// sendFlow sends a workflow; a goroutine waits for its end.
+func (l *load) sendFlow(n int) error {
+	f := newFlow(rand.New(rand.NewPCG(uint64(n), 2)))
+	id := fmt.Sprint("soak-", n)
+	run, err := f.sig.Send(l.ctx, l.s.client, tasks.ID(id), tasks.Retention(flowRetention))
+	if errors.Is(err, tasks.ErrDuplicate) { // an earlier try succeeded, but its answer was lost
+		run, err = tasks.Attach[int](l.s.client, id), nil
+	}
+	if err != nil {
+		return err
+	}
+	l.sent(kindFlow, 1)
+	l.mu.Lock()
+	l.flows[id] = true
+	l.mu.Unlock()
+	go func() { // ends with the workflow, or some minutes after the run
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), drainLimit)
+		defer cancel()
+		got, err := run.Wait(ctx)
+		if err == nil || !f.fails {
+			err = errors.Join(err, run.WaitAll(ctx))
+		}
+		l.ended(kindFlow, f.wrong(got, err))
+		l.mu.Lock()
+		delete(l.flows, id)
+		l.mu.Unlock()
+	}()
+	return nil
+}
+
+// flowRetention is how long results of workflows are kept, auditSince how far back they are looked at.
+const (
+	flowRetention = 2 * time.Minute
+	auditSince    = 100 * time.Second
+)
+
+// sendItems imports a file of items into the work queue, by the command for that.
+func (l *load) sendItems(n int) error {
+	var lines bytes.Buffer
+	want := map[string]string{}
+	for i := range 10 {
+		id := fmt.Sprintf("item-%d-%d", n, i)
+		url, state := l.s.artifacts.artifact(id, i)
+		want[id] = state
+		fmt.Fprintf(&lines, "{\"id\":%q,\"url\":%q}\n", id, url)
+	}
+	file := filepath.Join(l.s.dir, "import.jsonl")
+	if err := os.WriteFile(file, lines.Bytes(), 0o600); err != nil {
+		return err
+	}
+	if _, err := l.s.cli(l.ctx, "queue", "import", file, "--queue", queueName, "--progress", "none"); err != nil {
+		return err
+	}
+	l.sent(kindItem, len(want))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, state := range want {
+		l.items[id] = state
+	}
+	return nil
+}
+
+// sendJob creates a job for the agents; every other has a document.
+func (l *load) sendJob(n int) error {
+	const sentences = 6
+	var text bytes.Buffer
+	for i := range sentences {
+		if i%3 == 2 {
+			fmt.Fprintf(&text, "Sentence %d of %d is only a remark.\n\n", i, n)
+		} else {
+			fmt.Fprintf(&text, "The part %d of %d must be there.\n\n", i, n)
+		}
+	}
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	var err error
+	if n%2 == 0 {
+		err = w.WriteField("prompt", text.String())
+	} else {
+		part, ferr := w.CreateFormFile("document", "text.txt")
+		if ferr == nil {
+			_, ferr = part.Write(text.Bytes())
+		}
+		err = errors.Join(ferr, w.WriteField("prompt", "List the requirements"))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	var j struct{ ID string }
+	key := fmt.Sprint("soak-", n)
+	if err := l.s.send(l.ctx, http.MethodPost, "/jobs", w.FormDataContentType(), form.Bytes(), &j, "Idempotency-Key", key); err != nil {
+		return err
+	}
+	l.addJob(j.ID, sentJob{kind: kindJob, items: sentences})
+	return nil
+}
+
+// sendScrape sends the scrape of a site by the command for that. It joins one that is under way.
+func (l *load) sendScrape(n int) error {
+	site := l.s.world.Sites()[n%2]
+	out, err := l.s.cli(l.ctx, "scrape", site.Name, "--json", "--progress", "none")
+	if err != nil {
+		return err
+	}
+	var jobs map[string]json.RawMessage
+	var id string
+	if err := json.Unmarshal(out, &jobs); err != nil {
+		return err
+	}
+	if json.Unmarshal(jobs[site.Name], &id) == nil { // else no worker was there: the command scraped, and the job is listed
+		l.addJob(id, sentJob{kind: kindScrape})
+	}
+	return nil
+}
+
+// page reads a stream of events as a browser does, and connects again when it ends.
+func (l *load) page(path string) {
+	for l.ctx.Err() == nil {
+		ctx, cancel := context.WithCancel(l.ctx)
+		l.mu.Lock()
+		l.pages = append(l.pages, cancel)
+		l.mu.Unlock()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.s.url+path, nil)
+		if err == nil {
+			req.Header.Set("Accept", "text/event-stream")
+			var resp *http.Response
+			if resp, err = l.s.streams.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body) // it ends by a fault or with the load
+				_ = resp.Body.Close()
+			}
+		}
+		cancel()
+		l.pause(l.ctx, time.Second)
+	}
+}
+
+// cutPages ends the open streams.
+func (l *load) cutPages() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, cancel := range l.pages {
+		cancel()
+	}
+	l.pages = nil
+}
+
+// drainLimit is how long work may take to end once nothing more is sent.
+const drainLimit = 4 * time.Minute
+
+// drain stops the load, and waits until all that was sent has ended.
+func (l *load) drain(ctx context.Context) error {
+	l.stop()
+	l.active.Wait()
+	ctx, cancel := context.WithTimeout(ctx, drainLimit)
+	defer cancel()
+	for {
+		live := l.audit(ctx)
+		if live == "" {
+			return nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return fmt.Errorf("after a drain of %s these have not ended: %s", drainLimit, live)
+		}
+	}
+}
+
+// jobPage is the part of a list of jobs that is looked at.
+type jobPage struct {
+	Jobs []listedJob
+	Next string
+}
+
+type listedJob struct {
+	ID, Name, Status string
+	Error            string `json:"error_message"`
+	Items            struct{ Total, Integrated, Rejected, Failed int }
+}
+
+func (j listedJob) ended() bool { return j.Status != "created" && j.Status != "processing" }

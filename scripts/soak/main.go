@@ -1,0 +1,197 @@
+// Command soak runs the whole system for long under a moderate load and a fault a minute, and checks that nothing is
+// lost, done twice or left behind.
+//
+//	go run ./scripts/soak [-minutes N] [-seed N] [-rate N] [-out PREFIX] [-keep]
+//
+// It starts a redis-server, `muster start` with worker processes, `muster queue run`, a worker of its own for
+// workflows, agents of examples/agents and the sites and proxies of `muster demo`, all on loopback. The time is cut
+// into quarters. Each ends with a drain: the load stops until all that was sent has ended. Every minute there is a
+// line on standard error; the end prints a table in Markdown, and PREFIX.json and PREFIX.md have the same.
+//
+// In the second half the orchestrator and its first worker are not killed any more, so that what they
+// leak has time to show.
+//
+// Exit status 0: all accounts balance and nothing grows; 1: something does not; 2: wrong usage.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	minutes int
+	seed    uint64
+	rate    int
+	out     string
+	keep    bool
+}
+
+// errUsage is an error in the command line, errFailed one of the system under test.
+var (
+	errUsage  = errors.New("wrong usage")
+	errFailed = errors.New("the run found faults")
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if url := os.Getenv(workerEnv); url != "" {
+		err = runWorker(ctx, url, os.Getenv(metricsEnv))
+	} else {
+		err = run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	}
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	o := options{seed: rand.Uint64() >> 12}
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.minutes, "minutes", 120, "run for about `N` minutes, drains included; flatness is judged from 20 on")
+	flags.Uint64Var(&o.seed, "seed", o.seed, "`N` chooses the faults; 0 to 2^53")
+	flags.IntVar(&o.rate, "rate", 150, "send `N` workflows a minute, and of all else in proportion")
+	flags.StringVar(&o.out, "out", "", "write `PREFIX`.json and PREFIX.md, too")
+	flags.BoolVar(&o.keep, "keep", false, "do not remove the folder with data and logs at the end")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if flags.NArg() > 0 || o.minutes < 2 || o.rate < 1 {
+		return o, fmt.Errorf("%w: soak takes no arguments, at least 2 minutes and a rate of at least 1; see -help", errUsage)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "muster-soak-")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "soak: %d minutes, -seed %d, in %s\n", o.minutes, o.seed, dir)
+	r, err := soak(ctx, o, dir, stderr)
+	if r == nil {
+		return err
+	}
+	if werr := write(r, o.out, stdout); err == nil {
+		err = werr
+	}
+	if err == nil && !r.OK {
+		err = errFailed
+	}
+	if err == nil && !o.keep {
+		return os.RemoveAll(dir)
+	}
+	fmt.Fprintln(stderr, "soak: data and logs are in", dir)
+	return err
+}
+
+// write prints the report, and writes it to files if a prefix is given.
+func write(r *report, prefix string, stdout io.Writer) error {
+	text := r.markdown()
+	if prefix != "" {
+		raw, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(os.WriteFile(prefix+".json", append(raw, '\n'), 0o600), os.WriteFile(prefix+".md", []byte(text), 0o600)); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(stdout, text)
+	return err
+}
+
+// build compiles a command of this module into dir.
+func build(ctx context.Context, dir, name, pkg string) (string, error) {
+	path := filepath.Join(dir, name)
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, pkg).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return path, nil
+}
+
+// soak runs the system and the load, and judges. The report is nil if the system did not start.
+func soak(ctx context.Context, o options, dir string, stderr io.Writer) (*report, error) {
+	s, err := startSystem(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	l := newLoad(s, o.rate)
+	random := rand.New(rand.NewPCG(o.seed, 1))
+	r := &report{Minutes: o.minutes, Seed: o.seed, Rate: o.rate, Began: time.Now().UTC()}
+	sampler := newSampler(s)
+	quarter := time.Duration(o.minutes) * time.Minute / quarters
+	for q := range quarters {
+		until := r.Began.Add(time.Duration(q+1) * quarter).Add(-drainShare(quarter))
+		l.start(ctx)
+		for n := 0; ctx.Err() == nil && time.Now().Before(until); n++ {
+			minute := time.Now().Add(min(time.Minute, max(time.Until(until), time.Second)))
+			f := pick(random, q >= quarters/2)
+			l.pause(ctx, time.Duration(random.IntN(20))*time.Second)
+			said := s.inflict(ctx, f)
+			l.pause(ctx, time.Until(minute))
+			s.revive()
+			sample := sampler.take(ctx, q, false)
+			sample.Fault = said
+			r.Samples = append(r.Samples, sample)
+			l.audit(ctx)
+			fmt.Fprintln(stderr, sample.line(l.account()))
+		}
+		if err := l.drain(ctx); err != nil {
+			r.Problems = append(r.Problems, err.Error())
+		}
+		for range drainSamples {
+			l.pause(ctx, 5*time.Second)
+			sample := sampler.take(ctx, q, true)
+			r.Samples = append(r.Samples, sample)
+			fmt.Fprintln(stderr, sample.line(l.account()))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	r.Took = time.Since(r.Began).Round(time.Second).String()
+	r.Accounts = l.account()
+	r.Problems = append(r.Problems, l.problems()...)
+	if ctx.Err() != nil {
+		r.Problems = append(r.Problems, "the run was interrupted: "+ctx.Err().Error())
+	}
+	r.judge()
+	return r, nil
+}
+
+// drainSamples is how often the system is measured after a drain.
+const drainSamples = 3
+
+// drainShare is the part of a quarter that is left for its drain.
+func drainShare(quarter time.Duration) time.Duration { return min(quarter/4, 90*time.Second) }

@@ -1,0 +1,322 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/demo"
+	"muster/tasks"
+)
+
+// system is everything that runs.
+type system struct {
+	dir, data, conf string
+	binary          string
+	url             string // of the API
+	redisAddr       string
+	metrics         map[string]string // address of the metrics, by process
+	world           *demo.World
+	artifacts       *artifacts
+	client          *tasks.Client
+	http            *http.Client
+
+	redis, muster, queue, worker *process
+	agents                       []*process
+	frozen                       []int        // pids that a fault has stopped
+	streams                      *http.Client // of pages, without a timeout
+	cutPages                     func()
+}
+
+// workers is the number of worker processes of muster start.
+const workers = 2
+
+// queueName is the work queue under load.
+const queueName = "soak"
+
+func startSystem(ctx context.Context, dir string) (_ *system, err error) {
+	s := &system{
+		dir: dir, data: filepath.Join(dir, "data"), conf: filepath.Join(dir, "muster.yaml"),
+		metrics: map[string]string{}, http: &http.Client{Timeout: 20 * time.Second}, streams: &http.Client{},
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.binary, err = build(ctx, dir, "muster", "muster/cmd/muster"); err != nil {
+		return nil, err
+	}
+	if s.artifacts, err = startArtifacts(); err != nil {
+		return nil, err
+	}
+	if s.world, err = demo.Start(ctx, demo.Config{Dir: dir}); err != nil {
+		return nil, err
+	}
+	if err := s.configure(); err != nil {
+		return nil, err
+	}
+	if err := s.startProcesses(); err != nil {
+		return nil, err
+	}
+	s.client = tasks.NewClient(redis.NewClient(&redis.Options{Addr: s.redisAddr}))
+	if err := s.await(ctx, "/ready"); err != nil {
+		return nil, err
+	}
+	return s, s.startAgents()
+}
+
+// configure chooses the ports and writes the settings.
+func (s *system) configure() error {
+	port := func() (int, error) {
+		p, release, err := testutil.HoldPort()
+		if err == nil {
+			release()
+		}
+		return p, err
+	}
+	var ports [5]int
+	for i := range ports {
+		var err error
+		if ports[i], err = port(); err != nil {
+			return err
+		}
+	}
+	s.redisAddr = testutil.LoopbackAddr(ports[0])
+	s.url = "http://" + testutil.LoopbackAddr(ports[1])
+	s.metrics["orchestrator"] = testutil.LoopbackAddr(ports[1])
+	s.metrics["queue run"] = testutil.LoopbackAddr(ports[2])
+	s.metrics["task worker"] = testutil.LoopbackAddr(ports[3])
+	for i := range workers { // muster start gives them this port and the next
+		s.metrics[fmt.Sprint("worker-", i+1)] = testutil.LoopbackAddr(ports[4] + i)
+	}
+	settings, err := json.MarshalIndent(map[string]any{ // JSON is YAML
+		"data_dir": s.data,
+		"redis":    map[string]any{"url": "redis://" + s.redisAddr + "/0"},
+		"api":      map[string]any{"listen": testutil.LoopbackAddr(ports[1])},
+		"workers":  map[string]any{"processes": workers, "concurrency": 4, "metrics_listen": testutil.LoopbackAddr(ports[4])},
+		"network":  map[string]any{"allow": []string{s.artifacts.addr}},
+		"proxies": map[string]any{
+			"sources": s.world.Sources, "judges": []string{s.world.Judge}, "judge_key": s.world.JudgeKey,
+			"allow_local": true, "refresh_every": "2m", "concurrency": 16,
+		},
+		"sites":    map[string]any{"dir": s.world.Definitions},
+		"queue":    map[string]any{"max_workers": 4, "lease_ttl_seconds": 30, "heartbeat_seconds": 5, "retry_backoff_seconds": 1, "jitter_seconds": 1, "max_job_attempts": 20},
+		"jobs":     map[string]any{"dedupe": "allow", "lease": "5s", "check_every": "5s", "max_retries": 50, "keep": "1h"},
+		"webhooks": map[string]any{"keep": "10m"},
+		"shutdown": map[string]any{"drain": "10s"},
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.conf, settings, 0o600)
+}
+
+// env is the environment of a child. The sites are reached through no proxy of this machine.
+func (s *system) env(more ...string) []string {
+	return append(os.Environ(), append(more, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...)
+}
+
+// command returns what makes a command with arguments, as a process needs it for each start.
+func (s *system) command(env []string, args ...string) func() *exec.Cmd {
+	return func() *exec.Cmd {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir, cmd.Env = s.dir, s.env(env...)
+		return cmd
+	}
+}
+
+func (s *system) startProcesses() (err error) {
+	server := os.Getenv("MUSTER_TEST_REDIS_SERVER")
+	if server == "" {
+		server = "redis-server"
+	}
+	redisDir := filepath.Join(s.dir, "redis")
+	if err := errors.Join(os.Mkdir(redisDir, 0o700), os.MkdirAll(s.data, 0o700)); err != nil {
+		return err
+	}
+	_, port, _ := strings.Cut(s.redisAddr, ":")
+	// It is on disk before it answers: the kernel keeps what a killed process wrote, and not what it has postponed.
+	s.redis, err = startProcess(s.dir, "redis", s.command(nil, server, "--port", port, "--bind", "127.0.0.1", "--dir", redisDir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction",
+		"--auto-aof-rewrite-min-size", "16mb"))
+	if err != nil {
+		return err
+	}
+	if s.muster, err = startProcess(s.dir, "muster", s.command(nil, s.binary, "start", "--config", s.conf, "--progress", "none", "--log-format", "text")); err != nil {
+		return err
+	}
+	if s.queue, err = startProcess(s.dir, "queue", s.command(nil, s.binary, "queue", "run", "--config", s.conf,
+		"--queue", queueName, "--metrics-listen", s.metrics["queue run"], "--progress", "none")); err != nil {
+		return err
+	}
+	s.worker, err = startProcess(s.dir, "worker", s.command([]string{
+		workerEnv + "=redis://" + s.redisAddr + "/0", metricsEnv + "=" + s.metrics["task worker"]}, os.Args[0]))
+	return err
+}
+
+// startAgents starts two agents of each role.
+func (s *system) startAgents() error {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		return fmt.Errorf("the agents of examples/agents need Python: %w", err)
+	}
+	for _, name := range []string{"creator-1", "creator-2", "validator-1", "validator-2"} {
+		role, _, _ := strings.Cut(name, "-")
+		file, err := filepath.Abs(filepath.Join("examples", "agents", role+".py"))
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("run soak at the root of the repository: %w", err)
+		}
+		a, err := startProcess(s.dir, name, s.command([]string{"MUSTER_API=" + s.url}, python, file))
+		if err != nil {
+			return err
+		}
+		s.agents = append(s.agents, a)
+	}
+	return nil
+}
+
+// close stops everything that was started, users of Redis first.
+func (s *system) close() {
+	s.revive()
+	for _, p := range append(s.agents, s.queue, s.worker, s.muster, s.redis) {
+		if p != nil {
+			p.stop()
+		}
+	}
+	if s.client != nil {
+		_ = s.client.Close()
+	}
+	if s.world != nil {
+		_ = s.world.Close()
+	}
+	if s.artifacts != nil {
+		s.artifacts.close()
+	}
+}
+
+// await waits until a path of the API answers with success.
+func (s *system) await(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		err := s.call(ctx, http.MethodGet, path, nil, nil)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", path, err)
+		}
+	}
+}
+
+// call calls the API with JSON and reads the JSON of a success into v, unless that is nil. header has names and values.
+func (s *system) call(ctx context.Context, method, path string, body, v any, header ...string) error {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	return s.send(ctx, method, path, "application/json", data, v, header...)
+}
+
+// send is call with a body that is made already.
+func (s *system) send(ctx context.Context, method, path, contentType string, body []byte, v any, header ...string) error {
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", contentType)
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= 300 {
+		return &statusError{resp.StatusCode, fmt.Sprintf("%s %s: %s: %.300s", method, path, resp.Status, text)}
+	}
+	if v == nil {
+		return nil
+	}
+	return json.Unmarshal(text, v)
+}
+
+// statusError is an answer of the API that is no success.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+// cli runs a command of muster on the settings, and returns what it prints.
+func (s *system) cli(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.binary, append(args, "--config", s.conf)...)
+	cmd.Dir, cmd.Env = s.dir, s.env()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("muster %s: %w: %.300s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return out, nil
+}
+
+// workerPID is the pid of a worker process of muster start, or 0.
+func (s *system) workerPID(name string) int {
+	files, err := filepath.Glob(filepath.Join(s.data, "run", name+".*.pid"))
+	if err != nil {
+		return 0
+	}
+	for _, name := range files {
+		var file struct {
+			Process struct {
+				PID int `json:"pid"`
+			} `json:"process"`
+		}
+		raw, err := os.ReadFile(name)
+		if err == nil && json.Unmarshal(raw, &file) == nil && file.Process.PID > 1 && syscall.Kill(file.Process.PID, 0) == nil {
+			return file.Process.PID
+		}
+	}
+	return 0
+}
+
+// pids are the processes that are measured.
+func (s *system) pids() map[string]int {
+	all := map[string]int{"orchestrator": s.muster.pid(), "queue run": s.queue.pid(), "task worker": s.worker.pid(), "redis": s.redis.pid()}
+	for i := range workers {
+		name := fmt.Sprint("worker-", i+1)
+		all[name] = s.workerPID(name)
+	}
+	return all
+}
