@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: help build release test race raced unraced sim lint vuln bench browser pictures e2e up down
+.PHONY: help build release test race raced unraced sim faults lint vuln bench peers scale soak fuzz browser pictures docs e2e up down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ unraced:
 sim: ## the engine in 100,000 histories that chance makes up
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
 
+faults: ## every call to Redis refused, unheard, repeated, slow or frozen, one at a time
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_FAULTS=all $(GO) test -count=1 -timeout 1h -run 'AFaultAtAnyCall$$' ./tasks ./tasks/workqueue ./orchestrator/job ./orchestrator/webhook ./sites/record
+
 lint: ## gofmt, go vet, staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt -w these:"; echo "$$files"; exit 1; fi
@@ -67,6 +70,18 @@ vuln: ## known vulnerabilities in what is called; says so where the database can
 bench: ## numbers beside their yardsticks
 	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/bench
 
+soak: ## the whole system for MINUTES (120) under load, with a fault a minute; accounts must balance, nothing may grow
+	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/soak -minutes $(or $(MINUTES),120) $(SOAK)
+
+scale: ## how cost grows with processes, Redis nodes and tasks; writes docs/concepts/capacity.md
+	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/bench -scale -scale-write docs/concepts/capacity.md
+
+fuzz: ## fuzz the packages changed since main or the last tag, FUZZTIME (10s) a target; FUZZ=all for all
+	$(GO) run ./scripts/fuzz -time $(or $(FUZZTIME),10s) $(FUZZ)
+
+peers: ## the same work on other task queues; writes docs/performance.md
+	$(GO) -C scripts/bench/peers run .
+
 browser: ## the web pages in a real browser; says so where there is none
 	@browser=$$(scripts/browser.sh) || { echo "browser: the web pages are NOT tested in a browser" >&2; exit 0; }; \
 	echo "browser: $$($$browser --version)" >&2; \
@@ -74,6 +89,9 @@ browser: ## the web pages in a real browser; says so where there is none
 
 pictures: ## docs/pictures, of the demo
 	$(GO) -C scripts/browser run ./pictures -browser $$(scripts/browser.sh)
+
+docs: ## dist/site: the documentation as web pages, with search; says which packages are missing
+	@scripts/docs.sh
 
 e2e: ## the real binary: kill -9, outages, Ctrl-C
 	PATH="$$(dirname $(REDIS)):$$PATH" MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -tags e2e ./scripts/e2e/...

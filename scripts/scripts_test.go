@@ -80,7 +80,7 @@ func TestRenamedModuleBuilds(t *testing.T) {
 	for file, want := range map[string]string{
 		"Makefile": "^" + name + "/(tasks(", "README.md": "go doc " + name + "/tasks", "scripts/e2e/muster_test.go": `"` + name + `/cmd/muster"`,
 		"scripts/lint/go.mod": "module " + name + "/scripts/lint", "sites/definition/definition.go": `DefaultUserAgent = "muster/1.0"`,
-		"Dockerfile": "-o /out/muster ./cmd/muster", "Makefile ": "-o bin/muster ./cmd/muster", "docs/observability.md": "MUSTER_TRACING__ENDPOINT",
+		"Dockerfile": "-o /out/muster ./cmd/muster", "Makefile ": "-o bin/muster ./cmd/muster", "docs/how-to/observability.md": "MUSTER_TRACING__ENDPOINT",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, strings.TrimSpace(file)))
 		if err != nil || !strings.Contains(string(text), want) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The files that docs/architecture.md and CONTRIBUTING.md send readers to exist.
+// The files that docs/concepts/architecture.md and CONTRIBUTING.md send readers to exist.
 func TestArchitectureNamesFilesThatExist(t *testing.T) {
 	t.Parallel()
 	var files []string
@@ -16,7 +16,7 @@ func TestArchitectureNamesFilesThatExist(t *testing.T) {
 		files = append(files, "/"+f.path)
 	}
 	name := regexp.MustCompile("`([a-z_/]+\\.go)`")
-	for _, page := range []string{"docs/architecture.md", "CONTRIBUTING.md"} {
+	for _, page := range []string{"docs/concepts/architecture.md", "CONTRIBUTING.md"} {
 		text, err := os.ReadFile("../../" + page)
 		if err != nil {
 			t.Fatal(err)

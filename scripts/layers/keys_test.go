@@ -1,0 +1,269 @@
+package layers
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"muster/internal/testutil"
+)
+
+//go:generate go test -run TestRedisKeysPage -update .
+
+var update = flag.Bool("update", false, "write docs/reference/redis-keys.md")
+
+const keysHead = `# Keys in Redis
+
+Made by ` + "`go generate ./scripts/layers`" + ` from the files ` + "`keys.go`" + `, for operators who look into Redis. Braces are hash tags: keys with the
+same tag are in one slot of a cluster. What stands in angle brackets is put in. ` + "`<namespace>`" + ` is *muster*, unless a program that uses
+the packages says otherwise.
+
+Only the progress keys, ` + "`<prefix>:<id>:<name>`" + `, are for other programs. All others may change with a release: read them by
+` + "`muster inspect`" + `, the HTTP interface or ` + "`tasks.Client`" + `, and write none.
+`
+
+// docs/reference/redis-keys.md has the keys of all packages, with what their functions say of them. go generate writes it.
+func TestRedisKeysPage(t *testing.T) {
+	t.Parallel()
+	var page bytes.Buffer
+	page.WriteString(keysHead)
+	keys := 0
+	for _, f := range goFiles(t) {
+		if path.Base(f.path) != "keys.go" || f.Name.Name == "main" {
+			continue
+		}
+		fmt.Fprintf(&page, "\n## %s\n\n", path.Dir(f.path))
+		for _, k := range redisKeys(t, f) {
+			keys++
+			fmt.Fprintf(&page, "* %s: %s\n", k.names, k.doc)
+		}
+	}
+	if keys < 100 {
+		t.Errorf("saw %d keys; are they read as they should be?", keys)
+	}
+	testutil.Page(t, "../../docs/reference/redis-keys.md", page.Bytes(), *update, "go generate ./scripts/layers")
+}
+
+// redisKey is a key, or several that are described together, and what they are.
+type redisKey struct{ names, doc string }
+
+// redisKeys lists the keys of a keys.go: what its functions return, its constants, and the fields of a struct of keys.
+func redisKeys(t *testing.T, f goFile) (keys []redisKey) {
+	t.Helper()
+	k := newKeyNames(f)
+	add := func(name string, doc *ast.CommentGroup, values []string) {
+		if len(values) == 0 || !strings.Contains(values[0], ":") || strings.HasSuffix(values[0], ":") || slices.Contains([]string{"prefix", "queueName", "all"}, name) {
+			return
+		}
+		names := "`" + strings.Join(values, "`, `") + "`"
+		switch {
+		case doc != nil:
+			keys = append(keys, redisKey{names, k.named(keyDoc(name, doc.Text()))})
+		case len(keys) > 0 && strings.Contains(keys[len(keys)-1].doc, "below"):
+			keys[len(keys)-1].names += ", " + names
+		default:
+			t.Errorf("%s: %s has no comment: say type, members and expiry", f.path, name)
+		}
+	}
+	for _, decl := range f.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if text := d.Type.Results; text != nil && d.Name.Name != "newKeys" && (d.Recv != nil || k.funcs[d.Name.Name] == d) {
+				add(d.Name.Name, d.Doc, k.call(d, nil))
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.ValueSpec:
+					add(s.Names[0].Name, d.Doc, k.values(s.Values[0], nil))
+				case *ast.TypeSpec:
+					if fields, ok := s.Type.(*ast.StructType); ok {
+						for _, field := range fields.Fields.List {
+							if value, ok := k.fields[field.Names[0].Name]; ok {
+								add(field.Names[0].Name, field.Comment, []string{value})
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return keys
+}
+
+// keyDoc makes Markdown of what a comment says of the key that a function returns. Members in columns stay so.
+func keyDoc(name, text string) string {
+	text = strings.TrimSpace(text)
+	text = regexp.MustCompile(`^(?:The keys|`+name+`)(?: is,?| are,?| and)? `).ReplaceAllString(text, "")
+	prose, members, _ := strings.Cut(text, "\n\n")
+	out := strings.NewReplacer("\n", " ", "*", `\*`, "<", `\<`, "_", `\_`).Replace(prose)
+	if members == "" {
+		return out
+	}
+	// Members stand in columns, and what comes after them is prose again.
+	columns, rest, _ := strings.Cut(members, "\n\n")
+	out += "\n  ```text\n  " + strings.ReplaceAll(strings.ReplaceAll(columns, "\n", "\n  "), "\t", "") + "\n  ```\n"
+	if rest != "" {
+		out += "  " + strings.ReplaceAll(rest, "\n", " ") + "\n"
+	}
+	return out
+}
+
+// named puts the keys into a text that names their functions.
+func (k keyNames) named(text string) string {
+	return regexp.MustCompile(`\b\w+Key\b`).ReplaceAllStringFunc(text, func(name string) string {
+		if d := k.funcs[name]; d != nil {
+			return "`" + strings.Join(k.call(d, nil), "`, `") + "`"
+		}
+		return name
+	})
+}
+
+// keyNames evaluates what the functions of a file return, with <name> for a parameter.
+type keyNames struct {
+	funcs  map[string]*ast.FuncDecl
+	consts map[string]ast.Expr
+	fields map[string]string // of the struct that newKeys returns
+}
+
+func newKeyNames(f goFile) keyNames {
+	k := keyNames{map[string]*ast.FuncDecl{}, map[string]ast.Expr{}, map[string]string{}}
+	for _, decl := range f.Decls {
+		if d, ok := decl.(*ast.FuncDecl); ok && d.Recv == nil && d.Type.Results != nil {
+			k.funcs[d.Name.Name] = d
+		} else if d, ok := decl.(*ast.GenDecl); ok && d.Tok == token.CONST {
+			for _, spec := range d.Specs {
+				k.consts[spec.(*ast.ValueSpec).Names[0].Name] = spec.(*ast.ValueSpec).Values[0]
+			}
+		}
+	}
+	if d := k.funcs["newKeys"]; d != nil {
+		env := k.locals(d, nil)
+		list := d.Body.List[len(d.Body.List)-1].(*ast.ReturnStmt).Results[0].(*ast.CompositeLit)
+		for _, e := range list.Elts {
+			name, value := "prefix", e
+			if kv, ok := e.(*ast.KeyValueExpr); ok {
+				name, value = kv.Key.(*ast.Ident).Name, kv.Value
+			}
+			k.fields[name], _ = k.value(value, env)
+		}
+	}
+	return k
+}
+
+// locals are the parameters of a function, as args or else by their names, and its variables.
+func (k keyNames) locals(d *ast.FuncDecl, args []string) map[string]string {
+	env := map[string]string{}
+	for _, p := range d.Type.Params.List {
+		for _, name := range p.Names {
+			env[name.Name] = "<" + name.Name + ">"
+			if len(env) <= len(args) {
+				env[name.Name] = args[len(env)-1]
+			}
+		}
+	}
+	for _, s := range d.Body.List {
+		if a, ok := s.(*ast.AssignStmt); ok {
+			if name, ok := a.Lhs[0].(*ast.Ident); ok {
+				env[name.Name], _ = k.value(a.Rhs[0], env)
+			}
+		}
+	}
+	return env
+}
+
+// call is what a function returns: one text or several, none where that is not known.
+func (k keyNames) call(d *ast.FuncDecl, args []string) []string {
+	if last, ok := d.Body.List[len(d.Body.List)-1].(*ast.ReturnStmt); ok {
+		return k.values(last.Results[0], k.locals(d, args))
+	}
+	return nil
+}
+
+func (k keyNames) values(e ast.Expr, env map[string]string) (out []string) {
+	list := []ast.Expr{e}
+	if c, ok := e.(*ast.CompositeLit); ok {
+		list = c.Elts
+	}
+	for _, e := range list {
+		value, ok := k.value(e, env)
+		if !ok {
+			return nil
+		}
+		out = append(out, value)
+	}
+	return out
+}
+
+// value is an expression as a text. A call of another package is its first argument, or what it is called on.
+func (k keyNames) value(e ast.Expr, env map[string]string) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, err == nil && e.Kind == token.STRING
+	case *ast.Ident:
+		if value, ok := env[e.Name]; ok {
+			return value, true
+		}
+		if c := k.consts[e.Name]; c != nil {
+			return k.value(c, nil)
+		}
+	case *ast.BinaryExpr:
+		left, ok := k.value(e.X, env)
+		right, ok2 := k.value(e.Y, env)
+		return left + right, ok && ok2
+	case *ast.SelectorExpr:
+		value, ok := k.fields[e.Sel.Name]
+		return value, ok
+	case *ast.SliceExpr:
+		return k.value(e.X, env)
+	case *ast.CallExpr:
+		return k.called(e, env)
+	}
+	return "", false
+}
+
+func (k keyNames) called(e *ast.CallExpr, env map[string]string) (string, bool) {
+	var args []string
+	for _, a := range e.Args {
+		value, _ := k.value(a, env)
+		args = append(args, value)
+	}
+	switch fun := e.Fun.(type) {
+	case *ast.Ident:
+		if d := k.funcs[fun.Name]; d != nil {
+			out := k.call(d, args)
+			return strings.Join(out, ""), len(out) == 1
+		}
+	case *ast.SelectorExpr:
+		if x, ok := fun.X.(*ast.Ident); fun.Sel.Name == "Sprintf" && ok && x.Name == "fmt" {
+			for _, arg := range args[1:] {
+				args[0] = regexp.MustCompile(`%\w+`).ReplaceAllLiteralString(args[0], arg)
+			}
+			return args[0], true
+		}
+		if root, ok := calledOn(fun).(*ast.Ident); ok && env[root.Name] != "" {
+			return env[root.Name], true
+		}
+	}
+	return strings.Join(args[:min(1, len(args))], ""), slices.ContainsFunc(args[:min(1, len(args))], func(s string) bool { return s != "" })
+}
+
+// calledOn is what the first of a chain of calls is called on.
+func calledOn(e ast.Expr) ast.Expr {
+	switch x := e.(type) {
+	case *ast.SelectorExpr:
+		return calledOn(x.X)
+	case *ast.CallExpr:
+		return calledOn(x.Fun)
+	}
+	return e
+}
