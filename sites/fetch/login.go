@@ -153,33 +153,34 @@ func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 	return nil
 }
 
-// relogins counts the logins that follow because the site ended a session, and what they brought.
+// relogins counts the logins that follow because the site ended a session, and what they brought; sessions.mu guards it.
 type relogins struct {
+	refused *Error    // why there are no logins now
 	forced  int       // logins
 	forgot  int       // of them, after some time
 	since   time.Time // when the time began after which the next one is forgotten
 	fetched int       // pages
 	blocked int       // one more for each blocked page, two fewer for each fetched one
-	tooMany bool      // sessions.refused is because of them: time lifts it
+	tooMany bool      // refused is because of them: time lifts it
 }
 
 // forceLogin counts a login because the site ended a session, and reports whether there may be one. If so, logins are
-// not refused any more because there were too many. The caller holds mu.
-func (p *sessions) forceLogin() bool {
+// not refused any more because there were too many.
+func (r *relogins) forceLogin() bool {
 	now := time.Now()
-	if p.forced == p.forgot {
-		p.since = now
+	if r.forced == r.forgot {
+		r.since = now
 	}
-	if n := int(now.Sub(p.since) / loginEvery); n > 0 {
-		p.forgot = min(p.forgot+n, p.forced)
-		p.since = p.since.Add(time.Duration(n) * loginEvery)
+	if n := int(now.Sub(r.since) / loginEvery); n > 0 {
+		r.forgot = min(r.forgot+n, r.forced)
+		r.since = r.since.Add(time.Duration(n) * loginEvery)
 	}
-	if p.forced-p.forgot >= freeLogins+p.fetched/pagesPerLogin {
+	if r.forced-r.forgot >= freeLogins+r.fetched/pagesPerLogin {
 		return false
 	}
-	p.forced++
-	if p.tooMany {
-		p.refused, p.tooMany = nil, false
+	r.forced++
+	if r.tooMany {
+		r.refused, r.tooMany = nil, false
 	}
 	return true
 }

@@ -66,7 +66,6 @@ type sessions struct {
 	clock   int64      // counts acquired sessions
 	limited int        // consecutive answers 429
 	unsign  int        // logins in a row after which a page lacked their sign
-	refused *Error     // why there are no logins now
 	relogins
 }
 
