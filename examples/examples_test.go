@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func TestExamplesPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./...").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", bin, "./...").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for name, source := range sources(t) {

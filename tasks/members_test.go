@@ -418,7 +418,7 @@ func TestMembersOfALargeListAreReadOnce(t *testing.T) {
 	t.Parallel()
 	w, c, count := countedWorld(t)
 	ctx := limited(t)
-	const members, looks = 10_000, 5
+	const members, looks = 4_000, 5
 	run := sent(t, w, tasks.Each(append(ints(members-1), heldFrom), Of))
 	n := 0
 	rest := make(chan error, 1)

@@ -125,7 +125,7 @@ func TestJobThatWaitsForAgentsStaysStuckUntilOneComes(t *testing.T) {
 // The totals count every job, however many there are.
 func TestTotalsCountAllJobs(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
-		const many = 2500
+		const many = 1100
 		for i := range many {
 			if err := w.Track(w.ctx, fmt.Sprintf("scrape_shop_%d", i), job.KindScrape, "shop", time.Now()); err != nil {
 				t.Fatal(err)
