@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestFoldersOfFiles(t *testing.T) {
@@ -46,9 +47,46 @@ func TestAFoundInputIsNoLateEnd(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-time", "soon"}, {"-unknown"}} {
+	for _, args := range [][]string{{"-time", "soon"}, {"-unknown"}, {"-total", "soon"}, {"-total", "-1s"}, {"-time", "10x", "-total", "1m"}} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
 			t.Errorf("%q: got %v, want %v", args, err, errUsage)
 		}
+	}
+}
+
+// However many targets have changed, together they take no longer than -total, but for a second each.
+func TestTargetsShareTheTotalTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		most  string
+		total time.Duration
+		n     int
+		want  string
+	}{
+		{"10s", time.Minute, 1, "10s"},
+		{"10s", time.Minute, 6, "10s"},
+		{"10s", time.Minute, 7, "8.571s"},
+		{"10s", time.Minute, 30, "2s"},
+		{"10s", time.Minute, 72, "1s"},
+		{"500ms", time.Minute, 72, "500ms"},
+	} {
+		if got, err := share(c.most, c.total, c.n); err != nil || got != c.want {
+			t.Errorf("%d targets in %v, at most %s each: got %s, %v; want %s", c.n, c.total, c.most, got, err, c.want)
+		}
+	}
+}
+
+func TestTargetsOfPackagesAreCounted(t *testing.T) {
+	t.Parallel()
+	one, err := count(t.Context(), []string{"../../internal/clip"})
+	if err != nil || one != 1 {
+		t.Fatalf("internal/clip: got %d, %v; want 1", one, err)
+	}
+	other, err := count(t.Context(), []string{"../../sites/extract"})
+	if err != nil || other < 5 {
+		t.Fatalf("sites/extract: got %d, %v; want 5 or more", other, err)
+	}
+	if both, err := count(t.Context(), []string{"../../internal/clip", "../../sites/extract"}); err != nil || both != one+other {
+		t.Errorf("both: got %d, %v; want %d", both, err, one+other)
 	}
 }

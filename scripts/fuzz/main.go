@@ -1,6 +1,6 @@
 // Command fuzz runs fuzz targets one after the other, each for a while.
 //
-//	go run ./scripts/fuzz [-time 10s] [-base REF] [all | PACKAGE…]
+//	go run ./scripts/fuzz [-time 10s] [-total 5m] [-base REF] [all | PACKAGE…]
 //
 // Without arguments it takes the packages that have changed since the branch left REF: by default main or, where that is
 // checked out, the last tag. all takes every package with targets. It prints a line for each target: how often it ran, and what
@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("fuzz", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	each := flags.String("time", "10s", "run each target for `D`, or for a number of times, as in 100000x")
+	total := flags.Duration("total", 0, "run all targets together for about `D`: each gets its share, at least a second and at most -time")
 	base := flags.String("base", "", "take the packages that have changed since the branch left `REF`")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -61,6 +62,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if !validTime.MatchString(*each) {
 		return fmt.Errorf("%w: -time %s: write 10s or 100000x", errUsage, *each)
+	}
+	if strings.HasSuffix(*each, "x") && *total != 0 || *total < 0 {
+		return fmt.Errorf("%w: -total %s: it is a time above 0, and -time is one, too", errUsage, *total)
 	}
 	root, err := git(ctx, "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -77,6 +81,40 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, "no package with fuzz targets has changed; give all, or packages")
 		return nil
 	}
+	if *total > 0 {
+		n, err := count(ctx, packages)
+		if err != nil {
+			return err
+		}
+		if *each, err = share(*each, *total, n); err != nil {
+			return err
+		}
+	}
+	return fuzzAll(ctx, packages, *each, stdout)
+}
+
+// count is how many targets the packages have.
+func count(ctx context.Context, packages []string) (int, error) {
+	args := []string{"grep", "--untracked", "-h", "^func Fuzz", "--"}
+	for _, p := range packages {
+		args = append(args, ":(glob)"+path.Clean(p)+"/*_test.go")
+	}
+	found, err := git(ctx, args...)
+	return strings.Count(found, "\n"), err
+}
+
+// share is the time of each of n targets that together have total: at most most, and at least a second.
+func share(most string, total time.Duration, n int) (string, error) {
+	limit, err := time.ParseDuration(most)
+	if err != nil {
+		return "", fmt.Errorf("%w: -time %s: %w", errUsage, most, err)
+	}
+	each := max(time.Second, (total / time.Duration(n)).Truncate(time.Millisecond))
+	return min(limit, each).String(), nil
+}
+
+// fuzzAll runs all targets of the packages, each for a time.
+func fuzzAll(ctx context.Context, packages []string, each string, stdout io.Writer) error {
 	dir, err := os.MkdirTemp("", "muster-fuzz-")
 	if err != nil {
 		return err
@@ -84,7 +122,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer os.RemoveAll(dir)
 	began, total, failed := time.Now(), 0, 0
 	for _, pkg := range packages {
-		p := target{pkg: pkg, binary: filepath.Join(dir, "fuzz.test"), time: *each}
+		p := target{pkg: pkg, binary: filepath.Join(dir, "fuzz.test"), time: each}
 		names, err := p.build(ctx)
 		if err != nil {
 			return err
