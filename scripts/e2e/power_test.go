@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -174,7 +175,26 @@ func (b *bench) logFile() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) })
+	return newestPart(parts)
+}
+
+// newestPart is the part with the highest number: Redis counts them, as in appendonly.aof.12.incr.aof.
+func newestPart(parts []string) string {
+	count := func(part string) int {
+		fields := strings.Split(filepath.Base(part), ".")
+		n, _ := strconv.Atoi(fields[len(fields)-3]) // the pattern is right
+		return n
+	}
+	return slices.MaxFunc(parts, func(a, b string) int { return count(a) - count(b) })
+}
+
+// Of parts 9, 10 and 11, Redis appends to 11, in whatever order they are listed.
+func TestNewestPartOfTheAppendOnlyFile(t *testing.T) {
+	t.Parallel()
+	got := newestPart([]string{"/data.3/appendonly.aof.10.incr.aof", "/data.3/appendonly.aof.11.incr.aof", "/data.3/appendonly.aof.9.incr.aof"})
+	if want := "/data.3/appendonly.aof.11.incr.aof"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }
 
 func logSize(file string) int64 {
