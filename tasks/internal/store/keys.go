@@ -66,7 +66,7 @@ func openKey(shard int, task string) string { return tag(shard) + "open:" + task
 func wakeKey(shard int, queue string) string { return tag(shard) + "wake:" + queue }
 
 // leaseKey is the hash of the batches of a worker: id to "<unix ms>[!] <lane> <element>,…", elements as in readyKey; "!"
-// once the handler of a suspended node was called.
+// once the handler of a node that is suspected to kill its workers was called.
 func leaseKey(shard int, worker string) string { return tag(shard) + "lease:" + worker }
 
 // holdersKey is the set of the workers that may have batches.
