@@ -24,8 +24,8 @@ const (
 const never = -1
 
 var (
-	errAllOpen    = fmt.Errorf("%d pages are open, which is the most; try again later", mostOpen)
-	errCallerOpen = fmt.Errorf("you have %d pages open, which is the most; close some", mostOfOne)
+	errAllOpen    = fmt.Errorf("too many open pages: all readers together may have %d", mostOpen)
+	errCallerOpen = fmt.Errorf("too many open pages: close some; you may have %d that update themselves", mostOfOne)
 )
 
 // hub renders each page that is open again and again, once for all who have it open, and sends them what is new. It

@@ -54,7 +54,8 @@ type Config struct {
 	// Reads names what the sender of a request may read: those with the same name see the same on a page, but for what they
 	// may change. Defaults to the same for all.
 	Reads func(*http.Request) string
-	// Caller names the sender of a request, for the bound on the pages that each has open. Defaults to the address.
+	// Caller names the sender of a request: each may have at most 100 pages open that update themselves. Defaults to the
+	// address. Behind a reverse proxy, all readers have its address and share the 100 pages unless Caller names them.
 	Caller func(*http.Request) string
 	// Done ends the streams of open pages once it is closed, as when the server shuts down. Optional.
 	Done <-chan struct{}

@@ -350,10 +350,38 @@ func TestManyReaders(t *testing.T) {
 	}
 }
 
+// Who has too many pages open is told so and what to do, and the page continues by itself once others are closed.
+func TestTooManyPages(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	run := begin(t, s, approval())
+	b := open(t, s.URL)
+	b.expectFailures()
+	others := make([]context.CancelFunc, 100)
+	for i := range others {
+		ctx, leave := context.WithCancel(t.Context())
+		others[i] = leave
+		if got := readsUntil(ctx, t, s.URL+flow(run.ID()))(); !strings.Contains(got, "0 of 2") {
+			t.Fatalf("page %d: got %.300q, want the page", i, got)
+		}
+	}
+	b.visit(flow(run.ID()))
+	b.says("too many open pages: close some")
+	for _, leave := range others {
+		leave()
+	}
+	b.says("Live")
+}
+
 // reads opens a page as a stream of events, and returns a function that waits for the next one.
 func reads(t *testing.T, url string) func() string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	return readsUntil(t.Context(), t, url)
+}
+
+func readsUntil(ctx context.Context, t *testing.T, url string) func() string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,8 @@ type Config struct {
 	// Defaults to all.
 	Data func(*http.Request) bool
 	// Caller names the sender of a request: each may have at most 100 pages open that update themselves. Defaults to the
-	// address, also where it returns "".
+	// address, also where it returns "". Behind a reverse proxy, all readers have its address and share the 100 pages unless
+	// Caller names them, as by the user that the proxy has authenticated.
 	Caller func(*http.Request) string
 	// Done ends the streams of open pages once it is closed, as when the server shuts down: http.Server.Shutdown waits for
 	// them otherwise. Optional.

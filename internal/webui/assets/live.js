@@ -55,13 +55,27 @@
     });
     source.addEventListener("trouble", (e) => say("Not up to date: " + e.data, true));
     source.onerror = () => {
-      say("Not up to date: the server does not answer; trying again", true);
       // An answer that is an error ends the source for good.
-      if (source && source.readyState === EventSource.CLOSED) {
-        stop();
-        setTimeout(() => { if (!source && !paused && !document.hidden) follow(); }, 5000);
-      }
+      const refused = source && source.readyState === EventSource.CLOSED;
+      if (!refused || !document.body.classList.contains("trouble")) silent();
+      if (!refused) return;
+      stop();
+      why();
+      setTimeout(() => { if (!source && !paused && !document.hidden) follow(); }, 5000);
     };
+  };
+  const silent = () => say("Not up to date: the server does not answer; trying again", true);
+  // A source does not tell which answer ended it, such as that too many pages are open: the server is asked once more.
+  const why = async () => {
+    const ask = new AbortController();
+    try {
+      const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/event-stream" }, signal: ask.signal });
+      if (answer.ok) return ask.abort();
+      const plain = answer.headers.get("Content-Type")?.startsWith("text/plain"), text = plain ? (await answer.text()).trim() : "the server answers " + answer.status;
+      if (!source && !paused) say("Not up to date: " + text + "; trying again", true);
+    } catch {
+      if (!source && !paused) silent();
+    }
   };
   const stop = () => { if (source) source.close(); source = null; };
 
