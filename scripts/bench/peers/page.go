@@ -33,7 +33,7 @@ func render(res *results) ([]byte, error) {
 		"R": res, "Concurrency": concurrency, "Singles": number(singles), "ChainSteps": chainSteps, "ChordSize": chordSize,
 		"ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
 		"CPU": cpuTable(res), "Rates": rateTable(res), "Latency": latencyTable(res), "Workflows": workflowTable(res),
-		"Recovery": recoveryTable(res), "Pages": pagesTable(res), "Promises": promiseTable(res), "Behind": strings.Join(behind(res), ", "),
+		"Recovery": recoveryTable(res), "Pages": pagesTable(res), "Promises": promiseTable(res), "Behind": behind(res), "Old": old(res),
 	})
 	return out.Bytes(), err
 }
@@ -122,6 +122,9 @@ func behind(res *results) []string {
 		less       bool // is better
 	}{
 		{"CPU time of a task", "µs", func(o *outcome) float64 { _, _, _, sum := o.cost(); return sum }, true},
+		{"CPU time of the client that sends a task", "µs", func(o *outcome) float64 { client, _, _, _ := o.cost(); return client }, true},
+		{"CPU time of the worker that runs it", "µs", func(o *outcome) float64 { _, worker, _, _ := o.cost(); return worker }, true},
+		{"CPU time of the store to send and run it", "µs", func(o *outcome) float64 { _, _, store, _ := o.cost(); return store }, true},
 		{"sending one by one", "tasks/s", func(o *outcome) float64 { return median(o.EnqueueRate) }, false},
 		{"sending in bulk", "tasks/s", func(o *outcome) float64 { return median(o.BulkRate) }, false},
 		{"running", "tasks/s", func(o *outcome) float64 { return median(o.Rate) }, false},
@@ -129,7 +132,10 @@ func behind(res *results) []string {
 		{"p50 of the latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.5) }, true},
 		{"p99 of the latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.99) }, true},
 		{"a chain", "ms", func(o *outcome) float64 { return median(o.Chain) }, true},
+		{"many chains", "steps/s", func(o *outcome) float64 { return median(o.ChainRate) }, false},
 		{"a chord", "ms", func(o *outcome) float64 { return median(o.Chord) }, true},
+		{"many chords", "members/s", func(o *outcome) float64 { return median(o.ChordRate) }, false},
+		{"a task after kill -9", "s", recoveredAfter, true},
 	} {
 		ours := m.of(res.Systems[i])
 		best, name := ours, ""
@@ -139,10 +145,46 @@ func behind(res *results) []string {
 			}
 		}
 		if name != "" {
-			all = append(all, fmt.Sprintf("%s (%s %s; %s %s)", m.what, number(ours), m.unit, name, number(best)))
+			all = append(all, fmt.Sprintf("%s: %s %s; %s %s", m.what, number(ours), m.unit, name, number(best)))
+		}
+	}
+	for _, p := range res.Pages {
+		if p.Ours < p.Theirs {
+			all = append(all, fmt.Sprintf("pages: %s pages/s; %s %s", number(p.Ours), p.Peer, number(p.Theirs)))
 		}
 	}
 	return all
+}
+
+// recoveredAfter is NaN where the task did not run in time.
+func recoveredAfter(o *outcome) float64 {
+	if o.Recovered == 0 {
+		return math.NaN()
+	}
+	return o.Recovered.Seconds()
+}
+
+// old names those that are Debian's packages.
+func old(res *results) string {
+	var names []string
+	for _, o := range res.Systems {
+		if o.System.Name == "Celery" || o.System.Name == "Sidekiq" {
+			names = append(names, o.System.Name)
+		}
+	}
+	for _, p := range res.Pages {
+		if p.Peer == "Scrapy" {
+			names = append(names, p.Peer)
+		}
+	}
+	switch last := len(names) - 1; last {
+	case -1:
+		return ""
+	case 0:
+		return names[0] + " is Debian's package, which is older than its latest release."
+	default:
+		return strings.Join(names[:last], ", ") + " and " + names[last] + " are Debian's packages, which are older than their latest releases."
+	}
 }
 
 func recoveryTable(res *results) table {

@@ -171,10 +171,39 @@ func TestPageHasARowForEachSystem(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| Muster | 10.0 | 10.0 | 20.0 | 40.0 | 1.00 |", "| Other | 20.0 | 20.0 | 40.0 | 80.0 | 2.00 |",
-		"| Muster | 10.0 |  |", "| Other | > 100 |  |", "| Loser | never: lost |  |", "one there: running (10.0 tasks/s; Other 20.0).\n", "| Muster | 4.00 | none |", "* a peer: its reason", "| Other 1.2, ",
+		"| Muster | 10.0 |  |", "| Other | > 100 |  |", "| Loser | never: lost |  |", "best other one:\n\n* running: 10.0 tasks/s; Other 20.0\n\n## What is measured\n", "| Muster | 4.00 | none |", "* a peer: its reason", "| Other 1.2, ",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q:\n%s", want, text)
 		}
+	}
+}
+
+// Sections without data are not there, and what is not in the tables is not named.
+func TestPageIsAboutWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	ours, celery := &outcome{System: system{Name: "Muster"}}, &outcome{System: system{Name: "Celery"}}
+	text := func(res *results) string {
+		t.Helper()
+		out, err := render(res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	got := text(&results{Systems: []*outcome{ours}})
+	for _, absent := range []string{"## Pages", "## Where Muster", "Debian's package", "Left out", "Scrapy"} {
+		if strings.Contains(got, absent) {
+			t.Errorf("of a run of nothing else: got %q in the page", absent)
+		}
+	}
+	got = text(&results{Systems: []*outcome{ours, celery}, Pages: []pages{{"colly", 100, 200}, {"Scrapy", 100, 50}}})
+	for _, want := range []string{"## Pages\n", "| colly | 200 | 100 | 0.500 |", "* pages: 100 pages/s; colly 200\n", "Celery and Scrapy are Debian's packages"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("with pages: no %q in the page", want)
+		}
+	}
+	if strings.Contains(got, "Scrapy 50") {
+		t.Error("Muster is said to be behind where it is ahead")
 	}
 }
