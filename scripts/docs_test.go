@@ -2,9 +2,11 @@ package scripts
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -26,6 +28,30 @@ func TestDocsAreMadeOfAClone(t *testing.T) {
 	}
 	if strings.Contains(string(page), "–") {
 		t.Error("cli.html: got a dash for the two hyphens of a flag")
+	}
+	worksOffline(t, filepath.Join(dir, "dist/site"))
+}
+
+// worksOffline fails if a page needs another host, or something beside the site, and if there is no search.
+func worksOffline(t *testing.T, site string) {
+	t.Helper()
+	index, err := os.ReadFile(filepath.Join(site, "searchindex.js"))
+	if err != nil || !strings.Contains(string(index), "docs/concepts/scope") {
+		t.Errorf("searchindex.js: got %v and %d bytes, want that it has all pages", err, len(index))
+	}
+	away := regexp.MustCompile(`(?:<(?:script|img|iframe|link)\b[^>]*(?:src|href)=|@import |url\()["']?(?:https?:)?/`)
+	err = fs.WalkDir(os.DirFS(site), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".html" && filepath.Ext(name) != ".css" {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(site, name))
+		if found := away.Find(text); found != nil {
+			t.Errorf("%s loads something from elsewhere: %s", name, found)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
