@@ -139,20 +139,20 @@ func (rep *scaleReport) addCells(ctx context.Context, f *farm, p plan, progress 
 			if n == 0 || work == workPaced && !ends {
 				continue
 			}
-			fmt.Fprintf(progress, "%s: %d workers, %d nodes of Redis …\n", work, workers, nodes)
+			fmt.Fprintf(progress, "%s: %s, %s of Redis …\n", work, count(workers, "worker"), count(nodes, "node"))
 			c, err := measureCell(ctx, f, work, workers, n)
 			if err != nil {
-				return fmt.Errorf("%s with %d workers on %d nodes: %w", work, workers, nodes, err)
+				return fmt.Errorf("%s with %s on %s: %w", work, count(workers, "worker"), count(nodes, "node"), err)
 			}
 			rep.Cells = append(rep.Cells, c)
 		}
 		if !ends {
 			continue
 		}
-		fmt.Fprintf(progress, "idle: %d workers, %d nodes of Redis …\n", workers, nodes)
+		fmt.Fprintf(progress, "idle: %s, %s of Redis …\n", count(workers, "worker"), count(nodes, "node"))
 		c, err := measureIdle(ctx, f, workers)
 		if err != nil {
-			return fmt.Errorf("idle with %d workers on %d nodes: %w", workers, nodes, err)
+			return fmt.Errorf("idle with %s on %s: %w", count(workers, "worker"), count(nodes, "node"), err)
 		}
 		rep.Idle = append(rep.Idle, c)
 	}

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -142,24 +144,82 @@ func TestCapacityPageHasBlocks(t *testing.T) {
 	}
 }
 
-// The model takes the largest cost on one node, fills half a core, and counts workers that wait.
+// pacedReport has the work of the examples that needs most of Redis, on one to three nodes.
+func pacedReport() *scaleReport {
+	return &scaleReport{
+		Cells: []cell{
+			{Work: workPaced, Workers: 1, Nodes: 1, Redis: 100, Worker: 400, Bytes: 200, Busiest: 1},
+			{Work: workPaced, Workers: 8, Nodes: 1, Redis: 400, Worker: 300, Bytes: 250, Busiest: 1},
+			{Work: workPaced, Workers: 8, Nodes: 2, Redis: 700, Worker: 900, Bytes: 900, Busiest: 0.8},
+			{Work: workPaced, Workers: 8, Nodes: 3, Redis: 600, Worker: 900, Bytes: 900, Busiest: 0.5},
+		},
+		Idle: []idleCell{{Workers: 8, Nodes: 1, Redis: 16_000}, {Workers: 1, Nodes: 2, Redis: 3000}, {Workers: 1, Nodes: 3, Redis: 4000}},
+	}
+}
+
+// The model takes the largest cost on so many nodes as are needed, fills half a core of the busiest, and counts workers
+// that wait.
 func TestExamplesFollowFromCosts(t *testing.T) {
 	t.Parallel()
-	rep := &scaleReport{
-		Cells: []cell{
-			{Work: workPaced, Workers: 1, Nodes: 1, Redis: 100, Worker: 400, Bytes: 200},
-			{Work: workPaced, Workers: 8, Nodes: 1, Redis: 400, Worker: 300, Bytes: 250},
-			{Work: workPaced, Workers: 8, Nodes: 3, Redis: 900, Worker: 900, Bytes: 900},
-		},
-		Idle: []idleCell{{Workers: 8, Nodes: 1, Redis: 16_000}, {Workers: 1, Nodes: 3, Redis: 90_000}},
-	}
+	rep := pacedReport()
 	got := rep.exampleTable()
-	// 50 machines × 32 slots, tasks of 1 s: 1,600 × 400 µs + 50 × 2,000 µs = 0.74 cores; 1,600 × 400 µs / 0.7 = 0.91 cores.
-	if want := "| 50 machines with 32 slots, tasks of 1 s | 1,600 | 0.740 | 2 | 1,600 | 50 | 0.91 | 1,440 MB |"; !strings.Contains(got, want) {
-		t.Errorf("got\n%s\nwant in it\n%s", got, want)
+	for _, want := range []string{
+		// 1,066 × 400 µs + 50 × 2,000 µs = 0.53 cores of one; of two the busiest has (1,066 × 700 µs + 50 × 3,000 µs) × 0.8 = 0.72;
+		// of three (1,066 × 600 µs + 50 × 4,000 µs) × 0.5 = 0.42. 1,066 × 400 µs / 0.7 = 0.61 cores of workers.
+		"| tasks of 1 s that keep 50 machines with 32 slots busy | 1,066 | 0.53 | 3 | 0.42 | 1,600 | 50 | 0.61 | 959 MB |",
+		// 1,000 × 400 µs + 5 × 2,000 µs
+		"| the same, never more than a few at a time | 1,000 | 0.41 | 1 | 0.41 | 150 | 5 | 2.0 | 900 MB |",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant in it\n%s", got, want)
+		}
 	}
 	if got, want := rep.costTable(), "| single task, 200 a second | 400 | 400 | 0 | 0 | 0 | 0 | 250 | 1,200 |"; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant in it\n%s", got, want)
+	}
+
+	rep.Cells = rep.Cells[:3]
+	if got, want := rep.exampleTable(), "| 1,066 | 0.53 | more than 2 | 0.72 |"; !strings.Contains(got, want) {
+		t.Errorf("where no number of nodes suffices: got\n%s\nwant in it\n%s", got, want)
+	}
+}
+
+// The table says what a Cluster gains: three nodes, at 600 µs and half of it on the busiest, do 400 / (600 × 0.5) times the
+// work of one.
+func TestGrowthSaysWhatAClusterGains(t *testing.T) {
+	t.Parallel()
+	got := pacedReport().growthTable()
+	for _, want := range []string{
+		"| one | nodes of Redis | 1 worker | 8 workers | busiest node | times one server |",
+		"| single task, 200 a second | 1 | 100 + 400 | 400 + 300 | 100 % | 1.0 |",
+		"| single task, 200 a second | 3 |  | 600 + 900 | 50 % | 1.3 |",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant in it\n%s", got, want)
+		}
+	}
+}
+
+// A run of some works only, measured or read, leaves the page as it is.
+func TestPageIsNotWrittenWithMissingRows(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	page, saved := filepath.Join(dir, "page.md"), filepath.Join(dir, "run.json")
+	before := "<!-- scale: run -->\n<!-- end -->\n"
+	raw, err := json.Marshal(pacedReport())
+	if err := errors.Join(err, os.WriteFile(page, []byte(before), 0o600), os.WriteFile(saved, raw, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	only := run(t.Context(), []string{"-scale", "-scale-only", "single", "-scale-write", page}, io.Discard, io.Discard)
+	if !errors.Is(only, errUsage) || !strings.Contains(only.Error(), "-scale-only") {
+		t.Errorf("-scale-only with -scale-write: got %v, want that it is wrong usage", only)
+	}
+	read := run(t.Context(), []string{"-scale", "-scale-read", saved, "-scale-write", page}, io.Discard, io.Discard)
+	if read == nil || !strings.Contains(read.Error(), "no single, chain, group, chord, item, page, sizes") {
+		t.Errorf("a run of one work: got %v, want the others", read)
+	}
+	if after, err := os.ReadFile(page); err != nil || string(after) != before {
+		t.Errorf("got the page %q, %v; want %q", after, err, before)
 	}
 }
 

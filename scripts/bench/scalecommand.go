@@ -34,6 +34,9 @@ func scaleFlags(flags *flag.FlagSet) *scaleCommand {
 
 // run measures, or reads an earlier run, and reports.
 func (c *scaleCommand) run(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
+	if c.only != "" && c.write != "" {
+		return fmt.Errorf("%w: -scale-only with -scale-write: the page would lose the rows that are not measured", errUsage)
+	}
 	rep, err := c.report(ctx, stderr)
 	if err != nil {
 		return fmt.Errorf("scale: %w", err)

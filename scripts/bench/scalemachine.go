@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -38,6 +39,15 @@ func describeMachine(ctx context.Context, redis, loadBefore string) scaleMachine
 	}
 	m.Memory = kb / (1 << 20)
 	return m
+}
+
+// busy reports whether the machine had much other work before the run.
+func (m scaleMachine) busy() bool {
+	if len(m.Load) == 0 {
+		return false
+	}
+	before, err := strconv.ParseFloat(m.Load[0], 64)
+	return err == nil && before > float64(m.Cores)
 }
 
 // commit is the commit of the sources, with a + if they have been changed since.

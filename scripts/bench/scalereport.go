@@ -48,8 +48,29 @@ func (rep *scaleReport) markdown() string {
 	return b.String()
 }
 
-// writePage replaces the blocks of a page. Each is between the lines <!-- scale: NAME --> and <!-- end -->.
+// missing names what a page would lack: works without a cell, workers without work, and sizes.
+func (rep *scaleReport) missing() []string {
+	var all []string
+	for _, w := range workTitles {
+		if _, ok := rep.cost(w.work, 1); !ok {
+			all = append(all, w.work)
+		}
+	}
+	if len(rep.Idle) == 0 {
+		all = append(all, "idle")
+	}
+	if len(rep.Sizes) == 0 {
+		all = append(all, sizesOnly)
+	}
+	return all
+}
+
+// writePage replaces the blocks of a page. Each is between the lines <!-- scale: NAME --> and <!-- end -->. A run that has
+// not measured everything changes nothing: the page would lose rows.
 func (rep *scaleReport) writePage(path string) error {
+	if gone := rep.missing(); len(gone) > 0 {
+		return fmt.Errorf("%s is not written, as the run has no %s", path, strings.Join(gone, ", "))
+	}
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -88,11 +109,11 @@ func table(head []string, rows [][]string) string {
 
 // number writes a measured number with two digits, or all before the point, in groups of three.
 func number(v float64) string {
-	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+	if v <= 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
 	if v < 10 {
-		return strconv.FormatFloat(v, 'f', max(0, 1-int(math.Floor(math.Log10(v)))), 64)
+		return strconv.FormatFloat(v, 'f', 1-int(math.Floor(math.Log10(v))), 64)
 	}
 	return thousands(strconv.FormatFloat(v, 'f', 0, 64))
 }
@@ -106,14 +127,19 @@ func thousands(digits string) string {
 
 func (rep *scaleReport) runText() string {
 	m := rep.Machine
-	return fmt.Sprintf("Measured on %s at commit %s: %s, %d cores, %.0f GiB; Redis %s, Go %s; load average %s, processes of the run included.\n",
+	text := fmt.Sprintf("Measured on %s at commit %s: %s, %d cores, %.0f GiB; Redis %s, Go %s; load average %s, processes of the run included.\n",
 		m.Date, m.Commit, m.CPU, m.Cores, m.Memory, m.Redis, m.Go, strings.Join(m.Load, " before, at the end "))
+	if m.busy() {
+		text += "\nThe machine was overloaded with other work during this run. That makes processor time higher than on a quiet one, as caches are\n" +
+			"shared and batches are smaller: the numbers are on the safe side, those for 200 tasks a second most of all.\n"
+	}
+	return text
 }
 
-// cost is what a task of a work costs at most on one node of Redis, with any number of workers.
-func (rep *scaleReport) cost(work string) (most cell, ok bool) {
+// cost is what a task of a work costs at most on so many nodes of Redis, with any number of workers.
+func (rep *scaleReport) cost(work string, nodes int) (most cell, ok bool) {
 	for _, c := range rep.Cells {
-		if c.Work != work || c.Nodes != 1 {
+		if c.Work != work || c.Nodes != nodes {
 			continue
 		}
 		if !ok {
@@ -122,7 +148,7 @@ func (rep *scaleReport) cost(work string) (most cell, ok bool) {
 		}
 		most.Redis, most.Worker, most.Sender = max(most.Redis, c.Redis), max(most.Worker, c.Worker), max(most.Sender, c.Sender)
 		most.Commands, most.Scripts, most.Traffic = max(most.Commands, c.Commands), max(most.Scripts, c.Scripts), max(most.Traffic, c.Traffic)
-		most.Bytes = max(most.Bytes, c.Bytes)
+		most.Bytes, most.Busiest = max(most.Bytes, c.Bytes), max(most.Busiest, c.Busiest)
 	}
 	return most, ok
 }
@@ -133,7 +159,7 @@ const half = 0.5
 func (rep *scaleReport) costTable() string {
 	var rows [][]string
 	for _, w := range workTitles {
-		c, ok := rep.cost(w.work)
+		c, ok := rep.cost(w.work, 1)
 		if !ok {
 			continue
 		}
@@ -171,28 +197,37 @@ func (rep *scaleReport) growthTable() string {
 	workers, nodes = slices.Compact(workers), slices.Compact(nodes)
 	head := []string{"one", "nodes of Redis"}
 	for _, w := range workers {
-		head = append(head, fmt.Sprintf("%d workers", w))
+		head = append(head, count(w, "worker"))
 	}
-	head = append(head, "busiest node")
+	head = append(head, "busiest node", "times one server")
 	var rows [][]string
 	for _, w := range workTitles {
 		for _, n := range nodes {
-			row, busiest := []string{w.title, fmt.Sprint(n)}, 0.0
+			row := []string{w.title, fmt.Sprint(n)}
 			for _, k := range workers {
 				text := ""
 				for _, c := range rep.Cells {
 					if c.Work == w.work && c.Nodes == n && c.Workers == k {
-						text, busiest = number(c.Redis)+" + "+number(c.Worker), max(busiest, c.Busiest)
+						text = number(c.Redis) + " + " + number(c.Worker)
 					}
 				}
 				row = append(row, text)
 			}
-			if busiest > 0 && w.work != workPages {
-				rows = append(rows, append(row, fmt.Sprintf("%.0f %%", 100*busiest)))
+			one, _ := rep.cost(w.work, 1)
+			if c, ok := rep.cost(w.work, n); ok && w.work != workPages {
+				rows = append(rows, append(row, fmt.Sprintf("%.0f %%", 100*c.Busiest), fmt.Sprintf("%.1f", one.Redis/(c.Redis*c.Busiest))))
 			}
 		}
 	}
 	return table(head, rows)
+}
+
+// count is a number of things, as in "1 worker" or "2 workers".
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprint(n, " ", thing)
 }
 
 var sizeTitles = map[string]string{workGroups: "group", workChords: "chord", workItems: "queue"}
@@ -247,7 +282,7 @@ var examples = []example{
 	{what: "the same, never more than a few at a time", work: workPaced, rate: 1000, takes: 0.1, cpu: 0.001, kept: 3600},
 	{what: "the same as groups of 100", work: workGroups, rate: 1000, takes: 0.1, cpu: 0.001, kept: 3600},
 	{what: "10⁶ pages a day, three times as many at the peak", work: workPages, rate: 3e6 / 86400, takes: 2, kept: 86400 / 3},
-	{what: "50 machines with 32 slots, tasks of 1 s", work: workPaced, rate: 50 * slotsOfWorker, takes: 1, kept: 3600, machines: 50},
+	{what: "tasks of 1 s that keep 50 machines with 32 slots busy", work: workPaced, rate: math.Floor(50 * slotsOfWorker / slotMargin), takes: 1, kept: 3600, machines: 50},
 }
 
 const (
@@ -259,7 +294,7 @@ const (
 func (rep *scaleReport) exampleTable() string {
 	var rows [][]string
 	for _, e := range examples {
-		c, ok := rep.cost(e.work)
+		c, ok := rep.cost(e.work, 1)
 		if !ok {
 			continue
 		}
@@ -268,20 +303,41 @@ func (rep *scaleReport) exampleTable() string {
 		if e.machines > 0 {
 			slots, workers = float64(e.machines*slotsOfWorker), float64(e.machines)
 		}
-		redis := e.rate*c.Redis/1e6 + workers*rep.idlePerWorker()/1e6
+		nodes, busiest := rep.nodes(e.work, e.rate, workers)
 		cores := e.rate * (e.cpu + c.Worker/1e6) / coreUse
 		rows = append(rows, []string{
-			e.what, number(e.rate), fmt.Sprintf("%.3f", redis), fmt.Sprint(math.Ceil(redis / half)), number(slots), number(workers), number(cores),
+			e.what, number(e.rate), number(rep.busiestCores(c, e.rate, workers)), nodes, number(busiest), number(slots), fmt.Sprint(workers), number(cores),
 			fmt.Sprintf("%s MB", number(e.rate*e.kept*c.Bytes/1e6)),
 		})
 	}
-	return table([]string{"load", "a second", "cores of Redis", "nodes of Redis", "slots", "workers of 32 slots", "cores of workers", "results kept in Redis"}, rows)
+	return table([]string{
+		"load", "a second", "cores of one Redis", "nodes of Redis", "cores of the busiest", "slots", "workers of 32 slots", "cores of workers", "results kept in Redis",
+	}, rows)
 }
 
-// idlePerWorker is the most µs a second that Redis needs for a worker without work, on one node.
-func (rep *scaleReport) idlePerWorker() (most float64) {
+// busiestCores is how many cores the busiest node needs where a task costs c.
+func (rep *scaleReport) busiestCores(c cell, rate, workers float64) float64 {
+	return (rate*c.Redis + workers*rep.idlePerWorker(c.Nodes)) / 1e6 * c.Busiest
+}
+
+// nodes is the smallest number of nodes, of those that were measured, whose busiest one has at most half a core to do; and
+// what it has to do, which is more with "more than" the largest.
+func (rep *scaleReport) nodes(work string, rate, workers float64) (text string, busiest float64) {
+	for n := 1; ; n++ {
+		c, ok := rep.cost(work, n)
+		if !ok {
+			return fmt.Sprint("more than ", n-1), busiest
+		}
+		if busiest = rep.busiestCores(c, rate, workers); busiest <= half {
+			return fmt.Sprint(n), busiest
+		}
+	}
+}
+
+// idlePerWorker is the most µs a second that all nodes of Redis need for a worker without work.
+func (rep *scaleReport) idlePerWorker(nodes int) (most float64) {
 	for _, c := range rep.Idle {
-		if c.Nodes == 1 {
+		if c.Nodes == nodes {
 			most = max(most, c.Redis/float64(c.Workers))
 		}
 	}
