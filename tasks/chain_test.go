@@ -19,6 +19,9 @@ var chainRows = []row{
 	value("chain", func() tasks.Signature[int] {
 		return tasks.Chain(tasks.Chain(Add.S(AB{4, 4}), Inc), Double)
 	}, 18),
+	value("chain of three", func() tasks.Signature[int] { return tasks.Chain3(Add.S(AB{4, 4}), Inc, Double) }, 18),
+	value("chain of four", func() tasks.Signature[int] { return tasks.Chain4(Add.S(AB{4, 4}), Inc, Double, Inc) }, 19),
+	value("chain of five", func() tasks.Signature[int] { return tasks.Chain5(Add.S(AB{4, 4}), Inc, Double, Inc, Double) }, 38),
 	value("chain of one", func() tasks.Signature[int] { return Add.S(AB{3, 4}) }, 7),
 	value("priority of a step", func() tasks.Signature[int] {
 		return tasks.Chain(Prio.S(0, tasks.Priority(3)), Prio, tasks.Priority(5))

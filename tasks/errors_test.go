@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/tasks"
+	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
@@ -229,10 +233,32 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 func TestQuestionsAboutErrorsEnd(t *testing.T) {
 	t.Parallel()
 	round := &cyclic{is: func() bool { return false }}
-	if tasks.IsAgain(round) || tasks.Refused(round) {
-		t.Errorf("an error that wraps itself: got IsAgain %v, Refused %v, want false", tasks.IsAgain(round), tasks.Refused(round))
+	if tasks.IsAgain(round) || tasks.Refused(round) || tasks.Unavailable(round) {
+		t.Errorf("an error that wraps itself: got IsAgain %v, Refused %v, Unavailable %v, want false", tasks.IsAgain(round), tasks.Refused(round), tasks.Unavailable(round))
 	}
 	if beside := errors.Join(round, tasks.Again(0)); !tasks.IsAgain(beside) {
 		t.Error("Again beside an error that wraps itself: got IsAgain false, want true")
+	}
+}
+
+// A Redis that does not answer, or answers with an error, is told apart from errors of programs.
+func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
+	t.Parallel()
+	unused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unused.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: unused.Addr().String(), MaxRetries: -1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	if err := rdb.Ping(t.Context()).Err(); !tasks.Unavailable(fmt.Errorf("ping: %w", err)) {
+		t.Errorf("no server: got false for %v", err)
+	}
+	live := redistest.New(t)
+	if err := live.Do(t.Context(), "no-such-command").Err(); !tasks.Unavailable(err) {
+		t.Errorf("an answer that is an error: got false for %v", err)
+	}
+	if err := live.Get(t.Context(), "absent").Err(); tasks.Unavailable(err) || tasks.Unavailable(errors.New("a bug")) || tasks.Unavailable(nil) {
+		t.Errorf("a key that is absent, another error, or none: got true")
 	}
 }

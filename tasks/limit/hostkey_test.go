@@ -89,6 +89,21 @@ func TestHostKeyWarns(t *testing.T) {
 	}
 }
 
+// ParseHostKey has the reason as an error, beside a key.
+func TestParseHostKey(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]struct{ key, err string }{
+		"https://API.example.com:443/x":        {"api.example.com", ""},
+		" ":                                    {"", ""},
+		"http://me:secret@example.com:99999/x": {"http://example.com:99999/x", "the port 99999 is above 65535"},
+	} {
+		key, err := limit.ParseHostKey(url)
+		if key != want.key || (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {
+			t.Errorf("%s: got %q, %v; want %q and an error %q", url, key, err, want.key, want.err)
+		}
+	}
+}
+
 func FuzzHostKey(f *testing.F) {
 	f.Add("https://user:pass@example.com:443/x")
 	f.Fuzz(func(t *testing.T, url string) {

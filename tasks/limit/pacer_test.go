@@ -72,3 +72,23 @@ func TestPacer(t *testing.T) {
 		}
 	})
 }
+
+// A key with a distance of its own keeps the longer of that and its pace.
+func TestPacerKeepsTheLongerDistance(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})
+		for key, c := range map[string]struct{ apart, low, high time.Duration }{
+			"longer":   {time.Hour, 59 * time.Minute, time.Hour},
+			"shorter":  {time.Second, 50 * time.Second, time.Minute},
+			"negative": {-time.Hour, 50 * time.Second, time.Minute},
+		} {
+			if wait, ok, err := p.ReserveApart(t.Context(), key, c.apart, 0); wait != 0 || !ok || err != nil {
+				t.Errorf("%s, the first: got %v, %v, %v; want no wait", key, wait, ok, err)
+			}
+			if wait, ok, err := p.ReserveApart(t.Context(), key, c.apart, 0); wait < c.low || wait > c.high || ok || err != nil {
+				t.Errorf("%s, the second: got %v, %v, %v; want %v to %v, not taken", key, wait, ok, err, c.low, c.high)
+			}
+		}
+	})
+}

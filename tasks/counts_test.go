@@ -1,0 +1,90 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
+)
+
+// Workflows are counted by state, and nodes that wait for their time are in the outbox.
+func TestWorkflowsAndOutboxAreCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.New(t))
+	ctx := limited(t)
+	if o, err := w.client.Outbox(ctx); err != nil || o != (tasktype.Outbox{}) {
+		t.Errorf("before all: got the outbox %+v, %v; want it empty", o, err)
+	}
+	later := sent(t, w, ID.S(1), tasks.In(time.Hour))
+	testutil.Eventually(t, "the outbox has the delayed node, which is not due", func() bool {
+		o, err := w.client.Outbox(ctx)
+		return err == nil && o == tasktype.Outbox{Entries: 1}
+	})
+	if _, err := send(t, w, ID.S(1)); err != nil {
+		t.Fatal(err)
+	}
+	var failure *tasks.Failure
+	if _, err := send(t, w, Fail.S(1)); !errors.As(err, &failure) {
+		t.Fatalf("got %v, want a failure", err)
+	}
+	want := map[tasktype.WorkflowState]int64{tasktype.WorkflowRunning: 1, tasktype.WorkflowSucceeded: 1, tasktype.WorkflowFailed: 1}
+	var got map[tasktype.WorkflowState]int64
+	counted := func() bool {
+		var err error
+		got, err = tasks.NewInspector(w.client).CountWorkflows(ctx)
+		maps.DeleteFunc(got, func(_ tasktype.WorkflowState, n int64) bool { return n == 0 })
+		return err == nil && maps.Equal(got, want)
+	}
+	if !testutil.Becomes(counted) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if err := later.Revoke(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want = map[tasktype.WorkflowState]int64{tasktype.WorkflowRevoked: 1, tasktype.WorkflowSucceeded: 1, tasktype.WorkflowFailed: 1}
+	if !testutil.Becomes(counted) {
+		t.Errorf("after the revocation: got %v, want %v", got, want)
+	}
+}
+
+// A handler can ask which nodes its own comes after.
+func TestPredecessorsOfANode(t *testing.T) {
+	t.Parallel()
+	if got, err := tasks.Predecessors(t.Context(), 10); got != nil || err != nil {
+		t.Errorf("outside of a handler: got %v, %v; want none", got, err)
+	}
+	client := tasks.NewClient(redistest.New(t))
+	members, after := tasks.New[int, string]("t.member"), tasks.New[[]string, [][]string]("t.after")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, members, func(ctx context.Context, _ int) (string, error) { return tasks.InfoFrom(ctx).Node, nil })
+	tasks.Handle(mux, after, func(ctx context.Context, nodes []string) ([][]string, error) {
+		all, err := tasks.Predecessors(ctx, 10)
+		two, err2 := tasks.Predecessors(ctx, 2)
+		return [][]string{nodes, all, two}, errors.Join(err, err2)
+	})
+	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Stop() })
+	run, err := tasks.Chord(tasks.Each([]int{1, 2, 3}, members), after).Send(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := run.Wait(limited(t))
+	if err != nil || len(got) != 3 {
+		t.Fatalf("got %v, %v; want three lists", got, err)
+	}
+	slices.Sort(got[0])
+	slices.Sort(got[1])
+	if len(got[0]) != 3 || !slices.Equal(got[0], got[1]) || len(got[2]) != 2 {
+		t.Errorf("got the predecessors %v, and %v of two; want the members %v", got[1], got[2], got[0])
+	}
+}
