@@ -3,11 +3,13 @@ package api
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,8 +74,12 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 
 func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	here, there := net.Pipe()
-	l.conns <- there
-	return here, nil
+	select {
+	case l.conns <- there:
+		return here, nil
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	}
 }
 
 // A stream of events is longer than any answer may take, and ends at shutdown as a poll for work does.
@@ -151,6 +157,7 @@ func (slowReports) Write(_ context.Context, w io.Writer, _, _ string) error {
 	return nil
 }
 
+// A report that takes longer than any other answer is written to its end, and holds up no other request.
 func TestLongReportIsNotCutOff(t *testing.T) {
 	t.Parallel()
 	cfg, _ := faked(t)
@@ -170,6 +177,13 @@ func TestLongReportIsNotCutOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		begun := time.Now()
+		beside, err := client.Get("http://localhost/jobs/" + aJob)
+		if err != nil || beside.StatusCode != http.StatusOK || time.Since(begun) > 100*time.Millisecond { // of a clock that stands still
+			t.Errorf("another request beside the report: got %v, %v after %v; want its answer at once", beside, err, time.Since(begun))
+		} else {
+			_ = beside.Body.Close()
+		}
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if err != nil || len(body) != 10*5*2000 {
@@ -181,4 +195,51 @@ func TestLongReportIsNotCutOff(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// At shutdown a request that is under way is answered, unless it takes longer than Grace; a new one is refused.
+func TestShutdownWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	for takes, want := range map[time.Duration]string{2 * time.Second: "done", time.Minute: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, shutdown := context.WithCancel(t.Context())
+			cfg := Config{Grace: 10 * time.Second}.withDefaults()
+			began := make(chan struct{})
+			slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				close(began)
+				select {
+				case <-time.After(takes):
+					_, _ = io.WriteString(w, "done")
+				case <-r.Context().Done():
+				}
+			})
+			l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+			served, answered := make(chan error, 1), make(chan string, 1)
+			go func() { served <- serveOn(ctx, l, cfg, slow, "HTTP interface", "/") }()
+			client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
+			go func() {
+				resp, err := client.Get("http://localhost/")
+				if err != nil {
+					answered <- ""
+					return
+				}
+				defer resp.Body.Close()
+				body, _ := io.ReadAll(resp.Body)
+				answered <- string(body)
+			}()
+			<-began
+			stopped := time.Now()
+			shutdown()
+			synctest.Wait()
+			if resp, err := client.Get("http://localhost/"); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("a new request: got %v, %v; want that it is refused", resp, err)
+			}
+			if got := <-answered; got != want {
+				t.Errorf("a request of %v: got %q, want %q", takes, got, want)
+			}
+			if err := <-served; err != nil || time.Since(stopped) > min(takes, cfg.Grace)+time.Second {
+				t.Errorf("got %v after %v, want the end with the request, or after %v", err, time.Since(stopped), cfg.Grace)
+			}
+		})
+	}
 }
