@@ -94,7 +94,8 @@ func (f *Fetcher) keep(part string, got Fetched) error {
 	if err := os.Rename(part, place); err != nil {
 		return discard(part, fmt.Errorf("keep contents: %w", err))
 	}
-	if err := atomicfile.SyncDir(filepath.Dir(place)); err != nil {
+	// Its folder may be new.
+	if err := errors.Join(atomicfile.SyncDir(filepath.Dir(place)), atomicfile.SyncDir(f.cfg.Dir)); err != nil {
 		return fmt.Errorf("keep contents: %w", err)
 	}
 	return nil

@@ -160,7 +160,7 @@ func (s *Store) keep(f *os.File, hash string) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return atomicfile.SyncDir(filepath.Dir(path))
+	return errors.Join(atomicfile.SyncDir(filepath.Dir(path)), atomicfile.SyncDir(s.dir)) // its folder may be new
 }
 
 func (s *Store) storeError(name string, err error) error {

@@ -4,6 +4,7 @@
 package document
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -125,29 +126,32 @@ func (s *Store) Open(hash string) (io.ReadCloser, error) {
 
 // Remove removes the document with a hash. It is no error if there is none. The same content is kept once, and may be
 // stored for another job meanwhile: unused is called when the document cannot be opened any more, and decides whether
-// it is put back.
+// it is put back. If that fails, Sweep does it.
 func (s *Store) Remove(hash string, unused func() (bool, error)) error {
 	path, err := s.path(hash)
 	if err != nil {
 		return err
 	}
-	f, err := s.part(s.dir)
-	if err != nil {
-		return fmt.Errorf("remove a document: %w", err)
-	}
-	aside := f.Name()
-	defer func() { _ = os.Remove(aside) }()
-	if err := errors.Join(f.Close(), os.Rename(path, aside)); err != nil {
+	aside := s.aside(hash)
+	if err := os.Rename(path, aside); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return fmt.Errorf("remove a document: %w", err)
 	}
 	ok, err := unused()
-	if ok && err == nil {
-		return nil
+	if !ok || err != nil {
+		return errors.Join(err, unlessGone(os.Rename(aside, path))) // replaces its equal, if it was stored again
 	}
-	return errors.Join(err, os.Rename(aside, path)) // replaces its equal, if it was stored again
+	if err := os.Remove(aside); unlessGone(err) != nil {
+		return fmt.Errorf("remove a document: %w", err)
+	}
+	return nil
+}
+
+// aside is a new name for a document that is being removed. It begins with the hash, so that the document can be put back.
+func (s *Store) aside(hash string) string {
+	return filepath.Join(s.dir, partFolder, hash+"."+rand.Text()+".part")
 }
 
 // TooLargeError means that a document has more bytes than it may have.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -36,7 +37,7 @@ func (s *Store) Sweep(ctx context.Context, used func(ctx context.Context, hash s
 		return err
 	}
 	for _, part := range parts {
-		if err := count(removeOld(part)); err != nil {
+		if err := count(s.removePart(ctx, part, used)); err != nil {
 			return removed, fmt.Errorf("sweep the folder of documents: %w", err)
 		}
 	}
@@ -46,6 +47,24 @@ func (s *Store) Sweep(ctx context.Context, used func(ctx context.Context, hash s
 		}
 	}
 	return removed, nil
+}
+
+// removePart removes a file that is old and reports whether it did. One that is a document which was being removed when
+// its process was killed, or when it could not be put back, is put back if it is used.
+func (s *Store) removePart(ctx context.Context, part string, used func(context.Context, string) (bool, error)) (bool, error) {
+	of, _, _ := strings.Cut(filepath.Base(part), ".")
+	path, err := s.path(of)
+	if err != nil { // it is no document
+		return removeOld(part)
+	}
+	is, err := used(ctx, of)
+	switch {
+	case err != nil:
+		return false, err
+	case is:
+		return false, unlessGone(os.Rename(part, path)) // replaces its equal
+	}
+	return removeOld(part)
 }
 
 // removeUnused removes a document that is old and not used, and reports whether it did. The file is moved before it
@@ -58,7 +77,7 @@ func (s *Store) removeUnused(ctx context.Context, file string, used func(context
 	if is, err := used(ctx, of); is || err != nil {
 		return false, err
 	}
-	aside := filepath.Join(s.dir, partFolder, of+".part")
+	aside := s.aside(of)
 	if err := os.Rename(file, aside); err != nil {
 		return false, unlessGone(err)
 	}
@@ -66,10 +85,7 @@ func (s *Store) removeUnused(ctx context.Context, file string, used func(context
 	if gone || err != nil {
 		return gone, err
 	}
-	if err := os.Link(aside, file); err != nil && !errors.Is(err, fs.ErrExist) {
-		return false, unlessGone(err)
-	}
-	return false, unlessGone(os.Remove(aside))
+	return false, unlessGone(os.Rename(aside, file)) // replaces its equal
 }
 
 // removeOld removes a file if it is old, and reports whether it did.
