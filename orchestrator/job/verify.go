@@ -36,6 +36,7 @@ type verifier struct {
 	lock    *schema.Lock // nil to change nothing
 	report  func(Finding) error
 	checked Checked
+	highest int64           // number of a job that was looked at
 	queues  map[string]bool // jobs whose queues are orphans, as far as it is known
 }
 
@@ -55,13 +56,19 @@ func (a *Archive) Verify(ctx context.Context, lock *schema.Lock, report func(Fin
 		is, err := v.damaged(ctx, key)
 		damaged = damaged || is
 		return err
-	}); err != nil || damaged && lock == nil { // what reads such a key fails
+	}); err != nil {
 		return v.checked, err
+	}
+	if damaged && lock == nil { // what reads such a key fails
+		return v.checked, v.sequence(ctx)
 	}
 	for _, pattern := range []string{jobKeys, queueKeys} {
 		if err := eachKey(ctx, a.rdb, pattern, func(key string) error { return v.key(ctx, key) }); err != nil {
 			return v.checked, fmt.Errorf("check the jobs: %w", err)
 		}
+	}
+	if err := v.sequence(ctx); err != nil {
+		return v.checked, fmt.Errorf("check the jobs: %w", err)
 	}
 	return v.checked, nil
 }
@@ -136,11 +143,8 @@ func (v *verifier) damaged(ctx context.Context, key string) (bool, error) {
 	name, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), ":")
 	want := types[name]
 	is, err := v.rdb.Type(ctx, key).Result()
-	if err != nil || want == "" || is == "none" {
+	if err != nil || want == "" || is == "none" || key == seqKey {
 		return false, err
-	}
-	if key == seqKey {
-		return v.sequence(ctx)
 	}
 	if is != want {
 		none := recordKey("") // of no job
@@ -164,19 +168,21 @@ func (v *verifier) damaged(ctx context.Context, key string) (bool, error) {
 	return damaged, err
 }
 
-// sequence reports a damaged number of the last job. The next job is numbered behind those that there are.
-func (v *verifier) sequence(ctx context.Context) (bool, error) {
-	_, err := v.rdb.Get(ctx, seqKey).Int64()
-	if err == nil || !errors.As(err, new(*strconv.NumError)) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return false, err
+// sequence reports a number of the last job that is none, or that is below that of a job. The next job is numbered
+// behind those that there are: their records say it, as all indexes may be damaged as well.
+func (v *verifier) sequence(ctx context.Context) error {
+	last, err := v.rdb.Get(ctx, seqKey).Int64()
+	problem := fmt.Sprintf("is %d, and a job has the number %d", last, v.highest)
+	switch {
+	case errors.As(err, new(*strconv.NumError)) || redis.HasErrorPrefix(err, "WRONGTYPE"):
+		problem = "is a key without a number"
+	case err != nil && !errors.Is(err, redis.Nil):
+		return err
+	case last >= v.highest:
+		return nil
 	}
-	return true, v.found(Finding{Key: seqKey, Problem: "is a key without a number"}, func() (bool, error) {
-		last, err := v.rdb.ZRevRangeWithScores(ctx, allKey, 0, 0).Result()
-		if err != nil || len(last) == 0 {
-			return true, errors.Join(err, v.rdb.Del(ctx, seqKey).Err())
-		}
-		return true, v.rdb.Set(ctx, seqKey, int64(last[0].Score), 0).Err()
-	})
+	return v.found(Finding{Key: seqKey, Problem: problem},
+		v.script(ctx, "sequence", []string{schema.FenceKey(Slot), seqKey}, v.token(), v.highest))
 }
 
 // found reports a finding; repair is called first, if this run repairs. It says whether it did anything: if not, the
@@ -259,6 +265,7 @@ func (v *verifier) job(ctx context.Context, id string) error {
 		} else if err != nil {
 			return err
 		}
+		v.highest = max(v.highest, r.int("seq"))
 		keys, err := v.indexesOf(r)
 		if err != nil {
 			return v.report(Finding{Job: id, Key: recordKey(id), Problem: err.Error()})

@@ -107,6 +107,46 @@ func TestDamageIsFoundAndRepaired(t *testing.T) {
 	}
 }
 
+// However the number of the last job was lost, and the list of all jobs with it, a repair finds it in the records: no
+// number comes again.
+func TestNumbersOfJobsDoNotRepeatAfterARepair(t *testing.T) {
+	const seq, all = "muster:{jobs}:seq", "muster:{jobs}:all"
+	for name, damage := range map[string]func(ctx context.Context, rdb redis.Cmdable) error{
+		"no number":         func(ctx context.Context, rdb redis.Cmdable) error { return rdb.Set(ctx, seq, "x", 0).Err() },
+		"lost":              func(ctx context.Context, rdb redis.Cmdable) error { return rdb.Del(ctx, seq).Err() },
+		"lost, as the list": func(ctx context.Context, rdb redis.Cmdable) error { return rdb.Del(ctx, seq, all).Err() },
+		"too low":           func(ctx context.Context, rdb redis.Cmdable) error { return rdb.Set(ctx, seq, 1, 0).Err() },
+		"no number, and the list of another type": func(ctx context.Context, rdb redis.Cmdable) error {
+			return errors.Join(rdb.Set(ctx, seq, "x", 0).Err(), rdb.Set(ctx, all, "x", 0).Err())
+		},
+		"both of another type": func(ctx context.Context, rdb redis.Cmdable) error {
+			return errors.Join(rdb.Del(ctx, seq).Err(), rdb.RPush(ctx, seq, "x").Err(), rdb.Set(ctx, all, "x", 0).Err())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			both(t, nil, func(t *testing.T, w *world) {
+				rdb := w.client.Redis()
+				for range 3 {
+					w.create(job.Request{})
+				}
+				if err := damage(w.ctx, rdb); err != nil {
+					t.Fatal(err)
+				}
+				if list := w.verify(true); !slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(s, seq+" ") }) {
+					t.Errorf("repair: got %q, want a finding about %s", list, seq)
+				}
+				j := w.create(job.Request{})
+				if got := rdb.HGet(w.ctx, "muster:{jobs}:j:"+j.ID, "seq").Val(); got != "4" {
+					t.Errorf("the fourth job: got the number %s, want 4", got)
+				}
+				if list := w.verify(false); len(list) > 0 {
+					t.Errorf("after: got %q, want that it is repaired", list)
+				}
+			})
+		})
+	}
+}
+
 // Who lost the lock changes nothing, wherever it is.
 func TestOlderLockChangesNothing(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
