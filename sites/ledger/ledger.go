@@ -114,7 +114,11 @@ func (b *Book) load() error {
 		}
 		if at == 0 {
 			var h head
-			if err := json.Unmarshal(line, &h); err != nil || h.Ledger != format {
+			err := json.Unmarshal(line, &h)
+			if err == nil && h.Ledger > format {
+				return fmt.Errorf("it is of version %d, of a newer release; this one reads version %d: upgrade", h.Ledger, format)
+			}
+			if err != nil || h.Ledger != format {
 				return fmt.Errorf("not a ledger of version %d", format)
 			}
 			b.run = h.Run

@@ -157,6 +157,17 @@ func TestBrokenBookIsAnError(t *testing.T) {
 	}
 }
 
+func TestBookOfANewerReleaseIsKept(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(path, []byte(`{"ledger":2,"run":"j"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path+": it is of version 2, of a newer release; this one reads version 1: upgrade") {
+		t.Errorf("got %v, want that a newer release wrote %s", err, path)
+	}
+}
+
 func TestOnlyWatchedFieldsAreCompared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
