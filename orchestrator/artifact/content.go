@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -71,6 +72,9 @@ func (f *Fetcher) save(body io.Reader, got *Fetched) (part string, err error) {
 	}()
 	sum := sha256.New()
 	got.Size, err = io.Copy(io.MultiWriter(file, sum), io.LimitReader(body, f.cfg.MaxBytes+1))
+	if _, ours := errors.AsType[*fs.PathError](err); ours { // of the file, as the host has none
+		return "", fmt.Errorf("keep contents: %w", err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("download: %w", err)
 	}
