@@ -226,6 +226,9 @@ const faultsVar = "MUSTER_FAULTS"
 // EachFault runs a scenario without a fault, and then as parallel subtests in which each of its calls goes wrong, in each of
 // some kinds. Of a kind that map says how many calls go wrong, chosen at random, unless MUSTER_FAULTS is "all".
 // The scenario connects by [Fault.Client], and begins to count by [Fault.Arm].
+//
+// A scenario may make fewer calls at times, so that a subtest has no fault; it logs that. If that is so in more than half of
+// the subtests of a kind, t fails.
 func EachFault(t *testing.T, kinds map[Kind]int, scenario func(t *testing.T, f *Fault)) {
 	t.Helper()
 	calls, ran := 0, false
@@ -244,17 +247,24 @@ func EachFault(t *testing.T, kinds map[Kind]int, scenario func(t *testing.T, f *
 		calls, all = 2000, true
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
+	var faults []*Fault
+	t.Cleanup(func() { // the subtests have ended
+		if err := mostHit(faults); err != nil && ran {
+			t.Error(err)
+		}
+	})
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		ns := rng.Perm(calls)
 		if !all {
 			ns = ns[:min(kinds[kind], calls)]
 		}
 		for _, n := range ns {
+			f := NewFault(kind, n+1)
+			faults = append(faults, f)
 			t.Run(fmt.Sprintf("%s/%d", kind, n+1), func(t *testing.T) {
 				t.Parallel()
-				f := NewFault(kind, n+1)
 				t.Cleanup(func() {
-					if t.Failed() {
+					if t.Failed() || !f.isHit() {
 						t.Log(f)
 					}
 				})
@@ -263,6 +273,33 @@ func EachFault(t *testing.T, kinds map[Kind]int, scenario func(t *testing.T, f *
 		}
 	}
 	t.Logf("%d calls; seed %d", calls, seed)
+}
+
+// isHit reports whether the call has come that goes wrong.
+func (f *Fault) isHit() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hit != ""
+}
+
+// mostHit returns an error if over half of the faults of a kind did not come, so that the tests show little. Faults
+// that counted no call were not run.
+func mostHit(faults []*Fault) error {
+	hit, missed := map[Kind]int{}, map[Kind]int{}
+	for _, f := range faults {
+		switch {
+		case f.isHit():
+			hit[f.Kind]++
+		case f.Calls() > 0:
+			missed[f.Kind]++
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(missed)) {
+		if missed[kind] > hit[kind] {
+			return fmt.Errorf("%s: %d faults came and %d did not: with a fault, the scenario makes fewer calls than without", kind, hit[kind], missed[kind])
+		}
+	}
+	return nil
 }
 
 // chosen returns the seed for what goes wrong, and whether all does.

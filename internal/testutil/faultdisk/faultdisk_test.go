@@ -4,6 +4,7 @@ package faultdisk
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +15,10 @@ import (
 
 func TestRunFailsOneCall(t *testing.T) {
 	t.Parallel()
-	for n, want := range []string{"", "open", "write", "sync", "rename"} {
-		dir := t.TempDir()
-		var err error
-		d := Run(t, Fault{Dir: dir, N: n, Err: syscall.ENOSPC}, func() {
+	// write returns the calls, and the error of the file that it writes while the n-th of them fails.
+	write := func(n int) (dir string, d *Disk, err error) {
+		dir = t.TempDir()
+		d = Run(t, Fault{Dir: dir, N: n, Err: syscall.ENOSPC}, func() {
 			var f *os.File
 			if f, err = os.Create(filepath.Join(dir, "f")); err != nil {
 				return
@@ -28,17 +29,25 @@ func TestRunFailsOneCall(t *testing.T) {
 				err = os.Rename(f.Name(), filepath.Join(dir, "g"))
 			}
 		})
-		if want == "" {
-			if text, rerr := os.ReadFile(filepath.Join(dir, "g")); err != nil || rerr != nil || string(text) != "text" {
-				t.Errorf("no fault: got %q, %v, %v, want the text", text, err, rerr)
-			}
+		return dir, d, err
+	}
+	dir, d, err := write(0)
+	if text, rerr := os.ReadFile(filepath.Join(dir, "g")); err != nil || rerr != nil || string(text) != "text" {
+		t.Errorf("no fault: got %q, %v, %v, want the text", text, err, rerr)
+	}
+	calls := d.Calls()
+	for _, want := range []string{"open", "write", "sync", "rename"} {
+		n := 1 + slices.IndexFunc(calls, func(c Call) bool { return c.Name == want })
+		if n == 0 {
+			t.Errorf("got %v, want also a call of %s", calls, want)
 			continue
 		}
-		if want == "rename" {
-			continue // it is after close, which only the kernel can do
-		}
+		dir, d, err := write(n)
 		if call, ok := d.Failed(); !ok || call.Name != want || !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("call %d: got %v, %v, and the error %v; want %s to fail", n, call, ok, err, want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "g")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s fails: got %v, want no file with the new name", want, err)
 		}
 	}
 }
