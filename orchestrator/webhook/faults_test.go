@@ -35,7 +35,7 @@ func deliverWithFault(t *testing.T, f *redistest.Fault) {
 		t.Fatal(err)
 	}
 	// An answer of a lease that got lost is found by the next heartbeat, and that comes after a third of a lease.
-	s.core.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 600 * time.Millisecond, MaxPayload: maxBody, CountLanes: true, Logger: s.core.log})
+	s.core.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 3 * time.Second, MaxPayload: maxBody, CountLanes: true, Logger: s.core.log})
 	e, _ := k.create(t, r.URL)
 	k.emit(t, "job.completed", n)
 	f.Arm()
