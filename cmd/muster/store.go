@@ -27,9 +27,10 @@ Exit codes: 0 done, 1 something is wrong or failed, 2 wrong usage.`,
 			{
 				Name: "check", Usage: "say which schema the store has, and what in it is damaged",
 				Description: `It compares the records of jobs with their indexes and the counters of their
-items, and looks for keys that belong to no job. Jobs may be at work meanwhile.
-With --repair it puts right what it finds, by the records. A store of a newer
-release is only named.
+items, and looks for keys that belong to no job, and for what of agents cannot
+be read. Jobs may be at work meanwhile. With --repair it puts right what it
+finds, by the records; of agents it removes it, and they register again. A store
+of a newer release is only named.
 
     muster store check --json`,
 				Flags: []cli.Flag{
@@ -144,6 +145,9 @@ func checkStore(ctx context.Context, c *cli.Context, s storeScope) error {
 		})
 	} else {
 		out.Checked, err = archive.Verify(ctx, nil, report)
+	}
+	if err == nil {
+		err = s.system.Agents.Verify(ctx, c.Bool("repair"), report)
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -150,14 +151,16 @@ func (s *assignments) copyStale(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read whose usage is stale: %w", err)
 	}
+	var failed error
 	for _, z := range stale {
 		jobID, _ := z.Member.(string)
-		if err := s.copyUsage(ctx, jobID); err != nil {
-			return err
+		if err := s.copyUsage(ctx, jobID); err != nil { // other jobs may be fine
+			failed = errors.Join(failed, err)
+			continue
 		}
 		if err := scripts["copied"].Run(ctx, s.rdb, []string{s.keys.stale()}, jobID, int64(z.Score)).Err(); err != nil {
-			return fmt.Errorf("note that the usage of job %s is stored: %w", jobID, err)
+			return fmt.Errorf("note that the usage of job %s is stored: %w", jobID, errors.Join(err, failed))
 		}
 	}
-	return nil
+	return failed
 }

@@ -150,7 +150,10 @@ type caller struct {
 	usage map[string]int64 // so far; nil for no change
 }
 
-// load reads an assignment. It returns ErrNoneSuch.
+// errDamaged means that the record of an assignment cannot be read.
+var errDamaged = errors.New("its record is damaged; its work goes to another agent when its lease ends")
+
+// load reads an assignment. It returns ErrNoneSuch, and with errDamaged what could be read.
 func (s *assignments) load(ctx context.Context, id string, by caller) (*held, error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
@@ -181,11 +184,11 @@ func (s *assignments) load(ctx context.Context, id string, by caller) (*held, er
 		return h, nil
 	}
 	if err := json.Unmarshal([]byte(fields["work"]), &h.work); err != nil {
-		return nil, fmt.Errorf("read assignment %s: %w", id, err)
+		return h, fmt.Errorf("read assignment %s: %w: %w", id, errDamaged, err)
 	}
 	if text := fields["usage"]; text != "" {
 		if err := json.Unmarshal([]byte(text), &h.usage); err != nil {
-			return nil, fmt.Errorf("read the usage of assignment %s: %w", id, err)
+			return h, fmt.Errorf("read the usage of assignment %s: %w: %w", id, errDamaged, err)
 		}
 	}
 	return h, nil

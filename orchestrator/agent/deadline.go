@@ -44,6 +44,9 @@ func (s *caretaker) look(ctx context.Context, id string) error {
 	if errors.Is(err, ErrNoneSuch) || err == nil && !h.open {
 		return s.rdb.ZRem(ctx, s.keys.due(), id).Err()
 	}
+	if errors.Is(err, errDamaged) {
+		return errors.Join(err, s.drop(ctx, h))
+	}
 	if err != nil {
 		return err
 	}
@@ -65,6 +68,17 @@ func (s *caretaker) look(ctx context.Context, id string) error {
 	if errors.Is(err, job.ErrLeaseLost) {
 		return nil
 	}
+	return err
+}
+
+// drop forgets an assignment that cannot be read, so that it takes no room of its agent.
+func (s *caretaker) drop(ctx context.Context, h *held) error {
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Del(ctx, s.keys.assignment(h.id))
+		p.ZRem(ctx, s.keys.held(h.agent), h.id)
+		p.ZRem(ctx, s.keys.due(), h.id)
+		return nil
+	})
 	return err
 }
 

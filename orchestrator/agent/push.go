@@ -257,16 +257,16 @@ func explain(err error) string {
 
 // readRecord reads the record of an agent. It returns ErrNoAgent.
 func (s *agents) readRecord(ctx context.Context, id string) (record, error) {
-	var rec record
 	text, err := s.rdb.HGet(ctx, s.keys.agents(), id).Result()
 	if errors.Is(err, redis.Nil) {
-		return rec, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &rec)
+		return record{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
 	}
 	if err != nil {
-		return rec, fmt.Errorf("read agent %s: %w", id, err)
+		return record{}, fmt.Errorf("read agent %s: %w", id, err)
+	}
+	rec, err := parseRecord(id, text)
+	if err != nil {
+		return record{}, fmt.Errorf("agent %.100q: %w (%w)", id, ErrNoAgent, err)
 	}
 	return rec, nil
 }

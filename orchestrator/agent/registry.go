@@ -123,10 +123,10 @@ func (s *agents) touch(ctx context.Context, id string) (touched, error) {
 	if len(v) < 5 {
 		return touched{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
 	}
-	var rec record
 	text, _ := v[0].(string)
-	if err := json.Unmarshal([]byte(text), &rec); err != nil {
-		return touched{}, fmt.Errorf("read agent %s: %w", id, err)
+	rec, err := parseRecord(id, text)
+	if err != nil { // it registers again
+		return touched{}, fmt.Errorf("agent %.100q: %w (%w)", id, ErrNoAgent, err)
 	}
 	number := func(i int) int64 { n, _ := v[i].(int64); return n }
 	t := touched{rec.agent(id), time.UnixMilli(number(3))}
@@ -148,7 +148,21 @@ func (s *Service) Heartbeat(ctx context.Context, id string) (Agent, error) {
 type listed struct {
 	Agent
 	secret   string
-	failures int // health checks in a row
+	failures int  // health checks in a row
+	damaged  bool // there is no more of it than its id
+}
+
+// parseRecord reads the record of an agent. Of a damaged one it returns an error, and the id as the name.
+func parseRecord(id, text string) (record, error) {
+	var rec record
+	err := json.Unmarshal([]byte(text), &rec)
+	if err == nil && rec.Name == "" {
+		err = errors.New("it has no name")
+	}
+	if err != nil {
+		return record{Name: id}, fmt.Errorf("the record of the agent is damaged (%w): it must register again, or be removed", err)
+	}
+	return rec, nil
 }
 
 // snapshot reads all agents, without their numbers, by name.
@@ -182,14 +196,14 @@ func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
 	}
 	out := make([]listed, 0, len(agents.Val()))
 	for id, text := range agents.Val() {
-		var rec record
-		if err := json.Unmarshal([]byte(text), &rec); err != nil {
-			return nil, fmt.Errorf("read agent %s: %w", id, err)
-		}
-		l := listed{Agent: rec.agent(id), secret: rec.Secret}
+		rec, damaged := parseRecord(id, text)
+		l := listed{Agent: rec.agent(id), secret: rec.Secret, damaged: damaged != nil}
 		l.LastSeen, l.Static = at[id], fixed[id]
 		l.Checked, l.failures, l.Health = parseHealth(health.Val()[id])
 		l.State = s.state(l.Agent, drain[id], clock.Val())
+		if damaged != nil {
+			l.State, l.Health = StateUnavailable, damaged.Error()
+		}
 		out = append(out, l)
 	}
 	slices.SortFunc(out, func(a, b listed) int { return strings.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })

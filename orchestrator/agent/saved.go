@@ -34,7 +34,7 @@ func (s *Service) Saved(ctx context.Context, secrets bool) ([]Saved, error) {
 	}
 	var out []Saved
 	for _, a := range all {
-		if a.Static {
+		if a.Static || a.damaged {
 			continue
 		}
 		one := Saved{

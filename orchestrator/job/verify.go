@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -52,7 +51,7 @@ const (
 func (a *Archive) Verify(ctx context.Context, lock *schema.Lock, report func(Finding) error) (Checked, error) {
 	v := &verifier{Archive: a, lock: lock, report: report, queues: map[string]bool{}}
 	damaged := false
-	if err := eachKey(ctx, a.rdb, jobKeys, func(key string) error {
+	if err := schema.EachKey(ctx, a.rdb, jobKeys, func(key string) error {
 		is, err := v.damaged(ctx, key)
 		damaged = damaged || is
 		return err
@@ -63,7 +62,7 @@ func (a *Archive) Verify(ctx context.Context, lock *schema.Lock, report func(Fin
 		return v.checked, v.sequence(ctx)
 	}
 	for _, pattern := range []string{jobKeys, queueKeys} {
-		if err := eachKey(ctx, a.rdb, pattern, func(key string) error { return v.key(ctx, key) }); err != nil {
+		if err := schema.EachKey(ctx, a.rdb, pattern, func(key string) error { return v.key(ctx, key) }); err != nil {
 			return v.checked, fmt.Errorf("check the jobs: %w", err)
 		}
 	}
@@ -71,36 +70,6 @@ func (a *Archive) Verify(ctx context.Context, lock *schema.Lock, report func(Fin
 		return v.checked, fmt.Errorf("check the jobs: %w", err)
 	}
 	return v.checked, nil
-}
-
-// eachKey calls fn with the keys that a pattern matches, of all masters of a cluster, one call at a time. A key can come
-// twice.
-func eachKey(ctx context.Context, rdb redis.UniversalClient, pattern string, fn func(key string) error) error {
-	var one sync.Mutex // lets one call of fn run
-	scan := func(ctx context.Context, c redis.Cmdable) error {
-		var cursor uint64
-		for {
-			keys, next, err := c.Scan(ctx, cursor, pattern, 1000).Result()
-			if err != nil {
-				return err
-			}
-			for _, key := range keys {
-				one.Lock()
-				err := fn(key)
-				one.Unlock()
-				if err != nil {
-					return err
-				}
-			}
-			if cursor = next; cursor == 0 {
-				return nil
-			}
-		}
-	}
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
-	}
-	return scan(ctx, rdb)
 }
 
 // key checks a key.

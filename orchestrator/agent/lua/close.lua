@@ -50,32 +50,35 @@ if #out > 1 then
   redis.call("ZADD", KEYS[8], now, ARGV[8])
 end
 
-local ms = at[5] and math.max(0, now - tonumber(at[5])) or 0
+-- A damaged counter counts nothing, and keeps no assignment from ending.
+local function count(key, field, n) redis.pcall("HINCRBY", key, field, n) end
+
+local ms = math.max(0, now - (tonumber(at[5] or "") or now))
 if answer == 1 then
   local bound = "+Inf"
   for le in string.gmatch(ARGV[10], "%S+") do
     if ms <= tonumber(le) * 1000 then bound = le break end
   end
-  redis.call("HINCRBY", KEYS[9], outcome .. " " .. bound, 1)
-  redis.call("HINCRBY", KEYS[9], outcome .. " ms", ms)
+  count(KEYS[9], outcome .. " " .. bound, 1)
+  count(KEYS[9], outcome .. " ms", ms)
 end
 
 if redis.call("HEXISTS", AGENTS, agent) == 0 then return out end
 redis.call("HSET", NUMBERS, "idle", string.format("%.0f", now))
-if outcome == "completed" then redis.call("HINCRBY", NUMBERS, "done", 1) end
+if outcome == "completed" then count(NUMBERS, "done", 1) end
 local failed = outcome ~= "completed" and outcome ~= "released" and 1 or 0
 if answer == 2 then failed = -1 end
-if failed ~= 0 then redis.call("HINCRBY", NUMBERS, "failed", failed) end
+if failed ~= 0 then count(NUMBERS, "failed", failed) end
 if ARGV[5] ~= "" then redis.call("HSET", NUMBERS, "last_error", ARGV[5]) end
 if answer == 2 then return out end
 for i = 11, #ARGV, 2 do
   add(USAGE, ARGV[i], ARGV[i + 1], ARGV[6])
   if ARGV[i] == "requests" or ARGV[i] == "tokens" then
-    redis.pcall("HINCRBY", HOUR, agent .. " " .. ARGV[i], ARGV[i + 1])
+    count(HOUR, agent .. " " .. ARGV[i], ARGV[i + 1])
   end
 end
-redis.call("HINCRBY", HOUR, agent .. " assignments", 1)
-redis.call("HINCRBY", HOUR, agent .. " failed", failed)
-redis.call("HINCRBY", HOUR, agent .. " ms", ms)
+count(HOUR, agent .. " assignments", 1)
+count(HOUR, agent .. " failed", failed)
+count(HOUR, agent .. " ms", ms)
 redis.call("EXPIRE", HOUR, 25 * 3600)
 return out

@@ -10,6 +10,6 @@ local till = now + tonumber(ARGV[2])
 redis.call("HSET", KEYS[1], "until", string.format("%.0f", till))
 if ARGV[4] ~= "" then redis.call("HSET", KEYS[1], "usage", ARGV[4]) end
 if ARGV[5] ~= "" then redis.call("HSET", KEYS[1], "mode", ARGV[5]) end
-local due = math.min(now + tonumber(ARGV[3]), tonumber(redis.call("HGET", KEYS[1], "deadline")))
+local due = math.min(now + tonumber(ARGV[3]), tonumber(redis.call("HGET", KEYS[1], "deadline") or "") or 0)
 redis.call("ZADD", KEYS[2], string.format("%.0f", due), ARGV[1])
 return till

@@ -14,7 +14,7 @@ local mine = ARGV[1] ~= "" and ARGV[1] == at[1]
 if mine and redis.call("HEXISTS", KEYS[2], ARGV[1]) == 1 then
   redis.call("ZADD", KEYS[3], string.format("%.0f", now), ARGV[1])
 end
-if mine and ARGV[3] ~= "" and at[2] == "open" and at[3] == ARGV[2] and now < tonumber(at[4]) then
+if mine and ARGV[3] ~= "" and at[2] == "open" and at[3] == ARGV[2] and now < (tonumber(at[4] or "") or 0) then
   redis.call("HSET", KEYS[1], "usage", ARGV[3])
 end
 local out = { string.format("%.0f", now) }

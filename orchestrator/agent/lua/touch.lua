@@ -9,5 +9,5 @@ local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 redis.call("ZADD", KEYS[2], string.format("%.0f", now), ARGV[1])
 local held = redis.call("ZCOUNT", KEYS[4], "(" .. string.format("%.0f", now + tonumber(ARGV[2])), "+inf")
-local idle = tonumber(redis.call("HGET", KEYS[5], "idle") or 0)
+local idle = tonumber(redis.call("HGET", KEYS[5], "idle") or 0) or 0
 return { record, redis.call("SISMEMBER", KEYS[3], ARGV[1]), held, idle, now }
