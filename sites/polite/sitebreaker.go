@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/luascript"
 	"muster/tasks/limit"
 )
 
@@ -231,7 +232,7 @@ func (b *SiteBreaker) note(ctx context.Context, page string, failure Outcome) (p
 		all = p.SMembers(ctx, key)
 		return nil
 	}); err != nil {
-		return 0, false, fmt.Errorf("record a failure of %s: %w", b.site, err)
+		return 0, false, fmt.Errorf("record a failure of %s: %w", b.site, luascript.WrongType(err, key))
 	}
 	proxies := 0
 	for _, m := range all.Val() {

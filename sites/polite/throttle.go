@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/luascript"
 )
 
 // maxThrottle is the longest delay of a slow site.
@@ -43,7 +45,7 @@ func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) 
 	}
 	us, err := throttleCmd.Run(ctx, t.rdb, []string{throttleKey(t.site)}, latency.Microseconds(), good, maxThrottle.Microseconds()).Int64()
 	if err != nil {
-		return fmt.Errorf("store the response time of %s: %w", t.site, err)
+		return fmt.Errorf("store the response time of %s: %w", t.site, luascript.WrongType(err, throttleKey(t.site)))
 	}
 	t.mu.Lock()
 	t.value = time.Duration(us) * time.Microsecond

@@ -9,25 +9,26 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/luascript"
 	"muster/sites/report"
 )
 
 // maxHealth bounds the jobs of a site whose health is stored.
 const maxHealth = 200
 
-// HealthOf reads the health of a site in its last jobs, the newest first.
+// HealthOf reads the health of a site in its last jobs, the newest first. What is
+// damaged is left out: only numbers to compare with are lost.
 func HealthOf(ctx context.Context, rdb redis.UniversalClient, site string) ([]report.Health, error) {
 	all, err := rdb.HGetAll(ctx, HealthKey(site)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read health of %s: %w", site, err)
+		return nil, fmt.Errorf("read health of %s: %w", site, luascript.WrongType(err, HealthKey(site)))
 	}
 	jobs := make([]report.Health, 0, len(all))
 	for _, text := range all {
 		var h report.Health
-		if err := json.Unmarshal([]byte(text), &h); err != nil {
-			return nil, fmt.Errorf("read health of %s: %w", site, err)
+		if json.Unmarshal([]byte(text), &h) == nil {
+			jobs = append(jobs, h)
 		}
-		jobs = append(jobs, h)
 	}
 	slices.SortFunc(jobs, func(a, b report.Health) int { return b.At.Compare(a.At) })
 	return jobs, nil
@@ -53,7 +54,7 @@ func SaveHealth(ctx context.Context, rdb redis.UniversalClient, h report.Health,
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("store health of %s: %w", h.Site, err)
+		return fmt.Errorf("store health of %s: %w", h.Site, luascript.WrongType(err, key))
 	}
 	return nil
 }

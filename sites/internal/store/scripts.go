@@ -3,8 +3,11 @@ package store
 import (
 	"context"
 	_ "embed"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/luascript"
 )
 
 var (
@@ -24,5 +27,9 @@ type Page struct {
 // may be kept when the job may have at most maxRecords; 0 is no limit. A second
 // call with the same page adds nothing and returns the same.
 func Grant(ctx context.Context, rdb redis.UniversalClient, job string, p Page, maxRecords int64) (int, error) {
-	return grantCmd.Run(ctx, rdb, []string{SpentKey(job)}, p.ID, p.Records, p.Bytes, maxRecords, Keep.Milliseconds()).Int()
+	n, err := grantCmd.Run(ctx, rdb, []string{SpentKey(job)}, p.ID, p.Records, p.Bytes, maxRecords, Keep.Milliseconds()).Int()
+	if err != nil {
+		return 0, fmt.Errorf("count a page of job %s: %w", job, luascript.WrongType(err, SpentKey(job)))
+	}
+	return n, nil
 }

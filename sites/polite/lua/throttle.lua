@@ -7,8 +7,8 @@
 -- ARGV[3]  the longest delay, in microseconds
 -- Returns the delay, in microseconds.
 local latency = tonumber(ARGV[1])
-local base = tonumber(redis.call('HGET', KEYS[1], 'base') or '0')
-local value = tonumber(redis.call('HGET', KEYS[1], 'delay') or '0')
+local base = tonumber(redis.call('HGET', KEYS[1], 'base') or '0') or 0
+local value = tonumber(redis.call('HGET', KEYS[1], 'delay') or '0') or 0
 if base == 0 or latency < base then
   base = latency
 else
