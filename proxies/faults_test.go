@@ -1,0 +1,71 @@
+package proxies
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/tasks/redistest"
+)
+
+// Any call of a process that uses a pool can go wrong: who repeats what failed has done it once, and finds the pool whole.
+func TestPoolSurvivesAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 4, redistest.Unheard: 4, redistest.Repeated: 4,
+	}, poolWithFault)
+}
+
+func poolWithFault(t *testing.T, f *redistest.Fault) {
+	ctx, url := t.Context(), redistest.URL(t)
+	pool := newPool(t, f.Client(t, url), nil)
+	f.Arm()
+	again := func(what string, call func(ctx context.Context) error) {
+		t.Helper()
+		var err error
+		testutil.Eventually(t, what, func() bool {
+			err = call(ctx)
+			return !errors.Is(err, redistest.ErrFault)
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	gone, kept := proxyOf(result(3, nil)).ID, proxyOf(result(2, nil)).ID
+	again("publish", func(ctx context.Context) error {
+		_, err := publish(ctx, pool, result(1, nil), result(2, nil), result(3, nil))
+		return err
+	})
+	again("remove", func(ctx context.Context) error { _, err := pool.Remove(ctx, gone); return err })
+	again("ban", func(ctx context.Context) error { return pool.Ban(ctx, "shop", time.Hour, kept) })
+	again("use", func(ctx context.Context) error {
+		l, err := pool.Pick(ctx, PickOptions{Site: "shop"})
+		if err == nil {
+			l.Report(Succeeded, time.Millisecond)
+		}
+		return err
+	})
+	again("store what was learnt", pool.Flush)
+	f.Release()
+
+	other := newPool(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), nil)
+	all, err := other.List(ctx, Everything)
+	if err != nil || len(all) != 2 || all[0].ID == gone || all[1].ID == gone {
+		t.Fatalf("got %v, %v, want the two proxies that stay", all, err)
+	}
+	if archived, err := other.store.archivedDue(ctx, time.Now().Add(time.Hour), 10); err != nil || len(archived) != 1 || archived[0].ID != gone {
+		t.Errorf("archive: got %v, %v, want the removed one", archived, err)
+	}
+	for range 5 {
+		l, err := other.Pick(ctx, PickOptions{Site: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Proxy.ID == kept {
+			t.Error("got the proxy that is banned")
+		}
+		l.Report(Succeeded, time.Millisecond)
+	}
+}
