@@ -110,7 +110,7 @@ func TestEachFailingCallOfRemove(t *testing.T) {
 		}
 		stored.Store(dir, true)
 		return s.Remove(doc.Hash, func() (bool, error) { return false, nil })
-	}, func(dir string, failed faultdisk.Call, err error) {
+	}, func(dir string, failed faultdisk.Call, _ error) {
 		_, put := stored.Load(dir)
 		if !put {
 			return

@@ -17,33 +17,28 @@ func writeRecords(path string) error {
 	if err := Restore(path, mine); err != nil {
 		return err
 	}
-	for _, keys := range []string{"ab", "bc"} {
-		s, err := OpenJSONL(path, mine)
-		if err != nil {
-			return err
-		}
-		for _, key := range strings.Split(keys, "") {
-			if _, err := s.Put(key, fmt.Appendf(nil, `{"_key":%q,"text":%q}`, key, strings.Repeat(key, 100))); err != nil {
-				return errors.Join(err, s.Close())
-			}
-		}
-		if err := errors.Join(s.Sync(), s.Close()); err != nil {
-			return err
-		}
-		if err := Reclaim(path, mine); err != nil {
-			return err
-		}
-		if err := WriteCSV(path, strings.TrimSuffix(path, ".jsonl")+".csv", []Column{{"_key"}}, mine); err != nil {
-			return err
-		}
-		if _, err := Compress(path, "gz", mine); err != nil {
-			return err
-		}
-		if err := Restore(path, mine); err != nil {
-			return err
+	s, err := OpenJSONL(path, mine)
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		if _, err := s.Put(key, fmt.Appendf(nil, `{"_key":%q,"text":%q}`, key, strings.Repeat(key, 100))); err != nil {
+			return errors.Join(err, s.Close())
 		}
 	}
-	return nil
+	if err := errors.Join(s.Sync(), s.Close()); err != nil {
+		return err
+	}
+	if err := Reclaim(path, mine); err != nil {
+		return err
+	}
+	if err := WriteCSV(path, strings.TrimSuffix(path, ".jsonl")+".csv", []Column{{"_key"}}, mine); err != nil {
+		return err
+	}
+	if _, err := Compress(path, "gz", mine); err != nil {
+		return err
+	}
+	return Restore(path, mine)
 }
 
 // Whichever call to the disk fails, records that were synced stay, and when all is done again each is there once.
