@@ -170,7 +170,35 @@ func damagesOf(worker string) []damage {
 			}
 		}, "either"},
 	}
-	return out
+	return append(out, listDamages(garbage)...)
+}
+
+// listDamages returns damages for the lists and counts of a shard that say what there is and was.
+func listDamages(garbage []string) []damage {
+	ctx := context.Background()
+	return []damage{
+		{"list of live workflows of another type", wrongType(suffix("live")), "either"},
+		{"list of live workflows with garbage", func(pipe redis.Pipeliner, shard, _ string) {
+			for _, g := range garbage {
+				pipe.ZAdd(ctx, shard+"live", redis.Z{Score: 1, Member: g})
+			}
+		}, "value"},
+		{"lists of ended workflows of another type", func(pipe redis.Pipeliner, shard, id string) {
+			for _, state := range []string{"S", "F", "X"} {
+				wrongType(suffix("done:"+state))(pipe, shard, id)
+			}
+		}, "either"},
+		{"counts of another type", func(pipe redis.Pipeliner, shard, id string) {
+			hour := time.Now().Unix() / 3600
+			for _, name := range []string{"cm", "cd"} {
+				for h := hour - 1; h <= hour+1; h++ {
+					wrongType(suffix(fmt.Sprintf("%s:%d", name, h)))(pipe, shard, id)
+				}
+			}
+			wrongType(suffix(fmt.Sprintf("ch:%d", hour/24)))(pipe, shard, id)
+		}, "either"},
+		{"hour that is no number", func(pipe redis.Pipeliner, shard, _ string) { pipe.Set(ctx, shard+"hour", "noon", 0) }, "value"},
+	}
 }
 
 // What damages the state of one workflow, or a list of its shard, ends at most that one: the worker and all that comes
