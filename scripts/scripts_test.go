@@ -78,7 +78,7 @@ func TestRenamedModuleBuilds(t *testing.T) {
 	}
 	// What a build does not see.
 	for file, want := range map[string]string{
-		"Makefile": "^" + name + "/(tasks(", "README.md": "go doc " + name + "/tasks", "scripts/e2e/muster_test.go": `"` + name + `/cmd/muster"`,
+		"Makefile": "^" + name + "/(tasks(", "README.md": `"` + name + `/tasks"`, "scripts/e2e/muster_test.go": `"` + name + `/cmd/muster"`,
 		"scripts/lint/go.mod": "module " + name + "/scripts/lint", "sites/definition/definition.go": `DefaultUserAgent = "muster/1.0"`,
 		"Dockerfile": "-o /out/muster ./cmd/muster", "Makefile ": "-o bin/muster ./cmd/muster", "docs/how-to/observability.md": "MUSTER_TRACING__ENDPOINT",
 	} {

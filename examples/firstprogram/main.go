@@ -1,5 +1,5 @@
-// Firstprogram declares a task, starts a worker that runs it, and sends it some work. In production the worker and the
-// sender are usually two programs that share the declaration.
+// Firstprogram declares two tasks, starts a worker that runs them, and sends a chord: a group of tasks whose results the
+// last task combines. In production the worker and the sender are usually two programs that share the declarations.
 package main
 
 import (
@@ -8,26 +8,37 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 
 	"muster/tasks"
 )
 
-var Receipt = tasks.New[string, string]("order.receipt")
+// A program that only sends work needs these declarations, but not the handlers.
+var (
+	Count = tasks.New[string, int]("text.count", tasks.MaxRetry(3))
+	Sum   = tasks.New[[]int, int]("text.sum")
+)
 
 func main() {
 	ctx := context.Background()
 	client, err := tasks.Connect(ctx, cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0"))
 	check(err)
 	mux := tasks.NewMux()
-	tasks.Handle(mux, Receipt, func(_ context.Context, order string) (string, error) { return "receipt of " + order, nil })
+	tasks.Handle(mux, Count, func(_ context.Context, text string) (int, error) { return len(strings.Fields(text)), nil })
+	tasks.Handle(mux, Sum, func(_ context.Context, counts []int) (total int, _ error) {
+		for _, n := range counts {
+			total += n
+		}
+		return total, nil
+	})
 	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
 	check(err)
 
-	receipt, err := Receipt.S("order 17").Do(ctx, client)
+	chapters := []string{"it was a dark night", "the wind rose", "the end"}
+	words, err := tasks.Chord(tasks.Each(chapters, Count), Sum).Do(ctx, client) // count in parallel, then sum
 	check(err)
-	fmt.Println(receipt)
-	check(worker.Stop()) // lets running tasks finish
-	check(client.Close())
+	fmt.Println(words, "words")
+	check(worker.Stop()) // waits for running tasks
 }
 
 func check(err error) {
@@ -37,4 +48,4 @@ func check(err error) {
 }
 
 // Output:
-// receipt of order 17
+// 10 words

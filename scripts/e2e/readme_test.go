@@ -1,0 +1,156 @@
+//go:build e2e && unix
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/redisd"
+	"muster/tasks/redistest"
+)
+
+var (
+	shellBlock   = regexp.MustCompile("(?ms)^```sh\n(.*?)^```")
+	mainProgram  = regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```")
+	quotedMuster = regexp.MustCompile("`((?:muster|go run|go mod|go doc|go install|make) ?[^`\n]*)`")
+)
+
+// notRunHere has the commands of the README that other parts of .ci/run run, or that only print or install.
+var notRunHere = map[string]bool{
+	"make test": true, "make help": true, "make lint test": true, // .ci/run
+	"go run ./cmd/muster demo": true, "go run ./cmd/muster demo --keep": true, // TestDemo, and the demo of .ci/run
+	"go install ./cmd/muster": true, // installs
+	"muster":                  true, // the name of the program
+	// Tests have a Redis already.
+	`redis-server --save "" --daemonize yes`: true,
+}
+
+// TestReadmeCommands runs the commands of README.md as a new user does: the program in a module outside the repository,
+// and each command of the table on the sites of the demo.
+func TestReadmeCommands(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := readmeCommands(string(page))
+	ran := func(command string) string {
+		if !left[command] {
+			t.Errorf("README.md does not have the command %q", command)
+		}
+		delete(left, command)
+		return command
+	}
+
+	t.Run("program", func(t *testing.T) {
+		root, err := filepath.Abs("../..")
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := os.Symlink(root, filepath.Join(dir, "muster")); err != nil {
+			t.Fatal(err)
+		}
+		url := redistest.URL(t)
+		program := mainProgram.FindStringSubmatch(string(page))[1]
+		shell := func(dir, command string) string {
+			t.Helper()
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "REDIS_URL="+url)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", command, err, out)
+			}
+			return string(out)
+		}
+		shell(dir, ran("mkdir hello && cd hello && go mod init hello"))
+		hello := filepath.Join(dir, "hello")
+		shell(hello, ran("go mod edit -require muster@v0.0.0 -replace muster=../muster"))
+		if err := os.WriteFile(filepath.Join(hello, "main.go"), []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := shell(hello, ran("go mod tidy && go run .")); !strings.HasSuffix(out, "10 words\n") {
+			t.Errorf("got %q, want 10 words", out)
+		}
+		shell(root, ran("go doc ./tasks"))
+	})
+
+	b := setup(t)
+	api := fmt.Sprintf("127.0.0.1:%d", testutil.FreePort(t))
+	local := append(os.Environ(), "MUSTER_CONFIG="+b.conf, "MUSTER_API__LISTEN="+api)
+	env := local
+	// start runs a command of the table, with the names of its examples replaced by names that exist here.
+	start := func(command string, names ...string) *run {
+		t.Helper()
+		args := strings.Fields(strings.NewReplacer(names...).Replace(ran(command)))
+		return muster(t, env, args[1:]...)
+	}
+	system := start("muster start")
+	system.until(t, "readiness", func() bool {
+		res, err := http.Get("http://" + api + "/ready")
+		if err != nil {
+			return false
+		}
+		return res.Body.Close() == nil && res.StatusCode == http.StatusOK
+	})
+	url, err := redisd.Discover(t.Context(), b.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Host = b.Shop.Host
+		b.Shop.ServeHTTP(w, r)
+	}))
+	t.Cleanup(shop.Close)
+	draft := filepath.Join(b.dir, "draft.yaml")
+	start("muster sites init https://shop.example/ --out shop.yaml", "https://shop.example/", shop.URL+"/", "shop.yaml", draft).wait(t, 0)
+	if _, err := os.Stat(draft); err != nil {
+		t.Error(err)
+	}
+	scrape := start("muster scrape quotes.toscrape.com --wait", "quotes.toscrape.com", "shop", "--wait", "--wait --json --fail-on never")
+	scrape.wait(t, 0)
+	env = append(os.Environ(), "MUSTER_DATA_DIR="+filepath.Join(b.dir, "elsewhere")) // as on another machine
+	worker := start("muster worker --redis redis://host:6379/0", "redis://host:6379/0", url)
+	env = local
+	worker.until(t, "readiness", func() bool { return strings.Contains(worker.stderr.String(), "worker takes tasks") })
+	serve := start("muster proxies serve", "serve", "serve --listen 127.0.0.1:0")
+	start("muster jobs list").wait(t, 0)
+	start("muster jobs retry JOB", "JOB", scrape.summary(t).Sites[0].JobID).wait(t, 0)
+	start("muster jobs pause SITE", "SITE", "shop").wait(t, 0)
+	start("muster health").wait(t, 0)
+	for _, r := range []*run{worker, serve, system} {
+		r.interrupt(t)
+		r.wait(t, 130)
+	}
+
+	for command := range left {
+		if !notRunHere[command] {
+			t.Errorf("README.md has a command that no test runs: %s", command)
+		}
+	}
+}
+
+// readmeCommands returns the commands of the shell blocks and of the text of a page.
+func readmeCommands(page string) map[string]bool {
+	commands := map[string]bool{}
+	for _, block := range shellBlock.FindAllStringSubmatch(page, -1) {
+		for line := range strings.Lines(block[1]) {
+			line, _, _ = strings.Cut(line, " #")
+			commands[strings.TrimSpace(line)] = true
+		}
+	}
+	for _, m := range quotedMuster.FindAllStringSubmatch(page, -1) {
+		commands[m[1]] = true
+	}
+	return commands
+}
