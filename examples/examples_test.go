@@ -15,10 +15,8 @@ import (
 )
 
 const (
-	firstProgram = "firstprogram" // that of README.md
-	maxLines     = 80
-	maxFirst     = 40          // lines of the first program
-	limit        = time.Minute // for one example, on a machine that runs every package's tests at once
+	firstProgram = "firstprogram" // the program of README.md
+	limit        = time.Minute    // for one example, on a machine that runs every package's tests at once
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -41,20 +39,6 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
 			}
 		})
-	}
-}
-
-// An example fits on a screen.
-func TestExamplesAreShort(t *testing.T) {
-	t.Parallel()
-	for name, source := range sources(t) {
-		most := maxLines
-		if name == firstProgram {
-			most = maxFirst
-		}
-		if got := strings.Count(source, "\n"); got > most {
-			t.Errorf("%s/main.go: got %d lines, want at most %d", name, got, most)
-		}
 	}
 }
 
