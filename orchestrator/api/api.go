@@ -152,6 +152,7 @@ func (c Config) layered(served *routes) (http.Handler, error) {
 		return nil, err
 	}
 	layers := []func(http.Handler) http.Handler{
+		paced,
 		c.identified,
 		c.traced,
 		c.timed,
@@ -223,7 +224,6 @@ func serveOn(ctx context.Context, l net.Listener, cfg Config, handler http.Handl
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"muster/orchestrator/agent"
 	"muster/orchestrator/job"
@@ -23,14 +22,6 @@ type leaseInput struct {
 		Max   int      `json:"max,omitempty" minimum:"1" maximum:"100" default:"1"`
 		Wait  float64  `json:"wait_seconds,omitempty" minimum:"0" maximum:"30" doc:"how long to wait for the first"`
 	} `nameHint:"LeaseRequest"`
-
-	w http.ResponseWriter
-}
-
-// Resolve keeps the answer, whose time limit depends on the wait.
-func (in *leaseInput) Resolve(ctx huma.Context) []error {
-	_, in.w = humago.Unwrap(ctx)
-	return nil
 }
 
 type leaseOutput struct {
@@ -202,7 +193,6 @@ func (w work) lease(ctx context.Context, in *leaseInput) (*leaseOutput, error) {
 		return nil, err
 	}
 	wait := min(time.Duration(in.Body.Wait*float64(time.Second)), maxWait)
-	_ = http.NewResponseController(in.w).SetWriteDeadline(time.Now().Add(wait + writeTime)) // a recorder has none
 	polling, cancel := w.untilShutdown(ctx)
 	defer cancel()
 	waits(ctx)

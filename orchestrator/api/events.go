@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -95,14 +96,14 @@ func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no") // a proxy in front passes events on at once
 		w.WriteHeader(http.StatusOK)
-		err := sendEvents(ctx, newSlowWriter(w), s.events, id, after)
+		err := sendEvents(ctx, w, s.events, id, after)
 		if err != nil && ctx.Err() == nil {
 			s.logger.WarnContext(ctx, "a stream of events ended", "job", id, "err", err)
 		}
 	}}, nil
 }
 
-func sendEvents(ctx context.Context, w *slowWriter, events Events, id, after string) error {
+func sendEvents(ctx context.Context, w http.ResponseWriter, events Events, id, after string) error {
 	if err := send(w, ": events follow\n\n"); err != nil {
 		return err
 	}
@@ -146,9 +147,9 @@ func writeEvent(b *strings.Builder, e event.Event) error {
 	return nil
 }
 
-func send(w *slowWriter, text string) error {
-	if _, err := w.Write([]byte(text)); err != nil {
+func send(w http.ResponseWriter, text string) error {
+	if _, err := io.WriteString(w, text); err != nil {
 		return err
 	}
-	return w.flush()
+	return http.NewResponseController(w).Flush()
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
-	"strings"
 	"time"
 
 	"muster/internal/logctx"
@@ -36,16 +35,14 @@ func (c Config) identified(next http.Handler) http.Handler {
 	})
 }
 
-// logged logs what became of each request: changes as info, the rest as debug.
+// logged logs each request with its status: mutating requests as info, reads and the frequent calls of agents as debug.
 func (c Config) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watched := &statusWriter{ResponseWriter: w}
 		start := time.Now()
 		defer func() {
 			level := slog.LevelInfo
-			// What agents do with work is as frequent as the work.
-			working := strings.HasPrefix(r.URL.Path, "/assignments/") || strings.HasPrefix(r.URL.Path, "/agents/")
-			if working || r.Method == http.MethodGet || r.Method == http.MethodHead {
+			if c.routeOf(r).frequent || r.Method == http.MethodGet || r.Method == http.MethodHead {
 				level = slog.LevelDebug
 			}
 			path := r.URL.Path
@@ -92,29 +89,38 @@ func (w *statusWriter) code() int {
 	return w.status
 }
 
-// writeTime is how long a client may take to read a part of a long answer.
-const writeTime = 30 * time.Second
+// writeTime limits the time in which a client reads one part of a response.
+const writeTime = time.Minute
 
-// slowWriter writes a long answer: the client has writeTime for each part, not
-// for the whole.
-type slowWriter struct {
+// paced limits each write of a response to writeTime. The handler itself may take longer, for example to download a document.
+func paced(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+		_ = p.control.SetWriteDeadline(time.Time{}) // the connection may have the deadline of an earlier response
+		next.ServeHTTP(p, r)
+	})
+}
+
+type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
-func newSlowWriter(w http.ResponseWriter) *slowWriter {
-	return &slowWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+// Unwrap is for http.ResponseController.
+func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *pacedWriter) extend() {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime)) // not supported by a recorder
 }
 
-func (w *slowWriter) Write(p []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder has none
+func (w *pacedWriter) WriteHeader(code int) {
+	w.extend()
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *pacedWriter) Write(p []byte) (int, error) {
+	w.extend()
 	return w.ResponseWriter.Write(p)
-}
-
-// flush sends what was written.
-func (w *slowWriter) flush() error {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime))
-	return w.control.Flush()
 }
 
 // routed serves what mux has a route for, and answers the rest with a problem.

@@ -102,10 +102,25 @@ func TestRequestID(t *testing.T) {
 			}
 		}
 	}
-	out.Reset()
-	post(t, h, "POST", "/jobs", fieldsOf{"prompt": "secret words"})
-	if !strings.Contains(out.String(), `"level":"INFO"`) || strings.Contains(out.String(), "secret words") {
-		t.Errorf("logged %s, want a line of level info without the body", out.String())
+}
+
+// Mutating requests are logged as info, and the frequent calls of agents as debug; bodies are not logged.
+func TestLogLevelOfRequests(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	var out bytes.Buffer
+	cfg.Logger = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h := handler(t, cfg)
+	for request, want := range map[string]string{
+		"POST /jobs": "INFO", "DELETE /agents/none": "INFO", "POST /agents/none/drain": "INFO",
+		"POST /agents/none/heartbeat": "DEBUG", "POST /assignments/none/release": "DEBUG", "GET /jobs": "DEBUG",
+	} {
+		out.Reset()
+		method, path, _ := strings.Cut(request, " ")
+		post(t, h, method, path, fieldsOf{"prompt": "secret words"})
+		if !strings.Contains(out.String(), `"level":"`+want+`"`) || strings.Contains(out.String(), "secret words") {
+			t.Errorf("%s: logged %s, want a line of level %s without the body", request, out.String(), want)
+		}
 	}
 }
 

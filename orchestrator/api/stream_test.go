@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"muster/orchestrator/job"
 )
 
 func TestEventsAsAStream(t *testing.T) {
@@ -157,14 +159,22 @@ func (slowReports) Write(_ context.Context, w io.Writer, _, _ string) error {
 	return nil
 }
 
-// A report that takes longer than any other answer is written to its end, and holds up no other request.
-func TestLongReportIsNotCutOff(t *testing.T) {
+// slowSource is a document that takes nine minutes to download.
+type slowSource struct{ fakeDocuments }
+
+func (s *slowSource) Fetch(ctx context.Context, url string) (job.Document, error) {
+	<-time.After(9 * time.Minute)
+	return s.fakeDocuments.Fetch(ctx, url)
+}
+
+// A response is complete however long its handler takes, and other requests are not delayed.
+func TestSlowResponsesAreComplete(t *testing.T) {
 	t.Parallel()
 	cfg, _ := faked(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, shutdown := context.WithCancel(t.Context())
 		cfg := cfg.withDefaults()
-		cfg.Reports, cfg.closing = slowReports{}, ctx
+		cfg.Reports, cfg.Documents, cfg.closing = slowReports{}, &slowSource{}, ctx
 		h, err := Handler(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -188,6 +198,12 @@ func TestLongReportIsNotCutOff(t *testing.T) {
 		_ = resp.Body.Close()
 		if err != nil || len(body) != 10*5*2000 {
 			t.Errorf("got %d bytes and %v, want 100000", len(body), err)
+		}
+		resp, err = client.Post("http://localhost/jobs", "application/json", strings.NewReader(`{"prompt": "p", "document_url": "https://x.example/d.pdf"}`))
+		if err != nil {
+			t.Errorf("a slow document: %v", err)
+		} else if _ = resp.Body.Close(); resp.StatusCode != http.StatusCreated {
+			t.Errorf("a slow document: got %s, want 201", resp.Status)
 		}
 		client.CloseIdleConnections()
 		shutdown()

@@ -26,7 +26,7 @@ type streamOutput struct{ Body func(huma.Context) }
 func (s *server) stream(head http.Header, write func(ctx context.Context, w io.Writer) error) *streamOutput {
 	return &streamOutput{func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
-		lazy := &lazyWriter{head: head, slow: newSlowWriter(w)}
+		lazy := &lazyWriter{head: head, to: w}
 		err := write(r.Context(), lazy)
 		switch {
 		case err == nil:
@@ -43,7 +43,7 @@ func (s *server) stream(head http.Header, write func(ctx context.Context, w io.W
 // lazyWriter sends the head with the first byte.
 type lazyWriter struct {
 	head  http.Header
-	slow  *slowWriter
+	to    http.ResponseWriter
 	begun bool
 }
 
@@ -53,14 +53,14 @@ func (l *lazyWriter) begin() {
 	}
 	l.begun = true
 	for name, values := range l.head {
-		l.slow.Header()[name] = values
+		l.to.Header()[name] = values
 	}
-	l.slow.WriteHeader(http.StatusOK)
+	l.to.WriteHeader(http.StatusOK)
 }
 
 func (l *lazyWriter) Write(p []byte) (int, error) {
 	l.begin()
-	return l.slow.Write(p)
+	return l.to.Write(p)
 }
 
 type reportInput struct {
