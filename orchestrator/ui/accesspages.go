@@ -164,6 +164,17 @@ type auditData struct {
 // auditDay is how the form has a time, in UTC.
 const auditDay = "2006-01-02T15:04"
 
+// auditTime parses a time of the form; "" is the zero time.
+func auditTime(text string) (at time.Time, err error) {
+	if text == "" {
+		return at, nil
+	}
+	if at, err = time.Parse(auditDay, text); err != nil {
+		return at, webui.Invalid("%.40q is not a time; write it as %s, in UTC.", text, auditDay)
+	}
+	return at, nil
+}
+
 func (p accessPages) audit(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
 	d := auditData{Caller: strings.TrimSpace(q.Get("caller")), Operation: strings.TrimSpace(q.Get("operation")), Since: q.Get("since"), Until: q.Get("until")}
@@ -171,15 +182,12 @@ func (p accessPages) audit(ctx context.Context, r *http.Request) (webui.View, er
 		return webui.View{}, webui.Invalid("It is too long.")
 	}
 	f := access.AuditFilter{Caller: d.Caller, Operation: d.Operation, Before: q.Get("before"), Limit: auditLines}
-	for text, into := range map[string]*time.Time{d.Since: &f.Since, d.Until: &f.Until} {
-		if text == "" {
-			continue
-		}
-		at, err := time.Parse(auditDay, text)
-		if err != nil {
-			return webui.View{}, webui.Invalid("%.40q is not a time; write it as %s, in UTC.", text, auditDay)
-		}
-		*into = at
+	var err error
+	if f.Since, err = auditTime(d.Since); err != nil {
+		return webui.View{}, err
+	}
+	if f.Until, err = auditTime(d.Until); err != nil {
+		return webui.View{}, err
 	}
 	page, err := p.cfg.Audit.List(ctx, f)
 	if err != nil {

@@ -68,7 +68,7 @@ func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error
 	id, q := r.PathValue("job"), r.URL.Query()
 	d := itemsData{State: job.ItemStatus(q.Get("state")), First: q.Get("after") == ""}
 	after := q.Get("after")
-	if err := tooLong(map[string]int{after: maxCursor + 2*job.MaxKey}); err != nil {
+	if err := checkLength(maxCursor+2*job.MaxKey, after); err != nil {
 		return webui.View{}, err
 	}
 	var err error

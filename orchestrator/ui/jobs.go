@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -196,7 +197,7 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 	q := r.URL.Query()
 	d := jobsData{State: q.Get("status"), Kind: q.Get("kind"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label")), Kinds: job.Kinds}
 	after := q.Get("after")
-	if err := tooLong(map[string]int{d.Name: maxName, d.Label: maxName, after: maxCursor}); err != nil {
+	if err := cmp.Or(checkLength(maxName, d.Name, d.Label), checkLength(maxCursor, after)); err != nil {
 		return webui.View{}, err
 	}
 	f := job.Filter{Kind: d.Kind, Name: d.Name, Label: d.Label, Cursor: after, Limit: jobsShown, NoUsage: true}

@@ -231,6 +231,7 @@ func TestAuditIsFilteredAndPaged(t *testing.T) {
 	w.shows("/ui/audit?caller=bob", http.StatusOK, "for this filter")
 	w.shows("/ui/audit?until=2001-01-01T00:00", http.StatusOK, "for this filter")
 	w.shows("/ui/audit?since=2001-01-01T00:00", http.StatusOK, "/jobs/59")
+	w.shows("/ui/audit?since=2101-01-01T00:00&until=2101-01-01T00:00", http.StatusOK, "for this filter")
 }
 
 // However many sites and keys there are, a page is small, and the rest can be reached.

@@ -118,11 +118,11 @@ func grouped(errs []job.ItemError) []group {
 	return all
 }
 
-// invalid returns an error if a text of a request is longer than it may be.
-func tooLong(texts map[string]int) error {
-	for text, most := range texts {
-		if len(text) > most {
-			return webui.Invalid("A value is too long: at most %d bytes are read here.", most)
+// checkLength returns an error if one of values is longer than limit bytes.
+func checkLength(limit int, values ...string) error {
+	for _, v := range values {
+		if len(v) > limit {
+			return webui.Invalid("A value is too long: at most %d bytes are allowed.", limit)
 		}
 	}
 	return nil
