@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"time"
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
@@ -79,7 +78,7 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 }
 
 // ValueOf blocks until a part of the workflow has its value or can no longer have one, and returns the value or a
-// *[Failure], at most about 100 ms later. r must come from Send, and part must be the signature that was sent or one
+// *[Failure], about 100 ms later. r must come from Send, and part must be the signature that was sent or one
 // that it was built from. A part that is used in several places is one node. For a part of a plan, and for a handle
 // from [Attach], use [NodeValue]. The end of ctx ends the wait, not the workflow. Inside a handler it returns
 // [ErrWaitInTask].
@@ -134,9 +133,6 @@ func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error
 	return p, nil
 }
 
-// watchEvery is how often Watch reads the progress; the end is noticed at once.
-const watchEvery = 100 * time.Millisecond
-
 // Detail returns the workflow with its progress and its nodes, those in the order of its definition. It has ended once
 // all its tasks have, and did so at the time of the last. It returns [ErrUnknown] for a workflow that never was, or whose
 // results are no longer kept.
@@ -158,30 +154,26 @@ func (r *AsyncResult[O]) Summary(ctx context.Context) (tasktype.WorkflowDetail, 
 	return w, nil
 }
 
-// Watch yields the progress of the workflow, and again whenever it has changed. The sequence ends when all tasks have
-// ended, with a progress that has Ended set, or with an error, such as that of ctx.
+// Watch yields the progress of the workflow, and again whenever it has changed: at once when it has ended, about 100 ms
+// after tasks have ended or were added, and within a second when the first task has started. The sequence ends when all
+// tasks have ended, with a progress that has Ended set, or with an error, such as that of ctx.
 func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress, error] {
 	return func(yield func(tasktype.Progress, error) bool) {
 		var last tasktype.Progress
-		for first := true; ; first = false {
-			p, err := r.Progress(ctx)
+		first, stopped := true, false
+		err := r.client.eng.Results.Follow(ctx, r.id, func() (bool, error) {
+			p, err := r.client.eng.Results.Progress(ctx, r.id)
 			if err != nil {
-				yield(p, err)
-				return
+				return false, err
 			}
 			if first || p != last {
-				if !yield(p, nil) {
-					return
-				}
+				stopped = !yield(p, nil)
 			}
-			last = p
-			if p.Ended {
-				return
-			}
-			if err := r.client.eng.Results.Pause(ctx, r.id, watchEvery); err != nil {
-				yield(p, fmt.Errorf("watch workflow %s: %w", r.id, err))
-				return
-			}
+			first, last = false, p
+			return stopped || p.Ended, nil
+		})
+		if err != nil {
+			yield(tasktype.Progress{}, fmt.Errorf("watch workflow %s: %w", r.id, err))
 		}
 	}
 }
@@ -248,7 +240,8 @@ type Member[O any] struct {
 	Outcome[O]
 }
 
-// AsCompleted yields each member of the list that the workflow yields when it has ended, in the order in which they end.
+// AsCompleted yields each member of the list that the workflow yields about 100 ms after it has ended, in the order in which
+// they ended, as far as they ended before it read them.
 // The members are those of [Members]. The sequence ends after the last member, also if a failure has failed the
 // group before, or with an error, such as that of ctx. If there is no list for another reason than a failed member, the
 // error is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].
@@ -260,39 +253,39 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 			return
 		}
 		var seen []bool
-		failed := false
-		for {
+		failed, stopped := false, false
+		err := r.client.eng.Results.Follow(ctx, r.id, func() (bool, error) {
 			found, lost, err := r.client.eng.Results.Members(ctx, r.id, seen)
 			if err != nil {
-				fail(err)
-				return
+				return false, err
 			}
 			seen = append(seen, make([]bool, max(0, len(found.List)-len(seen)))...) // the number of members may not be known at first
+			var fresh []int
 			for i, m := range found.List {
-				if seen[i] || m.Raw == nil && m.Failure == nil {
-					continue
+				if !seen[i] && (m.Raw != nil || m.Failure != nil) {
+					fresh = append(fresh, i)
 				}
-				member, err := memberOf[O](i, m)
+			}
+			slices.SortStableFunc(fresh, func(a, b int) int { return found.List[a].Ended.Compare(found.List[b].Ended) })
+			for _, i := range fresh {
+				member, err := memberOf[O](i, found.List[i])
 				if err != nil {
-					fail(err)
-					return
+					return false, err
 				}
 				failed = failed || member.Err != nil
 				if seen[i] = true; !yield(member, nil) {
-					return
+					stopped = true
+					return true, nil
 				}
 			}
 			if lost != nil && !(failed && found.Ended) {
+				stopped = true
 				yield(Member[O]{}, (*Failure)(lost))
-				return
 			}
-			if found.Ended {
-				return
-			}
-			if err := r.client.eng.Results.Pause(ctx, r.id, watchEvery); err != nil {
-				fail(err)
-				return
-			}
+			return stopped || found.Ended, nil
+		})
+		if err != nil && !stopped {
+			fail(err)
 		}
 	}
 }

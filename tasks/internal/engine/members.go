@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
@@ -16,6 +17,7 @@ import (
 type Member struct {
 	Raw     json.RawMessage
 	Failure *tasktype.Failure
+	Ended   time.Time // of the last task of the member; zero for an element of a value
 }
 
 // Members are those of the list that a workflow yields.
@@ -80,6 +82,9 @@ func (v *values) addParts(ctx context.Context, out *Members, l listing, seen []b
 		if fresh(i) {
 			var err error
 			if m, err = v.member(ctx, p); err != nil {
+				return err
+			}
+			if m.Ended, err = v.endedAt(ctx, p); err != nil {
 				return err
 			}
 			if l.outcomes {

@@ -7,12 +7,10 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/tasks/internal/store"
 )
 
-// notifier notifies waits when a message says that their workflow has a value or has ended. All waits of a process share
-// one subscription, which the first one opens.
+// notifier wakes waits when a message about their workflow arrives. All waits of a process share one subscription, which
+// the first one opens.
 type notifier struct {
 	*env
 
@@ -23,16 +21,17 @@ type notifier struct {
 
 func newNotifier(e *env) *notifier { return &notifier{env: e} }
 
-// listen returns a channel that gets a value when a message on the workflow arrives, and a function that ends that.
-func (n *notifier) listen(ctx context.Context, id string) (<-chan struct{}, func(), error) {
+// listen returns a channel that receives a value when the wait must read its workflow: once when the subscription to the
+// given channel of Redis is active, and after each message. stop ends that.
+func (n *notifier) listen(ctx context.Context, channel string) (changed <-chan struct{}, stop func(), err error) {
 	w, err := n.subscription()
 	if err != nil {
 		return nil, nil, err
 	}
-	return w.add(ctx, store.DoneChannel(id))
+	return w.add(ctx, channel)
 }
 
-// subscription returns that of all waits.
+// subscription returns the subscription that all waits share.
 func (n *notifier) subscription() (*subscription, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,12 +72,14 @@ func (s *subscription) add(ctx context.Context, channel string) (<-chan struct{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waits[channel] == nil {
-		// Subscribe returns before Redis has answered; until then waits depend on lookEvery. A ctx that ends during the
-		// call would close the connection, which other waits use.
+		// Subscribe returns before Redis has replied; read wakes the wait when it has. A ctx that ends during the call
+		// would close the connection, which other waits use.
 		if err := s.sub.Subscribe(context.WithoutCancel(ctx), channel); err != nil {
 			return nil, nil, fmt.Errorf("subscribe: %w", err)
 		}
 		s.waits[channel] = map[chan struct{}]bool{}
+	} else {
+		wait <- struct{}{} // a message may have come before
 	}
 	s.waits[channel][wait] = true
 	return wait, func() {
@@ -92,7 +93,7 @@ func (s *subscription) add(ctx context.Context, channel string) (<-chan struct{}
 	}, nil
 }
 
-// read notifies the waits of the channels that get a message, until the subscription is closed.
+// read wakes the waits of the channels that get a message, until the subscription is closed.
 func (s *subscription) read() {
 	defer close(s.done)
 	for m := range s.sub.ChannelWithSubscriptions() {
@@ -104,7 +105,7 @@ func (s *subscription) read() {
 			if m.Kind != "subscribe" {
 				continue
 			}
-			channel = m.Channel // messages from before may have been missed: look once
+			channel = m.Channel // also after a connection was lost: messages may have been missed
 		default:
 			continue
 		}

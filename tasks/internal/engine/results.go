@@ -13,8 +13,11 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// lookEvery is how often a wait reads the workflow, since the message that it has ended can be lost.
-const lookEvery = time.Second
+// How often waits read a workflow.
+const (
+	lookEvery = time.Second            // without a message: one can be lost, and none says that a node has started
+	lookPause = 100 * time.Millisecond // between reads that messages of progress cause, however many there are
+)
 
 // Results reads what workflows yield, and waits for it.
 type Results struct {
@@ -25,45 +28,79 @@ type Results struct {
 }
 
 // Wait blocks until the root of a workflow is terminal. By then its progress keys tell so too.
-func (r *Results) Wait(ctx context.Context, id string) (json.RawMessage, *tasktype.Failure, error) {
+func (r *Results) Wait(ctx context.Context, id string) (raw json.RawMessage, fail *tasktype.Failure, err error) {
 	fl, fail, err := r.find(ctx, id)
 	if err != nil || fail != nil {
 		return nil, fail, err
 	}
-	changed, stop, err := r.notifier.listen(ctx, id)
-	if err != nil {
-		return nil, nil, endedBy(ctx, err)
-	}
-	defer stop()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
+	err = r.follow(ctx, id, false, func() (bool, error) {
 		v := r.graphs.values(fl)
 		rec, err := v.record(ctx, fl.Root)
-		if err != nil && ctx.Err() != nil {
-			return nil, nil, ctx.Err()
-		}
-		if err == nil && rec.Terminal() {
-			defer r.graphs.dropLarge(fl.ID)
-			if fl.g.Progress != "" { // the process that ended it may not have done this yet
-				if err := r.progress.write(ctx, fl); err != nil {
-					r.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID, "error", err)
-				}
+		switch {
+		case err != nil:
+			return false, ctx.Err() // other errors are temporary: ctx bounds the wait
+		case !rec.Terminal():
+			_, given, err := r.hasEnded(ctx, fl.Flow)
+			if errors.Is(err, ErrUnknown) || err == nil && given != nil {
+				fail = given
+				return true, err
 			}
-			m, err := v.member(ctx, graph.ID{Index: fl.g.Root, Inst: -1})
-			return m.Raw, m.Failure, err
+			return false, nil
 		}
-		if err == nil {
-			_, fail, err := r.hasEnded(ctx, fl.Flow)
-			if errors.Is(err, ErrUnknown) || err == nil && fail != nil {
-				return nil, fail, err
+		defer r.graphs.dropLarge(fl.ID)
+		if fl.g.Progress != "" { // the process that ended it may not have done this yet
+			if err := r.progress.write(ctx, fl); err != nil {
+				r.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID, "error", err)
 			}
 		}
+		m, err := v.member(ctx, graph.ID{Index: fl.g.Root, Inst: -1})
+		raw, fail = m.Raw, m.Failure
+		return true, err
+	})
+	return raw, fail, err
+}
+
+// Follow calls look until it returns true or an error: at first, after each message that the workflow has its value or has
+// ended, at most lookPause after each message that its progress has changed, and at the latest every lookEvery.
+func (r *Results) Follow(ctx context.Context, id string, look func() (over bool, err error)) error {
+	return r.follow(ctx, id, true, look)
+}
+
+// follow is Follow; without progress it listens only for the messages that the workflow has its value or has ended.
+func (r *Results) follow(ctx context.Context, id string, progress bool, look func() (over bool, err error)) error {
+	if over, err := look(); over || err != nil {
+		return endedBy(ctx, err)
+	}
+	done, stop, err := r.notifier.listen(ctx, store.DoneChannel(id))
+	if err != nil {
+		return endedBy(ctx, err)
+	}
+	defer stop()
+	var changed <-chan struct{}
+	if progress {
+		if changed, stop, err = r.notifier.listen(ctx, store.ChangedChannel(id)); err != nil {
+			return endedBy(ctx, err)
+		}
+		defer stop()
+	}
+	tick, pause := time.NewTicker(lookEvery), time.NewTimer(lookPause)
+	defer tick.Stop()
+	defer pause.Stop()
+	for next := changed; ; tick.Reset(lookEvery) {
 		select {
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		case <-changed:
+			return ctx.Err()
+		case <-pause.C:
+			next = changed
+			continue
+		case <-next:
+			next = nil
+			pause.Reset(lookPause)
+		case <-done:
 		case <-tick.C:
+		}
+		if over, err := look(); over || err != nil {
+			return endedBy(ctx, err)
 		}
 	}
 }
@@ -128,29 +165,8 @@ func (r *Results) abortedID(ctx context.Context, id string) *tasktype.Failure {
 	return fail
 }
 
-// Pause returns after d, or as soon as a message says that the workflow has its value or has ended.
-func (r *Results) Pause(ctx context.Context, id string, d time.Duration) error {
-	changed, stop, err := r.notifier.listen(ctx, id)
-	if err != nil {
-		return endedBy(ctx, err)
-	}
-	defer stop()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-changed:
-	case <-timer.C:
-	}
-	return nil
-}
-
-// nodeEvery is how often NodeValue looks: no message says that a node has ended.
-const nodeEvery = 100 * time.Millisecond
-
 // NodeValue blocks until a node of a workflow has a value or cannot have one any more.
-func (r *Results) NodeValue(ctx context.Context, id, node string) (json.RawMessage, *tasktype.Failure, error) {
+func (r *Results) NodeValue(ctx context.Context, id, node string) (raw json.RawMessage, fail *tasktype.Failure, err error) {
 	nid, err := graph.ParseID(node)
 	if err != nil {
 		return nil, nil, err
@@ -159,25 +175,28 @@ func (r *Results) NodeValue(ctx context.Context, id, node string) (json.RawMessa
 	if err != nil || fail != nil {
 		return nil, fail, err
 	}
-	for v := r.graphs.values(fl); ; v.refresh() {
-		over, fail, err := r.hasEnded(ctx, fl.Flow) // before the look, so that what ended before that is seen
+	v := r.graphs.values(fl)
+	err = r.Follow(ctx, id, func() (bool, error) {
+		v.refresh()
+		over, given, err := r.hasEnded(ctx, fl.Flow) // before the look, so that what ended before that is seen
 		if err != nil {
-			return nil, nil, endedBy(ctx, err)
+			return false, err
 		}
 		m, err := v.node(ctx, nid)
 		if err != nil {
-			return nil, nil, endedBy(ctx, err)
+			return false, err
 		}
 		switch {
 		case m.Raw != nil || m.Failure != nil:
-			return m.Raw, m.Failure, nil
-		case fail != nil:
-			return nil, fail, nil
+			raw, fail = m.Raw, m.Failure
+		case given != nil:
+			fail = given
 		case over:
-			return nil, nil, fmt.Errorf("node %s did not run, and the workflow has ended", node)
+			return false, fmt.Errorf("node %s did not run, and the workflow has ended", node)
+		default:
+			return false, nil
 		}
-		if err := r.Pause(ctx, id, nodeEvery); err != nil {
-			return nil, nil, err
-		}
-	}
+		return true, nil
+	})
+	return raw, fail, err
 }

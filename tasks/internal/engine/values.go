@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
@@ -118,6 +119,32 @@ func (v *values) member(ctx context.Context, id graph.ID) (m Member, err error) 
 		m.Failure, err = v.failure(ctx, at)
 		return m, err
 	}
+}
+
+// endedAt returns when a node ended: a skipped one with the node that caused that, a passive one with its last part. It is
+// zero for a node that has not ended.
+func (v *values) endedAt(ctx context.Context, id graph.ID) (at time.Time, err error) {
+	g, err := v.graph(ctx, id)
+	if err != nil {
+		return at, err
+	}
+	if id.Inst >= 0 || !g.Passive(id.Index) {
+		rec, err := v.record(ctx, id.String())
+		if err == nil && rec.Cause != "" {
+			rec, err = v.record(ctx, rec.Cause)
+		}
+		return rec.Ended, err
+	}
+	for _, a := range g.Nodes[id.Index].Args {
+		part, err := v.endedAt(ctx, id.At(a, -1))
+		if err != nil {
+			return at, err
+		}
+		if part.After(at) {
+			at = part
+		}
+	}
+	return at, nil
 }
 
 // value returns the value of a node.

@@ -157,6 +157,9 @@ const BusChannel = "muster:bus"
 // DoneChannel is the channel of the message that a workflow has its value or has ended.
 func DoneChannel(id string) string { return "muster:done:" + id }
 
+// ChangedChannel is the channel of the other messages that tasks of a workflow have ended or were added.
+func ChangedChannel(id string) string { return "muster:changed:" + id }
+
 // pongChannel is the channel on which workers answer a ping. Channels are of all databases of a Redis, and
 // workers are of one.
 func pongChannel(token string, db int) string { return "muster:pong:" + token + ":" + strconv.Itoa(db) }

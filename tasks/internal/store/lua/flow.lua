@@ -582,7 +582,11 @@ local function flow(onLane, onMost, on)
       end
       ended(W, name, (letter == 'S' or letter == 'X') and letter or 'F', created)
     end
-    if told or over then redis.call('PUBLISH', 'muster:done:' .. W, over and '1' or '0') end
+    if told or over then
+      redis.call('PUBLISH', 'muster:done:' .. W, over and '1' or '0')
+    elseif next(add) then
+      redis.call('PUBLISH', 'muster:changed:' .. W, '')
+    end
     if #todo == 0 and timed == 0 and not over then return nil end
     local out = {W, over and 1 or 0, whole(timed)}
     for i = 1, #todo do out[3 + i] = todo[i] end
