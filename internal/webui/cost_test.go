@@ -3,6 +3,8 @@ package webui
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +20,7 @@ func TestPagesThatCostMoreAreReadLessOften(t *testing.T) {
 	const cost, wanted = 20, 4
 	began := time.Now()
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
-		_, leave, err := h.join(key, "", func(context.Context) ([]byte, int, error) {
+		_, leave, err := h.join(key, "", httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), func(context.Context, *http.Request) ([]byte, int, error) {
 			looks.Add(1)
 			return []byte("x"), cost, nil
 		})
@@ -28,7 +30,7 @@ func TestPagesThatCostMoreAreReadLessOften(t *testing.T) {
 		t.Cleanup(leave)
 	}
 	testutil.Eventually(t, "the pages are read", func() bool { return looks.Load() >= wanted })
-	if took, least := time.Since(began), (wanted-1)*cost*time.Second/mostCost; took < least {
+	if took, least := time.Since(began), (wanted-1)*cost*time.Second/maxCost; took < least {
 		t.Errorf("%d looks that cost %d each took %v, want at least %v", wanted, cost, took, least)
 	}
 }

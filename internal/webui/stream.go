@@ -11,21 +11,36 @@ import (
 )
 
 const (
-	pulse     = 15 * time.Second // between signs of life, so that proxies do not close the connection
-	streaming = 5 * time.Minute  // until the reader must ask again, so that a key that has ended shows nothing any more
-	writeTime = 10 * time.Second // that a reader may take for an update
+	pulse     = 15 * time.Second // between comments that keep the connection open
+	streaming = 5 * time.Minute  // until the reader must send a new request, so that expired credentials end the updates
+	writeTime = 10 * time.Second // the time limit of a write
 )
 
-// stream sends what a page shows each time that it changes, as server-sent events: "main" with the HTML of the element
-// of this id, and "trouble" with why it cannot be read now.
-func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
+// errRights ends the updates of a reader whose rights have changed since the request began.
+var errRights = errors.New("the rights of a reader have changed")
+
+// rights returns the part of the key of a page that depends on the sender of a request. Readers share a rendering only if
+// their rights are equal.
+func (s *Site) rights(r *http.Request) string {
 	reads := ""
 	if s.cfg.Reads != nil {
 		reads = s.cfg.Reads(r)
 	}
-	key := fmt.Sprintf("%q %t %t %s", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer), r.URL.RequestURI())
-	shared := r.WithContext(context.WithoutCancel(r.Context())) // others may look at the page after this reader has left
-	updates, leave, err := s.live.join(key, s.caller(r), func(ctx context.Context) ([]byte, int, error) { return s.fragment(ctx, shared, p) })
+	return fmt.Sprintf("%q %t %t", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer))
+}
+
+// stream sends a page each time that it changes, as server-sent events: "main" with the HTML of the element of this id,
+// and "trouble" with the reason why it cannot be read.
+func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
+	rights := s.rights(r)
+	render := func(ctx context.Context, r *http.Request) ([]byte, int, error) {
+		html, cost, err := s.fragment(ctx, r, p)
+		if s.rights(r) != rights { // checked after the rendering: it may have used either
+			return nil, 0, errRights
+		}
+		return html, cost, err
+	}
+	updates, leave, err := s.live.join(rights+" "+r.URL.RequestURI(), s.caller(r), r, render)
 	if err != nil {
 		status := http.StatusServiceUnavailable
 		if errors.Is(err, errCallerOpen) {
@@ -63,6 +78,9 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 		case <-tick.C:
 			text = []byte(": still here\n\n")
 		case u := <-updates:
+			if s.rights(r) != rights {
+				return // the browser sends a new request
+			}
 			text = event("main", u.html)
 			if u.trouble != "" {
 				text = event("trouble", []byte(u.trouble))
@@ -84,7 +102,7 @@ func (s *Site) caller(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// fragment renders the part of a page that changes, and returns what that cost. What is not there any more is a page, too.
+// fragment renders the part of a page that changes, and returns its cost. An error below 500, such as 404, is a page, too.
 func (s *Site) fragment(ctx context.Context, r *http.Request, p page) (html []byte, cost int, err error) {
 	show := p.show
 	v, err := p.ask(ctx, r.WithContext(ctx))

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -511,5 +512,40 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 	if w := send("admin", "DELETE", "/keys/new", ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"revoked"`) {
 		t.Errorf("revoke: got %d %s", w.Code, w.Body)
+	}
+}
+
+// The inputs and headers of tasks are for admins, on pages and in their live updates.
+func TestOnlyAdminsSeeInputsOnLivePages(t *testing.T) {
+	t.Parallel()
+	cfg := everything(t)
+	keys := closed(t, &cfg)
+	run, err := tasks.New[string, int]("shop.order", tasks.External()).S("a-secret").Send(t.Context(), cfg.Client, tasks.Headers(map[string]string{"token": "a-secret"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler(t, cfg))
+	t.Cleanup(server.Close)
+	for role, shown := range map[string]bool{"viewer": false, "admin": true, "operator": false} {
+		for _, accept := range []string{"text/html", "text/event-stream"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/tasks/workflows/"+run.ID()+"/nodes/0", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bearer(keys[role])(r)
+			r.Header.Set("Accept", accept)
+			res, err := server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, text := bufio.NewScanner(res.Body), ""
+			for body.Scan() && !strings.Contains(text, "</main>") && (body.Text() != "" || accept == "text/html" || !strings.Contains(text, "<h1>")) {
+				text += body.Text() + "\n"
+			}
+			_ = res.Body.Close()
+			if res.StatusCode != http.StatusOK || !strings.Contains(text, "shop.order") || strings.Contains(text, "a-secret") != shown {
+				t.Errorf("%s for %s: got %d and %.3000q, want 200, with the secret: %t", accept, role, res.StatusCode, text, shown)
+			}
+		}
 	}
 }

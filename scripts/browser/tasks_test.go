@@ -236,6 +236,31 @@ func TestUpdates(t *testing.T) {
 	b.says("Live")
 }
 
+// Updates keep the values of the fields that the reader has changed, also of those without the focus.
+func TestUpdatesKeepTypedText(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	begin(t, s, approval())
+	b := open(t, s.URL)
+	b.visit("/workflows")
+	b.says("Live")
+	b.do(chromedp.SendKeys("main input[name=name]", "refund"))
+	eval[chromedp.Void](b, `(e => { e.value = "24h"; e.dispatchEvent(new Event("input", {bubbles: true})); })(document.querySelector("main select[name=within]"))`)
+	b.do(chromedp.Focus("main form button"))
+	for want := range 3 {
+		begin(t, s, approval())
+		testutil.Eventually(t, "the new row is there", func() bool { return eval[int](b, `document.querySelectorAll("main tbody tr").length`) == want+2 })
+	}
+	if got := eval[string](b, `[...document.querySelectorAll("main input[name=name], main select[name=within]")].map(e => e.value).join(" ")`); got != "refund 24h" {
+		t.Errorf("after updates the fields are %q, want refund 24h", got)
+	}
+	b.click("main form button")
+	if got := eval[string](b, `location.search`); got != "?name=refund&within=24h" {
+		t.Errorf("the form was sent as %s", got)
+	}
+	b.shows("No workflow is listed here")
+}
+
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)

@@ -1,8 +1,10 @@
 package ui
 
 import (
+	"context"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -185,26 +187,71 @@ func TestTooManyNodesAreNotRead(t *testing.T) {
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to show here", "u.inc")
 }
 
-// Those who may not see data see no input, no result and no header, on no page and in no stream.
+type roleKey struct{}
+
+// Readers without the right to data get no input, result and header, on no page and in no stream; readers with it get
+// them on both. A middleware puts the role into the context of the request.
 func TestDataIsHidden(t *testing.T) {
 	t.Parallel()
-	f, h := fleet(t, Config{Data: func(r *http.Request) bool { return r.Header.Get("X-Role") == "admin" }})
-	run, err := text.S("a-secret").Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"token": "a-secret"}))
+	f, h := fleet(t, Config{Data: func(r *http.Request) bool { return r.Context().Value(roleKey{}) == "admin" }})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), roleKey{}, r.Header.Get("X-Role"))))
+	}))
+	t.Cleanup(server.Close)
+	run, err := tasks.Group(text.S("a-secret"), ask.S("a-secret")).Send(t.Context(), f.Client(), tasks.Headers(map[string]string{"token": "a-secret"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Drain()
 	at := "/workflows/" + run.ID()
-	for path, want := range map[string]int{at: http.StatusOK, at + "/nodes/0": http.StatusOK, at + "/inputs/0": http.StatusForbidden, at + "/results/0": http.StatusForbidden} {
-		if code, body := get(t, h, path); code != want || strings.Contains(body, "a-secret") {
-			t.Errorf("%s: got %d and %.2000q, want %d without the secret", path, code, body, want)
-		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tasks"+path, nil)
-		r.Header.Set("X-Role", "admin")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if shown := path != at; w.Code != http.StatusOK || strings.Contains(w.Body.String(), "a-secret") != shown {
-			t.Errorf("%s for an admin: got %d and %.2000q, want 200, with the secret: %t", path, w.Code, w.Body, shown)
+	for path, c := range map[string]struct {
+		viewer int
+		shown  bool // to admins
+		live   bool
+	}{
+		at:                {http.StatusOK, false, true},
+		at + "/nodes/0":   {http.StatusOK, true, true},
+		"/tokens":         {http.StatusOK, true, true},
+		at + "/inputs/0":  {http.StatusForbidden, true, false},
+		at + "/results/0": {http.StatusForbidden, true, false},
+	} {
+		for role, want := range map[string]struct {
+			code  int
+			shown bool
+		}{"viewer": {c.viewer, false}, "admin": {http.StatusOK, c.shown}, "": {c.viewer, false}} {
+			for _, accept := range []string{"text/html", "text/event-stream"} {
+				if accept == "text/event-stream" && !c.live {
+					continue
+				}
+				code, body := getAs(t, server.URL+"/tasks"+path, role, accept)
+				if code != want.code || strings.Contains(body, "a-secret") != want.shown {
+					t.Errorf("%s as %q for %q: got %d and %.2000q, want %d, with the secret: %t", path, accept, role, code, body, want.code, want.shown)
+				}
+			}
 		}
 	}
+}
+
+// getAs requests a page with a role, as HTML or as a stream of which it returns the first update.
+func getAs(t *testing.T, url, role, accept string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Role", role)
+	req.Header.Set("Accept", accept)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if accept == "text/event-stream" {
+		return res.StatusCode, events(res.Body)()
+	}
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(raw)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -231,7 +232,13 @@ func reads(t *testing.T, url string) func() string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = res.Body.Close() })
-	lines := bufio.NewScanner(res.Body)
+	return events(res.Body)
+}
+
+// events returns a function that reads the next server-sent event.
+func events(body io.Reader) func() string {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 1<<20)
 	return func() string {
 		var text strings.Builder
 		for lines.Scan() {

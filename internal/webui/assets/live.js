@@ -1,4 +1,4 @@
-// Shows what changes on the page: the server sends the new content of main as an event each time that it changes.
+// Updates the page: the server sends the content of main as an event each time that it changes.
 (() => {
   "use strict";
   const main = document.getElementById("main"), state = document.getElementById("livestate"), news = document.getElementById("news"), pause = document.getElementById("pause");
@@ -35,6 +35,10 @@
     if (state.textContent !== text) state.textContent = text;
     document.body.classList.toggle("trouble", !!trouble);
   };
+  // Fields that the reader has changed keep their values until the form is sent.
+  const edited = new WeakSet();
+  main.addEventListener("input", (e) => edited.add(e.target));
+  main.addEventListener("reset", (e) => { for (const field of e.target.elements) edited.delete(field); });
   const heading = () => main.querySelector("h1")?.textContent.trim().replace(/\s+/g, " ") || "";
   const follow = () => {
     source = new EventSource(location.pathname + location.search);
@@ -43,7 +47,7 @@
       const title = heading(), at = document.activeElement, href = at && main.contains(at) ? at.getAttribute("href") : null;
       Idiomorph.morph(main, e.data, {
         morphStyle: "innerHTML", ignoreActiveValue: true, restoreFocus: true,
-        callbacks: { beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") },
+        callbacks: { beforeNodeMorphed: (node) => !edited.has(node), beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "title" && node.tagName === "TIME") },
       });
       if (href !== null && document.activeElement.getAttribute("href") !== href) { // a row above it is new or gone
         const same = [...main.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === href);
