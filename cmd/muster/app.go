@@ -25,6 +25,9 @@ func run(ctx context.Context, env environment, args []string) int {
 	if err == nil {
 		err = app.RunContext(ctx, args)
 	}
+	if errors.Is(err, errStopped) {
+		return exitDone
+	}
 	// An interrupted command exits with 130, however it ended.
 	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
 		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
@@ -61,8 +64,8 @@ func newApp(env environment) *cli.App {
 		Description: `Start here:  muster demo         the whole job against a world on loopback
              muster start        the orchestrator: Redis, workers, schedule
              muster scrape SITE  one site, now
-Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted,
-             141 the reader of scrape --out - closed its end.`,
+Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted (0 for a server
+             that SIGTERM stops), 141 the reader of scrape --out - closed its end.`,
 		Version:         thisBuild().Version,
 		HideHelpCommand: true, // ours is helpCommand
 		Reader:          env.stdin,

@@ -23,11 +23,11 @@ below /ui/. Metrics for Prometheus are under /metrics; /ready says whether
 requests can be served. The queues of asynq are under /asynqmon/: they show
 wake-tasks, not the tasks of workflows; for those see muster inspect.`,
 		Flags: flagsOf(settings...),
-		Action: withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
+		Action: server(withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
 			outliveReaders()
 			return orchestrator.ServeDashboard(ctx, client.cfg, client.Client, newLogger(env, env.stderr, client.cfg.Log),
 				env.watch(client.loaded, env.stderr),
 				func(url string) { fmt.Fprintf(env.stderr, "dashboard: %s\n", url) })
-		}, settings...),
+		}, settings...)),
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -36,8 +37,11 @@ const (
 	exitNoReader    = 141 // as of a program that SIGPIPE has ended
 )
 
-// errInterrupted is the cause of a context that a signal canceled.
-var errInterrupted = errors.New("interrupted")
+// errInterrupted is the cause of a context that a signal canceled, errTerminated if it was SIGTERM.
+var (
+	errInterrupted = errors.New("interrupted")
+	errTerminated  = fmt.Errorf("terminated: %w", errInterrupted)
+)
 
 // usageError is an error in the arguments or settings of a command.
 type usageError struct{ error }

@@ -25,17 +25,24 @@ func hangup(t *testing.T, cmd *exec.Cmd, out *output, want string, n int) {
 // finish interrupts a command. It fails if the command has ended before.
 func finish(t *testing.T, cmd *exec.Cmd, out *output) {
 	t.Helper()
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	endsWith(t, cmd, out, os.Interrupt, exitInterrupted)
+}
+
+// endsWith sends a signal to a command and checks its exit code.
+func endsWith(t *testing.T, cmd *exec.Cmd, out *output, signal os.Signal, code int) {
+	t.Helper()
+	if err := cmd.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // the exit code says it
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
-		t.Errorf("got exit code %d, want %d:\n%s", code, exitInterrupted, out)
+	_ = cmd.Wait() // checked by the exit code
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("got exit code %d after %v, want %d:\n%s", got, signal, code, out)
 	}
 }
 
-// SIGHUP ends no command, and one that has nothing to reload says so.
-func TestHangupEndsNothing(t *testing.T) {
+// SIGHUP stops no server, and one without settings to reload prints that. SIGTERM is the usual way to stop one: it exits
+// with 0 and adds no line to its log.
+func TestSignalsOfServers(t *testing.T) {
 	t.Parallel()
 	const none, nothing = "SIGHUP: there is nothing to reload", "reloaded: nothing has changed"
 	for name, c := range map[string]struct {
@@ -58,7 +65,14 @@ func TestHangupEndsNothing(t *testing.T) {
 			testutil.Eventually(t, name+" to run", func() bool { return strings.Contains(out.String(), c.ready) })
 			hangup(t, cmd, out, c.want, 1)
 			hangup(t, cmd, out, c.want, 2)
-			finish(t, cmd, out)
+			if name == "demo" {
+				finish(t, cmd, out)
+				return
+			}
+			endsWith(t, cmd, out, syscall.SIGTERM, exitDone)
+			if strings.Contains(out.String(), "interrupted") {
+				t.Errorf("got a message after SIGTERM:\n%s", out)
+			}
 		})
 	}
 	t.Run("scrape", func(t *testing.T) {

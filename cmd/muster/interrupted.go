@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"muster/orchestrator"
 	"muster/orchestrator/redisd"
 )
@@ -18,6 +20,20 @@ type interruption string
 func (i interruption) Error() string { return "interrupted: " + string(i) }
 
 func (interruption) Unwrap() error { return errInterrupted }
+
+// errStopped is the result of a server that SIGTERM stopped.
+var errStopped = errors.New("stopped")
+
+// server returns the action of a command that runs until it is stopped: after SIGTERM it succeeds, without a message.
+func server(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		err := action(c)
+		if errors.Is(context.Cause(c.Context), errTerminated) && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted)) {
+			return errStopped
+		}
+		return err
+	}
+}
 
 // left adds to the error of a command that was interrupted what becomes of its work.
 // It returns other errors as they are.

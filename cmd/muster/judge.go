@@ -35,7 +35,7 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 			&cli.IntFlag{Name: "tls-port", Usage: "proxies reach TLS at port `N`, which is forwarded to --listen-tls", DefaultText: "that of --listen-tls"},
 			&cli.StringFlag{Name: "key-file", Usage: "sign answers with the key in `FILE`; required beyond loopback"},
 		},
-		Action: func(c *cli.Context) error {
+		Action: server(func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 			}
 			<-c.Context.Done()
 			return judge.Close()
-		},
+		}),
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 func main() { os.Exit(Main()) }
 
 // Main runs the command of the process and returns its exit code. The first
-// SIGINT or SIGTERM ends the context that commands drain on, the second the
-// one that they stop at. SIGHUP ends nothing.
+// SIGINT or SIGTERM cancels the context of the command, which then drains; the
+// second cancels the context for an immediate stop. SIGHUP stops nothing.
 func Main() int { return program(nil) }
 
 // program is Main. It calls answered, if not nil, with what commands print as JSON.
@@ -39,8 +39,12 @@ func program(answered func(*cli.Command, any)) int {
 	go func() {
 		for _, end := range []context.CancelCauseFunc{cancel, stop} {
 			select {
-			case <-signals:
-				end(errInterrupted)
+			case s := <-signals:
+				if s == syscall.SIGTERM {
+					end(errTerminated)
+				} else {
+					end(errInterrupted)
+				}
 			case <-over:
 				return
 			}

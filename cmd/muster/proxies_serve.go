@@ -42,7 +42,7 @@ When the settings name sources, the pool is refilled whenever it runs low.`,
 			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password"},
 			progressFlag(),
 		}, flagsOf(serveSettings...)...),
-		Action: func(c *cli.Context) error { return serveProxies(env, c) },
+		Action: server(func(c *cli.Context) error { return serveProxies(env, c) }),
 	}
 }
 

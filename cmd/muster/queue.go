@@ -55,7 +55,7 @@ reported and skipped. An interrupted import can be run again.`,
 				Description: `Several processes may run on one queue, on one machine or many; the limits hold
 for all of them together. They are loaded again at SIGHUP and
 when the settings change.`,
-				Action: func(c *cli.Context) error { return runQueue(env, c) },
+				Action: server(func(c *cli.Context) error { return runQueue(env, c) }),
 			},
 			{
 				Name: "stats",

@@ -45,7 +45,7 @@ or lost data, as muster scrape --wait does.`,
 		Flags: append(flagsOf(startSettings...),
 			&cli.BoolFlag{Name: "once", Usage: "one round, then exit"},
 			failOnFlag(), progressFlag(), jsonFlag()),
-		Action: func(c *cli.Context) error {
+		Action: server(func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ or lost data, as muster scrape --wait does.`,
 				err = errors.Join(err, printRound(env, round, c.Bool("json")), round.Lost(failOn))
 				return leftJobs(ctx, o, err, jobsOf(round), "muster start --once")
 			})
-		},
+		}),
 	}
 }
 
@@ -88,7 +88,7 @@ does.`,
 		Flags: append(flagsOf(own...),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
 			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
-		Action: func(c *cli.Context) error {
+		Action: server(func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ does.`,
 					touch(c.String("ready"))
 				},
 			})
-		},
+		}),
 	}
 }
 
