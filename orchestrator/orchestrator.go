@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/trust"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/redisd"
@@ -156,6 +157,11 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	o.scope.add("services", func(context.Context) error { return o.System.Close() })
+	if o.redis.Mode() == redisd.Embedded {
+		if err := o.Keys.MarkVolatile(ctx); err != nil {
+			return err
+		}
+	}
 	if !o.opts.Reuse {
 		o.logBroken()
 	}
@@ -186,15 +192,18 @@ func redisConfig(cfg config.Config, logger *slog.Logger) redisd.Config {
 
 func runDir(cfg config.Config) string { return filepath.Join(cfg.DataDir, "run") }
 
-// writable makes the data folder and returns an error unless files can be made
-// in it.
+// writable makes the data directory and returns an error unless it is trusted and
+// files can be created in it.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the data folder: %w; choose another with --data-dir", err)
+		return fmt.Errorf("create the data directory: %w; choose another with --data-dir", err)
+	}
+	if err := trust.Dir(dir); err != nil {
+		return fmt.Errorf("use the data directory: %w", err)
 	}
 	f, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
-		return fmt.Errorf("write to the data folder: %w; choose another with --data-dir", err)
+		return fmt.Errorf("write to the data directory: %w; choose another with --data-dir", err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }

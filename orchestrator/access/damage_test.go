@@ -16,9 +16,10 @@ import (
 func TestKeysSurviveDamagedKeys(t *testing.T) {
 	t.Parallel()
 	redistest.EachDamage(t, "keys.go", map[string]func(Key) string{
-		"record": func(k Key) string { return newKeys().record(k.ID) },
-		"index":  func(Key) string { return newKeys().index() },
-		"audit":  func(Key) string { return newKeys().audit() },
+		"record":   func(k Key) string { return newKeys().record(k.ID) },
+		"index":    func(Key) string { return newKeys().index() },
+		"audit":    func(Key) string { return newKeys().audit() },
+		"volatile": func(Key) string { return newKeys().volatile() },
 	}, []string{"newKeys", "prefix"}, damageKeys)
 }
 
@@ -32,6 +33,11 @@ func damageKeys(t *testing.T, key func(Key) string, d redistest.Damage) {
 		t.Fatal(err)
 	}
 	damaged := key(hit)
+	if damaged == newKeys().volatile() {
+		if err := k.MarkVolatile(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d.Do(t, rdb, damaged)
 
 	k, _ = newStore(t, rdb) // a process that has read nothing yet

@@ -12,6 +12,9 @@ func (k keys) index() string { return k.prefix + "keys" }
 // ms; absent: never). It does not expire.
 func (k keys) record(id string) string { return k.prefix + "key:" + id }
 
+// volatile is a string that is set in a Redis which loses its data when it stops. It does not expire.
+func (k keys) volatile() string { return k.prefix + "volatile" }
+
 // audit is a stream of changing calls: the fields of an Entry but its id and time. It is trimmed by count and age with
 // each entry, and expires when its last entry is too old.
 func (k keys) audit() string { return k.prefix + "audit" }

@@ -34,6 +34,7 @@ const (
 var (
 	ErrNoKey       = errors.New("no such key; see muster keys list")
 	ErrTooManyKeys = fmt.Errorf("there are %d keys already; revoke some", maxKeys)
+	ErrVolatile    = errors.New("the built-in Redis loses its keys when it stops, and the HTTP interface would be open again; install redis-server, or set api.keys (MUSTER_API__KEYS_FILE)")
 )
 
 // KeyError is a value of a new key, or a name, that cannot be used.
@@ -109,7 +110,7 @@ type NewKey struct {
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,59}$`)
 
 // Create stores a key and returns it and its text, which is not stored: it can be
-// shown once. It returns ErrTooManyKeys, or a *KeyError for a wrong value. Of a
+// shown once. It returns ErrTooManyKeys, ErrVolatile, or a *KeyError for a wrong value. Of a
 // thousand keys, the oldest one that is revoked or expired makes room.
 func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	now := k.now().UTC().Truncate(time.Millisecond)
@@ -133,7 +134,7 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	}
 	sum := sha256.Sum256(secret[:])
 	create := func() (int, error) {
-		return scripts["create"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(key.ID)},
+		return scripts["create"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(key.ID), k.keys.volatile()},
 			key.ID, maxKeys, key.Name, string(key.Role), hex.EncodeToString(sum[:]), now.UnixMilli(), expires).Int()
 	}
 	done, err := create()
@@ -142,13 +143,24 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 			done, err = create()
 		}
 	}
-	if err == nil && done == 0 {
+	switch {
+	case err == nil && done == 0:
 		err = ErrTooManyKeys
+	case err == nil && done < 0:
+		err = ErrVolatile
 	}
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, k.wrongIndex(err))
 	}
 	return key, prefix + key.ID + "_" + base64.RawURLEncoding.EncodeToString(secret[:]), nil
+}
+
+// MarkVolatile makes Create return ErrVolatile in all processes that use this Redis.
+func (k *Keys) MarkVolatile(ctx context.Context) error {
+	if err := k.rdb.Set(ctx, k.keys.volatile(), 1, 0).Err(); err != nil {
+		return fmt.Errorf("mark Redis as volatile: %w", err)
+	}
+	return nil
 }
 
 // forgetOldest removes the oldest key that can no longer be used, if there is one.

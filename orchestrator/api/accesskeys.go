@@ -95,7 +95,7 @@ func keyProblem(err error, prefix string) error {
 		return badField(prefix+field.Field, "%s", field.Why)
 	case errors.Is(err, access.ErrNoKey):
 		return problem(http.StatusNotFound, "%v", err)
-	case errors.Is(err, access.ErrTooManyKeys):
+	case errors.Is(err, access.ErrTooManyKeys), errors.Is(err, access.ErrVolatile):
 		return problem(http.StatusConflict, "%v", err)
 	}
 	return err

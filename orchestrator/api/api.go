@@ -178,7 +178,8 @@ func (c Config) layered(served *routes) (http.Handler, error) {
 func Serve(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	cfg.closing = ctx
-	if err := cfg.checkAccess(ctx); err != nil {
+	closed, err := cfg.checkAccess(ctx)
+	if err != nil {
 		return err
 	}
 	handler, err := Handler(cfg)
@@ -189,13 +190,16 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Sites != nil {
 		path = "/ui/"
 	}
+	if !closed {
+		cfg.Logger.Warn("the HTTP interface is open: every user of this machine can use it as an admin; create a key with muster keys create, or set api.keys", "listen", cfg.Listen)
+	}
 	return serve(ctx, cfg, handler, "HTTP interface", path)
 }
 
 // ServeMetrics serves only the metrics of cfg, and /health and /ready, as Serve does.
 func ServeMetrics(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
-	if err := cfg.checkAccess(ctx); err != nil {
+	if _, err := cfg.checkAccess(ctx); err != nil {
 		return err
 	}
 	served := newRoutes()

@@ -1,15 +1,18 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -277,7 +280,7 @@ func TestOpenToOthersNeedsAKey(t *testing.T) {
 		":0": true, "0.0.0.0:0": true, "[::]:0": true, "192.168.1.5:0": true, "example.org:0": true,
 	} {
 		cfg.Listen = listen
-		if err := cfg.checkAccess(t.Context()); errors.Is(err, ErrOpen) != open || !open && err != nil {
+		if _, err := cfg.checkAccess(t.Context()); errors.Is(err, ErrOpen) != open || !open && err != nil {
 			t.Errorf("%s: %v, open %v", listen, err, open)
 		}
 		if open {
@@ -306,8 +309,8 @@ func TestOpenToOthersNeedsAKey(t *testing.T) {
 	if _, err := keys.Revoke(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cfg.checkAccess(t.Context()); err != nil {
-		t.Errorf("with a stored key: %v", err)
+	if closed, err := cfg.checkAccess(t.Context()); err != nil || !closed {
+		t.Errorf("with a stored key: closed %v, %v", closed, err)
 	}
 	if w := ask(t, handler(t, cfg), "GET", "/asynqmon/"); w.Code != http.StatusUnauthorized {
 		t.Errorf("got %d without a key after the only one was revoked, want 401", w.Code)
@@ -326,6 +329,24 @@ func TestPageURL(t *testing.T) {
 	}
 }
 
+// syncBuffer is a buffer for concurrent use.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
 func TestServe(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
@@ -333,6 +354,8 @@ func TestServe(t *testing.T) {
 	release := make(chan struct{})
 	entered := make(chan struct{})
 	cfg.Listen, cfg.Ready = "127.0.0.1:0", func(url string) { ready <- url }
+	log := &syncBuffer{}
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 	cfg.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-release
@@ -342,6 +365,9 @@ func TestServe(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, cfg) }()
 	url := <-ready
+	if text := log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, "muster keys create") {
+		t.Errorf("log without keys: got %q, want a warning", text)
+	}
 
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

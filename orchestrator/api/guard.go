@@ -18,23 +18,24 @@ import (
 // ErrOpen says that the pages would be open to everybody on the network.
 var ErrOpen = errors.New("listening beyond this machine needs a key")
 
-// checkAccess refuses to open the pages to others without a key.
-func (c Config) checkAccess(ctx context.Context) error {
+// checkAccess reports whether requests need a key. Without keys it returns an error unless only this machine can reach
+// the listener.
+func (c Config) checkAccess(ctx context.Context) (closed bool, err error) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return fmt.Errorf("listen at %q: write host:port, as in 127.0.0.1:8000", c.Listen)
+		return false, fmt.Errorf("listen at %q: write host:port, as in 127.0.0.1:8000", c.Listen)
 	}
+	closed, err = c.Gate.Closed(ctx)
 	if addressfilter.IsLoopback(host) {
-		return nil
+		return closed || err != nil, nil
 	}
-	closed, err := c.Gate.Closed(ctx)
 	if err != nil {
-		return fmt.Errorf("listen at %s: %w", c.Listen, err)
+		return false, fmt.Errorf("listen at %s: %w", c.Listen, err)
 	}
 	if !closed {
-		return fmt.Errorf("listen at %s: %w: create one with muster keys create --name NAME --role admin, set api.keys (MUSTER_API__KEYS) or api.jwt, or listen at 127.0.0.1", c.Listen, ErrOpen)
+		return false, fmt.Errorf("listen at %s: %w: create one with muster keys create --name NAME --role admin, set api.keys (MUSTER_API__KEYS) or api.jwt, or listen at 127.0.0.1", c.Listen, ErrOpen)
 	}
-	return nil
+	return closed, nil
 }
 
 // local reports whether only this machine can reach the listener.

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
+
+	"muster/internal/trust"
 )
 
 // Kind is a kind of origin of a value.
@@ -182,7 +183,7 @@ func (l *Loaded) located(path string, err error) error {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := trust.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -243,13 +243,17 @@ func TestBrokenFilesDoNotStopTheOthers(t *testing.T) {
 func TestParseFileReadsAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"papers.yaml": stage})
+	write(t, dir, map[string]string{"papers.yaml": stage, "public.yaml": stage})
+	if err := os.Chmod(filepath.Join(dir, "public.yaml"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	if p, err := ParseFile(filepath.Join(dir, "papers.yaml")); err != nil || p.Name != "papers" {
 		t.Errorf("got %+v, %v, want the pipeline papers", p, err)
 	}
 	for file, want := range map[string]string{
-		filepath.Join(dir, "none.yaml"): "cannot be read: no such file",
-		dir:                             "cannot be read: it is no regular file",
+		filepath.Join(dir, "none.yaml"):   "cannot be read: no such file",
+		filepath.Join(dir, "public.yaml"): "cannot be read: untrusted",
+		dir:                               "cannot be read: it is no regular file",
 	} {
 		_, err := ParseFile(file)
 		if !errors.As(err, new(*Problem)) || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), file) != 1 {
@@ -261,7 +265,10 @@ func TestParseFileReadsAFile(t *testing.T) {
 func TestUnknownNameSuggestsTheNearest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"papers.yaml": stage})
+	write(t, dir, map[string]string{"papers.yaml": stage, "public.yaml": stage})
+	if err := os.Chmod(filepath.Join(dir, "public.yaml"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	r, err := Load(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"muster/internal/nearest"
+	"muster/internal/trust"
 )
 
 //go:embed shipped/*.yaml
@@ -151,6 +152,12 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err = f.Stat(); err == nil {
+		err = trust.Check(name, info)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 

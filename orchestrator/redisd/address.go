@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muster/internal/atomicfile"
+	"muster/internal/trust"
 	"muster/orchestrator/supervise"
 )
 
@@ -32,7 +33,7 @@ type address struct {
 func addressPath(dataDir string) string { return filepath.Join(dataDir, "redis.json") }
 
 func readAddress(dataDir string) (address, error) {
-	f, err := os.Open(addressPath(dataDir))
+	f, err := trust.Open(addressPath(dataDir))
 	if err != nil {
 		return address{}, err
 	}

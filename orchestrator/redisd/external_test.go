@@ -21,9 +21,8 @@ func TestExternalIsUsedAndNeverStopped(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	for name, change := range map[string]func(*Config){
-		"given":    func(c *Config) { c.URL = url },
-		"usual":    func(c *Config) { c.UsualURL = url },
-		"required": func(c *Config) { c.UsualURL, c.Mode = url, External },
+		"auto":     func(c *Config) { c.URL = url },
+		"required": func(c *Config) { c.URL, c.Mode = url, External },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(t)
@@ -178,13 +177,25 @@ func TestLogin(t *testing.T) {
 	if strings.Contains(s.Guarantee(), "sesame") {
 		t.Errorf("the password is in %q", s.Guarantee())
 	}
+}
 
-	// One that wants a login at the usual address is not for us.
-	cfg = config(t)
-	cfg.UsualURL = server.URL()
+// Any user of the machine can start or change a Redis without a password, and whoever can write to Redis is an admin.
+func TestRedisThatWasNotNamedIsNotUsed(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	var log logbook
+	cfg := config(t)
+	cfg.LocalURL, cfg.Logger = url, log.logger()
 	if s := start(t, cfg); s.Mode() == External {
-		t.Fatalf("mode is %s, want a Redis of our own", s.Mode())
+		t.Errorf("mode is %s, want an own Redis", s.Mode())
 	}
+	if text := log.String(); !strings.Contains(text, "--redis "+url) {
+		t.Errorf("log is %q, want how to use the Redis on purpose", text)
+	}
+	cfg = config(t)
+	cfg.LocalURL, cfg.Mode = url, External
+	_, err := Start(t.Context(), cfg)
+	wantError(t, err, "redis.mode", "external", "--redis")
 }
 
 func TestReplicaIsRefused(t *testing.T) {
@@ -292,10 +303,10 @@ func TestWrongConfig(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"mode":         {Config{Mode: "extern"}, "auto, external, child or embedded"},
-		"port":         {Config{Port: 65536}, "65535"},
-		"contradicts":  {Config{URL: "redis://localhost", Mode: Embedded}, "leave one of them out"},
-		"none answers": {Config{Mode: External, UsualURL: "redis://127.0.0.1:1", DataDir: t.TempDir()}, "--redis"},
+		"mode":        {Config{Mode: "extern"}, "auto, external, child or embedded"},
+		"port":        {Config{Port: 65536}, "65535"},
+		"contradicts": {Config{URL: "redis://localhost", Mode: Embedded}, "leave one of them out"},
+		"no address":  {Config{Mode: External, DataDir: t.TempDir()}, "--redis"},
 	} {
 		_, err := Start(t.Context(), c.cfg)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

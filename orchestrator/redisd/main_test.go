@@ -126,13 +126,13 @@ func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	return h, cmd
 }
 
-// config is one that finds no Redis at the usual address and is impatient. Its
+// config finds no Redis at the local address and is impatient. Its
 // folder had a port before, which no other server takes while its Redis is down.
 func config(t *testing.T) Config {
 	t.Helper()
 	cfg := Config{
 		DataDir:  filepath.Join(t.TempDir(), "data"),
-		UsualURL: "redis://127.0.0.1:1/0",
+		LocalURL: nowhere,
 		Server:   testServer(),
 		Attempts: 4, Interval: 100 * time.Millisecond, Grace: 10 * time.Second,
 	}

@@ -4,8 +4,5 @@ package redisd
 
 import "io/fs"
 
-// Here the permissions of a file say nothing about other users.
-
-func ownedByUs(fs.FileInfo) (uid int, ours bool) { return 0, true }
-
+// The permissions of a file do not name other users here.
 func readableByOthers(fs.FileInfo) bool { return false }

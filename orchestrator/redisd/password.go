@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"muster/internal/atomicfile"
+	"muster/internal/trust"
 	"muster/tasks"
 )
 
@@ -62,11 +63,10 @@ func (c Config) ownPassword() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look for the password of Redis: %w", err)
 	}
-	if uid, ours := ownedByUs(info); !ours {
-		return "", fmt.Errorf("the password of Redis in %s belongs to user %d, who could run tasks as this user; run Muster as that user, or remove the file", file, uid)
-	}
 	why := "it is not a plain file"
-	switch {
+	switch err := trust.Check(file, info); {
+	case err != nil:
+		why = err.Error()
 	case readableByOthers(info):
 		why = "other users can read it"
 	case info.Mode().IsRegular():

@@ -3,8 +3,8 @@
 //
 // [Start] decides on one of three modes:
 //
-//   - external: an address was given, or a Redis runs already, at the usual
-//     address or for another orchestrator on the same data folder. It is used
+//   - external: the configuration has an address, or another orchestrator on the
+//     same data directory runs a Redis, or the directory remembers one. It is used
 //     and never stopped.
 //   - child: redis-server is installed. One runs on the data folder with an
 //     append-only file, is restarted when it dies, and is stopped last.
@@ -41,9 +41,8 @@ import (
 // Mode says where a Redis comes from.
 type Mode string
 
-// The modes. Auto uses the Redis that holds the data folder's jobs. In a new
-// folder it is External if a Redis answers at the usual address, else Child if
-// redis-server is installed, else Embedded.
+// The modes. Auto uses the Redis that holds the jobs of the data directory. In a new
+// directory it is Child if redis-server is installed, else Embedded.
 const (
 	Auto     Mode = "auto"
 	External Mode = "external"
@@ -76,9 +75,9 @@ type Config struct {
 	Port int
 	// Server is the redis-server executable. Defaults to the one on the PATH.
 	Server string
-	// UsualURL is where Auto looks for a Redis that runs already. Defaults to
-	// redis://127.0.0.1:6379/0.
-	UsualURL string
+	// LocalURL is where Auto looks for a Redis that could be used on purpose, and
+	// logs how. Defaults to redis://127.0.0.1:6379/0.
+	LocalURL string
 	// PingTimeout is how long one PING may take. Defaults to 2 s.
 	PingTimeout time.Duration
 	// Attempts and Interval say how often to try a Redis that does not answer.
@@ -115,8 +114,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("data folder %s: %w", c.DataDir, err)
 	}
 	c.DataDir = dir
-	if c.UsualURL == "" {
-		c.UsualURL = "redis://127.0.0.1:6379/0"
+	if c.LocalURL == "" {
+		c.LocalURL = "redis://127.0.0.1:6379/0"
 	}
 	if c.PingTimeout <= 0 {
 		c.PingTimeout = 2 * time.Second
@@ -137,9 +136,6 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 func (c Config) folder() folder { return folder(c.DataDir) }
-
-// finds reports whether a Redis that runs already may be used.
-func (c Config) finds() bool { return c.Mode == Auto || c.Mode == External }
 
 // Server is the Redis in use. Its methods may be called concurrently.
 type Server struct {

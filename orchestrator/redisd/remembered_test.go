@@ -60,18 +60,10 @@ func TestAutoStaysWithTheRedisThatHasTheJobs(t *testing.T) {
 		want   func(a string) (Mode, string)
 		child  bool
 	}{
-		"child, and another appears": {
+		"child, and mode auto": {
 			func(string) Config { return Config{Mode: Child} },
-			func(a string) Config { return Config{UsualURL: a} },
-			func(string) (Mode, string) { return Child, "" }, true},
-		"child of mode auto, and another appears": {
 			func(string) Config { return Config{} },
-			func(a string) Config { return Config{UsualURL: a} },
 			func(string) (Mode, string) { return Child, "" }, true},
-		"usual one": {
-			func(a string) Config { return Config{UsualURL: a} },
-			func(a string) Config { return Config{UsualURL: a} },
-			func(a string) (Mode, string) { return External, a }, false},
 		"given one, and none is given": {
 			func(a string) Config { return Config{URL: a} },
 			func(string) Config { return Config{} },
@@ -90,9 +82,6 @@ func TestAutoStaysWithTheRedisThatHasTheJobs(t *testing.T) {
 			with := func(o Config) Config {
 				got := cfg
 				got.Mode, got.URL = o.Mode, o.URL
-				if o.UsualURL != "" {
-					got.UsualURL = o.UsualURL
-				}
 				return got
 			}
 			s := start(t, with(c.first(a)))
@@ -133,7 +122,7 @@ func TestToldRedisBecomesTheOneThatHasTheJobs(t *testing.T) {
 		t.Parallel()
 		cfg, b := childConfig(t), redistest.URL(t)
 		once(t, cfg)
-		cfg.Mode, cfg.UsualURL = External, b
+		cfg.Mode, cfg.URL = External, b
 		s := once(t, cfg)
 		wantMode(t, s, External, b)
 		wantWarning(t, s, "a Redis of its own", b)
@@ -152,9 +141,9 @@ func TestToldRedisBecomesTheOneThatHasTheJobs(t *testing.T) {
 		t.Parallel()
 		needServer(t)
 		cfg, a := config(t), redistest.URL(t)
-		cfg.UsualURL = a
+		cfg.URL = a
 		once(t, cfg)
-		cfg.Mode = Child
+		cfg.Mode, cfg.URL = Child, ""
 		s := once(t, cfg)
 		wantMode(t, s, Child, "")
 		wantWarning(t, s, a, "--redis")
@@ -170,18 +159,17 @@ func TestAutoFailsWithoutTheRedisThatHasTheJobs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	cfg := config(t)
-	cfg.UsualURL = server.URL()
+	cfg.URL = server.URL()
 	once(t, cfg)
 	server.Stop()
-	for _, usual := range []string{nowhere, redistest.URL(t)} {
-		for _, mode := range []Mode{Auto, External} {
-			cfg.Mode, cfg.UsualURL = mode, usual
-			_, err := Start(t.Context(), cfg)
-			wantError(t, err, cfg.DataDir, server.Addr, "connection refused", "--redis", "redis.mode", "MUSTER_REDIS__MODE")
-		}
+	cfg.URL = ""
+	for _, mode := range []Mode{Auto, External} {
+		cfg.Mode = mode
+		_, err := Start(t.Context(), cfg)
+		wantError(t, err, cfg.DataDir, server.Addr, "connection refused", "--redis", "redis.mode", "MUSTER_REDIS__MODE")
 	}
 	server.Start()
-	cfg.Mode, cfg.UsualURL = Auto, nowhere
+	cfg.Mode = Auto
 	wantMode(t, once(t, cfg), External, server.URL())
 }
 

@@ -10,21 +10,26 @@ import (
 	"strconv"
 	"time"
 
+	"muster/internal/trust"
 	"muster/orchestrator/supervise"
 )
 
-// start decides which Redis to use, the first of these that there is:
+// start decides which Redis to use, the first of these:
 //
-//  1. the address that was given
-//  2. the Redis of a running orchestrator on the data folder
-//  3. the Redis that the data folder remembers
-//  4. one at the usual address, unless the folder has data of its own
-//  5. one of our own
+//  1. the address in the configuration
+//  2. the Redis of a running orchestrator on the data directory
+//  3. the Redis that the data directory remembers
+//  4. an own Redis
 //
-// Modes child and embedded begin at 5, mode external ends at 4.
+// Modes child and embedded begin at 4, mode external ends at 3.
 func (s *Server) start(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(s.cfg.DataDir, 0o755), os.MkdirAll(s.cfg.folder().redisDir(), 0o700)); err != nil {
 		return unwritable(s.cfg.DataDir, err)
+	}
+	for _, dir := range []string{s.cfg.DataDir, s.cfg.folder().redisDir()} {
+		if err := trust.Dir(dir); err != nil {
+			return fmt.Errorf("use data directory %s: %w", s.cfg.DataDir, err)
+		}
 	}
 	if s.cfg.URL != "" {
 		if err := s.useExternal(ctx, s.cfg.URL); err != nil {
@@ -32,7 +37,7 @@ func (s *Server) start(ctx context.Context) error {
 		}
 		return nil
 	}
-	if s.cfg.finds() {
+	if s.cfg.Mode == Auto || s.cfg.Mode == External {
 		if used, err := s.usePublished(ctx); used || err != nil {
 			return err
 		}
@@ -40,13 +45,14 @@ func (s *Server) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.cfg.Mode == External {
+		return errors.New("redis.mode is external and no Redis is named; give its address with --redis, as in --redis " + s.cfg.LocalURL)
+	}
 	if shared, err := s.lockData(ctx); shared || err != nil {
 		return err
 	}
-	if s.cfg.finds() {
-		if used, err := s.useUsual(ctx); used || err != nil {
-			return err
-		}
+	if s.cfg.Mode == Auto && !s.cfg.folder().hasAppendOnly() && Ping(ctx, s.cfg.LocalURL, s.cfg.PingTimeout) == nil {
+		s.cfg.Logger.Info("a Redis without a password runs on this machine and is not used, because every user can change it; to use it, start with --redis " + s.cfg.LocalURL)
 	}
 	return s.startOwn(ctx)
 }
@@ -69,30 +75,6 @@ func (s *Server) useShared(ctx context.Context, a address) error {
 	s.shared = true
 	s.guarantee = fmt.Sprintf("The Redis of another orchestrator on the data folder, at %s; it ends with that one.", Redact(a.URL))
 	return nil
-}
-
-// useUsual uses the Redis at the usual address, if there is one and the data
-// folder has no data of its own.
-func (s *Server) useUsual(ctx context.Context) (used bool, err error) {
-	err = Ping(ctx, s.cfg.UsualURL, s.cfg.PingTimeout)
-	var failed *pingError
-	errors.As(err, &failed)
-	if err == nil || failed != nil && failed.loading() {
-		if s.cfg.Mode == Auto && s.cfg.folder().hasAppendOnly() {
-			s.cfg.Logger.Info("not using the Redis that runs already: the jobs of this data folder are in its own; to use it, give its address with --redis", "redis", s.cfg.UsualURL, "data", s.cfg.DataDir)
-			return false, nil
-		}
-		s.lock.release()
-		s.lock = nil
-		return true, s.useExternal(ctx, s.cfg.UsualURL)
-	}
-	if s.cfg.Mode == External {
-		return false, fmt.Errorf("%w; start one, or give its address with --redis", err)
-	}
-	if failed != nil && failed.hopeless() {
-		s.cfg.Logger.Info("not using the server at the usual address", "err", err)
-	}
-	return false, nil
 }
 
 // lockData locks the data folder for a Redis of our own and ends what a crashed

@@ -3,41 +3,23 @@
 package redisd
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-)
 
-// nobody returns the user nobody, who may not read our files.
-func nobody(t *testing.T) (uid, gid uint32) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("NOT COVERED:", t.Name(), "needs root to act as another user")
-	}
-	u, err := user.Lookup("nobody")
-	if err != nil {
-		t.Skip("NOT COVERED:", t.Name(), "needs a user nobody:", err)
-	}
-	id, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	group, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return uint32(id), uint32(group)
-}
+	"muster/internal/testutil"
+	"muster/internal/trust"
+	"muster/tasks/redistest"
+)
 
 func TestOtherUsersCannotUseARedisOfOurs(t *testing.T) {
 	t.Parallel()
-	uid, gid := nobody(t)
+	uid, gid := testutil.Nobody(t)
 	eachOwn(t, func(t *testing.T, cfg Config) {
 		// A folder that others can look into; a test's own is closed to them.
 		dir, err := os.MkdirTemp("", "muster-shared-*")
@@ -57,7 +39,7 @@ func TestOtherUsersCannotUseARedisOfOurs(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), program, portOf(t, s.URL()))
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), strangerEnv+"="+cfg.DataDir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -82,19 +64,50 @@ func TestOtherUsersCannotUseARedisOfOurs(t *testing.T) {
 	})
 }
 
-// Whoever owns the password file could run tasks as we.
-func TestPasswordFileOfAnotherUserIsRefused(t *testing.T) {
+// Files in a data directory decide which Redis is used, with which password, and which processes are stopped.
+func TestDataOfAnotherUserIsRefused(t *testing.T) {
 	t.Parallel()
-	uid, gid := nobody(t)
-	cfg := config(t)
-	cfg.Mode = Embedded
-	file := filepath.Join(cfg.folder().redisDir(), "password")
-	write(t, file, strings.Repeat("0a", 32), 0o600)
-	if err := os.Chown(file, int(uid), int(gid)); err != nil {
-		t.Fatal(err)
+	testutil.Nobody(t)
+	for name, path := range map[string]func(folder) string{
+		"data directory":     func(d folder) string { return string(d) },
+		"directory of Redis": folder.redisDir,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t)
+			cfg.Mode = Embedded
+			testutil.GiveToNobody(t, path(cfg.folder()))
+			_, err := Start(t.Context(), cfg)
+			wantError(t, err, path(cfg.folder()), "untrusted", "belongs to user")
+		})
 	}
-	_, err := Start(t.Context(), cfg)
-	wantError(t, err, file, "belongs to user "+strconv.Itoa(int(uid)), "remove the file")
+	t.Run("password", func(t *testing.T) {
+		t.Parallel()
+		cfg := config(t)
+		cfg.Mode = Embedded
+		known := strings.Repeat("0a", 32)
+		write(t, cfg.folder().passwordFile(), known, 0o600)
+		testutil.GiveToNobody(t, cfg.folder().passwordFile())
+		start(t, cfg)
+		if password(t, cfg) == known {
+			t.Error("Redis has the password of another user's file")
+		}
+	})
+	t.Run("address", func(t *testing.T) {
+		t.Parallel()
+		cfg := config(t)
+		cfg.Mode = Auto
+		if err := (address{URL: redistest.URL(t), Mode: External}).write(cfg.DataDir); err != nil {
+			t.Fatal(err)
+		}
+		testutil.GiveToNobody(t, addressPath(cfg.DataDir))
+		if url, err := Discover(t.Context(), cfg.DataDir); !errors.Is(err, trust.ErrUntrusted) {
+			t.Errorf("Discover = %s, %v; want ErrUntrusted", url, err)
+		}
+		if s := start(t, cfg); s.Mode() == External {
+			t.Error("Start uses the Redis of another user's file")
+		}
+	})
 }
 
 func copyProgram(t *testing.T, to string) {

@@ -182,6 +182,10 @@ func TestLoadDir(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(dir, "g.yaml")); err != nil {
 		t.Fatal(err)
 	}
+	write("h.yaml", strings.Replace(good, "site: shop.example", "site: h.example", 1))
+	if err := os.Chmod(filepath.Join(dir, "h.yaml"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	defs, broken, err = LoadDir(dir)
 	if err != nil || len(defs) != 1 || defs[0].Site != "a.example" {
 		t.Errorf("got %v, error %v, want a.example alone", defs, err)
@@ -192,6 +196,7 @@ func TestLoadDir(t *testing.T) {
 		"e.example":    "e.yaml:",
 		"f":            "f.yaml:",
 		"g":            "read site definition: open g.yaml",
+		"h":            "read site definition: open h.yaml: untrusted",
 	}
 	for _, b := range broken {
 		if text := want[b.Site]; text == "" || !strings.Contains(b.Error(), text) || filepath.Dir(b.File) != dir {

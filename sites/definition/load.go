@@ -14,6 +14,7 @@ import (
 	"strings"
 	_ "time/tzdata" // for timezone, on machines without time zones
 
+	"muster/internal/trust"
 	"muster/internal/yamlstrict"
 )
 
@@ -47,9 +48,9 @@ func ParseShipped(file string, data []byte) (*Definition, error) {
 
 // Load reads the definition in a file, with the defaults beside it. Its error is a Problems if the file can be read but is invalid.
 func Load(name string) (*Definition, error) {
-	f, err := os.Open(name)
+	f, err := trust.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("open site definition: %w", err)
+		return nil, fmt.Errorf("read site definition: %w", err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -145,6 +146,13 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = trust.Check(name, info)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 

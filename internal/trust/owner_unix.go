@@ -1,0 +1,16 @@
+//go:build unix
+
+package trust
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+func owner(info fs.FileInfo) (uid int, known bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(stat.Uid), true
+}

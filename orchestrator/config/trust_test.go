@@ -1,0 +1,43 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/internal/testutil"
+	"muster/internal/trust"
+)
+
+// A settings file can name a program to run and files whose content is sent to a server.
+func TestSettingsOfAnotherUserAreRefused(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3same\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "redis: {mode: external, server: /tmp/evil.sh, url: 'redis://:${file:" + secret + "}@127.0.0.1:1/0'}"
+	refused := func(t *testing.T, file string) {
+		t.Helper()
+		l, err := Load(Sources{File: file})
+		if !errors.Is(err, trust.ErrUntrusted) || strings.Contains(err.Error(), "s3same") {
+			t.Errorf("got %+v, %v; want ErrUntrusted", l, err)
+		}
+	}
+	t.Run("owner", func(t *testing.T) {
+		t.Parallel()
+		file := write(t, text)
+		testutil.GiveToNobody(t, file)
+		refused(t, file)
+	})
+	t.Run("permissions", func(t *testing.T) {
+		t.Parallel()
+		file := write(t, text)
+		if err := os.Chmod(file, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, file)
+	})
+}
