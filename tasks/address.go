@@ -25,7 +25,8 @@ const maxHosts = 100
 // The schemes rediss, rediss-cluster and rediss-sentinel use TLS. User and password are those of Redis. The query can
 // have sentinel_username and sentinel_password, for Sentinels with a login of their own, and other settings
 // of the connection, such as pool_size=50 or read_timeout=5s. A few hosts of a cluster are enough: the client gets the
-// others from them. Errors quote no part of the address that may be secret.
+// others from them. Calls end at the deadline of their context, also while Redis does not respond. Errors quote no part of
+// the address that may be secret.
 func ParseURL(address string) (*redis.UniversalOptions, error) {
 	o, err := parseURL(address)
 	if _, query, _ := strings.Cut(address, "?"); err != nil && strings.Contains(query, "@") {
@@ -142,5 +143,6 @@ func parseOne(address string) (*redis.UniversalOptions, error) {
 		PipelinePoolSize: o.PipelinePoolSize, PipelineReadBufferSize: o.PipelineReadBufferSize,
 		PipelineWriteBufferSize: o.PipelineWriteBufferSize, ConnMaxIdleTime: o.ConnMaxIdleTime,
 		ConnMaxLifetime: o.ConnMaxLifetime, ConnMaxLifetimeJitter: o.ConnMaxLifetimeJitter,
+		ContextTimeoutEnabled: true,
 	}, nil
 }

@@ -43,8 +43,8 @@ func Connect(ctx context.Context, url string) (*Client, error) {
 	return c, nil
 }
 
-// newRedis returns a client of what opts name. While a master of a cluster is down its client learns of the replica that
-// takes its place only by asking again, which it does once a minute by default: so long everything would wait.
+// newRedis returns a client for opts. When a master of a cluster fails, its client learns about the promoted replica only
+// when it reloads the state of the cluster, by default once a minute, and everything stalls until then.
 func newRedis(opts *redis.UniversalOptions) redis.UniversalClient {
 	if !opts.IsClusterMode {
 		return redis.NewUniversalClient(opts)
@@ -55,7 +55,8 @@ func newRedis(opts *redis.UniversalOptions) redis.UniversalClient {
 }
 
 // NewClient returns a client that uses rdb: a client of a single Redis, of a cluster, or of a master that Sentinels
-// watch. It does no I/O. [Client.Close] leaves rdb open.
+// watch. It does no I/O. [Client.Close] leaves rdb open. Set ContextTimeoutEnabled in its options, as [ParseURL] does: without
+// it, calls that Redis does not respond to take longer than the deadline of their context.
 func NewClient(rdb redis.UniversalClient) *Client {
 	return &Client{eng: engine.New(rdb, slog.New(slog.DiscardHandler), codeOf), rdb: rdb}
 }

@@ -34,8 +34,8 @@ var (
 // [Again], so that no attempt is used up. See [Client.Writable].
 func Refused(err error) bool { return store.Refused(err) }
 
-// Unavailable reports whether err is that of a Redis that does not answer, not in time, or with an error. It is true for
-// what [Refused] is true for, too.
+// Unavailable reports whether err means that Redis was unreachable, timed out or returned an error, such as one for which
+// [Refused] is true.
 func Unavailable(err error) bool { return store.Unavailable(err) }
 
 // Failure is why a task did not yield a value: the error of Wait, and the input of the tasks of [Signature.Rescue],

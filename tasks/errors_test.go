@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -260,5 +262,59 @@ func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 	}
 	if err := live.Get(t.Context(), "absent").Err(); tasks.Unavailable(err) || tasks.Unavailable(errors.New("a bug")) || tasks.Unavailable(nil) {
 		t.Errorf("a key that is absent, another error, or none: got true")
+	}
+}
+
+// stalled returns the address of a server that accepts connections and never replies.
+func stalled(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer conn.Close()
+				_, _ = io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); conns.Wait() })
+	return l.Addr().String()
+}
+
+// A call to a Redis that accepts connections and does not reply ends at the deadline of its context, and not after the
+// timeouts of its connection.
+func TestCallsEndAtTheirDeadline(t *testing.T) {
+	t.Parallel()
+	one, two := stalled(t), stalled(t)
+	for name, url := range map[string]string{
+		"one":     "redis://" + one + "/0?",
+		"cluster": "redis-cluster://" + one + "," + two + "?",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := tasks.Connect(ctx, url+"read_timeout=1h&write_timeout=1h")
+				ended <- err
+			}()
+			select {
+			case err := <-ended:
+				if !tasks.Unavailable(err) {
+					t.Errorf("got %v, want an error of an unavailable Redis", err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("the call has not ended long after its deadline")
+			}
+		})
 	}
 }

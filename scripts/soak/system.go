@@ -72,7 +72,7 @@ func startSystem(ctx context.Context, dir string) (_ *system, err error) {
 	if err := s.startProcesses(); err != nil {
 		return nil, err
 	}
-	s.client = tasks.NewClient(redis.NewClient(&redis.Options{Addr: s.redisAddr}))
+	s.client = tasks.NewClient(redis.NewClient(&redis.Options{Addr: s.redisAddr, ContextTimeoutEnabled: true}))
 	if err := s.await(ctx, "/ready"); err != nil {
 		return nil, err
 	}

@@ -182,6 +182,7 @@ func options(tb testing.TB, u string) *redis.Options {
 	// Tests block on many connections at once, and neither server announces
 	// its maintenance.
 	opt.PoolSize = 64
+	opt.ContextTimeoutEnabled = true // as tasks.ParseURL does
 	opt.MaintNotificationsConfig = noNotifications()
 	return opt
 }

@@ -47,7 +47,7 @@ func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 	}
 	f.redis.SetTime(f.now)
 	f.redis.ClockTTL(true)
-	rdb := redis.NewClient(&redis.Options{Addr: f.redis.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: f.redis.Addr(), ContextTimeoutEnabled: true})
 	f.client = tasks.NewClient(conn{rdb, f})
 	tb.Cleanup(func() {
 		for _, w := range f.workers {

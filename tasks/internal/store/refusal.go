@@ -31,17 +31,17 @@ func refusedAs(err error, kind string) bool {
 	})
 }
 
-// Unavailable reports whether err is that of a Redis: it does not answer, not in time, or with an error.
+// Unavailable reports whether err means that Redis was unreachable, timed out or returned an error.
 func Unavailable(err error) bool {
 	return slices.ContainsFunc(errtree.All(err), func(err error) bool {
 		switch err {
-		case io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted, context.DeadlineExceeded:
+		case io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted:
 			return true
 		case redis.Nil:
 			return false
 		}
 		switch err.(type) {
-		case redis.Error, *net.OpError:
+		case redis.Error, net.Error:
 			return true
 		}
 		return false
