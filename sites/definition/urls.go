@@ -178,14 +178,14 @@ func (d *Definition) OwnURLs() []string {
 	return urls
 }
 
-// InScope reports whether u belongs to the site: its host and port are one of Hosts, and its text passes Scope.
-func (d *Definition) InScope(u *url.URL) bool {
+// OwnsHost reports whether u is an http or https URL whose host and port are one of Hosts.
+func (d *Definition) OwnsHost(u *url.URL) bool {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return false
 	}
 	host, port := strings.ToLower(u.Hostname()), portOf(u)
 	standard := port == "80" || port == "443"
-	if !slices.ContainsFunc(d.Hosts, func(h string) bool {
+	return slices.ContainsFunc(d.Hosts, func(h string) bool {
 		name, at := SplitHost(h)
 		if at != port && !(at == "" && standard) {
 			return false
@@ -194,7 +194,12 @@ func (d *Definition) InScope(u *url.URL) bool {
 			return host == wild || strings.HasSuffix(host, "."+wild)
 		}
 		return host == name
-	}) {
+	})
+}
+
+// InScope reports whether u belongs to the site: OwnsHost is true, and Scope allows the URL.
+func (d *Definition) InScope(u *url.URL) bool {
+	if !d.OwnsHost(u) {
 		return false
 	}
 	text := u.String()

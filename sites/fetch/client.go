@@ -191,7 +191,6 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	if err != nil {
 		return page, &Error{Class: ClientError, URL: rawURL, Err: err}
 	}
-	c.setHeaders(req, kind, s)
 	client := c.http
 	if s != nil {
 		client = s.http.Load()

@@ -17,7 +17,7 @@ type request struct {
 	login     bool   // it is part of a login
 }
 
-// http returns the request, without the headers of the definition.
+// http returns the request, without the headers that identified adds.
 func (r request) http(ctx context.Context) (*http.Request, error) {
 	if r.post.IsZero() {
 		return http.NewRequestWithContext(ctx, http.MethodGet, r.url, nil)
@@ -34,16 +34,23 @@ func (r request) http(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// setHeaders sets the headers of a request: those of the definition, then those of the session's profile. A session's
-// cookies are in its jar.
-func (c *Client) setHeaders(req *http.Request, kind string, s *session) {
+// identified returns a copy of a request with User-Agent, the Accept headers and, because those may be secret only if
+// the request is for a host of the definition, the headers and cookies of the definition and the headers of the
+// session's profile. Every request of a client passes here, whatever led to it. A session's cookies are in its jar.
+func (c *Client) identified(req *http.Request) *http.Request {
+	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", c.def.UserAgent)
-	accept := "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-	if kind != "" && c.def.Page(kind).Format == definition.FormatJSON {
-		accept = "application/json,*/*;q=0.8"
+	if req.Header.Get("Accept") == "" {
+		accept := "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+		if kind, _ := req.Context().Value(kindKey{}).(string); kind != "" && c.def.Page(kind).Format == definition.FormatJSON {
+			accept = "application/json,*/*;q=0.8"
+		}
+		req.Header.Set("Accept", accept)
 	}
-	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Language", "en;q=0.8,*;q=0.5")
+	if !c.def.OwnsHost(req.URL) {
+		return req
+	}
 	set := func(headers map[string]string) {
 		for name, value := range headers {
 			if strings.EqualFold(name, "Host") {
@@ -54,13 +61,14 @@ func (c *Client) setHeaders(req *http.Request, kind string, s *session) {
 		}
 	}
 	set(c.def.Headers)
-	if s != nil {
-		if s.profile != nil {
-			set(s.profile.Headers)
+	s := sessionOf(req.Context())
+	switch {
+	case s == nil:
+		for name, value := range c.def.Cookies {
+			req.AddCookie(&http.Cookie{Name: name, Value: value})
 		}
-		return
+	case s.profile != nil:
+		set(s.profile.Headers)
 	}
-	for name, value := range c.def.Cookies {
-		req.AddCookie(&http.Cookie{Name: name, Value: value})
-	}
+	return req
 }

@@ -337,7 +337,6 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 	if err != nil {
 		return &Error{Class: ClientError, Err: fmt.Errorf("session.start: %w", err)}
 	}
-	p.client.setHeaders(req, "", s)
 	res, err := s.http.Load().Do(req)
 	if err == nil {
 		defer res.Body.Close()

@@ -57,15 +57,11 @@ func (c *Client) interval() time.Duration {
 	return c.def.Politeness.Delay
 }
 
-// prepareRobots sets the headers of the definition in a request for a robots.txt, and removes it from its session,
-// because the file is for all sessions.
+// prepareRobots removes a request for a robots.txt from its session, because the file is shared by all sessions.
 func (c *Client) prepareRobots(req *http.Request) *http.Request {
 	ctx := context.WithValue(req.Context(), sessionKey{}, (*session)(nil))
 	ctx, _ = measured(context.WithValue(ctx, kindKey{}, ""))
 	req = req.WithContext(ctx)
-	accept := req.Header.Get("Accept")
-	c.setHeaders(req, "", nil)
-	req.Header.Set("Accept", accept)
 	req.URL = c.def.Move(req.URL)
 	return req
 }
@@ -75,6 +71,7 @@ type carrier struct{ *Client }
 
 // RoundTrip implements http.RoundTripper.
 func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = c.identified(req)
 	ctx := req.Context()
 	s := sessionOf(ctx)
 	if s != nil {
