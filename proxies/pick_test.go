@@ -251,3 +251,13 @@ func TestInFlightCapAndWait(t *testing.T) {
 		t.Fatalf("got %v, want context.Canceled", err)
 	}
 }
+
+// No proxy fits a grade of anonymity that does not exist.
+func TestUnknownGradeFitsNothing(t *testing.T) {
+	t.Parallel()
+	for grade, want := range map[string]bool{"": true, probe.Transparent: true, probe.Elite: true, "Elite": false, "elit": false} {
+		if got := (&Filter{Anonymity: grade}).takes(&Proxy{Anonymity: probe.Elite}); got != want {
+			t.Errorf("%q: got %v, want %v", grade, got, want)
+		}
+	}
+}

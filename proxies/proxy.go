@@ -107,7 +107,7 @@ func (p *Proxy) onlyHTTPS() bool { return p.Can.HTTPS && !p.Can.Forward && !p.Ca
 type Filter struct {
 	Protocols  []string // any of these. Defaults to all
 	Countries  []string // any of these two-letter codes. Defaults to all
-	Anonymity  string   // at least this: "transparent", "anonymous" or "elite". Defaults to anonymous
+	Anonymity  string   // at least this: "transparent", "anonymous" or "elite"; none fits another grade. Defaults to anonymous
 	HTTPS      bool     // TLS must be known to get through
 	Connect    bool     // it must open tunnels, as far as is known
 	Plain      bool     // it must carry plain http, as far as is known
@@ -124,12 +124,9 @@ var anonymityRank = map[string]int{probe.Transparent: 0, "": 1, probe.Anonymous:
 
 // takes reports whether the proxy fits, as far as its check shows.
 func (f *Filter) takes(p *Proxy) bool {
-	want := 1
-	if f.Anonymity != "" {
-		want = anonymityRank[f.Anonymity]
-	}
+	want, known := anonymityRank[f.Anonymity]
 	switch {
-	case anonymityRank[p.Anonymity] < want, f.HTTPS && !p.Can.HTTPS, f.Connect && p.Can.Forward && !p.Can.Connect,
+	case !known, anonymityRank[p.Anonymity] < want, f.HTTPS && !p.Can.HTTPS, f.Connect && p.Can.Forward && !p.Can.Connect,
 		f.Plain && p.onlyHTTPS():
 		return false
 	case len(f.Protocols) > 0 && !slices.Contains(f.Protocols, p.Protocol):

@@ -39,11 +39,22 @@ When the settings name sources, the pool is refilled whenever it runs low.`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
-			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password"},
+			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password; a line is one key of at least 8 characters"},
 			progressFlag(),
 		}, flagsOf(serveSettings...)...),
 		Action: server(func(c *cli.Context) error { return serveProxies(env, c) }),
 	}
+}
+
+// keyLines returns the keys in the text of a key file: its lines, without empty ones and white space around them.
+func keyLines(text string) []string {
+	var keys []string
+	for line := range strings.Lines(text) {
+		if key := strings.TrimSpace(line); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 func serveProxies(env environment, c *cli.Context) error {
@@ -56,7 +67,9 @@ func serveProxies(env environment, c *cli.Context) error {
 		if err != nil {
 			return usageError{fmt.Errorf("read the keys: %w", err)}
 		}
-		keys = strings.Fields(text)
+		if keys = keyLines(text); len(keys) == 0 {
+			return usageError{fmt.Errorf("read the keys: %s has none; write one key per line", path)}
+		}
 	}
 	loaded, err := loadSources(env, c, config.Sources{Default: quietly, Check: config.Config.MissingForSources}, serveSettings...)
 	if err != nil {
@@ -83,7 +96,7 @@ func serveProxies(env environment, c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		defer env.watchKey(ctx, c.String("key-file"), func(text string) error { return front.SetKeys(strings.Fields(text)) })()
+		defer env.watchKey(ctx, c.String("key-file"), func(text string) error { return front.SetKeys(keyLines(text)) })()
 		if address := c.String("metrics-listen"); address != "" {
 			stop, err := serveMetrics(address, "gateway", o.System, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
 			if err != nil {

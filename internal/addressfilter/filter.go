@@ -107,12 +107,16 @@ func Local() []string {
 
 // Error means that an address is refused. It is not a failure of the network: another attempt gets the same error.
 type Error struct {
+	Host    string // the name that resolves to Address; "": none
 	Address netip.Addr
 	Kind    Kind
 }
 
-// Error implements error.
+// Error names the host or, without one, the address.
 func (e *Error) Error() string {
+	if e.Host != "" {
+		return fmt.Sprintf("%s resolves to %s: see network.allow", e.Host, e.Kind)
+	}
 	return fmt.Sprintf("%s is %s: see network.allow", e.Address, e.Kind)
 }
 
@@ -133,7 +137,7 @@ func (f *Filter) Check(addr netip.Addr) error {
 			}
 		}
 	}
-	return &Error{addr, kind}
+	return &Error{Address: addr, Kind: kind}
 }
 
 // CheckURL returns an *Error if the host of a URL is an address or localhost and f does not allow it. Other hosts are
@@ -183,7 +187,7 @@ func (f *Filter) DialNames(d *net.Dialer) func(ctx context.Context, network, add
 }
 
 // Dial returns the DialContext of d with the filter; d must not have a Control of its own. If the filter refuses one of
-// the addresses of a name, the others are tried.
+// the addresses of a name, the others are tried. Errors are those of Redact.
 func (f *Filter) Dial(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	checked := *d
 	checked.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
@@ -194,11 +198,45 @@ func (f *Filter) Dial(d *net.Dialer) func(ctx context.Context, network, address 
 		return f.Check(at.Addr())
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		by := &checked
 		if f.allows(address) {
-			return d.DialContext(ctx, network, address)
+			by = d
 		}
-		return checked.DialContext(ctx, network, address)
+		conn, err := by.DialContext(ctx, network, address)
+		if err != nil {
+			host, _, _ := net.SplitHostPort(address) // if there is none, err says so
+			return nil, Redact(err, host)
+		}
+		return conn, nil
 	}
+}
+
+// Redact returns an error of resolving or dialing a host without the addresses of the name server and, if host is a
+// name, without an address of it that is not public. Such errors are shown to clients.
+func Redact(err error, host string) error {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		redacted := *dns
+		redacted.Server, redacted.Err = "", "the name server failed"
+		switch {
+		case dns.IsNotFound:
+			redacted.Err = "no such host"
+		case dns.IsTimeout:
+			redacted.Err = "timeout of the name server"
+		}
+		return &redacted
+	}
+	if isLiteral(host) {
+		return err
+	}
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return &Error{Host: host, Address: refused.Address, Kind: refused.Kind}
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		if at, ok := op.Addr.(*net.TCPAddr); ok && kindOf(at.AddrPort().Addr().Unmap()) != "" {
+			return fmt.Errorf("%s %s: %w", op.Op, host, op.Err)
+		}
+	}
+	return err
 }
 
 // allows reports whether there is an exception for a "host:port".

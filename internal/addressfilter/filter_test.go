@@ -1,13 +1,16 @@
 package addressfilter
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"muster/internal/dnstest"
@@ -19,14 +22,14 @@ func TestCheckRefusesWhatIsNotPublic(t *testing.T) {
 		"127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "10.1.2.3", "172.16.0.1", "172.31.255.255",
 		"192.168.1.1", "::ffff:192.168.1.1", "169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fe80::1%eth0", "fd00:ec2::254",
 		"100.100.100.200", "168.63.129.16", "224.0.0.1", "ff02::1", "255.255.255.255", "240.0.0.1", "192.0.2.1", "2001:db8::1",
-		"64:ff9b::a00:1", "64:ff9b::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::", "2001:0:53aa:64c::1", "::127.0.0.1", "fec0::1",
+		"64:ff9b::a00:1", "::ffff:0:127.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::", "2001:0:53aa:64c::1", "::127.0.0.1", "fec0::1",
 	} {
 		var e *Error
 		if err := (&Filter{}).Check(netip.MustParseAddr(refused)); !errors.As(err, &e) || e.Kind == "" {
 			t.Errorf("%s: got %v, want an *Error", refused, err)
 		}
 	}
-	for _, public := range []string{"1.1.1.1", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::101:101", "2002:101:101::", "::ffff:8.8.8.8"} {
+	for _, public := range []string{"1.1.1.1", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::101:101", "2002:101:101::", "::ffff:8.8.8.8", "::ffff:0:8.8.8.8"} {
 		if err := (*Filter)(nil).Check(netip.MustParseAddr(public)); err != nil {
 			t.Errorf("%s: got %v, want no error", public, err)
 		}
@@ -189,6 +192,42 @@ func TestURLsWithAddressesAreChecked(t *testing.T) {
 		}
 		if err := f.CheckURL(u); (err == nil) != ok || err != nil && !Is(err) {
 			t.Errorf("%s: got %v, want success: %v", text, err, ok)
+		}
+	}
+}
+
+// Errors about a name have neither the address of the name server nor a private address of the name.
+func TestErrorsHideInternalAddresses(t *testing.T) {
+	t.Parallel()
+	port := listen(t)
+	secret := regexp.MustCompile(`\d+\.\d+\.\d+\.\d+`)
+	inner := func(name string) netip.Addr {
+		if name == "closed.test" {
+			return netip.MustParseAddr("127.0.0.2")
+		}
+		return dnstest.Loopback(name)
+	}
+	broken := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "udp", Addr: &net.UDPAddr{IP: net.IPv4(10, 255, 255, 53), Port: 53}, Err: syscall.ECONNREFUSED}
+	}}
+	allowed, err := New("127.0.0.0/8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		filter   *Filter
+		resolver *net.Resolver
+		host     string
+		want     string
+	}{
+		"refused":     {nil, dnstest.Resolver(inner), "inner.test", "inner.test resolves to a loopback address: see network.allow"},
+		"allowed":     {allowed, dnstest.Resolver(inner), "closed.test", "dial closed.test: connect: connection refused"},
+		"no host":     {nil, dnstest.Resolver(inner), "none.example", "lookup none.example: no such host"},
+		"name server": {nil, broken, "any.example", "lookup any.example: the name server failed"},
+	} {
+		_, err := c.filter.Dial(&net.Dialer{Resolver: c.resolver})(t.Context(), "tcp", net.JoinHostPort(c.host, port))
+		if err == nil || err.Error() != c.want || secret.MatchString(err.Error()) {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
 	}
 }

@@ -59,8 +59,9 @@ var embedding = []struct {
 	network netip.Prefix
 	at      int
 }{
-	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // NAT64
-	{netip.MustParsePrefix("2002::/16"), 2},     // 6to4
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},    // NAT64
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12}, // SIIT
+	{netip.MustParsePrefix("2002::/16"), 2},        // 6to4
 }
 
 // kindOf returns the kind of an address, or "" for a public one.

@@ -27,16 +27,16 @@ func TestCurl(t *testing.T) {
 	if err != nil {
 		t.Skip("no curl here")
 	}
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(2, proxytest.Elite, proxytest.SOCKS5)...)
+	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(2, proxytest.Elite, proxytest.SOCKS5)...)
 	roots := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.secure.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"-x", "http://me:sesame@" + f.addr, "http://shop.example/"},
-		{"-x", "http://me-session-1:sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
-		{"-x", "socks5h://me:sesame@" + f.addr, "http://shop.example/"},
-		{"-x", "socks5h://me:sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
+		{"-x", "http://me:open-sesame@" + f.addr, "http://shop.example/"},
+		{"-x", "http://me-session-1:open-sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
+		{"-x", "socks5h://me:open-sesame@" + f.addr, "http://shop.example/"},
+		{"-x", "socks5h://me:open-sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
 	} {
 		out, err := exec.CommandContext(t.Context(), curl, append([]string{"-sS", "--fail", "--max-time", "20", "--noproxy", ""}, args...)...).CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), "127.16.") {
@@ -48,8 +48,8 @@ func TestCurl(t *testing.T) {
 // golang.org/x/net/proxy is a SOCKS5 client that is not ours.
 func TestForeignSOCKSClient(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(1, proxytest.Elite)...)
-	dialer, err := proxy.SOCKS5("tcp", f.addr, &proxy.Auth{User: "me", Password: "sesame"}, proxy.Direct)
+	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
+	dialer, err := proxy.SOCKS5("tcp", f.addr, &proxy.Auth{User: "me", Password: "open-sesame"}, proxy.Direct)
 	if err != nil {
 		t.Fatal(err)
 	}

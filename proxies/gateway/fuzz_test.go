@@ -3,7 +3,9 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +40,8 @@ func FuzzSOCKS(f *testing.F) {
 		if bytes.Contains(sent, []byte(key)) {
 			return
 		}
-		g := &Gateway{}
-		g.keys.Store(&[]string{key})
+		g := &Gateway{logins: logins{logger: slog.New(slog.DiscardHandler)}}
+		g.logins.setKeys([]string{key})
 		c := &client{Reader: bytes.NewReader(sent)}
 		g.socks(context.Background(), &clientConn{Conn: c, idle: time.Minute})
 		if g.tunnels.Load() != 0 || c.got.Len() > 16 || bytes.Contains(c.got.Bytes(), []byte(key)) {
@@ -70,7 +72,7 @@ func FuzzSOCKSTarget(f *testing.F) {
 
 // FuzzUser wants a user name to choose among the options of the gateway, and never to change others.
 func FuzzUser(f *testing.F) {
-	for _, s := range []string{"me-session-abc-country-bg", "me-ttl-90m", "me-ttl--1s", "-", "me-session", "me-strategy-x-protocol-http-anonymity-elite", "me-ttl-9999999h"} {
+	for _, s := range []string{"me-session-abc-country-bg", "me-ttl-90m", "me-ttl--1s", "-", "me-session", "me-strategy-random-protocol-http-anonymity-elite", "me-session-1b9d6bcd-bbfd-country", "me-session-a-session-b", "me-ttl-9999999h"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, user string) {
@@ -78,7 +80,7 @@ func FuzzUser(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if o.Site != "a.example" || o.StickyFor < 0 || o.StickyFor > 24*time.Hour || o.Sticky != "" && !strings.HasPrefix(o.Sticky, "gateway:") {
+		if o.Site != "a.example" || o.StickyFor < 0 || o.StickyFor > 24*time.Hour || o.Sticky != "" && !strings.HasPrefix(o.Sticky, "gateway:") || strings.Count(user, "-") > 0 && reflect.DeepEqual(o, proxies.PickOptions{Site: "a.example"}) {
 			t.Errorf("%q gives %+v", user, o)
 		}
 	})

@@ -2,7 +2,7 @@
 //
 // It speaks HTTP in absolute form, CONNECT and SOCKS5 on one port. Each request, or each tunnel, goes by a proxy of the
 // pool, another one being tried as long as nothing has been passed on. Nothing that is encrypted is opened. The user
-// name says what is wanted: user-session-abc-country-bg keeps one Bulgarian proxy for all of session abc.
+// name has the options of a client: user-session-abc-country-bg keeps one Bulgarian proxy for all of session abc.
 package gateway
 
 import (
@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,8 @@ type Config struct {
 	Pool *proxies.Pool
 	// Listen is the address. Defaults to 127.0.0.1:8089. An address that is not loopback needs Keys.
 	Listen string
-	// Keys are the passwords that are accepted, with any user name. Defaults to none: everyone on this machine may use it.
+	// Keys are the accepted passwords, each of at least eight bytes. Defaults to none: every user of this machine may use
+	// the gateway. A client address may fail 20 times in a minute; then its logins are rejected for the rest of it.
 	Keys []string
 	// Options are what every request asks of the pool, before its user name adds to it. Wait counts with FallbackWait
 	// only. Defaults to the zero value.
@@ -66,7 +66,7 @@ type Stats struct {
 type Gateway struct {
 	cfg    Config
 	direct *http.Transport // without a proxy
-	keys   atomic.Pointer[[]string]
+	logins logins
 
 	requests, tunnels, refused, noProxy, failed, active atomic.Int64
 }
@@ -92,7 +92,8 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	direct := &http.Transport{DialContext: cfg.Filter.Dial(&net.Dialer{Timeout: 10 * time.Second}), DisableCompression: true, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10}
 	g := &Gateway{cfg: cfg, direct: direct}
-	g.keys.Store(&cfg.Keys)
+	g.logins.logger = cfg.Logger
+	g.logins.setKeys(nil)
 	if len(cfg.Keys) == 0 {
 		return g, nil
 	}
@@ -101,10 +102,15 @@ func New(cfg Config) (*Gateway, error) {
 
 // SetKeys replaces the keys. Connections that were accepted with others stay open.
 func (g *Gateway) SetKeys(keys []string) error {
-	if len(keys) == 0 || slices.Contains(keys, "") {
-		return errors.New("gateway: a key is missing or empty")
+	if len(keys) == 0 {
+		return errors.New("gateway: no keys; give at least one")
 	}
-	g.keys.Store(&keys)
+	for i, key := range keys {
+		if len(key) < minKey {
+			return fmt.Errorf("gateway: key %d is too short; use at least %d characters", i+1, minKey)
+		}
+	}
+	g.logins.setKeys(keys)
 	return nil
 }
 

@@ -200,8 +200,8 @@ func TestUserNameSaysWhatIsWanted(t *testing.T) {
 // Every request needs the key when there is one: also the second on a connection, also CONNECT and SOCKS5.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(2, proxytest.Elite)...)
-	good, bad := url.UserPassword("me", "sesame"), url.UserPassword("me", "wrong")
+	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(2, proxytest.Elite)...)
+	good, bad := url.UserPassword("me", "open-sesame"), url.UserPassword("me", "wrong")
 	for _, scheme := range []string{"http", "socks5"} {
 		for _, target := range []string{"http://shop.example/", "https://example.com/"} {
 			if status, body := fetch(t, f.client(t, scheme, good), target); status != 200 {
@@ -220,7 +220,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	auth := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
+	auth := base64.StdEncoding.EncodeToString([]byte("me:open-sesame"))
 	fmt.Fprintf(conn, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nProxy-Authorization: Basic %s\r\n\r\nGET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n", auth)
 	both, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(both), "HTTP/1.1 200") || !strings.Contains(string(both), "HTTP/1.1 407") {
@@ -230,14 +230,14 @@ func TestKeys(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(2, proxytest.Elite)...)
-	good := url.UserPassword("me", "sesame")
+	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(2, proxytest.Elite)...)
+	good := url.UserPassword("me", "open-sesame")
 	for _, scheme := range []string{"http", "socks5"} {
 		if status, body := fetch(t, f.client(t, scheme, good), "https://example.com/"); status != 200 {
 			t.Fatalf("got %d %s, want 200", status, body)
 		}
 	}
-	for user, want := range map[*url.Userinfo]int{good: 200, nil: 407, url.UserPassword("me-country-zz", "sesame"): 503} {
+	for user, want := range map[*url.Userinfo]int{good: 200, nil: 407, url.UserPassword("me-country-zz", "open-sesame"): 503} {
 		if status, body := fetch(t, f.client(t, "http", user), "http://shop.example/"); status != want {
 			t.Errorf("%v: got %d %s, want %d", user, status, body, want)
 		}
@@ -262,7 +262,7 @@ func TestOpenToOthersNeedsKeys(t *testing.T) {
 			t.Errorf("%s: got %v, want accepted: %t", listen, err, ok)
 		}
 	}
-	if _, err := New(Config{Pool: pool, Listen: "0.0.0.0:0", Keys: []string{"k"}}); err != nil {
+	if _, err := New(Config{Pool: pool, Listen: "0.0.0.0:0", Keys: []string{"12345678"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -282,10 +282,10 @@ func TestRetriesBehindTheScenes(t *testing.T) {
 // What the client sends reaches the site as it is: nothing added, no credentials, bodies of any size both ways.
 func TestNothingIsAddedOrLost(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(1, proxytest.Elite)...)
-	client := f.client(t, "http", url.UserPassword("me", "sesame"))
+	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
+	client := f.client(t, "http", url.UserPassword("me", "open-sesame"))
 	_, headers := fetch(t, client, "http://shop.example/headers")
-	for _, word := range []string{"Via", "Forwarded", "Proxy", "Muster", "sesame"} {
+	for _, word := range []string{"Via", "Forwarded", "Proxy", "Muster", "open-sesame"} {
 		if strings.Contains(headers, word) {
 			t.Errorf("the site saw %s:\n%s", word, headers)
 		}
@@ -332,8 +332,8 @@ func TestBadURLIsNotRepeated(t *testing.T) {
 // The name of the scheme of authorization may be written in any case.
 func TestBasicInAnyCase(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(1, proxytest.Elite)...)
-	auth := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
+	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
+	auth := base64.StdEncoding.EncodeToString([]byte("me:open-sesame"))
 	for _, scheme := range []string{"Basic ", "basic ", "BASIC  "} {
 		_, in := f.talk(t, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nProxy-Authorization: "+scheme+auth+"\r\n\r\n")
 		if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != 200 {

@@ -41,7 +41,7 @@ func (g *Gateway) socks(ctx context.Context, c *clientConn) {
 		_, _ = c.Write([]byte{0, 91, 0, 0, 0, 0, 0, 0}) // rejected
 		return
 	}
-	options, err := g.socksAuth(c)
+	options, err := g.socksAuth(c, clientOf(c.RemoteAddr().String()))
 	if err != nil {
 		return
 	}
@@ -67,7 +67,7 @@ func (g *Gateway) socks(ctx context.Context, c *clientConn) {
 }
 
 // socksAuth agrees on a method of authentication and reads user and password.
-func (g *Gateway) socksAuth(c net.Conn) (proxies.PickOptions, error) {
+func (g *Gateway) socksAuth(c net.Conn, client string) (proxies.PickOptions, error) {
 	methods, err := readShort(c)
 	if err != nil {
 		return proxies.PickOptions{}, err
@@ -76,7 +76,7 @@ func (g *Gateway) socksAuth(c net.Conn) (proxies.PickOptions, error) {
 	switch {
 	case bytes.IndexByte(methods, socksUserAndPassword) >= 0:
 		method = socksUserAndPassword
-	case bytes.IndexByte(methods, socksNoAuth) >= 0 && len(*g.keys.Load()) == 0:
+	case bytes.IndexByte(methods, socksNoAuth) >= 0 && !g.logins.required():
 		method = socksNoAuth
 	default:
 		g.refused.Add(1)
@@ -85,7 +85,7 @@ func (g *Gateway) socksAuth(c net.Conn) (proxies.PickOptions, error) {
 		return proxies.PickOptions{}, errSOCKS
 	}
 	if method == socksNoAuth {
-		return g.authorized("", "")
+		return g.authorized(client, "", "")
 	}
 	var version [1]byte // of RFC 1929
 	if _, err := io.ReadFull(c, version[:]); err != nil || version[0] != 1 {
@@ -99,7 +99,7 @@ func (g *Gateway) socksAuth(c net.Conn) (proxies.PickOptions, error) {
 	if err != nil {
 		return proxies.PickOptions{}, err
 	}
-	options, err := g.authorized(string(user), string(password))
+	options, err := g.authorized(client, string(user), string(password))
 	status := byte(0)
 	if err != nil {
 		status = 1

@@ -1,59 +1,105 @@
 package gateway
 
 import (
-	"crypto/subtle"
-	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"muster/proxies"
+	"muster/proxies/probe"
+	"muster/proxies/source"
 )
 
-// authorized checks credentials and returns what the user name asks for.
-func (g *Gateway) authorized(user, password string) (proxies.PickOptions, error) {
-	keys := *g.keys.Load()
-	ok := len(keys) == 0
-	for _, key := range keys {
-		if subtle.ConstantTimeCompare([]byte(key), []byte(password)) == 1 {
-			ok = true
-		}
-	}
-	if !ok {
+// authorized checks the credentials of a client and returns the options that its user name asks for.
+func (g *Gateway) authorized(client, user, password string) (proxies.PickOptions, error) {
+	if err := g.logins.check(client, password); err != nil {
 		g.refused.Add(1)
-		return proxies.PickOptions{}, errors.New("a key is needed: give it as the proxy password")
+		return proxies.PickOptions{}, err
 	}
 	return withUser(g.cfg.Options, user)
 }
 
-// withUser adds to options what a user name asks for: name-key-value-key-value.
+// clientOf returns the address of a client: of IPv6 the network, since one client may have all of it.
+func clientOf(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if addr.Is4() {
+		return addr.String()
+	}
+	network, _ := addr.Prefix(64) // never fails
+	return network.String()
+}
+
+// userOptions has the options of a user name, in the order in which errors list them.
+var userOptions = []string{"session", "ttl", "country", "protocol", "anonymity", "strategy"}
+
+// withUser adds to options those of a user name: name-option-value-option-value. A value ends before the next option, so
+// it may contain dashes; the name may not.
 func withUser(o proxies.PickOptions, user string) (proxies.PickOptions, error) {
-	parts := strings.Split(user, "-")
-	for i := 1; i < len(parts); i += 2 {
-		if i+1 >= len(parts) {
-			return o, fmt.Errorf("user name: %q has no value; write user-session-abc-country-bg", parts[i])
+	parts := strings.Split(user, "-")[1:]
+	var given []string
+	for len(parts) > 0 {
+		option := parts[0]
+		if !slices.Contains(userOptions, option) {
+			return o, fmt.Errorf("user name: unknown option %q; after the name, which has no dash, use one of %s", option, strings.Join(userOptions, ", "))
 		}
-		value := parts[i+1]
-		switch parts[i] {
-		case "session":
-			o.Sticky = "gateway:" + value
-		case "ttl":
-			d, err := time.ParseDuration(value)
-			if err != nil || d <= 0 || d > 24*time.Hour {
-				return o, fmt.Errorf("user name: ttl %q is no duration up to 24h", value)
-			}
-			o.StickyFor = d
-		case "country":
-			o.Filter.Countries = []string{strings.ToUpper(value)}
-		case "protocol":
-			o.Filter.Protocols = []string{value}
-		case "anonymity":
-			o.Filter.Anonymity = value
-		case "strategy":
-			o.Strategy = proxies.Strategy(value)
-		default:
-			return o, fmt.Errorf("user name: unknown option %q; known are session, ttl, country, protocol, anonymity, strategy", parts[i])
+		if slices.Contains(given, option) {
+			return o, fmt.Errorf("user name: %s is given twice", option)
+		}
+		given = append(given, option)
+		end := slices.IndexFunc(parts[1:], func(part string) bool { return slices.Contains(userOptions, part) })
+		if end < 0 {
+			end = len(parts) - 1
+		}
+		value := strings.Join(parts[1:1+end], "-")
+		parts = parts[1+end:]
+		if value == "" {
+			return o, fmt.Errorf("user name: %s has no value; write user-session-abc-country-bg", option)
+		}
+		if err := setOption(&o, option, value); err != nil {
+			return o, err
 		}
 	}
 	return o, nil
+}
+
+// setOption sets an option of userOptions.
+func setOption(o *proxies.PickOptions, option, value string) error {
+	oneOf := func(known ...string) error {
+		if !slices.Contains(known, value) {
+			return fmt.Errorf("user name: unknown %s %q; use one of %s", option, value, strings.Join(known, ", "))
+		}
+		return nil
+	}
+	switch option {
+	case "session":
+		o.Sticky = "gateway:" + value
+	case "ttl":
+		d, err := time.ParseDuration(value)
+		if err != nil || d <= 0 || d > 24*time.Hour {
+			return fmt.Errorf("user name: invalid ttl %q; use a duration up to 24h", value)
+		}
+		o.StickyFor = d
+	case "country":
+		country := strings.ToUpper(value)
+		if len(country) != 2 || strings.Trim(country, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+			return fmt.Errorf("user name: invalid country %q; use two letters, as in bg", value)
+		}
+		o.Filter.Countries = []string{country}
+	case "protocol":
+		o.Filter.Protocols = []string{value}
+		return oneOf(source.Protocols...)
+	case "anonymity":
+		o.Filter.Anonymity = value
+		return oneOf(probe.Transparent, probe.Anonymous, probe.Elite)
+	case "strategy":
+		o.Strategy = proxies.Strategy(value)
+		return oneOf(string(proxies.Weighted), string(proxies.RoundRobin), string(proxies.Random), string(proxies.LeastUsed), string(proxies.Fastest))
+	}
+	return nil
 }

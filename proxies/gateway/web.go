@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,8 +49,13 @@ func (g *Gateway) webServer(ctx context.Context) *http.Server {
 }
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	options, err := g.authorized(credentials(r))
+	user, password := credentials(r)
+	options, err := g.authorized(clientOf(r.RemoteAddr), user, password)
+	blocked, isBlocked := errors.AsType[*blockedError](err)
 	switch {
+	case isBlocked:
+		w.Header().Set("Retry-After", strconv.Itoa(int(blocked.after/time.Second)+1))
+		answer(w, r, http.StatusTooManyRequests, err.Error())
 	case err != nil:
 		w.Header().Set("Proxy-Authenticate", `Basic realm="muster"`)
 		answer(w, r, http.StatusProxyAuthRequired, err.Error())

@@ -89,7 +89,7 @@ func TestExpectContinue(t *testing.T) {
 // What is refused before its body was read ends the connection: the body is not taken for a request.
 func TestUnreadBodyIsNoRequest(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(1, proxytest.Elite)...)
+	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
 	hidden := "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n"
 	_, in := f.talk(t, fmt.Sprintf("POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: %d\r\n\r\n%s", len(hidden), hidden))
 	if r, _ := answerTo(t, in, "POST"); r.StatusCode != 407 || !r.Close {

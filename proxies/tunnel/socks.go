@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+
+	"muster/internal/addressfilter"
 )
 
 // socks5 asks for a connection as RFC 1928 has it, with RFC 1929 credentials when there are any.
@@ -133,7 +135,7 @@ func (d *Dialer) resolve4(ctx context.Context, host string) (netip.Addr, error) 
 	case context.Cause(ctx) == context.Canceled:
 		return netip.Addr{}, &Error{Reason: Canceled, Err: err}
 	case err != nil || len(found) == 0:
-		return netip.Addr{}, &Error{Reason: Unsupported, Detail: "SOCKS4 needs an IPv4 address, and this machine finds none for " + host, Err: err}
+		return netip.Addr{}, &Error{Reason: Unsupported, Detail: "SOCKS4 needs an IPv4 address, and this machine finds none for " + host, Err: addressfilter.Redact(err, host)}
 	}
 	return found[0].Unmap(), nil
 }
