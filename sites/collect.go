@@ -49,6 +49,9 @@ func (w *walk) collect(ctx context.Context) ([]store.Chunk, error) {
 	var front []visit
 	for _, p := range j.def.StartPages() {
 		v := visit{URL: p.URL, Kind: p.Kind, Post: p.Post}
+		if p.Kind == definition.KindSitemap {
+			v.Start = p.Start
+		}
 		if p.Kind == definition.KindDetail {
 			w.detail(v)
 			continue

@@ -73,6 +73,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 }
 
 func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
+	page.Start = v.Start
 	res, err := extract.Sitemap(x.def, page)
 	if err != nil {
 		return nil, err
@@ -80,7 +81,11 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via}
 	for _, l := range res.Links {
 		if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
-			y.Links = append(y.Links, visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1})
+			to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1}
+			if l.Kind == definition.KindSitemap {
+				to.Start = v.Start
+			}
+			y.Links = append(y.Links, to)
 		}
 	}
 	return y, nil

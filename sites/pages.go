@@ -41,7 +41,8 @@ type visit struct {
 	Kind  string `json:"kind"`
 	N     int    `json:"n,omitempty"`
 	Depth int    `json:"depth,omitempty"`
-	Idle  int    `json:"idle,omitempty"` // how many listing pages before it in its chain had nothing new
+	Start int    `json:"start,omitempty"` // of a sitemap: see definition.InSitemap
+	Idle  int    `json:"idle,omitempty"`  // how many listing pages before it in its chain had nothing new
 
 	Post definition.Post `json:"post,omitzero"` // how it is requested
 }
@@ -75,6 +76,9 @@ func (p *pages) itemID(v visit) string {
 	id := "GET " + canonical
 	if !v.Post.IsZero() {
 		id = "POST " + canonical + "\n" + v.Post.Type + "\n" + v.Post.Text
+	}
+	if v.Start > 1 {
+		id += fmt.Sprintf("\nstart %d", v.Start) // which other URLs of the same sitemap may be fetched for
 	}
 	h := sha256.Sum256([]byte(id))
 	return v.Kind[:1] + hex.EncodeToString(h[:12])

@@ -491,18 +491,19 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// Each sitemap has its own filter, also two entries of the same sitemap and the sitemaps of an index.
 func TestSitemap(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 2, 10)
 	site.faults["/items.xml"] = []string{"500"}
-	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.definition(t, "").YAML()), "start: [/]", "start: [{sitemap: /sitemap.xml, allow: /item/}]", 1)))
+	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.definition(t, "").YAML()), "start: [/]", `start: [{sitemap: /sitemap.xml, allow: '/item/0$'}, {sitemap: /sitemap.xml, allow: '/item/1$'}, {sitemap: /items.xml}]`, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != report.StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 22 {
-		t.Errorf("got %+v, want COMPLETE with 22 pages and 20 items", sum)
+	if sum.Status != report.StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 25 {
+		t.Errorf("got %+v, want COMPLETE with 25 pages and 20 items", sum)
 	}
 }
 

@@ -23,10 +23,7 @@ func isTracker(name string) bool {
 func (d *Definition) Canonical(u *url.URL) string {
 	c := *u
 	c.Scheme = strings.ToLower(c.Scheme)
-	host := strings.TrimSuffix(strings.ToLower(c.Hostname()), ".")
-	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
-		host = ascii
-	}
+	host := asciiHost(c.Hostname())
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
@@ -47,6 +44,15 @@ func (d *Definition) Canonical(u *url.URL) string {
 		s += "?" + q
 	}
 	return s
+}
+
+// asciiHost returns a host without a port in its one form: in lower case and ASCII, without a final dot.
+func asciiHost(host string) string {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		return ascii
+	}
+	return host
 }
 
 // withoutDots resolves the segments . and .. of a path.

@@ -2,6 +2,7 @@ package definition
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -88,13 +89,16 @@ func (c *checker) checkSite(def *Definition) *url.URL {
 		base = nil
 	}
 	for i, h := range def.Hosts {
-		h = strings.ToLower(h)
-		name, port := SplitHost(h)
+		name, port := SplitHost(strings.ToLower(h))
 		if n, err := strconv.ParseUint(port, 10, 16); strings.ContainsFunc(name, notInHost) || strings.Trim(name, "-.*") == "" || port != "" && (err != nil || n == 0) {
 			c.problemAt(def.At, "hosts", "%q is not a host name; write it without scheme and path, such as shop.example, *.shop.example or shop.example:8443", h)
 		}
-		if port == "80" || port == "443" {
-			h = name
+		wild := strings.HasPrefix(name, "*.")
+		if h = asciiHost(strings.TrimPrefix(name, "*.")); wild {
+			h = "*." + h
+		}
+		if port != "" && port != "80" && port != "443" {
+			h = net.JoinHostPort(h, port)
 		}
 		def.Hosts[i] = h
 	}

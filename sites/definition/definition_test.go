@@ -252,6 +252,9 @@ func TestScopeIncludesThePort(t *testing.T) {
 		"https://shop.example": {"[b.example, 'c.example:8443', '*.d.example:81', 'e.example:443']",
 			[]string{"https://shop.example/", "http://shop.example/", "https://shop.example:443/", "http://b.example/", "https://c.example:8443/", "http://x.d.example:81/", "http://e.example/"},
 			[]string{"http://shop.example:8080/", "https://b.example:8443/", "https://c.example/", "http://x.d.example/", "http://shop.example:22/"}},
+		"https://müller.example": {"['*.größe.example:81', 'xn--bcher-kva.example']",
+			[]string{"https://xn--mller-kva.example/a", "https://MÜLLER.example/a", "https://müller.example./a", "http://a.xn--gre-6ka8i.example:81/", "http://größe.example:81/", "https://bücher.example/"},
+			[]string{"https://muller.example/a", "https://müller.example:81/", "http://größe.example/"}},
 		"http://127.0.0.1:8001": {"[]", []string{"http://127.0.0.1:8001/x"}, []string{"http://127.0.0.1:8002/x", "http://127.0.0.1/x", "https://127.0.0.1/x"}},
 		"http://[::1]:8001":     {"[]", []string{"http://[::1]:8001/x"}, []string{"http://[::1]:8002/x"}},
 	} {

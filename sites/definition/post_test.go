@@ -28,15 +28,15 @@ records:
 		got = append(got, p)
 	}
 	want := []StartPage{
-		{"/search", KindListing, Post{formType, "page=1&q=a+%26+b"}},
-		{"/empty", KindListing, Post{formType, ""}},
-		{"/api", KindDetail, Post{jsonType, `{"paging":{"page":1},"q":"<lamp>","tags":["a",2,1.5,true,null]}`}},
-		{"/text", KindDetail, Post{jsonType, `[1, 2]`}},
-		{"/years", KindDetail, Post{jsonType, `{"title":"of 7","year":7}`}},
-		{"/years", KindDetail, Post{jsonType, `{"title":"of 8","year":8}`}},
+		{"/search", KindListing, Post{formType, "page=1&q=a+%26+b"}, 1},
+		{"/empty", KindListing, Post{formType, ""}, 2},
+		{"/api", KindDetail, Post{jsonType, `{"paging":{"page":1},"q":"<lamp>","tags":["a",2,1.5,true,null]}`}, 3},
+		{"/text", KindDetail, Post{jsonType, `[1, 2]`}, 4},
+		{"/years", KindDetail, Post{jsonType, `{"title":"of 7","year":7}`}, 5},
+		{"/years", KindDetail, Post{jsonType, `{"title":"of 8","year":8}`}, 5},
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 

@@ -57,7 +57,7 @@ func (d *Definition) Move(u *url.URL) *url.URL {
 		return u
 	}
 	old, err := url.Parse(d.BaseURL)
-	if err != nil || !strings.EqualFold(u.Host, old.Host) {
+	if err != nil || hostOf(u) != hostOf(old) {
 		return u
 	}
 	moved := *u
@@ -82,15 +82,16 @@ func (d *Definition) SessionStart() string {
 
 // StartPage is a page to begin with.
 type StartPage struct {
-	URL  string
-	Kind string
-	Post Post
+	URL   string
+	Kind  string
+	Post  Post
+	Start int // the number of its entry in Start of the definition, from 1
 }
 
 // StartPages returns the pages to begin with, in order.
 func (d *Definition) StartPages() []StartPage {
 	var pages []StartPage
-	add := func(ref, kind string, post Post) {
+	add := func(start int, ref, kind string, post Post) {
 		u, err := d.Base().Parse(ref)
 		if err != nil {
 			return // checked at load
@@ -98,41 +99,37 @@ func (d *Definition) StartPages() []StartPage {
 		if kind == "" {
 			kind = KindListing
 		}
-		pages = append(pages, StartPage{d.Move(u).String(), kind, post})
+		pages = append(pages, StartPage{d.Move(u).String(), kind, post, start + 1})
 	}
-	for _, s := range d.Start {
+	for i, s := range d.Start {
 		if s.Sitemap != "" {
-			add(s.Sitemap, KindSitemap, Post{})
+			add(i, s.Sitemap, KindSitemap, Post{})
 			continue
 		}
 		if s.Template == "" {
-			add(s.URL, s.As, s.post(s.From))
+			add(i, s.URL, s.As, s.post(s.From))
 			continue
 		}
 		for n := s.From; n <= s.To; n += max(s.Step, 1) {
-			add(fill(s.Template, n), s.As, s.post(n))
+			add(i, fill(s.Template, n), s.As, s.post(n))
 		}
 	}
 	return pages
 }
 
-// InSitemap reports whether a URL of a sitemap must be fetched.
-func (d *Definition) InSitemap(u *url.URL) bool {
-	bounded := false
-	for _, s := range d.Start {
-		if s.Allow.IsZero() {
-			continue
-		}
-		if bounded = true; s.Allow.MatchString(u.String()) {
-			return true
-		}
+// InSitemap reports whether a URL of a sitemap must be fetched. start is StartPage.Start of the sitemap or of the index
+// that led to it, or 0 if there is none: then all URLs are allowed.
+func (d *Definition) InSitemap(start int, u *url.URL) bool {
+	if start < 1 || start > len(d.Start) {
+		return true
 	}
-	return !bounded
+	allow := &d.Start[start-1].Allow
+	return allow.IsZero() || allow.MatchString(u.String())
 }
 
 // hostOf returns a URL's host in the form of Hosts: with its port unless that is 80 or 443.
 func hostOf(u *url.URL) string {
-	host, port := strings.ToLower(u.Hostname()), portOf(u)
+	host, port := asciiHost(u.Hostname()), portOf(u)
 	if port == "80" || port == "443" {
 		return host
 	}
@@ -183,7 +180,7 @@ func (d *Definition) OwnsHost(u *url.URL) bool {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return false
 	}
-	host, port := strings.ToLower(u.Hostname()), portOf(u)
+	host, port := asciiHost(u.Hostname()), portOf(u)
 	standard := port == "80" || port == "443"
 	return slices.ContainsFunc(d.Hosts, func(h string) bool {
 		name, at := SplitHost(h)

@@ -25,6 +25,7 @@ type Page struct {
 	Kind      string          // definition.KindListing or KindDetail
 	Post      definition.Post // what it was requested with, after redirects
 	N         int             // the number of a counted listing page, from 0
+	Start     int             // of a sitemap: see definition.InSitemap
 	Status    int
 	Header    http.Header
 	Body      []byte

@@ -34,10 +34,11 @@ type Value struct {
 
 // Link is a link to another page.
 type Link struct {
-	URL  string
-	Kind string
-	N    int // see Page
-	Post definition.Post
+	URL   string
+	Kind  string
+	N     int // see Page
+	Start int // see Page
+	Post  definition.Post
 }
 
 // Result is what was extracted from a page.

@@ -27,7 +27,7 @@ func Sitemap(def *definition.Definition, p Page) (Result, error) {
 		}
 		body = unpacked
 	}
-	s := &sitemap{def: def, base: p.URL, seen: map[string]bool{}}
+	s := &sitemap{def: def, base: p.URL, start: p.Start, seen: map[string]bool{}}
 	text := bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")))
 	if !bytes.HasPrefix(text, []byte("<")) {
 		for line := range strings.Lines(string(text)) {
@@ -61,6 +61,7 @@ func gunzip(body []byte, limit int64) ([]byte, error) {
 type sitemap struct {
 	def     *definition.Definition
 	base    *url.URL
+	start   int
 	seen    map[string]bool
 	links   []Link
 	entries int
@@ -72,11 +73,11 @@ func (s *sitemap) add(ref, kind string) {
 	if err != nil {
 		return
 	}
-	if u = s.def.Move(u); !s.def.InScope(u) || (kind == definition.KindDetail && !s.def.InSitemap(u)) || s.seen[u.String()] {
+	if u = s.def.Move(u); !s.def.InScope(u) || (kind == definition.KindDetail && !s.def.InSitemap(s.start, u)) || s.seen[u.String()] {
 		return
 	}
 	s.seen[u.String()] = true
-	s.links = append(s.links, Link{URL: u.String(), Kind: kind})
+	s.links = append(s.links, Link{URL: u.String(), Kind: kind, Start: s.start})
 }
 
 // read reads the XML. The element around a loc says whether it is a page or a sitemap.

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
+
+	"muster/sites/definition"
 )
 
 func TestSitemap(t *testing.T) {
@@ -42,7 +45,14 @@ func TestSitemap(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, g, c.want)
 		}
 	}
+	two := define(t, "records: {r: {fields: {v: b}}}\n")
+	two.Start = []definition.Start{{Sitemap: "/a.xml", Allow: definition.Pattern{Regexp: regexp.MustCompile("/a")}}, {Sitemap: "/b.xml"}}
 	u, _ := url.Parse("http://shop.example/sitemap.xml")
+	for start, want := range map[int]int{0: 2, 1: 1, 2: 2, 3: 2, -1: 2} {
+		if res, err := Sitemap(two, Page{URL: u, Start: start, Body: []byte(urls)}); err != nil || len(res.Links) != want {
+			t.Errorf("of start %d: got %d links, %v, want %d", start, len(res.Links), err, want)
+		}
+	}
 	for name, body := range map[string]string{"HTML": "<html><body>no</body></html>", "broken gzip": "\x1f\x8b\x00", "bomb": zip(strings.Repeat(" ", 2<<20)), "deep": strings.Repeat("<a>", 1000)} {
 		if res, err := Sitemap(def, Page{URL: u, Body: []byte(body)}); err == nil {
 			t.Errorf("%s: got no error and %d links, want an error", name, len(res.Links))

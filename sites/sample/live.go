@@ -18,7 +18,7 @@ const maxTries = 3
 func Live(ctx context.Context, client *fetch.Client, def *definition.Definition, show func(View, error)) error {
 	l := live{client: client, def: def, show: show, tries: map[string]int{}}
 	for _, p := range def.StartPages() {
-		l.visit(ctx, extract.Link{URL: p.URL, Kind: p.Kind, Post: p.Post}, p.Kind)
+		l.visit(ctx, extract.Link{URL: p.URL, Kind: p.Kind, Post: p.Post, Start: p.Start}, p.Kind)
 	}
 	return l.first
 }
@@ -40,6 +40,7 @@ func (l *live) visit(ctx context.Context, to extract.Link, sort string) {
 	v := View{Sample: Sample{URL: to.URL, Kind: to.Kind}}
 	page, err := l.client.Fetch(ctx, to.URL, to.Kind, to.Post)
 	if err == nil {
+		page.Start = to.Start
 		if sort == "next" {
 			page.N = 1 // the second page of a count
 		}
@@ -58,6 +59,6 @@ func (l *live) visit(ctx context.Context, to extract.Link, sort string) {
 	}
 	for _, link := range v.Links {
 		kind, at, _ := strings.Cut(link, " ")
-		l.visit(ctx, extract.Link{URL: at, Kind: kind}, kind)
+		l.visit(ctx, extract.Link{URL: at, Kind: kind, Start: to.Start}, kind)
 	}
 }

@@ -90,6 +90,11 @@ func Of(def *definition.Definition, page extract.Page) (View, error) {
 		v.Requested = page.Requested
 	}
 	if page.Kind == definition.KindSitemap {
+		for _, p := range def.StartPages() {
+			if page.Start == 0 && p.Kind == page.Kind && p.URL == page.Requested {
+				page.Start = p.Start
+			}
+		}
 		res, err := extract.Sitemap(def, page)
 		v.links(res)
 		return v, err
