@@ -179,7 +179,7 @@ func (p *parser) judgeAddress(addr netip.Addr) Reject {
 
 // text reads lines: each is one endpoint in one of its spellings, or free text with endpoints in it.
 func (p *parser) text(body string) {
-	var header []string // of a CSV
+	var rows *table // nil before a header
 	for line := range strings.Lines(body) {
 		if len(line) > maxLine {
 			if !strings.ContainsAny(line[:maxLine], " ,;\t") {
@@ -194,11 +194,11 @@ func (p *parser) text(body string) {
 		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") || isRule(line) {
 			continue
 		}
-		if names := csvHeader(line); names != nil {
-			header = names
+		if t := tableOf(line); t != nil {
+			rows = t
 			continue
 		}
-		if header != nil && p.csv(line, header) {
+		if rows != nil && p.csvRow(line, rows) {
 			continue
 		}
 		if !p.line(line) {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"encoding/csv"
 	"slices"
 	"strings"
 )
@@ -14,50 +15,57 @@ var columns = struct{ host, protocol, user, password, country []string }{
 	country:  []string{"country_code", "countrycode", "country", "cc", "code"},
 }
 
-// csvHeader returns the columns when the line is a header that names a host and a port.
-func csvHeader(line string) []string {
-	fields := splitFields(strings.ToLower(line))
-	host, port := false, false
-	for _, f := range fields {
-		host = host || slices.Contains(columns.host, f)
-		port = port || f == "port"
-	}
-	if !host || !port {
-		return nil
-	}
-	return fields
+// table is the form of the rows below a header that names a host and a port.
+type table struct {
+	separator rune
+	names     []string // of the columns, in lower case
 }
 
-// splitFields splits a row of CSV, or of a table in Markdown, whose cells may be code.
-func splitFields(line string) []string {
-	separator, quotes := ",", `"'`
-	if strings.HasPrefix(line, "|") {
-		line, separator, quotes = strings.Trim(line, "|"), "|", "`"
-	} else {
-		for _, s := range []string{"\t", ";", ",", "|"} {
-			if strings.Contains(line, s) {
-				separator = s
-				break
-			}
+// tableOf returns the table that a line is the header of, or nil.
+func tableOf(line string) *table {
+	t := &table{separator: ','}
+	for _, separator := range "\t;,|" {
+		if strings.ContainsRune(line, separator) {
+			t.separator = separator
+			break
 		}
 	}
-	fields := strings.Split(line, separator)
-	for i := range fields {
-		fields[i] = strings.Trim(strings.TrimSpace(fields[i]), quotes)
+	if strings.HasPrefix(line, "|") { // Markdown
+		t.separator = '|'
 	}
-	return fields
+	t.names = t.cells(strings.ToLower(line))
+	if !slices.Contains(t.names, "port") || !slices.ContainsFunc(columns.host, func(name string) bool { return slices.Contains(t.names, name) }) {
+		return nil
+	}
+	return t
 }
 
-func (p *parser) csv(line string, header []string) bool {
-	fields := splitFields(line)
-	if len(fields) < 2 {
+// cells splits a row. Cells of Markdown may be code.
+func (t *table) cells(line string) []string {
+	if t.separator == '|' {
+		line = strings.Trim(line, "|")
+	}
+	rows := csv.NewReader(strings.NewReader(line))
+	rows.Comma, rows.LazyQuotes, rows.TrimLeadingSpace = t.separator, true, true
+	cells, err := rows.Read()
+	if err != nil {
+		return nil
+	}
+	for i := range cells {
+		cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "\"'`")
+	}
+	return cells
+}
+
+// csvRow takes the endpoint of a row; false when there is none.
+func (p *parser) csvRow(line string, t *table) bool {
+	cells := t.cells(line)
+	if len(cells) < 2 {
 		return false
 	}
 	row := map[string]string{}
-	for i, f := range fields {
-		if i < len(header) {
-			row[header[i]] = f
-		}
+	for i, cell := range cells[:min(len(cells), len(t.names))] {
+		row[t.names[i]] = cell
 	}
 	return p.row(row)
 }
