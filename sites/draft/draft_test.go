@@ -66,7 +66,7 @@ var writes = []struct {
 		`      author_born_date: {css: span.author-born-date, type: date, required: true}  # "1879-03-14"`,
 	}, []string{"The shop"}},
 	{"an API", web{"/api": `{"paging":{"next":"/api?page=2"},"items":[{"id":1,"name":"Lamp","tags":["a"],"price":{"value":1.5}},{"id":2,"name":"Chair"}]}`}, "/api", []string{
-		"  format: json", "  next: {json: paging.next}", "    each_json: 'items[*]'", "      id: {json: id, type: number, required: true}  # 1", "      price_value: {json: price.value, type: number}  # 1.5", `      tags: {json: tags, type: list}  # ["a"]`,
+		"  format: json", "  next: {json: paging.next}", "    each_json: 'items[*]'", "      id: {json: id, type: integer, required: true}  # 1", "      price_value: {json: price.value, type: number}  # 1.5", `      tags: {json: tags, type: list}  # ["a"]`,
 	}, nil},
 	{"a table", web{"/": menu + `<table class=prices><tr><th>Name</th><th>Unit price</th></tr>` + repeat(`<tr><td>Screw number #</td><td>#,50 €</td></tr>`) + `</table>`}, "/", []string{
 		"    each: 'table.prices tr:has(td)'", `      name: {column: Name, required: true}  # "Screw number 1"`, `      unit_price: {column: 'Unit price', required: true}  # "1,50 €"`,

@@ -104,7 +104,12 @@ func objectFields(objects []map[string]any, path string, depth int) []field {
 			}
 			f.typ = "list"
 		case json.Number:
-			f.typ = "number"
+			f.typ = "integer"
+			for _, o := range objects {
+				if n, ok := o[k].(json.Number); ok && strings.ContainsAny(n.String(), ".eE") {
+					f.typ = "number"
+				}
+			}
 		case bool:
 			f.typ = "bool"
 		case string:

@@ -13,8 +13,8 @@ import (
 
 // DateOptions say how a date is written.
 type DateOptions struct {
-	Layouts []string       // of package time; tried in turn. Defaults to the usual forms of the languages of languageTable.
-	Locale  string         // names of months are looked up in its language first. Defaults to none.
+	Layouts []string       // of package time; tried in turn. Defaults to the usual forms of the language of Locale and of English.
+	Locale  string         // the words of dates are those of its language and of English. Defaults to English.
 	Order   string         // of the numbers in 3/4/2024: dmy, mdy or ymd. By default the digits decide, and an ambiguous date is an error.
 	Zone    *time.Location // of times without a zone. Defaults to UTC.
 	Now     time.Time      // the base of "2 hours ago". Without it such dates are errors.
@@ -40,10 +40,8 @@ func Date(text string, o DateOptions) (string, error) {
 		}
 	}
 	shape := compactForm.ReplaceAllString(separators.Replace(text), "$1-$2-$3 $4:$5:$6$7")
-	for _, read := range []func(string, DateOptions) (day, error){isoDate, namedDate, numericDate} {
-		if d, err := read(shape, o); err != nil || d.year != 0 {
-			return d.write(shape, o.Zone, err)
-		}
+	if d, err := firstDate(shape, o); err != nil || d.year != 0 {
+		return d.write(shape, o.Zone, err)
 	}
 	if s, err := relativeDate(text, o); err != nil || s != "" {
 		return s, err
@@ -51,7 +49,7 @@ func Date(text string, o DateOptions) (string, error) {
 	if s := timestamp(text, o.Zone); s != "" {
 		return s, nil
 	}
-	return "", fmt.Errorf("%q is not a date in a known form; give its layout, such as 02.01.2006, or see the recipes in sites/README.md", clip(text))
+	return "", fmt.Errorf("%q is not a date in a known form of its language or English; give its locale, its layout, such as 02.01.2006, or see the recipes in sites/README.md", clip(text))
 }
 
 func dateByLayout(text string, o DateOptions) (string, error) {
@@ -86,6 +84,19 @@ func dateByLayout(text string, o DateOptions) (string, error) {
 type day struct {
 	year, month, day int
 	from, to         int
+}
+
+// firstDate returns the first date of a text. A month beside a date in numbers is not part of it: in
+// "by Jan, 12.05.2024" it is the name of a person.
+func firstDate(text string, o DateOptions) (day, error) {
+	if d := isoDate(text); d.year != 0 {
+		return d, nil
+	}
+	named, namedErr := namedDate(text, o)
+	if d, err := numericDate(text, o); d.to > 0 && (named.year == 0 || named.to > d.from) {
+		return d, err
+	}
+	return named, namedErr
 }
 
 // write formats the date with the time of day after it or at the beginning of the text.
@@ -158,6 +169,9 @@ func clockIn(text string, within int) (clock, bool) {
 		return clock{}, false
 	}
 	m := clockForm.FindStringSubmatch(text)
+	if end := max(at[5], at[7], at[9], at[11]); end < len(text) && text[end] >= '0' && text[end] <= '9' {
+		return clock{}, false // 04.06.2024 is not a time
+	}
 	c := clock{hour: digits(m[2]), minute: digits(m[3] + m[5]), second: digits(m[4])}
 	half := strings.ToLower(m[6])
 	if m[1] != "" {
@@ -206,26 +220,27 @@ var (
 	isoForm     = regexp.MustCompile(`(?:^|\D)(\d{4})-\s?(\d{1,2})-(?:\s?(\d{1,2}))?(?:\D|$)`)
 	yearFirst   = regexp.MustCompile(`(?:^|[^\d.,/-])(\d{4})\s?([./-])\s?(\d{1,2})\s?([./-])\s?(\d{1,2})(?:\D|$)`)
 	numericForm = regexp.MustCompile(`(?:^|[^\d.,/-])(\d{1,2})\s?([./-])\s?(\d{1,2})\s?([./-])\s?(\d{4}|\d{2})(?:\D|$)`)
+	innerForm   = regexp.MustCompile(`^\s?[./-]\s?\d`)
 	dateWord    = regexp.MustCompile(`[\pL\pM]+|\d+`)
 )
 
 // isoDate reads 2024-05-03, 2024-05 and 2024, after separators has replaced other separators.
-func isoDate(text string, _ DateOptions) (day, error) {
+func isoDate(text string) day {
 	if m := yearForm.FindStringSubmatch(text); m != nil {
-		return day{year: digits(m[1]), month: max(digits(m[2]), 1), day: 1, to: len(text)}, nil
+		return day{year: digits(m[1]), month: max(digits(m[2]), 1), day: 1, to: len(text)}
 	}
 	at := isoForm.FindStringSubmatchIndex(text)
 	if at == nil {
-		return day{}, nil
+		return day{}
 	}
 	d := day{year: digits(text[at[2]:at[3]]), month: digits(text[at[4]:at[5]]), day: 1, from: at[2], to: at[5] + 1}
 	if at[6] >= 0 {
 		d.day, d.to = digits(text[at[6]:at[7]]), at[7]
 	}
-	return d, nil
+	return d
 }
 
-// numericDate reads 3.4.2024, 3/4/24, 2024/4/3 and similar forms.
+// numericDate reads 3.4.2024, 3/4/24, 2024/4/3 and similar forms. An error comes with the position.
 func numericDate(text string, o DateOptions) (day, error) {
 	at := yearFirst.FindStringSubmatchIndex(text)
 	ymd := at != nil
@@ -249,7 +264,7 @@ func numericDate(text string, o DateOptions) (day, error) {
 	case b > 12, o.Order == "mdy" && a <= 12 && sign != ".":
 		d.day, d.month = b, a
 	case a <= 12 && a != b && o.Order == "" && sign == "/":
-		return day{}, fmt.Errorf("%q can be read in two ways; say which by locale (en: the month first, en-GB: the day first) or by layout", clip(text))
+		return d, fmt.Errorf("%q can be read in two ways; say which by locale (en: the month first, en-GB: the day first) or by layout", clip(text))
 	}
 	return d, nil
 }
@@ -264,6 +279,7 @@ type part struct {
 	digits   int // of the number; 0: a word
 	from, to int
 	clock    bool // a colon follows
+	inner    bool // a separator and another digit follow
 }
 
 // fits reports whether a part can be the day (d), the month (m), the year (y) or the year in four digits (Y).
@@ -275,7 +291,7 @@ func (p part) fits(letter byte) bool {
 	case 'm':
 		return p.month > 0
 	case 'y':
-		return full || p.digits == 2 && !p.clock
+		return full || p.digits == 2 && !p.clock && !p.inner
 	}
 	return full
 }
@@ -288,6 +304,9 @@ func namedDate(text string, o DateOptions) (day, error) {
 		for _, form := range []string{"dmy", "mdy", "Ymd", "Ydm", "mY", "Ym", "dm", "md"} {
 			if len(parts)-i < len(form) || slices.ContainsFunc([]int{0, 1, len(form) - 1}, func(j int) bool { return !parts[i+j].fits(form[j]) }) {
 				continue
+			}
+			if rest := parts[i+len(form):]; form[0] == 'Y' && len(form) == 3 && len(rest) > 0 && rest[0].fits('Y') && !(len(rest) > 1 && rest[1].fits('m')) {
+				break // the first year is of something else: © 2019, May 3, 2024
 			}
 			d := day{day: 1, from: parts[i].from, to: parts[i+len(form)-1].to}
 			for j := range len(form) {
@@ -316,7 +335,7 @@ func dateParts(text, locale string) []part {
 	var parts []part
 	for _, at := range dateWord.FindAllStringIndex(text, 200) {
 		w := text[at[0]:at[1]]
-		p := part{from: at[0], to: at[1], clock: strings.HasPrefix(text[at[1]:], ":")}
+		p := part{from: at[0], to: at[1], clock: strings.HasPrefix(text[at[1]:], ":"), inner: innerForm.MatchString(text[at[1]:])}
 		if n, err := strconv.Atoi(w); err == nil {
 			p.n, p.digits = n, len(w)
 		} else if p.month = monthOf(w, locale); p.month == 0 && strings.Contains(fillers, " "+strings.ToLower(w)+" ") {
@@ -334,7 +353,7 @@ func relativeDate(text string, o DateOptions) (string, error) {
 	if len(t) > 100 {
 		return "", nil
 	}
-	for _, l := range languagesFrom(o.Locale) {
+	for _, l := range languagesOf(o.Locale) {
 		for i, names := range l.days {
 			if !slices.ContainsFunc(names, func(w string) bool { return atEdge(t, w) }) {
 				continue

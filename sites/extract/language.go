@@ -30,7 +30,7 @@ type span struct {
 // ago and ahead, N is a number and U a unit.
 type written struct{ code, months, days, ago, ahead, units string }
 
-// languageTable is in the order in which words are looked up.
+// languageTable begins with English.
 var languageTable = []written{
 	{"en", "january february march april may june july august september october november december",
 		"yesterday,today,tomorrow,just now", "N U ago", "in N U", "sec min hour/hr day week month year"},
@@ -140,15 +140,16 @@ func spans(forms string, sign int) []span {
 	return list
 }
 
-// languagesFrom returns all languages, with that of a locale first.
-func languagesFrom(locale string) []language {
+// languagesOf returns the language of a locale, if it is in the table, and English. A word of any further language may
+// be a name or another word in the text.
+func languagesOf(locale string) []language {
 	code, _, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(locale, "_", "-")), "-")
 	all := languages()
 	i := slices.IndexFunc(all, func(l language) bool { return l.code == code })
 	if i <= 0 {
-		return all
+		return all[:1]
 	}
-	return slices.Concat(all[i:i+1], all[:i], all[i+1:])
+	return []language{all[i], all[0]}
 }
 
 // monthOf returns the month that a word names in full, or abbreviated to at least three letters, or 0.
@@ -156,7 +157,7 @@ func monthOf(word, locale string) int {
 	word = bare(word)
 	long := len([]rune(word)) >= 3
 	cut := 0
-	for _, l := range languagesFrom(locale) {
+	for _, l := range languagesOf(locale) {
 		for i, names := range l.months {
 			for _, name := range names {
 				stem, ends := strings.CutSuffix(name, "*")

@@ -13,9 +13,10 @@ import (
 )
 
 // Number returns the first number in a text, written as usual in a locale: "1.234,56 €" in de and "1,234.56" in en
-// are 1234.56. In the locale auto the digits decide, and an ambiguous number, such as 1.234, is an error. A number
-// that is not in the form of its locale is read as in auto. It includes words after it, as in "2,3 млн" for 2300000,
-// and fractions, as in "1 ½" for 1.5.
+// are 1234.56. In the locale auto the digits decide, and an ambiguous number, such as 1.234, is an error, as is 5M, which
+// may be five millions or a length. A number that is not in the form of its locale is read as in auto. It includes words
+// after it, as in "2,3 млн" for 2300000, and fractions, as in "1 ½" for 1.5. A whole number that a float64 does not hold
+// exactly is an error.
 func Number(text, locale string) (float64, error) {
 	n, err := readNumber(text, locale)
 	if err != nil {
@@ -24,7 +25,10 @@ func Number(text, locale string) (float64, error) {
 	if n.ambiguous {
 		return 0, fmt.Errorf("%q can be read in two ways, as thousands or with decimals; say which by locale, such as en or de", clip(text))
 	}
-	return n.total(), nil
+	if err := n.isUnit(text, false); err != nil {
+		return 0, err
+	}
+	return scaled(n.value, n.after, false), n.isExact(text)
 }
 
 // Integer is like Number, but a fraction is an error, and in the locale auto 1.234 is 1234.
@@ -33,8 +37,11 @@ func Integer(text, locale string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := n.isUnit(text, false); err != nil {
+		return 0, err
+	}
 	if math.Abs(n.value) < 1<<53 {
-		f := n.total()
+		f := scaled(n.value, n.after, false)
 		if f != math.Trunc(f) {
 			return 0, fmt.Errorf("%v in %q is not a whole number", f, clip(text))
 		}
@@ -160,34 +167,33 @@ func guessPoint(token string) (point, end int, ambiguous bool) {
 	return first, first + 1 + strings.Index(token[first+1:], sign), false
 }
 
-// total returns the value multiplied by the magnitude after it.
-func (n numeral) total() float64 {
-	if factor := n.shortMagnitude(); factor != 1 {
-		return round(n.value * factor)
+// isUnit returns an error if the letter behind the number may be a magnitude: the one of 1.2k and 3.4M, but not that of
+// 4K and 5 m. In a price there may be a space before it.
+func (n numeral) isUnit(text string, price bool) error {
+	after := n.after
+	if price {
+		after = strings.TrimPrefix(after, " ")
 	}
-	return scaled(n.value, n.after, false)
+	if after == "" {
+		return nil
+	}
+	next, _ := utf8.DecodeRuneInString(after[1:])
+	letter := after[0]
+	if letter != 'k' && letter != 'M' && (letter != 'K' || n.value == math.Trunc(n.value) && !price) || unicode.IsLetter(next) || next >= '0' && next <= '9' {
+		return nil
+	}
+	return fmt.Errorf("%q: %c may be a magnitude or a unit; take the number alone with regex, or leave the field a text", clip(text), letter)
 }
 
-// shortMagnitude returns the factor of the letter after 1.2k and 3.4M, but not after 4K or 5 m, or 1.
-func (n numeral) shortMagnitude() float64 {
-	if n.after == "" {
-		return 1
+// isExact returns an error if the number is whole and beyond the precision of a float64.
+func (n numeral) isExact(text string) error {
+	if math.Abs(n.value) < 1<<53 || n.value != math.Trunc(n.value) {
+		return nil
 	}
-	next, _ := utf8.DecodeRuneInString(n.after[1:])
-	if unicode.IsLetter(next) || next >= '0' && next <= '9' {
-		return 1
+	if digits := strings.TrimLeft(strings.TrimPrefix(n.digits, "-"), "0"); strconv.FormatFloat(math.Abs(n.value), 'f', -1, 64) == digits {
+		return nil
 	}
-	switch n.after[0] {
-	case 'k':
-		return 1e3
-	case 'K':
-		if n.value != math.Trunc(n.value) {
-			return 1e3
-		}
-	case 'M':
-		return 1e6
-	}
-	return 1
+	return fmt.Errorf("%q has more digits than a number holds exactly; give the field type: integer (up to 19 digits) or text", clip(text))
 }
 
 // scaled multiplies a number by the magnitude at the beginning of after.
@@ -229,9 +235,9 @@ func scaled(f float64, after string, money bool) float64 {
 // Those in money apply only to prices.
 func magnitudes() []magnitude {
 	return []magnitude{
-		{1e3, "thousand* tsd tys тыс тысяч* тис тисяч* хил хиляд* tis", "k mil"},
-		{1e5, "lakh lakhs", "l"},
-		{1e6, "million* millón millones milhões milhão milion* mio mln млн милион* миллион* мільйон*", "m"},
+		{1e3, "thousand* tsd tys тыс тысяч* тис тисяч* хил хиляд* tis", "mil"},
+		{1e5, "lakh lakhs", ""},
+		{1e6, "million* millón millones milhões milhão milion* mio mln млн милион* миллион* мільйон*", ""},
 		{1e7, "crore crores", "cr"},
 		{1e9, "billion* milliard* mrd mld млрд милиард* миллиард* мільярд*", "bn"},
 	}

@@ -1,10 +1,14 @@
 package extract
 
 import (
+	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"muster/sites/definition"
 )
 
 func TestNumber(t *testing.T) {
@@ -33,7 +37,7 @@ func TestNumber(t *testing.T) {
 		// Words and fractions.
 		{"2,3 млн. лв.", "bg", 2300000}, {"1.5 million", "en", 1500000}, {"3 хил. лева", "bg", 3000}, {"12 тыс. руб.", "ru", 12000}, {"1,2 Mio. €", "de", 1200000}, {"3万5000円", "auto", 35000}, {"1億2000万円", "auto", 120000000}, {"5 lakh", "in", 500000},
 		{"1 ½ cups", "auto", 1.5}, {"½", "auto", 0.5}, {"2¼", "auto", 2.25}, {"5 milk bottles", "auto", 5}, {"5 mlnx", "auto", 5}, {"5 m", "auto", 5},
-		{"1.2k reviews", "auto", 1200}, {"12k", "auto", 12000}, {"3.4M", "en", 3400000}, {"4K screen", "auto", 4}, {"5km", "auto", 5}, {"5M2", "auto", 5},
+		{"4K screen", "auto", 4}, {"5km", "auto", 5}, {"5M2", "auto", 5}, {"12 l", "auto", 12}, {"9007199254740992", "auto", 1 << 53}, {"-1000000000000000000", "auto", -1e18},
 		// Digits of other scripts, and the languages that have them.
 		{"१२३", "hi", 123}, {"১২৩", "bn", 123}, {"۱۲۳٫۵", "fa", 123.5}, {"١٬٢٣٤٫٥", "ar", 1234.5}, {"๑๒๓", "th", 123}, {"1,234.5", "he", 1234.5}, {"1.234,5", "ca", 1234.5}, {"1 234,5", "hy", 1234.5},
 	} {
@@ -42,7 +46,8 @@ func TestNumber(t *testing.T) {
 			t.Errorf("%q in %s: got %v, %v, want %v", c.text, c.locale, got, err, c.want)
 		}
 	}
-	for _, text := range []string{"", "none", "€", "-", ".,", "1.234", "1,234 kg", "３，０００円"} {
+	for _, text := range []string{"", "none", "€", "-", ".,", "1.234", "1,234 kg", "３，０００円", "1.2k reviews", "12k", "3.4M", "1.5K", "USB cable 5M", "3M tape, 5 rolls",
+		"9007199254740993", "-9007199254740993", "1234567890123456789", "9.007.199.254.740.993", strings.Repeat("9", 400)} {
 		if got, err := Number(text, "auto"); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
 		}
@@ -65,13 +70,47 @@ func TestInteger(t *testing.T) {
 		t.Errorf("got %d, %v", got, err)
 	}
 	// Without decimals there is one way to read a group of three.
-	for text, want := range map[string]int64{"1.234": 1234, "1,234 items": 1234, "1.2k": 1200, "2,3 млн": 2300000} {
+	for text, want := range map[string]int64{"1.234": 1234, "1,234 items": 1234, "2,3 млн": 2300000, "9223372036854775807": math.MaxInt64} {
 		if got, err := Integer(text, "auto"); err != nil || got != want {
 			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
 		}
 	}
-	if got, err := Integer("4.5", "en"); err == nil {
-		t.Errorf("4.5: got %d, want an error", got)
+	for _, text := range []string{"4.5", "1.2k", "9223372036854775808", strings.Repeat("9", 400)} {
+		if got, err := Integer(text, "en"); err == nil {
+			t.Errorf("%s: got %d, want an error", text, got)
+		}
+	}
+}
+
+// Whole numbers of JSON stay exact, or are unparsed.
+func TestBigNumbersOfJSON(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("9", 400)
+	for text, want := range map[string][3]string{ // as number, integer and text
+		"9007199254740993":    {"", "9007199254740993", `"9007199254740993"`},
+		"9007199254740994":    {"9007199254740994", "9007199254740994", `"9007199254740994"`},
+		"1234567890123456789": {"", "1234567890123456789", `"1234567890123456789"`},
+		"1e18":                {"1000000000000000000", "1000000000000000000", `"1e18"`},
+		"1.5e3":               {"1500", "1500", `"1.5e3"`},
+		"1e400":               {"", "", `"1e400"`},
+		long:                  {"", "", `"` + long + `"`},
+	} {
+		def := define(t, "listing: {format: json}\nrecords:\n  r: {from: listing, fields: {number: {json: v, type: number}, integer: {json: v, type: integer}, text: {json: v}}}\n")
+		res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/p", `{"v": `+text+`}`))
+		if err != nil || len(res.Records) != 1 {
+			t.Fatal(err, res)
+		}
+		got := map[string]string{}
+		for _, v := range res.Records[0].Fields {
+			b, _ := json.Marshal(v.Value)
+			got[v.Name] = string(b)
+		}
+		if got["number"] != want[0] || got["integer"] != want[1] || got["text"] != want[2] {
+			t.Errorf("%.30s: got %.99v, want %.99v", text, got, want)
+		}
+		if f := res.Faults["r.number"]; (f.Unparsed == 1) != (want[0] == "") {
+			t.Errorf("%.30s: got %+v, want it unparsed: %v", text, f, want[0] == "")
+		}
 	}
 }
 
@@ -81,13 +120,23 @@ func TestPrice(t *testing.T) {
 		"150.000 EUR": {150000, "EUR"}, "1,234 €": {1234, "EUR"}, "CUP 12.50": {12.5, "CUP"}, "12 XDR": {12, "XDR"}, "SET 5": {5, ""}, "cup 5": {5, ""},
 		"£51.77": {51.77, "GBP"}, "1.299,00 €": {1299, "EUR"}, "CHF 12'000.-": {12000, "CHF"}, "R$ 10": {10, "BRL"}, "$10": {10, "USD"},
 		"120 000 лв": {120000, "BGN"}, "12": {12, ""}, "EUR 5": {5, "EUR"}, "1 500 руб.": {1500, "RUB"},
-		"12€50": {12.5, "EUR"}, "12 € 50": {12.5, "EUR"}, "$1.5M": {1500000, "USD"}, "€120k": {120000, "EUR"}, "12 € 500 g": {12, "EUR"}, "5 € 20% off": {5, "EUR"}, "¥1,234": {1234, "JPY"}, "от 1 200 лв.": {1200, "BGN"}, "1 299:-": {1299, ""},
-		"3 for £10": {10, "GBP"}, "2x 19,90 €": {19.9, "EUR"}, "100 g = 2,50 €": {2.5, "EUR"}, "10 % off: 90,00 €": {90, "EUR"}, "$10 – $20": {10, "USD"}, "10 – 20 €": {10, "EUR"}, "10 to 20 EUR": {10, "EUR"}, "Was £20 Now £15": {20, "GBP"}, "4 rooms, 2,3 млн. лв.": {2300000, "BGN"}, "-€5,00": {-5, "EUR"}, "size 42": {42, ""},
+		"12€50": {12.5, "EUR"}, "12 € 50": {12.5, "EUR"}, "12 € 500 g": {12, "EUR"}, "5 € 20% off": {5, "EUR"}, "¥1,234": {1234, "JPY"}, "от 1 200 лв.": {1200, "BGN"}, "1 299:-": {1299, ""},
+		"3 for £10": {10, "GBP"}, "2x 19,90 €": {19.9, "EUR"}, "100 g = 2,50 €": {2.5, "EUR"}, "10 % off: 90,00 €": {90, "EUR"}, "$10 – $20": {10, "USD"}, "10 – 20 €": {10, "EUR"}, "10 to 20 EUR": {10, "EUR"}, "Was £20 Now £15": {20, "GBP"}, "4 rooms, 2,3 млн. лв.": {2300000, "BGN"}, "-€5,00": {-5, "EUR"}, "size 42": {42, ""}, "12 l": {12, ""}, "Model 3 €39.990": {39990, "EUR"}, "Model 3 EUR 39.990": {3, "EUR"}, "12 €50": {50, "EUR"}, "5 € 3 pcs": {5, "EUR"},
 		"AU$49.95": {49.95, "AUD"}, "CA$12": {12, "CAD"}, "C$12": {12, "CAD"}, "NT$1,299": {1299, "TWD"}, "MX$1,299.00": {1299, "MXN"}, "1.299,90 TL": {1299.9, "TRY"}, "12,000원": {12000, "KRW"}, "Rp 1.299.000": {1299000, "IDR"}, "RM 1,299.00": {1299, "MYR"}, "5.000.000 đ": {5000000, "VND"}, "۳٬۴۵۶٫۷۸ ر.س": {3456.78, "SAR"},
 		"Rs. 12,34,567.00": {1234567, ""}, "₹ 99": {99, "INR"}, "PLN 12,50": {12.5, "PLN"}, "1.299,90 kr": {1299.9, ""}, "99 000 дин.": {99000, "RSD"},
 	} {
 		if got, err := ParsePrice(text, "auto", ""); err != nil || got != want {
 			t.Errorf("%q: got %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+}
+
+// The letter behind a price may be a unit.
+func TestPriceWithMagnitudeIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"$1.5M", "€120k", "120 k €", "1.5 M", "$9007199254740993"} {
+		if got, err := ParsePrice(text, "en", ""); err == nil {
+			t.Errorf("%s: got %+v, want an error", text, got)
 		}
 	}
 }

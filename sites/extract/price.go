@@ -2,6 +2,7 @@ package extract
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"regexp"
 	"strings"
@@ -18,8 +19,7 @@ type Price struct {
 }
 
 // ParsePrice returns the first price in a text: the first number beside a currency, or else the first number. The
-// decimals may be after the currency, as in 12€50, and 1.5M and 120k are understood. In the locale auto 1.234 is
-// 1234.
+// decimals may be after the currency, as in 12€50. In the locale auto 1.234 is 1234. As for Number, 1.5M is an error.
 //
 // A sign that several currencies share, such as kr and $, is that of the locale, or in auto of the language lang.
 func ParsePrice(text, locale, lang string) (Price, error) {
@@ -28,6 +28,9 @@ func ParsePrice(text, locale, lang string) (Price, error) {
 	}
 	n, err := priceNumber(text, locale)
 	if err != nil {
+		return Price{}, err
+	}
+	if err := errors.Join(n.isUnit(text, true), n.isExact(text)); err != nil {
 		return Price{}, err
 	}
 	code := currencyIn(text, lang)
@@ -62,7 +65,7 @@ func priceNumber(text, locale string) (numeral, error) {
 	}
 	n := first
 	for range maxPriceTries {
-		if moneyBefore.MatchString(n.before) || moneyBehind.MatchString(n.after) {
+		if moneyBefore.MatchString(n.before) || moneyBehind.MatchString(n.after) && !moneyOfNext.MatchString(n.after) {
 			return n, nil
 		}
 		if n, err = readNumber(n.after, locale); err != nil {
@@ -78,7 +81,9 @@ var (
 	// The text around the number of a price.
 	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
 	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
-	centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s?(\d{2})\s*$`)
+	centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s(\d{2})\s*$`)
+	// moneyOfNext matches a currency in front of another number. One digit is a note.
+	moneyOfNext = regexp.MustCompile(`(?i)^\s+(?:` + money + `)\d\d`)
 	// codeBeside matches a code beside a number that is not in isoCodes.
 	codeBeside = regexp.MustCompile(`\b([A-Z]{3})\s?-?\d|\d\s?([A-Z]{3})\b`)
 )

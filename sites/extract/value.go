@@ -89,8 +89,15 @@ func unmarked(text string) string {
 // parse reads a value of a type from a text.
 func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definition.Source) (any, error) {
 	locale := f.Locale
-	if _, isNumber := fd.json.(json.Number); isNumber || fd.org && plainNumber(text) {
+	if n, isNumber := fd.json.(json.Number); isNumber || fd.org && plainNumber(text) {
 		locale = "en" // the form of JSON and schema.org
+		if isNumber && strings.ContainsAny(text, "eE") && (typ == definition.TypeNumber || typ == definition.TypeInteger || typ == definition.TypePrice) {
+			f, err := n.Float64()
+			if err != nil {
+				return nil, fmt.Errorf("number out of range in %q", clip(text))
+			}
+			text = strconv.FormatFloat(f, 'f', -1, 64)
+		}
 	}
 	switch typ {
 	case definition.TypeNumber:
