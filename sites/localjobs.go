@@ -124,9 +124,9 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	}
 	c.client = fetch.NewClient(fetch.Config{
 		Definition: p.def, Filter: l.cfg.Filter, Transport: transport, NoProxy: l.cfg.NoProxy, OnBlocked: l.cfg.Refused, Robots: &l.robots, Logger: l.cfg.Logger,
-		Clock:    &polite.SharedClock{Pacer: l.pacer, Vary: true},
+		Clock:    &polite.SharedClock{Pacer: l.pacer},
 		Key:      site,
-		Throttle: polite.NewThrottle(p.rdb, site),
+		Throttle: polite.NewThrottle(p.rdb, site, p.def.Politeness.AutoThrottle),
 		Via:      l.cfg.Via,
 		Route:    l.cfg.Route,
 		Ended:    c.ends.add,

@@ -38,7 +38,7 @@ type Config struct {
 	OnBlocked func(*http.Response)
 	Clock     polite.Clock                // Defaults to one in this process.
 	Key       string                      // of the site at Clock. Defaults to the site of Definition.
-	Throttle  *polite.Throttle            // of the site, for a definition with autothrottle. Defaults to none.
+	Throttle  *polite.Throttle            // of the site: more delay after 429, and with autothrottle by response times. Defaults to none.
 	Via       func(*http.Response) string // returns the proxy that a response came through, or "". Defaults to none.
 	// Route makes a route of Transport for a session that replaces another; before is the route of that one, or nil.
 	// Defaults to none: Transport chooses a proxy for each request.
@@ -77,9 +77,6 @@ func NewClient(cfg Config) *Client {
 		cfg.Clock = &polite.LocalClock{}
 	}
 	cfg.Key = cmp.Or(cfg.Key, cfg.Definition.Site)
-	if !cfg.Definition.Politeness.AutoThrottle {
-		cfg.Throttle = nil
-	}
 	if cfg.Via == nil {
 		cfg.Via = func(*http.Response) string { return "" }
 	}

@@ -295,8 +295,8 @@ func TestCrawlDelayIsApplied(t *testing.T) {
 	}{
 		{"crawl-delay: 3", "20s", 3 * time.Second},
 		{"crawl-delay: 9999", "20s", 20 * time.Second},
-		{"crawl-delay: 3", "0", time.Millisecond},
-		{"", "20s", time.Millisecond},
+		{"crawl-delay: 3", "0", time.Millisecond / 2},
+		{"", "20s", time.Millisecond / 2},
 	} {
 		def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/robots.txt" {
@@ -309,8 +309,8 @@ func TestCrawlDelayIsApplied(t *testing.T) {
 		if _, err := NewClient(Config{Definition: def, Clock: p}).Get(t.Context(), base+"/", definition.KindDetail); err != nil {
 			t.Fatal(err)
 		}
-		if got := time.Duration(p.longest.Load()); got != c.want {
-			t.Errorf("%q, at most %s: got an interval of %s, want %s", c.file, c.most, got, c.want)
+		if got := time.Duration(p.longest.Load()); got < c.want || got > 3*c.want {
+			t.Errorf("%q, at most %s: got an interval of %s, want at least %s", c.file, c.most, got, c.want)
 		}
 	}
 }
@@ -318,7 +318,7 @@ func TestCrawlDelayIsApplied(t *testing.T) {
 // With autothrottle, requests to a slow site are further apart.
 func TestSlowSiteIsThrottled(t *testing.T) {
 	t.Parallel()
-	for autothrottle, want := range map[bool]time.Duration{true: 200 * time.Millisecond, false: time.Millisecond} {
+	for autothrottle, want := range map[bool]time.Duration{true: 100 * time.Millisecond, false: time.Millisecond / 2} {
 		def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
 				<-time.After(300 * time.Millisecond)
@@ -326,13 +326,13 @@ func TestSlowSiteIsThrottled(t *testing.T) {
 			fmt.Fprint(w, page)
 		}, fmt.Sprintf("politeness: {delay: 1ms, robots: false, autothrottle: %v}\n", autothrottle))
 		p := &pace{}
-		c := NewClient(Config{Definition: def, Clock: p, Throttle: polite.NewThrottle(redistest.New(t), "s")})
+		c := NewClient(Config{Definition: def, Clock: p, Throttle: polite.NewThrottle(redistest.New(t), "s", autothrottle)})
 		for _, path := range []string{"/", "/slow", "/"} {
 			if _, err := c.Get(t.Context(), base+path, definition.KindDetail); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := time.Duration(p.longest.Load()); got < want || !autothrottle && got > want {
+		if got := time.Duration(p.longest.Load()); got < want || !autothrottle && got > 3*want {
 			t.Errorf("autothrottle %v: got an interval of %s, want %s", autothrottle, got, want)
 		}
 	}

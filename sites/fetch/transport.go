@@ -40,6 +40,7 @@ func (c *Client) stack() http.RoundTripper {
 		Clock:         c.cfg.Clock,
 		Interval:      c.interval,
 		CrawlDelayMax: c.def.Politeness.CrawlDelayMax,
+		Vary:          true,
 		Patience:      c.cfg.Patience,
 		Logger:        c.cfg.Logger,
 	}
@@ -86,7 +87,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := send(c.cfg.Transport, req)
 	if err == nil && c.cfg.Throttle != nil {
 		if terr := c.cfg.Throttle.Observe(ctx, time.Since(began), res.StatusCode == http.StatusOK); terr != nil {
-			c.cfg.Logger.WarnContext(ctx, "cannot store the site's response time", "site", c.def.Site, "error", terr)
+			c.cfg.Logger.WarnContext(ctx, "cannot store the site's pace", "site", c.def.Site, "error", terr)
 		}
 	}
 	if err != nil && c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy) && c.def.Proxy.Fallback == definition.FallbackDirect {

@@ -2,7 +2,6 @@ package polite
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,7 +20,6 @@ type Clock interface {
 // SharedClock is the clock of all processes that have the same Redis. Set Pacer; the zero value of the rest is ready.
 type SharedClock struct {
 	Pacer *limit.Pacer
-	Vary  bool // uses random intervals from half to one and a half of the given one, so that requests are not evenly spaced
 
 	mu   sync.Mutex           // guards free
 	free map[string]time.Time // by key without an interval: until when Redis need not be read
@@ -39,9 +37,6 @@ func (c *SharedClock) Take(ctx context.Context, key string, interval time.Durati
 	quick := interval <= 0 && c.Pacer.Pace(key) == limit.Pace{}
 	if quick && c.isFree(key) {
 		return 0, nil
-	}
-	if c.Vary && interval > 0 {
-		interval = interval/2 + rand.N(interval)
 	}
 	wait, ok, err := c.Pacer.ReserveApart(ctx, key, interval, 0)
 	if err != nil {

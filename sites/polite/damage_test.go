@@ -15,7 +15,7 @@ import (
 
 // useSite uses each key of a site, and returns the errors.
 func useSite(ctx context.Context, rdb redis.UniversalClient, site string) error {
-	throttle := NewThrottle(rdb, site)
+	throttle := NewThrottle(rdb, site, true)
 	err := throttle.Observe(ctx, time.Second, true)
 	b := NewSiteBreaker(rdb, site, time.Hour, time.Now(), limit.BreakerConfig{})
 	_, failed := b.Report(ctx, limit.Permit{}, "page", true, Outcome{OfSite: true, Class: "timeout", Via: "proxy"})

@@ -1,7 +1,8 @@
 package polite
 
-// throttleKey is a hash: base, the shortest recent response time of a site, and delay, the delay between its
-// requests, both in microseconds. It expires an hour after the last answer.
+// throttleKey is a hash: base, the shortest recent response time of a site; delay, the delay between requests by response
+// times; limited, the delay after 429; and limited_at, the time of the last counted 429; all in microseconds. It expires
+// an hour after the last response.
 func throttleKey(site string) string { return "muster:sites:throttle:" + site }
 
 // failuresKey is a set: the pages of a site whose first try failed since the last fetched page ("page ID"), and the

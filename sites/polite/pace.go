@@ -3,6 +3,7 @@ package polite
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"time"
 )
@@ -19,9 +20,13 @@ type crawlDelay struct{}
 // RoundTrip implements http.RoundTripper.
 func (p *pace) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, interval := req.Context(), p.cfg.Interval()
-	if asked, ok := ctx.Value(crawlDelay{}).(time.Duration); ok {
-		interval = max(interval, min(asked, p.cfg.CrawlDelayMax))
+	asked, _ := ctx.Value(crawlDelay{}).(time.Duration)
+	asked = min(asked, p.cfg.CrawlDelayMax)
+	if p.cfg.Vary {
+		interval = interval/2 + rand.N(interval+1)
+		asked += rand.N(asked/2 + 1)
 	}
+	interval = max(interval, asked)
 	patience := p.cfg.Patience
 	if _, patient := ctx.Value(patientKey{}).(bool); patient || req.Response != nil { // or it follows a redirect
 		patience = forever

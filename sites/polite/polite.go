@@ -36,8 +36,11 @@ type Config struct {
 	// decides.
 	Interval      func() time.Duration
 	CrawlDelayMax time.Duration // bounds the crawl delay of a robots.txt. Defaults to 0: it is ignored.
-	Patience      time.Duration // the longest that a request waits for the clock. Defaults to 250 ms.
-	Logger        *slog.Logger  // Defaults to none.
+	// Vary makes intervals random, so that requests are not evenly spaced: from half to one and a half of Interval, and
+	// from one to one and a half of a crawl delay, which is a minimum.
+	Vary     bool
+	Patience time.Duration // the longest that a request waits for the clock. Defaults to 250 ms.
+	Logger   *slog.Logger  // Defaults to none.
 }
 
 // New returns a transport that sends with next the requests that cfg allows.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -201,18 +202,41 @@ func TestSharedClockKeepsTheConfiguredPace(t *testing.T) {
 	}
 }
 
-// A clock that varies intervals keeps them from half to one and a half.
-func TestSharedClockVaries(t *testing.T) {
+// intervals is a clock that records the intervals of its turns.
+type intervals []time.Duration
+
+func (c *intervals) Take(_ context.Context, _ string, interval time.Duration) (time.Duration, error) {
+	*c = append(*c, interval)
+	return 0, nil
+}
+
+func (c *intervals) Hold(context.Context, string, time.Duration) error { return nil }
+
+// Varied intervals are from half to one and a half of the given one, but never shorter than a crawl delay.
+func TestIntervalsVary(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.New(t)
-	c := &polite.SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{}), Vary: true}
-	for i := range 50 {
-		key := fmt.Sprint(i)
-		if _, err := c.Take(t.Context(), key, time.Hour); err != nil {
-			t.Fatal(err)
+	for name, c := range map[string]struct {
+		interval    time.Duration
+		robots      string
+		least, most time.Duration
+	}{
+		"interval":          {time.Hour, "", 30 * time.Minute, 90 * time.Minute},
+		"crawl delay":       {0, "crawl-delay: 10", 10 * time.Second, 15 * time.Second},
+		"long crawl delay":  {0, "crawl-delay: 9999", time.Minute, 90 * time.Second},
+		"longer interval":   {30 * time.Second, "crawl-delay: 10", 15 * time.Second, 45 * time.Second},
+		"similar intervals": {10 * time.Second, "crawl-delay: 10", 10 * time.Second, 15 * time.Second},
+		"none":              {0, "", 0, 1},
+	} {
+		n, clock := &network{robots: "user-agent: *\n" + c.robots}, &intervals{}
+		rt := polite.New(n, polite.Config{Key: host, Clock: clock, Vary: true, Robots: &polite.Robots{}, CrawlDelayMax: time.Minute, Interval: func() time.Duration { return c.interval }})
+		for range 200 {
+			if err := get(t.Context(), rt, "http://a.example/1"); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if wait, err := c.Take(t.Context(), key, time.Hour); err != nil || wait < 29*time.Minute || wait > 90*time.Minute {
-			t.Errorf("got %v, %v, want 30m to 90m", wait, err)
+		paced := (*clock)[1:] // without that of robots.txt
+		if least, most := slices.Min(paced), slices.Max(paced); least < c.least || most > c.most || most > 1 && most-least < (c.most-c.least)/2 {
+			t.Errorf("%s: got intervals from %v to %v, want %v to %v", name, least, most, c.least, c.most)
 		}
 	}
 }

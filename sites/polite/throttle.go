@@ -12,44 +12,71 @@ import (
 	"muster/internal/luascript"
 )
 
-// maxThrottle is the longest delay of a slow site.
-const maxThrottle = time.Minute
+const (
+	maxThrottle = time.Minute // the longest delay of a slow site, or after 429
+	minLimited  = 100 * time.Millisecond
+	limitedLook = time.Second // how late a process may see that another one got a 429
+)
 
 //go:embed lua/throttle.lua
 var throttleLua string
 
 var throttleCmd = redis.NewScript(throttleLua)
 
-// Throttle derives the delay between requests from the response times of a site, for all processes. Like Scrapy's
-// AutoThrottle it rises at once and falls slowly, and errors never lower it. Only the time beyond the shortest recent
-// one is used, to exclude the time that a proxy takes. A process reads the shared delay when it observes a response.
-// A Throttle is safe for concurrent use.
+// Throttle derives the delay between requests from the responses of a site, for all processes.
+//
+// After a 429 the delay is at least doubled, and falls by one percent with each page. With auto it also depends on the
+// response times: like Scrapy's AutoThrottle it rises at once and falls slowly, and errors never lower it; only the time
+// beyond the shortest recent one is used, to exclude the time that a proxy takes. A process reads the shared delay when
+// it observes a response. A Throttle is safe for concurrent use.
 type Throttle struct {
 	rdb  redis.UniversalClient
 	site string
+	auto bool
 
-	mu    sync.Mutex // guards value
-	value time.Duration
+	mu     sync.Mutex // guards the fields below
+	value  time.Duration
+	looked time.Time
 }
 
 // NewThrottle returns the throttle of a site. It does no I/O.
-func NewThrottle(rdb redis.UniversalClient, site string) *Throttle {
-	return &Throttle{rdb: rdb, site: site}
+func NewThrottle(rdb redis.UniversalClient, site string, auto bool) *Throttle {
+	return &Throttle{rdb: rdb, site: site, auto: auto}
 }
 
-// Observe records the time from a request to the head of its response; ok says whether that was a page.
+// Observe records the time from a request to the head of its response; ok reports whether that was a page. Without auto
+// and without a delay it reads Redis once a second.
 func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) error {
-	good := 0
-	if ok {
-		good = 1
+	if !t.auto {
+		latency = 0
+		t.mu.Lock()
+		skip := t.value == 0 && time.Since(t.looked) < limitedLook
+		t.mu.Unlock()
+		if skip {
+			return nil
+		}
 	}
-	us, err := throttleCmd.Run(ctx, t.rdb, []string{throttleKey(t.site)}, latency.Microseconds(), good, maxThrottle.Microseconds()).Int64()
+	page := 0
+	if ok {
+		page = 1
+	}
+	return t.update(ctx, latency.Microseconds(), page, 0, 0)
+}
+
+// Limited records a 429 at an interval between requests. Further ones within after, for which no requests are sent, or
+// within a second are of requests that were under way.
+func (t *Throttle) Limited(ctx context.Context, interval, after time.Duration) error {
+	return t.update(ctx, 0, 0, max(interval, minLimited/2).Microseconds(), max(after, time.Second).Microseconds())
+}
+
+func (t *Throttle) update(ctx context.Context, latency int64, page int, interval, after int64) error {
+	us, err := throttleCmd.Run(ctx, t.rdb, []string{throttleKey(t.site)}, latency, page, maxThrottle.Microseconds(), interval, after).Int64()
 	if err != nil {
-		return fmt.Errorf("store the response time of %s: %w", t.site, luascript.WrongType(err, throttleKey(t.site)))
+		return fmt.Errorf("store the pace of %s: %w", t.site, luascript.WrongType(err, throttleKey(t.site)))
 	}
 	t.mu.Lock()
-	t.value = time.Duration(us) * time.Microsecond
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	t.value, t.looked = time.Duration(us)*time.Microsecond, time.Now()
 	return nil
 }
 

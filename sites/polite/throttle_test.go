@@ -13,7 +13,7 @@ import (
 func TestThrottleIsShared(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		one, two := NewThrottle(rdb, "shop.example"), NewThrottle(rdb, "shop.example")
+		one, two := NewThrottle(rdb, "shop.example", true), NewThrottle(rdb, "shop.example", true)
 		observe := func(th *Throttle, latency time.Duration, ok bool) {
 			t.Helper()
 			if err := th.Observe(t.Context(), latency, ok); err != nil {
@@ -40,6 +40,52 @@ func TestThrottleIsShared(t *testing.T) {
 		}
 		if d := one.Delay(); d > maxThrottle {
 			t.Errorf("got a delay of %s, want at most %s", d, maxThrottle)
+		}
+	})
+}
+
+// A 429 doubles the delay of all processes once, and pages lower it slowly.
+func TestThrottleAfter429(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		one, two := NewThrottle(rdb, "shop.example", false), NewThrottle(rdb, "shop.example", false)
+		for range 8 { // that were under way at the same time
+			if err := one.Limited(t.Context(), 0, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := one.Delay(); d != minLimited {
+			t.Errorf("got a delay of %s after the first 429, want %s", d, minLimited)
+		}
+		if err := two.Observe(t.Context(), time.Hour, true); err != nil {
+			t.Fatal(err)
+		}
+		if d := two.Delay(); d >= minLimited || d < 9*minLimited/10 {
+			t.Errorf("got %s in another process after a page, want almost %s", d, minLimited)
+		}
+		if err := rdb.HSet(t.Context(), throttleKey("shop.example"), "limited_at", 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := two.Limited(t.Context(), 3*time.Second, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if d := two.Delay(); d != 6*time.Second {
+			t.Errorf("got %s after a 429 at an interval of 3s, want 6s", d)
+		}
+		pages := 0
+		for ; two.Delay() > 0 && pages < 2000; pages++ {
+			if err := two.Observe(t.Context(), time.Hour, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if pages < 300 || pages == 2000 {
+			t.Errorf("got no delay after %d pages, want it after some hundreds", pages)
+		}
+		if err := rdb.HSet(t.Context(), throttleKey("shop.example"), "limited_at", "99999999999999999").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := two.Limited(t.Context(), 0, time.Minute); err != nil || two.Delay() != minLimited {
+			t.Errorf("got %s, %v after the clock of Redis was set back, want %s", two.Delay(), err, minLimited)
 		}
 	})
 }
