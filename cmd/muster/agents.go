@@ -44,14 +44,14 @@ agents.static.
 			},
 			agentsActivityCommand(env),
 			{
-				Name: "drain", Usage: "give an agent no new work; what it works on continues", ArgsUsage: "AGENT",
+				Name: "drain", Usage: "stop giving new work to an agent; its current assignments continue", ArgsUsage: "AGENT",
 				Description: `    muster agents drain reviewer-1
     muster agents drain reviewer-1 --undo`,
 				Flags:  []cli.Flag{&cli.BoolFlag{Name: "undo", Usage: "give it work again"}, progressFlag()},
 				Action: onAgents(env, 1, 1, drainAgent),
 			},
 			{
-				Name: "remove", Usage: "forget an agent; what it works on goes to others", ArgsUsage: "AGENT",
+				Name: "remove", Usage: "remove an agent; its assignments go to other agents", ArgsUsage: "AGENT",
 				Description: `An agent that still runs must register again.
 
     muster agents remove reviewer-1`,

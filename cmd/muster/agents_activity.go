@@ -13,7 +13,7 @@ import (
 
 func agentsActivityCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "activity", Usage: "show what agents did in each of the last hours", ArgsUsage: "[AGENT]",
+		Name: "activity", Usage: "show the work of agents by hour", ArgsUsage: "[AGENT]",
 		Description: `Hours are in UTC, the newest first. An assignment counts in the hour in which
 it ended. AGENT is the id or the name of one.
 

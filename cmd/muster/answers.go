@@ -25,18 +25,18 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// answer is a value that a command prints as JSON.
+// answer is the type of a value that a command prints as JSON.
 type answer struct {
 	when  string // a flag or a case; "" for the usual one
 	value any    // of the type that is printed
 	lines bool   // one a line, as they are found
 }
 
-// one is the answer of a command that always prints a value of the same type.
+// one returns the list of a command that always prints one type.
 func one(value any) []answer { return []answer{{value: value}} }
 
-// answers has what each command with --json prints. The manual is made from it, and
-// tests fail when a command prints something else.
+// answers lists the types that each command prints with --json. The manual is generated from it, and
+// tests fail when a command prints another type.
 var answers = map[string][]answer{
 	"agents activity":     one([]agent.Activity{}),
 	"agents list":         one([]agent.Agent{}),

@@ -60,19 +60,19 @@ func run(ctx context.Context, env environment, args []string) int {
 func newApp(env environment) *cli.App {
 	app := &cli.App{
 		Name:  "muster",
-		Usage: "distributed tasks on Redis, a pool of working proxies, and scrapers that run through it",
-		Description: `Start here:  muster demo         the whole job against a world on loopback
-             muster start        the orchestrator: Redis, workers, schedule
-             muster scrape SITE  one site, now
-Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted (0 for a server
-             that SIGTERM stops), 141 the reader of scrape --out - closed its end.`,
+		Usage: "distributed tasks on Redis, a proxy pool, scrapers and agent pipelines",
+		Description: `Start here:  muster demo         try everything on loopback, in 15 seconds
+             muster start        run the orchestrator: Redis, workers, schedule
+             muster scrape SITE  scrape one site now
+Exit codes:  0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if
+             SIGTERM stopped a server), 141 scrape --out - wrote to a closed pipe.`,
 		Version:         thisBuild().Version,
 		HideHelpCommand: true, // ours is helpCommand
 		Reader:          env.stdin,
 		Writer:          env.stdout,
 		ErrWriter:       env.stderr,
 		ExitErrHandler:  func(*cli.Context, error) {},
-		Flags:           append(globalFlags(), cli.HelpFlag), // which the library adds where there is no command for help
+		Flags:           append(globalFlags(), cli.HelpFlag), // the library adds it only if a help command exists
 		Commands:        commands(env),
 	}
 	app.OnUsageError = wrongUsage
@@ -82,7 +82,7 @@ Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted (0 for a server
 }
 
 // setDefaults gives every command below path the same handling of errors, help
-// and unknown words, and what all share.
+// and unknown arguments, and the shared flags.
 func setDefaults(env environment, path string, commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = wrongUsage
@@ -123,7 +123,7 @@ func group(c *cli.Context) error {
 	return noCommand(c.Args().First(), path, list)
 }
 
-// noCommand is the error for a word that is no command of path.
+// noCommand is the error for an unknown command of path.
 func noCommand(word, path string, list []*cli.Command) error {
 	var names []string
 	for _, c := range list {

@@ -15,7 +15,7 @@ import (
 func auditCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "audit",
-		Usage: "list who changed what over the HTTP interface, the newest first",
+		Usage: "list changes made through the HTTP API, newest first",
 		Description: `Each changing call is in it with its caller and what it was answered, and keys that
 the command line created or revoked. What agents do with work is not: the events
 of a job have it. Entries are kept for api.audit_keep, the last 100,000.

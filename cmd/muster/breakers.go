@@ -64,7 +64,7 @@ func breakerRow(s limit.BreakerState) []string {
 	return []string{cell(s.Key, 60), s.State, since(s.Since), next, fmt.Sprint(s.Allowed), fmt.Sprint(s.Blocked), cell(orDash(s.LastBlock), 40)}
 }
 
-// resetAnswer is what breakers reset prints as JSON.
+// resetAnswer is the JSON output of breakers reset.
 type resetAnswer struct {
 	Reset []string `json:"reset"` // keys
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // completeWord is the command that shells call with the words of a command line, of
-// which the last may be a beginning. It prints what fits, each on a line with what
-// it is about behind a tab; nothing where a file may fit.
+// the last may be incomplete. It prints one candidate per line, with a description
+// after a tab, and nothing if the word may be a file name.
 const completeWord = "__complete"
 
 // shells are the scripts that completion prints.
@@ -58,7 +58,7 @@ complete -c muster -f -a '(__muster_complete)'
 
 func completionCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print what makes a shell complete commands, flags and sites", ArgsUsage: "bash|zsh|fish",
+		Name: "completion", Usage: "print a shell completion script", ArgsUsage: "bash|zsh|fish",
 		Description: `Put it where the shell reads it, or read it now:
 
     source <(muster completion bash)
@@ -80,7 +80,7 @@ func completionCommand(env environment) *cli.Command {
 	}
 }
 
-// complete prints what may stand in place of the last of words.
+// complete prints the candidates for the last word.
 func complete(env environment, app *cli.App, words []string) {
 	flags, list, at := app.Flags, app.Commands, (*cli.Command)(nil)
 	now := words[len(words)-1]

@@ -47,7 +47,7 @@ change, or at SIGHUP. Others take a restart.`,
 			},
 			{
 				Name:  "check",
-				Usage: "report what is wrong with the settings, or with those in FILE",
+				Usage: "validate the settings, or the settings in FILE",
 				Description: `Names all mistakes at once, and every variable and file that the settings and the
 definitions of sites refer to and this environment does not have. Exits with 1.`,
 				ArgsUsage: "[FILE]",
@@ -64,7 +64,7 @@ definitions of sites refer to and this environment does not have. Exits with 1.`
 					}
 					if err != nil {
 						if wrong := (usageError{}); errors.As(err, &wrong) {
-							err = wrong.error // the settings are what was asked about, not the words
+							err = wrong.error // invalid settings are the result of the check, not wrong usage
 						}
 						return err
 					}

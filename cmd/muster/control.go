@@ -18,7 +18,7 @@ func controlCommand(env environment) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "revoke", Usage: "stop a workflow: waiting tasks never run, running tasks are canceled", ArgsUsage: "ID",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE`, and the nodes behind it", DefaultText: "all"}},
+				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE` and the nodes that depend on it", DefaultText: "all"}},
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					id := c.Args().First()
 					if node := c.String("node"); node != "" {
@@ -66,7 +66,7 @@ func controlCommand(env environment) *cli.Command {
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					n, err := strconv.Atoi(c.Args().First())
 					if err != nil || n < 1 {
-						return usageError{fmt.Errorf("%q is no number of tasks; it must be 1 or more", c.Args().First())}
+						return usageError{fmt.Errorf("invalid number of tasks %q: must be at least 1", c.Args().First())}
 					}
 					return done(env, client.SetConcurrency(ctx, c.String("worker"), n), "concurrency: %d", n)
 				}),
@@ -75,7 +75,7 @@ func controlCommand(env environment) *cli.Command {
 	}
 }
 
-// done prints what was done, unless err is not nil.
+// done prints the result, unless err is not nil.
 func done(env environment, err error, format string, args ...any) error {
 	if err != nil {
 		return err

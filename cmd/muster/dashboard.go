@@ -12,7 +12,7 @@ import (
 func dashboardCommand(env environment) *cli.Command {
 	settings := []settingFlag{
 		{name: "listen", path: "api.listen", usage: "serve at `ADDR`; beyond loopback it needs a key"},
-		{name: "read-only", path: "api.read_only", usage: "answer only what changes nothing", isBool: true},
+		{name: "read-only", path: "api.read_only", usage: "reject requests that change anything", isBool: true},
 	}
 	return &cli.Command{
 		Name:  "dashboard",

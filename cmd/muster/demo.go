@@ -23,18 +23,17 @@ import (
 func demoCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
-		Usage: "run the whole system against proxies and two sites on loopback",
-		Description: `Makes a judge, some 48 proxies of every kind and two sites that fail now and
-then, all on loopback. Then does what muster start --once does: refreshes the
-proxies, scrapes both sites through those that work, writes the records. In
-the end the records are compared with what the sites have. The address of the
-web pages is printed first. Needs no network, no settings and no Redis; it runs
-redis-server when there is one.
+		Usage: "try the whole system on loopback, with proxies and two flaky sites",
+		Description: `Starts a Redis, a judge, 48 proxies of every kind and two sites that fail now
+and then, all on loopback. Prints the address of the web UI, refreshes the
+proxy pool, scrapes both sites through working proxies, writes the records and
+compares them with the contents of the sites. It needs no network, no settings
+and no Redis; if redis-server is installed, the demo uses it.
 
-With --keep everything stays up until Ctrl-C, also if the round has failed.`,
+With --keep everything runs until Ctrl-C, even after a failure.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dir", Usage: "keep everything in `DIR`", DefaultText: "a new temporary folder"},
-			&cli.BoolFlag{Name: "keep", Usage: "leave the world and the dashboard running until Ctrl-C"},
+			&cli.StringFlag{Name: "dir", Usage: "keep everything in `DIR`", DefaultText: "a new temporary directory"},
+			&cli.BoolFlag{Name: "keep", Usage: "keep the sites, proxies and web UI running until Ctrl-C"},
 			&cli.IntFlag{Name: "worker-processes", Usage: "run `N` workers as supervised processes"},
 			progressFlag(), jsonFlag(),
 		},
@@ -42,7 +41,7 @@ With --keep everything stays up until Ctrl-C, also if the round has failed.`,
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			return left(c.Context, runDemo(env, c), "the demo has ended with its world; begin another with muster demo")
+			return left(c.Context, runDemo(env, c), "the demo was stopped and its data removed; start another with muster demo")
 		},
 	}
 }
@@ -55,7 +54,7 @@ func runDemo(env environment, c *cli.Context) error {
 	if c.String("dir") == "" {
 		defer func() {
 			if c.Context.Err() != nil && !c.Bool("keep") {
-				_ = os.RemoveAll(dir) // what cannot be removed is in a temporary folder
+				_ = os.RemoveAll(dir) // leftovers are in a temporary directory
 			}
 		}()
 	}
@@ -68,12 +67,12 @@ func runDemo(env environment, c *cli.Context) error {
 
 	var round *orchestrator.Round
 	err = withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-		fmt.Fprintf(display, "demo: a judge, %d proxies and 2 sites on loopback, a Redis of mode %s\n", len(world.Proxies), o.Redis().Mode())
+		fmt.Fprintf(display, "demo: started a judge, %d proxies and 2 sites on loopback (Redis: %s)\n", len(world.Proxies), o.Redis().Mode())
 		url, stop, err := demoDashboard(ctx, o)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(display, "dashboard: %s\n", url)
+		fmt.Fprintf(display, "web UI: %s\n", url)
 		if round, err = o.Scraper.Once(ctx); err == nil {
 			err = compare(world, round)
 		}
@@ -99,7 +98,7 @@ func runDemo(env environment, c *cli.Context) error {
 	return err
 }
 
-// demoDashboard serves the web pages until stop is called, and returns their address once they are served.
+// demoDashboard serves the web UI until stop is called, and returns its address once it accepts connections.
 func demoDashboard(ctx context.Context, o *orchestrator.Orchestrator) (url string, stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ready, ended := make(chan string, 1), make(chan error, 1)
@@ -111,29 +110,29 @@ func demoDashboard(ctx context.Context, o *orchestrator.Orchestrator) (url strin
 		return url, func() error { cancel(); return <-ended }, nil
 	case err = <-ended:
 		cancel()
-		return "", nil, fmt.Errorf("serve the web pages: %w", err)
+		return "", nil, fmt.Errorf("serve the web UI: %w", err)
 	}
 }
 
-// demoDir makes the folder of the demo. One that was given must be empty: the
-// data of an earlier run belongs to another world.
+// demoDir creates the directory of the demo. An existing one must be empty: the
+// data of an earlier run belongs to other sites.
 func demoDir(dir string) (string, error) {
 	if dir == "" {
 		dir, err := os.MkdirTemp("", "muster-demo-")
 		if err != nil {
-			return "", fmt.Errorf("make a folder for the demo: %w; name one with --dir", err)
+			return "", fmt.Errorf("create a directory for the demo: %w; choose one with --dir", err)
 		}
 		return dir, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the demo's folder: %w", err)
+		return "", fmt.Errorf("create the demo directory: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "", fmt.Errorf("look into the demo's folder: %w", err)
+		return "", fmt.Errorf("read the demo directory: %w", err)
 	}
 	if len(entries) > 0 {
-		return "", usageError{fmt.Errorf("the folder %s is not empty; give the demo a new one", dir)}
+		return "", usageError{fmt.Errorf("directory %s is not empty; use a new one", dir)}
 	}
 	return filepath.Abs(dir)
 }
@@ -155,7 +154,7 @@ func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	cfg.Proxies.Sources = config.SourcesAt(world.Sources...)
 	cfg.Proxies.Judges, cfg.Proxies.JudgeKey = []string{world.Judge}, world.JudgeKey
 	cfg.Proxies.AllowLocal = true
-	// On loopback a proxy that says nothing for this long says nothing at all.
+	// On loopback, a proxy without a response after this time is dead.
 	cfg.Proxies.CheckTimeout = 3 * time.Second
 	cfg.Sites.Dir = world.Definitions
 	cfg.Sites.Out = filepath.Join(dir, "records")
@@ -163,7 +162,7 @@ func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	return &config.Loaded{Config: cfg}
 }
 
-// compare returns an error unless the records of a round are exactly those of the sites.
+// compare returns an error unless the records of a round are exactly the records of the sites.
 func compare(world *demo.World, round *orchestrator.Round) error {
 	var errs []error
 	for _, site := range world.Sites() {
@@ -177,12 +176,12 @@ func compare(world *demo.World, round *orchestrator.Round) error {
 	return errors.Join(errs...)
 }
 
-// keep says what is up, and returns when ctx is done.
+// keep prints the running services and blocks until ctx is done.
 func keep(ctx context.Context, env environment, o *orchestrator.Orchestrator, world *demo.World, url string) {
 	for _, site := range world.Sites() {
 		fmt.Fprintf(env.stderr, "%-10s %s\n", site.Name, world.URL(site))
 	}
-	fmt.Fprintf(env.stderr, "%-10s %s\n%-10s %s, password in %s\n%-10s %s\nCtrl-C ends it all\n", "judge", world.Judge,
-		"redis", redisd.Redact(o.Redis().URL()), redisd.PasswordFile(o.Config().DataDir), "dashboard", url)
+	fmt.Fprintf(env.stderr, "%-10s %s\n%-10s %s, password in %s\n%-10s %s\nPress Ctrl-C to stop everything\n", "judge", world.Judge,
+		"redis", redisd.Redact(o.Redis().URL()), redisd.PasswordFile(o.Config().DataDir), "web UI", url)
 	<-ctx.Done()
 }

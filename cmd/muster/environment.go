@@ -12,16 +12,16 @@ import (
 	"muster/orchestrator/monitor"
 )
 
-// environment is what commands use of their process.
+// environment is the part of the process that commands use.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string        // KEY=value
 	hard           context.Context // done at the second signal: stop without waiting for tasks
-	hangups        *hangups        // nil where SIGHUP is not answered
+	hangups        *hangups        // nil if SIGHUP is not handled
 	level          *slog.LevelVar  // of the loggers of the command; nil where it does not change
 
-	// answered is called with what a command prints as JSON, if not nil.
+	// answered, if not nil, is called with each value that a command prints as JSON.
 	answered func(*cli.Command, any)
 }
 

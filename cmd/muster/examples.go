@@ -2,10 +2,10 @@ package main
 
 import "strings"
 
-// examples has what users type, of the commands whose own description has no example.
-// They end the help of the command.
+// examples lists example command lines for commands whose description has none.
+// They are printed at the end of the command's help.
 var examples = map[string]string{
-	"demo":   "muster demo\nmuster demo --keep              # and look around at the dashboard",
+	"demo":   "muster demo\nmuster demo --keep              # and explore the web UI",
 	"start":  "muster start\nmuster start --worker-processes 4\nmuster start --once --json > round.json",
 	"worker": "muster worker --redis redis://host:6379/0 --concurrency 20",
 	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv\nmuster scrape --resume JOB",
@@ -74,7 +74,7 @@ var examples = map[string]string{
 	"help":                "muster help jobs start",
 }
 
-// withExample adds the example of a command to what it says about itself.
+// withExample appends the example of a command to its description.
 func withExample(path, text string) string {
 	example := examples[strings.TrimPrefix(path, "muster ")]
 	if example == "" {

@@ -17,9 +17,9 @@ type hangups struct {
 	next   int
 }
 
-// watch handles signals until over is closed. A command that cannot reload anything says so on w.
+// watch handles signals until over is closed. A command without reloadable settings prints a line on w.
 func (h *hangups) watch(over <-chan struct{}, w io.Writer) {
-	signals := make(chan os.Signal, 1) // one that waits stands for all: it reads what is there then
+	signals := make(chan os.Signal, 1) // one pending signal suffices: a reload reads the current files
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
 		defer signal.Stop(signals)
@@ -38,7 +38,7 @@ func (h *hangups) watch(over <-chan struct{}, w io.Writer) {
 
 const nothingToReload = "muster: SIGHUP: there is nothing to reload; SIGTERM or Ctrl-C ends it"
 
-// call calls what the command has for a SIGHUP, and reports whether there is anything.
+// call calls the command's SIGHUP handler, and reports whether it has one.
 func (h *hangups) call() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -28,9 +28,9 @@ func healthCommand(env environment) *cli.Command {
 	})
 	return &cli.Command{
 		Name:  "health",
-		Usage: "check Redis, the workers, the agents and the pool; exit 1 unless all are healthy",
+		Usage: "check Redis, workers, agents and the proxy pool; exit 1 unless all are healthy",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "url", Usage: "only check that `URL` answers 200, as in http://localhost:8000/health"},
+			&cli.StringFlag{Name: "url", Usage: "only check that `URL` returns 200, as in http://localhost:8000/health"},
 			watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {

@@ -11,7 +11,7 @@ import (
 	"muster/internal/clip"
 )
 
-// probeTime is how long a health check by HTTP may take. It is less than that of the container's health check.
+// probeTime is the timeout of an HTTP health check. It is below the timeout of the container's health check.
 const probeTime = 5 * time.Second
 
 // probeURL wants the status 200 from a URL.
@@ -33,10 +33,10 @@ func probeURL(ctx context.Context, address string) error {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 	if err != nil {
-		return fmt.Errorf("not healthy: read the answer of %s: %w", u.Redacted(), err)
+		return fmt.Errorf("not healthy: read the response of %s: %w", u.Redacted(), err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("not healthy: %s answers %s: %s", u.Redacted(), resp.Status, clip.Line(string(body), 300))
+		return fmt.Errorf("not healthy: %s returned %s: %s", u.Redacted(), resp.Status, clip.Line(string(body), 300))
 	}
 	return nil
 }

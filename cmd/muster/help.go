@@ -129,7 +129,7 @@ func (h *help) flags(title string, list []cli.Flag) {
 	h.table(title, rows)
 }
 
-// flagText returns the names of a flag, and what it is about.
+// flagText returns the names of a flag and its usage.
 func flagText(f cli.Flag) (name, usage string) {
 	name, usage, _ = strings.Cut(f.String(), "\t")
 	name, _, _ = strings.Cut(name, " [ ") // the library shows that a flag may be repeated by its repetition

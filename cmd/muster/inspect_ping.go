@@ -16,7 +16,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// pong is a row of inspect ping: the answer of a worker, and what is known of it.
+// pong is a row of inspect ping: the reply of a worker, with its properties.
 type pong struct {
 	tasktype.Pong
 	tasktype.Worker
@@ -28,7 +28,7 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 		return err
 	}
 	workers, err := client.Workers(ctx)
-	if err != nil && !tasks.Refused(err) { // while Redis takes no writes the workers answer, and can tell no more
+	if err != nil && !tasks.Refused(err) { // workers reply while Redis rejects writes, but without their properties
 		return err
 	}
 	var rows []pong
@@ -42,7 +42,7 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 			silent = append(silent, p.Worker)
 		}
 	}
-	err = show(client.env, c, rows, []string{"WORKER", "ANSWER", "HOST", "PID", "ACTIVE", "CONCURRENCY", "UP", "QUEUES"}, func(r pong) []string {
+	err = show(client.env, c, rows, []string{"WORKER", "REPLY", "HOST", "PID", "ACTIVE", "CONCURRENCY", "UP", "QUEUES"}, func(r pong) []string {
 		after := "none"
 		if r.Answered {
 			after = r.After.Round(10 * time.Microsecond).String()
@@ -56,7 +56,7 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 	case len(rows) == 0:
 		return errors.New("no workers are running; start one with muster worker or muster start")
 	case len(silent) > 0:
-		return fmt.Errorf("no answer from %s within %s: it is paused, has no connection to Redis, or has just died",
+		return fmt.Errorf("no reply from %s within %s: it is stopped, has no connection to Redis, or has just died",
 			strings.Join(silent, ", "), c.Duration("timeout"))
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"muster/orchestrator/redisd"
 )
 
-// interruption is the end of a command by Ctrl-C or SIGTERM, with what becomes of
-// its work and how to continue it.
+// interruption is the error of a command that Ctrl-C or SIGTERM stopped: the state of
+// its work, and how to resume it.
 type interruption string
 
 func (i interruption) Error() string { return "interrupted: " + string(i) }
@@ -35,7 +35,7 @@ func server(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// left adds to the error of a command that was interrupted what becomes of its work.
+// left adds the state of the work to the error of an interrupted command.
 // It returns other errors as they are.
 func left(ctx context.Context, err error, format string, args ...any) error {
 	if !errors.Is(context.Cause(ctx), errInterrupted) {
@@ -61,13 +61,13 @@ func leftJobs(ctx context.Context, o *orchestrator.Orchestrator, err error, ids 
 	case o.Redis().Mode() == redisd.Embedded:
 		return left(ctx, err, "the built-in Redis has forgotten the work; begin again with %s", again)
 	}
-	return left(ctx, err, "what is done is kept, and nothing continues by itself; continue with %s, or with muster start", again)
+	return left(ctx, err, "finished work is kept, and nothing resumes automatically; resume with %s, or with muster start", again)
 }
 
-// leftToStart says what becomes of the work of an orchestrator that is interrupted.
+// leftToStart describes the state of the work of an interrupted orchestrator.
 func leftToStart(o *orchestrator.Orchestrator) string {
 	if o.Redis().Mode() == redisd.Embedded {
-		return "the built-in Redis forgets what was left to do"
+		return "unfinished work is lost with the built-in Redis"
 	}
-	return "what is left to do is kept; continue with muster start"
+	return "unfinished work is kept; resume with muster start"
 }

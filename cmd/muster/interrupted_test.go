@@ -26,7 +26,7 @@ func TestInterruptedCommandsSayHowToContinue(t *testing.T) {
 		want  string
 	}{
 		{[]string{"jobs", "wait", job, "--progress", "lines"}, "default", "muster: interrupted: the jobs are not cancelled; wait again with muster jobs wait " + job},
-		{[]string{"start"}, "running; Ctrl-C stops", "muster: interrupted: what is left to do is kept; continue with muster start"},
+		{[]string{"start"}, "running; Ctrl-C stops", "muster: interrupted: unfinished work is kept; resume with muster start"},
 		{[]string{"jobs", "events", "all", "--follow", "--after", "0"}, "job.created", "muster: interrupted\n"},
 	} {
 		cmd, out := c.start(r.args...)

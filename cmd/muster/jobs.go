@@ -16,9 +16,9 @@ import (
 func jobsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "jobs",
-		Usage: "start, list, watch and end jobs: of pipelines, scrapes, refreshes of the proxies, runs of queues",
-		Description: `They work on the jobs of the data folder. Where no orchestrator runs on it, they
-start its Redis for as long as the command takes.
+		Usage: "create, list, watch and cancel jobs: pipelines, scrapes, proxy refreshes, queue runs",
+		Description: `The commands use the jobs of the data directory. If no orchestrator is running on
+it, they start its Redis for the duration of the command.
 
     muster jobs start --prompt 'check the contract' --document contract.pdf
     muster jobs list --status pending
@@ -44,7 +44,7 @@ Exit codes: 0 done, 1 failed or no such job, 2 wrong usage.`,
 	}
 }
 
-// jobScope is what a command on jobs uses.
+// jobScope has the services that a command on jobs uses.
 type jobScope struct {
 	jobs    *job.Service
 	system  *orchestrator.Orchestrator
@@ -134,7 +134,7 @@ func withJobs(env environment, c *cli.Context, least, most int, fn func(context.
 	return withSystem(env, c, loaded, true, fn)
 }
 
-// noJob says where to find the ids of scrapes.
+// noJob adds where to find the ids of scrapes.
 func noJob(err error) error {
 	if errors.Is(err, sites.ErrNoJob) {
 		return fmt.Errorf("%w; see muster jobs list", err)
@@ -142,8 +142,8 @@ func noJob(err error) error {
 	return err
 }
 
-// noJobID says that there is no job of an id, and where to find the ids. Values that
-// the service refuses are wrong usage.
+// noJobID is the error for an unknown job id; it names the command that lists ids. Values that
+// the service rejects are wrong usage.
 func noJobID(id string, err error) error {
 	if wrong, ok := errors.AsType[*job.FieldError](err); ok && wrong.Field == "job_id" || errors.Is(err, job.ErrNotFound) {
 		return fmt.Errorf("job %s: %w; see muster jobs list", cell(id, 110), job.ErrNotFound)

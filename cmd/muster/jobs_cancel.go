@@ -17,7 +17,7 @@ import (
 func jobsCancelCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "cancel", ArgsUsage: "JOB-OR-SITE…",
-		Usage: "end jobs, or the running scrape of a site; what is done is kept",
+		Usage: "cancel jobs, or the running scrape of a site; finished work is kept",
 		Description: `Asks before it ends the job of a pipeline, which cannot continue. A scrape can:
 jobs retry fetches its other pages.
 
@@ -26,7 +26,7 @@ jobs retry fetches its other pages.
 			&cli.BoolFlag{Name: "force", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "cleanup", Usage: "remove the document too, if no other job has it"},
 			jobIDFlag(), progressFlag(),
-			&cli.BoolFlag{Name: "json", Usage: "answer with JSON, and do not ask"},
+			&cli.BoolFlag{Name: "json", Usage: "output JSON, and do not ask for confirmation"},
 		},
 		Action: func(c *cli.Context) error {
 			names, least := c.Args().Slice(), 1
@@ -96,7 +96,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, answers *bufio.Rea
 	return nil
 }
 
-// notCancelled says that a job had ended.
+// notCancelled is the error for a job that has already finished.
 func (s jobScope) notCancelled(c *cli.Context, j job.Job) error {
 	err := fmt.Errorf("job %s: %w: it is %s", j.ID, job.ErrTerminal, j.Status)
 	if c.Bool("json") {
@@ -105,14 +105,14 @@ func (s jobScope) notCancelled(c *cli.Context, j job.Job) error {
 	return err
 }
 
-// confirm asks a question, and returns whether the answer was yes. Without an answer
-// it is an error that names --force.
+// confirm asks a question, and reports whether the user typed yes. At the end of the input
+// it returns an error that names --force.
 func (s jobScope) confirm(answers *bufio.Reader, question string) (bool, error) {
 	fmt.Fprintf(s.env.stderr, "%s [y/N] ", question)
 	line, err := answers.ReadString('\n')
 	if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
 		fmt.Fprintln(s.env.stderr)
-		return false, usageError{errors.New("standard input has no answer; use --force to cancel without a question")}
+		return false, usageError{errors.New("standard input is empty; use --force to cancel without confirmation")}
 	}
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":

@@ -13,7 +13,7 @@ import (
 
 func jobsCompareCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "compare", Usage: "tell which items of a job are new, gone or changed since another", ArgsUsage: "OLD NEW",
+		Name: "compare", Usage: "compare the items of two jobs", ArgsUsage: "OLD NEW",
 		Description: `Items are the same when they have the same key.
 
     muster jobs start --version-of OLD --prompt … --wait

@@ -14,7 +14,7 @@ import (
 	"muster/orchestrator/job"
 )
 
-// allJobs is the argument of jobs events for those of all jobs.
+// allJobs is the argument of jobs events that selects all jobs.
 const allJobs = "all"
 
 // How many events are read at a time, and how long a read waits for the first.
@@ -25,7 +25,7 @@ const (
 
 func jobsEventsCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "events", Usage: "list what happened to a job, or to all jobs", ArgsUsage: "JOB|all",
+		Name: "events", Usage: "list the events of a job, or of all jobs", ArgsUsage: "JOB|all",
 		Description: `With --follow it continues until it is interrupted, or the job has ended. Of all
 jobs it then shows new events only, unless --after says otherwise.
 
@@ -53,7 +53,7 @@ jobs it then shows new events only, unless --after says otherwise.
 	}
 }
 
-// eventReader is what jobs events uses of event.Stream.
+// eventReader is the part of event.Stream that jobs events uses.
 type eventReader interface {
 	Read(ctx context.Context, jobID, after string, limit int, block time.Duration) (event.Batch, error)
 }
@@ -76,7 +76,7 @@ func (s jobScope) events(ctx context.Context, from eventReader, j job.Job, after
 			return err
 		}
 		if batch.Gap {
-			fmt.Fprintln(s.env.stderr, "muster: events before these are no longer kept")
+			fmt.Fprintln(s.env.stderr, "muster: earlier events have been deleted")
 		}
 		for _, e := range batch.Events {
 			if err := s.printEvent(e, j.ID == "", asJSON); err != nil {

@@ -20,7 +20,7 @@ func jobsItemsCommand(env environment) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "state", Aliases: []string{"status"}, Usage: "only items in `STATE`: pending, validating, integrated, rejected, failed or review"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 100},
-			&cli.StringFlag{Name: "cursor", Usage: "continue behind a page: `NEXT` of its JSON"},
+			&cli.StringFlag{Name: "cursor", Usage: "continue after a page: `NEXT` of its JSON"},
 			jobIDFlag(), progressFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -47,7 +47,7 @@ func hasItems(j job.Job) error {
 	case job.KindPipeline:
 		return nil
 	case job.KindScrape:
-		return fmt.Errorf("job %s is a scrape: its pages are counted, and its report has those that failed; see muster jobs status %s", j.ID, j.ID)
+		return fmt.Errorf("job %s is a scrape: it has pages instead of items, and its report lists failed pages; see muster jobs status %s", j.ID, j.ID)
 	case job.KindQueue:
 		return fmt.Errorf("job %s is a run of the queue %s: see muster queue stats --queue %s", j.ID, j.Name, j.Name)
 	}
@@ -88,7 +88,7 @@ func (s jobScope) listItems(ctx context.Context, c *cli.Context, j job.Job, f jo
 	return nil
 }
 
-// whatOf is what an item is about: why it ended badly, or its name or text.
+// whatOf describes an item: the reason of its failure, or its name or text.
 func whatOf(it job.Item) string {
 	text := cmp.Or(it.Name, it.Text)
 	switch it.Status {
@@ -120,7 +120,7 @@ func jobsDecideCommand(env environment) *cli.Command {
 			d := job.Decision{Accept: verdict == "accept", Reason: c.String("reason"), By: cmp.Or(c.String("by"), userOf(env))}
 			switch {
 			case verdict != "accept" && verdict != "reject":
-				return usageError{fmt.Errorf("%q is no decision%s; say accept or reject", verdict, suggest(verdict, []string{"accept", "reject"}))}
+				return usageError{fmt.Errorf("invalid decision %q%s; use accept or reject", verdict, suggest(verdict, []string{"accept", "reject"}))}
 			case !d.Accept && d.Reason == "":
 				return usageError{errors.New("to reject an item needs a --reason")}
 			}

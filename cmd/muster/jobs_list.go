@@ -13,23 +13,23 @@ import (
 
 func jobsListCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "list", Usage: "list jobs, the newest first: all, or those of a pipeline, a site or a queue", ArgsUsage: "[NAME]",
-		Description: `ITEMS counts those that are done, of all. Below a job that waits it says for
-what. With --stats it counts the jobs of the last days.
+		Name: "list", Usage: "list jobs, newest first: all jobs, or the jobs of a pipeline, a site or a queue", ArgsUsage: "[NAME]",
+		Description: `ITEMS is the number of finished items and of all items. A line below a waiting
+job gives the reason. --stats counts the jobs of the last days.
 
     muster jobs list --status pending
     muster jobs list --kind pipeline --where customer=acme --limit 10`,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "status", Usage: "only jobs in `STATE`: created, processing, completed, failed, cancelled, or pending for those with a stage that is pending; may be repeated"},
+			&cli.StringSliceFlag{Name: "status", Usage: "only jobs in `STATE`: created, processing, completed, failed, cancelled, or pending if a stage is pending; may be repeated"},
 			&cli.StringFlag{Name: "kind", Usage: "only jobs of `KIND`: pipeline, scrape, refresh or queue"},
 			&cli.StringFlag{Name: "label", Usage: "only jobs with `LABEL`"},
-			&cli.StringSliceFlag{Name: "where", Usage: "only jobs whose context has `KEY=VALUE`, of the keys that their pipeline declares; may be repeated"},
+			&cli.StringSliceFlag{Name: "where", Usage: "only jobs with `KEY=VALUE` in their context; the pipeline must declare the key; may be repeated"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50},
-			&cli.IntFlag{Name: "offset", Usage: "leave out the first `N`"},
+			&cli.IntFlag{Name: "offset", Usage: "skip the first `N`"},
 			&cli.BoolFlag{Name: "wide", Usage: "show stages and all counts"},
-			&cli.BoolFlag{Name: "stuck", Usage: "show the jobs without progress instead, and why"},
-			&cli.BoolFlag{Name: "stats", Usage: "show daily statistics instead"},
-			&cli.IntFlag{Name: "days", Usage: "with --stats, of the last `N` days, from 1 to 30", Value: 7},
+			&cli.BoolFlag{Name: "stuck", Usage: "show jobs without progress, and the reason"},
+			&cli.BoolFlag{Name: "stats", Usage: "show daily statistics"},
+			&cli.IntFlag{Name: "days", Usage: "with --stats, include the last `N` days, from 1 to 30", Value: 7},
 			progressFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -50,7 +50,7 @@ what. With --stats it counts the jobs of the last days.
 	}
 }
 
-// jobFilter is what the flags of jobs list select.
+// jobFilter returns the filter that the flags of jobs list set.
 func jobFilter(c *cli.Context) (f job.Filter, err error) {
 	f = job.Filter{Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Offset: c.Int("offset")}
 	if f.Statuses, f.Pending, err = statusesOf(c.StringSlice("status")); err != nil {
@@ -147,7 +147,7 @@ func printWideJobs(env environment, jobs []job.Job) error {
 	return t.flush()
 }
 
-// note is the line below a job in a list: what it waits for.
+// note is the line below a job in a list: the reason why it waits.
 func note(j job.Job) string {
 	if j.Waiting == "" {
 		return ""

@@ -198,8 +198,8 @@ func TestEventsAreFollowedUntilTheJobHasEnded(t *testing.T) {
 	if len(lines) != 2 || !strings.Contains(lines[1], `"type":"job.completed"`) {
 		t.Errorf("got %q, want two events, each on a line", lines)
 	}
-	if !strings.Contains(errs.String(), "no longer kept") {
-		t.Errorf("got %q, want a word about the gap", errs)
+	if !strings.Contains(errs.String(), "have been deleted") {
+		t.Errorf("got %q, want a message about the gap", errs)
 	}
 }
 

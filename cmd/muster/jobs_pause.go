@@ -42,7 +42,7 @@ func jobsResumeCommand(env environment) *cli.Command {
 	}
 }
 
-// eachSite calls fn for each site that is named, if all of them exist, and prints what was done.
+// eachSite calls fn for each named site, if all exist, and prints the result.
 func eachSite(ctx context.Context, env environment, c *cli.Context, s *sites.Service, done string, fn func(ctx context.Context, site string) error) error {
 	for _, site := range c.Args().Slice() {
 		err := s.Site(ctx, site)

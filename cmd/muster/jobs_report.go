@@ -19,7 +19,7 @@ var reportFormats = []string{"text", "json", "csv"}
 
 func jobsReportCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "report", Usage: "print what became of a job", ArgsUsage: "JOB",
+		Name: "report", Usage: "print the report of a job", ArgsUsage: "JOB",
 		Description: `As text: counts, usage and errors. As JSON: the same, and all items. As CSV: the
 items.
 

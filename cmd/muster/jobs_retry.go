@@ -14,17 +14,17 @@ import (
 
 func jobsRetryCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "retry", Usage: "do what failed once more", ArgsUsage: "JOB",
-		Description: `The failed items of a running job go back to their stages. A job of a pipeline
-that has ended is created again as its next version.
+		Name: "retry", Usage: "retry failed items or pages of a job", ArgsUsage: "JOB",
+		Description: `Failed items of a running job return to their stages. A finished pipeline job is
+created again as its next version.
 
-A scrape that has ended fetches the pages that it did not, and adds their
-records to its files. It is sent to the running workers, and with --wait this
-waits until it has ended. Where no workers run it starts them, and waits.
+A finished scrape fetches its failed and unfinished pages, and appends their
+records to its files. Running workers do the work; --wait waits for the result.
+If no worker is running, the command starts one and waits.
 
     muster jobs retry JOB`,
 		Flags: append(flagsOf(workerSettings...),
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the end; of a scrape, print the report"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished; for a scrape, print the report"},
 			jobIDFlag(), progressFlag(), jsonFlag()),
 		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
 			switch j.Kind {
@@ -42,7 +42,7 @@ waits until it has ended. Where no workers run it starts them, and waits.
 
 // retried is the JSON result of jobs retry.
 type retried struct {
-	Job   string `json:"job"`   // its id, or that of what continues it; empty if nothing is left to do
+	Job   string `json:"job"`   // its id, or the id of the job that continues it; empty if nothing is left to do
 	Items int    `json:"items"` // that went back to their stages
 }
 

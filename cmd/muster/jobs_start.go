@@ -33,7 +33,7 @@ HTTP interface of muster start.
     muster jobs start audit --prompt check --context '{"customer": "acme"}'
     muster jobs start --prompt 'and again' --after JOB --priority high --at 2h`,
 		Flags: append(flagsOf(workerSettings...),
-			&cli.StringFlag{Name: "prompt", Usage: "what is asked for, as `TEXT`"},
+			&cli.StringFlag{Name: "prompt", Usage: "instructions for the agents, as `TEXT`"},
 			&cli.StringFlag{Name: "document", Aliases: []string{"document-path"}, Usage: "the `FILE` that it is about"},
 			&cli.StringFlag{Name: "context", Usage: "more for the agents: a JSON object, or `@FILE` with one"},
 			&cli.StringSliceFlag{Name: "after", Usage: "begin when `JOB` has ended; may be repeated"},
@@ -62,14 +62,14 @@ HTTP interface of muster start.
 	}
 }
 
-// requestOf is what the flags of jobs start ask for, without the document.
+// requestOf returns the request that the flags of jobs start describe, without the document.
 func requestOf(c *cli.Context) (req job.Request, err error) {
 	req = job.Request{
 		Pipeline: c.Args().First(), Prompt: c.String("prompt"), After: c.StringSlice("after"), OnFailure: c.String("on-failure"),
 		Cron: c.String("cron"), Labels: c.StringSlice("label"), VersionOf: c.String("version-of"), Dedupe: c.String("dedupe"),
 	}
 	if strings.TrimSpace(req.Prompt) == "" {
-		return req, usageError{errors.New("prompt cannot be empty; say what is asked for with --prompt TEXT")}
+		return req, usageError{errors.New("prompt cannot be empty; set it with --prompt TEXT")}
 	}
 	if req.Context, err = contextOf(c.String("context")); err != nil {
 		return req, err
@@ -153,7 +153,7 @@ func (s jobScope) start(ctx context.Context, c *cli.Context, req job.Request) er
 	return s.startAndWait(ctx, c, j, result)
 }
 
-// startError says what to do about a job that was not created.
+// startError adds the next step to the error of a job that was not created.
 func startError(req job.Request, err error) error {
 	if errors.As(err, new(*pipeline.UnknownError)) {
 		return usageError{err}

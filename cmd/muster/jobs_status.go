@@ -17,22 +17,22 @@ import (
 func jobsStatusCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "status", Aliases: []string{"show"}, ArgsUsage: "JOB",
-		Usage: "show how far a job is; of a scrape, its pages, and its report when it has ended",
+		Usage: "show the progress of a job; for a scrape, its pages and its final report",
 		Description: `    muster jobs status JOB
     muster jobs status JOB --progress      with the time that is left
     muster jobs status JOB --failed        the items that failed, and why`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "progress", Usage: "show the progress, with an estimate of the time that is left"},
-			&cli.BoolFlag{Name: "report", Usage: "print the whole report, as jobs report does"},
-			&cli.BoolFlag{Name: "rejected", Usage: "list the items that were rejected"},
-			&cli.BoolFlag{Name: "failed", Usage: "list the items that failed"},
+			&cli.BoolFlag{Name: "progress", Usage: "show the progress with an estimate of the remaining time"},
+			&cli.BoolFlag{Name: "report", Usage: "print the full report, as jobs report does"},
+			&cli.BoolFlag{Name: "rejected", Usage: "list rejected items"},
+			&cli.BoolFlag{Name: "failed", Usage: "list failed items"},
 			jobIDFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: onJob(env, showStatus),
 	}
 }
 
-// showStatus prints what the flags of jobs status ask for.
+// showStatus prints the parts of a job that the flags of jobs status select.
 func showStatus(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
 	parts := 0
 	for _, name := range []string{"progress", "report", "rejected", "failed"} {
@@ -59,7 +59,7 @@ func showStatus(ctx context.Context, c *cli.Context, s jobScope, j job.Job) erro
 	return s.showJob(ctx, j, c.Bool("json"))
 }
 
-// jobView is a job in JSON: a scrape with what only scrapes have.
+// jobView is a job in JSON: a scrape has additional fields.
 type jobView struct {
 	job.Job
 	Scrape *sites.Job `json:"scrape,omitempty"`
@@ -72,7 +72,7 @@ func (s jobScope) showJob(ctx context.Context, j job.Job, asJSON bool) error {
 		switch scrape, err := s.system.Sites.Job(ctx, j.ID); {
 		case err == nil:
 			view.Scrape = &scrape
-		case !errors.Is(err, sites.ErrNoJob): // its pages are no longer kept
+		case !errors.Is(err, sites.ErrNoJob): // its pages were deleted
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func stageTitle(of string, st job.Stage) string {
 	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
 }
 
-// stageText is the state of a stage, with what is known of it.
+// stageText is the state of a stage with its details.
 func stageText(st job.Stage, paint painter) string {
 	text := paint.status(string(st.Status))
 	var more []string

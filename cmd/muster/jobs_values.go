@@ -61,8 +61,8 @@ func contextPairs(pairs []string) (map[string]string, error) {
 	return where, nil
 }
 
-// maxContext bounds what is read of a file with a context, in bytes; the service has
-// a limit of its own.
+// maxContext limits the size of a context file in bytes; the service has
+// a separate limit.
 const maxContext = 16 << 20
 
 // contextOf reads a context: JSON, or the file after an @.
@@ -87,7 +87,7 @@ func contextOf(text string) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	err := json.Unmarshal(raw, &object)
 	if err == nil && object == nil {
-		err = errors.New("null is no object")
+		err = errors.New("null is not an object")
 	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("error parsing context JSON: %w; --context takes an object such as '{\"customer\": \"acme\"}', or @FILE", err)}

@@ -89,7 +89,7 @@ func (s jobScope) wait(ctx context.Context, jobs []job.Job) ([]job.Job, error) {
 	return ended, waits.Wait()
 }
 
-// trackName is what a job is called while it is waited for.
+// trackName is the name of a job in the progress output.
 func trackName(j job.Job) string {
 	if j.Kind == job.KindPipeline {
 		return j.Name + " " + j.ID[:min(8, len(j.ID))]
@@ -132,7 +132,7 @@ func notCompleted(jobs []job.Job) error {
 	return errors.Join(errs...)
 }
 
-// endText says how a job ended.
+// endText describes the final state of a job.
 func endText(j job.Job) string {
 	if j.ErrorMessage != "" {
 		return string(j.Status) + ": " + j.ErrorMessage

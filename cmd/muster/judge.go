@@ -19,7 +19,7 @@ import (
 func judgeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "judge",
-		Usage: "serve the judge: a page that shows what a server sees of a proxy",
+		Usage: "serve the judge: a page that shows the request that a server receives from a proxy",
 		Description: `A check sends a request through a proxy to the judge, which answers with what
 it sees of the request. It serves until interrupted. On loopback it serves
 proxies of this machine; for others, run it where they can reach it, with a key
@@ -32,8 +32,8 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "listen", Usage: "listen on `ADDR` for plain http; may be repeated, for IPv6", Value: cli.NewStringSlice("127.0.0.1:8088")},
 			&cli.StringFlag{Name: "listen-tls", Usage: "listen on `ADDR` for TLS; - for no TLS", DefaultText: "a free port"},
-			&cli.IntFlag{Name: "tls-port", Usage: "proxies reach TLS at port `N`, which is forwarded to --listen-tls", DefaultText: "that of --listen-tls"},
-			&cli.StringFlag{Name: "key-file", Usage: "sign answers with the key in `FILE`; required beyond loopback"},
+			&cli.IntFlag{Name: "tls-port", Usage: "proxies reach TLS at port `N`, which is forwarded to --listen-tls", DefaultText: "port of --listen-tls"},
+			&cli.StringFlag{Name: "key-file", Usage: "sign responses with the key in `FILE`; required beyond loopback"},
 		},
 		Action: server(func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
@@ -42,7 +42,7 @@ MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 			cfg := probe.JudgeConfig{Listen: c.StringSlice("listen"), ListenTLS: c.String("listen-tls")}
 			if c.IsSet("tls-port") {
 				if n := c.Int("tls-port"); n < 1 || n > 65535 {
-					return usageError{fmt.Errorf("judge: --tls-port %d is no port; use 1 to 65535", n)}
+					return usageError{fmt.Errorf("judge: invalid --tls-port %d: must be 1 to 65535", n)}
 				}
 				cfg.TLSPort = strconv.Itoa(c.Int("tls-port"))
 			}
@@ -101,7 +101,7 @@ func tlsWarning(judge *probe.JudgeServer, port string) string {
 	if !slices.ContainsFunc(judge.URLs, func(u string) bool { return !onLoopback(strings.TrimPrefix(u, "http://")) }) {
 		return ""
 	}
-	const advice = "most proxies open tunnels to port 443 alone, so for them it stays unknown whether https gets through; use --listen-tls :443, or forward port 443 and say --tls-port 443"
+	const advice = "most proxies open tunnels to port 443 alone, so for them it stays unknown whether https gets through; use --listen-tls :443, or forward port 443 and use --tls-port 443"
 	if judge.TLSURL == "" {
 		return "this judge speaks no TLS: it stays unknown whether https gets through proxies"
 	}

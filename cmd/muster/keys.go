@@ -18,9 +18,9 @@ func keysCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "keys",
 		Usage: "create, list and revoke the keys of the HTTP interface",
-		Description: `Once a key was created, each request to the HTTP interface needs one. A program
-sends it as Authorization: Bearer KEY, a browser as the password of its login.
-What the roles may do:
+		Description: `As soon as a key exists, every request to the HTTP API needs one. A program sends
+it as Authorization: Bearer KEY, a browser as the password of its login.
+Permissions of the roles:
 
     viewer    read
     operator  read, and change jobs, agents and sites
@@ -38,14 +38,14 @@ shown again.
     muster keys create --name creator --role agent > creator.key`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "name", Usage: "the `NAME` of who will use it; keys of the same name are the same owner of agents"},
-					&cli.StringFlag{Name: "role", Usage: "what it may do: `ROLE` is viewer, operator, admin or agent"},
+					&cli.StringFlag{Name: "role", Usage: "permissions of the key: `ROLE` is viewer, operator, admin or agent"},
 					&cli.StringFlag{Name: "expires", Usage: "when it ends: `TIME` from now as in 720h, or a date as in 2027-01-31", DefaultText: "never"},
 					progressFlag(), jsonFlag(),
 				},
 				Action: createKey(env),
 			},
 			{
-				Name: "list", Usage: "list the keys, also those that are revoked or expired",
+				Name: "list", Usage: "list all keys, including revoked and expired ones",
 				Flags: []cli.Flag{progressFlag(), watchFlag(), jsonFlag()},
 				Action: onKeys(env, 0, func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
 					list, err := o.Keys.List(ctx)
@@ -161,8 +161,8 @@ func revokeKey(env environment) func(context.Context, *cli.Context, *orchestrato
 	}
 }
 
-// audit adds what a command has changed to the audit log. The change is made: if that
-// fails, the user is told.
+// audit adds the change of a command to the audit log. The change is already made: an error
+// is printed, not returned.
 func audit(ctx context.Context, env environment, o *orchestrator.Orchestrator, e access.Entry) {
 	name := "command line"
 	if u, err := user.Current(); err == nil && u.Username != "" {

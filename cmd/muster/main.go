@@ -22,7 +22,7 @@ func main() { os.Exit(Main()) }
 // second cancels the context for an immediate stop. SIGHUP stops nothing.
 func Main() int { return program(nil) }
 
-// program is Main. It calls answered, if not nil, with what commands print as JSON.
+// program is Main. It calls answered, if not nil, with each value that commands print as JSON.
 func program(answered func(*cli.Command, any)) int {
 	redisd.DisableClientLog()
 	cli.HelpPrinter = printHelp

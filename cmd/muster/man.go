@@ -39,10 +39,10 @@ func manual(app *cli.App) string {
 	m.say("# Commands")
 	m.say("Made by `go generate ./cmd/muster` from the help of the program. `muster man` prints it as a manual page, `muster COMMAND --help` the part on a command.")
 	m.text(app.Description)
-	m.say("## What all commands share")
-	m.say("Results are on standard output, all else is on standard error. On a terminal tables are cut to its width, states have colours unless `NO_COLOR` is set, and the log has warnings only unless `--log-level` or the setting says otherwise. In a file or a pipe nothing is cut and nothing has colours.")
-	m.say("`--watch` prints again every 2 seconds until Ctrl-C: on a terminal in place of the last page, elsewhere behind an empty line, and with `--json` as a line.")
-	m.say("`--json` prints what is below **JSON** of the command. A key with a question mark may be missing, `…` stands for more of the same or for a key of any name, and `{…}` for an object within itself. A time is a string as in RFC 3339.")
+	m.say("## Common behaviour")
+	m.say("Results are on standard output, all else is on standard error. On a terminal tables are cut to its width, states have colours unless `NO_COLOR` is set, and the log has warnings only, unless `--log-level` or the setting changes it. In a file or a pipe nothing is cut and nothing has colours.")
+	m.say("`--watch` prints again every 2 seconds until Ctrl-C: on a terminal it replaces the previous output, elsewhere an empty line separates the outputs, and with `--json` each output is one line.")
+	m.say("`--json` prints the structure shown under **JSON** for each command. A key with a question mark may be missing, `…` means more elements or any key, and `{…}` for an object within itself. A time is a string as in RFC 3339.")
 	m.flags(globalFlags())
 	for _, c := range app.Commands {
 		m.command("muster", c)
@@ -53,10 +53,10 @@ func manual(app *cli.App) string {
 // manualText writes Markdown.
 type manualText struct{ strings.Builder }
 
-// say writes a paragraph of Markdown.
+// say prints a paragraph of Markdown.
 func (m *manualText) say(text string) { m.WriteString(text + "\n\n") }
 
-// text writes what a command says about itself. Lines with columns are code.
+// text writes the description of a command. Lines with columns are code.
 func (m *manualText) text(text string) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		if strings.Contains(paragraph, "  ") {
@@ -130,7 +130,7 @@ func (m *manualText) command(path string, c *cli.Command) {
 	}
 }
 
-// answersOf returns what a command prints with --json.
+// answersOf returns the types that a command prints with --json.
 func answersOf(path string) []answer { return answers[strings.TrimPrefix(path, "muster ")] }
 
 // flags writes a list of options.

@@ -12,7 +12,7 @@ import (
 )
 
 // serveMetrics serves h as /metrics of a component, with its /health and /ready, under the guard of the HTTP
-// interface, and says where, until stop is called.
+// interface, and prints its address, until stop is called.
 func serveMetrics(address, component string, system *orchestrator.System, out io.Writer, h http.Handler) (stop func(), err error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usageError{fmt.Errorf("--metrics-listen: %q is not an address to listen at; write host:port, as in 127.0.0.1:9090", address)}

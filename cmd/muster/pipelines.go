@@ -38,7 +38,7 @@ func pipelinesCommand(env environment) *cli.Command {
 				Action:      withPipelines(env, 1, 1, showPipeline),
 			},
 			{
-				Name: "check", Usage: "report what is wrong with pipelines: with those of files, or with all", ArgsUsage: "[FILE…]",
+				Name: "check", Usage: "validate pipeline definitions: files, or all known pipelines", ArgsUsage: "[FILE…]",
 				Description: `Each mistake is a line with file:line:column; with one the exit code is 1.
 
     muster pipelines check mine.yaml`,

@@ -29,8 +29,8 @@ func proxiesCommand(env environment) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name:  "refresh",
-				Usage: "collect candidates from the sources, check them, publish those that work",
-				Description: `Those that work are in the pool as soon as they are found. After Ctrl-C they stay
+				Usage: "collect candidates from the sources, check them, and publish working proxies",
+				Description: `Working proxies are in the pool as soon as they are found. After Ctrl-C they stay
 there, and the next refresh continues where this one stopped.`,
 				Flags:  append(flagsOf(refreshSettings...), progressFlag(), jsonFlag()),
 				Action: func(c *cli.Context) error { return refreshProxies(env, c, refreshSettings) },

@@ -19,7 +19,7 @@ import (
 func addCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "add",
-		Usage:     "check proxies and put those that work into the pool",
+		Usage:     "check proxies and add working ones to the pool",
 		ArgsUsage: "[PROXY…]",
 		Flags: append(flagsOf(probeSettings...),
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
@@ -71,7 +71,7 @@ type addedProxies struct {
 func uncheckedProxies(candidates []source.Candidate) []proxies.Proxy {
 	list := make([]proxies.Proxy, len(candidates))
 	for i, p := range candidates {
-		p.Protocol = strings.TrimSuffix(cmp.Or(p.Protocol, "http"), "h") // socks5h is what we do with socks5
+		p.Protocol = strings.TrimSuffix(cmp.Or(p.Protocol, "http"), "h") // socks5 resolves names at the proxy here, as socks5h does
 		list[i] = proxies.Proxy{Protocol: p.Protocol, Host: p.Host, Port: p.Port, Username: p.Username, Password: p.Password, Country: p.Country, Sources: p.Sources}
 	}
 	return list

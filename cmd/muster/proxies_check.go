@@ -23,7 +23,7 @@ var probeSettings = []settingFlag{
 	{name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"},
 	{name: "timeout", path: "proxies.check_timeout", usage: "take at most `D` for a proxy, and twice that for one that works"},
 	{name: "connect-timeout", path: "proxies.check_connect_timeout", usage: "give a proxy `D` to accept a connection"},
-	{name: "tries", path: "proxies.check_tries", usage: "try a proxy that gives no answer `N` times"},
+	{name: "tries", path: "proxies.check_tries", usage: "try an unresponsive proxy `N` times"},
 }
 
 func checkCommand(env environment) *cli.Command {
@@ -41,7 +41,7 @@ certificate. Redirects are not followed. Without a list it checks the pool.`,
 			&cli.StringFlag{Name: "target", Usage: "fetch `URL` through each proxy"},
 			&cli.StringFlag{Name: "expect", Usage: "with --target, want `TEXT` in the page; an http URL needs it"},
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
-			&cli.BoolFlag{Name: "alive", Usage: "print only those that work"},
+			&cli.BoolFlag{Name: "alive", Usage: "print only working proxies"},
 			progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error { return checkProxies(env, c) },
 	}
@@ -101,7 +101,7 @@ func checkProxies(env environment, c *cli.Context) error {
 	})
 }
 
-// checkTarget checks the proxies that are named, or those of the pool, against the target of the user.
+// checkTarget checks the named proxies, or the proxies of the pool, against the target of the user.
 func checkTarget(env environment, c *cli.Context, cfg config.Config, named bool) error {
 	probing := orchestrator.ProbeConfig(cfg, newLogger(env, env.stderr, cfg.Log))
 	probing.Judges, probing.PublicJudges = nil, nil

@@ -62,7 +62,7 @@ func listCommand(env environment) *cli.Command {
 			&cli.StringFlag{Name: "country", Usage: "only proxies in one of `CC,…`, two letters each"},
 			&cli.StringFlag{Name: "anonymity", Usage: "at least `GRADE`: transparent, anonymous or elite", Value: probe.Anonymous},
 			&cli.BoolFlag{Name: "https", Usage: "only proxies that can tunnel TLS"},
-			&cli.DurationFlag{Name: "max-latency", Usage: "only proxies that answer within `D`"},
+			&cli.DurationFlag{Name: "max-latency", Usage: "only proxies with a latency of at most `D`"},
 			&cli.StringFlag{Name: "site", Usage: "only proxies that were used at `SITE` or are banned there, with their health and score there"},
 			&cli.BoolFlag{Name: "banned", Usage: "only proxies that are banned from all sites, or with --site from that site"},
 			&cli.StringFlag{Name: "sort", Usage: "by `ORDER`: latency, score, ok, requests, checked, country or protocol", Value: "latency"},

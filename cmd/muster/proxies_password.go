@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// withoutPassword is a word that should name a proxy, for a message: what may be a password in it is left out.
+// withoutPassword returns a proxy argument for a message, without a possible password.
 func withoutPassword(word string) string {
 	scheme, rest, ok := strings.Cut(word, "://")
 	if !ok {

@@ -38,7 +38,7 @@ func refreshProxies(env environment, c *cli.Context, settings []settingFlag) err
 	})
 }
 
-// printKept prints what an interrupted refresh added to the pool.
+// printKept prints the proxies that an interrupted refresh added to the pool.
 func printKept(env environment, o *orchestrator.Orchestrator) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

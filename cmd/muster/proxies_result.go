@@ -17,21 +17,21 @@ import (
 	"muster/proxies/probe"
 )
 
-// results say how a kind of check is shown.
+// results is the output format of a kind of check.
 type results struct {
 	name    string // of the progress bar
 	line    func(probe.Result) string
 	summary func(proxies.Tally) string
 }
 
-// judgedResults are those of checks by a judge.
+// judgedResults shows checks by a judge.
 func judgedResults(name string) results {
 	return results{name, resultLine, func(t proxies.Tally) string {
 		return fmt.Sprintf("%d alive, %d usable, %d elite", t.Alive, t.Usable, t.Elite)
 	}}
 }
 
-// targetResults are those of checks against a target.
+// targetResults shows checks against a target.
 var targetResults = results{"check", targetLine, func(t proxies.Tally) string {
 	return fmt.Sprintf("%d bring the target, %d do not", t.Accepted, t.Checked-t.Accepted)
 }}

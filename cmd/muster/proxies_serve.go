@@ -25,17 +25,17 @@ var serveSettings = []settingFlag{
 	{name: "tries", path: "proxies.serve.tries", usage: "try a request with up to `N` proxies"},
 	{name: "connect-timeout", path: "proxies.serve.connect_timeout", usage: "give a proxy `D` to accept a connection"},
 	{name: "handshake-timeout", path: "proxies.serve.handshake_timeout", usage: "give a proxy `D` to open a tunnel"},
-	{name: "first-byte-timeout", path: "proxies.serve.first_byte_timeout", usage: "give a proxy `D` to answer a plain http request"},
+	{name: "first-byte-timeout", path: "proxies.serve.first_byte_timeout", usage: "wait `D` for the first byte of a plain http response"},
 }
 
 func serveCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
-		Usage: "offer the pool as one rotating proxy, until interrupted",
-		Description: `Speaks HTTP, CONNECT and SOCKS5. A client may ask by its user name:
-user-session-abc keeps one proxy for a session, user-country-bg wants a country.
-A session is known to this process alone, and ends with it.
-When the settings name sources, the pool is refilled whenever it runs low.`,
+		Usage: "serve the pool as one rotating proxy, until interrupted",
+		Description: `Supports HTTP, CONNECT and SOCKS5. Options are part of the user name:
+user-session-abc keeps one proxy for a session, user-country-bg selects a country.
+Sessions exist in this process only, and end with it.
+If the settings name sources, the pool is refilled when few proxies are left.`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs a key"},

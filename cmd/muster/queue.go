@@ -26,7 +26,7 @@ func queueCommand(env environment) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "queue",
-		Usage: "keep artifacts in a queue and fetch each once: enqueue, import, run, stats, retry-failed, pause, resume",
+		Usage: "manage the artifact queue, which fetches each artifact once",
 		Subcommands: []*cli.Command{
 			{
 				Name: "enqueue", ArgsUsage: "ID [JSON]", Flags: common(),
@@ -46,15 +46,15 @@ reported and skipped. An interrupted import can be run again.`,
 			{
 				Name: "run",
 				Flags: append(common(
-					&cli.BoolFlag{Name: "drain", Usage: "exit when all items have ended, also those that wait for a retry"},
+					&cli.BoolFlag{Name: "drain", Usage: "exit when all items have finished, including retries"},
 					&cli.DurationFlag{Name: "drain-timeout", Usage: "with --drain, give up after `D`"},
-					&cli.StringFlag{Name: "content", Usage: "keep what is fetched in `DIR`", DefaultText: "content in the data folder"},
+					&cli.StringFlag{Name: "content", Usage: "store fetched content in `DIR`", DefaultText: "content in the data folder"},
 					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
 				), flagsOf(queueSettings...)...),
 				Usage: "process the queue until interrupted, or with --drain until it is empty",
-				Description: `Several processes may run on one queue, on one machine or many; the limits hold
-for all of them together. They are loaded again at SIGHUP and
-when the settings change.`,
+				Description: `Several processes can run one queue, on one or many machines; they share the
+limits. SIGHUP and changes of the settings file
+reload the limits.`,
 				Action: server(func(c *cli.Context) error { return runQueue(env, c) }),
 			},
 			{
@@ -88,7 +88,7 @@ when the settings change.`,
 	}
 }
 
-// queueScope is what a command on a queue uses.
+// queueScope has the services that a command on a queue uses.
 type queueScope struct {
 	*workqueue.Queue
 	system  *orchestrator.Orchestrator

@@ -59,7 +59,7 @@ func importArtifacts(env environment, c *cli.Context) error {
 			track.Done(importNote(rep))
 		}
 		q.display.Close()
-		err = left(ctx, err, "what was read is in the queue; import the file again for the rest: muster queue import %s --queue %s", name, q.Name())
+		err = left(ctx, err, "the lines read so far are in the queue; import the file again for the rest: muster queue import %s --queue %s", name, q.Name())
 		if c.Bool("json") {
 			return errors.Join(err, printJSON(env.stdout, rep))
 		}
@@ -74,7 +74,7 @@ func importNote(r artifact.Report) string {
 	return fmt.Sprintf("%d new, %d duplicate, %d errors", r.New, r.Duplicate, r.Errors)
 }
 
-// countingReader counts what has been read.
+// countingReader counts the bytes read.
 type countingReader struct {
 	r io.Reader
 	n atomic.Int64

@@ -89,9 +89,9 @@ func runQueue(env environment, c *cli.Context) error {
 }
 
 // asJob lists a run as a job. The returned context is done when the job is
-// cancelled. The returned function ends the job, and returns its id; its error says
-// that the job was cancelled. The run does not need its job: where Redis refuses
-// the job, the log says so.
+// cancelled. The returned function finishes the job and returns its id, or an error if
+// the job was cancelled. The run does not need its job: if Redis rejects
+// the job, a warning is logged.
 func (q queueScope) asJob(ctx context.Context, logger *slog.Logger) (context.Context, func(error) (string, error)) {
 	asJob, err := q.system.NewQueueRun(ctx, q.Name())
 	if err != nil {
@@ -140,7 +140,7 @@ func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *workqu
 		}
 		s, err := q.Stats(ctx)
 		if err != nil {
-			continue // the pool says what is wrong
+			continue // the pool reports the error
 		}
 		p := pool.Stats()
 		ended := p.Done + p.Skipped + p.Failed

@@ -10,8 +10,8 @@ import (
 	"muster/orchestrator/config"
 )
 
-// watch returns what loads the settings of a command again: at SIGHUP, and when
-// their files change. Each time is a line in the log on w, whatever log.level is.
+// watch returns a function that reloads the settings of a command on SIGHUP and when
+// their files change. Each reload is logged on w at any log.level.
 // It is nil for settings that come from no file and no environment.
 func (e environment) watch(loaded *config.Loaded, w io.Writer) orchestrator.Watch {
 	if !loaded.Watched() {
@@ -36,7 +36,7 @@ func (e environment) watch(loaded *config.Loaded, w io.Writer) orchestrator.Watc
 	}
 }
 
-// ask puts a value into a channel of one, unless there is one: what waits stands for all.
+// ask puts a value into a channel of capacity one, unless it holds one already.
 func ask(now chan struct{}) {
 	select {
 	case now <- struct{}{}:

@@ -21,7 +21,7 @@ import (
 // scrapeSettings are the settings that scrape has flags for.
 func scrapeSettings() []settingFlag {
 	return append([]settingFlag{
-		{name: "out", path: "sites.out", usage: "write records below `DIR`; - for the default folder, and to standard output as they are found"},
+		{name: "out", path: "sites.out", usage: "write records below `DIR`; - writes to the default directory, and also to standard output"},
 		{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
 		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if no workers are running"},
 		sourceSetting, judgeSetting, localSetting,
@@ -33,29 +33,29 @@ func scrapeCommand(env environment) *cli.Command {
 		Name:      "scrape",
 		Usage:     "scrape sites now",
 		ArgsUsage: "SITE|FILE|URL… | --resume JOB",
-		Description: `SITE is one of muster sites list, FILE the definition of one that need not be
-there, and URL a page of one: the site that starts at its host is scraped.
+		Description: `SITE is a name from muster sites list, FILE is a site definition, and URL is a
+page of a site: it selects the site with this host.
 
-Sends the job to the workers of a running orchestrator and returns; with --wait
-it returns when the job has ended. Where no orchestrator is running it starts
-what it needs, and waits.
+If an orchestrator is running, the command sends the job to its workers and
+returns; with --wait it returns when the job has finished. Otherwise it starts
+a Redis and a worker, and waits.
 
-Pages are fetched through the pool of proxies. Where no source of proxies is
-configured and the pool is empty they are fetched directly, and a line says so;
---direct does so in any case.
+Pages are fetched through the proxy pool. If no proxy source is configured and
+the pool is empty, pages are fetched directly, and a message says so; --direct
+always fetches directly.
 
-Where it waits it exits with 1 when a job is not complete, or lost data: no
-records, a required field that is missing, pages that failed. --fail-on sets how
-bad that must be; slow answers alone fail nothing.`,
+A command that waits exits with 1 if a job is incomplete or lost data: no
+records, missing required fields, failed pages. --fail-on sets the threshold;
+slow responses alone are not a failure.`,
 		Flags: append(flagsOf(scrapeSettings()...),
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print the result"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished, and print the result"},
 			&cli.BoolFlag{Name: "direct", Usage: "use no proxies, whatever is configured: the sites see the address of this machine"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
-			&cli.BoolFlag{Name: "csv", Usage: "write the records as CSV too"},
+			&cli.BoolFlag{Name: "csv", Usage: "also write the records as CSV"},
 			&cli.StringFlag{Name: "compress", Usage: "compress the files of records at the end, with `HOW`: gz or zstd"},
-			&cli.StringSliceFlag{Name: "sink", Usage: "write the records to `ADDRESS` too: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
-			&cli.StringFlag{Name: "resume", Usage: "continue `JOB`: fetch the pages that it did not"},
-			&cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` in place of the site's own, such as a local copy"},
+			&cli.StringSliceFlag{Name: "sink", Usage: "also write the records to `ADDRESS`: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
+			&cli.StringFlag{Name: "resume", Usage: "resume `JOB`: fetch its unfinished pages"},
+			&cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` instead of the site, for example from a local copy"},
 			failOnFlag(), progressFlag(), jsonFlag()),
 		BashComplete: completeSites(env),
 		Action:       func(c *cli.Context) error { return scrape(env, c) },
@@ -193,7 +193,7 @@ func jobsOf(round *orchestrator.Round) []string {
 	return ids
 }
 
-// sameCommand continues the scrapes that were interrupted: it joins those that are under way.
+// sameCommand resumes interrupted scrapes: it joins the running ones.
 const sameCommand = "the same command"
 
 // runsElsewhere reports whether other processes can do the scrapes: workers run, and one may write the records.
@@ -211,7 +211,7 @@ func runsElsewhere(ctx context.Context, env environment, o *orchestrator.Orchest
 
 // failOnFlag is the flag for the loss of data that fails a scrape.
 func failOnFlag() cli.Flag {
-	return &cli.StringFlag{Name: "fail-on", Usage: "exit with 1 when the data of a complete job is `HOW`: degraded, critical, or never", Value: string(report.Degraded)}
+	return &cli.StringFlag{Name: "fail-on", Usage: "exit with 1 if the data of a complete job is `HOW`: degraded, critical, or never", Value: string(report.Degraded)}
 }
 
 // failOnOf is the least bad status that fails a scrape; "" if none does.
@@ -281,6 +281,6 @@ func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 			fmt.Fprintf(env.stdout, "%s: notice: %s\n", s.Site, notice)
 		}
 	}
-	fmt.Fprintf(env.stdout, "done in %.1f s, on a Redis of mode %s\n", round.Seconds, round.Redis)
+	fmt.Fprintf(env.stdout, "done in %.1f s (Redis: %s)\n", round.Seconds, round.Redis)
 	return nil
 }

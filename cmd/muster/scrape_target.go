@@ -13,8 +13,8 @@ import (
 	"muster/sites/definition"
 )
 
-// resolve makes names of sites of the arguments of scrape: a definition in a file is
-// added to the registry, and a page stands for the site that it belongs to.
+// resolve turns the arguments of scrape into site names: a definition file is
+// added to the registry, and a URL selects the site that it belongs to.
 func (a *scrapeArgs) resolve(env environment, registry *sites.Registry) error {
 	for i, name := range a.names {
 		switch {

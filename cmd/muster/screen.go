@@ -14,7 +14,7 @@ import (
 // a terminal, how wide it is, and whether it has colours.
 type screen struct {
 	io.Writer          // where text goes
-	file      *os.File // what is behind it; nil in tests
+	file      *os.File // the terminal; nil in tests
 	terminal  bool     // it shows progress, columns that are cut, and pages that are drawn again
 	color     bool
 	fixed     int       // how wide it is, in columns; 0 to ask the terminal
@@ -51,10 +51,10 @@ func (s *screen) size() (columns, lines int) {
 	return columns, lines
 }
 
-// mute drops what is written from now on.
+// mute drops all later writes.
 func (s *screen) mute() { s.muted, s.Writer = true, io.Discard }
 
-// screenOf returns the screen that w is. Others have no terminal behind them.
+// screenOf returns w as a screen, or nil if w is not a terminal.
 func screenOf(w io.Writer) *screen {
 	if s, ok := w.(*screen); ok {
 		return s
@@ -62,7 +62,7 @@ func screenOf(w io.Writer) *screen {
 	return &screen{Writer: w}
 }
 
-// raw returns the file behind a screen, for libraries that look for a terminal.
+// raw returns the file of a screen, for libraries that detect a terminal.
 func raw(w io.Writer) io.Writer {
 	if s := screenOf(w); s.file != nil {
 		return s.file

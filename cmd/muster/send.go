@@ -31,7 +31,7 @@ workflow, or with --wait its result.`,
 			&cli.BoolFlag{Name: "force", Usage: "send it even when no worker has a handler for it"},
 			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, wait at most `D`; the task continues", DefaultText: "for as long as it takes"},
 			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
-			&cli.BoolFlag{Name: "external", Usage: "no worker runs it: it waits for an answer; see muster tokens"},
+			&cli.BoolFlag{Name: "external", Usage: "no worker runs it: it is completed externally; see muster tokens"},
 			jsonFlag(),
 		},
 		Action: withClient(env, 2, 2, func(ctx context.Context, c *cli.Context, client fleet) error {
@@ -103,8 +103,8 @@ type sent struct {
 	ID string `json:"id"` // of the workflow
 }
 
-// known says what is wrong when the workers that are up would leave a task alone. When none is up, it
-// cannot tell.
+// known returns an error if no running worker handles the task or its queue. It returns nil if no
+// worker is running.
 func known(ctx context.Context, client fleet, name, queue string) error {
 	workers, err := client.Workers(ctx)
 	if err != nil {

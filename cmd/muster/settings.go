@@ -61,7 +61,7 @@ func loadConfig(env environment, c *cli.Context, own ...settingFlag) (*config.Lo
 	return loadSources(env, c, config.Sources{}, own...)
 }
 
-// loadSources is loadConfig with what else src says.
+// loadSources is loadConfig with additional sources.
 func loadSources(env environment, c *cli.Context, src config.Sources, own ...settingFlag) (*config.Loaded, error) {
 	src.Environ = env.environ
 	src.File, _ = given(c, "config")
@@ -121,9 +121,9 @@ func (e environment) levelOf(cfg config.Log) slog.Level {
 	return level
 }
 
-// newLogger returns a logger that writes to w. Its level is that of cfg, until
-// the settings of the command are loaded again. Lines have the ids of their context. In JSON a duration is a number of
-// milliseconds, with _ms behind its name. On a terminal warnings are sentences.
+// newLogger returns a logger that writes to w. It uses the level of cfg until
+// the settings of the command are reloaded. Lines have the ids of their context. In JSON a duration is a number of
+// milliseconds, and its name ends in _ms. On a terminal warnings are sentences.
 func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	level := env.level
 	if level == nil {
@@ -131,7 +131,7 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	}
 	level.Set(env.levelOf(cfg))
 	if screenOf(env.stderr).muted {
-		w = raw(env.stderr) // there are no bars that lines could tear
+		w = raw(env.stderr) // without bars, lines need no coordination
 	}
 	if cfg.Format == "auto" && env.terminal() && level.Level() > slog.LevelInfo {
 		return slog.New(logctx.Handler(noteHandler{w: w, level: level}))
@@ -189,4 +189,4 @@ func oneLine(err error) string {
 }
 
 // jsonFlag is for commands with a result.
-func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "answer with JSON"} }
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "output JSON"} }

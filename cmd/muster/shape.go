@@ -13,7 +13,7 @@ import (
 // values. A key with a question mark may be missing.
 func shapeOf(t reflect.Type) string { return shaper{}.of(t, "") }
 
-// shaper describes types. It has those that it is within.
+// shaper describes types. It tracks the enclosing types.
 type shaper []reflect.Type
 
 // of describes a type whose lines begin with indent.

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// shared is the action of a command with what all commands have in common.
+// shared wraps the action of a command with the behaviour that all commands share.
 func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if value, ok := given(c, "quiet"); ok && value != "false" {
@@ -31,14 +31,14 @@ func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
 // watchEvery is how often a list that is watched is printed.
 const watchEvery = 2 * time.Second
 
-// watchFlag is for commands that print what changes: lists and states.
+// watchFlag is the flag of commands whose output changes: lists and states.
 func watchFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "watch", Usage: "print again every 2 seconds, until Ctrl-C"}
 }
 
-// watch runs action every so often until it fails without an answer or the context is done. On a
-// terminal each page replaces the last; elsewhere an empty line is between
-// them, or with --json each is a line.
+// watch runs action at an interval until it fails without output or the context is done. On a
+// terminal each output replaces the previous one; elsewhere an empty line separates
+// them, or with --json each is one line.
 func watch(env environment, c *cli.Context, every time.Duration, action cli.ActionFunc) error {
 	screen := screenOf(env.stdout)
 	out := screen.Writer
@@ -53,7 +53,7 @@ func watch(env environment, c *cli.Context, every time.Duration, action cli.Acti
 		if c.Context.Err() != nil {
 			return context.Cause(c.Context)
 		}
-		if page.Len() > 0 { // an error after it is part of the answer, as of what is not healthy
+		if page.Len() > 0 { // an error after output is part of the result, such as "not healthy"
 			err = screen.draw(out, n, page.String())
 		}
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"muster/sites/sample"
 )
 
-// sitesSetting is the folder of definitions, in addition to those that are shipped.
+// sitesSetting is the directory of definitions, in addition to the built-in ones.
 var sitesSetting = settingFlag{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"}
 
 func sitesCommand(env environment) *cli.Command {
@@ -77,7 +77,7 @@ func noSite(err error) error {
 }
 
 func baseURLFlag() cli.Flag {
-	return &cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` in place of the site's own, such as a local copy"}
+	return &cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` instead of the site, for example from a local copy"}
 }
 
 // patientClient fetches pages one by one, and waits as long as the site's pace requires. The secrets of the definition

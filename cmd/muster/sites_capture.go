@@ -19,7 +19,7 @@ func capturePageCommand(env environment) *cli.Command {
 records and links into the folder of the site's pages. Check the JSON: it is what
 sites test will expect.`,
 		Flags: append(flagsOf(sitesSetting), pagesFlag(), baseURLFlag(),
-			&cli.StringFlag{Name: "kind", Usage: "the page is a `KIND`: listing or detail", DefaultText: "that of the start page of this URL, else detail"},
+			&cli.StringFlag{Name: "kind", Usage: "the page is a `KIND`: listing or detail", DefaultText: "kind of the start page with this URL, else detail"},
 			&cli.StringFlag{Name: "as", Usage: "save it under `NAME`", DefaultText: "from kind and URL"}),
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {

@@ -17,15 +17,15 @@ import (
 func checkSitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "check definitions: those in files and folders, or all that are known",
+		Usage:     "check site definitions: files, directories, or all known definitions",
 		ArgsUsage: "[FILE-OR-DIR…]",
-		Description: `An invalid definition stops its own site and no other: a scrape of that site
-fails with the message that is printed here.
+		Description: `An invalid definition affects only its site: a scrape of that site fails with the
+error that this command prints.
 
-With --live it takes sites or files, fetches one page of each kind (a sitemap, a
-listing page and the one after it, a detail page) directly, without a proxy,
-and shows what each yields: which field was found how often, by which
-alternative of its chain, and the first value.`,
+With --live the arguments are sites or files. It fetches one page of each kind (a
+sitemap, a listing page and its next page, a detail page) directly, without a
+proxy, and shows for each field how often it was found, by which
+alternative of its chain, and its first value.`,
 		Flags: append(flagsOf(sitesSetting),
 			&cli.BoolFlag{Name: "live", Usage: "fetch a page of each kind and show its records and links"}, baseURLFlag(), jsonFlag()),
 		BashComplete: completeSites(env),
@@ -90,7 +90,7 @@ func checkSites(env environment, cfg config.Config, paths []string) error {
 	return errors.Join(errs...)
 }
 
-// problemsOf joins what is wrong with definitions.
+// problemsOf joins the problems of definitions.
 func problemsOf(broken []*definition.BrokenError) error {
 	var errs []error
 	for _, b := range broken {
@@ -99,7 +99,7 @@ func problemsOf(broken []*definition.BrokenError) error {
 	return errors.Join(errs...)
 }
 
-// livePage is what a page of a site yielded, in JSON.
+// livePage is the result of a page of a site, in JSON.
 type livePage struct {
 	sample.View
 	Error string `json:"error,omitempty"`

@@ -18,10 +18,10 @@ func initSiteCommand(env environment) *cli.Command {
 		ArgsUsage: "URL",
 		Description: `Fetches the page and the first page that its list links to, directly, without a
 proxy, and guesses a definition: the list whose items share a class, their links,
-the next page, titles, prices, dates, images, structured data. JSON of an API will
-do, too. Fields that every record has are required, so that a block page yields no
-record. Prints the definition, and to standard error what it yields on those pages.
-Look it over before you use it.`,
+the next page, titles, prices, dates, images, structured data. A JSON API works
+as well. Fields present in every record become required, so that a block page
+yields no record. Prints the definition to standard output, and the records of both
+pages to standard error. Review the definition before you use it.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "write the definition to `FILE`, which must not exist"},
 		},

@@ -125,7 +125,7 @@ func (s *siteShell) read(file string, u *url.URL) error {
 	}
 	page := extract.Page{URL: u, Requested: u.String(), Kind: s.kind(u), Status: http.StatusOK, Header: http.Header{}, Body: body, FetchedAt: time.Now()}
 	if t, _, err := mime.ParseMediaType(mime.TypeByExtension(filepath.Ext(file))); err == nil {
-		page.Header.Set("Content-Type", t) // the charset is that of the file
+		page.Header.Set("Content-Type", t) // keeps the charset of the file
 	}
 	return s.use(page)
 }
@@ -181,7 +181,7 @@ func formatOf(def *definition.Definition, page extract.Page) string {
 	return definition.FormatHTML
 }
 
-// about prints what the page is.
+// about prints the properties of the page.
 func (s *siteShell) about() {
 	p, w := s.doc.Page, s.env.stdout
 	fmt.Fprintf(w, "%s %s\n  status %d, %s", p.Kind, p.URL.Redacted(), p.Status, count(len(p.Body), "byte"))

@@ -143,7 +143,7 @@ func (s *siteShell) setEach(selector string) error {
 	return nil
 }
 
-// html prints the HTML of what a selector matches.
+// html prints the HTML of the elements that a selector matches.
 func (s *siteShell) html(selector string) error {
 	if _, err := definition.ParseSelector(selector); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (s *siteShell) keep(name string) error {
 // yaml prints the kept fields.
 func (s *siteShell) yaml() error {
 	if len(s.kept) == 0 {
-		return errors.New("there are no fields; try one, and keep it with :keep NAME")
+		return errors.New("no fields are defined; try one, and keep it with :keep NAME")
 	}
 	w := s.env.stdout
 	fmt.Fprintf(w, "records:\n  item:\n    from: %s\n", s.doc.Page.Kind)

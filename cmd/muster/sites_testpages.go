@@ -83,7 +83,7 @@ func testSites(env environment, c *cli.Context) error {
 	return errors.Join(errs...)
 }
 
-// printDifferences prints page by page what is expected and what differs.
+// printDifferences prints the expected and actual values of each page.
 func printDifferences(w io.Writer, site string, names []string, unparsed map[string][]string, diffs []sample.Difference) {
 	for _, name := range names {
 		first := true

@@ -81,7 +81,7 @@ func alternatives(hits map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// count says how many there are of a thing.
+// count formats a number with its noun.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

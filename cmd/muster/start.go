@@ -14,36 +14,36 @@ import (
 )
 
 var workerSettings = []settingFlag{
-	{name: "concurrency", path: "workers.concurrency", usage: "run `N` tasks at once"},
+	{name: "concurrency", path: "workers.concurrency", usage: "run `N` tasks concurrently"},
 	{name: "max-pages", path: "sites.max_pages_at_once", usage: "fetch at most `N` pages at once, of all sites and in all processes"},
 	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: fewer pages are parsed at once where memory is short"},
 }
 
 // metricsListen is for workers that are started by themselves.
-var metricsListen = settingFlag{name: "metrics-listen", path: "workers.metrics_listen", usage: "serve metrics for Prometheus at `ADDR`, under /metrics, with /health and /ready; beyond loopback they need a key"}
+var metricsListen = settingFlag{name: "metrics-listen", path: "workers.metrics_listen", usage: "serve Prometheus metrics at `ADDR`/metrics, with /health and /ready; beyond loopback they need a key"}
 
 var startSettings = append([]settingFlag{
 	{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, instead of one in this process"},
-	{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
+	{name: "sites-dir", path: "sites.dir", usage: "also read site definitions from `DIR`"},
 	{name: "out", path: "sites.out", usage: "write records below `DIR`"},
 }, workerSettings...)
 
 func startCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "start",
-		Usage: "run the orchestrator: Redis, workers, the proxy pool, the schedule, the HTTP interface",
-		Description: `Runs until it is interrupted. The first Ctrl-C lets running tasks finish, for
-at most shutdown.drain; the second stops at once. Nothing is lost either way,
-except with the built-in Redis, which keeps its data in memory.
-SIGHUP, or a change of its files, makes it load settings, secrets and definitions
-again; the log says what has changed and what needs a restart. See the column
-RELOAD of muster config show.
+		Usage: "run the orchestrator: Redis, workers, proxy pool, schedule, HTTP API",
+		Description: `Runs until interrupted. The first Ctrl-C waits for running tasks, for at most
+shutdown.drain; the second stops immediately. Nothing is lost either way, except
+with the built-in Redis, which keeps its data in memory.
+SIGHUP or a change of its files reloads settings, secrets and definitions; the
+log lists the changes and the settings that need a restart. See the column RELOAD
+of muster config show.
 
-With --once it refreshes the proxies if they are few, scrapes every site of
-the settings, prints the results, and exits: with 1 when a job is not complete
-or lost data, as muster scrape --wait does.`,
+With --once it refreshes the proxy pool if few proxies are left, scrapes every
+configured site, prints the results and exits. The exit code is 1 if a job is
+incomplete or lost data, as with muster scrape --wait.`,
 		Flags: append(flagsOf(startSettings...),
-			&cli.BoolFlag{Name: "once", Usage: "one round, then exit"},
+			&cli.BoolFlag{Name: "once", Usage: "run one round, then exit"},
 			failOnFlag(), progressFlag(), jsonFlag()),
 		Action: server(func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
@@ -54,7 +54,7 @@ or lost data, as muster scrape --wait does.`,
 				return err
 			}
 			if c.IsSet("fail-on") && !c.Bool("once") {
-				return usageError{errors.New("--fail-on belongs to --once")}
+				return usageError{errors.New("--fail-on requires --once")}
 			}
 			loaded, err := loadSources(env, c, config.Sources{Check: checkSecrets()}, startSettings...)
 			if err != nil {
@@ -63,7 +63,7 @@ or lost data, as muster scrape --wait does.`,
 			return withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if !c.Bool("once") {
 					if env.terminal() {
-						fmt.Fprintf(display, "redis: %s\nrunning; Ctrl-C lets running tasks finish and stops\n", o.Redis().Guarantee())
+						fmt.Fprintf(display, "redis: %s\nrunning; press Ctrl-C to finish running tasks and stop\n", o.Redis().Guarantee())
 					}
 					return left(ctx, o.Serve(ctx), "%s", leftToStart(o))
 				}
@@ -83,8 +83,8 @@ func workerCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "worker",
 		Usage: "run tasks of an orchestrator, on this machine or another",
-		Description: `Runs until it is interrupted, and loads its settings again, as muster start
-does.`,
+		Description: `Runs until interrupted. SIGHUP or a change of its files reloads the settings, as
+with muster start.`,
 		Flags: append(flagsOf(own...),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
 			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
@@ -109,7 +109,7 @@ does.`,
 	}
 }
 
-// sayWorking says on a terminal from which Redis a worker takes tasks, without its password.
+// sayWorking prints the Redis of a worker on a terminal, without its password.
 func sayWorking(env environment, cfg config.Config) {
 	if !env.terminal() || logsJSON(env, cfg.Log) {
 		return
@@ -128,10 +128,10 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 	return withOptions(env, c, loaded, orchestrator.Options{Reuse: reuse}, fn)
 }
 
-// withOptions is withSystem with other options; those on what it prints are set.
+// withOptions is withSystem with other options; it sets the output options.
 func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts orchestrator.Options,
 	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
-	outliveReaders() // what it has started would be left running
+	outliveReaders() // else its child processes would be left running
 	display, err := newDisplay(env, c)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 	}
 	return orchestrator.Run(c.Context, loaded.Config, opts, func(ctx context.Context, o *orchestrator.Orchestrator) error {
 		log.Info("redis", "mode", o.Redis().Mode(), "guarantee", o.Redis().Guarantee())
-		// Without bars, the log shows what the stop waits for.
+		// Without bars, the log shows the reason why the shutdown takes time.
 		defer context.AfterFunc(ctx, func() {
 			say(fmt.Sprintf("stopping: running tasks may finish, for at most %s; Ctrl-C again to stop at once", loaded.Shutdown.Drain))
 		})()

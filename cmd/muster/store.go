@@ -17,7 +17,7 @@ import (
 func storeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "store",
-		Usage: "look after what is kept in Redis: check, migrate, export, import, seed",
+		Usage: "manage stored data: check, migrate, export, import, seed",
 		Description: `    muster store check
     muster store export --out backup.jsonl --documents backup-documents
     muster store import backup.jsonl --documents backup-documents
@@ -25,7 +25,7 @@ func storeCommand(env environment) *cli.Command {
 Exit codes: 0 done, 1 something is wrong or failed, 2 wrong usage.`,
 		Subcommands: []*cli.Command{
 			{
-				Name: "check", Usage: "say which schema the store has, and what in it is damaged",
+				Name: "check", Usage: "print the schema version of the store, and report damaged records",
 				Description: `It compares the records of jobs with their indexes and the counters of their
 items, and looks for keys that belong to no job, and for what of agents cannot
 be read. Jobs may be at work meanwhile. With --repair it puts right what it
@@ -34,7 +34,7 @@ of a newer release is only named.
 
     muster store check --json`,
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "repair", Usage: "put right what is found"},
+					&cli.BoolFlag{Name: "repair", Usage: "repair damaged records"},
 					progressFlag(), jsonFlag(),
 				},
 				Action: onStore(env, checkStore),
@@ -45,7 +45,7 @@ of a newer release is only named.
 
     muster store migrate --dry-run`,
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "dry-run", Usage: "say what would be done, and do nothing"},
+					&cli.BoolFlag{Name: "dry-run", Usage: "print the changes without making them"},
 					progressFlag(), jsonFlag(),
 				},
 				Action: onStore(env, migrateStore),
@@ -57,7 +57,7 @@ of a newer release is only named.
 	}
 }
 
-// storeScope is what a command on the store uses.
+// storeScope has the services that a command on the store uses.
 type storeScope struct {
 	env    environment
 	store  *store.Store
@@ -95,7 +95,7 @@ type storeReport struct {
 // maxFindings bounds the findings that are kept for JSON.
 const maxFindings = 10_000
 
-// errDamaged says that the check has found something.
+// errDamaged is the error of a check that found damage.
 var errDamaged = errors.New("something in the store is damaged; see above, and repair it with muster store check --repair")
 
 func checkStore(ctx context.Context, c *cli.Context, s storeScope) error {
@@ -187,7 +187,7 @@ func findingLine(f job.Finding) string {
 	return strings.Join(append(parts, cell(f.Problem, 500)), " ")
 }
 
-// printStatus prints what the store says about itself.
+// printStatus prints the status of the store.
 func (s storeScope) printStatus(st store.Status) {
 	w := s.env.stdout
 	fmt.Fprintf(w, "Schema: %d; this program knows %d\n", st.Schema, st.Known)

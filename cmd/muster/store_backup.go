@@ -21,7 +21,7 @@ import (
 
 func storeExportCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "export", Usage: "write the jobs and what belongs to them as JSON Lines, for a backup",
+		Name: "export", Usage: "write all jobs with their items, documents and events as JSON Lines, for a backup",
 		Description: `Each line is an object. Jobs may be at work meanwhile. The secrets of agents,
 with which others could sign work in the name of this store, are left out unless
 --secrets asks for them. Documents are named, and copied to the folder of
@@ -96,7 +96,7 @@ func exportStore(ctx context.Context, env environment, c *cli.Context, o *orches
 	} else {
 		fmt.Fprintf(env.stderr, "Exported %d jobs with %d items, %d agents, %d pipelines, %d paused sites\n", done.Jobs, done.Items, done.Agents, done.Pipelines, done.Sites)
 		if opts.Documents != "" {
-			fmt.Fprintf(env.stderr, "Copied %d documents; %d are no longer stored\n", done.Documents, done.Missing)
+			fmt.Fprintf(env.stderr, "Copied %d documents; %d were deleted before\n", done.Documents, done.Missing)
 		}
 	}
 	if len(done.Broken) > 0 {
@@ -107,7 +107,7 @@ func exportStore(ctx context.Context, env environment, c *cli.Context, o *orches
 
 func storeImportCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "import", Usage: "add what an export has to the store", ArgsUsage: "FILE",
+		Name: "import", Usage: "add the contents of an export to the store", ArgsUsage: "FILE",
 		Description: `FILE may be - for standard input. Jobs that had ended come back as they were.
 Others continue where their items are, and what agents worked on when the export
 was made is done again. What exists stays as it is. An import that was stopped

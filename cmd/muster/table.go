@@ -16,8 +16,8 @@ import (
 
 // table prints rows under a head, in columns. On a terminal the widest columns
 // are cut until a line fits, but not the first, which names the row. Where that
-// does not suffice columns are left out that matter less, and then each cell has a
-// line of its own. Elsewhere nothing is cut.
+// does not suffice, less important columns are omitted, and then each cell gets a
+// separate line. Elsewhere nothing is cut.
 type table struct {
 	w     io.Writer
 	rows  [][]string // the first is the head
@@ -128,7 +128,7 @@ func shrink(widths []int, room, gap int) bool {
 	return true
 }
 
-// writeRecords writes each cell in a line of its own, behind the head of its column.
+// writeRecords writes each cell on a separate line, after the head of its column.
 func (t *table) writeRecords() error {
 	left := 0
 	for _, head := range t.rows[0] {
@@ -164,8 +164,8 @@ func (t *table) paint(p painter, column int, text string) string {
 	return text
 }
 
-// printJSON writes v as JSON: indented, or in a line of its own where a command
-// prints again and again.
+// printJSON writes v as JSON: indented, or on one line if a command
+// prints repeatedly.
 func printJSON(w io.Writer, v any) error {
 	s := screenOf(w)
 	if s.answered != nil {
@@ -201,7 +201,7 @@ func ago(t time.Time) string {
 	return time.Since(t).Round(time.Second).String()
 }
 
-// printable returns a text in one line, without what a terminal would obey.
+// printable returns a string on one line, without control sequences.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

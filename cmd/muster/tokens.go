@@ -37,16 +37,16 @@ standard input: arguments can be seen by others.`
 	}
 	return &cli.Command{
 		Name:  "tokens",
-		Usage: "list and answer tasks that wait for an answer from outside",
+		Usage: "list and complete external tasks",
 		Subcommands: []*cli.Command{
-			leaf("list", "list the nodes of a task that wait for an answer or, without TASK, the tasks that have some", "[TASK]", 1,
-				"There are no tokens in it; see tokens new.", tokensList,
+			leaf("list", "list the open nodes of an external task or, without TASK, all tasks with open nodes", "[TASK]", 1,
+				"Tokens are not shown; create one with tokens new.", tokensList,
 				&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}, watchFlag(), jsonFlag()),
 			leaf("new", "make and print a token for a node that waits; the one before ends", "WORKFLOW NODE", 2,
-				"A token is a secret: who has it decides what the task came to.", tokensNew),
-			leaf("complete", "answer for the node of a token", "", 0, where, tokensComplete,
-				&cli.StringFlag{Name: "value", Usage: "the answer as `JSON`, or - for the rest of standard input", Required: true}),
-			leaf("fail", "say that the attempt of a token has failed", "", 0, where, tokensFail,
+				"A token is a secret: anyone who has it can complete the task.", tokensNew),
+			leaf("complete", "complete the node of a token", "", 0, where, tokensComplete,
+				&cli.StringFlag{Name: "value", Usage: "the result as `JSON`, or - for the rest of standard input", Required: true}),
+			leaf("fail", "fail the attempt of a token", "", 0, where, tokensFail,
 				&cli.StringFlag{Name: "message", Usage: "why, as `TEXT`", Required: true},
 				&cli.StringFlag{Name: "code", Usage: "the `CODE` of the failure", DefaultText: "error"},
 				&cli.BoolFlag{Name: "permanent", Usage: "do not retry the task"}),
@@ -121,11 +121,11 @@ func tokensComplete(ctx context.Context, c *cli.Context, client fleet) error {
 	value := []byte(c.String("value"))
 	if string(value) == "-" {
 		if value, err = io.ReadAll(io.LimitReader(in, maxInput+1)); err != nil {
-			return fmt.Errorf("read the answer: %w", err)
+			return fmt.Errorf("read the result: %w", err)
 		}
 	}
 	if len(value) <= maxInput && !json.Valid(value) {
-		return usageError{fmt.Errorf("the answer is not JSON: %.40q; a string needs its own quotes: '\"text\"'", value)}
+		return usageError{fmt.Errorf("the result is not JSON: %.40q; a string needs quotes: '\"text\"'", value)}
 	}
 	return done(client.env, client.Complete(ctx, token, value), "completed")
 }

@@ -12,7 +12,7 @@ import (
 // module that go install has built.
 var version string
 
-// build says from what the program was built.
+// build describes the source of the program.
 type build struct {
 	Version  string `json:"version"`            // of a release, or "dev"
 	Revision string `json:"revision,omitempty"` // of the source
@@ -32,7 +32,7 @@ func thisBuild() build {
 	return b
 }
 
-// from takes what the Go command has noted.
+// from reads the build information of the Go command.
 func (b *build) from(info *debug.BuildInfo) {
 	if v := info.Main.Version; b.Version == "" && v != "(devel)" {
 		b.Version = v
@@ -55,7 +55,7 @@ func (b *build) from(info *debug.BuildInfo) {
 func versionCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
-		Usage: "print the version, and from what the program was built",
+		Usage: "print the version and build information",
 		Description: `    muster version
     muster version --json`,
 		Flags: []cli.Flag{jsonFlag()},

@@ -52,7 +52,7 @@ network.allow.
 				Action:      onWebhooks(env, 1, 1, showWebhook),
 			},
 			{
-				Name: "remove", Usage: "remove a webhook; what waits for it is not sent", ArgsUsage: "WEBHOOK",
+				Name: "remove", Usage: "remove a webhook; pending deliveries are dropped", ArgsUsage: "WEBHOOK",
 				Description: "    muster webhooks remove ops",
 				Flags:       []cli.Flag{progressFlag()},
 				Action:      onWebhooks(env, 1, 1, removeWebhook),

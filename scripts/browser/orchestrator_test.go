@@ -129,7 +129,7 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	p := run(t, "demo", "--keep", "--dir", "world", "--progress", "lines")
 	base := p.until(address)
-	p.until(regexp.MustCompile(`(Ctrl-C ends it all)`))
+	p.until(regexp.MustCompile(`(Press Ctrl-C to stop everything)`))
 	admins, viewer := p.keys("world/data", "admin", 4), p.keys("world/data", "viewer", 1)[0]
 	workOnJob(t, base, admins[0])
 	b := open(t, base)
