@@ -279,7 +279,6 @@ type example struct {
 
 var examples = []example{
 	{what: "1,000 single tasks a second", work: workSingles, rate: 1000, takes: 0.1, cpu: 0.001, kept: 3600},
-	{what: "the same, never more than a few at a time", work: workPaced, rate: 1000, takes: 0.1, cpu: 0.001, kept: 3600},
 	{what: "the same as groups of 100", work: workGroups, rate: 1000, takes: 0.1, cpu: 0.001, kept: 3600},
 	{what: "10⁶ pages a day, three times as many at the peak", work: workPages, rate: 3e6 / 86400, takes: 2, kept: 86400 / 3},
 	{what: "tasks of 1 s that keep 50 machines with 32 slots busy", work: workPaced, rate: math.Floor(50 * slotsOfWorker / slotMargin), takes: 1, kept: 3600, machines: 50},
