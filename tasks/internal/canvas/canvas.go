@@ -55,7 +55,8 @@ type Source interface {
 var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "plan", "rescue", "after", "success", "error",
 	"group", "group", "group", "each", "map", "map", "mapfunc", "value", "bound", "listvalue", "mapplan", "listplan", "listrescue", "listafter"}
 
-// Draw returns a random canvas whose result is a number, with plans nested to the given depth.
+// Draw returns a random canvas whose result is a number, with plans nested to the given depth. In one of four, groups are
+// nested in members of groups, and every group has an AtMost.
 func Draw(src Source, depth int) *Scope { return draw(src, depth, false) }
 
 func draw(src Source, depth int, list bool) *Scope {
@@ -63,6 +64,12 @@ func draw(src Source, depth int, list bool) *Scope {
 	p.add(p.leaf("leaf"))
 	p.add(Def{Kind: "each", Ints: p.few()})
 	p.fast = p.Int(0, 3, "fast") == 0
+	if p.Int(0, 3, "limited") == 0 {
+		if group := p.nestGroup(3); !list {
+			p.add(Def{Kind: "sum", Kids: []int{group}})
+		}
+		return p.s
+	}
 	for range p.Int(1, 12, "definitions") {
 		p.grow(kinds[p.Int(0, len(kinds)-1, "kind")])
 	}
@@ -157,6 +164,46 @@ func (p *painter) grow(kind string) {
 	if d.callback() && p.Int(0, 2, "twice") == 0 {
 		p.add(Def{Kind: kind, Kids: []int{len(p.s.Defs) - 1}})
 	}
+}
+
+// nestKinds are the kinds that nest chooses from.
+var nestKinds = []string{"sum", "sum", "sum", "count", "plus", "step", "step", "bad", "rescue", "after", "success", "error"}
+
+// nest adds a number that consists mostly of definitions of its own, and returns it.
+func (p *painter) nest(depth int) int {
+	if p.Int(0, 5, "shared") == 0 {
+		return p.num()
+	}
+	d := Def{Kind: "leaf"}
+	if depth > 0 {
+		d.Kind = nestKinds[p.Int(0, len(nestKinds)-1, "kind")]
+	}
+	switch d.Kind {
+	case "leaf":
+		d = p.leaf(d.Kind)
+	case "sum", "count":
+		d.Kids = []int{p.nestGroup(depth)}
+	case "plus":
+		d.Kids = []int{p.nest(depth - 1), p.nest(depth - 1)}
+	case "after":
+		d = p.leaf(d.Kind)
+		d.Kids = []int{p.nest(depth - 1)}
+	default:
+		d.Kids = []int{p.nest(depth - 1)}
+	}
+	p.add(d)
+	return len(p.s.Defs) - 1
+}
+
+// nestGroup adds a limited group with members of nest, and returns it.
+func (p *painter) nestGroup(depth int) int {
+	d := Def{Kind: "group", AtMost: p.Int(1, 2, "at most")}
+	for range p.Int(1, 4, "members") {
+		d.Kids = append(d.Kids, p.nest(depth-1))
+	}
+	d.Fast = p.fast && p.Int(0, 1, "fail fast") == 1
+	p.add(d)
+	return len(p.s.Defs) - 1
 }
 
 // mapPlan is what a planner answers for one element of a list.

@@ -50,11 +50,10 @@ type reference struct {
 type Runs struct {
 	Sure, Loose map[string]int
 	Fast        *bool // a group has ended the rest of itself because one failed: anything may have been part of it
-	Fewer       *bool // a member of a group with AtMost failed: what it consists of may not have begun
 }
 
 // NewRuns returns no runs.
-func NewRuns() Runs { return Runs{map[string]int{}, map[string]int{}, new(bool), new(bool)} }
+func NewRuns() Runs { return Runs{map[string]int{}, map[string]int{}, new(bool)} }
 
 // Evaluate returns the result of s, and adds the runs of its tasks to runs.
 func Evaluate(s *Scope, runs Runs) Result {
@@ -117,11 +116,7 @@ func (r *reference) one(d *Def) Result {
 		r.callback(d, kids)
 		return kids[0]
 	case "group":
-		all := gather(kids)
-		if d.AtMost > 0 && all.Failed() {
-			*r.runs.Fewer = true
-		}
-		return all
+		return gather(kids)
 	case "each", "listafter":
 		return r.ints(d, kids)
 	case "map", "mapplan", "mapfunc":

@@ -9,7 +9,7 @@ import (
 const maxArgs = 10 * MaxNodes
 
 // check returns an error if a graph that was read from Redis is invalid: it refers to nodes or tasks that it does not
-// have, a node lacks something that its kind needs, or nodes wait for each other.
+// have, a node lacks something that its kind needs, or nodes depend on each other.
 func check(g *Graph) error {
 	if g.Root < 0 || g.Root >= len(g.Nodes) {
 		return fmt.Errorf("the root is node %d of %d", g.Root, len(g.Nodes))
@@ -31,7 +31,8 @@ func check(g *Graph) error {
 	if !forward { // as in most graphs; then there is no cycle
 		return nil
 	}
-	return checkCycles(g)
+	_, err := orderOf(g)
+	return err
 }
 
 // checkSubs checks the graphs of members of maps, and the references of tasks to them.
@@ -105,34 +106,37 @@ func checkNode(g *Graph, n *Node) error {
 	return nil
 }
 
-// checkCycles returns an error if nodes wait for each other.
-func checkCycles(g *Graph) error {
+// order has the nodes of a graph in an order in which each comes after its predecessors.
+type order struct {
+	nodes []int
+	preds [][]int // of each node
+}
+
+// orderOf returns the order of the nodes of g, or an error if nodes depend on each other.
+func orderOf(g *Graph) (*order, error) {
+	o := &order{make([]int, 0, len(g.Nodes)), make([][]int, len(g.Nodes))}
 	left := make([]int, len(g.Nodes))
 	next := make([][]int, len(g.Nodes))
-	var queue []int
 	for i := range g.Nodes {
 		ps := g.Nodes[i].preds()
+		o.preds[i] = ps
 		left[i] = len(ps)
 		for _, p := range ps {
 			next[p] = append(next[p], i)
 		}
 		if len(ps) == 0 {
-			queue = append(queue, i)
+			o.nodes = append(o.nodes, i)
 		}
 	}
-	seen := 0
-	for len(queue) > 0 {
-		i := queue[0]
-		queue = queue[1:]
-		seen++
-		for _, n := range next[i] {
+	for at := 0; at < len(o.nodes); at++ {
+		for _, n := range next[o.nodes[at]] {
 			if left[n]--; left[n] == 0 {
-				queue = append(queue, n)
+				o.nodes = append(o.nodes, n)
 			}
 		}
 	}
-	if seen < len(g.Nodes) {
-		return fmt.Errorf("%w: parts wait for each other; look for two uses of After in opposite order", ErrInvalid)
+	if len(o.nodes) < len(g.Nodes) {
+		return nil, fmt.Errorf("%w: parts depend on each other; look for two uses of After in opposite order", ErrInvalid)
 	}
-	return nil
+	return o, nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 )
@@ -19,21 +18,33 @@ type compiler struct {
 	g     *Graph
 	memo  map[*Sig]int
 	specs map[specKey]int
-	bare  bool          // nodes are only placed: how they run does not matter
-	inner map[*Sig]bool // parts of the bodies of maps
-	hole  *Sig          // of the body that is compiled
+	equal map[string]int // specs by their stored form
+	bare  bool           // nodes are only placed: how they run does not matter
+	inner map[*Sig]bool  // parts of the bodies of maps
+	hole  *Sig           // of the body that is compiled
+	side  map[int]bool   // nodes that no value needs: tasks of OnSuccess, and lists that are only settled
+
+	sources []int // nodes that were added without predecessors; After removes nodes that it gives some
+	oldest  int   // the first of the nodes that parts share with parts before them, since the last mark
 }
+
+// mark is a state of the compiler: what it adds after it belongs to the parts compiled after it.
+type mark struct{ nodes, sources, oldest int }
 
 type specKey struct {
 	task string
 	opts *Opts
 }
 
+func newCompiler() *compiler {
+	return &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}, memo: map[*Sig]int{}, specs: map[specKey]int{}, equal: map[string]int{}, side: map[int]bool{}}
+}
+
 // Compile returns the graph of s. Two places that hold the same *Sig become one node.
 func Compile(s *Sig) (*Graph, error) {
-	c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}}
-	if s != nil && s.Shape != Call { // one task needs no maps
-		c.memo, c.specs = map[*Sig]int{}, map[specKey]int{}
+	c := newCompiler()
+	if s != nil && s.Shape == Call { // one task needs no maps
+		c.memo, c.specs = nil, nil
 	}
 	return c.compile(s)
 }
@@ -47,15 +58,12 @@ func (c *compiler) compile(s *Sig) (*Graph, error) {
 	if err := c.checkBodies(); err != nil {
 		return nil, err
 	}
-	if err := checkCycles(c.g); err != nil {
+	o, err := orderOf(c.g)
+	if err != nil {
 		return nil, err
 	}
-	for i := range len(c.g.Nodes) {
-		if n := &c.g.Nodes[i]; n.Kind == List && n.AtMost > 0 && n.AtMost < len(n.Args) {
-			if err := c.limit(i); err != nil {
-				return nil, err
-			}
-		}
+	if err := c.limit(o); err != nil {
+		return nil, err
 	}
 	link(c.g)
 	return c.g, nil
@@ -63,7 +71,8 @@ func (c *compiler) compile(s *Sig) (*Graph, error) {
 
 // Find returns the node of part in the graph that Compile makes of s. It does not depend on the options of a send.
 func Find(s, part *Sig) (int, bool) {
-	c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}, memo: map[*Sig]int{}, bare: true}
+	c := newCompiler()
+	c.bare = true
 	if _, err := c.node(s); err != nil {
 		return 0, false
 	}
@@ -75,8 +84,12 @@ func (c *compiler) add(n Node) (int, error) {
 	if len(c.g.Nodes) >= MaxNodes {
 		return 0, fmt.Errorf("%w: more than %d nodes in one send; use Map over a list", ErrInvalid, MaxNodes)
 	}
+	i := len(c.g.Nodes)
 	c.g.Nodes = append(c.g.Nodes, n)
-	return len(c.g.Nodes) - 1, nil
+	if n.In == 0 && len(n.Args) == 0 {
+		c.sources = append(c.sources, i)
+	}
+	return i, nil
 }
 
 func (c *compiler) node(s *Sig) (int, error) {
@@ -87,6 +100,7 @@ func (c *compiler) node(s *Sig) (int, error) {
 		return 0, fmt.Errorf("%w: %w", ErrInvalid, s.Err)
 	}
 	if i, ok := c.memo[s]; ok {
+		c.oldest = min(c.oldest, i)
 		return i, nil
 	}
 	i, err := c.build(s)
@@ -112,12 +126,17 @@ func (c *compiler) build(s *Sig) (int, error) {
 		return i, err
 	}
 	kids := make([]int, len(s.Kids))
+	var last mark // before the last part
 	for i, k := range s.Kids {
+		outer := c.oldest
+		last = mark{len(c.g.Nodes), len(c.sources), len(c.g.Nodes)}
+		c.oldest = last.oldest
 		n, err := c.node(k)
 		if err != nil {
 			return 0, err
 		}
-		kids[i] = n
+		kids[i], last.oldest = n, c.oldest
+		c.oldest = min(outer, c.oldest)
 	}
 	switch s.Shape {
 	case Chain, Chord, Map:
@@ -148,7 +167,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 	case Settle:
 		return c.settle(kids[0])
 	case After:
-		return kids[1], c.after(kids[0], kids[1])
+		return kids[1], c.after(kids[0], kids[1], last)
 	case OnSuccess, OnError, Rescue:
 		return c.callback(s, kids[0])
 	}
@@ -159,6 +178,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 func (c *compiler) settle(list int) (int, error) {
 	switch v := c.g.Nodes[list]; v.Kind {
 	case List:
+		c.side[list] = true
 		return c.add(Node{Kind: Outcomes, Args: v.Args, After: v.After})
 	case Each:
 		return c.add(Node{Kind: EachEnded, In: list + 1})
@@ -176,7 +196,8 @@ func (c *compiler) callback(s *Sig, of int) (int, error) {
 	n := Node{Kind: Catch, Spec: spec, In: of + 1}
 	switch s.Shape {
 	case OnSuccess:
-		_, err := c.addTask(Node{Spec: spec, In: of + 1}, s.Opts)
+		i, err := c.addTask(Node{Spec: spec, In: of + 1}, s.Opts)
+		c.side[i] = true
 		return of, err
 	case OnError:
 		if v := c.g.Nodes[of]; v.Kind == List {
@@ -242,21 +263,36 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	}
 	sp.Bind = o.Bind
 	sp.External = o.External
-	i := slices.IndexFunc(c.g.Specs, func(have Spec) bool { return reflect.DeepEqual(have, sp) })
-	if i < 0 {
+	if c.specs == nil {
 		c.g.Specs = append(c.g.Specs, sp)
-		i = len(c.g.Specs) - 1
+		return len(c.g.Specs) - 1, nil
 	}
-	if c.specs != nil {
-		c.specs[key] = i
+	raw, err := json.Marshal(sp)
+	if err != nil {
+		return 0, fmt.Errorf("%w: task %s: %w", ErrInvalid, s.Task, err)
 	}
+	i, ok := c.equal[string(raw)]
+	if !ok {
+		i = len(c.g.Specs)
+		c.g.Specs = append(c.g.Specs, sp)
+		c.equal[string(raw)] = i
+	}
+	c.specs[key] = i
 	return i, nil
 }
 
-// after makes the first nodes of next wait for first, except nodes that first itself needs.
-func (c *compiler) after(first, next int) error {
-	done := c.g.closure(first)
-	inside := c.g.closure(next)
+// after makes the first nodes of next wait for first, except nodes that first itself needs. at is the mark before next.
+func (c *compiler) after(first, next int, at mark) error {
+	if at.oldest >= at.nodes { // no part of next is in any part before it, so its first nodes are those without predecessors
+		for _, i := range c.sources[at.sources:] {
+			if len(c.g.Nodes[i].After) == 0 {
+				c.gate(i, first)
+			}
+		}
+		c.sources = c.sources[:at.sources]
+		return nil
+	}
+	done, inside := c.g.closure(first), c.g.closure(next)
 	for i := range inside {
 		if done[i] {
 			delete(inside, i)
@@ -268,16 +304,18 @@ func (c *compiler) after(first, next int) error {
 				ErrInvalid, c.g.Specs[n.Spec].Task)
 		}
 	}
-	c.gate(inside, first)
+	for i := range inside {
+		if !slices.ContainsFunc(c.g.Nodes[i].preds(), func(p int) bool { return inside[p] }) {
+			c.gate(i, first)
+		}
+	}
 	return nil
 }
 
-func (c *compiler) gate(inside map[int]bool, on int) {
-	for i := range inside {
-		n := &c.g.Nodes[i]
-		if !slices.ContainsFunc(n.preds(), func(p int) bool { return inside[p] }) && !slices.Contains(n.After, on) {
-			n.After = append(slices.Clone(n.After), on)
-		}
+// gate makes node i wait for first.
+func (c *compiler) gate(i, first int) {
+	if n := &c.g.Nodes[i]; !slices.Contains(n.After, first) {
+		n.After = append(slices.Clone(n.After), first)
 	}
 }
 

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 )
@@ -21,7 +20,7 @@ func TestFindIsWhereCompilePutsIt(t *testing.T) {
 
 	retries, priority, timeout := 3, 1, time.Second
 	for _, opts := range []*Opts{{Queue: "q"}, {Queue: "q", Priority: &priority, Every: Every{MaxRetry: &retries, Timeout: &timeout}, FailFast: true, AtMost: 1}} {
-		c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}, memo: map[*Sig]int{}, specs: map[specKey]int{}}
+		c := newCompiler()
 		compiled := s.ForSend(opts)
 		if _, err := c.node(compiled); err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ func (l *linker) findPassive() {
 			for _, a := range n.Args {
 				uses[a]++
 			}
-		case Wrap, Or, Outcomes, Catch:
+		case Wrap, Or, Outcomes, Catch, Permit:
 			for _, p := range n.preds() {
 				real[p] = true
 			}
@@ -134,7 +134,7 @@ func (l *linker) linkInputs(i int) {
 		for _, a := range n.Args {
 			l.feed(a, i, Need)
 		}
-	case Outcomes:
+	case Outcomes, Permit:
 		for _, a := range n.Args {
 			l.edge(a, i, Any, -1)
 		}

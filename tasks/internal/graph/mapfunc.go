@@ -31,8 +31,8 @@ func (c *compiler) mapFunc(s *Sig, list int) (int, error) {
 	if opts.Err != nil {
 		return 0, fmt.Errorf("%w: MapFunc: %w", ErrInvalid, opts.Err)
 	}
-	body := &compiler{g: &Graph{V: Version, inputs: map[int]json.RawMessage{}},
-		memo: map[*Sig]int{}, specs: map[specKey]int{}, bare: c.bare, hole: s.Hole}
+	body := newCompiler()
+	body.g.V, body.bare, body.hole = Version, c.bare, s.Hole
 	g, err := body.compile(s.Body)
 	if err != nil {
 		return 0, fmt.Errorf("body of a MapFunc: %w", err)

@@ -373,7 +373,7 @@ func (h *history) peace() {
 		if ended.IsZero() && len(h.unended()) == 0 {
 			ended = time.Now()
 		}
-		if !ended.IsZero() && time.Since(ended) > h.settling() {
+		if !ended.IsZero() && time.Since(ended) > h.settling() && len(h.waiting) == 0 {
 			return
 		}
 		if time.Since(began) > mostTime {
@@ -408,8 +408,8 @@ func (h *history) quietStep() bool {
 	return true
 }
 
-// settling is how long keys may stay once all workflows have ended: batches of dead workers are returned only when these
-// are found dead.
+// settling is how long keys may remain once all workflows have ended and asynq has delivered its wake-tasks: batches of
+// dead workers are returned only when these are found dead.
 func (h *history) settling() time.Duration {
 	if h.plan.faultless() {
 		return 2 * roundTime

@@ -1,0 +1,115 @@
+package taskstest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/internal/canvas"
+	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
+)
+
+var canvases = flag.Uint64("canvases", 300, "number of random workflows that TestRandomWorkflows runs")
+
+// seeded makes the choices of a canvas.
+type seeded struct{ *rand.Rand }
+
+// Int implements canvas.Source.
+func (s seeded) Int(lo, hi int, _ string) int { return lo + s.IntN(hi-lo+1) }
+
+// canvasFleet returns a fleet for canvases, and the number of runs of each task.
+func canvasFleet(t *testing.T) (*taskstest.Fleet, map[string]int) {
+	mux := tasks.NewMux()
+	runs := map[string]int{}
+	mux.Use(func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
+		runs[info.Task]++
+		return next(ctx)
+	})
+	canvas.Handle(mux)
+	return taskstest.New(t, mux), runs
+}
+
+// A random workflow, in one of four cases with a limit on every group, has the result of its plain evaluation and runs
+// the same tasks.
+func TestRandomWorkflows(t *testing.T) {
+	t.Parallel()
+	f, runs := canvasFleet(t)
+	for seed := range *canvases {
+		s := canvas.Draw(seeded{rand.New(rand.NewPCG(seed, 0))}, 1)
+		clear(runs)
+		for _, problem := range differences(t, f, s, runs) {
+			raw, _ := json.Marshal(s)
+			t.Errorf("seed %d: %s\n%s", seed, problem, raw)
+		}
+	}
+}
+
+// Limited groups within members of limited groups do not wait for each other, and a limit does not change the result.
+func TestLimitsDoNotChangeResults(t *testing.T) {
+	t.Parallel()
+	nested := &canvas.Scope{}
+	add := func(d canvas.Def) int {
+		nested.Defs = append(nested.Defs, d)
+		return len(nested.Defs) - 1
+	}
+	outer := canvas.Def{Kind: "group", AtMost: 2}
+	for range 3 {
+		inner := canvas.Def{Kind: "group", AtMost: 2}
+		for range 3 {
+			inner.Kids = append(inner.Kids, add(canvas.Def{Kind: "step", Kids: []int{add(canvas.Def{Kind: "leaf", Ints: []int{1}})}}))
+		}
+		outer.Kids = append(outer.Kids, add(canvas.Def{Kind: "sum", Kids: []int{add(inner)}}))
+	}
+	add(canvas.Def{Kind: "sum", Kids: []int{add(outer)}})
+	shared := &canvas.Scope{Defs: []canvas.Def{
+		{Kind: "leaf", Ints: []int{5}, Fail: true}, {Kind: "step", Kids: []int{0}}, // a member that fails,
+		{Kind: "leaf", Ints: []int{4}}, {Kind: "step", Kids: []int{0}}, {Kind: "group", Kids: []int{2, 3}}, {Kind: "count", Kids: []int{4}}, // one that does not,
+		{Kind: "leaf", Ints: []int{10}}, {Kind: "group", Kids: []int{1, 5, 6}, AtMost: 1}, {Kind: "count", Kids: []int{7}},
+	}}
+	f, runs := canvasFleet(t)
+	for name, s := range map[string]*canvas.Scope{"nested": nested, "shared": shared} {
+		clear(runs)
+		for _, problem := range differences(t, f, s, runs) {
+			t.Errorf("%s: %s", name, problem)
+		}
+	}
+}
+
+// differences runs a canvas and returns the differences from its reference.
+func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[string]int) []string {
+	want := canvas.NewRuns()
+	res := canvas.Evaluate(s, want)
+	run, err := s.Signature().Send(t.Context(), f.Client())
+	if err != nil {
+		return []string{"send: " + err.Error()}
+	}
+	f.Drain()
+	if p, err := run.Progress(t.Context()); err != nil || !p.Ended {
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"it has not ended, and no task can run"}
+	}
+	got, err := run.Wait(t.Context())
+	failure := &tasks.Failure{}
+	failed := errors.As(err, &failure)
+	if err != nil && !failed {
+		t.Fatal(err)
+	}
+	if err := run.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if *want.Fast {
+		return nil
+	}
+	out := want.Differs(runs)
+	if diff := res.Differs(got, failed, failure.Message); diff != "" {
+		out = append(out, diff)
+	}
+	return out
+}
