@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -25,7 +26,8 @@ type agenda struct {
 	advancer *advancer
 	progress *progress
 	answers  *Answers
-	timer    chan time.Time // times at which entries are due
+	timer    chan time.Time // times of Redis at which entries are due
+	ahead    time.Duration  // of Redis's clock, measured by the last call of once; of a Cluster the largest
 }
 
 // run handles due entries until ctx is done: at intervals, and when a timer is due.
@@ -38,7 +40,7 @@ func (ag *agenda) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case at := <-ag.timer:
-			if at.Before(planned) {
+			if at = at.Add(-ag.ahead); at.Before(planned) {
 				planned = at
 				next.Reset(time.Until(at))
 			}
@@ -63,9 +65,12 @@ func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err er
 		return 0, sweepEvery, err
 	}
 	wait = sweepEvery
+	now := ag.clock.Now()
+	ahead := time.Duration(math.MinInt64)
 	var errs []error
 	for i := range shards {
 		d := &shards[i]
+		ahead = max(ahead, d.Now.Sub(now))
 		did += d.Count
 		ag.wake(ctx, d.Wants)
 		for _, en := range d.Lines {
@@ -78,6 +83,9 @@ func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err er
 		} else if !d.Next.IsZero() {
 			wait = min(wait, max(0, d.Next.Sub(d.Now)))
 		}
+	}
+	if len(shards) > 0 {
+		ag.ahead = ahead
 	}
 	return did, wait, errors.Join(errs...)
 }
@@ -139,7 +147,7 @@ func (ag *agenda) attendUnreadable(ctx context.Context, en store.Entry, cause er
 	return errors.Join(ag.advancer.giveUp(ctx, en.Flow, cause), ag.store.Agenda.Remove(ctx, en.Flow, en.Node))
 }
 
-// setTimer makes the worker look at the agenda at a time.
+// setTimer makes the worker read the agenda at a time of Redis's clock.
 func (ag *agenda) setTimer(at time.Time) {
 	select {
 	case ag.timer <- at:
