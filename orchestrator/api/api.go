@@ -22,6 +22,7 @@ import (
 
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
+	"muster/orchestrator/redisd"
 	"muster/orchestrator/tracing"
 	"muster/orchestrator/ui"
 	"muster/sites"
@@ -153,6 +154,7 @@ func (c Config) layered(served *routes) (http.Handler, error) {
 	}
 	layers := []func(http.Handler) http.Handler{
 		paced,
+		bounded,
 		c.identified,
 		c.traced,
 		c.timed,
@@ -165,6 +167,9 @@ func (c Config) layered(served *routes) (http.Handler, error) {
 		c.permitted,
 		c.audited,
 		c.readOnly,
+	}
+	if c.Client != nil {
+		redisd.Bound(c.Client.Redis())
 	}
 	next := routed(served.mux)
 	for _, layer := range slices.Backward(layers) {

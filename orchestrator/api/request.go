@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/internal/logctx"
+	"muster/orchestrator/redisd"
 )
 
 // requestIDHeader has the id of a request, from the client or made here.
@@ -53,6 +54,13 @@ func (c Config) logged(next http.Handler) http.Handler {
 				"status", watched.code(), "bytes", watched.bytes, "took", time.Since(start))
 		}()
 		next.ServeHTTP(watched, r)
+	})
+}
+
+// bounded limits how long a request waits for a Redis that does not reply.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(redisd.Bounded(r.Context())))
 	})
 }
 

@@ -73,6 +73,9 @@ func (s *Server) startChild(ctx context.Context, path string, port int, password
 	}
 	s.mode, s.proc, s.url = Child, proc, url
 	s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second, two while the disk is busy.", withoutPassword(url), s.cfg.folder().redisDir())
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.unwatch = cancel
+	s.watched.Go(func() { s.restartHung(watching) })
 	return s.cfg.folder().rememberPort(port)
 }
 

@@ -92,6 +92,26 @@ func TestChildIsRestartedWithItsData(t *testing.T) {
 	}
 }
 
+// A child that accepts connections but does not reply is restarted, with its data. One that replies with errors is not.
+func TestHungChildIsRestarted(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	cfg.PingTimeout, cfg.Interval = 500*time.Millisecond, 20*time.Millisecond
+	var log logbook
+	cfg.Logger = log.logger()
+	s := start(t, cfg)
+	set(t, s.URL(), "k", "v")
+	hung := s.PID()
+	if err := syscall.Kill(hung, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "a new process replies", func() bool { return s.Restarts() > 0 && s.PID() != hung && s.Ping(t.Context()) == nil })
+	wantValue(t, s.URL(), "k", "v")
+	if text := log.String(); strings.Count(text, "does not reply") < maxSilentPings || !strings.Contains(text, "hung, restarting it") {
+		t.Errorf("logged %s", text)
+	}
+}
+
 // A crash of the orchestrator takes its Redis along; what it held is there again.
 func TestCrashedOrchestratorLosesNothing(t *testing.T) {
 	t.Parallel()

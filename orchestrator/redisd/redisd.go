@@ -7,7 +7,7 @@
 //     same data directory runs a Redis, or the directory remembers one. It is used
 //     and never stopped.
 //   - child: redis-server is installed. One runs on the data folder with an
-//     append-only file, is restarted when it dies, and is stopped last.
+//     append-only file, is restarted when it dies or hangs, and is stopped last.
 //   - embedded: neither. A miniredis runs in this process. It keeps its data in
 //     memory only.
 //
@@ -151,6 +151,9 @@ type Server struct {
 	proc *supervise.Process // in mode child
 	mini *embedded          // in mode embedded
 
+	unwatch context.CancelFunc // ends watching; nil unless in mode child
+	watched sync.WaitGroup
+
 	stop sync.Once
 	err  error // of Stop; set by stop
 }
@@ -202,7 +205,7 @@ func (s *Server) PID() int {
 	return s.proc.Status().PID
 }
 
-// Restarts is how often the redis-server that we run has died.
+// Restarts is how often the redis-server that we run has died or was hung.
 func (s *Server) Restarts() int {
 	if s.proc == nil {
 		return 0
@@ -250,6 +253,10 @@ func (c Config) Watch(ctx context.Context, url string) error {
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		errs := []error{s.unpublish()}
+		if s.unwatch != nil {
+			s.unwatch()
+			s.watched.Wait()
+		}
 		if s.proc != nil {
 			errs = append(errs, s.proc.Stop(ctx))
 		}

@@ -334,6 +334,15 @@ func (p *Process) Kill() error {
 	}
 }
 
+// Restart kills the child if it has this pid, and starts it again.
+func (p *Process) Restart(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid != 0 && p.pid == pid {
+		_ = signalGroup(pid, sigKill)
+	}
+}
+
 func (p *Process) beginStop(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,6 +13,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -203,4 +206,39 @@ func sentences(name string, n int) string {
 		}
 	}
 	return b.String()
+}
+
+// TestHungRedisIsRestarted stops a redis-server of muster with SIGSTOP: meanwhile each call of the API ends within 5 s
+// with 503, and muster restarts the server without a loss.
+func TestHungRedisIsRestarted(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil)
+	main := f.start(t)
+	var j agentJob
+	f.do(t, http.MethodPost, "/jobs", map[string]any{"prompt": "p"}, &j)
+	hung := pids(t, filepath.Join(f.dir, "data", "redis", "run"), "")
+	if len(hung) != 1 {
+		t.Fatalf("got %v, want one redis-server", hung)
+	}
+	if err := syscall.Kill(hung[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	for _, c := range []struct{ method, path string }{
+		{http.MethodGet, "/jobs"}, {http.MethodGet, "/jobs/" + j.ID}, {http.MethodPost, "/jobs"}, {http.MethodPost, "/jobs/" + j.ID + "/cancel"}, {http.MethodGet, "/agents"},
+		{http.MethodGet, "/jobs/" + j.ID + "/report"}, {http.MethodGet, "/stats/daily"}, {http.MethodGet, "/ready"},
+	} {
+		calls.Go(func() {
+			began := time.Now()
+			status, err := f.call(c.method, c.path, map[string]any{"prompt": "p"}, nil)
+			if took := time.Since(began); status != http.StatusServiceUnavailable || took > 5*time.Second {
+				t.Errorf("%s %s: got %d, %v after %v, want 503 within 5 s", c.method, c.path, status, err, took)
+			}
+		})
+	}
+	calls.Wait()
+	main.until(t, "the restart", func() bool { return f.get("/jobs/"+j.ID, &j) == nil })
+	if text := main.stderr.String(); !strings.Contains(text, "redis-server is hung, restarting it") {
+		t.Errorf("the log has no restart:\n%s", text)
+	}
 }

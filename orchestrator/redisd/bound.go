@@ -1,0 +1,81 @@
+package redisd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// commandLimit is how long a command of a bounded context may take, with its retries.
+const commandLimit = 3 * time.Second
+
+// ErrSilent means that Redis did not reply in time.
+var ErrSilent = errors.New("Redis does not reply; try again later")
+
+// Bounded returns a context for a request of a client who waits. Commands with it, of a Redis client that was passed to
+// Bound, fail with ErrSilent after three seconds without a reply. For some seconds after that the other commands of the
+// request fail immediately, so that the request ends.
+func Bounded(ctx context.Context) context.Context {
+	return context.WithValue(ctx, boundKey{}, new(bound))
+}
+
+// Bound makes commands of rdb obey Bounded. Other contexts have no effect.
+func Bound(rdb redis.UniversalClient) { rdb.AddHook(boundHook{}) }
+
+type boundKey struct{}
+
+// bound is the state of a bounded context.
+type bound struct {
+	silent atomic.Int64 // when a command last had no reply, in Unix nanoseconds
+}
+
+// run sends commands, which returns their error.
+func (b *bound) run(ctx context.Context, send func(context.Context) error) error {
+	err := fmt.Errorf("%w: %w", ErrSilent, context.DeadlineExceeded)
+	if time.Since(time.Unix(0, b.silent.Load())) < 2*commandLimit {
+		return err
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, commandLimit, err)
+	defer cancel()
+	sent := send(limited)
+	if sent != nil && ctx.Err() == nil && limited.Err() != nil {
+		b.silent.Store(time.Now().UnixNano())
+		return err
+	}
+	return sent
+}
+
+// boundHook applies the bound of a context.
+type boundHook struct{}
+
+func (boundHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (boundHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		b, ok := ctx.Value(boundKey{}).(*bound)
+		if !ok {
+			return next(ctx, cmd)
+		}
+		return b.run(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
+	}
+}
+
+func (boundHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		b, ok := ctx.Value(boundKey{}).(*bound)
+		if !ok {
+			return next(ctx, cmds)
+		}
+		err := b.run(ctx, func(ctx context.Context) error { return next(ctx, cmds) })
+		if errors.Is(err, ErrSilent) {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+		}
+		return err
+	}
+}

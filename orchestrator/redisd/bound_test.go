@@ -1,0 +1,43 @@
+package redisd
+
+import (
+	"errors"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// Commands of a bounded context fail while Redis accepts connections but does not reply; later ones of the same request are
+// not sent. Another request works as soon as Redis replies.
+func TestBoundedCommandsEnd(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := tasks.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	rdb := c.Redis()
+	Bound(rdb)
+	ctx := Bounded(t.Context())
+	if err := rdb.Set(ctx, "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	server.Freeze()
+	if err := rdb.Get(ctx, "k").Err(); !errors.Is(err, ErrSilent) {
+		t.Errorf("got %v, want ErrSilent", err)
+	}
+	server.Thaw()
+	if err := rdb.Get(ctx, "k").Err(); !errors.Is(err, ErrSilent) {
+		t.Errorf("the next command: got %v, want ErrSilent", err)
+	}
+	pipe := rdb.TxPipeline()
+	get := pipe.Get(ctx, "k")
+	if _, err := pipe.Exec(ctx); !errors.Is(err, ErrSilent) || !errors.Is(get.Err(), ErrSilent) {
+		t.Errorf("a pipeline: got %v and %v, want ErrSilent", err, get.Err())
+	}
+	if got, err := rdb.Get(Bounded(t.Context()), "k").Result(); err != nil || got != "v" {
+		t.Errorf("another request: got %q, %v", got, err)
+	}
+}
