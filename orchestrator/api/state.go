@@ -11,7 +11,7 @@ import (
 	"muster/orchestrator/job"
 )
 
-// readyTime bounds what /ready may take.
+// readyTime limits the checks of /ready that decide about its status.
 const readyTime = 3 * time.Second
 
 // Liveness says that the process answers.
@@ -26,7 +26,7 @@ type Readiness struct {
 	Ready   bool            `json:"ready"`
 	Redis   string          `json:"redis" enum:"ok,away"`
 	Message string          `json:"message" doc:"what is missing and what to do, if it is not ready"`
-	Checks  []health.Result `json:"checks,omitempty" doc:"Redis, the workers, the agents and the proxies. A failed check of workers, agents or proxies does not make it not ready."`
+	Checks  []health.Result `json:"checks,omitempty" doc:"Redis, the workers, the agents and the proxies; none while Redis is away. A failed check of workers, agents or proxies does not make it not ready."`
 }
 
 // SystemStatus is how the system is.
@@ -104,16 +104,16 @@ func addStatus(s *server) {
 
 func (s *server) uptime() float64 { return time.Since(s.started).Seconds() }
 
-// readiness checks Redis and the folder of documents.
+// readiness checks Redis, and only if that replies, the rest.
 func (c Config) readiness(ctx context.Context) Readiness {
+	limited, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if err := c.Client.Writable(limited); err != nil {
+		return Readiness{Redis: "away", Message: err.Error()}
+	}
 	r := Readiness{Ready: true, Redis: "ok"}
 	if c.Check != nil {
 		r.Checks = c.Check(ctx).Checks
-	}
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
-	defer cancel()
-	if err := c.Client.Writable(ctx); err != nil {
-		return Readiness{Redis: "away", Message: err.Error(), Checks: r.Checks}
 	}
 	if c.Documents != nil {
 		if err := c.Documents.Check(ctx); err != nil {

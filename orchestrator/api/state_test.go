@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"muster/internal/logctx"
+	"muster/orchestrator/health"
 	"muster/tasks"
 	"muster/tasks/metrics"
 	"muster/tasks/redistest"
@@ -25,8 +27,9 @@ func TestHealthAndReadiness(t *testing.T) {
 	defer client.Close()
 	cfg, f := faked(t)
 	cfg.Client, cfg.Gate = client, gate(t, "a long enough key")
+	cfg.Check = func(context.Context) health.Report { return health.Report{Checks: []health.Result{{Name: "memory"}}} }
 	h := handler(t, cfg)
-	if got := decode(t, ask(t, h, "GET", "/ready")); got["ready"] != true || got["redis"] != "ok" {
+	if got := decode(t, ask(t, h, "GET", "/ready")); got["ready"] != true || got["redis"] != "ok" || got["checks"] == nil {
 		t.Errorf("got %v, want ready", got)
 	}
 	f.documents.broken = errors.New("the folder belongs to another store")
@@ -36,8 +39,8 @@ func TestHealthAndReadiness(t *testing.T) {
 	f.documents.broken = nil
 	server.Kill()
 	w := ask(t, h, "GET", "/ready")
-	if got := decode(t, w); w.Code != http.StatusServiceUnavailable || got["ready"] != false || got["redis"] != "away" || got["message"] == "" {
-		t.Errorf("without Redis: got %d %v, want 503 and why", w.Code, got)
+	if got := decode(t, w); w.Code != http.StatusServiceUnavailable || got["ready"] != false || got["redis"] != "away" || got["message"] == "" || got["checks"] != nil {
+		t.Errorf("without Redis: got %d %v, want 503, the cause, and no other checks", w.Code, got)
 	}
 	w = ask(t, h, "GET", "/health")
 	if got := decode(t, w); w.Code != http.StatusOK || got["status"] != "healthy" || got["component"] != "orchestrator" || got["uptime_seconds"] == nil {
