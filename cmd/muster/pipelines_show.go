@@ -40,8 +40,8 @@ func printPipeline(env environment, p *pipeline.Pipeline) error {
 			line("    ", "states", "{"+strings.Join(states, ", ")+"}")
 		}
 		line("    ", "timeout", spanText(st.Timeout))
-		if st.MaxRetries != 0 {
-			line("    ", "max_retries", fmt.Sprint(st.MaxRetries))
+		if st.MaxRetries != nil {
+			line("    ", "max_retries", fmt.Sprint(*st.MaxRetries))
 		}
 		if st.Review {
 			line("    ", "review", "true")

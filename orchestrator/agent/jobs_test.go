@@ -36,13 +36,13 @@ func newJobs(t *testing.T, rdb redis.UniversalClient, roles *atomic.Pointer[agen
 	t.Helper()
 	p := &pipeline.Pipeline{Name: "default", Stages: []pipeline.Stage{
 		{Name: "create", Role: "creator", Takes: pipeline.TakesJob},
-		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: 5},
+		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(4)},
 		{Name: "publish", Task: "my.publish", Takes: pipeline.TakesJob},
 	}}
 	client := tasks.NewClient(rdb)
 	s, err := job.New(job.Config{
 		Client: client, Pipelines: func(string) (*pipeline.Pipeline, error) { return p, nil }, Documents: noDocuments{},
-		Limits: job.Limits{Dedupe: job.DedupeAllow, CheckEvery: 200 * time.Millisecond},
+		Limits: job.Limits{MaxRetries: 5, Dedupe: job.DedupeAllow, CheckEvery: 200 * time.Millisecond},
 		Roles: func(ctx context.Context) (map[string]int, error) {
 			if s := roles.Load(); s != nil {
 				return s.Roles(ctx)

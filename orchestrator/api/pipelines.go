@@ -28,7 +28,7 @@ type PipelineStage struct {
 	Takes      string            `json:"takes" enum:"job,item"`
 	States     map[string]string `json:"states,omitempty" doc:"what each verdict leads to"`
 	Timeout    string            `json:"timeout,omitempty" doc:"of one assignment"`
-	MaxRetries int               `json:"max_retries,omitempty"`
+	MaxRetries *int              `json:"max_retries,omitempty" minimum:"0" doc:"how often an item that failed is retried"`
 	Review     bool              `json:"review,omitempty" doc:"what has failed for the last time waits for a person"`
 }
 

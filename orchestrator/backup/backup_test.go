@@ -82,7 +82,7 @@ func newSite(t *testing.T, rdb redis.UniversalClient, dir string, run bool) *sit
 		t.Fatal(err)
 	}
 	s.jobs, err = job.New(job.Config{
-		Client: client, Pipelines: registry.Get, Documents: s.docs, Limits: job.Limits{Dedupe: job.DedupeAllow, CheckEvery: 100 * time.Millisecond}, Backoff: time.Millisecond,
+		Client: client, Pipelines: registry.Get, Documents: s.docs, Limits: job.Limits{MaxRetries: 5, Dedupe: job.DedupeAllow, CheckEvery: 100 * time.Millisecond}, Backoff: time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -187,7 +187,7 @@ func TestItemOfASilentAgentGoesBackAndFailsAtLast(t *testing.T) {
 			}
 			return got.Status == job.Completed && got.Items.Failed == 1
 		})
-		if it, err := w.Item(w.ctx, j.ID, "a"); err != nil || it.Status != job.ItemFailed || it.RetryCount != 2 || it.LastError == "" {
+		if it, err := w.Item(w.ctx, j.ID, "a"); err != nil || it.Status != job.ItemFailed || it.RetryCount != 1 || it.LastError == "" {
 			t.Errorf("the item: %+v, %v; want it failed after 2 attempts, and why", it, err)
 		}
 	})

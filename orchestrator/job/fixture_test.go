@@ -34,18 +34,24 @@ type world struct {
 // pipelines of the tests.
 var pipelines = map[string]*pipeline.Pipeline{
 	"default": {Name: "default", Labels: []string{"gobd", "gdpr"}, Context: []string{"customer", "year"}, Stages: []pipeline.Stage{
-		{Name: "create", Role: "creator", Takes: pipeline.TakesJob, MaxRetries: 2},
-		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: 2},
+		{Name: "create", Role: "creator", Takes: pipeline.TakesJob, MaxRetries: new(1)},
+		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(1)},
 	}},
 	"review": {Name: "review", Stages: []pipeline.Stage{
 		{Name: "create", Role: "creator", Takes: pipeline.TakesJob},
-		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: 1, Review: true},
+		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(0), Review: true},
 	}},
 	"long": {Name: "long", Stages: []pipeline.Stage{
 		{Name: "create", Role: "creator", Takes: pipeline.TakesJob},
 		{Name: "enrich", Role: "enricher", Takes: pipeline.TakesItem},
 		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, States: map[string]string{"good": "integrated", "poor": "rejected"}},
 		{Name: "publish", Role: "publisher", Takes: pipeline.TakesJob},
+	}},
+	"setting": {Name: "setting", Stages: []pipeline.Stage{
+		{Name: "create", Role: "creator", Takes: pipeline.TakesJob},
+	}},
+	"once": {Name: "once", Stages: []pipeline.Stage{
+		{Name: "create", Role: "creator", Takes: pipeline.TakesJob, MaxRetries: new(0)},
 	}},
 	"task": {Name: "task", Stages: []pipeline.Stage{
 		{Name: "create", Task: "my.create", Takes: pipeline.TakesJob},
@@ -70,7 +76,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change func(*job.Config))
 	client := tasks.NewClient(rdb)
 	w := &world{t: t, client: client, docs: &documents{files: map[string][]byte{}}}
 	cfg := job.Config{
-		Client: client, Pipelines: named, Documents: w.docs, Limits: job.Limits{Dedupe: job.DedupeAllow, CheckEvery: time.Hour}, Backoff: time.Millisecond,
+		Client: client, Pipelines: named, Documents: w.docs, Limits: job.Limits{MaxRetries: 5, Dedupe: job.DedupeAllow, CheckEvery: time.Hour}, Backoff: time.Millisecond,
 		Roles: func(context.Context) (map[string]int, error) { return w.roles, nil },
 	}
 	if change != nil {

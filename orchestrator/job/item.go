@@ -158,6 +158,7 @@ func itemOf(job string, p *pipeline.Pipeline, info workqueue.Info) Item {
 		it.Status, it.RejectionReason = ItemRejected, info.Note
 	case workqueue.StateError:
 		it.Status, it.LastError = ItemFailed, info.Note
+		it.RetryCount = max(0, info.Attempts-1) // the first attempt was not a retry
 		if st := p.Stage(info.Kind); st != nil && st.Review && info.Result == nil {
 			it.Status = ItemReview
 		}

@@ -10,6 +10,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/orchestrator/job"
+	"muster/tasks/redistest"
 )
 
 // The second stage works while the first one still adds items, and the job ends when both have.
@@ -93,6 +94,34 @@ func TestItemsPassThroughSeveralStages(t *testing.T) {
 	})
 }
 
+// max_retries counts retries: the first attempt is not one, and 0 means none, in the settings and in a pipeline.
+func TestMaxRetries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pipeline          string
+		setting, attempts int
+	}{
+		"setting 0":            {"setting", 0, 1},
+		"setting 2":            {"setting", 2, 3},
+		"stage before setting": {"once", 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, redistest.Mini(t), func(cfg *job.Config) { cfg.Limits.MaxRetries = c.setting })
+			j := w.create(job.Request{Pipeline: c.pipeline})
+			for range c.attempts {
+				if got, err := w.Get(w.ctx, j.ID); err != nil || got.Status.Terminal() {
+					t.Fatalf("got %s, %v before the last attempt", got.Status, err)
+				}
+				if err := w.Fail(w.ctx, w.take("creator", "c"), errors.New("no luck"), 0, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.until(j.ID, job.Failed)
+		})
+	}
+}
+
 func TestFailedWorkIsTriedAgainThenFails(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{})
@@ -109,7 +138,7 @@ func TestFailedWorkIsTriedAgainThenFails(t *testing.T) {
 		}
 		w.until(j.ID, job.Completed)
 		it, err := w.Item(w.ctx, j.ID, "a")
-		if err != nil || it.Status != job.ItemFailed || it.RetryCount != 2 || it.LastError != cause.Error() {
+		if err != nil || it.Status != job.ItemFailed || it.RetryCount != 1 || it.LastError != cause.Error() {
 			t.Errorf("item: %+v, %v", it, err)
 		}
 		if p, err := w.Progress(w.ctx, j.ID); err != nil || p.Percent != 100 {

@@ -72,7 +72,7 @@ func (c Config) withDefaults() Config {
 type Limits struct {
 	StuckAfter time.Duration // without progress. Defaults to an hour.
 	Timeout    time.Duration // of a job. Defaults to 168 hours.
-	MaxRetries int           // failed attempts that end an item. Defaults to 5.
+	MaxRetries int           // of an item or stage that failed, unless its pipeline sets them; 0 for none
 	CheckEvery time.Duration // between sweeps. Defaults to 30 seconds.
 	Keep       time.Duration // how long a job is kept after its end; below 0 forever. Defaults to 30 days.
 	Dedupe     string        // of requests that do not say. Defaults to DedupeJoin.
@@ -93,9 +93,6 @@ func (l Limits) withDefaults() Limits {
 	set(&l.CheckEvery, 30*time.Second)
 	if l.Keep == 0 {
 		l.Keep = 30 * 24 * time.Hour
-	}
-	if l.MaxRetries <= 0 {
-		l.MaxRetries = 5
 	}
 	if l.Dedupe == "" {
 		l.Dedupe = DedupeJoin

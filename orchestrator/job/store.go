@@ -26,7 +26,7 @@ type store struct {
 // queue returns the work queue of a job.
 func (s *store) queue(id string) *workqueue.Queue {
 	return workqueue.New(s.rdb, queueName(id), workqueue.Config{
-		MaxAttempts: s.limits.Load().MaxRetries, LeaseTTL: s.cfg.Lease, CountLanes: true, KeepEndings: true, MaxPayload: maxItem,
+		MaxAttempts: 1 + s.limits.Load().MaxRetries, LeaseTTL: s.cfg.Lease, CountLanes: true, KeepEndings: true, MaxPayload: maxItem,
 		Backoff: workqueue.Backoff{Base: s.cfg.Backoff, Jitter: s.cfg.Backoff / 5, Max: 10 * time.Minute},
 		Logger:  s.cfg.Logger,
 	})

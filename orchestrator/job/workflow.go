@@ -170,12 +170,12 @@ func (s *flow) openStage(ctx context.Context, in step) (string, error) {
 	return s.wait(ctx, in.Job, fmt.Sprint(in.Segment))
 }
 
-// attempts is how often a stage tries an item.
+// attempts returns how often a stage may try an item: the first attempt and the retries.
 func (s *store) attempts(st pipeline.Stage) int {
-	if st.MaxRetries > 0 {
-		return st.MaxRetries
+	if st.MaxRetries != nil {
+		return 1 + *st.MaxRetries
 	}
-	return s.limits.Load().MaxRetries
+	return 1 + s.limits.Load().MaxRetries
 }
 
 // finish ends a job whose stages have all been completed.

@@ -174,8 +174,8 @@ func (c *checker) stage(s *Stage, key string) {
 	}
 	c.states(key+".states", s.States)
 	c.duration(key+".timeout", s.Timeout)
-	if c.given(key+".max_retries", s.MaxRetries == 0) && (s.MaxRetries < 1 || s.MaxRetries > maxRetries) {
-		c.fail(key+".max_retries", "want a number from 1 to %d, got %d; without the key the setting jobs.max_retries counts", maxRetries, s.MaxRetries)
+	if n := s.MaxRetries; n != nil && (*n < 0 || *n > maxRetries) {
+		c.fail(key+".max_retries", "must be between 0 and %d, got %d; omit the key to use the setting jobs.max_retries", maxRetries, *n)
 	}
 }
 

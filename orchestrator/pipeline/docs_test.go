@@ -58,7 +58,7 @@ func TestKeysPage(t *testing.T) {
 func facts(t *testing.T, path string, f reflect.StructField) string {
 	t.Helper()
 	kind := map[reflect.Type]string{
-		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "true or false", reflect.TypeFor[int](): "whole number", reflect.TypeFor[time.Duration](): "duration",
+		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "true or false", reflect.TypeFor[*int](): "whole number", reflect.TypeFor[time.Duration](): "duration",
 		reflect.TypeFor[[]string](): "list: text", reflect.TypeFor[map[string]string](): "texts by name", reflect.TypeFor[[]Stage](): "list: the keys below",
 	}[f.Type]
 	if kind == "" {
@@ -76,7 +76,7 @@ func facts(t *testing.T, path string, f reflect.StructField) string {
 	case "stages.takes":
 		kind = fmt.Sprintf("one of `%s`, `%s`", TakesJob, TakesItem)
 	case "stages.max_retries":
-		kind += fmt.Sprintf(", 1 to %d", maxRetries)
+		kind += fmt.Sprintf(", 0 to %d", maxRetries)
 	case "description":
 		kind += fmt.Sprintf(", at most %d characters", maxDescription)
 	}

@@ -46,9 +46,9 @@ type Stage struct {
 	Task       string            `yaml:"task" json:"task,omitempty"` // the Go task that does it
 	Takes      string            `yaml:"takes" json:"takes"`         // TakesJob or TakesItem
 	States     map[string]string `yaml:"states" json:"states,omitempty"`
-	Timeout    time.Duration     `yaml:"timeout" json:"timeout,omitempty"` // of one assignment. Defaults to 10 minutes for items, an hour for jobs
-	MaxRetries int               `yaml:"max_retries" json:"max_retries,omitempty"`
-	Review     bool              `yaml:"review" json:"review,omitempty"` // what has failed for the last time waits for a person
+	Timeout    time.Duration     `yaml:"timeout" json:"timeout,omitempty"`         // of one assignment. Defaults to 10 minutes for items, an hour for jobs
+	MaxRetries *int              `yaml:"max_retries" json:"max_retries,omitempty"` // nil: the setting jobs.max_retries
+	Review     bool              `yaml:"review" json:"review,omitempty"`           // what has failed for the last time waits for a person
 }
 
 // Worker returns what the stage asks for: its role, or "task:" and its task.

@@ -41,7 +41,7 @@ stages:
 		Stages: []Stage{
 			{Name: "read", Task: "papers:read", Takes: TakesJob, Timeout: time.Hour},
 			{Name: "check", Role: "checker", Takes: TakesItem, States: map[string]string{"ok": Integrated, "no": Rejected},
-				Timeout: 30 * time.Second, MaxRetries: 2, Review: true},
+				Timeout: 30 * time.Second, MaxRetries: new(2), Review: true},
 			{Name: "file", Role: "filer", Takes: TakesItem, States: map[string]string{"accept": Integrated, "reject": Rejected}, Timeout: 10 * time.Minute},
 		},
 	}
@@ -76,8 +76,8 @@ func TestParseNamesAllProblems(t *testing.T) {
 			"p.yaml:1:10: timeout: want a time from 1s to 168h, got 169h0m0s\n" +
 				"p.yaml:2:14: stuck_after: want a time from 1s to 168h, got 0s\n" +
 				"p.yaml:4:45: stages[0].timeout: want a time from 1s to 168h, got 10ms"},
-		{"retries", strings.Replace(stage, "}", ", max_retries: 0}", 1), "p.yaml:2:49: stages[0].max_retries: want a number from 1 to 100, got 0; without the key the setting jobs.max_retries counts"},
-		{"more retries", strings.Replace(stage, "}", ", max_retries: 101}", 1), "p.yaml:2:49: stages[0].max_retries: want a number from 1 to 100, got 101; without the key the setting jobs.max_retries counts"},
+		{"retries", strings.Replace(stage, "}", ", max_retries: -1}", 1), "p.yaml:2:49: stages[0].max_retries: must be between 0 and 100, got -1; omit the key to use the setting jobs.max_retries"},
+		{"more retries", strings.Replace(stage, "}", ", max_retries: 101}", 1), "p.yaml:2:49: stages[0].max_retries: must be between 0 and 100, got 101; omit the key to use the setting jobs.max_retries"},
 		{"job only", strings.Replace(stage, "}", ", review: true, states: {accept: integrated}}", 1),
 			"p.yaml:2:44: stages[0].review: only items can wait for review; take the key out, or write takes: item\n" +
 				"p.yaml:2:58: stages[0].states: verdicts are given on items; take the key out, or write takes: item"},
@@ -128,13 +128,13 @@ func TestValidateBoundsPipelinesInGo(t *testing.T) {
 	}{
 		"valid":            {func(*Pipeline) {}, ""},
 		"as many as ok":    {func(p *Pipeline) { p.Stages, p.Labels, p.Context = many(20), names(50), names(20) }, ""},
-		"as long as ok":    {func(p *Pipeline) { p.Timeout, p.Stages[0].MaxRetries = 168*time.Hour, 100 }, ""},
+		"as long as ok":    {func(p *Pipeline) { p.Timeout, p.Stages[0].MaxRetries = 168*time.Hour, new(100) }, ""},
 		"name":             {func(p *Pipeline) { p.Name = "" }, `name: "" cannot be the name of a pipeline`},
 		"stages":           {func(p *Pipeline) { p.Stages = many(21) }, "stages: has 21 stages; a pipeline may have 20"},
 		"labels":           {func(p *Pipeline) { p.Labels = names(51) }, "labels: has 51 names; a pipeline may have 50"},
 		"context":          {func(p *Pipeline) { p.Context = names(21) }, "context: has 21 names; a pipeline may have 20"},
 		"negative timeout": {func(p *Pipeline) { p.Timeout = -1 }, "timeout: want a time from 1s to 168h, got -1ns"},
-		"retries":          {func(p *Pipeline) { p.Stages[0].MaxRetries = -1 }, "stages[0].max_retries: want a number from 1 to 100, got -1"},
+		"retries":          {func(p *Pipeline) { p.Stages[0].MaxRetries = new(-1) }, "stages[0].max_retries: must be between 0 and 100, got -1"},
 		"role and task":    {func(p *Pipeline) { p.Stages[1].Role = "r" }, "stages[1].task: role and task exclude each other"},
 		"description":      {func(p *Pipeline) { p.Description = strings.Repeat("ä", 1001) }, "description: has 1001 characters; write at most 1000"},
 	} {

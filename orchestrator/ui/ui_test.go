@@ -41,10 +41,10 @@ type plans struct{}
 
 var all = []*pipeline.Pipeline{
 	{Name: pipeline.Default, Labels: []string{"gdpr"}, Stages: []pipeline.Stage{
-		{Name: "create", Role: "creator", Takes: pipeline.TakesJob}, {Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: 1},
+		{Name: "create", Role: "creator", Takes: pipeline.TakesJob}, {Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(0)},
 	}},
 	{Name: "careful", Description: hostile, Stages: []pipeline.Stage{
-		{Name: "create", Role: "creator", Takes: pipeline.TakesJob}, {Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: 1, Review: true},
+		{Name: "create", Role: "creator", Takes: pipeline.TakesJob}, {Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(0), Review: true},
 	}},
 }
 

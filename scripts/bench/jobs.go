@@ -55,7 +55,7 @@ func openJobs(ctx context.Context, l *lab, worker bool) (*jobLab, error) {
 	}
 	jl := &jobLab{client: client}
 	jl.jobs, err = job.New(job.Config{
-		Client: client, Pipelines: pipelines.Get, Limits: job.Limits{Dedupe: job.DedupeAllow},
+		Client: client, Pipelines: pipelines.Get, Limits: job.Limits{MaxRetries: 5, Dedupe: job.DedupeAllow},
 		Roles: func(ctx context.Context) (map[string]int, error) { return jl.agents.Roles(ctx) },
 	})
 	if err != nil {
