@@ -31,6 +31,7 @@ const (
 	renewEvery   = 5 * time.Minute  // how old keys may be
 	retryEvery   = time.Minute      // after they could not be renewed
 	unknownEvery = 10 * time.Second // how often a token with an unknown key makes us look again
+	keepSet      = 24 * time.Hour   // how old keys may be while they cannot be renewed
 )
 
 // algorithms are those with a public key. With a shared secret, whoever can check a token could make one.
@@ -180,6 +181,9 @@ func (t *Tokens) verify(ctx context.Context, text string) (Caller, error) {
 	if err != nil || len(token.Headers) != 1 {
 		return Caller{}, &Denied{"the token cannot be read, or is signed by an algorithm that is not accepted"}
 	}
+	if !isAccessToken(token.Headers[0]) {
+		return Caller{}, &Denied{"the token is not an access token: its typ is neither JWT nor at+jwt"}
+	}
 	key, err := t.key(ctx, token.Headers[0])
 	if err != nil {
 		return Caller{}, err
@@ -190,6 +194,17 @@ func (t *Tokens) verify(ctx context.Context, text string) (Caller, error) {
 		return Caller{}, &Denied{"the signature of the token is wrong"}
 	}
 	return t.caller(claims, all)
+}
+
+// isAccessToken reports whether the typ of a token is absent, JWT or at+jwt (RFC 9068).
+func isAccessToken(header jose.Header) bool {
+	typ, ok := header.ExtraHeaders[jose.HeaderType]
+	if !ok {
+		return true
+	}
+	text, _ := typ.(string)
+	text = strings.TrimPrefix(strings.ToLower(text), "application/")
+	return text == "jwt" || text == "at+jwt"
 }
 
 // caller checks the claims of a token whose signature is right.
@@ -239,7 +254,7 @@ func roleOf(claim any) (Role, bool) {
 
 // key returns the public key for the header of a token. It reads the keys again if
 // they are old, and if none is the one that the header names. While they cannot
-// be read, those that there are continue to count.
+// be read, the last ones count for a day.
 func (t *Tokens) key(ctx context.Context, header jose.Header) (jose.JSONWebKey, error) {
 	key, found := t.find(header)
 	if err := t.renew(ctx, found); err != nil {
@@ -269,6 +284,7 @@ func (t *Tokens) find(header jose.Header) (jose.JSONWebKey, bool) {
 func (t *Tokens) renew(ctx context.Context, found bool) error {
 	t.mu.Lock()
 	now := t.now()
+	found = found && now.Sub(t.read) < keepSet
 	due := now.Sub(t.read) >= renewEvery && now.Sub(t.tried) >= retryEvery
 	if !found {
 		due = now.Sub(t.tried) >= unknownEvery
@@ -291,7 +307,7 @@ func (t *Tokens) renew(ctx context.Context, found bool) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.set) == 0 {
+	if len(t.set) == 0 || t.now().Sub(t.read) >= keepSet {
 		return errors.New("the keys of api.jwt.jwks cannot be read now; the log says why")
 	}
 	return nil
@@ -307,7 +323,7 @@ func (t *Tokens) reload(ctx context.Context, done chan struct{}) {
 		set, err = parseKeySet(data)
 	}
 	if err != nil {
-		t.cfg.Logger.WarnContext(ctx, "cannot read the keys of tokens; those that were read continue to count", "setting", "api.jwt.jwks", "err", err)
+		t.cfg.Logger.WarnContext(ctx, "cannot read the keys of tokens; the last ones count for a day", "setting", "api.jwt.jwks", "err", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

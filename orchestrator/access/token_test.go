@@ -189,9 +189,50 @@ func TestKeysAreRenewedFromTheURL(t *testing.T) {
 	now = now.Add(renewEvery)
 	check("ec", "", 3) // the old keys
 	check("ec", "", 3)
+	now = now.Add(keepSet)
+	if _, err := tokens.verify(t.Context(), i.sign(t, "ec", claims(now, nil))); err == nil || denied(err) != "" {
+		t.Errorf("a day without the URL: got %v, want that the keys cannot be read", err)
+	}
 	served.Store(i.set(t, "rsa"))
 	now = now.Add(retryEvery)
-	check("ec", "not in api.jwt.jwks", 4)
+	check("ec", "not in api.jwt.jwks", 5)
+}
+
+// A token of the same issuer for another purpose, such as logout+jwt, is not accepted.
+func TestOnlyAccessTokensAreAccepted(t *testing.T) {
+	t.Parallel()
+	for typ, want := range map[any]bool{
+		nil: true, "JWT": true, "jwt": true, "at+jwt": true, "application/at+JWT": true,
+		"logout+jwt": false, "secevent+jwt": false, "": false, 1: false,
+	} {
+		h := jose.Header{ExtraHeaders: map[jose.HeaderKey]any{}}
+		if typ != nil {
+			h.ExtraHeaders[jose.HeaderType] = typ
+		}
+		if got := isAccessToken(h); got != want {
+			t.Errorf("typ %v: accepted %v, want %v", typ, got, want)
+		}
+	}
+	i := newIssuer(t)
+	path := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(path, i.set(t, "ec"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := NewTokens(tokensConfig(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.keys["ec"], KeyID: "ec"}}, (&jose.SignerOptions{}).WithType("logout+jwt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := jwt.Signed(signer).Claims(claims(time.Now(), nil)).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokens.verify(t.Context(), text); !strings.Contains(denied(err), "not an access token") {
+		t.Errorf("got %v, want the token denied", err)
+	}
 }
 
 // Without any keys a token is neither right nor wrong.
