@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -124,13 +125,16 @@ func (s *Site) fragment(ctx context.Context, r *http.Request, p page) (html []by
 	return out.Bytes(), v.Cost, nil
 }
 
-// event is a server-sent event.
+// lineEnds are the line ends of server-sent events. A bare CR is one, too.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// event returns a server-sent event.
 func event(name string, data []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "event: %s\n", name)
-	for line := range bytes.Lines(data) {
+	for line := range strings.Lines(lineEnds.Replace(string(data))) {
 		b.WriteString("data: ")
-		b.Write(bytes.TrimRight(line, "\r\n"))
+		b.WriteString(strings.TrimSuffix(line, "\n"))
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
