@@ -45,7 +45,7 @@ func run(ctx context.Context, env environment, args []string) int {
 	if errors.Is(err, orchestrator.ErrNoReader) { // the reader of standard output closed it: as with SIGPIPE, print nothing
 		return exitNoReader
 	}
-	fmt.Fprintf(raw(env.stderr), "muster: %v\n", err)
+	fmt.Fprintf(raw(env.stderr), "muster: %s\n", printableLines(err.Error()))
 	switch {
 	case errors.As(err, new(usageError)):
 		return exitUsage

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"muster/orchestrator/event"
@@ -99,6 +100,20 @@ func TestStatusNamesTheStagesOfTheDefaultPipelineByRole(t *testing.T) {
 	printStatus(env, j)
 	if !strings.Contains(out.String(), "Create Status: completed") {
 		t.Errorf("another pipeline: got\n%s\nwant its stages by name", out)
+	}
+}
+
+// Texts of agents and sites do not control the terminal.
+func TestTextsOfOthersAreMadePrintable(t *testing.T) {
+	t.Parallel()
+	const evil = "\x1b]0;title\a\x1b[31mred\u009b\r\nnext"
+	env, out, _ := quiet("")
+	printStatus(env, job.Job{ID: "j1", Name: evil, Waiting: evil, Prompt: evil, ErrorMessage: evil, Labels: []string{evil}, Document: &job.Document{Name: evil},
+		Stages: []job.Stage{{Name: evil, Status: job.StageFailed, Agent: evil, Error: evil}}})
+	for name, text := range map[string]string{"status": out.String(), "error": printableLines(evil)} {
+		if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+			t.Errorf("%s: got %q, want printable characters only", name, text)
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func printStatus(env environment, j job.Job) {
 	paint := newPainter(env)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(env.stdout, "%s: %s\n", name, value)
+			fmt.Fprintf(env.stdout, "%s: %s\n", name, printable(value))
 		}
 	}
 	at := func(name string, t time.Time) {
@@ -104,10 +104,10 @@ func printStatus(env environment, j job.Job) {
 	if j.Kind == job.KindRefresh {
 		line("Refresh", j.Name)
 	}
-	line("Status", paint.status(string(j.Status)))
+	fmt.Fprintf(env.stdout, "Status: %s\n", paint.status(string(j.Status)))
 	line("Waiting", j.Waiting)
 	for _, st := range j.Stages {
-		line(stageTitle(j.Name, st)+" Status", stageText(st, paint))
+		fmt.Fprintf(env.stdout, "%s Status: %s\n", printable(stageTitle(j.Name, st)), stageText(st, paint))
 	}
 	line("Prompt", cell(j.Prompt, shownPrompt))
 	if d := j.Document; d != nil {
@@ -127,7 +127,8 @@ func printStatus(env environment, j job.Job) {
 	fmt.Fprint(env.stdout, "\nItems:\n")
 	printCounts(env, j.Items)
 	if j.ErrorMessage != "" {
-		line("\nError", j.ErrorMessage)
+		fmt.Fprintln(env.stdout)
+		line("Error", j.ErrorMessage)
 	}
 }
 
@@ -166,7 +167,7 @@ func stageText(st job.Stage, paint painter) string {
 	text := paint.status(string(st.Status))
 	var more []string
 	if st.Agent != "" {
-		more = append(more, "agent "+st.Agent)
+		more = append(more, "agent "+printable(st.Agent))
 	}
 	if st.Pending > 0 {
 		more = append(more, fmt.Sprintf("%d items pending", st.Pending))

@@ -211,6 +211,15 @@ func printable(text string) string {
 	}, text)
 }
 
+// printableLines is printable for each line of a string.
+func printableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = printable(strings.ReplaceAll(line, "\t", " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // cell returns a text in one line, shortened to a number of characters.
 func cell(text string, width int) string {
 	text = printable(text)

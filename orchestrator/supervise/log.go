@@ -49,7 +49,7 @@ func moveLogAside(path string, max int64) error {
 		return err
 	}
 	defer from.Close()
-	to, err := os.Create(path + ".1")
+	to, err := os.OpenFile(path+".1", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func (p *Process) spawn(starts int) (*exec.Cmd, error) {
 	ownGroup(cmd, sigTerm)
 
 	if p.cfg.LogFile != "" {
-		log, err := os.OpenFile(p.cfg.LogFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		log, err := os.OpenFile(p.cfg.LogFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("start %s: %w", p.cfg.Name, err)
 		}

@@ -156,6 +156,9 @@ func TestFiveCyclesLeaveNothing(t *testing.T) {
 			t.Fatal("Done is open after Stop")
 		}
 	}
+	if info, err := os.Stat(cfg.LogFile); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("log file: %v, %v; want permissions 0600", info, err)
+	}
 	if got := strings.Count(LogTail(cfg.LogFile, 1<<20), "this is polite\n"); got != 5 {
 		t.Fatalf("log has %d lines of the child, want 5", got)
 	}
