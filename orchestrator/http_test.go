@@ -229,7 +229,7 @@ func TestPeopleDecideByHTTP(t *testing.T) {
 	list := w.ask("GET", job+"/items?status=review", nil)
 	list.has(t, "items to decide", 200, map[string]string{"items.0.status": "review", "items.0.last_error": "unclear", "items.2": "<nil>"})
 	first, second := job+"/items/"+list.text("items.0.key")+"/decide", job+"/items/"+list.text("items.1.key")+"/decide"
-	w.ask("POST", first, map[string]any{"accept": true, "by": "Ada"}).has(t, "accept", 200, map[string]string{"status": "integrated"})
+	w.ask("POST", first, map[string]any{"accept": true}).has(t, "accept", 200, map[string]string{"status": "integrated"})
 	w.ask("POST", first, map[string]any{"accept": true}).has(t, "accept again", 409, nil)
 	w.ask("POST", second, map[string]any{"accept": false}).has(t, "reject without a reason", 400, map[string]string{"errors.0.location": "body.reason"})
 	w.ask("POST", second, map[string]any{"accept": false, "reason": "no"}).has(t, "reject", 200, map[string]string{"status": "rejected", "rejection_reason": "no"})

@@ -148,7 +148,7 @@ func (s *System) openJobs() (err error) {
 	}
 	s.Agents, err = agent.New(agent.Config{
 		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg().Agents.Static), Allow: s.cfg().Agents.Allow,
-		HealthEvery: s.cfg().Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, BreakerChanged: s.BreakerChanged, Tracing: s.tracing, Logger: s.logger,
+		OwnerActive: s.Keys.OwnerActive, HealthEvery: s.cfg().Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, BreakerChanged: s.BreakerChanged, Tracing: s.tracing, Logger: s.logger,
 	})
 	if err != nil {
 		return err

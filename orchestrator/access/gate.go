@@ -84,6 +84,16 @@ func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (C
 	return Caller{}, &Denied{"the key is wrong"}
 }
 
+// Guessable reports whether a credential is compared with the keys of the settings, which people choose, and is not of
+// the form of a stored key, whose secret is random.
+func (g *Gate) Guessable(credential string) bool {
+	if g == nil || len(*g.static.Load()) == 0 {
+		return false
+	}
+	_, _, err := splitKey(credential)
+	return err != nil || !strings.HasPrefix(credential, prefix)
+}
+
 // staticKey returns which of the keys of the settings a credential is, or -1. All
 // are compared, in the same time whatever the credential is.
 func (g *Gate) staticKey(credential string) int {

@@ -85,8 +85,10 @@ type Keys struct {
 
 	mu    sync.Mutex // guards the fields below
 	cache map[string]cached
-	known time.Time // when any was read last; zero: never
-	any   bool      // whether a key was ever created; stays true
+	names map[string]bool // of active keys
+	named time.Time       // when names was read
+	known time.Time       // when any was read last; zero: never
+	any   bool            // whether a key was ever created; stays true
 }
 
 // cached is a key as it was read.
@@ -286,6 +288,7 @@ func (k *Keys) Revoke(ctx context.Context, idOrName string) (Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.cache, key.ID)
+	k.named = time.Time{}
 	return key, nil
 }
 
@@ -314,6 +317,35 @@ func (k *Keys) find(ctx context.Context, idOrName string) (Key, error) {
 		ids[i] = key.ID
 	}
 	return Key{}, &KeyError{"name", fmt.Sprintf("%d keys have the name %s; use an id: %s", len(ids), idOrName, strings.Join(ids, ", "))}
+}
+
+// OwnerActive reports whether the owner of agents is the name of an active key, or the subject of a token, which cannot be
+// revoked. It may be two seconds late.
+func (k *Keys) OwnerActive(ctx context.Context, owner string) (bool, error) {
+	name, isKey := strings.CutPrefix(owner, "key:")
+	if !isKey {
+		return true, nil
+	}
+	now := k.now()
+	k.mu.Lock()
+	names, fresh := k.names, now.Sub(k.named) < cacheFor
+	k.mu.Unlock()
+	if !fresh {
+		list, err := k.List(ctx)
+		if err != nil {
+			return false, err
+		}
+		names = map[string]bool{}
+		for _, key := range list {
+			if key.State(now) == "active" {
+				names[key.Name] = true
+			}
+		}
+		k.mu.Lock()
+		k.names, k.named = names, now
+		k.mu.Unlock()
+	}
+	return names[name], nil
 }
 
 // Any reports whether a key was ever created. It may be two seconds late. While

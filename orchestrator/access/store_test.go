@@ -16,6 +16,20 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
+func TestVolatileRedisTakesNoKeys(t *testing.T) {
+	t.Parallel()
+	k, _ := newStore(t, redistest.New(t))
+	if err := k.MarkVolatile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if key, _, err := k.Create(t.Context(), NewKey{Name: "one", Role: Admin}); !errors.Is(err, ErrVolatile) {
+		t.Errorf("Create = %+v, %v; want ErrVolatile", key, err)
+	}
+	if list, err := k.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("List = %+v, %v; want no keys", list, err)
+	}
+}
+
 // clock is a time that a test moves.
 type clock struct{ at time.Time }
 
@@ -91,6 +105,29 @@ func TestKeyLivesUntilRevokedOrExpired(t *testing.T) {
 			t.Errorf("got %v, %v, want that a key was made", made, err)
 		}
 	})
+}
+
+// An owner of agents is active as long as a key of its name is.
+func TestOwnerIsActiveWithAKeyOfItsName(t *testing.T) {
+	t.Parallel()
+	k, at := newStore(t, redistest.New(t))
+	want := func(owner string, active bool) {
+		t.Helper()
+		if got, err := k.OwnerActive(t.Context(), owner); err != nil || got != active {
+			t.Errorf("OwnerActive(%s) = %v, %v; want %v", owner, got, err, active)
+		}
+	}
+	one, _ := create(t, k, NewKey{Name: "one", Role: Agent})
+	create(t, k, NewKey{Name: "one", Role: Agent, Expires: k.now().Add(time.Hour)})
+	want("key:one", true)
+	want("key:other", false)
+	want("token:other", true) // it cannot be revoked
+	if _, err := k.Revoke(t.Context(), one.ID); err != nil {
+		t.Fatal(err)
+	}
+	want("key:one", true)
+	at.at = at.at.Add(time.Hour)
+	want("key:one", false)
 }
 
 // What Redis holds of a key is of no use to whoever reads it.

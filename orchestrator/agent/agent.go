@@ -81,7 +81,7 @@ type Config struct {
 	Jobs      Jobs           // Required.
 	Namespace string         // prefix of all keys. Defaults to "muster".
 	Static    []Registration // agents of the configuration. Defaults to none.
-	Allow     []string       // URLs below which agents that register may have theirs. Defaults to none.
+	Allow     []string       // URLs below which work is pushed to agents that have registered. Defaults to none.
 	Max       int            // agents at a time, without those of the configuration. Defaults to 1000.
 
 	Heartbeat     time.Duration // how often agents should call. Defaults to 15 s.
@@ -90,6 +90,10 @@ type Config struct {
 	HealthMost    time.Duration // longest time between two checks of an agent that fails. Defaults to 5 min.
 	HealthTimeout time.Duration // Defaults to 5 s.
 	Tick          time.Duration // how often to look for work without a signal. Defaults to 2 s.
+
+	// OwnerActive reports whether the owner of an agent may still act for it. Work is not pushed to the agents of others. An
+	// agent without an owner is not asked about. Defaults to always.
+	OwnerActive func(ctx context.Context, owner string) (bool, error)
 
 	// TaskRoles returns the names of the Go tasks that stages may use. Defaults to those of all live workers.
 	TaskRoles func(ctx context.Context) ([]string, error)
@@ -134,6 +138,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Changed == nil {
 		cfg.Changed = func(context.Context, string, Agent) {}
+	}
+	if cfg.OwnerActive == nil {
+		cfg.OwnerActive = func(context.Context, string) (bool, error) { return true, nil }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -198,7 +205,7 @@ type policy struct {
 }
 
 // Reload replaces Config.Static, Config.Allow and Config.HealthEvery. Agents that have
-// registered stay, also where Allow has them no more. An agent that is no longer
+// registered stay; one whose URL is no longer in Allow gets no work. An agent that is no longer
 // in static stays for some minutes, in which it may be added again. On an error
 // nothing has changed.
 func (s *Service) Reload(static []Registration, allow []string, healthEvery time.Duration) error {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/internal/logctx"
 	"muster/orchestrator/job"
 	"muster/orchestrator/tracing"
@@ -194,6 +196,62 @@ func (s *assignments) load(ctx context.Context, id string, by caller) (*held, er
 	return h, nil
 }
 
+// Holder returns the agent that was given an assignment, or ErrNoneSuch.
+func (s *assignments) Holder(ctx context.Context, id string) (agent string, err error) {
+	if !validID(id) {
+		return "", fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
+	}
+	agent, err = s.rdb.HGet(ctx, s.keys.assignment(id), "agent").Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "", fmt.Errorf("assignment %s: %w", id, ErrNoneSuch)
+	case err != nil:
+		return "", fmt.Errorf("read assignment %s: %w", id, err)
+	}
+	return agent, nil
+}
+
+// WorksOn reports whether an agent holds an assignment of a job: one that owner has registered, or one without an owner.
+func (s *assignments) WorksOn(ctx context.Context, owner, jobID string) (bool, error) {
+	failed := func(err error) (bool, error) {
+		return false, fmt.Errorf("read the assignments of job %s: %w", jobID, err)
+	}
+	owners, err := s.rdb.HGetAll(ctx, s.keys.owners()).Result()
+	if err != nil {
+		return failed(err)
+	}
+	agents, err := s.rdb.HKeys(ctx, s.keys.agents()).Result()
+	if err != nil {
+		return failed(err)
+	}
+	var lists []*redis.StringSliceCmd
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, id := range agents {
+			if of := owners[id]; of == "" || of == owner {
+				lists = append(lists, p.ZRange(ctx, s.keys.held(id), 0, -1))
+			}
+		}
+		return nil
+	}); err != nil {
+		return failed(err)
+	}
+	var records []*redis.SliceCmd
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, list := range lists {
+			for _, id := range list.Val() {
+				records = append(records, p.HMGet(ctx, s.keys.assignment(id), "state", "job"))
+			}
+		}
+		return nil
+	}); err != nil {
+		return failed(err)
+	}
+	return slices.ContainsFunc(records, func(r *redis.SliceCmd) bool {
+		v := r.Val()
+		return len(v) == 2 && v[0] == "open" && v[1] == jobID
+	}), nil
+}
+
 // validID reports whether a text has the form of an id of an assignment.
 func validID(id string) bool {
 	raw, err := hex.DecodeString(id)
@@ -262,7 +320,7 @@ func (s *assignments) assign(ctx context.Context, agent, role, mode string, ids 
 		}
 		lease := leaseOf(w, now)
 		keys = append(keys, k.assignment(ids[i]))
-		args = append(args, ids[i], role, w.Fence, raw, w.Deadline.UnixMilli(), lease.Milliseconds(), mode, dueAfter(mode, lease).Milliseconds())
+		args = append(args, ids[i], role, w.Fence, raw, w.Deadline.UnixMilli(), lease.Milliseconds(), mode, dueAfter(mode, lease).Milliseconds(), w.JobID)
 		out[i] = s.assignment(ids[i], role, w)
 		out[i].now = now
 	}

@@ -80,7 +80,16 @@ func (s *checker) check(ctx context.Context, id string) error {
 	if err != nil || rec.URL == "" {
 		return err
 	}
-	vital, message := s.ask(ctx, rec.URL)
+	var vital vital
+	var message string
+	switch err := s.checkPush(ctx, id, rec); {
+	case errors.Is(err, errNoPush):
+		message = err.Error()
+	case err != nil:
+		return err
+	default:
+		vital, message = s.ask(ctx, rec.URL)
+	}
 	if ctx.Err() != nil {
 		return nil // it says nothing about the agent
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -305,6 +306,48 @@ func TestADrainedAgentGetsNothingNewAndMayFinish(t *testing.T) {
 		r.leaseOne(id)
 		if err := r.Drain(t.Context(), "x", true); !errors.Is(err, agent.ErrNoAgent) {
 			t.Errorf("no such agent: got %v, want %v", err, agent.ErrNoAgent)
+		}
+	})
+}
+
+// Who may read a job is decided by the assignments that agents hold now.
+func TestAgentsWorkOnTheJobsOfTheirAssignments(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, Owner: "key:mine"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		works := func(owner, job string) bool {
+			t.Helper()
+			got, err := r.WorksOn(t.Context(), owner, job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		if works("key:mine", "job-1") {
+			t.Error("an agent without an assignment works on a job")
+		}
+		r.jobs.put("validator", 1)
+		got := r.leaseOne(a.ID)
+		if holder, err := r.Holder(t.Context(), got.ID); holder != a.ID || err != nil {
+			t.Errorf("Holder = %q, %v; want %s", holder, err, a.ID)
+		}
+		for _, id := range []string{"", "x", strings.Repeat("0", 32)} {
+			if holder, err := r.Holder(t.Context(), id); !errors.Is(err, agent.ErrNoneSuch) {
+				t.Errorf("Holder(%q) = %q, %v; want ErrNoneSuch", id, holder, err)
+			}
+		}
+		if !works("key:mine", "job-1") || works("key:mine", "job-2") || works("key:other", "job-1") {
+			t.Error("want the owner of the agent to work on job-1 only, and no other owner")
+		}
+		if err := r.Complete(t.Context(), got.ID, a.ID, got.Fence, job.Answer{}); err != nil {
+			t.Fatal(err)
+		}
+		if works("key:mine", "job-1") {
+			t.Error("an agent whose assignment has ended works on its job")
 		}
 	})
 }

@@ -86,9 +86,15 @@ func (s *pusher) push(ctx context.Context, h *held, permit limit.Permit) {
 		s.settle(ctx, h, nil, func(h *held) error { return s.fail(ctx, h, err, 0, false, endMoved) })
 		return
 	}
+	if err == nil {
+		err = s.checkPush(ctx, h.agent, rec)
+	}
 	answer := response{outcome: pushUnreachable, err: err}
 	if err == nil {
 		answer = s.post(ctx, rec, s.shown(h))
+		if err = s.checkPush(ctx, h.agent, rec); errors.Is(err, errNoPush) && ctx.Err() == nil { // revoked while it worked
+			answer = response{outcome: pushUnreachable, err: err}
+		}
 	}
 	if ctx.Err() != nil && answer.outcome != pushCompleted && answer.outcome != pushRefused {
 		answer.outcome = pushEnded

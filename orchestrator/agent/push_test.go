@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,6 +120,52 @@ func (r *rig) registerPush(p *pushed, name string, capacity int) string {
 	}
 	p.set(func(p *pushed) { p.secret = secret })
 	return a.ID
+}
+
+// Work is pushed to an agent that has registered only while its URL is allowed and its owner may act for it.
+func TestPushesStopWhenTheAgentMayNoLongerWork(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(r *rig, active *atomic.Bool) error{
+		"key revoked":     func(_ *rig, active *atomic.Bool) error { active.Store(false); return nil },
+		"URL not allowed": func(r *rig, _ *atomic.Bool) error { return r.Reload(nil, nil, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var active atomic.Bool
+			active.Store(true)
+			p := newPushed(t)
+			working, finish := make(chan struct{}, 1), make(chan struct{})
+			p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) {
+				working <- struct{}{}
+				<-finish
+				fmt.Fprint(w, `{}`)
+			}
+			r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+				allowAll(p)(cfg)
+				cfg.OwnerActive = func(_ context.Context, owner string) (bool, error) { return owner != "key:push" || active.Load(), nil }
+			})
+			a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, URL: p.URL, Owner: "key:push"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.jobs.put("validator", 2)
+			<-working
+			if err := stop(r, &active); err != nil {
+				t.Fatal(err)
+			}
+			close(finish) // its answer does not count any more
+			testutil.Eventually(t, "the agent is unavailable, and its work goes to another", func() bool {
+				return r.get(a.ID).State == agent.StateUnavailable && r.jobs.states()["pending"] == 2
+			})
+			other := r.register("two", 2, "validator")
+			if got := r.lease(other, 2); len(got) == 0 {
+				t.Error("another agent gets no work")
+			}
+			if n := len(p.requests()); n != 1 {
+				t.Errorf("%d assignments were pushed, want 1", n)
+			}
+		})
+	}
 }
 
 func TestPushedWorkIsSignedAndCompletedByTheAnswer(t *testing.T) {

@@ -190,6 +190,11 @@ func hostPort(u *url.URL) string {
 	return strings.ToLower(u.Hostname()) + " " + port
 }
 
+// allows reports whether a URL is below one of Config.Allow.
+func (p *policy) allows(url string) bool {
+	return slices.ContainsFunc(p.allow, func(pre prefix) bool { return pre.allows(url) })
+}
+
 // allows reports whether a URL is the prefix or below it.
 func (p prefix) allows(text string) bool {
 	u, err := url.Parse(text)

@@ -38,7 +38,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	if err != nil {
 		return Agent{}, "", err
 	}
-	if rec.URL != "" && !slices.ContainsFunc(s.policy.Load().allow, func(p prefix) bool { return p.allows(rec.URL) }) {
+	if rec.URL != "" && !s.policy.Load().allows(rec.URL) {
 		return Agent{}, "", fmt.Errorf("register agent %q: %w; allow it there, or let the agent pull", rec.Name, ErrNotAllowed)
 	}
 	secret := webhook.NewSecret()
@@ -172,10 +172,11 @@ func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
 	var agents, health *redis.MapStringStringCmd
 	var seen, static *redis.ZSliceCmd
 	var drained *redis.StringSliceCmd
+	var owners *redis.MapStringStringCmd
 	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		agents, health = p.HGetAll(ctx, k.agents()), p.HGetAll(ctx, k.health())
 		seen, static = p.ZRangeWithScores(ctx, k.seen(), 0, -1), p.ZRangeWithScores(ctx, k.static(), 0, -1)
-		drained = p.SMembers(ctx, k.drained())
+		drained, owners = p.SMembers(ctx, k.drained()), p.HGetAll(ctx, k.owners())
 		clock = p.Time(ctx)
 		return nil
 	}); err != nil {
@@ -204,10 +205,55 @@ func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
 		if damaged != nil {
 			l.State, l.Health = StateUnavailable, damaged.Error()
 		}
+		switch err := s.mayPush(ctx, rec, owners.Val()[id], l.Static); {
+		case errors.Is(err, errNoPush):
+			l.State, l.Health = StateUnavailable, err.Error()
+		case err != nil:
+			return nil, err
+		}
 		out = append(out, l)
 	}
 	slices.SortFunc(out, func(a, b listed) int { return strings.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })
 	return out, nil
+}
+
+// errNoPush means that work may not be pushed to an agent.
+var errNoPush = errors.New("no work is pushed to the agent")
+
+// mayPush returns errNoPush if work may not be pushed to the URL of an agent that has registered: the URL is no longer in
+// Allow, or the owner may no longer act for the agent.
+func (s *agents) mayPush(ctx context.Context, rec record, owner string, static bool) error {
+	if rec.URL == "" || static {
+		return nil
+	}
+	if !s.policy.Load().allows(rec.URL) {
+		return fmt.Errorf("%w: %w", errNoPush, ErrNotAllowed)
+	}
+	if owner == "" {
+		return nil
+	}
+	active, err := s.cfg.OwnerActive(ctx, owner)
+	if err != nil {
+		return fmt.Errorf("read the owner of an agent: %w", err)
+	}
+	if !active {
+		return fmt.Errorf("%w: the key that registered it was revoked or has expired", errNoPush)
+	}
+	return nil
+}
+
+// checkPush is mayPush for the agent with an id.
+func (s *agents) checkPush(ctx context.Context, id string, rec record) error {
+	var owner *redis.StringCmd
+	var static *redis.FloatCmd
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		owner, static = p.HGet(ctx, s.keys.owners(), id), p.ZScore(ctx, s.keys.static(), id)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("read the owner of agent %s: %w", id, err)
+	}
+	return s.mayPush(ctx, rec, owner.Val(), static.Err() == nil)
 }
 
 // parseHealth reads what health.lua has stored.

@@ -5,14 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/orchestrator/access"
 	"muster/tasks"
@@ -117,9 +121,10 @@ func TestEachOperationTakesItsRole(t *testing.T) {
 				known := slices.Contains(access.Roles, role)
 				want := "2xx"
 				switch {
-				case len(op.Security) == 0: // health and ready
+				case len(op.Security) == 0, path == "/ready" && key == "":
 				case !known:
 					want = "401"
+				case path == "/ready":
 				case len(op.Roles) == 0 || !slices.ContainsFunc(op.Roles, role.May):
 					want = "403"
 				}
@@ -250,12 +255,59 @@ func TestRolesMayWhatTheirNamesSay(t *testing.T) {
 		"viewer GET /jobs": 200, "viewer POST /jobs/" + aJob + "/cancel": 403, "viewer GET /keys": 403, "viewer GET /pipelines": 200,
 		"operator POST /jobs/" + aJob + "/cancel": 200, "operator POST /agents/agent-1/drain": 200, "operator GET /keys": 403, "operator GET /audit": 403,
 		"admin GET /keys": 200, "admin GET /audit": 200,
-		"agent GET /jobs": 403, "agent GET /pipelines": 200, "agent GET /jobs/" + aJob + "/document": 200, "agent POST /agents/agent-1/drain": 403,
+		"agent GET /jobs": 403, "agent GET /pipelines": 200, "agent POST /agents/agent-1/drain": 403,
 		"agent POST /agents/agent-1/heartbeat": 200, "agent GET /metrics": 403, "none GET /health": 200, "none GET /ready": 200, "none GET /jobs": 401,
 	} {
 		part := strings.Fields(request)
 		if w := ask(t, h, part[1], part[2], bearer(keys[part[0]])); w.Code != want {
 			t.Errorf("%s: got %d %s, want %d", request, w.Code, w.Body, want)
+		}
+	}
+}
+
+// An agent reads the jobs that it works on, and no others.
+func TestAgentReadsTheJobsOfItsAssignments(t *testing.T) {
+	t.Parallel()
+	cfg := everything(t)
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	for _, rest := range []string{"", "/items", "/items/a%2Fb", "/document"} {
+		for id, want := range map[string]int{aJob: 200, otherJob: 403, noJob: 403} {
+			if w := ask(t, h, "GET", "/jobs/"+id+rest, bearer(keys["agent"])); w.Code != want {
+				t.Errorf("GET /jobs/%s%s as agent: got %d %s, want %d", id, rest, w.Code, w.Body, want)
+			}
+		}
+		if w := ask(t, h, "GET", "/jobs/"+noJob+rest, bearer(keys["viewer"])); w.Code == 403 {
+			t.Errorf("GET /jobs/%s%s as viewer: got %d %s", noJob, rest, w.Code, w.Body)
+		}
+	}
+}
+
+// unread fails the test when a body is read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body is read")
+	return 0, io.EOF
+}
+
+// A large body costs memory and time, so it is read only for an assignment of the caller.
+func TestBodyIsNotReadForAnotherAssignment(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	f.agents.owner = "key:other"
+	for id, want := range map[string]int{"none": 404, "as-1": 403} {
+		for _, call := range []string{"heartbeat", "items", "complete", "fail", "release"} {
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/assignments/"+id+"/"+call, unread{t})
+			bearer(keys["agent"])(r)
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("%s of %s: got %d %s, want %d", call, id, w.Code, w.Body, want)
+			}
 		}
 	}
 }
@@ -281,6 +333,7 @@ func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 			for _, as := range []string{"agent", "operator"} {
 				r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, strings.NewReader(body))
 				bearer(keys[as])(r)
+				r.Header.Set("Content-Type", "application/json")
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, r)
 				if forbidden := w.Code == http.StatusForbidden; forbidden != (as == "agent" && !may) || !forbidden && w.Code/100 != 2 {
@@ -300,6 +353,7 @@ func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 func askWith(t *testing.T, h http.Handler, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
 	for _, c := range change {
 		c(r)
 	}
@@ -414,6 +468,62 @@ func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
 	}
 }
 
+// holdLogins holds the counting of failed logins until release is closed, and closes held at the first.
+type holdLogins struct {
+	redis.Hook
+	once          sync.Once
+	held, release chan struct{}
+}
+
+func (h *holdLogins) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *holdLogins) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *holdLogins) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.Contains(fmt.Sprint(cmd.Args()...), "failed 192.0.2.9") {
+			h.once.Do(func() { close(h.held) })
+			<-h.release
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A guess is counted before the next one of its address is compared, however many arrive at once.
+func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	keys := closed(t, &cfg)
+	used := newLimits(cfg) // by another process
+	for range failures {
+		if wait := used.failed(t.Context(), "192.0.2.9"); wait != 0 {
+			t.Fatal("failed logins are limited too soon")
+		}
+	}
+	hook := &holdLogins{held: make(chan struct{}), release: make(chan struct{})}
+	cfg.Client.Redis().AddHook(hook)
+	h := handler(t, cfg)
+	send := func(key string) chan int {
+		code := make(chan int, 1)
+		go func() { code <- ask(t, h, "GET", "/pipelines", bearer(key), from("192.0.2.9:1")).Code }()
+		return code
+	}
+	wrong := send(keys["guessed"])
+	<-hook.held
+	right := send("a long enough key")
+	select {
+	case code := <-right:
+		t.Errorf("the second guess got %d before the first was counted", code)
+		right <- http.StatusTooManyRequests
+	case <-time.After(50 * time.Millisecond): // it must not come: more time finds more, and less fails nothing
+	}
+	close(hook.release)
+	if a, b := <-wrong, <-right; a != http.StatusTooManyRequests || b != http.StatusTooManyRequests {
+		t.Errorf("got %d and %d, want 429 for both", a, b)
+	}
+}
+
 // Pages of listed origins may use the interface, and a preflight needs no key; others get no permission.
 func TestOnlyListedOriginsShareTheInterface(t *testing.T) {
 	t.Parallel()
@@ -435,6 +545,19 @@ func TestOnlyListedOriginsShareTheInterface(t *testing.T) {
 			t.Errorf("POST from %s: got %d %v, want it allowed: %v", origin, w.Code, w.Header(), allowed)
 		}
 	}
+	// The browser adds its login to what a page of another origin sends: it does not count.
+	login := func(r *http.Request) { r.SetBasicAuth("", keys["admin"]) }
+	for _, c := range []struct {
+		origin, site string
+		want         int
+	}{
+		{"https://app.example", "cross-site", 401}, {"https://app.example", "", 401}, {"http://localhost:8080", "", 200}, {"https://localhost", "same-origin", 200}, {"", "", 200},
+	} {
+		w := ask(t, h, "POST", "/jobs/"+aJob+"/cancel", login, header("Origin", c.origin), header("Sec-Fetch-Site", c.site))
+		if w.Code != c.want {
+			t.Errorf("the login of the browser from %q (%s): got %d %s, want %d", c.origin, c.site, w.Code, w.Body, c.want)
+		}
+	}
 	// An answer that refuses can be read by the page, so that it can say why.
 	if w := ask(t, h, "GET", "/jobs", header("Origin", "https://app.example")); w.Code != 401 || w.Header().Get("Access-Control-Allow-Origin") == "" {
 		t.Errorf("without a key: got %d %v, want 401 that the page can read", w.Code, w.Header())
@@ -445,7 +568,7 @@ func TestOnlyListedOriginsShareTheInterface(t *testing.T) {
 	}
 }
 
-// Changes are in the audit log with who made them and what came of them; reads, work and secrets are not.
+// Changes are in the audit log with their caller and status; reads, rejected calls, calls of agents and secrets are not.
 func TestChangesAreAudited(t *testing.T) {
 	t.Parallel()
 	cfg, _ := faked(t)
@@ -458,21 +581,25 @@ func TestChangesAreAudited(t *testing.T) {
 	send("viewer", "GET", "/jobs", "")
 	send("viewer", "POST", "/jobs/"+aJob+"/cancel", "")                                   // forbidden
 	send("agent", "POST", "/assignments/as-1/heartbeat", `{"agent":"agent-1","fence":7}`) // work
+	for range 3 {                                                                         // whoever may do the least must not push other entries out
+		send("agent", "POST", "/agents", `{}`)
+		send("agent", "POST", "/agents", `{"name": "x", "roles": ["creator"]}`)
+	}
 	send("operator", "POST", "/jobs", `{"prompt": "a secret prompt"}`)
-	send("operator", "POST", "/jobs/"+noJob+"/cancel?token=hush", "")
+	send("operator", "POST", "/jobs/"+noJob+"/cancel?token=hush", "") // rejected
 	send("operator", "POST", "/agents/agent-1/drain", "")
 	send("admin", "POST", "/asynqmon/api/queues/default:pause", "")
 	made := send("admin", "POST", "/keys", `{"name": "new", "role": "viewer"}`)
 	if made.Code != http.StatusCreated {
 		t.Fatalf("create a key: got %d %s", made.Code, made.Body)
 	}
-	w := send("admin", "GET", "/audit?limit=4", "")
+	w := send("admin", "GET", "/audit?limit=3", "")
 	var page struct {
 		Entries []access.Entry
 		Next    string
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || w.Code != 200 || len(page.Entries) != 4 || page.Next == "" {
-		t.Fatalf("got %d %s, %v, want four entries and more", w.Code, w.Body, err)
+	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || w.Code != 200 || len(page.Entries) != 3 || page.Next == "" {
+		t.Fatalf("got %d %s, %v, want three entries and more", w.Code, w.Body, err)
 	}
 	rest := send("admin", "GET", "/audit?cursor="+page.Next, "")
 	all := w.Body.String() + rest.Body.String()
@@ -490,7 +617,7 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 	want := []string{
 		"admin admin createKey  201 " + made.Header().Get("Location"), "admin admin /asynqmon/  204 ", "operator operator drainAgent agent-1 200 ",
-		"operator operator cancelJob " + noJob + " 400 ", "operator operator createJob " + aJob + " 201 /jobs/" + aJob,
+		"operator operator createJob " + aJob + " 201 /jobs/" + aJob,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -182,6 +182,25 @@ func owns(ctx context.Context, agents Agents, id string) error {
 	return err
 }
 
+// reads returns an error if the caller of a request may not read a job: it is an agent without an assignment of the job.
+func (s *server) reads(ctx context.Context, jobID string) error {
+	me := ownerOf(ctx)
+	if me == "" {
+		return nil
+	}
+	works := false
+	if s.cfg.Agents != nil {
+		var err error
+		if works, err = s.cfg.Agents.WorksOn(ctx, me, jobID); err != nil {
+			return err
+		}
+	}
+	if !works {
+		return problem(http.StatusForbidden, "a key of the role agent may read the jobs that its agents hold an assignment of, and job %s is not one of them", jobID)
+	}
+	return nil
+}
+
 func (r agentRegistry) register(ctx context.Context, in *registerInput) (*registerOutput, error) {
 	n := in.Body
 	for key, value := range n.Labels {

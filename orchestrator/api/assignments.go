@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -34,6 +35,8 @@ type leaseOutput struct {
 type AssignmentPath struct {
 	ID string `path:"id" maxLength:"200" pattern:"^[A-Za-z0-9][A-Za-z0-9._:~-]*$" patternDescription:"the id of an assignment" doc:"id of the assignment"`
 }
+
+var assignmentID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:~-]*$`) // of AssignmentPath
 
 // Holder says who holds an assignment, and by which lease.
 type Holder struct {
@@ -147,11 +150,8 @@ func addAssignments(s *server) {
 
 	op = describe(s, http.MethodPost, "/assignments/{id}/heartbeat", "heartbeatAssignment", tagWork, "Keep an assignment", held...)
 	ofAgents(&op)
-	route(s, op, maxBody, func(ctx context.Context, in *assignmentBeatInput) (*assignmentBeatOutput, error) {
+	routeAfter(s, op, maxBody, w.held, func(ctx context.Context, in *assignmentBeatInput) (*assignmentBeatOutput, error) {
 		if err := in.Body.Usage.check(); err != nil {
-			return nil, err
-		}
-		if err := owns(ctx, w.agents, in.Body.Agent); err != nil {
 			return nil, err
 		}
 		a, err := w.agents.Beat(ctx, in.ID, in.Body.Agent, in.Body.Fence, in.Body.Usage)
@@ -161,10 +161,7 @@ func addAssignments(s *server) {
 	})
 	op = describe(s, http.MethodPost, "/assignments/{id}/items", "addItems", tagWork, "Add items to the job, while the work continues", held...)
 	ofAgents(&op)
-	route(s, op, maxItemsBody, func(ctx context.Context, in *addItemsInput) (*addItemsOutput, error) {
-		if err := owns(ctx, w.agents, in.Body.Agent); err != nil {
-			return nil, err
-		}
+	routeAfter(s, op, maxItemsBody, w.held, func(ctx context.Context, in *addItemsInput) (*addItemsOutput, error) {
 		added, err := w.agents.AddItems(ctx, in.ID, in.Body.Agent, in.Body.Fence, newItems(in.Body.Items))
 		out := &addItemsOutput{}
 		out.Body.Added = added
@@ -172,20 +169,30 @@ func addAssignments(s *server) {
 	})
 	op = describe(s, http.MethodPost, "/assignments/{id}/complete", "completeAssignment", tagWork, "Complete an assignment; a repeat succeeds", held...)
 	ofAgents(&op)
-	route(s, op, maxItemsBody, w.complete)
+	routeAfter(s, op, maxItemsBody, w.held, w.complete)
 
 	op = describe(s, http.MethodPost, "/assignments/{id}/fail", "failAssignment", tagWork, "Fail an assignment; it is tried again", held...)
 	ofAgents(&op)
-	route(s, op, maxBody, w.fail)
+	routeAfter(s, op, maxBody, w.held, w.fail)
 
 	op = describe(s, http.MethodPost, "/assignments/{id}/release", "releaseAssignment", tagWork, "Return an assignment; no attempt is counted", held...)
 	ofAgents(&op)
-	route(s, op, maxBody, func(ctx context.Context, in *releaseInput) (*emptyOutput, error) {
-		if err := owns(ctx, w.agents, in.Body.Agent); err != nil {
-			return nil, err
-		}
+	routeAfter(s, op, maxBody, w.held, func(ctx context.Context, in *releaseInput) (*emptyOutput, error) {
 		return &emptyOutput{}, w.agents.Release(ctx, in.ID, in.Body.Agent, in.Body.Fence)
 	})
+}
+
+// held returns an error unless the assignment in the path of a request exists and the caller may act for its agent.
+func (w work) held(r *http.Request) error {
+	id := r.PathValue("id")
+	if len(id) > 200 || !assignmentID.MatchString(id) {
+		return badField("path.id", "expected the id of an assignment")
+	}
+	holder, err := w.agents.Holder(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return owns(r.Context(), w.agents, holder)
 }
 
 func (w work) lease(ctx context.Context, in *leaseInput) (*leaseOutput, error) {
@@ -213,9 +220,6 @@ func (w work) complete(ctx context.Context, in *completeInput) (*emptyOutput, er
 	if err := b.Usage.check(); err != nil {
 		return nil, err
 	}
-	if err := owns(ctx, w.agents, b.Agent); err != nil {
-		return nil, err
-	}
 	if b.Item != nil && b.Result != nil {
 		return nil, badField("body.result", "there is item already; a stage that takes items sets item, one that takes the job sets result")
 	}
@@ -229,9 +233,6 @@ func (w work) complete(ctx context.Context, in *completeInput) (*emptyOutput, er
 func (w work) fail(ctx context.Context, in *failInput) (*emptyOutput, error) {
 	b := in.Body
 	if err := b.Usage.check(); err != nil {
-		return nil, err
-	}
-	if err := owns(ctx, w.agents, b.Agent); err != nil {
 		return nil, err
 	}
 	var after *time.Duration

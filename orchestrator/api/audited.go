@@ -14,16 +14,16 @@ import (
 // auditTime bounds what the audit of a request may take.
 const auditTime = 2 * time.Second
 
-// audited adds the changing calls that callers may make to the audit log, with what
-// became of them. What agents do with work is not in it: it is as frequent as the
-// work, and the events of the job have it.
+// audited adds changing calls to the audit log. Rejected calls and those with a key of the role agent are not in it, so that
+// they cannot push other entries out: the log of the process and muster_http_requests_total have them.
 func (c Config) audited(next http.Handler) http.Handler {
 	if c.Audit == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := c.routeOf(r)
-		if r.Method == http.MethodGet || r.Method == http.MethodHead || at.frequent || at.operation == "" {
+		byAgent := access.CallerOf(r.Context()).Role == access.Agent
+		if r.Method == http.MethodGet || r.Method == http.MethodHead || at.frequent || at.operation == "" || byAgent {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -34,7 +34,9 @@ func (c Config) audited(next http.Handler) http.Handler {
 			if !ended && watched.status == 0 { // it panicked
 				status = http.StatusInternalServerError
 			}
-			c.record(r, w.Header(), at.operation, status)
+			if status < http.StatusBadRequest || status >= http.StatusInternalServerError {
+				c.record(r, w.Header(), at.operation, status)
+			}
 		}()
 		next.ServeHTTP(watched, r)
 		ended = true

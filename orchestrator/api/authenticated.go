@@ -3,24 +3,32 @@ package api
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
+	"time"
 
 	"muster/orchestrator/access"
 )
 
-// authenticated puts who a request comes from into its context, and answers those
-// that need a key and have none, or send more than they may.
+// authenticated puts the caller of a request into its context. It rejects requests without the key that they need, and
+// those beyond the limits.
 func (c Config) authenticated(next http.Handler) http.Handler {
 	limits := newLimits(c)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c.routeOf(r).open {
+		at := c.routeOf(r)
+		if at.open {
 			next.ServeHTTP(w, r)
 			return
 		}
 		client := clientOf(r)
-		caller, err := c.identify(r, limits.blocks(client))
-		if denied, ok := errors.AsType[*access.Denied](err); ok {
-			c.deny(w, r, limits, client, denied)
+		caller, wait, err := c.login(r, limits, client)
+		denied, isDenied := errors.AsType[*access.Denied](err)
+		if isDenied && at.optional && credentialOf(r) == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if isDenied {
+			c.deny(w, r, limits, client, wait, denied)
 			return
 		}
 		if err != nil {
@@ -28,6 +36,7 @@ func (c Config) authenticated(next http.Handler) http.Handler {
 			writeProblem(w, problem(http.StatusServiceUnavailable, "the key cannot be checked now; try again later"))
 			return
 		}
+		noteCaller(r.Context(), caller)
 		if !limits.allow(w, r, caller, client) {
 			return
 		}
@@ -38,7 +47,21 @@ func (c Config) authenticated(next http.Handler) http.Handler {
 // noCredential is why a request without a key is denied.
 const noCredential = "a key is needed: as the password of the login, or as Authorization: Bearer KEY"
 
-// identify returns who a request comes from. Where all keys were taken out of the
+// login returns the caller of a request, and counts logins that fail. With an error, wait is how long the client must wait
+// before it tries again, or 0.
+func (c Config) login(r *http.Request, limits *limits, client string) (caller access.Caller, wait time.Duration, err error) {
+	credential := credentialOf(r)
+	if c.Gate.Guessable(credential) {
+		defer limits.guess(client)()
+	}
+	caller, err = c.identify(r, limits.blocks(client))
+	if credential != "" && errors.As(err, new(*access.Denied)) {
+		wait = limits.failed(r.Context(), client)
+	}
+	return caller, wait, err
+}
+
+// identify returns the caller of a request. Where all keys were taken out of the
 // settings while it runs, only a listener on loopback is open.
 func (c Config) identify(r *http.Request, guarded bool) (access.Caller, error) {
 	closed, err := c.Gate.Closed(r.Context())
@@ -52,23 +75,37 @@ func (c Config) identify(r *http.Request, guarded bool) (access.Caller, error) {
 	return c.Gate.Identify(r.Context(), credential, guarded)
 }
 
-// credentialOf returns the key or token in a request, or "".
+// credentialOf returns the key or token in a request, or "". A browser sends its login with requests that pages of other
+// origins make: there only the token that the page itself sends counts.
 func credentialOf(r *http.Request) string {
 	scheme, credential, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(credential)
 	}
+	if foreign(r) {
+		return ""
+	}
 	_, password, _ := r.BasicAuth()
 	return password
 }
 
-// deny answers a request without a key that counts.
-func (c Config) deny(w http.ResponseWriter, r *http.Request, limits *limits, client string, denied *access.Denied) {
+// foreign reports whether a web page of another origin sent a request.
+func foreign(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" || r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || !strings.EqualFold(u.Host, r.Host)
+}
+
+// deny rejects a request without a valid key.
+func (c Config) deny(w http.ResponseWriter, r *http.Request, limits *limits, client string, wait time.Duration, denied *access.Denied) {
 	if credentialOf(r) == "" {
 		if !limits.allow(w, r, access.Caller{}, client) {
 			return
 		}
-	} else if wait, ok := limits.failed(r.Context(), client); !ok {
+	} else if wait > 0 {
 		tooMany(w, wait, "too many logins from this address failed; try again later")
 		return
 	}

@@ -22,18 +22,26 @@ const (
 	maxBody      = 1 << 20  // bytes of a request, where nothing else is said
 	maxItemsBody = 16 << 20 // bytes of a request with items
 	maxDepth     = 100      // levels of JSON
+	maxValues    = 200_000  // keys and values of JSON
 	bodyTime     = 30 * time.Second
 )
 
 // readsJSON returns a middleware that reads and checks the body of requests
-// before huma does, so that each mistake has the path of its field.
-func readsJSON(limit int64) func(huma.Context, func(huma.Context)) {
+// before huma does, so that each mistake has the path of its field. The body of a
+// request that before rejects is not read; before may be nil.
+func readsJSON(limit int64, before func(*http.Request) error) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if ctx.Operation().RequestBody == nil {
 			next(ctx)
 			return
 		}
 		r, w := humago.Unwrap(ctx)
+		if before != nil {
+			if err := before(r); err != nil {
+				writeProblem(w, problemOf(err, "path."))
+				return
+			}
+		}
 		data, p := readJSON(w, r, limit)
 		if p != nil {
 			writeProblem(w, p)
@@ -46,10 +54,9 @@ func readsJSON(limit int64) func(huma.Context, func(huma.Context)) {
 
 // readJSON reads a body of JSON, and checks what huma does not.
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
-	if ct := r.Header.Get("Content-Type"); ct != "" {
-		if media, _, err := mime.ParseMediaType(ct); err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
-			return nil, problem(http.StatusUnsupportedMediaType, "the body must be application/json, not %.100q", ct)
-		}
+	ct := r.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(ct); ct != "" && (err != nil || media != "application/json" && !strings.HasSuffix(media, "+json")) {
+		return nil, problem(http.StatusUnsupportedMediaType, "the body must be application/json, not %.100q", ct)
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // a recorder has none
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -63,11 +70,14 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Pro
 	if len(data) == 0 {
 		return nil, nil
 	}
+	if ct == "" { // a web page may send such a body without a preflight
+		return nil, problem(http.StatusUnsupportedMediaType, "the body has no Content-Type; set it to application/json")
+	}
 	return data, checkJSON(data, "body")
 }
 
-// checkJSON refuses what is no JSON, is nested too deeply, has a key twice in an
-// object, or has texts that cannot be kept: with NUL, or not in UTF-8.
+// checkJSON rejects invalid JSON, and JSON that is nested too deeply, has too many
+// values, repeats a key of an object, or has strings with NUL or invalid UTF-8.
 func checkJSON(data []byte, root string) *Problem {
 	if !json.Valid(data) {
 		var v json.RawMessage
@@ -90,6 +100,7 @@ type jsonWalk struct {
 	data  []byte
 	root  string
 	stack []jsonLevel
+	n     int // keys and values so far
 }
 
 // jsonLevel is an open object or array.
@@ -125,18 +136,24 @@ func (j *jsonWalk) run() string {
 		if len(j.stack) > 0 {
 			top = &j.stack[len(j.stack)-1]
 		}
+		if j.n > maxValues {
+			return fmt.Sprintf("it has more than %d keys and values", maxValues)
+		}
 		switch c := j.data[i]; c {
 		case '{', '[':
 			if len(j.stack) == maxDepth {
 				return fmt.Sprintf("it is nested more than %d levels deep", maxDepth)
 			}
+			j.n++
 			j.stack = append(j.stack, jsonLevel{array: c == '['})
 		case '}', ']':
 			j.stack = j.stack[:len(j.stack)-1]
 		case ',':
+			j.n++
 			top.index++
 			top.value = false
 		case ':':
+			j.n++
 			top.value = true
 		case '"':
 			n := stringEnd(j.data[i:])

@@ -28,7 +28,8 @@ func TestCheckJSON(t *testing.T) {
 		`{"a": {"b": 1, "c": 2, "b": 3}}`:                            "body.a.b: the object has this key twice",
 		`[{"a": 1, "\u0061": 2}]`:                                    "body[0].\\u0061: the object has this key twice",
 		``:                                                           "body: no JSON",
-		nested(20000):                                                "body: no JSON",
+		"[" + strings.Repeat("0,", maxValues+1) + "0]": "body[",
+		nested(20000): "body: no JSON",
 	} {
 		got := ""
 		if p := checkJSON([]byte(body), "body"); p != nil {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/event"
 )
 
@@ -46,6 +48,7 @@ func (p EventPlace) after() string {
 type eventStreams struct {
 	events        Events
 	untilShutdown func(context.Context) (context.Context, context.CancelFunc)
+	identify      func(r *http.Request, guarded bool) (access.Caller, error)
 	logger        *slog.Logger
 	places        chan struct{} // one is taken by each open stream
 }
@@ -60,9 +63,9 @@ type jobEventsInput struct {
 
 // addEvents adds the streams of events.
 func addEvents(s *server) {
-	streams := &eventStreams{s.cfg.Events, s.untilShutdown, s.cfg.Logger, make(chan struct{}, maxStreams)}
+	streams := &eventStreams{s.cfg.Events, s.untilShutdown, s.cfg.identify, s.cfg.Logger, make(chan struct{}, maxStreams)}
 	const what = "Server-sent events: id, event (the type) and data (the event as JSON). " +
-		"A comment comes every 15 seconds, and the event gap where events are no longer kept."
+		"A comment comes every 15 seconds, and the event gap where events are no longer kept. The stream ends when the key is revoked or expires."
 	op := describe(s, http.MethodGet, "/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
 	route(s, op, 0, func(_ context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream("", in.after()) })
@@ -79,8 +82,8 @@ func addEvents(s *server) {
 	})
 }
 
-// stream streams the events of a job, or of all, until the client goes or
-// the server shuts down.
+// stream streams the events of a job, or of all, until the client disconnects, its key is revoked or expires, or the server
+// shuts down.
 func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
 	select {
 	case s.places <- struct{}{}:
@@ -96,20 +99,27 @@ func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no") // a proxy in front passes events on at once
 		w.WriteHeader(http.StatusOK)
-		err := sendEvents(ctx, w, s.events, id, after)
+		err := sendEvents(ctx, w, s.events, id, after, func() error {
+			_, err := s.identify(r, false)
+			return err
+		})
 		if err != nil && ctx.Err() == nil {
 			s.logger.WarnContext(ctx, "a stream of events ended", "job", id, "err", err)
 		}
 	}}, nil
 }
 
-func sendEvents(ctx context.Context, w http.ResponseWriter, events Events, id, after string) error {
+// sendEvents sends events until allowed returns a *access.Denied, at least once in each heartbeat.
+func sendEvents(ctx context.Context, w http.ResponseWriter, events Events, id, after string, allowed func() error) error {
 	if err := send(w, ": events follow\n\n"); err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
 		batch, err := events.Read(ctx, id, after, maxEvents, heartbeat)
 		if err != nil {
+			return err
+		}
+		if err := allowed(); errors.As(err, new(*access.Denied)) {
 			return err
 		}
 		var b strings.Builder

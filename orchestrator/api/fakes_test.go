@@ -319,6 +319,17 @@ func (f *fakeAgents) Register(_ context.Context, r agent.Registration) (agent.Ag
 
 func (f *fakeAgents) Owner(context.Context, string) (string, error) { return f.owner, nil }
 
+func (f *fakeAgents) Holder(_ context.Context, assignment string) (string, error) {
+	if assignment != "as-1" {
+		return "", agent.ErrNoneSuch
+	}
+	return "agent-1", nil
+}
+
+func (f *fakeAgents) WorksOn(_ context.Context, owner, jobID string) (bool, error) {
+	return owner == "key:agent" && jobID == aJob, nil
+}
+
 func (f *fakeAgents) Heartbeat(_ context.Context, id string) (agent.Agent, error) {
 	return theAgent(), f.one(id)
 }

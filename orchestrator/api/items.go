@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/job"
 )
 
@@ -68,14 +69,17 @@ type decideInput struct {
 	Body struct {
 		Accept bool   `json:"accept" doc:"true: it is integrated; false: it is rejected"`
 		Reason string `json:"reason,omitempty" maxLength:"10000" doc:"needed to reject"`
-		By     string `json:"by,omitempty" maxLength:"200" doc:"who decided"`
 	} `nameHint:"Decision"`
 }
 
 // addItems adds what is done with the items of a job.
 func addItems(s *server) {
 	op := describe(s, http.MethodGet, "/jobs/{id}/items", "listItems", tagItems, "List the items of a job", http.StatusNotFound)
+	needs(&op, access.Viewer, access.Agent)
 	route(s, op, 0, func(ctx context.Context, in *itemsInput) (*itemsOutput, error) {
+		if err := s.reads(ctx, in.ID); err != nil {
+			return nil, err
+		}
 		cursor, err := readCursor("items", in.Cursor)
 		if err != nil {
 			return nil, err
@@ -88,7 +92,11 @@ func addItems(s *server) {
 	})
 
 	op = describe(s, http.MethodGet, "/jobs/{id}/items/{key}", "getItem", tagItems, "Get an item of a job", http.StatusNotFound)
+	needs(&op, access.Viewer, access.Agent)
 	route(s, op, 0, func(ctx context.Context, in *itemInput) (*itemOutput, error) {
+		if err := s.reads(ctx, in.ID); err != nil {
+			return nil, err
+		}
 		item, err := s.cfg.Jobs.Item(ctx, in.ID, in.Key)
 		return &itemOutput{item}, err
 	})
@@ -99,7 +107,7 @@ func addItems(s *server) {
 		if !in.Body.Accept && in.Body.Reason == "" {
 			return nil, badField("body.reason", "a reason is needed to reject an item")
 		}
-		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, job.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: in.Body.By})
+		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, job.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
 		return &itemOutput{item}, err
 	})
 }

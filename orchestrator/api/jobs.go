@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/job"
 	"muster/orchestrator/pipeline"
 	"muster/sites"
@@ -186,6 +187,7 @@ func addJobs(s *server) {
 	})
 
 	op = describe(s, http.MethodGet, "/jobs/{id}", "getJob", tagJobs, "Get a job", http.StatusNotFound)
+	needs(&op, access.Viewer, access.Agent)
 	example(&op, http.StatusOK, exampleJob())
 	route(s, op, 0, s.get)
 
@@ -218,6 +220,9 @@ func (s *server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 }
 
 func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {
+	if err := s.reads(ctx, in.ID); err != nil {
+		return nil, err
+	}
 	j, err := s.cfg.Jobs.Get(ctx, in.ID)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"net/http"
 	"net/netip"
@@ -33,10 +34,13 @@ type limits struct {
 
 	mu      sync.Mutex           // guards blocked
 	blocked map[string]time.Time // clients whose logins failed too often, until when
+
+	guesses [64]sync.Mutex // of clients, by hash: one guess at a time
+	seed    maphash.Seed
 }
 
 func newLimits(c Config) *limits {
-	l := &limits{rate: c.Rate, burst: max(c.Burst, int(math.Ceil(c.Rate)), 1), blocked: map[string]time.Time{}}
+	l := &limits{rate: c.Rate, burst: max(c.Burst, int(math.Ceil(c.Rate)), 1), blocked: map[string]time.Time{}, seed: maphash.MakeSeed()}
 	if c.Client == nil {
 		return l
 	}
@@ -102,17 +106,23 @@ func tooMany(w http.ResponseWriter, wait time.Duration, why string) {
 	writeProblem(w, problem(http.StatusTooManyRequests, "%s", why))
 }
 
-// failed counts a login that failed. It reports whether the client may try again, or
-// how long it must wait.
-func (l *limits) failed(ctx context.Context, client string) (wait time.Duration, ok bool) {
+// guess locks the guesses of a client: a failed one is counted before the next is compared, however many arrive at once.
+func (l *limits) guess(client string) (unlock func()) {
+	m := &l.guesses[maphash.String(l.seed, client)%uint64(len(l.guesses))]
+	m.Lock()
+	return m.Unlock
+}
+
+// failed counts a login that failed. It returns how long the client must wait before it tries again, or 0.
+func (l *limits) failed(ctx context.Context, client string) (wait time.Duration) {
 	if l.failures == nil {
-		return 0, true
+		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	got, err := l.failures.Take(ctx, "failed "+client, 1)
 	if err != nil || got.OK {
-		return 0, true
+		return 0
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +136,7 @@ func (l *limits) failed(ctx context.Context, client string) (wait time.Duration,
 	if len(l.blocked) < maxBlocked {
 		l.blocked[client] = time.Now().Add(got.Wait)
 	}
-	return got.Wait, false
+	return max(got.Wait, time.Millisecond)
 }
 
 // blocks reports whether logins of a client failed too often just now.

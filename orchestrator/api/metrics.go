@@ -52,9 +52,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(m.uptime, time.Since(m.started).Seconds())
 	ready := 0.0
-	without := m.cfg
-	without.Check = nil // it has metrics of its own
-	if without.readiness(ctx).Ready {
+	if m.cfg.readiness(ctx, false).Ready {
 		ready = 1
 	}
 	gauge(m.ready, ready)

@@ -121,10 +121,11 @@ func describe(s *server, method, path, id, tag, summary string, problems ...int)
 	return op
 }
 
-// What the metadata of an operation have: the roles that it takes, and whether it is as frequent as work.
+// Keys of the metadata of an operation.
 const (
-	roleKey     = "roles"
-	frequentKey = "frequent"
+	roleKey     = "roles"    // of which a caller needs one
+	frequentKey = "frequent" // as frequent as work
+	optionalKey = "optional" // it needs no key
 )
 
 // needs sets the roles of which an operation takes one. Without it, that is Viewer for reads and Operator for the rest.
@@ -198,10 +199,15 @@ func answersWith(op *huma.Operation, description string, types ...string) {
 
 // route adds an operation whose body, if it has one, is JSON of up to limit bytes.
 func route[I, O any](s *server, op huma.Operation, limit int64, handle func(context.Context, *I) (*O, error)) {
+	routeAfter(s, op, limit, nil, handle)
+}
+
+// routeAfter is route with a check that runs before the body is read; nil means none.
+func routeAfter[I, O any](s *server, op huma.Operation, limit int64, before func(*http.Request) error, handle func(context.Context, *I) (*O, error)) {
 	if op.Method == http.MethodPost || op.Method == http.MethodPatch {
 		s.problems(&op, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
-	op.Middlewares = append(op.Middlewares, readsJSON(limit))
+	op.Middlewares = append(op.Middlewares, readsJSON(limit, before))
 	prefix := "query."
 	if op.Method != http.MethodGet {
 		prefix = "body."

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"sync"
 	"time"
 
 	"muster/internal/logctx"
+	"muster/orchestrator/access"
 	"muster/orchestrator/redisd"
 )
 
@@ -36,22 +38,61 @@ func (c Config) identified(next http.Handler) http.Handler {
 	})
 }
 
-// logged logs each request with its status: mutating requests as info, reads and the frequent calls of agents as debug.
+// maxDenials is how many denied requests a process logs as warnings in a second.
+const maxDenials = 10
+
+// denials bounds the warnings about denied requests.
+type denials struct {
+	mu     sync.Mutex
+	second int64
+	n      int
+}
+
+func (d *denials) allow(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Unix() != d.second {
+		d.second, d.n = now.Unix(), 0
+	}
+	d.n++
+	return d.n <= maxDenials
+}
+
+type loggedCallerKey struct{}
+
+// noteCaller sets the caller in the log line of the request of ctx.
+func noteCaller(ctx context.Context, caller access.Caller) {
+	if at, ok := ctx.Value(loggedCallerKey{}).(*access.Caller); ok {
+		*at = caller
+	}
+}
+
+// logged logs each request with its status, its address and its caller: denied requests as warnings, mutating requests as
+// info, reads and the frequent calls of agents as debug.
 func (c Config) logged(next http.Handler) http.Handler {
+	var denied denials
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		watched := &statusWriter{ResponseWriter: w}
+		watched, caller := &statusWriter{ResponseWriter: w}, &access.Caller{}
+		r = r.WithContext(context.WithValue(r.Context(), loggedCallerKey{}, caller))
 		start := time.Now()
 		defer func() {
 			level := slog.LevelInfo
 			if c.routeOf(r).frequent || r.Method == http.MethodGet || r.Method == http.MethodHead {
 				level = slog.LevelDebug
 			}
+			switch watched.code() {
+			case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+				level = slog.LevelDebug
+				if denied.allow(start) {
+					level = slog.LevelWarn
+				}
+			}
 			path := r.URL.Path
 			if len(path) > 200 {
 				path = path[:200] + "…"
 			}
 			c.Logger.Log(r.Context(), level, "request", "method", r.Method, "path", path,
-				"status", watched.code(), "bytes", watched.bytes, "took", time.Since(start))
+				"status", watched.code(), "bytes", watched.bytes, "took", time.Since(start), "address", clientOf(r), "caller", caller.Name)
 		}()
 		next.ServeHTTP(watched, r)
 	})

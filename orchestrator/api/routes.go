@@ -21,7 +21,8 @@ type routes struct {
 // routeInfo is what the layers know of a route.
 type routeInfo struct {
 	roles     []access.Role // of which a caller must have one; none: only admins
-	open      bool          // it needs no key
+	open      bool          // it takes no key
+	optional  bool          // it needs no key, and responds with more to a viewer
 	operation string        // its id, or the pattern
 	frequent  bool          // what agents do with work, which is not for the audit log
 	refuse    refusal       // nil: a problem
@@ -68,8 +69,9 @@ func (s *routes) addOperations(api huma.API) {
 			r := routeInfo{operation: op.OperationID, open: len(op.Security) == 0}
 			r.roles, _ = op.Metadata[roleKey].([]access.Role)
 			r.frequent, _ = op.Metadata[frequentKey].(bool)
+			r.optional, _ = op.Metadata[optionalKey].(bool)
 			s.by[method+" "+path] = r
-			if r.open {
+			if r.open || r.optional {
 				continue
 			}
 			op.Extensions = map[string]any{"x-role": r.roles}
@@ -109,7 +111,7 @@ func (c Config) permitted(next http.Handler) http.Handler {
 			return
 		}
 		at, caller := c.routes.by[pattern], access.CallerOf(r.Context())
-		if !at.open && caller.Role != access.Admin && !slices.ContainsFunc(at.roles, caller.Role.May) {
+		if !at.open && !at.optional && caller.Role != access.Admin && !slices.ContainsFunc(at.roles, caller.Role.May) {
 			at.forbid(w, r, fmt.Sprintf("this takes the role %s; the key %s has the role %s", rolesText(at.roles), caller.Name, caller.Role))
 			return
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/health"
 	"muster/orchestrator/job"
 )
@@ -25,8 +26,8 @@ type Liveness struct {
 type Readiness struct {
 	Ready   bool            `json:"ready"`
 	Redis   string          `json:"redis" enum:"ok,away"`
-	Message string          `json:"message" doc:"what is missing and what to do, if it is not ready"`
-	Checks  []health.Result `json:"checks,omitempty" doc:"Redis, the workers, the agents and the proxies; none while Redis is away. A failed check of workers, agents or proxies does not make it not ready."`
+	Message string          `json:"message" doc:"for viewers: what is missing and what to do, if it is not ready"`
+	Checks  []health.Result `json:"checks,omitempty" doc:"for viewers: Redis, the workers, the agents and the proxies; none while Redis is away. A failed check of workers, agents or proxies does not make it not ready."`
 }
 
 // SystemStatus is how the system is.
@@ -57,12 +58,16 @@ func addState(s *server) {
 	})
 
 	op = describe(s, http.MethodGet, "/ready", "getReady", tagState, "Whether requests can be served: 200, or 503")
-	op.Security = []map[string][]string{}
+	op.Metadata[optionalKey] = true
 	example(&op, http.StatusOK, Readiness{Ready: true, Redis: "ok"})
 	route(s, op, 0, func(ctx context.Context, _ *nothing) (*readinessOutput, error) {
-		out := &readinessOutput{Status: http.StatusOK, Body: s.cfg.readiness(ctx)}
+		details := access.CallerOf(ctx).Role.May(access.Viewer)
+		out := &readinessOutput{Status: http.StatusOK, Body: s.cfg.readiness(ctx, details)}
 		if !out.Body.Ready {
 			out.Status = http.StatusServiceUnavailable
+		}
+		if !details {
+			out.Body.Message = ""
 		}
 		return out, nil
 	})
@@ -104,15 +109,15 @@ func addStatus(s *server) {
 
 func (s *server) uptime() float64 { return time.Since(s.started).Seconds() }
 
-// readiness checks Redis, and only if that replies, the rest.
-func (c Config) readiness(ctx context.Context) Readiness {
+// readiness checks Redis, and only if that replies, the directory of documents and, with details, all parts of the system.
+func (c Config) readiness(ctx context.Context, details bool) Readiness {
 	limited, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	if err := c.Client.Writable(limited); err != nil {
 		return Readiness{Redis: "away", Message: err.Error()}
 	}
 	r := Readiness{Ready: true, Redis: "ok"}
-	if c.Check != nil {
+	if c.Check != nil && details {
 		r.Checks = c.Check(ctx).Checks
 	}
 	if c.Documents != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/logctx"
 	"muster/orchestrator/health"
@@ -27,20 +28,33 @@ func TestHealthAndReadiness(t *testing.T) {
 	defer client.Close()
 	cfg, f := faked(t)
 	cfg.Client, cfg.Gate = client, gate(t, "a long enough key")
-	cfg.Check = func(context.Context) health.Report { return health.Report{Checks: []health.Result{{Name: "memory"}}} }
+	cfg.Check = func(context.Context) health.Report {
+		return health.Report{Checks: []health.Result{{Name: "agents", Detail: "agent Victim"}}}
+	}
 	h := handler(t, cfg)
-	if got := decode(t, ask(t, h, "GET", "/ready")); got["ready"] != true || got["redis"] != "ok" || got["checks"] == nil {
+	if got := decode(t, ask(t, h, "GET", "/ready", bearer("a long enough key"))); got["ready"] != true || got["redis"] != "ok" || got["checks"] == nil {
 		t.Errorf("got %v, want ready", got)
 	}
 	f.documents.broken = errors.New("the folder belongs to another store")
-	if w := ask(t, h, "GET", "/ready"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "another store") {
+	key := bearer("a long enough key")
+	if w := ask(t, h, "GET", "/ready", key); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "another store") || !strings.Contains(w.Body.String(), "agent Victim") {
 		t.Errorf("documents of another store: got %d %s, want 503 and why", w.Code, w.Body)
+	}
+	if w := ask(t, h, "GET", "/ready"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "store") || strings.Contains(w.Body.String(), "Victim") {
+		t.Errorf("without a key: got %d %s, want 503 without details", w.Code, w.Body)
+	}
+	if w := ask(t, h, "GET", "/ready", bearer("another long key")); w.Code != http.StatusUnauthorized {
+		t.Errorf("with a wrong key: got %d %s, want 401", w.Code, w.Body)
 	}
 	f.documents.broken = nil
 	server.Kill()
-	w := ask(t, h, "GET", "/ready")
+	w := ask(t, h, "GET", "/ready", key)
 	if got := decode(t, w); w.Code != http.StatusServiceUnavailable || got["ready"] != false || got["redis"] != "away" || got["message"] == "" || got["checks"] != nil {
 		t.Errorf("without Redis: got %d %v, want 503, the cause, and no other checks", w.Code, got)
+	}
+	w = ask(t, h, "GET", "/ready")
+	if got := decode(t, w); w.Code != http.StatusServiceUnavailable || got["redis"] != "away" || got["message"] != "" {
+		t.Errorf("without Redis and a key: got %d %v, want 503 without details", w.Code, got)
 	}
 	w = ask(t, h, "GET", "/health")
 	if got := decode(t, w); w.Code != http.StatusOK || got["status"] != "healthy" || got["component"] != "orchestrator" || got["uptime_seconds"] == nil {
@@ -124,6 +138,41 @@ func TestLogLevelOfRequests(t *testing.T) {
 		if !strings.Contains(out.String(), `"level":"`+want+`"`) || strings.Contains(out.String(), "secret words") {
 			t.Errorf("%s: logged %s, want a line of level %s without the body", request, out.String(), want)
 		}
+	}
+}
+
+// Denied requests are warnings with the address and the caller, at most so many in a second.
+func TestDenialsAreLogged(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	keys := closed(t, &cfg)
+	var out bytes.Buffer
+	cfg.Logger = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h := handler(t, cfg)
+	for as, want := range map[string]string{
+		"wrong": `"status":401`, "agent": `"status":403`,
+	} {
+		out.Reset()
+		ask(t, h, "GET", "/jobs", bearer(keys[as]), from("192.0.2.8:1"))
+		name := as
+		if as == "wrong" {
+			name = ""
+		}
+		for _, part := range []string{`"level":"WARN"`, want, `"address":"192.0.2.8"`, `"caller":"` + name + `"`} {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("%s: logged %s, want %s in it", as, out.String(), part)
+			}
+		}
+	}
+	var d denials
+	now, allowed := time.Now(), 0
+	for range 100 {
+		if d.allow(now) {
+			allowed++
+		}
+	}
+	if allowed != maxDenials || !d.allow(now.Add(time.Second)) {
+		t.Errorf("%d of 100 warnings in a second, want %d, and more in the next", allowed, maxDenials)
 	}
 }
 

@@ -84,6 +84,41 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
+// A stream ends when its key no longer counts, at the latest with the next heartbeat.
+func TestStreamEndsWithItsKey(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	synctest.Test(t, func(t *testing.T) {
+		f.events = &fakeEvents{reading: make(chan string)}
+		cfg := cfg
+		cfg.Events, cfg.Gate = f.events, gate(t, "a long enough key")
+		h, err := Handler(cfg.withDefaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			ask(t, h, "GET", "/events", bearer("a long enough key"), func(r *http.Request) { *r = *r.WithContext(ctx) })
+		}()
+		select {
+		case <-ended:
+			t.Fatal("the stream ended while its key counts")
+		case <-time.After(time.Minute):
+		}
+		if err := cfg.Gate.SetStatic([]string{"another long key"}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(2 * heartbeat):
+			t.Error("the stream continues without its key")
+		}
+	})
+}
+
 // A stream of events is longer than any answer may take, and ends at shutdown as a poll for work does.
 func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 	t.Parallel()

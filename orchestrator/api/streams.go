@@ -87,6 +87,9 @@ func addDocuments(s *server) {
 	needs(&op, access.Viewer, access.Agent)
 	answersWith(&op, "The document, as an attachment", "application/octet-stream")
 	route(s, op, 0, func(ctx context.Context, in *JobPath) (*streamOutput, error) {
+		if err := s.reads(ctx, in.ID); err != nil {
+			return nil, err
+		}
 		j, err := s.cfg.Jobs.Get(ctx, in.ID)
 		if err != nil {
 			return nil, err

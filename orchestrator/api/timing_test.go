@@ -97,6 +97,7 @@ func TestWaitingRequestsAreCountedAndNotTimed(t *testing.T) {
 	ended := make(chan struct{}, 2)
 	send := func(method, path, body string) {
 		r := httptest.NewRequestWithContext(ctx, method, "http://localhost"+path, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		ended <- struct{}{}
 	}

@@ -91,6 +91,10 @@ type Agents interface {
 	Register(ctx context.Context, r agent.Registration) (a agent.Agent, secret string, err error)
 	// Owner returns who alone may act for an agent, or "".
 	Owner(ctx context.Context, id string) (string, error)
+	// Holder returns the agent of an assignment, or agent.ErrNoneSuch.
+	Holder(ctx context.Context, assignment string) (agent string, err error)
+	// WorksOn reports whether agents for which an owner may act hold an assignment of a job.
+	WorksOn(ctx context.Context, owner, jobID string) (bool, error)
 	Heartbeat(ctx context.Context, id string) (agent.Agent, error)
 	List(ctx context.Context) ([]agent.Agent, error)
 	Get(ctx context.Context, id string) (agent.Agent, error)
