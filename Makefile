@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: help build release test race raced unraced sim faults lint vuln bench peers scale soak fuzz browser pictures docs e2e up down
+.PHONY: help build release test race raced unraced sim faults lint vuln bench peers scale soak fuzz browser pictures docs e2e up agents down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,8 +100,14 @@ up: .env ## redis, orchestrator and two workers in containers
 	docker compose up --build --detach
 	@echo "pages: http://localhost:8000, any user name, password: $$(sed -n 's/^MUSTER_API_KEY=//p' .env)"
 
+agents: up ## the same with two agents, which have a key of their role
+	@grep -q ^MUSTER_AGENT_KEY= .env || key=$$(docker compose exec -T orchestrator /muster keys create --name agents --role agent) && \
+		{ [ -z "$$key" ] || echo "MUSTER_AGENT_KEY=$$key" >>.env; }
+	docker compose --profile agents up --detach
+
 .env:
-	@umask 077; echo "MUSTER_API_KEY=$$(head -c 18 /dev/urandom | base64 | tr '+/' '-_')" >$@
+	@umask 077; for name in MUSTER_API_KEY MUSTER_REDIS_PASSWORD; do \
+		echo "$$name=$$(head -c 18 /dev/urandom | base64 | tr '+/' '-_')"; done >$@
 
 down: ## stop them; their data stays
 	docker compose down

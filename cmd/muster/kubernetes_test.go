@@ -45,7 +45,10 @@ type podSpec struct {
 		RunAsUser    int  `yaml:"runAsUser"`
 	} `yaml:"securityContext"`
 	Containers []container
-	Volumes    []struct{ Name string }
+	Volumes    []struct {
+		Name   string
+		Secret struct{ Items []struct{ Key, Path string } }
+	}
 }
 
 type container struct {
@@ -124,7 +127,7 @@ func kubernetesSettings(t *testing.T, c container) config.Config {
 				t.Errorf("%s: %s is %s, which no volume has", c.Name, e.Name, e.Value)
 			}
 			file := filepath.Join(t.TempDir(), filepath.Base(e.Value))
-			secret := map[string]string{"redis-url": "redis://:password@redis:6379/0", "api-keys": "a key of the secret"}[filepath.Base(file)]
+			secret := map[string]string{"redis-url": "redis://:password@redis:6379/0", "api-keys": "a key of the secret", "metrics-keys": "a key of the secret"}[filepath.Base(file)]
 			if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -196,6 +199,9 @@ func TestKubernetesPodsHaveNoRights(t *testing.T) {
 		var volumes []string
 		for _, v := range pod.Volumes {
 			volumes = append(volumes, v.Name)
+			if v.Name == "secrets" && (len(v.Secret.Items) == 0 || object != "StatefulSet muster" && slices.ContainsFunc(v.Secret.Items, func(i struct{ Key, Path string }) bool { return i.Key == "api-keys" })) {
+				t.Errorf("%s: got the secrets %v, want the needed ones, and the keys of the API only for the orchestrator", object, v.Secret.Items)
+			}
 		}
 		for _, v := range m.Spec.VolumeClaimTemplates {
 			volumes = append(volumes, v.Metadata.Name)

@@ -24,6 +24,9 @@ type service struct {
 	User        string
 	ReadOnly    bool     `yaml:"read_only"`
 	CapDrop     []string `yaml:"cap_drop"`
+	SecurityOpt []string `yaml:"security_opt"`
+	Build       string
+	Networks    []string
 }
 
 // composed reads docker-compose.yml.
@@ -166,11 +169,37 @@ func TestComposeHasAgents(t *testing.T) {
 		if host == "" || host != o["MUSTER_API__HOSTS"] || services[host].Command == nil {
 			t.Errorf("%s calls %q; the API answers to the name %q", role, a.Environment["MUSTER_API"], o["MUSTER_API__HOSTS"])
 		}
-		if a.Environment["MUSTER_KEY"] == "" || fillIn(a.Environment["MUSTER_KEY"]) != fillIn(o["MUSTER_API__KEYS"]) {
-			t.Errorf("%s has the key %q, the API %q", role, a.Environment["MUSTER_KEY"], o["MUSTER_API__KEYS"])
+		if key := a.Environment["MUSTER_KEY"]; !strings.HasPrefix(key, "${MUSTER_AGENT_KEY:-") {
+			t.Errorf("%s has the key %q, want one of its own: that of the API is an admin's", role, key)
 		}
-		if a.User == "" || !a.ReadOnly || !slices.Equal(a.CapDrop, []string{"ALL"}) {
-			t.Errorf("%s: got user %q, read_only %v, cap_drop %q, want a user, true and ALL", role, a.User, a.ReadOnly, a.CapDrop)
+	}
+}
+
+// Agents, which read documents of others, do not reach Redis: whoever has its password may do everything.
+func TestComposeProtectsRedis(t *testing.T) {
+	t.Parallel()
+	services, _ := composed(t)
+	for name, s := range services {
+		wantRedis := !slices.Contains(s.Profiles, "agents")
+		if slices.Contains(s.Networks, "redis") != wantRedis {
+			t.Errorf("%s: got the networks %q, want redis among them: %v", name, s.Networks, wantRedis)
+		}
+		for name, value := range s.Environment {
+			if !wantRedis && strings.Contains(name+value, "REDIS") {
+				t.Errorf("an agent has %s=%s", name, value)
+			}
+		}
+		if user := s.User != "" || s.Build != ""; !user || !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) {
+			t.Errorf("%s: got user %q, read_only %v, cap_drop %q, security_opt %q", name, s.User, s.ReadOnly, s.CapDrop, s.SecurityOpt)
+		}
+	}
+	redis := services["redis"]
+	if command := strings.Join(redis.Command, " "); !strings.Contains(command, "requirepass $$REDIS_PASSWORD") || len(redis.Ports) > 0 || !slices.Equal(redis.Networks, []string{"redis"}) {
+		t.Errorf("Redis: got %q, ports %q, networks %q; want a password, no ports and the network redis", command, redis.Ports, redis.Networks)
+	}
+	for _, name := range []string{"orchestrator", "worker"} {
+		if url := services[name].Environment["MUSTER_REDIS__URL"]; !strings.Contains(url, "${MUSTER_REDIS_PASSWORD:?") {
+			t.Errorf("%s: got the Redis %q, want the password of .env", name, url)
 		}
 	}
 }
