@@ -233,8 +233,9 @@ func serveOn(ctx context.Context, l net.Listener, cfg Config, handler http.Handl
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    64 << 10,
+		ConnState:         newConnections(connectionLimit(), cfg.Logger).track,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)

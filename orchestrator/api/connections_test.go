@@ -1,0 +1,67 @@
+package api
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"muster/internal/testutil"
+)
+
+// Connections without a request, silent ones and kept ones, make room for new ones; those with a request stay.
+func TestWaitingConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	conns := newConnections(most, slog.New(slog.DiscardHandler))
+	busy, release := make(chan struct{}), make(chan struct{})
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			close(busy)
+			<-release
+		}
+	}))
+	tracked := func() int {
+		conns.mu.Lock()
+		defer conns.mu.Unlock()
+		return len(conns.waiting)
+	}
+	srv.Config.ConnState = conns.track
+	srv.Start()
+	defer srv.Close()
+	get := func(path string) error {
+		client := &http.Client{Transport: &http.Transport{}}
+		t.Cleanup(client.CloseIdleConnections)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+path, http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- get("/busy") }()
+	<-busy
+	for range 3 * most {
+		silent, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		if err := get("/"); err != nil {
+			t.Errorf("request beside idle connections: %v", err)
+		}
+	}
+	testutil.Eventually(t, "no more connections than allowed", func() bool { return tracked() <= most })
+	close(release)
+	if err := <-ended; err != nil {
+		t.Errorf("the request that was being served: %v", err)
+	}
+	if n := connectionLimit(); n < 1 || n > mostConnections {
+		t.Errorf("connectionLimit = %d", n)
+	}
+}
