@@ -423,6 +423,9 @@ func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetc
 	if p, ok := errors.AsType[*invalidPage](err); ok {
 		y.Invalid, y.Hits, y.Faults = p.invalid, p.hits, p.faults
 	}
+	if fe, ok := errors.AsType[*fetch.Error](err); ok && fe.After > 0 {
+		y.RetryAfter = time.Now().Add(fe.After).UTC().Truncate(time.Second)
+	}
 	result, merr := json.Marshal(y)
 	if merr != nil {
 		return fmt.Errorf("encode failure: %w", merr)

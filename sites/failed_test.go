@@ -1,12 +1,17 @@
 package sites
 
 import (
+	"bytes"
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks/redistest"
@@ -70,4 +75,38 @@ func TestFailedPagesHaveAStatus(t *testing.T) {
 		t.Errorf("got %+v, want no failed pages", third)
 	}
 	check("after a third run", "", map[string]report.PageStatus{"/item/1": report.PageResolved, "/item/2": report.PageResolved, "/item/3": report.PageResolved, "/item/4": report.PagePermanent})
+}
+
+// A page that the site allows again at a time is listed with it. The files of a job are readable by their owner only.
+func TestFailedPageHasRetryAfter(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 2)
+	site.faults = map[string][]string{"/item/1": {"429"}}
+	s := newService(t, redistest.New(t))
+	def, err := definition.Parse("shop.yaml", bytes.Replace(site.definition(t, "").YAML(), []byte("cap: 50ms"), []byte("cap: 50ms, stall_max: 500ms"), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now().UTC().Truncate(time.Second)
+	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL, CSV: true, Sinks: []string{"sqlite:" + s.cfg.OutDir + "/sub/all.db"}}))
+	data, err := os.ReadFile(sum.Failed)
+	var f report.FailedPage
+	if err != nil || json.Unmarshal(data, &f) != nil || f.RetryAfter.Before(began.Add(time.Second)) {
+		t.Errorf("got %s, %v, want a page with retry_after a second after %s", data, err, began)
+	}
+	kinds := map[string]bool{}
+	err = filepath.WalkDir(s.cfg.OutDir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == s.cfg.OutDir {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: got mode %v, want it for the owner only", path, info.Mode())
+		}
+		kinds[filepath.Ext(path)] = true
+		return err
+	})
+	if err != nil || !kinds[".jsonl"] || !kinds[".csv"] || !kinds[".db"] || !kinds[".txt"] {
+		t.Errorf("got files %v, %v, want all kinds", kinds, err)
+	}
 }

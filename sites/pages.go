@@ -61,6 +61,8 @@ type yield struct {
 	Hits   map[string]map[string]int `json:"hits,omitempty"`
 	Faults extract.Faults            `json:"faults,omitempty"`
 	Bytes  int                       `json:"bytes,omitempty"` // of the page, unpacked
+	// RetryAfter is when the site allows the next request for a failed page, if it named a time.
+	RetryAfter time.Time `json:"retry_after,omitzero"`
 	// Duplicate is the address of a page with the same content, or "".
 	Duplicate string   `json:"duplicate,omitempty"`
 	via       string   // the proxy that it came through

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,13 +112,14 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// guarded returns a text that spreadsheets do not run as a formula.
+// formulaStart matches the first character of a formula, also in a part of a text that a spreadsheet splits at
+// semicolons, tabs or lines.
+var formulaStart = regexp.MustCompile(`(^|[;\t\r\n])([ ]*)([=+@-])`)
+
+// guarded returns a text that spreadsheets do not run as a formula: with an apostrophe before each possible one.
 func guarded(s string) string {
-	if s == "" || !strings.ContainsRune("=+-@\t\r\n", rune(s[0])) {
-		return s
-	}
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
 		return s
 	}
-	return "'" + s
+	return formulaStart.ReplaceAllString(s, "$1$2'$3")
 }

@@ -283,7 +283,8 @@ func TestCSVHasARowForEachItem(t *testing.T) {
 func TestFormulasAreGuarded(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"": "", "a": "a", "=1": "'=1", "+1+1": "'+1+1", "-a": "'-a", "@a": "'@a", "\t=1": "'\t=1", "\r=1": "'\r=1", "\n=1": "'\n=1",
+		"": "", "a": "a", "=1": "'=1", "+1+1": "'+1+1", "-a": "'-a", "@a": "'@a", "\t=1": "\t'=1", "\r=1": "\r'=1", "\n=1": "\n'=1",
+		"x;=cmd|a": "x;'=cmd|a", "x; +1\t@b\r\n-c": "x; '+1\t'@b\r\n'-c", ";;=": ";;'=", "  =1": "  '=1", "==1": "'==1", "a-b; c=d": "a-b; c=d",
 		"-1.5": "-1.5", "+2": "+2", "a=1": "a=1",
 	} {
 		if got := guarded(text); got != want {

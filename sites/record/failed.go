@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"muster/internal/atomicfile"
 	"muster/sites/internal/store"
@@ -38,7 +39,7 @@ func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 	if sum.Errors > 0 {
 		sum.Failed = path
 	}
-	return atomicfile.Write(path, 0o644, func(to io.Writer) error {
+	return atomicfile.Write(path, 0o600, func(to io.Writer) error {
 		enc := json.NewEncoder(to)
 		enc.SetEscapeHTML(false)
 		list := failedList{w.queue, enc}
@@ -133,7 +134,7 @@ func (l failedList) resolve(ctx context.Context, pages []report.FailedPage) erro
 		info, listed := now[f.Item]
 		switch info.State {
 		case workqueue.StateDone:
-			f.Status = report.PageResolved
+			f.Status, f.RetryAfter = report.PageResolved, time.Time{}
 		case workqueue.StateSkipped:
 			f, listed = store.FailureOf(info)
 		default:

@@ -287,7 +287,7 @@ func (w *writer) writeReport(ctx context.Context, sum *report.Summary) error {
 		return fmt.Errorf("encode the report: %w", err)
 	}
 	for name, text := range map[string][]byte{ReportFile: append(data, '\n'), "report.txt": []byte(sum.Text())} {
-		err := atomicfile.Write(filepath.Join(w.files.dir, name), 0o644, func(to io.Writer) error {
+		err := atomicfile.Write(filepath.Join(w.files.dir, name), 0o600, func(to io.Writer) error {
 			if _, err := to.Write(text); err != nil {
 				return err
 			}

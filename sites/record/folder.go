@@ -18,7 +18,7 @@ const nameFile = ".muster-home"
 // and its name when they do not exist. Processes that read the same name share
 // the folder.
 func FolderName(dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make the folder for records: %w", err)
 	}
 	path := filepath.Join(dir, nameFile)

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"time"
+
 	"muster/sites/definition"
 	"muster/sites/fetch"
 )
@@ -9,8 +11,9 @@ import (
 type FailedPage struct {
 	Status PageStatus `json:"status"`
 	Failure
-	Post definition.Post `json:"post,omitzero"` // if it is requested by POST
-	Item string          `json:"item"`          // of the job's queue
+	RetryAfter time.Time       `json:"retry_after,omitzero"` // when the site allows the next request, if it named a time
+	Post       definition.Post `json:"post,omitzero"`        // if it is requested by POST
+	Item       string          `json:"item"`                 // of the job's queue
 }
 
 // PageStatus says what becomes of a page that was not fetched.

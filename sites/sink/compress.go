@@ -27,7 +27,7 @@ func Compress(path, how string, fence Fence) (string, error) {
 		return "", fmt.Errorf("open %s: %w", path, err)
 	}
 	defer in.Close()
-	err = atomicfile.Write(path+ext, 0o644, func(w io.Writer) error {
+	err = atomicfile.Write(path+ext, 0o600, func(w io.Writer) error {
 		var z io.WriteCloser = gzip.NewWriter(w)
 		if how == "zstd" {
 			var err error
@@ -129,7 +129,7 @@ func Restore(path string, fence Fence) error {
 		return err
 	}
 	defer in.Close()
-	return atomicfile.Write(path, 0o644, func(w io.Writer) error {
+	return atomicfile.Write(path, 0o600, func(w io.Writer) error {
 		if _, err := io.Copy(w, in); err != nil {
 			return err
 		}

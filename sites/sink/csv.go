@@ -53,15 +53,15 @@ func (c Column) value(record map[string]any) any {
 }
 
 // WriteCSV converts a JSONL file to a CSV file (RFC 4180) with a header and these columns. Lists and objects are
-// written as JSON, except that a list of plain values is joined by "; ". A text that a spreadsheet would run as a
-// formula gets an apostrophe before it. The file is written atomically.
+// written as JSON, except that a list of plain values is joined by "; ". Texts are written as they are, also those that a
+// spreadsheet would run as a formula. The file is written atomically.
 func WriteCSV(jsonl, path string, columns []Column, fence Fence) error {
 	in, err := os.Open(jsonl)
 	if err != nil {
 		return fmt.Errorf("open records: %w", err)
 	}
 	defer in.Close()
-	return atomicfile.Write(path, 0o644, func(to io.Writer) error {
+	return atomicfile.Write(path, 0o600, func(to io.Writer) error {
 		w := csv.NewWriter(to)
 		w.UseCRLF = true
 		head := make([]string, len(columns))
@@ -117,7 +117,7 @@ func cell(v any) string {
 	case nil:
 		return ""
 	case string:
-		return guarded(v)
+		return v
 	case json.Number:
 		return v.String()
 	case bool:
@@ -144,15 +144,4 @@ func plainJSON(v any) string {
 		return ""
 	}
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// guarded returns a text that spreadsheets do not run as a formula.
-func guarded(s string) string {
-	if s == "" || !strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return s
-	}
-	if _, err := strconv.ParseFloat(s, 64); err == nil {
-		return s
-	}
-	return "'" + s
 }

@@ -41,9 +41,9 @@ records:
 		t.Fatal(err)
 	}
 	const want = "_key,name,n,ok,tags,price.amount,price.currency,seller.name,seller.fee.amount,seller.fee.currency,any\r\n" +
-		"1,\"a \"\"b\"\", c\",12345678901234567890,true,x; y,1.5,EUR,'=A,2,BGN,\"{\"\"x\"\":[1]}\"\r\n" +
-		"2,'=HYPERLINK(1),-1.5,,\"[{\"\"a\"\":1}]\",,,,,,\r\n" +
-		"3,-5,,,\"'=1; ü\r\nz\",9,,,,,\r\n"
+		"1,\"a \"\"b\"\", c\",12345678901234567890,true,x; y,1.5,EUR,=A,2,BGN,\"{\"\"x\"\":[1]}\"\r\n" +
+		"2,=HYPERLINK(1),-1.5,,\"[{\"\"a\"\":1}]\",,,,,,\r\n" +
+		"3,-5,,,\"=1; ü\r\nz\",9,,,,,\r\n"
 	got, err := os.ReadFile(out)
 	if err != nil || string(got) != want {
 		t.Errorf("got\n%q, %v, want\n%q", got, err, want)

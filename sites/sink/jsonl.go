@@ -53,14 +53,14 @@ type head struct {
 // put. A last line without its end, or with invalid JSON, is a record that was not synced before a crash: it is cut
 // off. If the fence returns an error, nothing is changed.
 func OpenJSONL(path string, fence Fence) (*JSONL, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of %s: %w", path, err)
 	}
 	const flags = os.O_RDWR | os.O_APPEND
 	f, err := os.OpenFile(path, flags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Not with O_CREATE: a late process would create a file that another has removed.
-		if err := atomicfile.Write(path, 0o644, func(io.Writer) error { return fence() }); err != nil {
+		if err := atomicfile.Write(path, 0o600, func(io.Writer) error { return fence() }); err != nil {
 			return nil, err
 		}
 		f, err = os.OpenFile(path, flags, 0)
@@ -161,7 +161,7 @@ func (s *JSONL) putBack() error {
 	if err := s.fence(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of %s again: %w", s.path, err)
 	}
 	if err := copyTo(s.path, s.f, s.fence); err != nil {

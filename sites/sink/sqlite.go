@@ -28,8 +28,15 @@ CREATE TABLE muster_changes (
 // up to five seconds.
 func openSQLite(ctx context.Context, path string) (Sink, error) {
 	name := "sqlite:" + path
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of %s: %w", name, err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600) // SQLite would create it with 0644
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{
 		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"},

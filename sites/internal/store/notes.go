@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
@@ -46,11 +47,12 @@ func FailureOf(info workqueue.Info) (f report.FailedPage, ok bool) {
 		return f, false
 	}
 	var result struct {
-		Class fetch.Class `json:"class"`
+		Class      fetch.Class `json:"class"`
+		RetryAfter time.Time   `json:"retry_after"`
 	}
 	if len(info.Result) == 0 || json.Unmarshal(info.Result, &result) != nil {
 		result.Class = "lost"
 	}
 	failure := report.Failure{URL: page.URL, Class: result.Class, Attempts: info.Attempts, Error: info.Note}
-	return report.FailedPage{Status: report.StatusOf(result.Class), Failure: failure, Post: page.Post, Item: info.ID}, true
+	return report.FailedPage{Status: report.StatusOf(result.Class), Failure: failure, RetryAfter: result.RetryAfter, Post: page.Post, Item: info.ID}, true
 }
