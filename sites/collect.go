@@ -254,9 +254,11 @@ func (w *walk) fetchDetails(ctx context.Context, n int) error {
 // add counts a terminal listing page and returns the listing pages it leads to.
 func (w *walk) add(v visit, info workqueue.Info) []visit {
 	y := yieldOf(info) // of a sitemap it may be large
-	w.sum.Counts.Add(pageOf(v.URL, info, y))
+	p := pageOf(v.URL, info, y)
+	p.End = isGoneEnd(v, y)
+	w.sum.Counts.Add(p)
 	if info.State != workqueue.StateDone {
-		if info.State == workqueue.StateError || !isGoneEnd(v, y) && y.Class != fetch.Enough {
+		if info.State == workqueue.StateError || !p.End && y.Class != fetch.Enough {
 			w.cut("listing page " + v.URL + " could not be fetched: " + info.Note)
 		}
 		return nil

@@ -3,6 +3,7 @@ package sites
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -108,5 +109,18 @@ func TestFailedPageHasRetryAfter(t *testing.T) {
 	})
 	if err != nil || !kinds[".jsonl"] || !kinds[".csv"] || !kinds[".db"] || !kinds[".txt"] {
 		t.Errorf("got files %v, %v, want all kinds", kinds, err)
+	}
+}
+
+// Error pages with status 200 and pages that lack required fields are fetched again later, also without a proxy.
+func TestErrorPagesWithStatus200AreRetried(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 10)
+	for i := range 5 {
+		site.faults[fmt.Sprint("/item/", i)] = []string{"busy", "busy"}
+	}
+	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.ByType["item"] != 10 || sum.Errors != 0 || sum.Health.Status != report.Healthy {
+		t.Errorf("got %+v, want 10 items and no errors", sum)
 	}
 }

@@ -73,6 +73,9 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "soft":
 		fmt.Fprint(w, `<html><title>Just a moment...</title><body><h1>Checking your browser</h1><form id="challenge-form"></form></body></html>`)
 		return
+	case "busy":
+		fmt.Fprint(w, `<html><title>Shop</title><body><p>We are busy, please come back in a moment.</body></html>`)
+		return
 	case "empty":
 		return
 	case "cut":

@@ -3,6 +3,7 @@ package definition
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +16,11 @@ import (
 
 // isXPath reports whether a selector is XPath, by its first characters, which no CSS selector has.
 func isXPath(text string) bool {
-	return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "(") || strings.HasPrefix(text, "xpath:")
+	return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") || strings.HasPrefix(text, "(") || strings.HasPrefix(text, "xpath:")
 }
 
 // xpathQuery is a compiled XPath expression. The searched element is its root: //a in a record finds links of the
-// record.
+// record. Axes such as ancestor and preceding-sibling lead out of it.
 type xpathQuery struct {
 	mu   sync.Mutex // an expression keeps state while it is evaluated
 	expr *xpath.Expr
@@ -38,9 +39,8 @@ func parseXPath(text string) (q *xpathQuery, err error) {
 	return &xpathQuery{expr: expr}, nil
 }
 
-// all returns the found nodes below n, each once and in document order, which the library does not ensure: //div//a
-// has a link once for each div around it, and a union has one side after the other. Templates and noscripts are
-// skipped unless aside is set. An attribute, and a text or number that the expression computes, is returned as a text
+// all returns the found nodes, each once and in document order, which the library does not ensure: //div//a has a link
+// once for each div around it, and a union has one side after the other. Templates and noscripts are skipped unless aside is set. An attribute, and a text or number that the expression computes, is returned as a text
 // node.
 func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
 	q.mu.Lock()
@@ -69,7 +69,7 @@ func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
 				hit.attrs = append(hit.attrs, nav.LocalName())
 			}
 		}
-		nodes = inOrder(hits, n, aside)
+		nodes = ordered(hits, n, aside)
 	case string:
 		nodes = append(nodes, textNode(v))
 	case float64:
@@ -88,7 +88,38 @@ type xpathHit struct {
 	attrs  []string
 }
 
-// inOrder returns the hits at n and below it.
+// ordered returns the hits of a search at n.
+func ordered(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) []*html.Node {
+	top, rest := n, maps.Clone(hits)
+	var above []*html.Node // the hits around n, without a walk through the page for each record
+	for top.Parent != nil {
+		top = top.Parent
+		if hit := rest[top]; hit != nil {
+			above = slices.Concat(hit.at(top), above)
+			delete(rest, top)
+		}
+	}
+	below := inOrder(rest, n, aside)
+	if len(rest) > 0 { // beside n
+		return inOrder(hits, top, aside)
+	}
+	return append(above, below...)
+}
+
+// at returns what was found at n.
+func (h *xpathHit) at(n *html.Node) (nodes []*html.Node) {
+	if h.itself {
+		nodes = append(nodes, n)
+	}
+	for _, a := range n.Attr {
+		if slices.Contains(h.attrs, a.Key) {
+			nodes = append(nodes, textNode(a.Val))
+		}
+	}
+	return nodes
+}
+
+// inOrder returns the hits at n and below it, and deletes them from hits.
 func inOrder(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) (nodes []*html.Node) {
 	for at := range preorder(n) {
 		if len(hits) == 0 {
@@ -102,14 +133,7 @@ func inOrder(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) (nodes []*
 		if !aside && Aside(at, n) {
 			continue
 		}
-		if hit.itself {
-			nodes = append(nodes, at)
-		}
-		for _, a := range at.Attr {
-			if slices.Contains(hit.attrs, a.Key) {
-				nodes = append(nodes, textNode(a.Val))
-			}
-		}
+		nodes = append(nodes, hit.at(at)...)
 	}
 	return nodes
 }

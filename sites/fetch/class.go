@@ -57,7 +57,7 @@ func (c Class) Answered() bool {
 type Policy struct {
 	Retries int           // how often a page is fetched again
 	Free    bool          // retries are not counted, only bounded in time
-	Base    time.Duration // of the exponential backoff with full jitter; 0: at once
+	Base    time.Duration // of the exponential backoff; 0: at once
 }
 
 // PolicyFor returns the policy for a class. The definition bounds retries and waits.
@@ -75,14 +75,14 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 		return Policy{Free: true}
 	case Blocked, SoftBlock:
 		return Policy{Retries: r.Attempts, Base: 2 * r.Base}
-	case Validate:
-		return Policy{Retries: min(1, r.Attempts)}
+	case Validate: // an error page with status 200, or the definition is wrong for the page
+		return Policy{Retries: min(2, r.Attempts), Base: 2 * r.Base}
 	}
 	return Policy{}
 }
 
-// Wait returns how long to wait before the n-th retry, n from 1: a random time below Base doubled n-1 times, and
-// below limit.
+// Wait returns how long to wait before the n-th retry, n from 1: from half of Base doubled n-1 times to all of it, at
+// most limit.
 func (p Policy) Wait(n int, limit time.Duration) time.Duration {
 	if p.Base <= 0 {
 		return 0
@@ -96,7 +96,7 @@ func (p Policy) Wait(n int, limit time.Duration) time.Duration {
 	if d = min(d, limit); d <= 0 {
 		return 0
 	}
-	return rand.N(d)
+	return d/2 + rand.N(d/2+1)
 }
 
 // Error is why a page could not be fetched.

@@ -380,7 +380,7 @@ func TestPolicyBoundsRetriesAndWaits(t *testing.T) {
 	r := definition.Retries{Attempts: 3, Base: time.Second, Cap: time.Minute}
 	for class, want := range map[Class]Policy{
 		Proxy: {Retries: 5}, Server: {Retries: 3, Base: time.Second}, Connect: {Retries: 3, Base: time.Second}, Truncated: {Retries: 5, Base: time.Second},
-		RateLimited: {Free: true}, Gone: {}, TooBig: {}, SoftBlock: {Retries: 3, Base: 2 * time.Second}, Parse: {},
+		RateLimited: {Free: true}, Gone: {}, TooBig: {}, SoftBlock: {Retries: 3, Base: 2 * time.Second}, Validate: {Retries: 2, Base: 2 * time.Second}, Parse: {},
 	} {
 		if got := PolicyFor(class, r); got != want {
 			t.Errorf("%s: got %+v, want %+v", class, got, want)
@@ -389,8 +389,8 @@ func TestPolicyBoundsRetriesAndWaits(t *testing.T) {
 	p := Policy{Base: time.Second}
 	for n, most := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 60: time.Minute} {
 		for range 50 {
-			if w := p.Wait(n, time.Minute); w < 0 || w > most {
-				t.Errorf("retry %d: got a wait of %s, want at most %s", n, w, most)
+			if w := p.Wait(n, time.Minute); w < most/2 || w > most {
+				t.Errorf("retry %d: got a wait of %s, want from half of %[3]s to %[3]s", n, w, most)
 			}
 		}
 	}

@@ -17,10 +17,11 @@ import (
 
 // Counts are the totals of pages. The zero value is of no pages.
 type Counts struct {
-	Pages   int                 `json:"pages"`   // fetched and read
-	Skipped int                 `json:"skipped"` // gone, forbidden by robots.txt, or beyond the limits of the job
-	Errors  int                 `json:"errors"`  // not fetched
-	Invalid int                 `json:"invalid"` // records that did not pass their checks
+	Pages   int                 `json:"pages"`          // fetched and read
+	Skipped int                 `json:"skipped"`        // gone, forbidden by robots.txt, or beyond the limits of the job
+	Errors  int                 `json:"errors"`         // not fetched
+	Ends    int                 `json:"ends,omitempty"` // of Skipped: listing pages of a count that do not exist, which is its end
+	Invalid int                 `json:"invalid"`        // records that did not pass their checks
 	ByClass map[fetch.Class]int `json:"by_class,omitempty"`
 	Samples []Failure           `json:"samples,omitempty"`
 	Groups  []Group             `json:"groups,omitempty"` // of failed pages, by reason
@@ -72,6 +73,7 @@ type Page struct {
 	Hits      map[string]map[string]int // as Counts.Fields
 	Faults    extract.Faults
 	Bytes     int
+	End       bool          // see Counts.Ends
 	Duplicate string        // the address of a page with the same content, or ""
 	Took      time.Duration // until the answer; 0 when there was none
 }
@@ -90,6 +92,9 @@ func (c *Counts) Add(p Page) {
 		c.Errors++
 	}
 	c.ByClass[p.Class]++
+	if p.End {
+		c.Ends++
+	}
 	c.Invalid += p.Invalid
 	c.Bytes += int64(p.Bytes)
 	if p.Duplicate != "" {
@@ -115,6 +120,7 @@ func (c *Counts) Add(p Page) {
 func (c *Counts) Merge(o Counts) {
 	c.Pages += o.Pages
 	c.Skipped += o.Skipped
+	c.Ends += o.Ends
 	c.Errors += o.Errors
 	c.Invalid += o.Invalid
 	c.Duplicates += o.Duplicates

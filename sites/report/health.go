@@ -42,9 +42,10 @@ type Health struct {
 	At      time.Time          `json:"at"`
 	Status  HealthStatus       `json:"status"`
 	Data    HealthStatus       `json:"data,omitempty"` // how complete the records are: the status without what was only slow
-	Success float64            `json:"success"`        // share of pages that did not fail; one that is gone, or unchanged, counts
+	Success float64            `json:"success"`        // share of pages that did not fail; one that is gone counts
 	Errors  float64            `json:"errors"`         // share of pages that failed
 	Blocks  float64            `json:"blocks"`         // share of pages that were blocked
+	Gone    float64            `json:"gone"`           // share of pages that do not exist, without the last one of a count
 	Mean    float64            `json:"response_ms"`    // mean
 	Records int                `json:"records"`
 	Fields  map[string]float64 `json:"fields,omitempty"`  // share of records that have each field
@@ -74,6 +75,7 @@ var thresholds = []struct {
 }{
 	{"errors", func(h *Health) float64 { return h.Errors }, healthyLoss, degradedLoss, "%.0f %%", false},
 	{"blocked", func(h *Health) float64 { return h.Blocks }, 0.02, 0.05, "%.0f %%", false},
+	{"gone", func(h *Health) float64 { return h.Gone }, 0.10, 1, "%.0f %%", false},
 	{"mean response", func(h *Health) float64 { return h.Mean / 1000 / 100 }, 0.02, 0.05, "%.1f s", true},
 }
 
@@ -111,6 +113,7 @@ func measure(s *Summary, limited bool, at time.Time) Health {
 		n := float64(all)
 		h.Errors = float64(s.Errors) / n
 		h.Success = 1 - h.Errors
+		h.Gone = float64(s.ByClass[fetch.Gone]-s.Ends) / n
 		h.Blocks = float64(s.ByClass[fetch.Blocked]+s.ByClass[fetch.SoftBlock]) / n
 	}
 	h.Mean = float64(s.Times.Mean()) / 1e6

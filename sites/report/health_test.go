@@ -77,6 +77,9 @@ func TestHealthOfPages(t *testing.T) {
 		want   verdict
 	}{
 		"as always":          {func(*Summary) {}, verdict{Healthy, "", ""}},
+		"few gone":           {func(s *Summary) { s.Pages, s.Skipped, s.ByClass = 90, 10, map[fetch.Class]int{fetch.Gone: 10} }, verdict{Healthy, "", ""}},
+		"many gone":          {func(s *Summary) { s.Pages, s.Skipped, s.ByClass = 89, 11, map[fetch.Class]int{fetch.Gone: 11} }, verdict{Degraded, "gone: 11 %; up to 10 % is healthy", ""}},
+		"ends of counts":     {func(s *Summary) { s.Pages, s.Skipped, s.Ends, s.ByClass = 8, 2, 2, map[fetch.Class]int{fetch.Gone: 2} }, verdict{Healthy, "", ""}},
 		"few errors":         {func(s *Summary) { s.Pages, s.Errors = 96, 4 }, verdict{Healthy, "", ""}},
 		"some errors":        {func(s *Summary) { s.Pages, s.Errors = 92, 8 }, verdict{Degraded, "errors: 8 %; up to 5 %", ""}},
 		"many errors":        {func(s *Summary) { s.Pages, s.Errors = 84, 16 }, verdict{Critical, "errors: 16 %", ""}},
