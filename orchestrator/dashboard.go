@@ -16,6 +16,7 @@ import (
 	"muster/orchestrator/job"
 	"muster/orchestrator/report"
 	"muster/proxies"
+	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/metrics"
 )
@@ -93,7 +94,7 @@ func (r reports) Write(ctx context.Context, w io.Writer, id, format string) erro
 }
 
 // Health returns the checks of a system: Redis, its memory, the workers, the
-// agents, and, when there are sources for them, the proxies. Settings returns the
+// agents, scrapes without progress, and, when there are sources for them, the proxies. Settings returns the
 // settings in force.
 func Health(settings func() config.Config, client *tasks.Client, pool *proxies.Pool) *health.Registry {
 	r, cfg := &health.Registry{}, settings()
@@ -101,6 +102,14 @@ func Health(settings func() config.Config, client *tasks.Client, pool *proxies.P
 	r.Add(health.Memory(health.MemoryInfo(client)))
 	r.Add(health.Workers(client.Workers, cfg.Workers.PingTimeout))
 	r.Add(health.Agents(agentStates(client), agent.StateUnavailable))
+	r.Add(health.Scrapes(func(ctx context.Context) ([]string, error) {
+		stalled, err := sites.StalledJobs(ctx, client)
+		list := make([]string, len(stalled))
+		for i, s := range stalled {
+			list[i] = s.String()
+		}
+		return list, err
+	}))
 	if cfg.Proxies.HasSources() {
 		r.Add(health.Proxies(pool.Usable, func() int { return settings().Proxies.MinUsable }))
 	}

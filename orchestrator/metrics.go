@@ -58,7 +58,7 @@ func RuntimeMetrics() prometheus.Collector {
 // metrics returns the collector of a process that serves the HTTP interface: of the fleet, and of the process.
 func (s *System) metrics(served api.Config) prometheus.Collector {
 	return all{
-		s.Metrics, s.scrapes, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
+		s.Metrics, s.scrapes, &siteHealth{known: s.scrapes.known, read: s.Sites.Health}, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
 		webhook.NewMetrics(s.Webhooks), limit.NewCollector(nil, s.Breakers.hosts), RuntimeMetrics(),
 	}
 }

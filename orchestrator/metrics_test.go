@@ -96,6 +96,7 @@ var metricGroups = []struct{ title, names string }{
 	{"Tasks, of Redis", "muster_fleet muster_schedule muster_limit_breakers"},
 	{"Tasks, of the process", "muster_task muster_worker"},
 	{"Scrapes, of the process", "muster_scrape"},
+	{"Sites, as stored in Redis", "muster_site_"},
 	{"Proxies, of Redis", "muster_proxies"},
 	{"The gateway, of the process", "muster_gateway"},
 	{"A work queue and its run", "muster_queue muster_limit"},
@@ -179,5 +180,6 @@ var unseenKinds = map[string]string{
 	"muster_schedule_led":                    "gauge",
 	"muster_schedule_next_timestamp_seconds": "gauge",
 	"muster_scrape_response_seconds":         "histogram",
+	"muster_site_health":                     "gauge",
 	"muster_task_duration_seconds":           "histogram",
 }

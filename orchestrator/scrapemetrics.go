@@ -2,10 +2,14 @@ package orchestrator
 
 import (
 	"cmp"
+	"context"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muster/sites"
+	"muster/sites/report"
 )
 
 // scrapeMetrics count the pages that this process fetches, by site. Sites that it does not know are other, so that
@@ -30,6 +34,47 @@ func newScrapeMetrics(known func(site string) bool) *scrapeMetrics {
 			Name: "muster_scrape_response_seconds", Help: "Response times of pages, without the waits before their requests.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"site"}),
+	}
+}
+
+// siteHealth exports the health of each site after its last scrape. Sites that the process does not know are other.
+type siteHealth struct {
+	known func(site string) bool
+	read  func(context.Context) ([]report.Health, error)
+
+	mu   sync.Mutex // guards the fields below
+	last map[string]float64
+	at   time.Time
+}
+
+// healthEvery is how old the health of sites may be: it takes some commands for each site.
+const healthEvery = 30 * time.Second
+
+var siteHealthDesc = prometheus.NewDesc("muster_site_health", "Health of a site after its last scrape: 0 healthy, 1 degraded, 2 critical. A scrape that fails is critical. A site that the process has no definition of is other; the worst of them counts.", []string{"site"}, nil)
+
+// Describe implements prometheus.Collector.
+func (h *siteHealth) Describe(ch chan<- *prometheus.Desc) { ch <- siteHealthDesc }
+
+// Collect implements prometheus.Collector. While Redis does not respond the last values stay.
+func (h *siteHealth) Collect(ch chan<- prometheus.Metric) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.at) >= healthEvery {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if all, err := h.read(ctx); err == nil {
+			h.last, h.at = map[string]float64{}, time.Now()
+			for _, one := range all {
+				site := one.Site
+				if !h.known(site) {
+					site = "other"
+				}
+				h.last[site] = max(h.last[site], float64(one.Status.Severity()-report.Healthy.Severity()))
+			}
+		}
+	}
+	for site, v := range h.last {
+		ch <- prometheus.MustNewConstMetric(siteHealthDesc, prometheus.GaugeValue, v, site)
 	}
 }
 

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"muster/sites"
+	"muster/sites/report"
 	"muster/tasks/metrics"
 )
 
@@ -34,5 +36,27 @@ func TestScrapeMetrics(t *testing.T) {
 		if strings.Contains(got, no) {
 			t.Errorf("got %s, want it left out", no)
 		}
+	}
+}
+
+// The health of a site is read at most twice a minute, and sites without a definition are one.
+func TestHealthOfSitesIsExported(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	h := &siteHealth{known: func(site string) bool { return site != "a-site-of-somebody-else" && site != "another" }, read: func(context.Context) ([]report.Health, error) {
+		reads++
+		return []report.Health{{Site: "shop", Status: report.Critical}, {Site: "news", Status: report.Healthy}, {Site: "a-site-of-somebody-else", Status: report.Degraded}, {Site: "another", Status: report.Healthy}}, nil
+	}}
+	for range 3 {
+		w := httptest.NewRecorder()
+		metrics.Handler(h).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+		for _, want := range []string{`muster_site_health{site="shop"} 2`, `muster_site_health{site="news"} 0`, `muster_site_health{site="other"} 1`} {
+			if !strings.Contains(w.Body.String(), want+"\n") {
+				t.Errorf("got no %s in\n%s", want, w.Body.String())
+			}
+		}
+	}
+	if reads != 1 {
+		t.Errorf("got %d reads, want 1", reads)
 	}
 }

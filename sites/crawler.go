@@ -43,9 +43,10 @@ type crawler struct {
 	breaker   *polite.SiteBreaker
 	extractor *extractor
 	observe   func(context.Context, Visit) (context.Context, func(Visited)) // nil for none
-	delays    *counters                                                     // by Delay
-	ends      *counters                                                     // of sessions, by why they ended
-	noted     atomic.Bool                                                   // see noteProbePage
+	progress  *progress
+	delays    *counters   // by Delay
+	ends      *counters   // of sessions, by why they ended
+	noted     atomic.Bool // see noteProbePage
 }
 
 // work fetches pages until all of them are terminal, or returns later. The list
@@ -304,7 +305,7 @@ func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f f
 	for _, r := range records {
 		size += len(r)
 	}
-	err = c.leases.settle(ctx, lease, workqueue.Done().With(result, records...))
+	err = c.settle(ctx, lease, workqueue.Done().With(result, records...))
 	if size >= heavyPage {
 		c.admission.heavy.Store(true)
 	}
@@ -434,7 +435,18 @@ func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetc
 	if class == fetch.Gone || class == fetch.Robots || class == fetch.Limit || class == fetch.Enough {
 		outcome = workqueue.Skipped(err.Error())
 	}
-	return c.leases.settle(ctx, lease, outcome.With(result))
+	return c.settle(ctx, lease, outcome.With(result))
+}
+
+// settle ends the lease of a page that is fetched or given up, which is progress of the job.
+func (c *crawler) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Outcome) error {
+	err := c.leases.settle(ctx, lease, o)
+	if err == nil {
+		if perr := c.progress.note(ctx); perr != nil {
+			c.log.DebugContext(ctx, "the progress of the job is not stored", "error", perr)
+		}
+	}
+	return err
 }
 
 const delayNote = "delayed since "

@@ -108,8 +108,8 @@ func (h *handlers) begin(ctx context.Context, id string, req store.Request) (*jo
 	if err := store.AddJob(ctx, h.rdb, id, req); err != nil {
 		return nil, err
 	}
-	if err := h.rdb.SAdd(ctx, store.OpenJobsKey, id).Err(); err != nil {
-		return nil, fmt.Errorf("store job %s: %w", id, err)
+	if err := store.Open(ctx, h.rdb, id); err != nil {
+		return nil, err
 	}
 	return h.jobs.get(ctx, id)
 }
@@ -118,12 +118,28 @@ func (h *handlers) begin(ctx context.Context, id string, req store.Request) (*jo
 // the job ends with it, it closes the job.
 func (h *handlers) ended(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, errNoStart) {
+		if jerr := h.judgeFailed(ctx, j, err); jerr != nil {
+			return jerr // the task is retried
+		}
 		if cerr := store.Close(ctx, j.rdb, j.run); cerr != nil {
 			return errors.Join(err, cerr)
 		}
 		h.jobs.forget(j)
 	}
 	return taskError(err)
+}
+
+// judgeFailed stores the health of a site whose job could not begin, and reports it.
+func (h *handlers) judgeFailed(ctx context.Context, j *job, err error) error {
+	health := report.FailedHealth(j.def.Site, j.run, time.Now(), err.Error())
+	before, serr := store.HealthOf(ctx, h.rdb, j.def.Site)
+	if serr == nil {
+		serr = store.SaveHealth(ctx, h.rdb, health, before)
+	}
+	if serr != nil || h.jobs.cfg.Judged == nil {
+		return serr
+	}
+	return h.jobs.cfg.Judged(ctx, health, store.StatusBefore(before, j.run))
 }
 
 // taskError returns the error of a task for an error of its job: one that runs

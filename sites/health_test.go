@@ -1,15 +1,22 @@
 package sites
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/sites/definition"
 	"muster/sites/internal/store"
@@ -177,4 +184,144 @@ func TestHealthIsAnnounced(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// A site that rejects every request, is down or has moved is unhealthy although its scrape has no report, and recovers
+// with the next good scrape.
+func TestFailedScrapeIsUnhealthy(t *testing.T) {
+	t.Parallel()
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(code)
+		}
+	}
+	for name, broken := range map[string]http.HandlerFunc{
+		"404": status(404), "403": status(403), "429": status(429), "500": status(500),
+		"error page": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<h1>We are busy</h1>") },
+		"moved": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://other.example/", http.StatusFound)
+		},
+		"down": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			site := newShop(t, 1, 3)
+			var good atomic.Bool
+			site.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if good.Load() || r.URL.Path == "/robots.txt" {
+					site.ServeHTTP(w, r)
+					return
+				}
+				broken(w, r)
+			})
+			yaml := strings.Replace(string(site.definition(t, "").YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 1, base: 1ms, cap: 1ms, stall_max: 500ms}", 1)
+			def, err := definition.Parse("shop.yaml", []byte(yaml))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := tasks.NewClient(redistest.New(t))
+			t.Cleanup(func() { _ = client.Close() })
+			judged := make(chan string, 10)
+			s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def), Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
+				judged <- fmt.Sprintf("%s %v, before %q", h.Status, len(h.Alerts) > 0, before)
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			work(t, client, s)
+			scrape := func(wantErr bool, want string) {
+				t.Helper()
+				run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := run.Wait(t.Context()); (err != nil) != wantErr {
+					t.Errorf("got error %v, want one: %v", err, wantErr)
+				}
+				if got := <-judged; got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+				if idle, err := store.IdleJobs(t.Context(), client.Redis(), 0); err != nil || len(idle) > 0 {
+					t.Errorf("got open jobs %v, %v, want none", idle, err)
+				}
+			}
+			scrape(true, `critical true, before ""`)
+			good.Store(true)
+			scrape(false, `healthy false, before "critical"`)
+		})
+	}
+}
+
+// A scrape without a settled page for two minutes is listed and logged once, unless it is paused.
+func TestStalledScrape(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		var log bytes.Buffer
+		client := tasks.NewClient(rdb)
+		site := newShop(t, 1, 3)
+		s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.definition(t, "")), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = errors.Join(s.Close(), client.Close()) })
+		run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL}) // no worker takes it
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := run.ID()
+		j := begin(t, s, id, site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+		stalled := func(what string, want int) []Stalled {
+			t.Helper()
+			list, err := StalledJobs(t.Context(), client)
+			if err != nil || len(list) != want {
+				t.Errorf("%s: got %v, %v, want %d stalled jobs", what, list, err, want)
+			}
+			return list
+		}
+		age := func() {
+			t.Helper()
+			if err := rdb.ZIncrBy(t.Context(), store.ProgressKey, -float64(3*time.Minute.Milliseconds()), id).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stalled("at first", 0)
+		age()
+		j.crawler.delays.add(string(DelayProxies))
+		if err := j.crawler.delays.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if list := stalled("after three minutes", 1); len(list) == 1 && !regexp.MustCompile(`^shop\.example \(job .*\): no page for 3m\d+s; delays so far: proxies \(1\)$`).MatchString(list[0].String()) {
+			t.Errorf("got %s, want the site, the time and the delays", list[0])
+		}
+		for range 2 {
+			s.handlers.jobs.looked = time.Time{}
+			s.handlers.jobs.warnStalled(t.Context())
+		}
+		if n := strings.Count(log.String(), "a scrape makes no progress"); n != 1 {
+			t.Errorf("got %d lines, want 1:\n%s", n, log.String())
+		}
+		if _, err := j.queue.Pause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stalled("paused", 0)
+		if _, err := j.queue.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stalled("resumed", 1)
+		ids, err := j.enqueue(t.Context(), []visit{{URL: site.URL + "/item/0", Kind: definition.KindDetail}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again(t, func() (any, error) {
+			return nil, j.crawler.work(t.Context(), "chunk", ids, 1, &timeslice{}, func(yield) ([]string, error) { return nil, nil })
+		})
+		stalled("after a page", 0)
+		age()
+		if err := rdb.Del(t.Context(), store.RequestKey(id)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		stalled("after its request has expired", 0)
+	})
 }

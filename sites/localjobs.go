@@ -31,6 +31,10 @@ type localJobs struct {
 
 	mu   sync.Mutex // guards jobs
 	jobs map[string]*job
+
+	// The fields below are used by tidy only.
+	looked  time.Time       // when stalled jobs were last looked for
+	stalled map[string]bool // jobs of this process that were logged
 }
 
 func newLocalJobs(cfg Config) *localJobs {
@@ -119,6 +123,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		pages: p, leases: &leases{queue: p.queue, log: p.log}, observe: l.cfg.Observe,
 		breaker:   polite.NewSiteBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: l.cfg.Logger, Changed: l.cfg.BreakerChanged}),
 		extractor: &extractor{def: p.def, limit: p.req.Limit, memory: l.memory, siblings: &siblings{pages: p}},
+		progress:  &progress{rdb: p.rdb, run: p.run},
 		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
 		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
 	}
@@ -143,9 +148,10 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 // the site at another address has a name of its own.
 func siteKey(def *definition.Definition) string { return def.Site + "@" + def.Base().Host }
 
-// tidy returns pages that could not be returned before, and forgets jobs that
-// are not open.
+// tidy returns pages that could not be returned before, forgets jobs that are
+// not open, and logs those without progress.
 func (l *localJobs) tidy(ctx context.Context, open []string) {
+	l.warnStalled(ctx)
 	for _, j := range l.all() {
 		if !slices.Contains(open, j.run) {
 			l.drop(j)

@@ -105,6 +105,17 @@ func Agents(list func(context.Context) ([]AgentState, error), unavailable string
 	}}
 }
 
+// Scrapes lists scrapes without progress. It is degraded while there are some.
+func Scrapes(stalled func(context.Context) ([]string, error)) Check {
+	return Check{Name: "scrapes", Ask: func(ctx context.Context) (string, error) {
+		list, err := stalled(ctx)
+		if err != nil || len(list) == 0 {
+			return "all make progress", err
+		}
+		return "", Degrade(errors.New(strings.Join(list, "; ") + "; see `muster jobs status JOB`"))
+	}}
+}
+
 // The shares of maxmemory at which Memory raises its alarms, in percent.
 const (
 	memoryDegraded = 70

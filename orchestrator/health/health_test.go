@@ -293,3 +293,23 @@ func TestAgents(t *testing.T) {
 		t.Errorf("got %+v, want degraded with five of the agents", got)
 	}
 }
+
+func TestScrapesWithoutProgress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		stalled []string
+		err     error
+		want    Status
+		text    string
+	}{
+		{nil, nil, OK, "all make progress"},
+		{[]string{"shop: no page for 3m", "news: no page for 5m"}, nil, Degraded, "shop: no page for 3m; news: no page for 5m"},
+		{nil, errors.New("redis is away"), Failed, "redis is away"},
+	} {
+		r := &Registry{}
+		r.Add(Scrapes(func(context.Context) ([]string, error) { return c.stalled, c.err }))
+		if got := r.Run(t.Context()).Checks[0]; got.Status != c.want || !strings.Contains(got.Detail+got.Error, c.text) {
+			t.Errorf("%v, %v: got %+v, want %s and %q", c.stalled, c.err, got, c.want, c.text)
+		}
+	}
+}

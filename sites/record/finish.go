@@ -88,14 +88,7 @@ func (w *writer) announce(ctx context.Context, h report.Health) error {
 	if err != nil {
 		return err
 	}
-	before := report.HealthStatus("")
-	for _, other := range all { // the newest first
-		if other.JobID != w.run {
-			before = other.Status
-			break
-		}
-	}
-	return w.judged(ctx, h, before)
+	return w.judged(ctx, h, store.StatusBefore(all, w.run))
 }
 
 // complete writes the files that are written at the end, and completes the summary.

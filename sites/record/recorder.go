@@ -200,7 +200,7 @@ func (r *Recorder) writeJob(ctx context.Context, id string) {
 func (r *Recorder) tryJob(ctx context.Context, id string) error {
 	w, err := r.writer(ctx, id)
 	if errors.Is(err, store.ErrNoJob) {
-		return r.rdb.SRem(ctx, store.OpenJobsKey, id).Err()
+		return store.Close(ctx, r.rdb, id)
 	}
 	if err != nil || w.may() != nil {
 		return err

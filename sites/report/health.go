@@ -52,7 +52,7 @@ type Health struct {
 	Before  map[string]float64 `json:"before,omitempty"`  // the same, in the mean of the jobs before
 	Alerts  []string           `json:"alerts,omitempty"`  // why it is not healthy
 	Notices []string           `json:"notices,omitempty"` // worth a look, but no reason to call it unhealthy
-	Limited bool               `json:"limited,omitempty"` // the job had a limit: its number of records means nothing
+	Limited bool               `json:"limited,omitempty"` // the job had a limit or could not begin: its number of records means nothing
 }
 
 // Baseline is how far back the jobs go that a job is compared with.
@@ -103,6 +103,12 @@ func Judge(def *definition.Definition, s *Summary, limited bool, at time.Time, b
 		}
 	}
 	return h
+}
+
+// FailedHealth returns the health of a site whose job failed at a time without a result: the site is down, rejects
+// everything or has moved.
+func FailedHealth(site, job string, at time.Time, why string) Health {
+	return Health{Site: site, JobID: job, At: at, Status: Critical, Data: Critical, Errors: 1, Limited: true, Alerts: []string{"the scrape failed: " + why}}
 }
 
 // measure returns the numbers of a job.

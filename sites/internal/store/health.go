@@ -34,6 +34,16 @@ func HealthOf(ctx context.Context, rdb redis.UniversalClient, site string) ([]re
 	return jobs, nil
 }
 
+// StatusBefore returns the health of a site in its newest job but one, or "" if there is none.
+func StatusBefore(jobs []report.Health, but string) report.HealthStatus {
+	for _, h := range jobs {
+		if h.JobID != but {
+			return h.Status
+		}
+	}
+	return ""
+}
+
 // SaveHealth stores the health of a site in a job beside that of the jobs
 // before, the newest first, of which those that are too old or too many are removed.
 func SaveHealth(ctx context.Context, rdb redis.UniversalClient, h report.Health, before []report.Health) error {

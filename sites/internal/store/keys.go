@@ -36,6 +36,10 @@ func SummaryKey(run string) string { return "muster:sites:" + run + ":closed" }
 // OpenJobsKey is a set: the jobs that have records to write, or will have.
 const OpenJobsKey = "muster:sites:open"
 
+// ProgressKey is a sorted set: open jobs by when their last page was settled, in unix milliseconds. A job is removed when
+// it is over.
+const ProgressKey = "muster:sites:progress"
+
 // WritersKey is a sorted set: where each process writes records, as JSON, by
 // when that expires, in unix milliseconds. Expired members are removed, and the
 // set expires half a minute after the last.
