@@ -54,6 +54,16 @@ func (in *Inspector) CountWorkflows(ctx context.Context) (map[tasktype.WorkflowS
 	return counts, nil
 }
 
+// CountDue counts the tasks that wait for their time, by queue, without reading their inputs: the first limit tasks of
+// workflows (on a Redis Cluster, of each shard), and all of asynq's own tasks. [Client.Due] lists those of workflows.
+func (in *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCount, error) {
+	counts, err := in.client.eng.Inspector.CountDue(ctx, limit)
+	if err != nil {
+		return nil, fmt.Errorf("count scheduled tasks: %w", err)
+	}
+	return counts, nil
+}
+
 // DurationFilter selects what [Inspector.Durations] returns. The zero value selects all tasks, of the last 24 hours.
 type DurationFilter struct {
 	Queue string    // empty: all

@@ -8,18 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muster/tasks"
-	"muster/tasks/tasktype"
 )
 
 // scrapeTimeout bounds the calls of Redis in one scrape.
 const scrapeTimeout = 5 * time.Second
 
-// mostDue is how many waiting nodes a scrape counts at most.
-const mostDue = 2000
+// maxDue is how many scheduled tasks of workflows a scrape counts at most.
+const maxDue = 2000
 
 var (
 	fleetUp       = desc("fleet_up", "1 if all of the fleet could be read from Redis, else 0.")
-	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state. Pending tasks are ready to run; active ones are in the batches of workers, which run them one after the other. Scheduled and retry tasks are counted up to 2000.", "queue", "state")
+	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state, with asynq's own tasks. Pending tasks are ready to run; active ones are in the batches of workers, which run them one after the other. Scheduled tasks wait for their time, retry tasks likewise after a failed attempt; of those of workflows, the first 2000 of both together are counted.", "queue", "state")
 	fleetLatency  = desc("fleet_latency_seconds", "How long no worker has taken a task from the queue although some are pending; for tasks of asynq's own client, how long the oldest has waited.", "queue")
 	fleetPaused   = desc("fleet_paused", "1 if the queue is paused, else 0.", "queue")
 	fleetWorkers  = desc("fleet_workers", "Workers that are alive.")
@@ -78,7 +77,7 @@ func (f *Fleet) queues(ctx context.Context, _ chan<- prometheus.Metric, gauge fu
 	if err != nil {
 		return err
 	}
-	due, err := f.client.Due(ctx, mostDue)
+	due, err := tasks.NewInspector(f.client).CountDue(ctx, maxDue)
 	if err != nil {
 		return err
 	}
@@ -91,17 +90,13 @@ func (f *Fleet) queues(ctx context.Context, _ chan<- prometheus.Metric, gauge fu
 		count[key{n, "pending"}] += float64(q.Pending)
 		count[key{n, "active"}] += float64(q.Active)
 		count[key{n, "archived"}] += float64(q.Archived)
-		count[key{n, "scheduled"}] += 0
-		count[key{n, "retry"}] += 0
 		latency[n] = max(latency[n], q.Latency.Seconds())
 		paused[n] = max(paused[n], yes(q.Paused))
 	}
 	for _, d := range due {
-		state := "scheduled"
-		if d.Status == tasktype.Retry {
-			state = "retry"
-		}
-		count[key{names.of(d.Queue), state}]++
+		n := names.of(d.Queue)
+		count[key{n, "scheduled"}] += float64(d.Scheduled)
+		count[key{n, "retry"}] += float64(d.Retry)
 	}
 	for k, v := range count {
 		gauge(fleetTasks, v, k.queue, k.state)

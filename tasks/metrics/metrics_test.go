@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
 	"muster/tasks"
@@ -177,5 +179,44 @@ func TestLabelsAreFew(t *testing.T) {
 	}
 	if len(names) != metrics.MaxLabels+1 || sum != 1001 || !names["(other)"] {
 		t.Errorf("%d names with %v attempts, expected %d with 1001", len(names), sum, metrics.MaxLabels+1)
+	}
+}
+
+// A scrape counts the tasks that wait for their time without reading their inputs, those of asynq's own client too.
+func TestScrapeDoesNotReadInputs(t *testing.T) {
+	t.Parallel()
+	rdb, traffic := redistest.NewTraffic(t, redistest.URL(t))
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	const tasksDue = 300
+	large := tasks.New[string, int]("m.large")
+	for range tasksDue {
+		if _, err := large.S(strings.Repeat("x", 64<<10)).Send(t.Context(), client, tasks.In(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := asynq.NewClientFromRedisClient(rdb)
+	for range 2 {
+		if _, err := plain.EnqueueContext(t.Context(), asynq.NewTask("plain", nil), asynq.ProcessIn(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rdb.ZAdd(t.Context(), "asynq:{default}:retry", redis.Z{Score: 1, Member: "other"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	traffic.Take()
+	expect(t, scrape(t, metrics.NewFleet(client)), map[string]float64{
+		`muster_fleet_up`: 1,
+		`muster_fleet_tasks{queue="default",state="scheduled"}`: tasksDue + 2,
+		`muster_fleet_tasks{queue="default",state="retry"}`:     1,
+	})
+	if commands, bytes := traffic.Take(); commands > 100 || bytes > 100_000 {
+		t.Errorf("the scrape took %d commands and %d bytes, want at most 100 and 100,000", commands, bytes)
+	}
+	if due, err := client.Due(t.Context(), 20); err != nil || len(due) != 20 || due[0].Task != "m.large" || due[0].Queue != "default" || due[0].Status != tasktype.Pending {
+		t.Errorf("got %d tasks, %+v, %v, want the first 20", len(due), due, err)
+	}
+	if _, bytes := traffic.Take(); bytes > 20_000 {
+		t.Errorf("the list of 20 tasks took %d bytes, want at most 20,000", bytes)
 	}
 }

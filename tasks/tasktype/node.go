@@ -65,6 +65,13 @@ type DueNode struct {
 	Due      time.Time `json:"due"`      // when it can run
 }
 
+// DueCount is the number of tasks of a queue that wait for their time.
+type DueCount struct {
+	Queue     string // name
+	Scheduled int64  // before the first attempt
+	Retry     int64  // after a failed attempt
+}
+
 // ReservedNode is a node that is ready and that no worker has taken yet.
 type ReservedNode struct {
 	Workflow string `json:"workflow"` // id

@@ -154,14 +154,3 @@ func (ag *agenda) setTimer(at time.Time) {
 	default: // there are so many that it looks soon anyway
 	}
 }
-
-// next returns when the next entry is due; zero if there is none.
-func (ag *agenda) next(ctx context.Context) (next time.Time, err error) {
-	entries, err := ag.store.Agenda.First(ctx, 1)
-	for _, en := range entries {
-		if next.IsZero() || en.Due.Before(next) {
-			next = en.Due
-		}
-	}
-	return next, err
-}

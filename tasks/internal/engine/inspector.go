@@ -51,28 +51,65 @@ func (in *Inspector) Active(ctx context.Context) ([]tasktype.ActiveNode, error) 
 
 // Due returns nodes that wait for their time.
 func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error) {
-	entries, err := in.store.Agenda.First(ctx, 10*limit)
+	waiting, err := in.store.Agenda.Waiting(ctx, limit)
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(waiting, func(a, b store.Waiting) int { return a.Due.Compare(b.Due) })
 	var out []tasktype.DueNode
-	for _, en := range entries {
-		rec := store.ParseRecord(en.Record, 0)
-		if rec.State != 'D' && rec.State != 'T' {
-			continue
+	for _, w := range waiting {
+		if len(out) == limit {
+			break
 		}
-		sp, err := in.graphs.spec(ctx, en.Flow, en.Node)
+		sp, err := in.graphs.spec(ctx, w.Flow, w.Node)
 		if err != nil {
 			return nil, err
 		}
 		if sp == nil {
 			continue
 		}
-		out = append(out, tasktype.DueNode{Workflow: en.Flow.ID, Node: en.Node, Task: sp.Task, Queue: sp.QueueName(),
-			Status: status(rec), Due: time.UnixMilli(rec.At)})
+		status := tasktype.Pending
+		if w.Retry {
+			status = tasktype.Retry
+		}
+		out = append(out, tasktype.DueNode{Workflow: w.Flow.ID, Node: w.Node, Task: sp.Task, Queue: sp.QueueName(), Status: status, Due: w.Due})
 	}
-	slices.SortFunc(out, func(a, b tasktype.DueNode) int { return a.Due.Compare(b.Due) })
-	return out[:min(limit, len(out))], nil
+	return out, nil
+}
+
+// CountDue counts the tasks that wait for their time, by queue: of those of workflows the first ones, and all of asynq's
+// own.
+func (in *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCount, error) {
+	names, err := in.fleet.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := in.store.Queues.ForeignDue(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := in.store.Agenda.Waiting(ctx, limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range waiting {
+		c := counts[w.Queue]
+		if w.Retry {
+			c.Retry++
+		} else {
+			c.Scheduled++
+		}
+		if w.Queue != "" {
+			counts[w.Queue] = c
+		}
+	}
+	out := make([]tasktype.DueCount, 0, len(counts))
+	for queue, c := range counts {
+		c.Queue = queue
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b tasktype.DueCount) int { return strings.Compare(a.Queue, b.Queue) })
+	return out, nil
 }
 
 // Outbox returns how many entries the agenda has, and how late the workers are with it.

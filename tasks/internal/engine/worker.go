@@ -282,7 +282,7 @@ func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) 
 	if err != nil {
 		return did, next, err
 	}
-	next, err = w.agenda.next(ctx)
+	next, err = w.agenda.store.Agenda.Next(ctx)
 	return did, next, err
 }
 

@@ -14,7 +14,6 @@ type Entry struct {
 	Flow   Flow
 	Node   string
 	Record []byte
-	Due    time.Time
 }
 
 func entry(shard int, member string) Entry {
@@ -72,41 +71,63 @@ func (s Agenda) Remove(ctx context.Context, f Flow, node string) error {
 	return s.rdb.ZRem(ctx, agendaKey(f.shard), f.ID+"/"+node).Err()
 }
 
-// First returns the first entries of each shard, with their records.
-func (s Agenda) First(ctx context.Context, limit int) ([]Entry, error) {
+// Waiting is a node that waits for its time.
+type Waiting struct {
+	Flow  Flow
+	Node  string
+	Retry bool // after a failed attempt
+	Due   time.Time
+	Queue string // empty for a step without a task
+}
+
+// Waiting returns up to most nodes of each shard that wait for their time, the earliest first, without their inputs. It
+// looks at up to ten times as many entries.
+func (s Agenda) Waiting(ctx context.Context, most int) ([]Waiting, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.ZSliceCmd, n)
+	var out []Waiting
 	for shard := range n {
-		cmds[shard] = pipe.ZRangeWithScores(ctx, agendaKey(shard), 0, int64(limit-1))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read agenda: %w", err)
-	}
-	var out []Entry
-	for shard, c := range cmds {
-		for _, z := range c.Val() {
-			e := entry(shard, fmt.Sprint(z.Member))
-			e.Due = time.UnixMilli(int64(z.Score))
-			out = append(out, e)
+		for found, rank := 0, 0; found < most && rank < 10*most; {
+			res, err := s.call(ctx, "scheduled", shard, rank, min(10*most-rank, 1000), most-found)
+			if err != nil {
+				return nil, fmt.Errorf("read agenda: %w", err)
+			}
+			looked := int(toInt(res[0]))
+			if looked == 0 {
+				break
+			}
+			rank += looked
+			for i := 1; i+3 < len(res); i += 4 {
+				e := entry(shard, text(res[i]))
+				_, queue, _ := strings.Cut(text(res[i+3]), ":")
+				out = append(out, Waiting{Flow: e.Flow, Node: e.Node, Retry: text(res[i+1]) == "T", Due: time.UnixMilli(toInt(res[i+2])), Queue: queue})
+				found++
+			}
 		}
 	}
-	if len(out) == 0 {
-		return nil, nil
-	}
-	pipe = s.rdb.Pipeline()
-	recs := make([]*redis.StringCmd, len(out))
-	for i, e := range out {
-		recs[i] = pipe.HGet(ctx, e.Flow.key(), e.Node)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error; a node without a record is one
-	for i, c := range recs {
-		out[i].Record, _ = c.Bytes()
-	}
 	return out, nil
+}
+
+// Next returns when the earliest entry of all shards is due; zero if there is none.
+func (s Agenda) Next(ctx context.Context) (next time.Time, err error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return next, err
+	}
+	for shard := range n {
+		first, err := s.rdb.ZRangeWithScores(ctx, agendaKey(shard), 0, 0).Result()
+		if err != nil {
+			return next, fmt.Errorf("read agenda: %w", err)
+		}
+		for _, z := range first {
+			if at := time.UnixMilli(int64(z.Score)); next.IsZero() || at.Before(next) {
+				next = at
+			}
+		}
+	}
+	return next, nil
 }
 
 // Overdue returns how many entries the agendas of all shards have, and how long the earliest has been due.

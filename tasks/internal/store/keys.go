@@ -176,6 +176,11 @@ func activeKey(queue string) string { return "asynq:{" + queue + "}:active" }
 // archivedKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that failed for the last time.
 func archivedKey(queue string) string { return "asynq:{" + queue + "}:archived" }
 
+// scheduledKey and retryKey are the sorted sets of asynq v0.26.0 of the ids of a queue's tasks that wait for their time,
+// before the first attempt and after a failed one.
+func scheduledKey(queue string) string { return "asynq:{" + queue + "}:scheduled" }
+func retryKey(queue string) string     { return "asynq:{" + queue + "}:retry" }
+
 // taskKey is the hash of asynq v0.26.0 of a task. Its field pending_since is since when the task waits (unix ns).
 func taskKey(queue, id string) string { return "asynq:{" + queue + "}:t:" + id }
 

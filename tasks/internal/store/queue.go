@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/tasktype"
 )
 
 // List adds a queue to those that operators see.
@@ -105,6 +107,23 @@ type Foreign struct {
 	Pending, Active, Archived int64
 	Since                     time.Time // since when the next of those that are pending is; zero if none are
 	Paused                    bool
+}
+
+// ForeignDue counts asynq's own tasks that wait for their time, by queue.
+func (s Queues) ForeignDue(ctx context.Context, queues []string) (map[string]tasktype.DueCount, error) {
+	pipe := s.rdb.Pipeline()
+	scheduled, retry := make([]*redis.IntCmd, len(queues)), make([]*redis.IntCmd, len(queues))
+	for i, q := range queues {
+		scheduled[i], retry[i] = pipe.ZCard(ctx, scheduledKey(q)), pipe.ZCard(ctx, retryKey(q))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read queues: %w", err)
+	}
+	out := map[string]tasktype.DueCount{}
+	for i, q := range queues {
+		out[q] = tasktype.DueCount{Scheduled: scheduled[i].Val(), Retry: retry[i].Val()}
+	}
+	return out, nil
 }
 
 // mostWakes is how many ids of each list of asynq are looked at for wake-tasks.
