@@ -137,18 +137,23 @@ func TestLivePagesUseTheRightsOfTheirReaders(t *testing.T) {
 	testutil.Eventually(t, "the other reader gets the update", func() bool { return strings.Contains(second(), "secret 1") })
 }
 
-// A page that panics gets an error, is logged once and is not rendered again; other pages are updated as before.
+// A page that panics gets an error, is logged once and is not rendered again, like a page that does not change;
+// other pages are updated as before.
 func TestPanicOfALivePageEndsThatPageOnly(t *testing.T) {
 	t.Parallel()
 	log := &records{}
-	var good, bad atomic.Int64
+	var good, bad, fixed atomic.Int64
 	server := loggedIn(t, slog.New(log), nil, func(_ context.Context, r *http.Request) (View, error) {
 		if r.URL.Path == "/bad" && bad.Add(1) > 1 {
 			var none map[string]int
 			none["x"] = 1
 		}
+		if r.URL.Path == "/fixed" {
+			return View{Data: fixed.Add(1), Fixed: true}, nil
+		}
 		return View{Data: good.Add(1)}, nil
 	})
+	live(t, server, "/fixed", "")()
 	panics, next := live(t, server, "/bad", ""), live(t, server, "/good", "")
 	panics()
 	if got := panics(); !strings.Contains(got, "event: trouble") || !strings.Contains(got, errPanic.Error()) || strings.Contains(got, "nil map") {
@@ -162,7 +167,7 @@ func TestPanicOfALivePageEndsThatPageOnly(t *testing.T) {
 	if got := live(t, server, "/bad", "")(); !strings.Contains(got, errPanic.Error()) {
 		t.Errorf("a later reader: got %q, want %q", got, errPanic)
 	}
-	if log.n.Load() != 1 || bad.Load() != 2 {
-		t.Errorf("got %d log records and %d renderings, want 1 and 2", log.n.Load(), bad.Load())
+	if log.n.Load() != 1 || bad.Load() != 2 || fixed.Load() != 1 {
+		t.Errorf("got %d log records, %d renderings, and %d of a page that does not change, want 1, 2 and 1", log.n.Load(), bad.Load(), fixed.Load())
 	}
 }

@@ -36,6 +36,7 @@ type nodeData struct {
 	Trace         string // id of the trace that the workflow belongs to, or empty
 	Last          *lastAttempt
 	Hidden        bool // the reader may not see inputs and results
+	over          bool // the workflow has ended
 }
 
 // document is JSON as it is shown.
@@ -94,7 +95,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 		d.In, d.Out, d.Headers = document{}, document{}, nil
 	}
 	d.setLast(time.Now())
-	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d}, nil
+	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d, Cost: workflowCost + nodeCost, Fixed: d.over}, nil
 }
 
 // setLast sets the attempt that runs, or ran last. One that another attempt follows is among those that failed.
@@ -115,6 +116,7 @@ func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 	if err != nil {
 		return err
 	}
+	d.over = p.Ended
 	if d.Alone = p.Total > mostRead; d.Alone {
 		return nil
 	}

@@ -89,9 +89,11 @@ func (c Config) withDefaults() Config {
 
 // About how many commands of Redis it takes to read something, with those that scripts call; see [webui.View.Cost].
 const (
-	queueCost = 8  // a queue
-	ratesCost = 30 // what was counted of an hour or a day
-	listCost  = 20 // a list of workflows, and one more for each
+	queueCost    = 8  // a queue
+	workflowCost = 12 // a workflow that has not changed since it was read last
+	nodeCost     = 10 // a node of a workflow
+	ratesCost    = 30 // what was counted of an hour or a day
+	listCost     = 20 // a list of workflows, and one more for each
 )
 
 // site serves the pages.

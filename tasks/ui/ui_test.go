@@ -407,3 +407,59 @@ func TestChangesTakePermissionAndAToken(t *testing.T) {
 		t.Errorf("without permission: got %d, want 403", w.Code)
 	}
 }
+
+// A page of a large workflow that waits takes few commands and bytes from Redis, however often it is rendered: an open
+// page is rendered at most once a second. It shows all changes, and is not updated any more once the workflow has ended.
+func TestPageOfALargeWorkflowIsReadOnce(t *testing.T) {
+	t.Parallel()
+	address := redistest.URL(t)
+	client, err := tasks.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	mux := tasks.NewMux()
+	tasks.Handle(mux, inc, func(ctx context.Context, n int) (int, error) {
+		tasks.SetProgress(ctx, 7, 9)
+		<-ctx.Done()
+		return n, ctx.Err()
+	})
+	for range 2 {
+		w, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Concurrency: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = w.Stop() })
+	}
+	rdb, traffic := redistest.NewTraffic(t, address)
+	h := Handler(tasks.NewClient(rdb), Config{Prefix: "/tasks"})
+	const n = 19_000
+	run, err := tasks.GroupOf([]tasks.Signature[int]{inc.S(1), inc.S(2)}).Send(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := tasks.Each(make([]int, n), inc, tasks.Queue("none")).Send(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "/workflows/" + large.ID()
+	wantIn(t, h, at, "0 of 19000", "no live worker takes from queue none")
+	traffic.Take()
+	for range 3 {
+		wantIn(t, h, at, "0 of 19000")
+		if commands, bytes := traffic.Take(); commands > 20 || bytes > 50_000 {
+			t.Errorf("the page took %d commands and %d bytes, want at most 20 and 50,000", commands, bytes)
+		}
+	}
+	testutil.Eventually(t, "the page of the other workflow shows progress", func() bool {
+		_, body := get(t, h, "/workflows/"+run.ID()+"/nodes/0")
+		return strings.Contains(body, "7 of 9")
+	})
+	for id, total := range map[string]string{run.ID(): "2 of 2", large.ID(): "19000 of 19000"} {
+		if err := client.Revoke(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		wantIn(t, h, "/workflows/"+id, total, "revoked", "data-still")
+		wantIn(t, h, "/workflows/"+id+"/nodes/0", "revoked", "data-still")
+	}
+}

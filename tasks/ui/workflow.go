@@ -62,19 +62,25 @@ func (d workflowData) Percent() int { return 100 * d.Progress.Done / max(d.Progr
 
 func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error) {
 	run := tasks.Attach[any](s.client, r.PathValue("id"))
-	w, err := run.Summary(ctx)
+	p, err := run.Progress(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
-	d := workflowData{Workflow: w.Workflow, Progress: w.Progress, Large: w.Progress.Total > mostRead}
-	if d.Large {
-		d.sum(nil, time.Now())
-		return webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Data: d}, nil
+	read, large := run.Detail, p.Total > mostRead
+	if large {
+		read = run.Summary
 	}
-	if w, err = run.Detail(ctx); err != nil {
+	w, err := read(ctx)
+	if err != nil {
 		return webui.View{}, err
 	}
-	d.Workflow, d.Progress = w.Workflow, w.Progress
+	d := workflowData{Workflow: w.Workflow, Progress: w.Progress, Large: large}
+	view := webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Cost: workflowCost, Fixed: w.Progress.Ended}
+	if large {
+		d.sum(nil, time.Now())
+		view.Data = d
+		return view, nil
+	}
 	d.sum(w.Nodes, time.Now())
 	drawn := draw(w.Nodes, w.Created)
 	if len(drawn.Boxes) <= mostBoxes {
@@ -83,7 +89,8 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 	if d.Table, err = newTable(drawn, r.URL.Query()); err != nil {
 		return webui.View{}, err
 	}
-	return webui.View{Name: w.Name, At: s.cfg.Prefix + "/workflows", Data: d}, nil
+	view.Data = d
+	return view, nil
 }
 
 // sum sets what the nodes say together.

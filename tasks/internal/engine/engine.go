@@ -74,7 +74,7 @@ func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 		Results:   &Results{shared, gs, p, b},
 		Revoker:   &Revoker{shared, gs, p, a},
 		Answers:   &Answers{shared, gs, a},
-		Inspector: &Inspector{shared, gs, p, f},
+		Inspector: &Inspector{shared, gs, p, f, newWholes()},
 		Fleet:     f,
 		Schedule:  st.Schedule,
 		graphs:    gs, progress: p, advancer: a, notifier: b,

@@ -18,6 +18,7 @@ type Inspector struct {
 	graphs   *graphs
 	progress *progress
 	fleet    *Fleet
+	wholes   *wholes
 }
 
 // Active returns the nodes in the batches of workers: each one runs, or waits in its batch for one that does. Started

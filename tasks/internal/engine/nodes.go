@@ -16,11 +16,11 @@ import (
 
 // Nodes returns the nodes of a workflow.
 func (in *Inspector) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) {
-	w, err := in.graphs.whole(ctx, id)
+	w, running, err := in.whole(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return in.nodes(ctx, w)
+	return in.nodes(ctx, w, running)
 }
 
 // Summary returns a workflow without its nodes. It has ended at the time at which its root did.
@@ -51,15 +51,16 @@ func endState(s tasktype.Status) tasktype.WorkflowState {
 
 // Workflow returns a workflow with its nodes.
 func (in *Inspector) Workflow(ctx context.Context, id string) (tasktype.WorkflowDetail, error) {
-	w, err := in.graphs.whole(ctx, id)
+	w, running, err := in.whole(ctx, id)
 	if err != nil {
 		return tasktype.WorkflowDetail{}, err
 	}
 	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: id, Name: w.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(w.Created)}}
-	if d.Progress, err = in.progress.of(ctx, id); err != nil {
+	isRunning := func() (bool, error) { return len(running) > 0, nil }
+	if d.Progress, err = in.progress.from(ctx, w.flow, w.field, isRunning); err != nil {
 		return d, err
 	}
-	if d.Nodes, err = in.nodes(ctx, w); err != nil || !d.Progress.Ended {
+	if d.Nodes, err = in.nodes(ctx, w, running); err != nil || !d.Progress.Ended {
 		return d, err
 	}
 	for i := range d.Nodes {
@@ -71,15 +72,8 @@ func (in *Inspector) Workflow(ctx context.Context, id string) (tasktype.Workflow
 	return d, nil
 }
 
-// nodes returns the nodes of a workflow.
-func (in *Inspector) nodes(ctx context.Context, w *whole) ([]tasktype.Node, error) {
-	var err error
-	var running map[string]*store.Batch
-	if !over(w.field) {
-		if running, err = in.progress.running(ctx, w.Flow); err != nil {
-			return nil, err
-		}
-	}
+// nodes returns the nodes of a workflow, of which some are running.
+func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*store.Batch) ([]tasktype.Node, error) {
 	preds := map[string][]string{}
 	for _, nid := range w.ids {
 		for _, s := range end(w.graph(nid), nid, "").Edges {
@@ -205,6 +199,30 @@ type whole struct {
 	fields map[string]string
 	ids    []graph.ID              // of the nodes; those of a plan follow the planned node
 	graphs map[string]*graph.Graph // by scope
+}
+
+// whole returns a whole workflow, and the nodes that run. It reads the workflow only if it has changed since the last call.
+func (in *Inspector) whole(ctx context.Context, id string) (*whole, map[string]*store.Batch, error) {
+	f, err := in.store.Flows.Address(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	revision, err := in.store.Flows.Revision(ctx, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := in.wholes.get(id, revision)
+	if w == nil {
+		if w, err = in.graphs.whole(ctx, id); err != nil {
+			return nil, nil, err
+		}
+		in.wholes.put(w)
+	}
+	if over(w.field) {
+		return w, nil, nil
+	}
+	running, err := in.progress.running(ctx, w.Flow)
+	return w, running, err
 }
 
 // whole reads a whole workflow.

@@ -89,25 +89,37 @@ func (pr *progress) write(ctx context.Context, fl *flow) error {
 	return nil
 }
 
-// of returns how far a workflow is.
+// of returns the progress of a workflow.
 func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error) {
 	fl, err := pr.graphs.load(ctx, id)
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	raws, err := pr.store.Flows.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField, store.OpenedField})
+	names := []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField, store.OpenedField}
+	raws, err := pr.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
 	if raws[0] == nil {
 		return tasktype.Progress{}, ErrUnknown
 	}
-	num := func(i int) int { n, _ := strconv.Atoi(string(raws[i])); return n }
-	p := tasktype.Progress{Done: num(1), Total: num(0), ChunksDone: num(5), Chunks: num(4)}
-	p.Ended = num(1) >= num(0) && num(3) >= num(2) || raws[7] != nil
-	rec := store.ParseRecord(raws[6], fl.Created)
+	fields := map[string]string{}
+	for i, name := range names {
+		fields[name] = string(raws[i])
+	}
+	return pr.from(ctx, fl, func(name string) string { return fields[name] }, func() (bool, error) {
+		running, err := pr.running(ctx, fl.Flow)
+		return len(running) > 0, err
+	})
+}
+
+// from returns the progress of a workflow by its fields; field returns "" for none. isRunning reports whether nodes run.
+func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) string, isRunning func() (bool, error)) (tasktype.Progress, error) {
+	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
+	p := tasktype.Progress{Done: num("z"), Total: num("n"), ChunksDone: num("cc"), Chunks: num("ct"), Ended: over(field)}
+	rec := store.ParseRecord([]byte(field(fl.Root)), fl.Created)
 	p.Status = status(rec)
-	if raws[7] != nil {
+	if field(store.AbortField) != "" {
 		p.Status = tasktype.Failed
 	}
 	if p.Status == tasktype.Skipped {
@@ -119,13 +131,12 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 		}
 	}
 	if p.Status == tasktype.Pending && !p.Ended {
-		begun := p.Done > 0 || raws[8] != nil
+		begun := p.Done > 0 || field(store.OpenedField) != ""
 		if !begun {
-			running, err := pr.running(ctx, fl.Flow)
-			if err != nil {
+			var err error
+			if begun, err = isRunning(); err != nil {
 				return tasktype.Progress{}, err
 			}
-			begun = len(running) > 0
 		}
 		if begun {
 			p.Status = tasktype.Started

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -149,6 +151,30 @@ func (s Flows) All(ctx context.Context, f Flow) (map[string]string, error) {
 		return nil, ErrUnknown
 	}
 	return all, nil
+}
+
+// Revision returns a string that differs after each change of the fields of a workflow that readers see.
+func (s Flows) Revision(ctx context.Context, f Flow) (string, error) {
+	raws, err := s.Fields(ctx, f, revisionFields)
+	if err != nil {
+		return "", err
+	}
+	if raws[0] == nil {
+		return "", ErrUnknown
+	}
+	return string(bytes.Join(raws, []byte{' '})), nil
+}
+
+// revisionFields are the fields that [Flows.Revision] is made of.
+var revisionFields = []string{"n", "v", "x", AbortField}
+
+// RevisionOf is [Flows.Revision] of the fields of a workflow.
+func RevisionOf(all map[string]string) string {
+	var parts []string
+	for _, name := range revisionFields {
+		parts = append(parts, all[name])
+	}
+	return strings.Join(parts, " ")
 }
 
 // SetProgress records how far a running node is.

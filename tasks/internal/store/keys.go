@@ -33,6 +33,7 @@ const storeKey = "muster:store"
 //	ct cc           members of maps: known, terminal
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal
+//	v               revision: the time of the last change (unix ms), or one more than the revision before it
 //	u               token of the sender, while its inputs are stored in pieces
 //	x               set once the workflow is revoked
 //	w               set once a node has waited for an answer

@@ -11,7 +11,7 @@ local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
 for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
-  local have = id and redis.call('HMGET', P .. 'w:' .. id, 'n', 'x', 'f', node)
+  local have = id and redis.call('HMGET', P .. 'w:' .. id, 'n', 'x', 'f', node, 'v')
   local rec = have and have[4]
   local letter, attempts, lost, lane, input = string.match(rec or '', '^([DTQ])|(%d*)|(%d*)|%d*|%d*|([^|]*)|(.*)$')
   if not have or not have[1] then
@@ -19,7 +19,7 @@ for _, line in ipairs(lines) do
   elseif letter and lane ~= '-' then
     over[#over + 1] = line
     if not have[2] and (letter == 'D' or letter == 'T') then
-      redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. string.match(rec, '^.|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input)
+      redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. string.match(rec, '^.|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, 'v', whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
       want(string.sub(lane, 3), true)
     end

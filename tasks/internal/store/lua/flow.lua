@@ -11,7 +11,7 @@ local MOST_TRIED = 3 -- failed attempts that are kept of a node, beside its last
 -- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
   -- The current workflow, set by use or new.
-  local wf, W, created, root, retention, name, key
+  local wf, W, created, root, retention, name, key, revision
   local have = {}   -- its counts, in the order of counts; then its fields x and o (see keys.go), and others
   local counts = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
   local add = {}    -- what to add to these
@@ -30,7 +30,7 @@ local function flow(onLane, onMost, on)
   -- task.
   local function new(p, fairness, work, virtual)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
-    wf, key = P .. 'w:' .. W, fairness
+    wf, key, revision = P .. 'w:' .. W, fairness, 0
     have = {work, '0', virtual, '0', '0', '0'}
   end
 
@@ -38,9 +38,9 @@ local function flow(onLane, onMost, on)
   local function use(p)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
-    have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u')
+    have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u', 'v')
     add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
-    key = have[9] or W
+    key, revision = have[9] or W, tonumber(have[11] or '') or 0
     return have[1] and not have[10]
   end
 
@@ -567,7 +567,11 @@ local function flow(onLane, onMost, on)
       puts[#puts + 1] = 'r'
       puts[#puts + 1] = rooted
     end
-    bulk('HSET', wf, puts)
+    if #puts > 0 then
+      puts[#puts + 1] = 'v'
+      puts[#puts + 1] = whole(math.max(now, revision + 1))
+      bulk('HSET', wf, puts)
+    end
     bulk('ZADD', P .. 'agenda', notes)
     for lane, els in pairs(lanes) do
       push(lane, key, els)
