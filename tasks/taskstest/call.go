@@ -3,6 +3,7 @@ package taskstest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -83,10 +84,21 @@ func Fails[I, O any](t tasks.Task[I, O], err error) Option {
 	})
 }
 
+// Dies kills the worker in each of the first n attempts of t, before its handler is called: another worker runs the task
+// again, as after a kill -9. A task that has killed more than ten workers fails with the code lost.
+func Dies[I, O any](t tasks.Task[I, O], n int) Option {
+	return func(f *Fleet) { f.deaths[t.Name()] = n }
+}
+
+var errDied = errors.New("the worker has died")
+
 // recorded returns h with its calls recorded, one at a time.
 func (f *Fleet) recorded(h *engine.Handler) *engine.Handler {
 	out := *h
 	out.Run = func(ctx context.Context, input []byte) (engine.Answer, error) {
+		if info := tasks.InfoFrom(ctx); f.dies(info.Task, info.Worker) {
+			return engine.Answer{}, errDied // not stored: the worker has lost its batch
+		}
 		f.turn.Lock()
 		defer f.turn.Unlock()
 		c := Call{Info: tasks.InfoFrom(ctx), At: f.Now(), Input: slices.Clone(input)}

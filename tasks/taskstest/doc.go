@@ -11,6 +11,7 @@
 // Only the clock of the engine, [Fleet.Now], jumps. A handler that sleeps does sleep, and a [tasks.Timeout] counts real
 // time.
 //
-// A [Fleet] is for tests of more than one workflow: it sends, moves the clock and lists the calls of handlers.
-// [Stub] replaces the handler of a task.
+// A [Fleet] is for tests of more than one workflow: it sends, moves the clock and lists the calls of handlers. Methods of
+// its client that wait for a workflow run the tasks of the fleet, so that code under test may call them.
+// [Stub] replaces the handler of a task, and [Dies] kills the worker that runs it.
 package taskstest

@@ -2,8 +2,10 @@ package taskstest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,10 +15,12 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
 )
 
-// Fleet runs the tasks of a Mux during calls of [Do], [Fleet.Drain] and [Fleet.Advance]. Use it from one goroutine;
-// handlers may use its client, too. It is closed at the end of the test.
+// Fleet runs the tasks of a Mux during calls of [Do], [Fleet.Drain] and [Fleet.Advance], and while a method of its client,
+// such as [tasks.AsyncResult.Wait], waits for a workflow. Call its methods from one goroutine; handlers and the code under
+// test may use its client in others. It is closed at the end of the test.
 type Fleet struct {
 	tb     testing.TB
 	client *tasks.Client
@@ -24,14 +28,22 @@ type Fleet struct {
 	redis  *miniredis.Miniredis
 
 	handlers map[string]*engine.Handler
-	workers  map[string]*engine.Worker // by queue
-	turn     sync.Mutex                // held by the task that runs
+	driving  sync.Mutex // held by the goroutine that runs tasks
+	turn     sync.Mutex // held by the task that runs
 
-	mu    sync.Mutex // guards the fields below
-	now   time.Time
-	calls []Call
-	wakes []engine.Wake              // sent, but not yet served
-	bound map[string]*engine.Handler // of the worker that package tasks made last
+	mu      sync.Mutex         // guards the fields below
+	workers map[string]*worker // by queue
+	deaths  map[string]int     // that remain, by task; see Dies
+	now     time.Time
+	calls   []Call
+	wakes   []engine.Wake              // sent, but not yet served
+	bound   map[string]*engine.Handler // of the worker that package tasks made last
+}
+
+// worker is a worker of a queue. A task that kills it closes died, and then waits for buried.
+type worker struct {
+	*engine.Worker
+	died, buried chan struct{}
 }
 
 // Option is an option of a fleet, such as [Stub].
@@ -41,7 +53,13 @@ type Option func(*Fleet)
 // tasks run.
 func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 	tb.Helper()
-	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), workers: map[string]*engine.Worker{}, now: time.Now().Truncate(time.Millisecond)}
+	return NewFunc(tb, func(*tasks.Client) *tasks.Mux { return mux }, opts...)
+}
+
+// NewFunc is [New] for handlers that use the client of the fleet: build is called with it, and returns the mux.
+func NewFunc(tb testing.TB, build func(*tasks.Client) *tasks.Mux, opts ...Option) *Fleet {
+	tb.Helper()
+	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), workers: map[string]*worker{}, deaths: map[string]int{}, now: time.Now().Truncate(time.Millisecond)}
 	if err := f.redis.Start(); err != nil {
 		tb.Fatalf("start a Redis in memory: %v", err)
 	}
@@ -50,14 +68,14 @@ func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 	rdb := redis.NewClient(&redis.Options{Addr: f.redis.Addr(), ContextTimeoutEnabled: true})
 	f.client = tasks.NewClient(conn{rdb, f})
 	tb.Cleanup(func() {
-		for _, w := range f.workers {
+		for _, w := range f.live() {
 			w.Kill()
 		}
 		_ = f.client.Close()
 		_ = rdb.Close()
 		f.redis.Close()
 	})
-	f.handlers = maps.Clone(f.handlersOf(mux))
+	f.handlers = maps.Clone(f.handlersOf(build(f.client)))
 	for _, o := range opts {
 		o(f)
 	}
@@ -73,13 +91,25 @@ type conn struct {
 	f *Fleet
 }
 
-// EngineMade sets the clock and the wake function of an engine to those of the fleet.
+// EngineMade sets the clock, the wake function and the driver of an engine to those of the fleet.
 func (c conn) EngineMade(e *engine.Engine) {
 	e.SetClock(jumping{c.f})
 	e.SetWaker(c.f.wake)
+	e.SetDriver(c.f.drive)
 	if c.f.eng == nil {
 		c.f.eng = e
 	}
+}
+
+// Publish implements redis.Cmdable. Messages of the bus reach the workers before it returns.
+func (c conn) Publish(ctx context.Context, channel string, message any) *redis.IntCmd {
+	cmd := c.UniversalClient.Publish(ctx, channel, message)
+	if text, ok := message.(string); ok && channel == store.BusChannel {
+		for _, w := range c.f.live() {
+			w.Hear(text)
+		}
+	}
+	return cmd
 }
 
 // WorkerMade stores the handlers of a worker in bound.
@@ -100,9 +130,9 @@ func (f *Fleet) handlersOf(mux *tasks.Mux) map[string]*engine.Handler {
 	return f.bound
 }
 
-// Client returns a client of the fleet, for handlers that send work and for reading the state of workflows. Workflows
-// that are sent with it run during the next [Do], [Fleet.Drain] or [Fleet.Advance]. Other clients that use its Redis
-// connection belong to the fleet, too.
+// Client returns a client of the fleet, for handlers and code under test that send work, and for reading the state of
+// workflows. Workflows that are sent with it run during the next [Do], [Fleet.Drain] or [Fleet.Advance], or while a method
+// of the client waits for one of them. Other clients that use its Redis connection belong to the fleet, too.
 func (f *Fleet) Client() *tasks.Client { return f.client }
 
 // Now returns the time by the fleet's clock.
@@ -128,7 +158,7 @@ func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.SendOption) (O, err
 		var zero O
 		return zero, err
 	}
-	f.until(time.Time{}, func() bool {
+	f.run(time.Time{}, func() bool {
 		p, err := run.Progress(ctx)
 		return err != nil || p.Ended // an unknown workflow has ended and was not kept
 	})
@@ -138,49 +168,76 @@ func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.SendOption) (O, err
 // Drain runs tasks until none is left, however far the clock has to jump.
 func (f *Fleet) Drain() {
 	f.tb.Helper()
-	f.until(time.Time{}, func() bool { return false })
+	f.run(time.Time{}, func() bool { return false })
 }
 
 // Advance runs the tasks that are due within d by the fleet's clock, and moves the clock by d.
 func (f *Fleet) Advance(d time.Duration) {
 	f.tb.Helper()
 	end := f.Now().Add(d)
-	f.until(end, func() bool { return false })
+	f.run(end, func() bool { return false })
 	f.jump(end)
 }
 
 // Limits of one call of until.
 const (
-	mostJumps = 100_000
-	mostTime  = 10 * 365 * 24 * time.Hour
+	maxJumps = 100_000
+	maxTime  = 10 * 365 * 24 * time.Hour
 )
 
-// until runs tasks until done returns true, no task is left, or all that are left are due after end.
-func (f *Fleet) until(end time.Time, done func() bool) {
+// run is until for the methods of the fleet.
+func (f *Fleet) run(end time.Time, done func() bool) {
 	f.tb.Helper()
+	f.driving.Lock()
+	defer f.driving.Unlock()
+	if err := f.until(end, done); err != nil {
+		f.tb.Fatalf("%v", err)
+	}
+}
+
+// drive is the driver of the engines: it runs tasks until look returns true or an error, or ctx is done. While another
+// goroutine runs tasks, it does nothing.
+func (f *Fleet) drive(ctx context.Context, look func() (bool, error)) (over bool, err error) {
+	if !f.driving.TryLock() {
+		return false, nil
+	}
+	defer f.driving.Unlock()
+	if failed := f.until(time.Time{}, func() bool {
+		over, err = look()
+		return over || err != nil || ctx.Err() != nil
+	}); failed != nil {
+		return false, failed
+	}
+	return over, err
+}
+
+// until runs tasks until done returns true, no task is left, or all that are left are due after end.
+func (f *Fleet) until(end time.Time, done func() bool) error {
 	begun := f.Now()
-	for range mostJumps {
-		f.work()
+	for range maxJumps {
+		if err := f.work(); err != nil {
+			return err
+		}
 		if done() {
-			return
+			return nil
 		}
 		did, next, err := f.worker().Tend(context.Background())
 		if err != nil {
-			f.tb.Fatalf("look after workflows: %v", err)
+			return fmt.Errorf("advance workflows: %w", err)
 		}
 		switch {
 		case did > 0:
 		case next.IsZero():
-			return
+			return nil
 		case !end.IsZero() && next.After(end):
-			return
-		case next.Sub(begun) > mostTime:
-			f.tb.Fatalf("after %s of its clock there is still something to run", mostTime)
+			return nil
+		case next.Sub(begun) > maxTime:
+			return fmt.Errorf("tasks remain after %s of the fleet's clock", maxTime)
 		default:
 			f.jump(next)
 		}
 	}
-	f.tb.Fatalf("after %d jumps of its clock there is still something to run: does a task return tasks.Again for ever?", mostJumps)
+	return fmt.Errorf("tasks remain after %d jumps of the fleet's clock: does a task return tasks.Again forever?", maxJumps)
 }
 
 // jump moves the clock forward to t. If t is in the past it does nothing.
@@ -194,9 +251,16 @@ func (f *Fleet) jump(t time.Time) {
 	f.redis.SetTime(t)
 }
 
+// live returns the workers.
+func (f *Fleet) live() []*worker {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.workers))
+}
+
 // worker returns any worker.
-func (f *Fleet) worker() *engine.Worker {
-	for _, w := range f.workers {
+func (f *Fleet) worker() *worker {
+	for _, w := range f.live() {
 		return w
 	}
 	return f.workerOf("default")
@@ -217,31 +281,80 @@ func (f *Fleet) wake(_ context.Context, k engine.Wake) error {
 }
 
 // work runs the tasks that are ready, one after the other.
-func (f *Fleet) work() {
-	f.tb.Helper()
+func (f *Fleet) work() error {
 	for {
 		f.mu.Lock()
 		wakes := f.wakes
 		f.wakes = nil
 		f.mu.Unlock()
 		if len(wakes) == 0 {
-			return
+			return nil
 		}
 		for _, k := range wakes {
-			f.workerOf(k.Queue).Serve(context.Background(), k)
+			if err := f.serve(k); err != nil {
+				return err
+			}
 		}
 	}
 }
 
+// serve runs the tasks of a wake-task. A worker that dies loses its batch to the next one at once.
+func (f *Fleet) serve(k engine.Wake) error {
+	w, ctx := f.workerOf(k.Queue), context.Background()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		w.Serve(ctx, k)
+	}()
+	select {
+	case <-served:
+		return nil
+	case <-w.died:
+	}
+	f.mu.Lock()
+	delete(f.workers, k.Queue)
+	f.mu.Unlock()
+	w.Kill()
+	err := tasks.ExpireLeases(ctx, f.client, w.Name())
+	close(w.buried)
+	<-served
+	return err
+}
+
+// dies kills the worker that runs a task if the task has deaths left. It reports whether it did.
+func (f *Fleet) dies(task, name string) bool {
+	f.mu.Lock()
+	var of *worker
+	for _, w := range f.workers {
+		if w.Name() == name {
+			of = w
+		}
+	}
+	if f.deaths[task] == 0 || of == nil {
+		f.mu.Unlock()
+		return false
+	}
+	f.deaths[task]--
+	f.mu.Unlock()
+	close(of.died)
+	<-of.buried
+	return true
+}
+
 // workerOf returns the worker of a queue.
-func (f *Fleet) workerOf(queue string) *engine.Worker {
-	if w := f.workers[queue]; w != nil {
+func (f *Fleet) workerOf(queue string) *worker {
+	f.mu.Lock()
+	w := f.workers[queue]
+	f.mu.Unlock()
+	if w != nil {
 		return w
 	}
-	w := engine.NewWorker(f.eng, f.handlers, engine.WorkerConfig{
+	w = &worker{engine.NewWorker(f.eng, f.handlers, engine.WorkerConfig{
 		Queues: map[string]int{queue: 1}, Concurrency: 1, MaxConcurrency: 1, MaxResult: 16 << 20, Manual: true, HandlerWait: 50 * time.Second,
 		Name: engine.WorkerName(), Logger: slog.New(slog.DiscardHandler),
-	})
+	}), make(chan struct{}), make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.workers[queue] = w
 	return w
 }

@@ -71,7 +71,7 @@ func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 	e := &Engine{
 		env:       shared,
 		Sender:    &Sender{env: shared, graphs: gs, progress: p, advancer: a},
-		Results:   &Results{shared, gs, p, b},
+		Results:   &Results{shared, gs, p, b, nil},
 		Revoker:   &Revoker{shared, gs, p, a},
 		Answers:   &Answers{shared, gs, a},
 		Inspector: &Inspector{shared, gs, p, f, newWholes()},
@@ -101,6 +101,12 @@ func (e *Engine) SetClock(c Clock) { e.clock = c }
 
 // SetWaker replaces what sends wake-tasks, which is asynq. Call it before anything else.
 func (e *Engine) SetWaker(w func(ctx context.Context, k Wake) error) { e.waker = w }
+
+// SetDriver sets a function that waits call before they block, and again after each message: it runs tasks in the goroutine
+// of the caller until look returns true or an error, and returns the results of its last call. Call it before anything else.
+func (e *Engine) SetDriver(d func(ctx context.Context, look func() (bool, error)) (bool, error)) {
+	e.Results.drive = d
+}
 
 // RewriteScripts changes the source of every script. Call it before anything else.
 func (e *Engine) RewriteScripts(f func(name, source string) string) { e.store.Rewrite(f) }

@@ -25,6 +25,7 @@ type Results struct {
 	graphs   *graphs
 	progress *progress
 	notifier *notifier
+	drive    func(ctx context.Context, look func() (bool, error)) (bool, error) // see SetDriver; nil for none
 }
 
 // Wait blocks until the root of a workflow is terminal. By then its progress keys tell so too.
@@ -68,6 +69,15 @@ func (r *Results) Follow(ctx context.Context, id string, look func() (over bool,
 
 // follow is Follow; without progress it listens only for the messages that the workflow has its value or has ended.
 func (r *Results) follow(ctx context.Context, id string, progress bool, look func() (over bool, err error)) error {
+	if r.drive != nil {
+		own := look
+		look = func() (bool, error) {
+			if over, err := own(); over || err != nil {
+				return over, err
+			}
+			return r.drive(ctx, own)
+		}
+	}
 	if over, err := look(); over || err != nil {
 		return endedBy(ctx, err)
 	}

@@ -270,6 +270,9 @@ func (w *Worker) Tasks() []string { return slices.Sorted(maps.Keys(w.handlers)) 
 // Serve takes and runs nodes for a wake-task.
 func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
 
+// Hear acts on a message of the bus. A manual worker does not subscribe to it.
+func (w *Worker) Hear(message string) { w.bus.hear(message) }
+
 // Tend does once what a worker does at intervals: it beats, and handles the agenda, dead workers and ready nodes that
 // no worker takes. It returns how many entries of the agenda were due, and when the next one will be; zero if there
 // is none.

@@ -1,0 +1,172 @@
+package taskstest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
+)
+
+// Revoke ends the contexts of running handlers, of a workflow and of a node.
+func TestRevokeEndsContextsOfHandlers(t *testing.T) {
+	t.Parallel()
+	for name, revoke := range map[string]func(ctx context.Context, c *tasks.Client) error{
+		"workflow": func(ctx context.Context, c *tasks.Client) error {
+			return c.Revoke(context.WithoutCancel(ctx), tasks.InfoFrom(ctx).Workflow)
+		},
+		"node": func(ctx context.Context, c *tasks.Client) error {
+			return c.RevokeNode(context.WithoutCancel(ctx), tasks.InfoFrom(ctx).Workflow, tasks.InfoFrom(ctx).Node)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			task := tasks.New[int, int]("w.waits", tasks.Timeout(time.Hour))
+			f := taskstest.NewFunc(t, func(c *tasks.Client) *tasks.Mux {
+				mux := tasks.NewMux()
+				tasks.Handle(mux, task, func(ctx context.Context, n int) (int, error) {
+					if err := revoke(ctx, c); err != nil {
+						return 0, err
+					}
+					<-ctx.Done()
+					return n, ctx.Err()
+				})
+				return mux
+			})
+			if _, err := taskstest.Do(f, task.S(1)); !errors.Is(err, tasks.ErrRevoked) {
+				t.Errorf("got %v, want %v", err, tasks.ErrRevoked)
+			}
+		})
+	}
+}
+
+// All methods of the client that wait run the tasks of the fleet, also those that need the clock to jump. What is due
+// later than that waits.
+func TestWaitsOfTheClientRunTasks(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(ctx context.Context, c *tasks.Client) (int, error){
+		"Do": func(ctx context.Context, c *tasks.Client) (int, error) {
+			return tasks.Chain(inc.S(1, tasks.In(time.Hour)), inc).Do(ctx, c)
+		},
+		"WaitAll": func(ctx context.Context, c *tasks.Client) (int, error) {
+			run, err := tasks.Chain(inc.S(1, tasks.In(time.Hour)), inc).Send(ctx, c)
+			if err != nil {
+				return 0, err
+			}
+			return 3, run.WaitAll(ctx)
+		},
+		"ValueOf": func(ctx context.Context, c *tasks.Client) (int, error) {
+			part := inc.S(2, tasks.In(time.Hour))
+			run, err := tasks.Chain(part, inc).Send(ctx, c)
+			if err != nil {
+				return 0, err
+			}
+			return tasks.ValueOf(ctx, run, part)
+		},
+		"AsCompleted": func(ctx context.Context, c *tasks.Client) (sum int, err error) {
+			run, err := tasks.Each([]int{0, 1}, inc, tasks.In(time.Hour)).Send(ctx, c)
+			if err != nil {
+				return 0, err
+			}
+			for m, err := range tasks.AsCompleted(ctx, run) {
+				if err != nil {
+					return 0, err
+				}
+				sum += m.Value
+			}
+			return sum, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := taskstest.New(t, stories())
+			begun := f.Now()
+			later, err := inc.S(1, tasks.In(24*time.Hour)).Send(t.Context(), f.Client())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := wait(t.Context(), f.Client()); err != nil || got != 3 {
+				t.Errorf("got %d, %v, want 3", got, err)
+			}
+			if took := f.Now().Sub(begun); took != time.Hour {
+				t.Errorf("the clock moved by %s, want an hour", took)
+			}
+			if s, err := later.Status(t.Context()); err != nil || s != tasktype.Pending {
+				t.Errorf("a later workflow is %s, %v, want %s", s, err, tasktype.Pending)
+			}
+		})
+	}
+}
+
+// Waits in a handler are errors, as on a worker. A wait that no task can end returns with its context.
+func TestWaitsThatCannotEnd(t *testing.T) {
+	t.Parallel()
+	ask := tasks.New[int, int]("w.ask", tasks.External(), tasks.Timeout(0))
+	nested := tasks.New[int, int]("w.nested")
+	f := taskstest.NewFunc(t, func(c *tasks.Client) *tasks.Mux {
+		mux := stories()
+		tasks.Handle(mux, nested, func(ctx context.Context, n int) (int, error) {
+			_, err := inc.S(n).Do(ctx, c)
+			return 0, err
+		})
+		return mux
+	})
+	var failure *tasks.Failure
+	if _, err := nested.S(1).Do(t.Context(), f.Client()); !errors.As(err, &failure) || failure.Message != tasks.ErrWaitInTask.Error() {
+		t.Errorf("in a handler: got %v, want %v", err, tasks.ErrWaitInTask)
+	}
+	run, err := tasks.Chain(ask.S(1), inc).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := run.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+	done := make(chan error, 1)
+	go func() {
+		out, err := run.Wait(t.Context())
+		if err == nil && out != 8 {
+			err = errors.New("another value")
+		}
+		done <- err
+	}()
+	token, err := f.Client().NewToken(t.Context(), run.ID(), "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Client().Complete(t.Context(), token, []byte("7")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("after the answer: %v", err)
+	}
+}
+
+// A task whose worker dies runs again on another one, and its effects are counted once. A task that has killed more than
+// ten workers fails.
+func TestWorkersDie(t *testing.T) {
+	t.Parallel()
+	for deaths, want := range map[int]string{1: "", 3: "", 11: "lost"} {
+		f := taskstest.New(t, stories(), taskstest.Dies(inc, deaths))
+		out, err := taskstest.Do(f, tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum))
+		var failure *tasks.Failure
+		switch {
+		case want == "" && (err != nil || out != 9):
+			t.Errorf("%d deaths: got %d, %v, want 9", deaths, out, err)
+		case want != "" && (!errors.As(err, &failure) || failure.Code != want):
+			t.Errorf("%d deaths: got %v, want a failure with the code %s", deaths, err, want)
+		}
+		workers := map[string]bool{}
+		for _, c := range f.Calls("s.inc") {
+			workers[c.Worker] = true
+		}
+		if want == "" && (len(f.Calls("s.inc")) != 3 || len(workers) == 0) {
+			t.Errorf("%d deaths: got %d calls, want 3", deaths, len(f.Calls("s.inc")))
+		}
+	}
+}
