@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/testutil"
 	"muster/tasks"
@@ -79,9 +80,17 @@ func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 			"Join it with what an inner map": sumOf(tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
 				return sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Chain(n, Inc) }))
 			})),
-			"zero Signature":     sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Signature[int]{} })),
-			"without a name":     ID.S(1, tasks.LinkError(tasks.Task[tasks.Failure, int]{})),
-			"more than 16777216": tasks.Chain(tasks.Value(strings.Repeat("x", 17<<20)), tasks.New[string, int]("t.large")),
+			"zero Signature": sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Signature[int]{} })),
+			"HardTimeout(1s) is below tasks.Timeout(1m0s)": ID.S(1, tasks.HardTimeout(time.Second), tasks.Timeout(time.Minute)),
+			"task t.id: option tasks.HardTimeout(1s)":      tasks.New[int, int]("t.id", tasks.Timeout(time.Minute)).S(1, tasks.HardTimeout(time.Second)),
+			"In and tasks.At":                 ID.S(1, tasks.In(time.Second), tasks.At(time.Unix(1, 0))),
+			"At on one task":                  ID.S(1, tasks.At(time.Unix(1, 0)), tasks.In(0)),
+			"a\\nb\" has a control character": tasks.New[int, int]("a\nb").S(1),
+			"not UTF-8":                       tasks.New[int, int]("a\xff").S(1),
+			"has 101 bytes":                   tasks.New[int, int](strings.Repeat("a", 101)).S(1),
+			"Alias: a task without a name":    tasks.New[int, int]("t.alias", tasks.Alias("")).S(1),
+			"without a name":                  ID.S(1, tasks.LinkError(tasks.Task[tasks.Failure, int]{})),
+			"more than 16777216":              tasks.Chain(tasks.Value(strings.Repeat("x", 17<<20)), tasks.New[string, int]("t.large")),
 		} {
 			if err := refusal(t, w, s); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %.200v, want an error with %q", err, want)

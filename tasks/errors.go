@@ -51,7 +51,10 @@ type Failure struct {
 
 // Error implements error.
 func (f *Failure) Error() string {
-	if f.Attempts > 1 {
+	switch {
+	case f.Task == "": // the workflow as a whole was given up
+		return "workflow failed: " + f.Message
+	case f.Attempts > 1:
 		return fmt.Sprintf("task %s failed after %d attempts: %s", f.Task, f.Attempts, f.Message)
 	}
 	return fmt.Sprintf("task %s failed: %s", f.Task, f.Message)

@@ -318,3 +318,16 @@ func TestCallsEndAtTheirDeadline(t *testing.T) {
 		})
 	}
 }
+
+func TestErrorOfAFailure(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]*tasks.Failure{
+		"workflow failed: its data is damaged":  {Message: "its data is damaged"},
+		"task a failed: broke":                  {Task: "a", Attempts: 1, Message: "broke"},
+		"task a failed after 2 attempts: broke": {Task: "a", Attempts: 2, Message: "broke"},
+	} {
+		if got := f.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

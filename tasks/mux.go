@@ -75,8 +75,8 @@ func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byt
 		panic(fmt.Sprintf("tasks: %s has a part of its input from Bind; bind the handler to the task as it was declared", name))
 	}
 	for _, n := range append([]string{name}, opts.Alias...) {
-		if n == "" {
-			panic("tasks: a task needs a name")
+		if err := graph.CheckTask(n); err != nil {
+			panic(fmt.Sprintf("tasks: %v", err))
 		}
 		if m.handlers[n] != nil {
 			panic(fmt.Sprintf("tasks: %s is bound twice", n))

@@ -106,7 +106,8 @@ func Queue(name string) Option {
 	return option(func(o *graph.Opts) { o.Queue = name })
 }
 
-// Priority makes a task with n > 0 run before the others in its queue. n is 0 to 255. Defaults to 0.
+// Priority has two levels: a task with n > 0 runs before the tasks with n = 0 of its queue, whatever n is. n is 0 to 255.
+// After several batches of high priority in a row a worker takes one of normal priority. Defaults to 0.
 func Priority(n int) Option {
 	if n < 0 || n > 255 {
 		return bad("Priority(%d): give a number from 0 to 255", n)
@@ -122,7 +123,7 @@ func Timeout(d time.Duration) Option {
 
 // HardTimeout is the hard time limit of an attempt: after it the task fails with [tasktype.CodeHardTimeout], without a
 // retry, and its slot is free even if the handler has not returned. Zero is no limit. Defaults to ten seconds more than
-// [Timeout].
+// [Timeout]. If a task has both, HardTimeout must not be below Timeout.
 func HardTimeout(d time.Duration) Option {
 	return lasting("HardTimeout", d, 0, func(o *graph.Opts) { o.Hard = &d })
 }
@@ -151,8 +152,18 @@ func ConstantBackoff(d time.Duration) Option {
 
 // In delays a task by d, counted from when it could run: from the send, or from the end of the tasks that it comes
 // after. In a [Scheduler] the send is at the time of the tick.
+//
+// In and [At] in one list of options are an error of Send; of two lists the later one applies.
 func In(d time.Duration) Option {
-	return lasting("In", d, 0, func(o *graph.Opts) { o.In, o.At = &d, nil })
+	return lasting("In", d, 0, func(o *graph.Opts) { start(o, &d, nil) })
+}
+
+// start sets the option In or At.
+func start(o *graph.Opts, in *time.Duration, at *time.Time) {
+	if in != nil && o.At != nil || at != nil && o.In != nil {
+		bad("In and tasks.At on one task: give one of them")(o)
+	}
+	o.In, o.At = in, at
 }
 
 // Expires revokes a task, with [tasktype.CodeExpired], that has not started d after it could run: after the send or the
@@ -169,7 +180,7 @@ func At(t time.Time) StartOption {
 	if t.IsZero() || t.Year() < 1970 || t.Year() > 9999 {
 		return bad("At(%s): give a time of the years 1970 to 9999", t.Format(time.RFC3339))
 	}
-	return option(func(o *graph.Opts) { o.At, o.In = &t, nil })
+	return option(func(o *graph.Opts) { start(o, nil, &t) })
 }
 
 // RetryIf sets which errors of the handler are retried: those for which worth reports true. Defaults to all but those
@@ -181,8 +192,8 @@ func RetryIf(worth func(error) bool) TaskOption {
 // Alias binds the handler of the task to these names too, so that it handles work that was sent under them.
 func Alias(names ...string) TaskOption {
 	for _, name := range names {
-		if name == "" {
-			return bad(`Alias(""): a task needs a name`)
+		if err := graph.CheckTask(name); err != nil {
+			return bad("Alias: %w", err)
 		}
 	}
 	return option(func(o *graph.Opts) { o.Alias = append(o.Alias, names...) })

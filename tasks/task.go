@@ -9,7 +9,7 @@ import (
 
 // Task is a named unit of work that takes an I and yields an O. It is only a declaration: [Handle] binds it to code
 // in a worker, and a program that sends it needs no handler. The name, such as "proxies.check", is stored with each
-// workflow.
+// workflow. It has 1 to 100 bytes of UTF-8 without control characters.
 type Task[I, O any] struct {
 	name string
 	opts *graph.Opts

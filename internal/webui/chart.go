@@ -69,7 +69,7 @@ func NewChart(title string, points []Point, since, until time.Time, step time.Du
 	}
 	for i := range c.Bars {
 		b := &c.Bars[i]
-		b.Label = Tell(since.Add(time.Duration(i)*step).UTC().Format("15:04"), b.Good, b.Bad)
+		b.Label = Tell(since.Add(time.Duration(i)*step).UTC().Format("15:04 UTC"), b.Good, b.Bad)
 	}
 	return c
 }

@@ -25,7 +25,7 @@ func When(t time.Time) template.HTML {
 		return "–"
 	}
 	t = t.UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05"))) //nolint:gosec // of a time only
+	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05 UTC"))) //nolint:gosec // of a time only
 }
 
 // Took writes a duration with two or three digits, and a dash for one below zero.

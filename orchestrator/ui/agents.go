@@ -77,7 +77,7 @@ func byHour(title string, list []agent.Activity, now time.Time) webui.Chart {
 	c := webui.Chart{Title: title, Bars: make([]webui.Bar, activityHours)}
 	first := now.UTC().Truncate(time.Hour).Add(-(activityHours - 1) * time.Hour)
 	for i := range c.Bars {
-		c.Bars[i].Label = first.Add(time.Duration(i) * time.Hour).Format("15:04")
+		c.Bars[i].Label = first.Add(time.Duration(i) * time.Hour).Format("15:04 UTC")
 	}
 	for _, a := range list {
 		if i := int(a.Hour.Sub(first) / time.Hour); i >= 0 && i < len(c.Bars) {

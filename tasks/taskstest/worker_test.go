@@ -3,6 +3,7 @@ package taskstest_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,5 +169,13 @@ func TestWorkersDie(t *testing.T) {
 		if want == "" && (len(f.Calls("s.inc")) != 3 || len(workers) == 0) {
 			t.Errorf("%d deaths: got %d calls, want 3", deaths, len(f.Calls("s.inc")))
 		}
+	}
+}
+
+func TestFleetWithoutHandlers(t *testing.T) {
+	t.Parallel()
+	var failure *tasks.Failure
+	if _, err := taskstest.Run(t, tasks.NewMux(), inc.S(1)); !errors.As(err, &failure) || !strings.Contains(failure.Message, "has no handlers") {
+		t.Errorf("got %v, want a failure that says that the worker has no handlers", err)
 	}
 }

@@ -4,12 +4,12 @@
   const main = document.getElementById("main"), state = document.getElementById("livestate"), news = document.getElementById("news"), pause = document.getElementById("pause");
   let source = null, paused = false;
 
-  // "3 min ago" in place of a time; the exact one is shown when it is pointed at.
-  const units = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  // "3 min ago" in place of a time; the exact one is shown when it is pointed at. A unit is used from two of it on.
+  const units = [["days", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const relative = (then) => {
     const seconds = Math.round((Date.now() - then) / 1000), far = Math.abs(seconds);
-    const [name, size] = units.find(([, size]) => far >= size) || units[3];
-    const n = Math.floor(far / size), text = n + " " + name + (name === "day" && n !== 1 ? "s" : "");
+    const [name, size] = units.find(([, size]) => far >= 2 * size) || units[3];
+    const text = Math.floor(far / size) + " " + name;
     return seconds >= 0 ? text + " ago" : "in " + text;
   };
   const times = () => {

@@ -226,7 +226,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	n := &g.Nodes[id.Index]
 	c := store.Change{Outcome: outcome}
 	if id.Inst >= 0 || !g.Virtual(id.Index) {
-		c.Task = store.ClipTask(g.Specs[n.Spec].Task)
+		c.Task = g.Specs[n.Spec].Task
 	}
 	edges := g.Succs(id.Index)
 	switch {

@@ -168,7 +168,7 @@ func randomBytes(n int) []byte {
 // retry returns the change that has another attempt follow one that failed.
 func (o *outside) retry(f *tasktype.Failure, d time.Duration) store.Change {
 	sp := o.spec()
-	c := store.Change{Outcome: store.ChangeAgain, Queue: sp.QueueName(), Task: store.ClipTask(sp.Task)}
+	c := store.Change{Outcome: store.ChangeAgain, Queue: sp.QueueName(), Task: sp.Task}
 	c.Again(o.node, f.Attempts, 0, d, "T", store.Lane(sp.QueueName(), sp.Priority), f.Message,
 		encodeAttempt(tasktype.NodeAttempt{Attempt: f.Attempts, Code: f.Code, Message: f.Message}))
 	return c
@@ -198,7 +198,7 @@ func (a *Answers) Extend(ctx context.Context, text string, d time.Duration) erro
 	if err != nil {
 		return err
 	}
-	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, true, ""), store.Extend(store.ClipTask(o.spec().Task), o.node, d))
+	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, true, ""), store.Extend(o.spec().Task, o.node, d))
 }
 
 // timeOut ends an attempt whose deadline may have passed.
@@ -268,7 +268,7 @@ func (a *Answers) Open(ctx context.Context, task, cursor string, limit int) (pag
 	}
 	bytes := 0
 	for shard < shards {
-		nodes, last, more, err := a.store.Tokens.Open(ctx, shard, store.ClipTask(task), after, limit-len(page))
+		nodes, last, more, err := a.store.Tokens.Open(ctx, shard, task, after, limit-len(page))
 		if err != nil {
 			return nil, "", fmt.Errorf("list open tokens: %w", err)
 		}

@@ -81,14 +81,14 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + since(b, r.fl, r.began) + "|" + tk.cfg.Name
 		return store.PlanChange(r.node, head, r.plan)
 	case store.ChangeOpen:
-		return store.Open(store.ClipTask(r.g.Specs[r.g.Nodes[r.id.Index].Spec].Task), r.node, r.attempts, r.delay)
+		return store.Open(r.g.Specs[r.g.Nodes[r.id.Index].Spec].Task, r.node, r.attempts, r.delay)
 	case store.ChangeAgain:
 		c := store.Change{Outcome: r.kind}
 		lane := b.lane
 		if r.g != nil {
 			sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
 			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == "T" {
-				c.Queue, c.Task = sp.QueueName(), store.ClipTask(sp.Task)
+				c.Queue, c.Task = sp.QueueName(), sp.Task
 				timed(&c, r)
 			}
 		}

@@ -23,7 +23,7 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 		f.Retention = DefaultRetention.Milliseconds()
 	}
 	f.Root = strconv.Itoa(g.Root)
-	f.Name = store.ClipName(g.Name())
+	f.Name = g.Name()
 	return &flow{f, g}
 }
 

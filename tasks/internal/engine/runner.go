@@ -169,8 +169,11 @@ func (rn *runner) unregistered(ctx context.Context, r *Run) result {
 	return res
 }
 
-// knows names the tasks that this worker has handlers for.
+// knows lists the tasks that this worker has handlers for.
 func (rn *runner) knows() string {
+	if len(rn.handlers) == 0 {
+		return fmt.Sprintf("Worker %s has no handlers", rn.cfg.Name)
+	}
 	names := slices.Sorted(maps.Keys(rn.handlers))
 	more := ""
 	if most := 20; len(names) > most {

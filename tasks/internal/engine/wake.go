@@ -51,10 +51,8 @@ func (w *waker) send(ctx context.Context, k Wake) error {
 	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
 		return fmt.Errorf("enqueue a wake-task: %w", err)
 	}
-	if err := w.store.Tell(ctx, "q "+k.Queue); err != nil {
-		return fmt.Errorf("wake workers: %w", err)
-	}
-	return nil
+	// asynq's client lists a queue only once, although it may have been deleted since.
+	return w.store.Queues.Announce(ctx, k.Queue)
 }
 
 func wakeID(k Wake) string { return "{" + strconv.Itoa(k.Shard) + "}:" + k.Queue + ":" + k.Gen }
@@ -100,11 +98,7 @@ func (e *env) look(ctx context.Context, patience time.Duration, worker string, q
 func (e *env) wakeAgain(ctx context.Context, k Wake) error {
 	info, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).GetTaskInfo(k.Queue, wakeID(k))
 	switch {
-	case errors.Is(err, asynq.ErrQueueNotFound):
-		// The queue was deleted. asynq's client lists a queue only once, so without this operators would not see it
-		// again.
-		return errors.Join(e.store.Queues.List(ctx, k.Queue), e.waker(ctx, k))
-	case errors.Is(err, asynq.ErrTaskNotFound):
+	case errors.Is(err, asynq.ErrQueueNotFound), errors.Is(err, asynq.ErrTaskNotFound):
 		return e.waker(ctx, k)
 	case err == nil && info.State == asynq.TaskStatePending:
 		return e.store.Tell(ctx, "q "+k.Queue)

@@ -26,6 +26,7 @@ const (
 // watcher watches over workers: it beats for its own, and makes the nodes of dead ones ready again.
 type watcher struct {
 	*local
+	fleet   *Fleet
 	slots   *slots
 	batches *batches
 	tasks   []string // that the worker has handlers for, sorted
@@ -57,6 +58,11 @@ func (w *watcher) run(ctx context.Context) {
 		// An idle worker should cost Redis little: the rest is done every second time only.
 		if err := w.once(ctx, n%2 == 0); err != nil && ctx.Err() == nil {
 			w.log.WarnContext(ctx, "watch over workers failed", "error", err)
+		}
+		if n%forgetBeats == 1 {
+			if err := w.fleet.forgetQueues(ctx, unusedFor); err != nil && ctx.Err() == nil {
+				w.log.WarnContext(ctx, "unused queues were not forgotten", "error", err)
+			}
 		}
 		select {
 		case <-ctx.Done():

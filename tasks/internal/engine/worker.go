@@ -71,7 +71,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, peers: known, slots: w.slots,
 		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs},
 		batches: newBatches(), means: newMeans(cfg.Queues), others: givesWayTo(cfg.Queues, cfg.Strict)}
-	w.watcher = &watcher{l, w.slots, w.taker.batches, w.Tasks(), e.clock.Now()}
+	w.watcher = &watcher{l, e.Fleet, w.slots, w.taker.batches, w.Tasks(), e.clock.Now()}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}

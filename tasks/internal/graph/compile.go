@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // ErrInvalid means that a signature cannot be sent.
@@ -213,12 +216,28 @@ func (c *compiler) callback(s *Sig, of int) (int, error) {
 	return c.add(Node{Kind: Or, Args: []int{of, rescuer}})
 }
 
+// maxTaskName is the longest name of a task, in bytes.
+const maxTaskName = 100
+
+// CheckTask returns an error if a string cannot be the name of a task.
+func CheckTask(name string) error {
+	switch {
+	case name == "":
+		return errors.New("a task without a name; declare it with tasks.New")
+	case len(name) > maxTaskName:
+		return fmt.Errorf("task name %.40q… has %d bytes; give tasks.New a name of at most %d bytes", name, len(name), maxTaskName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("task name %q has a control character or is not UTF-8; give tasks.New a name without them", name)
+	}
+	return nil
+}
+
 func (c *compiler) spec(s *Sig) (int, error) {
 	if c.bare {
 		return 0, nil
 	}
-	if s.Task == "" {
-		return 0, fmt.Errorf("%w: a task without a name; declare it with tasks.New", ErrInvalid)
+	if err := CheckTask(s.Task); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	key := specKey{s.Task, s.Opts}
 	if i, ok := c.specs[key]; ok {
@@ -227,6 +246,10 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	o := s.Opts.Over(nil)
 	if o.Err != nil {
 		return 0, fmt.Errorf("%w: task %s: %w", ErrInvalid, s.Task, o.Err)
+	}
+	if o.Timeout != nil && o.Hard != nil && *o.Hard > 0 && *o.Hard < *o.Timeout {
+		return 0, fmt.Errorf("%w: task %s: option tasks.HardTimeout(%s) is below tasks.Timeout(%s); give a hard limit that is not below the soft one",
+			ErrInvalid, s.Task, *o.Hard, *o.Timeout)
 	}
 	sp := Spec{Task: s.Task, Queue: o.Queue}
 	if sp.Queue == "default" {

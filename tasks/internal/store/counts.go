@@ -36,7 +36,6 @@ func (s Counts) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, e
 	if oldest := q.Until.Add(-kept); q.Since.Before(oldest) {
 		q.Since = oldest
 	}
-	q.Task = ClipTask(q.Task)
 	sum := rateSum{q: q, step: step, first: q.Since.Truncate(step), rates: map[rateID]*tasktype.RatePoint{}}
 	var last []int64 // by shard: the unix hour whose minutes were not added to its day yet
 	if q.Hourly {

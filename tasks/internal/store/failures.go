@@ -33,7 +33,7 @@ func (s Counts) Failures(ctx context.Context, task string, limit int) ([]Failed,
 	pipe := s.rdb.Pipeline()
 	lists := make([]*redis.StringSliceCmd, shards)
 	for shard := range lists {
-		lists[shard] = pipe.LRange(ctx, failsKey(shard, ClipTask(task)), 0, int64(limit)-1)
+		lists[shard] = pipe.LRange(ctx, failsKey(shard, task), 0, int64(limit)-1)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("list failed nodes: %w", err)
@@ -73,7 +73,6 @@ func (s Counts) Durations(ctx context.Context, queue, task string, since, until 
 	if oldest := until.Add(-24 * time.Hour); since.Before(oldest) {
 		since = oldest
 	}
-	task = ClipTask(task)
 	first, hours := since.Unix()/3600, until.Unix()/3600-since.Unix()/3600+1
 	pipe := s.rdb.Pipeline()
 	var cmds []*redis.MapStringStringCmd // by hour and shard

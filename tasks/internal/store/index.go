@@ -12,15 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/internal/clip"
 )
-
-// ClipName shortens the name of a workflow to what the index has of it.
-func ClipName(s string) string { return clip.Bytes(s, 64) }
-
-// ClipTask shortens the name of a task to what the counts have of it.
-func ClipTask(s string) string { return clip.Bytes(s, 100) }
 
 // Live is the state of a workflow that has not ended. The others are 'S', 'F' and 'X'.
 const Live byte = 'L'
@@ -147,7 +139,7 @@ func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*in
 	if !q.After.IsZero() {
 		r.after = q.After.UnixMilli()
 	}
-	r.q.Name, r.q.Contains, r.q.Limit = ClipName(q.Name), strings.ToLower(q.Contains), max(1, q.Limit)
+	r.q.Contains, r.q.Limit = strings.ToLower(q.Contains), max(1, q.Limit)
 	for shard := range shards {
 		for _, state := range []byte{Live, 'S', 'F', 'X'} {
 			if q.State == 0 || q.State == state {

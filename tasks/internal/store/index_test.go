@@ -318,18 +318,6 @@ func TestScriptsContinueWithADamagedIndex(t *testing.T) {
 	})
 }
 
-func TestNamesAreClippedBetweenRunes(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ in, want string }{
-		{"", ""}, {strings.Repeat("a", 64), strings.Repeat("a", 64)}, {strings.Repeat("a", 65), strings.Repeat("a", 64)},
-		{strings.Repeat("a", 63) + "é", strings.Repeat("a", 63)}, {strings.Repeat("\x80", 70), ""},
-	} {
-		if got := ClipName(c.in); got != c.want {
-			t.Errorf("ClipName(%q): got %q, want %q", c.in, got, c.want)
-		}
-	}
-}
-
 // BenchmarkIndex measures what the index costs Redis: for a script that has it and does nothing with it,
 // and for a single task, which is opened in one call and in another ended and counted. Both against scripts
 // with the same arguments that do nothing.

@@ -7,8 +7,8 @@ import (
 )
 
 // tag begins every key of a workflow and of the shard it lives in, so that one script can change them together on a
-// cluster. The scripts get the tag and make the rest of the names themselves. Workflows expire and wake hashes stay; Redis
-// deletes the others with their last element.
+// cluster. The scripts get the tag and make the rest of the names themselves. Workflows expire, and workers delete the wake
+// hashes of unused queues; Redis deletes the others with their last element.
 func tag(shard int) string { return "muster:{" + strconv.Itoa(shard) + "}:" }
 
 // storeKey is the string "<schema> <shards>", written by the first process that uses the store. No expiry.
@@ -56,7 +56,7 @@ func agendaKey(shard int) string { return tag(shard) + "agenda" }
 // gone stays in it until the tasks are listed.
 func openKey(shard int, task string) string { return tag(shard) + "open:" + task }
 
-// wakeKey is the hash of a queue's wake-tasks. It stays.
+// wakeKey is the hash of a queue's wake-tasks. A worker deletes it when nothing was taken from the queue for a day.
 //
 //	p      since when one is pending (unix ms)
 //	g      its generation
@@ -177,10 +177,21 @@ func activeKey(queue string) string { return "asynq:{" + queue + "}:active" }
 // archivedKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that failed for the last time.
 func archivedKey(queue string) string { return "asynq:{" + queue + "}:archived" }
 
-// scheduledKey and retryKey are the sorted sets of asynq v0.26.0 of the ids of a queue's tasks that wait for their time,
-// before the first attempt and after a failed one.
+// scheduledKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that wait for their first attempt.
 func scheduledKey(queue string) string { return "asynq:{" + queue + "}:scheduled" }
-func retryKey(queue string) string     { return "asynq:{" + queue + "}:retry" }
+
+// retryKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that wait for another attempt.
+func retryKey(queue string) string { return "asynq:{" + queue + "}:retry" }
+
+// processedKey is the string of asynq v0.26.0 with the number of tasks of a queue that ran. With ":" and a day (UTC) behind it,
+// it is the number of that day, and expires.
+func processedKey(queue string) string { return "asynq:{" + queue + "}:processed" }
+
+// failedKey is the string of asynq v0.26.0 with the number of tasks of a queue that failed.
+func failedKey(queue string) string { return "asynq:{" + queue + "}:failed" }
+
+// groupsKey is the set of asynq v0.26.0 of the groups of a queue that have tasks.
+func groupsKey(queue string) string { return "asynq:{" + queue + "}:groups" }
 
 // taskKey is the hash of asynq v0.26.0 of a task. Its field pending_since is since when the task waits (unix ns).
 func taskKey(queue, id string) string { return "asynq:{" + queue + "}:t:" + id }

@@ -13,10 +13,45 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// List adds a queue to those that operators see.
-func (s Queues) List(ctx context.Context, queue string) error {
-	if err := s.rdb.SAdd(ctx, queuesKey, queue).Err(); err != nil {
-		return fmt.Errorf("list queue %s: %w", queue, err)
+// Announce adds a queue to those that operators see, and tells all workers that it has work.
+func (s Queues) Announce(ctx context.Context, queue string) error {
+	pipe := s.rdb.Pipeline()
+	pipe.SAdd(ctx, queuesKey, queue)
+	pipe.Publish(ctx, BusChannel, "q "+queue)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("announce queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// Forget deletes what the shards have of a queue that has no ready node and from which nothing was taken for a time. It
+// reports whether no shard has anything of it.
+func (s Queues) Forget(ctx context.Context, queue string, unused time.Duration) (bool, error) {
+	res, err := s.callEach(ctx, "forget", queue, unused.Milliseconds())
+	if err != nil {
+		return false, fmt.Errorf("forget queue %s: %w", queue, err)
+	}
+	return !slices.ContainsFunc(res, func(r []any) bool { return toInt(r[0]) == 0 }), nil
+}
+
+// UsedByAsynq reports whether a queue is paused, has groups of asynq's own tasks, or processed a task since the day before
+// now minus unused.
+func (s Queues) UsedByAsynq(ctx context.Context, queue string, now time.Time, unused time.Duration) (bool, error) {
+	keys := []string{pausedKey(queue), groupsKey(queue)}
+	for day := now.UTC().Add(-unused); !day.After(now); day = day.Add(24 * time.Hour) {
+		keys = append(keys, processedKey(queue)+":"+day.Format(time.DateOnly))
+	}
+	n, err := s.rdb.Exists(ctx, keys...).Result()
+	if err != nil {
+		return false, fmt.Errorf("read queue %s: %w", queue, err)
+	}
+	return n > 0, nil
+}
+
+// DropTotals deletes asynq's counts of a queue that was deleted.
+func (s Queues) DropTotals(ctx context.Context, queue string) error {
+	if err := s.rdb.Del(ctx, processedKey(queue), failedKey(queue)).Err(); err != nil {
+		return fmt.Errorf("forget queue %s: %w", queue, err)
 	}
 	return nil
 }

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
+)
+
+// The keys of queues that are not used any more are deleted, and no others. A queue that is used again is listed again.
+func TestUnusedQueuesAreForgotten(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := redistest.New(t), t.Context()
+	e := New(rdb, slog.New(slog.DiscardHandler), nil)
+	t.Cleanup(e.Close)
+	send := func(queue string) string {
+		t.Helper()
+		id, err := e.Sender.Send(ctx, &graph.Sig{Shape: graph.Call, Task: "t", Opts: &graph.Opts{Queue: queue}, Input: []byte("1")}, graph.NoOpts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	plain, old := asynq.NewClientFromRedisClient(rdb), time.Now().Add(-2*time.Hour).UnixMilli()
+	for _, q := range []string{"unused", "waits", "fresh", "paused", "served", "plain", "processed", "grouped"} {
+		id := send(q)
+		if q == "waits" {
+			continue
+		}
+		if err := e.Revoker.Revoke(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		if q != "fresh" {
+			if err := rdb.HSet(ctx, "muster:{0}:wake:"+q, "p", old, "t", old).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, err := plain.EnqueueContext(ctx, asynq.NewTask("own", nil), asynq.Queue("plain"))
+	for _, err := range []error{
+		err,
+		e.Fleet.Pause(ctx, "paused"),
+		rdb.Set(ctx, "asynq:{processed}:processed:"+time.Now().UTC().Format(time.DateOnly), 1, 0).Err(),
+		rdb.Set(ctx, "asynq:{unused}:processed", 1, 0).Err(),
+		rdb.SAdd(ctx, "asynq:{grouped}:groups", "a").Err(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := e.store.Workers.Beat(ctx, "w", tasktype.Worker{Name: "w", Queues: map[string]int{"served": 1}}, deadAfter, deadConfirm); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := e.Fleet.forgetQueues(ctx, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantQueues := func(want ...string) {
+		t.Helper()
+		if got, err := e.Fleet.queues(ctx); err != nil || !slices.Equal(got, want) {
+			t.Errorf("got the queues %v, %v, want %v", got, err, want)
+		}
+	}
+	wantQueues("fresh", "grouped", "paused", "plain", "processed", "served", "waits")
+	keys, err := rdb.Keys(ctx, "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(keys, func(k string) bool { return strings.Contains(k, "unused") }); i >= 0 {
+		t.Errorf("got the key %s of a forgotten queue", keys[i])
+	}
+	send("unused")
+	wantQueues("fresh", "grouped", "paused", "plain", "processed", "served", "unused", "waits")
+}

@@ -1,0 +1,13 @@
+-- forget deletes the wake hash of a queue that has no ready node and from which nothing was taken for some time.
+-- KEYS as in lib
+-- ARGV[1] queue, [2] that time (ms)
+-- returns 1 if there is no such hash any more, else 0
+local k = P .. 'wake:' .. ARGV[1]
+if waiting(ARGV[1]) then return 0 end
+if redis.call('EXISTS', k) == 0 then return 1 end
+local h = redis.call('HMGET', k, 'p', 't')
+local used = math.max(tonumber(h[1] or '') or 0, tonumber(h[2] or '') or 0)
+if used == 0 then redis.call('HSET', k, 't', whole(now)) end
+if used == 0 or now - used < tonumber(ARGV[2]) then return 0 end
+redis.call('DEL', k)
+return 1
