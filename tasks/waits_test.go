@@ -110,7 +110,7 @@ func TestBlockingCallsDoNotPoll(t *testing.T) {
 				}
 				all.Wait()
 				// With the commands that open connections.
-				if got, want := count.n.Load(), int64(15+15*waiters); got > want {
+				if got, want := count.n.Load(), int64(30*waiters); got > want {
 					t.Errorf("%d waiters sent %d commands in about a second, want at most %d", waiters, got, want)
 				}
 			})
