@@ -90,7 +90,7 @@ func (c *Client) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 // The time of a workflow is when it ended or, while it is running, when it was sent.
 type WorkflowFilter struct {
 	State    tasktype.WorkflowState // empty: any
-	Name     string                 // empty: any
+	Name     string                 // the whole name, or that of the first or last task; empty: any
 	Contains string                 // a part of the name, in any case; empty: any
 	After    time.Time              // the earliest time; zero: no bound
 	Before   time.Time              // times must be before this one; zero: no bound

@@ -32,6 +32,19 @@ func TestTaskThatKillsItsWorkersFails(t *testing.T) {
 	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
 		t.Fatalf("got %+v", f)
 	}
+	d, err := tasks.NewInspector(c).Node(t.Context(), run.ID(), "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	victims := map[string]bool{}
+	for _, a := range d.Tried {
+		if a.Outcome == tasktype.OutcomeLost && !a.Started.IsZero() && !a.Ended.Before(a.Started) {
+			victims[a.Worker] = true
+		}
+	}
+	if len(victims) != deaths || d.Runs != deaths || d.First.IsZero() || d.Worker == "" {
+		t.Errorf("got the workers %v, %d runs, first start %s; want %d workers that died", victims, d.Runs, d.First, deaths)
+	}
 }
 
 // killWorkers starts one worker after the other, each once the one before has died, until ended. It returns how many have

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"muster/tasks/internal/dag"
 	"muster/tasks/tasktype"
 )
 
@@ -22,9 +23,9 @@ type TreeOptions struct {
 	Now time.Time
 }
 
-// WriteTree draws the nodes of a workflow, as [Client.Nodes] returns them, with states and times. A node that
-// comes after another one is below it and begins with an arrow; nodes that can run at once, the members
-// of a map and the nodes of a plan are branches.
+// WriteTree draws the nodes of a workflow, as [Client.Nodes] returns them, with states and times. A node that depends on
+// another is below it and begins with an arrow. Nodes that can run at the same time, the members of a map and the nodes
+// of a plan are branches.
 func WriteTree(w io.Writer, nodes []tasktype.Node, o TreeOptions) error {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -49,6 +50,7 @@ type row struct{ name, id, status, start, took, note string }
 type tree struct {
 	TreeOptions
 	byID   map[string]*tasktype.Node
+	needs  map[*tasktype.Node][]*tasktype.Node // within the same map or plan, without those that another one implies
 	within map[string][]*tasktype.Node
 	begun  time.Time
 	drawn  map[*tasktype.Node]bool
@@ -56,13 +58,28 @@ type tree struct {
 }
 
 func newTree(nodes []tasktype.Node, o TreeOptions) *tree {
-	t := &tree{TreeOptions: o, byID: map[string]*tasktype.Node{}, within: map[string][]*tasktype.Node{}, drawn: map[*tasktype.Node]bool{}}
+	t := &tree{TreeOptions: o, byID: map[string]*tasktype.Node{}, needs: map[*tasktype.Node][]*tasktype.Node{}, within: map[string][]*tasktype.Node{},
+		drawn: map[*tasktype.Node]bool{}}
+	at := make(map[string]int, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
-		t.byID[n.ID] = n
+		t.byID[n.ID], at[n.ID] = n, i
 		t.within[n.Within] = append(t.within[n.Within], n)
 		if !n.Started.IsZero() && (t.begun.IsZero() || n.Started.Before(t.begun)) {
 			t.begun = n.Started
+		}
+	}
+	needs := make([][]int, len(nodes))
+	for i := range nodes {
+		for _, id := range nodes[i].Needs {
+			if k, ok := at[id]; ok && nodes[k].Within == nodes[i].Within {
+				needs[i] = append(needs[i], k)
+			}
+		}
+	}
+	for i, list := range dag.Reduce(needs) {
+		for _, k := range list {
+			t.needs[&nodes[i]] = append(t.needs[&nodes[i]], &nodes[k])
 		}
 	}
 	return t
@@ -92,7 +109,7 @@ func (t *tree) scope(within string) [][]leg {
 		case len(ends) == 1 && !side:
 			out = append(out, t.sequence(ends[0]))
 		case len(ends) > 1 && !side:
-			out = append(out, t.group(ends, within))
+			out = append(out, t.group(ends))
 		default:
 			for _, n := range ends {
 				out = append(out, t.sequence(n))
@@ -102,18 +119,12 @@ func (t *tree) scope(within string) [][]leg {
 	return out
 }
 
-// before returns the nodes that n comes after, except its own parts and those already drawn.
+// before returns the dependencies of n that are not drawn.
 func (t *tree) before(n *tasktype.Node) []*tasktype.Node {
-	var out []*tasktype.Node
-	for _, id := range n.Needs {
-		if b := t.byID[id]; b != nil && b.Within == n.Within && !t.drawn[b] {
-			out = append(out, b)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(t.needs[n]), func(b *tasktype.Node) bool { return t.drawn[b] })
 }
 
-// sequence returns the nodes before n, and n.
+// sequence returns the nodes that n depends on, and n.
 func (t *tree) sequence(n *tasktype.Node) []leg {
 	if t.drawn[n] {
 		return nil
@@ -125,20 +136,19 @@ func (t *tree) sequence(n *tasktype.Node) []leg {
 	case len(before) == 1:
 		return append(t.sequence(before[0]), t.leg(n))
 	case len(before) > 1 && virtual && len(t.within[n.ID]) == 0:
-		steps := t.group(before, n.Within)
+		steps := t.group(before)
 		steps[len(steps)-1].node = n
 		return steps
 	case len(before) > 1:
-		return append(t.group(before, n.Within), t.leg(n))
+		return append(t.group(before), t.leg(n))
 	}
 	return []leg{t.leg(n)}
 }
 
-// group returns the nodes that come before more than one of ends, and a leg with ends as its branches.
-func (t *tree) group(ends []*tasktype.Node, within string) []leg {
-	var steps []leg
-	seen := map[*tasktype.Node]int{}
-	var common []*tasktype.Node
+// group returns the nodes that more than one of ends depend on, and a leg with ends as its branches.
+func (t *tree) group(ends []*tasktype.Node) []leg {
+	first, common := map[*tasktype.Node]int{}, map[*tasktype.Node]bool{}
+	var shared []*tasktype.Node
 	for i, n := range ends {
 		own := map[*tasktype.Node]bool{}
 		var walk func(*tasktype.Node)
@@ -147,10 +157,11 @@ func (t *tree) group(ends []*tasktype.Node, within string) []leg {
 				return
 			}
 			own[n] = true
-			if first, ok := seen[n]; ok && first != i && !slices.Contains(common, n) {
-				common = append(common, n)
-			} else if !ok {
-				seen[n] = i
+			if k, ok := first[n]; !ok {
+				first[n] = i
+			} else if k != i && !common[n] {
+				common[n] = true
+				shared = append(shared, n)
 			}
 			for _, b := range t.before(n) {
 				walk(b)
@@ -158,10 +169,19 @@ func (t *tree) group(ends []*tasktype.Node, within string) []leg {
 		}
 		walk(n)
 	}
-	for _, n := range common {
-		if !slices.Contains(ends, n) {
-			steps = append(steps, t.sequence(n)...)
+	for _, n := range slices.Clone(shared) {
+		for _, b := range t.before(n) {
+			common[b] = false // it is drawn before n
 		}
+	}
+	shared = slices.DeleteFunc(shared, func(n *tasktype.Node) bool { return !common[n] || slices.Contains(ends, n) })
+	var steps []leg
+	switch len(shared) {
+	case 0:
+	case 1:
+		steps = t.sequence(shared[0])
+	default:
+		steps = t.group(shared)
 	}
 	var g leg
 	for _, n := range t.few(ends, &g) {
@@ -270,6 +290,9 @@ func (t *tree) draw(head string, s leg) {
 	if !n.Started.IsZero() {
 		r.start = "+" + brief(n.Started.Sub(t.begun))
 		end := n.Ended
+		if !n.Planned.IsZero() {
+			end = n.Planned // from then on its plan runs
+		}
 		if end.IsZero() && n.Status == tasktype.Started {
 			end = t.Now
 			if n.Worker != "" {
@@ -288,6 +311,9 @@ func (t *tree) draw(head string, s leg) {
 	}
 	if n.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("%d attempts", n.Attempts))
+	}
+	if n.Runs > max(n.Attempts, 1) {
+		notes = append(notes, fmt.Sprintf("%d runs", n.Runs))
 	}
 	switch {
 	case n.Failure != nil && n.Status == tasktype.Revoked && n.Failure.Code == tasktype.CodeRevoked: // the state shows it

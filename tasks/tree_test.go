@@ -10,6 +10,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
 
@@ -30,8 +31,8 @@ func TestTreeShowsStatesAndTimes(t *testing.T) {
 		{ID: "1", Task: "fetch", Status: tasktype.Failed, Started: at(500), Ended: at(510), Attempts: 3, Message: "status\n503"},
 		{ID: "2", Task: "fetch", Status: tasktype.Retry, Started: at(20), Due: at(4000), Attempts: 1, Message: "reset"},
 		{ID: "3", Task: "merge", Status: tasktype.Skipped, Needs: []string{"0", "1", "2"}},
-		{ID: "4", Task: "plan", Status: tasktype.Started, Started: at(600), Worker: "w1", Done: 2, Total: 5, Needs: []string{"3", "4:1"}},
-		{ID: "4:0", Task: "deep", Status: tasktype.Success, Within: "4", Started: at(700), Ended: at(90_700), Attempts: 1},
+		{ID: "4", Task: "plan", Status: tasktype.Started, Started: at(600), Worker: "w1", Done: 2, Total: 5, Needs: []string{"3"}},
+		{ID: "4:0", Task: "deep", Status: tasktype.Success, Within: "4", Needs: []string{"4"}, Started: at(700), Ended: at(90_700), Attempts: 1},
 		{ID: "4:1", Task: "deeper", Status: tasktype.Pending, Within: "4", Needs: []string{"4:0"}},
 		{ID: "5", Task: "sorry", Status: tasktype.Pending, Side: true, Needs: []string{"3"}},
 	}
@@ -79,6 +80,85 @@ func TestTreeOfManyShowsWhatMatters(t *testing.T) {
 	}
 	if n := strings.Count(drawn(t, nodes, tasks.TreeOptions{All: true}), "\n"); n != 1002 {
 		t.Errorf("all have %d lines, expected 1002", n)
+	}
+}
+
+// Parallel nodes are branches and chains are chains, also if a later node depends on all of them.
+func TestTreeDrawsBranchesAndChains(t *testing.T) {
+	t.Parallel()
+	ok := func(name string) tasks.Task[int, int] { return tasks.New[int, int](name) }
+	pair := tasks.New[tasks.Pair[int, int], int]("pair")
+	bad, instead := tasks.New[int, int]("bad"), tasks.New[tasks.Failure, tasks.Pair[int, tasks.Pair[int, int]]]("instead")
+	finish := tasks.New[tasks.Pair[[]tasks.Outcome[int], tasks.Pair[[]tasks.Outcome[int], []tasks.Outcome[int]]], int]("finish")
+	mux := tasks.NewMux()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		tasks.Handle(mux, ok(name), func(_ context.Context, n int) (int, error) { return n, nil })
+	}
+	tasks.Handle(mux, pair, func(context.Context, tasks.Pair[int, int]) (int, error) { return 0, nil })
+	tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New("bad") })
+	tasks.Handle(mux, instead, func(context.Context, tasks.Failure) (out tasks.Pair[int, tasks.Pair[int, int]], err error) {
+		return out, nil
+	})
+	tasks.Handle(mux, finish, func(context.Context, tasks.Pair[[]tasks.Outcome[int], tasks.Pair[[]tasks.Outcome[int], []tasks.Outcome[int]]]) (int, error) {
+		return 0, nil
+	})
+	try := func(s tasks.Signature[int]) tasks.Signature[[]tasks.Outcome[int]] {
+		return tasks.Settle(tasks.Group(s))
+	}
+	a, b := ok("a").S(1), ok("b").S(2)
+	c := tasks.After(a, ok("c").S(3))
+	d := tasks.After(c, ok("d").S(4))
+	fleet := taskstest.New(t, mux)
+	for name, tc := range map[string]struct {
+		send func() (id string, err error)
+		want string
+	}{
+		"rescued join": {func() (string, error) {
+			r, err := tasks.Join(a, tasks.Join(b, bad.S(1))).Rescue(instead).Send(t.Context(), fleet.Client())
+			return r.ID(), err
+		}, `
+(join)
+├─ a
+├─ b
+└─ bad
+→ instead
+→ (rescue)
+`},
+		"chain below a join": {func() (string, error) {
+			r, err := tasks.Chain(tasks.Join(try(a), tasks.Join(try(c), try(d))), finish).Send(t.Context(), fleet.Client())
+			return r.ID(), err
+		}, `
+a
+→ c
+→ d
+`},
+		"shared branches": {func() (string, error) {
+			both := tasks.Group(a, b)
+			r, err := tasks.Chain(tasks.Join(tasks.After(both, ok("c").S(1)), tasks.After(both, ok("d").S(1))), pair).Send(t.Context(), fleet.Client())
+			return r.ID(), err
+		}, `
+(group)
+├─ a
+└─ b
+`},
+	} {
+		id, err := tc.send()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fleet.Drain()
+		nodes, err := fleet.Client().Nodes(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		for line := range strings.Lines(drawn(t, nodes, tasks.TreeOptions{})) {
+			name, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "  "+"")
+			got.WriteString(strings.TrimRight(name, " ") + "\n")
+		}
+		if !strings.Contains(got.String(), tc.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got.String(), tc.want)
+		}
 	}
 }
 

@@ -40,4 +40,5 @@ const (
 	OutcomePending  Outcome = "pending"  // it waits for an answer from outside
 	OutcomeRevoked  Outcome = "revoked"  // revoked by a client or a failed group, or expired before it started
 	OutcomeReturned Outcome = "returned" // the worker stopped; another worker runs the task
+	OutcomeLost     Outcome = "lost"     // the worker died; another worker runs the task. No observer sees it
 )

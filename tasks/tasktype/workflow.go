@@ -5,7 +5,7 @@ import "time"
 // Workflow is a workflow in a listing.
 type Workflow struct {
 	ID      string        `json:"id"`
-	Name    string        `json:"name"`           // at most 64 bytes of it
+	Name    string        `json:"name"`           // its task or, of several, "first → last"; at most 60 bytes of each
 	State   WorkflowState `json:"state"`          // whether it has ended, and how
 	Created time.Time     `json:"created"`        // when it was sent
 	Ended   time.Time     `json:"ended,omitzero"` // zero while it is running

@@ -156,7 +156,7 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 				Delay: delay(g, edge.To, false), Lim: place(g, id, edge.To), Lane: lane(g, edge.To)})
 		}
 	}
-	return store.ExtendChange(id.String(), len(elements), memberLane(g, id.Index), memberDelay(g, id.Index), memberPlace(g, id), joins), nil
+	return store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, memberLane(g, id.Index), memberDelay(g, id.Index), memberPlace(g, id), joins), nil
 }
 
 // planEnded returns the change that gives a planned node the outcome of its plan.
@@ -232,6 +232,9 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	switch {
 	case id.Inst >= 0 && n.Kind == graph.Each:
 		c.Flags = "c"
+		if g.Specs[n.Spec].Sub > 0 {
+			c.Flags = "cv"
+		}
 		edges = g.Members(id.Index)
 		if n.AtMost > 0 {
 			c.Back = id.At(id.Index, -1).String()

@@ -170,7 +170,7 @@ func (o *outside) retry(f *tasktype.Failure, d time.Duration) store.Change {
 	sp := o.spec()
 	c := store.Change{Outcome: store.ChangeAgain, Queue: sp.QueueName(), Task: sp.Task}
 	c.Again(o.node, f.Attempts, 0, d, "T", store.Lane(sp.QueueName(), sp.Priority), f.Message,
-		encodeAttempt(tasktype.NodeAttempt{Attempt: f.Attempts, Code: f.Code, Message: f.Message}))
+		store.EncodeRun(&tasktype.NodeAttempt{Attempt: f.Attempts, Outcome: tasktype.OutcomeRetry, Code: f.Code, Message: f.Message}))
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // batches holds the ids of the batches that this worker has or may have. Others that are leased to it are returned.
@@ -76,6 +77,7 @@ type result struct {
 	delay          time.Duration
 	state, message string
 	code           string // of the failure that another attempt follows
+	said           tasktype.Outcome
 
 	plan *store.Grow // of kind P
 }

@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"encoding/json"
 	"strconv"
 	"time"
 
-	"muster/internal/clip"
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
@@ -59,12 +57,23 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 // endOf returns the change of a result that ends its node, without the node.
 func endOf(r *result) store.Change {
 	c := end(r.g, r.id, r.kind)
-	sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
-	c.Queue = sp.QueueName()
+	c.Queue = counted(r.g, r.id)
 	if r.forget {
 		c.Flags += "d"
 	}
 	return c
+}
+
+// counted returns the queue in whose counts a node is; empty for a step.
+func counted(g *graph.Graph, id graph.ID) string {
+	if id.Inst < 0 && g.Virtual(id.Index) {
+		return ""
+	}
+	sp := &g.Specs[g.Nodes[id.Index].Spec]
+	if sp.Sub > 0 {
+		return ""
+	}
+	return sp.QueueName()
 }
 
 // timed counts how long the handler of a result ran, if one did.
@@ -78,7 +87,11 @@ func timed(c *store.Change, r *result) {
 func (tk *taker) change(b *batch, r *result) store.Change {
 	switch r.kind {
 	case store.ChangePlan:
-		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + since(b, r.fl, r.began) + "|" + tk.cfg.Name
+		started := ""
+		if !r.began.IsZero() {
+			started = since(b, r.fl, r.began)
+		}
+		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + started + "|" + tk.cfg.Name
 		return store.PlanChange(r.node, head, r.plan)
 	case store.ChangeOpen:
 		return store.Open(r.g.Specs[r.g.Nodes[r.id.Index].Spec].Task, r.node, r.attempts, r.delay)
@@ -92,7 +105,7 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 				timed(&c, r)
 			}
 		}
-		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, tk.tried(b, r))
+		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, tk.run(b, r))
 		return c
 	}
 	c := endOf(r)
@@ -104,29 +117,19 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 	return c
 }
 
-// tried describes an attempt that has failed and is followed by another; nil for other results.
-func (tk *taker) tried(b *batch, r *result) []byte {
-	if r.state != "T" {
+// run describes a run that another run follows; nil if no handler ran and no attempt failed.
+func (tk *taker) run(b *batch, r *result) []byte {
+	if r.began.IsZero() && r.state != "T" {
 		return nil
 	}
-	a := tasktype.NodeAttempt{Attempt: r.attempts, Worker: tk.cfg.Name, Code: r.code, Message: r.message}
+	a := tasktype.NodeAttempt{Attempt: r.rec.Attempts + 1, Outcome: r.said, Worker: tk.cfg.Name, Code: r.code}
+	if r.state == "T" {
+		a.Message = r.message
+	}
 	if !r.began.IsZero() {
 		a.Started, a.Ended = r.began.Add(b.skew), r.began.Add(b.skew+r.took)
 	}
-	return encodeAttempt(a)
-}
-
-// maxTried is the limit of the message that is kept of an attempt that was followed by another, in bytes.
-const maxTried = 300
-
-// encodeAttempt returns the line that is kept of an attempt.
-func encodeAttempt(a tasktype.NodeAttempt) []byte {
-	a.Message = clip.Bytes(a.Message, maxTried)
-	raw, err := json.Marshal(a)
-	if err != nil {
-		return nil // its times have years beyond 9999
-	}
-	return raw
+	return store.EncodeRun(&a)
 }
 
 // record returns the record of a result that ends its node.

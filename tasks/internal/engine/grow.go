@@ -23,7 +23,7 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 		f.Retention = DefaultRetention.Milliseconds()
 	}
 	f.Root = strconv.Itoa(g.Root)
-	f.Name = g.Name()
+	f.Name = store.Title(g.Ends())
 	return &flow{f, g}
 }
 

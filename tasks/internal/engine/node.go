@@ -14,8 +14,8 @@ import (
 // ErrNoNode says that a workflow has no node with an id.
 var ErrNoNode = errors.New("the workflow has no such node")
 
-// Node returns a node of a workflow with its input and its attempts. It reads that node only, so it leaves out Needs,
-// Side, and Waits unless the node waits for an answer.
+// Node returns a node of a workflow with its input and its attempts. It reads that node only, so it omits Needs,
+// Side, Ready, Scheduled, and Waits unless the node waits for an answer.
 func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktype.NodeDetail, err error) {
 	fl, err := in.graphs.load(ctx, workflow)
 	if err != nil {
@@ -32,7 +32,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	v := in.graphs.values(fl)
-	names := []string{"n", node, store.ErrorField(node), "p" + node, store.AttemptsField(node), store.InputField(node), store.InputsField(id.Scope)}
+	names := []string{"n", node, store.ErrorField(node), "p" + node, store.RunsField(node), store.PlannedField(node), store.InputField(node), store.InputsField(id.Scope)}
 	raws, err := in.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return d, err
@@ -44,7 +44,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	fields := map[string]string{}
-	for i, name := range names[:4] {
+	for i, name := range names[:6] {
 		fields[name] = string(raws[i])
 	}
 	rec := store.ParseRecord(raws[1], fl.Created)
@@ -56,8 +56,8 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		}
 		b = running[node]
 	}
-	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, b), Tried: attempts(raws[4]), Headers: fl.g.Headers}
-	d.Input, err = v.given(ctx, g, id, &rec, raws[5], raws[6])
+	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, b), Tried: store.ParseRuns(raws[4]), Headers: fl.g.Headers}
+	d.Input, err = v.given(ctx, g, id, &rec, raws[6], raws[7])
 	return d, err
 }
 
@@ -119,15 +119,4 @@ func unknownInput(err error) error {
 		return nil
 	}
 	return err
-}
-
-// attempts reads what is kept of attempts. What is damaged is left out.
-func attempts(lines []byte) (out []tasktype.NodeAttempt) {
-	for line := range bytes.Lines(lines) {
-		var a tasktype.NodeAttempt
-		if json.Unmarshal(line, &a) == nil {
-			out = append(out, a)
-		}
-	}
-	return out
 }

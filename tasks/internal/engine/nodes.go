@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -74,15 +75,10 @@ func (in *Inspector) Workflow(ctx context.Context, id string) (tasktype.Workflow
 
 // nodes returns the nodes of a workflow, of which some are running.
 func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*store.Batch) ([]tasktype.Node, error) {
-	preds := map[string][]string{}
-	for _, nid := range w.ids {
-		for _, s := range end(w.graph(nid), nid, "").Edges {
-			preds[s.Node] = append(preds[s.Node], nid.String())
-		}
-	}
 	results := map[string]map[int]bool{} // by scope
 	out := make([]tasktype.Node, 0, len(w.ids))
 	external := map[string]bool{}
+	needs := w.needs()
 	for _, nid := range w.ids {
 		g := w.graph(nid)
 		if results[nid.Scope] == nil {
@@ -90,11 +86,113 @@ func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*st
 		}
 		name := nid.String()
 		n := nodeInfo(g, nid, w.fields, w.Created, running[name])
-		n.Needs, n.Side = preds[name], !results[nid.Scope][nid.Index]
+		n.Needs, n.Side = needs[name], !results[nid.Scope][nid.Index]
 		external[name] = n.Queue != "" && g.Specs[g.Nodes[nid.Index].Spec].External
 		out = append(out, n)
 	}
+	w.schedule(out)
 	return out, in.waitsFor(ctx, out, external)
+}
+
+// needs returns the dependencies of each node. A member of a map has those of the map, which depends on its members as
+// well. The first nodes of a plan depend on the planned node, and the nodes that need the planned node on the plan.
+func (w *whole) needs() map[string][]string {
+	out := map[string][]string{}
+	var members []graph.ID
+	for _, id := range w.ids {
+		g, name := w.graph(id), id.String()
+		if id.Inst >= 0 && g.Nodes[id.Index].Kind == graph.Each {
+			members = append(members, id)
+		}
+		sources := []string{name}
+		for scope := name; w.graphs[scope] != nil; {
+			scope = graph.ID{Scope: scope, Index: w.graphs[scope].Root, Inst: -1}.String()
+			sources = append(sources, scope)
+		}
+		for _, e := range end(g, id, "").Edges {
+			if e.Kind != string(rune(graph.Replaces)) {
+				out[e.Node] = append(out[e.Node], sources...)
+			}
+		}
+	}
+	own := map[string][]string{} // of maps, without their members
+	for _, id := range members {
+		of := id.At(id.Index, -1).String()
+		if _, known := own[of]; !known {
+			own[of] = slices.DeleteFunc(slices.Clone(out[of]), func(need string) bool { return strings.HasPrefix(need, of+".") })
+		}
+		out[id.String()] = own[of]
+	}
+	for _, id := range w.ids {
+		if name := id.String(); id.Scope != "" && len(out[name]) == 0 {
+			out[name] = []string{id.Scope}
+		}
+	}
+	return out
+}
+
+// schedule sets when the nodes could run. It needs their dependencies.
+func (w *whole) schedule(nodes []tasktype.Node) {
+	byID := make(map[string]*tasktype.Node, len(nodes))
+	for i := range nodes {
+		byID[nodes[i].ID] = &nodes[i]
+	}
+	for i, id := range w.ids {
+		n := &nodes[i]
+		if n.Status == tasktype.Skipped {
+			continue
+		}
+		at, first := time.UnixMilli(w.Created), true
+		for _, need := range n.Needs {
+			d, end := byID[need], time.Time{}
+			if d != nil {
+				end = d.Ended
+			}
+			if need == id.Scope {
+				end = d.Planned
+			} else {
+				first = false
+			}
+			if end.IsZero() || n.Status == tasktype.Revoked && n.First.IsZero() && (d.Status == tasktype.Revoked || d.Status == tasktype.Skipped) {
+				at = time.Time{}
+				break
+			}
+			if end.After(at) {
+				at = end
+			}
+		}
+		if at.IsZero() {
+			continue
+		}
+		if n.Ready = at; !n.First.IsZero() && n.First.Before(at) {
+			n.Ready = n.First
+		}
+		in, when := w.delayOf(id, first)
+		n.Scheduled = n.Ready.Add(in)
+		if when.After(n.Scheduled) {
+			n.Scheduled = when
+		}
+		if !n.First.IsZero() && n.First.Before(n.Scheduled) {
+			n.Scheduled = n.First
+		}
+	}
+}
+
+// delayOf returns the options In and At of a node. first: it has no dependencies in its graph.
+func (w *whole) delayOf(id graph.ID, first bool) (in time.Duration, at time.Time) {
+	g := w.graph(id)
+	n := &g.Nodes[id.Index]
+	if id.Inst < 0 && g.Virtual(id.Index) {
+		return 0, at
+	}
+	ms, when := g.Specs[n.Spec].In, g.Specs[n.Spec].At
+	if first {
+		ms, when = max(ms, g.Delay), max(when, g.At)
+	}
+	if when > 0 {
+		at = time.UnixMilli(when)
+	}
+	return time.Duration(ms) * time.Millisecond, at
 }
 
 // nodeInfo describes a node by the fields of its workflow and the batch that it is in, if it is in one.
@@ -102,7 +200,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	name := id.String()
 	rec := store.ParseRecord([]byte(fields[name]), created)
 	n := tasktype.Node{ID: name, Task: title(g, id), Status: status(rec), Attempts: rec.Attempts,
-		Worker: workerOf(rec.Owner), Started: rec.Began, Ended: rec.Ended, Message: fields[store.ErrorField(name)], Within: id.Scope}
+		Worker: workerOf(rec.Owner), Ended: rec.Ended, Message: fields[store.ErrorField(name)], Within: id.Scope}
 	if id.Inst >= 0 && g.Nodes[id.Index].Kind == graph.Each {
 		n.Within = id.At(id.Index, -1).String()
 	}
@@ -120,10 +218,19 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 			n.Failure = nil
 		}
 	}
+	if ms := fields[store.PlannedField(name)]; ms != "" {
+		since, _ := strconv.ParseInt(ms, 10, 64)
+		n.Planned = time.UnixMilli(created + since)
+	}
+	began := rec.Began
+	if !began.IsZero() && n.Worker == "" {
+		n.Opened = began
+	}
 	if b != nil && !rec.Terminal() {
-		n.Status, n.Worker, n.Started = tasktype.Started, b.Worker, b.Taken
+		n.Status, n.Worker, began = tasktype.Started, b.Worker, b.Taken
 		n.Attempts++
 	}
+	setRuns(&n, store.ParseRuns([]byte(fields[store.RunsField(name)])), began)
 	if d, t, ok := strings.Cut(fields["p"+name], "/"); ok {
 		n.Done, _ = strconv.Atoi(d)
 		n.Total, _ = strconv.Atoi(t)
@@ -131,22 +238,40 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	return n
 }
 
+// setRuns sets the runs of a node from those that another run followed and the start of the current or last one, which is
+// zero if no handler was called.
+func setRuns(n *tasktype.Node, before []tasktype.NodeAttempt, began time.Time) {
+	n.First, n.Started = began, began
+	if !began.IsZero() {
+		n.Runs = 1
+	}
+	if len(before) == 0 {
+		return
+	}
+	last := &before[len(before)-1]
+	n.Runs += last.Run
+	for i := range before {
+		if start := before[i].Started; !start.IsZero() {
+			n.First = start
+			break
+		}
+	}
+	if began.IsZero() {
+		n.Started = last.Started
+		n.Worker = cmp.Or(n.Worker, last.Worker)
+	}
+}
+
 // waitsFor sets Waits of the nodes that could run but that no live worker will take. External ones need no handler.
 func (in *Inspector) waitsFor(ctx context.Context, nodes []tasktype.Node, external map[string]bool) error {
-	open := make(map[string]bool, len(nodes)) // not terminal
-	for i := range nodes {
-		open[nodes[i].ID] = !nodes[i].Status.Terminal()
-	}
 	now := in.clock.Now()
 	var ready []*tasktype.Node
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Queue == "" || n.Status != tasktype.Pending && n.Status != tasktype.Retry || n.Due.After(now) {
+		if n.Queue == "" || n.Status != tasktype.Pending && n.Status != tasktype.Retry || n.Due.After(now) || n.Ready.IsZero() {
 			continue
 		}
-		if !slices.ContainsFunc(n.Needs, func(id string) bool { return open[id] }) {
-			ready = append(ready, n)
-		}
+		ready = append(ready, n)
 	}
 	if len(ready) == 0 {
 		return nil

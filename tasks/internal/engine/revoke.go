@@ -78,6 +78,10 @@ func (a *advancer) finishRevoke(ctx context.Context, id string) error {
 		return err
 	}
 	fl, ids := all.flow, all.ids
+	running, err := a.progress.running(ctx, fl.Flow) // before their workers stop them
+	if err != nil {
+		return err
+	}
 	if err := a.store.Tell(ctx, "x "+id); err != nil {
 		return fmt.Errorf("tell workers: %w", err)
 	}
@@ -112,7 +116,7 @@ func (a *advancer) finishRevoke(ctx context.Context, id string) error {
 	a.unwake(unneeded)
 	// The last nodes first: what is planned before what planned it, members before their map.
 	slices.Reverse(ids)
-	if err := a.revokeNodes(ctx, fl, ids, ""); err != nil {
+	if err := a.revokeNodes(ctx, fl, ids, running, ""); err != nil {
 		return err
 	}
 	return a.store.Agenda.Remove(ctx, fl.Flow, revokeNote)
@@ -125,9 +129,9 @@ const (
 	fastNote     = "!fast " // followed by the node that failed
 )
 
-// revokeNodes makes nodes terminal. The nodes that need them are skipped; the cause they name is the node failed or, if
-// that is empty, the revoked node.
-func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
+// revokeNodes makes nodes terminal. Those in the batches running keep their attempt, worker and start. The nodes that need
+// them are skipped; the cause they name is the node failed or, if that is empty, the revoked node.
+func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, running map[string]*store.Batch, failed string) error {
 	for part := range slices.Chunk(ids, changesAtOnce) {
 		changes := make([]store.Change, 0, len(part))
 		for _, id := range part {
@@ -135,8 +139,14 @@ func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, fa
 			if err != nil {
 				return err
 			}
-			c := ended(g, id, "X", encodeFailure(&tasktype.Failure{
-				Task: title(g, id), Node: id.String(), Code: tasktype.CodeRevoked, Message: "revoked"}))
+			c := end(g, id, "X")
+			head := "?"
+			if b := running[id.String()]; b != nil {
+				head = fmt.Sprintf("!%d|%s|", max(0, b.Taken.UnixMilli()-fl.Created), b.Worker)
+			}
+			c.End(id.String(), append([]byte(head), encodeFailure(&tasktype.Failure{
+				Task: title(g, id), Node: id.String(), Code: tasktype.CodeRevoked, Message: "revoked"})...))
+			c.Queue = counted(g, id)
 			c.Flags += "pd"
 			if failed != "" {
 				c.Flags += ">" + failed
@@ -159,7 +169,11 @@ func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, fa
 func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
 	for len(ids) > 0 {
 		slices.Reverse(ids) // the last first: else they would be skipped instead of revoked
-		if err := a.revokeNodes(ctx, fl, ids, failed); err != nil {
+		running, err := a.progress.running(ctx, fl.Flow)
+		if err != nil {
+			return err
+		}
+		if err := a.revokeNodes(ctx, fl, ids, running, failed); err != nil {
 			return err
 		}
 		for part := range slices.Chunk(ids, 500) {
@@ -171,7 +185,6 @@ func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 				return fmt.Errorf("tell workers: %w", err)
 			}
 		}
-		var err error
 		if ids, err = a.below(ctx, fl, ids); err != nil {
 			return err
 		}

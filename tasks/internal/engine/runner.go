@@ -46,7 +46,7 @@ func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res
 		return res, false // the worker is killed
 	}
 	if ok {
-		res.item, res.began, res.took = it, r.began, r.took
+		res.item, res.began, res.took, res.said = it, r.began, r.took, r.said
 		res.forget = r.close() || it.rec.State == 'Q'
 		rn.tell(r)
 		if it.id.Inst >= 0 && it.fl.g.Progress != "" && res.kind != store.ChangeAgain {

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 )
@@ -162,13 +163,19 @@ func (g *Graph) reach(from int, stop func(int) bool) map[int]bool {
 // Class returns the first of the nodes around i whose success does the same as that of i.
 func (g *Graph) Class(i int) int { return g.class[i] }
 
-// Name returns the name of the task whose value g yields or, if that is made of several, of the first of them.
-func (g *Graph) Name() string {
+// Ends returns the names of the first and of the last task on the way to the value of g; empty if there are none. Of
+// parallel tasks, the one defined first counts.
+func (g *Graph) Ends() (first, last string) {
 	i := g.Root
 	for range g.Nodes {
 		n := &g.Nodes[i]
 		if n.Kind == Task || n.Kind == Catch || n.Kind == Each {
-			return g.Specs[n.Spec].Task
+			sp := &g.Specs[n.Spec]
+			a, b := sp.Task, sp.Task
+			if sp.Sub > 0 {
+				a, b = g.Subs[sp.Sub-1].Graph.Ends()
+			}
+			first, last = cmp.Or(a, first), cmp.Or(last, b)
 		}
 		ps := n.preds()
 		if len(ps) == 0 {
@@ -176,7 +183,7 @@ func (g *Graph) Name() string {
 		}
 		i = ps[0]
 	}
-	return "(empty)"
+	return first, last
 }
 
 // Input returns the literal input of node i of a graph that was just compiled.

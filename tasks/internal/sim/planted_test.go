@@ -19,7 +19,7 @@ var planted = []struct {
 	{"nodes that were not started are not returned", "turn",
 		"if ARGV[10] ~= '' then giveBack(ARGV[10]) end", ""},
 	{"batches of the dead are dropped", "reap",
-		"n = n + giveBack(value, died)", ""},
+		"n = n + giveBack(value, dead)", ""},
 	{"no worker looks for lost wake-tasks", "look",
 		"return {wants, stale, deleted}", "return {{}, {}, deleted}"},
 	{"delayed node leaves the agenda for nowhere", "due",

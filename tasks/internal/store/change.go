@@ -63,11 +63,11 @@ func (c *Change) End(node string, record []byte) {
 	c.Args = append(c.Args, node, record)
 }
 
-// Again adds a node that is to run again in d. Until then its state is D, or T after a failure. tried is the attempt
-// that has failed, a line as in AttemptsField, or nil.
-func (c *Change) Again(node string, attempts, lost int, d time.Duration, state, lane, message string, tried []byte) {
+// Again adds a node that is to run again in d. Until then its state is D, or T after a failure. run is the run
+// that has ended, as [EncodeRun] returns it, or nil.
+func (c *Change) Again(node string, attempts, lost int, d time.Duration, state, lane, message string, run []byte) {
 	c.Nodes++
-	c.Args = append(c.Args, node, attempts, lost, max(0, d.Milliseconds()), state, lane, message, tried)
+	c.Args = append(c.Args, node, attempts, lost, max(0, d.Milliseconds()), state, lane, message, run)
 }
 
 // Changes are changes of one workflow.
@@ -107,9 +107,13 @@ func PlanChange(node, head string, g *Grow) Change {
 // MapJoin is a join over the members of a map.
 type MapJoin struct{ Node, Need, Delay, Lim, Lane string }
 
-// ExtendChange returns the change that adds n members to a map.
-func ExtendChange(node string, n int, lane, delay, lim string, joins []MapJoin) Change {
-	args := append(make([]any, 0, 6+5*len(joins)), node, n, lane, delay, lim, len(joins))
+// ExtendChange returns the change that adds n members to a map. steps: the members are steps, not tasks.
+func ExtendChange(node string, n int, steps bool, lane, delay, lim string, joins []MapJoin) Change {
+	counter := "n"
+	if steps {
+		counter = "vn"
+	}
+	args := append(make([]any, 0, 7+5*len(joins)), node, n, counter, lane, delay, lim, len(joins))
 	for _, j := range joins {
 		args = append(args, j.Node, j.Need, j.Delay, j.Lim, j.Lane)
 	}

@@ -49,9 +49,11 @@ func InputsField(scope string) string { return "in" + scope }
 // InputField returns the field with the literal input of a node that has failed.
 func InputField(node string) string { return "i" + node }
 
-// AttemptsField returns the field with the attempts of a node that failed and were followed by another: a line for
-// each, the last one at the end.
-func AttemptsField(node string) string { return "a" + node }
+// PlannedField returns the field with the time at which the plan of a node was stored.
+func PlannedField(node string) string { return "s" + node }
+
+// RunsField returns the field with the runs of a node that were followed by another.
+func RunsField(node string) string { return "a" + node }
 
 // ErrorField returns the field that the last error of a node is in which is to run again.
 func ErrorField(node string) string { return "e" + node }

@@ -12,7 +12,34 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/clip"
 )
+
+// Title returns the name of a workflow without one: "first → last", or one of both if they are equal.
+func Title(first, last string) string {
+	if first == last {
+		return cmp.Or(clipName(first), "(empty)")
+	}
+	return clipName(first) + arrow + clipName(last)
+}
+
+// arrow separates the names of two tasks in a title.
+const arrow = " → "
+
+// titled reports whether a title is the one asked for, or has a task with that name.
+func titled(title, name string) bool {
+	first, last, _ := strings.Cut(title, arrow)
+	return name == title || clipName(name) == first || clipName(name) == last
+}
+
+// clipName shortens the name of a task to at most 60 bytes and an ellipsis.
+func clipName(s string) string {
+	if len(s) > 60 {
+		return clip.Bytes(s, 60) + "…"
+	}
+	return s
+}
 
 // Live is the state of a workflow that has not ended. The others are 'S', 'F' and 'X'.
 const Live byte = 'L'
@@ -57,7 +84,7 @@ func parsePosition(s string) (position, error) {
 // WorkflowQuery says which workflows to list.
 type WorkflowQuery struct {
 	State         byte      // 0 for all
-	Name          string    // empty for all
+	Name          string    // a title, or the name of its first or last task; empty for all
 	Contains      string    // a part of the name, in any case; empty for all
 	After, Before time.Time // bounds of when it ended (a live one: when it was sent); zero for no bound
 	Cursor        string    // of the page before
@@ -286,7 +313,7 @@ func parseDone(s string) (e Indexed, ok bool) {
 // take puts an entry into the pool if the query asks for it.
 func (r *indexReader) take(src *indexSource, e Indexed) {
 	e.shard, e.State = src.shard, src.state
-	named := (r.q.Name == "" || r.q.Name == e.Name) && (r.q.Contains == "" || strings.Contains(strings.ToLower(e.Name), r.q.Contains))
+	named := (r.q.Name == "" || titled(e.Name, r.q.Name)) && (r.q.Contains == "" || strings.Contains(strings.ToLower(e.Name), r.q.Contains))
 	if named && r.from.compare(position{e.at, e.ID}) < 0 && e.at >= r.after {
 		r.pool = append(r.pool, e)
 	}

@@ -318,6 +318,28 @@ func TestScriptsContinueWithADamagedIndex(t *testing.T) {
 	})
 }
 
+func TestTitles(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 59) + "é"
+	for _, c := range []struct{ first, last, want string }{
+		{"", "", "(empty)"}, {"a", "a", "a"}, {"a", "b", "a → b"}, {long, "b", strings.Repeat("a", 59) + "… → b"},
+		{"a", strings.Repeat("b", 60), "a → " + strings.Repeat("b", 60)}, {strings.Repeat("\x80", 70), "b", "… → b"},
+	} {
+		got := Title(c.first, c.last)
+		if got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+		for _, name := range []string{c.first, c.last, got} {
+			if name != "" && !titled(got, name) {
+				t.Errorf("%q is not found by %q", got, name)
+			}
+		}
+		if titled(got, "c") || titled(got, "→") {
+			t.Errorf("%q is found by the names of other tasks", got)
+		}
+	}
+}
+
 // BenchmarkIndex measures what the index costs Redis: for a script that has it and does nothing with it,
 // and for a single task, which is opened in one call and in another ended and counted. Both against scripts
 // with the same arguments that do nothing.

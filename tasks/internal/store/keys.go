@@ -25,11 +25,13 @@ const storeKey = "muster:store"
 //	h<group>        set once a member of the group has held a place
 //	q<node>         set when the node needs no place any more, because the member it would hold it for has ended
 //	e<node>, p<node>  last error, own progress, while the node is not terminal
-//	a<node>         the last attempts that failed and were followed by another: a tasktype.NodeAttempt as JSON in a line
+//	a<node>         the first run and the last eleven that another run followed, a line each: "<run>|<attempt>|<began, unix
+//	                ms>|<ended, unix ms>|<outcome>|<worker>|[<code>,<message>]", with the brackets as JSON
+//	s<node>         when the plan of a node was stored: ms since the workflow was sent
 //	i<node>         literal input of a node that has failed
 //	in, in<node>    literal inputs of the workflow, of the plan at a node: JSON by node; none if they are large
 //	t<node>         "<attempt> <hash>" of the token that the node can be answered with; of no use once that attempt is over
-//	n z vn vz       tasks and virtual nodes: known, terminal
+//	n z vn vz       tasks and steps: known, terminal
 //	ct cc           members of maps: known, terminal
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal

@@ -84,7 +84,9 @@ func ParseRecord(raw []byte, created int64) Record {
 			return r
 		}
 		r.Attempts, r.Lost, r.Owner = int(toInt(p[1])), int(toInt(p[2])), p[4]
-		r.Began = time.UnixMilli(created + toInt(p[3]))
+		if p[3] != "" {
+			r.Began = time.UnixMilli(created + toInt(p[3]))
+		}
 	}
 	return r
 }

@@ -5,8 +5,6 @@
 -- are its five facts. For its changes see apply
 -- returns nothing: it defines flow
 
-local MOST_TRIED = 3 -- failed attempts that are kept of a node, beside its last one
-
 -- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
 -- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
@@ -309,25 +307,30 @@ local function flow(onLane, onMost, on)
   end
 
   -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, behind '?',
-  -- only the body of that: the rest is then taken from the record it has. flags are those of apply.
+  -- only the body of that: the rest is then taken from the record it has. '!started|worker|' in place of the '?' means that
+  -- a worker was running the node, unless it has left its batch since. flags are those of apply. It reports whether the
+  -- node was not terminal before.
   local function ends(node, outcome, rec, flags, back, a, n, fenced, task)
     local old = record(node)
     local st = old and string.sub(old, 1, 1) or ''
     local cause = string.match(flags, '>(.*)$') or node
     if outcome == 'K' then
-      if st ~= 'k' then return end
+      if st ~= 'k' then return false end
       cause = string.sub(old, 3)
       rec = 'K|' .. cause
     else
-      if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return end
-      local body = string.match(rec, '^%?(.*)$')
+      if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return false end
+      local ran, worker, body = string.match(rec, '^!(%d*)|([^|]*)|(.*)$')
+      body = body or string.match(rec, '^%?(.*)$')
       if body then
         local attempts, started, owner = '', '', ''
         if st == 'P' then
           attempts, started, owner = string.match(old, '^P|(%d*)|%d*|(%d*)|(.*)$')
         elseif st == 'W' then
           attempts, started = string.match(old, '^W|(%d*)|(%d*)|')
-        elseif st == 'T' or st == 'Q' then
+        elseif ran then
+          attempts, started, owner = attemptOf(old), ran, worker
+        elseif st == 'D' or st == 'T' or st == 'Q' then
           attempts = string.match(old, '^.|(%d*)|')
         end
         if flagged(flags, 'a') then attempts, owner = attemptOf(old), answerer end
@@ -345,7 +348,7 @@ local function flow(onLane, onMost, on)
     end
     if not fenced then
       -- It may be in a batch: from now on the results of batches are checked node by node.
-      if (outcome == 'X' or outcome == 'F' or (flagged(flags, 'a') and st ~= 'W')) and not flagged(flags, 'v') and not have[8] then
+      if (outcome == 'X' or outcome == 'F' or (flagged(flags, 'a') and st ~= 'W')) and (flagged(flags, 'c') or not flagged(flags, 'v')) and not have[8] then
         have[8] = '1'
         redis.call('HSET', wf, 'o', '1')
       end
@@ -361,13 +364,14 @@ local function flow(onLane, onMost, on)
     if flagged(flags, 'd') or st == 'W' then redis.call('HDEL', wf, 'e' .. node, 'p' .. node, 't' .. node) end
     more(flagged(flags, 'v') and 'vz' or 'z', 1)
     if flagged(flags, 'c') then more('cc', 1) end
-    if have[7] then return end -- revoked: nothing follows
+    if have[7] then return true end -- revoked: nothing follows
     if flagged(flags, 'f') then
       note(now + 2 * SOON, '!fast ' .. node)
       todo[#todo + 1] = '!' .. node
     end
     followAll(outcome, cause, 1, a, n)
     give(back, node)
+    return true
   end
 
   -- succeed makes m nodes terminal that have succeeded. Their names and records begin at ARGV[b]. It does what ends
@@ -402,14 +406,6 @@ local function flow(onLane, onMost, on)
     end
   end
 
-  -- remember adds an attempt that has failed to those that are kept of a node, the last MOST_TRIED.
-  local function remember(node, tried)
-    local list = {tried}
-    local before = redis.call('HGET', wf, 'a' .. node)
-    for line in string.gmatch(before or '', '[^\n]+') do table.insert(list, #list, line) end
-    redis.call('HSET', wf, 'a' .. node, table.concat(list, '\n', math.max(1, #list - MOST_TRIED + 1)))
-  end
-
   -- again puts m running nodes back, to run again now or later; see apply.
   local function again(b, m, task)
     for i = b, b + 8 * (m - 1), 8 do
@@ -417,9 +413,13 @@ local function flow(onLane, onMost, on)
       if have[7] or terminal(record(node)) then
         -- It was revoked in the meantime.
       else
-        if string.sub(record(node) or '', 1, 1) == 'W' then unlist(node, task) end
+        local opened = string.match(record(node) or '', '^W|%d*|(%d*)|')
+        if opened then
+          unlist(node, task)
+          tried = string.gsub(tried, '^(%d+)||', '%1|' .. whole(created + opened) .. '|' .. whole(now), 1)
+        end
         if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
-        if tried ~= '' then remember(node, tried) end
+        if tried ~= '' then remember(wf, node, tried) end
         local d = tonumber(delay)
         if d > 0 then
           waits(node, letter, attempts, lost, now + d, nil, lane)
@@ -438,6 +438,7 @@ local function flow(onLane, onMost, on)
     if have[7] or terminal(record(node)) then return b + 6 + 2 * ARGV[b + 5] + 1 + 4 * ARGV[b + 6 + 2 * ARGV[b + 5]] end
     put(node, 'P|' .. ARGV[b + 1])
     put('g' .. node, ARGV[b + 2])
+    put('s' .. node, whole(math.max(0, now - created)))
     redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
     more('n', tonumber(ARGV[b + 3]))
     if ARGV[b + 4] ~= '0' then more('vn', tonumber(ARGV[b + 4])) end
@@ -452,9 +453,9 @@ local function flow(onLane, onMost, on)
 
   -- extend adds the members of a map, whose inputs are stored already; see apply.
   local function extend(b)
-    local node, m, lane, delay, lim, joins = unpack(ARGV, b, b + 5)
+    local node, m, counter, lane, delay, lim, joins = unpack(ARGV, b, b + 6)
     m, joins = tonumber(m), tonumber(joins)
-    local after = b + 6 + 5 * joins
+    local after = b + 7 + 5 * joins
     if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 then return after end
     put(node, m == 0 and 'e' or 'E')
     redis.call('HSET', wf, 'm' .. node, m)
@@ -462,7 +463,7 @@ local function flow(onLane, onMost, on)
     if m == 0 then
       ready(node, '-')
     else
-      more('n', m)
+      more(counter, m)
       more('ct', m)
       if delay == '' and lim == '' then
         ready(node .. '.0-' .. whole(m - 1), lane)
@@ -470,7 +471,7 @@ local function flow(onLane, onMost, on)
         for j = 0, m - 1 do release(node .. '.' .. whole(j), lane, delay, lim) end
       end
     end
-    for a = b + 6, after - 5, 5 do
+    for a = b + 7, after - 5, 5 do
       local c = tonumber(redis.call('HGET', wf, 'j' .. ARGV[a]) or 0)
       if c >= wantedBy(ARGV[a + 1]) then
         redis.call('HDEL', wf, 'j' .. ARGV[a])
@@ -485,7 +486,7 @@ local function flow(onLane, onMost, on)
   --   outcome  S, F, X: the nodes succeed, fail, are revoked; K: skipped nodes become terminal; R: they run again;
   --            P: a plan takes the place of a node; E: a map gets its members; W: nodes wait for an answer from outside;
   --            G: the changes that follow are made only if a node lets them
-  --   flags    v: they have no task; c: they are members of a map; p: planned nodes may end; d: their last error and own
+  --   flags    v: they are steps, not tasks; c: they are members of a map; p: planned nodes may end; d: their last error and own
   --            progress are deleted; f: their siblings may have to be revoked; a: they are answered from outside;
   --            >node: the cause of the skips that follow (always the last flag)
   --   back     slot of a group to return: 'group holder', 'group' if each node is its own holder, or ''
@@ -495,11 +496,10 @@ local function flow(onLane, onMost, on)
   --   number of edges, then of each: node, kind, need, delay, lim, lane
   --   number of nodes, then of each
   --            for S, F, X, K: node, record (as in ends)
-  --            for R: node, attempts, deaths, delay ms, letter, lane, error, the attempt that has failed (a line as in
-  --            keys.go) or ''
+  --            for R: node, attempts, deaths, delay ms, letter, lane, error, the run that has ended (see remember) or ''
   --            for P: node, 'attempts|deaths|started|owner', graph, number of tasks, number of nodes without a task,
   --            number of inputs, then of each: node, record; number of roots, then of each: span, lane, delay, lim
-  --            for E: node, number of members, lane, delay, lim, number of joins over the members, then of each: node,
+  --            for E: node, number of members, the count that they add to (n or vn), lane, delay, lim, number of joins over the members, then of each: node,
   --            need, delay, lim, lane
   --            for W: node, attempt ('' for the one it is at), ms until its deadline or 0
   --            for G: node, how, proof, name of the call that answers or ''. how is t: proof is the hash of its token;
@@ -513,15 +513,7 @@ local function flow(onLane, onMost, on)
       local a = p + 7
       local m = tonumber(ARGV[a + 6 * n])
       local b = a + 6 * n + 1
-      if queue ~= '' then
-        count(queue, task, outcome, m)
-        local sum, list = string.match(ms, '^(%d+) ?(.*)$')
-        if sum ~= '0' then count(queue, task, 'ms', tonumber(sum)) end
-        if list ~= '' then lasted(queue, task, list) end
-        if outcome == 'F' then
-          for i = b, b + 2 * m - 2, 2 do failing(task, W .. '/' .. ARGV[i]) end
-        end
-      end
+      local number = m -- of nodes
       if outcome == 'P' then
         p = plan(b)
       elseif outcome == 'E' then
@@ -542,9 +534,21 @@ local function flow(onLane, onMost, on)
         if outcome == 'S' and fenced and not have[8] then
           succeed(flags, back, a, n, b, m)
         else
-          for i = b, b + 2 * m - 2, 2 do ends(ARGV[i], outcome, ARGV[i + 1], flags, back, a, n, fenced, task) end
+          number = 0
+          for i = b, b + 2 * m - 2, 2 do
+            if ends(ARGV[i], outcome, ARGV[i + 1], flags, back, a, n, fenced, task) then
+              number = number + 1
+              if queue ~= '' and outcome == 'F' then failing(task, W .. '/' .. ARGV[i]) end
+            end
+          end
         end
         p = b + 2 * m
+      end
+      if queue ~= '' then
+        count(queue, task, outcome, number)
+        local sum, list = string.match(ms, '^(%d+) ?(.*)$')
+        if sum ~= '0' then count(queue, task, 'ms', tonumber(sum)) end
+        if list ~= '' then lasted(queue, task, list) end
       end
     end
   end

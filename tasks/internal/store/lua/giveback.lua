@@ -5,9 +5,9 @@
 local SUSPECT = 3 -- deaths, as store.Suspect
 
 -- giveBack puts the nodes of a batch back at the head of their ready lists, and returns how many elements that were.
--- value is the lease, '<ms>[!] <lane> <element>,…'. With died the death of their worker is counted for them.
-local function giveBack(value, died)
-  local entered, lane, els = string.match(value, '^%d+(!?) (%S+) (%S+)$')
+-- value is the lease, '<ms>[!] <lane> <element>,…'. If worker is given, it has died: its death is counted for them.
+local function giveBack(value, worker)
+  local taken, entered, lane, els = string.match(value, '^(%d+)(!?) (%S+) (%S+)$')
   if not lane then return 0 end
   local lists, order, n = {}, {}, 0
   for el in string.gmatch(els, '[^,]+') do
@@ -15,11 +15,15 @@ local function giveBack(value, died)
     local have = wf and redis.call('HMGET', P .. 'w:' .. wf, 'n', 'x', 'f')
     if have and have[1] and not have[2] then
       local c = tonumber(lost) or 0
-      if died and (c < SUSPECT or entered == '!') then c = c + 1 end
+      local died = worker and (c < SUSPECT or entered == '!')
+      if died then c = c + 1 end
       local key = have[3] or wf
       if not lists[key] then
         lists[key] = {}
         order[#order + 1] = key
+      end
+      if died then
+        for i = a or 0, b or 0 do remember(P .. 'w:' .. wf, prefix .. (a and whole(i) or ''), '|' .. taken .. '|' .. whole(now) .. '|lost|' .. worker .. '|["lost","the worker died"]') end
       end
       local span = a and prefix .. whole(a) .. '-' .. whole(b) or prefix
       table.insert(lists[key], 1, wf .. '/' .. span .. (c > 0 and '@' .. whole(c) or ''))
@@ -27,6 +31,6 @@ local function giveBack(value, died)
     end
   end
   for i = #order, 1, -1 do push(lane, order[i], lists[order[i]], true) end
-  if n > 0 then want(string.sub(lane, 3), not died) end -- a dead taker does not come back
+  if n > 0 then want(string.sub(lane, 3), not worker) end -- a dead taker does not come back
   return n
 end
