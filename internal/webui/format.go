@@ -13,7 +13,6 @@ var formats = template.FuncMap{
 	"when":   When,
 	"took":   Took,
 	"short":  Short,
-	"clip":   Clip,
 	"number": Number[int64],
 	"count":  Number[int],
 	"list":   func(words ...string) []string { return words },
@@ -49,9 +48,6 @@ func Took(d time.Duration) string {
 
 // Short is the beginning of a long id.
 func Short(id string) string { return cut(id, 20) }
-
-// Clip shortens a name to the width of a box.
-func Clip(name string) string { return cut(name, 24) }
 
 func cut(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {

@@ -7,59 +7,54 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/webui"
+	"muster/tasks/internal/dag"
 	"muster/tasks/tasktype"
 )
 
-const (
-	// drawnAlone is the most nodes of a workflow whose nodes are all drawn alone. Of a larger one, nodes that are alike
-	// are drawn as one box.
-	drawnAlone = 60
-	// rounds is how far from a node two others are told apart by. A longer chain of the same task is one box in the
-	// middle.
-	rounds = 8
-)
+// rounds is the distance up to which the neighbours of two nodes are compared.
+const rounds = 8
 
-// box is what the graph and the timeline draw: a node, or nodes that are alike.
+// box is an element of the graph and a row of the timeline: a task, or tasks that are alike.
 type box struct {
-	ID      string // of its first node
-	Task    string
-	Nodes   []int           // in the order of the workflow
-	States  []stateCount    // of its nodes, those that there are
-	Needs   []int           // the boxes that it comes after
-	Layer   int             // 0 for those that come after none
-	Row     int             // in its layer
-	Ready   time.Time       // when the first of its nodes could run; zero before
-	Started time.Time       // of the first; zero before
-	Ended   time.Time       // of the last; zero while one is not terminal
-	Path    bool            // whether one of its nodes is on the critical path
-	Status  tasktype.Status // the worst of its nodes that is of use to see first
+	ID     string // of its first node
+	Task   string
+	Nodes  []int           // in the order of the workflow
+	States []stateCount    // of its nodes, the worst first
+	Needs  []int           // boxes that it depends on, without those that another one implies
+	Layer  int             // 0 without dependencies
+	Row    int             // in its layer
+	Path   bool            // whether one of its nodes is on the critical path
+	Status tasktype.Status // the worst state of its nodes
+	Open   int             // nodes that wait for an answer
 }
 
-// stateCount is how many nodes of a box have a state.
+// stateCount is the number of nodes in a state.
 type stateCount struct {
 	Status tasktype.Status
 	Count  int
 }
 
-// Many reports whether the box is more than one node.
+// Many reports whether the box has more than one node.
 func (b *box) Many() bool { return len(b.Nodes) > 1 }
 
-// worstFirst is the order in which a reader wants to see states.
+// worstFirst is the order of states by how urgent they are for a reader.
 var worstFirst = []tasktype.Status{tasktype.Failed, tasktype.Retry, tasktype.Started, tasktype.Pending, tasktype.Revoked, tasktype.Skipped, tasktype.Success}
 
-// drawing is a workflow as boxes.
+// drawing is a workflow as boxes. Steps without a task have none.
 type drawing struct {
 	Nodes   []tasktype.Node
 	Boxes   []box
 	Layers  int
-	Rows    int   // of the largest layer
-	boxOf   []int // by node
-	needs   [][]int
+	Rows    int     // of the largest layer
+	boxOf   []int   // by node; -1 for a step
+	needs   [][]int // dependencies by node
 	sent    time.Time
 	OnePath []int // the critical path: nodes, from the first to the last
 }
 
-// draw puts the nodes of a workflow into boxes. The nodes that a node needs may be anywhere in the list.
+// draw groups the nodes of a workflow into boxes. Nodes are alike if they run the same task at the same distance from the
+// start and have alike neighbours. If that makes too many boxes, their distance is ignored.
 func draw(nodes []tasktype.Node, sent time.Time) *drawing {
 	d := &drawing{Nodes: nodes, needs: make([][]int, len(nodes)), sent: sent}
 	at := make(map[string]int, len(nodes))
@@ -73,30 +68,19 @@ func draw(nodes []tasktype.Node, sent time.Time) *drawing {
 			}
 		}
 	}
-	layers := d.layers()
+	layers := dag.Layers(d.needs)
 	d.OnePath = d.criticalPath()
-	d.group(d.classes(at))
+	if d.group(d.classes(at, layers)); len(d.Boxes) > mostBoxes {
+		d.group(d.classes(at, make([]int, len(nodes))))
+	}
 	d.link(layers)
 	d.place()
 	return d
 }
 
-// classes returns a number for each node: the same for nodes that are alike, that is, that run the same task, come
-// after alike nodes and have alike nodes after them.
-func (d *drawing) classes(at map[string]int) []int {
-	class := make([]int, len(d.Nodes))
-	if len(d.Nodes) <= drawnAlone {
-		for i := range class {
-			class[i] = i
-		}
-		return class
-	}
-	after := make([][]int, len(d.Nodes))
-	for i, needs := range d.needs {
-		for _, j := range needs {
-			after[j] = append(after[j], i)
-		}
-	}
+// classes returns a number for each node, which is the same for nodes that are alike.
+func (d *drawing) classes(at map[string]int, layers []int) []int {
+	class, after := make([]int, len(d.Nodes)), dag.Invert(d.needs)
 	known := map[string]int{}
 	number := func(key string) int {
 		n, ok := known[key]
@@ -107,7 +91,7 @@ func (d *drawing) classes(at map[string]int) []int {
 		return n
 	}
 	for i := range d.Nodes {
-		class[i] = number(d.Nodes[i].Task)
+		class[i] = number(fmt.Sprint(layers[i], d.Nodes[i].Task))
 	}
 	for range rounds {
 		before := len(known)
@@ -138,78 +122,60 @@ func distinct(class, nodes []int) []int {
 	return slices.Compact(all)
 }
 
-// group makes the boxes of the classes.
+// group makes the boxes of the classes. Those of steps are at the end.
 func (d *drawing) group(class []int) {
-	d.boxOf = make([]int, len(d.Nodes))
+	d.boxOf, d.Boxes = make([]int, len(d.Nodes)), nil
 	byClass := map[int]int{}
-	for i, c := range class {
-		b, ok := byClass[c]
-		if !ok {
-			b = len(d.Boxes)
-			byClass[c] = b
-			d.Boxes = append(d.Boxes, box{ID: d.Nodes[i].ID, Task: d.Nodes[i].Task})
+	for _, steps := range []bool{false, true} {
+		for i, c := range class {
+			if d.Nodes[i].Step() != steps {
+				continue
+			}
+			b, ok := byClass[c]
+			if !ok {
+				b = len(d.Boxes)
+				byClass[c] = b
+				d.Boxes = append(d.Boxes, box{ID: d.Nodes[i].ID, Task: d.Nodes[i].Task})
+			}
+			d.boxOf[i] = b
+			d.Boxes[b].Nodes = append(d.Boxes[b].Nodes, i)
 		}
-		d.boxOf[i] = b
-		d.Boxes[b].Nodes = append(d.Boxes[b].Nodes, i)
 	}
 	for _, i := range d.OnePath {
 		d.Boxes[d.boxOf[i]].Path = true
 	}
 	for b := range d.Boxes {
-		d.sum(&d.Boxes[b])
+		box := &d.Boxes[b]
+		box.States = d.states(box.Nodes)
+		box.Status = box.States[0].Status
+		for _, i := range box.Nodes {
+			if d.Nodes[i].Open {
+				box.Open++
+			}
+		}
 	}
 }
 
-// sum sets the states and times of a box from its nodes.
-func (d *drawing) sum(b *box) {
+// states counts the states of nodes, the worst first.
+func (d *drawing) states(nodes []int) (out []stateCount) {
 	count := map[tasktype.Status]int{}
-	over := true
-	for _, i := range b.Nodes {
-		n := &d.Nodes[i]
-		count[n.Status]++
-		over = over && n.Status.Terminal()
-		if r := d.ready(i); !r.IsZero() && (b.Ready.IsZero() || r.Before(b.Ready)) {
-			b.Ready = r
-		}
-		if !n.Started.IsZero() && (b.Started.IsZero() || n.Started.Before(b.Started)) {
-			b.Started = n.Started
-		}
-		if n.Ended.After(b.Ended) {
-			b.Ended = n.Ended
-		}
-	}
-	if !over {
-		b.Ended = time.Time{}
+	for _, i := range nodes {
+		count[d.Nodes[i].Status]++
 	}
 	for _, s := range worstFirst {
 		if count[s] > 0 {
-			b.States = append(b.States, stateCount{s, count[s]})
+			out = append(out, stateCount{s, count[s]})
 		}
 	}
-	b.Status = b.States[0].Status
+	return out
 }
 
-// ready is when a node could run: when the last of those that it needs ended. Zero while one has not.
-func (d *drawing) ready(i int) time.Time {
-	at := d.sent
-	for _, j := range d.needs[i] {
-		end := d.Nodes[j].Ended
-		if end.IsZero() {
-			return time.Time{}
-		}
-		if end.After(at) {
-			at = end
-		}
-	}
-	return at
-}
-
-// criticalPath returns the nodes that the end had to wait for: the node that ended last, before it the last to end of
-// those that it needs, and so on. While the workflow runs, it is the path to the node that ended last so far.
+// criticalPath returns the nodes that decided when the workflow ended: the node that ended last, before it the last to end
+// of its dependencies, and so on. While the workflow runs, it is the path to the node that ended last so far.
 func (d *drawing) criticalPath() []int {
 	last := -1
 	for i := range d.Nodes {
-		if end := d.Nodes[i].Ended; !end.IsZero() && (last < 0 || !end.Before(d.Nodes[last].Ended)) {
+		if end := d.Nodes[i].Ended; !end.IsZero() && d.Nodes[i].Status != tasktype.Skipped && (last < 0 || !end.Before(d.Nodes[last].Ended)) {
 			last = i
 		}
 	}
@@ -228,61 +194,65 @@ func (d *drawing) criticalPath() []int {
 	return path
 }
 
-// layers returns for each node how many nodes are before it on the longest path to it.
-func (d *drawing) layers() []int {
-	layer, open := make([]int, len(d.Nodes)), make([]int, len(d.Nodes))
-	after := make([][]int, len(d.Nodes))
-	var free []int
-	for i, needs := range d.needs {
-		open[i] = len(needs)
-		for _, j := range needs {
-			after[j] = append(after[j], i)
-		}
-		if len(needs) == 0 {
-			free = append(free, i)
-		}
-	}
-	for len(free) > 0 {
-		i := free[0]
-		free = free[1:]
-		for _, j := range after[i] {
-			layer[j] = max(layer[j], layer[i]+1)
-			if open[j]--; open[j] == 0 {
-				free = append(free, j)
-			}
-		}
-	}
-	return layer
-}
-
-// link sets what the boxes need and their layers. Layers without a box are left out.
+// link sets the dependencies and the layers of boxes, and removes the boxes of steps: what depended on one depends on its
+// dependencies. A dependency between boxes leads from a lower layer of nodes to a higher one, so there are no cycles; the
+// others are within a chain that is one box.
 func (d *drawing) link(layers []int) {
+	lowest := make([]int, len(d.Boxes))
 	for b := range d.Boxes {
-		d.Boxes[b].Layer = layers[d.Boxes[b].Nodes[0]]
+		lowest[b] = layers[d.Boxes[b].Nodes[0]]
 		for _, i := range d.Boxes[b].Nodes {
-			d.Boxes[b].Layer = min(d.Boxes[b].Layer, layers[i])
+			lowest[b] = min(lowest[b], layers[i])
+		}
+	}
+	direct := make([]map[int]bool, len(d.Boxes))
+	order := make([]int, len(d.Boxes))
+	for b := range d.Boxes {
+		order[b], direct[b] = b, map[int]bool{}
+		for _, i := range d.Boxes[b].Nodes {
 			for _, j := range d.needs[i] {
-				if of := d.boxOf[j]; of != b {
-					d.Boxes[b].Needs = append(d.Boxes[b].Needs, of)
+				if of := d.boxOf[j]; lowest[of] < lowest[b] {
+					direct[b][of] = true
 				}
 			}
 		}
-		slices.Sort(d.Boxes[b].Needs)
-		d.Boxes[b].Needs = slices.Compact(d.Boxes[b].Needs)
 	}
-	var used []int
-	for b := range d.Boxes {
-		used = append(used, d.Boxes[b].Layer)
+	slices.SortStableFunc(order, func(a, b int) int { return lowest[a] - lowest[b] })
+	tasks := slices.IndexFunc(d.Boxes, func(b box) bool { return d.Nodes[b.Nodes[0]].Step() })
+	if tasks < 0 {
+		tasks = len(d.Boxes)
 	}
-	slices.Sort(used)
-	used = slices.Compact(used)
-	for b := range d.Boxes {
-		d.Boxes[b].Layer, _ = slices.BinarySearch(used, d.Boxes[b].Layer)
+	needs := make([][]int, tasks)
+	for _, b := range order {
+		for of := range direct[b] {
+			if of >= tasks {
+				delete(direct[b], of)
+				for before := range direct[of] { // only tasks, since of was before b in the order
+					direct[b][before] = true
+				}
+			}
+		}
+		if b < tasks {
+			for of := range direct[b] {
+				needs[b] = append(needs[b], of)
+			}
+			slices.Sort(needs[b])
+		}
 	}
-	d.Layers = len(used)
+	d.Boxes = d.Boxes[:tasks]
+	for i := range d.boxOf {
+		if d.boxOf[i] >= tasks {
+			d.boxOf[i] = -1
+		}
+	}
+	needs = dag.Reduce(needs)
+	for b, layer := range dag.Layers(needs) {
+		d.Boxes[b].Needs, d.Boxes[b].Layer = needs[b], layer
+		d.Layers = max(d.Layers, layer+1)
+	}
 }
 
-// place gives the boxes of each layer rows, in the order of the middle of those that they need, so that few lines cross.
+// place sets the rows of the boxes of each layer in the order of the middle of their dependencies, so that few lines cross.
 func (d *drawing) place() {
 	byLayer := make([][]int, d.Layers)
 	for b := range d.Boxes {
@@ -291,14 +261,8 @@ func (d *drawing) place() {
 	for _, layer := range byLayer {
 		middle := map[int]float64{}
 		for _, b := range layer {
-			sum, n := 0.0, 0
 			for _, need := range d.Boxes[b].Needs {
-				if d.Boxes[need].Layer < d.Boxes[b].Layer {
-					sum, n = sum+float64(d.Boxes[need].Row), n+1
-				}
-			}
-			if n > 0 {
-				middle[b] = sum / float64(n)
+				middle[b] += float64(d.Boxes[need].Row) / float64(len(d.Boxes[b].Needs))
 			}
 		}
 		slices.SortStableFunc(layer, func(a, b int) int { return cmp.Compare(middle[a], middle[b]) })
@@ -309,15 +273,64 @@ func (d *drawing) place() {
 	}
 }
 
-// label is what a screen reader says of a box.
-func (b *box) label() string {
+// Summary describes the states of the box in a few words.
+func (b *box) Summary() string {
 	var parts []string
-	for _, s := range b.States {
-		if b.Many() {
-			parts = append(parts, fmt.Sprintf("%d %s", s.Count, stateWord(s.Status)))
-		} else {
-			parts = append(parts, stateWord(s.Status))
+	add := func(count int, word string) {
+		switch {
+		case count == 0:
+		case b.Many():
+			parts = append(parts, webui.Number(count)+" "+word)
+		default:
+			parts = append(parts, word)
 		}
 	}
-	return b.Task + ": " + strings.Join(parts, ", ")
+	for _, s := range b.States {
+		if s.Status == tasktype.Started { // so are those that wait for an answer
+			add(b.Open, "waiting for an answer")
+			s.Count -= b.Open
+		}
+		add(s.Count, stateWord(s.Status))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// fit shortens text in its middle so that it is at most so wide, in pixels, in the widest common font at a size of 13.
+func fit(text string, width float64) string {
+	runes, sum := []rune(text), 0.0
+	for _, r := range runes {
+		sum += widthOf(r)
+	}
+	if sum <= width {
+		return text
+	}
+	left, right := 0, len(runes)
+	for room := width - widthOf('…'); left < right; {
+		k := left
+		if left > len(runes)-right {
+			k = right - 1
+		}
+		if room -= widthOf(runes[k]); room < 0 {
+			break
+		}
+		if k == left {
+			left++
+		} else {
+			right--
+		}
+	}
+	return string(runes[:left]) + "…" + string(runes[right:])
+}
+
+// widthOf returns about how wide a character is in DejaVu Sans at a size of 13.
+func widthOf(r rune) float64 {
+	switch {
+	case strings.ContainsRune("ijl.,:;'|!ft()[] ", r):
+		return 5.2
+	case r > 0x2ff, strings.ContainsRune("mwMW@%", r):
+		return 13
+	case 'A' <= r && r <= 'Z':
+		return 10
+	}
+	return 8.3
 }

@@ -3,6 +3,7 @@ package ui
 import (
 	"html/template"
 	"strconv"
+	"time"
 
 	"muster/internal/clip"
 	"muster/tasks/tasktype"
@@ -13,6 +14,7 @@ var funcs = template.FuncMap{
 	"state":    stateWord,
 	"workflow": workflowWord,
 	"bytes":    mebibytes,
+	"ran":      ran,
 	"line":     func(text string) string { return clip.Line(text, 300) },
 	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
 	"flows":    func(prefix string, list []tasktype.Workflow) any { return flows{prefix, list} },
@@ -31,4 +33,16 @@ func mebibytes(n uint64) string { return strconv.FormatUint((n+1<<19)>>20, 10) +
 type names struct {
 	Prefix string
 	List   []taskRow
+}
+
+// ran returns how long the last run of a node took; negative if it did not run or has not ended.
+func ran(n tasktype.Node) time.Duration {
+	end := n.Ended
+	if !n.Planned.IsZero() {
+		end = n.Planned
+	}
+	if n.Started.IsZero() || end.Before(n.Started) {
+		return -1
+	}
+	return end.Sub(n.Started)
 }

@@ -183,7 +183,7 @@ func TestTooManyNodesAreNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, h, "/workflows/"+run.ID(), "too many to show here", "0 of 20001", "muster inspect workflow "+run.ID())
+	wantIn(t, h, "/workflows/"+run.ID(), "too many to show here", "0 of 20\u202f001", "muster inspect workflow "+run.ID())
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to show here", "u.inc")
 }
 

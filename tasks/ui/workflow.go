@@ -3,7 +3,6 @@ package ui
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,13 +15,13 @@ import (
 )
 
 const (
-	mostBoxes = 300 // of a graph and a timeline; a larger one would say nothing
+	mostBoxes = 300 // of a graph and a timeline; a larger one is unreadable
 	nodesPage = 100 // nodes in the table
 )
 
 // The sizes of the graph, in pixels.
 const (
-	boxWidth  = 190
+	boxWidth  = 220
 	boxHeight = 46
 	gapX      = 54
 	gapY      = 14
@@ -34,10 +33,12 @@ type workflowData struct {
 	tasktype.Workflow
 	Progress tasktype.Progress
 	States   []stateCount
-	Left     time.Duration // at the pace so far; 0 if unknown
-	Failures []failure     // the first of each text
-	Waits    []string      // why nodes that could run do not, each once
-	Graph    *graphData    // nil if there is too much to draw
+	Left     time.Duration    // at the pace so far; 0 if unknown
+	Failures []failure        // the first of each text
+	Open     []*tasktype.Node // those that wait for an answer, at most mostOpen
+	Opens    int              // all of them
+	Waits    []string         // reasons why ready nodes do not run, each once
+	Graph    *graphData       // nil if there is too much to draw
 	Line     *timeline
 	Table    table
 	Large    bool // it has more than mostRead tasks, and its nodes are not shown
@@ -57,7 +58,7 @@ func (d workflowData) Took(now time.Time) time.Duration {
 	return now.Sub(d.Created)
 }
 
-// Percent is how much of the workflow is over.
+// Percent is the share of tasks that have ended.
 func (d workflowData) Percent() int { return 100 * d.Progress.Done / max(d.Progress.Total, 1) }
 
 func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error) {
@@ -93,20 +94,24 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 	return view, nil
 }
 
-// sum sets what the nodes say together.
+// mostOpen bounds the listed nodes that wait for an answer.
+const mostOpen = 5
+
+// sum sets the counts, failures and waits of the nodes.
 func (d *workflowData) sum(nodes []tasktype.Node, now time.Time) {
 	count := map[tasktype.Status]int{}
 	at := map[string]int{}
 	for i := range nodes {
 		n := &nodes[i]
-		why := n.Waits
-		if n.Open {
-			why = "for an answer from outside"
+		switch {
+		case n.Open:
+			if d.Opens++; len(d.Open) < mostOpen {
+				d.Open = append(d.Open, n)
+			}
+		case n.Waits != "" && !slices.Contains(d.Waits, n.Waits) && len(d.Waits) < 5:
+			d.Waits = append(d.Waits, n.Waits)
 		}
-		if why != "" && !slices.Contains(d.Waits, why) && len(d.Waits) < 5 {
-			d.Waits = append(d.Waits, why)
-		}
-		if n.Queue != "" {
+		if !n.Step() {
 			count[n.Status]++
 		}
 		if n.Status != tasktype.Failed || n.Failure == nil {
@@ -124,7 +129,8 @@ func (d *workflowData) sum(nodes []tasktype.Node, now time.Time) {
 			d.States = append(d.States, stateCount{s, count[s]})
 		}
 	}
-	if done := d.Progress.Done; done > 0 && d.State == tasktype.WorkflowRunning {
+	// The pace of people and of queues without workers says nothing about the rest.
+	if done := d.Progress.Done; done > 0 && d.State == tasktype.WorkflowRunning && d.Opens == 0 && len(d.Waits) == 0 {
 		d.Left = now.Sub(d.Created) / time.Duration(done) * time.Duration(d.Progress.Total-done)
 	}
 }
@@ -143,13 +149,52 @@ type drawnBox struct {
 	Segments []segment
 }
 
-// Label says what the box is, for readers that do not see it.
-func (b drawnBox) Label() string { return b.label() }
+// Width is the width of the box.
+func (drawnBox) Width() int { return boxWidth }
+
+// Title is the name of the task, shortened to the width of the box.
+func (b drawnBox) Title() string { return fit(b.Task, boxWidth-20) }
+
+// Sub is the second line of the box.
+func (b drawnBox) Sub() string { return fit(b.Summary(), (boxWidth-20)*13/11.5) }
+
+// Label is the title of the box for screen readers, and its tooltip.
+func (b drawnBox) Label() string { return b.Task + ": " + b.Summary() }
 
 // segment is the part of a bar that a state has.
 type segment struct {
 	Status tasktype.Status
 	X, W   float64
+}
+
+// leastSegment is the width of the part of a bar that a state other than success has at least, so that one failure among
+// thousands is visible.
+const leastSegment = 8
+
+// segments divides the bar of a box among its states; terminal states are on the left.
+func segments(b *box) (out []segment) {
+	room, total := float64(boxWidth), 0
+	for _, s := range b.States {
+		total += s.Count
+	}
+	for _, s := range b.States {
+		w := float64(boxWidth) * float64(s.Count) / float64(total)
+		if s.Status != tasktype.Success {
+			w = min(max(w, leastSegment), room)
+		} else {
+			w = room // it is the last of the states
+		}
+		room -= w
+		out = append(out, segment{Status: s.Status, W: w})
+	}
+	out[len(out)-1].W += room
+	slices.Reverse(out)
+	x := 0.0
+	for i := range out {
+		out[i].X = x
+		x += out[i].W
+	}
+	return out
 }
 
 // line leads from a box to one that needs it.
@@ -167,22 +212,12 @@ func newGraph(d *drawing) *graphData {
 	for i := range d.Boxes {
 		b := &d.Boxes[i]
 		lead := (d.Rows - inLayer[b.Layer]) * (boxHeight + gapY) / 2 // so that layers are centred
-		box := drawnBox{box: b, X: margin + b.Layer*(boxWidth+gapX), Y: margin + lead + b.Row*(boxHeight+gapY)}
-		x := 0.0
-		for _, s := range slices.Backward(b.States) { // what is over is on the left
-			w := float64(boxWidth) * float64(s.Count) / float64(len(b.Nodes))
-			box.Segments = append(box.Segments, segment{s.Status, x, w})
-			x += w
-		}
-		g.Boxes = append(g.Boxes, box)
+		g.Boxes = append(g.Boxes, drawnBox{b, margin + b.Layer*(boxWidth+gapX), margin + lead + b.Row*(boxHeight+gapY), segments(b)})
 	}
 	for i := range g.Boxes {
 		to := &g.Boxes[i]
 		for _, need := range to.Needs {
 			from := &g.Boxes[need]
-			if from.Layer >= to.Layer {
-				continue // within a chain that is drawn as one box
-			}
 			x1, y1, x2, y2 := from.X+boxWidth, from.Y+boxHeight/2, to.X, to.Y+boxHeight/2
 			half := (x2 - x1) / 2
 			g.Lines = append(g.Lines, line{fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+half, y1, x2-half, y2, x2, y2), from.Path && to.Path})
@@ -197,64 +232,6 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// timeline has a row for each box, in the order in which they could run. Its axis is 1000 wide.
-type timeline struct {
-	Rows  []span
-	Whole time.Duration
-	Ticks []tick
-}
-
-// span is when a box waited and ran.
-type span struct {
-	*box
-	Wait, WaitW, Run, RunW float64
-	Waited, Took           time.Duration
-	Over                   bool
-}
-
-// tick is a mark of the axis.
-type tick struct {
-	X    float64
-	Text string
-}
-
-func newTimeline(d *drawing, ended, now time.Time) *timeline {
-	end := ended
-	if end.IsZero() {
-		end = now
-	}
-	t := &timeline{Whole: max(end.Sub(d.sent), time.Millisecond)}
-	at := func(when time.Time) float64 {
-		return math.Round(min(max(1000*float64(when.Sub(d.sent))/float64(t.Whole), 0), 1000)*10) / 10
-	}
-	for i := range d.Boxes {
-		b := &d.Boxes[i]
-		if b.Ready.IsZero() {
-			continue // it waits for others
-		}
-		row := span{box: b, Over: !b.Ended.IsZero()}
-		began, over := b.Started, b.Ended
-		if over.IsZero() {
-			over = end
-		}
-		if began.IsZero() || began.After(over) {
-			began = over
-		}
-		row.Wait, row.Run = at(b.Ready), at(began)
-		row.WaitW, row.RunW = max(row.Run-row.Wait, 0), max(at(over)-row.Run, 2)
-		row.Waited, row.Took = max(began.Sub(b.Ready), 0), max(over.Sub(began), 0)
-		if b.Started.IsZero() {
-			row.RunW = 0
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	slices.SortStableFunc(t.Rows, func(a, b span) int { return a.Ready.Compare(b.Ready) })
-	for _, share := range []float64{0, 0.25, 0.5, 0.75, 1} {
-		t.Ticks = append(t.Ticks, tick{1000 * share, webui.Took(time.Duration(share * float64(t.Whole)))})
-	}
-	return t
 }
 
 // table is a part of the nodes.
@@ -291,7 +268,7 @@ func newTable(d *drawing, q url.Values) (table, error) {
 	}
 	var found []tasktype.Node
 	for i := range d.Nodes {
-		if (t.State == "" || d.Nodes[i].Status == t.State) && (t.Box == "" || d.boxOf[i] == only) {
+		if d.boxOf[i] >= 0 && (t.State == "" || d.Nodes[i].Status == t.State) && (t.Box == "" || d.boxOf[i] == only) {
 			found = append(found, d.Nodes[i])
 		}
 	}

@@ -1,0 +1,144 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
+)
+
+// describe writes the boxes of a drawing by layer and row: "task×nodes <- dependencies".
+func describe(d *drawing) []string {
+	order := make([]int, len(d.Boxes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return 1000*(d.Boxes[a].Layer-d.Boxes[b].Layer) + d.Boxes[a].Row - d.Boxes[b].Row
+	})
+	var out []string
+	for _, i := range order {
+		b := &d.Boxes[i]
+		text := fmt.Sprintf("%d %s", b.Layer, b.Task)
+		if b.Many() {
+			text += fmt.Sprint("×", len(b.Nodes))
+		}
+		for k, need := range b.Needs {
+			text += []string{" <- ", " "}[min(k, 1)] + d.Boxes[need].Task
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// The boxes of a workflow are its tasks: behind the task that made them, alike ones together, without steps.
+func TestBoxes(t *testing.T) {
+	t.Parallel()
+	list, one, two := tasks.New[int, []int]("list"), tasks.New[int, int]("one"), tasks.New[int, int]("two")
+	total, planned := tasks.New[[]int, int]("total"), tasks.New[int, int]("planned")
+	failing, instead := tasks.New[int, int]("failing"), tasks.New[tasks.Failure, int]("instead")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, list, func(_ context.Context, n int) ([]int, error) { return make([]int, n), nil })
+	for _, task := range []tasks.Task[int, int]{one, two} {
+		tasks.Handle(mux, task, func(_ context.Context, n int) (int, error) { return n, nil })
+	}
+	tasks.Handle(mux, total, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
+	tasks.Handle(mux, failing, func(context.Context, int) (int, error) { return 0, tasks.Permanent(errors.New("no")) })
+	tasks.Handle(mux, instead, func(context.Context, tasks.Failure) (int, error) { return 0, nil })
+	tasks.HandlePlan(mux, planned, func(_ context.Context, n int) (tasks.Signature[int], error) { return tasks.Chain(one.S(n), two), nil })
+	f := taskstest.New(t, mux)
+	chain := one.S(0)
+	for range 29 {
+		chain = tasks.Chain(chain, one)
+	}
+	var links []string
+	for i := range 30 {
+		links = append(links, strings.TrimSpace(fmt.Sprint(i, " one ", []string{"", "<- one"}[min(i, 1)])))
+	}
+	for name, c := range map[string]struct {
+		s    tasks.Signature[int]
+		want []string
+	}{
+		"map":          {tasks.Chord(tasks.Map(list.S(3), one), total), []string{"0 list", "1 one×3 <- list", "2 total <- one"}},
+		"empty map":    {tasks.Chord(tasks.Map(list.S(0), one), total), []string{"0 list", "1 total <- list"}},
+		"map of plans": {tasks.Chord(tasks.Map(list.S(3), planned), total), []string{"0 list", "1 planned×3 <- list", "2 one×3 <- planned", "3 two×3 <- one", "4 total <- two"}},
+		"map of graphs": {tasks.Chord(tasks.MapFunc(list.S(3), func(v tasks.Signature[int]) tasks.Signature[int] {
+			return tasks.Chord(tasks.Group(tasks.Chain(v, one), tasks.Chain(v, two)), total)
+		}), total), []string{"0 list", "1 one×3 <- list", "1 two×3 <- list", "2 total×3 <- one two", "3 total <- total"}},
+		"group":  {tasks.Chord(tasks.Group(one.S(1), one.S(2), two.S(3)), total), []string{"0 one×2", "0 two", "1 total <- one two"}},
+		"rescue": {tasks.Chain(tasks.Chain(failing.S(1), two).Rescue(instead), one), []string{"0 failing", "1 two <- failing", "2 instead <- two", "3 one <- instead"}},
+		"chain":  {chain, links},
+		"each":   {tasks.Chord(tasks.Map(tasks.Map(tasks.Map(list.S(70), one), two), one), total), []string{"0 list", "1 one×70 <- list", "2 two×70 <- one", "3 one×70 <- two", "4 total <- one"}},
+	} {
+		run, err := c.s.Send(t.Context(), f.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Drain()
+		w, err := run.Detail(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := draw(w.Nodes, w.Created)
+		if got := describe(d); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+		shown := 0
+		for _, b := range d.Boxes {
+			shown += len(b.Nodes)
+		}
+		table, err := newTable(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shown != w.Progress.Total || table.Total != w.Progress.Total || w.Progress.Done != w.Progress.Total {
+			t.Errorf("%s: got %d tasks in boxes, %d in the table and a progress of %d of %d, want the same everywhere", name, shown, table.Total, w.Progress.Done, w.Progress.Total)
+		}
+	}
+}
+
+// A workflow with many different distances from the start has boxes of several distances.
+func TestLongChainHasFewBoxes(t *testing.T) {
+	t.Parallel()
+	chain := []tasktype.Node{{ID: "0", Task: "a", Status: tasktype.Pending}}
+	for i := range 9999 {
+		chain = append(chain, tasktype.Node{ID: fmt.Sprint(i + 1), Task: "a", Status: tasktype.Pending, Needs: []string{fmt.Sprint(i)}})
+	}
+	if got := len(draw(chain, time.Unix(0, 0)).Boxes); got > 2*rounds+1 {
+		t.Errorf("a chain of 10,000: got %d boxes, want at most %d", got, 2*rounds+1)
+	}
+}
+
+func TestFailuresAreVisibleInAGroupedBox(t *testing.T) {
+	t.Parallel()
+	b := &box{Task: "a", Nodes: make([]int, 500), Status: tasktype.Failed, States: []stateCount{{tasktype.Failed, 1}, {tasktype.Success, 499}}}
+	got := segments(b)
+	if len(got) != 2 || got[0].Status != tasktype.Success || got[1].W != leastSegment || got[0].W+got[1].W != boxWidth || got[1].X != got[0].W {
+		t.Errorf("got %+v, want a failed part of %d", got, leastSegment)
+	}
+	if got := b.Summary(); got != "1 failed, 499 succeeded" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTextFitsIntoItsBox(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"short": "short", "": "", "billing.refund_after_failure_of_card": "billing.refun…lure_of_card",
+		strings.Repeat("W", 40): "WWWWWWW…WWWWWWW", "プロキシを更新するタスクの名前が長い": "プロキシを更新…クの名前が長い",
+	} {
+		if got := fit(text, 200); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	if got := fit("a long text", 1); got != "…" {
+		t.Errorf("got %q, want an ellipsis", got)
+	}
+}
