@@ -15,6 +15,7 @@ var funcs = template.FuncMap{
 	"workflow": workflowWord,
 	"bytes":    mebibytes,
 	"ran":      ran,
+	"outcome":  outcomeWord,
 	"line":     func(text string) string { return clip.Line(text, 300) },
 	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
 	"flows":    func(prefix string, list []tasktype.Workflow) any { return flows{prefix, list} },

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"muster/internal/clip"
 	"muster/internal/webui"
 	"muster/tasks"
 	"muster/tasks/tasktype"
@@ -105,6 +106,9 @@ func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, erro
 // lastFailures is how many failed nodes of a task are read.
 const lastFailures = 50
 
+// rateName is how many bytes of the name of a task its counts have.
+const rateName = 100
+
 type nameData struct {
 	Task     string
 	Rows     []taskRow // by queue
@@ -149,7 +153,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	for i := range live {
-		if slices.Contains(live[i].Tasks, d.Task) {
+		if slices.ContainsFunc(live[i].Tasks, func(task string) bool { return task == d.Task || clip.Bytes(task, rateName) == d.Task }) {
 			d.Workers++
 		}
 	}

@@ -28,7 +28,7 @@ const (
 type nodeData struct {
 	Workflow string
 	tasktype.NodeDetail
-	Before, After []tasktype.Node // the nodes that it comes after, and that come after it; at most mostNeighbours
+	Before, After []tasktype.Node // the tasks that it depends on, and those that depend on it; at most mostNeighbours
 	MoreBefore    int
 	MoreAfter     int
 	Alone         bool // the workflow is too large to find the nodes before and after it
@@ -46,22 +46,34 @@ type document struct {
 	Cut   bool // whether there is more
 }
 
-// lastAttempt is the attempt after those of Tried.
+// lastAttempt is the run after those of Tried.
 type lastAttempt struct {
 	tasktype.NodeAttempt
 	Status tasktype.Status
 	Took   time.Duration
 }
 
-// Took is how long the last attempt ran, or has run.
+// Took is how long the last run took, or has taken; negative if none did.
 func (d nodeData) Took(now time.Time) time.Duration {
-	switch {
-	case d.Started.IsZero():
-		return -1
-	case d.Ended.IsZero():
-		return now.Sub(d.Started)
+	n := d.Node
+	if n.Status == tasktype.Started && n.Ended.IsZero() && n.Planned.IsZero() {
+		n.Ended = now
 	}
-	return d.Ended.Sub(d.Started)
+	return ran(n)
+}
+
+// Waited is how long the task could run before its first start, or has been able to; negative if it never could.
+func (d nodeData) Waited(now time.Time) time.Duration {
+	end := now
+	switch {
+	case d.Scheduled.IsZero():
+		return -1
+	case !d.First.IsZero():
+		end = d.First
+	case !d.Ended.IsZero():
+		end = d.Ended
+	}
+	return end.Sub(d.Scheduled) // negative before its time
 }
 
 // node shows a node. It asks Redis for some ten things, and in a workflow that is not large for all its nodes.
@@ -98,19 +110,22 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d, Cost: workflowCost + nodeCost, Fixed: d.over}, nil
 }
 
-// setLast sets the attempt that runs, or ran last. One that another attempt follows is among those that failed.
+// setLast sets the current or last run, unless it is among those that another run follows.
 func (d *nodeData) setLast(now time.Time) {
-	if d.Queue == "" || d.Attempts == 0 || d.Status == tasktype.Retry || d.Status == tasktype.Pending {
+	if d.Step() || d.Attempts == 0 || d.Status == tasktype.Retry || d.Status == tasktype.Pending {
 		return
 	}
 	d.Last = &lastAttempt{Status: d.Status, Took: d.Took(now)}
-	d.Last.Attempt, d.Last.Started, d.Last.Ended, d.Last.Worker = d.Attempts, d.Started, d.Ended, d.Worker
+	d.Last.Run, d.Last.Attempt, d.Last.Started, d.Last.Ended, d.Last.Worker = max(d.Runs, 1), d.Attempts, d.Started, d.Ended, d.Worker
+	if n := len(d.Tried); n > 0 && d.Tried[n-1].Run == d.Runs { // it ended before another run of its handler
+		d.Last.Run, d.Last.Started, d.Last.Worker, d.Last.Took = d.Runs+1, time.Time{}, "", -1
+	}
 	if d.Failure != nil {
 		d.Last.Code, d.Last.Message = d.Failure.Code, d.Failure.Message
 	}
 }
 
-// neighbours sets the nodes before and after a node, and why it waits.
+// neighbours sets the dependencies and dependents of a node, when it could run, and why it waits.
 func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 	p, err := tasks.Attach[any](s.client, d.Workflow).Progress(ctx)
 	if err != nil {
@@ -127,7 +142,7 @@ func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 	needs := map[string]bool{}
 	for i := range nodes {
 		if nodes[i].ID == d.ID {
-			d.Waits = nodes[i].Waits
+			d.Waits, d.Ready, d.Scheduled = nodes[i].Waits, nodes[i].Ready, nodes[i].Scheduled
 			for _, n := range nodes[i].Needs {
 				needs[n] = true
 			}

@@ -9,8 +9,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/tasks"
+	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
 
@@ -62,7 +64,7 @@ func TestOpenTasksAreAnsweredOnThePage(t *testing.T) {
 	wantIn(t, h, "/tokens", "u.ask", "2 open", runs[0].ID(), runs[1].ID(), "really?", at+"/complete/0")
 	wantIn(t, h, "/tokens?task=u.ask", runs[0].ID())
 	wantIn(t, h, "/tokens?task=u.none", "No task waits")
-	wantIn(t, h, at+"/nodes/0", "Complete…", "waits for an answer from outside", "really?")
+	wantIn(t, h, at+"/nodes/0", "Complete…", "Waiting for an answer since", "really?")
 	wantIn(t, h, at+"/complete/0", "Answer, as JSON")
 	if _, body := get(t, h, "/tokens"); strings.Contains(body, "<script>alert") {
 		t.Error("the page has the script of an input")
@@ -254,4 +256,42 @@ func getAs(t *testing.T, url, role, accept string) (code int, body string) {
 		t.Fatal(err)
 	}
 	return res.StatusCode, string(raw)
+}
+
+// The page of a task has each of its runs, and counts waiting from when it could run.
+func TestNodePageHasItsRuns(t *testing.T) {
+	t.Parallel()
+	poll := tasks.New[int, int]("u.poll")
+	calls := 0
+	mux := tasks.NewMux()
+	tasks.Handle(mux, poll, func(context.Context, int) (int, error) {
+		if calls++; calls < 3 {
+			return 0, tasks.Again(time.Minute)
+		}
+		return calls, nil
+	})
+	f := taskstest.New(t, mux)
+	h := Handler(f.Client(), Config{Prefix: "/tasks"})
+	run, err := poll.S(0, tasks.In(time.Hour)).Send(t.Context(), f.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Drain()
+	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/0", "asked to run again", "in 3 runs", "First start", "Last start", `<th scope="row">Waited</th><td>0 µs</td>`)
+}
+
+// The counts of a task have the beginning of a long name, and its workers the whole one.
+func TestPageOfATaskWithALongNameHasItsWorkers(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 150)
+	mux := tasks.NewMux()
+	tasks.Handle(mux, tasks.New[int, int](long), func(_ context.Context, n int) (int, error) { return n, nil })
+	f, h := fleet(t, Config{})
+	worker, err := tasks.StartWorker(t.Context(), f.Client(), mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Stop() })
+	wantIn(t, h, "/names/"+long[:100], "have a handler")
+	wantIn(t, h, "/names/"+long[:50], "No live worker has a handler")
 }

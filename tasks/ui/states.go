@@ -23,6 +23,21 @@ func stateWord(s tasktype.Status) string {
 	return string(s)
 }
 
+// outcomeWord is the name of the outcome of a run that another run followed.
+func outcomeWord(o tasktype.Outcome) string {
+	switch o {
+	case tasktype.OutcomeAgain:
+		return "asked to run again"
+	case tasktype.OutcomeReturned:
+		return "worker stopped"
+	case tasktype.OutcomeLost:
+		return "worker died"
+	case tasktype.OutcomeRetry:
+		return "failed"
+	}
+	return string(o)
+}
+
 // workflowWord is what the pages call the state of a workflow.
 func workflowWord(s tasktype.WorkflowState) string {
 	switch s {
