@@ -279,19 +279,3 @@ func TestNodePageHasItsRuns(t *testing.T) {
 	f.Drain()
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/0", "asked to run again", "in 3 runs", "First start", "Last start", `<th scope="row">Waited</th><td>0 µs</td>`)
 }
-
-// The counts of a task have the beginning of a long name, and its workers the whole one.
-func TestPageOfATaskWithALongNameHasItsWorkers(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", 150)
-	mux := tasks.NewMux()
-	tasks.Handle(mux, tasks.New[int, int](long), func(_ context.Context, n int) (int, error) { return n, nil })
-	f, h := fleet(t, Config{})
-	worker, err := tasks.StartWorker(t.Context(), f.Client(), mux, tasks.WorkerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = worker.Stop() })
-	wantIn(t, h, "/names/"+long[:100], "have a handler")
-	wantIn(t, h, "/names/"+long[:50], "No live worker has a handler")
-}
