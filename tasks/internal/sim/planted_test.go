@@ -27,7 +27,7 @@ var planted = []struct {
 	{"join is ready one outcome early", "flow",
 		"if n and c >= n then", "if n and c >= n - 1 then"},
 	{"second outcome of a node counts", "flow",
-		"if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return end", ""},
+		"if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return false end", ""},
 	{"place of a member is not released", "flow",
 		"if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then", "if redis.call('SREM', wf .. ':h' .. g, holder) >= 0 then"},
 	{"map ends while its members run", "flow",
