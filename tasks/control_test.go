@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -219,6 +220,10 @@ func (g *gate) wantDue(t *testing.T, workflow string) {
 	due, err := g.client.Due(t.Context(), 10)
 	if err != nil || len(due) != 1 {
 		t.Fatalf("due: got %+v, %v, want one node", due, err)
+	}
+	counts, err := tasks.NewInspector(g.client).CountDue(t.Context(), 10)
+	if want := []tasktype.DueCount{{Queue: "late", Scheduled: 1}}; err != nil || !slices.Equal(counts, want) {
+		t.Errorf("scheduled tasks by queue: got %+v, %v, want %+v", counts, err, want)
 	}
 	want := tasktype.DueNode{Workflow: workflow, Node: due[0].Node, Task: "gate.wait", Queue: "late", Status: tasktype.Pending, Due: due[0].Due}
 	if due[0] != want || time.Until(due[0].Due) < 50*time.Minute {

@@ -411,7 +411,7 @@ func TestPageOfALargeWorkflowIsReadOnce(t *testing.T) {
 		_, body := get(t, h, "/workflows/"+run.ID()+"/nodes/0")
 		return strings.Contains(body, "7 of 9")
 	})
-	for id, total := range map[string]string{run.ID(): "2 of 2", large.ID(): "19000 of 19000"} {
+	for id, total := range map[string]string{run.ID(): "2 of 2", large.ID(): "19\u202f000 of 19\u202f000"} {
 		if err := client.Revoke(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
