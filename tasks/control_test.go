@@ -222,7 +222,7 @@ func (g *gate) wantDue(t *testing.T, workflow string) {
 		t.Fatalf("due: got %+v, %v, want one node", due, err)
 	}
 	counts, err := tasks.NewInspector(g.client).CountDue(t.Context(), 10)
-	if want := []tasktype.DueCount{{Queue: "late", Scheduled: 1}}; err != nil || !slices.Equal(counts, want) {
+	if want := []tasktype.DueCount{{Queue: "default"}, {Queue: "late", Scheduled: 1}}; err != nil || !slices.Equal(counts, want) {
 		t.Errorf("scheduled tasks by queue: got %+v, %v, want %+v", counts, err, want)
 	}
 	want := tasktype.DueNode{Workflow: workflow, Node: due[0].Node, Task: "gate.wait", Queue: "late", Status: tasktype.Pending, Due: due[0].Due}
