@@ -130,6 +130,9 @@ func TestMembersComeInTheOrderOfTheirEnds(t *testing.T) {
 			var token string
 			testutil.Eventually(t, "the node is open", func() bool {
 				open, _, err := w.client.OpenTokens(ctx, ask.Name(), "")
+				if err != nil {
+					return false
+				}
 				for _, o := range open {
 					if o.Workflow == run.ID() && string(o.Input) == strconv.Itoa(input) {
 						token, err = w.client.NewToken(ctx, o.Workflow, o.Node)

@@ -145,8 +145,7 @@ func TestPanicOfALivePageEndsThatPageOnly(t *testing.T) {
 	var good, bad, fixed atomic.Int64
 	server := loggedIn(t, slog.New(log), nil, func(_ context.Context, r *http.Request) (View, error) {
 		if r.URL.Path == "/bad" && bad.Add(1) > 1 {
-			var none map[string]int
-			none["x"] = 1
+			panic("a bug of the page")
 		}
 		if r.URL.Path == "/fixed" {
 			return View{Data: fixed.Add(1), Fixed: true}, nil

@@ -14,7 +14,7 @@ import (
 const commandLimit = 3 * time.Second
 
 // ErrSilent means that Redis did not reply in time.
-var ErrSilent = errors.New("Redis does not reply; try again later")
+var ErrSilent = errors.New("no reply from Redis; try again later")
 
 // Bounded returns a context for a request of a client who waits. Commands with it, of a Redis client that was passed to
 // Bound, fail with ErrSilent after three seconds without a reply. For some seconds after that the other commands of the

@@ -339,7 +339,7 @@ func TestLargeWorkflow(t *testing.T) {
 	id := over(t, s, tasks.Chord(tasks.Each(make([]int, 10_000), inc), sum))
 	b := open(t, s.URL)
 	b.visit(flow(id))
-	b.shows("10001 of 10001")
+	b.shows("10\u202f001 of 10\u202f001")
 	if got := eval[int](b, `document.querySelectorAll("svg.graph .box").length`); got != 2 {
 		t.Errorf("got %d boxes, want one for the group and one for what follows", got)
 	}

@@ -21,8 +21,6 @@ type goFile struct {
 	*ast.File
 }
 
-func (f goFile) line(p token.Pos) int { return f.fset.Position(p).Line }
-
 // goFiles parses all Go files of the module.
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
