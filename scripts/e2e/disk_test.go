@@ -29,7 +29,7 @@ func mountDisk(t *testing.T, path string, size string) disk {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, "size="+size); err != nil {
+	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, "mode=0700,size="+size); err != nil {
 		t.Skipf("NOT COVERED: a full disk: no small disk can be mounted (%v); run as root", err)
 	}
 	t.Cleanup(func() {
