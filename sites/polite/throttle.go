@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxThrottle = time.Minute // the longest delay of a slow site, or after 429
-	minLimited  = 100 * time.Millisecond
-	limitedLook = time.Second // how late a process may see that another one got a 429
+	maxThrottle = time.Minute            // the longest delay of a slow site, or after 429
+	minLimited  = 100 * time.Millisecond // the first delay after 429 of a site without an interval
+	limitedLook = time.Second            // how late a process may see that another one got a 429
 )
 
 //go:embed lua/throttle.lua
@@ -63,10 +63,13 @@ func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) 
 	return t.update(ctx, latency.Microseconds(), page, 0, 0)
 }
 
-// Limited records a 429 at an interval between requests. Further ones within after, for which no requests are sent, or
-// within a second are of requests that were under way.
+// Limited records a 429 at an interval between requests, which it doubles; without an interval the delay becomes
+// minLimited. It ignores further 429s for a second or, if that is longer, for after, the time without new requests.
 func (t *Throttle) Limited(ctx context.Context, interval, after time.Duration) error {
-	return t.update(ctx, 0, 0, max(interval, minLimited/2).Microseconds(), max(after, time.Second).Microseconds())
+	if interval == 0 {
+		interval = minLimited / 2
+	}
+	return t.update(ctx, 0, 0, interval.Microseconds(), max(after, time.Second).Microseconds())
 }
 
 func (t *Throttle) update(ctx context.Context, latency int64, page int, interval, after int64) error {
