@@ -170,7 +170,7 @@ func TestComposeHasAgents(t *testing.T) {
 			t.Errorf("%s calls %q; the API answers to the name %q", role, a.Environment["MUSTER_API"], o["MUSTER_API__HOSTS"])
 		}
 		if key := a.Environment["MUSTER_KEY"]; !strings.HasPrefix(key, "${MUSTER_AGENT_KEY:-") {
-			t.Errorf("%s has the key %q, want one of its own: that of the API is an admin's", role, key)
+			t.Errorf("%s has the key %q, want a separate key: the key of the API has the role admin", role, key)
 		}
 	}
 }

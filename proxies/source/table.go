@@ -15,15 +15,21 @@ var columns = struct{ host, protocol, user, password, country []string }{
 	country:  []string{"country_code", "countrycode", "country", "cc", "code"},
 }
 
-// table is the form of the rows below a header that names a host and a port.
+// table reads the rows below a header that names a host and a port.
 type table struct {
 	separator rune
 	names     []string // of the columns, in lower case
+	line      *strings.Reader
+	rows      *csv.Reader // of line; one for all rows, because each reader has a buffer of 4 KiB
 }
 
 // tableOf returns the table that a line is the header of, or nil.
 func tableOf(line string) *table {
-	t := &table{separator: ','}
+	lower := strings.ToLower(line)
+	if !strings.Contains(lower, "port") {
+		return nil
+	}
+	t := &table{separator: ',', line: strings.NewReader("")}
 	for _, separator := range "\t;,|" {
 		if strings.ContainsRune(line, separator) {
 			t.separator = separator
@@ -33,7 +39,9 @@ func tableOf(line string) *table {
 	if strings.HasPrefix(line, "|") { // Markdown
 		t.separator = '|'
 	}
-	t.names = t.cells(strings.ToLower(line))
+	t.rows = csv.NewReader(t.line)
+	t.rows.Comma, t.rows.LazyQuotes, t.rows.TrimLeadingSpace, t.rows.FieldsPerRecord = t.separator, true, true, -1
+	t.names = t.cells(lower)
 	if !slices.Contains(t.names, "port") || !slices.ContainsFunc(columns.host, func(name string) bool { return slices.Contains(t.names, name) }) {
 		return nil
 	}
@@ -45,9 +53,8 @@ func (t *table) cells(line string) []string {
 	if t.separator == '|' {
 		line = strings.Trim(line, "|")
 	}
-	rows := csv.NewReader(strings.NewReader(line))
-	rows.Comma, rows.LazyQuotes, rows.TrimLeadingSpace = t.separator, true, true
-	cells, err := rows.Read()
+	t.line.Reset(line)
+	cells, err := t.rows.Read()
 	if err != nil {
 		return nil
 	}

@@ -167,8 +167,8 @@ func guessPoint(token string) (point, end int, ambiguous bool) {
 	return first, first + 1 + strings.Index(token[first+1:], sign), false
 }
 
-// isUnit returns an error if the letter behind the number may be a magnitude: the one of 1.2k and 3.4M, but not that of
-// 4K and 5 m. In a price there may be a space before it.
+// isUnit returns an error if the letter after the number may be a magnitude, as in 1.2k and 3.4M, but not in 4K and 5 m.
+// In a price there may be a space before it.
 func (n numeral) isUnit(text string, price bool) error {
 	after := n.after
 	if price {

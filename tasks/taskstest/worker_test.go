@@ -44,8 +44,8 @@ func TestRevokeEndsContextsOfHandlers(t *testing.T) {
 	}
 }
 
-// All methods of the client that wait run the tasks of the fleet, also those that need the clock to jump. What is due
-// later than that waits.
+// All blocking methods of the client run the tasks of the fleet, and advance the clock for delayed tasks. Tasks with a
+// later time are not run.
 func TestWaitsOfTheClientRunTasks(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]func(ctx context.Context, c *tasks.Client) (int, error){

@@ -286,7 +286,7 @@ func (b *box) Summary() string {
 		}
 	}
 	for _, s := range b.States {
-		if s.Status == tasktype.Started { // so are those that wait for an answer
+		if s.Status == tasktype.Started { // open external tasks have this status, too
 			add(b.Open, "waiting for an answer")
 			s.Count -= b.Open
 		}

@@ -35,7 +35,7 @@ type workflowData struct {
 	States   []stateCount
 	Left     time.Duration    // at the pace so far; 0 if unknown
 	Failures []failure        // the first of each text
-	Open     []*tasktype.Node // those that wait for an answer, at most mostOpen
+	Open     []*tasktype.Node // open nodes, at most mostOpen
 	Opens    int              // all of them
 	Waits    []string         // reasons why ready nodes do not run, each once
 	Graph    *graphData       // nil if there is too much to draw

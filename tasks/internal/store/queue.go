@@ -13,7 +13,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Announce adds a queue to those that operators see, and tells all workers that it has work.
+// Announce adds a queue to the list of queues, and notifies all workers that it has work.
 func (s Queues) Announce(ctx context.Context, queue string) error {
 	pipe := s.rdb.Pipeline()
 	pipe.SAdd(ctx, queuesKey, queue)
