@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: help build release test race raced unraced sim faults lint vuln bench peers scale soak fuzz browser pictures docs e2e up agents down
+.PHONY: help build release test race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,9 +72,6 @@ bench: ## numbers beside their yardsticks
 
 soak: ## the whole system for MINUTES (120) under load, with a fault a minute; accounts must balance, nothing may grow
 	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/soak -minutes $(or $(MINUTES),120) $(SOAK)
-
-scale: ## how cost grows with processes, Redis nodes and tasks; writes docs/concepts/capacity.md
-	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/bench -scale -scale-write docs/concepts/capacity.md
 
 fuzz: ## fuzz the packages changed since main or the last tag, FUZZTIME (10s) a target; FUZZ=all for all
 	$(GO) run ./scripts/fuzz -time $(or $(FUZZTIME),10s) $(FUZZ)

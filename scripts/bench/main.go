@@ -62,7 +62,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	asJSON := flags.Bool("json", false, "print one JSON array instead of a table")
 	only := flags.String("only", "", "measure only rows whose name begins with `PREFIX`")
 	rounds := flags.Int("rounds", 0, "rounds per row; 0 uses the number of each row, 5 by default")
-	scale := scaleFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
@@ -71,9 +70,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if flags.NArg() > 0 || *rounds < 0 {
 		return fmt.Errorf("%w: bench takes no arguments and no negative number of rounds; see -help", errUsage)
-	}
-	if scale.on {
-		return scale.run(ctx, *asJSON, stdout, stderr)
 	}
 
 	chosen := pick(rows(), *only)

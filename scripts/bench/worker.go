@@ -39,18 +39,14 @@ const childEnv = "MUSTER_BENCH_CHILD"
 
 // The roles of worker processes.
 const (
-	childNap   = "nap"
-	childSite  = "site"
-	childScale = "scale" // does what it reads from standard input; see scaleprocess.go
+	childNap  = "nap"
+	childSite = "site"
 )
 
 // runChild is main of a worker process. It prints ready when it takes tasks.
 func runChild(ctx context.Context, arg string) error {
 	role, arg, _ := strings.Cut(arg, " ")
 	name, url, _ := strings.Cut(arg, " ")
-	if role == childScale {
-		return runScaleProcess(ctx, name, url, os.Stdin, os.Stdout)
-	}
 	c, err := tasks.Connect(ctx, url)
 	if err != nil {
 		return err
