@@ -170,7 +170,7 @@ func TestErrorPageOfAProxyProvesNothing(t *testing.T) {
 		if _, err := b.pool.Add(t.Context(), Proxy{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), LatencyMS: 1000}); err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := get(t, b.pool.Transport(noDNS, fastest), "http://"+noDNS+"/"); got != status || err != nil {
+		if got, _, err := get(t, b.pool.Transport(noDNS, TransportOptions{PickOptions: b.first(ids[0])}), "http://"+noDNS+"/"); got != status || err != nil {
 			t.Fatalf("got %d %v, want %d", got, err, status)
 		}
 		b.wantFails(t, http.StatusText(status), 0, ids...)
@@ -187,22 +187,26 @@ func TestRefusalThatAnotherDisproves(t *testing.T) {
 			b := newBench(t, hello, func(c *PoolConfig) { c.HandshakeTimeout = 500 * time.Millisecond })
 			b.hosts["shop.example:8080"] = b.site.Listener.Addr().String()
 			ids := b.add(t, proxytest.Options{Kind: kind}, proxytest.Options{Kind: proxytest.ConnectOnly})
-			o := DialOptions{PickOptions: PickOptions{Strategy: Fastest, Site: "shop.example"}}
-			conn, used, err := b.pool.Dial(t.Context(), "shop.example:80", o)
+			options := func() DialOptions {
+				o := DialOptions{PickOptions: b.first(ids[0])}
+				o.Site = "shop.example"
+				return o
+			}
+			conn, used, err := b.pool.Dial(t.Context(), "shop.example:80", options())
 			if err != nil || used.ID != ids[1] {
 				t.Fatalf("got %v %v, want the other proxy", used, err)
 			}
 			conn.Close()
 			b.wantFails(t, "before anything came through", 0, ids[0])
 
-			if text, err := b.say(t, "shop.example:80", o); err != nil || !strings.Contains(text, "hello") {
+			if text, err := b.say(t, "shop.example:80", options()); err != nil || !strings.Contains(text, "hello") {
 				t.Fatalf("got %q %v", text, err)
 			}
 			b.wantFails(t, "when another has reached the target", want, ids[0])
 			b.wantFails(t, "when it has reached the target", 0, ids[1])
 
 			asked := b.exits[ids[0]].Requests()
-			if text, err := b.say(t, "shop.example:80", o); err != nil || !strings.Contains(text, "hello") {
+			if text, err := b.say(t, "shop.example:80", options()); err != nil || !strings.Contains(text, "hello") {
 				t.Fatalf("got %q %v", text, err)
 			}
 			if again := b.exits[ids[0]].Requests(); again != asked {
@@ -340,11 +344,14 @@ func TestWaitGoesOnAfterAFailure(t *testing.T) {
 			ids := b.add(t, proxytest.Options{Kind: proxytest.Dead}, proxytest.Options{Kind: proxytest.Elite})
 			busy := pickOne(t, b.pool, PickOptions{Except: ids[:1]})
 			begun := time.Now()
-			if err := send(b, PickOptions{Strategy: Fastest, Wait: 200 * time.Millisecond}); err == nil || time.Since(begun) < 200*time.Millisecond {
+			o := b.first(ids[0])
+			o.Wait = 200 * time.Millisecond
+			if err := send(b, o); err == nil || time.Since(begun) < 200*time.Millisecond {
 				t.Errorf("got %v after %s, want an error after 200ms", err, time.Since(begun))
 			}
 			done := make(chan error)
-			go func() { done <- send(b, PickOptions{Strategy: Fastest, Wait: time.Minute}) }()
+			o.Wait = time.Minute
+			go func() { done <- send(b, o) }()
 			busy.Release()
 			if err := <-done; err != nil {
 				t.Errorf("got %v, want an answer by the proxy that is free again", err)

@@ -15,23 +15,9 @@ func recordsKey(pool string) string { return pool + ":records" }
 // expires a week after its last report.
 func healthKey(pool, scope string) string { return pool + ":health:" + url.QueryEscape(scope) }
 
-// changesKey is a stream, an entry for each script that changed something: {version}-0, ids: proxy ids with spaces
-// between, those of removed proxies included. The scope is that of healthKey, or recordsScope. Readers take the changes
-// from it, and read everything when they are more than changesKept entries behind. It expires with its health.
-func changesKey(pool, scope string) string { return pool + ":log:" + url.QueryEscape(scope) }
-
-// changesKept is how many entries a stream of changes keeps at least.
-const changesKept = 2000
-
 // tunnelScope is the scope of the tunnels to a target, host:port; no site has such a name. It says which proxies open
 // them: what passes through a tunnel is not seen.
 func tunnelScope(target string) string { return "tunnel " + strings.ToLower(target) }
-
-// recordsScope is the scope of changesKey for the records; no site has such a name.
-const recordsScope = "*records*"
-
-// versionKey is a counter that every change takes a number from. It has no expiry.
-func versionKey(pool string) string { return pool + ":version" }
 
 // archiveKey is a sorted set: id of a removed proxy → when, in unix milliseconds. Members stay for a day.
 func archiveKey(pool string) string { return pool + ":archive" }
@@ -54,10 +40,6 @@ func yieldsKey(pool string) string { return pool + ":yields" }
 // bansKey is a hash: id of a proxy, a space and a site, or the id alone for all sites → until when it is banned, in unix
 // milliseconds, 0 without end. It has no expiry; readers delete bans that have ended.
 func bansKey(pool string) string { return pool + ":bans" }
-
-// usersKey is a sorted set: a process that picks from the pool → when it last did, in unix milliseconds. Members stay for
-// userExpiry.
-func usersKey(pool string) string { return pool + ":users" }
 
 // trialKey is a string that the process which tries a proxy after its cooldown holds until the trial ends. It expires
 // after 30 s.

@@ -94,6 +94,7 @@ type leases struct {
 	every    time.Duration // PoolConfig.FlushEvery
 	maxAge   time.Duration // PoolConfig.SyncEvery
 	pending  chan struct{} // has a token when there are reports for run to write
+	writing  sync.Mutex    // held while reports are written
 
 	mu      sync.Mutex          // guards the fields below
 	reports map[string][]report // by scope
@@ -127,7 +128,6 @@ func (ls *leases) run(ctx context.Context) {
 // lend takes a member for a request. The caller holds the view's mu.
 func (ls *leases) lend(m *member, scope string) *Lease {
 	m.inFlight++
-	m.uses++
 	there := ls.view.scopeOf(scope).health[m.ID]
 	// It begins after the known failures, also when their times are from the clock of another machine, or in the same
 	// millisecond: report.lua compares these times.
@@ -190,25 +190,17 @@ func (ls *leases) report(l *Lease, r *report) {
 	}
 }
 
-// foresee changes the view as the report will change Redis, so that this process does not pick a failed proxy again
-// before the view is next read. The caller holds the view's mu.
+// foresee holds back a member until the report is in Redis and the view has been read, so that this process does not pick
+// a failed proxy again. The caller holds the view's mu.
 func (ls *leases) foresee(m *member, s *scope, r *report) {
-	now := time.Now()
-	there := s.health[m.ID]
 	miss := r.outcome == missed || r.outcome == missedTimedOut
-	if r.outcome == Failed || r.outcome == TimedOut || miss && there.Fails == 0 {
-		m.all.Fails++
-		m.all.LastFail = now
-		m.all.Until = now.Add(ls.every + ls.maxAge)
-	}
-	if miss {
-		there.Fails++
+	if r.outcome == Failed || r.outcome == TimedOut || miss && s.health[m.ID].Fails == 0 {
+		m.failed = time.Now()
 	}
 	switch r.outcome {
 	case missed, missedTimedOut, useless, Banned, Paused, bannedLate:
-		if s.health != nil {
-			there.Until = now.Add(max(r.cooldown, ls.every+ls.maxAge))
-			s.health[m.ID] = there
+		if s.failed != nil {
+			s.failed[m.ID] = time.Now()
 		}
 	}
 }
@@ -224,6 +216,8 @@ func (ls *leases) flushNow() {
 
 // flush writes the reports collected so far.
 func (ls *leases) flush(ctx context.Context) error {
+	ls.writing.Lock()
+	defer ls.writing.Unlock()
 	ls.mu.Lock()
 	reports := ls.reports
 	ls.reports, ls.count = map[string][]report{}, 0

@@ -5,29 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
-)
-
-// Strategy is how a proxy is chosen among those that fit.
-type Strategy string
-
-// The strategies.
-const (
-	Weighted   Strategy = "weighted"    // the better of two at random; one pick in twenty is random: the default
-	RoundRobin Strategy = "round_robin" // one after another
-	Random     Strategy = "random"      //
-	LeastUsed  Strategy = "least_used"  // the least used of sixteen at random
-	Fastest    Strategy = "fastest"     // the fastest that is free
 )
 
 // PickOptions say which proxy is wanted.
 type PickOptions struct {
 	// Site is the site whose health counts. Defaults to none.
-	Site string
-	// Strategy defaults to Weighted.
-	Strategy Strategy
-	Filter   Filter
+	Site   string
+	Filter Filter
 	// Sticky gives every pick with the same key the same proxy, for StickyFor and StickyUses, as long as it works.
 	// Defaults to none.
 	Sticky string
@@ -57,11 +44,10 @@ func (o *PickOptions) scope() string {
 // waitStep is how often Pick looks for a proxy while it waits for one.
 const waitStep = 250 * time.Millisecond
 
-// Pick lends a proxy. When none fits, it waits for PickOptions.Wait and then returns an error that wraps ErrNoProxy. When
+// Pick lends a proxy: the better of two at random, by success and latency; one pick in twenty is random. When none fits, it waits for PickOptions.Wait and then returns an error that wraps ErrNoProxy. When
 // some fit but rest or are busy, the error has a method Resting that returns for how long.
 func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	deadline := time.Now().Add(o.Wait)
-	p.view.notePick()
 	var last *shortage // of the last look; nil before the first
 	for {
 		if err := p.refreshForPick(ctx, &o); err != nil {
@@ -152,14 +138,13 @@ func (e *restError) Unwrap() error { return e.error }
 // Resting is how long it is until one of the proxies may be picked.
 func (e *restError) Resting() time.Duration { return e.after }
 
-// picker chooses members of a view. It lives as long as the Pool; its fields are guarded by the view's mu.
+// picker chooses members of a view. It lives as long as the Pool; its maps are guarded by the view's mu.
 type picker struct {
-	view       *view
-	leases     *leases
-	listed     int // the state of view.changed that shortlists are of
-	shortlists map[string]*shortlist
-	stickies   map[string]*sticky
-	sessions   map[string]int // proxy → how many sessions use it
+	view        *view
+	leases      *leases
+	maxInFlight int // PoolConfig.MaxInFlight
+	stickies    map[string]*sticky
+	sessions    map[string]int // proxy → how many sessions use it
 }
 
 // sticky is the proxy of the picks with one key.
@@ -169,14 +154,14 @@ type sticky struct {
 	left  int // picks; negative for no limit
 }
 
-func newPicker(v *view, ls *leases) *picker {
-	return &picker{view: v, leases: ls, shortlists: map[string]*shortlist{}, stickies: map[string]*sticky{}, sessions: map[string]int{}}
+func newPicker(v *view, ls *leases, maxInFlight int) *picker {
+	return &picker{view: v, leases: ls, maxInFlight: maxInFlight, stickies: map[string]*sticky{}, sessions: map[string]int{}}
 }
 
 // search is one search for a proxy.
 type search struct {
+	*picker
 	options   *PickOptions
-	view      *view
 	site, own *scope // of the site, and where the outcome of the request counts
 	now       time.Time
 	why       shortage
@@ -186,10 +171,9 @@ type search struct {
 func (p *picker) pick(o *PickOptions) (*Lease, *shortage) {
 	p.view.mu.Lock()
 	defer p.view.mu.Unlock()
-	list := p.shortlist(&o.Filter)
-	s := &search{options: o, view: p.view, site: p.view.scopeOf(o.Site), own: p.view.scopeOf(o.scope()), now: time.Now()}
-	s.why.total, s.why.unfit = len(p.view.order), len(p.view.order)-len(list.members)
-	m := p.choose(list, s)
+	s := &search{picker: p, options: o, site: p.view.scopeOf(o.Site), own: p.view.scopeOf(o.scope()), now: time.Now()}
+	s.why.total = len(p.view.order)
+	m := s.choose()
 	if m == nil {
 		return nil, &s.why
 	}
@@ -197,65 +181,81 @@ func (p *picker) pick(o *PickOptions) (*Lease, *shortage) {
 }
 
 // choose returns the member for a search, or nil.
-func (p *picker) choose(list *shortlist, s *search) *member {
+func (s *search) choose() *member {
 	if s.options.only != "" {
 		return s.member(s.options.only)
 	}
-	if m := p.stuck(s); m != nil {
+	if m := s.stuck(); m != nil {
 		return m
 	}
-	m := p.chooseApart(list, s)
-	if m == nil {
-		m = list.choose(s, s.fits)
+	var m *member
+	if s.options.apart && len(s.sessions) > 0 {
+		m = s.best(func(m *member) bool { return s.sessions[m.ID] == 0 && s.fits(m) })
 	}
 	if m == nil {
-		s.why = shortage{total: s.why.total, unfit: s.why.unfit}
-		m = list.scan(s.fits) // all of them: a sample may miss the few that fit
+		m = s.best(s.fits)
 	}
 	if m != nil && s.options.Sticky != "" {
-		p.stick(m, s)
+		s.stick(m)
 	}
 	return m
 }
 
-// chooseApart returns a member that no session uses, when one is wanted, or nil.
-func (p *picker) chooseApart(list *shortlist, s *search) *member {
-	if !s.options.apart || len(p.sessions) == 0 {
-		return nil
+// best returns the better of two members that fit, or one at random: a proxy that failed at first would never be picked
+// again otherwise. It looks at some members at random, and then at all.
+func (s *search) best(fits func(*member) bool) *member {
+	const samples = 24
+	order, want := s.view.order, 2
+	if rand.IntN(20) == 0 {
+		want = 1
 	}
-	alone := func(m *member) bool { return p.sessions[m.ID] == 0 && s.fits(m) }
-	if m := list.choose(s, alone); m != nil {
-		return m
+	weight := func(m *member) float64 {
+		return score(m.all, s.site.health[m.ID], m.LatencyMS, s.now) / float64(1+m.inFlight)
 	}
-	return list.scan(alone)
+	var best *member
+	for i, start := 0, rand.IntN(max(len(order), 1)); want > 0 && i < samples+len(order) && len(order) > 0; i++ {
+		if i == samples {
+			s.why = shortage{total: len(order)} // count each member once
+		}
+		m := order[(start+i)%len(order)]
+		if i < samples {
+			m = order[rand.IntN(len(order))]
+		}
+		if m == best || !fits(m) {
+			continue
+		}
+		want--
+		if best == nil || weight(m) > weight(best) {
+			best = m
+		}
+	}
+	return best
 }
 
 // member returns the one with an id, if it fits.
 func (s *search) member(id string) *member {
-	if m := s.view.members[id]; m != nil && s.options.Filter.takes(&m.Proxy) && s.fits(m) {
+	if m := s.view.members[id]; m != nil && s.fits(m) {
 		return m
 	}
 	return nil
 }
 
-// fits reports whether a member that the filter takes can be lent now, and counts the reason if not.
+// fits reports whether a member can be lent now, and counts the reason if not.
 func (s *search) fits(m *member) bool {
 	past := s.own.health[m.ID]
-	there := past.Until
-	if until := s.site.health[m.ID].Until; until.After(there) {
-		there = until
-	}
+	failed := slices.MaxFunc([]time.Time{m.failed, s.own.failed[m.ID], s.site.failed[m.ID]}, time.Time.Compare)
+	until := slices.MaxFunc([]time.Time{m.all.Until, past.Until, s.site.health[m.ID].Until, failed.Add(s.leases.every + s.leases.maxAge)}, time.Time.Compare)
 	_, banned := s.view.bannedUntil(m.ID, s.options.Site, s.now)
 	switch {
+	case !s.options.Filter.takes(&m.Proxy):
+		s.why.unfit++
 	case slices.Contains(s.options.Except, m.ID), s.options.without != "" && m.Protocol == s.options.without:
 		s.why.tried++
 	case banned:
 		s.why.banned++
-	case s.now.Before(there) && m.all.Until.Before(there):
-		s.why.cools(there)
-	case s.now.Before(m.all.Until):
-		s.why.cools(m.all.Until)
-	case m.inFlight >= s.view.maxShare, m.inFlight > 0 && (m.all.Fails > 0 || past.Fails > 0): // one trial at a time
+	case s.now.Before(until):
+		s.why.cools(until)
+	case m.inFlight >= s.maxInFlight, m.inFlight > 0 && (m.all.Fails > 0 || past.Fails > 0): // one trial at a time
 		s.why.busy++
 	default:
 		return true
@@ -263,9 +263,9 @@ func (s *search) fits(m *member) bool {
 	return false
 }
 
-// stuck returns the member that the search's sticky key has, if that can be lent now.
-func (p *picker) stuck(s *search) *member {
-	last := p.stickies[s.options.Sticky]
+// stuck returns the member of the sticky key, if it can be lent now.
+func (s *search) stuck() *member {
+	last := s.stickies[s.options.Sticky]
 	if s.options.Sticky == "" || last == nil || !s.now.Before(last.until) || last.left == 0 {
 		return nil
 	}
@@ -276,21 +276,21 @@ func (p *picker) stuck(s *search) *member {
 	return m
 }
 
-// stick assigns a member to the sticky key of a search. The number of keys is bounded.
-func (p *picker) stick(m *member, s *search) {
+// stick assigns a member to the sticky key. The number of keys is bounded.
+func (s *search) stick(m *member) {
 	const most = 10_000
-	if len(p.stickies) >= most {
-		for key, last := range p.stickies {
+	if len(s.stickies) >= most {
+		for key, last := range s.stickies {
 			if !s.now.Before(last.until) {
-				delete(p.stickies, key)
+				delete(s.stickies, key)
 			}
 		}
-		if len(p.stickies) >= most {
-			clear(p.stickies)
+		if len(s.stickies) >= most {
+			clear(s.stickies)
 		}
 	}
 	o := s.options
-	p.stickies[o.Sticky] = &sticky{id: m.ID, until: s.now.Add(cmp.Or(o.StickyFor, 10*time.Minute)), left: cmp.Or(o.StickyUses, -1) - 1}
+	s.stickies[o.Sticky] = &sticky{id: m.ID, until: s.now.Add(cmp.Or(o.StickyFor, 10*time.Minute)), left: cmp.Or(o.StickyUses, -1) - 1}
 }
 
 // addSession counts n more sessions that use a proxy.

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/proxies/probe"
 	"muster/tasks/redistest"
 )
@@ -128,7 +126,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-func TestStrategies(t *testing.T) {
+func TestPicks(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.SyncEvery = time.Hour })
 	for port := range uint16(20) {
@@ -143,30 +141,19 @@ func TestStrategies(t *testing.T) {
 		}
 		return seen
 	}
-	if got := count(PickOptions{Strategy: RoundRobin}, 60); len(got) != 20 || got[7] != 3 {
-		t.Errorf("round robin: got %v, want each of 20 three times", got)
-	}
-	if got := count(PickOptions{Strategy: Fastest}, 10); got[1] != 10 {
-		t.Errorf("fastest: got %v, want the first ten times", got)
-	}
-	if got := count(PickOptions{Strategy: Random}, 400); len(got) != 20 {
-		t.Errorf("random: got %v, want all 20", got)
-	}
 	if got := count(PickOptions{Sticky: "me"}, 20); len(got) != 1 {
 		t.Errorf("sticky: got %v, want one", got)
 	}
-	if got := count(PickOptions{Sticky: "n", StickyUses: 2, Strategy: RoundRobin}, 10); len(got) != 5 {
-		t.Errorf("sticky by uses: got %v, want five", got)
+	for port, n := range count(PickOptions{Sticky: "n", StickyUses: 2}, 10) {
+		if n%2 != 0 {
+			t.Errorf("sticky by uses: port %d was picked %d times, want pairs", port, n)
+		}
 	}
-	if got := count(PickOptions{Sticky: "t", StickyFor: time.Nanosecond, Strategy: RoundRobin}, 10); len(got) != 10 {
-		t.Errorf("sticky for a moment: got %v, want ten", got)
+	if got := count(PickOptions{Sticky: "t", StickyFor: time.Nanosecond}, 100); len(got) < 2 {
+		t.Errorf("sticky for a moment: got %v, want several", got)
 	}
-	if got := count(PickOptions{Sticky: "t2", StickyFor: time.Hour, Strategy: RoundRobin}, 10); len(got) != 1 {
+	if got := count(PickOptions{Sticky: "t2", StickyFor: time.Hour}, 10); len(got) != 1 {
 		t.Errorf("sticky for an hour: got %v, want one", got)
-	}
-	got := count(PickOptions{Strategy: LeastUsed}, 400)
-	if len(got) < 17 { // the sticky ones have been used a lot
-		t.Errorf("least used: got %v, want at least 17", got)
 	}
 	// One that fails is taken seldom by weight; its health need not be known elsewhere for that.
 	var bad string
@@ -189,47 +176,6 @@ func TestStrategies(t *testing.T) {
 	if mean := 2000 / 20; weighted[list[3].Port] > mean/2 {
 		t.Errorf("weighted: the worst of 20 was picked %d times of 2000", weighted[list[3].Port])
 	}
-}
-
-// The cap on requests in flight holds for all processes together; one that is gone leaves its share to the others.
-func TestProcessesShareTheCap(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		var pools []*Pool
-		for range 3 {
-			pools = append(pools, newPool(t, rdb, func(c *PoolConfig) { c.MaxInFlight = 6 }))
-		}
-		mustPublish(t, pools[0], result(1, nil))
-		var leases []*Lease
-		take := func(p *Pool, want int) {
-			t.Helper()
-			n := 0
-			for ; ; n++ {
-				lease, err := p.Pick(t.Context(), PickOptions{Site: "shop"})
-				if err != nil {
-					break
-				}
-				leases = append(leases, lease)
-			}
-			if n != want {
-				t.Errorf("got %d, want %d", n, want)
-			}
-		}
-		for _, p := range pools {
-			pickOne(t, p, PickOptions{Site: "shop"}).Release() // now all are known
-		}
-		for _, p := range pools {
-			take(p, 2)
-		}
-		for _, lease := range leases {
-			lease.Release()
-		}
-		if err := pools[2].Close(); err != nil {
-			t.Fatal(err)
-		}
-		take(pools[0], 3)
-		take(pools[1], 3)
-	})
 }
 
 func TestInFlightCapAndWait(t *testing.T) {

@@ -26,8 +26,7 @@ type PoolConfig struct {
 	Name string
 	// MaxFails is how many failures in a row remove a proxy; a timeout is half of one. Defaults to 3.
 	MaxFails float64
-	// MaxInFlight is how many requests one proxy carries at once, in the whole fleet: each process that uses the pool may
-	// have an equal share of them, at least one. The shares change within SyncEvery when a process starts or stops. Defaults to 32.
+	// MaxInFlight is how many requests of this process one proxy carries at once. Defaults to 32.
 	MaxInFlight int
 	// MaxTransports is how many proxies keep connections open. Defaults to 256.
 	MaxTransports int
@@ -89,7 +88,8 @@ func NewPool(cfg PoolConfig) *Pool {
 	p.yields = yields{p.store, cfg.Logger}
 	p.view = newView(p.store, cfg, p.transports.evict)
 	p.leases = newLeases(p.view, p.store, cfg)
-	p.picker = newPicker(p.view, p.leases)
+	p.view.flush = p.leases.flush
+	p.picker = newPicker(p.view, p.leases, cfg.MaxInFlight)
 	return p
 }
 
@@ -105,7 +105,6 @@ func (p *Pool) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := p.leases.flush(ctx)
-	p.store.leave(ctx, p.view.user)
 	p.transports.close()
 	return err
 }

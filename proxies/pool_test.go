@@ -3,7 +3,6 @@ package proxies
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -206,35 +205,4 @@ func TestViewsOfOnePoolAgree(t *testing.T) {
 			t.Errorf("an empty pool is said to rest for %s", d)
 		}
 	})
-}
-
-// A process that has looked away for longer than changes are remembered reads the pool anew.
-func TestViewFarBehind(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	writer, reader := newPool(t, rdb, nil), newPool(t, rdb, nil)
-	mustPublish(t, writer, result(1, nil), result(2, nil))
-	pickOne(t, reader, PickOptions{Site: "shop"}).Release()
-	gone := proxyOf(result(1, nil)).ID
-	if _, err := writer.Remove(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
-	lease := pickOne(t, writer, PickOptions{Site: "shop"})
-	lease.Report(Banned, 0)
-	flush(t, writer)
-	pipe := rdb.Pipeline() // what a busy fleet writes meanwhile
-	for i := range 2 * changesKept {
-		for _, scope := range []string{recordsScope, "", "shop"} {
-			pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: changesKey("{muster:proxies}", scope), MaxLen: changesKept, ID: fmt.Sprint(1000+i, "-0"), Values: []string{"ids", lease.Proxy.ID}})
-		}
-	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if list, err := reader.List(t.Context(), Everything); err != nil || len(list) != 1 || list[0].ID == gone {
-		t.Errorf("got %v %v, want one", list, err)
-	}
-	if lease, err := reader.Pick(t.Context(), PickOptions{Site: "shop"}); !errors.Is(err, ErrNoProxy) {
-		t.Errorf("the shop gets %+v %v", lease, err)
-	}
 }

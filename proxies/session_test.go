@@ -154,14 +154,15 @@ func TestTheNextSessionHasAnotherProxy(t *testing.T) {
 func TestASessionEndsWithItsProxy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
-	ids := b.add(t, proxytest.Options{Kind: proxytest.Dead}, proxytest.Options{Kind: proxytest.Elite}, proxytest.Options{Kind: proxytest.Elite})
-	rt := b.pool.Transport("shop", TransportOptions{PickOptions: PickOptions{Strategy: Fastest}})
+	ids := b.add(t, proxytest.Options{Kind: proxytest.Dead}, proxytest.Options{Kind: proxytest.Elite})
+	rt := b.pool.Transport("shop", TransportOptions{PickOptions: b.first(ids[0])})
 	s := b.pool.Session(nil)
 	defer s.Close()
 	peer, _, err := visit(t.Context(), rt, s, bothSchemes[0])
 	if err != nil || peer != proxytest.ExitAddress(1).String() {
 		t.Fatalf("got %s %v, want %s", peer, err, proxytest.ExitAddress(1))
 	}
+	ids = append(ids, b.add(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(2)})...)
 	b.exits[ids[1]].Close()
 	_, _, err = visit(t.Context(), rt, s, bothSchemes[1])
 	var f interface {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,12 +37,12 @@ type store struct {
 
 // keys are the keys that all scripts share, in their order.
 func (s *store) keys() []string {
-	return []string{recordsKey(s.name), changesKey(s.name, recordsScope), versionKey(s.name), healthKey(s.name, ""), changesKey(s.name, ""), archiveKey(s.name), archivedKey(s.name)}
+	return []string{recordsKey(s.name), healthKey(s.name, ""), archiveKey(s.name), archivedKey(s.name)}
 }
 
-// explain adds to an error of Redis about a key of another type, or a number that is none, what helps.
+// explain adds the remedy to an error of Redis about a key of another type.
 func (s *store) explain(err error) error {
-	if err == nil || !redis.HasErrorPrefix(err, "WRONGTYPE") && !strings.Contains(err.Error(), "not an integer") && !errors.As(err, new(*strconv.NumError)) {
+	if !redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return err
 	}
 	return fmt.Errorf("%w: a key of the pool is damaged; stop what uses the pool, delete the keys %s:*, and run muster proxies refresh", err, s.name)
@@ -52,7 +51,7 @@ func (s *store) explain(err error) error {
 // publish adds proxies to the pool, or replaces their records. It returns how many were not there before.
 func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err error) {
 	for chunk := range slices.Chunk(proxies, 200) {
-		args := []any{time.Now().UnixMilli(), changesKept}
+		args := []any{time.Now().UnixMilli()}
 		for _, proxy := range chunk {
 			record, err := json.Marshal(proxy)
 			if err != nil {
@@ -72,7 +71,7 @@ func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err er
 // remove archives proxies. It returns how many were in the pool.
 func (s *store) remove(ctx context.Context, ids []string) (removed int, err error) {
 	for chunk := range slices.Chunk(ids, 500) {
-		args := []any{time.Now().UnixMilli(), changesKept}
+		args := []any{time.Now().UnixMilli()}
 		for _, id := range chunk {
 			args = append(args, id)
 		}
@@ -90,9 +89,9 @@ func (s *store) report(ctx context.Context, scope string, maxFails float64, repo
 	if scope == "" { // requests of no site in particular have a scope of their own
 		scope = "*none*"
 	}
-	keys := append(s.keys(), healthKey(s.name, scope), changesKey(s.name, scope))
+	keys := append(s.keys(), healthKey(s.name, scope))
 	for chunk := range slices.Chunk(reports, 150) {
-		args := []any{time.Now().UnixMilli(), maxFails, changesKept}
+		args := []any{time.Now().UnixMilli(), maxFails}
 		for _, r := range chunk {
 			cooldown := int64(-1)
 			if r.cooldown >= 0 {
@@ -118,101 +117,23 @@ func (s *store) count(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// scopeKey is the hash of a scope.
-func (s *store) scopeKey(scope string) string {
-	if scope == recordsScope {
-		return recordsKey(s.name)
-	}
-	return healthKey(s.name, scope)
-}
-
-// readAll returns the hash of a scope, and a version that it is not older than.
-func (s *store) readAll(ctx context.Context, scope string) (values map[string]string, version int64, err error) {
-	version, err = s.rdb.Get(ctx, versionKey(s.name)).Int64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, 0, err
-	}
-	values = map[string]string{}
-	for cursor := uint64(0); ; {
-		pairs, next, err := s.rdb.HScan(ctx, s.scopeKey(scope), cursor, "", 2000).Result()
-		if err != nil {
-			return nil, 0, err
-		}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			values[pairs[i]] = pairs[i+1]
-		}
-		if cursor = next; cursor == 0 {
-			return values, version, nil
-		}
-	}
-}
-
-// readSome returns the values of ids in a scope, "" for those that are gone.
-func (s *store) readSome(ctx context.Context, scope string, ids []string) (map[string]string, error) {
-	values := make(map[string]string, len(ids))
-	for chunk := range slices.Chunk(ids, 1000) {
-		found, err := s.rdb.HMGet(ctx, s.scopeKey(scope), chunk...).Result()
-		if err != nil {
-			return nil, err
-		}
-		for i, id := range chunk {
-			values[id], _ = found[i].(string)
-		}
-	}
-	return values, nil
-}
-
-// changes returns what has changed in a scope after a version, and up to which. It returns false when there may have
-// been more than is kept.
-func (s *store) changes(ctx context.Context, scope string, since int64) (ids []string, version int64, ok bool, err error) {
-	key := changesKey(s.name, scope)
-	entries, err := s.rdb.XRangeN(ctx, key, strconv.FormatInt(since, 10)+"-1", "+", changesKept).Result()
-	if err != nil || len(entries) == 0 {
-		return nil, since, true, err
-	}
-	if len(entries) >= changesKept {
-		return nil, since, false, nil
-	}
-	seen := map[string]bool{}
-	for _, entry := range entries {
-		number, _, _ := strings.Cut(entry.ID, "-")
-		if version, err = strconv.ParseInt(number, 10, 64); err != nil {
-			return nil, since, false, fmt.Errorf("entry %s of %s: %w", entry.ID, key, err)
-		}
-		list, _ := entry.Values["ids"].(string)
-		for id := range strings.SplitSeq(list, " ") {
-			if !seen[id] {
-				seen[id] = true
-				ids = append(ids, id)
-			}
-		}
-	}
-	return ids, version, true, nil
-}
-
-// userExpiry is how long after its last pick a process still counts among those that share proxies.
-const userExpiry = 5 * time.Second
-
-// users returns how many processes pick from the pool. With picking it counts this one, whose id is user, among them.
-func (s *store) users(ctx context.Context, user string, picking bool) (int, error) {
-	key, now := usersKey(s.name), time.Now()
-	var all *redis.IntCmd
+// read returns the records of the pool and the healths of each scope, by proxy id.
+func (s *store) read(ctx context.Context, scopes []string) (records map[string]string, healths []map[string]string, err error) {
+	var all *redis.MapStringStringCmd
+	of := make([]*redis.MapStringStringCmd, len(scopes))
 	if _, err := s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		if picking {
-			pipe.ZAdd(ctx, key, redis.Z{Score: float64(now.UnixMilli()), Member: user})
+		all = pipe.HGetAll(ctx, recordsKey(s.name))
+		for i, scope := range scopes {
+			of[i] = pipe.HGetAll(ctx, healthKey(s.name, scope))
 		}
-		pipe.ZRemRangeByScore(ctx, key, "-inf", strconv.FormatInt(now.Add(-userExpiry).UnixMilli(), 10))
-		all = pipe.ZCard(ctx, key)
 		return nil
 	}); err != nil {
-		return 0, fmt.Errorf("count the users of the pool: %w", s.explain(err))
+		return nil, nil, fmt.Errorf("read the pool: %w", s.explain(err))
 	}
-	return int(all.Val()), nil
-}
-
-// leave makes the share of a process free at once. It would expire, too.
-func (s *store) leave(ctx context.Context, user string) {
-	_ = s.rdb.ZRem(ctx, usersKey(s.name), user).Err()
+	for _, cmd := range of {
+		healths = append(healths, cmd.Val())
+	}
+	return all.Val(), healths, nil
 }
 
 // startTrial lets one of all processes use a proxy that returns from its cooldown, until endTrial.

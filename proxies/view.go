@@ -2,9 +2,9 @@ package proxies
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -12,46 +12,40 @@ import (
 // view is this process's copy of the pool: its members, their health and bans, and how this process uses them. It lives
 // as long as the Pool. It is read from Redis when it is used and too old.
 type view struct {
-	store       *store
-	maxAge      time.Duration   // PoolConfig.SyncEvery
-	maxInFlight int             // PoolConfig.MaxInFlight
-	onDrop      func(id string) // called when a member leaves
-	user        string          // of this process among those that use the pool
+	store  *store
+	maxAge time.Duration               // PoolConfig.SyncEvery
+	onDrop func(id string)             // called when a member leaves
+	flush  func(context.Context) error // writes the reports of this process
 
-	updating sync.Mutex // held by the one that updates the view
+	updating sync.Mutex // held by the goroutine that updates the view
 
-	mu       sync.Mutex // guards the fields below, the members, and the state of the picker and of leases
-	members  map[string]*member
-	order    []*member // in no order, for random access; swapped on removal
-	changed  int       // grows with every change of a member
-	scopes   map[string]*scope
-	bans     map[string]time.Time // by banField; zero is without end
-	readAt   time.Time
-	picked   bool // since the last update
-	maxShare int  // of maxInFlight that is this process's own
+	mu      sync.Mutex // guards the fields below, the members, and the state of the picker and of leases
+	members map[string]*member
+	order   []*member // in no order, for random access; swapped on removal
+	scopes  map[string]*scope
+	bans    map[string]time.Time // by banField; zero is without end
+	readAt  time.Time            // zero before the first read
 }
 
 // member is a proxy in the view.
 type member struct {
 	Proxy
-	at       int // in view.order
+	record   string // as in Redis
+	at       int    // in view.order
 	all      Health
-	inFlight int // requests of this process
-	uses     int64
+	failed   time.Time // when a failure was reported that may not be in Redis yet
+	inFlight int       // requests of this process
 }
 
-// scope is a site in the view, the tunnels to a target, or one of the two scopes of the pool as a whole.
+// scope is a site in the view, or the tunnels to a target.
 type scope struct {
-	version int64
-	usedAt  time.Time
-	health  map[string]Health
+	usedAt time.Time
+	health map[string]Health    // nil before the first read
+	failed map[string]time.Time // as in member, at this site
 }
 
 func newView(s *store, cfg PoolConfig, onDrop func(id string)) *view {
-	return &view{
-		store: s, maxAge: cfg.SyncEvery, maxInFlight: cfg.MaxInFlight, onDrop: onDrop, user: rand.Text(), maxShare: cfg.MaxInFlight,
-		members: map[string]*member{}, scopes: map[string]*scope{},
-	}
+	return &view{store: s, maxAge: cfg.SyncEvery, onDrop: onDrop, members: map[string]*member{}, scopes: map[string]*scope{}}
 }
 
 // expire makes the next refresh read Redis.
@@ -65,9 +59,9 @@ func (v *view) expire() {
 // one does it; the others use the view as it is, except before the first time.
 func (v *view) refresh(ctx context.Context, scopes []string, now bool) error {
 	v.mu.Lock()
-	added := v.addScopes(scopes)
-	fresh := !now && !added && time.Since(v.readAt) < v.maxAge
-	must := now || v.scopes[recordsScope] == nil || v.readAt.IsZero()
+	v.addScopes(scopes)
+	fresh := !now && v.fresh(scopes)
+	must := now || v.readAt.IsZero()
 	v.mu.Unlock()
 	switch {
 	case fresh:
@@ -78,159 +72,104 @@ func (v *view) refresh(ctx context.Context, scopes []string, now bool) error {
 		return nil
 	}
 	defer v.updating.Unlock()
-	if !now && v.updatedMeanwhile(scopes) {
+	v.mu.Lock()
+	fresh = !now && v.fresh(scopes) // updated by another goroutine
+	v.mu.Unlock()
+	if fresh {
 		return nil
 	}
 	return v.update(ctx)
 }
 
-// addScopes reports whether one of the scopes is not in the view yet. The caller holds mu.
-func (v *view) addScopes(scopes []string) (added bool) {
-	for _, name := range scopes {
-		if s := v.scopes[name]; s != nil {
-			s.usedAt = time.Now()
+// addScopes adds the scopes to the view. The caller holds mu.
+func (v *view) addScopes(names []string) {
+	for _, name := range names {
+		if name == "" {
 			continue
 		}
-		v.scopes[name] = &scope{version: -1, usedAt: time.Now(), health: map[string]Health{}}
-		added = true
+		if v.scopes[name] == nil {
+			v.scopes[name] = &scope{failed: map[string]time.Time{}}
+		}
+		v.scopes[name].usedAt = time.Now()
 	}
-	return added
 }
 
-// updatedMeanwhile reports whether another goroutine has updated the view with all the scopes.
-func (v *view) updatedMeanwhile(scopes []string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	done := time.Since(v.readAt) < v.maxAge
-	for _, name := range scopes {
-		done = done && v.scopes[name].version >= 0
-	}
-	return done
+// fresh reports whether the view need not be read, and has all the scopes. The caller holds mu.
+func (v *view) fresh(scopes []string) bool {
+	missing := func(name string) bool { return name != "" && v.scopes[name].health == nil }
+	return time.Since(v.readAt) < v.maxAge && !slices.ContainsFunc(scopes, missing)
 }
 
 // scopeExpiry is how long after its last use a scope stays in the view.
 const scopeExpiry = time.Hour
 
-// update reads what has changed in every scope of the view. The caller holds updating.
+// update writes the reports of this process, and reads the pool and every scope of the view. The caller holds updating.
 func (v *view) update(ctx context.Context) error {
 	begun := time.Now()
-	v.mu.Lock()
-	names := []string{recordsScope, ""} // first: the health of others is of members
-	versions := map[string]int64{recordsScope: -1, "": -1}
-	for name, s := range v.scopes {
-		shared := name == recordsScope || name == ""
-		switch {
-		case !shared && time.Since(s.usedAt) > scopeExpiry:
-			delete(v.scopes, name)
-			continue
-		case !shared:
-			names = append(names, name)
-		}
-		versions[name] = s.version
+	if err := v.flush(ctx); err != nil {
+		return err
 	}
-	picked := v.picked
-	v.picked = false
+	v.mu.Lock()
+	maps.DeleteFunc(v.scopes, func(_ string, s *scope) bool { return begun.Sub(s.usedAt) > scopeExpiry })
+	names := slices.Collect(maps.Keys(v.scopes))
 	v.mu.Unlock()
-
-	for _, name := range names {
-		if err := v.updateScope(ctx, name, versions[name]); err != nil {
-			return fmt.Errorf("read the pool: %w", v.store.explain(err))
-		}
+	records, healths, err := v.store.read(ctx, append(names, ""))
+	if err != nil {
+		return err
 	}
 	list, err := v.store.bans(ctx)
 	if err != nil {
 		return err
 	}
-	bans := make(map[string]time.Time, len(list))
-	for _, ban := range list {
-		bans[banField(ban.ID, ban.Site)] = ban.Until
-	}
-	users, err := v.store.users(ctx, v.user, picked)
-	if err != nil {
-		return err
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.bans, v.readAt, v.maxShare = bans, begun, max(1, v.maxInFlight/max(1, users))
+	v.bans = make(map[string]time.Time, len(list))
+	for _, ban := range list {
+		v.bans[banField(ban.ID, ban.Site)] = ban.Until
+	}
+	v.apply(records, healths[len(names)])
+	for _, m := range v.order {
+		if m.failed.Before(begun) {
+			m.failed = time.Time{}
+		}
+	}
+	for i, name := range names {
+		s := v.scopes[name]
+		s.health = make(map[string]Health, len(healths[i]))
+		for id, text := range healths[i] {
+			if h, err := parseHealth(text); err == nil {
+				s.health[id] = h
+			}
+		}
+		maps.DeleteFunc(s.failed, func(_ string, at time.Time) bool { return at.Before(begun) })
+	}
+	v.readAt = begun
 	return nil
 }
 
-// updateScope reads a scope whole when since is negative, or else what has changed after since.
-func (v *view) updateScope(ctx context.Context, name string, since int64) error {
-	if since >= 0 {
-		ids, version, ok, err := v.store.changes(ctx, name, since)
-		if err != nil {
-			return err
-		}
-		if ok {
-			values, err := v.store.readSome(ctx, name, ids)
-			if err == nil {
-				v.apply(name, false, version, values)
-			}
-			return err
-		}
-	}
-	values, version, err := v.store.readAll(ctx, name)
-	if err == nil {
-		v.apply(name, true, version, values)
-	}
-	return err
-}
-
-// apply puts values of a scope into the view: all of them, or some.
-func (v *view) apply(name string, all bool, version int64, values map[string]string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	s := v.scopes[name]
-	if s == nil {
-		s = &scope{usedAt: time.Now(), health: map[string]Health{}}
-		v.scopes[name] = s
-	}
-	s.version = version
-	if name == recordsScope {
-		v.applyRecords(all, values)
-		return
-	}
-	if all {
-		clear(s.health)
-	}
-	for id, text := range values {
-		h, err := parseHealth(text)
-		if err != nil {
-			delete(s.health, id)
-			continue
-		}
-		if name != "" {
-			s.health[id] = h
-		} else if m := v.members[id]; m != nil {
-			m.all = h
-		}
-	}
-}
-
-// applyRecords puts records into the view. A record that cannot be read counts as gone. The caller holds mu.
-func (v *view) applyRecords(all bool, records map[string]string) {
-	if all {
-		for id := range v.members {
-			if records[id] == "" {
-				v.drop(id)
-			}
+// apply replaces the members. A record that cannot be decoded counts as missing. The caller holds mu.
+func (v *view) apply(records, healths map[string]string) {
+	for id := range v.members {
+		if records[id] == "" {
+			v.drop(id)
 		}
 	}
 	for id, record := range records {
-		var proxy Proxy
-		if record == "" || json.Unmarshal([]byte(record), &proxy) != nil || proxy.ID != id {
-			v.drop(id)
-			continue
+		m := v.members[id]
+		if m == nil || m.record != record {
+			var proxy Proxy
+			if json.Unmarshal([]byte(record), &proxy) != nil || proxy.ID != id {
+				v.drop(id)
+				continue
+			}
+			if m == nil {
+				m = &member{at: len(v.order)}
+				v.members[id] = m
+				v.order = append(v.order, m)
+			}
+			m.Proxy, m.record = proxy, record
 		}
-		if m := v.members[id]; m != nil {
-			m.Proxy = proxy
-		} else {
-			m = &member{Proxy: proxy, all: unknownHealth(), at: len(v.order)}
-			v.members[id] = m
-			v.order = append(v.order, m)
-		}
-		v.changed++
+		m.all = healthOr(healths[id])
 	}
 }
 
@@ -244,11 +183,7 @@ func (v *view) drop(id string) {
 	last := v.order[len(v.order)-1]
 	v.order[m.at], last.at = last, m.at
 	v.order = v.order[:len(v.order)-1]
-	v.changed++
 	v.onDrop(id)
-	for _, s := range v.scopes {
-		delete(s.health, id)
-	}
 }
 
 // dropAll removes members from the view.
@@ -272,13 +207,6 @@ func (v *view) empty() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.order) == 0
-}
-
-// notePick makes the next update count this process among those that use the pool.
-func (v *view) notePick() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.picked = true
 }
 
 // scopeOf returns a scope of the view, an empty one for "". The caller holds mu.

@@ -72,7 +72,7 @@ func FuzzSOCKSTarget(f *testing.F) {
 
 // FuzzUser wants a user name to choose among the options of the gateway, and never to change others.
 func FuzzUser(f *testing.F) {
-	for _, s := range []string{"me-session-abc-country-bg", "me-ttl-90m", "me-ttl--1s", "-", "me-session", "me-strategy-random-protocol-http-anonymity-elite", "me-session-1b9d6bcd-bbfd-country", "me-session-a-session-b", "me-ttl-9999999h"} {
+	for _, s := range []string{"me-session-abc-country-bg", "me-ttl-90m", "me-ttl--1s", "-", "me-session", "me-protocol-http-anonymity-elite", "me-session-1b9d6bcd-bbfd-country", "me-session-a-session-b", "me-ttl-9999999h"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, user string) {

@@ -23,33 +23,33 @@ func TestUserOptions(t *testing.T) {
 	t.Parallel()
 	const id = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
 	for user, want := range map[string]proxies.PickOptions{
-		"":                                    {},
-		"me":                                  {},
-		"me-session-" + id:                    {Sticky: "gateway:" + id},
-		"me-session-" + id + "-country-bg":    {Sticky: "gateway:" + id, Filter: proxies.Filter{Countries: []string{"BG"}}},
-		"me-ttl-1h-protocol-socks5":           {StickyFor: time.Hour, Filter: proxies.Filter{Protocols: []string{"socks5"}}},
-		"me-anonymity-elite-strategy-fastest": {Strategy: proxies.Fastest, Filter: proxies.Filter{Anonymity: probe.Elite}},
+		"":                                 {},
+		"me":                               {},
+		"me-session-" + id:                 {Sticky: "gateway:" + id},
+		"me-session-" + id + "-country-bg": {Sticky: "gateway:" + id, Filter: proxies.Filter{Countries: []string{"BG"}}},
+		"me-ttl-1h-protocol-socks5":        {StickyFor: time.Hour, Filter: proxies.Filter{Protocols: []string{"socks5"}}},
+		"me-anonymity-elite":               {Filter: proxies.Filter{Anonymity: probe.Elite}},
 	} {
 		if got, err := withUser(proxies.PickOptions{}, user); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%q: got %+v, %v, want %+v", user, got, err, want)
 		}
 	}
 	for user, want := range map[string]string{
-		"web-crawler":             `unknown option "crawler"`,
-		"me-sesion-a":             `unknown option "sesion"`,
-		"me-":                     `unknown option ""`,
-		"me-session":              "session has no value",
-		"me-session-country-bg":   "session has no value",
-		"me-session-a-session-b":  "session is given twice",
-		"me-ttl-0s":               "invalid ttl",
-		"me-ttl-25h":              "invalid ttl",
-		"me-country-bgr":          "invalid country",
-		"me-country-b1":           "invalid country",
-		"me-anonymity-Elite":      `unknown anonymity "Elite"; use one of transparent, anonymous, elite`,
-		"me-anonymity-eliet":      "unknown anonymity",
-		"me-protocol-htp":         "unknown protocol",
-		"me-strategy-fastets":     "unknown strategy",
-		"me-country-bg-strategy-": "strategy has no value",
+		"web-crawler":            `unknown option "crawler"`,
+		"me-sesion-a":            `unknown option "sesion"`,
+		"me-":                    `unknown option ""`,
+		"me-session":             "session has no value",
+		"me-session-country-bg":  "session has no value",
+		"me-session-a-session-b": "session is given twice",
+		"me-ttl-0s":              "invalid ttl",
+		"me-ttl-25h":             "invalid ttl",
+		"me-country-bgr":         "invalid country",
+		"me-country-b1":          "invalid country",
+		"me-anonymity-Elite":     `unknown anonymity "Elite"; use one of transparent, anonymous, elite`,
+		"me-anonymity-eliet":     "unknown anonymity",
+		"me-protocol-htp":        "unknown protocol",
+		"me-country-":            "country has no value",
+		"me-strategy-fastest":    `unknown option "strategy"`,
 	} {
 		if _, err := withUser(proxies.PickOptions{}, user); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", user, err, want)

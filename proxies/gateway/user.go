@@ -36,7 +36,7 @@ func clientOf(remote string) string {
 }
 
 // userOptions has the options of a user name, in the order in which errors list them.
-var userOptions = []string{"session", "ttl", "country", "protocol", "anonymity", "strategy"}
+var userOptions = []string{"session", "ttl", "country", "protocol", "anonymity"}
 
 // withUser adds to options those of a user name: name-option-value-option-value. A value ends before the next option, so
 // it may contain dashes; the name may not.
@@ -97,9 +97,6 @@ func setOption(o *proxies.PickOptions, option, value string) error {
 	case "anonymity":
 		o.Filter.Anonymity = value
 		return oneOf(probe.Transparent, probe.Anonymous, probe.Elite)
-	case "strategy":
-		o.Strategy = proxies.Strategy(value)
-		return oneOf(string(proxies.Weighted), string(proxies.RoundRobin), string(proxies.Random), string(proxies.LeastUsed), string(proxies.Fastest))
 	}
 	return nil
 }

@@ -1,29 +1,22 @@
 -- Puts proxies that a check found alive into the pool. The new record wins; health is kept, and the check counts as one more success.
--- KEYS[1] records  [2] changes of the records  [3] version  [4] health of all sites  [5] changes of that health  [6] archive  [7] archived
--- ARGV[1] now, unix ms  [2] entries of changes to keep; then for each proxy: id, record as JSON (opaque), latency in ms
+-- KEYS[1] records  [2] health of all sites  [3] archive  [4] archived
+-- ARGV[1] now, unix ms; then for each proxy: id, record as JSON (opaque), latency in ms
 -- Returns how many were not in the pool before.
 local now = tonumber(ARGV[1])
-local fresh, ids = 0, {}
-for i = 3, #ARGV, 3 do
+local fresh = 0
+for i = 2, #ARGV, 3 do
   local id, record, latency = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
-  ids[#ids + 1] = id
   fresh = fresh + redis.call('HSET', KEYS[1], id, record)
   local ok, n, lat = 0.5, 0, latency
-  local health = redis.call('HGET', KEYS[4], id)
+  local health = redis.call('HGET', KEYS[2], id)
   if health then
     local a, b, _, _, _, _, c = string.match(health, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
     a, b, c = tonumber(a or ''), tonumber(b or ''), tonumber(c or '')
     if a and b and c then ok, n, lat = a, b, c * 0.7 + latency * 0.3 end -- else it is damaged, and replaced
   end
   ok = ok + 0.15 * (1 - ok)
-  redis.call('HSET', KEYS[4], id, string.format('%.6f %d 0 %.0f 0 0 %.1f', ok, n + 1, now, lat))
-  redis.call('ZREM', KEYS[6], id)
-  redis.call('HDEL', KEYS[7], id)
-end
-if #ids > 0 then
-  local entry = redis.call('INCR', KEYS[3]) .. '-0'
-  local list = table.concat(ids, ' ')
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], entry, 'ids', list)
-  redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[2], entry, 'ids', list)
+  redis.call('HSET', KEYS[2], id, string.format('%.6f %d 0 %.0f 0 0 %.1f', ok, n + 1, now, lat))
+  redis.call('ZREM', KEYS[3], id)
+  redis.call('HDEL', KEYS[4], id)
 end
 return fresh

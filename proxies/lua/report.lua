@@ -1,8 +1,7 @@
 -- Records the outcomes of requests to one site, and removes dead proxies from the pool.
 -- A failure counts once for all requests that were in flight when it was seen; [2] failures in a row remove the proxy.
--- KEYS[1] records  [2] changes of the records  [3] version  [4] health of all sites  [5] changes of that health  [6] archive  [7] archived
---     [8] health of the site  [9] changes of that health
--- ARGV[1] now, unix ms  [2] consecutive failures that remove a proxy  [3] entries of changes to keep; then for each request:
+-- KEYS[1] records  [2] health of all sites  [3] archive  [4] archived  [5] health of the site
+-- ARGV[1] now, unix ms  [2] consecutive failures that remove a proxy; then for each request:
 --     proxy id, outcome, begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
 --     The outcome is ok, fail, slow, ban, wait, late for a ban that was counted as ok before, or, where another proxy has reached the
 --     target: miss, or hang for a miss by a timeout; useless is a failure at this site alone
@@ -10,7 +9,7 @@
 -- A member has a health of all sites; reports on ids without one are dropped. At most 150 requests a call.
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
 local ids, at = {}, {}
-for i = 4, #ARGV, 6 do
+for i = 3, #ARGV, 6 do
   local id = ARGV[i]
   if not at[id] then
     ids[#ids + 1] = id
@@ -30,7 +29,7 @@ local function parse(text)
 end
 
 -- Everything is read at once and written at once: calls take most of the time.
-local alls, sites = redis.call('HMGET', KEYS[4], unpack(ids)), redis.call('HMGET', KEYS[8], unpack(ids))
+local alls, sites = redis.call('HMGET', KEYS[2], unpack(ids)), redis.call('HMGET', KEYS[5], unpack(ids))
 
 -- was is how many failures in a row the last success ended: that success may be replaced by a late ban. At
 -- a site, the answer to a request that was in flight at the last failure ends neither the row of failures nor the rest.
@@ -68,7 +67,7 @@ local members = {}
 for k, id in ipairs(ids) do
   if alls[k] then members[k] = { all = parse(alls[k]), site = parse(sites[k]) } end
 end
-for i = 4, #ARGV, 6 do
+for i = 3, #ARGV, 6 do
   local m, outcome = members[at[ARGV[i]]], ARGV[i + 1]
   if m and not m.dead then
     local begun, latency, cooldown, random = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
@@ -109,37 +108,27 @@ local function text(h)
   return line
 end
 
-local dead, healths, changed, siteHealths, siteChanged = {}, {}, {}, {}, {}
+local dead, healths, siteHealths = {}, {}, {}
 for k, id in ipairs(ids) do
   local m = members[k]
   if m then
     siteHealths[#siteHealths + 1], siteHealths[#siteHealths + 2] = id, text(m.site)
-    siteChanged[#siteChanged + 1] = id
     if m.dead then
       local record = redis.call('HGET', KEYS[1], id)
       redis.call('HDEL', KEYS[1], id)
-      redis.call('HDEL', KEYS[4], id)
+      redis.call('HDEL', KEYS[2], id)
       if record then
-        redis.call('ZADD', KEYS[6], now, id)
-        redis.call('HSET', KEYS[7], id, record)
+        redis.call('ZADD', KEYS[3], now, id)
+        redis.call('HSET', KEYS[4], id, record)
       end
       dead[#dead + 1] = id
     else
       healths[#healths + 1], healths[#healths + 2] = id, text(m.all)
-      changed[#changed + 1] = id
     end
   end
 end
 if #siteHealths == 0 then return dead end
-local entry = redis.call('INCR', KEYS[3]) .. '-0'
-local function log(key, list)
-  if #list > 0 then redis.call('XADD', key, 'MAXLEN', '~', ARGV[3], entry, 'ids', table.concat(list, ' ')) end
-end
-log(KEYS[2], dead)
-log(KEYS[5], changed)
-log(KEYS[9], siteChanged)
-if #healths > 0 then redis.call('HSET', KEYS[4], unpack(healths)) end
-redis.call('HSET', KEYS[8], unpack(siteHealths))
-redis.call('EXPIRE', KEYS[8], 604800)
-redis.call('EXPIRE', KEYS[9], 604800)
+if #healths > 0 then redis.call('HSET', KEYS[2], unpack(healths)) end
+redis.call('HSET', KEYS[5], unpack(siteHealths))
+redis.call('EXPIRE', KEYS[5], 604800)
 return dead
