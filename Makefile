@@ -73,8 +73,8 @@ bench: ## numbers beside their yardsticks
 soak: ## the whole system for MINUTES (120) under load, with a fault a minute; accounts must balance, nothing may grow
 	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/soak -minutes $(or $(MINUTES),120) $(SOAK)
 
-fuzz: ## fuzz the packages changed since main or the last tag, FUZZTIME (10s) a target; FUZZ=all for all
-	$(GO) run ./scripts/fuzz -time $(or $(FUZZTIME),10s) $(FUZZ)
+fuzz: ## fuzz the packages changed since FUZZ (main; all for every package), FUZZTIME (10s) per target
+	GO="$(GO)" scripts/fuzz.sh $(or $(FUZZTIME),10s) $(or $(FUZZ),main)
 
 peers: ## the same work on other task queues; writes docs/performance.md
 	$(GO) -C scripts/bench/peers run .

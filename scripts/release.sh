@@ -20,7 +20,6 @@ case "$version" in
 *-dirty) echo "release: the tree has changes that are not committed: this is for trying only" >&2 ;;
 esac
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
-$GO test -C scripts/sbom . >&2
 rm -rf "$out"
 mkdir -p "$out"
 export CGO_ENABLED=0 GOFLAGS="-trimpath ${GOFLAGS:-}" # of go vet, too: what was compiled for it is used again
@@ -35,8 +34,8 @@ for target in $targets; do
   $GO build -tags timetzdata -ldflags "-s -w -X main.version=$version" -o "$out/$name/muster$suffix" ./cmd/muster
   # All that users can import compiles everywhere. The tests are for Unix, and vet reads them, too.
   if [ "$GOOS" = windows ]; then $GO build ./...; else $GO vet ./...; fi
-  (unset GOOS GOARCH; $GO run -C scripts/sbom . "$version" "$PWD/$out/$name/muster$suffix")
-  mv "$out/$name/muster$suffix.sbom.json" "$out/$name.sbom.json"
+  (unset GOOS GOARCH; $GO run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin -json -std -noserial -notimestamp \
+    -version "$version" -output "$out/$name.sbom.json" "$out/$name/muster$suffix")
   cp -R LICENSE README.md CHANGELOG.md muster.example.yaml deploy "$out/$name"
   tar --directory "$out" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --create "$name" |
     gzip --no-name -9 >"$out/$name.tar.gz"

@@ -1,5 +1,5 @@
-// Package layers tests the import graph against the README, and that every
-// package has a doc comment.
+// Package layers tests the import graph, that every package has a doc comment, and that the tests named by
+// docs/reliability.md and SECURITY.md exist. It generates docs/reference/redis-keys.md.
 package layers
 
 import (
@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,9 +24,6 @@ var mayImport = map[string][]string{
 	"examples":     {"tasks"}, // like a user's program
 	"scripts":      {"cmd", "orchestrator", "sites", "proxies", "tasks", "internal"},
 }
-
-// topLevel lists the folders that may be at the root.
-var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "examples", "docs", "deploy", "bin", "data", "dist"}
 
 // confined lists the packages that may import a module. A path that ends in a
 // slash includes all packages below it.
@@ -108,58 +103,6 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// A name on a list that no longer exists, or is no longer needed, is an error.
-func TestListsHaveNoStaleNames(t *testing.T) {
-	t.Parallel()
-	paths, imports := map[string]bool{}, map[string]bool{}
-	folders := map[string]bool{}
-	for _, p := range packages(t) {
-		paths[p.path()] = true
-		for dir := p.path(); dir != "."; dir = path.Dir(dir) {
-			folders[dir] = true
-		}
-		for _, imp := range p.Imports {
-			imports[p.path()+" "+imp] = true
-		}
-	}
-	for from, tos := range mayImport {
-		for _, folder := range append(tos, from) {
-			if !folders[folder] {
-				t.Errorf("mayImport names the folder %s, which has no package: remove it", folder)
-			}
-		}
-	}
-	for _, p := range handedRedis {
-		if !paths[p] || !imports[p+" github.com/redis/go-redis/v9"] {
-			t.Errorf("handedRedis names %s, which does not exist or does not import go-redis: remove it", p)
-		}
-	}
-	for _, p := range plain {
-		if !paths[p] {
-			t.Errorf("plain names %s, which does not exist: remove it", p)
-		}
-	}
-	for module, places := range confined {
-		for _, place := range places {
-			if !importedBelow(imports, module, place) {
-				t.Errorf("confined allows %s in %s, where nothing imports it: remove it", module, place)
-			}
-		}
-	}
-}
-
-// importedBelow reports whether a package of a place of confined imports a module. The keys of imports are a package
-// and its import, with a space between.
-func importedBelow(imports map[string]bool, module, place string) bool {
-	for key := range imports {
-		from, imp, _ := strings.Cut(key, " ")
-		if (from == place || strings.HasSuffix(place, "/") && strings.HasPrefix(from+"/", place)) && (imp == module || strings.HasPrefix(imp, module+"/")) {
-			return true
-		}
-	}
-	return false
-}
-
 // confine checks that a package may import a package of another module.
 func confine(t *testing.T, p pkg, imp string) {
 	for module, places := range confined {
@@ -179,45 +122,4 @@ func confine(t *testing.T, p pkg, imp string) {
 
 func hasKeys(p pkg) bool {
 	return slices.Contains(handedRedis, p.path()) || slices.Contains(p.GoFiles, "keys.go") || strings.HasPrefix(p.path(), "scripts/")
-}
-
-func TestTopLevel(t *testing.T) {
-	t.Parallel()
-	entries, err := os.ReadDir("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if e.IsDir() && !slices.Contains(topLevel, e.Name()) {
-			t.Errorf("folder %s is at the top level, want one of %v: move it into the folder that uses it", e.Name(), topLevel)
-		}
-	}
-}
-
-func TestLuaHeaders(t *testing.T) {
-	t.Parallel()
-	err := filepath.WalkDir("../..", func(path string, e os.DirEntry, err error) error {
-		// A file that is prepended to other scripts returns nothing.
-		shared := []string{"common.lua", "lib.lua", "index.lua", "flow.lua"}
-		if err != nil || e.IsDir() || filepath.Ext(path) != ".lua" || slices.Contains(shared, e.Name()) {
-			return err
-		}
-		src, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		head, _, _ := strings.Cut(string(src), "\n\n")
-		for _, word := range []string{"KEYS", "ARGV", "eturns"} {
-			if !strings.Contains(head, word) {
-				t.Errorf("%s: the comment at its head does not describe its %s", strings.TrimPrefix(path, "../../"), strings.Replace(word, "eturns", "returns", 1))
-			}
-		}
-		if strings.Contains(string(src), "cjson") {
-			t.Errorf("%s uses cjson, which turns [] into {} and rounds large numbers", strings.TrimPrefix(path, "../../"))
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

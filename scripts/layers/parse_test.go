@@ -1,13 +1,10 @@
 package layers
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,50 +42,4 @@ func goFiles(t *testing.T) []goFile {
 		t.Fatal(err)
 	}
 	return files
-}
-
-// read are the endings of the files that people read.
-var read = []string{".go", ".md", ".lua", ".yaml", ".yml", ".sh", ".txtar", ".html", ".tmpl", ".py", "Makefile"}
-
-// tracked returns the files of the module that git knows, or that are new and not ignored.
-func tracked(t *testing.T) []string {
-	t.Helper()
-	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard")
-	cmd.Dir, cmd.Stderr = "../..", os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Skipf("NOT COVERED: not a git checkout: %v", err)
-	}
-	var files []string
-	for path := range strings.Lines(string(out)) {
-		path = strings.TrimSpace(path)
-		if _, err := os.Stat(filepath.Join("../..", path)); err == nil {
-			files = append(files, path)
-		}
-	}
-	return files
-}
-
-// where returns the place of a byte of a file, as path:line.
-func where(path, text string, at int) string {
-	return fmt.Sprintf("%s:%d", path, 1+strings.Count(text[:at], "\n"))
-}
-
-// receiver is the name of a method's type.
-func receiver(fn *ast.FuncDecl) string {
-	expr := fn.Recv.List[0].Type
-	for {
-		switch e := expr.(type) {
-		case *ast.StarExpr:
-			expr = e.X
-		case *ast.IndexExpr:
-			expr = e.X
-		case *ast.IndexListExpr:
-			expr = e.X
-		case *ast.Ident:
-			return e.Name
-		default:
-			return ""
-		}
-	}
 }
