@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	firstProgram = "firstprogram" // the program of README.md
+	firstProgram = "firstprogram" // the program of README.md and tasks/doc.go
 	limit        = time.Minute    // for one example, on a machine that runs every package's tests at once
 )
 
@@ -42,22 +42,28 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 	}
 }
 
-// The program in README.md is one that is built and run here.
-func TestReadmeHasTheFirstProgram(t *testing.T) {
+// README.md and the package comment of tasks have the first program.
+func TestFirstProgramIsQuoted(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, found := strings.Cut(string(readme), "```go\npackage main\n")
-	if !found {
-		t.Skip("README.md has no complete program")
-	}
-	block, _, _ = strings.Cut(block, "```")
 	source, _, _ := strings.Cut(sources(t)[firstProgram], "\n// Output:")
 	_, program, _ := strings.Cut(source, "\npackage main\n")
-	if got, want := strings.TrimSpace(block), strings.TrimSpace(program); got != want {
-		t.Errorf("README.md: got the program\n%s\nwant that of examples/%s\n%s", got, firstProgram, want)
+	for file, prefix := range map[string]string{"../README.md": "", "../tasks/doc.go": "//\t"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var quoted strings.Builder
+		for line := range strings.Lines(strings.TrimSpace(program)) {
+			if line == "\n" {
+				quoted.WriteString(strings.TrimSuffix(prefix, "\t"))
+			} else {
+				quoted.WriteString(prefix)
+			}
+			quoted.WriteString(line)
+		}
+		if !strings.Contains(string(text), quoted.String()) {
+			t.Errorf("%s does not have the program of examples/%s:\n%s", file, firstProgram, quoted.String())
+		}
 	}
 }
 
