@@ -122,11 +122,8 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 		if err != nil {
 			return permit, fmt.Errorf("read how long %s has been down: %w", b.site, err)
 		}
-		since := state.Since
-		if b.began.After(since) {
-			since = b.began
-		}
-		if state.State != "closed" && time.Since(since) > b.patience {
+		down := min(state.Now.Sub(state.Since), time.Since(b.began))
+		if state.State != "closed" && down > b.patience {
 			return permit, &DownError{Class: state.LastBlock, Since: state.Since}
 		}
 	}
@@ -266,5 +263,5 @@ func (b *SiteBreaker) left(ctx context.Context) (time.Duration, error) {
 	if err != nil || state.State == "closed" {
 		return 0, err
 	}
-	return max(time.Until(state.Until), time.Millisecond), nil
+	return max(state.Until.Sub(state.Now), time.Millisecond), nil
 }

@@ -181,3 +181,30 @@ func TestSiteStaysDown(t *testing.T) {
 		}
 	})
 }
+
+// How long a site has been down does not depend on the difference between the clocks of Redis and of this machine.
+func TestDowntimeIsByTheClockOfRedis(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		rdb, jump := redistest.Clock(t)
+		jump(ahead)
+		b := polite.NewSiteBreaker(rdb, "shop.example", 15*time.Minute, time.Now().Add(-2*time.Hour), limit.BreakerConfig{Logger: noLog})
+		var down time.Duration
+		for i := range 10 {
+			permit, err := b.Allow(t.Context())
+			if err != nil {
+				break
+			}
+			if down, err = b.Report(t.Context(), permit, fmt.Sprint("page ", i), true, polite.Outcome{OfSite: true, Class: "timeout"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if down <= 0 || down > 2*time.Minute {
+			t.Errorf("Redis ahead by %v: down for %v, want at most two minutes", ahead, down)
+		}
+		var wait *polite.WaitError
+		if _, err := b.Allow(t.Context()); !errors.As(err, &wait) || wait.After > 2*time.Minute {
+			t.Errorf("Redis ahead by %v: got %v, want a wait of at most two minutes", ahead, err)
+		}
+	}
+}

@@ -152,7 +152,7 @@ func (b *Breaker) opened(ctx context.Context, key, block string, v []any) error 
 	failed, _ := v[1].(int64)
 	at, _ := v[2].(int64)
 	until, _ := v[3].(int64)
-	s := BreakerState{Key: key, State: "open", Failures: b.cfg.Threshold, OpenedAt: time.UnixMilli(at), Since: time.UnixMilli(at), Until: time.UnixMilli(until), LastBlock: block}
+	s := BreakerState{Key: key, State: "open", Failures: b.cfg.Threshold, OpenedAt: time.UnixMilli(at), Since: time.UnixMilli(at), Until: time.UnixMilli(until), LastBlock: block, Now: time.UnixMilli(at)}
 	b.warn.log.Warn("requests are stopped: they keep failing", "key", key, "block", block, "for", s.Until.Sub(s.OpenedAt))
 	err := b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(at), Member: key}).Err()
 	if failed == 0 {
@@ -168,7 +168,7 @@ func (b *Breaker) changed(ctx context.Context, s BreakerState) {
 	}
 }
 
-// BreakerState is the state of the breaker of a key.
+// BreakerState is the state of the breaker of a key. Its times are by the clock of Redis: compare them with Now.
 type BreakerState struct {
 	Key       string    `json:"key"`
 	State     string    `json:"state"` // closed, open or half_open
@@ -179,6 +179,7 @@ type BreakerState struct {
 	LastBlock string    `json:"last_block,omitempty"`
 	Allowed   int64     `json:"allowed"` // requests since it opened first: the trials
 	Blocked   int64     `json:"blocked"` // requests that were not allowed since then
+	Now       time.Time `json:"-"`       // when the state was read
 }
 
 // State reads the breaker of a key. One whose cooldown has passed reads as
@@ -241,7 +242,7 @@ func (b *Breaker) read(ctx context.Context, recorded bool, keys ...string) ([]Br
 		if err != nil && !(recorded && redis.HasErrorPrefix(err, "WRONGTYPE")) { // which has no state, and others have one
 			return nil, err
 		}
-		s := BreakerState{Key: key, State: "closed", LastBlock: h["last_block"]}
+		s := BreakerState{Key: key, State: "closed", LastBlock: h["last_block"], Now: clock.Val()}
 		s.Failures, _ = strconv.Atoi(h["failures"])
 		if h["state"] == "open" || h["state"] == "half_open" {
 			s.State = h["state"]

@@ -21,7 +21,7 @@ type KeyedConfig struct {
 	Namespace string         // prefix of all keys. Defaults to "muster".
 	Default   int            // slots of a key that PerKey does not name. Defaults to 1.
 	PerKey    map[string]int // slots by key
-	TTL       time.Duration  // when the slots of a dead process expire. Defaults to 30 s.
+	TTL       time.Duration  // when the slots of a dead process expire; the same in all processes. Defaults to 30 s.
 	FailOpen  bool           // allow everything while Redis is away. Defaults to false.
 	Logger    *slog.Logger   // Defaults to slog.Default().
 }

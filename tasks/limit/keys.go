@@ -30,7 +30,7 @@ func slotKeys(namespace, key string) []string {
 // bucket is full again, never if it does not fill.
 func bucketKey(namespace, key string) string { return namespace + ":bucket:" + tag(key) }
 
-// paceKey is a string: the unix µs of the next free moment. It expires then.
+// paceKey is a string: the unix µs of the next free moment, and how many µs that was ahead when it was stored. It expires then.
 func paceKey(namespace, key string) string { return namespace + ":pace:" + tag(key) }
 
 // breakerKeys are a hash (state, failures, opened_at, since and until in unix ms,

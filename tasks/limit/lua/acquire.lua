@@ -8,13 +8,20 @@ local holder, ttl, alive = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
 local limit = tonumber(redis.call("GET", KEYS[4]) or "") or tonumber(ARGV[2])
 
 redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
+-- Holders that expire later than a new one are from before the clock was set back.
+local latest = string.format("%.0f", now + ttl)
+for _, h in ipairs(redis.call("ZRANGEBYSCORE", KEYS[1], "(" .. latest, "+inf", "LIMIT", 0, 1000)) do
+  redis.call("ZADD", KEYS[1], latest, h)
+end
 local ahead = 0
 for _, w in ipairs(redis.call("ZRANGE", KEYS[2], 0, 199)) do
   if w == holder then break end
-  if (tonumber(redis.call("HGET", KEYS[3], w) or "") or 0) < now then
+  local till = tonumber(redis.call("HGET", KEYS[3], w) or "") or 0
+  if till < now then
     redis.call("ZREM", KEYS[2], w)
     redis.call("HDEL", KEYS[3], w)
   else
+    if till > now + alive then redis.call("HSET", KEYS[3], w, now + alive) end
     ahead = ahead + 1
   end
 end

@@ -5,6 +5,14 @@
 -- the next call is useful}. Counts the answers of a breaker that is not closed.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+-- bound makes the members of a sorted set expire at a time at the latest: later ones are from before the clock was set back.
+local function bound(key, latest)
+  for _, member in ipairs(redis.call("ZRANGEBYSCORE", key, "(" .. string.format("%.0f", latest), "+inf", "LIMIT", 0, 1000)) do
+    redis.call("ZADD", key, string.format("%.0f", latest), member)
+  end
+end
+
 local state = redis.call("HGET", KEYS[1], "state")
 if state ~= "open" and state ~= "half_open" then return { 1, 0 } end
 -- A full Redis rejects a script whose first write may need memory.
@@ -12,7 +20,12 @@ redis.call("HDEL", KEYS[1], "")
 if state == "open" then
   local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or "") or 0
   local cooldown = math.min(tonumber(ARGV[2]) * 2 ^ failed, tonumber(ARGV[3]))
-  local left = (tonumber(redis.call("HGET", KEYS[1], "opened_at") or "") or 0) + cooldown - now
+  local opened = tonumber(redis.call("HGET", KEYS[1], "opened_at") or "") or 0
+  if opened > now then -- the clock was set back: the cooldown begins again
+    opened = now
+    redis.call("HSET", KEYS[1], "opened_at", string.format("%.0f", now), "until", string.format("%.0f", now + cooldown))
+  end
+  local left = opened + cooldown - now
   if left > 0 then
     redis.pcall("HINCRBY", KEYS[1], "blocked", 1) -- a full Redis refuses it, and the request is blocked anyway
     return { 0, left }
@@ -21,6 +34,7 @@ if state == "open" then
   redis.call("DEL", KEYS[2])
 end
 redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", now)
+bound(KEYS[2], now + tonumber(ARGV[5]))
 if redis.call("ZCARD", KEYS[2]) >= tonumber(ARGV[4]) then
   redis.pcall("HINCRBY", KEYS[1], "blocked", 1)
   local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")

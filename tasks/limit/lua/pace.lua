@@ -4,11 +4,20 @@
 -- Returns {1 taken | 0 not, µs until the moment}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local at = math.max(now, tonumber(redis.call("GET", KEYS[1]) or "") or 0)
+local text, wait = string.match(redis.call("GET", KEYS[1]) or "", "^(%d+) (%d+)$")
+local at, longest = math.max(now, tonumber(text) or 0), now + (tonumber(wait) or 0)
+
+-- The expiry only removes the key: the moment itself says when it is past.
+local function save(moment, wait)
+  -- A full Redis rejects a script whose first write may need memory.
+  redis.call("PERSIST", KEYS[1])
+  redis.call("SET", KEYS[1], string.format("%.0f %.0f", moment, wait), "PX", math.ceil((moment - now) / 1000) + 1000)
+end
+if at > longest and at > now then -- the clock was set back
+  at = longest
+  save(at, at - now)
+end
 if at - now > tonumber(ARGV[2]) then return { 0, at - now } end
 local after = at + tonumber(ARGV[1])
--- A full Redis rejects a script whose first write may need memory.
-redis.call("PERSIST", KEYS[1])
--- The expiry only removes the key: the moment itself says when it is past.
-redis.call("SET", KEYS[1], string.format("%.0f", after), "PX", math.ceil((after - now) / 1000) + 1000)
+save(after, after - now)
 return { 1, at - now }

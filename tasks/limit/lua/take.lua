@@ -8,11 +8,12 @@ local n, most, rate, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(A
 local b = redis.call("HMGET", KEYS[1], "tokens", "at")
 local tokens, at = tonumber(b[1] or "") or most, tonumber(b[2] or "") or now
 tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000000)
+local back = at > now -- the clock was set back: the bucket fills from now on
 
 local function save()
   -- A full Redis rejects a script whose first write may need memory.
   redis.call("HDEL", KEYS[1], "")
-  redis.call("HSET", KEYS[1], "tokens", string.format("%.9f", tokens), "at", string.format("%.0f", math.max(now, at)))
+  redis.call("HSET", KEYS[1], "tokens", string.format("%.9f", tokens), "at", string.format("%.0f", now))
   if rate > 0 then
     redis.call("PEXPIRE", KEYS[1], math.min(86400000, math.ceil((most - tokens) / rate * 1000)) + 1000)
   else
@@ -32,7 +33,10 @@ if tokens + 0.000000001 < n then
   if rate <= 0 then return { 0, -1, 0 } end
   wait = math.ceil((n - tokens) / rate * 1000000)
 end
-if wait > patience then return { 0, wait, math.max(0, math.floor(tokens)) } end
+if wait > patience then
+  if back then save() end
+  return { 0, wait, math.max(0, math.floor(tokens)) }
+end
 tokens = tokens - n
 save()
 return { 1, wait, math.max(0, math.floor(tokens)) }
