@@ -144,25 +144,31 @@ func (c *Client) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error)
 
 // Run sends the ticks that are due until ctx is done, and returns nil. While Redis cannot be reached it tries again.
 func (s *Scheduler) Run(ctx context.Context) error {
-	var ahead time.Duration // how much Redis's clock is ahead of ours
-	var renew time.Time     // by our clock
+	var renew time.Time // by our clock
+	// The clock of Redis and ours at the same moment. What has passed since is monotonic, so that setting our clock changes
+	// nothing.
+	theirs, ours := time.Now(), time.Now()
+	redisTime := func() time.Time { return theirs.Add(time.Since(ours)) }
 	for ctx.Err() == nil {
 		entries := s.snapshot()
-		if now := time.Now(); !now.Before(renew) {
-			theirs, err := s.lead(ctx, entries, now.Add(ahead))
+		if begun := time.Now(); !begun.Before(renew) {
+			now, err := s.lead(ctx, entries, redisTime())
 			if err != nil && ctx.Err() == nil {
 				s.cfg.Logger.WarnContext(ctx, "schedule cannot be read; trying again", "error", err)
 			}
 			if err == nil {
-				// Redis answered about half a round trip ago; the error is at most that half.
-				ahead = theirs.Sub(now.Add(time.Since(now) / 2))
+				if back := redisTime().Sub(now); back > time.Second && !renew.IsZero() {
+					s.cfg.Logger.WarnContext(ctx, "the clock of Redis was set back; ticks that were sent are not sent again", "by", back)
+				}
+				// Redis replied about half a round trip ago; the error is at most that half.
+				theirs, ours = now, begun.Add(time.Since(begun)/2)
 			}
-			renew = now.Add(s.cfg.Lease / 3)
+			renew = begun.Add(s.cfg.Lease / 3)
 		}
 		soonest := renew
 		for _, e := range entries {
-			at := s.look(ctx, e, time.Now().Add(ahead)).Add(-ahead)
-			if at.Before(soonest) {
+			next := s.look(ctx, e, redisTime())
+			if at := time.Now().Add(next.Sub(redisTime())); !next.IsZero() && at.Before(soonest) {
 				soonest = at
 			}
 		}
@@ -221,6 +227,9 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 	due, missed := e.due(now, s.late())
 	if due.IsZero() && missed == 0 {
 		return e.when.Next(now)
+	}
+	if e.retry.Sub(now) > e.pause { // the clock of Redis was set back
+		e.retry = now.Add(e.pause)
 	}
 	if now.Before(e.retry) {
 		return e.retry

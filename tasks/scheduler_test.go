@@ -484,3 +484,61 @@ func TestSchedulerRefusesBadSpecs(t *testing.T) {
 		}
 	}
 }
+
+// The clock of Redis is ahead or behind, and is set forward and back: ticks continue, and each is sent once. A lease from
+// before the clock was set back ends in its time.
+func TestScheduleFollowsTheClockOfRedis(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{-10 * time.Minute, -time.Second, time.Second, 10 * time.Minute} {
+		t.Run(fmt.Sprint("Redis ahead by ", ahead), func(t *testing.T) {
+			t.Parallel()
+			rdb, jump := redistest.Clock(t)
+			jump(ahead)
+			client, count := countRuns(t, rdb)
+			ticks := func(when string) {
+				t.Helper()
+				had := len(count.seen())
+				testutil.Eventually(t, "a tick "+when, func() bool { return len(count.seen()) > had })
+			}
+			s := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: "s", Lease: 100 * time.Millisecond})
+			if err := s.Add("tick", "@every 1s", scheduled.S("x"), tasks.Expires(30*time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			stop := during(t, s.Run)
+			ticks("at first")
+			jump(-time.Hour)
+			ticks("after the clock was set back")
+			jump(2 * time.Hour)
+			ticks("after the clock was set forward")
+			stop()
+
+			key := "muster:{schedule}:e:tick"
+			ends := redisMilli(t, rdb) + 100
+			if err := rdb.HSet(t.Context(), key, "holder", "dead", "lease", 100, "until", ends).Err(); err != nil {
+				t.Fatal(err)
+			}
+			jump(-time.Hour)
+			heir := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: "heir", Lease: 50 * time.Millisecond})
+			if err := heir.Add("tick", "@every 1s", scheduled.S("x")); err != nil {
+				t.Fatal(err)
+			}
+			during(t, heir.Run)
+			ticks("of the next leader")
+			count.once(t)
+		})
+	}
+}
+
+// After the clock of Redis was set back, a rate limit lets tasks start again within its span.
+func TestRateLimitSurvivesASetClock(t *testing.T) {
+	t.Parallel()
+	rdb, jump := redistest.Clock(t)
+	w := newWorld(t, rdb)
+	limitedTask := tasks.New[int, int]("t.id", tasks.RateLimit(1, 50*time.Millisecond))
+	for _, step := range []time.Duration{0, -time.Hour, 2 * time.Hour, -time.Hour} {
+		jump(step)
+		if got, err := limitedTask.S(1).Do(limited(t), w.client); got != 1 || err != nil {
+			t.Fatalf("after a step of %v: got %v, %v, want 1", step, got, err)
+		}
+	}
+}

@@ -143,6 +143,7 @@ const schedulesKey = "muster:{schedule}:names"
 // scheduleKey is the hash of an entry of the schedule. Expires a week after a scheduler last had it.
 //
 //	holder until token  who leads it, until when (unix ms), and which leader that is
+//	lease               how many ms the leader claims it for
 //	spec next           its spec; the next tick
 //	last                the tick up to which all is decided
 //	ran workflow sent   the last tick that was sent, as what; how many were

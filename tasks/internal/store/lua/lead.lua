@@ -11,14 +11,24 @@ local out = {int(now)}
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 for i = 2, #KEYS do
   local e, a = KEYS[i], 4 + 3 * (i - 2)
-  local had = redis.call('HMGET', e, 'holder', 'until', 'token', 'last')
+  local had = redis.call('HMGET', e, 'holder', 'until', 'token', 'last', 'lease')
   local ends, token = tonumber(had[2] or '0'), had[3]
+  -- After the clock was set back a lease lasts no longer than it did when it began, and ticks whose times come again are
+  -- decided again: those that were sent are known by their ids.
+  if had[5] and ends > now + tonumber(had[5]) then
+    ends = now + tonumber(had[5])
+    redis.call('HSET', e, 'until', int(ends))
+  end
+  if had[4] and tonumber(had[4]) > now + 1000 then
+    had[4] = int(now)
+    redis.call('HSET', e, 'last', had[4])
+  end
   if ends > now and had[1] ~= ARGV[1] then
     token = '0'
   else
     if ends <= now or not token then token = int(redis.call('HINCRBY', e, 'token', 1)) end
     ends = now + tonumber(ARGV[2])
-    redis.call('HSET', e, 'holder', ARGV[1], 'until', int(ends), 'spec', ARGV[a + 1], 'next', ARGV[a + 2])
+    redis.call('HSET', e, 'holder', ARGV[1], 'until', int(ends), 'lease', ARGV[2], 'spec', ARGV[a + 1], 'next', ARGV[a + 2])
     if not had[4] then
       redis.call('HSET', e, 'last', int(now))
       had[4] = int(now)
