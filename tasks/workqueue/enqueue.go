@@ -70,7 +70,7 @@ func enqueue(ctx context.Context, q *Queue, lease Leased, items []Item) (added i
 				return added, err
 			}
 		}
-		args = append(args, it.ID, spec, it.rank(), it.due(), it.MaxAttempts, it.lane())
+		args = append(args, it.ID, spec, it.rank(), it.delay(), it.MaxAttempts, it.lane())
 		size += len(spec)
 		if len(args)-len(head) >= 6*enqueueItems {
 			if err := flush(); err != nil {

@@ -105,12 +105,12 @@ func parseSpec(id, spec string) (Item, error) {
 // rank is the priority as the scripts sort it, smallest first.
 func (it *Item) rank() int { return MaxPriority - it.Priority }
 
-// due is the unix ms before which the item is not ready, 0 for none.
-func (it *Item) due() int64 {
+// delay is how many ms from now the item is not ready. It travels as a duration: the clocks of machines differ.
+func (it *Item) delay() int64 {
 	if it.NotBefore.IsZero() {
 		return 0
 	}
-	return max(0, it.NotBefore.UnixMilli())
+	return max(0, (time.Until(it.NotBefore) + time.Millisecond - 1).Milliseconds())
 }
 
 // lane names the set of resources that an item needs.

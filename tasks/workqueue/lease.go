@@ -101,8 +101,9 @@ func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (B
 		return Batch{}, err
 	}
 	list, _ := v.([]any)
+	warnSetBack(ctx, q, list[3])
 	return Batch{
-		Items:      parseLeased(ctx, q, list[3:], worker, expires),
+		Items:      parseLeased(ctx, q, list[4:], worker, expires),
 		Paused:     toInt(list[0]) == 1,
 		Next:       time.Duration(toInt(list[1])) * time.Millisecond,
 		PassedOver: toInt(list[2]) == 1,
@@ -129,7 +130,8 @@ func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (item
 			return items, next, remaining, err
 		}
 		list, _ := v.([]any)
-		items = append(items, parseLeased(ctx, q, list[3:], worker, now.Add(q.cfg.LeaseTTL))...)
+		warnSetBack(ctx, q, list[3])
+		items = append(items, parseLeased(ctx, q, list[4:], worker, now.Add(q.cfg.LeaseTTL))...)
 		due := time.Time{}
 		if ms := toInt(list[1]); ms >= 0 {
 			due = time.Now().Add(time.Duration(ms) * time.Millisecond)
@@ -143,6 +145,14 @@ func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (item
 		}
 	}
 	return items, next, remaining, nil
+}
+
+// warnSetBack logs that the clock of Redis was set back, by as many ms.
+func warnSetBack(ctx context.Context, q *Queue, ms any) {
+	if back := toInt(ms); back > 0 {
+		q.cfg.Logger.WarnContext(ctx, "the clock of Redis was set back; times of delayed items and leases are corrected",
+			"queue", q.name, "by", time.Duration(back)*time.Millisecond)
+	}
 }
 
 // parseLeased reads what the scripts return of leased items. It ends those that are damaged.

@@ -32,7 +32,7 @@ func (q *Queue) Pass(ctx context.Context, lease Leased, to Item) error {
 		return fmt.Errorf("pass %w", err)
 	}
 	v, err := q.run(ctx, "pass", "pass",
-		lease.ID, lease.Token, spec, to.rank(), to.due(), to.MaxAttempts, to.lane())
+		lease.ID, lease.Token, spec, to.rank(), to.delay(), to.MaxAttempts, to.lane())
 	if err != nil {
 		return err
 	}

@@ -82,10 +82,11 @@ func (b Backoff) Delay(n int) time.Duration {
 	for ; n > 1 && d < limit; n-- {
 		d *= 2
 	}
+	d = min(max(d, 0), limit)
 	if b.Jitter > 0 {
 		d += rand.N(b.Jitter + 1)
 	}
-	return min(max(d, 0), limit)
+	return d
 }
 
 // Queue is a named set of items in Redis. It is safe for concurrent use and

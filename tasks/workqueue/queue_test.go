@@ -256,8 +256,16 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 	for _, n := range []int{7, 20, 10_000} {
-		if d := workqueue.DefaultBackoff.Delay(n); d != time.Hour {
-			t.Errorf("attempt %d waits %v, want the cap", n, d)
+		seen := map[time.Duration]bool{}
+		for range 1000 {
+			d := workqueue.DefaultBackoff.Delay(n)
+			if d < time.Hour || d > time.Hour+15*time.Second {
+				t.Fatalf("attempt %d waits %v, want the cap and jitter", n, d)
+			}
+			seen[d] = true
+		}
+		if len(seen) < 2 {
+			t.Errorf("attempt %d: got no jitter, want some", n)
 		}
 	}
 	two := workqueue.Backoff{Base: 2 * time.Second, Max: time.Minute}

@@ -11,9 +11,9 @@ redis.call("ZADD", POOLS, now + ttl, ARGV[1])
 local moved = 0
 if sealed then
   -- Sealing ends the leases, and counts no attempt.
-elseif now - last > ttl / 2 then
-  -- No pool has called it: Redis was away, or no pool ran. Pools that may run
-  -- get time to call again.
+elseif math.abs(now - last) > ttl / 2 then
+  -- No pool has called it, because Redis was away or no pool ran, or the clock was set. Pools that may run get time to call
+  -- again.
   for _, name in ipairs(redis.call("ZRANGE", POOLS, 0, 999)) do
     redis.call("ZADD", POOLS, now + ttl, name)
   end

@@ -3,14 +3,18 @@
 -- Returns {fence, stale}, or {0, 0} when another is the reader. The fence grows
 -- each time the reader changes. Stale is 1 from when a reader was replaced that
 -- had not released the outputs until keep.lua is told that this is dealt with.
-local at = redis.call("HMGET", READER, "owner", "until")
+local at = redis.call("HMGET", READER, "owner", "until", "lasts")
 local till = at[2] and number(at[2]) or -1
-if at[1] ~= ARGV[1] and till > now then return { 0, 0 } end
 always()
+if at[3] and till > now + number(at[3]) then -- the clock was set back
+  till = now + number(at[3])
+  redis.call("HSET", READER, "until", string.format("%.0f", till))
+end
+if at[1] ~= ARGV[1] and till > now then return { 0, 0 } end
 if at[1] ~= ARGV[1] then
   if till ~= 0 then redis.call("HSET", READER, "stale", 1) end
   redis.call("HINCRBY", READER, "fence", 1)
   redis.call("HSET", READER, "owner", ARGV[1])
 end
-redis.call("HSET", READER, "until", string.format("%.0f", now + tonumber(ARGV[2])))
+redis.call("HSET", READER, "until", string.format("%.0f", now + tonumber(ARGV[2])), "lasts", ARGV[2])
 return { tonumber(redis.call("HGET", READER, "fence")), number(redis.call("HGET", READER, "stale")) }

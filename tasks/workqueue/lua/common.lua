@@ -256,6 +256,41 @@ local function expireAll(dead, limit, note)
   return moved
 end
 
+local BACK = 1000 -- ms that the clock may be behind the time of an earlier lease: a replica can be behind its master
+
+-- setBack checks whether the clock of Redis was set back since an earlier lease. Then it bounds the times of leases and of a
+-- part of the delayed items, of the others in the calls that follow: they last no longer than when they began. It returns
+-- the ms by which the clock was set back, in the first of these calls only, and whether parts are left.
+local function setBack(ttl)
+  local back = number(redis.call("HGET", META, "clock")) - now
+  if back <= BACK then
+    if back < 0 then redis.call("HSET", META, "clock", string.format("%.0f", now)) end
+    return 0, false
+  end
+  local latest = string.format("%.0f", now + ttl)
+  local late = redis.call("ZRANGEBYSCORE", LEASED, "(" .. latest, "+inf", "LIMIT", 0, 1000)
+  for _, id in ipairs(late) do redis.call("ZADD", LEASED, latest, id) end
+  local cursor = redis.call("HGET", META, "rebase")
+  local page = redis.call("ZSCAN", DELAYED, cursor or "0", "COUNT", 500)
+  for i = 1, #page[2], 2 do
+    local id, due = page[2][i], tonumber(page[2][i + 1])
+    local r = load(id)
+    if r and not r.damaged and r.since > now then
+      redis.call("ZADD", DELAYED, now + math.max(0, due - r.since), id)
+      r.since = now
+      save(id, r)
+    end
+  end
+  local unbounded = page[1] ~= "0" or #late == 1000
+  if unbounded then
+    redis.call("HSET", META, "rebase", page[1])
+  else
+    redis.call("HDEL", META, "rebase")
+    redis.call("HSET", META, "clock", string.format("%.0f", now))
+  end
+  return cursor and 0 or back, unbounded
+end
+
 -- untilNext returns the milliseconds until a waiting item or a lease comes
 -- due, -1 if there is none.
 local function untilNext()

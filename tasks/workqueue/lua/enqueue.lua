@@ -1,8 +1,8 @@
 -- Adds the items that are not in the queue yet; leaves the others as they are.
 -- KEYS: common.lua. ARGV: id and token of a lease without which nothing is added
 -- ("" if there is none), 1 to count by lane from the first item on or else 0, 1 to
--- keep endings or else 0, then per item id, spec, rank, ready at (unix ms; 0
--- now), max attempts (0 the queue's), lane.
+-- keep endings or else 0, then per item id, spec, rank, ms until it is ready,
+-- max attempts (0 the queue's), lane.
 -- At most 500 items, because unpack takes some thousands of values.
 -- Returns how many were new, -1 if the lease was lost, -2 if the queue
 -- is sealed.
@@ -30,14 +30,14 @@ for i = 0, n - 1 do
   local id = ARGV[at + 1]
   if not known[i + 1] and not seen[id] then
     seen[id] = true
-    local due = tonumber(ARGV[at + 4])
+    local delay = tonumber(ARGV[at + 4])
     local r = {
       state = "q", attempts = 0, retried = 0, token = 0, rank = tonumber(ARGV[at + 3]),
       seq = seq + i + 1, max = tonumber(ARGV[at + 5]), since = now, lane = ARGV[at + 6],
     }
-    if due > now then
+    if delay > 0 then
       r.state = "w"
-      delayed[#delayed + 1] = due
+      delayed[#delayed + 1] = now + delay
       delayed[#delayed + 1] = id
     else
       ready[#ready + 1] = 0

@@ -7,6 +7,6 @@ if at[1] ~= ARGV[1] or at[2] ~= ARGV[2] then return 0 end
 always()
 local till = tonumber(ARGV[3])
 if till > 0 then till = now + till end
-redis.call("HSET", READER, "until", string.format("%.0f", till))
+redis.call("HSET", READER, "until", string.format("%.0f", till), "lasts", ARGV[3])
 if ARGV[4] == "1" then redis.call("HSET", READER, "stale", 0) end
 return 1

@@ -3,14 +3,15 @@
 -- KEYS: common.lua. ARGV: worker, n, ttl ms, attempt limit, budget of a key
 -- that is not named (-1 unlimited), then per named key: key, budget.
 -- Returns {paused or sealed 0|1, ms until more is due or -1, passed over 0|1,
--- then per item id, token, attempts, retried, ms it was ready, spec}.
+-- ms by which the clock was set back, then per item id, token, attempts, retried, ms it was ready, spec}.
 always()
-if sealed then return { 1, -1, 0 } end
+if sealed then return { 1, -1, 0, 0 } end
 local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local back, unbounded = setBack(ttl)
 local moved = wakeUp(tonumber(ARGV[4]))
 if redis.call("HGET", META, "paused") then
   finish(moved)
-  return { 1, untilNext(), 0 }
+  return { 1, unbounded and 0 or untilNext(), 0, back }
 end
 local other = tonumber(ARGV[5])
 local budget = {}
@@ -118,6 +119,6 @@ end
 freed = false
 local got = lease(ids, records, worker, ttl)
 finish(moved + #ids)
-local out = { 0, #ids < asked and 0 or untilNext(), passed } -- others may be ready in place of those that were not leased
-for i = 1, #got do out[3 + i] = got[i] end
+local out = { 0, (unbounded or #ids < asked) and 0 or untilNext(), passed, back } -- others may be ready in place of those that were not leased
+for i = 1, #got do out[4 + i] = got[i] end
 return out

@@ -1,12 +1,13 @@
 -- Leases those of the given items that are available now.
 -- KEYS: common.lua. ARGV: worker, ttl ms, attempt limit, then ids.
 -- Returns {paused or sealed 0|1, ms until to call again or -1, how many of them are not
--- terminal, then per leased item id, token, attempts, retried, ms it
+-- terminal, ms by which the clock was set back, then per leased item id, token, attempts, retried, ms it
 -- was ready, spec}.
 always()
 local worker, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local paused = (sealed or redis.call("HGET", META, "paused")) and 1 or 0
 local due, remaining, moved = -1, 0, 0
+local back, unbounded = setBack(ttl)
 local ids, records, lanes, seen = {}, {}, {}, {}
 -- The worker that holds an item may settle or return it at any time.
 local LOOK = 2000
@@ -48,6 +49,6 @@ end
 for lane in pairs(lanes) do fixLane(lane) end
 local got = lease(ids, records, worker, ttl)
 finish(moved + #ids)
-local out = { paused, due, remaining }
-for i = 1, #got do out[3 + i] = got[i] end
+local out = { paused, unbounded and 0 or due, remaining, back }
+for i = 1, #got do out[4 + i] = got[i] end
 return out

@@ -1,10 +1,10 @@
 -- Gives up a lease and makes its item ready as another one of the same id.
--- KEYS: common.lua. ARGV: id, token, spec, rank, ready at (unix ms; 0 now), max
+-- KEYS: common.lua. ARGV: id, token, spec, rank, ms until it is ready, max
 -- attempts (0 the queue's), lane.
 -- Returns 1 passed (also if it was before, by this lease), 0 lost, -1 no such
 -- item.
 always()
-local id, token, due = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
+local id, token, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local r = load(id)
 if not r then return -1 end
 if r.token ~= token or r.state ~= "i" then
@@ -15,9 +15,9 @@ if sealed then return 0 end
 drop(id, r)
 r.attempts, r.token, r.rank, r.max, r.lane = 0, 0, tonumber(ARGV[4]), tonumber(ARGV[6]), ARGV[7]
 count("queued", 1, r.lane)
-if due > now then
+if delay > 0 then
   r.state, r.since = "w", now
-  redis.call("ZADD", DELAYED, due, id)
+  redis.call("ZADD", DELAYED, now + delay, id)
   freed = true -- the dispatcher must look again at another time
 else
   r.seq = nextSeq()
