@@ -18,7 +18,7 @@ import (
 // the formats that are named, or all of Formats. Each file is replaced in one step, so a reader never sees half of one.
 // The files hold the proxies' credentials and are for their owner alone. It returns how many proxies there are.
 func (p *Pool) Export(ctx context.Context, dir string, formats ...string) (int, error) {
-	chosen, err := formatsOf(formats)
+	chosen, err := FormatsOf(formats)
 	if err != nil {
 		return 0, fmt.Errorf("export proxies: %w", err)
 	}
@@ -43,7 +43,7 @@ func (p *Pool) Export(ctx context.Context, dir string, formats ...string) (int, 
 
 // ExportTo writes the usable proxies of the pool to w, in one format, in the order of Export.
 func (p *Pool) ExportTo(ctx context.Context, w io.Writer, format string) error {
-	chosen, err := formatsOf([]string{format})
+	chosen, err := FormatsOf([]string{format})
 	if err != nil {
 		return fmt.Errorf("export proxies: %w", err)
 	}

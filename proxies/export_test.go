@@ -1,7 +1,6 @@
 package proxies
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"testing"
 
 	"muster/proxies/probe"
-	"muster/proxies/source"
 	"muster/tasks/redistest"
 )
 
@@ -37,9 +35,6 @@ func TestExport(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, ExportText))
 	if err != nil || !strings.HasPrefix(string(text), "http://u:secret@8.8.8.8:1\nsocks4a://u:secret@8.8.8.8:2\n") {
 		t.Errorf("got %q %v, want the URLs with the fastest first", text, err)
-	}
-	if socks, err := os.ReadFile(filepath.Join(dir, "socks4.txt")); err != nil || string(socks) != "socks4a://u:secret@8.8.8.8:2\n" {
-		t.Errorf("got %q %v, want the socks4a proxy alone", socks, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, ExportJSON)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v %v, want 0600: it holds passwords", info.Mode(), err)
@@ -72,53 +67,24 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// Each format says what it can of a proxy, and leaves out those that it cannot describe.
 func TestExportFormats(t *testing.T) {
 	t.Parallel()
 	list := []Proxy{
-		{ID: "a", Protocol: "http", Host: "8.8.8.8", Port: 80, Can: probe.Capabilities{Forward: true}},
-		{ID: "b", Protocol: "https", Host: "gate.example.org", Port: 443, Username: "u", Password: `p"w: #`},
-		{ID: "c", Protocol: "socks5", Host: "2606:4700::1111", Port: 1080, Can: probe.Capabilities{Connect: true, HTTPS: true}},
-		{ID: "d", Protocol: "socks4a", Host: "9.9.9.9", Port: 1081},
-		{ID: "e", Protocol: "http", Host: "9.9.9.10", Port: 81, Username: "u", Password: "two words"},
-		{ID: "f", Protocol: "http", Host: "9.9.9.11", Port: 82, Username: "u", Password: "p", Can: probe.Capabilities{HTTPS: true}},
-		{ID: "g", Protocol: "http", Host: "9.9.9.12", Port: 83, Can: probe.Capabilities{HTTPS: true}},
+		{Protocol: "http", Host: "8.8.8.8", Port: 80},
+		{Protocol: "https", Host: "gate.example.org", Port: 443, Username: "u", Password: `p"w: #`},
+		{Protocol: "socks5", Host: "2606:4700::1111", Port: 1080},
 	}
-	for name, want := range map[string]struct{ has, hasNot []string }{
-		"text":        {[]string{"http://8.8.8.8:80\nhttps://u:p%22w%3A%20%23@gate.example.org:443\nsocks5://[2606:4700::1111]:1080\n"}, nil},
-		"http":        {[]string{"http://8.8.8.8:80\nhttp://u:two%20words@9.9.9.10:81\n"}, []string{"https:", "socks"}},
-		"socks4":      {[]string{"socks4a://9.9.9.9:1081\n"}, []string{"http"}},
-		"proxychains": {[]string{"[ProxyList]\nsocks5 2606:4700::1111 1080\nsocks4 9.9.9.9 1081\nhttp 9.9.9.11 82 u p\nhttp 9.9.9.12 83\n", "cannot use them: 3\n"}, []string{"8.8.8.8", "gate", "two"}},
-		"pac": {[]string{"// Proxies of the pool. 3 with",
-			`plain = [
-  "PROXY 8.8.8.8:80",
-  "SOCKS5 [2606:4700::1111]:1080",
-  "SOCKS4 9.9.9.9:1081"
-]`, `secure = [
-  "SOCKS5 [2606:4700::1111]:1080",
-  "SOCKS4 9.9.9.9:1081",
-  "PROXY 9.9.9.12:83"
-]`, "first + i) % list"}, []string{"gate", "9.9.9.11", "DIRECT", "%!"}},
-		"clash": {[]string{`  - {"name":"b","type":"http","server":"gate.example.org","port":443,"username":"u","password":"p\"w: #","tls":true,"skip-cert-verify":true}` + "\n"}, []string{"9.9.9.9\""}},
-		"csv":   {[]string{`https,gate.example.org,443,u,"p""w: #",`}, nil},
+	for name, want := range map[string]string{
+		"text": "http://8.8.8.8:80\nhttps://u:p%22w%3A%20%23@gate.example.org:443\nsocks5://[2606:4700::1111]:1080\n",
+		"csv":  `https,gate.example.org,443,u,"p""w: #",`,
+		"json": `"host": "2606:4700::1111"`,
 	} {
-		formats, err := formatsOf([]string{name})
+		formats, err := FormatsOf([]string{name})
 		if err != nil || len(formats) != 1 {
 			t.Fatalf("%s: got %v, %v", name, formats, err)
 		}
-		got, err := formats[0].encode(list)
-		if err != nil {
-			t.Errorf("%s: got %v", name, err)
-		}
-		for _, part := range want.has {
-			if !strings.Contains(string(got), part) {
-				t.Errorf("%s: got\n%s\nwant in it\n%s", name, got, part)
-			}
-		}
-		for _, part := range want.hasNot {
-			if strings.Contains(string(got), part) {
-				t.Errorf("%s: got\n%s\nwant no %s in it", name, got, part)
-			}
+		if got, err := formats[0].encode(list); err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s: got %v and\n%s\nwant in it\n%s", name, err, got, want)
 		}
 	}
 	for _, f := range Formats {
@@ -126,30 +92,9 @@ func TestExportFormats(t *testing.T) {
 			t.Errorf("%s of no proxies: got %q, %v", f.Name, got, err)
 		}
 	}
-	if _, err := formatsOf([]string{"clash", "xml"}); err == nil || !strings.Contains(err.Error(), `"xml"`) {
-		t.Errorf("got %v, want an error that names xml", err)
-	}
-}
-
-// What is written for Clash is read as a source, with names of any kind in it.
-func TestClashIsReadAgain(t *testing.T) {
-	t.Parallel()
-	list := []Proxy{
-		{ID: "http://8.8.8.8:80", Protocol: "http", Host: "8.8.8.8", Port: 80},
-		{ID: "https://gate.example.org:443#0a", Protocol: "https", Host: "gate.example.org", Port: 443, Username: "u: \u00e9", Password: "p\"w: #{}"},
-		{ID: "socks5://[2606:4700::1111]:1080", Protocol: "socks5", Host: "2606:4700::1111", Port: 1080, Username: "0x1f", Password: "true"},
-	}
-	text, err := clashOf(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := source.Parse(bytes.NewReader(text), source.Options{})
-	if err != nil || len(parsed.Candidates) != len(list) {
-		t.Fatalf("got %v, %v of\n%s", parsed, err, text)
-	}
-	for i, c := range parsed.Candidates {
-		if got, want := c.URL().String(), list[i].URL().String(); got != want {
-			t.Errorf("got %s, want %s", got, want)
+	for name, want := range map[string]string{"xml": "one of text, csv, json", "clash": "was removed; use muster proxies serve", "socks5": "was removed; use text"} {
+		if _, err := FormatsOf([]string{"text", name}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", name, err, want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -34,10 +33,8 @@ func exportProxies(env environment, c *cli.Context) error {
 		return err
 	}
 	formats := strings.FieldsFunc(c.String("format"), isComma)
-	for _, f := range formats {
-		if names := proxies.FormatNames(); !slices.Contains(names, f) {
-			return usageError{fmt.Errorf("no format %q%s; use %s", f, suggest(f, names), strings.Join(names, ", "))}
-		}
+	if _, err := proxies.FormatsOf(formats); err != nil {
+		return usageError{err}
 	}
 	dir := cmp.Or(c.Args().First(), ".")
 	if dir == "-" && len(formats) > 1 {

@@ -146,8 +146,6 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 		return List{}, fmt.Errorf("it takes longer than %s", cmp.Or(s.Timeout, 30*time.Second))
 	case errors.Is(err, errTooLarge):
 		return List{}, fmt.Errorf("it is larger than %s: raise proxies.max_list_mb, or --max-list-mb", size(limit))
-	case errors.Is(err, errTooMany):
-		return List{}, err
 	case err != nil:
 		return List{}, fmt.Errorf("it breaks off after %d bytes: %w", counted.n, err)
 	}
@@ -158,7 +156,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	case len(list.Candidates) == 0 && parsed.HTML:
 		return list, fmt.Errorf("it is a web page, not a list: %w", ErrEmpty)
 	case len(list.Candidates) == 0:
-		return list, fmt.Errorf("%d bytes, rejected %s: %w", list.Bytes, describe(list.Rejects), ErrEmpty)
+		return list, fmt.Errorf("%d bytes, rejected %s; use lines with protocol://host:port, JSON or CSV: %w", list.Bytes, describe(list.Rejects), ErrEmpty)
 	}
 	return list, nil
 }

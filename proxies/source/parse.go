@@ -1,8 +1,7 @@
 // Package source turns lists of proxies, in whatever form they come, into candidates.
 //
-// [Parse] reads text, JSON, CSV, tables in HTML and Markdown, and the proxies of a Clash configuration, also as gzip,
-// base64 or UTF-16; [Fetcher] gets lists from files, URLs and standard input and puts
-// several together. What is no usable endpoint is dropped and counted by its [Reject]. A label in a list is kept as a
+// [Parse] reads text, JSON, CSV and tables in HTML, also as gzip; [Fetcher] gets lists from files, URLs and standard
+// input and puts several together. What is no usable endpoint is dropped and counted by its [Reject]. A label in a list is kept as a
 // hint: only a probe knows what an endpoint speaks.
 package source
 
@@ -33,7 +32,6 @@ const (
 	LongLine    Reject = "long_line"    // a line longer than 4 kB
 	Capped      Reject = "capped"       // beyond the source's maximum
 	Unparsed    Reject = "unparsed"     // a line with text in which there is no endpoint
-	Unsupported Reject = "unsupported"  // a server of a protocol that is none of Protocols
 )
 
 // Options say how to read a list.
@@ -65,9 +63,8 @@ type Parsed struct {
 	HTML       bool // it is a web page
 }
 
-// Parse reads a list in any form and encoding: the bytes themselves tell what it is. The error is that of r, or says that
-// the list is larger than MaxBytes, has more than 100,000 entries of a Clash configuration, or cannot be decompressed; a
-// list with nothing in it yields no candidates.
+// Parse reads a list and detects its form by its content. It returns the error of r, or an error if the list is larger
+// than MaxBytes or cannot be decompressed; an empty list yields no candidates.
 func Parse(r io.Reader, o Options) (Parsed, error) {
 	body, err := readPlain(r, cmp.Or(o.MaxBytes, DefaultMaxBytes))
 	p := newParser(o)
@@ -77,11 +74,10 @@ func Parse(r io.Reader, o Options) (Parsed, error) {
 	case isHTML(start):
 		p.out.HTML = true
 		p.html(body)
-	case p.clash(body):
 	default:
 		p.text(string(body))
 	}
-	return p.out, errors.Join(err, p.tooMany())
+	return p.out, err
 }
 
 func isHTML(start []byte) bool {
@@ -96,7 +92,6 @@ type parser struct {
 	seen     map[string]bool
 	out      Parsed
 	expanded int // addresses of networks, at most Max
-	entries  int // of a Clash configuration
 }
 
 func newParser(o Options) *parser {
@@ -191,7 +186,7 @@ func (p *parser) text(body string) {
 			continue
 		}
 		line = strings.TrimSpace(strings.ToValidUTF8(line, ""))
-		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") || isRule(line) {
+		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") {
 			continue
 		}
 		if t := tableOf(line); t != nil {
@@ -206,12 +201,6 @@ func (p *parser) text(body string) {
 		}
 	}
 }
-
-// markup is what Markdown puts around words.
-const markup = "`*_~[]"
-
-// isRule reports whether a line is punctuation alone, as below the head of a table in Markdown.
-func isRule(line string) bool { return strings.Trim(line, "|+-=*_: ") == "" }
 
 func (p *parser) words(words []string) {
 	for _, word := range words {
@@ -246,7 +235,7 @@ func (p *parser) line(line string) bool {
 	before := len(p.out.Candidates)
 	for i, f := range fields {
 		switch {
-		case p.token(f, label), p.token(strings.Trim(f, markup), label):
+		case p.token(f, label):
 			found = true
 		case isQuad(f) || strings.Count(f, ":") > 1 && isIPv6(f):
 			if i+1 < len(fields) && isNumber(fields[i+1]) { // columns

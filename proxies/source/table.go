@@ -36,9 +36,6 @@ func tableOf(line string) *table {
 			break
 		}
 	}
-	if strings.HasPrefix(line, "|") { // Markdown
-		t.separator = '|'
-	}
 	t.rows = csv.NewReader(t.line)
 	t.rows.Comma, t.rows.LazyQuotes, t.rows.TrimLeadingSpace, t.rows.FieldsPerRecord = t.separator, true, true, -1
 	t.names = t.cells(lower)
@@ -48,18 +45,15 @@ func tableOf(line string) *table {
 	return t
 }
 
-// cells splits a row. Cells of Markdown may be code.
+// cells splits a row.
 func (t *table) cells(line string) []string {
-	if t.separator == '|' {
-		line = strings.Trim(line, "|")
-	}
 	t.line.Reset(line)
 	cells, err := t.rows.Read()
 	if err != nil {
 		return nil
 	}
 	for i := range cells {
-		cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "\"'`")
+		cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "\"'")
 	}
 	return cells
 }
