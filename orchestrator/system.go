@@ -84,7 +84,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	}
 	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Filter: cfg.ProxyFilter(), Logger: logger})
 	prober := ProbeConfig(cfg, logger)
-	if len(prober.Judges)+len(prober.PublicJudges) == 0 {
+	if len(prober.Judges) == 0 {
 		if s.judge, err = probe.StartJudge(probe.JudgeConfig{Logger: logger}); err != nil {
 			return nil, err
 		}
@@ -205,7 +205,7 @@ func staticAgents(list []config.Agent) []agent.Registration {
 func ProbeConfig(cfg config.Config, logger *slog.Logger) probe.Config {
 	p := cfg.Proxies
 	return probe.Config{
-		Judges: p.Judges, PublicJudges: p.PublicJudges, Key: p.JudgeKey,
+		Judges: p.Judges, Key: p.JudgeKey,
 		TotalTimeout: p.CheckTimeout, ConnectTimeout: p.CheckConnect, Tries: p.CheckTries,
 		Concurrency: p.Concurrency, Filter: cfg.ProxyFilter(), Logger: logger,
 	}

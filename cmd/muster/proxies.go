@@ -12,13 +12,12 @@ import (
 )
 
 var (
-	judgeSetting       = settingFlag{name: "judge", path: "proxies.judges", usage: "check proxies with the judge at `URL`; separate several with commas"}
-	publicJudgeSetting = settingFlag{name: "public-judge", path: "proxies.public_judges", usage: "without a judge, check proxies with a public page at `URL` that shows headers"}
-	localSetting       = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "accept loopback and private addresses", isBool: true}
-	mmdbSetting        = settingFlag{name: "mmdb", path: "proxies.mmdb", usage: "look up countries and networks in the database `FILE`; separate several with commas"}
-	publicSetting      = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
-	maxListSetting     = settingFlag{name: "max-list-mb", path: "proxies.max_list_mb", usage: "refuse a list of more than `N` MiB"}
-	sourceSetting      = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; separate several with commas"}
+	judgeSetting   = settingFlag{name: "judge", path: "proxies.judges", usage: "check proxies with the judge at `URL`; separate several with commas"}
+	localSetting   = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "accept loopback and private addresses", isBool: true}
+	mmdbSetting    = settingFlag{name: "mmdb", path: "proxies.mmdb", usage: "look up countries and networks in the database `FILE`; separate several with commas"}
+	publicSetting  = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
+	maxListSetting = settingFlag{name: "max-list-mb", path: "proxies.max_list_mb", usage: "refuse a list of more than `N` MiB"}
+	sourceSetting  = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; separate several with commas"}
 )
 
 func proxiesCommand(env environment) *cli.Command {

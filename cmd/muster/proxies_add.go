@@ -40,7 +40,7 @@ func addProxies(env environment, c *cli.Context) error {
 	if _, ok := given(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
-	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges)+len(loaded.Proxies.PublicJudges) == 0)
+	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges) == 0)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 // probeSettings are how proxies are checked, for every command that does so.
 var probeSettings = []settingFlag{
-	judgeSetting, publicJudgeSetting, localSetting, maxListSetting, mmdbSetting,
+	judgeSetting, localSetting, maxListSetting, mmdbSetting,
 	{name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"},
 	{name: "timeout", path: "proxies.check_timeout", usage: "take at most `D` for a proxy, and twice that for one that works"},
 	{name: "connect-timeout", path: "proxies.check_connect_timeout", usage: "give a proxy `D` to accept a connection"},
@@ -62,7 +62,7 @@ func checkProxies(env environment, c *cli.Context) error {
 		return usageError{errors.New("proxies check: name a list with --file, or proxies; usage: muster proxies check [--file FILE] [PROXY…]")}
 	}
 	cfg := orchestrator.ProbeConfig(loaded.Config, newLogger(env, env.stderr, loaded.Log))
-	if len(cfg.Judges)+len(cfg.PublicJudges) == 0 {
+	if len(cfg.Judges) == 0 {
 		judge, err := probe.StartJudge(probe.JudgeConfig{})
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func checkProxies(env environment, c *cli.Context) error {
 // checkTarget checks the named proxies, or the proxies of the pool, against the target of the user.
 func checkTarget(env environment, c *cli.Context, cfg config.Config, named bool) error {
 	probing := orchestrator.ProbeConfig(cfg, newLogger(env, env.stderr, cfg.Log))
-	probing.Judges, probing.PublicJudges = nil, nil
+	probing.Judges = nil
 	probing.Target = &probe.Target{URL: c.String("target"), Expect: c.String("expect")}
 	prober, err := probe.New(probing)
 	if err != nil {

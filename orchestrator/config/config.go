@@ -142,7 +142,6 @@ type Proxies struct {
 	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never" reload:"yes"`
 	RecheckEvery time.Duration `yaml:"recheck_every" range:"10s 24h" zero:"never" reload:"yes"`
 	Judges       []string      `yaml:"judges"`
-	PublicJudges []string      `yaml:"public_judges"`
 	JudgeKey     string        `yaml:"judge_key" secret:"all"`
 	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
 	AllowLocal   bool          `yaml:"allow_local"`
@@ -189,7 +188,7 @@ func (p Proxies) Unproxied() bool { return p.Fallback == FallbackAuto && !p.HasS
 // CanCheck reports whether proxies can be checked: by a judge that they can
 // reach, or because they are on this machine.
 func (p Proxies) CanCheck() bool {
-	return len(p.Judges) > 0 || len(p.PublicJudges) > 0 || p.AllowLocal
+	return len(p.Judges) > 0 || p.AllowLocal
 }
 
 // Sites says what is scraped, when, and where the records go.

@@ -137,8 +137,8 @@ func TestGradeOfTheRequestLine(t *testing.T) {
 	}
 }
 
-// What the servers before a public judge add to every request is no sign of a proxy, unless our address is in it.
-func TestGradeLeavesOutWhatPublicJudgesAddThemselves(t *testing.T) {
+// What the servers before a judge add to every request is no sign of a proxy, unless our address is in it.
+func TestGradeLeavesOutHeadersOfTheBaseline(t *testing.T) {
 	t.Parallel()
 	us := netip.MustParseAddr("1.2.3.4")
 	for value, want := range map[string]string{"ray-2": Elite, "ray-1": Elite, "1.2.3.4": Transparent} {

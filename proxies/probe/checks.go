@@ -89,10 +89,8 @@ func (p *Prober) check(ctx context.Context, c source.Candidate, m mode, judged *
 	run := func(out *finding, check func() finding) { group.Go(func() { *out = check() }) }
 
 	run(&found.page, func() finding { return p.checkPage(ctx, c, m, judged.judge, pagePath, http.StatusOK) })
-	if judged.judge.public == "" {
-		run(&found.missing, func() finding { return p.checkPage(ctx, c, m, judged.judge, missingPath, http.StatusNotFound) })
-		run(&found.again, func() finding { return p.checkCache(ctx, c, m, judged.judge, first) })
-	}
+	run(&found.missing, func() finding { return p.checkPage(ctx, c, m, judged.judge, missingPath, http.StatusNotFound) })
+	run(&found.again, func() finding { return p.checkCache(ctx, c, m, judged.judge, first) })
 	if hint := judged.baseline.TLS; hint != nil {
 		run(&found.secure, func() finding { return p.checkTLS(ctx, c, tunnelMode, judged.judge, *hint) })
 	}
@@ -194,14 +192,6 @@ func (p *Prober) checkEcho(ctx context.Context, c source.Candidate, m mode, j ju
 func (p *Prober) checkPage(ctx context.Context, c source.Candidate, m mode, j judge, path string, status int) finding {
 	var last error
 	for range 2 {
-		if j.public != "" { // the page is the echo, and all that can be seen is whether it comes again
-			found := p.checkEcho(ctx, c, m, j)
-			if found.ok {
-				return found
-			}
-			last = found.err
-			continue
-		}
 		nonce := newNonce()
 		reply, _, err := p.fetch(ctx, c, m, j, path+"?n="+nonce)
 		if err == nil && reply.status != status && reply.status/100 != 2 {
@@ -231,7 +221,7 @@ func (p *Prober) checkPage(ctx context.Context, c source.Candidate, m mode, j ju
 
 // checkCache repeats the first request: each answer of the judge has a serial number of its own, whatever the request.
 func (p *Prober) checkCache(ctx context.Context, c source.Candidate, m mode, j judge, first *Echo) finding {
-	reply, _, err := p.get(ctx, c, m, j, j.path(first.Nonce))
+	reply, _, err := p.get(ctx, c, m, j, echoPath+"?n="+first.Nonce)
 	if err != nil {
 		return finding{err: err}
 	}

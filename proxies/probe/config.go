@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"time"
 
 	"muster/internal/addressfilter"
@@ -21,10 +20,6 @@ type Config struct {
 	Judges []string
 	// Key is the judges' key. Defaults to none.
 	Key string
-	// PublicJudges are pages that show a request's headers, for those who have no judge of their own on the net: of the
-	// kind of http://httpbin.org/get?show_env=1 or of azenv.php. They are asked after Judges, when none of those answers.
-	// They sign nothing, so they cannot tell an altered page or certificate. Defaults to none.
-	PublicJudges []string
 	// Target, if set, is what candidates are checked against, and no judge is asked or needed: a result then has only its
 	// protocol, latency, status and reason. Defaults to none.
 	Target *Target
@@ -85,10 +80,10 @@ func (c Config) validate() error {
 		if err := c.Target.validate(); err != nil {
 			return fmt.Errorf("probe: %w", err)
 		}
-	} else if len(c.Judges)+len(c.PublicJudges) == 0 {
+	} else if len(c.Judges) == 0 {
 		return fmt.Errorf("probe: Judges is empty: %w", ErrJudge)
 	}
-	for _, judge := range slices.Concat(c.Judges, c.PublicJudges) {
+	for _, judge := range c.Judges {
 		u, err := url.Parse(judge)
 		if err != nil || u.Scheme != "http" || u.Hostname() == "" {
 			return fmt.Errorf("probe: judge %q must be http://host:port", judge)

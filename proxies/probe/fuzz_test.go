@@ -7,30 +7,6 @@ import (
 	"testing"
 )
 
-// FuzzPublicJudge wants a page of a public judge to name a peer, or to be none.
-func FuzzPublicJudge(f *testing.F) {
-	f.Add([]byte(`{"headers": {"Via": "1.1 x", "X-Forwarded-For": "192.0.2.1"}, "origin": "192.0.2.1, 198.51.100.7"}`))
-	f.Add([]byte("<pre>REMOTE_ADDR = 192.0.2.1\nHTTP_VIA = 1.1 &lt;x&gt;\n</pre>"))
-	f.Add([]byte("REMOTE_ADDR = x\n"))
-	f.Add([]byte(`{"origin": 1}`))
-	own := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
-	f.Fuzz(func(t *testing.T, page []byte) {
-		for _, read := range []func([]byte) *Echo{readHTTPBin, readAzenv} {
-			echo := read(page)
-			if echo == nil {
-				continue
-			}
-			if !echo.Peer.IsValid() {
-				t.Fatalf("%q has the peer %v", page, echo.Peer)
-			}
-			kind, added := grade(&Echo{}, echo, own)
-			if kind == "" || kind == Elite && echo.Peer == own[0] {
-				t.Errorf("%q is %q with %v", page, kind, added)
-			}
-		}
-	})
-}
-
 // FuzzJudge wants no answer to pass as the judge's that is not signed with its key.
 func FuzzJudge(f *testing.F) {
 	const nonce = "n0nce"

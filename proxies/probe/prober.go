@@ -21,7 +21,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,14 +54,10 @@ func New(cfg Config) (*Prober, error) {
 		return nil, err
 	}
 	p := &Prober{cfg: cfg}
-	for i, text := range slices.Concat(cfg.Judges, cfg.PublicJudges) {
+	for _, text := range cfg.Judges {
 		u, _ := url.Parse(text)
 		addr := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80"))
-		j := judge{url: "http://" + addr, addr: addr, host: u.Hostname()}
-		if i >= len(cfg.Judges) {
-			j.public = u.RequestURI()
-		}
-		p.judges = append(p.judges, j)
+		p.judges = append(p.judges, judge{url: "http://" + addr, addr: addr, host: u.Hostname()})
 	}
 	return p, nil
 }
@@ -275,11 +270,11 @@ func (p *Prober) open(ctx context.Context, c source.Candidate, m mode, addr stri
 func (p *Prober) echoThrough(ctx context.Context, c source.Candidate, m mode, j judge) (*answer, error) {
 	begin := time.Now()
 	nonce := newNonce()
-	reply, conn, err := p.get(ctx, c, m, j, j.path(nonce))
+	reply, conn, err := p.get(ctx, c, m, j, echoPath+"?n="+nonce)
 	if err != nil {
 		return nil, err
 	}
-	echo, err := p.echoOf(j, reply, nonce)
+	echo, err := p.verifyEcho(reply, nonce)
 	if err != nil {
 		wrong := &wrongBody{err, TamperBody}
 		if errors.Is(err, errOtherRequest) {

@@ -15,21 +15,9 @@ import (
 
 // judge is one of Config.Judges, taken apart.
 type judge struct {
-	url    string // without a path
-	addr   string // host:port
-	host   string
-	public string // path and query of a judge that is not ours, or ""
-}
-
-// path is what to ask for to see one's request with a nonce.
-func (j judge) path(nonce string) string {
-	switch {
-	case j.public == "":
-		return echoPath + "?n=" + nonce
-	case strings.Contains(j.public, "?"):
-		return j.public + "&n=" + nonce
-	}
-	return j.public + "?n=" + nonce
+	url  string // without a path
+	addr string // host:port
+	host string
 }
 
 // standing is what the judges have answered when asked directly. It is not changed once it is made.
@@ -95,9 +83,6 @@ func (p *Prober) askJudges(ctx context.Context) (*standing, error) {
 	var reasons []string
 	var failures []error
 	for _, j := range p.judges {
-		if j.public != "" && found.baseline != nil { // only when none of ours answers
-			break
-		}
 		echo, err := p.askDirectly(ctx, j)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -148,15 +133,15 @@ func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 		return exchange(ctx, conn, exchangeRequest{target: path, host: j.addr, wait: p.cfg.AnswerTimeout})
 	}
 	nonce := newNonce()
-	reply, err := ask(j.path(nonce))
+	reply, err := ask(echoPath + "?n=" + nonce)
 	if err != nil {
 		return nil, err
 	}
-	echo, err := p.echoOf(j, reply, nonce)
+	echo, err := p.verifyEcho(reply, nonce)
 	if reason := tunnel.ReasonOf(err); reason == Forged || reason == Injects {
 		return nil, fmt.Errorf("its signature is wrong: the judge has another key than the prober, or something in between changes its answers (%w)", err)
 	}
-	if err != nil || j.public != "" {
+	if err != nil {
 		return echo, err
 	}
 	// A page that does not arrive unchanged without a proxy is no fault of a proxy.
