@@ -16,6 +16,7 @@ var formats = template.FuncMap{
 	"number": Number[int64],
 	"count":  Number[int],
 	"list":   func(words ...string) []string { return words },
+	"list2":  func(a, b any) []any { return []any{a, b} },
 }
 
 // When writes a time for readers, or a dash for none. live.js makes "3 min ago" of it.

@@ -82,6 +82,8 @@ func (f *fakeJobs) Reviews(context.Context, int) (job.Reviews, error) {
 	return job.Reviews{Items: []job.Item{{JobID: aJob, Key: "a/b"}}}, f.err
 }
 
+func (f *fakeJobs) InReview(context.Context) (items int64, jobs int, err error) { return 1, 1, f.err }
+
 func (f *fakeJobs) List(_ context.Context, filter job.Filter) (job.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

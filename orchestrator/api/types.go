@@ -29,6 +29,7 @@ type Jobs interface {
 	Failures(ctx context.Context, id string, status job.ItemStatus, offset, n int) (items []job.Item, next int, err error)
 	LastErrors(ctx context.Context, id string, n int) ([]job.ItemError, error)
 	Reviews(ctx context.Context, n int) (job.Reviews, error)
+	InReview(ctx context.Context) (items int64, jobs int, err error)
 	Decide(ctx context.Context, id, key string, d job.Decision) (job.Item, error)
 	Progress(ctx context.Context, id string) (job.Progress, error)
 	Stuck(ctx context.Context) ([]job.Stuck, error)

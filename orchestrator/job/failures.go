@@ -82,6 +82,25 @@ const reviewJobs = 20
 // reviewLooks bounds how often Reviews looks at the failed items of a job.
 const reviewLooks = 5
 
+// InReview returns the number of items in review, and of their jobs.
+func (s *ItemReader) InReview(ctx context.Context) (items int64, jobs int, err error) {
+	ids, err := s.rdb.ZRange(ctx, reviewsKey, 0, -1).Result()
+	if err != nil {
+		return 0, 0, fmt.Errorf("list jobs with items in review: %w", err)
+	}
+	for _, id := range ids {
+		j, err := (&Reader{s.store}).Get(ctx, id)
+		if errors.Is(err, ErrNotFound) || err == nil && (j.Status.Terminal() || j.Items.Review == 0) {
+			continue
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		items, jobs = items+j.Items.Review, jobs+1
+	}
+	return items, jobs, nil
+}
+
 // Reviews returns items of all jobs that wait for a decision, up to n, of the job that waits for longest first.
 func (s *ItemReader) Reviews(ctx context.Context, n int) (Reviews, error) {
 	ids, err := s.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: reviewsKey, Start: 0, Stop: reviewJobs}).Result()

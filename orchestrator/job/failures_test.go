@@ -39,6 +39,9 @@ func TestFailuresAndReviews(t *testing.T) {
 		if err != nil || len(got.Items) != 3 || got.More || got.Items[0].JobID != first.ID || got.Items[2].Key != "d" || got.Items[0].Status != job.ItemReview {
 			t.Fatalf("got %+v, %v, want two items of the first job and one of the second", got, err)
 		}
+		if items, jobs, err := w.InReview(w.ctx); err != nil || items != 3 || jobs != 2 {
+			t.Errorf("got %d items of %d jobs, %v, want 3 of 2", items, jobs, err)
+		}
 		if got, err := w.Reviews(w.ctx, 1); err != nil || len(got.Items) != 1 || !got.More {
 			t.Errorf("got %+v, %v, want one item and more", got, err)
 		}

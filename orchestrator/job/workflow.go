@@ -15,6 +15,9 @@ import (
 // Queue is the task queue that the workflows of jobs run in.
 const Queue = "jobs"
 
+// StageTask is the task of a stage, which agents complete through their job.
+const StageTask = "job.stage"
+
 // step is a segment of a job.
 type step struct {
 	Job     string `json:"job"`
@@ -24,7 +27,7 @@ type step struct {
 // The tasks of a job's workflow. They have no time limit: the monitor ends a job that takes too long.
 var (
 	startTask  = tasks.New[string, string]("job.start", tasks.Queue(Queue), tasks.MaxRetry(50))
-	stageTask  = tasks.New[step, string]("job.stage", tasks.Queue(Queue), tasks.MaxRetry(50))
+	stageTask  = tasks.New[step, string](StageTask, tasks.Queue(Queue), tasks.MaxRetry(50))
 	finishTask = tasks.New[string, string]("job.finish", tasks.Queue(Queue), tasks.MaxRetry(50))
 	failTask   = tasks.New[tasks.Failure, string]("job.fail", tasks.Queue(Queue), tasks.MaxRetry(50))
 )

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muster/internal/webui"
+	"muster/orchestrator/job"
 )
 
 // funcs are functions of the templates.
@@ -19,10 +20,10 @@ var funcs = template.FuncMap{
 	"percent": func(f float64) string { return fmt.Sprintf("%.0f", 100*min(max(f, 0), 1)) },
 	"millis":  millis,
 	"tone":    tone,
+	"outcome": outcome,
 	"lower":   strings.ToLower,
 	"seg":     url.PathEscape,
 	"sum":     sum,
-	"list2":   func(a, b any) []any { return []any{a, b} },
 	"seconds": func(f float64) string { return webui.Took(time.Duration(f * float64(time.Second))) },
 	"rate":    func(f float64) string { return fmt.Sprintf("%.1f", f) },
 }
@@ -48,6 +49,18 @@ var tones = map[string]string{
 
 // tone is the class of the badge of a state, or "".
 func tone(state any) string { return tones[strings.ToLower(fmt.Sprint(state))] }
+
+// outcome is the tone of the state of a job. A completed job with failed items is a warning, and a failure if no item
+// was integrated or rejected.
+func outcome(j job.Job) string {
+	switch {
+	case j.Status != job.Completed || j.Items.Failed == 0:
+		return tone(j.Status)
+	case j.Items.Failed == j.Items.Processed():
+		return "FAILURE"
+	}
+	return "RETRY"
+}
 
 func sum(byType map[string]int) int {
 	n := 0

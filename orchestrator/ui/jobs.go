@@ -32,6 +32,7 @@ type Jobs interface {
 	Failures(ctx context.Context, id string, status job.ItemStatus, offset, n int) (items []job.Item, next int, err error)
 	LastErrors(ctx context.Context, id string, n int) ([]job.ItemError, error)
 	Reviews(ctx context.Context, n int) (job.Reviews, error)
+	InReview(ctx context.Context) (items int64, jobs int, err error)
 	Compare(ctx context.Context, a, b string, yield func(job.Difference) error) error
 
 	Create(ctx context.Context, req job.Request) (j job.Job, created bool, err error)

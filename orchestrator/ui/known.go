@@ -20,6 +20,7 @@ type known struct {
 	checks   recent[health.Report]
 	stuck    recent[[]job.Stuck]
 	queues   recent[[]tasktype.Queue]
+	review   recent[reviewCount]
 	sites    recent[[]sites.State]
 	pool     recent[proxies.Stats]
 }

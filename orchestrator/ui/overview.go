@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/internal/webui"
@@ -18,26 +19,28 @@ import (
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/tasktype"
+	taskui "muster/tasks/ui"
 )
 
 const (
 	newest      = 5   // failures of a kind on the overview
-	countedRuns = 100 // running workflows that are counted; more are "100+"
 	costOfCheck = 160 // commands of Redis: as if the health checks took so many, so that they run each ten seconds
 	costOfQueue = 8   // about how many the numbers of a queue take
 	costOfPool  = 40  // the same of the pool, which is large in memory, too
 )
 
-// overviewData is the first page: what needs attention, and how all of it is.
+// overviewData is the first page: what needs attention, and the state of the system.
 type overviewData struct {
 	Attention         []attention
 	Workers           []tasktype.Worker
 	Slots, Busy       int
-	Redis             *health.Result // nil without checks
-	Waiting           int64
-	Oldest            time.Duration
-	Running           int
-	ManyRunning       bool
+	Redis             *health.Result   // nil without checks
+	Queues            []tasktype.Queue // with waiting tasks
+	Waiting           int64            // tasks in them
+	Running           int64            // workflows
+	Open              int64            // open tasks of programs, without the stages of jobs
+	Review            reviewCount      // items in review
+	Failing           []taskui.FailingTask
 	Hour              webui.Chart
 	Succeeded, Failed int64 // in the last hour
 	Jobs              []jobCount
@@ -46,7 +49,7 @@ type overviewData struct {
 	Failures          []failure
 }
 
-// attention is something that somebody should look at.
+// attention is a problem with the page that shows more about it.
 type attention struct {
 	Bad       bool // else it is a warning
 	What, Why string
@@ -58,8 +61,27 @@ type jobCount struct {
 	Count  int64
 }
 
+// reviewCount is the number of items in review, and of their jobs.
+type reviewCount struct {
+	Items int64
+	Jobs  int
+}
+
+// People is the number of open tasks and of items in review.
+func (d overviewData) People() int64 { return d.Open + d.Review.Items }
+
+// trouble adds queues and tasks to what needs attention.
+func (d *overviewData) trouble(list []taskui.Trouble) {
+	for _, t := range list {
+		d.Attention = append(d.Attention, attention{Bad: t.Bad, What: t.What, Why: t.Why, URL: strings.TrimSuffix(fleet, "/") + t.Path})
+	}
+}
+
 // siteCounts are sites by health.
 type siteCounts struct{ Healthy, Degraded, Critical, Unknown, Paused int }
+
+// Trouble is the number of sites that are not healthy.
+func (s siteCounts) Trouble() int { return s.Critical + s.Degraded }
 
 // failure is a job or a workflow that failed.
 type failure struct {
@@ -125,21 +147,23 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 	if err != nil {
 		return err
 	}
-	for _, q := range queues {
-		d.Waiting += q.Pending
-		d.Oldest = max(d.Oldest, q.Latency)
-		if q.Paused {
-			d.Attention = append(d.Attention, attention{What: "queue " + q.Name, Why: fmt.Sprintf("it is paused; %d tasks wait", q.Pending), URL: fleet + "queues"})
-		}
+	d.trouble(taskui.Queues(queues))
+	d.Queues, d.Waiting = taskui.Waiting(queues)
+	counts, err := tasks.NewInspector(p.cfg.Client).CountWorkflows(ctx)
+	if err != nil {
+		return err
 	}
-	running, next, err := p.cfg.Client.Workflows(ctx, tasks.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: countedRuns})
-	d.Running, d.ManyRunning = len(running), next != ""
+	d.Running = counts[tasktype.WorkflowRunning]
+	d.Open, err = taskui.Open(ctx, p.cfg.Client, job.StageTask)
 	return err
 }
 
 func (p overviewPage) readRates(ctx context.Context, d *overviewData) error {
 	now := time.Now()
 	points, err := p.cfg.Client.Rates(ctx, tasks.RateFilter{Since: now.Add(-time.Hour)})
+	if err != nil {
+		return err
+	}
 	all := make([]webui.Point, len(points))
 	for i, r := range points {
 		all[i] = webui.Point{At: r.Time, Succeeded: r.Succeeded, Failed: r.Failed}
@@ -147,6 +171,9 @@ func (p overviewPage) readRates(ctx context.Context, d *overviewData) error {
 		d.Failed += r.Failed
 	}
 	d.Hour = webui.NewChart("Tasks that ended in the last hour, by minute", all, now.Add(-time.Hour), now, time.Minute)
+	failing, trouble, err := taskui.Failing(ctx, p.cfg.Client, points)
+	d.Failing = failing
+	d.trouble(trouble)
 	return err
 }
 
@@ -160,6 +187,13 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 			d.Jobs = append(d.Jobs, jobCount{s, n})
 		}
 	}
+	if err != nil {
+		return err
+	}
+	d.Review, err = p.known.review.get(ctx, func(ctx context.Context) (reviewCount, int, error) {
+		items, jobs, err := p.cfg.Jobs.InReview(ctx)
+		return reviewCount{items, jobs}, 1 + jobCost*jobs, err
+	})
 	if err != nil {
 		return err
 	}

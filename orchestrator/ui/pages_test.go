@@ -27,7 +27,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 	proxy := poolURL + "/" + url.PathEscape(w.first())
 	for path, texts := range map[string][]string{
 		"/ui/": {"workers", "none is up", "shop.example", "errors: 20 %", "it is stuck in create: no agent of role creator", "no creator &lt;script&gt;", "1\u202f234 failed",
-			"Proxies ready", `href="/ui/jobs/` + failedJob + `"`, `href="/ui/keys"`, `href="/asynqmon/"`},
+			"Proxies ready", "35 items in review", "0 open tasks", `href="/ui/jobs/` + failedJob + `"`, `href="/ui/keys"`, `href="/asynqmon/"`},
 		"/ui/sites":                     {"shop.example", "idle.example", "critical", "5 of 5", scrapeURL(w.scrape), "errors: 20 %"},
 		"/ui/sites/shop.example":        {"item.price", "errors: 20 %", w.scrape, `<polyline points="2,`, "Pages/s", "Scrape now…"},
 		"/ui/sites/idle.example":        {"not known", "muster scrape idle.example"},

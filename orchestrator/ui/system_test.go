@@ -47,6 +47,8 @@ func (jobIndex) List(context.Context, job.Filter) (job.Page, error) {
 	return job.Page{Jobs: []job.Job{{ID: failedJob, Kind: job.KindPipeline, Name: "default", Status: job.Failed, ErrorMessage: "no creator " + harmful}}}, nil
 }
 
+func (jobIndex) InReview(context.Context) (items int64, jobs int, err error) { return 35, 2, nil }
+
 func (jobIndex) Totals(context.Context) (map[job.Status]int64, error) {
 	return map[job.Status]int64{job.Failed: 1234}, nil
 }

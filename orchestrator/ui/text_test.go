@@ -51,3 +51,23 @@ func TestPartsOfABarFillIt(t *testing.T) {
 		t.Errorf("got %+v, want none", got)
 	}
 }
+
+func TestOutcomeShowsFailedItems(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status job.Status
+		items  job.Counts
+		want   string
+	}{
+		{job.Completed, job.Counts{}, "SUCCESS"},
+		{job.Completed, job.Counts{Total: 2, Integrated: 1, Rejected: 1}, "SUCCESS"},
+		{job.Completed, job.Counts{Total: 121, Failed: 121}, "FAILURE"},
+		{job.Completed, job.Counts{Total: 121, Failed: 84, Rejected: 37}, "RETRY"},
+		{job.Processing, job.Counts{Total: 2, Failed: 1}, "STARTED"},
+		{job.Failed, job.Counts{Total: 2, Integrated: 1, Failed: 1}, "FAILURE"},
+	} {
+		if got := outcome(job.Job{Status: c.status, Items: c.items}); got != c.want {
+			t.Errorf("%s %+v: got %s, want %s", c.status, c.items, got, c.want)
+		}
+	}
+}

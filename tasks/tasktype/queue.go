@@ -10,6 +10,7 @@ type Queue struct {
 	Archived int64         `json:"archived"`   // asynq's own tasks that an operator or asynq has archived
 	Latency  time.Duration `json:"latency_ns"` // how long no worker has taken a task although some are pending; 0 if none are
 	Paused   bool          `json:"paused"`     // whether it is paused: workers take no tasks from it
+	Workers  int           `json:"workers"`    // live workers that take tasks from it
 }
 
 // Outbox is the size of the outbox, and how far workers are behind with it.

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"muster/internal/webui"
@@ -12,14 +13,16 @@ import (
 
 const newest = 10 // workflows of a kind on the overview
 
-// overviewData is the first page: whether the fleet works, and what it works on.
+// overviewData is the first page: the state of the fleet, and its work.
 type overviewData struct {
 	Workers                []tasktype.Worker
 	Slots, Busy            int
-	Queues                 []tasktype.Queue
+	Trouble                []Trouble
+	Queues                 []tasktype.Queue // with waiting tasks
 	Waiting                int64
-	Oldest                 time.Duration
-	Paused                 int
+	Open                   int64 // tasks that wait for an answer
+	Live                   int64 // running workflows
+	FailingTasks           []FailingTask
 	Outbox                 tasktype.Outbox
 	Hour                   webui.Chart
 	Succeeded, Failed      int64 // in the last hour
@@ -39,16 +42,20 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 		d.Slots += d.Workers[i].Concurrency
 		d.Busy += d.Workers[i].Active
 	}
-	if d.Queues, err = s.client.Queues(ctx); err != nil {
+	queues, err := s.client.Queues(ctx)
+	if err != nil {
 		return webui.View{}, err
 	}
-	for _, q := range d.Queues {
-		d.Waiting += q.Pending
-		d.Oldest = max(d.Oldest, q.Latency)
-		if q.Paused {
-			d.Paused++
-		}
+	d.Trouble = Queues(queues)
+	d.Queues, d.Waiting = Waiting(queues)
+	if d.Open, err = Open(ctx, s.client, ""); err != nil {
+		return webui.View{}, err
 	}
+	counts, err := s.inspector.CountWorkflows(ctx)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d.Live = counts[tasktype.WorkflowRunning]
 	if d.Outbox, err = s.client.Outbox(ctx); err != nil {
 		return webui.View{}, err
 	}
@@ -62,6 +69,12 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 		d.Succeeded += p.Succeeded
 		d.Failed += p.Failed
 	}
+	failing, trouble, err := Failing(ctx, s.client, points)
+	if err != nil {
+		return webui.View{}, err
+	}
+	d.FailingTasks, d.Trouble = failing, append(trouble, d.Trouble...)
+	slices.SortStableFunc(d.Trouble, func(a, b Trouble) int { return btoi(b.Bad) - btoi(a.Bad) })
 	for state, into := range map[tasktype.WorkflowState]*[]tasktype.Workflow{
 		tasktype.WorkflowRunning: &d.Running, tasktype.WorkflowFailed: &d.Failing, tasktype.WorkflowSucceeded: &d.Last,
 	} {
@@ -69,5 +82,5 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 			return webui.View{}, err
 		}
 	}
-	return webui.View{Name: "Overview", At: s.cfg.Prefix + "/", Data: d, Cost: queueCost*len(d.Queues) + ratesCost + 3*listCost}, nil
+	return webui.View{Name: "Overview", At: s.cfg.Prefix + "/", Data: d, Cost: queueCost*len(queues) + ratesCost + 2*len(failing) + 3*listCost}, nil
 }

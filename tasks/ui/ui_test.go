@@ -77,7 +77,7 @@ func TestPagesShowAWorkflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, wants := range map[string][]string{
-		"/":                                     {"Overview", "Succeeded last", run.ID()},
+		"/":                                     {"Overview", "Latest successes", run.ID()},
 		"/workflows":                            {run.ID(), "succeeded"},
 		at:                                      {"4 of 4", "u.sum", "u.inc", "Timeline", "Graph", `class="box SUCCESS`},
 		at + "?state=SUCCESS":                   {"1 to"},

@@ -175,6 +175,10 @@ func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	live, err := in.fleet.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out []tasktype.Queue
 	for _, n := range names {
 		f := foreign[n]
@@ -182,6 +186,11 @@ func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 		for _, since := range []time.Time{f.Since, depths[n].Since} {
 			if !since.IsZero() {
 				info.Latency = max(info.Latency, in.clock.Now().Sub(since))
+			}
+		}
+		for i := range live {
+			if live[i].Queues[n] > 0 {
+				info.Workers++
 			}
 		}
 		out = append(out, info)

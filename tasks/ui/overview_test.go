@@ -1,0 +1,64 @@
+package ui
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+func TestOverviewNamesTrouble(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, Config{})
+	lone := tasks.New[int, int]("u.lone", tasks.Queue("gpu"))
+	for _, send := range []func() error{
+		func() error { _, err := bad.S(1).Send(t.Context(), f.Client()); return err },
+		func() error { _, err := inc.S(1).Send(t.Context(), f.Client()); return err },
+		func() error { _, err := ask.S("refund?").Send(t.Context(), f.Client()); return err },
+	} {
+		if err := send(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Drain()
+	if _, err := lone.S(1).Send(t.Context(), f.Client()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Client().Redis().SAdd(t.Context(), "asynq:queues", "gpu").Err(); err != nil { // as asynq's client does
+		t.Fatal(err)
+	}
+	_, body := get(t, h, "/")
+	for _, want := range []string{
+		"Queue gpu</a></b>: no live worker serves it; 1 task waiting, stalled for",
+		"u.bad</a></b>: all of 1 task failed in the last hour; last error:",
+		`<span>Waiting tasks</span><b>1</b>`,
+		`<span>Open tasks</span><b>1</b>`,
+		`<td class="n">100 %</td>`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("got %s, want %q in it", body, want)
+		}
+	}
+	if strings.Contains(body, "<script>alert") || strings.Contains(body, "u.inc</a></b>") {
+		t.Errorf("got %s, want text only, and no trouble with u.inc", body)
+	}
+}
+
+func TestQueuesWithTrouble(t *testing.T) {
+	t.Parallel()
+	got := Queues([]tasktype.Queue{
+		{Name: "busy", Pending: 3, Workers: 2, Latency: time.Hour},
+		{Name: "idle"},
+		{Name: "gpu/1", Pending: 1249, Latency: 4 * time.Minute},
+		{Name: "mail", Pending: 1, Workers: 1, Paused: true},
+	})
+	want := []Trouble{
+		{true, "Queue gpu/1", "no live worker serves it; 1\u202f249 tasks waiting, stalled for 4 min 00 s", "/queues/gpu%2F1"},
+		{false, "Queue mail", "paused; 1 task waiting", "/queues/mail"},
+	}
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

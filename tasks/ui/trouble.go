@@ -1,0 +1,137 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"muster/internal/clip"
+	"muster/internal/webui"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+// Trouble is a queue or a task that needs attention.
+type Trouble struct {
+	Bad  bool   // work is not done; else a warning
+	What string // the name of the queue or task
+	Why  string
+	Path string // of its page, below the prefix of the pages
+}
+
+// Queues returns the paused queues and those whose waiting tasks no worker takes, the longest first.
+func Queues(queues []tasktype.Queue) (out []Trouble) {
+	waiting := slices.Clone(queues)
+	slices.SortStableFunc(waiting, func(a, b tasktype.Queue) int { return cmp.Compare(b.Pending, a.Pending) })
+	for _, q := range waiting {
+		t := Trouble{What: "Queue " + q.Name, Path: "/queues/" + url.PathEscape(q.Name)}
+		switch {
+		case q.Paused:
+			t.Why = fmt.Sprintf("paused; %s waiting", tasksOf(q.Pending))
+		case q.Pending > 0 && q.Workers == 0:
+			t.Bad, t.Why = true, fmt.Sprintf("no live worker serves it; %s waiting, stalled for %s", tasksOf(q.Pending), webui.Took(q.Latency))
+		default:
+			continue
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func tasksOf(n int64) string {
+	if n == 1 {
+		return "1 task"
+	}
+	return webui.Number(n) + " tasks"
+}
+
+// FailingTask is a task of which nodes failed.
+type FailingTask struct {
+	Task          string
+	Failed, Ended int64
+	Last          *tasktype.FailedNode // the last one; nil if it is no longer kept
+}
+
+// Path is the path of the page of the task, below the prefix of the pages.
+func (f FailingTask) Path() string { return "/names/" + url.PathEscape(f.Task) }
+
+// Share is the percentage of nodes that failed.
+func (f FailingTask) Share() int64 { return 100 * f.Failed / max(f.Ended, 1) }
+
+// Error is the last error in one line, or empty if it is not kept.
+func (f FailingTask) Error() string {
+	if f.Last == nil {
+		return ""
+	}
+	return clip.Line(f.Last.Failure.Code+": "+f.Last.Failure.Message, 200)
+}
+
+// mostFailing bounds the failing tasks that are listed.
+const mostFailing = 10
+
+// Failing returns the tasks with failed nodes in points, most failures first, and as trouble those of which every node
+// failed. It reads the last failure of each, with about two commands of Redis.
+func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePoint) (list []FailingTask, all []Trouble, err error) {
+	byTask := map[string]*FailingTask{}
+	for _, p := range points {
+		f := byTask[p.Task]
+		if f == nil {
+			f = &FailingTask{Task: p.Task}
+			byTask[p.Task] = f
+		}
+		f.Failed += p.Failed
+		f.Ended += p.Succeeded + p.Failed
+	}
+	for _, f := range byTask {
+		if f.Failed > 0 {
+			list = append(list, *f)
+		}
+	}
+	slices.SortFunc(list, func(a, b FailingTask) int {
+		return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task))
+	})
+	list = list[:min(len(list), mostFailing)]
+	in := tasks.NewInspector(client)
+	for i := range list {
+		f := &list[i]
+		last, err := in.Failures(ctx, f.Task, 1)
+		if err != nil {
+			return nil, nil, err
+		}
+		why := ""
+		if len(last) > 0 {
+			f.Last = &last[0]
+			why = "; last error: " + f.Error()
+		}
+		if f.Failed == f.Ended {
+			all = append(all, Trouble{Bad: true, What: f.Task, Why: fmt.Sprintf("all of %s failed in the last hour%s", tasksOf(f.Failed), why), Path: f.Path()})
+		}
+	}
+	return list, all, nil
+}
+
+// Open returns the number of nodes that a person or a program completes, without those of the task skip.
+func Open(ctx context.Context, client *tasks.Client, skip string) (n int64, err error) {
+	list, err := tasks.NewInspector(client).OpenTasks(ctx)
+	for _, t := range list {
+		if t.Task != skip {
+			n += t.Open
+		}
+	}
+	return n, err
+}
+
+// Waiting returns the queues with waiting tasks, the longest wait first.
+func Waiting(queues []tasktype.Queue) (out []tasktype.Queue, tasks int64) {
+	for _, q := range queues {
+		if q.Pending > 0 {
+			out, tasks = append(out, q), tasks+q.Pending
+		}
+	}
+	slices.SortStableFunc(out, func(a, b tasktype.Queue) int {
+		return cmp.Or(cmp.Compare(b.Latency, a.Latency), cmp.Compare(a.Name, b.Name))
+	})
+	return out, tasks
+}
