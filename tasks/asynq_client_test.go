@@ -33,7 +33,6 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 		plain.HandleFunc("never:", func(context.Context, *asynq.Task) error { return fmt.Errorf("closed: %w", asynq.SkipRetry) })
 		plain.HandleFunc("panic:", func(context.Context, *asynq.Task) error { panic("oh") })
 		plain.HandleFunc("nil:", func(context.Context, *asynq.Task) error { var f *tasks.Failure; return f })
-		plain.HandleFunc("cycle:", func(context.Context, *asynq.Task) error { return &cyclic{is: func() bool { return false }} })
 		worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Asynq: plain})
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +40,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 		during(t, worker.Run)
 
 		sender := asynq.NewClientFromRedisClient(rdb)
-		for _, name := range []string{"mail:ann", "bad:bob", "never:cid", "panic:dan", "nil:fay", "cycle:gus", "unknown:eve"} {
+		for _, name := range []string{"mail:ann", "bad:bob", "never:cid", "panic:dan", "nil:fay", "unknown:eve"} {
 			if _, err := sender.EnqueueContext(t.Context(), asynq.NewTask(name, []byte("x")), asynq.TaskID(name),
 				asynq.MaxRetry(5), asynq.Retention(time.Hour)); err != nil {
 				t.Fatal(err)
@@ -61,7 +60,6 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 			"never:cid":   "archived 0  closed: skip retry for the task",
 			"panic:dan":   "retry 1  panic",
 			"nil:fay":     "retry 1  panic",
-			"cycle:gus":   "retry 1  cyclic",
 			"unknown:eve": "retry 1  handler not found",
 		} {
 			var got string

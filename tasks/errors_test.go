@@ -231,18 +231,6 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 	}
 }
 
-// What a middleware asks about an error is answered for every error.
-func TestQuestionsAboutErrorsEnd(t *testing.T) {
-	t.Parallel()
-	round := &cyclic{is: func() bool { return false }}
-	if tasks.IsAgain(round) || tasks.Refused(round) || tasks.Unavailable(round) {
-		t.Errorf("an error that wraps itself: got IsAgain %v, Refused %v, Unavailable %v, want false", tasks.IsAgain(round), tasks.Refused(round), tasks.Unavailable(round))
-	}
-	if beside := errors.Join(round, tasks.Again(0)); !tasks.IsAgain(beside) {
-		t.Error("Again beside an error that wraps itself: got IsAgain false, want true")
-	}
-}
-
 // A Redis that does not answer, or answers with an error, is told apart from errors of programs.
 func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 	t.Parallel()

@@ -34,14 +34,11 @@ func (e oddError) Unwrap() error {
 	return e.unwrap()
 }
 
-// cyclic is an error that wraps itself, and whose method Is does what it is told.
-type cyclic struct{ is func() bool }
+// badIs is an error whose method Is panics.
+type badIs struct{}
 
-func (e *cyclic) Error() string { return "cyclic" }
-
-func (e *cyclic) Unwrap() []error { return []error{e, e} }
-
-func (e *cyclic) Is(error) bool { return e.is() }
+func (badIs) Error() string { return "bad" }
+func (badIs) Is(error) bool { panic("in Is") }
 
 // misbehavior is a handler that does not return as it should, and how its task fails.
 type misbehavior struct {
@@ -66,15 +63,10 @@ func misbehaviors(odd func(string, func(context.Context) error, ...tasks.TaskOpt
 		}), "in Error", tasktype.CodePanic},
 		{odd("nilbelow", func(context.Context) error { var f *tasks.Failure; return errors.Join(errors.New("no"), f) }), "*errors.joinError", tasktype.CodePanic},
 		{odd("badis", func(context.Context) error {
-			return fmt.Errorf("below: %w", &cyclic{is: func() bool { panic("in Is") }})
+			return fmt.Errorf("below: %w", badIs{})
 		}), "in Is", tasktype.CodePanic},
-		{odd("cycle", func(context.Context) error {
-			self := &oddError{}
-			self.unwrap = func() error { return self }
-			return tasks.WithCode("round", self)
-		}, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond)), "odd", "round"},
-		{odd("cycles", func(context.Context) error {
-			return errors.Join(&cyclic{is: func() bool { return false }}, fmt.Errorf("beside: %w", tasks.Permanent(errors.New("never"))))
+		{odd("joined", func(context.Context) error {
+			return errors.Join(errors.New("first"), fmt.Errorf("beside: %w", tasks.Permanent(errors.New("never"))))
 		}, tasks.MaxRetry(9)), "never", tasktype.CodePermanent},
 		{odd("many", func(context.Context) error {
 			return errors.Join(append(slices.Repeat([]error{errors.New("one of many")}, 100_000), tasks.Permanent(errors.New("never")))...)

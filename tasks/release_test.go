@@ -2,7 +2,6 @@ package tasks_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,12 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 
@@ -262,88 +259,4 @@ func TestWorkflowOfAnUnknownReleaseEnds(t *testing.T) {
 			t.Errorf("another workflow: got %v, %v", got, err)
 		}
 	})
-}
-
-// What a worker of the first edition handed to asynq waits there for one: this release neither runs it nor puts it
-// away, and it holds nothing up.
-func TestTaskOfTheFirstEditionStaysInAsynq(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		task := asynq.NewTaskWithHeaders("t.id", nil, map[string]string{"muster": "1"})
-		for i := range 3 {
-			if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(task, asynq.TaskID(fmt.Sprint("flow.0.", i))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := rdb.Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
-			t.Fatal(err)
-		}
-		in := asynq.NewInspectorFromRedisClient(rdb)
-		for i := range 3 {
-			testutil.Eventually(t, "it waits with an error", func() bool {
-				info, err := in.GetTaskInfo("default", fmt.Sprint("flow.0.", i))
-				return err == nil && info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, "workers of the old release")
-			})
-		}
-		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)); err != nil || got != 190 {
-			t.Fatalf("a workflow beside it: got %v, %v, want 190", got, err)
-		}
-	}, func(c *tasks.WorkerConfig) { c.Concurrency = 1 })
-}
-
-// Clients and workers refuse a store of a schema that they do not know, and say what to do.
-func TestStoreOfAnotherEditionIsRefused(t *testing.T) {
-	t.Parallel()
-	set := func(pairs ...any) func(redis.UniversalClient) error {
-		return func(rdb redis.UniversalClient) error { return rdb.MSet(context.Background(), pairs...).Err() }
-	}
-	live := func(key string) func(redis.UniversalClient) error {
-		return func(rdb redis.UniversalClient) error {
-			return errors.Join(set("muster:shards", 4)(rdb), rdb.ZAdd(context.Background(), key, redis.Z{Score: 1, Member: "flow/0"}).Err())
-		}
-	}
-	for name, c := range map[string]struct {
-		make func(redis.UniversalClient) error
-		want string // in the error; empty for none
-	}{
-		"a newer schema":                {set("muster:store", "3 1"), "upgrade this program"},
-		"garbage":                       {set("muster:store", "garbage"), "is it the right Redis?"},
-		"no shards":                     {set("muster:store", "2 0"), "is it the right Redis?"},
-		"workflows of the first":        {live("muster:{s00}:agenda"), "drain them with the old release first"},
-		"in another shard":              {live("muster:{s03}:agenda"), "drain them with the old release first"},
-		"the first without a workflow":  {set("muster:shards", 1), ""},
-		"the first with garbage in it":  {set("muster:shards", "many"), "first edition"},
-		"keys of others and none of us": {set("asynq:queues:x", 1), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-				if err := c.make(rdb); err != nil {
-					t.Fatal(err)
-				}
-				if c.want == "" {
-					if got, err := send(t, newWorld(t, rdb), ID.S(1)); err != nil || got != 1 {
-						t.Errorf("got %v, %v, want 1", got, err)
-					}
-					return
-				}
-				client := tasks.NewClient(rdb)
-				t.Cleanup(func() { _ = client.Close() })
-				worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{Ready: func() { t.Error("the worker is ready") }})
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, sendErr := ID.S(1).Send(t.Context(), client)
-				for side, err := range map[string]error{"send": sendErr, "worker": worker.Run(limited(t))} {
-					if err == nil || !strings.Contains(err.Error(), c.want) {
-						t.Errorf("%s: got %v, want %q", side, err, c.want)
-					}
-				}
-				if n := rdb.ZCard(t.Context(), "muster:workers").Val(); n != 0 {
-					t.Errorf("%d workers are listed, want none", n)
-				}
-			})
-		})
-	}
 }

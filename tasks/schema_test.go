@@ -17,13 +17,12 @@ func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
 		make func(*testing.T, redis.UniversalClient) error
 		want string
 	}{
-		"first edition": {func(t *testing.T, rdb redis.UniversalClient) error {
-			rdb.ZAdd(t.Context(), "muster:{s00}:agenda", redis.Z{Score: 1, Member: "a/0"})
-			return rdb.Set(t.Context(), "muster:shards", 1, 0).Err()
-		}, "drain them with the old release first"},
 		"newer": {func(t *testing.T, rdb redis.UniversalClient) error {
 			return rdb.Set(t.Context(), "muster:store", "3 1", 0).Err()
 		}, "upgrade this program"},
+		"no shards": {func(t *testing.T, rdb redis.UniversalClient) error {
+			return rdb.Set(t.Context(), "muster:store", "2 0", 0).Err()
+		}, "is it the right Redis?"},
 		"none": {func(t *testing.T, rdb redis.UniversalClient) error {
 			return rdb.Set(t.Context(), "muster:store", "what?", 0).Err()
 		}, "is it the right Redis?"},
@@ -49,17 +48,5 @@ func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
 				t.Errorf("got live workers %v, %v, want none", live, err)
 			}
 		})
-	}
-}
-
-// A store of the first edition whose workflows have ended can be used.
-func TestDrainedStoreOfTheFirstEditionIsTakenOver(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	if err := rdb.Set(t.Context(), "muster:shards", 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ID.S(1).Send(t.Context(), tasks.NewClient(rdb)); err != nil {
-		t.Errorf("send: %v", err)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/tasks/internal/errtree"
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
@@ -108,7 +107,7 @@ func (a *Answers) Complete(ctx context.Context, text, task string, value json.Ra
 
 // Fail has the attempt of a token fail with cause.
 func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
-	m := marksOf(errtree.All(cause), a.codeOf)
+	m := marksOf(cause, a.codeOf)
 	if m.again != nil {
 		return errors.New("it cannot be called again; extend its deadline instead")
 	}

@@ -7,26 +7,11 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"muster/tasks/internal/errtree"
 )
-
-// oldHeader marked the tasks of the first edition.
-const oldHeader = "muster"
-
-// oldError is the error of a task of the first edition. It waits in asynq for a worker of the old release.
-type oldError struct{ task string }
-
-func (e oldError) Error() string {
-	return fmt.Sprintf("task %s was sent by the first edition: drain its workflows with workers of the old release", e.task)
-}
 
 // runForeign runs a task of asynq that is not a wake-task, or returns why it cannot be run.
 func runForeign(ctx context.Context, h asynq.Handler, t *asynq.Task) error {
-	switch {
-	case t.Headers()[oldHeader] != "":
-		return oldError{t.Type()}
-	case h != nil:
+	if h != nil {
 		return runPlain(ctx, h, t)
 	}
 	return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
@@ -49,9 +34,8 @@ func runPlain(ctx context.Context, h asynq.Handler, t *asynq.Task) error {
 		return nil
 	}
 	e := plainError{message: err.Error()}
-	all := errtree.All(err)
 	for _, is := range []error{asynq.RevokeTask, asynq.SkipRetry} {
-		if errtree.Is(all, is) {
+		if errors.Is(err, is) {
 			e.is = is
 			break
 		}
@@ -65,8 +49,6 @@ func isPlain(err error) bool { return errors.As(err, new(plainError)) || asynq.I
 
 func retryDelay(n int, err error, t *asynq.Task) time.Duration {
 	switch {
-	case errors.As(err, new(oldError)):
-		return time.Minute
 	case isPlain(err):
 		return asynq.DefaultRetryDelayFunc(n, err, t)
 	}

@@ -3,11 +3,11 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
-	"muster/tasks/internal/errtree"
 	"muster/tasks/tasktype"
 )
 
@@ -43,38 +43,51 @@ type marks struct {
 	permanent bool
 }
 
-// marksOf reads the marks of an error and all that it wraps, outermost first. codeOf may be nil.
-func marksOf(all []error, codeOf CodeOf) marks {
+// marksOf reads the marks of an error and all that it wraps, the outermost first. codeOf may be nil.
+func marksOf(err error, codeOf CodeOf) marks {
 	var m marks
 	failure := ""
-	for _, err := range all {
-		v, ok := err.(*Verdict)
-		if !ok {
-			if codeOf != nil {
-				failure = cmp.Or(failure, codeOf(err))
+	var read func(error)
+	read = func(err error) {
+		if v, ok := err.(*Verdict); ok {
+			m.code = cmp.Or(m.code, v.Code)
+			m.permanent = m.permanent || v.Permanent
+			if v.Again {
+				m.again = cmp.Or(m.again, v.Delay)
+			} else {
+				m.delay = cmp.Or(m.delay, v.Delay)
 			}
-			continue
+		} else if codeOf != nil {
+			failure = cmp.Or(failure, codeOf(err))
 		}
-		m.code = cmp.Or(m.code, v.Code)
-		m.permanent = m.permanent || v.Permanent
-		if v.Again {
-			m.again = cmp.Or(m.again, v.Delay)
-		} else {
-			m.delay = cmp.Or(m.delay, v.Delay)
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			if inner := e.Unwrap(); inner != nil {
+				read(inner)
+			}
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				if inner != nil {
+					read(inner)
+				}
+			}
 		}
+	}
+	if err != nil {
+		read(err)
 	}
 	m.code = cmp.Or(m.code, failure)
 	if m.permanent || m.delay != nil {
-		m.again = nil // these say that the attempt has failed
+		m.again = nil // the attempt has failed
 	}
 	return m
 }
 
 // IsAgain reports whether err asks for another call, and is no failure.
-func IsAgain(err error) bool { return marksOf(errtree.All(err), nil).again != nil }
+func IsAgain(err error) bool { return marksOf(err, nil).again != nil }
 
 // IsPending reports whether err says that the answer comes from outside, and is no failure.
-func IsPending(err error) bool { return errtree.Is(errtree.All(err), ErrPending) }
+func IsPending(err error) bool { return errors.Is(err, ErrPending) }
 
 // handlerError is what the engine keeps of an error that a handler returned. The methods of such an error are
 // user code, so they are called in the handler's goroutine, where a panic is caught; this is plain data.
@@ -96,22 +109,21 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 			e = r.panicked(p, fmt.Sprintf("reading the handler's error, of type %T: ", err))
 		}
 	}()
-	all := errtree.All(err)
-	e = &handlerError{marks: marksOf(all, r.w.codeOf)}
+	e = &handlerError{marks: marksOf(err, r.w.codeOf)}
 	if e.again != nil {
 		return e
 	}
 	e.message = shorten(err.Error())
 	switch {
 	case e.code != "":
-	case late(ctx) && errtree.Is(all, context.DeadlineExceeded):
+	case late(ctx) && errors.Is(err, context.DeadlineExceeded):
 		e.code = tasktype.CodeTimeout
 	case e.permanent:
 		e.code = tasktype.CodePermanent
 	default:
 		e.code = tasktype.CodeError
 	}
-	if !e.permanent && errtree.Is(all, ErrShutdown) {
+	if !e.permanent && errors.Is(err, ErrShutdown) {
 		e.message += " (but this worker does not stop; return tasks.Again to be called again)"
 	}
 	if h.Opts != nil && h.Opts.RetryIf != nil && !r.w.worth(h.Opts.RetryIf, err) {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Schema is the version of the data in Redis. That of the first edition is 1.
+// Schema is the version of the data in Redis.
 const Schema = 2
 
 // db is the connection that the parts of a store share.
@@ -55,41 +55,11 @@ func (d *db) shardCount(ctx context.Context) (int, error) {
 
 // found makes an empty Redis a store, and returns what its storeKey holds.
 func (d *db) found(ctx context.Context) (string, error) {
-	if err := d.refuseFirst(ctx); err != nil {
-		return "", err
-	}
 	n := 1
 	if _, ok := d.rdb.(*redis.ClusterClient); ok {
 		n = clusterShards
 	}
 	return d.scripts["found"].Run(ctx, d.rdb, []string{storeKey}, fmt.Sprintf("%d %d", Schema, n)).Text()
-}
-
-// refuseFirst returns an error if workflows of the first edition have not ended.
-func (d *db) refuseFirst(ctx context.Context) error {
-	said, err := d.rdb.Get(ctx, firstShardsKey).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(said)
-	if err != nil {
-		return fmt.Errorf("key %s of the first edition holds %q: is it the right Redis?", firstShardsKey, said)
-	}
-	for shard := range min(n, 1024) {
-		for _, k := range firstKeys(shard) {
-			live, err := d.rdb.Exists(ctx, k).Result()
-			if err != nil {
-				return err
-			}
-			if live > 0 {
-				return errors.New("it holds workflows of the first edition that have not ended: drain them with the old release first, or use another Redis database")
-			}
-		}
-	}
-	return nil
 }
 
 // call runs a script on a shard and returns its answer as a list.

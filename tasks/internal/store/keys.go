@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"hash/crc32"
 	"strconv"
 )
@@ -83,15 +82,6 @@ func ringKey(shard int, lane string) string { return tag(shard) + "ring:" + lane
 // readyKey is the list of the ready nodes of a fairness key, "<workflow>/<span>". A span is a node, or
 // "<prefix><first>-<last>" for several. "@<n>" behind it: n workers have died with it.
 func readyKey(shard int, lane, key string) string { return tag(shard) + "ready:" + lane + ":" + key }
-
-// firstShardsKey is the string that says that there is a store of the first edition.
-const firstShardsKey = "muster:shards"
-
-// firstKeys are those that shards of a store of the first edition have while workflows are live.
-func firstKeys(shard int) []string {
-	t := fmt.Sprintf("muster:{s%02d}:", shard)
-	return []string{t + "agenda", t + "running"}
-}
 
 // uniqueKey is the string with the id of the workflow that a unique key stands for; on a cluster, where
 // the workflow can lie in another slot, "<workflow> <unix ms of the claim>". Expires as the sender asked.

@@ -2,15 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/tasks/internal/errtree"
 )
 
 // Refused reports whether err is that of a Redis that answers, but takes no writes for now: its disk or its
@@ -25,27 +23,22 @@ func Full(err error) bool { return refusedAs(err, "MISCONF") || refusedAs(err, "
 // refusedAs reports whether err is a refusal of a kind: of a command, or of one inside a script, which
 // Redis before 7 reports as "ERR Error running script (…): -OOM …".
 func refusedAs(err error, kind string) bool {
-	return slices.ContainsFunc(errtree.All(err), func(err error) bool {
-		said, ok := err.(redis.Error)
-		return ok && (strings.HasPrefix(said.Error(), kind+" ") || strings.Contains(said.Error(), ": -"+kind+" "))
-	})
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), kind+" ") || strings.Contains(reply.Error(), ": -"+kind+" "))
 }
 
 // Unavailable reports whether err means that Redis was unreachable, timed out or returned an error.
 func Unavailable(err error) bool {
-	return slices.ContainsFunc(errtree.All(err), func(err error) bool {
-		switch err {
-		case io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted:
-			return true
-		case redis.Nil:
-			return false
-		}
-		switch err.(type) {
-		case redis.Error, net.Error:
+	for _, is := range []error{io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted} {
+		if errors.Is(err, is) {
 			return true
 		}
-		return false
-	})
+	}
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return reply != redis.Nil
+	}
+	return errors.As(err, new(net.Error))
 }
 
 // Writable asks Redis for a write that changes nothing, and that a full memory does not hinder. Its error
