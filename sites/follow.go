@@ -14,7 +14,6 @@ import (
 
 	"muster/sites/internal/store"
 	"muster/sites/report"
-	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -72,7 +71,7 @@ func (f *follower) poll(ctx context.Context) (over bool, err error) {
 	default:
 		over = j.Summary != nil
 	}
-	return over, f.read(ctx, over)
+	return over, f.read(ctx)
 }
 
 // ended reports whether the workflow of a job is over, or does not exist.
@@ -110,17 +109,17 @@ func (r *Reader) filesOf(ctx context.Context, id string) ([]*followed, error) {
 	return files, nil
 }
 
-// followed is a file of records. It stays open, since it may be compressed when
-// the job ends. A file that replaces it begins with the same lines.
+// followed is a file of records. A file that replaces it begins with the same
+// lines.
 type followed struct {
 	path string
 	f    *os.File
 	at   int64 // the end of the last line that was passed on
 }
 
-func (f *follower) read(ctx context.Context, over bool) error {
+func (f *follower) read(ctx context.Context) error {
 	for _, file := range f.files {
-		if err := file.read(ctx, over, f.each); err != nil {
+		if err := file.read(ctx, f.each); err != nil {
 			return err
 		}
 	}
@@ -136,8 +135,8 @@ func (f *follower) close() {
 }
 
 // read passes on the new lines. A last line without a line end is still being
-// written. The file of a job that is over may be compressed.
-func (f *followed) read(ctx context.Context, over bool, each func([]byte) error) error {
+// written.
+func (f *followed) read(ctx context.Context, each func([]byte) error) error {
 	if f.f != nil && f.replaced() {
 		_ = f.f.Close() // only read
 		f.f = nil
@@ -145,9 +144,6 @@ func (f *followed) read(ctx context.Context, over bool, each func([]byte) error)
 	if f.f == nil {
 		file, err := os.Open(f.path)
 		if errors.Is(err, fs.ErrNotExist) {
-			if over {
-				return f.unpack(ctx, each)
-			}
 			return nil
 		}
 		if err != nil {
@@ -171,20 +167,6 @@ func (f *followed) replaced() bool {
 	}
 	now, err := os.Stat(f.path)
 	return err == nil && !os.SameFile(open, now)
-}
-
-// unpack passes on the lines of a file that was compressed before it was opened.
-func (f *followed) unpack(ctx context.Context, each func([]byte) error) error {
-	r, err := sink.Unpack(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the job has no such record
-	}
-	if err != nil {
-		return fmt.Errorf("follow records: %w", err)
-	}
-	defer r.Close()
-	_, err = passOn(ctx, r, each)
-	return err
 }
 
 // passOn calls each with the complete lines of r and returns their size in bytes.

@@ -12,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"muster/sites/sink"
 )
 
 // maxHead is how much of a file of records Head reads, in bytes.
@@ -46,14 +44,10 @@ func Head(ctx context.Context, r *Reader, id string, n int) ([]RecordHead, error
 	return heads, nil
 }
 
-// headOf reads the first n lines of a file of records, which may be compressed or missing.
+// headOf reads the first n lines of a file of records, which may be missing.
 func headOf(path string, n int) (RecordHead, error) {
 	head := RecordHead{Type: strings.TrimSuffix(filepath.Base(path), ".jsonl")}
-	var from io.ReadCloser
 	from, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		from, err = sink.Unpack(path)
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return head, nil
 	}

@@ -55,7 +55,7 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 	if err := s.recorder.Allow(dir, o.Sinks); err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.handlers.begin(t.Context(), id, store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, Compress: o.Compress, OutDir: dir, Sinks: o.Sinks})
+	j, err := s.handlers.begin(t.Context(), id, store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -608,28 +608,6 @@ func TestRegistry(t *testing.T) {
 	if _, err := NewRegistry(a, b, c).Order("a"); err == nil || !strings.Contains(err.Error(), "a → b → c → a") {
 		t.Errorf("got %v, want the circle", err)
 	}
-}
-
-// Compressed files are gone on with like others.
-func TestCompressed(t *testing.T) {
-	t.Parallel()
-	site := newShop(t, 1, 10)
-	site.faults = map[string][]string{"/item/3": strings.Fields(strings.Repeat("500 ", 4))}
-	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Compress: "zstd"})
-	first := run(t, j)
-	if len(first.Files) != 2 || !strings.HasSuffix(first.Files[0], "item.jsonl.zst") || first.ByType["item"] != 9 {
-		t.Fatalf("got %+v, want 2 compressed files and 9 items", first)
-	}
-	req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Resume, req.Compress = "j1", ""
-	if j, err = s.handlers.begin(t.Context(), "j2", req); err != nil {
-		t.Fatal(err)
-	}
-	site.isWhole(t, run(t, j))
 }
 
 // A sitemap may name what it likes; only what belongs to the site is fetched.

@@ -31,9 +31,6 @@ type ScrapeOptions struct {
 	// for the job that is under way. Defaults to none.
 	After map[string]string
 	CSV   bool // also make a CSV file of each type of record at the end. Defaults to false.
-	// Compress compresses the files of records at the end: gz or zstd.
-	// Defaults to not at all.
-	Compress string
 	// Sinks are addresses of sinks for the records beside the files. Defaults to
 	// the service's. As with OutDir, only processes that have them in their
 	// settings open them, and this one; any process opens sqlite: files below the
@@ -64,9 +61,6 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	if err != nil {
 		return store.Request{}, err
 	}
-	if _, ok := sink.Compressions[o.Compress]; !ok && o.Compress != "" {
-		return store.Request{}, fmt.Errorf("no compression %q; use gz or zstd", o.Compress)
-	}
 	for _, address := range to {
 		if err := sink.Check(address); err != nil {
 			return store.Request{}, err
@@ -87,7 +81,7 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	if err := s.recorder.Allow(o.OutDir, o.Sinks); err != nil {
 		return store.Request{}, err
 	}
-	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
+	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Direct: direct, After: after}, nil
 }
 
 // decideDirect returns why a scrape that is sent now uses no proxies, or "".
@@ -179,7 +173,7 @@ func (s *Service) different(ctx context.Context, id string, req store.Request) e
 	for name, differs := range map[string]bool{
 		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
 		"choice of --direct": (under.Direct == report.DirectAsked) != (req.Direct == report.DirectAsked),
-		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV, "compression": under.Compress != req.Compress,
+		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV,
 	} {
 		if differs {
 			what = append(what, name)

@@ -18,7 +18,6 @@ import (
 	"muster/proxies"
 	"muster/proxies/probe"
 	"muster/sites"
-	"muster/sites/definition"
 	sitereport "muster/sites/report"
 	"muster/tasks/limit"
 	"muster/tasks/tasktype"
@@ -95,7 +94,6 @@ var answers = map[string][]answer{
 	"send":                {{value: sent{}}, {when: "with --wait: the result of the task", value: json.RawMessage{}}},
 	"sites check":         {{when: "with --live", value: []livePage{}}},
 	"sites list":          one([]listedSite{}),
-	"sites show":          {{when: "with --origins", value: []definition.Setting{}}},
 	"sites test":          one([]testedSite{}),
 	"start":               {{when: "with --once", value: orchestrator.Round{}}},
 	"store check":         one(storeReport{}),

@@ -16,7 +16,7 @@ var examples = map[string]string{
 
 	"sites list":    "muster sites list",
 	"sites init":    "muster sites init https://shop.example/lamps --out shop.yaml",
-	"sites show":    "muster sites show books.toscrape.com > mine.yaml\nmuster sites show --origins mine.yaml",
+	"sites show":    "muster sites show books.toscrape.com > mine.yaml",
 	"sites check":   "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
 	"sites test":    "muster sites test shop.yaml\nmuster sites test --accept shop.yaml",
 	"sites capture": "muster sites capture shop.yaml https://shop.example/lamps/1",

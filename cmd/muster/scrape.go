@@ -52,7 +52,6 @@ slow responses alone are not a failure.`,
 			&cli.BoolFlag{Name: "direct", Usage: "use no proxies, whatever is configured: the sites see the address of this machine"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "also write the records as CSV"},
-			&cli.StringFlag{Name: "compress", Usage: "compress the files of records at the end, with `HOW`: gz or zstd"},
 			&cli.StringSliceFlag{Name: "sink", Usage: "also write the records to `ADDRESS`: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
 			&cli.StringFlag{Name: "resume", Usage: "resume `JOB`: fetch its unfinished pages"},
 			&cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` instead of the site, for example from a local copy"},
@@ -87,7 +86,7 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 	}
 	a := scrapeArgs{
 		names: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
-		opts: orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: resume},
+		opts: orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Resume: resume},
 	}
 	if c.IsSet("sink") {
 		a.opts.Sinks = c.StringSlice("sink")
@@ -97,7 +96,6 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 			return a, usageError{err}
 		}
 	}
-	how := a.opts.Compress
 	switch {
 	case a.opts.Limit < 0:
 		return a, usageError{fmt.Errorf("--limit %d: must be 1 or more, or 0 for no limit", a.opts.Limit)}
@@ -105,10 +103,6 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 		return a, usageError{fmt.Errorf("--resume continues one job: name its site only")}
 	case resume != "" && a.opts.Direct:
 		return a, usageError{errors.New("--resume continues the job as it was sent; leave --direct out, or send a new scrape with it")}
-	case how != "" && sink.Compressions[how] == "":
-		return a, usageError{fmt.Errorf("--compress %s: use gz or zstd", how)}
-	case how != "" && a.toStdout:
-		return a, usageError{errors.New("--compress is for files; --out - prints records as they are")}
 	}
 	return a, nil
 }

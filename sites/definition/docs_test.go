@@ -173,7 +173,7 @@ func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) 
 	text := ""
 	switch v.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int64:
-		text = scalarText(v)
+		text = fmt.Sprint(v.Interface())
 		if size, ok := v.Interface().(Size); ok && size > 0 {
 			text = fmt.Sprintf("%dMiB", size>>20)
 		}

@@ -69,18 +69,6 @@ func TestDefaultsOfAFolder(t *testing.T) {
 			t.Errorf("%s: got %+v, want max of the defaults and max_uses of its own", name, *d.Session)
 		}
 	}
-	from := map[string]string{}
-	for _, s := range shop.Settings() {
-		from[s.Key] = strings.TrimPrefix(s.From, dir+string(filepath.Separator))
-	}
-	for key, want := range map[string]string{
-		"politeness.delay": "shop.yaml:12", "politeness.max_per_domain": "_defaults.yaml:2", "user_agent": "_defaults.yaml:1", "session.max": "_defaults.yaml:5",
-		"session.max_uses": "shop.yaml:15", "headers.X-C": "shop.yaml:14", "scope.drop_params[0]": "shop.yaml:13", "politeness.robots": "default",
-	} {
-		if from[key] != want {
-			t.Errorf("%s: got from %q, want %q", key, from[key], want)
-		}
-	}
 }
 
 // Mistakes in defaults have their place in that file, and stop the sites of the folder.

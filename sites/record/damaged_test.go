@@ -55,8 +55,8 @@ var filesOfJobs = []string{
 	".muster-home", "records.db",
 	"shop.example/ledger/item.ledger", "shop.example/ledger/teaser.ledger",
 	"shop.example/first/changes.jsonl", "shop.example/first/report.json", "shop.example/first/report.txt",
-	"shop.example/first/item.jsonl.gz", "shop.example/first/item.csv.gz",
-	"shop.example/first/teaser.jsonl.gz", "shop.example/first/teaser.csv.gz",
+	"shop.example/first/item.jsonl", "shop.example/first/item.csv",
+	"shop.example/first/teaser.jsonl", "shop.example/first/teaser.csv",
 }
 
 // Whatever becomes of a file of a job, the job that resumes it and the next job write all their records, or fail with an
@@ -91,7 +91,7 @@ func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
 		if err != nil {
 			return err
 		}
-		req.OutDir, req.CSV, req.Compress, req.Sinks = dir, true, "gz", sinks
+		req.OutDir, req.CSV, req.Sinks = dir, true, sinks
 		if _, err := FolderName(dir); err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func failDiskCall(t *testing.T, rdb redis.UniversalClient, f faultdisk.Fault) bo
 	}
 	r := open()
 	id := fmt.Sprint("frozen-job-", f.N)
-	j := newFrozenJob(t, r, id, store.Request{OutDir: f.Dir, CSV: true, Compress: "gz", Sinks: sinks})
+	j := newFrozenJob(t, r, id, store.Request{OutDir: f.Dir, CSV: true, Sinks: sinks})
 	sum := report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete}
 	j.give(4, id)
 	var err error

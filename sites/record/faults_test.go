@@ -37,7 +37,7 @@ func writeWithFault(t *testing.T, f *redistest.Fault) {
 		return r
 	}
 	good, r := recorder(redistest.NewFault(redistest.Refused, 0)), recorder(f)
-	j := newFrozenJob(t, good, id, store.Request{OutDir: dir, CSV: true, Compress: "gz"})
+	j := newFrozenJob(t, good, id, store.Request{OutDir: dir, CSV: true})
 	try := func() bool {
 		w, err := r.writer(t.Context(), id)
 		if err == nil {

@@ -125,9 +125,6 @@ func (f *files) file(typ string, fence sink.Fence) (*sink.JSONL, error) {
 	if to, ok := f.records[typ]; ok {
 		return to, nil
 	}
-	if err := sink.Restore(f.path(typ), fence); err != nil { // of a job that is resumed
-		return nil, err
-	}
 	to, err := sink.OpenJSONL(f.path(typ), fence)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func (w *writer) announce(ctx context.Context, h report.Health) error {
 // complete writes the files that are written at the end, and completes the summary.
 func (w *writer) complete(ctx context.Context, sum *report.Summary) error {
 	for _, step := range []func(context.Context, *report.Summary) error{
-		w.countRecords, w.updateLedgers, w.countChanges, w.writeCSV, w.compress, w.writeFailed, w.judge, w.writeReport,
+		w.countRecords, w.updateLedgers, w.countChanges, w.writeCSV, w.writeFailed, w.judge, w.writeReport,
 	} {
 		if err := step(ctx, sum); err != nil {
 			return err
@@ -227,25 +227,6 @@ func (w *writer) writeCSV(ctx context.Context, sum *report.Summary) error {
 			return err
 		}
 		sum.Files = append(sum.Files, path)
-	}
-	return nil
-}
-
-func (w *writer) compress(ctx context.Context, sum *report.Summary) error {
-	if w.req.Compress == "" {
-		return nil
-	}
-	for typ, f := range w.files.records {
-		if err := f.Close(); err != nil {
-			return err
-		}
-		delete(w.files.records, typ)
-	}
-	for i, path := range sum.Files {
-		var err error
-		if sum.Files[i], err = sink.Compress(path, w.req.Compress, w.lease.fence(ctx)); err != nil {
-			return err
-		}
 	}
 	return nil
 }

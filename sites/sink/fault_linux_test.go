@@ -11,12 +11,8 @@ import (
 	"muster/internal/testutil/faultdisk"
 )
 
-// writeRecords writes records and does with their file what a job does: it is compressed when the job ends, and opened
-// again when it continues.
+// writeRecords writes records and does with their file what a job does.
 func writeRecords(path string) error {
-	if err := Restore(path, mine); err != nil {
-		return err
-	}
 	s, err := OpenJSONL(path, mine)
 	if err != nil {
 		return err
@@ -32,13 +28,7 @@ func writeRecords(path string) error {
 	if err := Reclaim(path, mine); err != nil {
 		return err
 	}
-	if err := WriteCSV(path, strings.TrimSuffix(path, ".jsonl")+".csv", []Column{{"_key"}}, mine); err != nil {
-		return err
-	}
-	if _, err := Compress(path, "gz", mine); err != nil {
-		return err
-	}
-	return Restore(path, mine)
+	return WriteCSV(path, strings.TrimSuffix(path, ".jsonl")+".csv", []Column{{"_key"}}, mine)
 }
 
 // Whichever call to the disk fails, records that were synced stay, and when all is done again each is there once.

@@ -154,8 +154,6 @@ func TestLateWriter(t *testing.T) {
 				t.Errorf("got %v, want that its copy is gone", err)
 			}
 		},
-		"before it gives a compressed file its name": compressLate,
-		"before it removes what it compressed":       removeLate,
 		"before it gives a CSV file its name": func(t *testing.T, path string, takeOver func()) {
 			if err := WriteCSV(path, path+".csv", []Column{{"_key"}}, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("got %v, want that its file is gone", err)
@@ -259,27 +257,6 @@ func writeLate(t *testing.T, path string, takeOver func()) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-func compressLate(t *testing.T, path string, takeOver func()) {
-	if _, err := Compress(path, "gz", func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want that its copy is gone", err)
-	}
-	if _, err := os.Stat(path + ".gz"); err == nil {
-		t.Error("got a compressed file, want none of a late writer")
-	}
-}
-
-func removeLate(t *testing.T, path string, takeOver func()) {
-	n := 0
-	if _, err := Compress(path, "gz", func() error {
-		if n++; n == 2 {
-			takeOver()
-		}
-		return nil
-	}); err == nil {
-		t.Error("got no error, want that a late writer does not remove the file of another")
 	}
 }
 

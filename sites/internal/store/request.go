@@ -27,18 +27,17 @@ var ErrNames = errors.New("the request has an invalid name")
 // OutDir and Sinks in their settings, or that sent the request themselves, write
 // there: a client that can send tasks must not choose where a worker writes.
 type Request struct {
-	Site     string        `json:"site"`
-	File     string        `json:"file"`
-	YAML     string        `json:"yaml"`
-	BaseURL  string        `json:"base_url,omitempty"`
-	Limit    int           `json:"limit,omitempty"`
-	Direct   report.Direct `json:"direct,omitempty"`
-	CSV      bool          `json:"csv,omitempty"`
-	OutDir   string        `json:"out_dir"`
-	Home     string        `json:"home"` // the name of OutDir, for processes that may or may not share it
-	Sinks    []string      `json:"sinks,omitempty"`
-	Compress string        `json:"compress,omitempty"`
-	Began    int64         `json:"began,omitempty"` // unix milliseconds; set when the job begins
+	Site    string        `json:"site"`
+	File    string        `json:"file"`
+	YAML    string        `json:"yaml"`
+	BaseURL string        `json:"base_url,omitempty"`
+	Limit   int           `json:"limit,omitempty"`
+	Direct  report.Direct `json:"direct,omitempty"`
+	CSV     bool          `json:"csv,omitempty"`
+	OutDir  string        `json:"out_dir"`
+	Home    string        `json:"home"` // the name of OutDir, for processes that may or may not share it
+	Sinks   []string      `json:"sinks,omitempty"`
+	Began   int64         `json:"began,omitempty"` // unix milliseconds; set when the job begins
 	// Resume is the job whose pages and records this one continues.
 	Resume string `json:"resume,omitempty"`
 	// After are the jobs that this one waits for, by their sites.
