@@ -67,8 +67,8 @@ vuln: ## known vulnerabilities in what is called; says so where the database can
 	  echo "vuln: NOT CHECKED: the database of vulnerabilities cannot be reached from here" >&2; code=0;; esac; \
 	exit $$code
 
-bench: ## numbers beside their yardsticks
-	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/bench
+bench: ## benchmarks; BENCH=Chord for some, TIME=5s for longer runs; x-NAME is the time of a baseline divided by ours
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -p 1 -run '^$$' -bench '$(or $(BENCH),.)' -benchtime $(or $(TIME),1s) ./tasks/... ./proxies/... ./sites/...
 
 soak: ## the whole system for MINUTES (120) under load, with a fault a minute; accounts must balance, nothing may grow
 	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/soak -minutes $(or $(MINUTES),120) $(SOAK)
@@ -77,7 +77,7 @@ fuzz: ## fuzz the packages changed since FUZZ (main; all for every package), FUZ
 	GO="$(GO)" scripts/fuzz.sh $(or $(FUZZTIME),10s) $(or $(FUZZ),main)
 
 peers: ## the same work on other task queues; writes docs/performance.md
-	$(GO) -C scripts/bench/peers run .
+	$(GO) -C scripts/peers run .
 
 browser: ## the web pages in a real browser; says so where there is none
 	@browser=$$(scripts/browser.sh) || { echo "browser: the web pages are NOT tested in a browser" >&2; exit 0; }; \

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 // confined lists the packages that may import a module. A path that ends in a
 // slash includes all packages below it.
 var confined = map[string][]string{
-	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/", "scripts/"},
+	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/"},
 	"github.com/hibiken/asynqmon":         {"orchestrator/api"},
 	"github.com/danielgtaylor/huma/v2":    {"orchestrator/api"},
 	"github.com/go-jose/go-jose/v4":       {"orchestrator/access"},

@@ -1,0 +1,166 @@
+// Command peers runs the same work on Muster and on the task queues that people compare it with, on this
+// machine in the same minutes, and writes docs/performance.md with plots.
+//
+//	go run . [-only NAMES] [-turns N] [-save FILE] [-load FILE] [-out FOLDER]
+//
+// It needs Linux and Debian's packages; as root it installs those that are missing. Each peer is a program in a folder of
+// its own; peer/peer.go describes what it understands.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	only := flag.String("only", "", "run only the systems with these `NAMES`, separated by commas")
+	turns := flag.Int("turns", 3, "rounds of all systems, of which the medians are taken")
+	save := flag.String("save", "", "also write the results to `FILE`, as JSON")
+	load := flag.String("load", "", "measure nothing; write the page of the results in `FILE`")
+	out := flag.String("out", "../../docs", "the `FOLDER` of performance.md; its plots go to the folder pictures in it")
+	flag.Parse()
+	if flag.NArg() > 0 || *turns < 1 {
+		fmt.Fprintln(os.Stderr, "peers: wrong usage; see -help")
+		os.Exit(2)
+	}
+	if err := run(ctx, *only, *turns, *save, *load, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string, turns int, save, load, out string) error {
+	var res *results
+	var err error
+	if load != "" {
+		res, err = loadResults(load)
+	} else {
+		res, err = measureAll(ctx, only, turns)
+	}
+	if err != nil {
+		return err
+	}
+	if save != "" {
+		if err := saveResults(save, res); err != nil {
+			return err
+		}
+	}
+	if err := plotAll(res, filepath.Join(out, "pictures")); err != nil {
+		return err
+	}
+	page, err := render(res)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(out, "performance.md")
+	say("writing %s", path)
+	return os.WriteFile(path, page, 0o644)
+}
+
+// results are what a run measured. They are saved as JSON.
+type results struct {
+	Machine machine
+	Took    time.Duration
+	Turns   int
+	Limit   time.Duration // how long the task of a killed worker was waited for
+	Systems []*outcome
+	LeftOut []string // why peers are not in the tables
+}
+
+func (res *results) leaveOut(name string, err error) {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	res.LeftOut = append(res.LeftOut, name+": "+line)
+}
+
+func saveResults(path string, res *results) error {
+	raw, err := json.MarshalIndent(res, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, raw, 0o644)
+}
+
+func loadResults(path string) (*results, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var res results
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	for _, o := range res.Systems {
+		o.System.refresh() // the page says it in today's words
+	}
+	return &res, nil
+}
+
+func measureAll(ctx context.Context, only string, turns int) (*results, error) {
+	began := time.Now()
+	chosen, err := chooseSystems(only)
+	if err != nil {
+		return nil, err
+	}
+	if err := installPackages(ctx, chosen); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "muster-peers-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	// Another user runs PostgreSQL in it.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+
+	res := &results{Turns: turns, Limit: recoveryLimit}
+	if res.Machine, err = thisMachine(ctx); err != nil {
+		return nil, err
+	}
+	b := &bench{dir: dir}
+	for _, s := range chosen {
+		if err := s.prepare(ctx, dir); ctx.Err() != nil {
+			return nil, ctx.Err()
+		} else if err != nil {
+			say("%s is left out: %v", s.Name, err)
+			res.leaveOut(s.Name, err)
+			continue
+		}
+		say("%s %s", s.Name, s.Version)
+		res.Systems = append(res.Systems, &outcome{System: *s})
+	}
+
+	for turn := range turns {
+		for _, o := range slices.Clone(res.Systems) {
+			say("turn %d of %d: %s", turn+1, turns, o.System.Name)
+			if err := b.turn(ctx, o); ctx.Err() != nil {
+				return nil, ctx.Err()
+			} else if err != nil {
+				// One that fails must not hide the others.
+				say("%s is left out: %v", o.System.Name, err)
+				res.leaveOut(o.System.Name, err)
+				res.Systems = slices.DeleteFunc(res.Systems, func(other *outcome) bool { return other == o })
+			}
+		}
+	}
+	say("killing workers, and waiting up to %v for their tasks", recoveryLimit)
+	if err := b.recoveries(ctx, res.Systems); err != nil {
+		return nil, err
+	}
+	res.Took = time.Since(began)
+	return res, nil
+}
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "peers: "+format+"\n", args...) }

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+)
+
+//go:embed performance.md.tmpl
+var pageText string
+
+var page = template.Must(template.New("performance.md").Funcs(template.FuncMap{
+	"join": strings.Join, "minutes": func(d time.Duration) string { return fmt.Sprintf("%.0f minutes", d.Minutes()) },
+}).Parse(pageText))
+
+// table is a table of the page.
+type table struct {
+	head []string
+	rows [][]string
+	text bool // the last column is text, too
+}
+
+// render writes the page in Markdown.
+func render(res *results) ([]byte, error) {
+	var out bytes.Buffer
+	err := page.Execute(&out, map[string]any{
+		"R": res, "Concurrency": concurrency, "Singles": number(singles), "ChainSteps": chainSteps, "ChordSize": chordSize,
+		"ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
+		"CPU": cpuTable(res), "Rates": rateTable(res), "Latency": latencyTable(res), "Workflows": workflowTable(res),
+		"Recovery": recoveryTable(res), "Promises": promiseTable(res), "Behind": behind(res), "Old": old(res),
+	})
+	return out.Bytes(), err
+}
+
+// String is the table in Markdown. Columns of numbers are aligned to the right.
+func (t table) String() string {
+	var b strings.Builder
+	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	line(t.head)
+	rule := make([]string, len(t.head))
+	for i := range rule {
+		rule[i] = "---:"
+	}
+	rule[0] = "---"
+	if t.text {
+		rule[len(rule)-1] = "---"
+	}
+	line(rule)
+	for _, r := range t.rows {
+		line(r)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// cost is the CPU time of a single task, in µs: of the client that sends it, of the worker, and of the store for both.
+func (o *outcome) cost() (client, worker, store, sum float64) {
+	client, worker, store = median(o.EnqueueCPU), median(o.WorkerCPU), median(o.EnqueueStoreCPU)+median(o.StoreCPU)
+	return client, worker, store, client + worker + store
+}
+
+func cpuTable(res *results) table {
+	t := table{head: []string{"CPU time of a task, µs", "client", "worker", "store", "sum", "sum ÷ Muster's"}}
+	ours := math.NaN()
+	for _, o := range res.Systems {
+		if o.System.Name == "Muster" {
+			_, _, _, ours = o.cost()
+		}
+	}
+	for _, o := range res.Systems {
+		client, worker, store, sum := o.cost()
+		t.add(o.System.Name, number(client), number(worker), number(store), number(sum), number(sum/ours))
+	}
+	return t
+}
+
+func rateTable(res *results) table {
+	t := table{head: []string{"", "sent one by one, tasks/s", "sent in bulk, tasks/s", "client CPU in bulk, µs", "run, tasks/s", "bytes of a task that waits"}}
+	for _, o := range res.Systems {
+		t.add(o.System.Name, number(median(o.EnqueueRate)), number(median(o.BulkRate)), number(median(o.BulkCPU)), number(median(o.Rate)), number(median(o.Bytes)))
+	}
+	return t
+}
+
+func latencyTable(res *results) table {
+	t := table{head: []string{"", "p50, ms", "p99, ms", "tasks"}}
+	for _, o := range res.Systems {
+		t.add(o.System.Name, number(quantile(o.Latency, 0.5)), number(quantile(o.Latency, 0.99)), strconv.Itoa(len(o.Latency)))
+	}
+	return t
+}
+
+func workflowTable(res *results) table {
+	t := table{head: []string{
+		"", fmt.Sprintf("chain of %d, ms", chainSteps), "steps/s", "CPU of a step, µs",
+		fmt.Sprintf("chord of %d, ms", chordSize), "members/s", "CPU of a member, µs",
+	}}
+	for _, o := range res.Systems {
+		t.add(o.System.Name, number(median(o.Chain)), number(median(o.ChainRate)), number(median(o.ChainCPU)),
+			number(median(o.Chord)), number(median(o.ChordRate)), number(median(o.ChordCPU)))
+	}
+	return t
+}
+
+// behind says in which measures another system did better than Muster, and by how much the best one did.
+func behind(res *results) []string {
+	i := slices.IndexFunc(res.Systems, func(o *outcome) bool { return o.System.Name == "Muster" })
+	if i < 0 {
+		return nil
+	}
+	var all []string
+	for _, m := range []struct {
+		what, unit string
+		of         func(o *outcome) float64
+		less       bool // is better
+	}{
+		{"CPU time of a task", "µs", func(o *outcome) float64 { _, _, _, sum := o.cost(); return sum }, true},
+		{"CPU time of the client that sends a task", "µs", func(o *outcome) float64 { client, _, _, _ := o.cost(); return client }, true},
+		{"CPU time of the worker that runs it", "µs", func(o *outcome) float64 { _, worker, _, _ := o.cost(); return worker }, true},
+		{"CPU time of the store to send and run it", "µs", func(o *outcome) float64 { _, _, store, _ := o.cost(); return store }, true},
+		{"sending one by one", "tasks/s", func(o *outcome) float64 { return median(o.EnqueueRate) }, false},
+		{"sending in bulk", "tasks/s", func(o *outcome) float64 { return median(o.BulkRate) }, false},
+		{"running", "tasks/s", func(o *outcome) float64 { return median(o.Rate) }, false},
+		{"a task that waits", "bytes", func(o *outcome) float64 { return median(o.Bytes) }, true},
+		{"p50 of the latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.5) }, true},
+		{"p99 of the latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.99) }, true},
+		{"a chain", "ms", func(o *outcome) float64 { return median(o.Chain) }, true},
+		{"many chains", "steps/s", func(o *outcome) float64 { return median(o.ChainRate) }, false},
+		{"a chord", "ms", func(o *outcome) float64 { return median(o.Chord) }, true},
+		{"many chords", "members/s", func(o *outcome) float64 { return median(o.ChordRate) }, false},
+		{"a task after kill -9", "s", recoveredAfter, true},
+	} {
+		ours := m.of(res.Systems[i])
+		best, name := ours, ""
+		for _, o := range res.Systems {
+			if v := m.of(o); m.less && v < best || !m.less && v > best { // false of NaN
+				best, name = v, o.System.Name
+			}
+		}
+		if name != "" {
+			all = append(all, fmt.Sprintf("%s: %s %s; %s %s", m.what, number(ours), m.unit, name, number(best)))
+		}
+	}
+	return all
+}
+
+// recoveredAfter is NaN where the task did not run in time.
+func recoveredAfter(o *outcome) float64 {
+	if o.Recovered == 0 {
+		return math.NaN()
+	}
+	return o.Recovered.Seconds()
+}
+
+// old names those that are Debian's packages.
+func old(res *results) string {
+	var names []string
+	for _, o := range res.Systems {
+		if o.System.Name == "Celery" || o.System.Name == "Sidekiq" {
+			names = append(names, o.System.Name)
+		}
+	}
+	switch last := len(names) - 1; last {
+	case -1:
+		return ""
+	case 0:
+		return names[0] + " is Debian's package, which is older than its latest release."
+	default:
+		return strings.Join(names[:last], ", ") + " and " + names[last] + " are Debian's packages, which are older than their latest releases."
+	}
+}
+
+func recoveryTable(res *results) table {
+	t := table{head: []string{"", "s", "what decides"}, text: true}
+	for _, o := range res.Systems {
+		took := fmt.Sprintf("> %.0f", res.Limit.Seconds())
+		switch {
+		case o.Recovered > 0:
+			took = number(o.Recovered.Seconds())
+		case o.System.Loses:
+			took = "never: lost"
+		}
+		t.add(o.System.Name, took, o.System.Recovery)
+	}
+	return t
+}
+
+func promiseTable(res *results) table {
+	t := table{head: []string{"", "what it guarantees for a task here"}, text: true}
+	for _, o := range res.Systems {
+		s := o.System
+		t.add(fmt.Sprintf("%s %s, %s", s.Name, s.Version, s.Language), s.Promise+" Settings: "+s.Settings+".")
+	}
+	return t
+}
+
+// number is a value with three digits that matter, or "none" for none.
+func number(v float64) string {
+	if math.IsNaN(v) {
+		return "none"
+	}
+	if v <= 0 {
+		return "0"
+	}
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64) // of a text that is right
+	digits := 2 - int(math.Floor(math.Log10(v)))
+	s := strconv.FormatFloat(v, 'f', min(max(digits, 0), 3), 64)
+	whole, fraction, _ := strings.Cut(s, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if fraction != "" {
+		return whole + "." + fraction
+	}
+	return whole
+}
+
+// median is NaN of no values.
+func median(vs []float64) float64 { return quantile(vs, 0.5) }
+
+// quantile is the smallest value that is at least as great as the share q of all; in the middle of two for the median of
+// an even number. It is NaN of no values.
+func quantile(vs []float64, q float64) float64 {
+	n := len(vs)
+	if n == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(vs))
+	if q == 0.5 && n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[max(0, int(math.Ceil(q*float64(n)))-1)]
+}

@@ -1,0 +1,3 @@
+module muster/scripts/peers/peer
+
+go 1.26.0

@@ -1,0 +1,53 @@
+package redistest
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Measured runs work, which performs b.N operations, as the body of a benchmark. It reports the CPU time of Redis's main
+// thread, the commands (those in scripts included) and the growth of its memory per operation.
+func Measured(b *testing.B, rdb redis.UniversalClient, work func()) {
+	b.Helper()
+	before := info(b, rdb)
+	b.ResetTimer()
+	work()
+	b.StopTimer()
+	after := info(b, rdb)
+	n := float64(b.N)
+	cpu := func(m map[string]float64) float64 {
+		return m["used_cpu_user_main_thread"] + m["used_cpu_sys_main_thread"]
+	}
+	b.ReportMetric((cpu(after)-cpu(before))*1e6/n, "redis-µs/op")
+	b.ReportMetric((after["total_commands_processed"]-before["total_commands_processed"])/n, "redis-commands/op")
+	b.ReportMetric((after["used_memory"]-before["used_memory"])/n, "redis-bytes/op")
+}
+
+// Baseline runs the same b.N operations in another way, and reports how many times as long they take, as x-NAME.
+func Baseline(b *testing.B, name string, work func()) {
+	b.Helper()
+	began := time.Now()
+	work()
+	b.ReportMetric(float64(time.Since(began))/float64(b.Elapsed()), "x-"+name)
+}
+
+func info(b *testing.B, rdb redis.UniversalClient) map[string]float64 {
+	b.Helper()
+	text, err := rdb.Info(context.Background(), "all").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := map[string]float64{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
+			fields[name] = n
+		}
+	}
+	return fields
+}

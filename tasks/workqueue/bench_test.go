@@ -1,0 +1,75 @@
+package workqueue_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/hibiken/asynq"
+
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+)
+
+func benchItems(n int) []workqueue.Item {
+	items := make([]workqueue.Item, n)
+	for i := range items {
+		items[i] = workqueue.Item{ID: fmt.Sprintf("item-%07d", i), Kind: "bench", Payload: []byte(`{"url":"http://127.0.0.1/"}`)}
+	}
+	return items
+}
+
+func BenchmarkEnqueue(b *testing.B) {
+	rdb := redistest.Server(b).Client()
+	q := workqueue.New(rdb, "bench", workqueue.Config{})
+	items := benchItems(b.N)
+	redistest.Measured(b, rdb, func() {
+		if n, err := q.Enqueue(b.Context(), items...); err != nil || n != b.N {
+			b.Fatalf("enqueued %d items, error %v, want %d", n, err, b.N)
+		}
+	})
+}
+
+// Items are leased and settled by a pool of eight; asynq runs as many tasks with eight slots.
+func BenchmarkDrain(b *testing.B) {
+	server := redistest.Server(b)
+	rdb := server.Client()
+	q := workqueue.New(rdb, "bench", workqueue.Config{})
+	if _, err := q.Enqueue(b.Context(), benchItems(b.N)...); err != nil {
+		b.Fatal(err)
+	}
+	mux := workqueue.NewMux()
+	mux.Handle("bench", func(context.Context, workqueue.Leased) (workqueue.Outcome, error) { return workqueue.Done(), nil })
+	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 8, Drain: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	redistest.Measured(b, rdb, func() {
+		if err := pool.Run(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	})
+	if s, err := q.Stats(b.Context()); err != nil || s.Done != int64(b.N) {
+		b.Fatalf("got %+v, error %v, want %d items done", s, err, b.N)
+	}
+
+	opt := asynq.RedisClientOpt{Addr: server.Addr}
+	client := asynq.NewClient(opt)
+	defer client.Close()
+	for range b.N {
+		if _, err := client.Enqueue(asynq.NewTask("raw", nil)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ran := make(chan struct{}, b.N)
+	raw := asynq.NewServer(opt, asynq.Config{Concurrency: 8, LogLevel: asynq.ErrorLevel})
+	defer raw.Shutdown()
+	redistest.Baseline(b, "asynq", func() {
+		if err := raw.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { ran <- struct{}{}; return nil })); err != nil {
+			b.Fatal(err)
+		}
+		for range b.N {
+			<-ran
+		}
+	})
+}
