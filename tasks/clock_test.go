@@ -1,9 +1,7 @@
 package tasks_test
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,38 +97,4 @@ func TestClockOfRedisMayBeSetBack(t *testing.T) {
 			return rdb.ZScore(t.Context(), "muster:workers", "ghost").Err() != nil
 		})
 	})
-}
-
-// Timers fire in time on workers whose clock differs from Redis's. A worker that compared both clocks would find each
-// timer with a sweep of the agenda only, four seconds later.
-func TestTimersFireWhateverTheClockOfRedis(t *testing.T) {
-	t.Parallel()
-	for _, ahead := range []time.Duration{time.Second, -time.Second, 10 * time.Minute, -10 * time.Minute} {
-		t.Run(ahead.String(), func(t *testing.T) {
-			t.Parallel()
-			rdb, jump := redistest.Clock(t)
-			jump(ahead)
-			const polls = 10
-			poll := tasks.New[int, int]("clock.poll")
-			mux := tasks.NewMux()
-			var calls atomic.Int64
-			tasks.Handle(mux, poll, func(context.Context, int) (int, error) {
-				if n := calls.Add(1); n < polls {
-					return 0, tasks.Again(20 * time.Millisecond)
-				}
-				return polls, nil
-			})
-			client := tasks.NewClient(rdb)
-			worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = worker.Stop() })
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // half of the time that sweeps would need
-			defer cancel()
-			if got, err := poll.S(0, tasks.In(20*time.Millisecond)).Do(ctx, client); err != nil || got != polls {
-				t.Errorf("got %v, %v after %d calls, want %d", got, err, calls.Load(), polls)
-			}
-		})
-	}
 }

@@ -21,7 +21,7 @@ import (
 
 // fixedKeys stand for the fleet, its queues and what became of them, however many workflows there were. live and done
 // list workflows, ct and rest count them.
-var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(wake:.+|holders|live|done:[SFX]|c[mh]:\d+)|` +
+var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(wake:.+|holders|clock|live|done:[SFX]|c[mh]:\d+)|` +
 	`asynq:(queues|servers|workers)|asynq:\{.+\}:(processed|failed))$`)
 
 // left returns the keys that are no fixed ones and never expire, and those of workflows.

@@ -308,7 +308,7 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 		left = slices.DeleteFunc(left, func(k string) bool {
 			k = strings.TrimPrefix(k, p)
 			return strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || strings.HasPrefix(k, "wake:") ||
-				k == "live" || k == "hour" || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
+				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
 		})
 		depths := fmt.Sprint(rdb.HMGet(ctx, p+"wake:default", "dn", "dh").Val())
 		depths = strings.ReplaceAll(depths, "<nil>", "0")
@@ -340,7 +340,7 @@ func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 				t.Errorf("%d members: %d sends stored their workflow and %d did not, want some of each", size, found.Load(), unknown.Load())
 			}
 		})
-		for k := range 20 {
+		for k := range 24 {
 			t.Run(fmt.Sprint(size, " members ", k), func(t *testing.T) {
 				t.Parallel()
 				rdb := redis.NewClient(opts)

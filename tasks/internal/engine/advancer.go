@@ -61,8 +61,8 @@ func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error
 			return err
 		}
 	}
-	if !all.Timer.IsZero() {
-		if err := a.store.Tell(ctx, "t "+strconv.FormatInt(all.Timer.UnixMilli(), 10)); err != nil {
+	if all.Timer > 0 {
+		if err := a.store.Tell(ctx, "t "+strconv.FormatInt(all.Timer.Milliseconds(), 10)); err != nil {
 			return fmt.Errorf("announce timer: %w", err)
 		}
 	}
@@ -274,8 +274,9 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	return c
 }
 
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
+// sooner returns the shorter of two waits; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
 		return b
 	}
 	return a

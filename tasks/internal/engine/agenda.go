@@ -1,10 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -26,8 +26,7 @@ type agenda struct {
 	advancer *advancer
 	progress *progress
 	answers  *Answers
-	timer    chan time.Time // times of Redis at which entries are due
-	ahead    time.Duration  // of Redis's clock, measured by the last call of once; of a Cluster the largest
+	timer    chan time.Time // times at which entries are due, by the clock of this machine
 }
 
 // run handles due entries until ctx is done: at intervals, and when a timer is due.
@@ -40,7 +39,7 @@ func (ag *agenda) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case at := <-ag.timer:
-			if at = at.Add(-ag.ahead); at.Before(planned) {
+			if at.Before(planned) {
 				planned = at
 				next.Reset(time.Until(at))
 			}
@@ -60,17 +59,20 @@ func (ag *agenda) run(ctx context.Context) {
 // once handles the entries of the agenda that are due. It returns how many there were, and how long to wait for
 // the next ones.
 func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err error) {
+	wait = cmp.Or(ag.cfg.SweepEvery, sweepEvery)
 	shards, err := ag.store.Agenda.Due(ctx, claimFor, sweepMost)
 	if err != nil {
-		return 0, sweepEvery, err
+		return 0, wait, err
 	}
-	wait = sweepEvery
-	now := ag.clock.Now()
-	ahead := time.Duration(math.MinInt64)
 	var errs []error
 	for i := range shards {
 		d := &shards[i]
-		ahead = max(ahead, d.Now.Sub(now))
+		if d.Back > 0 {
+			if err := ag.rebase(ctx, i, d.Back); err != nil {
+				errs = append(errs, err)
+			}
+			wait = 0 // entries may be due now
+		}
 		did += d.Count
 		ag.wake(ctx, d.Wants)
 		for _, en := range d.Lines {
@@ -84,10 +86,17 @@ func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err er
 			wait = min(wait, max(0, d.Next.Sub(d.Now)))
 		}
 	}
-	if len(shards) > 0 {
-		ag.ahead = ahead
-	}
 	return did, wait, errors.Join(errs...)
+}
+
+// rebase bounds the times of entries after the clock of Redis was set back: until then they would wait that much longer.
+func (ag *agenda) rebase(ctx context.Context, shard int, back time.Duration) error {
+	ag.log.WarnContext(ctx, "the clock of Redis was set back; times of delayed tasks are corrected", "by", back)
+	moved, err := ag.store.Agenda.Rebase(ctx, shard, keepAlive, claimFor)
+	if err == nil && moved > 0 {
+		ag.log.InfoContext(ctx, "times of delayed tasks were corrected", "entries", moved)
+	}
+	return err
 }
 
 // attend takes the step of an entry of the agenda. Another process may have taken it already: each step
@@ -109,7 +118,7 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 		if err := ag.progress.write(ctx, fl); err != nil {
 			return err
 		}
-		return ag.store.Agenda.Move(ctx, fl.Flow, progressNote, ag.clock.Now().Add(keepAlive))
+		return ag.store.Agenda.Move(ctx, fl.Flow, progressNote, keepAlive)
 	}
 	if failed, ok := strings.CutPrefix(en.Node, fastNote); ok {
 		return ag.advancer.failFast(ctx, fl, failed)
@@ -147,10 +156,10 @@ func (ag *agenda) attendUnreadable(ctx context.Context, en store.Entry, cause er
 	return errors.Join(ag.advancer.giveUp(ctx, en.Flow, cause), ag.store.Agenda.Remove(ctx, en.Flow, en.Node))
 }
 
-// setTimer makes the worker read the agenda at a time of Redis's clock.
-func (ag *agenda) setTimer(at time.Time) {
+// setTimer makes the worker look at the agenda after d. It travels as a duration: the clocks of machines differ.
+func (ag *agenda) setTimer(d time.Duration) {
 	select {
-	case ag.timer <- at:
+	case ag.timer <- time.Now().Add(d):
 	default: // there are so many that it looks soon anyway
 	}
 }

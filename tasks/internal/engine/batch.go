@@ -95,7 +95,7 @@ func (l lock) Unlock() { <-l }
 type batch struct {
 	shard int
 	lane  string
-	skew  time.Duration // how far Redis's clock is ahead of ours
+	clock clockReading
 
 	mu      lock // guards the fields below
 	id      string

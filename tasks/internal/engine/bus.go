@@ -48,8 +48,8 @@ func (b *bus) hear(message string) {
 			}
 		}
 	case "t":
-		if at, err := strconv.ParseInt(rest, 10, 64); err == nil {
-			b.agenda.setTimer(time.UnixMilli(at))
+		if ms, err := strconv.ParseInt(rest, 10, 64); err == nil {
+			b.agenda.setTimer(time.Duration(ms) * time.Millisecond)
 		}
 	case "x":
 		b.runs.revoke(rest, nil)

@@ -62,7 +62,7 @@ type Engine struct {
 // New returns an Engine on rdb. codeOf may be nil.
 func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 	st := store.New(rdb)
-	shared := &env{store: st, log: log, clock: machineClock{}, waker: newWaker(st).send, codeOf: codeOf}
+	shared := &env{store: st, log: log, clock: machineClock{}, waker: newWaker(st).send, codeOf: codeOf, readings: map[int]clockReading{}}
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
 	a := &advancer{shared, gs, p}
@@ -151,7 +151,48 @@ type env struct {
 	clock  Clock
 	waker  func(ctx context.Context, k Wake) error // sends a wake-task
 	codeOf CodeOf
+
+	clockMu  sync.Mutex           // guards readings; not held during calls to Redis
+	readings map[int]clockReading // by shard
 }
+
+// readingFor is how long a reading of the clock of Redis is used.
+const readingFor = 10 * time.Second
+
+// redisTime returns the time by the clock of the Redis that has a shard. Times that are stored or compared with stored ones
+// are by that clock: the clocks of machines differ, and can be set.
+func (e *env) redisTime(ctx context.Context, shard int) (time.Time, error) {
+	e.clockMu.Lock()
+	r := e.readings[shard]
+	e.clockMu.Unlock()
+	begun := e.clock.Now()
+	if age := begun.Sub(r.at); age >= 0 && age < readingFor {
+		return r.redis(begun), nil
+	}
+	now, err := e.store.Clock(ctx, shard)
+	if err != nil {
+		return now, err
+	}
+	ended := e.clock.Now()
+	r = clockReading{now, begun.Add(ended.Sub(begun) / 2)}
+	e.clockMu.Lock()
+	e.readings[shard] = r
+	e.clockMu.Unlock()
+	return r.redis(ended), nil
+}
+
+// clockReading is a reading of the clock of Redis. The times of this machine that are converted with it have a monotonic
+// clock reading, so that setting the machine's clock changes nothing.
+type clockReading struct {
+	now time.Time // by the clock of Redis
+	at  time.Time // when it was read, by the clock of this machine
+}
+
+// redis converts a time of this machine.
+func (r clockReading) redis(local time.Time) time.Time { return r.now.Add(local.Sub(r.at)) }
+
+// local converts a time of Redis.
+func (r clockReading) local(redis time.Time) time.Time { return r.at.Add(redis.Sub(r.now)) }
 
 // Clock is how the engine tells time and waits. The default is the clock of the machine.
 type Clock interface {

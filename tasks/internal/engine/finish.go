@@ -127,7 +127,7 @@ func (tk *taker) run(b *batch, r *result) []byte {
 		a.Message = r.message
 	}
 	if !r.began.IsZero() {
-		a.Started, a.Ended = r.began.Add(b.skew), r.began.Add(b.skew+r.took)
+		a.Started, a.Ended = b.clock.redis(r.began), b.clock.redis(r.began.Add(r.took))
 	}
 	return store.EncodeRun(&a)
 }
@@ -154,7 +154,7 @@ func (tk *taker) record(b *batch, r *result) []byte {
 	return append(out, r.body...)
 }
 
-// since returns a time as it stands in records: in ms since the workflow was sent, by Redis's clock.
+// since returns a time of this machine as records have it: in ms since the workflow was sent, by the clock of Redis.
 func since(b *batch, fl *flow, t time.Time) string {
-	return strconv.FormatInt(max(0, t.Add(b.skew).UnixMilli()-fl.Created), 10)
+	return strconv.FormatInt(max(0, b.clock.redis(t).UnixMilli()-fl.Created), 10)
 }

@@ -91,7 +91,7 @@ func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*st
 		out = append(out, n)
 	}
 	w.schedule(out)
-	return out, in.waitsFor(ctx, out, external)
+	return out, in.waitsFor(ctx, w.Shard(), out, external)
 }
 
 // needs returns the dependencies of each node. A member of a map has those of the map, which depends on its members as
@@ -263,8 +263,11 @@ func setRuns(n *tasktype.Node, before []tasktype.NodeAttempt, began time.Time) {
 }
 
 // waitsFor sets Waits of the nodes that could run but that no live worker will take. External ones need no handler.
-func (in *Inspector) waitsFor(ctx context.Context, nodes []tasktype.Node, external map[string]bool) error {
-	now := in.clock.Now()
+func (in *Inspector) waitsFor(ctx context.Context, shard int, nodes []tasktype.Node, external map[string]bool) error {
+	now, err := in.redisTime(ctx, shard)
+	if err != nil {
+		return err
+	}
 	var ready []*tasktype.Node
 	for i := range nodes {
 		n := &nodes[i]

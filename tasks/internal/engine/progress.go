@@ -52,7 +52,7 @@ func (pr *progress) publish(ctx context.Context, fl *flow, pairs ...string) erro
 
 // dispatched writes the progress keys of a workflow that was just sent.
 func (pr *progress) dispatched(ctx context.Context, fl *flow) error {
-	if err := pr.store.Agenda.Add(ctx, fl.Flow, progressNote, pr.clock.Now().Add(keepAlive)); err != nil {
+	if err := pr.store.Agenda.Add(ctx, fl.Flow, progressNote, keepAlive); err != nil {
 		return err
 	}
 	return pr.publish(ctx, fl, "total_chunks", "0", "completed_chunks", "0", "result_count", "0", "status", "DISPATCHED",
@@ -73,7 +73,11 @@ func (pr *progress) write(ctx context.Context, fl *flow) error {
 		if p.Status != tasktype.Success {
 			word = "FAILED"
 		}
-		pairs = append(pairs, "completed_at", strconv.FormatInt(pr.clock.Now().Unix(), 10), "status", word)
+		now, err := pr.redisTime(ctx, fl.Shard())
+		if err != nil {
+			return err
+		}
+		pairs = append(pairs, "completed_at", strconv.FormatInt(now.Unix(), 10), "status", word)
 	case p.Chunks > 0:
 		pairs = append(pairs, "status", "PROCESSING")
 	}

@@ -63,7 +63,7 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 		return r.failed(tasktype.CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
 	}
 	if at := r.it.rec.Expires; at > 0 {
-		r.expires = time.UnixMilli(at).Add(-b.skew)
+		r.expires = b.clock.local(time.UnixMilli(at))
 		if rn.clock.Now().After(r.expires) {
 			return rn.expired(ctx, r)
 		}

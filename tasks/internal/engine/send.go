@@ -58,7 +58,7 @@ func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, be
 // send is Send, for a tick if behind is positive or late is given: it comes behind its time, and refuses once Redis's
 // clock has reached late.
 func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (string, error) {
-	g, grow, err := s.compile(sig, o, behind)
+	g, err := compile(sig, o, behind)
 	if err != nil {
 		return "", err
 	}
@@ -70,6 +70,16 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 	if err != nil {
 		return "", err
 	}
+	created, err := s.redisTime(ctx, f.Shard())
+	if err != nil {
+		return "", err
+	}
+	g.Created = created.UnixMilli()
+	grow, err := grown(g, "")
+	if err != nil {
+		return "", err
+	}
+	grow.Key = o.FairnessKey
 	fl := newFlow(f, g)
 	grow.Late = late
 	if err := s.claim(ctx, fl, &grow, o); err != nil {
@@ -136,26 +146,26 @@ func (s *Sender) refuseEviction(ctx context.Context) error {
 	return nil
 }
 
-// compile returns the graph of a send, and what to store of it.
-func (s *Sender) compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph, store.Grow, error) {
+// compile returns the graph of a send, except for when it was created.
+func compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph, error) {
 	if o.Err != nil {
-		return nil, store.Grow{}, o.Err
+		return nil, o.Err
 	}
 	g, err := graph.Compile(sig.ForSend(o))
 	if err != nil {
-		return nil, store.Grow{}, err
+		return nil, err
 	}
 	if o.Every != (graph.Every{}) {
 		g.Every = &o.Every
 	}
-	g.Created, g.Behind = s.clock.Now().UnixMilli(), max(0, behind.Milliseconds())
+	g.Behind = max(0, behind.Milliseconds())
 	g.Progress = o.Progress
 	size := 0
 	for k, v := range o.Headers {
 		size += len(k) + len(v)
 	}
 	if size > maxHeaders {
-		return nil, store.Grow{}, fmt.Errorf("headers have %d bytes, more than %d: every task gets them", size, maxHeaders)
+		return nil, fmt.Errorf("headers have %d bytes, more than %d: every task gets them", size, maxHeaders)
 	}
 	g.Headers = o.Headers
 	if o.Retention != nil {
@@ -167,9 +177,7 @@ func (s *Sender) compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*
 	if o.At != nil {
 		g.At = o.At.UnixMilli()
 	}
-	grow, err := grown(g, "")
-	grow.Key = o.FairnessKey
-	return g, grow, err
+	return g, nil
 }
 
 // newID returns an id that sorts by time and does not start with a dash.

@@ -73,9 +73,9 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 // settle takes the steps that follow from a turn.
 func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 	for _, t := range todos {
-		if !t.Timer.IsZero() {
+		if t.Timer > 0 {
 			s.tk.agenda.setTimer(t.Timer)
-			t.Timer = time.Time{} // no other worker needs to know: if this one dies, they find the entry in time
+			t.Timer = 0 // no other worker needs to know: if this one dies, they find the entry in time
 		}
 		err := s.tk.insist(func() error {
 			fl, err := s.tk.graphs.load(within(ctx), t.ID)
@@ -108,7 +108,7 @@ func (s *slot) remember(done []result) {
 
 // read returns the batch that a turn took.
 func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
-	b := &batch{mu: newLock(), shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Taken, skew: res.Now.Sub(s.tk.clock.Now())}
+	b := &batch{mu: newLock(), shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Taken, clock: clockReading{res.Now, s.tk.clock.Now()}}
 	for i := range res.Batch {
 		el := &res.Batch[i]
 		err := s.tk.insist(func() error { return s.readElement(within(ctx), b, el) })

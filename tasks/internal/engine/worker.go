@@ -34,7 +34,8 @@ type WorkerConfig struct {
 	Ready          func()
 	Observe        func(tasktype.Attempt)
 	Plain          asynq.Handler
-	Manual         bool // nothing is done at intervals; the caller calls Tend instead
+	Manual         bool          // nothing is done at intervals; the caller calls Tend instead
+	SweepEvery     time.Duration // how often the agenda is read without a timer; 0 for the default
 }
 
 // pollEvery is how often a worker looks into its queues, since the message that wakes it can be lost.
@@ -65,7 +66,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress)}
 	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() { signal(wake) })
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
-	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Answers, make(chan time.Time, 64), 0}
+	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Answers, make(chan time.Time, 64)}
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake}
 	known := &peers{local: l, fleet: e.Fleet}
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, peers: known, slots: w.slots,

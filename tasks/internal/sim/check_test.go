@@ -131,7 +131,7 @@ func terminal(field, rec string) bool {
 }
 
 // lasting are the keys that stay. There are no more of them with more workflows; all others expire or are deleted.
-var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{0\}:holders|muster:\{0\}:(wake|done|cm|ch):.*)$`)
+var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{0\}:(holders|clock)|muster:\{0\}:(wake|done|cm|ch):.*)$`)
 
 // checkLeft looks for keys that are not needed any more.
 func (h *history) checkLeft(ctx context.Context) {

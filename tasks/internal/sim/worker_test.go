@@ -68,6 +68,9 @@ func (h *history) skew() time.Duration {
 	if !h.chance(h.plan.skewed) {
 		return 0
 	}
+	if h.chance(200) {
+		return time.Duration(h.among(-600, 600)) * time.Second
+	}
 	return time.Duration(h.among(-3000, 3000)) * time.Millisecond
 }
 

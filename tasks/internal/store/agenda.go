@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -23,11 +24,12 @@ func entry(shard int, member string) Entry {
 
 // Due is what was due in a shard.
 type Due struct {
-	Now   time.Time // by Redis
-	Next  time.Time // when the next entry is due; zero if there is none
-	Count int       // entries that were due
-	Wants []Wake    // wake-tasks to send
-	Lines []Entry   // entries that the caller has claimed, and must handle
+	Now   time.Time     // by Redis
+	Back  time.Duration // by which the clock of Redis was set back; 0 if it was not
+	Next  time.Time     // when the next entry is due; zero if there is none
+	Count int           // entries that were due
+	Wants []Wake        // wake-tasks to send
+	Lines []Entry       // entries that the caller has claimed, and must handle
 }
 
 // Due makes nodes ready whose time has come, and claims the other entries that are due: for the time claim, no other
@@ -39,14 +41,15 @@ func (s Agenda) Due(ctx context.Context, claim time.Duration, most int) ([]Due, 
 	}
 	out := make([]Due, len(said))
 	for shard, res := range said {
-		if len(res) < 5 {
-			return nil, fmt.Errorf("look through the agenda: script answered %v", res)
+		if len(res) < 6 {
+			return nil, fmt.Errorf("look through the agenda: script returned %v", res)
 		}
-		d := Due{Now: time.UnixMilli(toInt(res[0])), Wants: wakes(shard, res[3]), Count: int(toInt(res[4]))}
+		d := Due{Now: time.UnixMilli(toInt(res[0])), Wants: wakes(shard, res[3]), Count: int(toInt(res[4])),
+			Back: time.Duration(toInt(res[5])) * time.Millisecond}
 		if at := toInt(res[1]); at > 0 {
 			d.Next = time.UnixMilli(at)
 		}
-		for i := 5; i+1 < len(res); i += 2 {
+		for i := 6; i+1 < len(res); i += 2 {
 			e := entry(shard, text(res[i]))
 			e.Record = []byte(text(res[i+1]))
 			d.Lines = append(d.Lines, e)
@@ -56,14 +59,41 @@ func (s Agenda) Due(ctx context.Context, claim time.Duration, most int) ([]Due, 
 	return out, nil
 }
 
-// Add puts an entry into the agenda.
-func (s Agenda) Add(ctx context.Context, f Flow, node string, at time.Time) error {
-	return s.rdb.ZAdd(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
+// Rebase bounds the times of the entries of a shard whose clock was set back: none is due later than the time that it was
+// to wait from now; of entries with a fixed time, the time stays. It returns how many entries it has changed. progress is how
+// long the note on progress waits, and step how long any other step does. It can be called again, and by several processes.
+func (s Agenda) Rebase(ctx context.Context, shard int, progress, step time.Duration) (moved int, err error) {
+	for cursor := "0"; ; {
+		res, err := s.call(ctx, "rebase", shard, cursor, progress.Milliseconds(), step.Milliseconds())
+		if err != nil {
+			return moved, fmt.Errorf("bound the times of the agenda: %w", err)
+		}
+		if len(res) < 2 {
+			return moved, fmt.Errorf("bound the times of the agenda: script returned %v", res)
+		}
+		moved += int(toInt(res[1]))
+		if cursor = text(res[0]); cursor == "0" {
+			return moved, nil
+		}
+	}
 }
 
-// Move moves an entry to another time, if it is still there.
-func (s Agenda) Move(ctx context.Context, f Flow, node string, at time.Time) error {
-	return s.rdb.ZAddXX(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
+// Add adds an entry to the agenda, or changes when it is due.
+func (s Agenda) Add(ctx context.Context, f Flow, node string, wait time.Duration) error {
+	return s.note(ctx, f, node, wait, 0)
+}
+
+// Move changes when an entry is due, if it is still there.
+func (s Agenda) Move(ctx context.Context, f Flow, node string, wait time.Duration) error {
+	return s.note(ctx, f, node, wait, 1)
+}
+
+func (s Agenda) note(ctx context.Context, f Flow, node string, wait time.Duration, existing int) error {
+	_, err := s.call(ctx, "note", f.shard, f.ID+"/"+node, wait.Milliseconds(), existing)
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
 }
 
 // Remove takes an entry out of the agenda.

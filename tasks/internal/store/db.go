@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -60,6 +61,15 @@ func (d *db) found(ctx context.Context) (string, error) {
 		n = clusterShards
 	}
 	return d.scripts["found"].Run(ctx, d.rdb, []string{storeKey}, fmt.Sprintf("%d %d", Schema, n)).Text()
+}
+
+// Clock returns the time of the Redis that has a shard.
+func (d *db) Clock(ctx context.Context, shard int) (time.Time, error) {
+	res, err := d.call(ctx, "clock", shard)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the clock of Redis: %w", err)
+	}
+	return time.UnixMilli(toInt(res[0])), nil
 }
 
 // call runs a script on a shard and returns its answer as a list.

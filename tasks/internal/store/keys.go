@@ -46,6 +46,9 @@ const storeKey = "muster:store"
 // and flowKey:w<group> (a list of those that wait); both vanish with their last element.
 func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
 
+// clockKey is the string with the latest time at which the agenda of the shard was read (unix ms). It stays.
+func clockKey(shard int) string { return tag(shard) + "clock" }
+
 // agendaKey is the sorted set of what workers have to look at: "<workflow>/<node>" by the time in unix ms. It has nodes
 // that wait for their time, and steps that a process was told to take and may not have taken: ready nodes without a
 // task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken.

@@ -21,6 +21,7 @@ func shardScripts() map[string][]string {
 		"turn": {"lib", "giveback", "index", "flow"}, "submit": ofFlow, "abort": ofIndex,
 		"piece": ofShard, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
 		"enter": ofShard, "revoke": ofShard, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "opened": ofShard, "scheduled": ofShard, "forget": ofShard,
+		"rebase": ofShard, "clock": ofShard, "note": ofShard,
 	}
 }
 

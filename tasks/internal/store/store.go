@@ -6,9 +6,9 @@
 //
 //	(none)                                    waits, or is ready, without an input of its own
 //	i<input>                                  likewise, with a literal input
-//	D|attempts|deaths|due|expires|lane|input  waits for its time
-//	T|attempts|deaths|due|expires|lane|input  likewise, after a failure
-//	Q|attempts|deaths|0|expires|lane|input    ready to run, or to run again
+//	D|attempts|deaths|due|wait|expires|lane|input  waits for its time; wait is how many ms it waits, empty for a fixed time
+//	T|attempts|deaths|due|wait|expires|lane|input  likewise, after a failure
+//	Q|attempts|deaths|0||expires|lane|input        ready to run, or to run again
 //	P|attempts|deaths|started|worker          its plan runs
 //	E                                         a map that has its members
 //	e                                         a map whose members have all succeeded

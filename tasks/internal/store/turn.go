@@ -55,15 +55,15 @@ type Turned struct {
 
 // Todo is what the caller of a change is to do next for its workflow.
 type Todo struct {
-	ID    string    // of the workflow
-	Ended bool      // it has ended
-	Bad   string    // why it could not be changed, because its data is damaged; empty if it could
-	Timer time.Time // the earliest time that a node was set to wait for; zero if there is none
-	Said  string    // by a guard, as below; empty if there was none
-	Run   []string  // ready nodes without a task
-	Skips []string  // skipped nodes; those that need them must be skipped too
-	Plans []string  // planned nodes whose plan has ended
-	Fast  []string  // failed nodes whose siblings must be revoked
+	ID    string        // of the workflow
+	Ended bool          // it has ended
+	Bad   string        // why it could not be changed, because its data is damaged; empty if it could
+	Timer time.Duration // until the earliest time that a node was set to wait for; 0 if there is none
+	Said  string        // by a guard, as below; empty if there was none
+	Run   []string      // ready nodes without a task
+	Skips []string      // skipped nodes; those that need them must be skipped too
+	Plans []string      // planned nodes whose plan has ended
+	Fast  []string      // failed nodes whose siblings must be revoked
 }
 
 // Make makes a turn. It may be made again when its answer was lost: it then changes nothing and has the same answer.
@@ -141,9 +141,7 @@ func todo(v any) Todo {
 		t.Bad = text(list[2])
 		return t
 	}
-	if at := toInt(list[2]); at > 0 {
-		t.Timer = time.UnixMilli(at)
-	}
+	t.Timer = time.Duration(toInt(list[2])) * time.Millisecond
 	for _, v := range list[3:] {
 		switch id := text(v); {
 		case strings.HasPrefix(id, "+"):

@@ -2,24 +2,36 @@
 -- to them, and they become due again when the claim ends.
 -- KEYS as in lib
 -- ARGV[1] ms of the claim, [2] most entries to look at
--- returns {now, time of the next entry or 0, number of all entries, wants, number of entries that were due, then of
--- each claimed entry: the entry, its record or false}
+-- returns {now, time of the next entry or 0, number of all entries, wants, number of entries that were due, ms by which the
+-- clock was set back or 0, then of each claimed entry: the entry, its record or false}
+-- The clock of Redis can be set back, and a replica can be behind the master that it replaces. P..'clock' has the latest
+-- time that the agenda was read at.
+local BACK = 1000       -- ms that the clock may be behind that time
+
+-- setBack returns the ms by which the clock is behind the latest time; 0 if it is not, and then that becomes now.
+local function setBack()
+  local last = tonumber(redis.call('GET', P .. 'clock') or '0')
+  if last - now > BACK then return last - now end
+  if last < now then redis.pcall('SET', P .. 'clock', whole(now)) end -- a full Redis refuses it
+  return 0
+end
+
 local agenda = P .. 'agenda'
 local lines = redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0, ARGV[2])
-local out = {whole(now), '0', 0, wants, #lines}
+local out = {whole(now), '0', 0, wants, #lines, whole(setBack())}
 local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
 for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
   local have = id and redis.call('HMGET', P .. 'w:' .. id, 'n', 'x', 'f', node, 'v')
   local rec = have and have[4]
-  local letter, attempts, lost, lane, input = string.match(rec or '', '^([DTQ])|(%d*)|(%d*)|%d*|%d*|([^|]*)|(.*)$')
+  local letter, attempts, lost, lane, input = string.match(rec or '', '^([DTQ])|(%d*)|(%d*)|%d*|%d*|%d*|([^|]*)|(.*)$')
   if not have or not have[1] then
     over[#over + 1] = line
   elseif letter and lane ~= '-' then
     over[#over + 1] = line
     if not have[2] and (letter == 'D' or letter == 'T') then
-      redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. string.match(rec, '^.|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, 'v', whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
+      redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0||' .. string.match(rec, '^.|%d*|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, 'v', whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
       want(string.sub(lane, 3), true)
     end
@@ -27,7 +39,7 @@ for _, line in ipairs(lines) do
     claims[#claims + 1] = claim
     claims[#claims + 1] = line
     out[#out + 1] = line
-    out[#out + 1] = string.match(rec or '', '^W|%d*|%d*|%d*|') or rec -- without its input
+    out[#out + 1] = string.match(rec or '', '^W|%d*|%d*|%d*|%d*|') or rec -- without its input
   end
 end
 bulk('ZREM', agenda, over)

@@ -71,15 +71,16 @@ local function flow(onLane, onMost, on)
   local function input(rec)
     if not rec then return '' end
     if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
-    return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^W|%d*|%d*|%d*|(.*)$') or ''
+    return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^W|%d*|%d*|%d*|%d*|(.*)$') or ''
   end
 
-  -- waits writes the record of a node that waits. letter: D before its first attempt, T after one that failed, Q if it is
-  -- ready. expires is in unix ms, or '' for never; nil leaves it as it is.
-  local function waits(id, letter, attempts, lost, at, expires, lane)
+  -- waits writes the record of a waiting node. letter: D before its first attempt, T after one that failed, Q if it is
+  -- ready. at is due, in unix ms, and wait how many ms that is from now; '' if the time was given, and for Q. expires is in
+  -- unix ms, or '' for never; nil keeps it.
+  local function waits(id, letter, attempts, lost, at, wait, expires, lane)
     local rec = record(id)
-    expires = expires or rec and string.match(rec, '^[DTQ]|%d*|%d*|%d*|(%d*)|') or ''
-    put(id, table.concat({letter, attempts, lost, whole(at), expires, lane, input(rec)}, '|'))
+    expires = expires or rec and string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|(%d*)|') or ''
+    put(id, table.concat({letter, attempts, lost, whole(at), wait, expires, lane, input(rec)}, '|'))
     if letter == 'Q' then return end
     note(at, id)
     if timed == 0 or at < timed then timed = at end
@@ -105,8 +106,8 @@ local function flow(onLane, onMost, on)
     local absolute, wait, span = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
     local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
     local expires = span ~= '' and whole(at + span) or ''
-    if at > now then return waits(id, 'D', '0', '0', at, expires, lane) end
-    if expires ~= '' then waits(id, 'Q', '0', '0', 0, expires, lane) end
+    if at > now then return waits(id, 'D', '0', '0', at, absolute == '' and wait or '', expires, lane) end
+    if expires ~= '' then waits(id, 'Q', '0', '0', 0, '', expires, lane) end
     ready(id, lane)
   end
 
@@ -203,7 +204,7 @@ local function flow(onLane, onMost, on)
     if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
     if record(id) then return end
     more('n', 1)
-    waits(id, 'Q', '0', '0', 0, '', lane)
+    waits(id, 'Q', '0', '0', 0, '', '', lane)
     release(id, lane, delay, '')
   end
 
@@ -290,7 +291,7 @@ local function flow(onLane, onMost, on)
       if not have[7] and not terminal(rec) and attemptOf(rec) == attempt then
         local since, deadline = string.match(rec or '', '^W|%d*|(%d*)|(%d*)|')
         if deadline ~= '0' then deadline = limit > 0 and whole(now + limit) or '0' end -- what has none gets none
-        put(node, 'W|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. input(rec))
+        put(node, 'W|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. whole(limit) .. '|' .. input(rec))
         listed[#listed + 1] = '0'
         listed[#listed + 1] = W .. '/' .. node
         if deadline ~= '0' then
@@ -422,9 +423,9 @@ local function flow(onLane, onMost, on)
         if tried ~= '' then remember(wf, node, tried) end
         local d = tonumber(delay)
         if d > 0 then
-          waits(node, letter, attempts, lost, now + d, nil, lane)
+          waits(node, letter, attempts, lost, now + d, delay, nil, lane)
         else
-          waits(node, 'Q', attempts, lost, 0, nil, lane)
+          waits(node, 'Q', attempts, lost, 0, '', nil, lane)
           if not lanes[lane] then lanes[lane] = {} end
           table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
         end
@@ -555,7 +556,7 @@ local function flow(onLane, onMost, on)
 
   -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. No wake-task is wanted
   -- for queue mine: the caller takes from it next. It returns what the caller is to do: {id, 1 if the workflow has
-  -- ended or 0, earliest time that a node waits for or 0, todo…}, or nil for nothing.
+  -- ended or 0, ms until the earliest time that a node waits for or 0, todo…}, or nil for nothing.
   local function close(mine)
     local changed = add['z'] or add['vz']
     for i = 1, 6 do
@@ -596,7 +597,7 @@ local function flow(onLane, onMost, on)
       redis.call('PUBLISH', 'muster:changed:' .. W, '')
     end
     if #todo == 0 and timed == 0 and not over then return nil end
-    local out = {W, over and 1 or 0, whole(timed)}
+    local out = {W, over and 1 or 0, timed == 0 and '0' or whole(math.max(1, timed - now))}
     for i = 1, #todo do out[3 + i] = todo[i] end
     return out
   end

@@ -11,7 +11,7 @@ for _, line in ipairs(redis.call('ZRANGE', P .. 'agenda', ARGV[1], ARGV[1] + ARG
   local rec = id and redis.call('HGET', P .. 'w:' .. id, node)
   if rec then
     bytes = bytes + #rec
-    local letter, at, lane = string.match(rec, '^([DT])|%d*|%d*|(%d*)|%d*|([^|]*)|')
+    local letter, at, lane = string.match(rec, '^([DT])|%d*|%d*|(%d*)|%d*|%d*|([^|]*)|')
     if letter then
       for _, v in ipairs({line, letter, at, lane}) do out[#out + 1] = v end
     end

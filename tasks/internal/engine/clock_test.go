@@ -1,0 +1,224 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/internal/engine"
+	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
+)
+
+// hooked is a connection that keeps the engine and the handlers that are made with it.
+type hooked struct {
+	redis.UniversalClient
+	engine   *engine.Engine
+	handlers map[string]*engine.Handler
+}
+
+func (h *hooked) EngineMade(e *engine.Engine)                    { h.engine = e }
+func (h *hooked) WorkerMade(handlers map[string]*engine.Handler) { h.handlers = handlers }
+
+// The tasks of clocks.
+var (
+	poll  = tasks.New[int, int]("clock.poll")                                                                 // asks four times to be called again
+	flaky = tasks.New[int, int]("clock.flaky", tasks.MaxRetry(2), tasks.ConstantBackoff(20*time.Millisecond)) // fails twice
+	later = tasks.New[int, int]("clock.later", tasks.In(30*time.Millisecond), tasks.Expires(time.Minute))
+	often = tasks.New[int, int]("clock.often", tasks.RateLimit(1, 20*time.Millisecond))
+	ask   = tasks.New[int, int]("clock.ask", tasks.External(), tasks.Timeout(30*time.Millisecond))
+	held  = tasks.New[int, int]("clock.held")
+	plain = tasks.New[int, int]("clock.plain")
+)
+
+// logBuffer is a log that may be written and read at once.
+type logBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// watch is a worker that reads the agenda only when a timer is due, on a Redis whose clock differs.
+type watch struct {
+	rdb    redis.UniversalClient
+	jump   func(time.Duration)
+	client *tasks.Client
+	log    *logBuffer
+	open   chan struct{} // closed when held may end
+	held   atomic.Int64  // calls of held
+}
+
+func newWatch(t *testing.T, ahead time.Duration) *watch {
+	rdb, jump := redistest.Clock(t)
+	jump(ahead)
+	w := &watch{rdb: rdb, jump: jump, log: &logBuffer{}, open: make(chan struct{})}
+	h := &hooked{UniversalClient: rdb}
+	w.client = tasks.NewClient(h)
+	m := tasks.NewMux()
+	var polls, tries atomic.Int64
+	tasks.Handle(m, poll, func(context.Context, int) (int, error) {
+		if polls.Add(1) <= 4 {
+			return 0, tasks.Again(10 * time.Millisecond)
+		}
+		return 1, nil
+	})
+	tasks.Handle(m, flaky, func(context.Context, int) (int, error) {
+		if tries.Add(1) <= 2 {
+			return 0, errors.New("try again")
+		}
+		return 1, nil
+	})
+	one := func(context.Context, int) (int, error) { return 1, nil }
+	tasks.Handle(m, later, one)
+	tasks.Handle(m, often, one)
+	tasks.Handle(m, plain, one)
+	tasks.Handle(m, held, func(ctx context.Context, _ int) (int, error) {
+		w.held.Add(1)
+		select {
+		case <-w.open:
+		case <-ctx.Done():
+		}
+		return 1, ctx.Err()
+	})
+	if _, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	worker := engine.NewWorker(h.engine, h.handlers, engine.WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 4, MaxConcurrency: 4,
+		MaxResult: 1 << 20, Name: "w", Logger: slog.New(slog.NewTextHandler(w.log, nil)), Ready: func() { close(ready) }, SweepEvery: time.Hour})
+	testutil.Background(t, worker.Run)
+	t.Cleanup(func() { _ = w.client.Close() })
+	<-ready
+	return w
+}
+
+// now returns the time by the clock of Redis.
+func (w *watch) now(t *testing.T) time.Time {
+	t.Helper()
+	now, err := w.rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// timers runs a workflow with each kind of timer.
+func (w *watch) timers(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for name, s := range map[string]tasks.Signature[int]{
+		"Again": poll.S(0), "retry": flaky.S(0), "In": later.S(0), "later in a chain": tasks.Chain(poll.S(0), later),
+		"rate": tasks.Chain(tasks.Chain(often.S(0), often), often),
+	} {
+		if got, err := s.Do(ctx, w.client); got != 1 || err != nil {
+			t.Errorf("%s: got %v, %v, want 1", name, got, err)
+		}
+	}
+	_, err := ask.S(0).Do(ctx, w.client)
+	if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != tasktype.CodeTimeout {
+		t.Errorf("deadline of an external task: got %v, want code %s", err, tasktype.CodeTimeout)
+	}
+}
+
+// Timers do not depend on the difference between the clocks of Redis and of the worker, and all times are those of Redis.
+func TestClocksMayDiffer(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{-10 * time.Minute, -time.Second, time.Second, 10 * time.Minute} {
+		t.Run(fmt.Sprint("Redis ahead by ", ahead), func(t *testing.T) {
+			t.Parallel()
+			w := newWatch(t, ahead)
+			w.timers(t)
+
+			const slack = 100 * time.Millisecond // of a clock that the test sets at intervals
+			before := w.now(t)
+			run, err := tasks.Chain(flaky.S(0), held).Send(t.Context(), w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			close(w.open)
+			if err := run.WaitAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			after := w.now(t)
+			d, err := run.Detail(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			times := []time.Time{before, d.Created}
+			for _, n := range d.Nodes {
+				times = append(times, n.Started, n.Ended)
+			}
+			times = append(times, d.Ended, after)
+			for i := 1; i < len(times); i++ {
+				if times[i].Before(times[i-1].Add(-slack)) {
+					t.Errorf("time %d is %v before the one before it: %v", i, times[i-1].Sub(times[i]), times)
+				}
+			}
+		})
+	}
+}
+
+// The clock of Redis is set forward and back while a task runs and others wait: none waits for longer than it should.
+func TestClockOfRedisIsSet(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w := newWatch(t, 0)
+	busy, err := held.S(0).Send(ctx, w.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "a task runs", func() bool { return w.held.Load() == 1 })
+	for _, step := range []time.Duration{-10 * time.Minute, time.Hour, -time.Hour, 2 * time.Second, -2 * time.Second} {
+		var runs []*tasks.AsyncResult[int]
+		for _, s := range []tasks.Signature[int]{plain.S(0, tasks.In(500*time.Millisecond)), plain.S(0, tasks.In(30*time.Millisecond)), ask.S(0)} {
+			run, err := s.Send(ctx, w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, run)
+		}
+		w.jump(step)
+		for i, run := range runs {
+			_, err := run.Wait(ctx)
+			if errors.Is(err, context.DeadlineExceeded) || i < 2 && err != nil {
+				t.Fatalf("after a step of %v: task %d: %v", step, i, err)
+			}
+		}
+	}
+	if log := w.log.String(); !strings.Contains(log, "the clock of Redis was set back") {
+		t.Errorf("got no warning in the log:\n%s", log)
+	}
+	close(w.open)
+	if _, err := busy.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	d, err := busy.Detail(ctx)
+	if err != nil || d.Nodes[0].Ended.Before(d.Nodes[0].Started) || d.Nodes[0].Ended.Sub(d.Nodes[0].Started) > 2*time.Minute {
+		t.Errorf("got a node from %v to %v, %v", d.Nodes[0].Started, d.Nodes[0].Ended, err)
+	}
+}

@@ -1,0 +1,40 @@
+-- rebase bounds the times of a part of the agenda after the clock was set back: no entry waits longer than when it was set.
+-- KEYS as in lib
+-- ARGV[1] cursor, '0' at first, [2] ms that a note on progress waits, [3] ms that any other step waits
+-- returns {next cursor, '0' at the end; number of entries that were due too late}
+local agenda, moved = P .. 'agenda', 0
+local page = redis.call('ZSCAN', agenda, ARGV[1], 'COUNT', 500)
+
+-- longest returns how many ms an entry waits, or nil if it has a fixed time. shift writes its record with times that are
+-- by so many ms earlier.
+local function longest(wf, node)
+  if node == '!progress' then return tonumber(ARGV[2]) end
+  local rec = redis.call('HGET', wf, node) or ''
+  local head, at, wait, expires, tail = string.match(rec, '^([DT]|%d*|%d*|)(%d*)|(%d*)|(%d*)(|.*)$')
+  if head then
+    return tonumber(wait), function(ms)
+      local lasts = expires ~= '' and whole(expires - ms) or ''
+      redis.call('HSET', wf, node, head .. whole(at - ms) .. '|' .. wait .. '|' .. lasts .. tail)
+    end
+  end
+  head, at, wait, tail = string.match(rec, '^(W|%d*|%d*|)(%d+)|(%d+)(|.*)$')
+  if head then
+    return tonumber(wait), function(ms) redis.call('HSET', wf, node, head .. whole(at - ms) .. '|' .. wait .. tail) end
+  end
+  return tonumber(ARGV[3])
+end
+
+for i = 1, #page[2], 2 do
+  local line, due = page[2][i], tonumber(page[2][i + 1])
+  local id, node = string.match(line, '^([^/]+)/(.+)$')
+  if id and due > now then
+    local wait, shift = longest(P .. 'w:' .. id, node)
+    if wait and due - now > wait then
+      if shift then shift(due - now - wait) end
+      redis.call('ZADD', agenda, whole(now + wait), line)
+      moved = moved + 1
+    end
+  end
+end
+if page[1] == '0' then redis.call('SET', P .. 'clock', whole(now)) end
+return {page[1], moved}
