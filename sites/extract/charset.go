@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"mime"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/htmlindex"
-	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/simplifiedchinese"
 	xunicode "golang.org/x/text/encoding/unicode"
 
@@ -23,7 +21,7 @@ import (
 // Charset is the charset of a page and how it was found.
 type Charset struct {
 	Name string // as in the WHATWG's encoding standard
-	From string // bom, utf-8 body, definition, header, meta, bytes, language, default
+	From string // bom, utf-8 body, definition, header, meta, bytes, default
 }
 
 // certain is the number of multi-byte sequences in a body of valid UTF-8 that makes any other charset so unlikely
@@ -33,8 +31,7 @@ const certain = 8
 // Decode turns a page's bytes into UTF-8. The charset is that of, in this order: the byte order mark; the body
 // itself, if it is valid UTF-8 with characters beyond ASCII, and either no charset is declared or there are too many
 // of them for another charset; the definition, which may be nil; the Content-Type header; the meta element in the
-// first 4 KiB; the language of the page or else of the definition, as the HTML standard says; windows-1252. Invalid
-// bytes become U+FFFD.
+// first 4 KiB; windows-1252. Invalid bytes become U+FFFD.
 func Decode(body []byte, contentType string, def *definition.Definition) ([]byte, Charset) {
 	for _, m := range marks() {
 		if bytes.HasPrefix(body, []byte(m.prefix)) {
@@ -42,15 +39,15 @@ func Decode(body []byte, contentType string, def *definition.Definition) ([]byte
 		}
 	}
 	header := headerCharset(contentType)
-	label, locale := "", ""
+	label := ""
 	if def != nil {
-		label, locale = def.Encoding, def.Locale
+		label = def.Encoding
 	}
 	high := multiByte(body)
 	if high >= certain || high > 0 && header == "" && label == "" {
 		return body, Charset{"utf-8", "utf-8 body"}
 	}
-	meta, lang := declared(body[:min(len(body), 4096)])
+	meta := declared(body[:min(len(body), 4096)])
 	for _, c := range []struct{ label, from string }{{label, "definition"}, {header, "header"}, {meta, "meta"}} {
 		enc, name := lookup(c.label)
 		switch {
@@ -61,16 +58,8 @@ func Decode(body []byte, contentType string, def *definition.Definition) ([]byte
 		}
 		return decodeWith(enc, body), Charset{name, c.from}
 	}
-	if bytes.Contains(body, []byte("\x1b$B")) || bytes.Contains(body, []byte("\x1b$@")) {
-		return decodeWith(japanese.ISO2022JP, body), Charset{"iso-2022-jp", "bytes"}
-	}
 	if high >= 0 {
 		return body, Charset{"utf-8", "default"}
-	}
-	for _, l := range []string{lang, locale} {
-		if enc, name := lookup(charsetOf(l)); enc != nil {
-			return decodeWith(enc, body), Charset{name, "language"}
-		}
 	}
 	return decodeWith(charmap.Windows1252, body), Charset{"windows-1252", "default"}
 }
@@ -91,30 +80,6 @@ type mark struct {
 	enc                encoding.Encoding
 }
 
-// charsetOf returns the usual charset of pages in a language, by the table of the HTML standard, or "".
-func charsetOf(lang string) string {
-	lang = strings.ToLower(strings.ReplaceAll(lang, "_", "-"))
-	if strings.HasPrefix(lang, "zh") {
-		if strings.Contains(lang, "tw") || strings.Contains(lang, "hk") || strings.Contains(lang, "hant") {
-			return "big5"
-		}
-		return "gb18030"
-	}
-	code, _, _ := strings.Cut(lang, "-")
-	if code == "" {
-		return ""
-	}
-	for charset, codes := range map[string]string{
-		"windows-1251": "ba be bg kk ky mk ru sah sr tg tt uk", "windows-1250": "cs hr sk", "iso-8859-2": "hu pl sl ro", "windows-1254": "az ku tr", "windows-1257": "et lt lv",
-		"windows-1256": "ar fa ur", "windows-1255": "he", "iso-8859-7": "el", "windows-874": "th", "windows-1258": "vi", "shift_jis": "ja", "euc-kr": "ko",
-	} {
-		if slices.Contains(strings.Fields(codes), code) {
-			return charset
-		}
-	}
-	return ""
-}
-
 func headerCharset(contentType string) string {
 	if _, params, err := mime.ParseMediaType(contentType); err == nil {
 		return params["charset"]
@@ -128,14 +93,13 @@ func headerCharset(contentType string) string {
 	return strings.Trim(rest, ` "'`)
 }
 
-// declared returns the charset that the head of a page declares, in a meta element or as XML, and the language of its
-// html element.
-func declared(head []byte) (charset, lang string) {
+// declared returns the charset that the head of a page declares, in a meta element or as XML.
+func declared(head []byte) (charset string) {
 	z := html.NewTokenizer(bytes.NewReader(head))
 	for charset == "" {
 		switch z.Next() {
 		case html.ErrorToken:
-			return charset, lang
+			return charset
 		case html.CommentToken: // in HTML an XML declaration is a comment
 			if m := xmlEncoding.FindSubmatch(z.Raw()); m != nil {
 				charset = string(m[1])
@@ -147,8 +111,6 @@ func declared(head []byte) (charset, lang string) {
 				attrs[a.Key] = a.Val
 			}
 			switch {
-			case n.DataAtom == atom.Html:
-				lang = attrs["lang"]
 			case n.DataAtom != atom.Meta:
 			case attrs["charset"] != "":
 				charset = attrs["charset"]
@@ -160,7 +122,7 @@ func declared(head []byte) (charset, lang string) {
 	if strings.HasPrefix(strings.ToLower(charset), "utf-16") {
 		charset = "utf-8" // it could be read as ASCII, so it is not UTF-16
 	}
-	return charset, lang
+	return charset
 }
 
 var xmlEncoding = regexp.MustCompile(`(?is)^<\?xml\s[^>]*encoding\s*=\s*["']([a-z0-9_:.-]+)`)

@@ -49,9 +49,6 @@ func TestDecodeFindsTheCharset(t *testing.T) {
 		{"UTF-8, meta too far", far + meta("utf-8"), german, "utf-8", "", "", "utf-8 body"},
 		{"header lies about UTF-8", meta("windows-1251"), russian, "windows-1251", "text/html; charset=utf-8", "", "meta"},
 		{"no charset declared", "", german, "windows-1252", "", "", "default"},
-		{"no charset declared, an unknown language", "<html lang=xx>", german, "windows-1252", "", "", "default"},
-		{"no charset declared, a language", "<html lang=de>", german, "windows-1252", "", "", "default"},
-		{"escapes of Japanese", "<html lang=en>", japaneseText, "iso-2022-jp", "", "", "bytes"},
 		{"latin1 is windows-1252", "", "a “quote” costs 5 €", "windows-1252", "text/html; charset=latin1", "", "header"},
 		{"broken header", "", russian, "windows-1251", "text/html;; charset=windows-1251; charset", "", "header"},
 		{"unknown charset", meta("windows-1251"), russian, "windows-1251", "text/html; charset=none-such", "", "meta"},
@@ -70,40 +67,6 @@ func TestDecodeFindsTheCharset(t *testing.T) {
 				t.Errorf("decided by %q (%s), want %q", how.From, how.Name, c.from)
 			}
 		})
-	}
-}
-
-// Pages without a declared charset are decoded in that of their language, or else of the definition's locale.
-func TestDecodeUsesTheCharsetOfTheLanguage(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ lang, charset, text string }{
-		{"en", "windows-1252", "The owner’s café sells “crème brûlée” — it’s £4.50"},
-		{"fr-FR", "windows-1252", "Les élèves ont reçu leurs diplômes à la fête de l’école, où le maire était présent"},
-		{"pl", "iso-8859-2", "Zażółć gęślą jaźń. Proszę wybrać ilość i złożyć zamówienie, wysyłka następnego dnia"},
-		{"cs", "windows-1250", "Příliš žluťoučký kůň úpěl ďábelské ódy. Zboží můžete vrátit do čtrnácti dnů"},
-		{"hu", "iso-8859-2", "A megrendelt könyvet két héten belül küldjük, a fizetés történhet bankkártyával, bővebben később"},
-		{"tr_TR", "windows-1254", "Kargo ücretsiz, sipariş için lütfen giriş yapınız. Ödeme kapıda, iade koşulları aşağıda"},
-		{"lt", "windows-1257", "Prekių grąžinimas galimas per keturiolika dienų, mokėjimas banko kortele arba grynaisiais, ačiū"},
-		{"ru", "windows-1251", russian},
-		{"uk", "windows-1251", "Доставка по всій Україні, її вартість залежить від ваги і відстані до вашого міста"},
-		{"bg", "windows-1251", "Безплатна доставка за цялата страна, плащането е при получаване на пратката"},
-		{"el", "iso-8859-7", "Η παράδοση γίνεται δωρεάν σε όλη τη χώρα και η πληρωμή με κάρτα ή αντικαταβολή"},
-		{"he", "windows-1255", "המשלוח חינם לכל הארץ והתשלום בכרטיס אשראי או במזומן בעת קבלת החבילה"},
-		{"ar", "windows-1256", "التوصيل مجاني إلى جميع أنحاء البلاد والدفع بالبطاقة أو نقدا عند الاستلام"},
-		{"th", "windows-874", "จัดส่งฟรีทั่วประเทศ ชำระเงินด้วยบัตรเครดิตหรือเก็บเงินปลายทาง"},
-		{"ja", "shift_jis", japaneseText},
-		{"ja", "iso-2022-jp", japaneseText},
-		{"zh-CN", "gb18030", chinese},
-		{"zh-Hant", "big5", "我們的網站有一個新的產品，這是他們說的，你可以在這裡看到。"},
-		{"ko", "euc-kr", "전국 무료 배송이며 결제는 카드로 하실 수 있습니다. 자세한 내용은 아래를 보십시오."},
-	} {
-		page := encode(t, c.charset, "<title>shop</title><p>"+c.text+"</p>")
-		if got, how := Decode(append([]byte("<!doctype html><html lang='"+c.lang+"'>"), page...), "text/html", nil); !strings.Contains(string(got), c.text) {
-			t.Errorf("%s in %s: got %q by %+v, want %q", c.lang, c.charset, clip(string(got)), how, c.text)
-		}
-		if got, how := Decode(page, "text/html", &definition.Definition{Locale: c.lang}); !strings.Contains(string(got), c.text) {
-			t.Errorf("locale %s in %s: got %q by %+v, want %q", c.lang, c.charset, clip(string(got)), how, c.text)
-		}
 	}
 }
 

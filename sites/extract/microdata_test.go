@@ -21,10 +21,6 @@ func TestMicrodata(t *testing.T) {
 		"values of elements": {`<div itemscope itemtype="https://schema.org/Product"><b itemprop=name>Lamp</b><a itemprop=url href=/l>x</a><meter itemprop=rating value=4>****</meter><time itemprop=date datetime=2026-05-03>May</time></div>`,
 			`[{"@type":["https://schema.org/Product"],"date":"2026-05-03","name":"Lamp","rating":"4","url":"/l"}]`},
 		"two names and many values": {`<div itemscope><i itemprop="sku name">1</i><i itemprop=name>2</i></div>`, `[{"name":["1","2"],"sku":"1"}]`},
-		"elsewhere on the page":     {`<div itemscope itemref="p none"><i itemprop=name>Lamp</i></div><p id=p><i itemprop=price>12</i></p>`, `[{"name":"Lamp","price":"12"}]`},
-		"elsewhere, an item":        {`<div itemscope itemref=o></div><div id=o itemprop=offers itemscope><i itemprop=price>12</i></div>`, `[{"offers":{"price":"12"}},{"price":"12"}]`},
-		"refers to itself":          {`<div id=a itemscope itemref="a b"><i id=b itemprop=name>Lamp</i></div>`, `[{"name":"Lamp"}]`},
-		"refer to each other":       {`<div id=a itemscope itemref=b></div><div id=b itemprop=x itemscope itemref=a></div>`, `[{"x":{}},{}]`},
 	} {
 		doc, err := Parse(def, Page{URL: u, Kind: definition.KindDetail, Header: http.Header{}, Body: []byte("<body>" + c.body)})
 		if err != nil {

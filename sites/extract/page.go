@@ -92,7 +92,6 @@ func (d *Doc) parseHTML(text []byte) error {
 		return fmt.Errorf("page cannot be parsed: %w", err)
 	}
 	d.Root = root
-	unfoldNoscript(root)
 	if b := firstWith(root, "base", "href"); b != nil {
 		href, _ := attr(b, "href")
 		if u, err := d.reference(href); err == nil {

@@ -1,7 +1,6 @@
 package extract
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -16,13 +15,6 @@ import (
 // styles, templates and noscripts are skipped. If n itself is a template or noscript, its text is returned.
 func Text(n *html.Node) string {
 	w := folder{aside: definition.IsAside(n)}
-	w.node(n)
-	return w.b.String()
-}
-
-// priceText returns the text of n, with a point before cents that are only marked up: 12<sup>99</sup>.
-func priceText(n *html.Node) string {
-	w := folder{cents: true}
 	w.node(n)
 	return w.b.String()
 }
@@ -69,7 +61,6 @@ type folder struct {
 	lines bool // separate blocks by line ends
 	limit int  // stop after this many bytes; 0: never
 	aside bool // include templates and noscripts
-	cents bool // write a point before cents
 }
 
 func (w *folder) full() bool { return w.limit > 0 && w.b.Len() >= w.limit }
@@ -92,12 +83,6 @@ func (w *folder) node(n *html.Node) {
 		case atom.Br:
 			w.space, w.cut = true, true
 			return
-		}
-	}
-	if w.cents && isCents(n) {
-		if so := w.b.String(); so != "" && so[len(so)-1] >= '0' && so[len(so)-1] <= '9' {
-			w.space = false
-			w.b.WriteByte(map[bool]byte{false: '.', true: ','}[strings.Contains(so, ".")])
 		}
 	}
 	block := n.Type == html.ElementNode && !isInline(n)
@@ -154,22 +139,6 @@ func (w *folder) gap() {
 	}
 	w.space, w.cut = false, false
 }
-
-// isCents reports whether an element is the two digits of cents: a superscript, or one with such a class.
-func isCents(n *html.Node) bool {
-	if n.Type != html.ElementNode || n.FirstChild == nil || n.FirstChild != n.LastChild || n.FirstChild.Type != html.TextNode {
-		return false
-	}
-	if n.DataAtom != atom.Sup {
-		if class, _ := attr(n, "class"); !centsClass.MatchString(class) {
-			return false
-		}
-	}
-	cents := strings.TrimSpace(n.FirstChild.Data)
-	return len(cents) == 2 && strings.Trim(cents, "0123456789") == ""
-}
-
-var centsClass = regexp.MustCompile(`(?i)cents?\b|fraction|decimal`)
 
 // isInline reports whether an element is inline. Unknown elements are.
 func isInline(n *html.Node) bool {

@@ -108,9 +108,6 @@ func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definiti
 	case definition.TypeInteger:
 		return Integer(text, locale)
 	case definition.TypePrice:
-		if fd.node != nil && fd.json == nil && fd.text == Text(fd.node) {
-			text = priceText(fd.node)
-		}
 		p, err := ParsePrice(text, locale, x.lang(f.Locale))
 		p.Currency = cmp.Or(p.Currency, fd.currency, f.Currency)
 		return p, err
