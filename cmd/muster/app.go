@@ -132,6 +132,13 @@ func noCommand(word, path string, list []*cli.Command) error {
 	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), suggest(word, names), path)}
 }
 
+// removedFlags has the replacement of each flag that was removed.
+var removedFlags = map[string]string{
+	"compress":     "compress the files of a finished job with gzip or zstd",
+	"origins":      "muster sites show prints the defaults below the definition",
+	"public-judge": "run muster judge on a public address and name it with --judge",
+}
+
 // wrongUsage suggests a flag with a similar name when one is unknown.
 func wrongUsage(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
@@ -151,7 +158,9 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 		}
 		name = strings.TrimLeft(name, "-")
 		err = fmt.Errorf("no flag --%s", name)
-		if near := nearest.Word(name, names); near != "" {
+		if instead := removedFlags[name]; instead != "" {
+			hint = ", it was removed; " + instead
+		} else if near := nearest.Word(name, names); near != "" {
 			hint = fmt.Sprintf(", did you mean --%s?", near)
 		}
 	}
