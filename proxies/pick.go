@@ -15,13 +15,11 @@ type PickOptions struct {
 	// Site is the site whose health counts. Defaults to none.
 	Site   string
 	Filter Filter
-	// Sticky gives every pick with the same key the same proxy, for StickyFor and StickyUses, as long as it works.
+	// Sticky gives every pick with the same key the same proxy, for StickyFor, as long as it works.
 	// Defaults to none.
 	Sticky string
 	// StickyFor defaults to 10 minutes.
 	StickyFor time.Duration
-	// StickyUses defaults to no limit.
-	StickyUses int
 	// Wait is how long to wait for a proxy to become free or return from its cooldown. Defaults to 0: ErrNoProxy at once.
 	Wait time.Duration
 	// Except are ids not to pick.
@@ -151,7 +149,6 @@ type picker struct {
 type sticky struct {
 	id    string
 	until time.Time
-	left  int // picks; negative for no limit
 }
 
 func newPicker(v *view, ls *leases, maxInFlight int) *picker {
@@ -266,14 +263,10 @@ func (s *search) fits(m *member) bool {
 // stuck returns the member of the sticky key, if it can be lent now.
 func (s *search) stuck() *member {
 	last := s.stickies[s.options.Sticky]
-	if s.options.Sticky == "" || last == nil || !s.now.Before(last.until) || last.left == 0 {
+	if s.options.Sticky == "" || last == nil || !s.now.Before(last.until) {
 		return nil
 	}
-	m := s.member(last.id)
-	if m != nil {
-		last.left--
-	}
-	return m
+	return s.member(last.id)
 }
 
 // stick assigns a member to the sticky key. The number of keys is bounded.
@@ -290,7 +283,7 @@ func (s *search) stick(m *member) {
 		}
 	}
 	o := s.options
-	s.stickies[o.Sticky] = &sticky{id: m.ID, until: s.now.Add(cmp.Or(o.StickyFor, 10*time.Minute)), left: cmp.Or(o.StickyUses, -1) - 1}
+	s.stickies[o.Sticky] = &sticky{id: m.ID, until: s.now.Add(cmp.Or(o.StickyFor, 10*time.Minute))}
 }
 
 // addSession counts n more sessions that use a proxy.

@@ -144,11 +144,6 @@ func TestPicks(t *testing.T) {
 	if got := count(PickOptions{Sticky: "me"}, 20); len(got) != 1 {
 		t.Errorf("sticky: got %v, want one", got)
 	}
-	for port, n := range count(PickOptions{Sticky: "n", StickyUses: 2}, 10) {
-		if n%2 != 0 {
-			t.Errorf("sticky by uses: port %d was picked %d times, want pairs", port, n)
-		}
-	}
 	if got := count(PickOptions{Sticky: "t", StickyFor: time.Nanosecond}, 100); len(got) < 2 {
 		t.Errorf("sticky for a moment: got %v, want several", got)
 	}

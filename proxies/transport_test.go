@@ -93,7 +93,7 @@ func (b *bench) add(t *testing.T, options ...proxytest.Options) []string {
 
 // first returns options of which the first pick takes the proxy with an id.
 func (b *bench) first(id string) PickOptions {
-	b.pool.picker.stickies["first"] = &sticky{id: id, until: time.Now().Add(time.Hour), left: -1}
+	b.pool.picker.stickies["first"] = &sticky{id: id, until: time.Now().Add(time.Hour)}
 	return PickOptions{Sticky: "first"}
 }
 
