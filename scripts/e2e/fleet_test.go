@@ -175,24 +175,8 @@ func exampleAgent(t *testing.T, name string) string {
 // agent starts an agent of examples/agents, which ends with the test.
 func (f *fleet) agent(t *testing.T, interpreterName, file string, env ...string) *run {
 	t.Helper()
-	r := &run{done: make(chan struct{}), cmd: exec.Command(interpreter(t, interpreterName), exampleAgent(t, file))}
-	r.cmd.Env = append(os.Environ(), append(env, "MUSTER_API="+f.url, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...)
-	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(r.done)
-		_ = r.cmd.Wait() // how it ended is in ProcessState
-	}()
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		<-r.done
-		if t.Failed() {
-			t.Logf("%s\nstdout:\n%s\nstderr:\n%s", file, tail(r.stdout.String()), tail(r.stderr.String()))
-		}
-	})
-	return r
+	return launch(t, append(os.Environ(), append(env, "MUSTER_API="+f.url, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...),
+		exec.Command(interpreter(t, interpreterName), exampleAgent(t, file)))
 }
 
 // sentences is a document with n sentences, of which every third requires nothing.

@@ -135,11 +135,16 @@ func (o *output) String() string {
 	return o.printed.String()
 }
 
-// muster starts the binary. Whatever becomes of the test, it ends with it.
+// muster starts the binary, which ends with the test at the latest.
 func muster(t *testing.T, env []string, args ...string) *run {
 	t.Helper()
-	r := &run{done: make(chan struct{})}
-	r.cmd = exec.Command(binary, args...)
+	return launch(t, env, exec.Command(binary, args...))
+}
+
+// launch starts a command, which ends with the test at the latest.
+func launch(t *testing.T, env []string, cmd *exec.Cmd) *run {
+	t.Helper()
+	r := &run{cmd: cmd, done: make(chan struct{})}
 	r.cmd.Env = env
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -159,7 +164,7 @@ func muster(t *testing.T, env []string, args ...string) *run {
 			<-r.done
 		}
 		if t.Failed() {
-			t.Logf("muster %s\nstdout:\n%s\nstderr:\n%s", strings.Join(args, " "), tail(r.stdout.String()), tail(r.stderr.String()))
+			t.Logf("%s\nstdout:\n%s\nstderr:\n%s", strings.Join(cmd.Args, " "), tail(r.stdout.String()), tail(r.stderr.String()))
 		}
 	})
 	return r

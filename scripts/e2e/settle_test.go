@@ -13,12 +13,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"muster/internal/testutil"
+	"muster/scripts/internal/respawn"
 )
 
 // scale is how much TestItemsAreSettledOnce does.
@@ -36,96 +36,31 @@ func scaleOf(t *testing.T) scale {
 	return s
 }
 
-// kept is a process that is started again whenever it ends, as a supervisor does.
-type kept struct {
-	name string
-	make func() *exec.Cmd
-	out  *os.File // its standard output, of all its lives
-	err  *os.File
-
-	mu      sync.Mutex // guards the rest
-	pid     int        // 0 while it does not run
-	starts  int
-	stopped bool
-	done    chan struct{}
-}
+// kept is a process that is restarted whenever it ends.
+type kept struct{ *respawn.Process }
 
 // keep starts a process and keeps it running until the test ends.
-func keep(t *testing.T, dir, name string, command func() *exec.Cmd) *kept {
+func keep(t *testing.T, dir, name string, command func() *exec.Cmd) kept {
 	t.Helper()
-	k := &kept{name: name, make: command, done: make(chan struct{})}
-	var err error
-	for file, suffix := range map[**os.File]string{&k.out: ".out", &k.err: ".err"} {
-		if *file, err = os.OpenFile(filepath.Join(dir, name+suffix), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ready := make(chan error, 1)
-	go k.run(ready)
-	if err := <-ready; err != nil {
-		t.Fatalf("start %s: %v", name, err)
+	p, err := respawn.Start(dir, name, command)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		k.stop()
+		p.Stop(0)
 		if t.Failed() {
-			text, _ := os.ReadFile(k.err.Name())
-			t.Logf("%s, started %d times:\n%s", name, k.starts, tail(string(text)))
+			text, _ := os.ReadFile(p.Log)
+			t.Logf("%s, started %d times:\n%s", name, p.Starts(), tail(string(text)))
 		}
-		_ = k.out.Close()
-		_ = k.err.Close()
 	})
-	return k
-}
-
-func (k *kept) run(ready chan<- error) {
-	defer close(k.done)
-	for {
-		cmd := k.make()
-		cmd.Stdout, cmd.Stderr = k.out, k.err
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		k.mu.Lock()
-		if k.stopped {
-			k.mu.Unlock()
-			return
-		}
-		err := cmd.Start()
-		if err == nil {
-			k.pid = cmd.Process.Pid
-			k.starts++
-		}
-		first := k.starts == 1
-		k.mu.Unlock()
-		if first || err != nil {
-			select {
-			case ready <- err:
-			default:
-			}
-		}
-		if err != nil {
-			return
-		}
-		_ = cmd.Wait() // it was killed, or ended because another process was
-		k.mu.Lock()
-		k.pid = 0
-		k.mu.Unlock()
-		<-time.After(100 * time.Millisecond) // as a supervisor that does not spin
-	}
-}
-
-// kill kills the process with -9, if it runs.
-func (k *kept) kill() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.pid != 0 && syscall.Kill(-k.pid, syscall.SIGKILL) == nil
+	return kept{p}
 }
 
 // freeze stops the process for longer than a lease, in which it does not know that time passes. The channel is closed when
 // it continues.
-func (k *kept) freeze() (thawed chan struct{}) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (k kept) freeze() (thawed chan struct{}) {
 	thawed = make(chan struct{})
-	pid := k.pid
+	pid := k.PID()
 	if pid == 0 || syscall.Kill(-pid, syscall.SIGSTOP) != nil {
 		close(thawed)
 		return thawed
@@ -140,23 +75,14 @@ func (k *kept) freeze() (thawed chan struct{}) {
 // frozen is how long a process is frozen: longer than the lease of an assignment and its grace.
 const frozen = 7 * time.Second
 
-// stop ends the process for the rest of the test.
-func (k *kept) stop() {
-	k.mu.Lock()
-	k.stopped = true
-	k.mu.Unlock()
-	k.kill()
-	<-k.done
-}
-
 // acknowledged is an answer of an agent that the API has confirmed. The agent in Go names the assignment: one whose
 // pusher has died is pushed again, and then its answer is repeated.
 type acknowledged struct{ Job, Key, Assignment, Agent, Verdict string }
 
 // acknowledgements reads what the agents printed: a line for each answer that was confirmed.
-func (k *kept) acknowledgements(t *testing.T) (all []acknowledged) {
+func (k kept) acknowledgements(t *testing.T) (all []acknowledged) {
 	t.Helper()
-	text, err := os.ReadFile(k.out.Name())
+	text, err := os.ReadFile(k.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +99,7 @@ func (k *kept) acknowledgements(t *testing.T) (all []acknowledged) {
 // chaos is a fleet whose parts are killed.
 type chaos struct {
 	*fleet
-	parts []*kept
+	parts []kept
 }
 
 // newChaos starts Redis, muster with its API, four agents that fetch work and two that have it pushed.
@@ -218,8 +144,8 @@ func newChaos(t *testing.T) *chaos {
 }
 
 // victim chooses a part: Redis, muster, an agent that fetches work or one that has it pushed, each as often.
-func (c *chaos) victim(random *rand.Rand) *kept {
-	groups := [][]*kept{c.parts[:1], c.parts[1:2], c.parts[2:6], c.parts[6:]}
+func (c *chaos) victim(random *rand.Rand) kept {
+	groups := [][]kept{c.parts[:1], c.parts[1:2], c.parts[2:6], c.parts[6:]}
 	group := groups[random.IntN(len(groups))]
 	return group[random.IntN(len(group))]
 }
@@ -256,7 +182,7 @@ func TestItemsAreSettledOnce(t *testing.T) {
 		}
 		<-time.After(time.Duration(100+random.IntN(900)) * time.Millisecond)
 		victim := c.victim(random)
-		testutil.Eventually(t, "a life of "+victim.name, victim.kill)
+		testutil.Eventually(t, "a life of "+victim.Name, func() bool { return victim.Signal(syscall.SIGKILL) })
 		if agents := c.parts[2:]; kill%3 == 0 {
 			thawing = append(thawing, agents[random.IntN(len(agents))].freeze())
 		}
@@ -267,7 +193,7 @@ func TestItemsAreSettledOnce(t *testing.T) {
 	c.awaitEnd(t, ids)
 	c.wantSettledOnce(t, ids, s.items)
 	for _, p := range c.parts {
-		t.Logf("%s was started %d times", p.name, p.starts)
+		t.Logf("%s was started %d times", p.Name, p.Starts())
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -97,9 +99,9 @@ func (s *system) revive() {
 func (s *system) pidOf(target string) int {
 	switch target {
 	case "creator":
-		return s.agents[0].pid()
+		return s.agents[0].PID()
 	case "validator":
-		return s.agents[2].pid()
+		return s.agents[2].PID()
 	}
 	return s.pids()[target]
 }

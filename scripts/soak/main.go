@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command soak runs the whole system for long under a moderate load and a fault a minute, and checks that nothing is
 // lost, done twice or left behind.
 //

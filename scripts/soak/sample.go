@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -73,7 +75,7 @@ func (m *sampler) take(ctx context.Context, quarter int, drained bool) sample {
 	}
 	others := []int{os.Getpid()} // the sites, the proxies and the load are part of what the machine bears
 	for _, a := range m.s.agents {
-		others = append(others, a.pid())
+		others = append(others, a.PID())
 	}
 	for _, pid := range others {
 		if t, err := processorTime(pid); err == nil {

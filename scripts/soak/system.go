@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -19,6 +21,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/orchestrator/demo"
+	"muster/scripts/internal/respawn"
 	"muster/tasks"
 )
 
@@ -34,8 +37,8 @@ type system struct {
 	client          *tasks.Client
 	http            *http.Client
 
-	redis, muster, queue, worker *process
-	agents                       []*process
+	redis, muster, queue, worker *respawn.Process
+	agents                       []*respawn.Process
 	frozen                       []int        // pids that a fault has stopped
 	streams                      *http.Client // of pages, without a timeout
 	cutPages                     func()
@@ -150,20 +153,20 @@ func (s *system) startProcesses() (err error) {
 	}
 	_, port, _ := strings.Cut(s.redisAddr, ":")
 	// It is on disk before it answers: the kernel keeps what a killed process wrote, and not what it has postponed.
-	s.redis, err = startProcess(s.dir, "redis", s.command(nil, server, "--port", port, "--bind", "127.0.0.1", "--dir", redisDir,
+	s.redis, err = respawn.Start(s.dir, "redis", s.command(nil, server, "--port", port, "--bind", "127.0.0.1", "--dir", redisDir,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction",
 		"--auto-aof-rewrite-min-size", "16mb"))
 	if err != nil {
 		return err
 	}
-	if s.muster, err = startProcess(s.dir, "muster", s.command(nil, s.binary, "start", "--config", s.conf, "--progress", "none", "--log-format", "text")); err != nil {
+	if s.muster, err = respawn.Start(s.dir, "muster", s.command(nil, s.binary, "start", "--config", s.conf, "--progress", "none", "--log-format", "text")); err != nil {
 		return err
 	}
-	if s.queue, err = startProcess(s.dir, "queue", s.command(nil, s.binary, "queue", "run", "--config", s.conf,
+	if s.queue, err = respawn.Start(s.dir, "queue", s.command(nil, s.binary, "queue", "run", "--config", s.conf,
 		"--queue", queueName, "--metrics-listen", s.metrics["queue run"], "--progress", "none")); err != nil {
 		return err
 	}
-	s.worker, err = startProcess(s.dir, "worker", s.command([]string{
+	s.worker, err = respawn.Start(s.dir, "worker", s.command([]string{
 		workerEnv + "=redis://" + s.redisAddr + "/0", metricsEnv + "=" + s.metrics["task worker"]}, os.Args[0]))
 	return err
 }
@@ -183,7 +186,7 @@ func (s *system) startAgents() error {
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("run soak at the root of the repository: %w", err)
 		}
-		a, err := startProcess(s.dir, name, s.command([]string{"MUSTER_API=" + s.url}, python, file))
+		a, err := respawn.Start(s.dir, name, s.command([]string{"MUSTER_API=" + s.url}, python, file))
 		if err != nil {
 			return err
 		}
@@ -197,7 +200,7 @@ func (s *system) close() {
 	s.revive()
 	for _, p := range append(s.agents, s.queue, s.worker, s.muster, s.redis) {
 		if p != nil {
-			p.stop()
+			p.Stop(20 * time.Second)
 		}
 	}
 	if s.client != nil {
@@ -313,7 +316,7 @@ func (s *system) workerPID(name string) int {
 
 // pids are the processes that are measured.
 func (s *system) pids() map[string]int {
-	all := map[string]int{"orchestrator": s.muster.pid(), "queue run": s.queue.pid(), "task worker": s.worker.pid(), "redis": s.redis.pid()}
+	all := map[string]int{"orchestrator": s.muster.PID(), "queue run": s.queue.PID(), "task worker": s.worker.PID(), "redis": s.redis.PID()}
 	for i := range workers {
 		name := fmt.Sprint("worker-", i+1)
 		all[name] = s.workerPID(name)
