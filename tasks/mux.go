@@ -119,8 +119,9 @@ func Predecessors(ctx context.Context, limit int) ([]string, error) {
 }
 
 // SetProgress stores how far the task of ctx is, for [Client.Nodes]. It may be called often: except for the last call,
-// with done equal to total, most calls do not write to Redis. For a context that is not that of a handler it does
-// nothing.
+// with done equal to total, at most four calls a second write to Redis. A call that writes waits for Redis, for up to two
+// seconds, and logs an error at level debug. The progress of a failed attempt is deleted. For a context that does not belong
+// to a handler it does nothing.
 func SetProgress(ctx context.Context, done, total int) {
 	if r := engine.RunFrom(ctx); r != nil {
 		r.SetProgress(done, total)

@@ -155,7 +155,7 @@ func TestTaskGetsToTheWorkerThatHandlesIt(t *testing.T) {
 		if n := nodes(t, w, run.ID())[0]; !strings.Contains(n.Message, "no handler") {
 			t.Errorf("it says nothing of it: %+v", n)
 		}
-		startRare(t, w, "expert", rare)
+		startRare(t, w, "newcomer", rare)
 		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
 			t.Fatalf("got %v, %v, want 2", got, err)
 		}

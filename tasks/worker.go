@@ -37,7 +37,9 @@ type WorkerConfig struct {
 	HandlerWait time.Duration
 	// MaxResult is the largest result of a task, in bytes of JSON. Defaults to 16 MiB.
 	MaxResult int
-	// Name identifies the worker; two live workers must not share one. Defaults to host-pid-number.
+	// Name identifies the worker. If a live worker has the same name, the worker returns an error and does not start. A worker
+	// that was killed counts as live for six seconds; its successor of the same name waits until then.
+	// Defaults to host-pid-number.
 	Name string
 	// Release is the version of the program, for operators: see [tasktype.Worker]. Defaults to none.
 	Release string

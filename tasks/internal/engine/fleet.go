@@ -25,7 +25,7 @@ func (f *Fleet) Writable(ctx context.Context) error { return f.store.Writable(ct
 // Workers returns the live workers. While Redis takes no writes, workers cannot beat; if no worker is listed then, it
 // returns an error.
 func (f *Fleet) Workers(ctx context.Context) ([]tasktype.Worker, error) {
-	names, _, err := f.store.Workers.Beat(ctx, "", nil, deadAfter, deadConfirm)
+	names, _, err := f.store.Workers.Beat(ctx, "", false, nil, deadAfter, deadConfirm)
 	if err == nil && len(names) == 0 {
 		err = f.store.Writable(ctx)
 	}

@@ -55,7 +55,7 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := e.store.Workers.Beat(ctx, "w", tasktype.Worker{Name: "w", Queues: map[string]int{"served": 1}}, deadAfter, deadConfirm); err != nil {
+	if _, _, err := e.store.Workers.Beat(ctx, "w", true, tasktype.Worker{Name: "w", Queues: map[string]int{"served": 1}}, deadAfter, deadConfirm); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

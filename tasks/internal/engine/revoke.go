@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
@@ -22,8 +23,19 @@ type Revoker struct {
 	advancer *advancer
 }
 
-// Revoke stops a workflow.
+// revokeFor is how long a handler may take to revoke its own workflow.
+const revokeFor = 10 * time.Second
+
+// Revoke stops a workflow. A handler may stop its own workflow, which cancels ctx before Revoke has returned.
 func (r *Revoker) Revoke(ctx context.Context, id string) error {
+	if run := RunFrom(ctx); run != nil && run.Info.Workflow == id {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeFor)
+		defer cancel()
+		ctx = detached
+	}
 	f, err := r.store.Flows.Address(ctx, id)
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ type watcher struct {
 	batches *batches
 	tasks   []string // that the worker has handlers for, sorted
 	started time.Time
+	listed  bool // signed on
 }
 
 // memoryInUse returns how many bytes Go has from the system and has not returned.
@@ -41,10 +42,10 @@ func memoryInUse() uint64 {
 }
 
 // beat records that the worker is alive, and returns the live and the dead workers.
-func (w *watcher) beat(ctx context.Context) (live, dead []string, err error) {
+func (w *watcher) beat(ctx context.Context, first bool) (live, dead []string, err error) {
 	host, _ := os.Hostname()
 	active, limit := w.slots.use()
-	return w.store.Workers.Beat(ctx, w.cfg.Name, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
+	return w.store.Workers.Beat(ctx, w.cfg.Name, first, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
 		Concurrency: limit, Active: active, Started: w.started, Tasks: w.tasks,
 		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version,
 		QueueLimits: w.cfg.QueueLimits, Release: w.cfg.Release, Memory: memoryInUse()}, deadAfter, deadConfirm)
@@ -75,7 +76,7 @@ func (w *watcher) run(ctx context.Context) {
 // once beats and makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
 // workers, for batches that this worker does not know, and for ready nodes that no worker takes.
 func (w *watcher) once(ctx context.Context, all bool) error {
-	live, dead, err := w.beat(ctx)
+	live, dead, err := w.beat(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -151,8 +152,10 @@ func (w *watcher) returnStrays(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.stats.recovered.Add(int64(n))
-		w.log.WarnContext(ctx, "batches that this worker does not have were returned; their nodes run again", "nodes", n)
+		if n > 0 { // the others ended after their ids were read
+			w.stats.recovered.Add(int64(n))
+			w.log.WarnContext(ctx, "batches that this worker does not have were returned; their nodes run again", "nodes", n)
+		}
 	}
 	return nil
 }
@@ -171,20 +174,33 @@ func (w *watcher) signOn(ctx context.Context) error {
 	case policy.Name == "":
 		w.log.InfoContext(ctx, "redis does not tell its maxmemory-policy; see that it is noeviction")
 	}
-	return w.beatWhenFree(ctx)
+	err = w.firstBeat(ctx)
+	w.listed = err == nil
+	return err
 }
 
-// beatWhenFree beats for the first time. While the memory or the disk of Redis is full, it waits.
-func (w *watcher) beatWhenFree(ctx context.Context) error {
+// firstBeat beats for the first time. It waits while the memory or the disk of Redis is full, and for the heartbeat of a
+// killed worker of the same name to expire.
+func (w *watcher) firstBeat(ctx context.Context) error {
+	heard := "" // the last heartbeat of another worker of this name
 	for waits := false; ; waits = true {
 		_, err := w.store.Shards(ctx) // first: in a store that is refused it must not be listed
 		if err == nil {
-			_, _, err = w.beat(ctx)
+			_, _, err = w.beat(ctx, true)
 		}
-		if !store.Full(err) {
+		other := (*store.NameTaken)(nil)
+		taken := errors.As(err, &other)
+		if taken && heard != "" && other.Beat != heard {
+			return fmt.Errorf("worker %s: %w; give each worker its own Name", w.cfg.Name, err)
+		}
+		if !taken && !store.Full(err) {
 			return err
 		}
-		if !waits {
+		switch {
+		case taken && heard == "":
+			heard = other.Beat
+			w.log.InfoContext(ctx, "worker starts when the heartbeat of an earlier worker of its name has expired", "worker", w.cfg.Name)
+		case !waits:
 			w.log.WarnContext(ctx, "worker starts when there is room", "worker", w.cfg.Name, "error", w.store.Explain(ctx, err))
 		}
 		t := time.NewTimer(fullPoll)
@@ -203,8 +219,12 @@ func (w *watcher) beatWhenFree(ctx context.Context) error {
 // fullPoll is how often a worker looks whether a Redis that was full has room.
 const fullPoll = 500 * time.Millisecond
 
-// signOff signs off the worker that has stopped. The batches it still has, when it was killed, are returned.
+// signOff signs off the worker that has stopped, if it has signed on. The batches it still has, when it was killed, are
+// returned.
 func (w *watcher) signOff(ctx context.Context) error {
+	if !w.listed {
+		return nil
+	}
 	if err := w.store.Workers.Bye(ctx, w.cfg.Name); err != nil {
 		return err
 	}

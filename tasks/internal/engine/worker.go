@@ -72,7 +72,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, peers: known, slots: w.slots,
 		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs},
 		batches: newBatches(), means: newMeans(cfg.Queues), others: givesWayTo(cfg.Queues, cfg.Strict)}
-	w.watcher = &watcher{l, e.Fleet, w.slots, w.taker.batches, w.Tasks(), e.clock.Now()}
+	w.watcher = &watcher{l, e.Fleet, w.slots, w.taker.batches, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
 	}
@@ -109,7 +109,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.work(ctx); err != nil && ctx.Err() == nil {
 		brief, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_ = w.store.Workers.Bye(brief, w.cfg.Name) // it may have signed on; Redis may be what is wrong
+		_ = w.watcher.signOff(brief) // Redis may be the cause
 		return fmt.Errorf("start worker: %w", err)
 	}
 	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

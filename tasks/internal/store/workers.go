@@ -10,10 +10,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// NameTaken means that the name of a worker that starts has a heartbeat that has not expired.
+type NameTaken struct {
+	Beat string // when the last heartbeat was
+}
+
+func (*NameTaken) Error() string { return "another live worker has this name" }
+
 // Beat records that a worker is alive, even if the memory of Redis is full. It returns the live workers and the dead
 // ones. A worker is dead if calls of any workers have found it silent for longer than silence twice, at least confirm
-// apart. With an empty name it only reads.
-func (s Workers) Beat(ctx context.Context, name string, info any, silence, confirm time.Duration) (live, dead []string, err error) {
+// apart. With an empty name it only reads. The first beat of a worker returns a *NameTaken while the heartbeat of a worker
+// of the same name has not expired.
+func (s Workers) Beat(ctx context.Context, name string, first bool, info any, silence, confirm time.Duration) (live, dead []string, err error) {
+	res, err := s.scripts["beat"].Run(ctx, s.rdb, []string{workersKey}, name, silence.Milliseconds(), confirm.Milliseconds(), first).StringSlice()
+	if err != nil {
+		return nil, nil, fmt.Errorf("beat: %w", err)
+	}
+	if res[0] == "taken" {
+		return nil, nil, &NameTaken{Beat: res[1]}
+	}
 	if name != "" {
 		raw, err := json.Marshal(info)
 		if err != nil {
@@ -26,10 +41,6 @@ func (s Workers) Beat(ctx context.Context, name string, info any, silence, confi
 		if err != nil {
 			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
-	}
-	res, err := s.scripts["beat"].Run(ctx, s.rdb, []string{workersKey}, name, silence.Milliseconds(), confirm.Milliseconds()).StringSlice()
-	if err != nil {
-		return nil, nil, fmt.Errorf("beat: %w", err)
 	}
 	n := 1 + int(toInt(res[0]))
 	return res[n:], res[1:n], nil

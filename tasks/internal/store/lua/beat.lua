@@ -2,12 +2,16 @@
 -- silent.
 -- KEYS[1] workers by their last beat; "?<worker>" by when a worker was first found silent
 -- ARGV[1] name, or '' to only read, [2] ms without a beat after which a worker is silent, [3] least ms between the two
--- calls that find it dead
--- returns {number n of dead workers, n dead workers…, live workers…}; a dead one is returned until it is removed
+-- calls that find it dead, [4] '1' for the first beat of a worker
+-- returns {'taken', its last beat} for the first beat if a worker of the name is live, else {number n of dead workers, n dead workers…, live workers…}; a dead one is returned until it is removed
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function whole(n) return string.format('%d', n) end
 local me, silence = ARGV[1], tonumber(ARGV[2])
+if ARGV[4] == '1' then
+  local last = redis.call('ZSCORE', KEYS[1], me)
+  if last and math.abs(now - tonumber(last)) <= silence then return {'taken', last} end
+end
 if me ~= '' then
   local added = redis.pcall('ZADD', KEYS[1], whole(now), me)
   if type(added) == 'table' and added.err then -- a full Redis refuses a script's first write only

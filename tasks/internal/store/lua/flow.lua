@@ -420,6 +420,7 @@ local function flow(onLane, onMost, on)
           tried = string.gsub(tried, '^(%d+)||', '%1|' .. whole(created + opened) .. '|' .. whole(now), 1)
         end
         if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
+        if letter == 'T' then redis.call('HDEL', wf, 'p' .. node) end
         if tried ~= '' then remember(wf, node, tried) end
         local d = tonumber(delay)
         if d > 0 then
