@@ -43,38 +43,41 @@ type marks struct {
 	permanent bool
 }
 
-// marksOf reads the marks of an error and all that it wraps, the outermost first. codeOf may be nil.
+// maxErrors limits the errors that are read below one error: an Unwrap that returns its receiver never ends.
+const maxErrors = 1000
+
+// marksOf reads the marks of an error and of all errors that it wraps, level by level: the outermost mark of each kind
+// counts. codeOf may be nil.
 func marksOf(err error, codeOf CodeOf) marks {
 	var m marks
 	failure := ""
-	var read func(error)
-	read = func(err error) {
-		if v, ok := err.(*Verdict); ok {
-			m.code = cmp.Or(m.code, v.Code)
-			m.permanent = m.permanent || v.Permanent
-			if v.Again {
-				m.again = cmp.Or(m.again, v.Delay)
-			} else {
-				m.delay = cmp.Or(m.delay, v.Delay)
+	level := []error{err}
+	for read := 0; len(level) > 0 && read < maxErrors; {
+		var below []error
+		for _, err := range level {
+			if err == nil {
+				continue
 			}
-		} else if codeOf != nil {
-			failure = cmp.Or(failure, codeOf(err))
-		}
-		switch e := err.(type) {
-		case interface{ Unwrap() error }:
-			if inner := e.Unwrap(); inner != nil {
-				read(inner)
-			}
-		case interface{ Unwrap() []error }:
-			for _, inner := range e.Unwrap() {
-				if inner != nil {
-					read(inner)
+			read++
+			if v, ok := err.(*Verdict); ok {
+				m.code = cmp.Or(m.code, v.Code)
+				m.permanent = m.permanent || v.Permanent
+				if v.Again {
+					m.again = cmp.Or(m.again, v.Delay)
+				} else {
+					m.delay = cmp.Or(m.delay, v.Delay)
 				}
+			} else if codeOf != nil {
+				failure = cmp.Or(failure, codeOf(err))
+			}
+			switch e := err.(type) {
+			case interface{ Unwrap() error }:
+				below = append(below, e.Unwrap())
+			case interface{ Unwrap() []error }:
+				below = append(below, e.Unwrap()...)
 			}
 		}
-	}
-	if err != nil {
-		read(err)
+		level = below
 	}
 	m.code = cmp.Or(m.code, failure)
 	if m.permanent || m.delay != nil {

@@ -46,12 +46,10 @@ const storeKey = "muster:store"
 // and flowKey:w<group> (a list of those that wait); both vanish with their last element.
 func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
 
-// clockKey is the string with the latest time at which the agenda of the shard was read (unix ms). It stays.
-func clockKey(shard int) string { return tag(shard) + "clock" }
-
 // agendaKey is the sorted set of what workers have to look at: "<workflow>/<node>" by the time in unix ms. It has nodes
 // that wait for their time, and steps that a process was told to take and may not have taken: ready nodes without a
-// task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken.
+// task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken. The string "clock" of
+// the shard is the latest time at which its agenda was read (unix ms); it does not expire.
 func agendaKey(shard int) string { return tag(shard) + "agenda" }
 
 // openKey is the sorted set of the nodes of a task that wait for an answer from outside, "<workflow>/<node>", all
