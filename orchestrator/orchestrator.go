@@ -44,6 +44,10 @@ type Options struct {
 	// same data folder, and starts only the missing parts. Defaults to false.
 	Reuse bool
 
+	// Existing makes Run fail with redisd.ErrNoStore instead of creating a Redis without data.
+	// Defaults to false.
+	Existing bool
+
 	// NeedAPI makes Serve fail when another program has the address of the HTTP
 	// interface. Defaults to false: Serve warns, and continues without it.
 	NeedAPI bool
@@ -113,6 +117,11 @@ func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.C
 
 // open starts Redis and the services. Workers start when they are needed.
 func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
+	if o.opts.Existing {
+		if err := redisd.Exists(ctx, redisConfig(cfg, o.opts.Logger)); err != nil {
+			return err
+		}
+	}
 	if err := writable(cfg.DataDir); err != nil {
 		return err
 	}

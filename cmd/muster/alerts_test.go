@@ -55,6 +55,20 @@ func alertRules(t *testing.T) []alertRule {
 	return rules
 }
 
+// The commands of the runbook use the data directory of the systemd units.
+func TestRunbookHasTheDataDirectoryOfTheUnits(t *testing.T) {
+	t.Parallel()
+	_, runbook, _ := strings.Cut(rootFile(t, "docs", "how-to", "operating.md"), "\n## Runbook\n")
+	_, block, _ := strings.Cut(runbook, "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	for _, unit := range []string{"muster.service", "muster-worker@.service"} {
+		m := regexp.MustCompile(`(?m)^Environment=(MUSTER_DATA_DIR=\S+)$`).FindStringSubmatch(rootFile(t, "deploy", "systemd", unit))
+		if m == nil || !strings.Contains(block, "export "+m[1]+"\n") {
+			t.Errorf("%s sets %q; the first block of the runbook is\n%s", unit, m, block)
+		}
+	}
+}
+
 func TestAlertsAreOfMetricsThatThereAreAndHaveARunbook(t *testing.T) {
 	t.Parallel()
 	page := rootFile(t, "docs", "how-to", "operating.md")

@@ -20,9 +20,16 @@ type environment struct {
 	hard           context.Context // done at the second signal: stop without waiting for tasks
 	hangups        *hangups        // nil if SIGHUP is not handled
 	level          *slog.LevelVar  // of the loggers of the command; nil where it does not change
+	creates        bool            // the command may create the store
 
 	// answered, if not nil, is called with each value that a command prints as JSON.
 	answered func(*cli.Command, any)
+}
+
+// creating returns the environment of a command that may create the store.
+func (e environment) creating() environment {
+	e.creates = true
+	return e
 }
 
 // terminal reports whether standard error is a terminal.

@@ -55,7 +55,7 @@ HTTP interface of muster start.
 			if err != nil {
 				return err
 			}
-			return onJobs(env, 0, 1, func(ctx context.Context, c *cli.Context, s jobScope) error {
+			return onJobs(env.creating(), 0, 1, func(ctx context.Context, c *cli.Context, s jobScope) error {
 				return s.start(ctx, c, req)
 			}, workerSettings...)(c)
 		},

@@ -105,7 +105,7 @@ func createKey(env environment) cli.ActionFunc {
 		if n.Expires, err = endOf(c.String("expires"), time.Now()); err != nil {
 			return usageError{err}
 		}
-		return onKeys(env, 0, func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
+		return onKeys(env.creating(), 0, func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
 			key, text, err := o.Keys.Create(ctx, n)
 			if err != nil {
 				return err

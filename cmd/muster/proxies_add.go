@@ -44,7 +44,7 @@ func addProxies(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		if !c.Bool("no-check") {
 			return showResults(env, c, display, judgedResults("add"), len(candidates), func(report func(probe.Result)) error {
 				return o.CheckProxies(ctx, candidates, report)

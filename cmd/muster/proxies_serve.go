@@ -75,7 +75,7 @@ func serveProxies(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		var running sync.WaitGroup
 		running.Go(func() { o.Proxies.Keep(ctx) })

@@ -21,7 +21,7 @@ func enqueueArtifact(env environment, c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("✗ Invalid JSON: %w", err)
 	}
-	return withQueue(env, c, nil, func(ctx context.Context, q queueScope) error {
+	return withQueue(env.creating(), c, nil, func(ctx context.Context, q queueScope) error {
 		added, err := q.Enqueue(ctx, item)
 		if err != nil {
 			return err

@@ -38,7 +38,7 @@ func importArtifacts(env environment, c *cli.Context) error {
 		}
 		in = file
 	}
-	return withQueue(env, c, nil, func(ctx context.Context, q queueScope) error {
+	return withQueue(env.creating(), c, nil, func(ctx context.Context, q queueScope) error {
 		counted := &countingReader{r: in}
 		track := q.display.Track("import " + filepath.Base(name))
 		rep, err := artifact.Import(ctx, q.Queue, counted, artifact.ImportConfig{

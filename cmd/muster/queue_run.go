@@ -36,7 +36,7 @@ func runQueue(env environment, c *cli.Context) error {
 	if err := arguments(c, 0, 0); err != nil {
 		return err
 	}
-	return withQueue(env, c, queueSettings, func(ctx context.Context, q queueScope) error {
+	return withQueue(env.creating(), c, queueSettings, func(ctx context.Context, q queueScope) error {
 		content := c.String("content")
 		if content == "" {
 			content = filepath.Join(q.cfg.DataDir, "content")

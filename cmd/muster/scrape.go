@@ -131,7 +131,7 @@ func scrape(env environment, c *cli.Context) error {
 	if args.opts.Resume != "" { // the job names its sinks; this process may write only to sinks that it was given
 		loaded.Sites.Sinks = append(loaded.Sites.Sinks, args.opts.Sinks...)
 	}
-	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		o.Sites.Registry().Add(args.defs...)
 		return scrapeWith(ctx, env, o, display, args)
 	})

@@ -145,6 +145,7 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}
+	opts.Existing = opts.Reuse && !env.creates
 	opts.Logger, opts.Display, opts.Hard, opts.NeedAPI = log, display, env.hard, loaded.Given("api.listen")
 	if env.terminal() {
 		opts.Ready = func(url string) { say("pages: " + url) }

@@ -156,7 +156,7 @@ func importStore(env environment, c *cli.Context, opts backup.ImportOptions) err
 		defer f.Close()
 		from = f
 	}
-	return withJobs(env, c, 1, 1, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+	return withJobs(env.creating(), c, 1, 1, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		opts.Put = o.Documents.Put
 		done, err := backup.Import(ctx, o.Backup(), from, opts)
 		if err != nil {

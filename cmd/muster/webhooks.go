@@ -37,7 +37,7 @@ network.allow.
 					&cli.StringSliceFlag{Name: "event", Usage: "a `TYPE` of event, or a beginning as in 'job.*'; again for more; all by default"},
 					progressFlag(), jsonFlag(),
 				},
-				Action: onWebhooks(env, 1, 1, addWebhook),
+				Action: onWebhooks(env.creating(), 1, 1, addWebhook),
 			},
 			{
 				Name: "list", Usage: "list the webhooks, with their state",

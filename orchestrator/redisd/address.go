@@ -83,26 +83,30 @@ func (s *Server) unpublish() error {
 	return os.Remove(addressPath(s.cfg.DataDir))
 }
 
-// Discover returns the address of the Redis that an orchestrator on the data
-// folder works with, or has worked with when it crashed. The Redis has just
-// answered. The error is ErrNotRunning when there is no orchestrator.
+// Discover returns the address of the Redis of the orchestrator that runs on the data
+// directory, or ran there until it crashed. That Redis has replied to a ping. The error is
+// ErrNotRunning if there is no orchestrator.
 func Discover(ctx context.Context, dataDir string) (string, error) {
+	dataDir, err := filepath.Abs(dataDir)
+	if err != nil {
+		return "", fmt.Errorf("data directory: %w", err)
+	}
 	a, err := readAddress(dataDir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w on data folder %s: begin with `muster start`, or give the address of a Redis with --redis", ErrNotRunning, dataDir)
+		return "", fmt.Errorf("%w on data directory %s: run `muster start`, or name another directory with --data-dir or a Redis with --redis", ErrNotRunning, dataDir)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return "", fmt.Errorf("the Redis of data folder %s needs the password in %s, which only its owner can read: %w; run this as that user, or give the address of another Redis with --redis", dataDir, PasswordFile(dataDir), err)
+		return "", fmt.Errorf("the Redis of data directory %s needs the password in %s, which only its owner can read: %w; run this as that user, or name another Redis with --redis", dataDir, PasswordFile(dataDir), err)
 	}
 	if err != nil {
 		return "", err
 	}
 	err = Ping(ctx, a.URL, 2*time.Second)
 	if err != nil && a.Owner.Alive() {
-		return "", fmt.Errorf("an orchestrator runs on data folder %s, and its Redis does not answer (%w): look into its log, or give the address of a Redis with --redis", dataDir, err)
+		return "", fmt.Errorf("the Redis of the orchestrator that runs on data directory %s does not respond (%w): see its log, or name another Redis with --redis", dataDir, err)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%w on data folder %s; the last one was ended by force (%w): begin with `muster start`, or give the address of a Redis with --redis", ErrNotRunning, dataDir, err)
+		return "", fmt.Errorf("%w on data directory %s; the last one was killed (%w): run `muster start`, or name another directory with --data-dir or a Redis with --redis", ErrNotRunning, dataDir, err)
 	}
 	return a.URL, nil
 }

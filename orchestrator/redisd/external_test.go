@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -271,6 +272,59 @@ func TestStaleAddress(t *testing.T) {
 	if url, err := Discover(t.Context(), cfg.DataDir); err != nil || url != s.URL() {
 		t.Fatalf("Discover = %q, %v; want %s", url, err, s.URL())
 	}
+}
+
+// Exists agrees with what Start would do, and creates nothing.
+func TestExistsWhereStartWouldFindData(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.DataDir = filepath.Join(cfg.DataDir, "none")
+	for _, mode := range []Mode{Auto, Child, Embedded} {
+		cfg.Mode = mode
+		if err := Exists(t.Context(), cfg); !errors.Is(err, ErrNoStore) {
+			t.Errorf("mode %s, no directory: %v, want ErrNoStore", mode, err)
+		}
+	}
+	if _, err := os.Stat(cfg.DataDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory was created: %v", err)
+	}
+	t.Run("relative path", func(t *testing.T) {
+		t.Parallel()
+		cfg := cfg
+		cfg.DataDir = "none-here"
+		here, _ := os.Getwd()
+		wantError(t, Exists(t.Context(), cfg), filepath.Join(here, "none-here"), "muster start")
+	})
+	t.Run("running", func(t *testing.T) {
+		t.Parallel()
+		cfg := config(t)
+		cfg.Mode = Embedded
+		s := start(t, cfg)
+		if err := Exists(t.Context(), cfg); err != nil {
+			t.Errorf("beside a running one: %v", err)
+		}
+		stop(t, s)
+		if err := Exists(t.Context(), cfg); !errors.Is(err, ErrNoStore) {
+			t.Errorf("after its end: %v, want ErrNoStore", err)
+		}
+	})
+	t.Run("external", func(t *testing.T) {
+		t.Parallel()
+		cfg := config(t)
+		cfg.Mode, cfg.URL = Auto, redistest.MiniURL(t)
+		if err := Exists(t.Context(), cfg); err != nil {
+			t.Errorf("with an address: %v", err)
+		}
+		once(t, cfg)
+		cfg.URL = ""
+		if err := Exists(t.Context(), cfg); err != nil {
+			t.Errorf("with a remembered address: %v", err)
+		}
+		cfg.Mode = Child
+		if err := Exists(t.Context(), cfg); !errors.Is(err, ErrNoStore) {
+			t.Errorf("mode child: %v, want ErrNoStore", err)
+		}
+	})
 }
 
 func TestDiscoverNothing(t *testing.T) {

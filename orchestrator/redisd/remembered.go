@@ -2,6 +2,7 @@ package redisd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -33,6 +34,28 @@ func (s *Server) remember() error {
 		s.warnings = append(s.warnings, fmt.Sprintf("the jobs of this data folder so far are in a Redis of its own; the one at %s does not have them; to go back, set redis.mode to child", now))
 	}
 	return atomicfile.WriteBytes(s.cfg.folder().externalFile(), 0o600, []byte(now+"\n"))
+}
+
+// ErrNoStore means that a data directory has no Redis with data.
+var ErrNoStore = errors.New("no store")
+
+// Exists returns ErrNoStore if Start with cfg would create an empty Redis. It creates nothing.
+func Exists(ctx context.Context, cfg Config) error {
+	cfg, err := cfg.withDefaults()
+	if err != nil || cfg.URL != "" {
+		return err
+	}
+	if _, err := Discover(ctx, cfg.DataDir); err == nil {
+		return nil
+	}
+	external, err := cfg.folder().external()
+	switch {
+	case err != nil:
+		return err
+	case cfg.Mode == External, cfg.Mode == Auto && external != "", cfg.Mode != Embedded && cfg.folder().hasAppendOnly():
+		return nil
+	}
+	return fmt.Errorf("%w in data directory %s: run `muster start`, or name another directory with --data-dir or a Redis with --redis", ErrNoStore, cfg.DataDir)
 }
 
 // useRemembered uses the Redis that holds the folder's jobs, if that is not ours.
