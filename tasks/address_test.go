@@ -1,10 +1,13 @@
 package tasks_test
 
 import (
+	"bytes"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -87,5 +90,23 @@ func TestConnectSaysWhatAnUntrustedCertificateNeeds(t *testing.T) {
 	_, err := tasks.Connect(t.Context(), "rediss://"+server.Listener.Addr().String()+"/0?max_retries=-1")
 	if err == nil || !strings.Contains(err.Error(), "SSL_CERT_FILE") || strings.Contains(err.Error(), "running") {
 		t.Errorf("got %v, want one that names SSL_CERT_FILE", err)
+	}
+}
+
+// A failed connection is one error of the caller; the pool of go-redis logs each dial to stderr by default.
+func TestConnectLogsNothing(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("MUSTER_TEST_CONNECT") != "" {
+		if _, err := tasks.Connect(t.Context(), "redis://127.0.0.1:1/0"); err == nil {
+			t.Fatal("connected to a closed port")
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestConnectLogsNothing$")
+	cmd.Env = append(os.Environ(), "MUSTER_TEST_CONNECT=1")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil || strings.Contains(stderr.String(), "connection pool") {
+		t.Fatalf("err %v, stderr:\n%s", err, &stderr)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"muster/tasks/internal/engine"
 )
@@ -21,8 +22,13 @@ type Client struct {
 	owns bool
 }
 
+// By default go-redis writes each failed dial of its pool to stderr. Callers get these failures as errors.
+func init() { logging.Disable() }
+
 // Connect returns a client of a Redis, a Redis Cluster or a master that Sentinels watch, and checks that it answers.
 // The url has the form that [ParseURL] reads. Close the client after use.
+//
+// Importing the package disables the process-wide log of go-redis; call redis.SetLogger in main to enable it.
 func Connect(ctx context.Context, url string) (*Client, error) {
 	opts, err := ParseURL(url)
 	if err != nil {

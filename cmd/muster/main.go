@@ -12,7 +12,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
-	"muster/orchestrator/redisd"
 )
 
 func main() { os.Exit(Main()) }
@@ -24,7 +23,6 @@ func Main() int { return program(nil) }
 
 // program is Main. It calls answered, if not nil, with each value that commands print as JSON.
 func program(answered func(*cli.Command, any)) int {
-	redisd.DisableClientLog()
 	cli.HelpPrinter = printHelp
 	orchestrator.Version = thisBuild().Version
 	ctx, cancel := context.WithCancelCause(context.Background())

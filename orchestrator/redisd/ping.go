@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"muster/tasks"
@@ -36,10 +35,6 @@ func Ping(ctx context.Context, url string, limit time.Duration) error {
 	}
 	return nil
 }
-
-// DisableClientLog keeps go-redis from writing every failed dial of this process
-// to stderr. Each is an error of its caller, or is tried again.
-func DisableClientLog() { logging.Disable() }
 
 // connect makes a client for a few questions: one connection, no retries.
 func connect(address string, limit time.Duration) (redis.UniversalClient, error) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	"github.com/redis/go-redis/v9/logging"
 
 	"muster/internal/testutil"
 	"muster/tasks"
@@ -440,8 +439,6 @@ func readsUntil(ctx context.Context, t *testing.T, url string) func() string {
 // Where Redis is away, the pages say so, and come back by themselves.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
-	logging.Disable() // the client says each time that it cannot connect
-	t.Cleanup(logging.Enable)
 	redis := redistest.Server(t, "appendonly", "yes")
 	s := serve(t, redis.URL(), false)
 	run := begin(t, s, inc.S(1))
