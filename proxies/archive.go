@@ -19,15 +19,15 @@ const firstRecheck = 5 * time.Minute
 func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy, error) {
 	taken, err := s.rdb.ZRangeWithScores(ctx, archiveKey(s.name), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read archived proxies: %w", s.explain(err))
+		return nil, fmt.Errorf("read archived proxies: %w", err)
 	}
 	dayAgo := strconv.FormatInt(now.Add(-24*time.Hour).UnixMilli(), 10)
 	if err := s.rdb.ZRemRangeByScore(ctx, lookedKey(s.name), "-inf", dayAgo).Err(); err != nil {
-		return nil, fmt.Errorf("forget old checks: %w", s.explain(err))
+		return nil, fmt.Errorf("forget old checks: %w", err)
 	}
 	looks, err := s.rdb.ZRangeWithScores(ctx, lookedKey(s.name), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read when archived proxies were checked: %w", s.explain(err))
+		return nil, fmt.Errorf("read when archived proxies were checked: %w", err)
 	}
 	looked := make(map[string]int64, len(looks))
 	for _, z := range looks {
@@ -45,7 +45,7 @@ func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy,
 	for chunk := range slices.Chunk(ids, 500) {
 		records, err := s.rdb.HMGet(ctx, archivedKey(s.name), chunk...).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read archived proxies: %w", s.explain(err))
+			return nil, fmt.Errorf("read archived proxies: %w", err)
 		}
 		marks := make([]redis.Z, len(chunk))
 		for i, id := range chunk {
@@ -56,7 +56,7 @@ func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy,
 			}
 		}
 		if err := s.rdb.ZAdd(ctx, lookedKey(s.name), marks...).Err(); err != nil {
-			return nil, fmt.Errorf("record a check: %w", s.explain(err))
+			return nil, fmt.Errorf("record a check: %w", err)
 		}
 	}
 	return due, nil

@@ -28,7 +28,7 @@ func (s *store) ban(ctx context.Context, site string, d time.Duration, ids []str
 		values = append(values, banField(id, site), until)
 	}
 	if err := s.rdb.HSet(ctx, bansKey(s.name), values...).Err(); err != nil {
-		return fmt.Errorf("ban proxies: %w", s.explain(err))
+		return fmt.Errorf("ban proxies: %w", err)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func (s *store) unban(ctx context.Context, site string, ids []string) (int, erro
 	}
 	n, err := s.rdb.HDel(ctx, bansKey(s.name), fields...).Result()
 	if err != nil {
-		return 0, fmt.Errorf("end bans: %w", s.explain(err))
+		return 0, fmt.Errorf("end bans: %w", err)
 	}
 	return int(n), nil
 }
@@ -65,7 +65,7 @@ type Ban struct {
 func (s *store) bans(ctx context.Context) ([]Ban, error) {
 	texts, err := s.rdb.HGetAll(ctx, bansKey(s.name)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the bans: %w", s.explain(err))
+		return nil, fmt.Errorf("read the bans: %w", err)
 	}
 	now := time.Now()
 	var bans []Ban

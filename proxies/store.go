@@ -40,14 +40,6 @@ func (s *store) keys() []string {
 	return []string{recordsKey(s.name), healthKey(s.name, ""), archiveKey(s.name), archivedKey(s.name)}
 }
 
-// explain adds the remedy to an error of Redis about a key of another type.
-func (s *store) explain(err error) error {
-	if !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return err
-	}
-	return fmt.Errorf("%w: a key of the pool is damaged; stop what uses the pool, delete the keys %s:*, and run muster proxies refresh", err, s.name)
-}
-
 // publish adds proxies to the pool, or replaces their records. It returns how many were not there before.
 func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err error) {
 	for chunk := range slices.Chunk(proxies, 200) {
@@ -61,7 +53,7 @@ func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err er
 		}
 		n, err := publishCmd.Run(ctx, s.rdb, s.keys(), args...).Int()
 		if err != nil {
-			return added, fmt.Errorf("publish proxies: %w", s.explain(err))
+			return added, fmt.Errorf("publish proxies: %w", err)
 		}
 		added += n
 	}
@@ -77,7 +69,7 @@ func (s *store) remove(ctx context.Context, ids []string) (removed int, err erro
 		}
 		n, err := removeCmd.Run(ctx, s.rdb, s.keys(), args...).Int()
 		if err != nil {
-			return removed, fmt.Errorf("remove proxies: %w", s.explain(err))
+			return removed, fmt.Errorf("remove proxies: %w", err)
 		}
 		removed += n
 	}
@@ -101,7 +93,7 @@ func (s *store) report(ctx context.Context, scope string, maxFails float64, repo
 		}
 		ids, err := reportCmd.Run(ctx, s.rdb, keys, args...).StringSlice()
 		if err != nil {
-			return dead, fmt.Errorf("report on proxies: %w", s.explain(err))
+			return dead, fmt.Errorf("report on proxies: %w", err)
 		}
 		dead = append(dead, ids...)
 	}
@@ -112,7 +104,7 @@ func (s *store) report(ctx context.Context, scope string, maxFails float64, repo
 func (s *store) count(ctx context.Context) (int, error) {
 	n, err := s.rdb.HLen(ctx, recordsKey(s.name)).Result()
 	if err != nil {
-		return 0, fmt.Errorf("count proxies: %w", s.explain(err))
+		return 0, fmt.Errorf("count proxies: %w", err)
 	}
 	return int(n), nil
 }
@@ -128,7 +120,7 @@ func (s *store) read(ctx context.Context, scopes []string) (records map[string]s
 		}
 		return nil
 	}); err != nil {
-		return nil, nil, fmt.Errorf("read the pool: %w", s.explain(err))
+		return nil, nil, fmt.Errorf("read the pool: %w", err)
 	}
 	for _, cmd := range of {
 		healths = append(healths, cmd.Val())
@@ -160,7 +152,7 @@ type Status struct {
 func (s *store) status(ctx context.Context) (Status, error) {
 	values, err := s.rdb.HGetAll(ctx, statusKey(s.name)).Result()
 	if err != nil {
-		return Status{}, fmt.Errorf("read the pool's status: %w", s.explain(err))
+		return Status{}, fmt.Errorf("read the pool's status: %w", err)
 	}
 	number := func(name string) int { n, _ := strconv.Atoi(values[name]); return n }
 	status := Status{Stale: values["stale"] == "1", Candidates: number("candidates"), Alive: number("alive"), Usable: number("usable")}
@@ -177,7 +169,7 @@ func (s *store) setStatus(ctx context.Context, status Status) error {
 		fields["stale"], fields["refreshed_at"] = "0", status.RefreshedAt.Unix()
 	}
 	if err := s.rdb.HSet(ctx, statusKey(s.name), fields).Err(); err != nil {
-		return fmt.Errorf("record the refresh: %w", s.explain(err))
+		return fmt.Errorf("record the refresh: %w", err)
 	}
 	return nil
 }

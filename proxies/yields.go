@@ -76,7 +76,7 @@ type yields struct {
 func (ys yields) all(ctx context.Context) (map[string]SourceYield, error) {
 	texts, err := ys.rdb.HGetAll(ctx, yieldsKey(ys.name)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the yields of sources: %w", ys.explain(err))
+		return nil, fmt.Errorf("read the yields of sources: %w", err)
 	}
 	out := map[string]SourceYield{}
 	for name, text := range texts {
@@ -93,7 +93,7 @@ func (ys yields) recordRead(ctx context.Context, run string, list source.List, f
 	var y SourceYield
 	text, err := ys.rdb.HGet(ctx, yieldsKey(ys.name), list.Source).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("read the yield of %s: %w", list.Source, ys.explain(err))
+		return fmt.Errorf("read the yield of %s: %w", list.Source, err)
 	}
 	_ = json.Unmarshal([]byte(text), &y) // a broken record is replaced
 	y.Rejects, y.Error = list.Rejects, ""
@@ -157,7 +157,7 @@ func (ys yields) write(ctx context.Context, all map[string]SourceYield) error {
 		return nil
 	}
 	if err := ys.rdb.HSet(ctx, yieldsKey(ys.name), values).Err(); err != nil {
-		return fmt.Errorf("record the yields of sources: %w", ys.explain(err))
+		return fmt.Errorf("record the yields of sources: %w", err)
 	}
 	return nil
 }

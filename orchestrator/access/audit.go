@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/internal/luascript"
-
 	"github.com/redis/go-redis/v9"
 )
 
@@ -64,7 +62,7 @@ func (a *Audit) Add(ctx context.Context, e Entry) error {
 	}
 	args = append(args, "role", string(e.Role), "status", e.Status)
 	if err := scripts["audit"].Run(ctx, a.rdb, []string{a.keys.audit()}, args...).Err(); err != nil {
-		return fmt.Errorf("add to the audit log: %w", luascript.WrongType(err, a.keys.audit()))
+		return fmt.Errorf("add to the audit log: %w", err)
 	}
 	return nil
 }
@@ -144,7 +142,7 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 		}
 		list, err := a.rdb.XRevRangeN(ctx, a.keys.audit(), from, strconv.FormatInt(oldest.UnixMilli(), 10), int64(n)).Result()
 		if err != nil {
-			return AuditPage{}, fmt.Errorf("read the audit log: %w", luascript.WrongType(err, a.keys.audit()))
+			return AuditPage{}, fmt.Errorf("read the audit log: %w", err)
 		}
 		for _, m := range list {
 			if len(page.Entries) == f.Limit { // and there is one more

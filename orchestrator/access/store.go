@@ -17,8 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"muster/internal/luascript"
-
 	"github.com/redis/go-redis/v9"
 )
 
@@ -54,7 +52,7 @@ type Key struct {
 	Used    time.Time `json:"used,omitzero"`    // last use, to the minute; zero: never
 }
 
-// State is "active", "expired", "revoked", or "damaged" for a record that cannot be read.
+// State is "active", "expired", "revoked", or "damaged" for a record that cannot be decoded.
 func (k Key) State(now time.Time) string {
 	switch {
 	case k.Role == "":
@@ -152,7 +150,7 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 		err = ErrVolatile
 	}
 	if err != nil {
-		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, k.wrongIndex(err))
+		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, err)
 	}
 	return key, prefix + key.ID + "_" + base64.RawURLEncoding.EncodeToString(secret[:]), nil
 }
@@ -172,33 +170,20 @@ func (k *Keys) forgetOldest(ctx context.Context) error {
 		return err
 	}
 	now := k.now()
-	i := slices.IndexFunc(list, func(key Key) bool { return key.State(now) != "active" })
+	i := slices.IndexFunc(list, func(key Key) bool { return slices.Contains([]string{"revoked", "expired"}, key.State(now)) })
 	if i < 0 {
 		return ErrTooManyKeys
 	}
 	id := list[i].ID
-	if list[i].State(now) == "damaged" {
-		return k.remove(ctx, id)
-	}
 	return scripts["forget"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(id)}, id, now.UnixMilli()).Err()
 }
 
-// remove removes a key whose record is damaged.
-func (k *Keys) remove(ctx context.Context, id string) error {
-	_, err := k.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZRem(ctx, k.keys.index(), id)
-		p.Del(ctx, k.keys.record(id))
-		return nil
-	})
-	return err
-}
-
-// List returns all keys, the oldest first; also those that are revoked or expired. One whose record is damaged has an id
-// alone.
+// List returns all keys, the oldest first, with revoked and expired ones. A key whose record cannot be decoded has only
+// an id.
 func (k *Keys) List(ctx context.Context) ([]Key, error) {
 	ids, err := k.rdb.ZRange(ctx, k.keys.index(), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list the keys: %w", k.wrongIndex(err))
+		return nil, fmt.Errorf("list the keys: %w", err)
 	}
 	if len(ids) == 0 {
 		return nil, nil
@@ -209,16 +194,12 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 			records[i] = p.HGetAll(ctx, k.keys.record(id))
 		}
 		return nil
-	}); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+	}); err != nil {
 		return nil, fmt.Errorf("list the keys: %w", err)
 	}
 	var list []Key
 	for i, id := range ids {
-		fields, err := records[i].Result()
-		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-			return nil, fmt.Errorf("list the keys: %w", err)
-		}
-		if s, ok := parseKey(id, fields); ok {
+		if s, ok := parseKey(id, records[i].Val()); ok {
 			list = append(list, s.Key)
 		} else {
 			list = append(list, Key{ID: id})
@@ -228,16 +209,8 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 	return list, nil
 }
 
-// wrongIndex adds to an error what to do about an index of another type.
-func (k *Keys) wrongIndex(err error) error {
-	if !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return err
-	}
-	return fmt.Errorf("%w, and run muster keys create at once: until then a process that starts may want no key", luascript.WrongType(err, k.keys.index()))
-}
-
-// parseKey reads a record. It reports whether it is one of a key: a time that cannot be read is not one that was never set,
-// as the key could be used again.
+// parseKey decodes a record, and reports whether it is valid. An expiry or revocation that cannot be decoded makes the
+// record invalid, so that the key is not accepted.
 func parseKey(id string, fields map[string]string) (stored, bool) {
 	at := func(name string) time.Time {
 		ms, err := strconv.ParseInt(fields[name], 10, 64)
@@ -261,21 +234,15 @@ func parseKey(id string, fields map[string]string) (stored, bool) {
 	}, hash}, true
 }
 
-// Revoke ends a key, by its id or by its name if only one key that is active has
-// it. Other processes notice within two seconds. A key that is revoked already
-// stays so, and one whose record is damaged is removed. It returns ErrNoKey, or a *KeyError if several have the name.
+// Revoke revokes a key, selected by its id, or by its name if only one active key has that name. Other processes notice
+// within two seconds. Revoking a revoked key has no effect. It returns ErrNoKey, or a *KeyError if the name is ambiguous.
 func (k *Keys) Revoke(ctx context.Context, idOrName string) (Key, error) {
 	key, err := k.find(ctx, idOrName)
 	if err != nil {
 		return Key{}, err
 	}
 	now := k.now().UTC().Truncate(time.Millisecond)
-	n := 1
-	if key.State(now) == "damaged" {
-		err = k.remove(ctx, key.ID)
-	} else {
-		n, err = scripts["revoke"].Run(ctx, k.rdb, []string{k.keys.record(key.ID)}, now.UnixMilli()).Int()
-	}
+	n, err := scripts["revoke"].Run(ctx, k.rdb, []string{k.keys.record(key.ID)}, now.UnixMilli()).Int()
 	if err != nil {
 		return Key{}, fmt.Errorf("revoke key %s: %w", key.ID, err)
 	}
@@ -419,7 +386,7 @@ func (k *Keys) read(ctx context.Context, id string) (stored, bool, error) {
 		return c.stored, true, nil
 	}
 	fields, err := k.rdb.HGetAll(ctx, k.keys.record(id)).Result()
-	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // that is a damaged record
+	if err != nil {
 		if ok && age < staleFor {
 			return c.stored, true, nil
 		}

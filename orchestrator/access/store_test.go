@@ -337,3 +337,18 @@ func TestAuditIsKeptForATime(t *testing.T) {
 		return err == nil && n == 0
 	})
 }
+
+func TestKeyWithAnExpiryThatCannotBeDecodedIsDenied(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"expires", "revoked"} {
+		rdb := redistest.New(t)
+		k, _ := newStore(t, rdb)
+		key, text := create(t, k, NewKey{Name: "one", Role: Admin})
+		if err := rdb.HSet(t.Context(), newKeys().record(key.ID), field, "17x").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := k.verify(t.Context(), text); denied(err) == "" {
+			t.Errorf("%s: got %+v, %v, want the key denied", field, got, err)
+		}
+	}
+}

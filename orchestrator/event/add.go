@@ -37,7 +37,7 @@ func (s *Stream) Add(ctx context.Context, eventType, job, once string, data any)
 	}
 	id, err = scripts["add"].Run(ctx, s.rdb, keys, eventType, job, raw, remembered.Milliseconds()).Text()
 	if err != nil {
-		return "", fmt.Errorf("add the event %s: %w", eventType, luascript.WrongType(err, AllKey()))
+		return "", fmt.Errorf("add the event %s: %w", eventType, err)
 	}
 	return id, nil
 }

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"muster/internal/luascript"
-
 	"github.com/redis/go-redis/v9"
 )
 
@@ -61,7 +59,7 @@ func (s *Stream) Read(ctx context.Context, jobID, after string, limit int, block
 		return Batch{}, err
 	}
 	if err != nil {
-		return Batch{}, fmt.Errorf("read the %s: %w", what, luascript.WrongType(err, key))
+		return Batch{}, fmt.Errorf("read the %s: %w", what, err)
 	}
 	limit = min(max(limit, 1), maxBatch)
 	for end := time.Now().Add(block); ; {
@@ -73,7 +71,7 @@ func (s *Stream) Read(ctx context.Context, jobID, after string, limit int, block
 			return Batch{Next: from.String()}, context.Cause(ctx)
 		}
 		if err != nil {
-			return b, fmt.Errorf("read the %s: %w", what, luascript.WrongType(err, key))
+			return b, fmt.Errorf("read the %s: %w", what, err)
 		}
 		left := time.Until(end)
 		if len(b.Events) > 0 || left <= 0 {
@@ -97,7 +95,7 @@ func (s *Stream) Last(ctx context.Context, jobID string, n int) ([]Event, error)
 	}
 	read, err := s.rdb.XRevRangeN(ctx, key, "+", "-", int64(n)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the last events: %w", luascript.WrongType(err, key))
+		return nil, fmt.Errorf("read the last events: %w", err)
 	}
 	all := make([]Event, len(read))
 	for i, m := range read {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -14,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"muster/internal/luascript"
 	"muster/internal/nearest"
 	"muster/internal/webhook"
 	"muster/orchestrator/event"
@@ -85,20 +85,19 @@ type record struct {
 	Disabled bool      `json:"disabled,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	Created  time.Time `json:"created"`
-
-	damaged bool // it cannot be read
 }
 
-// damagedReason is why an endpoint whose record is damaged gets nothing.
-const damagedReason = "its record in Redis is damaged; remove it, and add it again"
-
-// parseRecord reads a record. One that is damaged is disabled.
-func parseRecord(id, text string) record {
+// parseRecord decodes the record of an endpoint.
+func parseRecord(id, text string) (record, error) {
 	var r record
-	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Name == "" {
-		return record{Name: id, Disabled: true, Reason: damagedReason, damaged: true}
+	err := json.Unmarshal([]byte(text), &r)
+	if err == nil && r.Name == "" {
+		err = errors.New("the name is missing")
 	}
-	return r
+	if err != nil {
+		return r, fmt.Errorf("decode webhook %.100q of key %s: %w", id, endpointsKey, err)
+	}
+	return r, nil
 }
 
 type secret struct {
@@ -223,11 +222,13 @@ func (s *endpoints) known(ctx context.Context) (map[string]record, error) {
 	}
 	texts, err := s.rdb.HGetAll(ctx, endpointsKey).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the webhooks: %w", luascript.WrongType(err, endpointsKey))
+		return nil, fmt.Errorf("read the webhooks: %w", err)
 	}
 	all := make(map[string]record, len(texts))
 	for id, text := range texts {
-		all[id] = parseRecord(id, text)
+		if all[id], err = parseRecord(id, text); err != nil {
+			return nil, err
+		}
 	}
 	s.cache, s.read = all, time.Now()
 	return all, nil

@@ -233,3 +233,14 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 		}
 	}
 }
+
+func TestEndpointThatCannotBeDecodedNamesItsKey(t *testing.T) {
+	t.Parallel()
+	k := open(t, quick(t, redistest.New(t)))
+	if err := k.rdb.HSet(t.Context(), endpointsKey, "wh-1", "{").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Get(t.Context(), "wh-1"); err == nil || !strings.Contains(err.Error(), endpointsKey) {
+		t.Errorf("got %v, want an error with the key %s", err, endpointsKey)
+	}
+}

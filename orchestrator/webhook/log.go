@@ -163,9 +163,6 @@ func (l *deliveryLog) read(ctx context.Context, endpoint string, zs []redis.Z) (
 		return nil, err
 	}
 	attempts, err := l.core.rdb.HMGet(ctx, attemptsKey, ids...).Result()
-	if redis.HasErrorPrefix(err, "WRONGTYPE") { // the next attempt makes it anew
-		attempts, err = make([]any, len(ids)), nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read the attempts of deliveries: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/internal/luascript"
 	"muster/internal/webhook"
 	"muster/tasks/workqueue"
 )
@@ -21,11 +20,15 @@ import (
 func (s *Service) List(ctx context.Context) ([]Endpoint, error) {
 	texts, err := s.core.rdb.HGetAll(ctx, endpointsKey).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list the webhooks: %w", luascript.WrongType(err, endpointsKey))
+		return nil, fmt.Errorf("list the webhooks: %w", err)
 	}
 	out := make([]Endpoint, 0, len(texts))
 	for id, text := range texts {
-		out = append(out, parseRecord(id, text).endpoint(id))
+		r, err := parseRecord(id, text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r.endpoint(id))
 	}
 	slices.SortFunc(out, func(a, b Endpoint) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return out, s.core.addNumbers(ctx, out)
@@ -67,23 +70,17 @@ func (c *core) addNumbers(ctx context.Context, list []Endpoint) error {
 	}
 	numbers := make([]*redis.MapStringStringCmd, len(list))
 	static := make([]*redis.FloatCmd, len(list))
-	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		for i, e := range list {
 			numbers[i], static[i] = p.HGetAll(ctx, numbersKey(e.ID)), p.ZScore(ctx, staticKey, e.ID)
 		}
 		return nil
 	})
-	if err != nil { // of the first of them that has one
-		err = nil
-		for i := range list {
-			if n := numbers[i].Err(); !redis.HasErrorPrefix(n, "WRONGTYPE") { // those are made anew with the next delivery
-				err = cmp.Or(err, n)
-			}
-			err = cmp.Or(err, ignoreNil(static[i].Err()))
-		}
+	for i := range list {
+		err = cmp.Or(err, numbers[i].Err(), ignoreNil(static[i].Err()))
 	}
 	if err != nil {
-		return fmt.Errorf("read the numbers of webhooks: %w", luascript.WrongType(err, staticKey))
+		return fmt.Errorf("read the numbers of webhooks: %w", err)
 	}
 	for i := range list {
 		e, n := &list[i], numbers[i].Val()
@@ -113,9 +110,10 @@ func (s *endpoints) readRecord(ctx context.Context, id string) (record, string, 
 		return record{}, "", fmt.Errorf("%w: %.100q", ErrNoEndpoint, id)
 	}
 	if err != nil {
-		return record{}, "", fmt.Errorf("read webhook %.100q: %w", id, luascript.WrongType(err, endpointsKey))
+		return record{}, "", fmt.Errorf("read webhook %.100q: %w", id, err)
 	}
-	return parseRecord(id, text), text, nil
+	r, err := parseRecord(id, text)
+	return r, text, err
 }
 
 // put stores a record that replaces one; old is "" for a new endpoint. With a time it is of the configuration.
@@ -132,7 +130,7 @@ func (s *endpoints) put(ctx context.Context, id string, r record, old string, an
 	s.forgetKnown()
 	switch {
 	case err != nil:
-		return fmt.Errorf("store webhook %s: %w", id, luascript.WrongType(err, endpointKeys()...))
+		return fmt.Errorf("store webhook %s: %w", id, err)
 	case n == 0:
 		return ErrChanged
 	case n == -1:
@@ -150,9 +148,6 @@ func (s *endpoints) change(ctx context.Context, id string, edit func(*record) (b
 		r, old, err := s.readRecord(ctx, id)
 		if err != nil {
 			return err
-		}
-		if r.damaged {
-			return fmt.Errorf("webhook %.100q cannot be changed: %s", id, damagedReason)
 		}
 		changed, err := edit(&r)
 		if err != nil || !changed {
@@ -302,17 +297,6 @@ func (s *endpoints) remove(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if r.damaged {
-		names, err := s.rdb.HGetAll(ctx, namesKey).Result()
-		if err != nil {
-			return fmt.Errorf("remove webhook %s: %w", id, luascript.WrongType(err, namesKey))
-		}
-		for name, of := range names {
-			if of == id {
-				r.Name = name
-			}
-		}
-	}
 	now, err := s.now(ctx)
 	if err == nil { // first, so that the log of each endpoint that is not there is known
 		err = s.rdb.ZAdd(ctx, removedKey, redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
@@ -355,8 +339,6 @@ func (s *endpoints) announceOne(ctx context.Context, want record, now time.Time)
 		want.Created = now.UTC().Truncate(time.Millisecond)
 	case err != nil:
 		return err
-	case is.damaged:
-		want.Created = now.UTC().Truncate(time.Millisecond)
 	default: // enabled or disabled it stays
 		want.Created, want.Disabled, want.Reason = is.Created, is.Disabled, is.Reason
 	}

@@ -72,9 +72,6 @@ func (r *relay) hold(ctx context.Context) (bool, error) {
 		return mine, err
 	}
 	owner, err := r.rdb.Get(ctx, relayKey).Result()
-	if redis.HasErrorPrefix(err, "WRONGTYPE") { // which would not expire
-		return false, r.rdb.Del(ctx, relayKey).Err()
-	}
 	if err != nil || owner != r.me {
 		return false, ignoreNil(err)
 	}
@@ -230,20 +227,6 @@ func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string]
 	if len(items) == 0 {
 		return nil
 	}
-	err := c.addToLogs(ctx, logs, open)
-	if redis.HasErrorPrefix(err, "WRONGTYPE") { // what cannot be used is made anew: the deliveries of others wait behind it
-		if err = c.dropDamagedLogs(ctx, logs); err == nil {
-			err = c.addToLogs(ctx, logs, open)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("log deliveries: %w", err)
-	}
-	_, err = c.queue.Enqueue(ctx, items...)
-	return err
-}
-
-func (c *core) addToLogs(ctx context.Context, logs map[string][]redis.Z, open []redis.Z) error {
 	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for id, list := range logs {
 			for part := range slices.Chunk(list, relayBatch) {
@@ -255,24 +238,9 @@ func (c *core) addToLogs(ctx context.Context, logs map[string][]redis.Z, open []
 		}
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("log deliveries: %w", err)
+	}
+	_, err = c.queue.Enqueue(ctx, items...)
 	return err
-}
-
-// dropDamagedLogs deletes logs, and the list of open deliveries, that have another type.
-func (c *core) dropDamagedLogs(ctx context.Context, logs map[string][]redis.Z) error {
-	keys := []string{openKey}
-	for id := range logs {
-		keys = append(keys, logKey(id))
-	}
-	for _, key := range keys {
-		is, err := c.rdb.Type(ctx, key).Result()
-		if err == nil && is != "zset" && is != "none" {
-			c.log.WarnContext(ctx, "a log of webhooks was damaged and is made anew", "key", key, "type", is)
-			err = c.rdb.Del(ctx, key).Err()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

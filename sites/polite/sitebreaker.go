@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/internal/luascript"
 	"muster/tasks/limit"
 )
 
@@ -229,7 +228,7 @@ func (b *SiteBreaker) note(ctx context.Context, page string, failure Outcome) (p
 		all = p.SMembers(ctx, key)
 		return nil
 	}); err != nil {
-		return 0, false, fmt.Errorf("record a failure of %s: %w", b.site, luascript.WrongType(err, key))
+		return 0, false, fmt.Errorf("record a failure of %s: %w", b.site, err)
 	}
 	proxies := 0
 	for _, m := range all.Val() {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/internal/luascript"
 )
 
 const (
@@ -75,7 +73,7 @@ func (t *Throttle) Limited(ctx context.Context, interval, after time.Duration) e
 func (t *Throttle) update(ctx context.Context, latency int64, page int, interval, after int64) error {
 	us, err := throttleCmd.Run(ctx, t.rdb, []string{throttleKey(t.site)}, latency, page, maxThrottle.Microseconds(), interval, after).Int64()
 	if err != nil {
-		return fmt.Errorf("store the pace of %s: %w", t.site, luascript.WrongType(err, throttleKey(t.site)))
+		return fmt.Errorf("store the pace of %s: %w", t.site, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

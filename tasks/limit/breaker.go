@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"muster/internal/luascript"
-
 	"github.com/redis/go-redis/v9"
 )
 
@@ -100,7 +98,7 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 			b.warn.open(err)
 			return Permit{}, true, 0, nil
 		}
-		return Permit{}, false, 0, fmt.Errorf("ask the breaker of %s: %w", key, luascript.WrongType(err, breakerKeys(b.cfg.Namespace, key)...))
+		return Permit{}, false, 0, fmt.Errorf("ask the breaker of %s: %w", key, err)
 	}
 	switch v[0] {
 	case 1:
@@ -142,7 +140,7 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 			b.warn.open(err)
 			return nil
 		}
-		return fmt.Errorf("report to the breaker of %s: %w", p.key, luascript.WrongType(err, append(breakerKeys(b.cfg.Namespace, p.key), breakerIndex(b.cfg.Namespace))...))
+		return fmt.Errorf("report to the breaker of %s: %w", p.key, err)
 	}
 	return nil
 }
@@ -187,7 +185,7 @@ type BreakerState struct {
 func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
 	states, err := b.read(ctx, false, key)
 	if err != nil {
-		return BreakerState{Key: key}, fmt.Errorf("read the breaker of %s: %w", key, luascript.WrongType(err, breakerKeys(b.cfg.Namespace, key)[0]))
+		return BreakerState{Key: key}, fmt.Errorf("read the breaker of %s: %w", key, err)
 	}
 	return states[0], nil
 }
@@ -197,7 +195,7 @@ func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
 func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	keys, err := b.rdb.ZRange(ctx, breakerIndex(b.cfg.Namespace), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list the breakers: %w", luascript.WrongType(err, breakerIndex(b.cfg.Namespace)))
+		return nil, fmt.Errorf("list the breakers: %w", err)
 	}
 	var out []BreakerState
 	var closed []any

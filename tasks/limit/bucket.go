@@ -8,8 +8,6 @@ import (
 	"math"
 	"time"
 
-	"muster/internal/luascript"
-
 	"github.com/redis/go-redis/v9"
 )
 
@@ -148,7 +146,7 @@ func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience 
 			b.warn.open(err)
 			return Taken{OK: true, Left: int(r.most())}, nil
 		}
-		return Taken{}, fmt.Errorf("take %g tokens of %s: %w", n, key, luascript.WrongType(err, bucketKey(b.cfg.Namespace, key)))
+		return Taken{}, fmt.Errorf("take %g tokens of %s: %w", n, key, err)
 	}
 	if v[1] < 0 {
 		return Taken{}, fmt.Errorf("take %g tokens of %s, which holds %g and gains %g a second: %w", n, key, r.most(), r.PerSec, ErrNever)

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"muster/internal/luascript"
-
 	"github.com/redis/go-redis/v9"
 )
 
@@ -256,7 +254,7 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 		}
 		// The slot may be taken, and only the answer lost.
 		l.quit(key, holder)
-		return nil, fmt.Errorf("acquire a slot of %s: %w", key, luascript.WrongType(err, slotKeys(l.cfg.Namespace, key)...))
+		return nil, fmt.Errorf("acquire a slot of %s: %w", key, err)
 	}
 	l.learn(key, limit, int(got[1]))
 	if got[0] == 0 {
@@ -290,7 +288,7 @@ func (s *Slot) Release(ctx context.Context) error {
 	_, err := s.l.free(ctx, s.key, s.holder)
 	s.l.wake(s.key)
 	if err != nil {
-		return fmt.Errorf("release a slot of %s: %w", s.key, luascript.WrongType(err, slotKeys(s.l.cfg.Namespace, s.key)...))
+		return fmt.Errorf("release a slot of %s: %w", s.key, err)
 	}
 	return nil
 }
@@ -303,7 +301,7 @@ func (l *KeyedLimiter) Held(ctx context.Context, key string) (int, error) {
 	}
 	n, err := l.rdb.ZCount(ctx, slotKeys(l.cfg.Namespace, key)[0], fmt.Sprint(now.UnixMilli()), "+inf").Result()
 	if err != nil {
-		return 0, fmt.Errorf("count the slots of %s: %w", key, luascript.WrongType(err, slotKeys(l.cfg.Namespace, key)[0]))
+		return 0, fmt.Errorf("count the slots of %s: %w", key, err)
 	}
 	return int(n), nil
 }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"muster/internal/luascript"
-
 	"github.com/redis/go-redis/v9"
 )
 
@@ -88,7 +86,7 @@ func (p *Pacer) ReserveApart(ctx context.Context, key string, apart, patience ti
 			p.warn.open(err)
 			return 0, true, nil
 		}
-		return 0, false, fmt.Errorf("keep the pace of %s: %w", key, luascript.WrongType(err, paceKey(p.cfg.Namespace, key)))
+		return 0, false, fmt.Errorf("keep the pace of %s: %w", key, err)
 	}
 	return time.Duration(v[1]) * time.Microsecond, v[0] == 1, nil
 }
@@ -121,7 +119,7 @@ func (p *Pacer) NotBefore(ctx context.Context, key string, t time.Time) error {
 			p.warn.open(err)
 			return nil
 		}
-		return fmt.Errorf("hold back %s: %w", key, luascript.WrongType(err, paceKey(p.cfg.Namespace, key)))
+		return fmt.Errorf("hold back %s: %w", key, err)
 	}
 	return nil
 }

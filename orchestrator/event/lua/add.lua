@@ -3,8 +3,8 @@
 -- ARGV: type, job or "", data (JSON or ""), ms for which it is remembered.
 -- Returns the id of the event, also if it was added before.
 local once = KEYS[3] ~= KEYS[1]
-local before = once and redis.pcall("GET", KEYS[3])
-if type(before) == "string" and before:find("^%d+%-%d+$") then return before end -- else it is damaged, and set again
+local before = once and redis.call("GET", KEYS[3])
+if before then return before end
 local time = redis.call("TIME")
 local now = string.format("%.0f", tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
 local id = record(KEYS[1], nil, KEYS[2], ARGV[1], ARGV[2], now, ARGV[3])

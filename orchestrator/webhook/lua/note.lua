@@ -5,14 +5,6 @@
 local time = redis.call("TIME")
 local now = string.format("%.0f", tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
 local outcome = ARGV[4]
--- What cannot be used is made anew: the delivery would be sent again for nothing.
-for i, type in ipairs({ "hash", "hash", "zset", "zset" }) do
-  local is = redis.call("TYPE", KEYS[i]).ok
-  if is ~= type and is ~= "none" then redis.call("DEL", KEYS[i]) end
-end
-for _, name in ipairs({ "delivered", "given_up" }) do
-  if not tonumber(redis.call("HGET", KEYS[2], name) or "0") then redis.call("HDEL", KEYS[2], name) end
-end
 -- A delivery ends once, also if this call is repeated because its reply was lost, or the process died behind it.
 local ends = outcome ~= "failed" and redis.call("ZREM", KEYS[4], ARGV[2]) or 0
 if outcome == "delivered" then

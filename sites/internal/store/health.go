@@ -9,26 +9,25 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/internal/luascript"
 	"muster/sites/report"
 )
 
 // maxHealth bounds the jobs of a site whose health is stored.
 const maxHealth = 200
 
-// HealthOf reads the health of a site in its last jobs, the newest first. What is
-// damaged is left out: only numbers to compare with are lost.
+// HealthOf reads the health of a site in its last jobs, the newest first.
 func HealthOf(ctx context.Context, rdb redis.UniversalClient, site string) ([]report.Health, error) {
 	all, err := rdb.HGetAll(ctx, HealthKey(site)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read health of %s: %w", site, luascript.WrongType(err, HealthKey(site)))
+		return nil, fmt.Errorf("read health of %s: %w", site, err)
 	}
 	jobs := make([]report.Health, 0, len(all))
-	for _, text := range all {
+	for job, text := range all {
 		var h report.Health
-		if json.Unmarshal([]byte(text), &h) == nil {
-			jobs = append(jobs, h)
+		if err := json.Unmarshal([]byte(text), &h); err != nil {
+			return nil, fmt.Errorf("read health of %s: decode %s of key %s: %w", site, job, HealthKey(site), err)
 		}
+		jobs = append(jobs, h)
 	}
 	slices.SortFunc(jobs, func(a, b report.Health) int { return b.At.Compare(a.At) })
 	return jobs, nil
@@ -64,7 +63,7 @@ func SaveHealth(ctx context.Context, rdb redis.UniversalClient, h report.Health,
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("store health of %s: %w", h.Site, luascript.WrongType(err, key))
+		return fmt.Errorf("store health of %s: %w", h.Site, err)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/internal/luascript"
 	"muster/sites/report"
 )
 
@@ -26,11 +25,8 @@ func AddAnswer(ctx context.Context, rdb redis.UniversalClient, job, proxy string
 		p.Expire(ctx, key, Keep)
 		return nil
 	})
-	if redis.HasErrorPrefix(err, "hash value is not an integer") { // it is damaged: it begins anew
-		err = rdb.HSet(ctx, key, field+proxy, 1).Err()
-	}
 	if err != nil {
-		return fmt.Errorf("count an answer through a proxy: %w", luascript.WrongType(err, key))
+		return fmt.Errorf("count an answer through a proxy: %w", err)
 	}
 	return nil
 }
@@ -39,7 +35,7 @@ func AddAnswer(ctx context.Context, rdb redis.UniversalClient, job, proxy string
 func ProxyUsage(ctx context.Context, rdb redis.UniversalClient, job string) (*report.ProxyUsage, error) {
 	all, err := rdb.HGetAll(ctx, ProxyUsageKey(job)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("count the proxies of job %s: %w", job, luascript.WrongType(err, ProxyUsageKey(job)))
+		return nil, fmt.Errorf("count the proxies of job %s: %w", job, err)
 	}
 	proxies := map[string]report.Proxy{}
 	for field, text := range all {

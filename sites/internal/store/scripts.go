@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/internal/luascript"
 )
 
 var (
@@ -29,7 +27,7 @@ type Page struct {
 func Grant(ctx context.Context, rdb redis.UniversalClient, job string, p Page, maxRecords int64) (int, error) {
 	n, err := grantCmd.Run(ctx, rdb, []string{SpentKey(job)}, p.ID, p.Records, p.Bytes, maxRecords, Keep.Milliseconds()).Int()
 	if err != nil {
-		return 0, fmt.Errorf("count a page of job %s: %w", job, luascript.WrongType(err, SpentKey(job)))
+		return 0, fmt.Errorf("count a page of job %s: %w", job, err)
 	}
 	return n, nil
 }

@@ -2,7 +2,7 @@
 -- KEYS: breaker, trials. ARGV: token, cooldown ms, the most it grows to with
 -- trials that fail, number of trials, trial ttl ms.
 -- Returns {0 blocked | 1 allowed | 2 allowed as a trial | 3 others try, ms until
--- the next call is useful}. Counts the answers of a breaker that is not closed.
+-- the next call is useful}. Counts the calls while the breaker is not closed.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
@@ -15,8 +15,6 @@ end
 
 local state = redis.call("HGET", KEYS[1], "state")
 if state ~= "open" and state ~= "half_open" then return { 1, 0 } end
--- A full Redis rejects a script whose first write may need memory.
-redis.call("HDEL", KEYS[1], "")
 if state == "open" then
   local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or "") or 0
   local cooldown = math.min(tonumber(ARGV[2]) * 2 ^ failed, tonumber(ARGV[3]))
@@ -27,7 +25,7 @@ if state == "open" then
   end
   local left = opened + cooldown - now
   if left > 0 then
-    redis.pcall("HINCRBY", KEYS[1], "blocked", 1) -- a full Redis refuses it, and the request is blocked anyway
+    redis.call("HINCRBY", KEYS[1], "blocked", 1)
     return { 0, left }
   end
   redis.call("HSET", KEYS[1], "state", "half_open")
@@ -36,11 +34,11 @@ end
 redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", now)
 bound(KEYS[2], now + tonumber(ARGV[5]))
 if redis.call("ZCARD", KEYS[2]) >= tonumber(ARGV[4]) then
-  redis.pcall("HINCRBY", KEYS[1], "blocked", 1)
+  redis.call("HINCRBY", KEYS[1], "blocked", 1)
   local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
   return { 3, math.max(1, math.min(1000, tonumber(first[2]) - now)) }
 end
-redis.pcall("HINCRBY", KEYS[1], "allowed", 1)
+redis.call("HINCRBY", KEYS[1], "allowed", 1)
 redis.call("ZADD", KEYS[2], now + tonumber(ARGV[5]), ARGV[1])
 redis.call("PEXPIRE", KEYS[2], 86400000)
 redis.call("PEXPIRE", KEYS[1], 86400000)

@@ -7,7 +7,5 @@ local text, wait = string.match(redis.call("GET", KEYS[1]) or "", "^(%d+) (%d+)$
 -- If the moment is later than it was when it was stored, the clock was set back.
 local left = math.min((tonumber(text) or now) - now, tonumber(wait) or 0)
 left = math.max(tonumber(ARGV[1]), left)
--- A full Redis rejects a script whose first write may need memory.
-redis.call("PERSIST", KEYS[1])
 redis.call("SET", KEYS[1], string.format("%.0f %.0f", now + left, left), "PX", math.ceil(left / 1000) + 1)
 return left

@@ -9,8 +9,6 @@ local at, longest = math.max(now, tonumber(text) or 0), now + (tonumber(wait) or
 
 -- The expiry only removes the key: the moment itself says when it is past.
 local function save(moment, wait)
-  -- A full Redis rejects a script whose first write may need memory.
-  redis.call("PERSIST", KEYS[1])
   redis.call("SET", KEYS[1], string.format("%.0f %.0f", moment, wait), "PX", math.ceil((moment - now) / 1000) + 1000)
 end
 if at > longest and at > now then -- the clock was set back

@@ -21,11 +21,6 @@ local function open()
   return { "opened", failed, now, till }
 end
 
--- A full Redis rejects a script whose first write may need memory.
-redis.call("HDEL", KEYS[1], "")
-for _, name in ipairs({ "failures", "trials_failed" }) do
-  if not tonumber(redis.call("HGET", KEYS[1], name) or "0") then redis.call("HDEL", KEYS[1], name) end
-end
 if state ~= "open" and state ~= "half_open" then state = "closed" end
 if state == "closed" then
   if outcome == "failure" then

@@ -11,8 +11,6 @@ tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000000)
 local back = at > now -- the clock was set back: the bucket fills from now on
 
 local function save()
-  -- A full Redis rejects a script whose first write may need memory.
-  redis.call("HDEL", KEYS[1], "")
   redis.call("HSET", KEYS[1], "tokens", string.format("%.9f", tokens), "at", string.format("%.0f", now))
   if rate > 0 then
     redis.call("PEXPIRE", KEYS[1], math.min(86400000, math.ceil((most - tokens) / rate * 1000)) + 1000)

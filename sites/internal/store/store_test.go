@@ -1,0 +1,60 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"muster/sites/report"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func TestValueThatCannotBeDecodedNamesItsKey(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := redistest.New(t), t.Context()
+	if err := rdb.Set(ctx, SummaryKey("job"), `{"site":`, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ReadJSON[report.Summary](ctx, rdb, SummaryKey("job")); err == nil || !strings.Contains(err.Error(), SummaryKey("job")) {
+		t.Errorf("summary: got %v, want an error with the key %s", err, SummaryKey("job"))
+	}
+	if err := rdb.HSet(ctx, HealthKey("shop"), "job", "{").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := HealthOf(ctx, rdb, "shop"); err == nil || !strings.Contains(err.Error(), HealthKey("shop")) {
+		t.Errorf("health: got %v, want an error with the key %s", err, HealthKey("shop"))
+	}
+}
+
+func TestHealthIsReturnedNewestFirst(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := redistest.New(t), t.Context()
+	now := time.Now()
+	for i, job := range []string{"old", "new"} {
+		h := report.Health{Site: "shop", JobID: job, At: now.Add(time.Duration(i) * time.Minute)}
+		if err := SaveHealth(ctx, rdb, h, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := HealthOf(ctx, rdb, "shop"); err != nil || len(got) != 2 || got[0].JobID != "new" {
+		t.Errorf("got %+v, %v, want the jobs new and old", got, err)
+	}
+	if got, err := LastHealth(ctx, rdb); err != nil || len(got) != 1 || got[0].JobID != "new" {
+		t.Errorf("last: got %+v, %v, want the job new", got, err)
+	}
+}
+
+func TestGrantCountsAPageOnce(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := redistest.New(t), t.Context()
+	for _, call := range []struct {
+		page string
+		want int
+	}{{"a", 2}, {"a", 2}, {"b", 1}, {"c", 0}, {"b", 1}} {
+		if got, err := Grant(ctx, rdb, "job", Page{ID: call.page, Records: 2, Bytes: 10}, 3); err != nil || got != call.want {
+			t.Errorf("page %s: got %d records, %v, want %d", call.page, got, err, call.want)
+		}
+	}
+}
