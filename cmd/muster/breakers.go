@@ -61,7 +61,7 @@ func breakerRow(s limit.BreakerState) []string {
 	if left := time.Until(s.Until); left > 0 {
 		next = "in " + left.Round(time.Second).String()
 	}
-	return []string{cell(s.Key, 60), s.State, since(s.Since), next, fmt.Sprint(s.Allowed), fmt.Sprint(s.Blocked), cell(orDash(s.LastBlock), 40)}
+	return []string{cell(s.Key, 60), s.State, age(s.Since), next, fmt.Sprint(s.Allowed), fmt.Sprint(s.Blocked), cell(orDash(s.LastBlock), 40)}
 }
 
 // resetAnswer is the JSON output of breakers reset.

@@ -16,7 +16,7 @@ func inspectActive(ctx context.Context, c *cli.Context, client fleet) error {
 		return err
 	}
 	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE", "WORKER", "FOR"}, func(n tasktype.ActiveNode) []string {
-		return []string{n.Workflow, n.Node, n.Task, n.Queue, n.Worker, ago(n.Started)}
+		return []string{n.Workflow, n.Node, n.Task, n.Queue, n.Worker, elapsed(n.Started)}
 	})
 }
 

@@ -48,7 +48,7 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 			after = r.After.Round(10 * time.Microsecond).String()
 		}
 		return []string{r.Name, after, r.Host, strconv.Itoa(r.PID), strconv.Itoa(r.Active), strconv.Itoa(r.Concurrency),
-			ago(r.Started), strings.Join(slices.Sorted(maps.Keys(r.Queues)), " ")}
+			elapsed(r.Started), strings.Join(slices.Sorted(maps.Keys(r.Queues)), " ")}
 	}, "HOST", "PID")
 	switch {
 	case err != nil:

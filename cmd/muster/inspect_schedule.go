@@ -18,14 +18,11 @@ func inspectSchedule(ctx context.Context, c *cli.Context, client fleet) error {
 		return err
 	}
 	return show(client.env, c, entries, []string{"ENTRY", "SPEC", "NEXT IN", "LAST", "WORKFLOW", "SENT", "MISSED", "LEADER", "ERROR"}, func(e tasktype.ScheduleEntry) []string {
-		next, last := "-", "never"
+		next := "-"
 		if e.Leader != "" {
 			next = time.Until(e.Next).Round(time.Second).String()
 		}
-		if !e.Last.IsZero() {
-			last = ago(e.Last) + " ago"
-		}
-		return []string{e.Name, e.Spec, next, last, cmp.Or(e.Workflow, "-"), strconv.FormatInt(e.Sent, 10),
+		return []string{e.Name, e.Spec, next, age(e.Last), cmp.Or(e.Workflow, "-"), strconv.FormatInt(e.Sent, 10),
 			strconv.FormatInt(e.Missed, 10), cmp.Or(e.Leader, "none"), cmp.Or(oneLine(errors.New(e.Error)), "-")}
 	}, "WORKFLOW", "LEADER")
 }

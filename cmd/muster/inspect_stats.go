@@ -39,6 +39,6 @@ func inspectStats(ctx context.Context, c *cli.Context, client fleet) error {
 	return show(client.env, c, workers, []string{"WORKER", "ACTIVE", "BEGUN", "SUCCEEDED", "FAILED", "RETRIED", "RECOVERED", "UP"}, func(w tasktype.Worker) []string {
 		n := func(i int64) string { return strconv.FormatInt(i, 10) }
 		return []string{w.Name, strconv.Itoa(w.Active), n(w.Stats.Begun), n(w.Stats.Succeeded), n(w.Stats.Failed),
-			n(w.Stats.Retried), n(w.Stats.Recovered), ago(w.Started)}
+			n(w.Stats.Retried), n(w.Stats.Recovered), elapsed(w.Started)}
 	})
 }

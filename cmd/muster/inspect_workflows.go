@@ -45,7 +45,7 @@ func inspectWorkflows(ctx context.Context, c *cli.Context, client fleet) error {
 var workflowColumns = []string{"WORKFLOW", "NAME", "STATE", "SENT", "FOR"}
 
 func workflowRow(w tasktype.Workflow) []string {
-	took := ago(w.Created)
+	took := elapsed(w.Created)
 	if !w.Ended.IsZero() {
 		took = w.Ended.Sub(w.Created).Round(time.Millisecond).String()
 		if w.Ended.Sub(w.Created) > time.Minute {

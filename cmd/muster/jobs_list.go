@@ -182,19 +182,3 @@ func orDash(text string) string {
 	}
 	return text
 }
-
-// age is how long ago something was, short.
-func age(at time.Time) string {
-	switch d := time.Since(at); {
-	case at.IsZero():
-		return "-"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh ago", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd ago", int(d.Hours())/24)
-	}
-}

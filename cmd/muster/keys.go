@@ -87,7 +87,7 @@ func keyRow(k access.Key) []string {
 	if !k.Expires.IsZero() {
 		expires = k.Expires.Format(time.RFC3339)
 	}
-	return []string{k.ID, k.Name, string(k.Role), k.State(time.Now()), age(k.Created), expires, since(k.Used)}
+	return []string{k.ID, k.Name, string(k.Role), k.State(time.Now()), age(k.Created), expires, age(k.Used)}
 }
 
 func createKey(env environment) cli.ActionFunc {

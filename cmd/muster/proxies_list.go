@@ -137,7 +137,7 @@ func listProxies(env environment, c *cli.Context) error {
 				exit = m.Exit.String()
 			}
 			t.row(m.String(), cmp.Or(m.Anonymity, "-"), exit, cmp.Or(m.Country, "-"), httpsWord(m.Can), fmt.Sprintf("%.0f ms", m.LatencyMS),
-				fmt.Sprintf("%.0f%%", 100*shownHealth(m).OK), fmt.Sprint(shownHealth(m).Requests), fmt.Sprintf("%.2f", m.Score), stateOf(m, now), since(m.CheckedAt))
+				fmt.Sprintf("%.0f%%", 100*shownHealth(m).OK), fmt.Sprint(shownHealth(m).Requests), fmt.Sprintf("%.2f", m.Score), stateOf(m, now), age(m.CheckedAt))
 		}
 		return t.flush()
 	})

@@ -60,7 +60,7 @@ func listSources(env environment, c *cli.Context, settings []settingFlag) error 
 		for _, name := range slices.Sorted(maps.Keys(yields)) {
 			y := yields[name]
 			t.row(name, y.State(), fmt.Sprint(y.Last.Candidates), fmt.Sprint(y.Last.Unique), fmt.Sprint(y.Last.Alive), fmt.Sprint(y.Last.Usable), fmt.Sprint(y.Last.Elite),
-				fmt.Sprintf("%d of %d", y.Total.Usable, y.Total.Candidates), fmt.Sprint(y.Refreshes), since(y.LastAt), counts(y.Rejects))
+				fmt.Sprintf("%d of %d", y.Total.Usable, y.Total.Candidates), fmt.Sprint(y.Refreshes), age(y.LastAt), counts(y.Rejects))
 		}
 		if err := t.flush(); err != nil {
 			return err

@@ -38,7 +38,7 @@ func statsProxies(env environment, c *cli.Context) error {
 		t.row("rotating exits", fmt.Sprint(s.Rotating))
 		t.row("latency", fmt.Sprintf("median %.0f ms, 90%% %.0f ms, 99%% %.0f ms", s.Latency.P50, s.Latency.P90, s.Latency.P99))
 		t.row("requests", fmt.Sprint(s.Requests))
-		refreshed := since(s.RefreshedAt)
+		refreshed := age(s.RefreshedAt)
 		if s.Stale {
 			refreshed += ", STALE: the last refresh found nothing"
 		}

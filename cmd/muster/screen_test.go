@@ -147,7 +147,7 @@ func TestWideListingsFitATerminal(t *testing.T) {
 	}
 	wide := newTable(s, "PROXY", "ANONYMITY", "EXIT", "COUNTRY", "HTTPS", "LATENCY", "OK", "REQUESTS", "SCORE", "STATE", "CHECKED")
 	wide.less = []string{"EXIT", "REQUESTS", "SCORE"}
-	wide.row("socks5://198.51.100.170:10800", "anonymous", "198.51.100.171", "BG", "yes", "12345 ms", "100%", "12345", "0.99", "rests 12 min", "59 min ago")
+	wide.row("socks5://198.51.100.170:10800", "anonymous", "198.51.100.171", "BG", "yes", "12345 ms", "100%", "12345", "0.99", "rests 12 min", "59m ago")
 	out.Reset()
 	if err := wide.flush(); err != nil {
 		t.Fatal(err)

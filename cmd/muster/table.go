@@ -193,8 +193,8 @@ func show[T any](env environment, c *cli.Context, list []T, head []string, row f
 	return t.flush()
 }
 
-// ago is the time since t.
-func ago(t time.Time) string {
+// elapsed returns the time since t, for things that still run.
+func elapsed(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
@@ -229,18 +229,18 @@ func cell(text string, width int) string {
 	return text
 }
 
-// since is how long ago something was, in the largest unit that fits.
-func since(at time.Time) string {
+// age formats the time since at in its largest unit, as in "3m ago", and the zero time as "never".
+func age(at time.Time) string {
 	switch d := time.Since(at); {
 	case at.IsZero():
 		return "never"
 	case d < time.Minute:
-		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+		return fmt.Sprintf("%ds ago", max(0, int(d.Seconds())))
 	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h ago", int(d.Hours()))
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
 	default:
-		return fmt.Sprintf("%d days ago", int(d.Hours())/24)
+		return fmt.Sprintf("%dd ago", int(d.Hours())/24)
 	}
 }

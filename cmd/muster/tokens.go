@@ -87,7 +87,7 @@ func tokensList(ctx context.Context, c *cli.Context, client fleet) error {
 		if !o.Deadline.IsZero() {
 			left = time.Until(o.Deadline).Round(time.Second).String()
 		}
-		return []string{o.Workflow, o.Node, fmt.Sprint(o.Attempt), ago(o.Opened), left, onLine(o.Input)}
+		return []string{o.Workflow, o.Node, fmt.Sprint(o.Attempt), elapsed(o.Opened), left, onLine(o.Input)}
 	})
 }
 

@@ -181,7 +181,7 @@ func listWebhooks(ctx context.Context, c *cli.Context, env environment, hooks *w
 	}
 	return show(env, c, list, []string{"WEBHOOK", "URL", "EVENTS", "STATE", "PENDING", "DELIVERED", "GIVEN UP", "LAST"}, func(e webhook.Endpoint) []string {
 		return []string{e.Name, shown.ShownURL(e.URL), eventsOf(e), e.State,
-			fmt.Sprint(e.Pending), fmt.Sprint(e.Delivered), fmt.Sprint(e.GivenUp), since(e.LastDelivered)}
+			fmt.Sprint(e.Pending), fmt.Sprint(e.Delivered), fmt.Sprint(e.GivenUp), age(e.LastDelivered)}
 	})
 }
 
