@@ -155,10 +155,10 @@ func warnSetBack(ctx context.Context, q *Queue, ms any) {
 	}
 }
 
-// parseLeased reads what the scripts return of leased items. It ends those that are damaged.
+// parseLeased decodes the leased items that the scripts return. Items that cannot be decoded fail.
 func parseLeased(ctx context.Context, q *Queue, list []any, worker string, expires time.Time) []Leased {
 	items := make([]Leased, 0, len(list)/6)
-	var damaged []Settlement
+	var invalid []Settlement
 	for v := range slices.Chunk(list, 6) {
 		it, err := parseSpec(toString(v[0]), toString(v[5]))
 		it.ID = toString(v[0])
@@ -167,17 +167,17 @@ func parseLeased(ctx context.Context, q *Queue, list []any, worker string, expir
 			Token: toInt(v[1]), Attempts: int(toInt(v[2])), Retried: int(toInt(v[3])),
 			Waited: time.Duration(toInt(v[4])) * time.Millisecond,
 		}
-		if err != nil { // it ends, so that it does not come again and again
-			damaged = append(damaged, Settlement{leased, Failed(err)})
+		if err != nil {
+			invalid = append(invalid, Settlement{leased, Failed(err)})
 			continue
 		}
 		items = append(items, leased)
 	}
-	if len(damaged) > 0 {
-		q.cfg.Logger.ErrorContext(ctx, "items cannot be read", "queue", q.name, "items", len(damaged), "first", damaged[0].Outcome.Note)
-		for _, err := range q.SettleAll(ctx, damaged...) {
+	if len(invalid) > 0 {
+		q.cfg.Logger.ErrorContext(ctx, "items cannot be decoded", "queue", q.name, "items", len(invalid), "first", invalid[0].Outcome.Note)
+		for _, err := range q.SettleAll(ctx, invalid...) {
 			if err != nil {
-				q.cfg.Logger.WarnContext(ctx, "an item that cannot be read comes again when its lease expires", "queue", q.name, "err", err)
+				q.cfg.Logger.WarnContext(ctx, "cannot settle an item that cannot be decoded; it is leased again when its lease expires", "queue", q.name, "err", err)
 			}
 		}
 	}

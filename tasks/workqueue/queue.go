@@ -22,11 +22,7 @@ var (
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrNewer says that a newer version of the program wrote the queue.
 	ErrNewer = errors.New("the queue was written by a newer version; use that version, or another queue")
-	// ErrDamaged says that a key of the queue has another type, or that its version cannot be read. The call may have
-	// changed other keys: Repair mends counters and indexes.
-	ErrDamaged = errors.New("its data in Redis is damaged: repair the queue, or delete it")
-	// ErrFull says that Redis has no memory left, and that nothing was changed.
-	// Items can still be leased and settled.
+	// ErrFull means that Redis has no memory left. The call changed nothing.
 	ErrFull = errors.New("redis is full: it has used its maxmemory; raise that, or delete what is not needed, and try again")
 )
 

@@ -15,8 +15,7 @@ func laneOf(record string) string {
 	return laneName(f[len(f)-1])
 }
 
-// placeOf returns the place of a record's item among the ready ones: the higher,
-// the later it was put there. It is 0 if the record is damaged.
+// placeOf returns the place of a record's item among the ready items. Later items have higher places.
 func placeOf(record string) int64 {
 	f := strings.SplitN(record, " ", recordFields)
 	if len(f) != recordFields {

@@ -37,9 +37,6 @@ func (s *store) run(ctx context.Context, doing, script string, args ...any) (any
 	if strings.Contains(err.Error(), "WQNEWER") {
 		err = ErrNewer
 	}
-	if redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "WQDAMAGED") || strings.Contains(err.Error(), "not an integer") {
-		err = fmt.Errorf("%w (%w)", ErrDamaged, err)
-	}
 	if strings.HasPrefix(err.Error(), "OOM ") {
 		err = fmt.Errorf("%w (%w)", ErrFull, err)
 	}

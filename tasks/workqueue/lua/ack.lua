@@ -4,7 +4,6 @@
 -- Returns 1, or 0 when the claim was lost, and then changes nothing.
 local at = redis.call("HMGET", READER, "owner", "fence")
 if at[1] ~= ARGV[1] or at[2] ~= ARGV[2] then return 0 end
-always()
 if ARGV[3] ~= "" then redis.call("XTRIM", OUT, "MINID", ARGV[3]) end
 for i = 4, #ARGV, 2 do
   if ARGV[i + 1] == "" then

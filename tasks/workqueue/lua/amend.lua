@@ -4,7 +4,6 @@
 -- result given 0|1, result.
 -- Returns "ok", also if it is so already; "sealed" if the queue is; else the
 -- item's state letter, "" if there is no such item.
-always()
 local id, from, to, note, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6]
 if ARGV[5] ~= "1" then result = false end
 local counter = { d = "done", s = "skipped", e = "error" }

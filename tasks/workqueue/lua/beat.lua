@@ -3,7 +3,6 @@
 -- KEYS: common.lua. ARGV: worker, ms for which it is alive, attempt
 -- limit, note.
 -- Returns {leases ended, then the names of the other pools}.
-always()
 local ttl = tonumber(ARGV[2])
 local last = number(redis.call("HGET", META, "beat"))
 redis.call("HSET", META, "beat", string.format("%.0f", now))

@@ -5,7 +5,6 @@
 -- had not released the outputs until keep.lua is told that this is dealt with.
 local at = redis.call("HMGET", READER, "owner", "until", "lasts")
 local till = at[2] and number(at[2]) or -1
-always()
 if at[3] and till > now + number(at[3]) then -- the clock was set back
   till = now + number(at[3])
   redis.call("HSET", READER, "until", string.format("%.0f", till))

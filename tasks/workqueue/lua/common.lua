@@ -25,15 +25,12 @@ local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, CO
 -- byLane says that the queue counts by lane, too; sealed that no lease holds,
 -- and nothing is leased and added; endings that it keeps them.
 local version, byLane, sealed, endings = unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings"))
-if version and not tonumber(version) then
-  return redis.error_reply("WQDAMAGED the version of the queue cannot be read")
-end
 if version and tonumber(version) > 2 then
   return redis.error_reply("WQNEWER the queue was written by a newer version")
 end
 
--- number reads a counter; one that is damaged is 0 until Repair counts again.
-local function number(s) return tonumber(s or "") or 0 end
+-- number decodes a counter; a missing one is 0.
+local function number(s) return tonumber(s or "0") end
 
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -50,32 +47,22 @@ local function count(name, n, lane)
   if byLane then add(laneDelta, name .. "\0" .. lane, n) end
 end
 
--- bump adds to a number of a hash, which a damaged one begins again, and returns it.
-local function bump(key, name, n, from)
-  local v = redis.pcall("HINCRBY", key, name, n)
-  if type(v) == "number" then return v end
-  redis.call("HSET", key, name, string.format("%.0f", from + n))
-  return from + n
-end
-
 local function finish(moved)
   for name, n in pairs(delta) do
-    if n ~= 0 then bump(COUNTS, name, n, 0) end
+    if n ~= 0 then redis.call("HINCRBY", COUNTS, name, n) end
   end
   for name, n in pairs(laneDelta) do
-    if n ~= 0 and bump(COUNTS, name, n, 0) == 0 then redis.call("HDEL", COUNTS, name) end
+    if n ~= 0 and redis.call("HINCRBY", COUNTS, name, n) == 0 then redis.call("HDEL", COUNTS, name) end
   end
-  if moved > 0 then bump(META, "moves", moved, 0) end
+  if moved > 0 then redis.call("HINCRBY", META, "moves", moved) end
   if freed then redis.call("PUBLISH", META, "ready") end
 end
 
--- parse reads a record. One that is damaged, or "", is that of an item that has failed.
+-- parse decodes a record.
 local function parse(s)
   local state, attempts, retried, token, rank, seq, max, since, lane =
     string.match(s, "^([qwidse]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
-  if not state then
-    return { damaged = true, state = "e", attempts = 0, retried = 0, token = 0, rank = 100, seq = 0, max = 0, since = now, lane = "\31" }
-  end
+  if not state then error("cannot decode the item record '" .. s .. "' of key " .. REC) end
   return {
     state = state, attempts = tonumber(attempts), retried = tonumber(retried),
     token = tonumber(token), rank = tonumber(rank), seq = tonumber(seq),
@@ -119,61 +106,39 @@ local function ending(id, r, note)
   if endings then redis.call("XADD", OUT, "*", "id", id, "state", r.state, "lane", r.lane, "note", note) end
 end
 
--- bury ends an item whose record is damaged or gone, and which was counted in a state. Its lane is not known: Repair
--- counts lanes again.
-local function bury(id, r, was)
-  redis.call("ZREM", LEASED, id)
-  redis.call("HDEL", WORKER, id)
-  add(delta, was, -1)
-  if not r then return end
-  save(id, r)
-  redis.call("ZADD", FAILED, now, id)
-  redis.call("HSET", NOTE, id, "its record in Redis was damaged")
-  add(delta, "error", 1)
-  ending(id, r, "its record in Redis was damaged")
-end
-
--- placeIn returns the score of a ready member of a lane, or nil if it is damaged.
+-- placeIn returns the score of a ready member of a lane.
 local function placeIn(lane, member)
   local at = #lane + 2
-  local rank, seq = tonumber(string.sub(member, at, at + 2)), tonumber(string.sub(member, at + 3, at + 15))
-  return rank and seq and score(rank, seq)
+  return score(tonumber(string.sub(member, at, at + 2)), tonumber(string.sub(member, at + 3, at + 15)))
 end
 
 -- fixLane sets a lane's score after members were taken from it.
 local function fixLane(lane)
-  while true do
-    local head = redis.call("ZRANGEBYLEX", READY, "[" .. lane .. "\0", "(" .. lane .. "\1", "LIMIT", 0, 1)[1]
-    if not head then
-      redis.call("ZREM", LANES, lane)
-      return
-    end
-    local s = placeIn(lane, head)
-    if s then
-      redis.call("ZADD", LANES, string.format("%.0f", s), lane)
-      return
-    end
-    redis.call("ZREM", READY, head)
+  local head = redis.call("ZRANGEBYLEX", READY, "[" .. lane .. "\0", "(" .. lane .. "\1", "LIMIT", 0, 1)[1]
+  if head then
+    redis.call("ZADD", LANES, string.format("%.0f", placeIn(lane, head)), lane)
+  else
+    redis.call("ZREM", LANES, lane)
   end
 end
 
--- always makes a script work in a full Redis too: Redis rejects scripts whose
--- first write may need memory.
-local function always() redis.call("ZREM", LEASED, "") end
-
--- take returns the last of the next n places ("seq") or tokens. Where that number is damaged they begin again at
--- the time in ms, which is higher than any before.
-local function take(name, n) return bump(META, name, n, now) end
+-- take reserves n places ("seq") or tokens ("token"), and returns the last one.
+local function take(name, n) return redis.call("HINCRBY", META, name, n) end
 
 local function nextSeq() return take("seq", 1) end
 
 -- expired counts leases that ended because they were not extended.
 local function expired(n) add(delta, "expired", n) end
 
--- drop ends a lease.
-local function drop(id, r)
+-- unlease removes a lease from the indexes.
+local function unlease(id)
   redis.call("ZREM", LEASED, id)
   redis.call("HDEL", WORKER, id)
+end
+
+-- drop ends the lease of an item.
+local function drop(id, r)
+  unlease(id)
   count("in_progress", -1, r.lane)
 end
 
@@ -208,22 +173,16 @@ local function wakeUp(limit)
   local late = redis.call("ZRANGEBYSCORE", LEASED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(late) do
     local r = load(id)
-    if r and not r.damaged then
-      fail(id, r, "lease expired", true, limit, 0)
-    else
-      bury(id, r, "in_progress")
-    end
+    if r then fail(id, r, "lease expired", true, limit, 0) else unlease(id) end
   end
   expired(#late)
   local due = redis.call("ZRANGEBYSCORE", DELAYED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(due) do
     local r = load(id)
-    if r and not r.damaged then
+    if r then
       r.seq = nextSeq()
       makeReady(id, r, now)
       save(id, r)
-    else
-      bury(id, r, "queued")
     end
   end
   if #due > 0 then redis.call("ZREM", DELAYED, unpack(due)) end
@@ -241,11 +200,7 @@ local function expireAll(dead, limit, note)
     for i, id in ipairs(ids) do
       if workers[i] and dead[workers[i]] then
         local r = load(id)
-        if r and not r.damaged then
-          fail(id, r, note, true, limit, 0)
-        else
-          bury(id, r, "in_progress")
-        end
+        if r then fail(id, r, note, true, limit, 0) else unlease(id) end
         moved = moved + 1
       else
         offset = offset + 1
@@ -275,7 +230,7 @@ local function setBack(ttl)
   for i = 1, #page[2], 2 do
     local id, due = page[2][i], tonumber(page[2][i + 1])
     local r = load(id)
-    if r and not r.damaged and r.since > now then
+    if r and r.since > now then
       redis.call("ZADD", DELAYED, now + math.max(0, due - r.since), id)
       r.since = now
       save(id, r)

@@ -2,7 +2,6 @@
 -- removes it from the list of pools.
 -- KEYS: common.lua. ARGV: worker, attempt limit, note.
 -- Returns how many; 0 in a sealed queue, whose leases have ended.
-always()
 redis.call("ZREM", POOLS, ARGV[1])
 if sealed then return 0 end
 local moved = expireAll({ [ARGV[1]] = true }, tonumber(ARGV[2]), ARGV[3])

@@ -1,7 +1,6 @@
 -- Removes items in a terminal state.
 -- KEYS: common.lua. ARGV: ids.
 -- Returns the ids that are not in the queue now.
-always()
 local counter = { d = "done", s = "skipped", e = "error" }
 local out, moved = {}, 0
 for _, id in ipairs(ARGV) do

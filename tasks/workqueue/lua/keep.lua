@@ -4,7 +4,6 @@
 -- Returns 1, or 0 when the claim was lost, and then changes nothing.
 local at = redis.call("HMGET", READER, "owner", "fence")
 if at[1] ~= ARGV[1] or at[2] ~= ARGV[2] then return 0 end
-always()
 local till = tonumber(ARGV[3])
 if till > 0 then till = now + till end
 redis.call("HSET", READER, "until", string.format("%.0f", till), "lasts", ARGV[3])

@@ -4,7 +4,6 @@
 -- that is not named (-1 unlimited), then per named key: key, budget.
 -- Returns {paused or sealed 0|1, ms until more is due or -1, passed over 0|1,
 -- ms by which the clock was set back, then per item id, token, attempts, retried, ms it was ready, spec}.
-always()
 if sealed then return { 1, -1, 0, 0 } end
 local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local back, unbounded = setBack(ttl)
@@ -43,18 +42,12 @@ local function refill(l)
 end
 
 local function head(l)
-  while true do
-    if l.at > #l.members then
-      if #l.members == 0 then return nil end
-      refill(l)
-      if #l.members == 0 then return nil end
-    end
-    local m = l.members[l.at]
-    local s = placeIn(l.name, m)
-    if s then return s end
-    redis.call("ZREM", READY, m) -- it is damaged; Repair adds its item again
-    l.at, l.from = l.at + 1, "(" .. m
+  if l.at > #l.members then
+    if #l.members == 0 then return nil end
+    refill(l)
+    if #l.members == 0 then return nil end
   end
+  return placeIn(l.name, l.members[l.at])
 end
 
 while #ids < n do
@@ -102,11 +95,8 @@ if asked > 0 then
   local recs = redis.call("HMGET", REC, unpack(ids))
   local good = {}
   for i, s in ipairs(recs) do
-    local r = parse(s or "")
-    if r.damaged then
-      bury(ids[i], s and r, "queued")
-      moved = moved + 1
-    elseif r.state == "q" and member(ids[i], r) == members[i] then -- or else it is ready elsewhere, or not at all
+    local r = s and parse(s)
+    if r and r.state == "q" and member(ids[i], r) == members[i] then -- or else it is ready elsewhere, or not at all
       good[#good + 1], records[#records + 1] = ids[i], r
     end
   end

@@ -3,7 +3,6 @@
 -- Returns {paused or sealed 0|1, ms until to call again or -1, how many of them are not
 -- terminal, ms by which the clock was set back, then per leased item id, token, attempts, retried, ms it
 -- was ready, spec}.
-always()
 local worker, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local paused = (sealed or redis.call("HGET", META, "paused")) and 1 or 0
 local due, remaining, moved = -1, 0, 0

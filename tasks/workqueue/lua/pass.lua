@@ -3,7 +3,6 @@
 -- attempts (0 the queue's), lane.
 -- Returns 1 passed (also if it was before, by this lease), 0 lost, -1 no such
 -- item.
-always()
 local id, token, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local r = load(id)
 if not r then return -1 end

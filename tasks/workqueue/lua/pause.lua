@@ -1,7 +1,6 @@
 -- Stops or resumes the leasing of items.
 -- KEYS: common.lua. ARGV: paused 0|1.
 -- Returns 1 if that changed anything.
-always()
 local was = redis.call("HGET", META, "paused")
 if ARGV[1] == "1" then
   redis.call("HSETNX", META, "v", 1)

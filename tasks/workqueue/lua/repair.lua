@@ -1,7 +1,6 @@
 -- Corrects the indexes from the records of items.
 -- KEYS: common.lua. ARGV: ids.
 -- Returns how many items were not indexed correctly.
-always()
 local fixed = 0
 for _, id in ipairs(ARGV) do
   local r = load(id)

@@ -1,7 +1,6 @@
 -- Removes members of the ready set that are not those of its items' records.
 -- KEYS: common.lua. ARGV: members.
 -- Returns how many were removed.
-always()
 local removed, lanes = 0, {}
 for _, m in ipairs(ARGV) do
   local at = string.find(m, "\0", 1, true) or #m + 1

@@ -4,7 +4,6 @@
 -- limit.
 -- Returns the item's state letter; "" if the lease was lost, "?" if there is
 -- no such item.
-always()
 local id, token = ARGV[1], tonumber(ARGV[2])
 local r = load(id)
 if not r then return "?" end

@@ -3,7 +3,6 @@
 -- KEYS: common.lua. ARGV: sealed 0|1, how many leases to end at most.
 -- Returns how many leases are left: call it again while there are any. Until
 -- then the queue stays sealed.
-always()
 if ARGV[1] == "1" then
   -- A version that does not know of this must not change such a queue.
   redis.call("HSET", META, "v", 2, "sealed", 1)
@@ -21,11 +20,8 @@ for _, id in ipairs(ids) do
     makeReady(id, r, r.since)
     save(id, r)
     moved = moved + 1
-  elseif r and not r.damaged then
-    redis.call("ZREM", LEASED, id)
   else
-    bury(id, r, "in_progress")
-    moved = moved + 1
+    unlease(id)
   end
 end
 freed = false

@@ -3,7 +3,6 @@
 -- queued, in_progress, done, skipped, error, 1 to count by lane from now on or
 -- else 0, then per lane and state with items: state, lane, items.
 -- Returns 1 set, 0 not.
-always()
 if number(redis.call("HGET", META, "moves")) ~= tonumber(ARGV[1]) then return 0 end
 for i, name in ipairs({ "queued", "in_progress", "done", "skipped", "error" }) do
   redis.call("HSET", COUNTS, name, ARGV[i + 1])

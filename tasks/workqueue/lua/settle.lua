@@ -4,7 +4,6 @@
 -- Each output says how many bytes of data were appended before it, ever.
 -- Returns per lease 1 settled (also if it was before, by this lease), 0 lost,
 -- -1 no such item.
-always()
 local counter = { d = "done", s = "skipped", e = "error" }
 local out, moved, i = {}, 0, 1
 local written
@@ -20,9 +19,7 @@ while i <= #ARGV do
   elseif r.token == token and r.state == "i" and not sealed then
     code = 1
     moved = moved + 1
-    -- The lease ends last: if a key is damaged, the caller can settle it again. Outputs come after all keys that no
-    -- command before has used, so that they are added once.
-    redis.call("HDEL", WORKER, id)
+    drop(id, r)
     if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
     if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
     r.state, r.since = state, now
@@ -37,9 +34,7 @@ while i <= #ARGV do
       written = written + #data
       add(delta, "out_bytes", #data)
     end
-    redis.call("ZREM", LEASED, id)
     save(id, r)
-    count("in_progress", -1, r.lane)
     count(counter[state], 1, r.lane)
   end
   out[#out + 1] = code

@@ -1,21 +1,17 @@
 -- Returns items that are leased to a worker that does not know of it.
 -- KEYS: common.lua. ARGV: worker, then the tokens of the leases it knows.
 -- Returns how many items were returned; 0 in a sealed queue.
-always()
 if sealed then return 0 end
 local known = {}
 for i = 2, #ARGV do known[tonumber(ARGV[i])] = true end
-local moved, buried, offset = 0, 0, 0
+local moved, offset = 0, 0
 while true do
   local ids = redis.call("ZRANGE", LEASED, offset, offset + 499)
   if #ids == 0 then break end
   local workers = redis.call("HMGET", WORKER, unpack(ids))
   for i, id in ipairs(ids) do
     local r = workers[i] == ARGV[1] and load(id)
-    if r and r.damaged then
-      bury(id, r, "in_progress") -- its worker may run it
-      buried = buried + 1
-    elseif r and not known[r.token] then
+    if r and not known[r.token] then
       drop(id, r)
       count("queued", 1, r.lane)
       makeReady(id, r, r.since)
@@ -26,5 +22,5 @@ while true do
     end
   end
 end
-finish(moved + buried)
+finish(moved)
 return moved
