@@ -33,6 +33,8 @@ func Took(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "–"
+	case d == 0: // times of tasks are in milliseconds
+		return "< 1 ms"
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < time.Second:

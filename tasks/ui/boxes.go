@@ -297,20 +297,17 @@ func (b *box) Summary() string {
 
 // fit shortens text in its middle so that it is at most so wide, in pixels, in the widest common font at a size of 13.
 func fit(text string, width float64) string {
-	runes, sum := []rune(text), 0.0
-	for _, r := range runes {
-		sum += widthOf(r)
-	}
-	if sum <= width {
+	if widthOf(text) <= width {
 		return text
 	}
+	runes := []rune(text)
 	left, right := 0, len(runes)
-	for room := width - widthOf('…'); left < right; {
+	for room := width - runeWidth('…'); left < right; {
 		k := left
 		if left > len(runes)-right {
 			k = right - 1
 		}
-		if room -= widthOf(runes[k]); room < 0 {
+		if room -= runeWidth(runes[k]); room < 0 {
 			break
 		}
 		if k == left {
@@ -322,8 +319,16 @@ func fit(text string, width float64) string {
 	return string(runes[:left]) + "…" + string(runes[right:])
 }
 
-// widthOf returns about how wide a character is in DejaVu Sans at a size of 13.
-func widthOf(r rune) float64 {
+// widthOf returns the approximate width of text, in pixels, in DejaVu Sans at a size of 13.
+func widthOf(text string) (sum float64) {
+	for _, r := range text {
+		sum += runeWidth(r)
+	}
+	return sum
+}
+
+// runeWidth returns the approximate width of a character.
+func runeWidth(r rune) float64 {
 	switch {
 	case strings.ContainsRune("ijl.,:;'|!ft()[] ", r):
 		return 5.2

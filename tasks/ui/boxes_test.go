@@ -128,6 +128,18 @@ func TestFailuresAreVisibleInAGroupedBox(t *testing.T) {
 	}
 }
 
+func TestBoxShowsWholeCounts(t *testing.T) {
+	t.Parallel()
+	b := drawnBox{box: &box{Task: "a", Nodes: make([]int, 40), States: []stateCount{{tasktype.Retry, 3}, {tasktype.Started, 4}, {tasktype.Pending, 13}, {tasktype.Success, 20}}}}
+	if got := b.Sub(); got != "3 retrying, 4 running, …" {
+		t.Errorf("got %q", got)
+	}
+	b.States = b.States[2:]
+	if got := b.Sub(); got != "13 pending, 20 succeeded" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestTextFitsIntoItsBox(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"muster/internal/webui"
@@ -155,8 +156,18 @@ func (drawnBox) Width() int { return boxWidth }
 // Title is the name of the task, shortened to the width of the box.
 func (b drawnBox) Title() string { return fit(b.Task, boxWidth-20) }
 
-// Sub is the second line of the box.
-func (b drawnBox) Sub() string { return fit(b.Summary(), (boxWidth-20)*13/11.5) }
+// Sub is the second line of the box: as many states as fit, each with its whole count.
+func (b drawnBox) Sub() string {
+	const width = (boxWidth - 20) * 13 / 11.5
+	text := b.Summary()
+	shown := text
+	for end := len(text); widthOf(shown) > width; shown = text[:end] + ", …" {
+		if end = strings.LastIndex(text[:end], ", "); end < 0 {
+			return fit(text, width)
+		}
+	}
+	return shown
+}
 
 // Label is the title of the box for screen readers, and its tooltip.
 func (b drawnBox) Label() string { return b.Task + ": " + b.Summary() }

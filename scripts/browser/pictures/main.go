@@ -39,7 +39,7 @@ type picture struct {
 var pictures = []picture{
 	{name: "overview", path: "/ui/"},
 	{name: "overview-dark", path: "/ui/", dark: true},
-	{name: "workflow", path: "/ui/tasks/workflows", link: `main td a[href*="/workflows/scrape_shop"]`},
+	{name: "workflow", path: "/ui/tasks/workflows", link: `main td a[href*="/workflows/0"]`},
 	{name: "jobs", path: "/ui/jobs"},
 	{name: "sites", path: "/ui/sites"},
 	{name: "proxies", path: "/ui/proxies"},
@@ -121,7 +121,7 @@ func startDemo(ctx context.Context, file string) (*demo, error) {
 		if m := address.FindStringSubmatch(scan.Text()); m != nil {
 			d.base = m[1]
 		}
-		if strings.HasPrefix(scan.Text(), "Ctrl-C") {
+		if strings.HasPrefix(scan.Text(), "Press Ctrl-C") {
 			go func() { _, _ = io.Copy(io.Discard, r) }() // until it ends: what it prints at the end
 			return d, nil
 		}
