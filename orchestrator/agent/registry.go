@@ -29,9 +29,9 @@ type agents struct {
 	breaker     *limit.Breaker
 }
 
-// Register stores an agent, or replaces the one with the same name: it keeps
-// its id and gets a new secret, which is not shown again. It returns
-// ErrTooMany, ErrNotAllowed, ErrNotOwner or a *job.FieldError.
+// Register stores an agent, or replaces the one with the same name, which keeps its id. An
+// agent with a URL gets a new secret, which Register returns and nothing else shows. The error
+// is ErrTooMany, ErrNotAllowed, ErrNotOwner or a *job.FieldError.
 func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, error) {
 	r.Secret = ""
 	rec, err := r.check()
@@ -41,18 +41,17 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	if rec.URL != "" && !s.policy.Load().allows(rec.URL) {
 		return Agent{}, "", fmt.Errorf("register agent %q: %w; allow it there, or let the agent pull", rec.Name, ErrNotAllowed)
 	}
-	secret := webhook.NewSecret()
 	if rec.URL != "" {
-		rec.Secret = secret // requests are signed with it; for others it is of no use
+		rec.Secret = webhook.NewSecret()
 	}
-	id, err := s.store(ctx, rec, slug(rec.Name)+"-"+newID()[:8], r.Owner, false)
+	id, err := s.store(ctx, &rec, slug(rec.Name)+"-"+newID()[:8], r.Owner, false)
 	if err != nil {
 		return Agent{}, "", err
 	}
 	a := rec.agent(id)
 	a.State, a.LastSeen = StateHealthy, rec.Registered
 	s.cfg.Changed(ctx, "agent.registered", a)
-	return a, secret, nil
+	return a, rec.Secret, nil
 }
 
 // Owner returns who alone may act for an agent, or "". There need be no such agent.
@@ -64,8 +63,9 @@ func (s *Service) Owner(ctx context.Context, id string) (string, error) {
 	return owner, nil
 }
 
-// store stores a record, with an owner or "" for the one that it has. It returns the id of the agent.
-func (s *agents) store(ctx context.Context, rec record, id, owner string, static bool) (string, error) {
+// store stores rec under a name, sets its time of registration and returns the id of the agent. An empty owner keeps the
+// owner of the agent.
+func (s *agents) store(ctx context.Context, rec *record, id, owner string, static bool) (string, error) {
 	now, err := s.now(ctx)
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
@@ -497,7 +497,7 @@ func (r *roster) announce(ctx context.Context) error {
 		if err == nil && known && json.Unmarshal([]byte(text), &old) == nil && same(old, rec) {
 			err = s.rdb.ZAdd(ctx, s.keys.static(), redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
 		} else {
-			_, err = s.store(ctx, rec, id, "", true)
+			_, err = s.store(ctx, &rec, id, "", true)
 		}
 		if err != nil {
 			return err

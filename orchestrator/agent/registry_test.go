@@ -99,16 +99,16 @@ func TestTheSameNameIsTheSameAgent(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
-		first, one, err := r.Register(t.Context(), agent.Registration{Name: "Über-Agent 1", Roles: []string{"b", "a", "b"}, Labels: map[string]string{"x": "y"}})
+		first, _, err := r.Register(t.Context(), agent.Registration{Name: "Über-Agent 1", Roles: []string{"b", "a", "b"}, Labels: map[string]string{"x": "y"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, two, err := r.Register(t.Context(), agent.Registration{Name: "Über-Agent 1", Roles: []string{"c"}, Capacity: 7})
+		again, _, err := r.Register(t.Context(), agent.Registration{Name: "Über-Agent 1", Roles: []string{"c"}, Capacity: 7})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again.ID != first.ID || one == two || one == "" {
-			t.Errorf("got ids %s and %s, want the same with another secret", first.ID, again.ID)
+		if again.ID != first.ID {
+			t.Errorf("got ids %s and %s, want the same", first.ID, again.ID)
 		}
 		got := r.get(first.ID)
 		if len(got.Roles) != 1 || got.Roles[0] != "c" || got.Capacity != 7 || got.State != agent.StateHealthy {
@@ -222,6 +222,23 @@ func TestAHeartbeatIsOneCommand(t *testing.T) {
 	}
 	if got := count.n.Load(); got != 1 {
 		t.Errorf("a heartbeat sent %d commands, want 1", got)
+	}
+}
+
+// Each registration of an agent with a URL has another secret; an agent that pulls has none.
+func TestOnlyAgentsWithAURLHaveASecret(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) { cfg.Allow = []string{"http://127.0.0.1:1"} })
+	var secrets []string
+	for _, url := range []string{"http://127.0.0.1:1", "http://127.0.0.1:1", ""} {
+		_, secret, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"r"}, URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets = append(secrets, secret)
+	}
+	if secrets[0] == "" || secrets[1] == "" || secrets[0] == secrets[1] || secrets[2] != "" {
+		t.Errorf("got secrets %q, want two different ones and none", secrets)
 	}
 }
 
@@ -366,6 +383,9 @@ func TestRegistrationAndRemovalAreAnnounced(t *testing.T) {
 	var got []string
 	s, err := agent.New(agent.Config{Client: client, Jobs: newFakeJobs(), Changed: func(_ context.Context, what string, a agent.Agent) {
 		got = append(got, what+" "+a.Name)
+		if time.Since(a.Registered) > time.Minute || time.Since(a.LastSeen) > time.Minute {
+			t.Errorf("%s: registered %s, last seen %s, want now", what, a.Registered, a.LastSeen)
+		}
 	}})
 	if err != nil {
 		t.Fatal(err)

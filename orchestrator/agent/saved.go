@@ -68,7 +68,7 @@ func (s *Service) Restore(ctx context.Context, a Saved) (bool, error) {
 			return false, err
 		}
 	}
-	if _, err := s.store(ctx, rec, a.ID, a.Owner, false); err != nil {
+	if _, err := s.store(ctx, &rec, a.ID, a.Owner, false); err != nil {
 		return false, err
 	}
 	if a.Draining {

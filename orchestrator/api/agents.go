@@ -12,7 +12,7 @@ import (
 
 // NewAgent is the registration of an agent.
 type NewAgent struct {
-	Name     string            `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" maxLength:"100" doc:"unique; registering it again is the same agent with a new secret" example:"creator-1"`
+	Name     string            `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" maxLength:"100" doc:"unique; registering it again is the same agent" example:"creator-1"`
 	Roles    []string          `json:"roles" minItems:"1" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"what it can do" example:"creator"`
 	Capacity int               `json:"capacity,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"work at a time"`
 	URL      string            `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"that work is pushed to; it must match the setting agents.allow. Absent: the agent fetches its work."`
@@ -24,7 +24,7 @@ type registerInput struct{ Body NewAgent }
 type registerOutput struct {
 	Body struct {
 		ID        string  `json:"id"`
-		Secret    string  `json:"secret" doc:"signs what is pushed to the agent; it is shown once"`
+		Secret    string  `json:"secret,omitempty" doc:"signs the requests to an agent with a URL; it is shown once"`
 		Heartbeat float64 `json:"heartbeat_seconds" doc:"how often a heartbeat is expected"`
 		Lease     float64 `json:"lease_seconds" doc:"how long an assignment is held without a heartbeat"`
 	} `nameHint:"RegisteredAgent"`
