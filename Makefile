@@ -6,10 +6,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: help build release test race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
+.PHONY: help build release test miniredis race raced unraced sim faults lint vuln bench peers soak fuzz browser pictures docs e2e up agents down
 
 help: ## what there is
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/muster
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/muster ./cmd/muster
@@ -24,6 +24,13 @@ test: ## all tests, on a real Redis if at all possible; says which
 	else echo "test: $$($$redis --version)" >&2; fi; \
 	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test ./tasks/internal/sim ./tasks ./... # the longest packages first
 	@$(MAKE) --no-print-directory browser
+
+# The packages whose scripts or error texts depend on the Redis, and whose tests take seconds.
+MINI = ./tasks/limit ./tasks/redistest ./proxies ./sites/polite ./sites/internal/store \
+	./orchestrator/access ./orchestrator/event ./orchestrator/health ./orchestrator/redisd
+
+miniredis: ## some packages on miniredis, as make test runs all of them where there is no redis-server
+	MUSTER_TEST_REDIS_SERVER=off $(GO) test $(QUICK) $(MINI)
 
 race: raced unraced ## the same with the race detector where goroutines meet; it needs a C compiler
 

@@ -173,26 +173,29 @@ func one(t *testing.T, c Check) Result {
 func TestARedisThatAnswers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		url, memory string
-		status      Status
+		url    func(t *testing.T) string
+		memory string
+		status Status
 	}{
-		"redis":     {redistest.URL(t), "MB used", OK},
-		"miniredis": {redistest.MiniURL(t), "install redis-server", Degraded}, // it keeps nothing
+		"redis":     {func(t *testing.T) string { return redistest.Server(t).URL() }, "MB used", OK},
+		"miniredis": {func(t *testing.T) string { return redistest.MiniURL(t) }, "install redis-server", Degraded}, // its data is volatile
 	} {
-		url, want := c.url, c
-		c, err := tasks.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := one(t, Redis(c.Ping, 0)); got.Status != OK {
-			t.Errorf("%s: redis: got %+v, want ok", name, got)
-		}
-		if got := one(t, Memory(MemoryInfo(c))); got.Status != want.status || !strings.Contains(got.Detail+got.Error, want.memory) {
-			t.Errorf("%s: memory: got %+v, want %s with %q", name, got, want.status, want.memory)
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, err := tasks.Connect(t.Context(), c.url(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := one(t, Redis(client.Ping, 0)); got.Status != OK {
+				t.Errorf("redis: got %+v, want ok", got)
+			}
+			if got := one(t, Memory(MemoryInfo(client))); got.Status != c.status || !strings.Contains(got.Detail+got.Error, c.memory) {
+				t.Errorf("memory: got %+v, want %s with %q", got, c.status, c.memory)
+			}
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -17,10 +17,10 @@ type link struct {
 	done chan struct{}
 }
 
-// newLink connects to a database that only tb uses.
+// newLink connects to a redis-server that only tb uses. On miniredis a history takes a second, which is too slow.
 func newLink(tb testing.TB) *link {
 	tb.Helper()
-	rdb, ok := redistest.New(tb).(*redis.Client)
+	rdb, ok := redistest.Server(tb).Client().(*redis.Client)
 	if !ok {
 		tb.Fatal("the simulation needs a single Redis")
 	}
