@@ -7,7 +7,6 @@ import (
 	"muster/orchestrator/access"
 	"muster/orchestrator/agent"
 	"muster/orchestrator/artifact"
-	"muster/orchestrator/backup"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
 	"muster/orchestrator/health"
@@ -96,11 +95,9 @@ var answers = map[string][]answer{
 	"sites list":          one([]listedSite{}),
 	"sites test":          one([]testedSite{}),
 	"start":               {{when: "with --once", value: orchestrator.Round{}}},
-	"store check":         one(storeReport{}),
-	"store export":        one(backup.Exported{}),
-	"store import":        one(backup.Imported{}),
+	"store check":         one(store.Status{}),
 	"store migrate":       one(store.Status{}),
-	"store seed":          one(backup.Imported{}),
+	"store seed":          one(job.Seeded{}),
 	"tokens list":         {{when: "with TASK", value: []tasktype.OpenToken{}}, {value: []tasktype.OpenTask{}}},
 	"version":             one(build{}),
 	"webhooks add":        one(withSecret{}),

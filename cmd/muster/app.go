@@ -129,12 +129,23 @@ func noCommand(word, path string, list []*cli.Command) error {
 	for _, c := range list {
 		names = append(names, c.Names()...)
 	}
-	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), suggest(word, names), path)}
+	hint := suggest(word, names)
+	if instead := removedCommands[path+" "+word]; instead != "" {
+		hint = ", it was removed; " + instead
+	}
+	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), hint, path)}
+}
+
+// removedCommands has the replacement of each command that was removed.
+var removedCommands = map[string]string{
+	"muster store export": "copy Redis with redis-cli --rdb FILE",
+	"muster store import": "start Redis with the files of a copy",
 }
 
 // removedFlags has the replacement of each flag that was removed.
 var removedFlags = map[string]string{
 	"compress":     "compress the files of a finished job with gzip or zstd",
+	"repair":       "restore a copy of Redis's files; muster queue stats --repair recounts a queue",
 	"origins":      "muster sites show prints the defaults below the definition",
 	"public-judge": "run muster judge on a public address and name it with --judge",
 }

@@ -181,9 +181,6 @@ func (s *Reader) usage(ctx context.Context, jobs []*Job) error {
 	return nil
 }
 
-// restoredUsage is in front of the fields of usage that came from a backup.
-const restoredUsage = "+"
-
 // addUsage adds what agents reported, as a hash of usageKey has it.
 func (j *Job) addUsage(all map[string]string) {
 	for field, value := range all {
@@ -192,7 +189,7 @@ func (j *Job) addUsage(all map[string]string) {
 		if at < 0 || err != nil {
 			continue
 		}
-		agent, name := strings.TrimPrefix(field[:at], restoredUsage), field[at+1:]
+		agent, name := field[:at], field[at+1:]
 		if j.AgentUsage == nil {
 			j.AgentUsage, j.Usage = map[string]map[string]int64{}, map[string]int64{}
 		}

@@ -15,8 +15,7 @@ const prefix = "muster:{jobs}:"
 // recordKey is the hash of a job; see record.go for its fields. Deleted with the job.
 func recordKey(id string) string { return prefix + "j:" + id }
 
-// usageKey is a hash of what a job used: "<agent> <name>" → number; the name "items" counts assignments. What it had
-// used before it came from a backup has a plus in front: the totals of agents begin anew here. Deleted with
+// usageKey is a hash of the usage of a job: "<agent> <name>" → number; the name "items" counts assignments. Deleted with
 // the job.
 func usageKey(id string) string { return prefix + "u:" + id }
 
@@ -78,9 +77,6 @@ const reviewsKey = prefix + "reviews"
 func endedKey(kind string, status Status) string { return endedPrefix + kind + ":" + string(status) }
 
 const endedPrefix = prefix + "ended:"
-
-// endedOnceKey is the sorted set of all jobs that have ended, by when (unix ms), as it was before schema 1.
-const endedOnceKey = prefix + "ended"
 
 // cronKey is a sorted set of the jobs with a cron expression, by their next time (unix ms).
 const cronKey = prefix + "cron"

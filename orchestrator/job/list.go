@@ -49,7 +49,7 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 	var chosen []string
 	var found []record
 	for len(page.Next) == 0 {
-		ids, err := s.below(ctx, indexes, from, min(max(limit+1, 50), listChunk)) // one more, to know whether a page follows
+		ids, last, err := s.below(ctx, indexes, from, min(max(limit+1, 50), listChunk)) // one more, to know whether a page follows
 		if err != nil {
 			return Page{}, err
 		}
@@ -64,7 +64,6 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 			if r["seq"] == "" { // it was deleted meanwhile
 				continue
 			}
-			from = r["seq"]
 			if !f.selects(r) {
 				continue
 			}
@@ -78,6 +77,7 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 			}
 			chosen, found = append(chosen, ids[i]), append(found, r)
 		}
+		from = last
 	}
 	if page.Jobs, err = s.wholes(ctx, chosen, found); err != nil || f.NoUsage {
 		return page, err
@@ -262,21 +262,21 @@ func (s *store) count(ctx context.Context, indexes []string) (int64, error) {
 	return n, nil
 }
 
-// below returns up to n jobs of indexes with a number below a cursor, the newest first.
-func (s *store) below(ctx context.Context, indexes []string, cursor string, n int) ([]string, error) {
+// below returns up to n jobs of indexes with a number below a cursor, the newest first, and the number of the last.
+func (s *store) below(ctx context.Context, indexes []string, cursor string, n int) (ids []string, last string, err error) {
 	top := "+inf"
 	if cursor != "" {
 		top = "(" + cursor
 	}
 	parts := make([]*redis.ZSliceCmd, len(indexes))
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range indexes {
 			parts[i] = p.ZRevRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: top, Count: int64(n)})
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
+		return nil, "", fmt.Errorf("list jobs: %w", err)
 	}
 	var all []redis.Z
 	for _, part := range parts {
@@ -285,12 +285,11 @@ func (s *store) below(ctx context.Context, indexes []string, cursor string, n in
 	slices.SortFunc(all, func(a, b redis.Z) int { return int(b.Score - a.Score) })
 	// A job that changes its state meanwhile can be in two indexes.
 	all = slices.CompactFunc(all, func(a, b redis.Z) bool { return a.Score == b.Score })
-	ids := make([]string, 0, min(len(all), n))
 	for _, z := range all[:min(len(all), n)] {
 		id, _ := z.Member.(string)
-		ids = append(ids, id)
+		ids, last = append(ids, id), strconv.FormatFloat(z.Score, 'f', -1, 64)
 	}
-	return ids, nil
+	return ids, last, nil
 }
 
 // records reads records in one round trip. Those that do not exist are empty.

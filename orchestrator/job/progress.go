@@ -160,7 +160,7 @@ func (s *Reader) Stuck(ctx context.Context) ([]Stuck, error) {
 // eachOpen calls fn with the records of all jobs in a state.
 func (s *store) eachOpen(ctx context.Context, in Status, fn func(id string, r record) error) error {
 	for cursor := ""; ; {
-		ids, err := s.below(ctx, []string{statusKey(in)}, cursor, listChunk)
+		ids, last, err := s.below(ctx, []string{statusKey(in)}, cursor, listChunk)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -168,22 +168,15 @@ func (s *store) eachOpen(ctx context.Context, in Status, fn func(id string, r re
 		if err != nil {
 			return err
 		}
-		last := cursor
 		for i, r := range records {
-			if r["seq"] == "" {
-				continue
-			}
-			cursor = r["seq"]
-			if r.status() != in {
+			if r["seq"] == "" || r.status() != in {
 				continue
 			}
 			if err := fn(ids[i], r); err != nil && !errors.Is(err, ErrNotFound) {
 				return err
 			}
 		}
-		if cursor == last { // none of them exists any more
-			return nil
-		}
+		cursor = last
 	}
 }
 

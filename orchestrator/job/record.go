@@ -98,13 +98,6 @@ func (r record) headers() map[string]string {
 	return h
 }
 
-// final is what the job has come to, empty while that is not stored or cannot be read.
-func (r record) final() final {
-	var f final
-	_ = json.Unmarshal([]byte(r["final"]), &f)
-	return f
-}
-
 func (r record) document() *Document {
 	if r["doc"] == "" {
 		return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/orchestrator/job"
-	"muster/orchestrator/store"
 	"muster/tasks/redistest"
 )
 
@@ -130,69 +129,6 @@ func TestNothingOfADeletedJobIsLeft(t *testing.T) {
 			}
 			if got := fmt.Sprint(w.docs.names()); got != want {
 				t.Errorf("got the documents %s, want %s", got, want)
-			}
-		}
-	})
-}
-
-// Jobs that had ended before schema 1 are deleted in time, too.
-func TestJobsThatEndedBeforeSchema1AreMigrated(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		ctx := t.Context()
-		const old = "muster:{jobs}:ended"
-		migration := job.EndedByKind(1)
-		want := map[string]string{} // job → index
-		for i := range 1203 {
-			id, kind, status := fmt.Sprint("job-", i), job.Kinds[i%4], []string{"completed", "failed", "cancelled"}[i%3]
-			want[id] = "muster:{jobs}:ended:" + kind + ":" + status
-			_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-				p.HSet(ctx, "muster:{jobs}:j:"+id, "kind", kind, "status", status, "ended", i)
-				p.ZAdd(ctx, old, redis.Z{Score: float64(i), Member: id})
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		rdb.ZAdd(ctx, old, redis.Z{Score: 1, Member: "deleted"})
-		if n, err := migration.Count(ctx, rdb); err != nil || n != 1204 {
-			t.Errorf("count: got %d, %v, want 1204", n, err)
-		}
-		s := store.New(rdb, []store.Migration{migration}, nil)
-		for range 2 { // the second time there is nothing to do
-			if err := s.Open(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Hold(ctx, "testing", func(ctx context.Context, l *store.Lock) error {
-				if err := l.Claim(ctx, job.Slot); err != nil {
-					return err
-				}
-				return migration.Run(ctx, rdb, l)
-			}); err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]string{}
-			for _, kind := range job.Kinds {
-				for _, status := range job.Statuses[2:] {
-					index := "muster:{jobs}:ended:" + kind + ":" + string(status)
-					list, err := rdb.ZRangeWithScores(ctx, index, 0, -1).Result()
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, z := range list {
-						id := fmt.Sprint(z.Member)
-						if got[id] = index; id != fmt.Sprint("job-", z.Score) {
-							t.Errorf("%s ended at %v, want its own time", id, z.Score)
-						}
-					}
-				}
-			}
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("got %d jobs in indexes, want the %d that there are, each in its own", len(got), len(want))
-			}
-			if n, err := rdb.Exists(ctx, old).Result(); err != nil || n != 0 {
-				t.Errorf("the old index: got %d, %v, want that it is gone", n, err)
 			}
 		}
 	})

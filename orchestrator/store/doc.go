@@ -13,7 +13,4 @@
 // its token is written into each hash slot that it changes, and its scripts
 // compare it there. A process that was frozen while another took over changes
 // nothing any more.
-//
-// Other work that must be done by one process at a time uses the same lock:
-// [Store.Hold].
 package store

@@ -4,11 +4,11 @@ package store
 //
 //	version         the schema: the number of the migration that was done last
 //	done:N          when migration N was done (unix ms)
-//	holder what     the process that has the lock, and what it does
+//	holder          the process that has the lock
 //	until token     when the lock ends unless it is renewed (unix ms); its number, which only grows: the unix µs at which
 //	                it was taken, or more
 const schemaKey = "muster:schema"
 
-// FenceKey is a string: the token of the process that may migrate, import or repair what is in a hash slot. It does not
-// expire: a process can be frozen for any time.
+// FenceKey is a string: the token of the process that may migrate the keys of a hash slot. It does not expire: a process
+// can be frozen for any time.
 func FenceKey(slot string) string { return "muster:{" + slot + "}:fence" }

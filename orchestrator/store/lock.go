@@ -11,8 +11,8 @@ import (
 	"muster/internal/luascript"
 )
 
-// ErrLost says that another process has taken the lock of the store, because this one was silent for too long. What
-// was being done may be half done; doing it again completes it.
+// ErrLost means that another process has taken the lock of the store, because this one was silent for too long. The
+// migration may be incomplete; running it again completes it.
 var ErrLost = errors.New("another process has taken over: this one was silent for too long; run it again")
 
 // Lock is the lock of the store, held. It may be used by many goroutines.
@@ -39,25 +39,15 @@ func (l *Lock) Claim(ctx context.Context, slots ...string) error {
 	return nil
 }
 
-// Hold waits for the lock of the store, and calls fn with it. The context of fn is done, with the cause ErrLost, when
-// another process has taken over. What is said to those who wait meanwhile, in words that follow "is".
-func (s *Store) Hold(ctx context.Context, what string, fn func(context.Context, *Lock) error) error {
-	l, err := s.acquire(ctx, what, nil)
-	if err != nil {
-		return err
-	}
-	return l.run(ctx, fn)
-}
-
 // acquire waits for the lock, or until enough reports that it is no longer needed; then the lock is nil.
-func (s *Store) acquire(ctx context.Context, what string, enough func() (bool, error)) (*Lock, error) {
+func (s *Store) acquire(ctx context.Context, enough func() (bool, error)) (*Lock, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "host"
 	}
 	told := false
 	for {
-		v, err := scripts["acquire"].Run(ctx, s.rdb, []string{schemaKey}, fmt.Sprintf("%s.%d", host, os.Getpid()), what, s.Lease.Milliseconds()).Slice()
+		v, err := scripts["acquire"].Run(ctx, s.rdb, []string{schemaKey}, fmt.Sprintf("%s.%d", host, os.Getpid()), s.Lease.Milliseconds()).Slice()
 		if err != nil {
 			return nil, fmt.Errorf("lock the store: %w", luascript.WrongType(err, schemaKey))
 		}
@@ -66,18 +56,15 @@ func (s *Store) acquire(ctx context.Context, what string, enough func() (bool, e
 		}
 		if !told {
 			told = true
-			s.log.WarnContext(ctx, "waiting for another process", "process", v[1], "does", v[2])
+			s.log.WarnContext(ctx, "waiting for another process to migrate the store", "process", v[1])
 		}
-		left, _ := v[3].(int64)
+		left, _ := v[2].(int64)
 		t := time.NewTimer(min(max(time.Duration(left)*time.Millisecond, time.Millisecond), 200*time.Millisecond))
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			return nil, fmt.Errorf("wait for process %v, which is %v: %w", v[1], v[2], context.Cause(ctx))
+			return nil, fmt.Errorf("wait for process %v, which migrates the store: %w", v[1], context.Cause(ctx))
 		case <-t.C:
-		}
-		if enough == nil {
-			continue
 		}
 		if ok, err := enough(); ok || err != nil {
 			return nil, err

@@ -100,7 +100,7 @@ func (s *Store) Open(ctx context.Context) error {
 	if ok, err := current(); ok || err != nil {
 		return err
 	}
-	l, err := s.acquire(ctx, "migrating the store", current)
+	l, err := s.acquire(ctx, current)
 	if err != nil || l == nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (s *Store) migrate(ctx context.Context, l *Lock) error {
 		if err == nil {
 			err = m.Run(ctx, s.rdb, l)
 		}
-		if IsFenced(err) {
+		if isFenced(err) {
 			err = ErrLost
 		}
 		if err != nil {
@@ -143,14 +143,14 @@ func (s *Store) migrate(ctx context.Context, l *Lock) error {
 // fenced begins the error of a script of a process whose slot another has claimed.
 const fenced = "FENCED"
 
-// IsFenced reports whether an error is that of a script that found the token of a later process in its slot.
-func IsFenced(err error) bool { return err != nil && strings.Contains(err.Error(), fenced) }
+// isFenced reports whether an error is that of a script that found the token of a later process in its slot.
+func isFenced(err error) bool { return err != nil && strings.Contains(err.Error(), fenced) }
 
 // Status is what the store says about itself.
 type Status struct {
 	Schema  int    `json:"schema"`            // of the data; 0 if it was written before there were versions, or is empty
 	Known   int    `json:"known"`             // of this program
-	Locked  string `json:"locked,omitempty"`  // the process that migrates, imports or repairs, and what it does
+	Locked  string `json:"locked,omitempty"`  // the process that migrates the store
 	Pending []Step `json:"pending,omitempty"` // migrations that are missing
 }
 
@@ -171,7 +171,7 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	out := Status{Schema: v, Known: s.Schema()}
-	at, err := s.rdb.HMGet(ctx, schemaKey, "holder", "what", "until").Result()
+	at, err := s.rdb.HMGet(ctx, schemaKey, "holder", "until").Result()
 	if err != nil {
 		return out, fmt.Errorf("read the lock of the store: %w", err)
 	}
@@ -179,9 +179,9 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return out, fmt.Errorf("read the time of Redis: %w", err)
 	}
-	until, _ := strconv.ParseInt(fmt.Sprint(at[2]), 10, 64)
+	until, _ := strconv.ParseInt(fmt.Sprint(at[1]), 10, 64)
 	if at[0] != nil && until > now.UnixMilli() {
-		out.Locked = fmt.Sprintf("process %v is %v", at[0], at[1])
+		out.Locked = fmt.Sprintf("process %v is migrating the store", at[0])
 	}
 	if v >= s.Schema() {
 		return out, nil

@@ -242,8 +242,17 @@ func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 	}
 }
 
-// The lock is for one at a time, is renewed while its holder works, and says who has it.
-func TestHoldIsForOneAtATime(t *testing.T) {
+// hold calls fn with the lock of a store.
+func hold(ctx context.Context, s *Store, fn func(context.Context, *Lock) error) error {
+	l, err := s.acquire(ctx, func() (bool, error) { return false, nil })
+	if err != nil {
+		return err
+	}
+	return l.run(ctx, fn)
+}
+
+// The lock has one holder at a time, is renewed while it works, and names it.
+func TestLockHasOneHolder(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		s := New(rdb, moves(), nil)
@@ -252,12 +261,12 @@ func TestHoldIsForOneAtATime(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				err := s.Hold(context.Background(), "testing", func(ctx context.Context, _ *Lock) error {
+				err := hold(context.Background(), s, func(ctx context.Context, _ *Lock) error {
 					most.Store(max(most.Load(), inside.Add(1)))
 					defer inside.Add(-1)
 					st, err := s.Status(ctx)
-					if err != nil || !strings.HasSuffix(st.Locked, "is testing") {
-						t.Errorf("status: got %+v, %v, want that a process is testing", st, err)
+					if err != nil || !strings.HasSuffix(st.Locked, "is migrating the store") {
+						t.Errorf("status: got %+v, %v, want that a process is migrating", st, err)
 					}
 					first := until(t, rdb)
 					testutil.Eventually(t, "it is held for longer than its lease", func() bool {
@@ -306,7 +315,7 @@ func TestWaitForTheLockEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Mini(t)
 	logged := make(told, 1)
-	err := New(rdb, moves(), nil).Hold(t.Context(), "busy", func(ctx context.Context, _ *Lock) error {
+	err := hold(t.Context(), New(rdb, moves(), nil), func(ctx context.Context, _ *Lock) error {
 		waiting, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- New(rdb, moves(), slog.New(slog.NewTextHandler(logged, nil))).Open(waiting) }()
@@ -314,7 +323,7 @@ func TestWaitForTheLockEndsWithItsContext(t *testing.T) {
 		stop()
 		return <-ended
 	})
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "which is busy") {
-		t.Errorf("got %v, want an error that says who is busy", err)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "which migrates the store") {
+		t.Errorf("got %v, want an error that names the process", err)
 	}
 }
