@@ -1,7 +1,6 @@
 package orchestrator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -69,7 +68,7 @@ func agentStates(client *tasks.Client) func(context.Context) ([]health.AgentStat
 		list, err := agents.List(ctx)
 		out := make([]health.AgentState, len(list))
 		for i, a := range list {
-			out[i] = health.AgentState{Name: a.Name, State: a.State, Why: cmp.Or(a.Health, a.LastError)}
+			out[i] = health.AgentState{Name: a.Name, State: a.State, Why: a.Health}
 		}
 		return out, err
 	}

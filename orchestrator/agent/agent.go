@@ -56,7 +56,7 @@ type Agent struct {
 	LastSeen   time.Time         `json:"last_seen,omitzero"`
 	Registered time.Time         `json:"registered"`
 	LastError  string            `json:"last_error,omitempty"`
-	Health     string            `json:"health,omitempty"`         // why the last health check failed
+	Health     string            `json:"health,omitempty"`         // why it is unavailable
 	Checked    time.Time         `json:"checked,omitzero"`         // time of the last health check
 	Breaker    string            `json:"breaker,omitempty"`        // of the requests to its URL: closed, open or half_open
 	CurrentJob string            `json:"current_job_id,omitempty"` // as its health check says

@@ -201,7 +201,7 @@ func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
 		l := listed{Agent: rec.agent(id), secret: rec.Secret, damaged: damaged != nil}
 		l.LastSeen, l.Static = at[id], fixed[id]
 		l.Checked, l.failures, l.Health = parseHealth(health.Val()[id])
-		l.State = s.state(l.Agent, drain[id], clock.Val())
+		l.State, l.Health = s.state(l.Agent, drain[id], clock.Val())
 		if damaged != nil {
 			l.State, l.Health = StateUnavailable, damaged.Error()
 		}
@@ -268,22 +268,25 @@ func parseHealth(text string) (checked time.Time, failures int, message string) 
 	return time.UnixMilli(n), failures, message
 }
 
-// state returns the state of an agent. A health check that failed counts until the agent calls again.
-func (s *agents) state(a Agent, drained bool, now time.Time) string {
-	failing := a.Health != ""
+// state returns the state of an agent and, if it is unavailable, the cause. A health check that failed counts until the
+// agent calls again.
+func (s *agents) state(a Agent, drained bool, now time.Time) (state, cause string) {
+	silent := now.Sub(a.LastSeen)
 	switch {
 	case drained:
-		return StateDraining
-	case !a.Checked.IsZero() && !failing:
-		return StateHealthy
-	case failing && !a.LastSeen.After(a.Checked):
-		return StateUnavailable
-	case !a.LastSeen.IsZero() && now.Sub(a.LastSeen) <= missed*s.cfg.Heartbeat:
-		return StateHealthy
+		return StateDraining, ""
+	case !a.Checked.IsZero() && a.Health == "":
+		return StateHealthy, ""
+	case a.Health != "" && !a.LastSeen.After(a.Checked):
+		return StateUnavailable, a.Health
+	case !a.LastSeen.IsZero() && silent <= missed*s.cfg.Heartbeat:
+		return StateHealthy, ""
 	case a.LastSeen.IsZero() && a.Static:
-		return StateNew
+		return StateNew, ""
+	case a.LastSeen.IsZero():
+		return StateUnavailable, "no call yet"
 	}
-	return StateUnavailable
+	return StateUnavailable, fmt.Sprintf("no call for %s", silent.Round(time.Second))
 }
 
 // List returns all agents by name.

@@ -273,6 +273,34 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
+// Health has the cause while an agent is unavailable, and is empty otherwise, whatever failed before.
+func TestHealthIsTheCauseOfUnavailability(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+		cfg.Heartbeat = 100 * time.Millisecond
+		cfg.Allow = []string{"http://127.0.0.1:1"}
+	})
+	pulls := r.register("pulls", 1, "a")
+	testutil.Eventually(t, "the silent agent has a cause", func() bool {
+		a := r.get(pulls)
+		return a.State == agent.StateUnavailable && strings.HasPrefix(a.Health, "no call for ")
+	})
+	pushed, _, err := r.Register(t.Context(), agent.Registration{Name: "pushed", Roles: []string{"b"}, URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the health check has failed", func() bool { return r.get(pushed.ID).Health == "connection refused" })
+	for _, id := range []string{pulls, pushed.ID} {
+		testutil.Eventually(t, "the agent is healthy again, without a cause", func() bool {
+			if _, err := r.Heartbeat(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			a := r.get(id)
+			return a.State == agent.StateHealthy && a.Health == ""
+		})
+	}
+}
+
 func TestSilentAgentsAreForgotten(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -50,7 +49,7 @@ type AgentHealth struct {
 	Roles        []string `json:"roles"`
 	URL          string   `json:"url,omitempty"`
 	Status       string   `json:"status" doc:"healthy, unavailable, draining or new"`
-	Message      string   `json:"message" doc:"why it is not healthy"`
+	Message      string   `json:"message" doc:"why it is unavailable"`
 	LastActivity string   `json:"last_activity,omitempty" doc:"as its own health check says"`
 	CurrentJob   string   `json:"current_job_id,omitempty"`
 }
@@ -226,7 +225,7 @@ func (r agentRegistry) health(ctx context.Context, _ *nothing) (*agentsHealthOut
 	out := &agentsHealthOutput{}
 	out.Body.Agents = []AgentHealth{}
 	for _, a := range list {
-		h := AgentHealth{Name: a.Name, Roles: orEmpty(a.Roles), URL: a.URL, Status: a.State, Message: cmp.Or(a.Health, a.LastError), LastActivity: a.Activity, CurrentJob: a.CurrentJob}
+		h := AgentHealth{Name: a.Name, Roles: orEmpty(a.Roles), URL: a.URL, Status: a.State, Message: a.Health, LastActivity: a.Activity, CurrentJob: a.CurrentJob}
 		if len(a.Roles) > 0 {
 			h.Role = a.Roles[0]
 		}

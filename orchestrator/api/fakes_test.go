@@ -296,7 +296,7 @@ type failed struct {
 }
 
 func theAgent() agent.Agent {
-	return agent.Agent{ID: "agent-1", Name: "one", Roles: []string{"creator"}, Capacity: 1, State: "healthy", LastError: "", CurrentJob: aJob, Held: 1}
+	return agent.Agent{ID: "agent-1", Name: "one", Roles: []string{"creator"}, Capacity: 1, State: "healthy", LastError: "an item failed", CurrentJob: aJob, Held: 1}
 }
 
 func theAssignment() agent.Assignment {

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,9 +93,6 @@ func byHour(title string, list []agent.Activity, now time.Time) webui.Chart {
 
 // agentRow is an agent of a list.
 type agentRow struct{ agent.Agent }
-
-// Why is why it gets no work, or what failed last.
-func (a agentRow) Why() string { return cmp.Or(a.Health, a.LastError) }
 
 // Does are its roles.
 func (a agentRow) Does() string { return strings.Join(a.Roles, ", ") }
