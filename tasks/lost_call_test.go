@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -19,81 +18,6 @@ import (
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
-
-var errCut = errors.New("cut off")
-
-// cutter is a connection on which one call goes wrong: the nth of a kind, or of all if kind is empty. What Redis holds
-// then is what a crash or a lost reply leaves behind.
-type cutter struct {
-	kind string
-	call bool // the call is made, and its reply lost; else it is not made
-	on   bool // later calls are made again; else the process is as good as dead
-	left atomic.Int64
-	dead chan struct{} // closed when the call has gone wrong
-	once sync.Once
-}
-
-func newCutter(kind string, n int, call, on bool) *cutter {
-	c := &cutter{kind: kind, call: call, on: on, dead: make(chan struct{})}
-	c.left.Store(int64(n))
-	return c
-}
-
-// cuts reports whether a call fails, and whether Redis executes it even so.
-func (c *cutter) cuts(cmds ...redis.Cmder) (fails, made bool) {
-	is := c.kind == "" || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { kind, _ := kindOf(cmd); return kind == c.kind })
-	n := c.left.Load()
-	if is {
-		n = c.left.Add(-1)
-	}
-	switch {
-	case n > 0:
-		return false, true
-	case is && n == 0:
-		c.once.Do(func() { close(c.dead) })
-		return true, c.call
-	}
-	return !c.on, c.on
-}
-
-// DialHook implements redis.Hook.
-func (c *cutter) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook implements redis.Hook.
-func (c *cutter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		fails, made := c.cuts(cmd)
-		var err error
-		if made {
-			err = next(ctx, cmd)
-		}
-		if fails {
-			err = errCut
-			cmd.SetErr(err)
-		}
-		return err
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (c *cutter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		fails, made := c.cuts(cmds...)
-		var err error
-		if made {
-			err = next(ctx, cmds)
-		}
-		if fails {
-			err = errCut
-			for _, cmd := range cmds {
-				cmd.SetErr(err)
-			}
-		}
-		return err
-	}
-}
 
 // The tasks of the cut-off tests. Unique yields another value each time it runs, so that two uses of
 // its value show whether they got the same.
@@ -146,132 +70,6 @@ func witness() tasks.Signature[tasks.Pair[string, string]] {
 // skipper is a workflow that skips what comes after a failure, and the siblings of that.
 func skipper() tasks.Signature[[]int64] {
 	return tasks.GroupOf([]tasks.Signature[int64]{tasks.OnError(UniqueFail.S(1), UniqueErr), Unique.S(2), Unique.S(3, tasks.In(time.Hour))}, tasks.FailFast())
-}
-
-// steps are the kinds of calls that a worker makes for workflows, with how many of each are cut off.
-var steps = []struct {
-	kind string
-	n    int
-}{
-	{"pop", 3}, {"take", 4}, {"turn", 10}, {"advance", 9}, {"inputs", 1}, {"due", 4}, {"push", 3}, {"finish", 3}, {"publish", 4}, {"hmget", 4}, {"look", 1},
-}
-
-// A worker that dies at any call to Redis, or right after it, leaves a state from which another finds the way; one that
-// only loses the call, or its reply, finds it by itself. Every value is one value, and nothing stays behind.
-func TestWorkersSurviveAnyLostCall(t *testing.T) {
-	t.Parallel()
-	var all sync.WaitGroup
-	slots := make(chan struct{}, 12)
-	for _, s := range steps {
-		var hit atomic.Int64
-		var some sync.WaitGroup
-		for n := 1; n <= s.n; n++ {
-			for _, how := range []struct {
-				name     string
-				call, on bool
-			}{{"dead before", false, false}, {"dead after", true, false}, {"call lost", false, true}, {"reply lost", true, true}} {
-				cut := newCutter(s.kind, 1<<40, how.call, how.on)
-				run := func() {
-					slots <- struct{}{}
-					defer func() { <-slots }()
-					if err := cutOff(t, cut, n); err != nil {
-						t.Errorf("%s %s %d: %v", how.name, s.kind, n, err)
-					}
-					if cut.left.Load() <= 0 {
-						hit.Add(1)
-					}
-				}
-				some.Go(run)
-			}
-		}
-		all.Go(func() {
-			some.Wait()
-			t.Logf("%s: %d of %d calls were there to be cut off", s.kind, hit.Load(), 4*s.n)
-			if hit.Load() == 0 {
-				t.Errorf("no worker made a call of kind %s", s.kind)
-			}
-		})
-	}
-	all.Wait()
-}
-
-// cutOff has the nth call of a worker go wrong while it runs workflows, and a second worker see them to their ends.
-func cutOff(t *testing.T, cut *cutter, n int) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*waitLimit)
-	defer cancel()
-	url := redistest.URL(t)
-	c, err := tasks.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	world := &cutWorld{runs: map[string]int{}}
-
-	opts, err := redis.ParseURL(url)
-	if err != nil {
-		return err
-	}
-	doomed := redis.NewClient(opts)
-	defer func() { _ = doomed.Close() }()
-	doomed.AddHook(cut)
-	ready := make(chan struct{})
-	first, err := tasks.NewWorker(tasks.NewClient(doomed), world.mux(), tasks.WorkerConfig{Name: "first", Concurrency: 2, Ready: func() { close(ready) }})
-	if err != nil {
-		return err
-	}
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	defer cancel()
-	var firstErr error
-	workers.Go(func() { firstErr = first.Run(ctx) })
-	<-ready
-	cut.left.Store(int64(n))
-	run, err := witness().Send(ctx, c)
-	if err != nil {
-		return err
-	}
-	fails, err := skipper().Send(ctx, c)
-	if err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = run.Wait(ctx)
-		_, _ = fails.Wait(ctx)
-	}()
-	select {
-	case <-cut.dead:
-	case <-ended: // it had no more to call
-	}
-	if cut.on {
-		<-ended
-	} else {
-		first.Kill()
-		workers.Wait()
-		if firstErr != nil {
-			return firstErr
-		}
-		second, err := tasks.NewWorker(c, world.mux(), tasks.WorkerConfig{Name: "second", Grace: time.Second})
-		if err != nil {
-			return err
-		}
-		workers.Go(func() { _ = second.Run(ctx) })
-		if err := tasks.ExpireLeases(ctx, c, "first"); err != nil {
-			return err
-		}
-	}
-	if err := cutValues(ctx, run, fails); err != nil {
-		return err
-	}
-	world.mu.Lock()
-	defer world.mu.Unlock()
-	for node, n := range world.runs {
-		if n > 2 || cut.on && n > 1 {
-			return fmt.Errorf("node %s ran %d times", node, n)
-		}
-	}
-	return nothingLeft(ctx, c.Redis())
 }
 
 // cutValues checks what the workflows of a cut-off test come to.
@@ -329,10 +127,6 @@ func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	w := newWorld(t, connect(t, url).Redis())
-	opts, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, size := range []int{3, 12_000} {
 		var found, unknown atomic.Int64
 		t.Cleanup(func() {
@@ -343,11 +137,11 @@ func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 		for k := range 24 {
 			t.Run(fmt.Sprint(size, " members ", k), func(t *testing.T) {
 				t.Parallel()
-				rdb := redis.NewClient(opts)
-				rdb.AddHook(newCutter("", k/2+1, k%2 == 1, false))
+				f := redistest.NewFault([]redistest.Kind{redistest.Dies, redistest.DiesLate}[k%2], k/2+1)
+				rdb := f.Client(t, url)
+				f.Arm()
 				id := fmt.Sprint("w10-", size, "-", k)
 				_, err := tasks.Chord(tasks.Each(ints(size), ID), Sum).Send(t.Context(), tasks.NewClient(rdb), tasks.ID(id))
-				_ = rdb.Close()
 				got, werr := tasks.Attach[int](w.client, id).Wait(limited(t))
 				switch {
 				case errors.Is(werr, tasks.ErrUnknown):
@@ -374,10 +168,6 @@ func TestRevokerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	w := newWorld(t, connect(t, url).Redis())
-	opts, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var revoked, untouched atomic.Int64
 	t.Cleanup(func() {
 		if revoked.Load() == 0 || untouched.Load() == 0 {
@@ -390,10 +180,10 @@ func TestRevokerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
 			gate := fmt.Sprint("revoker ", k)
 			run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S(gate), ID.S(1, tasks.Queue("unserved")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)}, tasks.AtMost(2)))
 			testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
-			rdb := redis.NewClient(opts)
-			rdb.AddHook(newCutter("", k/2+1, k%2 == 1, false))
+			f := redistest.NewFault([]redistest.Kind{redistest.Dies, redistest.DiesLate}[k%2], k/2+1)
+			rdb := f.Client(t, url)
+			f.Arm()
 			_ = tasks.Attach[any](tasks.NewClient(rdb), run.ID()).Revoke(t.Context())
-			_ = rdb.Close()
 			if w.client.Redis().HExists(t.Context(), flowKey(t, w.client.Redis(), run.ID()), "x").Val() {
 				revoked.Add(1)
 			} else {

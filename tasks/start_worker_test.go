@@ -3,11 +3,7 @@ package tasks_test
 import (
 	"context"
 	"errors"
-	"net"
-	"sync/atomic"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -86,58 +82,21 @@ func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// leaving is a hook that calls leave before the nth exchange with Redis, whatever it is.
-type leaving struct {
-	left  atomic.Int32
-	leave context.CancelFunc
-}
-
-func (l *leaving) one() {
-	if l.left.Add(-1) == 0 {
-		l.leave()
-	}
-}
-
-// DialHook implements redis.Hook.
-func (l *leaving) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		l.one()
-		return next(ctx, network, addr)
-	}
-}
-
-// ProcessHook implements redis.Hook.
-func (l *leaving) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		l.one()
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (l *leaving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		l.one()
-		return next(ctx, cmds)
-	}
-}
-
 // A worker that is told to stop at any moment of its start stops as others do, and leaves no sign of life.
 func TestWorkerStopsWhileItStarts(t *testing.T) {
 	t.Parallel()
-	opts, err := redis.ParseURL(redistest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, up := int32(1), false; !up; n++ {
-		rdb := redis.NewClient(opts)
-		defer func() { _ = rdb.Close() }()
+	url := redistest.URL(t)
+	for n, up := 1, false; !up; n++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		hook := &leaving{leave: cancel}
-		hook.left.Store(n)
-		rdb.AddHook(hook)
-		client := tasks.NewClient(rdb)
+		f := redistest.NewFault(redistest.Slow, n)
+		client := tasks.NewClient(f.Client(t, url))
+		f.Arm()
+		go func() {
+			<-f.Hit()
+			cancel()
+			f.Release()
+		}()
 		worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{
 			Name: "brief", Ready: func() { up = ctx.Err() == nil; cancel() },
 		})

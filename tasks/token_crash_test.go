@@ -15,32 +15,16 @@ import (
 	"muster/tasks/redistest"
 )
 
-// repeating sends what a script is asked twice, as a connection does whose first answer got lost.
-type repeating struct{ redis.Hook }
-
-func (repeating) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (repeating) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (repeating) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "evalsha" || name == "eval" {
-			_ = next(ctx, redis.NewCmd(ctx, cmd.Args()...))
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // An answer whose reply got lost is known when its connection sends it again; a second call is a second answer.
 func TestAnswerSentTwiceByItsConnectionSucceeds(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	c := connect(t, url)
 	newDesk(t, c.Redis())
-	other := connect(t, url)
-	other.Redis().AddHook(repeating{})
+	f := redistest.NewFault(redistest.Repeated, redistest.EveryCall)
+	f.Match = func(cmd redis.Cmder) bool { return cmd.Name() == "evalsha" || cmd.Name() == "eval" }
+	f.Arm()
+	other := tasks.NewClient(f.Client(t, url))
 	run := started(t, c, tasks.Chain(review.S(draft{"a"}), publish))
 	token := tokenOf(t, other, opened(t, other, review.Name(), 1)[0])
 	if err := other.Extend(t.Context(), token, time.Hour); err != nil {

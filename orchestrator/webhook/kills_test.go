@@ -2,12 +2,10 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,44 +33,15 @@ func scale(t *testing.T) int {
 // process is a Service with a connection of its own, that can die.
 type process struct {
 	rdb  *redis.Client
-	dead death
+	dead *redistest.Fault
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// death is a hook by which nothing reaches Redis any more.
-type death struct{ came *atomic.Bool }
-
-var errDead = errors.New("the process is dead")
-
-func (death) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (d death) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if d.came.Load() {
-			return errDead
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (d death) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if d.came.Load() {
-			return errDead
-		}
-		return next(ctx, cmds)
-	}
-}
-
 func startProcess(t *testing.T, url string, deliveries int) *process {
 	t.Helper()
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{rdb: redis.NewClient(o), dead: death{new(atomic.Bool)}, done: make(chan struct{})}
-	p.rdb.AddHook(p.dead)
+	p := &process{dead: redistest.NewFault(redistest.Dies, 1), done: make(chan struct{})}
+	p.rdb = p.dead.Client(t, url)
 	cfg := quick(t, p.rdb)
 	cfg.Attempts, cfg.KeepCount = 0, deliveries // the default, and all
 	cfg.Retry, cfg.MaxRetry = 10*time.Millisecond, 300*time.Millisecond
@@ -91,7 +60,7 @@ func startProcess(t *testing.T, url string, deliveries int) *process {
 
 // kill ends a process in the middle: it can store nothing more, and releases nothing.
 func (p *process) kill() {
-	p.dead.came.Store(true)
+	p.dead.Arm()
 	p.stop()
 }
 

@@ -37,10 +37,16 @@ var ErrFault = errors.New("redistest: connection reset by peer")
 // slowCalls is how many other calls overtake a slow one.
 const slowCalls = 12
 
-// Fault is a hook of a client, on which one call goes wrong. A pipeline is one call; connecting is none.
+// EveryCall as the number of a call selects every call.
+const EveryCall = -1
+
+// Fault is a hook of a client that makes one call fail. A pipeline is one call; commands that open a connection are none.
+//
+// Dies at call 1 kills a process at the time of Arm, and Frozen at call 1 freezes it then.
 type Fault struct {
-	Kind Kind
-	N    int // the number of that call; 0 if none goes wrong
+	Kind  Kind
+	N     int                    // the number of that call; 0 for none, or EveryCall
+	Match func(redis.Cmder) bool // selects the calls that count, by one of their commands. Defaults to all.
 
 	mu       sync.Mutex // guards the fields below
 	calls    int        // so far
@@ -115,8 +121,8 @@ func (f *Fault) call(what func() string, do func() error) error {
 	if f.armed {
 		f.calls++
 	}
-	is := f.armed && f.calls == f.N
-	if is {
+	is := f.armed && (f.calls == f.N || f.N == EveryCall)
+	if is && f.hit == "" {
 		f.hit = what()
 		close(f.hitDone)
 	}
@@ -160,7 +166,7 @@ func (f *Fault) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook implements redis.Hook.
 func (f *Fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if connects(cmd) {
+		if connects(cmd) || !f.matches(cmd) {
 			return next(ctx, cmd)
 		}
 		err := f.call(func() string { return shown(cmd) }, func() error {
@@ -177,7 +183,7 @@ func (f *Fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (f *Fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if connects(cmds[0]) {
+		if connects(cmds[0]) || !f.matches(cmds...) {
 			return next(ctx, cmds)
 		}
 		err := f.call(func() string {
@@ -199,6 +205,10 @@ func (f *Fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 		}
 		return err
 	}
+}
+
+func (f *Fault) matches(cmds ...redis.Cmder) bool {
+	return f.Match == nil || slices.ContainsFunc(cmds, f.Match)
 }
 
 // connects reports whether a command is one with which a connection begins.

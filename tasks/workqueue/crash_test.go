@@ -2,7 +2,6 @@ package workqueue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,49 +192,26 @@ func TestDeadPoolIsFound(t *testing.T) {
 	<-ended
 }
 
-// lateBeat makes the first beats of a pool fail.
-type lateBeat struct {
-	tries atomic.Int32
-	said  atomic.Bool
-}
-
-func (l *lateBeat) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *lateBeat) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (l *lateBeat) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		args := cmd.Args()
-		if args[len(args)-1] != "lease expired: its worker died" {
-			return next(ctx, cmd)
-		}
-		if l.tries.Add(1) < 10 {
-			cmd.SetErr(errors.New("not yet"))
-			return cmd.Err()
-		}
-		err := next(ctx, cmd)
-		if err == nil {
-			l.said.Store(true)
-		}
-		return err
-	}
-}
-
 // A pool leases nothing before the others know of it: if it died then, its items would wait until their leases expire.
 func TestPoolIsKnownBeforeItWorks(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.New(t)
-	k := newKit(t, rdb, workqueue.Config{})
+	url := redistest.URL(t)
+	k := newKit(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), workqueue.Config{})
 	k.enqueue("a")
-	own := redis.NewClient(rdb.(*redis.Client).Options())
-	t.Cleanup(func() { _ = own.Close() })
-	hook := &lateBeat{}
-	own.AddHook(hook)
+	beats := 0
+	f := redistest.NewFault(redistest.Refused, redistest.EveryCall) // the first beats
+	f.Match = func(cmd redis.Cmder) bool {
+		if args := cmd.Args(); args[len(args)-1] != "lease expired: its worker died" {
+			return false
+		}
+		beats++ // a pool has one goroutine for them
+		return beats < 10
+	}
+	f.Arm()
+	own := f.Client(t, url)
 	mux := workqueue.NewMux()
-	mux.Handle("test", func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
-		if !hook.said.Load() {
+	mux.Handle("test", func(ctx context.Context, _ workqueue.Leased) (workqueue.Outcome, error) {
+		if n, err := k.rdb.ZCard(ctx, "muster:wq:{"+k.Name()+"}:pools").Result(); n == 0 || err != nil {
 			t.Error("a handler ran before a beat was stored, want the beat first")
 		}
 		return workqueue.Done(), nil

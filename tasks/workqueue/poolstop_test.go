@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -74,41 +72,15 @@ func TestIdlePoolStopsAtOnce(t *testing.T) {
 	}
 }
 
-// slowly blocks commands once it is shut, until it is open.
-type slowly struct {
-	shut    atomic.Bool
-	waiting atomic.Int32
-	open    chan struct{}
-}
-
-func (s *slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s *slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (s *slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if s.shut.Load() {
-			s.waiting.Add(1)
-			<-s.open
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // Slots that are slow to release, because their Redis does not answer, block
 // neither each other nor the settling of later items: a pool that stops would
 // take a timeout for each.
 func TestPoolReleasesSlotsInParallel(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.New(t)
-	k := newKit(t, rdb, workqueue.Config{})
-	own := redis.NewClient(rdb.(*redis.Client).Options())
-	t.Cleanup(func() { _ = own.Close() })
-	gate := &slowly{open: make(chan struct{})}
-	own.AddHook(gate)
-	slots := limit.NewKeyedLimiter(own, limit.KeyedConfig{})
+	url := redistest.URL(t)
+	k := newKit(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), workqueue.Config{})
+	f := redistest.NewFault(redistest.Frozen, 1)
+	slots := limit.NewKeyedLimiter(f.Client(t, url), limit.KeyedConfig{})
 	const n = 8
 	for i := range n {
 		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{fmt.Sprint("host:", i)}}); err != nil {
@@ -131,12 +103,12 @@ func TestPoolReleasesSlotsInParallel(t *testing.T) {
 		}
 	})
 	defer ended.Wait()
-	defer close(gate.open)
+	defer f.Release()
 	defer stop()
 	k.eventually("all to run", func() bool { return running.Load() == n })
-	gate.shut.Store(true)
+	f.Arm()
 	close(finish)
 	k.eventually("all to be settled, and all slots to be in release", func() bool {
-		return p.Stats().Done == n && gate.waiting.Load() == n
+		return p.Stats().Done == n && f.Calls() == n
 	})
 }
