@@ -145,7 +145,7 @@ func (w *web) ended(t *testing.T, id string) {
 	next.has(t, "again", 201, map[string]string{"new_job.version_of": id, "new_job.generation": "2", "new_job.document.name": "spec.md"})
 	second := next.text("new_job.id")
 	w.ask("GET", job+"/compare/"+second, nil).has(t, "compare", 200, map[string]string{"counts.gone": "4", "differences.0.a.job_id": id})
-	w.ask("DELETE", "/jobs/"+second+"?cleanup=true", nil).has(t, "cancel the next one", 200, map[string]string{"success": "true", "status": "cancelled"})
+	w.ask("DELETE", "/jobs/"+second+"?cleanup=true", nil).has(t, "cancel the next one", 200, map[string]string{"success": "true", "status": "cancelled", "cleanup": "false"})
 	w.ask("GET", job+"/document", nil).has(t, "the document that both have", 200, nil)
 	w.ask("DELETE", job+"?purge=true", nil).has(t, "delete", 200, map[string]string{"purged": "true"})
 	w.ask("GET", job, nil).has(t, "a job that was deleted", 404, nil)

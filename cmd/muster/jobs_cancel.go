@@ -86,11 +86,20 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, answers *bufio.Rea
 	if err != nil {
 		return noJobID(id, err)
 	}
+	kept := false
+	if cleanup {
+		if kept, err = s.jobs.KeepsDocument(ctx, j); err != nil {
+			return err
+		}
+	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, cancelled{true, id, job.Cancelled, cleanup})
+		return printJSON(s.env.stdout, cancelled{true, id, job.Cancelled, cleanup && !kept})
 	}
 	fmt.Fprintf(s.env.stdout, "Job %s cancelled successfully\n", id)
-	if cleanup {
+	switch {
+	case kept:
+		fmt.Fprintln(s.env.stdout, "Document kept: another job has it")
+	case cleanup:
 		fmt.Fprintln(s.env.stdout, "Workspace files cleaned up")
 	}
 	return nil

@@ -41,7 +41,7 @@ type CancelAnswer struct {
 	Success bool       `json:"success"`
 	JobID   string     `json:"job_id"`
 	Status  job.Status `json:"status,omitempty"`
-	Cleanup bool       `json:"cleanup" doc:"the document was removed"`
+	Cleanup bool       `json:"cleanup" doc:"the document was removed: no other job has it"`
 	Purged  bool       `json:"purged,omitempty" doc:"the job was deleted"`
 }
 
@@ -141,6 +141,13 @@ func (c jobCommands) cancel(ctx context.Context, id string, cleanup bool) (*canc
 	j, err := c.jobs.Cancel(ctx, id, cleanup)
 	if err != nil {
 		return nil, err
+	}
+	if cleanup {
+		kept, err := c.jobs.KeepsDocument(ctx, j)
+		if err != nil {
+			return nil, err
+		}
+		cleanup = !kept
 	}
 	return &cancelOutput{CancelAnswer{Success: true, JobID: id, Status: j.Status, Cleanup: cleanup}}, nil
 }

@@ -107,6 +107,8 @@ func (f *fakeJobs) Cancel(_ context.Context, id string, cleanup bool) (job.Job, 
 	return j, err
 }
 
+func (f *fakeJobs) KeepsDocument(context.Context, job.Job) (bool, error) { return false, nil }
+
 func (f *fakeJobs) Retry(_ context.Context, id string) (int, error) {
 	_, err := f.one(id)
 	return 3, err

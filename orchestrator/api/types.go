@@ -20,6 +20,7 @@ type Jobs interface {
 	List(ctx context.Context, f job.Filter) (job.Page, error)
 	Edit(ctx context.Context, id string, version int64, e job.Edit) (job.Job, error)
 	Cancel(ctx context.Context, id string, cleanup bool) (job.Job, error)
+	KeepsDocument(ctx context.Context, j job.Job) (bool, error)
 	Retry(ctx context.Context, id string) (n int, err error)
 	Again(ctx context.Context, id string) (job.Job, error)
 	CompleteStage(ctx context.Context, id, stage, failure string) (job.Job, error)

@@ -74,6 +74,14 @@ func (s *Service) removeDocument(ctx context.Context, hash string) error {
 	return s.cfg.Documents.Remove(hash, unused)
 }
 
+// KeepsDocument reports whether the document of a job is kept because another job has it, after Cancel with cleanup.
+func (s *Reader) KeepsDocument(ctx context.Context, j Job) (bool, error) {
+	if j.Document == nil {
+		return false, nil
+	}
+	return s.HasDocument(ctx, j.Document.Hash)
+}
+
 // HasDocument reports whether a job has the document with a hash.
 func (s *Reader) HasDocument(ctx context.Context, hash string) (bool, error) {
 	n, err := s.rdb.Exists(ctx, documentKey(hash)).Result()
