@@ -21,7 +21,6 @@ func jobKinds(client *tasks.Client, scrapes *sites.Service) map[string]job.Kind 
 	return map[string]job.Kind{
 		job.KindScrape:  scrapeKind{scrapes},
 		job.KindRefresh: refreshKind{client},
-		job.KindQueue:   queueKind{client},
 	}
 }
 

@@ -3,16 +3,13 @@ package orchestrator
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
-	"muster/internal/testutil"
 	"muster/orchestrator/job"
 	"muster/proxies"
 	"muster/sites"
 	"muster/sites/report"
-	"muster/tasks"
 	"muster/tasks/workqueue"
 )
 
@@ -152,129 +149,4 @@ func TestRefreshIsAJobOfChunks(t *testing.T) {
 	if err != nil {
 		t.Errorf("run: %v", err)
 	}
-}
-
-// begin runs a QueueRun until stop is called, which returns what Run did.
-func begin(ctx context.Context, t *testing.T, o *Orchestrator, queue string) (r *QueueRun, stop func() error) {
-	t.Helper()
-	r, err := o.NewQueueRun(ctx, queue)
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(running) }()
-	return r, func() error { cancel(); return <-ended }
-}
-
-func TestRunOfAQueueIsAJob(t *testing.T) {
-	t.Parallel()
-	onSystem(t, func(ctx context.Context, o *Orchestrator) {
-		queue := workqueue.New(o.Client.Redis(), "files", workqueue.Config{})
-		if _, err := queue.Enqueue(ctx, workqueue.Item{ID: "a", Kind: "x"}); err != nil {
-			t.Fatal(err)
-		}
-		kind := queueKind{o.Client}
-		r, stop := begin(ctx, t, o, "files")
-		var got job.State
-		testutil.Eventually(t, "the job to be under way", func() bool {
-			var err error
-			got, err = kind.State(ctx, r.ID())
-			return err == nil && got.Status == job.Processing
-		})
-		if want := (job.Counts{Total: 1, Pending: 1}); got.Items != want {
-			t.Errorf("got %+v, want %+v", got.Items, want)
-		}
-		if err := stop(); err != nil {
-			t.Errorf("run: %v", err)
-		}
-		if err := r.End(ctx, workqueue.Stats{Total: 2, Done: 2}, nil); err != nil {
-			t.Errorf("end: %v", err)
-		}
-		got, err := kind.State(ctx, r.ID())
-		if want := (job.Counts{Total: 2, Integrated: 2}); err != nil || got.Status != job.Completed || got.Items != want || got.Ended.IsZero() {
-			t.Errorf("after the end: got %+v, %v, want a completed job with %+v", got, err, want)
-		}
-	})
-}
-
-func TestRunOfAQueueThatFailsIsAFailedJob(t *testing.T) {
-	t.Parallel()
-	onSystem(t, func(ctx context.Context, o *Orchestrator) {
-		r, err := o.NewQueueRun(ctx, "files") // it ends before it is open
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.End(ctx, workqueue.Stats{}, errors.New("no disk")); err != nil {
-			t.Errorf("end: %v", err)
-		}
-		got, err := queueKind{o.Client}.State(ctx, r.ID())
-		if err != nil || got.Status != job.Failed || got.Error != "no disk" {
-			t.Errorf("got %+v, %v, want a job that failed with: no disk", got, err)
-		}
-	})
-}
-
-func TestRunOfAQueueStopsWhenItsJobIsCancelled(t *testing.T) {
-	t.Parallel()
-	onSystem(t, func(ctx context.Context, o *Orchestrator) {
-		kind := queueKind{o.Client}
-		r, err := o.NewQueueRun(ctx, "files")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- r.Run(ctx) }()
-		testutil.Eventually(t, "the job to be under way", func() bool {
-			s, err := kind.State(ctx, r.ID())
-			return err == nil && s.Status == job.Processing
-		})
-		if err := kind.Cancel(ctx, r.ID()); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-ended; !errors.Is(err, ErrRunEnded) {
-			t.Errorf("run: got %v, want %v", err, ErrRunEnded)
-		}
-		if err := r.End(ctx, workqueue.Stats{}, nil); err != nil {
-			t.Errorf("end of a cancelled run: %v", err)
-		}
-		if got, err := kind.State(ctx, r.ID()); err != nil || got.Status != job.Cancelled {
-			t.Errorf("got %+v, %v, want a cancelled job", got, err)
-		}
-	})
-}
-
-func TestRunOfAQueueThatIsKilledIsAFailedJob(t *testing.T) {
-	t.Parallel()
-	onSystem(t, func(ctx context.Context, o *Orchestrator) {
-		if err := o.Workers.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
-		r, err := o.newQueueRun(ctx, "files", time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.open(ctx); err != nil {
-			t.Fatal(err)
-		}
-		testutil.Eventually(t, "the job to fail", func() bool {
-			s, err := queueKind{o.Client}.State(ctx, r.ID())
-			return err == nil && s.Status == job.Failed && strings.Contains(s.Error, "killed")
-		})
-	})
-}
-
-// The worker that a run of a queue has for a moment is none that could scrape.
-func TestOpeningARunOfAQueueIsNoWorker(t *testing.T) {
-	t.Parallel()
-	onSystem(t, func(ctx context.Context, o *Orchestrator) {
-		worker, err := tasks.StartWorker(ctx, o.Client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{queueRuns: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = worker.Stop() }()
-		if others, err := o.Workers.Elsewhere(ctx); err != nil || others {
-			t.Errorf("got %v, %v, want no workers elsewhere", others, err)
-		}
-	})
 }

@@ -91,17 +91,9 @@ func (w *Workers) writeRecords(ctx context.Context) {
 	})
 }
 
-// answering returns how many workers answer, beside those that only open the runs
-// of queues. A worker that was killed stays listed for a while.
+// answering returns how many workers answer a ping. A worker that was killed remains listed for a while.
 func (w *Workers) answering(ctx context.Context) (int, error) {
-	live, err := w.system.Client.Workers(ctx)
-	opening := map[string]bool{} // by name: workers that take from no other queue
-	for _, one := range live {
-		if one.Queues[queueRuns] > 0 && len(one.Queues) == 1 {
-			opening[one.Name] = true
-		}
-	}
-	if err == nil && len(live) == len(opening) {
+	if live, err := w.system.Client.Workers(ctx); err == nil && len(live) == 0 {
 		return 0, nil
 	}
 	pongs, err := w.system.Client.PingWorkers(ctx, answerWithin)
@@ -110,7 +102,7 @@ func (w *Workers) answering(ctx context.Context) (int, error) {
 	}
 	n := 0
 	for _, p := range pongs {
-		if p.Answered && !opening[p.Worker] {
+		if p.Answered {
 			n++
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func jobsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "jobs",
-		Usage: "create, list, watch and cancel jobs: pipelines, scrapes, proxy refreshes, queue runs",
+		Usage: "create, list, watch and cancel jobs: pipelines, scrapes, proxy refreshes",
 		Description: `The commands use the jobs of the data directory. If no orchestrator is running on
 it, they start its Redis for the duration of the command.
 

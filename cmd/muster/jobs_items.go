@@ -48,8 +48,6 @@ func hasItems(j job.Job) error {
 		return nil
 	case job.KindScrape:
 		return fmt.Errorf("job %s is a scrape: it has pages instead of items, and its report lists failed pages; see muster jobs status %s", j.ID, j.ID)
-	case job.KindQueue:
-		return fmt.Errorf("job %s is a run of the queue %s: see muster queue stats --queue %s", j.ID, j.Name, j.Name)
 	}
 	return fmt.Errorf("job %s is a refresh of the proxies: it has no items; see muster proxies list", j.ID)
 }

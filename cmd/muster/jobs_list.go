@@ -21,7 +21,7 @@ job gives the reason. --stats counts the jobs of the last days.
     muster jobs list --kind pipeline --where customer=acme --limit 10`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "status", Usage: "only jobs in `STATE`: created, processing, completed, failed, cancelled, or pending if a stage is pending; may be repeated"},
-			&cli.StringFlag{Name: "kind", Usage: "only jobs of `KIND`: pipeline, scrape, refresh or queue"},
+			&cli.StringFlag{Name: "kind", Usage: "only jobs of `KIND`: pipeline, scrape or refresh"},
 			&cli.StringFlag{Name: "label", Usage: "only jobs with `LABEL`"},
 			&cli.StringSliceFlag{Name: "where", Usage: "only jobs with `KEY=VALUE` in their context; the pipeline must declare the key; may be repeated"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50},

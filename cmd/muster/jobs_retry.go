@@ -32,8 +32,6 @@ If no worker is running, the command starts one and waits.
 				return s.retry(ctx, c, j)
 			case job.KindScrape:
 				return s.retryScrape(ctx, c, j.ID)
-			case job.KindQueue:
-				return fmt.Errorf("job %s was a run of the queue %s: put its failed items back with muster queue retry-failed --queue %s, and run it again with muster queue run --queue %s", j.ID, j.Name, j.Name, j.Name)
 			}
 			return fmt.Errorf("job %s is a refresh of the proxies: start another with muster proxies refresh", j.ID)
 		}, workerSettings...),

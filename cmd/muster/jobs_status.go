@@ -100,7 +100,7 @@ func printStatus(env environment, j job.Job) {
 		}
 	}
 	line("Job ID", j.ID)
-	line(map[string]string{job.KindPipeline: "Pipeline", job.KindScrape: "Site", job.KindQueue: "Queue"}[j.Kind], j.Name)
+	line(map[string]string{job.KindPipeline: "Pipeline", job.KindScrape: "Site"}[j.Kind], j.Name)
 	if j.Kind == job.KindRefresh {
 		line("Refresh", j.Name)
 	}

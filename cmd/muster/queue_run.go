@@ -22,7 +22,6 @@ import (
 
 // queueRun is the JSON result of "queue run".
 type queueRun struct {
-	JobID     string          `json:"job_id,omitempty"` // of this run, in muster jobs list
 	Seconds   float64         `json:"seconds"`
 	PerSecond float64         `json:"per_second"`
 	Done      int64           `json:"done"`
@@ -74,7 +73,6 @@ func runQueue(env environment, c *cli.Context) error {
 			run, cancel = context.WithTimeout(ctx, d)
 			defer cancel()
 		}
-		run, endJob := q.asJob(run, logger)
 		watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 		var watchers sync.WaitGroup
 		track := q.display.Track("queue " + q.Name())
@@ -83,48 +81,8 @@ func runQueue(env environment, c *cli.Context) error {
 		err = pool.Run(run)
 		stop()
 		watchers.Wait()
-		id, cancelled := endJob(err)
-		return errors.Join(err, cancelled, q.report(ctx, env, c, track, pool, id, time.Since(start)))
+		return errors.Join(err, q.report(ctx, env, c, track, pool, time.Since(start)))
 	})
-}
-
-// asJob lists a run as a job. The returned context is done when the job is
-// cancelled. The returned function finishes the job and returns its id, or an error if
-// the job was cancelled. The run does not need its job: if Redis rejects
-// the job, a warning is logged.
-func (q queueScope) asJob(ctx context.Context, logger *slog.Logger) (context.Context, func(error) (string, error)) {
-	asJob, err := q.system.NewQueueRun(ctx, q.Name())
-	if err != nil {
-		logger.Warn("the run is not in the list of jobs", "queue", q.Name(), "err", err)
-		return ctx, func(error) (string, error) { return "", nil }
-	}
-	logger.Info("the run is a job", "job", asJob.ID(), "queue", q.Name())
-	run, cancel := context.WithCancelCause(ctx)
-	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := asJob.Run(alive); err != nil {
-			cancel(err)
-		}
-	})
-	return run, func(cause error) (string, error) {
-		stop()
-		running.Wait()
-		defer cancel(nil)
-		ending, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer done()
-		left, err := q.Stats(ending)
-		if err == nil {
-			err = asJob.End(ending, left, cause)
-		}
-		if err != nil {
-			logger.Warn("the job of the run is still listed as running", "job", asJob.ID(), "err", err)
-		}
-		if cause := context.Cause(run); errors.Is(cause, orchestrator.ErrRunEnded) {
-			return asJob.ID(), fmt.Errorf("run of queue %s: %w", q.Name(), cause)
-		}
-		return asJob.ID(), nil
-	}
 }
 
 // show updates a track until ctx is done.
@@ -154,7 +112,7 @@ func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *workqu
 
 // report prints how a run ended. A drain that left items is an error, unless it
 // was interrupted.
-func (q queueScope) report(ctx context.Context, env environment, c *cli.Context, track *monitor.Track, pool *workqueue.Pool, id string, took time.Duration) error {
+func (q queueScope) report(ctx context.Context, env environment, c *cli.Context, track *monitor.Track, pool *workqueue.Pool, took time.Duration) error {
 	s, err := q.Stats(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
@@ -171,7 +129,7 @@ func (q queueScope) report(ctx context.Context, env environment, c *cli.Context,
 	ended := p.Done + p.Skipped + p.Failed
 	if c.Bool("json") {
 		err = printJSON(env.stdout, queueRun{
-			JobID: id, Seconds: took.Seconds(), PerSecond: float64(ended) / took.Seconds(),
+			Seconds: took.Seconds(), PerSecond: float64(ended) / took.Seconds(),
 			Done: p.Done, Skipped: p.Skipped, Failed: p.Failed, Retried: p.Retried, Queue: s,
 		})
 	} else {

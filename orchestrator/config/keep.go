@@ -10,7 +10,7 @@ import (
 
 // The words of the setting jobs.keep_for.
 var (
-	JobKinds  = []string{"pipeline", "scrape", "refresh", "queue"}
+	JobKinds  = []string{"pipeline", "scrape", "refresh"}
 	JobStates = []string{"completed", "failed", "cancelled"} // in which a job has ended
 )
 

@@ -20,6 +20,6 @@
 // moment and each change has its event. [Service.Run] sweeps over open jobs and
 // repeats what a process that died has left undone.
 //
-// Jobs of other kinds (scrapes, refreshes, queue runs) are listed here too, by
+// Jobs of other kinds (scrapes, refreshes) are listed here too, by
 // [Service.Track]; a [Kind] reports how they are.
 package job

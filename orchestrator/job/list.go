@@ -141,7 +141,7 @@ func (f Filter) check() error {
 		}
 	}
 	if f.Kind != "" && !slices.Contains(Kinds, f.Kind) {
-		return bad("kind", "%.20q is not a kind; there are pipeline, scrape, refresh and queue", f.Kind)
+		return bad("kind", "%.20q is not a kind; there are pipeline, scrape and refresh", f.Kind)
 	}
 	if f.Limit < 0 || f.Limit > 1000 {
 		return bad("limit", "%d is not within 1 and 1000", f.Limit)

@@ -60,11 +60,10 @@ const (
 	KindPipeline = "pipeline"
 	KindScrape   = "scrape"
 	KindRefresh  = "refresh"
-	KindQueue    = "queue"
 )
 
 // Kinds are all kinds of jobs.
-var Kinds = []string{KindPipeline, KindScrape, KindRefresh, KindQueue}
+var Kinds = []string{KindPipeline, KindScrape, KindRefresh}
 
 // Errors that callers branch on.
 var (

@@ -43,7 +43,7 @@ func (s *Summary) Text(w io.Writer) error {
 func (s *Summary) overview(p *page) {
 	p.section("OVERVIEW")
 	p.row("Job ID", s.JobID)
-	p.row(map[string]string{job.KindScrape: "Site", job.KindRefresh: "Refresh", job.KindQueue: "Queue"}[s.Kind], s.Name)
+	p.row(map[string]string{job.KindScrape: "Site", job.KindRefresh: "Refresh"}[s.Kind], s.Name)
 	if s.Kind == job.KindPipeline {
 		p.row("Pipeline", s.Name)
 	}
