@@ -12,10 +12,10 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// metricName finds the metrics that an expression names: ours, and those of Go and the process.
+// metricName matches the metrics in an expression: Muster, Go and process metrics.
 var metricName = regexp.MustCompile(`\b(?:muster|orchestrator|go|process)_[a-z0-9_]+`)
 
-// unknownMetrics returns those of an expression that docs/reference/metrics.md does not list. Another test compares that with what is exported.
+// unknownMetrics returns the metrics in an expression that docs/reference/metrics.md does not list. Another test compares that page with the exported metrics.
 func unknownMetrics(t *testing.T, expr string) []string {
 	t.Helper()
 	page := rootFile(t, "docs", "reference", "metrics.md")
@@ -89,7 +89,7 @@ func TestAlertsAreOfMetricsThatThereAreAndHaveARunbook(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile(`(?m)^### (Muster\w+)$`).FindAllStringSubmatch(page, -1) {
 		if !slices.ContainsFunc(rules, func(r alertRule) bool { return r.Alert == m[1] }) {
-			t.Errorf("docs/how-to/operating.md has a section for %s, which is no alert", m[1])
+			t.Errorf("docs/how-to/operating.md has a section for %s, which is not an alert", m[1])
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestPrometheusTakesTheAlerts(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skip("NOT CHECKED: there is no promtool; it is in Debian's package prometheus")
+		t.Skip("NOT CHECKED: promtool not found; install Debian's package prometheus")
 	}
 	for _, args := range [][]string{{"check", "rules", "muster.rules.yaml"}, {"test", "rules", "muster.rules.test.yaml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)

@@ -130,7 +130,7 @@ func noCommand(word, path string, list []*cli.Command) error {
 		names = append(names, c.Names()...)
 	}
 	hint := suggest(word, names)
-	if instead := removedCommands[path+" "+word]; instead != "" {
+	if instead := removedCommands[strings.TrimPrefix(path, "muster ")+" "+word]; instead != "" {
 		hint = ", it was removed; " + instead
 	}
 	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), hint, path)}
@@ -138,8 +138,8 @@ func noCommand(word, path string, list []*cli.Command) error {
 
 // removedCommands has the replacement of each command that was removed.
 var removedCommands = map[string]string{
-	"muster store export": "copy Redis with redis-cli --rdb FILE",
-	"muster store import": "start Redis with the files of a copy",
+	"store export": "copy Redis with redis-cli --rdb FILE",
+	"store import": "start Redis with the files of a copy",
 }
 
 // removedFlags has the replacement of each flag that was removed.

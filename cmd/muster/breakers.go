@@ -64,8 +64,8 @@ func breakerRow(s limit.BreakerState) []string {
 	return []string{cell(s.Key, 60), s.State, age(s.Since), next, fmt.Sprint(s.Allowed), fmt.Sprint(s.Blocked), cell(orDash(s.LastBlock), 40)}
 }
 
-// resetAnswer is the JSON output of breakers reset.
-type resetAnswer struct {
+// resetResult is the JSON output of breakers reset.
+type resetResult struct {
 	Reset []string `json:"reset"` // keys
 }
 
@@ -97,7 +97,7 @@ func resetBreakers(env environment, c *cli.Context) error {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, resetAnswer{keys})
+			return printJSON(env.stdout, resetResult{keys})
 		}
 		fmt.Fprintf(env.stdout, "%d closed\n", len(keys))
 		return nil

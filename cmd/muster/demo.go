@@ -41,7 +41,7 @@ With --keep everything runs until Ctrl-C, even after a failure.`,
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			return left(c.Context, runDemo(env, c), "the demo was stopped and its data removed; start another with muster demo")
+			return withState(c.Context, runDemo(env, c), "the demo was stopped and its data removed; start another with muster demo")
 		},
 	}
 }
@@ -142,7 +142,7 @@ func demoDir(dir string) (string, error) {
 func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	cfg := config.Default()
 	cfg.Log.Level = "warn"
-	if level, ok := given(c, "log-level"); ok {
+	if level, ok := flagValue(c, "log-level"); ok {
 		cfg.Log.Level = level
 	}
 	cfg.DataDir = filepath.Join(dir, "data")

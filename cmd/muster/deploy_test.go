@@ -16,7 +16,7 @@ import (
 	"muster/orchestrator/config"
 )
 
-// deployDir has what operators install: units of systemd, manifests of Kubernetes, alerts and a dashboard.
+// deployDir contains systemd units, Kubernetes manifests, alerts and a dashboard.
 var deployDir = filepath.Join("..", "..", "deploy")
 
 // rootFile reads a file below the root of the module.
@@ -36,14 +36,14 @@ func knownCommand(args []string) error {
 	for _, arg := range args {
 		if name, ok := strings.CutPrefix(arg, "--"); ok {
 			if name, _, _ = strings.Cut(name, "="); !slices.Contains(flags, name) {
-				return fmt.Errorf("%q: there is no flag --%s", args, name)
+				return fmt.Errorf("%q: unknown flag --%s", args, name)
 			}
 			continue
 		}
 		i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(arg) })
 		if i < 0 {
 			if !named {
-				return fmt.Errorf("%q: there is no command %s", args, arg)
+				return fmt.Errorf("%q: unknown command %s", args, arg)
 			}
 			continue // the value of a flag
 		}
@@ -59,7 +59,7 @@ func TestDeployedCommandsAreChecked(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"start": "", "worker --name a": "", "worker --metrics-listen=:1": "",
-		"strat": "there is no command strat", "worker --nmae a": "there is no flag --nmae", "--config a": "there is no command a",
+		"strat": "unknown command strat", "worker --nmae a": "unknown flag --nmae", "--config a": "unknown command a",
 	} {
 		if got := fmt.Sprint(knownCommand(strings.Fields(args))); want == "" && got != "<nil>" || !strings.Contains(got, want) {
 			t.Errorf("%s: got %s, want %q", args, got, want)
@@ -125,7 +125,7 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("NOT CHECKED: there is no systemd-analyze")
+		t.Skip("NOT CHECKED: systemd-analyze not found")
 	}
 	dir := t.TempDir()
 	var paths []string

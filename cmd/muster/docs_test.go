@@ -17,8 +17,8 @@ import (
 	"muster/sites/definition"
 )
 
-// What the documentation shows as YAML loads: definitions of sites, pipelines, settings, and fields of a definition.
-// Files of other programs are left out.
+// YAML blocks in the documentation load: site definitions, pipelines, settings, and fields of a definition.
+// Files of other programs are skipped.
 func TestDocumentedYAMLLoads(t *testing.T) {
 	t.Parallel()
 	var pages []string
@@ -56,7 +56,7 @@ func TestDocumentedYAMLLoads(t *testing.T) {
 	}
 }
 
-// loadDocumented loads a block by what its keys say that it is.
+// loadDocumented loads a block as the kind that its keys indicate.
 func loadDocumented(t *testing.T, sections map[string]bool, block string) (kind string, err error) {
 	t.Helper()
 	const secret = "d2hhdC1pcy1pbi10aGUtdmFyaWFibGU="

@@ -22,8 +22,8 @@ type environment struct {
 	level          *slog.LevelVar  // of the loggers of the command; nil where it does not change
 	creates        bool            // the command may create the store
 
-	// answered, if not nil, is called with each value that a command prints as JSON.
-	answered func(*cli.Command, any)
+	// onJSON, if not nil, is called with each value that a command prints as JSON.
+	onJSON func(*cli.Command, any)
 }
 
 // creating returns the environment of a command that may create the store.

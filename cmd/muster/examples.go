@@ -31,7 +31,7 @@ var examples = map[string]string{
 	"proxies add":     "muster proxies add http://198.51.100.7:8080",
 	"proxies remove":  "muster proxies remove 198.51.100.7",
 	"proxies ban":     "muster proxies ban 198.51.100.7:8080 --site shop.example --for 24h\nmuster proxies ban 198.51.100.7:8080 --lift",
-	"proxies export":  "muster proxies export backup\nmuster proxies export - | shuf -n 1\nmuster proxies export --format csv - > proxies.csv",
+	"proxies export":  "muster proxies export backup\nmuster proxies export - | shuf -n 1\nmuster proxies export --format csv - > pool.csv",
 	"proxies serve":   "muster proxies serve --listen 127.0.0.1:8089\ncurl -x http://127.0.0.1:8089 https://shop.example/",
 
 	"queue enqueue":      "muster queue enqueue doi:10.1/x '{\"url\": \"https://example.org/x.pdf\"}'",

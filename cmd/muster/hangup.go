@@ -18,14 +18,14 @@ type hangups struct {
 }
 
 // watch handles signals until over is closed. A command without reloadable settings prints a line on w.
-func (h *hangups) watch(over <-chan struct{}, w io.Writer) {
+func (h *hangups) watch(done <-chan struct{}, w io.Writer) {
 	signals := make(chan os.Signal, 1) // one pending signal suffices: a reload reads the current files
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
 		defer signal.Stop(signals)
 		for {
 			select {
-			case <-over:
+			case <-done:
 				return
 			case <-signals:
 			}

@@ -47,8 +47,8 @@ func TestSignalsOfServers(t *testing.T) {
 	const none, nothing = "SIGHUP: there is nothing to reload", "reloaded: nothing has changed"
 	for name, c := range map[string]struct {
 		args  []string
-		ready string // what it says when it runs
-		want  string // what it says then
+		ready string // output when it runs
+		want  string // output after the signal
 	}{
 		"worker":        {[]string{"worker"}, "worker started", nothing},
 		"start":         {[]string{"start"}, "running; Ctrl-C stops", nothing},
@@ -101,23 +101,23 @@ func TestHangupReloads(t *testing.T) {
 	k.write("sites/one.yaml", fmt.Sprintf(site, "one", port))
 	start, out := k.start("start", "--log-format", "text")
 	testutil.Eventually(t, "the orchestrator to run", func() bool { return strings.Contains(out.String(), "running; Ctrl-C stops") })
-	worker, said := k.start("worker", "--name", "other")
-	testutil.Eventually(t, "the worker to run", func() bool { return strings.Contains(said.String(), "worker started") })
+	worker, printed := k.start("worker", "--name", "other")
+	testutil.Eventually(t, "the worker to run", func() bool { return strings.Contains(printed.String(), "worker started") })
 
 	k.write("muster.yaml", "sites: {dir: sites, schedule: {two: '@every 1s'}}\nworkers: {concurrency: 3}\n")
 	hangup(t, start, out, `sites.schedule: no site \"two\"`, 1)
 	k.write("sites/two.yaml", fmt.Sprintf(site, "two", port))
 	hangup(t, start, out, "workers.concurrency: 8 → 3", 1)
-	testutil.Eventually(t, "the new site to be scraped as the new schedule says", func() bool {
+	testutil.Eventually(t, "the new site to be scraped on the new schedule", func() bool {
 		return strings.Contains(out.String(), "schedule=scrape.two job=")
 	})
-	hangup(t, worker, said, "workers.concurrency: 8 → 3", 1)
+	hangup(t, worker, printed, "workers.concurrency: 8 → 3", 1)
 	testutil.Eventually(t, "both workers to have the new concurrency", func() bool {
 		return strings.Count(k.run("inspect", "stats", "--json"), `"concurrency": 3`) == 2
 	})
 	k.write("muster.yaml", "workers: {concurrency: lots}\n")
 	hangup(t, start, out, "nothing was reloaded", 2)
-	hangup(t, worker, said, "nothing was reloaded", 1)
-	finish(t, worker, said)
+	hangup(t, worker, printed, "nothing was reloaded", 1)
+	finish(t, worker, printed)
 	finish(t, start, out)
 }

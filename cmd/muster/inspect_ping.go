@@ -16,8 +16,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// pong is a row of inspect ping: the reply of a worker, with its properties.
-type pong struct {
+// pingResult is a row of inspect ping: the reply of a worker, with its properties.
+type pingResult struct {
 	tasktype.Pong
 	tasktype.Worker
 }
@@ -31,10 +31,10 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil && !tasks.Refused(err) { // workers reply while Redis rejects writes, but without their properties
 		return err
 	}
-	var rows []pong
+	var rows []pingResult
 	var silent []string
 	for _, p := range pongs {
-		row := pong{Pong: p, Worker: tasktype.Worker{Name: p.Worker}}
+		row := pingResult{Pong: p, Worker: tasktype.Worker{Name: p.Worker}}
 		if i := slices.IndexFunc(workers, func(w tasktype.Worker) bool { return w.Name == p.Worker }); i >= 0 {
 			row.Worker = workers[i]
 		}
@@ -42,7 +42,7 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 			silent = append(silent, p.Worker)
 		}
 	}
-	err = show(client.env, c, rows, []string{"WORKER", "REPLY", "HOST", "PID", "ACTIVE", "CONCURRENCY", "UP", "QUEUES"}, func(r pong) []string {
+	err = show(client.env, c, rows, []string{"WORKER", "REPLY", "HOST", "PID", "ACTIVE", "CONCURRENCY", "UP", "QUEUES"}, func(r pingResult) []string {
 		after := "none"
 		if r.Answered {
 			after = r.After.Round(10 * time.Microsecond).String()

@@ -13,8 +13,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// handled is a task that workers have handlers for.
-type handled struct {
+// registeredTask is a task that workers have handlers for.
+type registeredTask struct {
 	Task    string   `json:"task"`
 	Workers int      `json:"workers"`
 	Queues  []string `json:"queues"`
@@ -25,9 +25,9 @@ func inspectRegistered(ctx context.Context, c *cli.Context, client fleet) error 
 	if err != nil {
 		return err
 	}
-	rows := []handled{}
+	rows := []registeredTask{}
 	for name, on := range registered(workers) {
-		r := handled{Task: name, Workers: len(on)}
+		r := registeredTask{Task: name, Workers: len(on)}
 		for _, w := range on {
 			r.Queues = append(r.Queues, slices.Collect(maps.Keys(w.Queues))...)
 		}
@@ -35,8 +35,8 @@ func inspectRegistered(ctx context.Context, c *cli.Context, client fleet) error 
 		r.Queues = slices.Compact(r.Queues)
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, func(a, b handled) int { return cmp.Compare(a.Task, b.Task) })
-	return show(client.env, c, rows, []string{"TASK", "WORKERS", "QUEUES"}, func(r handled) []string {
+	slices.SortFunc(rows, func(a, b registeredTask) int { return cmp.Compare(a.Task, b.Task) })
+	return show(client.env, c, rows, []string{"TASK", "WORKERS", "QUEUES"}, func(r registeredTask) []string {
 		return []string{r.Task, strconv.Itoa(r.Workers), strings.Join(r.Queues, " ")}
 	})
 }

@@ -35,37 +35,37 @@ func server(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// left adds the state of the work to the error of an interrupted command.
+// withState adds the state of the work to the error of an interrupted command.
 // It returns other errors as they are.
-func left(ctx context.Context, err error, format string, args ...any) error {
+func withState(ctx context.Context, err error, format string, args ...any) error {
 	if !errors.Is(context.Cause(ctx), errInterrupted) {
 		return err
 	}
 	return interruption(fmt.Sprintf(format, args...))
 }
 
-// leftJobs is left for a command that waits for jobs, and may have done their work
+// withJobState is withState for a command that waits for jobs, and may have done their work
 // itself. The command again continues them.
-func leftJobs(ctx context.Context, o *orchestrator.Orchestrator, err error, ids []string, again string) error {
+func withJobState(ctx context.Context, o *orchestrator.Orchestrator, err error, ids []string, again string) error {
 	if !errors.Is(context.Cause(ctx), errInterrupted) {
 		return err
 	}
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	queryCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	elsewhere, askErr := o.Workers.Elsewhere(asking)
+	elsewhere, queryErr := o.Workers.Elsewhere(queryCtx)
 	switch {
 	case len(ids) == 0:
-		return left(ctx, err, "nothing was sent; begin again with %s", again)
-	case askErr == nil && elsewhere:
-		return left(ctx, err, "the work continues in the background; wait for it with muster jobs wait %s, or end it with muster jobs cancel JOB", strings.Join(ids, " "))
+		return withState(ctx, err, "nothing was sent; begin again with %s", again)
+	case queryErr == nil && elsewhere:
+		return withState(ctx, err, "the work continues in the background; wait for it with muster jobs wait %s, or end it with muster jobs cancel JOB", strings.Join(ids, " "))
 	case o.Redis().Mode() == redisd.Embedded:
-		return left(ctx, err, "the built-in Redis has forgotten the work; begin again with %s", again)
+		return withState(ctx, err, "the built-in Redis has forgotten the work; begin again with %s", again)
 	}
-	return left(ctx, err, "finished work is kept, and nothing resumes automatically; resume with %s, or with muster start", again)
+	return withState(ctx, err, "finished work is kept, and nothing resumes automatically; resume with %s, or with muster start", again)
 }
 
-// leftToStart describes the state of the work of an interrupted orchestrator.
-func leftToStart(o *orchestrator.Orchestrator) string {
+// workState describes the state of the work of an interrupted orchestrator.
+func workState(o *orchestrator.Orchestrator) string {
 	if o.Redis().Mode() == redisd.Embedded {
 		return "unfinished work is lost with the built-in Redis"
 	}

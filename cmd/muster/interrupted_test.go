@@ -9,7 +9,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// A command that Ctrl-C ends says what becomes of its work, and how to continue.
+// A command stopped by Ctrl-C prints the state of its work and how to continue.
 func TestInterruptedCommandsSayHowToContinue(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)
@@ -22,7 +22,7 @@ func TestInterruptedCommandsSayHowToContinue(t *testing.T) {
 	job, _, _ = strings.Cut(job, `"`)
 	for _, r := range []struct {
 		args  []string
-		ready string // a part of what it prints while it waits
+		ready string // part of its output while it waits
 		want  string
 	}{
 		{[]string{"jobs", "wait", job, "--progress", "lines"}, "default", "muster: interrupted: the jobs are not cancelled; wait again with muster jobs wait " + job},
@@ -44,11 +44,11 @@ func TestOnlyInterruptionsSayWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	if got := left(ctx, failed, "more"); !errors.Is(got, failed) {
+	if got := withState(ctx, failed, "more"); !errors.Is(got, failed) {
 		t.Errorf("while it runs: got %v, want the error", got)
 	}
 	cancel(errInterrupted)
-	if got := left(ctx, failed, "continue with %s", "this"); got.Error() != "interrupted: continue with this" || !errors.Is(got, errInterrupted) {
+	if got := withState(ctx, failed, "continue with %s", "this"); got.Error() != "interrupted: continue with this" || !errors.Is(got, errInterrupted) {
 		t.Errorf("after Ctrl-C: got %v", got)
 	}
 }

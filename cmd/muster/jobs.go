@@ -128,7 +128,7 @@ func withJobs(env environment, c *cli.Context, least, most int, fn func(context.
 	if err != nil {
 		return err
 	}
-	if _, ok := given(c, "log-level"); !ok {
+	if _, ok := flagValue(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, fn)

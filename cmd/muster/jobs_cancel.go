@@ -34,10 +34,10 @@ jobs retry fetches its other pages.
 				names, least = append(names, id), 0
 			}
 			return onJobs(env, least, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
-				answers := bufio.NewReader(env.stdin)
+				input := bufio.NewReader(env.stdin)
 				var errs []error
 				for _, name := range names {
-					errs = append(errs, s.cancel(ctx, c, answers, name))
+					errs = append(errs, s.cancel(ctx, c, input, name))
 				}
 				return errors.Join(errs...)
 			})(c)
@@ -45,8 +45,8 @@ jobs retry fetches its other pages.
 	}
 }
 
-// cancelled is the JSON result of jobs cancel, one for each job.
-type cancelled struct {
+// cancelResult is the JSON result of jobs cancel, one for each job.
+type cancelResult struct {
 	Success bool       `json:"success"`
 	JobID   string     `json:"job_id"`
 	Status  job.Status `json:"status"`
@@ -54,7 +54,7 @@ type cancelled struct {
 }
 
 // cancel ends the job of this id, or the running scrape of the site of this name.
-func (s jobScope) cancel(ctx context.Context, c *cli.Context, answers *bufio.Reader, name string) error {
+func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reader, name string) error {
 	id, err := runningScrape(ctx, s.system.Sites, name)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, answers *bufio.Rea
 		return s.notCancelled(c, j)
 	}
 	if j.Kind == job.KindPipeline && !c.Bool("force") && !c.Bool("json") {
-		yes, err := s.confirm(answers, "Are you sure you want to cancel this job?")
+		yes, err := s.confirm(input, "Are you sure you want to cancel this job?")
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, answers *bufio.Rea
 		}
 	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, cancelled{true, id, job.Cancelled, cleanup && !kept})
+		return printJSON(s.env.stdout, cancelResult{true, id, job.Cancelled, cleanup && !kept})
 	}
 	fmt.Fprintf(s.env.stdout, "Job %s cancelled successfully\n", id)
 	switch {
@@ -109,16 +109,16 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, answers *bufio.Rea
 func (s jobScope) notCancelled(c *cli.Context, j job.Job) error {
 	err := fmt.Errorf("job %s: %w: it is %s", j.ID, job.ErrTerminal, j.Status)
 	if c.Bool("json") {
-		return errors.Join(printJSON(s.env.stdout, cancelled{false, j.ID, j.Status, false}), err)
+		return errors.Join(printJSON(s.env.stdout, cancelResult{false, j.ID, j.Status, false}), err)
 	}
 	return err
 }
 
 // confirm asks a question, and reports whether the user typed yes. At the end of the input
 // it returns an error that names --force.
-func (s jobScope) confirm(answers *bufio.Reader, question string) (bool, error) {
+func (s jobScope) confirm(input *bufio.Reader, question string) (bool, error) {
 	fmt.Fprintf(s.env.stderr, "%s [y/N] ", question)
-	line, err := answers.ReadString('\n')
+	line, err := input.ReadString('\n')
 	if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
 		fmt.Fprintln(s.env.stderr)
 		return false, usageError{errors.New("standard input is empty; use --force to cancel without confirmation")}

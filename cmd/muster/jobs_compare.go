@@ -50,8 +50,8 @@ func jobsCompareCommand(env environment) *cli.Command {
 	}
 }
 
-// compared is the JSON result of jobs compare, which is written as it is found.
-type compared struct {
+// comparison is the JSON result of jobs compare; its differences are written one by one.
+type comparison struct {
 	A           string           `json:"a"`
 	B           string           `json:"b"`
 	Differences []job.Difference `json:"differences"`

@@ -15,7 +15,7 @@ import (
 	"muster/orchestrator/job"
 )
 
-// quiet is an environment with standard input, and what was written.
+// quiet is an environment with standard input, and its output.
 func quiet(in string) (env environment, out, errs *bytes.Buffer) {
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
 	return environment{stdin: strings.NewReader(in), stdout: out, stderr: errs}, out, errs
@@ -46,7 +46,7 @@ func TestListOfJobsFitsATerminal(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "\x1b") {
-		t.Errorf("got colours in what is no terminal: %q", text)
+		t.Errorf("got colours without a terminal: %q", text)
 	}
 }
 

@@ -38,8 +38,8 @@ If no worker is running, the command starts one and waits.
 	}
 }
 
-// retried is the JSON result of jobs retry.
-type retried struct {
+// retryResult is the JSON result of jobs retry.
+type retryResult struct {
 	Job   string `json:"job"`   // its id, or the id of the job that continues it; empty if nothing is left to do
 	Items int    `json:"items"` // that went back to their stages
 }
@@ -78,7 +78,7 @@ func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j job.Job, n in
 		}
 		ended, err := s.wait(ctx, []job.Job{j})
 		if err = errors.Join(err, stop()); err != nil {
-			return leftJobs(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
+			return withJobState(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
 		}
 		failed = notCompleted(ended)
 		if !c.Bool("json") {
@@ -86,7 +86,7 @@ func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j job.Job, n in
 		}
 	}
 	if c.Bool("json") {
-		return errors.Join(printJSON(s.env.stdout, retried{j.ID, n}), failed)
+		return errors.Join(printJSON(s.env.stdout, retryResult{j.ID, n}), failed)
 	}
 	return failed
 }
@@ -97,7 +97,7 @@ func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, id string) er
 	if err := o.Sites.Resumable(ctx, id); errors.Is(err, sites.ErrNothingLeft) {
 		fmt.Fprintln(env.stderr, "muster:", err)
 		if c.Bool("json") {
-			return printJSON(env.stdout, retried{})
+			return printJSON(env.stdout, retryResult{})
 		}
 		return nil
 	}
@@ -119,7 +119,7 @@ func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, id string) er
 		if scraped.JobID != "" {
 			ids = []string{scraped.JobID}
 		}
-		return leftJobs(ctx, o, err, ids, "muster jobs retry "+id+" --wait")
+		return withJobState(ctx, o, err, ids, "muster jobs retry "+id+" --wait")
 	}
 	if scraped.JobID == "" {
 		return err
@@ -141,7 +141,7 @@ func sendRetry(ctx context.Context, env environment, c *cli.Context, o *orchestr
 		return err
 	}
 	if c.Bool("json") {
-		return printJSON(env.stdout, retried{Job: id})
+		return printJSON(env.stdout, retryResult{Job: id})
 	}
 	fmt.Fprintln(env.stdout, id)
 	return nil

@@ -105,8 +105,8 @@ func requestOf(c *cli.Context) (req job.Request, err error) {
 	return req, nil
 }
 
-// started is the JSON result of jobs start.
-type started struct {
+// startResult is the JSON result of jobs start.
+type startResult struct {
 	JobID     string        `json:"job_id"`
 	Status    job.Status    `json:"status"`
 	Prompt    string        `json:"prompt"`
@@ -137,7 +137,7 @@ func (s jobScope) start(ctx context.Context, c *cli.Context, req job.Request) er
 	if err != nil {
 		return startError(req, err)
 	}
-	result := started{JobID: j.ID, Status: j.Status, Prompt: j.Prompt, Document: path, Duplicate: !created}
+	result := startResult{JobID: j.ID, Status: j.Status, Prompt: j.Prompt, Document: path, Duplicate: !created}
 	if !c.Bool("json") {
 		printStarted(s.env, result)
 	}
@@ -167,7 +167,7 @@ func startError(req job.Request, err error) error {
 	return wrongField(err)
 }
 
-func printStarted(env environment, r started) {
+func printStarted(env environment, r startResult) {
 	word := "Created job"
 	if r.Duplicate {
 		word = "Joined job"
@@ -179,7 +179,7 @@ func printStarted(env environment, r started) {
 }
 
 // startAndWait waits for a job that was created, on workers that run elsewhere or here.
-func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j job.Job, result started) error {
+func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j job.Job, result startResult) error {
 	stop, err := s.serve(ctx)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j job.Job, r
 	}
 	ended, err := s.wait(ctx, []job.Job{j})
 	if err = errors.Join(err, stop()); err != nil {
-		return leftJobs(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
+		return withJobState(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
 	}
 	result.Final = ended[0].Status
 	if c.Bool("json") {

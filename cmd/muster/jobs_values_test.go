@@ -12,7 +12,7 @@ import (
 	"muster/orchestrator/job"
 )
 
-// wantUsage checks that err is wrong usage and says something.
+// wantUsage checks that err is a usage error that contains the given texts.
 func wantUsage(t *testing.T, what string, err error, text string) {
 	t.Helper()
 	if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), text) {

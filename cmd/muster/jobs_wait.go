@@ -41,10 +41,10 @@ func jobsWaitCommand(env environment) *cli.Command {
 			}
 			ended, err := s.wait(ctx, jobs)
 			if err != nil {
-				return left(ctx, err, "the jobs are not cancelled; wait again with muster jobs wait %s, or end one with muster jobs cancel JOB", strings.Join(c.Args().Slice(), " "))
+				return withState(ctx, err, "the jobs are not cancelled; wait again with muster jobs wait %s, or end one with muster jobs cancel JOB", strings.Join(c.Args().Slice(), " "))
 			}
 			if c.Bool("json") {
-				err = printJSON(env.stdout, waited{ended})
+				err = printJSON(env.stdout, waitResult{ended})
 			} else {
 				for _, j := range ended {
 					fmt.Fprintf(env.stdout, "Job %s completed with status: %s\n", j.ID, newPainter(env).status(string(j.Status)))
@@ -55,8 +55,8 @@ func jobsWaitCommand(env environment) *cli.Command {
 	}
 }
 
-// waited is the JSON result of jobs wait.
-type waited struct {
+// waitResult is the JSON result of jobs wait.
+type waitResult struct {
 	Jobs []job.Job `json:"jobs"`
 }
 

@@ -114,7 +114,7 @@ func manifests(t *testing.T) map[string]manifest {
 	return out
 }
 
-// kubernetesSettings loads what a container of the manifests is started with.
+// kubernetesSettings loads the settings of a container in the manifests.
 func kubernetesSettings(t *testing.T, c container) config.Config {
 	t.Helper()
 	var environ []string
@@ -140,7 +140,7 @@ func kubernetesSettings(t *testing.T, c container) config.Config {
 		t.Fatalf("%s: %v", c.Name, err)
 	}
 	if loaded.Redis.URL == "" || len(loaded.API.Keys) != 1 {
-		t.Errorf("%s: got Redis %q and %d keys, want those of the secret", c.Name, loaded.Redis.URL, len(loaded.API.Keys))
+		t.Errorf("%s: got Redis %q and %d keys, want the values in the secret", c.Name, loaded.Redis.URL, len(loaded.API.Keys))
 	}
 	return loaded.Config
 }
@@ -176,7 +176,7 @@ func TestKubernetesRunsWhatThereIs(t *testing.T) {
 			}
 		}
 		if c.StartupProbe.HTTPGet != c.LivenessProbe.HTTPGet {
-			t.Errorf("%s: the start is probed at %+v, want that of the liveness probe", object, c.StartupProbe.HTTPGet)
+			t.Errorf("%s: startup probe %+v, want the liveness probe", object, c.StartupProbe.HTTPGet)
 		}
 	}
 	if len(all) < 10 {
@@ -213,13 +213,13 @@ func TestKubernetesPodsHaveNoRights(t *testing.T) {
 			}
 			for _, v := range c.VolumeMounts {
 				if !slices.Contains(volumes, v.Name) {
-					t.Errorf("%s mounts %s, which is no volume of %q", object, v.Name, volumes)
+					t.Errorf("%s mounts %s, which is not a volume of %q", object, v.Name, volumes)
 				}
 			}
 		}
 	}
 	if pods != 3 {
-		t.Errorf("saw %d pods, want those of the orchestrator, the workers and Redis", pods)
+		t.Errorf("saw %d pods, want orchestrator, workers and Redis", pods)
 	}
 }
 

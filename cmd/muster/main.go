@@ -21,8 +21,8 @@ func main() { os.Exit(Main()) }
 // second cancels the context for an immediate stop. SIGHUP stops nothing.
 func Main() int { return program(nil) }
 
-// program is Main. It calls answered, if not nil, with each value that commands print as JSON.
-func program(answered func(*cli.Command, any)) int {
+// program is Main. It calls onJSON, if not nil, with each value that commands print as JSON.
+func program(onJSON func(*cli.Command, any)) int {
 	cli.HelpPrinter = printHelp
 	orchestrator.Version = thisBuild().Version
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -32,8 +32,8 @@ func program(answered func(*cli.Command, any)) int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	over := make(chan struct{})
-	defer close(over)
+	done := make(chan struct{})
+	defer close(done)
 	go func() {
 		for _, end := range []context.CancelCauseFunc{cancel, stop} {
 			select {
@@ -43,15 +43,15 @@ func program(answered func(*cli.Command, any)) int {
 				} else {
 					end(errInterrupted)
 				}
-			case <-over:
+			case <-done:
 				return
 			}
 		}
 	}()
 	env := environment{
 		stdin: os.Stdin, stdout: newScreen(os.Stdout, os.Environ()), stderr: newScreen(os.Stderr, os.Environ()),
-		environ: os.Environ(), hard: hard, hangups: &hangups{}, level: new(slog.LevelVar), answered: answered,
+		environ: os.Environ(), hard: hard, hangups: &hangups{}, level: new(slog.LevelVar), onJSON: onJSON,
 	}
-	env.hangups.watch(over, env.stderr)
+	env.hangups.watch(done, env.stderr)
 	return run(ctx, env, os.Args)
 }

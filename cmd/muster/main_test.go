@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	cli.HelpPrinter = printHelp // as Main does
-	testscript.Main(m, map[string]func(){"muster": func() { os.Exit(program(checkAnswer)) }})
+	testscript.Main(m, map[string]func(){"muster": func() { os.Exit(program(checkJSONOutput)) }})
 }
 
 // TestScript runs the manual: every script under testdata/script is a page of
@@ -71,18 +71,18 @@ func agents(ts *testscript.TestScript, neg bool, args []string) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		var answer agent.Reply
+		var reply agent.Reply
 		switch {
 		case work.Item == nil:
 			for word := range strings.FieldsSeq(work.Job.Prompt) {
-				answer.Items = append(answer.Items, job.Item{Key: word, Text: "Item " + word})
+				reply.Items = append(reply.Items, job.Item{Key: word, Text: "Item " + word})
 			}
 		case work.Item.Key == "bad":
-			answer.Verdict, answer.Reason = "reject", "it is bad"
+			reply.Verdict, reply.Reason = "reject", "it is bad"
 		case work.Item.Key == "odd":
-			answer.Error, answer.Permanent = "it is odd", true
+			reply.Error, reply.Permanent = "it is odd", true
 		}
-		_ = json.NewEncoder(w).Encode(answer) // the script shows what is missing
+		_ = json.NewEncoder(w).Encode(reply) // the script fails if it is missing
 	}))
 	ts.Defer(srv.Close)
 	ts.Setenv("CREATOR_AGENT_URL", srv.URL+"/creator")

@@ -114,7 +114,7 @@ func (m *manualText) command(path string, c *cli.Command) {
 		}
 	}
 	m.flags(own)
-	for _, a := range answersOf(path) {
+	for _, a := range jsonOutputsOf(path) {
 		title := "**JSON**"
 		if a.when != "" {
 			title += " " + a.when
@@ -130,8 +130,8 @@ func (m *manualText) command(path string, c *cli.Command) {
 	}
 }
 
-// answersOf returns the types that a command prints with --json.
-func answersOf(path string) []answer { return answers[strings.TrimPrefix(path, "muster ")] }
+// jsonOutputsOf returns the types that a command prints with --json.
+func jsonOutputsOf(path string) []jsonOutput { return jsonOutputs[strings.TrimPrefix(path, "muster ")] }
 
 // flags writes a list of options.
 func (m *manualText) flags(list []cli.Flag) {

@@ -56,29 +56,29 @@ func TestCommandsHaveExamples(t *testing.T) {
 // The manual has the JSON of each command that prints it, and of no other.
 func TestAnswersAreOfCommands(t *testing.T) {
 	t.Parallel()
-	known := maps.Clone(answers)
+	known := maps.Clone(jsonOutputs)
 	leaves(func(path string, c *cli.Command) {
 		name := strings.TrimPrefix(path, "muster ")
 		if _, ok := known[name]; ok != slices.Contains(flagNames(c.Flags), "json") {
-			t.Errorf("%s has --json: %v, and in answers: %v; add the type that it prints to answers.go", path, !ok, ok)
+			t.Errorf("%s has --json: %v, and in jsonOutputs: %v; add the type that it prints to json_outputs.go", path, !ok, ok)
 		}
 		delete(known, name)
 	})
 	for name := range known {
-		t.Errorf("answers has %s, which is no command", name)
+		t.Errorf("jsonOutputs has %s, which is not a command", name)
 	}
 }
 
-// checkAnswer ends the program when a command prints what the manual does not have.
+// checkJSONOutput exits when a command prints a type that the manual does not list.
 // All scripts of the manual run with it.
-func checkAnswer(c *cli.Command, v any) {
+func checkJSONOutput(c *cli.Command, v any) {
 	path := strings.TrimPrefix(c.HelpName, "muster ")
-	for _, a := range answers[path] {
+	for _, a := range jsonOutputs[path] {
 		if got, want := reflect.TypeOf(v), reflect.TypeOf(a.value); got == want || got == reflect.PointerTo(want) {
 			return
 		}
 	}
-	fmt.Fprintf(os.Stderr, "muster %s prints a %T as JSON, which is not in answers.go\n", path, v)
+	fmt.Fprintf(os.Stderr, "muster %s prints a %T as JSON, which is not in json_outputs.go\n", path, v)
 	os.Exit(3)
 }
 
@@ -109,8 +109,7 @@ func TestShapesOfJSON(t *testing.T) {
 	}
 }
 
-// What a shell asks for is completed: commands, their flags, sites, and nothing where
-// a value or a file stands.
+// Completion lists commands, their flags and sites, and nothing in place of a value or a file.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

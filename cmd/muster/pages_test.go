@@ -24,9 +24,8 @@ var (
 	makeTarget  = regexp.MustCompile(`^make ([a-z0-9]+)`)
 )
 
-// The commands that pages show exist, with the flags that they name; so do settings, variables and targets of make. The
-// pages are written by hand: what is generated cannot be wrong in this.
-func TestPagesShowWhatThereIs(t *testing.T) {
+// The commands, flags, settings, variables and make targets on handwritten pages exist.
+func TestReferencesOnPagesExist(t *testing.T) {
 	t.Parallel()
 	settings, sections := map[string]bool{}, map[string]bool{}
 	loaded, err := config.Load(config.Sources{File: filepath.Join("..", "..", "muster.example.yaml")})
@@ -54,7 +53,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 			code = strings.Trim(code, "`")
 			section, _, _ := strings.Cut(code, ".")
 			if settingName.MatchString(code) && sections[section] && !settings[code] && !sections[code] && !fileName.MatchString(code) {
-				t.Errorf("%s: there is no setting %s", page, code)
+				t.Errorf("%s: unknown setting %s", page, code)
 			}
 			for _, line := range nextCommand.Split(code, -1) {
 				line = strings.NewReplacer("go run ./cmd/muster", "muster", "bin/muster", "muster").Replace(strings.TrimPrefix(line, "$ "))

@@ -65,7 +65,7 @@ func withPool(env environment, c *cli.Context, fn func(context.Context, *proxies
 	if err != nil {
 		return err
 	}
-	if _, ok := given(c, "log-level"); !ok {
+	if _, ok := flagValue(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {

@@ -37,7 +37,7 @@ func addProxies(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := given(c, "log-level"); !ok {
+	if _, ok := flagValue(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
 	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges) == 0)

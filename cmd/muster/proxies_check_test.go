@@ -28,7 +28,7 @@ func TestCheckReadsLongListsWhole(t *testing.T) {
 	}
 }
 
-// A check against a target says of each proxy whether it brings the page, and of the pool when no proxy is named.
+// A check against a target reports for each proxy whether it returns the page; without arguments it checks the pool.
 func TestCheckAgainstTarget(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "our catalogue") }))

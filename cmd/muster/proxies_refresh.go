@@ -23,7 +23,7 @@ func refreshProxies(env environment, c *cli.Context, settings []settingFlag) err
 	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		report, err := o.Proxies.Refresh(ctx)
 		if err != nil && ctx.Err() != nil {
-			return left(ctx, errors.Join(err, printKept(env, o)), "continue with muster proxies refresh")
+			return withState(ctx, errors.Join(err, printKept(env, o)), "continue with muster proxies refresh")
 		}
 		if err != nil {
 			return err

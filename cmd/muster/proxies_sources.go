@@ -35,7 +35,7 @@ func listSources(env environment, c *cli.Context, settings []settingFlag) error 
 	if err != nil {
 		return err
 	}
-	if _, ok := given(c, "log-level"); !ok {
+	if _, ok := flagValue(c, "log-level"); !ok {
 		loaded.Log = config.Log{Level: "warn", Format: loaded.Log.Format}
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {

@@ -30,7 +30,7 @@ func enqueueArtifact(env environment, c *cli.Context) error {
 			fmt.Fprintf(q.display, "warning: %v\n", err)
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, enqueued{id, added == 1})
+			return printJSON(env.stdout, enqueueResult{id, added == 1})
 		}
 		if added == 1 {
 			fmt.Fprintf(env.stdout, "✓ Enqueued: %s\n", id)
@@ -41,8 +41,8 @@ func enqueueArtifact(env environment, c *cli.Context) error {
 	})
 }
 
-// enqueued is the JSON result of queue enqueue.
-type enqueued struct {
+// enqueueResult is the JSON result of queue enqueue.
+type enqueueResult struct {
 	ID  string `json:"id"`
 	New bool   `json:"new"` // false if it was in the queue
 }

@@ -59,7 +59,7 @@ func importArtifacts(env environment, c *cli.Context) error {
 			track.Done(importNote(rep))
 		}
 		q.display.Close()
-		err = left(ctx, err, "the lines read so far are in the queue; import the file again for the rest: muster queue import %s --queue %s", name, q.Name())
+		err = withState(ctx, err, "the lines read so far are in the queue; import the file again for the rest: muster queue import %s --queue %s", name, q.Name())
 		if c.Bool("json") {
 			return errors.Join(err, printJSON(env.stdout, rep))
 		}

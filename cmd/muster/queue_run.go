@@ -139,7 +139,7 @@ func (q queueScope) report(ctx context.Context, env environment, c *cli.Context,
 		}
 	}
 	if s.Open() > 0 && ctx.Err() != nil {
-		return left(ctx, err, "%s left; continue with muster queue run --queue %s", count(int(s.Open()), "item"), q.Name())
+		return withState(ctx, err, "%s left; continue with muster queue run --queue %s", count(int(s.Open()), "item"), q.Name())
 	}
 	if c.Bool("drain") && s.Open() > 0 {
 		err = errors.Join(err, fmt.Errorf("the queue is not empty: %d items are left; run it again", s.Open()))

@@ -98,17 +98,17 @@ func (c *command) start(args ...string) (*exec.Cmd, *output) {
 // run runs the command, which must succeed, and returns its output.
 func (c *command) run(args ...string) string {
 	c.t.Helper()
-	said := &output{}
+	printed := &output{}
 	cmd := exec.Command(c.program, args...)
-	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, said
+	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, printed
 	answer, err := cmd.Output()
 	if err != nil {
-		c.t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, said)
+		c.t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, printed)
 	}
 	return string(answer)
 }
 
-// crowd is a server whose pages end when the test says so.
+// crowd is a server whose responses end when the test releases them.
 type crowd struct {
 	*httptest.Server
 	release  chan struct{}
@@ -191,7 +191,7 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		testutil.Eventually(t, "the command to say "+want, func() bool { return strings.Contains(out.String(), want) })
+		testutil.Eventually(t, "the output "+want, func() bool { return strings.Contains(out.String(), want) })
 	}
 	settings("queue: {max_per_host: 3}\n")
 	hup("queue.max_per_host: 1 → 3")
@@ -261,8 +261,8 @@ func TestImportGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("✓ Import complete: %d new, %d duplicate, 0 errors", n-had, had)
-	if said := c.run("queue", "import", c.write("a.jsonl.gz", packed.String())); had == n || !strings.Contains(said, want) {
-		t.Errorf("the second import says %s, want %s", said, want)
+	if printed := c.run("queue", "import", c.write("a.jsonl.gz", packed.String())); had == n || !strings.Contains(printed, want) {
+		t.Errorf("second import: got %s, want %s", printed, want)
 	}
 	if s := total(); s.Total != n || s.Queued != n {
 		t.Errorf("the queue has %+v", s)
@@ -293,7 +293,7 @@ func TestNewerQueueIsRefused(t *testing.T) {
 	}
 }
 
-// A drain that is interrupted says so, and returns at once the items that it has
+// An interrupted drain reports it, and immediately returns the items that it has
 // not begun; a second interrupt returns the rest. One that is killed leaves its
 // items to the next run, which does not wait for their leases to end.
 func TestDrainIsInterruptedAndKilled(t *testing.T) {
@@ -357,14 +357,14 @@ func TestStatsAreWatched(t *testing.T) {
 	} {
 		cmd, out := c.start(append([]string{"queue", "stats", "--watch"}, r.args...)...)
 		began := time.Now()
-		testutil.Eventually(t, "three answers", func() bool { return strings.Count(out.String(), r.answer) >= 3 })
+		testutil.Eventually(t, "three responses", func() bool { return strings.Count(out.String(), r.answer) >= 3 })
 		if err := cmd.Process.Signal(r.sig); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
 		took := time.Since(began)
 		if n := strings.Count(out.String(), r.answer); n > int(took/time.Second)+1 {
-			t.Errorf("%d answers in %v", n, took)
+			t.Errorf("%d responses in %v", n, took)
 		}
 		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
 			t.Errorf("%v: it ends with %d\n%s", r.sig, code, out)

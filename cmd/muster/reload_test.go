@@ -26,8 +26,8 @@ var keepsRunning = map[string]struct {
 	"queue run":     {[]string{"queue", "run", "--metrics-listen", "127.0.0.1:0"}, "metrics are at"},
 }
 
-// T-119: each command that keeps running takes a changed file over, says what
-// needs a restart, and keeps its settings when a file is invalid.
+// T-119: each long-running command reloads a changed file, names the settings that
+// need a restart, and keeps its settings when a file is invalid.
 func TestChangedFileReloads(t *testing.T) {
 	t.Parallel()
 	for name, c := range keepsRunning {
@@ -65,7 +65,7 @@ func TestChangedFileReloads(t *testing.T) {
 }
 
 // A key can be replaced while the interface is served, and worker processes get
-// what start has reloaded.
+// the reloaded settings.
 func TestKeysRotate(t *testing.T) {
 	t.Parallel()
 	k := newCommand(t)
@@ -122,9 +122,9 @@ func TestLogLevelReloads(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // the log says it
+	_ = cmd.Wait() // the log has it
 	if text := out.String(); strings.Contains(text, "worker started") || !strings.Contains(text, "worker has stopped") {
-		t.Errorf("got\n%s\nwant what is below error only after the reload", text)
+		t.Errorf("got\n%s\nwant levels below error only after the reload", text)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestKeyFilesReload(t *testing.T) {
 	}
 }
 
-// T-118: what is missing is named, all of it, before there is any connection.
+// T-118: all missing settings are named before any connection.
 func TestMissingSecretsAreNamedBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	k := newCommand(t)
@@ -179,7 +179,7 @@ func TestMissingSecretsAreNamedBeforeTheStart(t *testing.T) {
 	} {
 		cmd := exec.CommandContext(t.Context(), k.program, c.args...)
 		cmd.Dir, cmd.Env = k.dir, k.environ
-		b, _ := cmd.CombinedOutput() // the exit code says it
+		b, _ := cmd.CombinedOutput() // the exit code is checked
 		if got := cmd.ProcessState.ExitCode(); got != c.code {
 			t.Errorf("%s: got exit code %d, want %d", name, got, c.code)
 		}

@@ -21,7 +21,7 @@ type screen struct {
 	again     bool      // a command prints to it again and again: muster --watch
 	asJSON    bool      // it was JSON
 	muted     bool      // by --quiet
-	answered  func(any) // called with each value that is printed as JSON, if not nil
+	onJSON    func(any) // called with each value that is printed as JSON, if not nil
 }
 
 // newScreen returns the screen of a file. Only terminals have colours, and none

@@ -13,7 +13,7 @@ import (
 	"muster/orchestrator/config"
 )
 
-// terminalOf is a screen of so many columns and what is on it.
+// terminalOf returns a screen with the given columns, and its contents.
 func terminalOf(columns int) (*screen, *bytes.Buffer) {
 	var out bytes.Buffer
 	return &screen{Writer: &out, terminal: true, fixed: columns}, &out
@@ -22,7 +22,7 @@ func terminalOf(columns int) (*screen, *bytes.Buffer) {
 // fillTable writes a table whose texts are long.
 func fillTable(s *screen) error {
 	t := newTable(s, "JOB", "NAME", "STATUS", "ERROR")
-	t.add("waiting: no agent of role "+strings.Repeat("x", 90), "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", "商店の商品の一覧ページ", "failed", strings.Repeat("no answer ", 9)+"end")
+	t.add("waiting: no agent of role "+strings.Repeat("x", 90), "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", "商店の商品の一覧ページ", "failed", strings.Repeat("no reply ", 9)+"end")
 	t.row("1", "a\tb\x1b[2J", "completed", "")
 	return t.flush()
 }
@@ -48,7 +48,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		if !strings.Contains(out.String(), id) {
 			t.Errorf("%d columns: got\n%s\nwant the id whole", columns, out)
 		}
-		if got := strings.Contains(out.String(), "no answer end"); got != whole {
+		if got := strings.Contains(out.String(), "no reply end"); got != whole {
 			t.Errorf("%d columns: got the whole text: %v, want %v\n%s", columns, got, whole, out)
 		}
 		if strings.ContainsAny(out.String(), "\x1b\t") {
@@ -74,7 +74,7 @@ func TestStatesOfTablesHaveColours(t *testing.T) {
 	defer null.Close()
 	for _, environ := range [][]string{nil, {"FORCE_COLOR=1", "CLICOLOR_FORCE=1"}, {"NO_COLOR=1"}} {
 		if newScreen(null, environ).color {
-			t.Errorf("with %v: got colours in what is no terminal", environ)
+			t.Errorf("with %v: got colours without a terminal", environ)
 		}
 	}
 }
@@ -120,14 +120,14 @@ func TestLogOnATerminal(t *testing.T) {
 	for _, c := range []struct {
 		level, format, want string
 	}{
-		{"warn", "auto", "muster: no answer (url: http://h, err: is down)\n"},
-		{"info", "auto", "level=WARN msg=\"no answer\" url=http://h err=\"is\\ndown\"\n"},
-		{"warn", "text", "level=WARN msg=\"no answer\" url=http://h err=\"is\\ndown\"\n"},
+		{"warn", "auto", "muster: no reply (url: http://h, err: is down)\n"},
+		{"info", "auto", "level=WARN msg=\"no reply\" url=http://h err=\"is\\ndown\"\n"},
+		{"warn", "text", "level=WARN msg=\"no reply\" url=http://h err=\"is\\ndown\"\n"},
 		{"error", "auto", ""},
 	} {
 		s, out := terminalOf(80)
 		env := environment{stderr: s}
-		newLogger(env, s, config.Log{Level: c.level, Format: c.format}).With("url", "http://h").Warn("no answer", "err", errors.New("is\ndown"))
+		newLogger(env, s, config.Log{Level: c.level, Format: c.format}).With("url", "http://h").Warn("no reply", "err", errors.New("is\ndown"))
 		if got := out.String(); !strings.HasSuffix(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%s, %s: got %q, want %q", c.level, c.format, got, c.want)
 		}
@@ -162,7 +162,7 @@ func TestWideListingsFitATerminal(t *testing.T) {
 	}
 }
 
-// A worker says on a terminal what it works for, and never a password.
+// A worker on a terminal prints its queues and Redis without a password.
 func TestWorkerSaysWhereItWorks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -72,7 +72,7 @@ workflow, or with --wait its result.`,
 			}
 			if !c.Bool("wait") {
 				if c.Bool("json") {
-					return printJSON(env.stdout, sent{run.ID()})
+					return printJSON(env.stdout, sendResult{run.ID()})
 				}
 				fmt.Fprintln(env.stdout, run.ID())
 				return nil
@@ -84,7 +84,7 @@ workflow, or with --wait its result.`,
 			defer stop()
 			result, err := run.Wait(waiting)
 			if err != nil && ctx.Err() != nil {
-				return left(ctx, err, "%s continues; see muster inspect workflow %s, or end it with muster control revoke %s", run.ID(), run.ID(), run.ID())
+				return withState(ctx, err, "%s continues; see muster inspect workflow %s, or end it with muster control revoke %s", run.ID(), run.ID(), run.ID())
 			}
 			if err != nil && ctx.Err() == nil && waiting.Err() != nil {
 				return fmt.Errorf("%s has no result after %s and continues; see muster inspect workflow %s", run.ID(), c.Duration("timeout"), run.ID())
@@ -98,8 +98,8 @@ workflow, or with --wait its result.`,
 	}
 }
 
-// sent is the JSON result of send.
-type sent struct {
+// sendResult is the JSON result of send.
+type sendResult struct {
 	ID string `json:"id"` // of the workflow
 }
 

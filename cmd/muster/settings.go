@@ -64,12 +64,12 @@ func loadConfig(env environment, c *cli.Context, own ...settingFlag) (*config.Lo
 // loadSources is loadConfig with additional sources.
 func loadSources(env environment, c *cli.Context, src config.Sources, own ...settingFlag) (*config.Loaded, error) {
 	src.Environ = env.environ
-	src.File, _ = given(c, "config")
+	src.File, _ = flagValue(c, "config")
 	if env.terminal() {
 		src.Default = quietly
 	}
 	for _, s := range append(globalSettings[:len(globalSettings):len(globalSettings)], own...) {
-		if value, ok := given(c, s.name); ok {
+		if value, ok := flagValue(c, s.name); ok {
 			src.Flags = append(src.Flags, config.FlagValue{Name: "--" + s.name, Path: s.path, Value: value})
 		}
 	}
@@ -88,8 +88,8 @@ func checkSecrets(names ...string) func(config.Config, func(string) (string, boo
 	}
 }
 
-// given returns the value of a flag if it was given, the innermost first.
-func given(c *cli.Context, name string) (string, bool) {
+// flagValue returns the value of a flag if it was given, the innermost first.
+func flagValue(c *cli.Context, name string) (string, bool) {
 	for _, at := range c.Lineage() {
 		for _, n := range at.LocalFlagNames() {
 			if n == name {

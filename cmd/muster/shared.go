@@ -15,11 +15,11 @@ import (
 // shared wraps the action of a command with the behaviour that all commands share.
 func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if value, ok := given(c, "quiet"); ok && value != "false" {
+		if value, ok := flagValue(c, "quiet"); ok && value != "false" {
 			screenOf(env.stderr).mute()
 		}
-		if env.answered != nil {
-			screenOf(env.stdout).answered = func(v any) { env.answered(c.Command, v) }
+		if env.onJSON != nil {
+			screenOf(env.stdout).onJSON = func(v any) { env.onJSON(c.Command, v) }
 		}
 		if c.Bool("watch") {
 			return watch(env, c, watchEvery, action)

@@ -65,14 +65,14 @@ incomplete or lost data, as with muster scrape --wait.`,
 					if env.terminal() {
 						fmt.Fprintf(display, "redis: %s\nrunning; press Ctrl-C to finish running tasks and stop\n", o.Redis().Guarantee())
 					}
-					return left(ctx, o.Serve(ctx), "%s", leftToStart(o))
+					return withState(ctx, o.Serve(ctx), "%s", workState(o))
 				}
 				round, err := o.Scraper.Once(ctx)
 				if round == nil {
 					return err
 				}
 				err = errors.Join(err, printRound(env, round, c.Bool("json")), round.Lost(failOn))
-				return leftJobs(ctx, o, err, jobsOf(round), "muster start --once")
+				return withJobState(ctx, o, err, jobsOf(round), "muster start --once")
 			})
 		}),
 	}

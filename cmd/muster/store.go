@@ -69,7 +69,7 @@ func onStore(env environment, fn func(context.Context, environment, *cli.Context
 		if err != nil {
 			return err
 		}
-		if _, ok := given(c, "log-level"); !ok {
+		if _, ok := flagValue(c, "log-level"); !ok {
 			loaded.Log.Level = "warn"
 		}
 		return withOptions(env, c, loaded, orchestrator.Options{Reuse: true, AnyStore: true},

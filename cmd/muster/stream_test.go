@@ -76,8 +76,8 @@ politeness: {delay: 0}
 func (c *command) stream(args ...string) (*exec.Cmd, *bufio.Reader, io.Closer, *output) {
 	c.t.Helper()
 	cmd := exec.Command(c.program, append([]string{"scrape", "--out", "-", "--sites-dir", "sites", "--progress", "lines"}, args...)...)
-	said := &output{}
-	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, said
+	printed := &output{}
+	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, printed
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		c.t.Fatal(err)
@@ -86,7 +86,7 @@ func (c *command) stream(args ...string) (*exec.Cmd, *bufio.Reader, io.Closer, *
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { _ = cmd.Process.Kill() })
-	return cmd, bufio.NewReader(out), out, said
+	return cmd, bufio.NewReader(out), out, printed
 }
 
 // Records come to standard output while the scrape runs, each once.
@@ -95,14 +95,14 @@ func TestRecordsStream(t *testing.T) {
 	c, a, b := newCommand(t), newGate(t, 6, 3), newGate(t, 6, 6)
 	c.site("a.example", a)
 	c.site("b.example", b)
-	cmd, out, _, said := c.stream("a.example", "b.example")
+	cmd, out, _, printed := c.stream("a.example", "b.example")
 	got := map[string]int{}
 	read := func(n int) {
 		t.Helper()
 		for range n {
 			line, err := out.ReadString('\n')
 			if err != nil || !strings.HasPrefix(line, "{") {
-				t.Fatalf("got %q, %v, want a record\n%s", line, err, said)
+				t.Fatalf("got %q, %v, want a record\n%s", line, err, printed)
 			}
 			got[line]++
 		}
@@ -114,7 +114,7 @@ func TestRecordsStream(t *testing.T) {
 		t.Errorf("got %d records and then %q, %v, want 12 and the end", len(got), rest, err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, said)
+		t.Errorf("%v\n%s", err, printed)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestReaderGoesAway(t *testing.T) {
 	t.Parallel()
 	c, g := newCommand(t), newGate(t, 6, 3)
 	c.site("a.example", g)
-	cmd, out, pipe, said := c.stream("a.example")
+	cmd, out, pipe, printed := c.stream("a.example")
 	if _, err := out.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +133,8 @@ func TestReaderGoesAway(t *testing.T) {
 	}
 	g.open <- struct{}{} // the next record shows the command that the pipe is closed
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitNoReader || strings.Contains(said.String(), "muster:") {
-		t.Errorf("got exit code %d, want %d and no message\n%s", code, exitNoReader, said)
+	if code := cmd.ProcessState.ExitCode(); code != exitNoReader || strings.Contains(printed.String(), "muster:") {
+		t.Errorf("got exit code %d, want %d and no message\n%s", code, exitNoReader, printed)
 	}
 	testutil.Eventually(t, "the job is over", func() bool {
 		return strings.Contains(c.run("jobs", "list", "a.example"), "cancelled")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The version is that of the linker, or else of what go install has built.
+// The version comes from the linker, or else from the build info of go install.
 func TestVersionOfABuild(t *testing.T) {
 	t.Parallel()
 	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2027-01-31T15:04:05Z"}, {Key: "vcs.modified", Value: "true"}}

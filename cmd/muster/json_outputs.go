@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+
+	"muster/orchestrator"
+	"muster/orchestrator/access"
+	"muster/orchestrator/agent"
+	"muster/orchestrator/artifact"
+	"muster/orchestrator/config"
+	"muster/orchestrator/event"
+	"muster/orchestrator/health"
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+	"muster/orchestrator/store"
+	"muster/orchestrator/webhook"
+	"muster/proxies"
+	"muster/proxies/probe"
+	"muster/sites"
+	sitereport "muster/sites/report"
+	"muster/tasks/limit"
+	"muster/tasks/tasktype"
+	"muster/tasks/workqueue"
+)
+
+// jsonOutput is the type of a value that a command prints as JSON.
+type jsonOutput struct {
+	when  string // a flag or a case; "" for the usual one
+	value any    // of the type that is printed
+	lines bool   // one a line, as they are found
+}
+
+// single returns the outputs of a command that always prints one type.
+func single(value any) []jsonOutput { return []jsonOutput{{value: value}} }
+
+// jsonOutputs lists the types that each command prints with --json. The manual is generated from it, and
+// tests fail when a command prints another type.
+var jsonOutputs = map[string][]jsonOutput{
+	"agents activity":     single([]agent.Activity{}),
+	"agents list":         single([]agent.Agent{}),
+	"agents show":         single(agent.Agent{}),
+	"audit":               single([]access.Entry{}),
+	"breakers list":       single([]limit.BreakerState{}),
+	"breakers reset":      single(resetResult{}),
+	"config show":         single([]config.Setting{}),
+	"demo":                single(orchestrator.Round{}),
+	"health":              single(health.Report{}),
+	"inspect active":      single([]tasktype.ActiveNode{}),
+	"inspect ping":        single([]pingResult{}),
+	"inspect rates":       single([]tasktype.RatePoint{}),
+	"inspect registered":  single([]registeredTask{}),
+	"inspect reserved":    single([]tasktype.ReservedNode{}),
+	"inspect schedule":    single([]tasktype.ScheduleEntry{}),
+	"inspect scheduled":   single([]tasktype.DueNode{}),
+	"inspect stats":       single(fleetStats{}),
+	"inspect workflow":    single([]tasktype.Node{}),
+	"inspect workflows":   single([]tasktype.Workflow{}),
+	"jobs cancel":         single(cancelResult{}),
+	"jobs compare":        single(comparison{}),
+	"jobs decide":         single(job.Item{}),
+	"jobs events":         {{value: event.Event{}, lines: true}},
+	"jobs health":         single([]sitereport.Health{}),
+	"jobs items":          single(job.ItemPage{}),
+	"jobs list":           {{value: job.Page{}}, {when: "with --stats", value: []job.Day{}}, {when: "with --stuck", value: stuckJobs{}}},
+	"jobs pause":          single([]string{}),
+	"jobs report":         {{value: reportOfJob{}}, {when: "of a scrape", value: sitereport.Summary{}}},
+	"jobs resume":         single([]string{}),
+	"jobs retry":          {{value: retryResult{}}, {when: "of a scrape that it waited for", value: sites.Job{}}},
+	"jobs start":          single(startResult{}),
+	"jobs status":         {{value: jobView{}}, {when: "with --progress", value: job.Progress{}}, {when: "with --rejected or --failed", value: job.ItemPage{}}, {when: "with --report", value: reportOfJob{}}, {when: "with --report, of a scrape", value: sitereport.Summary{}}},
+	"jobs wait":           single(waitResult{}),
+	"keys create":         single(createdKey{}),
+	"keys list":           single([]access.Key{}),
+	"pipelines list":      single([]*pipeline.Pipeline{}),
+	"pipelines show":      single(pipeline.Pipeline{}),
+	"proxies add":         {{value: probe.Result{}, lines: true}, {when: "with --no-check", value: addedProxies{}}},
+	"proxies ban":         single(changedProxies{}),
+	"proxies check":       {{value: probe.Result{}, lines: true}},
+	"proxies count":       single(poolCount{}),
+	"proxies list":        single([]proxies.Member{}),
+	"proxies refresh":     single(proxies.Report{}),
+	"proxies remove":      single(changedProxies{}),
+	"proxies sources":     single(map[string]proxies.SourceYield{}),
+	"proxies stats":       single(proxies.Stats{}),
+	"queue enqueue":       single(enqueueResult{}),
+	"queue import":        single(artifact.Report{}),
+	"queue pause":         single(pausedQueue{}),
+	"queue resume":        single(pausedQueue{}),
+	"queue retry-failed":  single(retriedItems{}),
+	"queue run":           single(queueRun{}),
+	"queue stats":         single(workqueue.Stats{}),
+	"scrape":              {{value: orchestrator.Round{}}, {when: "where it does not wait: the id of the job by site", value: map[string]string{}}},
+	"send":                {{value: sendResult{}}, {when: "with --wait: the result of the task", value: json.RawMessage{}}},
+	"sites check":         {{when: "with --live", value: []livePage{}}},
+	"sites list":          single([]listedSite{}),
+	"sites test":          single([]testedSite{}),
+	"start":               {{when: "with --once", value: orchestrator.Round{}}},
+	"store check":         single(store.Status{}),
+	"store migrate":       single(store.Status{}),
+	"store seed":          single(job.Seeded{}),
+	"tokens list":         {{when: "with TASK", value: []tasktype.OpenToken{}}, {value: []tasktype.OpenTask{}}},
+	"version":             single(build{}),
+	"webhooks add":        single(withSecret{}),
+	"webhooks deliveries": single([]webhook.Delivery{}),
+	"webhooks list":       single([]webhook.Endpoint{}),
+	"webhooks rotate":     single(withSecret{}),
+	"webhooks show":       single(webhook.Endpoint{}),
+}
