@@ -111,7 +111,7 @@ func problemOf(err error, prefix string) *Problem {
 		return problem(http.StatusNotFound, "%v", err)
 	case is(job.ErrStale):
 		return problem(http.StatusPreconditionFailed, "%v", err)
-	case is(job.ErrTerminal, job.ErrNotEnded, job.ErrLeaseLost, job.ErrExists, job.ErrNotReview, webhook.ErrStatic, webhook.ErrDisabled, webhook.ErrOpen, webhook.ErrChanged, webhook.ErrTooMany):
+	case is(job.ErrTerminal, job.ErrStageEnded, job.ErrNotEnded, job.ErrLeaseLost, job.ErrExists, job.ErrNotReview, webhook.ErrStatic, webhook.ErrDisabled, webhook.ErrOpen, webhook.ErrChanged, webhook.ErrTooMany):
 		return problem(http.StatusConflict, "%v", err)
 	case is(job.ErrMismatch):
 		return problem(http.StatusUnprocessableEntity, "%v", err)

@@ -242,6 +242,9 @@ func (s *flow) end(ctx context.Context, id string, r record, to Status, event, m
 		fields = append(fields, "error", message)
 		data, _ = json.Marshal(map[string]any{"items": j.Items, "error": message})
 	}
+	if r["failed_stage"] != "" {
+		fields = append(fields, "failed_stage", r["failed_stage"], "failed_stage_error", r["failed_stage_error"])
+	}
 	if details := detailsOf(j.Stages); to == Failed && details != "" {
 		fields = append(fields, "details", details)
 	}

@@ -159,6 +159,15 @@ func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) 
 		return Job{}, bad("stage", "job %s has no stage %.40q", id, stage)
 	}
 	if failure != "" {
+		j, err := s.Get(ctx, id)
+		if err != nil {
+			return Job{}, err
+		}
+		if slices.ContainsFunc(j.Stages, func(st Stage) bool { return st.Name == stage && st.Status == StageCompleted }) {
+			return Job{}, fmt.Errorf("%w: %s is completed", ErrStageEnded, stage)
+		}
+		r["failed_stage"] = stage
+		r["failed_stage_error"] = failure
 		if err := s.flow.end(ctx, id, r, Failed, "job.failed", "stage "+stage+" failed: "+failure); err != nil {
 			return Job{}, err
 		}

@@ -110,6 +110,9 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 			stage.ofItems(n)
 			j.Items.add(n, st.Review)
 		}
+		if st.Name == r["failed_stage"] {
+			stage.Status, stage.Error = StageFailed, r["failed_stage_error"]
+		}
 		if j.Status.Terminal() {
 			stage.ended(j.Status)
 		}

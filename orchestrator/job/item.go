@@ -43,6 +43,9 @@ func (it *Item) check(field string, p *pipeline.Pipeline) error {
 	if it.Key == "" || len(it.Key) > MaxKey || strings.ContainsFunc(it.Key, unicode.IsControl) {
 		return bad(field+".key", "must be 1 to %d bytes without control characters", MaxKey)
 	}
+	if it.Key == "." || it.Key == ".." { // the path of the item would be that of something else
+		return bad(field+".key", "must not be . or ..")
+	}
 	if err := text(field+".key", it.Key, MaxKey); err != nil {
 		return err
 	}

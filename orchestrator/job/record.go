@@ -21,6 +21,7 @@ import (
 //	phase node                   the node of the workflow that waits, and for what: "start", or the number of a segment
 //	after:JOB                    how a job that it comes after had ended when it was deleted
 //	done:STAGE                   when a stage was completed
+//	failed_stage failed_stage_error  the stage that an operator failed, and why
 //	progressed futile recoveries when it last made progress; how often it was recovered since; how often in all
 //	waited told:PROGRESSED       when it last was stuck for want of agents; that this was told
 //	endings                      the last ending of its queue that is in the events

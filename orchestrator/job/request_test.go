@@ -69,6 +69,8 @@ func TestBadAnswerNamesItsField(t *testing.T) {
 			field string
 		}{
 			{[]job.Item{{Text: "x"}}, "items[0].key"},
+			{[]job.Item{{Key: ".", Text: "x"}}, "items[0].key"},
+			{[]job.Item{{Key: "..", Text: "x"}}, "items[0].key"},
 			{[]job.Item{{Key: "k", Text: "x"}, {Key: "a\nb", Text: "x"}}, "items[1].key"},
 			{[]job.Item{{Key: "k"}}, "items[0].text"},
 			{[]job.Item{{Key: "k", Text: "x\x00"}}, "items[0].text"},

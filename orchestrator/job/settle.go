@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -204,15 +205,15 @@ func stateOf(st pipeline.Stage, verdict string) (string, error) {
 	if len(states) == 0 {
 		states = map[string]string{"accept": pipeline.Integrated, "reject": pipeline.Rejected}
 	}
-	if verdict == "" {
-		verdict = "accept"
-	}
-	if to, ok := states[verdict]; ok {
+	if to, ok := states[cmp.Or(verdict, "accept")]; ok {
 		return to, nil
 	}
 	var known []string
 	for v := range states {
 		known = append(known, v)
+	}
+	if verdict == "" {
+		return "", bad("verdict", "required; stage %s has %s", st.Name, joinSorted(known))
 	}
 	return "", bad("verdict", "%.40q is not a verdict of stage %s; it has %s", verdict, st.Name, joinSorted(known))
 }

@@ -20,6 +20,9 @@ func TestStageIsEndedByHand(t *testing.T) {
 		if err != nil || got.Stages[0].Status != job.StageCompleted || got.Stages[1].Status != job.StageProcessing || got.Items.Pending != 1 {
 			t.Fatalf("a stage that an agent holds: %+v, %v", got, err)
 		}
+		if _, err := w.CompleteStage(w.ctx, j.ID, "create", "too late"); !errors.Is(err, job.ErrStageEnded) {
+			t.Errorf("fail a completed stage: got %v, want %v", err, job.ErrStageEnded)
+		}
 		if err := w.Beat(w.ctx, creator); !errors.Is(err, job.ErrLeaseLost) {
 			t.Errorf("its agent: got %v, want %v", err, job.ErrLeaseLost)
 		}
@@ -42,6 +45,28 @@ func TestStageIsEndedByHand(t *testing.T) {
 		got, err = w.CompleteStage(w.ctx, j.ID, "create", "the scan is unreadable")
 		if err != nil || got.Status != job.Failed || !strings.Contains(got.ErrorMessage, "the scan is unreadable") || got.CompletedAt.IsZero() {
 			t.Errorf("a stage that failed by hand: %+v, %v", got, err)
+		}
+		if st := got.Stages[0]; st.Status != job.StageFailed || st.Error != "the scan is unreadable" || got.Stages[1].Status != job.StagePending ||
+			!strings.Contains(string(got.ErrorDetails), "the scan is unreadable") {
+			t.Errorf("a stage that failed by hand: stages %+v, details %s", got.Stages, got.ErrorDetails)
+		}
+	})
+}
+
+// A stage whose states have no verdict accept needs a verdict.
+func TestStageWithOwnVerdictsNeedsOne(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		j := w.create(job.Request{Pipeline: "long"})
+		w.emit("a")
+		w.complete(w.take("enricher", "e"), job.Answer{})
+		work := w.take("validator", "v")
+		err := w.Complete(w.ctx, work, job.Answer{})
+		if wrong, ok := errors.AsType[*job.FieldError](err); !ok || wrong.Field != "verdict" || wrong.Why != "required; stage validate has good, poor" {
+			t.Errorf("no verdict: got %v, want that it is required", err)
+		}
+		w.complete(work, job.Answer{Verdict: "good"})
+		if got, err := w.Get(w.ctx, j.ID); err != nil || got.Items.Integrated != 1 {
+			t.Errorf("got %+v, %v, want the item integrated", got.Items, err)
 		}
 	})
 }

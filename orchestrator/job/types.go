@@ -67,15 +67,16 @@ var Kinds = []string{KindPipeline, KindScrape, KindRefresh}
 
 // Errors that callers branch on.
 var (
-	ErrNotFound  = errors.New("no such job")
-	ErrNoItem    = errors.New("no such item")
-	ErrStale     = errors.New("the job has changed since this version; read it again")
-	ErrTerminal  = errors.New("the job has ended")
-	ErrLeaseLost = errors.New("the assignment is no longer yours: its lease or deadline has passed, or the job has ended")
-	ErrMismatch  = errors.New("the Idempotency-Key was used with another request")
-	ErrExists    = errors.New("there is a job with the same prompt, document, context and pipeline")
-	ErrNotEnded  = errors.New("the job has not ended; cancel it first")
-	ErrNotReview = errors.New("the item does not wait for a decision")
+	ErrNotFound   = errors.New("no such job")
+	ErrNoItem     = errors.New("no such item")
+	ErrStale      = errors.New("the job has changed since this version; read it again")
+	ErrTerminal   = errors.New("the job has ended")
+	ErrLeaseLost  = errors.New("the assignment is no longer yours: its lease or deadline has passed, or the job has ended")
+	ErrMismatch   = errors.New("the Idempotency-Key was used with another request")
+	ErrExists     = errors.New("there is a job with the same prompt, document, context and pipeline")
+	ErrNotEnded   = errors.New("the job has not ended; cancel it first")
+	ErrStageEnded = errors.New("the stage has ended")
+	ErrNotReview  = errors.New("the item does not wait for a decision")
 )
 
 // A FieldError is a value of a request that cannot be used.
