@@ -27,7 +27,7 @@ test: ## all tests, on a real Redis if at all possible; says which
 
 # The packages whose scripts or error texts depend on the Redis, and whose tests take seconds.
 MINI = ./tasks/limit ./tasks/redistest ./proxies ./sites/polite ./sites/internal/store \
-	./orchestrator/access ./orchestrator/event ./orchestrator/health ./orchestrator/redisd
+	./orchestrator/access ./orchestrator/event ./orchestrator/health ./orchestrator/redisd ./orchestrator/store
 
 miniredis: ## some packages on miniredis, as make test runs all of them where there is no redis-server
 	MUSTER_TEST_REDIS_SERVER=off $(GO) test $(QUICK) $(MINI)

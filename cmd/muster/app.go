@@ -145,7 +145,7 @@ var removedCommands = map[string]string{
 // removedFlags has the replacement of each flag that was removed.
 var removedFlags = map[string]string{
 	"compress":     "compress the files of a finished job with gzip or zstd",
-	"repair":       "restore a copy of Redis's files; muster queue stats --repair recounts a queue",
+	"repair":       "restore a copy of Redis's files; muster queue stats --verify recounts a queue",
 	"origins":      "muster sites show prints the defaults below the definition",
 	"public-judge": "run muster judge on a public address and name it with --judge",
 }

@@ -19,13 +19,6 @@ func queueStats(env environment, c *cli.Context) error {
 	}
 	asJSON := format == "json" || c.Bool("json")
 	return withQueue(env, c, nil, func(ctx context.Context, q queueScope) error {
-		if c.Bool("repair") {
-			n, err := q.Repair(ctx)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(q.display, "%d items had wrong indexes\n", n)
-		}
 		s, err := q.Stats(ctx)
 		if err != nil {
 			return err

@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"muster/internal/luascript"
 )
 
 // ErrLost means that another process has taken the lock of the store, because this one was silent for too long. The
@@ -30,7 +28,7 @@ func (l *Lock) Claim(ctx context.Context, slots ...string) error {
 	for _, slot := range slots {
 		n, err := scripts["claim"].Run(ctx, l.s.rdb, []string{FenceKey(slot)}, l.token).Int()
 		if err != nil {
-			return fmt.Errorf("claim the slot %s: %w", slot, luascript.WrongType(err, FenceKey(slot)))
+			return fmt.Errorf("claim the slot %s: %w", slot, err)
 		}
 		if n == 0 {
 			return ErrLost
@@ -49,7 +47,7 @@ func (s *Store) acquire(ctx context.Context, enough func() (bool, error)) (*Lock
 	for {
 		v, err := scripts["acquire"].Run(ctx, s.rdb, []string{schemaKey}, fmt.Sprintf("%s.%d", host, os.Getpid()), s.Lease.Milliseconds()).Slice()
 		if err != nil {
-			return nil, fmt.Errorf("lock the store: %w", luascript.WrongType(err, schemaKey))
+			return nil, fmt.Errorf("lock the store: %w", err)
 		}
 		if token, _ := v[0].(int64); token > 0 {
 			return &Lock{s, token}, nil

@@ -77,7 +77,7 @@ func (s *Store) Version(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the schema of the store: %w", luascript.WrongType(err, schemaKey))
+		return 0, fmt.Errorf("read the schema of the store: %w", err)
 	}
 	n, err := strconv.Atoi(said)
 	if err != nil || n < 0 {

@@ -109,15 +109,16 @@ func TestFreshStoreGetsTheSchema(t *testing.T) {
 // A process that has nothing to migrate asks Redis once, and writes nothing.
 func TestOpenOfACurrentStoreIsOneCommand(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.NewMortal(t, redistest.URL(t), -1)
+	f := redistest.NewFault(redistest.Refused, 0)
+	rdb := f.Client(t, redistest.URL(t))
 	if err := New(rdb, moves(), nil).Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	before := rdb.Calls()
+	f.Arm()
 	if err := New(rdb, moves(), nil).Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := rdb.Calls() - before; n != 1 {
+	if n := f.Calls(); n != 1 {
 		t.Errorf("got %d commands, want 1", n)
 	}
 }
@@ -181,14 +182,16 @@ func TestProcessesThatStartAtOnceMigrateOnce(t *testing.T) {
 // Wherever a process dies while it migrates, the next one completes the work.
 func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 	t.Parallel()
-	for calls, ended := 0, false; !ended; calls++ {
+	for calls, ended := 1, false; !ended; calls++ {
 		address := redistest.MiniURL(t)
-		rdb := redistest.NewMortal(t, address, -1)
+		rdb := redistest.NewFault(redistest.Refused, 0).Client(t, address)
 		fill(t, rdb)
-		s := New(redistest.NewMortal(t, address, calls), moves(), nil)
+		f := redistest.NewFault(redistest.DiesLate, calls)
+		f.Arm()
+		s := New(f.Client(t, address), moves(), nil)
 		s.Lease = 50 * time.Millisecond
 		err := s.Open(t.Context())
-		if ended = err == nil; !ended && !errors.Is(err, redistest.ErrDead) && !errors.Is(err, ErrLost) {
+		if ended = err == nil; !ended && !errors.Is(err, redistest.ErrFault) && !errors.Is(err, ErrLost) {
 			t.Fatalf("after %d calls: got %v, want that the process is dead", calls, err)
 		}
 		if calls > 100 {
@@ -207,21 +210,23 @@ func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 	for name, address := range map[string]string{"redis": redistest.URL(t), "miniredis": redistest.MiniURL(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rdb := redistest.NewMortal(t, address, -1)
+			rdb := redistest.NewFault(redistest.Refused, 0).Client(t, address)
 			fill(t, rdb)
-			frozen := redistest.NewMortal(t, address, -1)
+			f := redistest.NewFault(redistest.Frozen, 1)
+			frozen := f.Client(t, address)
 			list := moves()
 			run := list[0].Run
-			began := make(chan func())
+			began := make(chan bool)
 			list[0].Run = func(ctx context.Context, rdb redis.UniversalClient, lock *Lock) error {
-				began <- frozen.Freeze()
+				f.Arm()
+				began <- true
 				return run(ctx, rdb, lock)
 			}
 			first := New(frozen, list, nil)
 			first.Lease = time.Second
 			ended := make(chan error, 1)
 			go func() { ended <- first.Open(context.Background()) }()
-			thaw := <-began
+			<-began
 			if err := New(rdb, moves(), nil).Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +235,7 @@ func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 			if err := rdb.RPush(t.Context(), listOne, "new").Err(); err != nil {
 				t.Fatal(err)
 			}
-			thaw()
+			f.Release()
 			if err := <-ended; !errors.Is(err, ErrLost) {
 				t.Errorf("got %v, want %v", err, ErrLost)
 			}

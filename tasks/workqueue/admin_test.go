@@ -1,13 +1,13 @@
 package workqueue_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/workqueue"
 )
@@ -86,36 +86,31 @@ func TestNewerQueueIsRejected(t *testing.T) {
 	})
 }
 
-func TestRepairRestoresIndexesFromRecords(t *testing.T) {
+func TestVerifyReportsWrongCountersAndIndexes(t *testing.T) {
 	t.Parallel()
-	every(t, workqueue.Config{MaxAttempts: 1}, func(k *kit) {
-		ctx := k.t.Context()
+	every(t, byLane, func(k *kit) {
 		key := func(name string) string { return "muster:wq:{" + k.Name() + "}:" + name }
-		k.enqueue(numbered(8)...)
-		ls := k.lease("w", 5)
-		k.settle(ls[0], workqueue.Done())
-		k.settle(ls[1], workqueue.Failed(errors.New("e")))
-		if _, err := k.Retry(ctx, ls[2], nil, time.Hour, false); err != nil {
-			k.t.Fatal(err)
+		for _, wrong := range []struct {
+			what   string
+			change func(ctx context.Context) error
+		}{
+			{"queued", func(ctx context.Context) error { return k.rdb.HIncrBy(ctx, key("counts"), "queued", 1).Err() }},
+			{"ready", func(ctx context.Context) error { return k.rdb.Del(ctx, key("ready")).Err() }},
+			{"lane", func(ctx context.Context) error { return k.rdb.HSet(ctx, key("counts"), "error\x00gone\x1f", 3).Err() }},
+		} {
+			if err := k.Delete(k.t.Context()); err != nil {
+				k.t.Fatal(err)
+			}
+			k.enqueue(numbered(8)...)
+			k.settle(k.leaseOne("w"), workqueue.Done())
+			k.wantStats("7 0 1 0 0") // it verifies
+			if err := wrong.change(k.t.Context()); err != nil {
+				k.t.Fatal(err)
+			}
+			if _, err := k.Verify(k.t.Context()); err == nil || !strings.Contains(err.Error(), wrong.what) {
+				k.t.Errorf("%s: got %v, want an error that names it", wrong.what, err)
+			}
 		}
-		if n, err := k.Repair(ctx); n != 0 || err != nil {
-			k.t.Fatalf("got %d repaired of an undamaged queue, %v; want none", n, err)
-		}
-		k.wantStats("4 2 1 0 1")
-
-		k.rdb.Del(ctx, key("counts"), key("ready"), key("lanes"), key("delayed"), key("failed"), key("leased"))
-		k.rdb.ZAdd(ctx, key("leased"), redis.Z{Score: 1, Member: ls[0].ID})
-		if _, err := k.Verify(ctx); err == nil {
-			k.t.Fatal("got nil from Verify of a damaged queue, want an error")
-		}
-		if n, err := k.Repair(ctx); n != 8 || err != nil {
-			k.t.Fatalf("got %d repaired, %v; want 8", n, err)
-		}
-		k.wantStats("4 2 1 0 1")
-		for _, l := range k.lease("w2", 9) { // the leases that were lost have expired
-			k.settle(l, workqueue.Done())
-		}
-		k.wantStats("0 0 5 0 3")
 	})
 }
 

@@ -88,11 +88,6 @@ func TestTheQueueRemembersWhetherItCountsByLane(t *testing.T) {
 			k.t.Fatalf("got %v, %v; want %v", got, err, workqueue.ErrLanesNotCounted)
 		}
 		late.wantStats("2 0 0 0 0")
-		if _, err := late.Repair(k.t.Context()); err != nil {
-			k.t.Fatal(err)
-		}
-		plain.settle(plain.leaseOne("w"), workqueue.Done())
-		plain.wantLanes(map[string]string{"h": "1 0 1 0 0"})
 	})
 }
 
@@ -108,30 +103,6 @@ func TestOnlyQueuesThatCountByLaneNeedThisVersion(t *testing.T) {
 		lanes.enqueue("a")
 		if a, b := version(k.Name()), version(lanes.Name()); a != "1" || b != "2" {
 			k.t.Fatalf("the versions are %q and %q, want 1 and 2", a, b)
-		}
-	})
-}
-
-func TestRepairRestoresTheCountersOfLanes(t *testing.T) {
-	t.Parallel()
-	every(t, byLane, func(k *kit) {
-		counts := "muster:wq:{" + k.Name() + "}:counts"
-		k.add([]string{"h"}, "a", "b", "c")
-		k.add([]string{"r"}, "d")
-		k.settle(k.leaseOne("w"), workqueue.Done())
-		want := map[string]string{"h": "2 0 1 0 0", "r": "1 0 0 0 0"}
-		k.wantLanes(want)
-		k.rdb.HSet(k.t.Context(), counts, "queued\x00h\x1f", 7, "error\x00gone\x1f", 3, "strange\x00h\x1f", 1)
-		k.rdb.HDel(k.t.Context(), counts, "done\x00h\x1f")
-		if _, err := k.Verify(k.t.Context()); err == nil {
-			k.t.Fatal("got nil from Verify of wrong counters, want an error")
-		}
-		if n, err := k.Repair(k.t.Context()); n != 0 || err != nil {
-			k.t.Fatalf("got %d repaired, %v; want no item", n, err)
-		}
-		k.wantLanes(want)
-		if n := k.rdb.HExists(k.t.Context(), counts, "strange\x00h\x1f").Val(); n {
-			k.t.Fatal("an unknown counter is left, want none")
 		}
 	})
 }

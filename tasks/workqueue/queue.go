@@ -37,7 +37,7 @@ type Config struct {
 
 	// CountLanes keeps the counters by lane too, for LaneStats, in memory that
 	// grows with the number of lanes. The queue remembers it: it is decided when
-	// the first item is added, or by Repair, and then holds for every process.
+	// the first item is added, and then holds for every process.
 	CountLanes bool
 
 	// KeepEndings keeps what becomes of items that end in error or are amended, for Endings. A queue that keeps them must

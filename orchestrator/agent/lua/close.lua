@@ -50,8 +50,7 @@ if #out > 1 then
   redis.call("ZADD", KEYS[8], now, ARGV[8])
 end
 
--- A damaged counter counts nothing, and keeps no assignment from ending.
-local function count(key, field, n) redis.pcall("HINCRBY", key, field, n) end
+local function count(key, field, n) redis.call("HINCRBY", key, field, n) end
 
 local ms = math.max(0, now - (tonumber(at[5] or "") or now))
 if answer == 1 then

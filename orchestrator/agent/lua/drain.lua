@@ -7,5 +7,5 @@ if ARGV[2] == "1" then
 else
   redis.call("SREM", KEYS[2], ARGV[1])
 end
-redis.pcall("INCR", KEYS[3])
+redis.call("INCR", KEYS[3])
 return 1

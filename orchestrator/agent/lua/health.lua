@@ -25,6 +25,6 @@ end
 redis.call("HSET", KEYS[4], id, string.format("%.0f %d %s", now, failures, ARGV[2]))
 local wait = math.min(tonumber(ARGV[3]) * 2 ^ math.min(failures, 30), tonumber(ARGV[4]))
 redis.call("ZADD", KEYS[3], string.format("%.0f", now + wait), id)
-if not last or (before == 0) ~= (failures == 0) then redis.pcall("INCR", KEYS[6]) end
+if not last or (before == 0) ~= (failures == 0) then redis.call("INCR", KEYS[6]) end
 local silent = now - tonumber(redis.call("ZSCORE", KEYS[2], id) or 0)
 return { 1, before, failures, silent, now }

@@ -35,5 +35,5 @@ else
   redis.call("ZREM", KEYS[5], id)
   redis.call("HDEL", KEYS[6], id)
 end
-redis.pcall("INCR", KEYS[7])
+redis.call("INCR", KEYS[7])
 return { 1, id }

@@ -18,6 +18,6 @@ redis.call("ZREM", KEYS[5], id)
 redis.call("ZREM", KEYS[6], id)
 redis.call("ZREM", KEYS[7], id)
 redis.call("HDEL", KEYS[8], id)
-redis.pcall("INCR", KEYS[9])
+redis.call("INCR", KEYS[9])
 redis.call("DEL", KEYS[10], KEYS[11])
 return 1
