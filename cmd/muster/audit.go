@@ -16,9 +16,9 @@ func auditCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "audit",
 		Usage: "list changes made through the HTTP API, newest first",
-		Description: `Each changing call is in it with its caller and what it was answered, and keys that
-the command line created or revoked. What agents do with work is not: the events
-of a job have it. Entries are kept for api.audit_keep, the last 100,000.
+		Description: `The log contains each mutating call with its caller and status, and keys that the
+command line created or revoked. The work of agents is in the events of jobs
+instead. Muster keeps the last 100,000 entries, each for api.audit_keep.
 
     muster audit --caller ci --since 24h`,
 		Flags: []cli.Flag{

@@ -17,11 +17,11 @@ func dashboardCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "dashboard",
 		Usage: "serve the HTTP interface and the web pages, until interrupted",
-		Description: `Serves what muster start serves, beside a fleet that runs elsewhere: jobs,
+		Description: `Serves the HTTP interface of muster start for workers that run elsewhere: jobs,
 pipelines, agents and sites as JSON, described at /openapi.json, and the pages
-below /ui/. Metrics for Prometheus are under /metrics; /ready says whether
-requests can be served. The queues of asynq are under /asynqmon/: they show
-wake-tasks, not the tasks of workflows; for those see muster inspect.`,
+below /ui/. Prometheus metrics are at /metrics; /ready reports whether requests
+can be served. The asynq queues at /asynqmon/ contain wake-tasks; for tasks of
+workflows see muster inspect.`,
 		Flags: flagsOf(settings...),
 		Action: server(withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
 			outliveReaders()

@@ -26,8 +26,8 @@ const (
 func jobsEventsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "events", Usage: "list the events of a job, or of all jobs", ArgsUsage: "JOB|all",
-		Description: `With --follow it continues until it is interrupted, or the job has ended. Of all
-jobs it then shows new events only, unless --after says otherwise.
+		Description: `With --follow it continues until it is interrupted or the job has ended. For all
+jobs, --follow shows new events only; --after sets another start.
 
     muster jobs events JOB
     muster jobs events all --follow --json`,

@@ -101,7 +101,7 @@ func whatOf(it job.Item) string {
 func jobsDecideCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "decide", Usage: "accept or reject an item that waits for review", ArgsUsage: "JOB ITEM accept|reject",
-		Description: `An item whose last attempt has failed waits for review where its stage says so.
+		Description: `An item whose last attempt failed waits for review if its stage is so configured.
 
     muster jobs items JOB --state review
     muster jobs decide JOB R-12 reject --reason 'not in the document'`,

@@ -25,9 +25,9 @@ func jobsStartCommand(env environment) *cli.Command {
 		Name: "start", Usage: "create a job of a pipeline", ArgsUsage: "[PIPELINE]",
 		Description: `Prints the id of the job and returns; with --wait it shows the progress and exits
 with 1 unless the job is completed. Agents and workers of a running orchestrator
-do the work. Where none runs, --wait starts what it needs for as long as that
-takes: workers, Go tasks, and the agents of agents.static. Other agents need the
-HTTP interface of muster start.
+do the work. If none is running, --wait starts workers, Go tasks and the agents of
+agents.static for the duration of the command. Other agents need the HTTP
+interface of muster start.
 
     muster jobs start --prompt 'find all duties' --document a.pdf --wait
     muster jobs start audit --prompt check --context '{"customer": "acme"}'

@@ -20,9 +20,9 @@ func judgeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "judge",
 		Usage: "serve the judge: a page that shows the request that a server receives from a proxy",
-		Description: `A check sends a request through a proxy to the judge, which answers with what
-it sees of the request. It serves until interrupted. On loopback it serves
-proxies of this machine; for others, run it where they can reach it, with a key
+		Description: `A check sends a request through a proxy to the judge, which returns the request
+as it arrived. It serves until interrupted. On loopback it serves proxies of this
+machine; for others, run it at an address that they can reach, with a key
 and with TLS on port 443, because most proxies open tunnels to no other port:
 
     muster judge --listen :80 --listen-tls :443 --key-file judge.key

@@ -25,7 +25,7 @@ Permissions of the roles:
     viewer    read
     operator  read, and change jobs, agents and sites
     admin     everything: keys, webhooks, the audit log and the queues, too
-    agent     the work of agents, and what they need to read for it
+    agent     lease and complete work, and read the jobs and documents of that work
 
     muster keys create --name ci --role operator --expires 720h
     muster keys revoke ci`,

@@ -31,11 +31,11 @@ func checkCommand(env environment) *cli.Command {
 		Name:      "check",
 		Usage:     "check the proxies of a list and print each result at once; does not change the pool",
 		ArgsUsage: "[PROXY…]",
-		Description: `Without --judge it uses a judge of its own on loopback, which only proxies on
-this machine can reach; see muster judge. Ctrl-C ends it with what is known.
+		Description: `Without --judge it starts a judge on loopback, which only proxies on this machine
+can reach; see muster judge. Ctrl-C stops it and prints the results so far.
 
-With --target no judge is asked: a proxy works if it brings that page, with a
-status of 2xx, the text of --expect in the first MiB, and over https with a valid
+With --target it uses no judge: a proxy works if it returns that page with a
+status of 2xx, the text of --expect in the first MiB, and over https a valid
 certificate. Redirects are not followed. Without a list it checks the pool.`,
 		Flags: append(flagsOf(probeSettings...),
 			&cli.StringFlag{Name: "target", Usage: "fetch `URL` through each proxy"},

@@ -15,9 +15,9 @@ func removeCommand(env environment) *cli.Command {
 		Name:      "remove",
 		Usage:     "remove proxies from the pool",
 		ArgsUsage: "PROXY…",
-		Description: `A PROXY is named as the list shows it, without its password, as host:port, or as
-a host alone for all of its ports. One that still stands in a source comes back with the next refresh
-if it works: use ban to keep it away.`,
+		Description: `PROXY is a name from the list, without a password, or host:port, or a host for all
+its ports. A working proxy that a source still lists returns with the next
+refresh; use ban to exclude it.`,
 		Flags: []cli.Flag{progressFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
 			return onMembers(env, c, "removed", func(ctx context.Context, pool *proxies.Pool, ids []string) (int, error) {

@@ -39,8 +39,8 @@ found the artifact, for --max-per-resolver.`,
 			{
 				Name: "import", ArgsUsage: "FILE", Flags: common(&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}),
 				Usage: "add the artifacts of a file, one JSON object with an \"id\" a line",
-				Description: `FILE may be gzipped; - is standard input. Lines that are no artifacts are
-reported and skipped. An interrupted import can be run again.`,
+				Description: `FILE may be gzipped; - is standard input. Invalid lines are reported
+and skipped. An interrupted import can be run again.`,
 				Action: func(c *cli.Context) error { return importArtifacts(env, c) },
 			},
 			{

@@ -41,8 +41,8 @@ returns; with --wait it returns when the job has finished. Otherwise it starts
 a Redis and a worker, and waits.
 
 Pages are fetched through the proxy pool. If no proxy source is configured and
-the pool is empty, pages are fetched directly, and a message says so; --direct
-always fetches directly.
+the pool is empty, pages are fetched directly, with a warning; --direct always
+fetches directly.
 
 A command that waits exits with 1 if a job is incomplete or lost data: no
 records, missing required fields, failed pages. --fail-on sets the threshold;

@@ -16,8 +16,8 @@ func capturePageCommand(env environment) *cli.Command {
 		Usage:     "fetch a page and save it, with its records, for muster sites test",
 		ArgsUsage: "SITE-OR-FILE URL",
 		Description: `Fetches the page directly, without a proxy, and writes it and a JSON file of its
-records and links into the folder of the site's pages. Check the JSON: it is what
-sites test will expect.`,
+records and links into the directory of the site's pages. Check the JSON: sites test
+expects exactly these records and links.`,
 		Flags: append(flagsOf(sitesSetting), pagesFlag(), baseURLFlag(),
 			&cli.StringFlag{Name: "kind", Usage: "the page is a `KIND`: listing or detail", DefaultText: "kind of the start page with this URL, else detail"},
 			&cli.StringFlag{Name: "as", Usage: "save it under `NAME`", DefaultText: "from kind and URL"}),

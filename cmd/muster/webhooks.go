@@ -58,8 +58,8 @@ network.allow.
 				Action:      onWebhooks(env, 1, 1, removeWebhook),
 			},
 			{
-				Name: "enable", Usage: "send events to a webhook again that is disabled, or with --undo no more", ArgsUsage: "WEBHOOK",
-				Description: `A webhook that answers 410 is disabled. What happened meanwhile is not sent.
+				Name: "enable", Usage: "enable a disabled webhook, or disable it with --undo", ArgsUsage: "WEBHOOK",
+				Description: `A webhook that responds with 410 is disabled. Events from that time are not sent.
 
     muster webhooks enable ops
     muster webhooks enable ops --undo`,
@@ -101,7 +101,7 @@ func deliveryCommands(env environment) []*cli.Command {
 		},
 		{
 			Name: "test", Usage: "send an event of the type webhook.test to a webhook", ArgsUsage: "WEBHOOK",
-			Description: `It does not wait for the answer.
+			Description: `It does not wait for the response.
 
     muster webhooks test ops`,
 			Flags:  []cli.Flag{progressFlag()},
