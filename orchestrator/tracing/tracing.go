@@ -28,6 +28,7 @@ const (
 	maxQueue = 8192            // spans; further ones are dropped
 	maxBatch = 512             // spans in a request
 	batchFor = 2 * time.Second // how long a span waits for others
+	maxValue = 1024            // bytes of an attribute
 )
 
 // Tracing makes spans and exports them. Its methods may be called concurrently.
@@ -61,9 +62,12 @@ func New(cfg config.Tracing, to Collector, logger *slog.Logger) (*Tracing, error
 		return nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	t := &Tracing{exporter: e, timeout: cfg.Timeout}
+	limits := sdk.NewSpanLimits()
+	limits.AttributeValueLengthLimit = maxValue // paths and headers come from clients
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(cfg.Sample))),
 		sdk.WithSpanProcessor(stamp{}),
+		sdk.WithRawSpanLimits(limits),
 		sdk.WithBatcher(e, sdk.WithMaxQueueSize(maxQueue), sdk.WithMaxExportBatchSize(maxBatch), sdk.WithBatchTimeout(batchFor), sdk.WithExportTimeout(cfg.Timeout)),
 	)
 	t.tracer = t.provider.Tracer("muster")
