@@ -55,7 +55,13 @@ and skipped. An interrupted import can be run again.`,
 				Description: `Several processes can run one queue, on one or many machines; they share the
 limits. SIGHUP and changes of the settings file
 reload the limits.`,
-				Action: server(func(c *cli.Context) error { return runQueue(env, c) }),
+				Action: func(c *cli.Context) error {
+					run := func(c *cli.Context) error { return runQueue(env, c) }
+					if c.Bool("drain") { // stopped early, it has not done its work
+						return run(c)
+					}
+					return server(run)(c)
+				},
 			},
 			{
 				Name: "stats",

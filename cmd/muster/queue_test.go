@@ -324,6 +324,20 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 		t.Errorf("after an interrupt: got %+v, want 9 queued and none in progress", s)
 	}
 
+	// A drain is not a server: SIGTERM leaves items, so it does not succeed.
+	cmd, out = c.start("queue", "run", "--drain", "--workers", "2")
+	testutil.Eventually(t, "two pages to be fetched before SIGTERM", pages.is(2))
+	for range 2 {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "the items that have not begun to be returned", func() bool { return stats().Queued >= 7 })
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("a drain after SIGTERM: got exit code %d, want %d\n%s", code, exitInterrupted, out)
+	}
+
 	cmd, _ = c.start("queue", "run", "--drain", "--workers", "2")
 	testutil.Eventually(t, "two pages to be fetched again", pages.is(2))
 	if err := cmd.Process.Kill(); err != nil {

@@ -429,8 +429,8 @@ func (s *agents) remove(ctx context.Context, a Agent, cutoff string) (bool, erro
 	return n == 1, s.breaker.Reset(ctx, breakerKey(a.ID))
 }
 
-// Roles returns how many live agents there are for each role, and how many
-// workers for each Go task, as "task:NAME". Draining agents are not counted.
+// Roles returns the number of healthy agents of each role that an agent has, and the number
+// of workers of each Go task, as "task:NAME".
 func (s *Service) Roles(ctx context.Context) (map[string]int, error) {
 	all, err := s.snapshot(ctx)
 	if err != nil {
@@ -438,8 +438,9 @@ func (s *Service) Roles(ctx context.Context) (map[string]int, error) {
 	}
 	out := map[string]int{}
 	for _, a := range all {
-		if a.State == StateHealthy {
-			for _, role := range a.Roles {
+		for _, role := range a.Roles {
+			out[role] += 0 // listed, even if no agent is healthy
+			if a.State == StateHealthy {
 				out[role]++
 			}
 		}

@@ -285,6 +285,9 @@ func TestHealthIsTheCauseOfUnavailability(t *testing.T) {
 		a := r.get(pulls)
 		return a.State == agent.StateUnavailable && strings.HasPrefix(a.Health, "no call for ")
 	})
+	if roles, err := r.Roles(t.Context()); err != nil || !maps.Equal(roles, map[string]int{"a": 0}) {
+		t.Errorf("roles: got %v, %v, want none of a healthy", roles, err)
+	}
 	pushed, _, err := r.Register(t.Context(), agent.Registration{Name: "pushed", Roles: []string{"b"}, URL: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)

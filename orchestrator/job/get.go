@@ -263,7 +263,11 @@ func (s *Reader) missing(ctx context.Context, j *Job) ([]string, error) {
 		case st.Task != "" && live["task:"+st.Task] == 0:
 			missing = append(missing, "no worker has a handler for task "+st.Task)
 		case st.Role != "" && live[st.Role] == 0:
-			missing = append(missing, "no agent of role "+st.Role)
+			if _, known := live[st.Role]; known {
+				missing = append(missing, "no available agent of role "+st.Role+"; see muster agents list")
+			} else {
+				missing = append(missing, "no agent of role "+st.Role)
+			}
 		}
 	}
 	return slices.Compact(missing), nil

@@ -422,6 +422,21 @@ func TestStuckJobIsRecoveredThenFails(t *testing.T) {
 	})
 }
 
+// A job whose agents are all unavailable says that, and not that there are none.
+func TestJobWithUnavailableAgentsWaitsAndSaysSo(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		w.roles = map[string]int{"creator": 0}
+		j := w.create(job.Request{})
+		testutil.Eventually(t, "the job is processing", func() bool {
+			got, err := w.Get(w.ctx, j.ID)
+			return err == nil && got.Waiting != "" && got.Status == job.Processing
+		})
+		if got, err := w.Get(w.ctx, j.ID); err != nil || got.Waiting != "no available agent of role creator; see muster agents list" {
+			t.Errorf("got %q, %v, want that no agent is available", got.Waiting, err)
+		}
+	})
+}
+
 func TestJobWithoutAgentsWaitsAndSaysSo(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(job.Request{StuckAfter: time.Second})

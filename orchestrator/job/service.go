@@ -45,7 +45,7 @@ type Config struct {
 	Pipelines func(name string) (*pipeline.Pipeline, error) // Required to create jobs.
 	Documents Documents                                     // Defaults to none.
 	Kinds     map[string]Kind                               // by the kind of the jobs. Defaults to none.
-	Roles     func(context.Context) (map[string]int, error) // the live agents of each role, "task:NAME" for a Go task. Defaults to not known.
+	Roles     func(context.Context) (map[string]int, error) // the healthy agents of each role that agents have, "task:NAME" for a Go task. Defaults to unknown.
 	Reconcile func(context.Context) error                   // called by each sweep, for what is kept beside the jobs: to track those of other kinds, to remove unused documents. Defaults to none.
 
 	Lease time.Duration // of an assignment. Defaults to 30 seconds.
