@@ -43,17 +43,6 @@ type form struct {
 	write string // what to write instead
 }
 
-// Validate returns all mistakes in a pipeline as Problems, or nil. A timeout or max_retries of 0, and states that
-// are nil, stand for their defaults; see [Pipeline.SetDefaults].
-func Validate(p *Pipeline) error {
-	var c checker
-	c.check(p)
-	if len(c.problems) > 0 {
-		return c.problems
-	}
-	return nil
-}
-
 // SetDefaults fills in what the stages leave open: the timeout, and for stages that take items the states.
 // Parse and Load have done so.
 func (p *Pipeline) SetDefaults() {

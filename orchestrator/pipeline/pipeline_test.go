@@ -140,7 +140,7 @@ func TestValidateBoundsPipelinesInGo(t *testing.T) {
 	} {
 		p := plain()
 		c.change(p)
-		err := Validate(p)
+		err := validate(p)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
@@ -240,25 +240,26 @@ func TestBrokenFilesDoNotStopTheOthers(t *testing.T) {
 	}
 }
 
-func TestParseFileReadsAFile(t *testing.T) {
+func TestUnreadableFilesAreBroken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"papers.yaml": stage, "public.yaml": stage})
-	if err := os.Chmod(filepath.Join(dir, "public.yaml"), 0o666); err != nil {
+	write(t, dir, map[string]string{"public.yaml": stage})
+	if err := errors.Join(os.Chmod(filepath.Join(dir, "public.yaml"), 0o666), os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := ParseFile(filepath.Join(dir, "papers.yaml")); err != nil || p.Name != "papers" {
-		t.Errorf("got %+v, %v, want the pipeline papers", p, err)
+	r, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for file, want := range map[string]string{
-		filepath.Join(dir, "none.yaml"):   "cannot be read: no such file",
-		filepath.Join(dir, "public.yaml"): "cannot be read: untrusted",
-		dir:                               "cannot be read: it is no regular file",
-	} {
-		_, err := ParseFile(file)
-		if !errors.As(err, new(*Problem)) || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), file) != 1 {
-			t.Errorf("%s: got %v, want %q", file, err, want)
+	want := map[string]string{"public": "cannot be read: untrusted", "folder": "cannot be read: it is no regular file"}
+	for _, b := range r.Broken() {
+		if !strings.Contains(b.Error(), want[b.Name]) || strings.Count(b.Error(), b.File) != 1 {
+			t.Errorf("%s: got %v, want %q", b.Name, b, want[b.Name])
 		}
+		delete(want, b.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("got %v, want also %v", r.Broken(), want)
 	}
 }
 
@@ -348,16 +349,25 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if err := Validate(p); err != nil {
-			t.Errorf("Parse takes what Validate refuses: %v", err)
+		if err := validate(p); err != nil {
+			t.Errorf("Parse accepts an invalid pipeline: %v", err)
 		}
 		text, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var back Pipeline
-		if err := json.Unmarshal(text, &back); err != nil || Validate(&back) != nil {
+		if err := json.Unmarshal(text, &back); err != nil || validate(&back) != nil {
 			t.Errorf("%s: got %v after JSON", text, err)
 		}
 	})
+}
+
+// validate returns the mistakes of a pipeline that was not parsed.
+func validate(p *Pipeline) error {
+	var c checker
+	if c.check(p); len(c.problems) > 0 {
+		return c.problems
+	}
+	return nil
 }

@@ -122,15 +122,6 @@ func (s *set) fail(name, file string, err error) {
 	s.broken = append(s.broken, &BrokenError{Name: name, File: file, Err: err})
 }
 
-// ParseFile reads the pipeline in a file; see Parse. If the file cannot be read, the error is a Problems as well.
-func ParseFile(file string) (*Pipeline, error) {
-	data, err := readFile(os.DirFS(filepath.Dir(file)), filepath.Base(file))
-	if err != nil {
-		return nil, unreadable(file, err)
-	}
-	return Parse(file, data)
-}
-
 func unreadable(file string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err // the message has the path already
