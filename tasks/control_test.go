@@ -221,7 +221,7 @@ func (g *gate) wantDue(t *testing.T, workflow string) {
 	if err != nil || len(due) != 1 {
 		t.Fatalf("due: got %+v, %v, want one node", due, err)
 	}
-	counts, err := tasks.NewInspector(g.client).CountDue(t.Context(), 10)
+	counts, err := g.client.CountDue(t.Context(), 10)
 	if want := []tasktype.DueCount{{Queue: "default"}, {Queue: "late", Scheduled: 1}}; err != nil || !slices.Equal(counts, want) {
 		t.Errorf("scheduled tasks by queue: got %+v, %v, want %+v", counts, err, want)
 	}

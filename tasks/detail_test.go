@@ -141,7 +141,7 @@ func TestNodeCountsItsRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Drain()
-	d, err := tasks.NewInspector(f.Client()).Node(t.Context(), run.ID(), "0")
+	d, err := f.Client().Node(t.Context(), run.ID(), "0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestRevokedNodes(t *testing.T) {
 		if n := ns[2]; n.Status != tasktype.Revoked || n.Attempts != 0 || n.Worker != "" || !n.Started.IsZero() || !n.Ready.IsZero() {
 			t.Errorf("pending node: got %+v, want a revoked one that never ran", n)
 		}
-		points, err := w.client.Rates(t.Context(), tasks.RateFilter{})
+		points, err := w.client.Rates(t.Context(), tasktype.RateFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}

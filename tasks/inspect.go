@@ -85,49 +85,96 @@ func (c *Client) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 	return o, nil
 }
 
-// WorkflowFilter selects the workflows that [Client.Workflows] lists. The zero value selects all.
-//
-// The time of a workflow is when it ended or, while it is running, when it was sent.
-type WorkflowFilter struct {
-	State    tasktype.WorkflowState // empty: any
-	Name     string                 // the whole name, or that of the first or last task; empty: any
-	Contains string                 // a part of the name, in any case; empty: any
-	After    time.Time              // the earliest time; zero: no bound
-	Before   time.Time              // times must be before this one; zero: no bound
-	Cursor   string                 // next of the page before; empty: the first page
-	Limit    int                    // workflows in a page, at most 1,000; 0 means 100
-}
-
 // Workflows returns a page of the workflows that f selects, the latest first, and the cursor
 // of the next page: call again with it in f.Cursor until it is empty. A page can be short, or empty, although
 // others follow it.
 //
 // All running workflows are listed. Of those that have ended, the last 10,000 of each state are listed (on
 // a Redis Cluster, of each shard), for as long as their results are kept.
-func (c *Client) Workflows(ctx context.Context, f WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
-	page, next, err = c.eng.Inspector.Workflows(ctx, engine.WorkflowQuery(f))
+func (c *Client) Workflows(ctx context.Context, f tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
+	page, next, err = c.eng.Inspector.Workflows(ctx, f)
 	if err != nil {
 		return nil, "", fmt.Errorf("list workflows: %w", err)
 	}
 	return page, next, nil
 }
 
-// RateFilter selects the counts that [Client.Rates] returns. The zero value selects all tasks, by minute.
-type RateFilter struct {
-	Queue string        // empty: all
-	Task  string        // empty: all
-	Since time.Time     // from the minute or hour of this time on; zero: all that are kept
-	Step  time.Duration // [time.Minute], or [time.Hour]; 0 means a minute
-}
-
 // Rates returns the counts that f selects, by time, queue and task. A minute or hour in which no task ended has
 // no point. Counts by minute are kept for 24 hours, those by hour for 30 days. When there are
 // very many tasks, those that first ended late in an hour (or day) are counted together, as the task "(other)" of
 // their queue.
-func (c *Client) Rates(ctx context.Context, f RateFilter) ([]tasktype.RatePoint, error) {
-	points, err := c.eng.Inspector.Rates(ctx, engine.RateQuery(f))
+func (c *Client) Rates(ctx context.Context, f tasktype.RateFilter) ([]tasktype.RatePoint, error) {
+	points, err := c.eng.Inspector.Rates(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("read rates: %w", err)
 	}
 	return points, nil
+}
+
+// ErrNoNode means that a workflow has no node with the given id.
+var ErrNoNode = engine.ErrNoNode
+
+// Node returns a node of a workflow with its input and its attempts, however large the workflow is. It leaves out what
+// takes the other nodes: Needs and Side, and Waits unless the node waits for an answer from outside. Its errors are
+// [ErrUnknown] and [ErrNoNode].
+//
+// The input of a node that comes after others is their value. An input that the workflow was sent with is kept while
+// its node has not ended, and when it fails. After success it is kept if all such inputs of the workflow have at most
+// 4 KiB together.
+func (c *Client) Node(ctx context.Context, id, node string) (tasktype.NodeDetail, error) {
+	d, err := c.eng.Inspector.Node(ctx, id, node)
+	if err != nil {
+		return d, fmt.Errorf("node %.100s of workflow %s: %w", node, id, err)
+	}
+	return d, nil
+}
+
+// OpenTasks returns the tasks with open nodes, which wait for an external result, by name and with the number of nodes:
+// at most 1,000 tasks (on a Redis Cluster, of each shard). [Client.OpenTokens] lists the nodes.
+func (c *Client) OpenTasks(ctx context.Context) ([]tasktype.OpenTask, error) {
+	list, err := c.eng.Answers.Tasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// CountWorkflows returns how many workflows [Client.Workflows] can list in each state. The number of those that are
+// running is exact; among the others may be some whose results are no longer kept, which are not listed.
+func (c *Client) CountWorkflows(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
+	counts, err := c.eng.Inspector.Counts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count workflows: %w", err)
+	}
+	return counts, nil
+}
+
+// CountDue counts the tasks that wait for their time, by queue, without reading their inputs: the first limit tasks of
+// workflows (on a Redis Cluster, of each shard), and all of asynq's own tasks. [Client.Due] lists those of workflows.
+func (c *Client) CountDue(ctx context.Context, limit int) ([]tasktype.DueCount, error) {
+	counts, err := c.eng.Inspector.CountDue(ctx, limit)
+	if err != nil {
+		return nil, fmt.Errorf("count scheduled tasks: %w", err)
+	}
+	return counts, nil
+}
+
+// Durations returns how long the handlers of tasks ran, by hour, queue and task, for the last 24 hours. Each
+// attempt that ended with a value, a failure or another attempt to follow counts.
+func (c *Client) Durations(ctx context.Context, f tasktype.DurationFilter) ([]tasktype.DurationPoint, error) {
+	points, err := c.eng.Inspector.Durations(ctx, f.Queue, f.Task, f.Since)
+	if err != nil {
+		return nil, fmt.Errorf("read durations: %w", err)
+	}
+	return points, nil
+}
+
+// Failures returns at most limit of the last 100 nodes of a task that failed in the last day, the newest first (on a
+// Redis Cluster, the last 100 of each shard). Nodes of workflows whose results are no longer kept are left out.
+func (c *Client) Failures(ctx context.Context, task string, limit int) ([]tasktype.FailedNode, error) {
+	list, err := c.eng.Inspector.Failures(ctx, task, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list failed nodes of task %s: %w", task, err)
+	}
+	return list, nil
 }

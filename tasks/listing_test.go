@@ -14,7 +14,7 @@ import (
 func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 	t.Parallel()
 	c := tasks.NewClient(redistest.New(t))
-	workflows := func(f tasks.WorkflowFilter) func(context.Context) error {
+	workflows := func(f tasktype.WorkflowFilter) func(context.Context) error {
 		return func(ctx context.Context) error {
 			page, next, err := c.Workflows(ctx, f)
 			if len(page) != 0 || next != "" {
@@ -23,7 +23,7 @@ func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 			return err
 		}
 	}
-	rates := func(f tasks.RateFilter) func(context.Context) error {
+	rates := func(f tasktype.RateFilter) func(context.Context) error {
 		return func(ctx context.Context) error {
 			points, err := c.Rates(ctx, f)
 			if len(points) != 0 {
@@ -36,16 +36,16 @@ func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 		ask  func(context.Context) error
 		want string // in the error; none if empty
 	}{
-		{workflows(tasks.WorkflowFilter{}), ""},
-		{workflows(tasks.WorkflowFilter{State: tasktype.WorkflowRunning, Name: "a", After: time.Now(), Before: time.Now(), Limit: 1000}), ""},
-		{workflows(tasks.WorkflowFilter{State: "PENDING"}), "not a state"},
-		{workflows(tasks.WorkflowFilter{Limit: 1001}), "1 to 1000"},
-		{workflows(tasks.WorkflowFilter{Limit: -1}), "1 to 1000"},
-		{workflows(tasks.WorkflowFilter{Cursor: "x"}), "not a cursor"},
-		{rates(tasks.RateFilter{}), ""},
-		{rates(tasks.RateFilter{Queue: "q", Task: "t", Since: time.Now().Add(-99 * time.Hour), Step: time.Minute}), ""},
-		{rates(tasks.RateFilter{Step: time.Hour}), ""},
-		{rates(tasks.RateFilter{Step: time.Second}), "minute or an hour"},
+		{workflows(tasktype.WorkflowFilter{}), ""},
+		{workflows(tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Name: "a", After: time.Now(), Before: time.Now(), Limit: 1000}), ""},
+		{workflows(tasktype.WorkflowFilter{State: "PENDING"}), "not a state"},
+		{workflows(tasktype.WorkflowFilter{Limit: 1001}), "1 to 1000"},
+		{workflows(tasktype.WorkflowFilter{Limit: -1}), "1 to 1000"},
+		{workflows(tasktype.WorkflowFilter{Cursor: "x"}), "not a cursor"},
+		{rates(tasktype.RateFilter{}), ""},
+		{rates(tasktype.RateFilter{Queue: "q", Task: "t", Since: time.Now().Add(-99 * time.Hour), Step: time.Minute}), ""},
+		{rates(tasktype.RateFilter{Step: time.Hour}), ""},
+		{rates(tasktype.RateFilter{Step: time.Second}), "minute or an hour"},
 	} {
 		err := r.ask(t.Context())
 		if r.want == "" && err != nil || r.want != "" && (err == nil || !strings.Contains(err.Error(), r.want)) {

@@ -40,7 +40,7 @@ func nodeFleet(t *testing.T) *taskstest.Fleet {
 // wantInput checks the input that a node is said to have.
 func wantInput(t *testing.T, c *tasks.Client, id, node, want string) tasktype.NodeDetail {
 	t.Helper()
-	d, err := tasks.NewInspector(c).Node(t.Context(), id, node)
+	d, err := c.Node(t.Context(), id, node)
 	if err != nil || string(d.Input) != want {
 		t.Errorf("node %s: got input %.200s, %v, want %.200s", node, d.Input, err, want)
 	}
@@ -69,11 +69,11 @@ func TestNodeHasItsInput(t *testing.T) {
 		t.Errorf("got %+v", d)
 	}
 	for node, want := range map[string]error{"99": tasks.ErrNoNode, "1.2": tasks.ErrNoNode, "0.1": tasks.ErrNoNode, "odd": tasks.ErrNoNode, "0:1": tasks.ErrNoNode} {
-		if _, err := tasks.NewInspector(f.Client()).Node(t.Context(), run.ID(), node); !errors.Is(err, want) {
+		if _, err := f.Client().Node(t.Context(), run.ID(), node); !errors.Is(err, want) {
 			t.Errorf("node %s: got %v, want %v", node, err, want)
 		}
 	}
-	if _, err := tasks.NewInspector(f.Client()).Node(t.Context(), "none", "0"); !errors.Is(err, tasks.ErrUnknown) {
+	if _, err := f.Client().Node(t.Context(), "none", "0"); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("got %v, want %v", err, tasks.ErrUnknown)
 	}
 }

@@ -32,7 +32,7 @@ func TestTaskThatKillsItsWorkersFails(t *testing.T) {
 	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
 		t.Fatalf("got %+v", f)
 	}
-	d, err := tasks.NewInspector(c).Node(t.Context(), run.ID(), "0")
+	d, err := c.Node(t.Context(), run.ID(), "0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 func TestFailuresAndDurationsOfATask(t *testing.T) {
 	t.Parallel()
 	f := nodeFleet(t)
 	c := f.Client()
-	in := tasks.NewInspector(c)
 	var ids []string
 	for i := range 3 {
 		run, err := tasks.Group(nodeShaky.S("a"), nodeWords.S("b")).Send(t.Context(), c)
@@ -28,7 +28,7 @@ func TestFailuresAndDurationsOfATask(t *testing.T) {
 			}
 		}
 	}
-	failed, err := in.Failures(t.Context(), nodeShaky.Name(), 10)
+	failed, err := c.Failures(t.Context(), nodeShaky.Name(), 10)
 	if err != nil || len(failed) != 2 {
 		t.Fatalf("got %+v, %v, want the two of workflows that are there", failed, err)
 	}
@@ -37,14 +37,14 @@ func TestFailuresAndDurationsOfATask(t *testing.T) {
 			t.Errorf("failure %d: got %+v, want that of workflow %s", i, n, id)
 		}
 	}
-	if one, err := in.Failures(t.Context(), nodeShaky.Name(), 1); err != nil || len(one) != 1 || one[0].Workflow != ids[2] {
+	if one, err := c.Failures(t.Context(), nodeShaky.Name(), 1); err != nil || len(one) != 1 || one[0].Workflow != ids[2] {
 		t.Errorf("got %+v, %v, want the last", one, err)
 	}
-	if none, err := in.Failures(t.Context(), nodeWords.Name(), 10); err != nil || len(none) > 0 {
+	if none, err := c.Failures(t.Context(), nodeWords.Name(), 10); err != nil || len(none) > 0 {
 		t.Errorf("got %+v, %v, want none", none, err)
 	}
 	for task, want := range map[string]int64{nodeShaky.Name(): 18, nodeWords.Name(): 3, "none": 0} {
-		points, err := in.Durations(t.Context(), tasks.DurationFilter{Task: task, Since: time.Unix(0, 0)})
+		points, err := c.Durations(t.Context(), tasktype.DurationFilter{Task: task, Since: time.Unix(0, 0)})
 		var n int64
 		for _, p := range points {
 			n += p.Durations.Count()

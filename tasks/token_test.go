@@ -187,7 +187,7 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 // wantOpenTasks checks which tasks have nodes that wait for an answer.
 func (d *desk) wantOpenTasks(t *testing.T, want ...tasktype.OpenTask) {
 	t.Helper()
-	got, err := tasks.NewInspector(d.client).OpenTasks(t.Context())
+	got, err := d.client.OpenTasks(t.Context())
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("open tasks: got %+v, %v, want %+v", got, err, want)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/tasks"
 	"muster/tasks/tasktype"
 )
 
@@ -24,7 +23,7 @@ func inspectRates(ctx context.Context, c *cli.Context, client fleet) error {
 	case step == time.Minute && c.Duration("since") > 24*time.Hour:
 		return usageError{fmt.Errorf("--since %s: counts by minute are kept for 24 hours; use --step hour", c.Duration("since"))}
 	}
-	points, err := client.Rates(ctx, tasks.RateFilter{Queue: c.String("queue"), Task: c.String("task"), Since: since, Step: step})
+	points, err := client.Rates(ctx, tasktype.RateFilter{Queue: c.String("queue"), Task: c.String("task"), Since: since, Step: step})
 	if err != nil {
 		return err
 	}

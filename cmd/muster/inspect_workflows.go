@@ -8,7 +8,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/tasks"
 	"muster/tasks/tasktype"
 )
 
@@ -17,7 +16,7 @@ func inspectWorkflows(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil {
 		return err
 	}
-	filter := tasks.WorkflowFilter{Name: c.String("name"), State: tasktype.WorkflowState(c.String("state"))}
+	filter := tasktype.WorkflowFilter{Name: c.String("name"), State: tasktype.WorkflowState(c.String("state"))}
 	states := []tasktype.WorkflowState{"", tasktype.WorkflowRunning, tasktype.WorkflowSucceeded, tasktype.WorkflowFailed, tasktype.WorkflowRevoked}
 	if !slices.Contains(states, filter.State) {
 		return usageError{fmt.Errorf("--state %q must be running, success, failure or revoked", filter.State)}

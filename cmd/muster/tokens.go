@@ -62,7 +62,7 @@ func tokensList(ctx context.Context, c *cli.Context, client fleet) error {
 		return err
 	}
 	if !c.Args().Present() {
-		open, err := tasks.NewInspector(client.Client).OpenTasks(ctx)
+		open, err := client.Client.OpenTasks(ctx)
 		if err != nil {
 			return err
 		}

@@ -149,7 +149,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 	}
 	d.trouble(taskui.Queues(queues))
 	d.Queues, d.Waiting = taskui.Waiting(queues)
-	counts, err := tasks.NewInspector(p.cfg.Client).CountWorkflows(ctx)
+	counts, err := p.cfg.Client.CountWorkflows(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 
 func (p overviewPage) readRates(ctx context.Context, d *overviewData) error {
 	now := time.Now()
-	points, err := p.cfg.Client.Rates(ctx, tasks.RateFilter{Since: now.Add(-time.Hour)})
+	points, err := p.cfg.Client.Rates(ctx, tasktype.RateFilter{Since: now.Add(-time.Hour)})
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 			d.Failures = append(d.Failures, failure{What: j.Kind + " of " + j.Name, URL: at, Why: j.ErrorMessage, At: cmp.Or(j.CompletedAt, j.UpdatedAt)})
 		}
 	}
-	list, _, err := p.cfg.Client.Workflows(ctx, tasks.WorkflowFilter{State: tasktype.WorkflowFailed, Limit: newest})
+	list, _, err := p.cfg.Client.Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowFailed, Limit: newest})
 	if err != nil {
 		return err
 	}

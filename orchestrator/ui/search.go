@@ -216,7 +216,7 @@ func (p searchPage) findWorkflows(ctx context.Context, d *searchData) error {
 	for range searchedFlows / 1000 {
 		var list []tasktype.Workflow
 		var err error
-		if list, cursor, err = p.cfg.Client.Workflows(ctx, tasks.WorkflowFilter{Cursor: cursor, Limit: 1000}); err != nil {
+		if list, cursor, err = p.cfg.Client.Workflows(ctx, tasktype.WorkflowFilter{Cursor: cursor, Limit: 1000}); err != nil {
 			return err
 		}
 		for _, w := range list {

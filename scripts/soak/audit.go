@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // audit looks at what has ended: whether it ended as it must. Then it deletes it, so that what stays would grow. It
@@ -235,7 +235,7 @@ func (l *load) wrongScrape(j listedJob) string {
 func (l *load) auditFlows(ctx context.Context) error {
 	seen := map[string]int{}
 	for cursor := ""; ; {
-		page, next, err := l.s.client.Workflows(ctx, tasks.WorkflowFilter{After: time.Now().Add(-auditSince), Cursor: cursor, Limit: 1000})
+		page, next, err := l.s.client.Workflows(ctx, tasktype.WorkflowFilter{After: time.Now().Add(-auditSince), Cursor: cursor, Limit: 1000})
 		if err != nil {
 			return err
 		}

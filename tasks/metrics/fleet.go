@@ -77,7 +77,7 @@ func (f *Fleet) queues(ctx context.Context, _ chan<- prometheus.Metric, gauge fu
 	if err != nil {
 		return err
 	}
-	due, err := tasks.NewInspector(f.client).CountDue(ctx, maxDue)
+	due, err := f.client.CountDue(ctx, maxDue)
 	if err != nil {
 		return err
 	}

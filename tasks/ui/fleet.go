@@ -67,7 +67,7 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 	d.Name = name
 	d.Rows, d.Day = last.rows, newChart("Tasks of the queue that ended in the last day, by hour", last.points, last.since, last.now, time.Hour)
 	since := last.now.Add(-time.Hour)
-	points, err := s.client.Rates(ctx, tasks.RateFilter{Queue: d.Name, Since: since})
+	points, err := s.client.Rates(ctx, tasktype.RateFilter{Queue: d.Name, Since: since})
 	if err != nil {
 		return webui.View{}, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"muster/internal/clip"
 	"muster/internal/webui"
-	"muster/tasks"
 	"muster/tasks/tasktype"
 )
 
@@ -50,10 +49,10 @@ func (s *site) lastDay(ctx context.Context, queue, task string) (day, error) {
 	d := day{now: time.Now()}
 	d.since = d.now.Add(-23 * time.Hour).Truncate(time.Hour)
 	var err error
-	if d.points, err = s.client.Rates(ctx, tasks.RateFilter{Queue: queue, Task: task, Since: d.since, Step: time.Hour}); err != nil {
+	if d.points, err = s.client.Rates(ctx, tasktype.RateFilter{Queue: queue, Task: task, Since: d.since, Step: time.Hour}); err != nil {
 		return d, err
 	}
-	times, err := s.inspector.Durations(ctx, tasks.DurationFilter{Queue: queue, Task: task, Since: d.since})
+	times, err := s.client.Durations(ctx, tasktype.DurationFilter{Queue: queue, Task: task, Since: d.since})
 	if err != nil {
 		return d, err
 	}
@@ -138,12 +137,12 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 	}
 	d.Rows, d.Day = all.rows, newChart("Tasks that ended in the last day, by hour", all.points, all.since, all.now, time.Hour)
 	since := all.now.Add(-time.Hour)
-	points, err := s.client.Rates(ctx, tasks.RateFilter{Task: d.Task, Since: since})
+	points, err := s.client.Rates(ctx, tasktype.RateFilter{Task: d.Task, Since: since})
 	if err != nil {
 		return webui.View{}, err
 	}
 	d.Hour = newChart("Tasks that ended in the last hour, by minute", points, since, all.now, time.Minute)
-	failed, err := s.inspector.Failures(ctx, d.Task, lastFailures)
+	failed, err := s.client.Failures(ctx, d.Task, lastFailures)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -157,7 +156,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 			d.Workers++
 		}
 	}
-	open, err := s.inspector.OpenTasks(ctx)
+	open, err := s.client.OpenTasks(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}

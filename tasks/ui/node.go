@@ -81,7 +81,7 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
 	d := nodeData{Workflow: id}
 	var err error
-	if d.NodeDetail, err = s.inspector.Node(ctx, id, node); err != nil {
+	if d.NodeDetail, err = s.client.Node(ctx, id, node); err != nil {
 		return webui.View{}, err
 	}
 	if err := s.neighbours(ctx, &d); err != nil {
@@ -198,7 +198,7 @@ func (s *site) downloadResult(w http.ResponseWriter, r *http.Request) {
 // downloadInput serves the whole input of a node.
 func (s *site) downloadInput(w http.ResponseWriter, r *http.Request) {
 	s.download(w, r, "input.json", func(ctx context.Context, id, node string) (json.RawMessage, error) {
-		d, err := s.inspector.Node(ctx, id, node)
+		d, err := s.client.Node(ctx, id, node)
 		return d.Input, err
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"muster/internal/webui"
-	"muster/tasks"
 	"muster/tasks/tasktype"
 )
 
@@ -51,7 +50,7 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 	if d.Open, err = Open(ctx, s.client, ""); err != nil {
 		return webui.View{}, err
 	}
-	counts, err := s.inspector.CountWorkflows(ctx)
+	counts, err := s.client.CountWorkflows(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -60,7 +59,7 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 		return webui.View{}, err
 	}
 	now := time.Now()
-	points, err := s.client.Rates(ctx, tasks.RateFilter{Since: now.Add(-time.Hour)})
+	points, err := s.client.Rates(ctx, tasktype.RateFilter{Since: now.Add(-time.Hour)})
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -78,7 +77,7 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 	for state, into := range map[tasktype.WorkflowState]*[]tasktype.Workflow{
 		tasktype.WorkflowRunning: &d.Running, tasktype.WorkflowFailed: &d.Failing, tasktype.WorkflowSucceeded: &d.Last,
 	} {
-		if *into, _, err = s.client.Workflows(ctx, tasks.WorkflowFilter{State: state, Limit: newest}); err != nil {
+		if *into, _, err = s.client.Workflows(ctx, tasktype.WorkflowFilter{State: state, Limit: newest}); err != nil {
 			return webui.View{}, err
 		}
 	}

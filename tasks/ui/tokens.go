@@ -48,7 +48,7 @@ func (s *site) tokens(ctx context.Context, r *http.Request) (webui.View, error) 
 	if len(d.Task) > 200 || len(q.Get("after")) > 500 {
 		return webui.View{}, webui.Invalid("It is too long.")
 	}
-	all, err := s.inspector.OpenTasks(ctx)
+	all, err := s.client.OpenTasks(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}
@@ -89,7 +89,7 @@ type answers struct{ *site }
 // common.
 func (s answers) openQuestion(ctx context.Context, r *http.Request) (tasktype.NodeDetail, webui.Question, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
-	d, err := s.inspector.Node(ctx, id, node)
+	d, err := s.client.Node(ctx, id, node)
 	if err != nil {
 		return d, webui.Question{}, err
 	}

@@ -93,10 +93,9 @@ func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePo
 		return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task))
 	})
 	list = list[:min(len(list), mostFailing)]
-	in := tasks.NewInspector(client)
 	for i := range list {
 		f := &list[i]
-		last, err := in.Failures(ctx, f.Task, 1)
+		last, err := client.Failures(ctx, f.Task, 1)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -114,7 +113,7 @@ func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePo
 
 // Open returns the number of nodes that a person or a program completes, without those of the task skip.
 func Open(ctx context.Context, client *tasks.Client, skip string) (n int64, err error) {
-	list, err := tasks.NewInspector(client).OpenTasks(ctx)
+	list, err := client.OpenTasks(ctx)
 	for _, t := range list {
 		if t.Task != skip {
 			n += t.Open

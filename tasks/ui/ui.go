@@ -99,9 +99,8 @@ const (
 // site serves the pages.
 type site struct {
 	*webui.Site
-	cfg       Config
-	client    *tasks.Client
-	inspector *tasks.Inspector
+	cfg    Config
+	client *tasks.Client
 }
 
 //go:embed pages
@@ -111,7 +110,7 @@ var pages embed.FS
 // many goroutines at once. It runs no goroutine while no page is open.
 func Handler(client *tasks.Client, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
-	s := &site{Site: webui.New(cfg.frame()), cfg: cfg, client: client, inspector: tasks.NewInspector(client)}
+	s := &site{Site: webui.New(cfg.frame()), cfg: cfg, client: client}
 	mux := http.NewServeMux()
 	for path, p := range map[string]struct {
 		name string

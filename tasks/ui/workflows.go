@@ -44,8 +44,8 @@ type tab struct {
 }
 
 // filterOf reads the filter of a listing from a request.
-func filterOf(q url.Values, now time.Time) (tasks.WorkflowFilter, error) {
-	f := tasks.WorkflowFilter{State: tasktype.WorkflowState(q.Get("state")), Contains: strings.TrimSpace(q.Get("name")), Cursor: q.Get("after")}
+func filterOf(q url.Values, now time.Time) (tasktype.WorkflowFilter, error) {
+	f := tasktype.WorkflowFilter{State: tasktype.WorkflowState(q.Get("state")), Contains: strings.TrimSpace(q.Get("name")), Cursor: q.Get("after")}
 	if f.State != "" && !slices.Contains(workflowStates, f.State) {
 		return f, webui.Invalid("There is no state %.40q.", f.State)
 	}
@@ -79,7 +79,7 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 	if err != nil {
 		return webui.View{}, err
 	}
-	counts, err := s.inspector.CountWorkflows(ctx)
+	counts, err := s.client.CountWorkflows(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}

@@ -231,18 +231,8 @@ const (
 	defaultPage = 100
 )
 
-// WorkflowQuery says which workflows to list; see [store.WorkflowQuery].
-type WorkflowQuery struct {
-	State         tasktype.WorkflowState // empty for all
-	Name          string
-	Contains      string
-	After, Before time.Time
-	Cursor        string
-	Limit         int // 0 for 100
-}
-
 // Workflows returns a page of the index of workflows, the latest first, and the cursor of the next.
-func (in *Inspector) Workflows(ctx context.Context, q WorkflowQuery) (page []tasktype.Workflow, next string, err error) {
+func (in *Inspector) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
 	state, ok := letterOf(q.State)
 	if !ok {
 		return nil, "", fmt.Errorf("%q is not a state of a workflow: use running, success, failure or revoked", q.State)
@@ -277,15 +267,8 @@ func (in *Inspector) Counts(ctx context.Context) (map[tasktype.WorkflowState]int
 	return out, nil
 }
 
-// RateQuery says which counts to read: those of one queue or task, by minute or hour.
-type RateQuery struct {
-	Queue, Task string
-	Since       time.Time     // zero: as far back as counts are kept
-	Step        time.Duration // a minute or an hour; 0 for a minute
-}
-
 // Rates returns the counts that q asks for, by time, queue and task.
-func (in *Inspector) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
+func (in *Inspector) Rates(ctx context.Context, q tasktype.RateFilter) ([]tasktype.RatePoint, error) {
 	switch q.Step {
 	case 0, time.Minute, time.Hour:
 	default:
