@@ -108,6 +108,14 @@ func TestStatusesOfJobs(t *testing.T) {
 	if w.Code != http.StatusUnsupportedMediaType {
 		t.Errorf("a form without files: got %d %s, want 415", w.Code, w.Body)
 	}
+	for path, contentType := range map[string][]string{
+		"/jobs": nil, "/agents": {"text/plain"}, "/webhooks": {"application/xml"}, "/jobs/" + aJob + "/stages/create/fail": {"multipart/form-data; boundary=x"},
+	} {
+		w := post(t, h, "POST", path, []byte("{}"), func(r *http.Request) { r.Header["Content-Type"] = contentType })
+		if w.Code != http.StatusUnsupportedMediaType || !strings.Contains(w.Body.String(), "application/json") {
+			t.Errorf("%s with Content-Type %q: got %d %s, want 415 that names application/json", path, contentType, w.Code, w.Body)
+		}
+	}
 }
 
 // What the services refuse has a status that clients can act on.

@@ -131,7 +131,7 @@ func Memory(info func(context.Context) (string, error)) Check {
 			if strings.Contains(err.Error(), "not supported") { // by the built-in Redis
 				return "", Degrade(errors.New(redisd.Volatile))
 			}
-			return "", err
+			return "", errors.New("unknown: Redis does not respond; see the check redis")
 		}
 		used, limit := infoNumber(text, "used_memory"), infoNumber(text, "maxmemory")
 		if limit <= 0 {

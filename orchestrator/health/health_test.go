@@ -316,3 +316,14 @@ func TestScrapesWithoutProgress(t *testing.T) {
 		}
 	}
 }
+
+// Without Redis its memory is unknown; the check redis reports the connection error.
+func TestMemoryWithoutRedis(t *testing.T) {
+	t.Parallel()
+	got := one(t, Memory(func(context.Context) (string, error) {
+		return "", errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")
+	}))
+	if got.Status != Failed || got.Error != "unknown: Redis does not respond; see the check redis" {
+		t.Errorf("got %+v, want that the memory is unknown", got)
+	}
+}

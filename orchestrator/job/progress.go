@@ -57,7 +57,7 @@ func (s *Reader) progress(ctx context.Context, j Job, r record) (Progress, error
 	if begun.IsZero() {
 		begun = j.CreatedAt
 	}
-	p.ElapsedSeconds = max(0, end.Sub(begun).Seconds())
+	p.ElapsedSeconds = seconds(max(0, end.Sub(begun)))
 	if j.Status.Terminal() || j.Kind != KindPipeline {
 		return p, nil
 	}
@@ -214,4 +214,9 @@ func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, tell 
 		case <-look.C:
 		}
 	}
+}
+
+// seconds returns d in seconds, rounded to milliseconds.
+func seconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
 }
