@@ -116,7 +116,11 @@ func createKey(env environment) cli.ActionFunc {
 			}
 			fmt.Fprintln(env.stdout, text)
 			fmt.Fprintf(env.stderr, "created: key %s (%s) with the role %s. Keep it: it is not stored, and cannot be shown again.\n", key.Name, key.ID, key.Role)
-			return nil
+			list, err := o.Keys.List(ctx)
+			if err == nil && len(list) == 1 {
+				fmt.Fprintln(env.stderr, "warning: this is the first key: every request to the HTTP API needs a key now; agents without one get 401")
+			}
+			return err
 		})(c)
 	}
 }
