@@ -286,3 +286,38 @@ func BenchmarkSendGroup10000(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkRevokeAmongMany revokes workflows of a fairness key that has 20,000 ready ones. x-own is the time of workflows
+// without a key.
+func BenchmarkRevokeAmongMany(b *testing.B) {
+	client := tasks.NewClient(redistest.Server(b).Client())
+	b.Cleanup(func() { _ = client.Close() })
+	for i := range 20_000 {
+		benchSend(b, client, i, tasks.FairnessKey("many"))
+	}
+	revoke := func(opts ...tasks.SendOption) func() {
+		runs := make([]*tasks.AsyncResult[int], b.N)
+		for i := range runs {
+			runs[i] = benchSend(b, client, i, opts...)
+		}
+		return func() {
+			for _, run := range runs {
+				if err := run.Revoke(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	shared, own := revoke(tasks.FairnessKey("many")), revoke()
+	redistest.Measured(b, client.Redis(), shared)
+	redistest.Baseline(b, "own", own)
+}
+
+func benchSend(b *testing.B, client *tasks.Client, i int, opts ...tasks.SendOption) *tasks.AsyncResult[int] {
+	b.Helper()
+	run, err := benchStep.S(i).Send(b.Context(), client, opts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return run
+}

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -135,4 +136,38 @@ func TestRevokedWorkflowNeverRuns(t *testing.T) {
 			t.Fatalf("a revoked step ran: %v", ran)
 		}
 	})
+}
+
+// Revoking a workflow whose fairness key others have, too, leaves theirs ready, and none of its own nodes runs.
+func TestRevokedWorkflowOfASharedKeyNeverRuns(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	w := newWorld(t, rdb)
+	key := tasks.FairnessKey("customer")
+	resume := pause(t, w)
+	mixed := sent(t, w, tasks.Group(ID.S(1), ID.S(2, tasks.Priority(1))), key)
+	var others []*tasks.AsyncResult[int]
+	for i := range 5 {
+		others = append(others, sent(t, w, ID.S(i), key))
+	}
+	ready := func() []any { return rdb.HMGet(t.Context(), shards(t, rdb)[0]+"wake:default", "dn", "dh").Val() }
+	for _, id := range []string{others[2].ID(), mixed.ID()} {
+		if err := w.client.Revoke(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, w, id)
+	}
+	if got := ready(); !slices.Equal(got, []any{"5", "1"}) { // a take drops the members of the group
+		t.Errorf("ready nodes: got %v, want 5 and 1", got)
+	}
+	resume()
+	for i, run := range others {
+		if got, err := run.Wait(limited(t)); i != 2 && (err != nil || got != i) {
+			t.Errorf("got %v, %v, want %d", got, err, i)
+		}
+	}
+	if ran := w.ran(others[2].ID()+".0") + w.ran(mixed.ID()+".0") + w.ran(mixed.ID()+".1"); ran != 0 {
+		t.Errorf("revoked nodes ran %d times, want never", ran)
+	}
+	testutil.Eventually(t, "no node is ready", func() bool { return slices.Equal(ready(), []any{"0", "0"}) })
 }

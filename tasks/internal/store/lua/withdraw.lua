@@ -1,24 +1,28 @@
--- withdraw removes the ready nodes of a revoked workflow from their lists, and gives up the wake-tasks of queues that
--- have no ready nodes then.
+-- withdraw removes ready nodes of a revoked workflow from their lists, and gives up the wake-tasks of queues that have
+-- no ready nodes then. On the list of a fairness key that other workflows have, too, it searches for the first nodes
+-- only: turn drops the others when it takes them.
 -- KEYS as in lib
--- ARGV[1] workflow, [2] fairness key or '', [3] span of its first nodes, which a ring may have (see enqueue), or '',
--- then the lanes of the workflow
+-- ARGV[1] reference of the workflow, [2] fairness key or '', [3] span of its first nodes, or '', then the lanes of the
+-- workflow
 -- returns {queue, generation, …} of the wake-tasks that are not needed any more
-local id, key, out = ARGV[1], ARGV[2], {}
-if key == '' then key = id end
+local ref, key, out = ARGV[1], ARGV[2], {}
+local first = ref .. '/' .. ARGV[3]
 for i = 4, #ARGV do
-  local lane = ARGV[i]
-  local list = P .. 'ready:' .. lane .. ':' .. key
-  local n, kept = 0, {}
-  for _, el in ipairs(redis.call('LRANGE', list, 0, -1)) do
-    if string.sub(el, 1, #id + 1) == id .. '/' then n = n + size(el) else kept[#kept + 1] = el end
+  local lane, n = ARGV[i], 0
+  if key == '' then
+    local list = P .. 'ready:' .. lane .. ':' .. ref
+    for _, el in ipairs(redis.call('LRANGE', list, 0, -1)) do n = n + size(el) end
+    if n > 0 then
+      redis.call('DEL', list)
+      redis.call('LREM', P .. 'ring:' .. lane, 1, ref)
+    end
+  else
+    local list = P .. 'ready:' .. lane .. ':' .. key
+    if redis.call('LREM', list, 1, first) == 1 then
+      n = size(first)
+      if redis.call('EXISTS', list) == 0 then redis.call('LREM', P .. 'ring:' .. lane, 1, key) end
+    end
   end
-  if n > 0 then
-    redis.call('DEL', list)
-    bulk('RPUSH', list, kept)
-    if #kept == 0 then redis.call('LREM', P .. 'ring:' .. lane, 1, key) end
-  end
-  local first = id .. '/' .. ARGV[3]
   if redis.call('LREM', P .. 'ring:' .. lane, 1, first) == 1 then n = n + size(first) end
   deepen(lane, -n)
   local q = string.sub(lane, 3)
