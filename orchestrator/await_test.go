@@ -63,7 +63,8 @@ func (l *late) hold(ctx context.Context, cmds ...redis.Cmder) {
 		if !strings.HasPrefix(cmd.Name(), "h") || len(cmd.Args()) < 2 {
 			continue
 		}
-		if _, id, ok := strings.Cut(fmt.Sprint(cmd.Args()[1]), ":w:"); ok {
+		if _, ref, ok := strings.Cut(fmt.Sprint(cmd.Args()[1]), ":w:"); ok {
+			id, _, _ := strings.Cut(ref, "~")
 			l.once.Do(func() {
 				testutil.Becomes(func() bool {
 					return l.rdb.Get(context.Background(), l.prefix(id)+":status").Val() == "COMPLETE"
@@ -137,9 +138,9 @@ func TestScrapeAnswersAtEveryStage(t *testing.T) {
 	prefix := func(id string) string { return sites.ProgressPrefix("news") + ":" + id }
 	for stage, remove := range map[refreshwait.Stage]func(redis.UniversalClient, string){
 		refreshwait.Event:   nil,
-		refreshwait.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id) },
+		refreshwait.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id+"~*") },
 		refreshwait.File: func(rdb redis.UniversalClient, id string) {
-			unlink(t, rdb, "*:w:"+id, prefix(id)+":*", "muster:sites:"+id+":*")
+			unlink(t, rdb, "*:w:"+id+"~*", prefix(id)+":*", "muster:sites:"+id+":*")
 		},
 	} {
 		t.Run(string(stage), func(t *testing.T) {
@@ -180,9 +181,9 @@ func TestRefreshAnswersAtEveryStage(t *testing.T) {
 	prefix := func(id string) string { return proxies.ProgressPrefix + ":" + id }
 	for stage, remove := range map[refreshwait.Stage]func(redis.UniversalClient, string){
 		refreshwait.Event:   nil,
-		refreshwait.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id) },
+		refreshwait.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id+"~*") },
 		refreshwait.File: func(rdb redis.UniversalClient, id string) {
-			unlink(t, rdb, "*:w:"+id, prefix(id)+":*", "*:report:"+id)
+			unlink(t, rdb, "*:w:"+id+"~*", prefix(id)+":*", "*:report:"+id)
 		},
 	} {
 		t.Run(string(stage), func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
 )
 
 // Client sends workflows, and reads and changes their state. It may be used by many goroutines at once.
@@ -102,7 +103,7 @@ func (c *Client) Writable(ctx context.Context) error {
 // Revoke stops the workflow with this id; see [AsyncResult.Revoke].
 func (c *Client) Revoke(ctx context.Context, id string) error {
 	if err := c.eng.Revoker.Revoke(ctx, id); err != nil {
-		return fmt.Errorf("revoke workflow %s: %w", id, err)
+		return fmt.Errorf("revoke workflow %s: %w", store.IDOf(id), err)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 	m := tasks.NewMux()
 	rdb := c.Redis()
 	tasks.Handle(m, stepTask, func(ctx context.Context, in string) (string, error) {
-		key := "runs:" + tasks.InfoFrom(ctx).Key
+		key := "runs:" + tasks.InfoFrom(ctx).Workflow + "." + tasks.InfoFrom(ctx).Node
 		n, err := rdb.Incr(ctx, key).Result()
 		if err != nil {
 			return "", err
@@ -58,7 +58,7 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		return strings.TrimPrefix(in, "hold "), nil
 	})
 	tasks.Handle(m, joinTask, func(ctx context.Context, in []string) (string, error) {
-		key := "runs:" + tasks.InfoFrom(ctx).Key
+		key := "runs:" + tasks.InfoFrom(ctx).Workflow + "." + tasks.InfoFrom(ctx).Node
 		if err := rdb.Incr(ctx, key).Err(); err != nil {
 			return "", err
 		}

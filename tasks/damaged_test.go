@@ -229,7 +229,7 @@ func TestDamagedStateEndsOneWorkflowAtMost(t *testing.T) {
 					testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at it")) == 1 })
 				}
 				pipe := rdb.TxPipeline()
-				d.do(pipe, shards(t, rdb)[0], run.ID())
+				d.do(pipe, shards(t, rdb)[0], strings.TrimPrefix(flowKey(t, rdb, run.ID()), shards(t, rdb)[0]+"w:"))
 				if _, err := pipe.Exec(t.Context()); err != nil {
 					t.Fatal(err)
 				}

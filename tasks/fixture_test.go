@@ -58,7 +58,7 @@ func (w *world) count(ctx context.Context, info tasktype.Info, next func(context
 	if w.runs == nil {
 		w.runs = map[string]int{}
 	}
-	w.runs[info.Key]++
+	w.runs[info.Workflow+"."+info.Node]++
 	w.mu.Unlock()
 	return next(ctx)
 }

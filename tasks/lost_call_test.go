@@ -40,7 +40,7 @@ func (c *cutWorld) mux() *tasks.Mux {
 	ran := func(ctx context.Context) int64 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.runs[tasks.InfoFrom(ctx).Key]++
+		c.runs[tasks.InfoFrom(ctx).Workflow+"."+tasks.InfoFrom(ctx).Node]++
 		return c.last.Add(1)
 	}
 	tasks.Handle(m, Unique, func(ctx context.Context, _ int) (int64, error) { return ran(ctx), nil })
@@ -106,7 +106,7 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 		left = slices.DeleteFunc(left, func(k string) bool {
 			k = strings.TrimPrefix(k, p)
 			return strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || strings.HasPrefix(k, "wake:") ||
-				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
+				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "id:") || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
 		})
 		depths := fmt.Sprint(rdb.HMGet(ctx, p+"wake:default", "dn", "dh").Val())
 		depths = strings.ReplaceAll(depths, "<nil>", "0")

@@ -54,7 +54,7 @@ func TestRestartOfRedisLosesNoWorkflow(t *testing.T) {
 		if err != nil || len(strings.Fields(got)) != 5 || !strings.HasPrefix(got, fmt.Sprint(i, ".", 0)) {
 			rdb := c.Redis()
 			t.Fatalf("workflow %d: got %q, %v\nfields %v\nagenda %v\nwake %v\nkeys %v", i, got, err,
-				rdb.HGetAll(t.Context(), "muster:{0}:w:"+run.ID()).Val(),
+				rdb.HGetAll(t.Context(), "muster:{0}:w:"+run.ID()+"~").Val(),
 				rdb.ZRangeWithScores(t.Context(), "muster:{0}:agenda", 0, 20).Val(),
 				rdb.HGetAll(t.Context(), "muster:{0}:wake:default").Val(), rdb.Keys(t.Context(), "*").Val())
 		}

@@ -11,13 +11,14 @@ import (
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
 // AsyncResult is the handle of a workflow that was sent. It may be used by many goroutines at once.
 type AsyncResult[O any] struct {
 	client *Client
-	id     string
+	ref    string     // of the send; the id after Attach, which stands for the latest send with it
 	sent   *graph.Sig // for ValueOf; nil if it is not known
 }
 
@@ -25,14 +26,14 @@ type AsyncResult[O any] struct {
 // returns no error the workflow runs, even if the sender dies. With [ErrDuplicate], the handle is that of the workflow
 // that has the same id or unique key; with other errors it is nil.
 func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (*AsyncResult[O], error) {
-	id, err := c.eng.Sender.Send(ctx, s.sig, collect(opts, SendOption.forSend))
+	ref, err := c.eng.Sender.Send(ctx, s.sig, collect(opts, SendOption.forSend))
 	if err != nil && !errors.Is(err, ErrDuplicate) {
 		return nil, fmt.Errorf("send workflow: %w", err)
 	}
 	if err != nil {
-		return Attach[O](c, id), fmt.Errorf("send workflow: %w", err)
+		return Attach[O](c, ref), fmt.Errorf("send workflow: %w", err)
 	}
-	return &AsyncResult[O]{c, id, s.sig}, nil
+	return &AsyncResult[O]{c, ref, s.sig}, nil
 }
 
 // Do sends s and waits for its value: it is Send, then [AsyncResult.Wait]. The end of ctx ends the wait, not the workflow.
@@ -51,10 +52,10 @@ func (s Signature[O]) Do(ctx context.Context, c *Client, opts ...SendOption) (O,
 
 // Attach returns the handle of the workflow with this id. It does no I/O: if there is no such workflow, the methods of
 // the handle return [ErrUnknown].
-func Attach[O any](c *Client, id string) *AsyncResult[O] { return &AsyncResult[O]{client: c, id: id} }
+func Attach[O any](c *Client, id string) *AsyncResult[O] { return &AsyncResult[O]{client: c, ref: id} }
 
 // ID returns the id of the workflow.
-func (r *AsyncResult[O]) ID() string { return r.id }
+func (r *AsyncResult[O]) ID() string { return store.IDOf(r.ref) }
 
 // Wait blocks until the workflow has its value or can no longer have one, and returns the value or
 // a *[Failure]. It returns the first failure at once, while other tasks may still run. The end of ctx ends the wait,
@@ -64,15 +65,15 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 	if engine.RunFrom(ctx) != nil {
 		return out, ErrWaitInTask
 	}
-	raw, fail, err := r.client.eng.Results.Wait(ctx, r.id)
+	raw, fail, err := r.client.eng.Results.Wait(ctx, r.ref)
 	if err != nil {
-		return out, fmt.Errorf("wait for workflow %s: %w", r.id, err)
+		return out, fmt.Errorf("wait for workflow %s: %w", r.ID(), err)
 	}
 	if fail != nil {
 		return out, (*Failure)(fail)
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fmt.Errorf("result of workflow %s is not a %T: %w", r.id, out, err)
+		return out, fmt.Errorf("result of workflow %s is not a %T: %w", r.ID(), out, err)
 	}
 	return out, nil
 }
@@ -88,14 +89,14 @@ func ValueOf[P, O any](ctx context.Context, r *AsyncResult[O], part Signature[P]
 	var none P
 	if r.sent == nil {
 		return none, fmt.Errorf("value of %s: this handle of workflow %s is not from Send; use NodeValue with the id of the node, as Client.Nodes lists it",
-			part, r.id)
+			part, r.ID())
 	}
 	i, ok := graph.Find(r.sent, part.sig)
 	if !ok {
 		return none, fmt.Errorf("value of %s: it is not a part of the signature that was sent as workflow %s; use NodeValue with the id of the node, as Client.Nodes lists it",
-			part, r.id)
+			part, r.ID())
 	}
-	return NodeValue[P](ctx, r.client, r.id, strconv.Itoa(i))
+	return NodeValue[P](ctx, r.client, r.ref, strconv.Itoa(i))
 }
 
 // NodeValue is [ValueOf] for the node with this id, as [Client.Nodes] lists it. It returns an error if the workflow has
@@ -107,13 +108,13 @@ func NodeValue[P any](ctx context.Context, c *Client, id, node string) (P, error
 	}
 	raw, fail, err := c.eng.Results.NodeValue(ctx, id, node)
 	if err != nil {
-		return out, fmt.Errorf("value of node %s of workflow %s: %w", node, id, err)
+		return out, fmt.Errorf("value of node %s of workflow %s: %w", node, store.IDOf(id), err)
 	}
 	if fail != nil {
 		return out, (*Failure)(fail)
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fmt.Errorf("value of node %s of workflow %s is not a %T: %w", node, id, out, err)
+		return out, fmt.Errorf("value of node %s of workflow %s is not a %T: %w", node, store.IDOf(id), out, err)
 	}
 	return out, nil
 }
@@ -126,9 +127,9 @@ func (r *AsyncResult[O]) Status(ctx context.Context) (tasktype.Status, error) {
 
 // Progress returns how many tasks of the workflow there are, and how many have ended.
 func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error) {
-	p, err := r.client.eng.Results.Progress(ctx, r.id)
+	p, err := r.client.eng.Results.Progress(ctx, r.ref)
 	if err != nil {
-		return p, fmt.Errorf("progress of workflow %s: %w", r.id, err)
+		return p, fmt.Errorf("progress of workflow %s: %w", r.ID(), err)
 	}
 	return p, nil
 }
@@ -137,9 +138,9 @@ func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error
 // all its tasks have, and did so at the time of the last. It returns [ErrUnknown] for a workflow that never was, or whose
 // results are no longer kept.
 func (r *AsyncResult[O]) Detail(ctx context.Context) (tasktype.WorkflowDetail, error) {
-	w, err := r.client.eng.Inspector.Workflow(ctx, r.id)
+	w, err := r.client.eng.Inspector.Workflow(ctx, r.ref)
 	if err != nil {
-		return w, fmt.Errorf("read workflow %s: %w", r.id, err)
+		return w, fmt.Errorf("read workflow %s: %w", r.ID(), err)
 	}
 	return w, nil
 }
@@ -147,9 +148,9 @@ func (r *AsyncResult[O]) Detail(ctx context.Context) (tasktype.WorkflowDetail, e
 // Summary is Detail without the nodes, and costs the same however many there are. A workflow that has ended did so at
 // the time of the task that yields its value; that is zero if this was skipped.
 func (r *AsyncResult[O]) Summary(ctx context.Context) (tasktype.WorkflowDetail, error) {
-	w, err := r.client.eng.Inspector.Summary(ctx, r.id)
+	w, err := r.client.eng.Inspector.Summary(ctx, r.ref)
 	if err != nil {
-		return w, fmt.Errorf("read workflow %s: %w", r.id, err)
+		return w, fmt.Errorf("read workflow %s: %w", r.ID(), err)
 	}
 	return w, nil
 }
@@ -161,8 +162,8 @@ func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress,
 	return func(yield func(tasktype.Progress, error) bool) {
 		var last tasktype.Progress
 		first, stopped := true, false
-		err := r.client.eng.Results.Follow(ctx, r.id, func() (bool, error) {
-			p, err := r.client.eng.Results.Progress(ctx, r.id)
+		err := r.client.eng.Results.Follow(ctx, r.ref, func(ref string) (bool, error) {
+			p, err := r.client.eng.Results.Progress(ctx, ref)
 			if err != nil {
 				return false, err
 			}
@@ -173,7 +174,7 @@ func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress,
 			return stopped || p.Ended, nil
 		})
 		if err != nil {
-			yield(tasktype.Progress{}, fmt.Errorf("watch workflow %s: %w", r.id, err))
+			yield(tasktype.Progress{}, fmt.Errorf("watch workflow %s: %w", r.ID(), err))
 		}
 	}
 }
@@ -195,13 +196,13 @@ func (r *AsyncResult[O]) WaitAll(ctx context.Context) error {
 
 // Revoke stops the workflow: tasks that wait never run, and the contexts of running handlers end. It
 // needs no worker. For a workflow that has ended it does nothing.
-func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Revoke(ctx, r.id) }
+func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Revoke(ctx, r.ref) }
 
 // Forget deletes the results and states of the workflow before its retention is over. It returns an error if the
 // workflow has not ended.
 func (r *AsyncResult[O]) Forget(ctx context.Context) error {
-	if err := r.client.eng.Revoker.Forget(ctx, r.id); err != nil {
-		return fmt.Errorf("forget workflow %s: %w", r.id, err)
+	if err := r.client.eng.Revoker.Forget(ctx, r.ref); err != nil {
+		return fmt.Errorf("forget workflow %s: %w", r.ID(), err)
 	}
 	return nil
 }
@@ -213,9 +214,9 @@ func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 // outcomes, and all get a value. If there is no list for another reason than a failed member, the error is the
 // *[Failure] that Wait returns.
 func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
-	found, fail, err := r.client.eng.Results.Members(ctx, r.id, nil)
+	found, fail, err := r.client.eng.Results.Members(ctx, r.ref, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("members of workflow %s: %w", r.id, err)
+		return nil, nil, fmt.Errorf("members of workflow %s: %w", r.ID(), err)
 	}
 	failed := slices.ContainsFunc(found.List, func(m engine.Member) bool { return m.Failure != nil })
 	if fail != nil && !(failed && found.Ended) {
@@ -227,7 +228,7 @@ func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done 
 			continue
 		}
 		if err := json.Unmarshal(m.Raw, &values[i]); err != nil {
-			return nil, nil, fmt.Errorf("member %d of workflow %s: %w", i, r.id, err)
+			return nil, nil, fmt.Errorf("member %d of workflow %s: %w", i, r.ID(), err)
 		}
 		done[i] = true
 	}
@@ -247,15 +248,15 @@ type Member[O any] struct {
 // error is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].
 func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Member[O], error] {
 	return func(yield func(Member[O], error) bool) {
-		fail := func(err error) { yield(Member[O]{}, fmt.Errorf("members of workflow %s: %w", r.id, err)) }
+		fail := func(err error) { yield(Member[O]{}, fmt.Errorf("members of workflow %s: %w", r.ID(), err)) }
 		if engine.RunFrom(ctx) != nil {
 			fail(ErrWaitInTask)
 			return
 		}
 		var seen []bool
 		failed, stopped := false, false
-		err := r.client.eng.Results.Follow(ctx, r.id, func() (bool, error) {
-			found, lost, err := r.client.eng.Results.Members(ctx, r.id, seen)
+		err := r.client.eng.Results.Follow(ctx, r.ref, func(ref string) (bool, error) {
+			found, lost, err := r.client.eng.Results.Members(ctx, ref, seen)
 			if err != nil {
 				return false, err
 			}

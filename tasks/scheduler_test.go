@@ -216,7 +216,7 @@ func TestSchedulerThatIsLateSendsNothing(t *testing.T) {
 		if _, err := tasks.Attach[string](client, id).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		keys, err := rdb.Keys(t.Context(), "*w:"+id).Result()
+		keys, err := rdb.Keys(t.Context(), "*w:"+id+"~*").Result()
 		if err != nil || len(keys) != 1 {
 			t.Fatalf("keys of the workflow: %v %v", keys, err)
 		}

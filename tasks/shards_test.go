@@ -26,9 +26,13 @@ func shards(t *testing.T, rdb redis.UniversalClient) []string {
 	return out
 }
 
-// flowKey returns the key of a workflow.
+// flowKey returns the key of the latest workflow with an id.
 func flowKey(t *testing.T, rdb redis.UniversalClient, id string) string {
 	t.Helper()
 	all := shards(t, rdb)
-	return all[int(crc32.ChecksumIEEE([]byte(id))%uint32(len(all)))] + "w:" + id
+	shard := all[int(crc32.ChecksumIEEE([]byte(id))%uint32(len(all)))]
+	if ref := rdb.Get(t.Context(), shard+"id:"+id).Val(); ref != "" {
+		return shard + "w:" + ref
+	}
+	return shard + "w:" + id + "~"
 }

@@ -199,7 +199,7 @@ func TestOpenTasksForgetWorkflowsThatAreGone(t *testing.T) {
 	d := newDesk(t, redistest.New(t))
 	run := started(t, d.client, review.S(draft{"a"}))
 	opened(t, d.client, review.Name(), 1)
-	keys, err := d.client.Redis().Keys(t.Context(), "muster:{*}:w:"+run.ID()).Result()
+	keys, err := d.client.Redis().Keys(t.Context(), "muster:{*}:w:"+run.ID()+"~*").Result()
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("got %v, %v, want the key of the workflow", keys, err)
 	}

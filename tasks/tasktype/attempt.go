@@ -12,7 +12,8 @@ type Info struct {
 	Attempt  int    // 1 for the first
 	Worker   string // name of the worker that runs it
 
-	// Key is the same for every attempt at this node, and different for every node: an idempotency key.
+	// Key is an idempotency key: the same for every attempt at this node, and different for every other node, also of a
+	// later workflow with the same id.
 	Key string
 	// Headers are those that the workflow was sent with. They must not be changed.
 	Headers map[string]string

@@ -69,10 +69,10 @@ func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error
 	if all.Ended {
 		if fl.g.Progress != "" {
 			if err := a.progress.write(ctx, fl); err != nil && !errors.Is(err, ErrUnknown) {
-				a.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID, "error", err)
+				a.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
 			}
 		}
-		a.graphs.dropLarge(fl.ID)
+		a.graphs.dropLarge(fl.Ref)
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func sooner(a, b time.Duration) time.Duration {
 
 // giveUp ends a workflow that cannot be read.
 func (a *advancer) giveUp(ctx context.Context, f store.Flow, cause error) error {
-	a.log.ErrorContext(ctx, "workflow cannot be read, and was given up", "workflow", f.ID, "error", cause)
+	a.log.ErrorContext(ctx, "workflow cannot be read, and was given up", "workflow", f.ID(), "error", cause)
 	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: shorten("its data in Redis is damaged: " + cause.Error())}
 	if errors.As(cause, new(*graph.VersionError)) {
 		failure = &tasktype.Failure{Code: tasktype.CodeVersion, Message: shorten("no worker that came across it can read it: " + cause.Error())}

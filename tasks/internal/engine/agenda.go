@@ -77,7 +77,7 @@ func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err er
 		ag.wake(ctx, d.Wants)
 		for _, en := range d.Lines {
 			if err := ag.attend(ctx, en); err != nil {
-				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID, en.Node, err))
+				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID(), en.Node, err))
 			}
 		}
 		if d.Count >= sweepMost {
@@ -102,7 +102,7 @@ func (ag *agenda) rebase(ctx context.Context, shard int, back time.Duration) err
 // attend takes the step of an entry of the agenda. Another process may have taken it already: each step
 // checks that by itself.
 func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
-	fl, err := ag.graphs.load(ctx, en.Flow.ID)
+	fl, err := ag.graphs.load(ctx, en.Flow.Ref)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return ag.store.Agenda.Remove(ctx, en.Flow, en.Node)
@@ -113,7 +113,7 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	}
 	switch en.Node {
 	case revokeNote:
-		return ag.advancer.finishRevoke(ctx, fl.ID)
+		return ag.advancer.finishRevoke(ctx, fl.Ref)
 	case progressNote:
 		if err := ag.progress.write(ctx, fl); err != nil {
 			return err

@@ -183,7 +183,7 @@ func (a *Answers) guarded(ctx context.Context, fl *flow, guard, change store.Cha
 		return err
 	}
 	if err := a.advancer.settle(ctx, fl, t); err != nil {
-		a.log.WarnContext(ctx, "what follows an answer is left to the workers", "workflow", fl.ID, "error", err)
+		a.log.WarnContext(ctx, "what follows an answer is left to the workers", "workflow", fl.ID(), "error", err)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (a *Answers) Extend(ctx context.Context, text string, d time.Duration) erro
 
 // timeOut ends an attempt whose deadline may have passed.
 func (a *Answers) timeOut(ctx context.Context, fl *flow, node string, attempt int, longest bool) error {
-	o, err := a.outside(ctx, token{workflow: fl.ID, node: node})
+	o, err := a.outside(ctx, token{workflow: fl.Ref, node: node})
 	if err != nil {
 		return err
 	}
@@ -309,12 +309,12 @@ func (a *Answers) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 
 // openToken describes a node that waits for an answer.
 func (a *Answers) openToken(ctx context.Context, n *store.OpenNode) (t tasktype.OpenToken, err error) {
-	o, err := a.outside(ctx, token{workflow: n.Flow.ID, node: n.Node})
+	o, err := a.outside(ctx, token{workflow: n.Flow.Ref, node: n.Node})
 	if err != nil {
 		return t, err
 	}
 	rec := store.ParseRecord(n.Record, o.fl.Created)
-	t = tasktype.OpenToken{Workflow: n.Flow.ID, Node: n.Node, Task: o.spec().Task, Attempt: rec.Attempts, Opened: rec.Began, Deadline: rec.Deadline}
+	t = tasktype.OpenToken{Workflow: n.Flow.ID(), Node: n.Node, Task: o.spec().Task, Attempt: rec.Attempts, Opened: rec.Began, Deadline: rec.Deadline}
 	t.Input, err = a.graphs.values(o.fl).input(ctx, o.g, o.id, &rec)
 	return t, err
 }

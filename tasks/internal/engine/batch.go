@@ -61,7 +61,7 @@ type item struct {
 	rec  store.Record
 }
 
-func (it *item) held() store.Held { return store.Held{Flow: it.fl.ID, Node: it.node, Lost: it.lost} }
+func (it *item) held() store.Held { return store.Held{Flow: it.fl.Ref, Node: it.node, Lost: it.lost} }
 
 // result is what to store for an item.
 type result struct {

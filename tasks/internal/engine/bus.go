@@ -98,7 +98,7 @@ func (rs *runs) all() []*Run {
 // revoke cancels the attempts at nodes of a workflow, or with nil at all of them.
 func (rs *runs) revoke(workflow string, nodes []string) {
 	for _, r := range rs.all() {
-		if r.Info.Workflow == workflow && (nodes == nil || slices.Contains(nodes, r.Info.Node)) {
+		if r.fl.Ref == workflow && (nodes == nil || slices.Contains(nodes, r.Info.Node)) {
 			r.cancel(errRevoked)
 		}
 	}

@@ -26,10 +26,10 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 	alike := map[*flow]map[changeKey]int{} // of a change in its list
 	for i := range done {
 		r := &done[i]
-		k, ok := at[r.fl.ID]
+		k, ok := at[r.fl.Ref]
 		if !ok {
 			k = len(out)
-			at[r.fl.ID] = k
+			at[r.fl.Ref] = k
 			out = append(out, store.Changes{Flow: r.fl.Flow})
 		}
 		list := &out[k].List

@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"sync"
-	"time"
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
@@ -18,19 +15,17 @@ import (
 // graphs reads the graphs of workflows, and keeps those in memory that were used last.
 type graphs struct {
 	*env
-	seed maphash.Seed // of the sums of encodings
-
 	decoding sync.Mutex // held while a graph is decoded
 
 	mu   sync.Mutex // guards kept
 	kept keptGraphs
 }
 
-func newGraphs(e *env) *graphs { return &graphs{env: e, seed: maphash.MakeSeed()} }
+func newGraphs(e *env) *graphs { return &graphs{env: e} }
 
-// load returns a workflow with its graph.
-func (gs *graphs) load(ctx context.Context, id string) (*flow, error) {
-	f, err := gs.store.Flows.Address(ctx, id)
+// load returns the workflow with a reference or id, with its graph.
+func (gs *graphs) load(ctx context.Context, refOrID string) (*flow, error) {
+	f, err := gs.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +38,7 @@ func (gs *graphs) load(ctx context.Context, id string) (*flow, error) {
 
 // of returns the graph of a scope of a workflow.
 func (gs *graphs) of(ctx context.Context, f store.Flow, scope string) (*graph.Graph, error) {
-	if g, _ := gs.get(f.ID, scope); g != nil {
+	if g := gs.get(f.Ref, scope); g != nil {
 		return g, nil
 	}
 	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.GraphField(scope)})
@@ -53,7 +48,7 @@ func (gs *graphs) of(ctx context.Context, f store.Flow, scope string) (*graph.Gr
 	if raws[0] == nil {
 		return nil, ErrUnknown
 	}
-	return gs.learn(f.ID, scope, raws[0], false)
+	return gs.learn(f.Ref, scope, raws[0])
 }
 
 // at returns the graph that a node is in. Node ids come from Redis, so they may be damaged.
@@ -62,14 +57,14 @@ func (gs *graphs) at(ctx context.Context, f store.Flow, id graph.ID) (*graph.Gra
 	if err != nil {
 		return nil, err
 	}
-	return g, hasNode(g, f.ID, id)
+	return g, hasNode(g, f.ID(), id)
 }
 
 // node returns a node by its name, with its graph.
 func (gs *graphs) node(ctx context.Context, fl *flow, node string) (graph.ID, *graph.Graph, error) {
 	id, err := graph.ParseID(node)
 	if err != nil {
-		return id, nil, fmt.Errorf("workflow %s %w: %w", fl.ID, errUnreadable, err)
+		return id, nil, fmt.Errorf("workflow %s %w: %w", fl.ID(), errUnreadable, err)
 	}
 	g, err := gs.at(ctx, fl.Flow, id)
 	return id, g, err
@@ -99,65 +94,41 @@ func hasNode(g *graph.Graph, workflow string, id graph.ID) error {
 	return nil
 }
 
-// learn decodes a graph. It is kept if the workflow is known to be live, or its id is never used again.
-func (gs *graphs) learn(id, scope string, raw []byte, live bool) (*graph.Graph, error) {
+// learn decodes a graph, and keeps it.
+func (gs *graphs) learn(ref, scope string, raw []byte) (*graph.Graph, error) {
 	gs.decoding.Lock() // many slots may meet a large workflow at once, and one of them decodes it
 	defer gs.decoding.Unlock()
-	sum := gs.sum(raw)
-	if g, of := gs.get(id, scope); g != nil && of == sum {
+	if g := gs.get(ref, scope); g != nil {
 		return g, nil
 	}
 	g, err := graph.Decode(raw)
 	if err != nil {
-		return nil, fmt.Errorf("workflow %s %w: %w", id, errUnreadable, err)
+		return nil, fmt.Errorf("workflow %s %w: %w", store.IDOf(ref), errUnreadable, err)
 	}
-	if live || generated(id) {
-		gs.keep(id, scope, g, sum)
-	}
+	gs.keep(ref, scope, g)
 	return g, nil
 }
 
-// sum returns the sum of the encoding of a graph.
-func (gs *graphs) sum(raw []byte) uint64 { return maphash.Bytes(gs.seed, raw) }
-
 // keep keeps a graph in memory.
-func (gs *graphs) keep(id, scope string, g *graph.Graph, sum uint64) {
+func (gs *graphs) keep(ref, scope string, g *graph.Graph) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	var until time.Time
-	switch {
-	case generated(id):
-	case scope == "":
-		until = gs.clock.Now().Add(cmp.Or(time.Duration(g.Retention)*time.Millisecond, DefaultRetention) / 2)
-	default:
-		top, _ := gs.kept.get(id + "/") // a plan is kept as long as its workflow
-		until = top.until
-	}
-	gs.kept.put(id+"/"+scope, keptGraph{g, sum, until})
+	gs.kept.put(ref+"/"+scope, g)
 }
 
-// get returns a graph in memory, and the sum of its encoding; nil if it is not there.
-func (gs *graphs) get(id, scope string) (*graph.Graph, uint64) {
+// get returns a graph in memory; nil if it is not there.
+func (gs *graphs) get(ref, scope string) *graph.Graph {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	key := id + "/" + scope
-	k, ok := gs.kept.get(key)
-	if !ok {
-		return nil, 0
-	}
-	if !k.until.IsZero() && !gs.clock.Now().Before(k.until) {
-		gs.kept.drop(key)
-		return nil, 0
-	}
-	return k.g, k.sum
+	return gs.kept.get(ref + "/" + scope)
 }
 
 // dropLarge drops the graph of a workflow that has ended if it is large. Small ones are kept for later reads.
-func (gs *graphs) dropLarge(id string) {
+func (gs *graphs) dropLarge(ref string) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	if k, ok := gs.kept.get(id + "/"); ok && len(k.g.Nodes) > largeGraph {
-		gs.kept.drop(id + "/")
+	if g := gs.kept.get(ref + "/"); g != nil && len(g.Nodes) > largeGraph {
+		gs.kept.drop(ref + "/")
 	}
 }
 
@@ -177,7 +148,7 @@ func cause(f store.Flow, raw []byte) (*tasktype.Failure, error) {
 	}
 	fail := &tasktype.Failure{}
 	if err := json.Unmarshal(raw, fail); err != nil {
-		return nil, fmt.Errorf("failure of workflow %s: %w", f.ID, err)
+		return nil, fmt.Errorf("failure of workflow %s: %w", f.ID(), err)
 	}
 	return fail, nil
 }
@@ -190,44 +161,37 @@ const (
 	largeGraph  = 256 // nodes; a larger graph is dropped when its workflow ends
 )
 
-// keptGraph is a graph in memory. An id that the sender chose may be used for another workflow once the retention of
-// this one is over, so such a graph is kept for less.
-type keptGraph struct {
-	g     *graph.Graph
-	sum   uint64    // of its encoding
-	until time.Time // zero for no limit
-}
-
-// keptGraphs holds the graphs used last, in two generations. When the young ones reach half of maxKept, they become the
-// old ones, and the old ones that were not used in the meantime are dropped.
+// keptGraphs holds the graphs used last, by reference and scope, in two generations. When the young ones reach half of
+// maxKept, they become the old ones, and the old ones that were not used in the meantime are dropped.
 type keptGraphs struct {
-	young, old map[string]keptGraph
+	young, old map[string]*graph.Graph
 	weight     int // of the young ones
 }
 
-func (k *keptGraphs) get(key string) (keptGraph, bool) {
-	if g, ok := k.young[key]; ok {
-		return g, true
+// get returns a graph; nil if it is not there.
+func (k *keptGraphs) get(key string) *graph.Graph {
+	if g := k.young[key]; g != nil {
+		return g
 	}
-	g, ok := k.old[key]
-	if ok {
+	g := k.old[key]
+	if g != nil {
 		delete(k.old, key)
 		k.put(key, g)
 	}
-	return g, ok
+	return g
 }
 
-func (k *keptGraphs) put(key string, g keptGraph) {
+func (k *keptGraphs) put(key string, g *graph.Graph) {
 	k.drop(key)
-	if k.weight += weight(g.g); k.weight > maxKept/2 || k.young == nil {
-		k.young, k.old, k.weight = map[string]keptGraph{}, k.young, weight(g.g)
+	if k.weight += weight(g); k.weight > maxKept/2 || k.young == nil {
+		k.young, k.old, k.weight = map[string]*graph.Graph{}, k.young, weight(g)
 	}
 	k.young[key] = g
 }
 
 func (k *keptGraphs) drop(key string) {
-	if g, ok := k.young[key]; ok {
-		k.weight -= weight(g.g)
+	if g := k.young[key]; g != nil {
+		k.weight -= weight(g)
 		delete(k.young, key)
 	}
 	delete(k.old, key)

@@ -39,7 +39,7 @@ func (in *Inspector) Active(ctx context.Context) ([]tasktype.ActiveNode, error) 
 				if sp == nil {
 					continue
 				}
-				out = append(out, tasktype.ActiveNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: sp.QueueName(),
+				out = append(out, tasktype.ActiveNode{Workflow: el.Flow.ID(), Node: node, Task: sp.Task, Queue: sp.QueueName(),
 					Worker: b.Worker, Started: b.Taken})
 			}
 		}
@@ -73,7 +73,7 @@ func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, er
 		if w.Retry {
 			status = tasktype.Retry
 		}
-		out = append(out, tasktype.DueNode{Workflow: w.Flow.ID, Node: w.Node, Task: sp.Task, Queue: sp.QueueName(), Status: status, Due: w.Due})
+		out = append(out, tasktype.DueNode{Workflow: w.Flow.ID(), Node: w.Node, Task: sp.Task, Queue: sp.QueueName(), Status: status, Due: w.Due})
 	}
 	return out, nil
 }
@@ -144,7 +144,7 @@ func (in *Inspector) Reserved(ctx context.Context, limit int) ([]tasktype.Reserv
 				if sp == nil {
 					continue
 				}
-				out = append(out, tasktype.ReservedNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: q})
+				out = append(out, tasktype.ReservedNode{Workflow: el.Flow.ID(), Node: node, Task: sp.Task, Queue: q})
 			}
 		}
 	}
@@ -249,7 +249,7 @@ func (in *Inspector) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (
 		return nil, "", err
 	}
 	for _, w := range list {
-		page = append(page, tasktype.Workflow{ID: w.ID, Name: w.Name, State: stateOf(w.State), Created: w.Created, Ended: w.Ended})
+		page = append(page, tasktype.Workflow{ID: store.IDOf(w.Ref), Name: w.Name, State: stateOf(w.State), Created: w.Created, Ended: w.Ended})
 	}
 	return page, next, nil
 }
@@ -291,7 +291,7 @@ func (in *Inspector) Failures(ctx context.Context, task string, limit int) ([]ta
 	}
 	out := make([]tasktype.FailedNode, 0, len(list))
 	for i := range list {
-		n := tasktype.FailedNode{Workflow: list[i].Flow.ID, Node: list[i].Node, Ended: list[i].At}
+		n := tasktype.FailedNode{Workflow: list[i].Flow.ID(), Node: list[i].Node, Ended: list[i].At}
 		if json.Unmarshal(store.ParseRecord(list[i].Record, 0).Body, &n.Failure) == nil {
 			out = append(out, n)
 		}

@@ -16,8 +16,8 @@ import (
 )
 
 // Nodes returns the nodes of a workflow.
-func (in *Inspector) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) {
-	w, running, err := in.whole(ctx, id)
+func (in *Inspector) Nodes(ctx context.Context, refOrID string) ([]tasktype.Node, error) {
+	w, running, err := in.whole(ctx, refOrID)
 	if err != nil {
 		return nil, err
 	}
@@ -25,13 +25,13 @@ func (in *Inspector) Nodes(ctx context.Context, id string) ([]tasktype.Node, err
 }
 
 // Summary returns a workflow without its nodes. It has ended at the time at which its root did.
-func (in *Inspector) Summary(ctx context.Context, id string) (tasktype.WorkflowDetail, error) {
-	fl, err := in.graphs.load(ctx, id)
+func (in *Inspector) Summary(ctx context.Context, refOrID string) (tasktype.WorkflowDetail, error) {
+	fl, err := in.graphs.load(ctx, refOrID)
 	if err != nil {
 		return tasktype.WorkflowDetail{}, err
 	}
-	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: id, Name: fl.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(fl.Created)}}
-	if d.Progress, err = in.progress.of(ctx, id); err != nil || !d.Progress.Ended {
+	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: fl.ID(), Name: fl.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(fl.Created)}}
+	if d.Progress, err = in.progress.of(ctx, fl.Ref); err != nil || !d.Progress.Ended {
 		return d, err
 	}
 	root, err := in.graphs.values(fl).record(ctx, fl.Root)
@@ -51,12 +51,12 @@ func endState(s tasktype.Status) tasktype.WorkflowState {
 }
 
 // Workflow returns a workflow with its nodes.
-func (in *Inspector) Workflow(ctx context.Context, id string) (tasktype.WorkflowDetail, error) {
-	w, running, err := in.whole(ctx, id)
+func (in *Inspector) Workflow(ctx context.Context, refOrID string) (tasktype.WorkflowDetail, error) {
+	w, running, err := in.whole(ctx, refOrID)
 	if err != nil {
 		return tasktype.WorkflowDetail{}, err
 	}
-	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: id, Name: w.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(w.Created)}}
+	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: w.ID(), Name: w.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(w.Created)}}
 	isRunning := func() (bool, error) { return len(running) > 0, nil }
 	if d.Progress, err = in.progress.from(ctx, w.flow, w.field, isRunning); err != nil {
 		return d, err
@@ -330,8 +330,8 @@ type whole struct {
 }
 
 // whole returns a whole workflow, and the nodes that run. It reads the workflow only if it has changed since the last call.
-func (in *Inspector) whole(ctx context.Context, id string) (*whole, map[string]*store.Batch, error) {
-	f, err := in.store.Flows.Address(ctx, id)
+func (in *Inspector) whole(ctx context.Context, refOrID string) (*whole, map[string]*store.Batch, error) {
+	f, err := in.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -339,9 +339,9 @@ func (in *Inspector) whole(ctx context.Context, id string) (*whole, map[string]*
 	if err != nil {
 		return nil, nil, err
 	}
-	w := in.wholes.get(id, revision)
+	w := in.wholes.get(f.Ref, revision)
 	if w == nil {
-		if w, err = in.graphs.whole(ctx, id); err != nil {
+		if w, err = in.graphs.whole(ctx, f.Ref); err != nil {
 			return nil, nil, err
 		}
 		in.wholes.put(w)
@@ -354,8 +354,8 @@ func (in *Inspector) whole(ctx context.Context, id string) (*whole, map[string]*
 }
 
 // whole reads a whole workflow.
-func (gs *graphs) whole(ctx context.Context, id string) (*whole, error) {
-	fl, err := gs.load(ctx, id)
+func (gs *graphs) whole(ctx context.Context, refOrID string) (*whole, error) {
+	fl, err := gs.load(ctx, refOrID)
 	if err != nil {
 		return nil, err
 	}
@@ -375,10 +375,10 @@ func (w *whole) graph(id graph.ID) *graph.Graph { return w.graphs[id.Scope] }
 
 // walk adds the nodes of a scope, each with those of its plan behind it.
 func (w *whole) walk(gs *graphs, scope string) error {
-	g, _ := gs.get(w.ID, scope)
+	g := gs.get(w.Ref, scope)
 	if g == nil {
 		var err error
-		if g, err = gs.learn(w.ID, scope, []byte(w.fields[store.GraphField(scope)]), !over(w.field)); err != nil {
+		if g, err = gs.learn(w.Ref, scope, []byte(w.fields[store.GraphField(scope)])); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ func keyKind(name, value string) string {
 func (pr *progress) publish(ctx context.Context, fl *flow, pairs ...string) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		name, value := pairs[i], pairs[i+1]
-		if err := pr.store.Progress.Set(ctx, fl.g.Progress, fl.ID, name, keyKind(name, value), value); err != nil {
+		if err := pr.store.Progress.Set(ctx, fl.g.Progress, fl.ID(), name, keyKind(name, value), value); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (pr *progress) dispatched(ctx context.Context, fl *flow) error {
 // write writes the progress keys from the counts of a workflow: absolute numbers, so that a repeat
 // is harmless.
 func (pr *progress) write(ctx context.Context, fl *flow) error {
-	p, err := pr.of(ctx, fl.ID)
+	p, err := pr.of(ctx, fl.Ref)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (pr *progress) write(ctx context.Context, fl *flow) error {
 	if err := pr.publish(ctx, fl, pairs...); err != nil {
 		return err
 	}
-	if err := pr.store.Progress.Refresh(ctx, fl.g.Progress, fl.ID, publicNames()); err != nil {
+	if err := pr.store.Progress.Refresh(ctx, fl.g.Progress, fl.ID(), publicNames()); err != nil {
 		return err
 	}
 	if p.Ended {
@@ -159,7 +159,7 @@ func (pr *progress) running(ctx context.Context, f store.Flow) (map[string]*stor
 	out := map[string]*store.Batch{}
 	for i := range batches {
 		for _, el := range batches[i].Nodes {
-			if el.Flow.ID != f.ID {
+			if el.Flow.Ref != f.Ref {
 				continue
 			}
 			for _, node := range el.Nodes {
@@ -205,7 +205,7 @@ type progressWriter struct {
 	progress *progress
 
 	mu    sync.Mutex       // guards dirty
-	dirty map[string]*flow // workflows with progress keys to write, by id
+	dirty map[string]*flow // workflows with progress keys to write, by reference
 }
 
 func newProgressWriter(l *local, p *progress) *progressWriter {
@@ -216,7 +216,7 @@ func newProgressWriter(l *local, p *progress) *progressWriter {
 func (w *progressWriter) touch(fl *flow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.dirty[fl.ID] = fl
+	w.dirty[fl.Ref] = fl
 }
 
 // run writes the progress keys of marked workflows until ctx is done.
@@ -239,9 +239,9 @@ func (w *progressWriter) once(ctx context.Context) {
 	dirty := w.dirty
 	w.dirty = map[string]*flow{}
 	w.mu.Unlock()
-	for id, fl := range dirty {
+	for _, fl := range dirty {
 		if err := w.progress.write(ctx, fl); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnknown) {
-			w.log.WarnContext(ctx, "progress keys were not written", "workflow", id, "error", err)
+			w.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
 		}
 	}
 }

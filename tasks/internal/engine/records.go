@@ -29,7 +29,7 @@ func (rs *records) graph(ctx context.Context, id graph.ID) (*graph.Graph, error)
 		}
 		rs.graphs[id.Scope] = g
 	}
-	return g, hasNode(g, rs.fl.ID, id)
+	return g, hasNode(g, rs.fl.ID(), id)
 }
 
 // refresh forgets what may have changed since it was read: the records of nodes that had not ended.

@@ -29,12 +29,12 @@ type Results struct {
 }
 
 // Wait blocks until the root of a workflow is terminal. By then its progress keys tell so too.
-func (r *Results) Wait(ctx context.Context, id string) (raw json.RawMessage, fail *tasktype.Failure, err error) {
-	fl, fail, err := r.find(ctx, id)
+func (r *Results) Wait(ctx context.Context, refOrID string) (raw json.RawMessage, fail *tasktype.Failure, err error) {
+	fl, fail, err := r.find(ctx, refOrID)
 	if err != nil || fail != nil {
 		return nil, fail, err
 	}
-	err = r.follow(ctx, id, false, func() (bool, error) {
+	err = r.follow(ctx, fl.Ref, false, func() (bool, error) {
 		v := r.graphs.values(fl)
 		rec, err := v.record(ctx, fl.Root)
 		switch {
@@ -48,10 +48,10 @@ func (r *Results) Wait(ctx context.Context, id string) (raw json.RawMessage, fai
 			}
 			return false, nil
 		}
-		defer r.graphs.dropLarge(fl.ID)
+		defer r.graphs.dropLarge(fl.Ref)
 		if fl.g.Progress != "" { // the process that ended it may not have done this yet
 			if err := r.progress.write(ctx, fl); err != nil {
-				r.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID, "error", err)
+				r.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
 			}
 		}
 		m, err := v.member(ctx, graph.ID{Index: fl.g.Root, Inst: -1})
@@ -62,13 +62,18 @@ func (r *Results) Wait(ctx context.Context, id string) (raw json.RawMessage, fai
 }
 
 // Follow calls look until it returns true or an error: at first, after each message that the workflow has its value or has
-// ended, at most lookPause after each message that its progress has changed, and at the latest every lookEvery.
-func (r *Results) Follow(ctx context.Context, id string, look func() (over bool, err error)) error {
-	return r.follow(ctx, id, true, look)
+// ended, at most lookPause after each message that its progress has changed, and at the latest every lookEvery. look gets
+// the reference of the workflow.
+func (r *Results) Follow(ctx context.Context, refOrID string, look func(ref string) (over bool, err error)) error {
+	f, err := r.store.Flows.Address(ctx, refOrID)
+	if err != nil {
+		return endedBy(ctx, err)
+	}
+	return r.follow(ctx, f.Ref, true, func() (bool, error) { return look(f.Ref) })
 }
 
 // follow is Follow; without progress it listens only for the messages that the workflow has its value or has ended.
-func (r *Results) follow(ctx context.Context, id string, progress bool, look func() (over bool, err error)) error {
+func (r *Results) follow(ctx context.Context, ref string, progress bool, look func() (over bool, err error)) error {
 	if r.drive != nil {
 		own := look
 		look = func() (bool, error) {
@@ -81,14 +86,14 @@ func (r *Results) follow(ctx context.Context, id string, progress bool, look fun
 	if over, err := look(); over || err != nil {
 		return endedBy(ctx, err)
 	}
-	done, stop, err := r.notifier.listen(ctx, store.DoneChannel(id))
+	done, stop, err := r.notifier.listen(ctx, store.DoneChannel(ref))
 	if err != nil {
 		return endedBy(ctx, err)
 	}
 	defer stop()
 	var changed <-chan struct{}
 	if progress {
-		if changed, stop, err = r.notifier.listen(ctx, store.ChangedChannel(id)); err != nil {
+		if changed, stop, err = r.notifier.listen(ctx, store.ChangedChannel(ref)); err != nil {
 			return endedBy(ctx, err)
 		}
 		defer stop()
@@ -116,12 +121,12 @@ func (r *Results) follow(ctx context.Context, id string, progress bool, look fun
 }
 
 // find returns a workflow or, if it cannot be read, why it was given up.
-func (r *Results) find(ctx context.Context, id string) (*flow, *tasktype.Failure, error) {
-	fl, err := r.graphs.load(ctx, id)
+func (r *Results) find(ctx context.Context, refOrID string) (*flow, *tasktype.Failure, error) {
+	fl, err := r.graphs.load(ctx, refOrID)
 	if err == nil {
 		return fl, nil, nil
 	}
-	if f := r.abortedID(ctx, id); f != nil {
+	if f := r.abortedID(ctx, refOrID); f != nil {
 		return nil, f, nil
 	}
 	return nil, nil, endedBy(ctx, err)
@@ -143,8 +148,8 @@ func (r *Results) hasEnded(ctx context.Context, f store.Flow) (bool, *tasktype.F
 }
 
 // Progress returns how far a workflow is.
-func (r *Results) Progress(ctx context.Context, id string) (tasktype.Progress, error) {
-	return r.progress.of(ctx, id)
+func (r *Results) Progress(ctx context.Context, refOrID string) (tasktype.Progress, error) {
+	return r.progress.of(ctx, refOrID)
 }
 
 // endedBy is err, or the end of ctx where that is behind it. Connections have the deadline of ctx as their
@@ -163,8 +168,8 @@ func endedBy(ctx context.Context, err error) error {
 }
 
 // abortedID is aborted for a workflow that cannot be read.
-func (r *Results) abortedID(ctx context.Context, id string) *tasktype.Failure {
-	f, err := r.store.Flows.Address(ctx, id)
+func (r *Results) abortedID(ctx context.Context, refOrID string) *tasktype.Failure {
+	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return nil
 	}
@@ -176,17 +181,17 @@ func (r *Results) abortedID(ctx context.Context, id string) *tasktype.Failure {
 }
 
 // NodeValue blocks until a node of a workflow has a value or cannot have one any more.
-func (r *Results) NodeValue(ctx context.Context, id, node string) (raw json.RawMessage, fail *tasktype.Failure, err error) {
+func (r *Results) NodeValue(ctx context.Context, refOrID, node string) (raw json.RawMessage, fail *tasktype.Failure, err error) {
 	nid, err := graph.ParseID(node)
 	if err != nil {
 		return nil, nil, err
 	}
-	fl, fail, err := r.find(ctx, id)
+	fl, fail, err := r.find(ctx, refOrID)
 	if err != nil || fail != nil {
 		return nil, fail, err
 	}
 	v := r.graphs.values(fl)
-	err = r.Follow(ctx, id, func() (bool, error) {
+	err = r.follow(ctx, fl.Ref, true, func() (bool, error) {
 		v.refresh()
 		over, given, err := r.hasEnded(ctx, fl.Flow) // before the look, so that what ended before that is seen
 		if err != nil {

@@ -26,9 +26,14 @@ type Revoker struct {
 // revokeFor is how long a handler may take to revoke its own workflow.
 const revokeFor = 10 * time.Second
 
-// Revoke stops a workflow. A handler may stop its own workflow, which cancels ctx before Revoke has returned.
-func (r *Revoker) Revoke(ctx context.Context, id string) error {
-	if run := RunFrom(ctx); run != nil && run.Info.Workflow == id {
+// Revoke stops the workflow with a reference or id. A handler may stop its own workflow, which cancels ctx before Revoke
+// has returned.
+func (r *Revoker) Revoke(ctx context.Context, refOrID string) error {
+	f, err := r.store.Flows.Address(ctx, refOrID)
+	if err != nil {
+		return err
+	}
+	if run := RunFrom(ctx); run != nil && run.fl.Ref == f.Ref {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -36,24 +41,20 @@ func (r *Revoker) Revoke(ctx context.Context, id string) error {
 		defer cancel()
 		ctx = detached
 	}
-	f, err := r.store.Flows.Address(ctx, id)
-	if err != nil {
-		return err
-	}
 	ended, err := r.store.Flows.Revoke(ctx, f)
 	if err != nil || ended {
 		return err
 	}
-	return r.advancer.finishRevoke(ctx, id)
+	return r.advancer.finishRevoke(ctx, f.Ref)
 }
 
-// Forget deletes a workflow that has ended.
-func (r *Revoker) Forget(ctx context.Context, id string) error {
-	f, err := r.store.Flows.Address(ctx, id)
+// Forget deletes the workflow with a reference or id, which must have ended.
+func (r *Revoker) Forget(ctx context.Context, refOrID string) error {
+	f, err := r.store.Flows.Address(ctx, refOrID)
 	if err != nil {
 		return err
 	}
-	p, err := r.progress.of(ctx, id)
+	p, err := r.progress.of(ctx, f.Ref)
 	if err != nil {
 		return err
 	}
@@ -84,8 +85,8 @@ func (r *Revoker) Node(ctx context.Context, id, node string) error {
 }
 
 // finishRevoke makes all nodes of a revoked workflow terminal.
-func (a *advancer) finishRevoke(ctx context.Context, id string) error {
-	all, err := a.graphs.whole(ctx, id)
+func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
+	all, err := a.graphs.whole(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (a *advancer) finishRevoke(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.store.Tell(ctx, "x "+id); err != nil {
+	if err := a.store.Tell(ctx, "x "+ref); err != nil {
 		return fmt.Errorf("tell workers: %w", err)
 	}
 	var groups []string
@@ -193,7 +194,7 @@ func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 			for i, id := range part {
 				names[i] = id.String()
 			}
-			if err := a.store.Tell(ctx, "n "+fl.ID+" "+strings.Join(names, ",")); err != nil {
+			if err := a.store.Tell(ctx, "n "+fl.Ref+" "+strings.Join(names, ",")); err != nil {
 				return fmt.Errorf("tell workers: %w", err)
 			}
 		}

@@ -88,7 +88,7 @@ func (r *Run) PublishKey(ctx context.Context, name, value string) {
 func (r *Run) Token(ctx context.Context) (string, error) {
 	r.mu.Lock()
 	if r.token == "" && !r.over {
-		r.token, r.hash = newToken(r.Info.Workflow, r.Info.Node)
+		r.token, r.hash = newToken(r.fl.Ref, r.Info.Node)
 	}
 	full, hash := r.token, r.hash
 	r.mu.Unlock()

@@ -33,8 +33,8 @@ const mostLost = 10
 func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
 	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
 	r := &Run{w: rn, b: b, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
-		Info: tasktype.Info{Workflow: it.fl.ID, Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
-			Attempt: it.rec.Attempts + 1, Worker: rn.cfg.Name, Key: it.fl.ID + "." + it.node, Headers: it.fl.g.Headers}}
+		Info: tasktype.Info{Workflow: it.fl.ID(), Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
+			Attempt: it.rec.Attempts + 1, Worker: rn.cfg.Name, Key: it.fl.Ref + "." + it.node, Headers: it.fl.g.Headers}}
 	rn.stats.begun.Add(1)
 	err := rn.insist(func() error {
 		var err error
@@ -144,7 +144,7 @@ func (rn *runner) inputFor(ctx context.Context, s *slot, r *Run) ([]byte, error)
 // input returns the input of a run. What the slot has just run it need not ask Redis for.
 func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 	if n := &r.g.Nodes[r.id.Index]; n.Kind != graph.Catch && r.it.rec.Input == nil && n.In > 0 && r.id.Inst < 0 {
-		if v, ok := s.values[r.fl.ID+"/"+r.id.At(n.In-1, -1).String()]; ok {
+		if v, ok := s.values[r.fl.Ref+"/"+r.id.At(n.In-1, -1).String()]; ok {
 			return bound(r.spec, v), nil
 		}
 	}

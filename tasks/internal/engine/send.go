@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 
@@ -26,10 +25,11 @@ type Sender struct {
 	keeps    atomic.Bool // Redis is known not to evict keys
 }
 
-// Send stores sig and releases what can run at once. With [ErrDuplicate] the id is that of the other.
+// Send stores sig, releases what can run at once and returns the reference of the workflow. With [ErrDuplicate] it is the
+// reference of the workflow that has the id or the unique key.
 func (s *Sender) Send(ctx context.Context, sig *graph.Sig, o *graph.Opts) (string, error) {
-	id, err := s.send(ctx, sig, o, 0, time.Time{})
-	return id, s.store.Explain(ctx, err)
+	ref, err := s.send(ctx, sig, o, 0, time.Time{})
+	return ref, s.store.Explain(ctx, err)
 }
 
 // TickSend is the result of the send of a tick.
@@ -42,10 +42,12 @@ const (
 	TickBlocked                 // something else that has its unique key is under way
 )
 
-// SendTick sends sig under the id of o, which is the same for all who send this tick. It refuses with
-// [store.ErrLate] once Redis's clock has reached until. Its durations count from the tick, which was behind ago.
+// SendTick sends sig with the id of o, which is the same for all who send this tick, and returns the id of the workflow, or
+// of the one that blocks it. It refuses with [store.ErrLate] once Redis's clock has reached until. Its durations count from
+// the tick, which was behind ago.
 func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, until time.Time) (string, TickSend, error) {
-	id, err := s.send(ctx, sig, o, behind, until)
+	ref, err := s.send(ctx, sig, o, behind, until)
+	id := store.IDOf(ref)
 	switch {
 	case errors.Is(err, ErrDuplicate) && id == o.ID:
 		return id, TickKnown, nil
@@ -65,8 +67,11 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 	if err := s.refuseEviction(ctx); err != nil {
 		return "", err
 	}
-	id := cmp.Or(o.ID, newID())
-	f, err := s.store.Flows.Address(ctx, id)
+	ref := store.GeneratedReference(newID())
+	if o.ID != "" {
+		ref = store.NewReference(o.ID)
+	}
+	f, err := s.store.Flows.Address(ctx, ref)
 	if err != nil {
 		return "", err
 	}
@@ -85,25 +90,25 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 	if err := s.claim(ctx, fl, &grow, o); err != nil {
 		return duplicate(err)
 	}
-	todo, wants, err := s.store.Flows.Submit(ctx, fl.Flow, &grow, newID())
-	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && o.ID == "" && dup.ID == id {
-		return id, nil // the first call stored it, and its answer was lost; workers find its ready nodes
+	todo, wants, err := s.store.Flows.Submit(ctx, fl.Flow, &grow)
+	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && dup.Ref == ref {
+		return ref, nil // an earlier call stored it, and its reply was lost; workers find its ready nodes
 	}
 	if err != nil {
 		return duplicate(err)
 	}
-	s.graphs.keep(id, "", g, s.graphs.sum(grow.Graph))
+	s.graphs.keep(ref, "", g)
 	if g.Progress != "" {
 		if err := s.progress.dispatched(ctx, fl); err != nil {
-			s.log.WarnContext(ctx, "progress keys were not written", "workflow", id, "error", err)
+			s.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
 		}
 	}
 	// From here on the workflow runs in any case: workers do what fails here.
 	s.wake(ctx, wants)
 	if err := s.advancer.settle(ctx, fl, todo); err != nil {
-		s.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", id, "error", err)
+		s.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
 	}
-	return id, nil
+	return ref, nil
 }
 
 // maxHeaders bounds the headers of a workflow.
@@ -114,17 +119,17 @@ func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph
 	if o.Unique == "" {
 		return nil
 	}
-	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.ID, o.UniqueTTL)
+	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.Ref, o.UniqueTTL)
 	if err == nil && !elsewhere {
 		grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
 	}
 	return err
 }
 
-// duplicate returns what a send returns for an error of the store: the id of the other workflow, if there is one.
+// duplicate returns what a send returns for an error of the store: the reference of the other workflow, if there is one.
 func duplicate(err error) (string, error) {
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
-		return dup.ID, ErrDuplicate
+		return dup.Ref, ErrDuplicate
 	}
 	return "", err
 }
@@ -186,9 +191,4 @@ func newID() string {
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
 	_, _ = rand.Read(b[6:])
 	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
-}
-
-// generated reports whether an id looks like one of newID. No two workflows have the same id of that kind.
-func generated(id string) bool {
-	return len(id) == 24 && strings.Trim(id, "0123456789abcdefghijklmnopqrstuv") == ""
 }

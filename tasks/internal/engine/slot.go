@@ -78,7 +78,7 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 			t.Timer = 0 // no other worker needs to know: if this one dies, they find the entry in time
 		}
 		err := s.tk.insist(func() error {
-			fl, err := s.tk.graphs.load(within(ctx), t.ID)
+			fl, err := s.tk.graphs.load(within(ctx), t.Ref)
 			if err == nil {
 				err = s.tk.advancer.settle(within(ctx), fl, t)
 			}
@@ -101,7 +101,7 @@ func (s *slot) remember(done []result) {
 			if s.values == nil {
 				s.values = map[string][]byte{}
 			}
-			s.values[r.fl.ID+"/"+r.node] = r.body
+			s.values[r.fl.Ref+"/"+r.node] = r.body
 		}
 	}
 }
@@ -168,15 +168,15 @@ func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 	var g *graph.Graph
 	var err error
 	if el.Graph != nil {
-		g, err = gs.learn(el.Flow.ID, "", el.Graph, true)
+		g, err = gs.learn(el.Flow.Ref, "", el.Graph)
 	} else {
 		g, err = gs.of(ctx, el.Flow, "")
 	}
 	if err != nil {
 		return nil, err
 	}
-	if len(g.Nodes) > 1 && !slices.Contains(s.recent, el.Flow.ID) {
-		s.recent = append(s.recent[max(0, len(s.recent)-keptLarge+1):], el.Flow.ID)
+	if len(g.Nodes) > 1 && !slices.Contains(s.recent, el.Flow.Ref) {
+		s.recent = append(s.recent[max(0, len(s.recent)-keptLarge+1):], el.Flow.Ref)
 	}
 	return newFlow(el.Flow, g), nil
 }
@@ -196,7 +196,7 @@ func (tk *taker) unreadable(ctx context.Context, b *batch, it *item, cause error
 		r.delay = unknownPause << it.lost
 		r.lost++
 	}
-	tk.log.WarnContext(ctx, "node of a workflow of another release is put back", "workflow", it.fl.ID, "node", it.node, "error", cause)
+	tk.log.WarnContext(ctx, "node of a workflow of another release is put back", "workflow", it.fl.ID(), "node", it.node, "error", cause)
 	b.end(r, true)
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 func TestTimerIsSetThoughItsWorkflowCannotBeRead(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
-	if err := rdb.HSet(t.Context(), "muster:{0}:w:newer", "n", 1, "g", `{"v":99}`).Err(); err != nil {
+	if err := rdb.HSet(t.Context(), "muster:{0}:w:newer~", "n", 1, "g", `{"v":99}`).Err(); err != nil {
 		t.Fatal(err)
 	}
 	e := New(rdb, slog.New(slog.DiscardHandler), nil)
@@ -22,7 +22,7 @@ func TestTimerIsSetThoughItsWorkflowCannotBeRead(t *testing.T) {
 	w := NewWorker(e, nil, WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
 	begun := time.Now()
 	s := &slot{tk: w.taker, wake: Wake{Queue: "default", Gen: "0"}}
-	s.settle(t.Context(), []store.Todo{{ID: "newer", Timer: time.Minute}})
+	s.settle(t.Context(), []store.Todo{{Ref: "newer~", Timer: time.Minute}})
 	select {
 	case got := <-w.agenda.timer:
 		if got.Before(begun.Add(time.Minute)) {

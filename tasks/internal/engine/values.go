@@ -175,7 +175,7 @@ func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error
 
 // noValue is the error for a node that has no value.
 func (v *values) noValue(id graph.ID) error {
-	return fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID, errNoValue)
+	return fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID(), errNoValue)
 }
 
 // result returns the value of a node with a handler.
@@ -208,7 +208,7 @@ func (v *values) alias(id graph.ID, rec store.Record) (to graph.ID, ok bool, err
 		err = fmt.Errorf("the plan of node %s has no node %s", id, name)
 	}
 	if err != nil {
-		return id, false, fmt.Errorf("workflow %s %w: %w", v.fl.ID, errUnreadable, err)
+		return id, false, fmt.Errorf("workflow %s %w: %w", v.fl.ID(), errUnreadable, err)
 	}
 	return to, true, nil
 }
@@ -341,7 +341,7 @@ func (v *values) givenTo(ctx context.Context, g *graph.Graph, id graph.ID, rec *
 		if id.Inst >= 0 {
 			if len(n.Args) > 0 {
 				if id.Inst >= len(n.Args) {
-					return nil, fmt.Errorf("workflow %s %w: it has no node %s", v.fl.ID, errUnreadable, id)
+					return nil, fmt.Errorf("workflow %s %w: it has no node %s", v.fl.ID(), errUnreadable, id)
 				}
 				of = id.At(n.Args[id.Inst], -1)
 			} else {
@@ -358,5 +358,5 @@ func (v *values) givenTo(ctx context.Context, g *graph.Graph, id graph.ID, rec *
 	case n.In > 0 && id.Inst < 0:
 		return v.value(ctx, id.At(n.In-1, -1))
 	}
-	return nil, fmt.Errorf("node %s of workflow %s: %w: it has no input", id, v.fl.ID, errUnreadable)
+	return nil, fmt.Errorf("node %s of workflow %s: %w: it has no input", id, v.fl.ID(), errUnreadable)
 }

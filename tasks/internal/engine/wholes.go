@@ -14,7 +14,7 @@ const (
 	maxWhole  = 200_000
 )
 
-// wholes holds workflows that were read as a whole, by id.
+// wholes holds workflows that were read as a whole, by reference.
 type wholes struct {
 	mu     sync.Mutex // guards the fields below
 	kept   map[string]*keptWhole
@@ -29,11 +29,11 @@ type keptWhole struct {
 
 func newWholes() *wholes { return &wholes{kept: map[string]*keptWhole{}} }
 
-// get returns the workflow with an id in a revision, or nil.
-func (ws *wholes) get(id, revision string) *whole {
+// get returns the workflow with a reference in a revision, or nil.
+func (ws *wholes) get(ref, revision string) *whole {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	k := ws.kept[id]
+	k := ws.kept[ref]
 	if k == nil || k.revision != revision {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (ws *wholes) get(id, revision string) *whole {
 func (ws *wholes) put(w *whole) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.remove(ws.kept[w.ID])
+	ws.remove(ws.kept[w.Ref])
 	if ws.fields+len(w.fields) > maxWhole {
 		return
 	}
@@ -55,16 +55,16 @@ func (ws *wholes) put(w *whole) {
 		defer ws.mu.Unlock()
 		ws.remove(k)
 	})
-	ws.kept[w.ID] = k
+	ws.kept[w.Ref] = k
 	ws.fields += len(w.fields)
 }
 
 // remove drops a workflow unless another one has taken its place. The caller holds mu.
 func (ws *wholes) remove(k *keptWhole) {
-	if k == nil || ws.kept[k.ID] != k {
+	if k == nil || ws.kept[k.Ref] != k {
 		return
 	}
 	k.drop.Stop()
-	delete(ws.kept, k.ID)
+	delete(ws.kept, k.Ref)
 	ws.fields -= len(k.fields)
 }

@@ -31,7 +31,9 @@ func (h *history) look(f *flow) {
 	if f.state == "" {
 		return
 	}
-	c := redis.NewMapStringStringCmd(context.Background(), "hgetall", shardPrefix+"w:"+f.id)
+	ref := redis.NewStringCmd(context.Background(), "get", shardPrefix+"id:"+f.id)
+	h.link.do(ref)
+	c := redis.NewMapStringStringCmd(context.Background(), "hgetall", shardPrefix+"w:"+ref.Val())
 	h.link.do(c)
 	have, err := c.Result()
 	if err != nil {

@@ -45,7 +45,7 @@ func (h *history) crowd() {
 	for h.flows[1].state != "sent" {
 		h.goOnQuietly()
 	}
-	before, small := len(h.batches), h.flows[1].id+"/"
+	before, small := len(h.batches), h.flows[1].id+"~"
 	for !slices.ContainsFunc(h.batches[before:], func(b batch) bool { return b.has(small) }) {
 		h.goOnQuietly()
 		if len(h.batches) > before+fairBatches {

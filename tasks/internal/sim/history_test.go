@@ -70,6 +70,9 @@ var lives = regexp.MustCompile(`\b([0-9a-z]+)\.[A-Z2-7]{6}\b`)
 // secrets are the hashes of tokens, and what tells answers from each other: likewise.
 var secrets = regexp.MustCompile(`(^|[ "|])([A-Za-z0-9_-]{22}|@[A-Za-z0-9_-]{8})($|[ "|])`)
 
+// nonces are the random parts of references of workflows, which differ in two histories of one seed.
+var nonces = regexp.MustCompile(`~[a-z2-7]{12}`)
+
 func (h *history) event(format string, args ...any) {
 	s := fmt.Sprintf("%5d %9.3fs  ", h.steps, time.Since(start).Seconds()) + lives.ReplaceAllString(fmt.Sprintf(format, args...), "$1")
 	f := fnv.New64a()

@@ -59,7 +59,7 @@ func (h *history) noteBatch(p *process, said []any) {
 			continue
 		}
 		for _, node := range el.Nodes {
-			key := el.Flow.ID + "/" + node
+			key := el.Flow.ID() + "/" + node
 			p.took[key] = append(p.took[key], len(h.events))
 		}
 	}

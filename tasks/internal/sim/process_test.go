@@ -128,9 +128,9 @@ func (h *history) describe(cmd redis.Cmder) string {
 	for _, a := range args[1:] {
 		switch s := a.(type) {
 		case string:
-			words = append(words, clip(secrets.ReplaceAllString(s, "$1#$3"), h.width))
+			words = append(words, clip(nonces.ReplaceAllString(secrets.ReplaceAllString(s, "$1#$3"), "~"), h.width))
 		case []byte:
-			words = append(words, clip(string(s[:min(len(s), h.width+1)]), h.width))
+			words = append(words, clip(nonces.ReplaceAllString(string(s), "~"), h.width))
 		default:
 			words = append(words, fmt.Sprint(a))
 		}
@@ -147,7 +147,7 @@ func (h *history) answered(cmd redis.Cmder) string {
 		}
 		return ""
 	}
-	return " → " + clip(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-"), 3*h.width)
+	return " → " + clip(nonces.ReplaceAllString(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-"), "~"), 3*h.width)
 }
 
 func at(list []any, i int) any {

@@ -14,8 +14,11 @@ import (
 // clockKey is the hash with the time of the history, which scripts use as the time.
 const clockKey = "sim:clock"
 
+// timeOfHistory takes the place of a call of TIME. As in Redis, no two scripts run in the same microsecond.
+const timeOfHistory = "(redis.call('HINCRBY', '" + clockKey + "', 'us', 1) and redis.call('HMGET', '" + clockKey + "', 's', 'us'))"
+
 // preludes are the files that scripts can begin with.
-var preludes = [][]string{nil, {"lib"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "giveback"}, {"lib", "giveback", "index", "flow"}}
+var preludes = [][]string{nil, {"lib"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "giveback"}, {"lib", "giveback", "index", "flow"}, {"lib", "holder"}, {"lib", "holder", "index", "flow"}}
 
 // limits are those of the scripts that random workflows do not reach.
 var limits = regexp.MustCompile(`(?m)^(local (MOST_BYTES|MOST_KEYS|HIGH_IN_A_ROW) *= *)\d+`)
@@ -59,7 +62,7 @@ func (s *scripts) rewrite(name, source string) string {
 	if s.change != nil {
 		source = s.change(name, source)
 	}
-	source = strings.ReplaceAll(source, "redis.call('TIME')", "redis.call('HMGET', '"+clockKey+"', 's', 'us')")
+	source = strings.ReplaceAll(source, "redis.call('TIME')", timeOfHistory)
 	s.files[name] = source
 	return source
 }

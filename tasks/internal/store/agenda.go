@@ -19,7 +19,7 @@ type Entry struct {
 
 func entry(shard int, member string) Entry {
 	id, node, _ := strings.Cut(member, "/")
-	return Entry{Flow: Flow{ID: id, shard: shard}, Node: node}
+	return Entry{Flow: Flow{Ref: id, shard: shard}, Node: node}
 }
 
 // Due is what was due in a shard.
@@ -89,7 +89,7 @@ func (s Agenda) Move(ctx context.Context, f Flow, node string, wait time.Duratio
 }
 
 func (s Agenda) note(ctx context.Context, f Flow, node string, wait time.Duration, existing int) error {
-	_, err := s.call(ctx, "note", f.shard, f.ID+"/"+node, wait.Milliseconds(), existing)
+	_, err := s.call(ctx, "note", f.shard, f.Ref+"/"+node, wait.Milliseconds(), existing)
 	if errors.Is(err, redis.Nil) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (s Agenda) note(ctx context.Context, f Flow, node string, wait time.Duratio
 
 // Remove takes an entry out of the agenda.
 func (s Agenda) Remove(ctx context.Context, f Flow, node string) error {
-	return s.rdb.ZRem(ctx, agendaKey(f.shard), f.ID+"/"+node).Err()
+	return s.rdb.ZRem(ctx, agendaKey(f.shard), f.Ref+"/"+node).Err()
 }
 
 // Waiting is a node that waits for its time.

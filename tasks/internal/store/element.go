@@ -10,7 +10,7 @@ import (
 
 // Element is a part of a batch: nodes of a workflow.
 type Element struct {
-	Flow    Flow // with the id only
+	Flow    Flow // with the reference only
 	Text    string
 	Lost    int
 	Graph   []byte // nil if the worker has it
@@ -51,7 +51,7 @@ func ParseElement(shard int, s string) (Element, error) {
 	if !ok {
 		return Element{}, fmt.Errorf("%w: %.100q", errElement, s)
 	}
-	el := Element{Flow: Flow{ID: id, shard: shard}, Text: s}
+	el := Element{Flow: Flow{Ref: id, shard: shard}, Text: s}
 	span, lost, _ := strings.Cut(span, "@")
 	el.Lost = int(toInt(lost))
 	dash := strings.LastIndexByte(span, '-')
@@ -83,7 +83,7 @@ type Held struct {
 // LeaseText returns the text of a lease of nodes that were taken at a time from a lane.
 func LeaseText(at time.Time, lane string, nodes []Held) string {
 	var b strings.Builder
-	b.WriteString(strconv.FormatInt(at.UnixMilli(), 10) + " " + lane + " ")
+	b.WriteString(strconv.FormatInt(at.UnixMicro(), 10) + " " + lane + " ")
 	for i := 0; i < len(nodes); {
 		if i > 0 {
 			b.WriteByte(',')

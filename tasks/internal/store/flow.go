@@ -11,33 +11,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Address is the address of a workflow, with what scripts need to know of it.
+// Flow is the address of a workflow, with what scripts need to know of it.
 type Flow struct {
-	ID        string
-	Created   int64 // unix ms
+	Ref       string // its reference, see [NewReference]
+	Created   int64  // unix ms
 	Root      string
 	Retention int64  // ms
 	Name      string // what the index calls it
 	shard     int
 }
 
-// Address returns the address of a workflow.
-func (s Flows) Address(ctx context.Context, id string) (Flow, error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return Flow{}, err
-	}
-	return Flow{ID: id, shard: shardOf(id, n)}, nil
-}
+// ID returns the id of the workflow.
+func (f Flow) ID() string { return IDOf(f.Ref) }
 
-func (f Flow) key() string { return flowKey(f.shard, f.ID) }
+func (f Flow) key() string { return flowKey(f.shard, f.Ref) }
 
 // Shard returns the shard of the workflow.
 func (f Flow) Shard() int { return f.shard }
 
 // facts appends the arguments that describe a workflow to scripts.
 func (f Flow) facts(args []any) []any {
-	return append(args, f.ID, f.Created, f.Root, f.Retention, f.Name)
+	return append(args, f.Ref, f.Created, f.Root, f.Retention, f.Name)
 }
 
 // GraphField returns the field that the graph of a scope is in.
@@ -60,7 +54,7 @@ func ErrorField(node string) string { return "e" + node }
 
 // Revoke marks a workflow as revoked. ended is true if there was nothing left to stop.
 func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
-	res, err := s.call(ctx, "revoke", f.shard, f.ID)
+	res, err := s.call(ctx, "revoke", f.shard, f.Ref)
 	if err != nil {
 		return false, fmt.Errorf("mark as revoked: %w", err)
 	}
@@ -70,28 +64,27 @@ func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 	return toInt(res[0]) == 0, nil
 }
 
-// Withdraw removes the ready nodes of a revoked workflow from their lists, and returns the wake-tasks that are not
-// needed any more. first is the span of its first nodes, or empty. If some of these were taken, the next take drops the
-// rest.
+// Withdraw removes ready nodes of a revoked workflow from their lists, and returns the wake-tasks that are not needed
+// any more. first is the span of its first nodes, or empty. A take drops the ready nodes that are left.
 func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []string) ([]Wake, error) {
 	key, err := s.rdb.HGet(ctx, f.key(), "f").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID, err)
+		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
 	}
-	args := []any{f.ID, key, first}
+	args := []any{f.Ref, key, first}
 	for _, l := range lanes {
 		args = append(args, l)
 	}
 	res, err := s.call(ctx, "withdraw", f.shard, args...)
 	if err != nil {
-		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID, err)
+		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
 	}
 	return wakes(f.shard, res), nil
 }
 
 // Drop deletes a workflow that has ended.
 func (s Flows) Drop(ctx context.Context, f Flow) error {
-	if err := s.rdb.Del(ctx, f.key()).Err(); err != nil {
+	if err := s.rdb.Del(ctx, f.key(), chosenKey(f.shard, f.ID())).Err(); err != nil {
 		return fmt.Errorf("delete workflow: %w", err)
 	}
 	return nil
@@ -106,8 +99,8 @@ const abortRetention = 24 * 3600 * 1000
 
 // Abort gives up a workflow that cannot be read.
 func (s Flows) Abort(ctx context.Context, f Flow, failure []byte) error {
-	if _, err := s.call(ctx, "abort", f.shard, f.ID, failure, abortRetention); err != nil {
-		return fmt.Errorf("give up workflow %s: %w", f.ID, err)
+	if _, err := s.call(ctx, "abort", f.shard, f.Ref, failure, abortRetention); err != nil {
+		return fmt.Errorf("give up workflow %s: %w", f.ID(), err)
 	}
 	return nil
 }
@@ -130,7 +123,7 @@ func (s Flows) Fields(ctx context.Context, f Flow, fields []string) ([][]byte, e
 	for part := range slices.Chunk(fields, 1000) {
 		vs, err := s.rdb.HMGet(ctx, f.key(), part...).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read workflow %s: %w", f.ID, err)
+			return nil, fmt.Errorf("read workflow %s: %w", f.ID(), err)
 		}
 		for _, v := range vs {
 			if str, ok := v.(string); ok {
@@ -147,7 +140,7 @@ func (s Flows) Fields(ctx context.Context, f Flow, fields []string) ([][]byte, e
 func (s Flows) All(ctx context.Context, f Flow) (map[string]string, error) {
 	all, err := s.rdb.HGetAll(ctx, f.key()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read workflow %s: %w", f.ID, err)
+		return nil, fmt.Errorf("read workflow %s: %w", f.ID(), err)
 	}
 	if len(all) == 0 {
 		return nil, ErrUnknown
@@ -181,6 +174,6 @@ func RevisionOf(all map[string]string) string {
 
 // SetProgress records how far a running node is.
 func (s Flows) SetProgress(ctx context.Context, f Flow, node string, done, total int) error {
-	_, err := s.call(ctx, "progress", f.shard, f.ID, node, fmt.Sprintf("%d/%d", done, total))
+	_, err := s.call(ctx, "progress", f.shard, f.Ref, node, fmt.Sprintf("%d/%d", done, total))
 	return err
 }

@@ -26,7 +26,7 @@ func FuzzLease(f *testing.F) {
 				t.Fatalf("%q has an element of %d nodes", value, len(el.Nodes))
 			}
 			for _, n := range el.Nodes[:min(len(el.Nodes), 50)] {
-				held = append(held, Held{Flow: el.Flow.ID, Node: n, Lost: max(el.Lost, 0)})
+				held = append(held, Held{Flow: el.Flow.Ref, Node: n, Lost: max(el.Lost, 0)})
 			}
 		}
 		if len(held) == 0 || strings.ContainsAny(b.Queue, " ") {
@@ -41,7 +41,7 @@ func FuzzLease(f *testing.F) {
 		var got []Held
 		for _, el := range again.Nodes {
 			for _, n := range el.Nodes {
-				got = append(got, Held{Flow: el.Flow.ID, Node: n, Lost: el.Lost})
+				got = append(got, Held{Flow: el.Flow.Ref, Node: n, Lost: el.Lost})
 			}
 		}
 		if !ok || len(got) != len(held) {

@@ -46,7 +46,7 @@ const Live byte = 'L'
 
 // Indexed is a workflow as the index has it.
 type Indexed struct {
-	ID, Name       string
+	Ref, Name      string
 	State          byte
 	Created, Ended time.Time // Ended is zero while it is live
 
@@ -54,20 +54,20 @@ type Indexed struct {
 	at    int64 // unix ms: when it ended or, while it is live, when it was sent
 }
 
-// position is a place in the order of the index: the latest first, and within one ms the largest id first.
+// position is a place in the order of the index: the latest first, and within one ms the largest reference first.
 type position struct {
-	at int64
-	id string
+	at  int64
+	ref string
 }
 
-// afterIDs is larger than every id.
-const afterIDs = "~"
+// afterAll is larger than every reference.
+const afterAll = "~"
 
 func (p position) compare(o position) int {
-	return cmp.Or(cmp.Compare(o.at, p.at), strings.Compare(o.id, p.id))
+	return cmp.Or(cmp.Compare(o.at, p.at), strings.Compare(o.ref, p.ref))
 }
 
-func (p position) String() string { return strconv.FormatInt(p.at, 10) + "." + p.id }
+func (p position) String() string { return strconv.FormatInt(p.at, 10) + "." + p.ref }
 
 // ErrCursor says that a cursor does not come from the listing that it is given to.
 var ErrCursor = errors.New("not a cursor of this listing")
@@ -100,7 +100,7 @@ const (
 
 // Workflows returns a page of the workflows that q asks for and that still exist, the latest first, and the
 // cursor of the next page, which is empty after the last one. A page can be short or empty although others follow,
-// because a call reads a bounded part of the index. A workflow whose id was used before is listed once in a page.
+// because a call reads a bounded part of the index. A workflow is listed once in a page.
 func (s Index) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, next string, err error) {
 	shards, err := s.shardCount(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s Index) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, 
 			return page, "", nil
 		}
 		if at := r.horizon(); r.reads >= indexPage && at < r.from.at {
-			return page, position{at, afterIDs}.String(), nil
+			return page, position{at, afterAll}.String(), nil
 		}
 	}
 }
@@ -139,7 +139,7 @@ type indexReader struct {
 	chunk   int
 	reads   int             // entries so far
 	pool    []Indexed       // entries that match and are not in the page yet
-	seen    map[string]bool // ids of entries that left the pool
+	seen    map[string]bool // references of entries that left the pool
 }
 
 // indexSource is a key of the index, which holds entries of one state from the latest to the earliest.
@@ -152,7 +152,7 @@ type indexSource struct {
 }
 
 func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*indexReader, error) {
-	r := &indexReader{rdb: rdb, q: q, from: position{math.MaxInt64, afterIDs}, chunk: indexLeast, seen: map[string]bool{}}
+	r := &indexReader{rdb: rdb, q: q, from: position{math.MaxInt64, afterAll}, chunk: indexLeast, seen: map[string]bool{}}
 	if q.Cursor != "" {
 		from, err := parsePosition(q.Cursor)
 		if err != nil {
@@ -160,7 +160,7 @@ func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*in
 		}
 		r.from = from
 	}
-	if before := (position{q.Before.UnixMilli() - 1, afterIDs}); !q.Before.IsZero() && before.at < r.from.at {
+	if before := (position{q.Before.UnixMilli() - 1, afterAll}); !q.Before.IsZero() && before.at < r.from.at {
 		r.from = before
 	}
 	if !q.After.IsZero() {
@@ -274,7 +274,7 @@ func (r *indexReader) takeLive(src *indexSource, members []redis.Z) {
 		}
 		src.skip++
 		if id, name, ok := strings.Cut(member, " "); ok {
-			r.take(src, Indexed{ID: id, Name: name, Created: time.UnixMilli(at), at: at})
+			r.take(src, Indexed{Ref: id, Name: name, Created: time.UnixMilli(at), at: at})
 		}
 	}
 	src.over = len(members) < r.chunk
@@ -307,14 +307,14 @@ func parseDone(s string) (e Indexed, ok bool) {
 		return e, false
 	}
 	at := created + took
-	return Indexed{ID: parts[0], Name: parts[3], Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, true
+	return Indexed{Ref: parts[0], Name: parts[3], Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, true
 }
 
 // take puts an entry into the pool if the query asks for it.
 func (r *indexReader) take(src *indexSource, e Indexed) {
 	e.shard, e.State = src.shard, src.state
 	named := (r.q.Name == "" || titled(e.Name, r.q.Name)) && (r.q.Contains == "" || strings.Contains(strings.ToLower(e.Name), r.q.Contains))
-	if named && r.from.compare(position{e.at, e.ID}) < 0 && e.at >= r.after {
+	if named && r.from.compare(position{e.at, e.Ref}) < 0 && e.at >= r.after {
 		r.pool = append(r.pool, e)
 	}
 }
@@ -336,7 +336,7 @@ func (r *indexReader) over() bool { return r.horizon() == math.MinInt64 }
 // ready takes the entries out of the pool, in order, that are later than all unread ones. An entry that was read twice,
 // because other workflows were sent or ended in the meantime, comes once.
 func (r *indexReader) ready() []Indexed {
-	slices.SortFunc(r.pool, func(a, b Indexed) int { return position{a.at, a.ID}.compare(position{b.at, b.ID}) })
+	slices.SortFunc(r.pool, func(a, b Indexed) int { return position{a.at, a.Ref}.compare(position{b.at, b.Ref}) })
 	horizon := r.horizon()
 	n, _ := slices.BinarySearchFunc(r.pool, horizon, func(e Indexed, at int64) int {
 		if e.at > at {
@@ -346,8 +346,8 @@ func (r *indexReader) ready() []Indexed {
 	})
 	var out []Indexed
 	for _, e := range r.pool[:n] {
-		if !r.seen[e.ID] {
-			r.seen[e.ID] = true
+		if !r.seen[e.Ref] {
+			r.seen[e.Ref] = true
 			out = append(out, e)
 		}
 	}
@@ -365,11 +365,11 @@ func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed,
 			return nil, "", fmt.Errorf("look up workflows: %w", err)
 		}
 		for _, e := range part {
-			if i++; there[e.ID] {
+			if i++; there[e.Ref] {
 				page = append(page, e)
 			}
 			if len(page) == r.q.Limit && (i < len(ready) || !r.over()) {
-				return page, position{e.at, e.ID}.String(), nil
+				return page, position{e.at, e.Ref}.String(), nil
 			}
 		}
 	}
@@ -381,14 +381,14 @@ func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]boo
 	pipe := r.rdb.Pipeline()
 	cmds := make([]*redis.IntCmd, len(list))
 	for i, e := range list {
-		cmds[i] = pipe.Exists(ctx, flowKey(e.shard, e.ID))
+		cmds[i] = pipe.Exists(ctx, flowKey(e.shard, e.Ref))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err
 	}
 	there := make(map[string]bool, len(list))
 	for i, e := range list {
-		there[e.ID] = cmds[i].Val() == 1
+		there[e.Ref] = cmds[i].Val() == 1
 	}
 	return there, nil
 }

@@ -72,7 +72,7 @@ func (x indexed) end(shard int, now time.Time, id, name, letter string, created 
 	x.at(shard, now, "ended", id, name, letter, created.UnixMilli())
 }
 
-// list returns the ids of all pages of a query.
+// list returns the references of all pages of a query.
 func (x indexed) list(q WorkflowQuery) (ids []string) {
 	x.t.Helper()
 	for {
@@ -84,7 +84,7 @@ func (x indexed) list(q WorkflowQuery) (ids []string) {
 			x.t.Fatalf("got a page of %d, want at most %d", len(page), q.Limit)
 		}
 		for _, w := range page {
-			ids = append(ids, w.ID)
+			ids = append(ids, w.Ref)
 		}
 		if q.Cursor = next; next == "" {
 			return ids

@@ -35,7 +35,7 @@ const storeKey = "muster:store"
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it
-//	u               token of the sender, while its inputs are stored in pieces
+//	u               number of the parts of the inputs that are stored, until the workflow is submitted
 //	x               set once the workflow is revoked
 //	w               set once a node has waited for an answer
 //	o               set once a node was ended by others than the worker that had it
@@ -44,7 +44,10 @@ const storeKey = "muster:store"
 //
 // Beside it live, while AtMost holds members back, flowKey:h<group> (a set of those that have a place)
 // and flowKey:w<group> (a list of those that wait); both vanish with their last element.
-func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
+func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
+
+// chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
+func chosenKey(shard int, id string) string { return tag(shard) + "id:" + id }
 
 // agendaKey is the sorted set of what workers have to look at: "<workflow>/<node>" by the time in unix ms. It has nodes
 // that wait for their time, and steps that a process was told to take and may not have taken: ready nodes without a
@@ -68,7 +71,7 @@ func openKey(shard int, task string) string { return tag(shard) + "open:" + task
 //	dn dh  number of ready nodes of each lane
 func wakeKey(shard int, queue string) string { return tag(shard) + "wake:" + queue }
 
-// leaseKey is the hash of the batches of a worker: id to "<unix ms>[!] <lane> <element>,…", elements as in readyKey; "!"
+// leaseKey is the hash of the batches of a worker: id to "<unix µs>[!] <lane> <element>,…", elements as in readyKey; "!"
 // once the handler of a node that is suspected to kill its workers was called.
 func leaseKey(shard int, worker string) string { return tag(shard) + "lease:" + worker }
 
@@ -150,10 +153,10 @@ func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + 
 const BusChannel = "muster:bus"
 
 // DoneChannel is the channel of the message that a workflow has its value or has ended.
-func DoneChannel(id string) string { return "muster:done:" + id }
+func DoneChannel(ref string) string { return "muster:done:" + ref }
 
 // ChangedChannel is the channel of the other messages that tasks of a workflow have ended or were added.
-func ChangedChannel(id string) string { return "muster:changed:" + id }
+func ChangedChannel(ref string) string { return "muster:changed:" + ref }
 
 // pongChannel is the channel on which workers answer a ping. Channels are of all databases of a Redis, and
 // workers are of one.

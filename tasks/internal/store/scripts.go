@@ -16,10 +16,10 @@ type scripts map[string]*redis.Script
 // shardScripts returns, for each script that works on a shard, the files in front of it.
 func shardScripts() map[string][]string {
 	ofShard, ofBatch := []string{"lib"}, []string{"lib", "giveback"}
-	ofIndex, ofFlow := []string{"lib", "index"}, []string{"lib", "index", "flow"}
+	ofIndex := []string{"lib", "index"}
 	return map[string][]string{
-		"turn": {"lib", "giveback", "index", "flow"}, "submit": ofFlow, "abort": ofIndex,
-		"piece": ofShard, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
+		"turn": {"lib", "giveback", "index", "flow"}, "submit": {"lib", "holder", "index", "flow"}, "abort": ofIndex,
+		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
 		"enter": ofShard, "revoke": ofShard, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "opened": ofShard, "scheduled": ofShard, "forget": ofShard,
 		"rebase": ofShard, "clock": ofShard, "note": ofShard,
 	}

@@ -49,11 +49,14 @@ type Grow struct {
 	Key           string    // fairness key; empty for the id of the workflow
 }
 
-// DuplicateError says that a workflow with the id or unique key exists.
-type DuplicateError struct{ ID string }
+// DuplicateError says that a workflow with the id or unique key exists, which has this reference.
+type DuplicateError struct{ Ref string }
 
 // Error implements error.
-func (e *DuplicateError) Error() string { return "workflow " + e.ID + " exists" }
+func (e *DuplicateError) Error() string { return "workflow " + IDOf(e.Ref) + " exists" }
+
+// errExpired says that inputs expired before the workflow was submitted.
+var errExpired = fmt.Errorf("store workflow: its inputs expired, because the sender paused for more than %s", pieceTTL)
 
 // The inputs that go into one call of a script.
 const (
@@ -107,23 +110,42 @@ func (g *Grow) roots(args []any) []any {
 	return args
 }
 
-// Submit stores a workflow and releases its roots. token is unique to the send; it distinguishes pieces of this send from those
-// of another with the same id.
-func (s Flows) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo, []Wake, error) {
+// maxSubmits is how often a submit whose inputs expired is made.
+const maxSubmits = 3
+
+// Submit stores a workflow and releases its roots. All of it is stored, or nothing that lasts: inputs that do not fit
+// into one call are stored before it, expire after pieceTTL, and are stored again if they did.
+func (s Flows) Submit(ctx context.Context, f Flow, g *Grow) (todo Todo, wants []Wake, err error) {
 	parts := pieces(g.Inputs)
-	last := parts[len(parts)-1]
-	for _, part := range parts[:len(parts)-1] {
-		res, err := s.call(ctx, "piece", f.shard, literals([]any{f.ID, token, pieceTTL.Milliseconds()}, part)...)
-		if err != nil {
-			return Todo{}, nil, fmt.Errorf("store workflow: %w", err)
+	for range maxSubmits {
+		if err = s.storePieces(ctx, f, parts[:len(parts)-1]); err == nil {
+			todo, wants, err = s.submit(ctx, f, g, parts[len(parts)-1], len(parts)-1)
 		}
-		if toInt(res[0]) == 0 {
-			return Todo{}, nil, &DuplicateError{f.ID}
+		if !errors.Is(err, errExpired) {
+			break
 		}
 	}
-	if len(parts) == 1 {
-		token = ""
+	return todo, wants, err
+}
+
+// storePieces stores inputs of a workflow before it is submitted.
+func (s Flows) storePieces(ctx context.Context, f Flow, parts [][]Literal) error {
+	for i, part := range parts {
+		res, err := s.call(ctx, "piece", f.shard, literals([]any{f.Ref, i + 1, pieceTTL.Milliseconds()}, part)...)
+		switch {
+		case err != nil:
+			return fmt.Errorf("store workflow: %w", err)
+		case text(res[0]) == "dup" && len(res) > 1:
+			return &DuplicateError{text(res[1])}
+		case text(res[0]) == "expired":
+			return errExpired
+		}
 	}
+	return nil
+}
+
+// submit stores a workflow with its last inputs, after those in so many pieces.
+func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, pieces int) (Todo, []Wake, error) {
 	ttl, late := "", ""
 	if g.Unique != "" {
 		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
@@ -133,7 +155,7 @@ func (s Flows) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo,
 	}
 	args := f.facts(make([]any, 0, 18+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, token, len(last)+g.keeps(), len(g.Roots), plain)
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, pieces, len(last)+g.keeps(), len(g.Roots), plain)
 	res, err := s.call(ctx, "submit", f.shard, g.roots(g.keep(literals(args, last), ""))...)
 	if err != nil {
 		return Todo{}, nil, fmt.Errorf("store workflow: %w", err)
@@ -143,6 +165,8 @@ func (s Flows) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo,
 		return Todo{}, nil, &DuplicateError{text(res[1])}
 	case text(res[0]) == "late":
 		return Todo{}, nil, ErrLate
+	case text(res[0]) == "expired":
+		return Todo{}, nil, errExpired
 	case len(res) < 3:
 		return Todo{}, nil, fmt.Errorf("store workflow: %w", errNone)
 	}
@@ -156,7 +180,7 @@ func (s Flows) StoreInputs(ctx context.Context, f Flow, node string, inputs []Li
 		return true, nil
 	}
 	for _, part := range pieces(inputs) {
-		res, err := s.call(ctx, "inputs", f.shard, literals([]any{f.ID, node}, part)...)
+		res, err := s.call(ctx, "inputs", f.shard, literals([]any{f.Ref, node}, part)...)
 		if err != nil {
 			return false, fmt.Errorf("store inputs: %w", err)
 		}

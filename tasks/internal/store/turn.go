@@ -55,7 +55,7 @@ type Turned struct {
 
 // Todo is what the caller of a change is to do next for its workflow.
 type Todo struct {
-	ID    string        // of the workflow
+	Ref   string        // of the workflow
 	Ended bool          // it has ended
 	Bad   string        // why it could not be changed, because its data is damaged; empty if it could
 	Timer time.Duration // until the earliest time that a node was set to wait for; 0 if there is none
@@ -82,7 +82,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	flag(t.OrLeave, "x")
 	old := ""
 	if t.Old != "" {
-		old = t.Old + "@" + strconv.FormatInt(t.OldAt.UnixMilli(), 10)
+		old = t.Old + "@" + strconv.FormatInt(t.OldAt.UnixMicro(), 10)
 	}
 	known := ""
 	if len(t.Known) > 0 {
@@ -107,7 +107,7 @@ func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 	args = append(args, "", "", "", "u", 0, 1, "", "", "", "", "", "", "", 1)
 	res, err := s.call(ctx, "turn", c.Flow.shard, c.args(args)...)
 	if err != nil {
-		return nil, fmt.Errorf("advance workflow %s: %w", c.Flow.ID, err)
+		return nil, fmt.Errorf("advance workflow %s: %w", c.Flow.ID(), err)
 	}
 	return turned(c.Flow.shard, res)
 }
@@ -118,7 +118,7 @@ func turned(shard int, res []any) (*Turned, error) {
 	}
 	out := &Turned{Said: text(res[0]), Now: time.UnixMilli(toInt(res[1])), Wants: wakes(shard, res[2])}
 	lane, at, _ := strings.Cut(text(res[4]), " ")
-	out.Lane, out.Taken = lane, time.UnixMilli(toInt(at))
+	out.Lane, out.Taken = lane, time.UnixMicro(toInt(at))
 	todos, _ := res[3].([]any)
 	for _, v := range todos {
 		out.Todos = append(out.Todos, todo(v))
@@ -136,7 +136,7 @@ func todo(v any) Todo {
 	if len(list) < 3 {
 		return Todo{}
 	}
-	t := Todo{ID: text(list[0]), Ended: toInt(list[1]) == 1}
+	t := Todo{Ref: text(list[0]), Ended: toInt(list[1]) == 1}
 	if toInt(list[1]) < 0 {
 		t.Bad = text(list[2])
 		return t

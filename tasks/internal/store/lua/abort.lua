@@ -1,6 +1,6 @@
 -- abort gives up a workflow that cannot be read: its nodes are not taken any more, and it expires.
 -- KEYS as in lib
--- ARGV[1] workflow, [2] failure, [3] retention ms
+-- ARGV[1] reference of the workflow, [2] failure, [3] retention ms
 -- returns 1, or 0 if it has ended
 local wf = P .. 'w:' .. ARGV[1]
 local kind = redis.call('TYPE', wf).ok
@@ -17,6 +17,7 @@ if kind ~= 'hash' then
 end
 redis.call('HSET', wf, '!', ARGV[2], 'x', '1')
 redis.call('PEXPIRE', wf, ARGV[3])
+redis.call('PEXPIRE', P .. 'id:' .. string.match(ARGV[1], '^[^~]*'), ARGV[3])
 for _, f in ipairs(redis.call('HKEYS', wf)) do
   if string.sub(f, 1, 1) == 'h' then redis.call('DEL', wf .. ':' .. f, wf .. ':w' .. string.sub(f, 2)) end
 end

@@ -5,6 +5,6 @@
 local lease = P .. 'lease:' .. ARGV[1]
 local value = redis.call('HGET', lease, ARGV[2])
 if not value then return 0 end
-local ms, rest = string.match(value, '^(%d+)!?( .*)$')
-redis.call('HSET', lease, ARGV[2], ms .. '!' .. rest)
+local taken, rest = string.match(value, '^(%d+)!?( .*)$')
+redis.call('HSET', lease, ARGV[2], taken .. '!' .. rest)
 return 1

@@ -1,7 +1,7 @@
 -- Shared by the scripts that change workflows; put behind lib and index. Creating its functions costs as much as a few
 -- writes, so a script calls flow only when it needs them.
 -- KEYS as in lib
--- ARGV[p] id of a workflow, [p+1] when it was sent (unix ms), [p+2] root node, [p+3] retention (ms), [p+4] name: these
+-- ARGV[p] reference of a workflow, [p+1] when it was sent (unix ms), [p+2] root node, [p+3] retention (ms), [p+4] name: these
 -- are its five facts. For its changes see apply
 -- returns nothing: it defines flow
 
@@ -585,6 +585,8 @@ local function flow(onLane, onMost, on)
     end
     if over then
       redis.call('PEXPIRE', wf, retention)
+      local id, nonce = string.match(W, '^([^~]+)~(.*)$')
+      if nonce ~= '' then redis.call('PEXPIRE', P .. 'id:' .. id, retention) end
       local letter = rooted or redis.call('HGET', wf, 'r')
       if letter == 'K' then
         local rec = record(string.match(record(root), '^K|(.*)$') or root)

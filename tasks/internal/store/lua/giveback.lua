@@ -5,7 +5,7 @@
 local SUSPECT = 3 -- deaths, as store.Suspect
 
 -- giveBack puts the nodes of a batch back at the head of their ready lists, and returns how many elements that were.
--- value is the lease, '<ms>[!] <lane> <element>,…'. If worker is given, it has died: its death is counted for them.
+-- value is the lease, '<µs>[!] <lane> <element>,…'. If worker is given, it has died: its death is counted for them.
 local function giveBack(value, worker)
   local taken, entered, lane, els = string.match(value, '^(%d+)(!?) (%S+) (%S+)$')
   if not lane then return 0 end
@@ -23,7 +23,7 @@ local function giveBack(value, worker)
         order[#order + 1] = key
       end
       if died then
-        for i = a or 0, b or 0 do remember(P .. 'w:' .. wf, prefix .. (a and whole(i) or ''), '|' .. taken .. '|' .. whole(now) .. '|lost|' .. worker .. '|["lost","the worker died"]') end
+        for i = a or 0, b or 0 do remember(P .. 'w:' .. wf, prefix .. (a and whole(i) or ''), '|' .. whole(taken / 1000) .. '|' .. whole(now) .. '|lost|' .. worker .. '|["lost","the worker died"]') end
       end
       local span = a and prefix .. whole(a) .. '-' .. whole(b) or prefix
       table.insert(lists[key], 1, wf .. '/' .. span .. (c > 0 and '@' .. whole(c) or ''))

@@ -1,6 +1,6 @@
 -- progress records how far a running node is. For a node that has ended it changes nothing.
 -- KEYS as in lib
--- ARGV[1] workflow, [2] node, [3] done/total
+-- ARGV[1] reference of the workflow, [2] node, [3] done/total
 -- returns 1, or 0 if it changed nothing
 local wf = P .. 'w:' .. ARGV[1]
 local have = redis.call('HMGET', wf, 'n', ARGV[2], 'v')

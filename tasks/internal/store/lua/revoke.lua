@@ -1,7 +1,7 @@
 -- revoke stops a workflow: from now on none of its nodes is released, added or taken. The caller makes them terminal
 -- with turn; until that is done, the agenda has an entry for it.
 -- KEYS as in lib
--- ARGV[1] workflow
+-- ARGV[1] reference of the workflow
 -- returns 1, 0 when it has ended, or -1 when there is none
 local wf = P .. 'w:' .. ARGV[1]
 local have = redis.call('HMGET', wf, 'n', 'u')

@@ -2,16 +2,19 @@
 -- KEYS as in lib
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] number of nodes without a
 -- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
--- fairness key or '', [13] token of the sender if inputs were stored before, or '', [14] number of inputs k, [15]
+-- fairness key or '', [13] number of parts of the inputs that piece has stored, [14] number of inputs k, [15]
 -- number of roots r, [16] 1 if the only root is a span that is ready at once; then k times node, record; then r times
 -- span, lane, delay, lim
--- returns {'ok', wants, todo or false}; {'dup', id of the workflow that exists}; or {'late'}
+-- returns {'ok', wants, todo or false}; {'dup', reference of the workflow that exists}; {'late'}; or {'expired'} if the
+-- inputs that were stored before are gone
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 local wf = P .. 'w:' .. ARGV[1]
-if redis.call('EXISTS', wf) == 1 and not (ARGV[13] ~= '' and redis.call('HGET', wf, 'u') == ARGV[13]) then return {'dup', ARGV[1]} end
+local other = holder(ARGV[1])
+if other then return {'dup', other} end
+if ARGV[13] ~= '0' and redis.call('HGET', wf, 'u') ~= ARGV[13] then return {'expired'} end
 if ARGV[10] ~= '' then
   local unique = P .. 'u:' .. ARGV[10]
-  local other = redis.call('GET', unique)
+  other = redis.call('GET', unique)
   if other then
     local theirs = P .. 'w:' .. other
     if redis.call('EXISTS', theirs) == 1 and redis.call('PTTL', theirs) < 0 then return {'dup', other} end
@@ -31,10 +34,12 @@ if ARGV[12] ~= '' then
 end
 for i = 17, first - 1 do puts[#puts + 1] = ARGV[i] end
 bulk('HSET', wf, puts) -- the first write: a full Redis refuses it, and nothing was stored
-if ARGV[13] ~= '' then
+if ARGV[13] ~= '0' then
   redis.call('HDEL', wf, 'u')
   redis.call('PERSIST', wf)
 end
+local id, nonce = string.match(ARGV[1], '^([^~]+)~(.*)$')
+if nonce ~= '' then redis.call('SET', P .. 'id:' .. id, ARGV[1]) end
 opened(ARGV[1], ARGV[5])
 if ARGV[16] == '1' then
   enqueue(ARGV[first + 1], ARGV[1] .. '/' .. ARGV[first])

@@ -1,6 +1,6 @@
 -- token gives a node a token, which ends the one before. Only its hash is stored.
 -- KEYS as in lib
--- ARGV[1] workflow, [2] node, [3] hash, [4] attempt that the token is for, or '' for the one that waits for an answer, [5] worker and
+-- ARGV[1] reference of the workflow, [2] node, [3] hash, [4] attempt that the token is for, or '' for the one that waits for an answer, [5] worker and
 -- [6] batch that the node must be in, with an attempt
 -- returns 'ok'; 'unknown' when there is no such workflow; 'ended' when the node has; 'closed' when it does not wait for an answer;
 -- 'gone' when the batch is not the worker's any more

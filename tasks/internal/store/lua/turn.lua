@@ -2,7 +2,7 @@
 -- the next batch. A call that is made again, because its answer was lost, changes nothing and returns the same batch.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] queue, [3] other queues of the worker, separated by spaces, [4] flags, [5] most nodes to take,
--- [6] least number of ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix ms at which
+-- [6] least number of ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix µs at which
 -- it was taken>' of the batch that ends or '', [9] lease of its nodes that continue under the new id or ''; it gets the '!'
 -- of the old one, [10] lease of its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '),
 -- [12] generation of the wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first,
@@ -10,8 +10,9 @@
 -- flags: a: the slot arrives with a wake-task; c: it is counted among those that come back for more; e: it is from now
 -- on; l: it is not any more; x: likewise, if it gets nothing; t: it takes a batch; u: the changes are of nodes without
 -- a batch
--- returns {said, now, wants, todos, '<lane> <unix ms at which the batch was taken>', then the elements of the batch}.
--- said is ok, gone (the worker does not have the batch any more: nothing was changed) or yield (another queue has a
+-- returns {said, now, wants, todos, '<lane> <unix µs at which the batch was taken>', then the elements of the batch}.
+-- said is ok, gone (the worker does not have the batch any more: nothing was changed
+-- or taken) or yield (another queue has a
 -- wake-task: nothing was taken). todos has what close returns, for each workflow. An element is {its text, graph or
 -- false, then the record of each node or false}
 local MOST_KEYS = 256         -- fairness keys that one take looks at
@@ -135,7 +136,7 @@ local function taking()
 end
 
 -- keep writes the lease of the batch.
-local stamp = whole(now)
+local stamp = whole(T[1] * 1000000 + T[2])
 local function keep(lane)
   local els = {}
   for i, el in ipairs(elements) do els[i] = el[1] end
@@ -148,7 +149,7 @@ local function leave()
 end
 
 -- The first write needs no memory: then a full Redis lets the script continue.
--- The time tells the batch from one of the same id that a repeated call took later.
+-- The time, in µs, distinguishes the batch from one with the same id that a late copy of the call took.
 local fenced, entered = false, ''
 if ARGV[8] ~= '' then
   local old, at = string.match(ARGV[8], '^([^@]+)@(%d+)$')
@@ -188,7 +189,7 @@ if before then
   -- This call was made before, and its answer was lost.
   local lane, els
   stamp, lane, els = string.match(before, '^(%d+)!? (%S+) (%S+)$')
-  stamp = stamp or whole(now)
+  stamp = stamp or whole(T[1] * 1000000 + T[2])
   left, bytes = 100000, -math.huge
   for el in string.gmatch(els or '', '[^,]+') do
     local wf, prefix, a, b, lost = read(el)
@@ -211,7 +212,7 @@ elseif has('t') then
   end
   local takers = tonumber(h[1] or '0')
   if has('e') then takers = redis.call('HINCRBY', wake, 'n', 1) end
-  if not has('a') then
+  if not has('a') and said ~= 'gone' then
     for other in string.gmatch(ARGV[3], '%S+') do
       -- A wake-task that has been pending for longer is of a queue that is paused or full.
       local since = redis.call('HGET', P .. 'wake:' .. other, 'p')
@@ -230,8 +231,10 @@ elseif has('t') then
       first, second = second, first
     end
     local take = taking()
-    take(first)
-    if #elements == 0 then take(second) end
+    if said ~= 'gone' then -- else the call may be a late copy, whose batch nobody would run
+      take(first)
+      if #elements == 0 then take(second) end
+    end
     if takenFrom == 'h:' .. q then
       redis.call('HINCRBY', wake, 's', 1)
     elseif h[4] and h[4] ~= '0' then

@@ -1,0 +1,14 @@
+-- Shared by the scripts that store a new workflow; put behind lib.
+-- KEYS as in lib
+-- returns nothing: it defines holder
+
+-- holder returns the reference of the workflow that exists with the id of a reference, or nil. That can be the reference
+-- itself, if its call is repeated.
+local function holder(ref)
+  local id = string.match(ref, '^[^~]+')
+  local generated = id .. '~'
+  local latest = ref ~= generated and redis.call('GET', P .. 'id:' .. id)
+  if latest and redis.call('HEXISTS', P .. 'w:' .. latest, 'n') == 1 then return latest end
+  if redis.call('HEXISTS', P .. 'w:' .. generated, 'n') == 1 then return generated end
+  return nil
+end

@@ -1,0 +1,235 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// Workflows that are sent one after another with one id have nothing in common but the id, for workers, senders and
+// readers that know the earlier ones. The ids have the forms of people, of generated ids and of MongoDB.
+func TestReusedID(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"order-17", "507f1f77bcf86cd799439011", "-", "d5jq0l2m3n4p5q6r7s8t9uav"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.New(t)
+			w := newWorld(t, rdb)
+			reader := tasks.NewClient(rdb) // it knows each workflow, like another process
+			t.Cleanup(func() { _ = reader.Close() })
+			shapes := []tasks.Signature[int]{
+				tasks.Chord(tasks.Each(ints(5), ID), Sum),
+				tasks.Chord(tasks.Each(ints(3), ID), Sum),
+				tasks.Chain(ID.S(20), Inc),
+				ID.S(7),
+				ChordPlan.S(3),
+				ChordPlan.S(4),
+			}
+			for i, want := range []int{10, 3, 21, 7, 6, 7} {
+				run := sent(t, w, shapes[i], tasks.ID(id))
+				attached := tasks.Attach[int](reader, id)
+				for _, handle := range []*tasks.AsyncResult[int]{attached, run} {
+					if got, err := handle.Wait(limited(t)); err != nil || got != want {
+						t.Fatalf("send %d: got %v, %v, want %d", i, got, err, want)
+					}
+				}
+				if err := attached.WaitAll(limited(t)); err != nil {
+					t.Fatal(err)
+				}
+				if d, err := run.Detail(t.Context()); err != nil || d.ID != id || run.ID() != id {
+					t.Fatalf("send %d: got details of %s, %v, want %s", i, d.ID, err, id)
+				}
+				if d, err := run.Summary(t.Context()); err != nil || d.ID != id {
+					t.Fatalf("send %d: got summary of %s, %v, want %s", i, d.ID, err, id)
+				}
+				if p, err := attached.Progress(t.Context()); err != nil || p.Done != p.Total || !p.Ended {
+					t.Fatalf("send %d: got progress %+v, %v, want all tasks done", i, p, err)
+				}
+				if err := attached.Forget(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrUnknown) {
+					t.Fatalf("send %d, forgotten: got %v, want ErrUnknown", i, err)
+				}
+			}
+		})
+	}
+}
+
+// The handle of an earlier send reads nothing of a later one, and the id stands for the latest.
+func TestHandleOfAnEarlierSend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.New(t))
+	first := sent(t, w, ID.S(1), tasks.ID("again"))
+	ended(t, w, first.ID())
+	if err := first.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := sent(t, w, tasks.Chain(ID.S(1), Inc), tasks.ID("again"))
+	if got, err := second.Wait(limited(t)); err != nil || got != 2 {
+		t.Fatalf("got %v, %v, want 2", got, err)
+	}
+	if _, err := first.Wait(limited(t)); !errors.Is(err, tasks.ErrUnknown) {
+		t.Errorf("wait of the first: got %v, want ErrUnknown", err)
+	}
+	if err := first.Forget(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+		t.Errorf("forget the first: got %v, want ErrUnknown", err)
+	}
+	if got, err := tasks.Attach[int](w.client, "again").Wait(limited(t)); err != nil || got != 2 {
+		t.Errorf("by its id: got %v, %v, want 2", got, err)
+	}
+}
+
+// A chosen id can be that of a workflow with a generated one, which is a duplicate as long as that exists.
+func TestChosenIDThatWasGenerated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.New(t))
+	first := sent(t, w, ID.S(1))
+	run, err := ID.S(2).Send(t.Context(), w.client, tasks.ID(first.ID()))
+	if !errors.Is(err, tasks.ErrDuplicate) || run.ID() != first.ID() {
+		t.Fatalf("got %v, %v, want the first and ErrDuplicate", run, err)
+	}
+	if got, err := run.Wait(limited(t)); err != nil || got != 1 {
+		t.Fatalf("got %v, %v, want 1", got, err)
+	}
+}
+
+// The result of a handler that ignores its context, and whose workflow was revoked and forgotten, is not the result of the next
+// workflow with the id.
+func TestLateResultOfAForgottenWorkflow(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	c := tasks.NewClient(rdb)
+	old, release := tasks.New[int, string]("old"), make(chan struct{})
+	started := make(chan struct{})
+	mux := tasks.NewMux()
+	tasks.Handle(mux, old, func(context.Context, int) (string, error) {
+		close(started)
+		<-release
+		return "old", nil
+	})
+	renew := tasks.New[int, string]("new")
+	tasks.Handle(mux, renew, func(context.Context, int) (string, error) { return "new", nil })
+	runWorker(t, c, mux)
+	run, err := old.S(1).Send(t.Context(), c, tasks.ID("late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	if err := c.PauseQueue(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Revoke(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WaitAll(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next, err := renew.S(1).Send(t.Context(), c, tasks.ID("late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	if err := c.ResumeQueue(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := next.Wait(limited(t)); err != nil || got != "new" {
+		t.Fatalf("got %q, %v, want new", got, err)
+	}
+}
+
+// Inputs that expire while the sender pauses are stored again; a sender that always pauses gets an error.
+func TestSenderPausesInALargeSend(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		from, to int // the calls of scripts before which stored inputs expire
+		fails    bool
+	}{{2, 2, false}, {3, 3, false}, {4, 4, false}, {2, 1000, true}} {
+		t.Run(fmt.Sprint(c.from, "-", c.to), func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.New(t)
+			length := tasks.New[string, int]("length")
+			mux := tasks.NewMux()
+			tasks.Handle(mux, length, func(_ context.Context, s string) (int, error) { return len(s), nil })
+			runWorker(t, tasks.NewClient(rdb), mux)
+			sender := redis.NewClient(rdb.(*redis.Client).Options())
+			t.Cleanup(func() { _ = sender.Close() })
+			calls := 0
+			sender.AddHook(beforeScripts(func(ctx context.Context) {
+				if calls++; calls < c.from || calls > c.to {
+					return
+				}
+				for _, key := range rdb.Keys(ctx, "muster:{0}:w:large~*").Val() {
+					rdb.Del(ctx, key)
+				}
+			}))
+			client := tasks.NewClient(sender)
+			t.Cleanup(func() { _ = client.Close() })
+			texts := make([]string, 4)
+			for i := range texts {
+				texts[i] = strings.Repeat("a", 900_000+i)
+			}
+			run, err := tasks.Each(texts, length).Send(t.Context(), client, tasks.ID("large"))
+			if c.fails {
+				if err == nil || !strings.Contains(err.Error(), "expired") {
+					t.Fatalf("got %v, want an error that inputs expired", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := run.Wait(limited(t)); err != nil || !slices.Equal(got, []int{900_000, 900_001, 900_002, 900_003}) {
+				t.Fatalf("got %v, %v, want the lengths of all texts", got, err)
+			}
+		})
+	}
+}
+
+// beforeScripts is a hook that is called before each call of a script.
+type beforeScripts func(ctx context.Context)
+
+// DialHook implements redis.Hook.
+func (h beforeScripts) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (h beforeScripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" && len(cmd.Args()) > 7 { // those that store a workflow
+			h(ctx)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (h beforeScripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// runWorker runs a worker until the test ends.
+func runWorker(t *testing.T, c *tasks.Client, mux *tasks.Mux) {
+	t.Helper()
+	w, err := tasks.StartWorker(t.Context(), c, mux, tasks.WorkerConfig{Grace: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+		_ = c.Close()
+	})
+}
