@@ -30,9 +30,10 @@ func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Fin
 
 const (
 	seedVar      = "MUSTER_SIM_SEED"      // the seed of the only history to run
+	firstVar     = "MUSTER_SIM_FIRST"     // the seed of the first history
 	historiesVar = "MUSTER_SIM_HISTORIES" // how many histories TestSimulation runs
 	histories    = 3000
-	firstSeed    = 1
+	mostReports  = 3 // failed histories that are shown; of the others, only the seeds
 )
 
 // eventWidth is how much of an argument events show: more when one history is looked at.
@@ -102,7 +103,10 @@ func number(t *testing.T, name string, otherwise uint64) (n uint64, given bool) 
 // runs on two workers at once, and no keys are left.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	first, only := number(t, seedVar, firstSeed)
+	first, only := number(t, seedVar, 0)
+	if !only {
+		first, _ = number(t, firstVar, 1)
+	}
 	n, _ := number(t, historiesVar, histories)
 	shown := keptEvents
 	if only {
@@ -111,26 +115,32 @@ func TestSimulation(t *testing.T) {
 	sc := bothScripts(nil)
 	began := time.Now()
 	var next, steps atomic.Uint64
+	var mu sync.Mutex // guards failed
+	var failed []uint64
 	var lanes sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		l := newLane(t, sc...)
 		lanes.Go(func() {
-			for !t.Failed() {
-				i := next.Add(1) - 1
-				if i >= n {
-					return
-				}
+			for i := next.Add(1) - 1; i < n; i = next.Add(1) - 1 {
 				seed := first + i
 				h := simulate(t, l, sc[seed%2], seed)
 				steps.Add(uint64(h.steps))
-				if len(h.problem) > 0 {
+				if len(h.problem) == 0 {
+					continue
+				}
+				mu.Lock()
+				if failed = append(failed, seed); len(failed) <= mostReports {
 					t.Error(h.report(shown))
 				}
+				mu.Unlock()
 			}
 		})
 	}
 	lanes.Wait()
-	t.Logf("%d histories, %d steps, %.0f histories/s", n, steps.Load(), float64(n)/time.Since(began).Seconds())
+	if len(failed) > 0 {
+		t.Errorf("%d of %d histories have failed, those of the seeds %v", len(failed), n, failed)
+	}
+	t.Logf("%d histories from seed %d, %d steps, %.0f histories/s", n, first, steps.Load(), float64(n)/time.Since(began).Seconds())
 }
 
 // The same seed makes the same history.

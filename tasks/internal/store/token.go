@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -33,7 +33,7 @@ func (s Tokens) OfRun(ctx context.Context, f Flow, node, hash string, attempt in
 }
 
 func (s Tokens) store(ctx context.Context, f Flow, node, hash string, attempt any, worker, batch string) (string, error) {
-	res, err := s.call(ctx, "token", f.shard, f.ID, node, hash, attempt, worker, batch)
+	res, err := s.call(ctx, "token", f.shard, f.Ref, node, hash, attempt, worker, batch)
 	if err != nil {
 		return "", fmt.Errorf("make a token: %w", err)
 	}
@@ -60,7 +60,7 @@ func (s Tokens) Tasks(ctx context.Context) (map[string]int64, error) {
 
 // OpenNode is a node that waits for an answer.
 type OpenNode struct {
-	Flow   Flow // with the id only
+	Flow   Flow // with the reference only
 	Node   string
 	Member string // its place in the order
 	Record []byte
@@ -69,7 +69,7 @@ type OpenNode struct {
 // maxOpenBytes bounds the records that one call of OpenNodes returns, beyond the first.
 const maxOpenBytes = 1 << 20
 
-// Open returns up to limit nodes of a task in a shard that wait for an answer, in their order behind a member,
+// Open returns up to limit nodes of a task in a shard that wait for an answer and accept one, in their order behind a member,
 // and where the next ones follow: more is false if none do.
 func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit int) (nodes []OpenNode, last string, more bool, err error) {
 	from := "-"
@@ -88,20 +88,19 @@ func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit i
 	more = more || fit < len(members)
 	members = members[:fit]
 	pipe := s.rdb.Pipeline()
-	recs := make([]*redis.StringCmd, len(members))
+	recs := make([]*redis.SliceCmd, len(members))
 	for i, m := range members {
 		e := entry(shard, m)
-		recs[i] = pipe.HGet(ctx, e.Flow.key(), e.Node)
+		recs[i] = pipe.HMGet(ctx, e.Flow.key(), e.Node, "x")
 	}
-	_, _ = pipe.Exec(ctx) // what has no record is an error of its own
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, after, false, err
+	}
 	for i, c := range recs {
-		raw, err := c.Bytes()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, after, false, err
-		}
-		if len(raw) > 0 && raw[0] == 'W' {
+		raw, revoked := text(c.Val()[0]), c.Val()[1] != nil // a revoked workflow accepts no answer
+		if strings.HasPrefix(raw, "W") && !revoked {
 			e := entry(shard, members[i])
-			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], raw})
+			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], []byte(raw)})
 		}
 	}
 	return nodes, members[len(members)-1], more, nil
