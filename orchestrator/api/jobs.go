@@ -83,9 +83,11 @@ func (in *listInput) Resolve(ctx huma.Context) []error {
 			errs = append(errs, &huma.ErrorDetail{Location: "query." + keyOf([]byte(name)), Message: why})
 		}
 		switch {
+		case !isContext && !slices.Contains(known, name):
+			bad("unknown query parameter; there are " + strings.Join(known, ", ") + " and context.KEY")
 		case !isContext:
-			if !slices.Contains(known, name) {
-				bad("unknown query parameter; there are " + strings.Join(known, ", ") + " and context.KEY")
+			if len(values) > 1 {
+				bad("give the parameter once; commas separate several values of status")
 			}
 		case !contextKey.MatchString(key):
 			bad("a key of the context has up to 100 letters, digits, dots, hyphens and underscores")

@@ -72,6 +72,7 @@ func TestStatusesOfJobs(t *testing.T) {
 		{"GET", "/jobs?offset=-1", ``, 400, `"location":"query.offset"`},
 		{"GET", "/jobs?status=done", ``, 400, `created, processing, completed, failed, cancelled, pending`},
 		{"GET", "/jobs?state=done", ``, 400, `"location":"query.state"`},
+		{"GET", "/jobs?status=created&status=failed", ``, 400, `"location":"query.status"`},
 		{"GET", "/jobs?cursor=abc", ``, 400, `"location":"query.cursor"`},
 		{"GET", "/jobs/stuck", ``, 200, "no agent of role creator"},
 		{"GET", "/jobs/" + aJob + "/progress", ``, 200, `"eta_seconds":60`},

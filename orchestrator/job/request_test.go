@@ -506,7 +506,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, key := range keys {
-				if (strings.Contains(key, a.ID) || strings.Contains(key, b.ID)) && !strings.Contains(key, ":w:") {
+				if (strings.Contains(key, a.ID) || strings.Contains(key, b.ID)) && !strings.Contains(key, ":w:") && !strings.Contains(key, ":id:") {
 					return false
 				}
 			}

@@ -420,5 +420,5 @@ func TestRedisWhoseDiskIsFullIsFound(t *testing.T) {
 	if errors.Is(err, ErrNotRunning) {
 		t.Errorf("got %v; want the Redis missing, not the orchestrator, which is this process", err)
 	}
-	wantError(t, err, "does not answer", cfg.DataDir)
+	wantError(t, err, "does not respond", cfg.DataDir)
 }

@@ -22,7 +22,7 @@ func TestPagesOfAJob(t *testing.T) {
 	showsText(t, w.h, "/reviews", "No item waits for a decision")
 	j := w.create("careful", hostile+strings.Repeat("x", 1<<20-100))
 	at := "/jobs/" + j.ID
-	w.emit(job.Item{Key: "..", Text: hostile, Citations: []string{"page " + hostile}}, job.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, job.Item{Key: "c", Text: "third"})
+	w.emit(job.Item{Key: "...", Text: hostile, Citations: []string{"page " + hostile}}, job.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, job.Item{Key: "c", Text: "third"})
 	w.fail("unclear " + hostile)
 	w.fail("unclear " + hostile)
 	showsText(t, w.h, "/jobs", j.ID, "careful", "processing", "0 of 3", `\u202e`)
@@ -35,12 +35,12 @@ func TestPagesOfAJob(t *testing.T) {
 	showsText(t, w.h, at, "2 review", "1 pending", "2 items wait for a decision", "validator", "unclear &lt;script&gt;", "item.review", "The beginning of", "/ui/tasks/workflows/"+j.ID,
 		"/jobs/"+j.ID+"/report?format=csv", "/cancel", "/retry", `<td class="n">2</td><td class="badtext say">unclear`)
 	showsText(t, w.h, at+"/items", "a/b", "third", "review")
-	showsText(t, w.h, at+"/items?state=review", "review", "..")
+	showsText(t, w.h, at+"/items?state=review", "review", "...")
 	showsText(t, w.h, at+"/items?state=pending", "pending")
 	showsText(t, w.h, at+"/items?state=integrated", "No item is integrated")
-	showsText(t, w.h, at+"/item?key=..", "page &lt;script&gt;", "unclear", "item.review")
+	showsText(t, w.h, at+"/item?key=...", "page &lt;script&gt;", "unclear", "item.review")
 	showsText(t, w.h, at+"/item?key="+url.QueryEscape(`a/b&<"'>`), "The beginning of 655\u202f360 bytes", "/items/a%2Fb&amp;%3C%22%27%3E")
-	showsText(t, w.h, "/reviews", "item?key=..", "/accept?key=", "unclear")
+	showsText(t, w.h, "/reviews", "item?key=...", "/accept?key=", "unclear")
 	showsText(t, w.h, "/pipelines", "careful", "validate", `\u202e`)
 	showsText(t, w.h, "/pipelines/careful", "a person decides", "agents of role")
 }
@@ -124,20 +124,20 @@ func TestDecisions(t *testing.T) {
 	w := newWorld(t, nil)
 	j := w.create("careful", "p")
 	at := "/jobs/" + j.ID
-	w.emit(job.Item{Key: "a/b", Text: "one"}, job.Item{Key: "..", Text: "two"})
+	w.emit(job.Item{Key: "a/b", Text: "one"}, job.Item{Key: "...", Text: "two"})
 	w.fail("unclear")
 	w.fail("unclear")
-	w.refused(at+"/reject?key=..", url.Values{"reason": {" "}}, 400, "say why")
+	w.refused(at+"/reject?key=...", url.Values{"reason": {" "}}, 400, "say why")
 	w.done(at+"/accept?key=a%2Fb", url.Values{"reason": {"fine"}}, "/ui/reviews")
 	w.refused(at+"/accept?key=a%2Fb", nil, 409, "does not wait for a decision")
-	w.done(at+"/reject?key=..", url.Values{"reason": {"not in the document"}}, "/ui/reviews")
+	w.done(at+"/reject?key=...", url.Values{"reason": {"not in the document"}}, "/ui/reviews")
 	w.until(j.ID, job.Completed)
-	for key, want := range map[string]job.ItemStatus{"a/b": job.ItemIntegrated, "..": job.ItemRejected} {
+	for key, want := range map[string]job.ItemStatus{"a/b": job.ItemIntegrated, "...": job.ItemRejected} {
 		if it, err := w.Item(w.ctx, j.ID, key); err != nil || it.Status != want || it.Agent != "Ada" {
 			t.Errorf("item %s: got %+v, %v, want %s by Ada", key, it, err, want)
 		}
 	}
-	showsText(t, w.h, at+"/item?key=..", "rejected", "not in the document", "item.decided", "Ada")
+	showsText(t, w.h, at+"/item?key=...", "rejected", "not in the document", "item.decided", "Ada")
 	showsText(t, w.h, "/reviews", "No item waits for a decision")
 }
 

@@ -3,6 +3,7 @@ package otel_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -292,11 +293,14 @@ func TestAttributesFollowTheConventions(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"messaging.system": "muster", "messaging.operation.type": "process", "messaging.operation.name": "process",
-		"messaging.destination.name": "default", "messaging.message.id": "w1.0", "messaging.message.conversation_id": "w1",
+		"messaging.destination.name": "default", "messaging.message.conversation_id": "w1",
 		"error.type": "*errors.errorString", "muster.workflow": "w1", "muster.node": "0", "muster.attempt": "1",
 	} {
 		if got := attr(s.Attributes, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
+	}
+	if id := attr(s.Attributes, "messaging.message.id"); !regexp.MustCompile(`^w1~\w+\.0$`).MatchString(id) {
+		t.Errorf("messaging.message.id is %q, want the key of the node", id)
 	}
 }

@@ -131,7 +131,7 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 }
 
 // fixed are the keys that a fleet always has, whatever it runs. They have no expiry.
-var fixed = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d\}:(wake:default|done:[SFX])|` +
+var fixed = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d\}:(clock|wake:default|done:[SFX])|` +
 	`asynq:queues|asynq:servers|asynq:workers|asynq:\{default\}:processed|asynq:\{default\}:failed)$`)
 
 // noLeftovers wants every key but the fixed ones to expire, and asynq to be empty. A wake-task that a killed worker took

@@ -81,7 +81,7 @@ func work(url string) error {
 		if err != nil {
 			panic(err)
 		}
-		line := fmt.Sprintf("%s %d %08x %d\n", info.Key, info.Attempt, crc32.ChecksumIEEE(raw), time.Now().UnixNano())
+		line := fmt.Sprintf("%s %d %08x %d\n", info.Workflow+"."+info.Node, info.Attempt, crc32.ChecksumIEEE(raw), time.Now().UnixNano())
 		if _, err := io.WriteString(journal, line); err != nil {
 			panic(err)
 		}
