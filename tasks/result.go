@@ -50,7 +50,7 @@ func (s Signature[O]) Do(ctx context.Context, c *Client, opts ...SendOption) (O,
 	return run.Wait(ctx)
 }
 
-// Attach returns the handle of the workflow with this id. It does no I/O: if there is no such workflow, the methods of
+// Attach returns the handle of the latest workflow with this id. It does no I/O: if there is no such workflow, the methods of
 // the handle return [ErrUnknown].
 func Attach[O any](c *Client, id string) *AsyncResult[O] { return &AsyncResult[O]{client: c, ref: id} }
 

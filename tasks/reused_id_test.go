@@ -89,6 +89,41 @@ func TestHandleOfAnEarlierSend(t *testing.T) {
 	}
 }
 
+// A Forget that is overtaken by another Forget and a Send deletes nothing of the new workflow.
+func TestForgetOvertakenByASend(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	w := newWorld(t, rdb)
+	first := sent(t, w, ID.S(1), tasks.ID("raced"))
+	ended(t, w, first.ID())
+	slow := redis.NewClient(rdb.(*redis.Client).Options())
+	t.Cleanup(func() { _ = slow.Close() })
+	var second *tasks.AsyncResult[int]
+	slow.AddHook(before(func(_ context.Context, cmd redis.Cmder) {
+		if cmd.Name() != "del" {
+			return
+		}
+		if err := first.Forget(t.Context()); err != nil {
+			t.Error(err)
+		}
+		second = sent(t, w, ID.S(2, tasks.In(time.Hour)), tasks.ID("raced"))
+	}))
+	client := tasks.NewClient(slow)
+	t.Cleanup(func() { _ = client.Close() })
+	if err := tasks.Attach[int](client, "raced").Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := tasks.Attach[int](w.client, "raced").Progress(t.Context()); err != nil || p.Ended {
+		t.Errorf("the new workflow by its id: got %+v, %v, want one that has not ended", p, err)
+	}
+	if run, err := ID.S(3).Send(t.Context(), w.client, tasks.ID("raced")); !errors.Is(err, tasks.ErrDuplicate) {
+		t.Errorf("one more send: got %v, %v, want ErrDuplicate", run, err)
+	}
+	if err := second.Revoke(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // A chosen id can be that of a workflow with a generated one, which is a duplicate as long as that exists.
 func TestChosenIDThatWasGenerated(t *testing.T) {
 	t.Parallel()
@@ -108,18 +143,16 @@ func TestChosenIDThatWasGenerated(t *testing.T) {
 func TestLateResultOfAForgottenWorkflow(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
-	c := tasks.NewClient(rdb)
-	old, release := tasks.New[int, string]("old"), make(chan struct{})
-	started := make(chan struct{})
-	mux := tasks.NewMux()
-	tasks.Handle(mux, old, func(context.Context, int) (string, error) {
-		close(started)
-		<-release
-		return "old", nil
+	old, renew := tasks.New[int, string]("old"), tasks.New[int, string]("new")
+	started, release := make(chan struct{}), make(chan struct{})
+	c, _ := startMux(t, rdb, func(m *tasks.Mux) {
+		tasks.Handle(m, old, func(context.Context, int) (string, error) {
+			close(started)
+			<-release
+			return "old", nil
+		})
+		tasks.Handle(m, renew, func(context.Context, int) (string, error) { return "new", nil })
 	})
-	renew := tasks.New[int, string]("new")
-	tasks.Handle(mux, renew, func(context.Context, int) (string, error) { return "new", nil })
-	runWorker(t, c, mux)
 	run, err := old.S(1).Send(t.Context(), c, tasks.ID("late"))
 	if err != nil {
 		t.Fatal(err)
@@ -161,13 +194,16 @@ func TestSenderPausesInALargeSend(t *testing.T) {
 			t.Parallel()
 			rdb := redistest.New(t)
 			length := tasks.New[string, int]("length")
-			mux := tasks.NewMux()
-			tasks.Handle(mux, length, func(_ context.Context, s string) (int, error) { return len(s), nil })
-			runWorker(t, tasks.NewClient(rdb), mux)
+			startMux(t, rdb, func(m *tasks.Mux) {
+				tasks.Handle(m, length, func(_ context.Context, s string) (int, error) { return len(s), nil })
+			})
 			sender := redis.NewClient(rdb.(*redis.Client).Options())
 			t.Cleanup(func() { _ = sender.Close() })
 			calls := 0
-			sender.AddHook(beforeScripts(func(ctx context.Context) {
+			sender.AddHook(before(func(ctx context.Context, cmd redis.Cmder) {
+				if cmd.Name() != "evalsha" || len(cmd.Args()) <= 7 { // it does not store a workflow
+					return
+				}
 				if calls++; calls < c.from || calls > c.to {
 					return
 				}
@@ -198,38 +234,21 @@ func TestSenderPausesInALargeSend(t *testing.T) {
 	}
 }
 
-// beforeScripts is a hook that is called before each call of a script.
-type beforeScripts func(ctx context.Context)
+// before is a hook that is called before each command.
+type before func(ctx context.Context, cmd redis.Cmder)
 
 // DialHook implements redis.Hook.
-func (h beforeScripts) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h before) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
-func (h beforeScripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" && len(cmd.Args()) > 7 { // those that store a workflow
-			h(ctx)
-		}
+		h(ctx, cmd)
 		return next(ctx, cmd)
 	}
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (h beforeScripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-// runWorker runs a worker until the test ends.
-func runWorker(t *testing.T, c *tasks.Client, mux *tasks.Mux) {
-	t.Helper()
-	w, err := tasks.StartWorker(t.Context(), c, mux, tasks.WorkerConfig{Grace: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Stop(); err != nil {
-			t.Error(err)
-		}
-		_ = c.Close()
-	})
 }

@@ -183,7 +183,7 @@ func (a *Answers) guarded(ctx context.Context, fl *flow, guard, change store.Cha
 		return err
 	}
 	if err := a.advancer.settle(ctx, fl, t); err != nil {
-		a.log.WarnContext(ctx, "what follows an answer is left to the workers", "workflow", fl.ID(), "error", err)
+		a.log.WarnContext(ctx, "workers take the steps after the result of an external task", "workflow", fl.ID(), "error", err)
 	}
 	return nil
 }

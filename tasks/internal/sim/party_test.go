@@ -120,9 +120,6 @@ func (h *history) complete(o *tasktype.OpenToken, token string, twice bool) {
 func (h *history) refused(what string, o *tasktype.OpenToken, err error) {
 	for _, can := range []error{nil, tasks.ErrCompleted, tasks.ErrStale, tasks.ErrNotOpen, errCut, errDead} {
 		if errors.Is(err, can) {
-			if errors.Is(err, tasks.ErrCompleted) {
-				time.Sleep(100 * time.Millisecond) // OpenTokens may list the node until its workflow has ended
-			}
 			return
 		}
 	}

@@ -49,7 +49,7 @@ func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
 func chosenKey(shard int, id string) string { return tag(shard) + "id:" + id }
 
-// agendaKey is the sorted set of what workers have to look at: "<workflow>/<node>" by the time in unix ms. It has nodes
+// agendaKey is the sorted set of timers and pending steps: "<workflow>/<node>" by the time in unix ms. It has nodes
 // that wait for their time, and steps that a process was told to take and may not have taken: ready nodes without a
 // task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken. The string "clock" of
 // the shard is the latest time at which its agenda was read (unix ms); it does not expire.

@@ -144,8 +144,8 @@ func (s Flows) storePieces(ctx context.Context, f Flow, parts [][]Literal) error
 	return nil
 }
 
-// submit stores a workflow with its last inputs, after those in so many pieces.
-func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, pieces int) (Todo, []Wake, error) {
+// submit stores a workflow with its last inputs, after so many parts that storePieces has stored.
+func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stored int) (Todo, []Wake, error) {
 	ttl, late := "", ""
 	if g.Unique != "" {
 		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
@@ -155,7 +155,7 @@ func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, piec
 	}
 	args := f.facts(make([]any, 0, 18+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, pieces, len(last)+g.keeps(), len(g.Roots), plain)
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keeps(), len(g.Roots), plain)
 	res, err := s.call(ctx, "submit", f.shard, g.roots(g.keep(literals(args, last), ""))...)
 	if err != nil {
 		return Todo{}, nil, fmt.Errorf("store workflow: %w", err)

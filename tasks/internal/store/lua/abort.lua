@@ -17,7 +17,8 @@ if kind ~= 'hash' then
 end
 redis.call('HSET', wf, '!', ARGV[2], 'x', '1')
 redis.call('PEXPIRE', wf, ARGV[3])
-redis.call('PEXPIRE', P .. 'id:' .. string.match(ARGV[1], '^[^~]*'), ARGV[3])
+local chosen = chosenKey(ARGV[1])
+if chosen and redis.call('GET', chosen) == ARGV[1] then redis.call('PEXPIRE', chosen, ARGV[3]) end
 for _, f in ipairs(redis.call('HKEYS', wf)) do
   if string.sub(f, 1, 1) == 'h' then redis.call('DEL', wf .. ':' .. f, wf .. ':w' .. string.sub(f, 2)) end
 end

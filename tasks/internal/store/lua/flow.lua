@@ -585,8 +585,8 @@ local function flow(onLane, onMost, on)
     end
     if over then
       redis.call('PEXPIRE', wf, retention)
-      local id, nonce = string.match(W, '^([^~]+)~(.*)$')
-      if nonce ~= '' then redis.call('PEXPIRE', P .. 'id:' .. id, retention) end
+      local chosen = chosenKey(W)
+      if chosen then redis.call('PEXPIRE', chosen, retention) end
       local letter = rooted or redis.call('HGET', wf, 'r')
       if letter == 'K' then
         local rec = record(string.match(record(root), '^K|(.*)$') or root)

@@ -5,9 +5,8 @@
 -- holder returns the reference of the workflow that exists with the id of a reference, or nil. That can be the reference
 -- itself, if its call is repeated.
 local function holder(ref)
-  local id = string.match(ref, '^[^~]+')
-  local generated = id .. '~'
-  local latest = ref ~= generated and redis.call('GET', P .. 'id:' .. id)
+  local chosen, generated = chosenKey(ref), string.match(ref, '^[^~]+~')
+  local latest = chosen and redis.call('GET', chosen)
   if latest and redis.call('HEXISTS', P .. 'w:' .. latest, 'n') == 1 then return latest end
   if redis.call('HEXISTS', P .. 'w:' .. generated, 'n') == 1 then return generated end
   return nil

@@ -13,6 +13,12 @@ local function bulk(cmd, key, list)
   for i = 1, #list, 1000 do redis.call(cmd, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
+-- chosenKey returns the key with the latest workflow of the id in a reference; nil for a generated id.
+local function chosenKey(ref)
+  local id = string.match(ref, '^([^~]+)~.')
+  return id and P .. 'id:' .. id
+end
+
 -- Wake-tasks.
 
 -- wants are the wake-tasks that the caller is to send: queue, generation, …

@@ -38,8 +38,8 @@ if ARGV[13] ~= '0' then
   redis.call('HDEL', wf, 'u')
   redis.call('PERSIST', wf)
 end
-local id, nonce = string.match(ARGV[1], '^([^~]+)~(.*)$')
-if nonce ~= '' then redis.call('SET', P .. 'id:' .. id, ARGV[1]) end
+local chosen = chosenKey(ARGV[1])
+if chosen then redis.call('SET', chosen, ARGV[1]) end
 opened(ARGV[1], ARGV[5])
 if ARGV[16] == '1' then
   enqueue(ARGV[first + 1], ARGV[1] .. '/' .. ARGV[first])
