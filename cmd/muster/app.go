@@ -129,25 +129,7 @@ func noCommand(word, path string, list []*cli.Command) error {
 	for _, c := range list {
 		names = append(names, c.Names()...)
 	}
-	hint := suggest(word, names)
-	if instead := removedCommands[strings.TrimPrefix(path, "muster ")+" "+word]; instead != "" {
-		hint = ", it was removed; " + instead
-	}
-	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), hint, path)}
-}
-
-// removedCommands has the replacement of each command that was removed.
-var removedCommands = map[string]string{
-	"store export": "copy Redis with redis-cli --rdb FILE",
-	"store import": "start Redis with the files of a copy",
-}
-
-// removedFlags has the replacement of each flag that was removed.
-var removedFlags = map[string]string{
-	"compress":     "compress the files of a finished job with gzip or zstd",
-	"repair":       "restore a copy of Redis's files; muster queue stats --verify recounts a queue",
-	"origins":      "muster sites show prints the defaults below the definition",
-	"public-judge": "run muster judge on a public address and name it with --judge",
+	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), suggest(word, names), path)}
 }
 
 // wrongUsage suggests a flag with a similar name when one is unknown.
@@ -169,9 +151,7 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 		}
 		name = strings.TrimLeft(name, "-")
 		err = fmt.Errorf("no flag --%s", name)
-		if instead := removedFlags[name]; instead != "" {
-			hint = ", it was removed; " + instead
-		} else if near := nearest.Word(name, names); near != "" {
+		if near := nearest.Word(name, names); near != "" {
 			hint = fmt.Sprintf(", did you mean --%s?", near)
 		}
 	}
