@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,15 +27,21 @@ func (h *history) addParty() {
 	h.party = &party{process: p, client: h.newClient(p), won: map[string]int{}}
 }
 
-// asked reports whether a node waits for an answer and no party is about to give it.
+// asked reports whether an open node accepts a result, as OpenTokens lists it, and the party is free.
 func (h *history) asked() bool {
 	if h.party == nil || h.party.busy {
 		return false
 	}
 	for _, task := range canvas.Asked {
-		c := redis.NewIntCmd(context.Background(), "zcard", shardPrefix+"open:"+task)
-		if h.link.do(c); c.Val() > 0 {
-			return true
+		open := redis.NewStringSliceCmd(context.Background(), "zrange", shardPrefix+"open:"+task, 0, -1)
+		h.link.do(open)
+		for _, member := range open.Val() {
+			ref, node, _ := strings.Cut(member, "/")
+			have := redis.NewSliceCmd(context.Background(), "hmget", shardPrefix+"w:"+ref, node, "x")
+			h.link.do(have)
+			if record, ok := at(have.Val(), 0).(string); ok && strings.HasPrefix(record, "W") && have.Val()[1] == nil {
+				return true
+			}
 		}
 	}
 	return false
