@@ -58,7 +58,12 @@ func runDemo(env environment, c *cli.Context) error {
 			}
 		}()
 	}
-	world, err := demo.Start(c.Context, demo.Config{Dir: dir})
+	// In the data directory, so that commands with --data-dir find the sites too.
+	data := filepath.Join(dir, "data")
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return fmt.Errorf("create the directory of the demo: %w", err)
+	}
+	world, err := demo.Start(c.Context, demo.Config{Dir: data})
 	if err != nil {
 		return err
 	}
@@ -156,7 +161,6 @@ func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	cfg.Proxies.AllowLocal = true
 	// On loopback, a proxy without a response after this time is dead.
 	cfg.Proxies.CheckTimeout = 3 * time.Second
-	cfg.Sites.Dir = world.Definitions
 	cfg.Sites.Out = filepath.Join(dir, "records")
 	cfg.API.Listen = "127.0.0.1:0"
 	return &config.Loaded{Config: cfg}

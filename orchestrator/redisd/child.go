@@ -72,7 +72,7 @@ func (s *Server) startChild(ctx context.Context, path string, port int, password
 		s.warnings = append(s.warnings, fmt.Sprintf("the end of the append-only file of Redis was incomplete, as after a power cut, and was cut off: %s; what it had is done again. If more than some seconds are missing, stop Muster and restore a backup of %s", what, s.cfg.folder().redisDir()))
 	}
 	s.mode, s.proc, s.url = Child, proc, url
-	s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second, two while the disk is busy.", withoutPassword(url), s.cfg.folder().redisDir())
+	s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second of writes, two seconds while the disk is busy.", withoutPassword(url), s.cfg.folder().redisDir())
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.unwatch = cancel
 	s.watched.Go(func() { s.restartHung(watching) })

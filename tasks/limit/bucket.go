@@ -66,14 +66,15 @@ func (b *TokenBucket) Try(ctx context.Context, key string, n float64) (ok bool, 
 	return t.OK, t.Wait, err
 }
 
-// Taken is what Take found.
+// Taken is the result of Take.
 type Taken struct {
 	OK   bool          // the tokens were taken
-	Wait time.Duration // until they would be there
-	Left int           // whole tokens that the bucket holds now
+	Wait time.Duration // until the bucket holds enough tokens; 0 if OK
+	Left int           // whole tokens in the bucket after the call
 }
 
-// Take is Try that also returns what is left.
+// Take is Try that also returns how many tokens are left. With n = 0 it takes none
+// and only returns the state of the bucket.
 func (b *TokenBucket) Take(ctx context.Context, key string, n float64) (Taken, error) {
 	return b.take(ctx, key, n, 0)
 }
@@ -136,8 +137,8 @@ func (b *TokenBucket) Reset(ctx context.Context, keys ...string) error {
 
 func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience time.Duration) (Taken, error) {
 	r := b.Rate(key)
-	if math.IsNaN(n) || math.IsInf(n, 0) || n == 0 {
-		return Taken{OK: n == 0}, notNumber(n)
+	if math.IsNaN(n) || math.IsInf(n, 0) {
+		return Taken{}, fmt.Errorf("take %g tokens of %s: the number of tokens must be finite", n, key)
 	}
 	v, err := scripts["take"].Run(ctx, b.rdb, []string{bucketKey(b.cfg.Namespace, key)},
 		n, r.most(), math.Max(r.PerSec, 0), patience.Microseconds()).Int64Slice()
@@ -152,11 +153,4 @@ func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience 
 		return Taken{}, fmt.Errorf("take %g tokens of %s, which holds %g and gains %g a second: %w", n, key, r.most(), r.PerSec, ErrNever)
 	}
 	return Taken{v[0] == 1, time.Duration(v[1]) * time.Microsecond, int(v[2])}, nil
-}
-
-func notNumber(n float64) error {
-	if n == 0 {
-		return nil
-	}
-	return fmt.Errorf("take %g tokens: not a number of tokens", n)
 }

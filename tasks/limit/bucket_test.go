@@ -254,3 +254,26 @@ func TestTokenBucketRejectsWhatIsNotANumber(t *testing.T) {
 		}
 	})
 }
+
+func TestTakeOfZeroTokensReadsTheBucket(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 10, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
+		for _, taken := range []float64{0, 3, 5} { // a full bucket, then 7 and 2 tokens
+			if taken > 0 {
+				take(t, bs[0], "shop.example", taken)
+			}
+			first, err := bs[0].Take(t.Context(), "shop.example", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, err := bs[1].Take(t.Context(), "shop.example", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := limit.Taken{OK: true, Left: map[float64]int{0: 10, 3: 7, 5: 2}[taken]}
+			if first != want || second != want {
+				t.Errorf("after taking %v more tokens: got %+v and %+v, want %+v twice", taken, first, second, want)
+			}
+		}
+	})
+}
