@@ -27,7 +27,7 @@ test: ## all tests, on a real Redis if at all possible; says which
 
 # The packages whose scripts or error texts depend on the Redis, and whose tests take seconds.
 MINI = ./tasks/limit ./tasks/redistest ./proxies ./sites/polite ./sites/internal/store \
-	./orchestrator/access ./orchestrator/event ./orchestrator/health ./orchestrator/redisd ./orchestrator/store
+	./orchestrator/access ./orchestrator/event ./orchestrator/health ./orchestrator/redisd ./internal/schema
 
 miniredis: ## some packages on miniredis, as make test runs all of them where there is no redis-server
 	MUSTER_TEST_REDIS_SERVER=off $(GO) test $(QUICK) $(MINI)
@@ -59,7 +59,7 @@ sim: ## the engine in 100,000 random histories, from seed FIRST (1)
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_FIRST=$(or $(FIRST),1) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
 
 faults: ## every call to Redis refused, unheard, repeated, slow or frozen, one at a time
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_FAULTS=all $(GO) test -count=1 -timeout 1h -run 'AFaultAtAnyCall$$' ./tasks ./tasks/workqueue ./orchestrator/job ./orchestrator/webhook ./orchestrator/agent ./orchestrator/event ./proxies ./sites/record
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_FAULTS=all $(GO) test -count=1 -timeout 1h -run 'AFaultAtAnyCall$$' ./tasks ./tasks/workqueue ./jobs ./orchestrator/webhook ./jobs/agent ./orchestrator/event ./proxies ./sites/record
 
 lint: ## gofmt, go vet, staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); \

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"muster/orchestrator/agent"
+	"muster/jobs/agent"
 	"muster/sites/polite"
 	"muster/tasks"
 	"muster/tasks/limit"

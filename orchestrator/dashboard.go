@@ -8,12 +8,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/orchestrator/agent"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/report"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/health"
-	"muster/orchestrator/job"
-	"muster/orchestrator/report"
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
@@ -57,7 +57,7 @@ func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
 // agentStates reads how the agents are.
 func agentStates(client *tasks.Client) func(context.Context) ([]health.AgentState, error) {
 	return func(ctx context.Context) ([]health.AgentState, error) {
-		jobs, err := job.New(job.Config{Client: client})
+		jobs, err := jobs.New(jobs.Config{Client: client})
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func agentStates(client *tasks.Client) func(context.Context) ([]health.AgentStat
 }
 
 // reports writes the reports of jobs.
-type reports struct{ jobs *job.Service }
+type reports struct{ jobs *jobs.Service }
 
 // Write writes the report of a job; see api.Reports.
 func (r reports) Write(ctx context.Context, w io.Writer, id, format string) error {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
-	"muster/orchestrator/document"
-	"muster/orchestrator/job"
+	"muster/jobs"
+	"muster/jobs/document"
 )
 
 // Documents is the folder of the documents of jobs. It is opened by its first use: processes that only run tasks need
@@ -54,28 +54,28 @@ func (d *Documents) Check(ctx context.Context) error {
 }
 
 // Put stores what r has; see document.Store.
-func (d *Documents) Put(ctx context.Context, name string, r io.Reader) (job.Document, error) {
+func (d *Documents) Put(ctx context.Context, name string, r io.Reader) (jobs.Document, error) {
 	s, err := d.open(ctx)
 	if err != nil {
-		return job.Document{}, err
+		return jobs.Document{}, err
 	}
 	return s.Put(ctx, name, r, d.limit)
 }
 
 // PutFile stores a file of this machine; see document.Store.
-func (d *Documents) PutFile(ctx context.Context, path string) (job.Document, error) {
+func (d *Documents) PutFile(ctx context.Context, path string) (jobs.Document, error) {
 	s, err := d.open(ctx)
 	if err != nil {
-		return job.Document{}, err
+		return jobs.Document{}, err
 	}
 	return s.PutFile(ctx, path, d.limit)
 }
 
 // Fetch stores what is at a URL; see document.Store.
-func (d *Documents) Fetch(ctx context.Context, url string) (job.Document, error) {
+func (d *Documents) Fetch(ctx context.Context, url string) (jobs.Document, error) {
 	s, err := d.open(ctx)
 	if err != nil {
-		return job.Document{}, err
+		return jobs.Document{}, err
 	}
 	return s.Fetch(ctx, url, d.limit, d.filter)
 }

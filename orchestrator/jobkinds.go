@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 	"muster/proxies"
 	"muster/sites"
 	"muster/sites/report"
@@ -17,16 +17,16 @@ import (
 )
 
 // jobKinds are the kinds of jobs that something else than a pipeline runs.
-func jobKinds(client *tasks.Client, scrapes *sites.Service) map[string]job.Kind {
-	return map[string]job.Kind{
-		job.KindScrape:  scrapeKind{scrapes},
-		job.KindRefresh: refreshKind{client},
+func jobKinds(client *tasks.Client, scrapes *sites.Service) map[string]jobs.Kind {
+	return map[string]jobs.Kind{
+		jobs.KindScrape:  scrapeKind{scrapes},
+		jobs.KindRefresh: refreshKind{client},
 	}
 }
 
 // unknown is the state of a job that is no longer kept where it ran.
-func unknown() job.State {
-	return job.State{Status: job.Failed, Error: "how it ended was not noticed in time, and is no longer known"}
+func unknown() jobs.State {
+	return jobs.State{Status: jobs.Failed, Error: "how it ended was not noticed in time, and is no longer known"}
 }
 
 // refreshName is the name of the jobs that refresh the pool of proxies.
@@ -43,7 +43,7 @@ func (s *System) track(ctx context.Context, id, kind, name string) {
 // ended has the list of all jobs notice that a job has ended, also where no
 // orchestrator looks after it.
 func (s *System) ended(ctx context.Context, id string) {
-	if _, err := s.Jobs.Get(context.WithoutCancel(ctx), id); err != nil && !errors.Is(err, job.ErrNotFound) {
+	if _, err := s.Jobs.Get(context.WithoutCancel(ctx), id); err != nil && !errors.Is(err, jobs.ErrNotFound) {
 		s.logger.WarnContext(ctx, "the job has ended, and is listed as before", "job", id, "err", err)
 	}
 }
@@ -57,7 +57,7 @@ func (s *System) TrackScrapes(ctx context.Context, since time.Time) error {
 		return err
 	}
 	for _, j := range began {
-		if err := s.Jobs.Track(ctx, j.ID, job.KindScrape, j.Site, j.Began); err != nil {
+		if err := s.Jobs.Track(ctx, j.ID, jobs.KindScrape, j.Site, j.Began); err != nil {
 			return fmt.Errorf("list scrape %s: %w", j.ID, err)
 		}
 	}
@@ -83,13 +83,13 @@ func (s *System) reconcile() func(context.Context) error {
 type scrapeKind struct{ sites *sites.Service }
 
 // State returns how far a scrape is.
-func (k scrapeKind) State(ctx context.Context, id string) (job.State, error) {
+func (k scrapeKind) State(ctx context.Context, id string) (jobs.State, error) {
 	j, err := k.sites.Job(ctx, id)
 	if errors.Is(err, sites.ErrNoJob) {
 		return unknown(), nil
 	}
 	if err != nil {
-		return job.State{}, err
+		return jobs.State{}, err
 	}
 	return scrapeState(j), nil
 }
@@ -98,7 +98,7 @@ func (k scrapeKind) State(ctx context.Context, id string) (job.State, error) {
 func (k scrapeKind) Cancel(ctx context.Context, id string) error {
 	err := k.sites.Cancel(ctx, id)
 	if errors.Is(err, sites.ErrNoJob) {
-		return fmt.Errorf("scrape %s: %w", id, job.ErrNotFound)
+		return fmt.Errorf("scrape %s: %w", id, jobs.ErrNotFound)
 	}
 	return err
 }
@@ -107,11 +107,11 @@ func (k scrapeKind) Cancel(ctx context.Context, id string) error {
 func (k scrapeKind) Forget(ctx context.Context, id string) error { return k.sites.Unlist(ctx, id) }
 
 // scrapeState returns the state of a scrape as that of a job.
-func scrapeState(j sites.Job) job.State {
-	s := job.State{Status: job.Processing, Items: countsOf(j.Pages), Error: j.Error}
+func scrapeState(j sites.Job) jobs.State {
+	s := jobs.State{Status: jobs.Processing, Items: countsOf(j.Pages), Error: j.Error}
 	switch j.Status {
 	case sites.JobWaiting:
-		if s.Status = job.Created; len(j.WaitsFor) > 0 {
+		if s.Status = jobs.Created; len(j.WaitsFor) > 0 {
 			s.Waiting = "for " + strings.Join(j.WaitsFor, ", ")
 		} else {
 			s.Waiting = "for a worker"
@@ -122,11 +122,11 @@ func scrapeState(j sites.Job) job.State {
 	case sites.JobBlocked:
 		s.Waiting = "blocked: " + j.Trouble
 	case sites.JobCanceled:
-		s.Status = job.Cancelled
+		s.Status = jobs.Cancelled
 	case report.StatusComplete:
-		s.Status = job.Completed
+		s.Status = jobs.Completed
 	default: // failed, or not complete
-		s.Status = job.Failed
+		s.Status = jobs.Failed
 		if j.Summary != nil {
 			s.Error = "the scrape is " + j.Summary.Status + reasons(*j.Summary)
 		}
@@ -138,8 +138,8 @@ func scrapeState(j sites.Job) job.State {
 }
 
 // countsOf returns the items of a queue as those of a job.
-func countsOf(s workqueue.Stats) job.Counts {
-	return job.Counts{
+func countsOf(s workqueue.Stats) jobs.Counts {
+	return jobs.Counts{
 		Total: s.Total, Pending: s.Queued, Validating: s.InProgress,
 		Integrated: s.Done, Rejected: s.Skipped, Failed: s.Error,
 	}
@@ -150,17 +150,17 @@ func countsOf(s workqueue.Stats) job.Counts {
 type refreshKind struct{ client *tasks.Client }
 
 // State returns how far a refresh is.
-func (k refreshKind) State(ctx context.Context, id string) (job.State, error) {
+func (k refreshKind) State(ctx context.Context, id string) (jobs.State, error) {
 	run := tasks.Attach[proxies.Report](k.client, id)
 	p, err := run.Progress(ctx)
 	if errors.Is(err, tasks.ErrUnknown) {
 		return unknown(), nil
 	}
 	if err != nil {
-		return job.State{}, err
+		return jobs.State{}, err
 	}
 	s := workflowState(p.Status)
-	s.Items = job.Counts{Total: int64(p.Chunks), Pending: int64(p.Chunks - p.ChunksDone), Integrated: int64(p.ChunksDone)}
+	s.Items = jobs.Counts{Total: int64(p.Chunks), Pending: int64(p.Chunks - p.ChunksDone), Integrated: int64(p.ChunksDone)}
 	if !p.Status.Terminal() {
 		return s, nil
 	}
@@ -170,7 +170,7 @@ func (k refreshKind) State(ctx context.Context, id string) (job.State, error) {
 	case failed:
 		s.Error = failure.Message
 	case err != nil:
-		return job.State{}, err
+		return jobs.State{}, err
 	}
 	failedChunks := min(int64(r.Errors), s.Items.Integrated)
 	s.Items.Integrated -= failedChunks
@@ -186,18 +186,18 @@ func (k refreshKind) Cancel(ctx context.Context, id string) error { return k.cli
 func (k refreshKind) Forget(context.Context, string) error { return nil }
 
 // workflowState returns the state of a workflow as that of a job.
-func workflowState(s tasktype.Status) job.State {
+func workflowState(s tasktype.Status) jobs.State {
 	switch s {
 	case tasktype.Success:
-		return job.State{Status: job.Completed}
+		return jobs.State{Status: jobs.Completed}
 	case tasktype.Failed, tasktype.Skipped:
-		return job.State{Status: job.Failed}
+		return jobs.State{Status: jobs.Failed}
 	case tasktype.Revoked:
-		return job.State{Status: job.Cancelled}
+		return jobs.State{Status: jobs.Cancelled}
 	case tasktype.Pending:
-		return job.State{Status: job.Created, Waiting: "for a worker"}
+		return jobs.State{Status: jobs.Created, Waiting: "for a worker"}
 	}
-	return job.State{Status: job.Processing}
+	return jobs.State{Status: jobs.Processing}
 }
 
 // endOf returns when the last task of a workflow ended.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 	"muster/proxies"
 	"muster/sites"
 	"muster/sites/report"
@@ -18,43 +18,43 @@ func TestScrapeStateIsThatOfAJob(t *testing.T) {
 	began := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		scrape sites.Job
-		want   job.State
+		want   jobs.State
 	}{
 		"waits for a worker": {
 			sites.Job{Status: sites.JobWaiting},
-			job.State{Status: job.Created, Waiting: "for a worker"},
+			jobs.State{Status: jobs.Created, Waiting: "for a worker"},
 		},
 		"waits for sites": {
 			sites.Job{Status: sites.JobWaiting, WaitsFor: []string{"a.example", "b.example"}},
-			job.State{Status: job.Created, Waiting: "for a.example, b.example"},
+			jobs.State{Status: jobs.Created, Waiting: "for a.example, b.example"},
 		},
 		"runs": {
 			sites.Job{Status: sites.JobRunning, Pages: workqueue.Stats{Total: 15, Queued: 5, InProgress: 4, Done: 3, Skipped: 2, Error: 1}},
-			job.State{Status: job.Processing, Items: job.Counts{Total: 15, Pending: 5, Validating: 4, Integrated: 3, Rejected: 2, Failed: 1}},
+			jobs.State{Status: jobs.Processing, Items: jobs.Counts{Total: 15, Pending: 5, Validating: 4, Integrated: 3, Rejected: 2, Failed: 1}},
 		},
 		"paused": {
 			sites.Job{Status: sites.JobPaused},
-			job.State{Status: job.Processing, Waiting: "the site is paused"},
+			jobs.State{Status: jobs.Processing, Waiting: "the site is paused"},
 		},
 		"blocked": {
 			sites.Job{Status: sites.JobBlocked, Trouble: "the disk is full"},
-			job.State{Status: job.Processing, Waiting: "blocked: the disk is full"},
+			jobs.State{Status: jobs.Processing, Waiting: "blocked: the disk is full"},
 		},
 		"complete": {
 			sites.Job{Status: report.StatusComplete, Began: began, Summary: &report.Summary{Status: report.StatusComplete, Seconds: 90}},
-			job.State{Status: job.Completed, Ended: began.Add(90 * time.Second)},
+			jobs.State{Status: jobs.Completed, Ended: began.Add(90 * time.Second)},
 		},
 		"incomplete": {
 			sites.Job{Status: report.StatusIncomplete, Began: began, Summary: &report.Summary{Status: report.StatusIncomplete, Missing: []string{"/list"}}},
-			job.State{Status: job.Failed, Error: "the scrape is INCOMPLETE, without 1 listing pages, such as /list", Ended: began},
+			jobs.State{Status: jobs.Failed, Error: "the scrape is INCOMPLETE, without 1 listing pages, such as /list", Ended: began},
 		},
 		"failed": {
 			sites.Job{Status: sites.JobFailed, Error: "no start page could be fetched"},
-			job.State{Status: job.Failed, Error: "no start page could be fetched"},
+			jobs.State{Status: jobs.Failed, Error: "no start page could be fetched"},
 		},
 		"canceled": {
 			sites.Job{Status: sites.JobCanceled},
-			job.State{Status: job.Cancelled},
+			jobs.State{Status: jobs.Cancelled},
 		},
 	} {
 		if got := scrapeState(c.scrape); got != c.want {
@@ -79,7 +79,7 @@ func TestAJobThatIsNoLongerKnownHasFailed(t *testing.T) {
 	t.Parallel()
 	onSystem(t, func(ctx context.Context, o *Orchestrator) {
 		for name, kind := range jobKinds(o.Client, o.Sites) {
-			if got, err := kind.State(ctx, "none_1"); err != nil || got.Status != job.Failed || got.Error == "" {
+			if got, err := kind.State(ctx, "none_1"); err != nil || got.Status != jobs.Failed || got.Error == "" {
 				t.Errorf("%s: got %+v, %v, want a failed job that says why", name, got, err)
 			}
 		}
@@ -101,7 +101,7 @@ func TestDeletedScrapeStaysDeleted(t *testing.T) {
 		if err := again(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if j, err := o.Jobs.Get(ctx, run.ID()); err != nil || j.Status != job.Cancelled {
+		if j, err := o.Jobs.Get(ctx, run.ID()); err != nil || j.Status != jobs.Cancelled {
 			t.Fatalf("got %+v, %v, want a cancelled job", j, err)
 		}
 		if err := o.Jobs.Delete(ctx, run.ID()); err != nil {
@@ -115,8 +115,8 @@ func TestDeletedScrapeStaysDeleted(t *testing.T) {
 		if err := o.reconcile()(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if j, err := o.Jobs.Get(ctx, run.ID()); !errors.Is(err, job.ErrNotFound) {
-			t.Errorf("got %+v, %v, want %v", j, err, job.ErrNotFound)
+		if j, err := o.Jobs.Get(ctx, run.ID()); !errors.Is(err, jobs.ErrNotFound) {
+			t.Errorf("got %+v, %v, want %v", j, err, jobs.ErrNotFound)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestRefreshIsAJobOfChunks(t *testing.T) {
 			return err
 		}
 		kind := refreshKind{o.Client}
-		if got, err := kind.State(ctx, run.ID()); err != nil || got.Status != job.Created || got.Waiting == "" {
+		if got, err := kind.State(ctx, run.ID()); err != nil || got.Status != jobs.Created || got.Waiting == "" {
 			t.Errorf("before a worker runs: got %+v, %v, want a created job that waits", got, err)
 		}
 		if err := o.Workers.Start(ctx); err != nil {
@@ -141,7 +141,7 @@ func TestRefreshIsAJobOfChunks(t *testing.T) {
 			return err
 		}
 		got, err := kind.State(ctx, run.ID())
-		if err != nil || got.Status != job.Completed || got.Items.Integrated == 0 || got.Items.Integrated != got.Items.Total || got.Ended.IsZero() {
+		if err != nil || got.Status != jobs.Completed || got.Items.Integrated == 0 || got.Items.Integrated != got.Items.Total || got.Ended.IsZero() {
 			t.Errorf("after %+v: got %+v, %v, want a completed job with its chunks and end", r, got, err)
 		}
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	promcollectors "github.com/prometheus/client_golang/prometheus/collectors"
 
-	"muster/orchestrator/agent"
+	"muster/jobs/agent"
 	"muster/orchestrator/api"
 	"muster/orchestrator/webhook"
 	"muster/proxies"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"muster/orchestrator/agent"
+	"muster/jobs/agent"
 	"muster/orchestrator/event"
 	"muster/sites/report"
 	"muster/tasks/limit"

@@ -3,7 +3,7 @@ package orchestrator
 import (
 	"context"
 
-	"muster/orchestrator/tracing"
+	"muster/internal/tracing"
 	"muster/sites"
 )
 

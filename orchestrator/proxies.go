@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"muster/orchestrator/job"
+	"muster/internal/tracing"
+	"muster/jobs"
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/refreshwait"
-	"muster/orchestrator/tracing"
 	"muster/proxies"
 	"muster/tasks"
 	"muster/tasks/tasktype"
@@ -125,7 +125,7 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 		return proxies.Report{}, fmt.Errorf("send the proxy refresh: %w", err)
 	}
 	if err == nil {
-		k.system.track(ctx, run.ID(), job.KindRefresh, refreshName)
+		k.system.track(ctx, run.ID(), jobs.KindRefresh, refreshName)
 	}
 	report, err := await(ctx, k.waits, track, run, awaited[proxies.Report]{
 		name: "proxy refresh", prefix: proxies.ProgressPrefix,

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"muster/internal/logctx"
-	"muster/orchestrator/job"
+	"muster/jobs"
 	"muster/proxies"
 	"muster/tasks"
 )
@@ -34,7 +34,7 @@ func (p proxyPages) StartRefresh(ctx context.Context) (string, error) {
 	}
 	id, err := p.send(ctx, p.system.Refresh(ctx), tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, p.system.cfg().Wait.Unknown))
 	if err == nil {
-		p.system.track(ctx, id, job.KindRefresh, refreshName)
+		p.system.track(ctx, id, jobs.KindRefresh, refreshName)
 	}
 	return id, err
 }

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/config"
-	"muster/orchestrator/pipeline"
 	"muster/sites"
 	"muster/tasks"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"muster/jobs"
 	"muster/orchestrator/config"
-	"muster/orchestrator/job"
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
@@ -54,7 +54,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 				sent(context.Background(), id)
 			}
 			if strings.HasPrefix(name, refreshEntry) {
-				o.track(context.Background(), id, job.KindRefresh, refreshName)
+				o.track(context.Background(), id, jobs.KindRefresh, refreshName)
 			}
 			level := slog.LevelInfo
 			if name == recheckEntry { // every minute
@@ -124,7 +124,7 @@ func (o *Orchestrator) scheduleScrapes(s *tasks.Scheduler, specs map[string]stri
 			}
 			sent[entry] = func(ctx context.Context, id string) {
 				whenSent(ctx, id)
-				o.track(ctx, id, job.KindScrape, name)
+				o.track(ctx, id, jobs.KindScrape, name)
 			}
 			return work
 		}, o.Sites.SendOptions(name)...); err != nil {

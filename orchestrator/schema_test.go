@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"muster/jobs"
 	"muster/orchestrator/config"
-	"muster/orchestrator/job"
 	"muster/tasks/redistest"
 )
 
@@ -34,11 +34,11 @@ func TestConnectChecksTheSchema(t *testing.T) {
 // The words of the setting jobs.keep_for are those of jobs.
 func TestSettingNamesAllKindsAndStatesOfJobs(t *testing.T) {
 	t.Parallel()
-	if !slices.Equal(config.JobKinds, job.Kinds) {
-		t.Errorf("kinds: got %v, want %v", config.JobKinds, job.Kinds)
+	if !slices.Equal(config.JobKinds, jobs.Kinds) {
+		t.Errorf("kinds: got %v, want %v", config.JobKinds, jobs.Kinds)
 	}
 	var ended []string
-	for _, st := range job.Statuses {
+	for _, st := range jobs.Statuses {
 		if st.Terminal() {
 			ended = append(ended, string(st))
 		}

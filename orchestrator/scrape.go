@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/refreshwait"
 	"muster/sites"
@@ -161,7 +161,7 @@ func (s *Scraper) track(ctx context.Context, name, resumes, id string) {
 		}
 		name = j.Site
 	}
-	s.system.track(ctx, id, job.KindScrape, name)
+	s.system.track(ctx, id, jobs.KindScrape, name)
 }
 
 // Scrape scrapes a site and waits for the end. It first makes sure that there are

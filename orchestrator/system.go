@@ -11,14 +11,14 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/tracing"
+	"muster/internal/tracing/otlp"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
-	"muster/orchestrator/agent"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
-	"muster/orchestrator/tracing"
-	"muster/orchestrator/tracing/otlp"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/proxies/geo"
@@ -41,7 +41,7 @@ type System struct {
 	Pool   *proxies.Pool
 	Sites  *sites.Service
 	// Jobs lists the jobs of all kinds, and runs those of pipelines.
-	Jobs *job.Service
+	Jobs *jobs.Service
 	// Agents do the work of pipelines. They get it while Agents.Run runs.
 	Agents *agent.Service
 	// Webhooks get the events, while Webhooks.Run runs.
@@ -79,7 +79,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.tracing, err = otlp.Open(cfg.Tracing, logger); err != nil {
+	if s.tracing, err = otlp.Open(tracing.Config(cfg.Tracing), logger); err != nil {
 		return nil, err
 	}
 	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Filter: cfg.ProxyFilter(), Logger: logger})
@@ -134,13 +134,14 @@ func (s *System) openJobs() (err error) {
 	}
 	s.Documents = &Documents{dir: s.cfg().Documents(), limit: cfg.MaxDocumentBytes(), filter: s.cfg().Network.Filter(), storeID: func(ctx context.Context) (string, error) { return s.Jobs.StoreID(ctx) }}
 	track, sweep := s.reconcile(), s.sweepDocuments()
-	s.Jobs, err = job.New(job.Config{
+	s.Jobs, err = jobs.New(jobs.Config{
 		Client: s.Client, Pipelines: s.Pipelines.Get, Documents: s.Documents,
 		Kinds: jobKinds(s.Client, s.Sites), Reconcile: func(ctx context.Context) error {
 			sweep(ctx)
 			return track(ctx)
 		},
 		Roles: func(ctx context.Context) (map[string]int, error) { return s.Agents.Roles(ctx) },
+		Emit:  jobs.Emit{Lua: event.Lua, Keys: event.Keys},
 		Lease: cfg.Lease, Limits: jobLimits(cfg), Logger: s.logger,
 	})
 	if err != nil {
@@ -169,8 +170,8 @@ func (s *System) BreakerChanged(ctx context.Context, state limit.BreakerState) {
 }
 
 // jobLimits returns the limits of jobs by the settings.
-func jobLimits(cfg config.Jobs) job.Limits {
-	return job.Limits{
+func jobLimits(cfg config.Jobs) jobs.Limits {
+	return jobs.Limits{
 		StuckAfter: cfg.StuckAfter, Timeout: cfg.Timeout, CheckEvery: cfg.CheckEvery, Keep: cmp.Or(cfg.Keep, forever), KeepFor: cfg.KeepFor,
 		MaxRetries: cfg.MaxRetries, Dedupe: cfg.Dedupe,
 	}
@@ -282,14 +283,14 @@ func (s *System) transport(def *definition.Definition) http.RoundTripper {
 // nil, is called once the worker takes tasks.
 func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux := tasks.NewMux()
-	s.tracing.Use(mux, s.Client, s.logger)
+	s.useTracing(mux)
 	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
 	s.Jobs.Register(mux)
 	setMemoryLimit(memoryLimit(s.Config()))
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{Release: Version,
-		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1, job.Queue: 1},
+		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1, jobs.Queue: 1},
 		Concurrency: s.cfg().Workers.Concurrency, Grace: s.cfg().Shutdown.Drain,
 		Name: name, Logger: s.logger, Ready: ready, Observe: s.Metrics.Observe,
 	})

@@ -16,7 +16,7 @@ import (
 
 	"muster/internal/logctx"
 	"muster/internal/testutil"
-	"muster/orchestrator/tracing/tracingtest"
+	"muster/internal/tracing/tracingtest"
 	"muster/tasks"
 )
 
@@ -96,7 +96,7 @@ func TestOneTraceFromTheRequestToItsAgents(t *testing.T) {
 func (w *web) runChecks() {
 	w.t.Helper()
 	mux := tasks.NewMux()
-	w.system.tracing.Use(mux, w.system.Client, w.system.logger)
+	w.system.useTracing(mux)
 	tasks.Handle(mux, tasks.New[json.RawMessage, json.RawMessage]("trace.check"), func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
 		w.system.logger.InfoContext(ctx, "checking")
 		return json.RawMessage(`{}`), nil

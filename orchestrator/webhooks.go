@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"muster/jobs"
 	"muster/orchestrator/config"
-	"muster/orchestrator/job"
 	"muster/orchestrator/webhook"
 )
 
@@ -22,25 +22,25 @@ func staticWebhooks(list []config.Webhook) []webhook.Static {
 // jobSummary is what a message to a webhook says of a job: no prompt, no
 // context and no document, which may be large or confidential.
 type jobSummary struct {
-	ID          string     `json:"id"`
-	Kind        string     `json:"kind"`
-	Name        string     `json:"name"`
-	Status      job.Status `json:"status"`
-	Labels      []string   `json:"labels,omitempty"`
-	Items       job.Counts `json:"items"`
-	CreatedAt   time.Time  `json:"created_at"`
-	StartedAt   time.Time  `json:"started_at,omitzero"`
-	CompletedAt time.Time  `json:"completed_at,omitzero"`
-	Error       string     `json:"error_message,omitempty"`
-	Waiting     string     `json:"waiting,omitempty"`
-	Parent      string     `json:"parent,omitempty"`
-	VersionOf   string     `json:"version_of,omitempty"`
+	ID          string      `json:"id"`
+	Kind        string      `json:"kind"`
+	Name        string      `json:"name"`
+	Status      jobs.Status `json:"status"`
+	Labels      []string    `json:"labels,omitempty"`
+	Items       jobs.Counts `json:"items"`
+	CreatedAt   time.Time   `json:"created_at"`
+	StartedAt   time.Time   `json:"started_at,omitzero"`
+	CompletedAt time.Time   `json:"completed_at,omitzero"`
+	Error       string      `json:"error_message,omitempty"`
+	Waiting     string      `json:"waiting,omitempty"`
+	Parent      string      `json:"parent,omitempty"`
+	VersionOf   string      `json:"version_of,omitempty"`
 }
 
 // summarize returns the summary of a job, or nil if there is none.
-func summarize(ctx context.Context, jobs *job.Service, id string) (any, error) {
-	j, err := jobs.Get(ctx, id)
-	if errors.Is(err, job.ErrNotFound) || errors.As(err, new(*job.FieldError)) { // deleted, or the id of a scrape that was not listed
+func summarize(ctx context.Context, service *jobs.Service, id string) (any, error) {
+	j, err := service.Get(ctx, id)
+	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, new(*jobs.FieldError)) { // deleted, or the id of a scrape that was not listed
 		return nil, nil
 	}
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/jobs/agent"
 	"muster/orchestrator"
-	"muster/orchestrator/agent"
 	"muster/orchestrator/monitor"
 )
 

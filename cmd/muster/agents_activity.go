@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator/agent"
+	"muster/jobs/agent"
 )
 
 func agentsActivityCommand(env environment) *cli.Command {

@@ -12,8 +12,8 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"muster/internal/yamlstrict"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/config"
-	"muster/orchestrator/pipeline"
 	"muster/sites/definition"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/jobs"
 	"muster/orchestrator"
-	"muster/orchestrator/job"
 	"muster/orchestrator/monitor"
 	"muster/sites"
 )
@@ -46,7 +46,7 @@ Exit codes: 0 done, 1 failed or no such job, 2 wrong usage.`,
 
 // jobScope has the services that a command on jobs uses.
 type jobScope struct {
-	jobs    *job.Service
+	jobs    *jobs.Service
 	system  *orchestrator.Orchestrator
 	display *monitor.Display
 	env     environment
@@ -64,7 +64,7 @@ func onJobs(env environment, least, most int, fn func(context.Context, *cli.Cont
 
 // onJob is the action of a command on one job, which is its argument or the value of
 // --job-id.
-func onJob(env environment, fn func(context.Context, *cli.Context, jobScope, job.Job) error, settings ...settingFlag) cli.ActionFunc {
+func onJob(env environment, fn func(context.Context, *cli.Context, jobScope, jobs.Job) error, settings ...settingFlag) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		id := c.String("job-id")
 		least := 1
@@ -91,9 +91,9 @@ func jobIDFlag() cli.Flag {
 }
 
 // find returns a job. A scrape that is not listed yet is listed.
-func (s jobScope) find(ctx context.Context, id string) (job.Job, error) {
+func (s jobScope) find(ctx context.Context, id string) (jobs.Job, error) {
 	j, err := s.jobs.Get(ctx, id)
-	if !errors.Is(err, job.ErrNotFound) {
+	if !errors.Is(err, jobs.ErrNotFound) {
 		return j, noJobID(id, err)
 	}
 	scrape, other := s.system.Sites.Job(ctx, id)
@@ -103,7 +103,7 @@ func (s jobScope) find(ctx context.Context, id string) (job.Job, error) {
 	if other != nil {
 		return j, other
 	}
-	if err := s.jobs.Track(ctx, id, job.KindScrape, scrape.Site, scrape.Began); err != nil {
+	if err := s.jobs.Track(ctx, id, jobs.KindScrape, scrape.Site, scrape.Began); err != nil {
 		return j, err
 	}
 	return s.jobs.Get(ctx, id)
@@ -145,15 +145,15 @@ func noJob(err error) error {
 // noJobID is the error for an unknown job id; it names the command that lists ids. Values that
 // the service rejects are wrong usage.
 func noJobID(id string, err error) error {
-	if wrong, ok := errors.AsType[*job.FieldError](err); ok && wrong.Field == "job_id" || errors.Is(err, job.ErrNotFound) {
-		return fmt.Errorf("job %s: %w; see muster jobs list", cell(id, 110), job.ErrNotFound)
+	if wrong, ok := errors.AsType[*jobs.FieldError](err); ok && wrong.Field == "job_id" || errors.Is(err, jobs.ErrNotFound) {
+		return fmt.Errorf("job %s: %w; see muster jobs list", cell(id, 110), jobs.ErrNotFound)
 	}
 	return wrongField(err)
 }
 
 // wrongField makes a value that the service refuses wrong usage.
 func wrongField(err error) error {
-	if errors.As(err, new(*job.FieldError)) {
+	if errors.As(err, new(*jobs.FieldError)) {
 		return usageError{err}
 	}
 	return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 	"muster/sites"
 )
 
@@ -47,10 +47,10 @@ jobs retry fetches its other pages.
 
 // cancelResult is the JSON result of jobs cancel, one for each job.
 type cancelResult struct {
-	Success bool       `json:"success"`
-	JobID   string     `json:"job_id"`
-	Status  job.Status `json:"status"`
-	Cleanup bool       `json:"cleanup"`
+	Success bool        `json:"success"`
+	JobID   string      `json:"job_id"`
+	Status  jobs.Status `json:"status"`
+	Cleanup bool        `json:"cleanup"`
 }
 
 // cancel ends the job of this id, or the running scrape of the site of this name.
@@ -67,7 +67,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 	if j.Status.Terminal() {
 		return s.notCancelled(c, j)
 	}
-	if j.Kind == job.KindPipeline && !c.Bool("force") && !c.Bool("json") {
+	if j.Kind == jobs.KindPipeline && !c.Bool("force") && !c.Bool("json") {
 		yes, err := s.confirm(input, "Are you sure you want to cancel this job?")
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 		}
 	}
 	j, err = s.jobs.Cancel(ctx, id, cleanup)
-	if errors.Is(err, job.ErrTerminal) { // meanwhile
+	if errors.Is(err, jobs.ErrTerminal) { // meanwhile
 		if j, err = s.find(ctx, id); err == nil {
 			return s.notCancelled(c, j)
 		}
@@ -93,7 +93,7 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 		}
 	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, cancelResult{true, id, job.Cancelled, cleanup && !kept})
+		return printJSON(s.env.stdout, cancelResult{true, id, jobs.Cancelled, cleanup && !kept})
 	}
 	fmt.Fprintf(s.env.stdout, "Job %s cancelled successfully\n", id)
 	switch {
@@ -106,8 +106,8 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 }
 
 // notCancelled is the error for a job that has already finished.
-func (s jobScope) notCancelled(c *cli.Context, j job.Job) error {
-	err := fmt.Errorf("job %s: %w: it is %s", j.ID, job.ErrTerminal, j.Status)
+func (s jobScope) notCancelled(c *cli.Context, j jobs.Job) error {
+	err := fmt.Errorf("job %s: %w: it is %s", j.ID, jobs.ErrTerminal, j.Status)
 	if c.Bool("json") {
 		return errors.Join(printJSON(s.env.stdout, cancelResult{false, j.ID, j.Status, false}), err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 func jobsCompareCommand(env environment) *cli.Command {
@@ -35,7 +35,7 @@ func jobsCompareCommand(env environment) *cli.Command {
 				ids[i] = j.ID
 			}
 			list := newDifferences(env.stdout, c.Bool("json"), ids)
-			err := s.jobs.Compare(ctx, ids[0], ids[1], func(d job.Difference) error {
+			err := s.jobs.Compare(ctx, ids[0], ids[1], func(d jobs.Difference) error {
 				list.counts[d.Change]++
 				if d.Change == "same" && !c.Bool("all") {
 					return nil
@@ -52,10 +52,10 @@ func jobsCompareCommand(env environment) *cli.Command {
 
 // comparison is the JSON result of jobs compare; its differences are written one by one.
 type comparison struct {
-	A           string           `json:"a"`
-	B           string           `json:"b"`
-	Differences []job.Difference `json:"differences"`
-	Counts      map[string]int64 `json:"counts"` // by new, gone, changed and same
+	A           string            `json:"a"`
+	B           string            `json:"b"`
+	Differences []jobs.Difference `json:"differences"`
+	Counts      map[string]int64  `json:"counts"` // by new, gone, changed and same
 }
 
 // differences prints the differences between two jobs as they are found, however
@@ -72,7 +72,7 @@ func newDifferences(w io.Writer, asJSON bool, ids [2]string) *differences {
 	return &differences{w: w, asJSON: asJSON, ids: ids, counts: map[string]int64{}}
 }
 
-func (l *differences) add(d job.Difference) error {
+func (l *differences) add(d jobs.Difference) error {
 	l.n++
 	if !l.asJSON {
 		if l.n == 1 {

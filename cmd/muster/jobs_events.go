@@ -10,8 +10,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/jobs"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
 )
 
 // allJobs is the argument of jobs events that selects all jobs.
@@ -37,7 +37,7 @@ jobs, --follow shows new events only; --after sets another start.
 			progressFlag(), &cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
 		},
 		Action: onJobs(env, 1, 1, func(ctx context.Context, c *cli.Context, s jobScope) error {
-			var j job.Job
+			var j jobs.Job
 			if name := c.Args().First(); name != allJobs {
 				var err error
 				if j, err = s.find(ctx, name); err != nil {
@@ -59,7 +59,7 @@ type eventReader interface {
 }
 
 // events prints the events of a job, or of all jobs if it has no id.
-func (s jobScope) events(ctx context.Context, from eventReader, j job.Job, after string, follow, asJSON bool) error {
+func (s jobScope) events(ctx context.Context, from eventReader, j jobs.Job, after string, follow, asJSON bool) error {
 	block := time.Duration(0)
 	over := j.Status.Terminal()
 	for {
@@ -96,7 +96,7 @@ func (s jobScope) events(ctx context.Context, from eventReader, j job.Job, after
 // endedBy reports whether a job has ended with an event.
 func endedBy(e event.Event) bool {
 	switch e.Type {
-	case "job." + string(job.Completed), "job." + string(job.Failed), "job." + string(job.Cancelled):
+	case "job." + string(jobs.Completed), "job." + string(jobs.Failed), "job." + string(jobs.Cancelled):
 		return true
 	}
 	return false

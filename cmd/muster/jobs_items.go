@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 func jobsItemsCommand(env environment) *cli.Command {
@@ -28,32 +28,32 @@ func jobsItemsCommand(env environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := oneOf("state", c.String("state"), job.ItemStatuses); err != nil {
+			if err := oneOf("state", c.String("state"), jobs.ItemStatuses); err != nil {
 				return err
 			}
-			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
+			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
 				if err := hasItems(j); err != nil {
 					return err
 				}
-				return s.listItems(ctx, c, j, job.ItemFilter{Status: job.ItemStatus(c.String("state")), Cursor: c.String("cursor"), Limit: limit})
+				return s.listItems(ctx, c, j, jobs.ItemFilter{Status: jobs.ItemStatus(c.String("state")), Cursor: c.String("cursor"), Limit: limit})
 			})(c)
 		},
 	}
 }
 
 // hasItems returns an error for a job whose items are not kept with it.
-func hasItems(j job.Job) error {
+func hasItems(j jobs.Job) error {
 	switch j.Kind {
-	case job.KindPipeline:
+	case jobs.KindPipeline:
 		return nil
-	case job.KindScrape:
+	case jobs.KindScrape:
 		return fmt.Errorf("job %s is a scrape: it has pages instead of items, and its report lists failed pages; see muster jobs status %s", j.ID, j.ID)
 	}
 	return fmt.Errorf("job %s is a refresh of the proxies: it has no items; see muster proxies list", j.ID)
 }
 
-func (s jobScope) listItems(ctx context.Context, c *cli.Context, j job.Job, f job.ItemFilter) error {
-	all, limit := job.ItemPage{Items: []job.Item{}}, f.Limit
+func (s jobScope) listItems(ctx context.Context, c *cli.Context, j jobs.Job, f jobs.ItemFilter) error {
+	all, limit := jobs.ItemPage{Items: []jobs.Item{}}, f.Limit
 	for len(all.Items) < limit { // a page may be short
 		f.Limit = limit - len(all.Items)
 		page, err := s.jobs.Items(ctx, j.ID, f)
@@ -87,12 +87,12 @@ func (s jobScope) listItems(ctx context.Context, c *cli.Context, j job.Job, f jo
 }
 
 // whatOf describes an item: the reason of its failure, or its name or text.
-func whatOf(it job.Item) string {
+func whatOf(it jobs.Item) string {
 	text := cmp.Or(it.Name, it.Text)
 	switch it.Status {
-	case job.ItemRejected:
+	case jobs.ItemRejected:
 		text = cmp.Or(it.RejectionReason, text)
-	case job.ItemFailed, job.ItemReview:
+	case jobs.ItemFailed, jobs.ItemReview:
 		text = cmp.Or(it.LastError, text)
 	}
 	return strings.Join(strings.Fields(text), " ")
@@ -115,7 +115,7 @@ func jobsDecideCommand(env environment) *cli.Command {
 				return err
 			}
 			verdict := c.Args().Get(2)
-			d := job.Decision{Accept: verdict == "accept", Reason: c.String("reason"), By: cmp.Or(c.String("by"), userOf(env))}
+			d := jobs.Decision{Accept: verdict == "accept", Reason: c.String("reason"), By: cmp.Or(c.String("by"), userOf(env))}
 			switch {
 			case verdict != "accept" && verdict != "reject":
 				return usageError{fmt.Errorf("invalid decision %q%s; use accept or reject", verdict, suggest(verdict, []string{"accept", "reject"}))}
@@ -126,10 +126,10 @@ func jobsDecideCommand(env environment) *cli.Command {
 				id, key := c.Args().Get(0), c.Args().Get(1)
 				it, err := s.jobs.Decide(ctx, id, key, d)
 				switch {
-				case errors.Is(err, job.ErrNoItem):
-					return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, job.ErrNoItem, id)
-				case errors.Is(err, job.ErrNotReview):
-					return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, job.ErrNotReview, id)
+				case errors.Is(err, jobs.ErrNoItem):
+					return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, jobs.ErrNoItem, id)
+				case errors.Is(err, jobs.ErrNotReview):
+					return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, jobs.ErrNotReview, id)
 				case err != nil:
 					return noJobID(id, err)
 				case c.Bool("json"):

@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 func jobsListCommand(env environment) *cli.Command {
@@ -51,12 +51,12 @@ job gives the reason. --stats counts the jobs of the last days.
 }
 
 // jobFilter returns the filter that the flags of jobs list set.
-func jobFilter(c *cli.Context) (f job.Filter, err error) {
-	f = job.Filter{Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Offset: c.Int("offset")}
+func jobFilter(c *cli.Context) (f jobs.Filter, err error) {
+	f = jobs.Filter{Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Offset: c.Int("offset")}
 	if f.Statuses, f.Pending, err = statusesOf(c.StringSlice("status")); err != nil {
 		return f, err
 	}
-	if err := oneOf("kind", f.Kind, job.Kinds); err != nil {
+	if err := oneOf("kind", f.Kind, jobs.Kinds); err != nil {
 		return f, err
 	}
 	if f.Context, err = contextPairs(c.StringSlice("where")); err != nil {
@@ -71,7 +71,7 @@ func jobFilter(c *cli.Context) (f job.Filter, err error) {
 	return f, nil
 }
 
-func (s jobScope) list(ctx context.Context, c *cli.Context, f job.Filter) error {
+func (s jobScope) list(ctx context.Context, c *cli.Context, f jobs.Filter) error {
 	if err := f.CheckContext(s.system.Pipelines.List()); err != nil {
 		return wrongField(fmt.Errorf("--where: %w", err))
 	}
@@ -80,7 +80,7 @@ func (s jobScope) list(ctx context.Context, c *cli.Context, f job.Filter) error 
 		return wrongField(err)
 	}
 	if c.Bool("json") {
-		page.Jobs = append([]job.Job{}, page.Jobs...) // [], not null
+		page.Jobs = append([]jobs.Job{}, page.Jobs...) // [], not null
 		return printJSON(s.env.stdout, page)
 	}
 	if len(page.Jobs) == 0 {
@@ -96,7 +96,7 @@ func (s jobScope) list(ctx context.Context, c *cli.Context, f job.Filter) error 
 
 // stuckJobs is the JSON result of jobs list --stuck.
 type stuckJobs struct {
-	Jobs []job.Stuck `json:"jobs"`
+	Jobs []jobs.Stuck `json:"jobs"`
 }
 
 // listStuck prints the jobs without progress.
@@ -111,7 +111,7 @@ func (s jobScope) listStuck(ctx context.Context, c *cli.Context) error {
 	return printStuck(s.env, list)
 }
 
-func printStuck(env environment, list []job.Stuck) error {
+func printStuck(env environment, list []jobs.Stuck) error {
 	if len(list) == 0 {
 		fmt.Fprintln(env.stdout, "No jobs are stuck")
 		return nil
@@ -124,7 +124,7 @@ func printStuck(env environment, list []job.Stuck) error {
 }
 
 // printJobs prints a table of jobs.
-func printJobs(env environment, jobs []job.Job) error {
+func printJobs(env environment, jobs []jobs.Job) error {
 	t := newTable(env.stdout, "JOB", "NAME", "STATUS", "ITEMS", "CREATED")
 	for _, j := range jobs {
 		t.add(note(j), j.ID, j.Name, string(j.Status), fmt.Sprintf("%d/%d", j.Items.Processed(), j.Items.Total), age(j.CreatedAt))
@@ -133,7 +133,7 @@ func printJobs(env environment, jobs []job.Job) error {
 }
 
 // printWideJobs prints a table of jobs with all that a list has.
-func printWideJobs(env environment, jobs []job.Job) error {
+func printWideJobs(env environment, jobs []jobs.Job) error {
 	t := newTable(env.stdout, "JOB", "KIND", "NAME", "STATUS", "STAGES", "INTEGRATED", "PENDING", "VALIDATING", "REJECTED", "FAILED", "REVIEW", "CREATED", "WAITING")
 	for _, j := range jobs {
 		var stages []string
@@ -148,7 +148,7 @@ func printWideJobs(env environment, jobs []job.Job) error {
 }
 
 // note is the line below a job in a list: the reason why it waits.
-func note(j job.Job) string {
+func note(j jobs.Job) string {
 	if j.Waiting == "" {
 		return ""
 	}
@@ -169,7 +169,7 @@ func listDays(env environment, c *cli.Context) error {
 		if !c.Bool("json") {
 			fmt.Fprintf(env.stdout, "Daily Statistics (last %d days)\n\n", days)
 		}
-		return show(env, c, list, []string{"DATE", "CREATED", "COMPLETED", "FAILED", "CANCELLED"}, func(d job.Day) []string {
+		return show(env, c, list, []string{"DATE", "CREATED", "COMPLETED", "FAILED", "CANCELLED"}, func(d jobs.Day) []string {
 			return []string{d.Date, fmt.Sprint(d.Created), fmt.Sprint(d.Completed), fmt.Sprint(d.Failed), fmt.Sprint(d.Cancelled)}
 		})
 	})(c)

@@ -11,8 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"muster/jobs"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
 )
 
 // quiet is an environment with standard input, and its output.
@@ -26,10 +26,10 @@ func TestListOfJobsFitsATerminal(t *testing.T) {
 	env, _, _ := quiet("")
 	terminal, out := terminalOf(80)
 	env.stdout = terminal
-	jobs := []job.Job{
-		{ID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "a-pipeline-with-quite-a-long-name", Status: job.Processing, CreatedAt: time.Now().Add(-90 * time.Minute),
-			Items: job.Counts{Total: 120, Integrated: 80, Rejected: 10, Failed: 1}, Waiting: "no agent of role " + strings.Repeat("x", 100)},
-		{ID: "scrape_shop_example_0123abcd", Name: "shop.example", Status: job.Completed, CreatedAt: time.Now().Add(-72 * time.Hour)},
+	jobs := []jobs.Job{
+		{ID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "a-pipeline-with-quite-a-long-name", Status: jobs.Processing, CreatedAt: time.Now().Add(-90 * time.Minute),
+			Items: jobs.Counts{Total: 120, Integrated: 80, Rejected: 10, Failed: 1}, Waiting: "no agent of role " + strings.Repeat("x", 100)},
+		{ID: "scrape_shop_example_0123abcd", Name: "shop.example", Status: jobs.Completed, CreatedAt: time.Now().Add(-72 * time.Hour)},
 	}
 	if err := printJobs(env, jobs); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestListOfJobsFitsATerminal(t *testing.T) {
 func TestStuckJobsAreListedWithTheReason(t *testing.T) {
 	t.Parallel()
 	env, out, _ := quiet("")
-	list := []job.Stuck{{JobID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "default", Stage: "validate", Reason: "no agent of role validator",
+	list := []jobs.Stuck{{JobID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "default", Stage: "validate", Reason: "no agent of role validator",
 		Since: time.Now().Add(-2 * time.Hour), Recoveries: 1}}
 	if err := printStuck(env, list); err != nil {
 		t.Fatal(err)
@@ -78,12 +78,12 @@ func TestStatesHaveColours(t *testing.T) {
 
 func TestStatusNamesTheStagesOfTheDefaultPipelineByRole(t *testing.T) {
 	t.Parallel()
-	j := job.Job{ID: "j1", Kind: job.KindPipeline, Name: "default", Status: job.Processing, Prompt: strings.Repeat("p", 100), Waiting: "no agent of role validator",
-		Stages: []job.Stage{
-			{Name: "create", Role: "creator", Status: job.StageCompleted, Agent: "a1"},
-			{Name: "validate", Role: "validator", Status: job.StageProcessing, Pending: 3, Processing: 1},
+	j := jobs.Job{ID: "j1", Kind: jobs.KindPipeline, Name: "default", Status: jobs.Processing, Prompt: strings.Repeat("p", 100), Waiting: "no agent of role validator",
+		Stages: []jobs.Stage{
+			{Name: "create", Role: "creator", Status: jobs.StageCompleted, Agent: "a1"},
+			{Name: "validate", Role: "validator", Status: jobs.StageProcessing, Pending: 3, Processing: 1},
 		},
-		Items: job.Counts{Total: 10, Integrated: 4, Pending: 3, Validating: 1, Rejected: 1, Failed: 1}, ErrorMessage: "none"}
+		Items: jobs.Counts{Total: 10, Integrated: 4, Pending: 3, Validating: 1, Rejected: 1, Failed: 1}, ErrorMessage: "none"}
 	env, out, _ := quiet("")
 	printStatus(env, j)
 	for _, want := range []string{
@@ -108,8 +108,8 @@ func TestTextsOfOthersAreMadePrintable(t *testing.T) {
 	t.Parallel()
 	const evil = "\x1b]0;title\a\x1b[31mred\u009b\r\nnext"
 	env, out, _ := quiet("")
-	printStatus(env, job.Job{ID: "j1", Name: evil, Waiting: evil, Prompt: evil, ErrorMessage: evil, Labels: []string{evil}, Document: &job.Document{Name: evil},
-		Stages: []job.Stage{{Name: evil, Status: job.StageFailed, Agent: evil, Error: evil}}})
+	printStatus(env, jobs.Job{ID: "j1", Name: evil, Waiting: evil, Prompt: evil, ErrorMessage: evil, Labels: []string{evil}, Document: &jobs.Document{Name: evil},
+		Stages: []jobs.Stage{{Name: evil, Status: jobs.StageFailed, Agent: evil, Error: evil}}})
 	for name, text := range map[string]string{"status": out.String(), "error": printableLines(evil)} {
 		if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 			t.Errorf("%s: got %q, want printable characters only", name, text)
@@ -120,10 +120,10 @@ func TestTextsOfOthersAreMadePrintable(t *testing.T) {
 func TestProgressHasAnEstimate(t *testing.T) {
 	t.Parallel()
 	eta := 5400.0
-	for want, p := range map[string]job.Progress{
-		"ETA: 1.5 hours\n":     {Status: job.Processing, ETASeconds: &eta, Percent: 12.34, ElapsedSeconds: 61},
-		"ETA: unknown\n":       {Status: job.Processing},
-		"Elapsed: 2.0 hours\n": {Status: job.Completed, ElapsedSeconds: 7200},
+	for want, p := range map[string]jobs.Progress{
+		"ETA: 1.5 hours\n":     {Status: jobs.Processing, ETASeconds: &eta, Percent: 12.34, ElapsedSeconds: 61},
+		"ETA: unknown\n":       {Status: jobs.Processing},
+		"Elapsed: 2.0 hours\n": {Status: jobs.Completed, ElapsedSeconds: 7200},
 	} {
 		env, out, _ := quiet("")
 		printProgress(env, p)
@@ -131,7 +131,7 @@ func TestProgressHasAnEstimate(t *testing.T) {
 			t.Errorf("got\n%s\nwant %q in it", out, want)
 		}
 	}
-	if got, want := trackOf(job.Progress{Percent: 12.3, Items: job.Counts{Integrated: 1, Pending: 6, Rejected: 2}}).Note, "Progress: 12.3% | Integrated: 1 | Pending: 6 | Rejected: 2"; got != want {
+	if got, want := trackOf(jobs.Progress{Percent: 12.3, Items: jobs.Counts{Integrated: 1, Pending: 6, Rejected: 2}}).Note, "Progress: 12.3% | Integrated: 1 | Pending: 6 | Rejected: 2"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -155,9 +155,9 @@ func TestConfirmWantsAYes(t *testing.T) {
 
 func TestDifferencesAreOneObject(t *testing.T) {
 	t.Parallel()
-	for name, list := range map[string][]job.Difference{
+	for name, list := range map[string][]jobs.Difference{
 		"none": nil,
-		"some": {{Key: "a", Change: "new", B: &job.Item{Key: "a", Text: "x"}}, {Key: "b", Change: "gone", A: &job.Item{Key: "b"}}},
+		"some": {{Key: "a", Change: "new", B: &jobs.Item{Key: "a", Text: "x"}}, {Key: "b", Change: "gone", A: &jobs.Item{Key: "b"}}},
 	} {
 		var out bytes.Buffer
 		d := newDifferences(&out, true, [2]string{"j1", "j2"})
@@ -172,7 +172,7 @@ func TestDifferencesAreOneObject(t *testing.T) {
 		}
 		var got struct {
 			A, B        string
-			Differences []job.Difference
+			Differences []jobs.Difference
 			Counts      map[string]int
 		}
 		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
@@ -205,7 +205,7 @@ func TestEventsAreFollowedUntilTheJobHasEnded(t *testing.T) {
 		{Events: []event.Event{{ID: "2-0", Type: "job.completed", Job: "j1", Data: json.RawMessage(`{"n": 1}`)}}, Next: "2-0"},
 		{Next: "2-0"},
 	}
-	err := jobScope{env: env}.events(t.Context(), &from, job.Job{ID: "j1", Status: job.Processing}, "0", true, true)
+	err := jobScope{env: env}.events(t.Context(), &from, jobs.Job{ID: "j1", Status: jobs.Processing}, "0", true, true)
 	if err != nil || len(from) != 0 {
 		t.Errorf("got %v, and %d batches unread", err, len(from))
 	}
@@ -223,7 +223,7 @@ func TestEventsOfAJobFitATerminal(t *testing.T) {
 	env, out, _ := quiet("")
 	long := json.RawMessage(`{"error": "` + strings.Repeat("x", 200) + `"}`)
 	from := batches{{Events: []event.Event{{Type: "job.started", Job: "j1"}, {Type: "stage.completed", Job: "j1", Data: long}}, Next: "2-0"}, {Next: "2-0"}}
-	if err := (jobScope{env: env}).events(t.Context(), &from, job.Job{ID: "j1", Status: job.Completed}, "0", false, false); err != nil {
+	if err := (jobScope{env: env}).events(t.Context(), &from, jobs.Job{ID: "j1", Status: jobs.Completed}, "0", false, false); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -239,12 +239,12 @@ func TestEventsOfAJobFitATerminal(t *testing.T) {
 
 func TestStageSaysWhyItFailed(t *testing.T) {
 	t.Parallel()
-	for want, st := range map[string]job.Stage{
-		"failed (broken)":                   {Status: job.StageFailed, Error: "broken"},
-		"failed (attempt 2 failed: broken)": {Status: job.StageFailed, Error: "broken", Attempts: 2},
-		"processing (agent a1, 3 in work)":  {Status: job.StageProcessing, Agent: "a1", Processing: 3},
-		"processing (7 items pending)":      {Status: job.StageProcessing, Pending: 7},
-		"pending":                           {Status: job.StagePending},
+	for want, st := range map[string]jobs.Stage{
+		"failed (broken)":                   {Status: jobs.StageFailed, Error: "broken"},
+		"failed (attempt 2 failed: broken)": {Status: jobs.StageFailed, Error: "broken", Attempts: 2},
+		"processing (agent a1, 3 in work)":  {Status: jobs.StageProcessing, Agent: "a1", Processing: 3},
+		"processing (7 items pending)":      {Status: jobs.StageProcessing, Pending: 7},
+		"pending":                           {Status: jobs.StagePending},
 	} {
 		if got := stageText(st, painter{}); got != want {
 			t.Errorf("got %q, want %q", got, want)

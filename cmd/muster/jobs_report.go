@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/atomicfile"
-	"muster/orchestrator/job"
-	"muster/orchestrator/report"
+	"muster/jobs"
+	"muster/jobs/report"
 )
 
 // reportFormats are the formats of a report.
@@ -41,7 +41,7 @@ items.
 			if !slices.Contains(reportFormats, format) {
 				return usageError{fmt.Errorf("no format %q%s; use %s", format, suggest(format, reportFormats), strings.Join(reportFormats, ", "))}
 			}
-			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
+			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
 				file := c.String("out")
 				if file == "" || file == "-" {
 					return s.writeReport(ctx, env.stdout, j, format)
@@ -54,13 +54,13 @@ items.
 
 // reportOfJob is the JSON of jobs report, which is written as it is read.
 type reportOfJob struct {
-	Items []job.Item `json:"item_list"`
+	Items []jobs.Item `json:"item_list"`
 	report.Summary
 }
 
 // writeReport writes the report on a job.
-func (s jobScope) writeReport(ctx context.Context, w io.Writer, j job.Job, format string) error {
-	if j.Kind == job.KindScrape && format != "csv" {
+func (s jobScope) writeReport(ctx context.Context, w io.Writer, j jobs.Job, format string) error {
+	if j.Kind == jobs.KindScrape && format != "csv" {
 		scrape, err := s.system.Sites.Job(ctx, j.ID)
 		if err == nil && scrape.Summary != nil {
 			if format == "json" {

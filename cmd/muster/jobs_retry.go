@@ -7,8 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/jobs"
 	"muster/orchestrator"
-	"muster/orchestrator/job"
 	"muster/sites"
 )
 
@@ -26,11 +26,11 @@ If no worker is running, the command starts one and waits.
 		Flags: append(flagsOf(workerSettings...),
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished; for a scrape, print the report"},
 			jobIDFlag(), progressFlag(), jsonFlag()),
-		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
+		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
 			switch j.Kind {
-			case job.KindPipeline:
+			case jobs.KindPipeline:
 				return s.retry(ctx, c, j)
-			case job.KindScrape:
+			case jobs.KindScrape:
 				return s.retryScrape(ctx, c, j.ID)
 			}
 			return fmt.Errorf("job %s is a refresh of the proxies: start another with muster proxies refresh", j.ID)
@@ -45,7 +45,7 @@ type retryResult struct {
 }
 
 // retry puts the failed items of a job back, or creates an ended job again.
-func (s jobScope) retry(ctx context.Context, c *cli.Context, j job.Job) error {
+func (s jobScope) retry(ctx context.Context, c *cli.Context, j jobs.Job) error {
 	if !j.Status.Terminal() {
 		n, err := s.jobs.Retry(ctx, j.ID)
 		if err == nil && !c.Bool("json") && !c.Bool("wait") {
@@ -54,7 +54,7 @@ func (s jobScope) retry(ctx context.Context, c *cli.Context, j job.Job) error {
 		if err == nil {
 			return s.retriedAs(ctx, c, j, n)
 		}
-		if !errors.Is(err, job.ErrTerminal) {
+		if !errors.Is(err, jobs.ErrTerminal) {
 			return noJobID(j.ID, err)
 		}
 	}
@@ -69,14 +69,14 @@ func (s jobScope) retry(ctx context.Context, c *cli.Context, j job.Job) error {
 }
 
 // retriedAs waits for a job that was retried if that is asked for, and prints JSON.
-func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j job.Job, n int) error {
+func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j jobs.Job, n int) error {
 	var failed error
 	if c.Bool("wait") {
 		stop, err := s.serve(ctx)
 		if err != nil {
 			return err
 		}
-		ended, err := s.wait(ctx, []job.Job{j})
+		ended, err := s.wait(ctx, []jobs.Job{j})
 		if err = errors.Join(err, stop()); err != nil {
 			return withJobState(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
 		}

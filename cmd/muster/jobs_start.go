@@ -12,8 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
+	"muster/jobs"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/redisd"
 )
 
@@ -37,7 +37,7 @@ interface of muster start.
 			&cli.StringFlag{Name: "document", Aliases: []string{"document-path"}, Usage: "the `FILE` that it is about"},
 			&cli.StringFlag{Name: "context", Usage: "more for the agents: a JSON object, or `@FILE` with one"},
 			&cli.StringSliceFlag{Name: "after", Usage: "begin when `JOB` has ended; may be repeated"},
-			&cli.StringFlag{Name: "on-failure", Usage: "when a job that it comes after was not completed, `HOW` to continue: cancel or run", DefaultText: job.OnFailureCancel},
+			&cli.StringFlag{Name: "on-failure", Usage: "when a job that it comes after was not completed, `HOW` to continue: cancel or run", DefaultText: jobs.OnFailureCancel},
 			&cli.StringFlag{Name: "at", Usage: "begin at `TIME`, as in 2027-01-31T15:04:05Z, or after a duration such as 2h", DefaultText: "now"},
 			&cli.StringFlag{Name: "cron", Usage: "create such a job at the times of `SPEC`, as in '0 6 * * 1'"},
 			&cli.StringFlag{Name: "priority", Usage: "high, normal, low or `N` from -100 to 100; a step is worth a minute of waiting", DefaultText: "normal"},
@@ -63,8 +63,8 @@ interface of muster start.
 }
 
 // requestOf returns the request that the flags of jobs start describe, without the document.
-func requestOf(c *cli.Context) (req job.Request, err error) {
-	req = job.Request{
+func requestOf(c *cli.Context) (req jobs.Request, err error) {
+	req = jobs.Request{
 		Pipeline: c.Args().First(), Prompt: c.String("prompt"), After: c.StringSlice("after"), OnFailure: c.String("on-failure"),
 		Cron: c.String("cron"), Labels: c.StringSlice("label"), VersionOf: c.String("version-of"), Dedupe: c.String("dedupe"),
 	}
@@ -82,17 +82,17 @@ func requestOf(c *cli.Context) (req job.Request, err error) {
 	if req.Priority, err = priorityOf(cmp.Or(c.String("priority"), "normal")); err != nil {
 		return req, err
 	}
-	if err := oneOf("on-failure", req.OnFailure, []string{job.OnFailureCancel, job.OnFailureRun}); err != nil {
+	if err := oneOf("on-failure", req.OnFailure, []string{jobs.OnFailureCancel, jobs.OnFailureRun}); err != nil {
 		return req, err
 	}
-	if err := oneOf("dedupe", req.Dedupe, []string{job.DedupeAllow, job.DedupeJoin, job.DedupeReject}); err != nil {
+	if err := oneOf("dedupe", req.Dedupe, []string{jobs.DedupeAllow, jobs.DedupeJoin, jobs.DedupeReject}); err != nil {
 		return req, err
 	}
 	switch {
-	case c.Bool("force") && req.Dedupe != "" && req.Dedupe != job.DedupeAllow:
+	case c.Bool("force") && req.Dedupe != "" && req.Dedupe != jobs.DedupeAllow:
 		return req, usageError{fmt.Errorf("--force is --dedupe allow; leave --dedupe %s out", req.Dedupe)}
 	case c.Bool("force"):
-		req.Dedupe = job.DedupeAllow
+		req.Dedupe = jobs.DedupeAllow
 	}
 	if req.Cron != "" && c.Bool("wait") {
 		return req, usageError{errors.New("--wait waits for a job to end, and one with --cron does not end")}
@@ -107,17 +107,17 @@ func requestOf(c *cli.Context) (req job.Request, err error) {
 
 // startResult is the JSON result of jobs start.
 type startResult struct {
-	JobID     string        `json:"job_id"`
-	Status    job.Status    `json:"status"`
-	Prompt    string        `json:"prompt"`
-	Document  string        `json:"document_path,omitempty"`
-	Duplicate bool          `json:"duplicate,omitempty"` // it is the job of an earlier request for the same
-	Final     job.Status    `json:"final_status,omitempty"`
-	Progress  *job.Progress `json:"progress,omitempty"` // at the end, with --wait
+	JobID     string         `json:"job_id"`
+	Status    jobs.Status    `json:"status"`
+	Prompt    string         `json:"prompt"`
+	Document  string         `json:"document_path,omitempty"`
+	Duplicate bool           `json:"duplicate,omitempty"` // it is the job of an earlier request for the same
+	Final     jobs.Status    `json:"final_status,omitempty"`
+	Progress  *jobs.Progress `json:"progress,omitempty"` // at the end, with --wait
 }
 
 // start creates a job, prints it, and waits for it if that is asked for.
-func (s jobScope) start(ctx context.Context, c *cli.Context, req job.Request) error {
+func (s jobScope) start(ctx context.Context, c *cli.Context, req jobs.Request) error {
 	others, err := s.system.Workers.Elsewhere(ctx)
 	if err != nil {
 		return err
@@ -154,14 +154,14 @@ func (s jobScope) start(ctx context.Context, c *cli.Context, req job.Request) er
 }
 
 // startError adds the next step to the error of a job that was not created.
-func startError(req job.Request, err error) error {
+func startError(req jobs.Request, err error) error {
 	if errors.As(err, new(*pipeline.UnknownError)) {
 		return usageError{err}
 	}
-	if errors.Is(err, job.ErrExists) {
+	if errors.Is(err, jobs.ErrExists) {
 		return fmt.Errorf("%w; create another with --force, or join it with --dedupe join", err)
 	}
-	if errors.Is(err, job.ErrNotFound) {
+	if errors.Is(err, jobs.ErrNotFound) {
 		return fmt.Errorf("create a job of pipeline %s: %w; see muster jobs list", cmp.Or(req.Pipeline, pipeline.Default), err)
 	}
 	return wrongField(err)
@@ -179,7 +179,7 @@ func printStarted(env environment, r startResult) {
 }
 
 // startAndWait waits for a job that was created, on workers that run elsewhere or here.
-func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j job.Job, result startResult) error {
+func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j jobs.Job, result startResult) error {
 	stop, err := s.serve(ctx)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j job.Job, r
 	if !c.Bool("json") {
 		fmt.Fprintln(s.env.stdout, "Waiting for completion...")
 	}
-	ended, err := s.wait(ctx, []job.Job{j})
+	ended, err := s.wait(ctx, []jobs.Job{j})
 	if err = errors.Join(err, stop()); err != nil {
 		return withJobState(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
+	"muster/jobs"
+	"muster/jobs/pipeline"
 	"muster/sites"
 )
 
@@ -33,7 +33,7 @@ func jobsStatusCommand(env environment) *cli.Command {
 }
 
 // showStatus prints the parts of a job that the flags of jobs status select.
-func showStatus(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
+func showStatus(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
 	parts := 0
 	for _, name := range []string{"progress", "report", "rejected", "failed"} {
 		if c.Bool(name) {
@@ -52,23 +52,23 @@ func showStatus(ctx context.Context, c *cli.Context, s jobScope, j job.Job) erro
 		}
 		return s.writeReport(ctx, s.env.stdout, j, format)
 	case c.Bool("rejected"):
-		return s.showEnded(ctx, c, j, job.ItemRejected)
+		return s.showEnded(ctx, c, j, jobs.ItemRejected)
 	case c.Bool("failed"):
-		return s.showEnded(ctx, c, j, job.ItemFailed)
+		return s.showEnded(ctx, c, j, jobs.ItemFailed)
 	}
 	return s.showJob(ctx, j, c.Bool("json"))
 }
 
 // jobView is a job in JSON: a scrape has additional fields.
 type jobView struct {
-	job.Job
+	jobs.Job
 	Scrape *sites.Job `json:"scrape,omitempty"`
 }
 
 // showJob prints a job: a scrape as its pages and report.
-func (s jobScope) showJob(ctx context.Context, j job.Job, asJSON bool) error {
+func (s jobScope) showJob(ctx context.Context, j jobs.Job, asJSON bool) error {
 	view := jobView{Job: j}
-	if j.Kind == job.KindScrape {
+	if j.Kind == jobs.KindScrape {
 		switch scrape, err := s.system.Sites.Job(ctx, j.ID); {
 		case err == nil:
 			view.Scrape = &scrape
@@ -87,7 +87,7 @@ func (s jobScope) showJob(ctx context.Context, j job.Job, asJSON bool) error {
 }
 
 // printStatus prints the state of a job.
-func printStatus(env environment, j job.Job) {
+func printStatus(env environment, j jobs.Job) {
 	paint := newPainter(env)
 	line := func(name, value string) {
 		if value != "" {
@@ -100,8 +100,8 @@ func printStatus(env environment, j job.Job) {
 		}
 	}
 	line("Job ID", j.ID)
-	line(map[string]string{job.KindPipeline: "Pipeline", job.KindScrape: "Site"}[j.Kind], j.Name)
-	if j.Kind == job.KindRefresh {
+	line(map[string]string{jobs.KindPipeline: "Pipeline", jobs.KindScrape: "Site"}[j.Kind], j.Name)
+	if j.Kind == jobs.KindRefresh {
 		line("Refresh", j.Name)
 	}
 	fmt.Fprintf(env.stdout, "Status: %s\n", paint.status(string(j.Status)))
@@ -133,7 +133,7 @@ func printStatus(env environment, j job.Job) {
 }
 
 // printCounts prints the items of a job by state.
-func printCounts(env environment, n job.Counts) {
+func printCounts(env environment, n jobs.Counts) {
 	for _, c := range []struct {
 		name  string
 		n     int64
@@ -154,7 +154,7 @@ func printCounts(env environment, n job.Counts) {
 }
 
 // stageTitle names a stage: by its role in the default pipeline.
-func stageTitle(of string, st job.Stage) string {
+func stageTitle(of string, st jobs.Stage) string {
 	name := st.Name
 	if of == pipeline.Default && st.Role != "" {
 		name = st.Role
@@ -163,7 +163,7 @@ func stageTitle(of string, st job.Stage) string {
 }
 
 // stageText is the state of a stage with its details.
-func stageText(st job.Stage, paint painter) string {
+func stageText(st jobs.Stage, paint painter) string {
 	text := paint.status(string(st.Status))
 	var more []string
 	if st.Agent != "" {
@@ -188,7 +188,7 @@ func stageText(st job.Stage, paint painter) string {
 }
 
 // showProgress prints how far a job is, and how long the rest may take.
-func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j job.Job) error {
+func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j jobs.Job) error {
 	p, err := s.jobs.Progress(ctx, j.ID)
 	if err != nil {
 		return noJobID(j.ID, err)
@@ -200,7 +200,7 @@ func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j job.Job) e
 	return nil
 }
 
-func printProgress(env environment, p job.Progress) {
+func printProgress(env environment, p jobs.Progress) {
 	out := func(format string, args ...any) { fmt.Fprintf(env.stdout, format+"\n", args...) }
 	n := p.Items
 	out("Job ID: %s", p.JobID)
@@ -237,9 +237,9 @@ func lasted(seconds float64) string {
 }
 
 // showEnded lists the items of a job that ended in a state.
-func (s jobScope) showEnded(ctx context.Context, c *cli.Context, j job.Job, status job.ItemStatus) error {
-	items := []job.Item{}
-	for filter := (job.ItemFilter{Status: status, Limit: 1000}); ; {
+func (s jobScope) showEnded(ctx context.Context, c *cli.Context, j jobs.Job, status jobs.ItemStatus) error {
+	items := []jobs.Item{}
+	for filter := (jobs.ItemFilter{Status: status, Limit: 1000}); ; {
 		page, err := s.jobs.Items(ctx, j.ID, filter)
 		if err != nil {
 			return noJobID(j.ID, err)
@@ -250,24 +250,24 @@ func (s jobScope) showEnded(ctx context.Context, c *cli.Context, j job.Job, stat
 		}
 	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, job.ItemPage{Items: items})
+		return printJSON(s.env.stdout, jobs.ItemPage{Items: items})
 	}
 	printEnded(s.env, status, items)
 	return nil
 }
 
-func printEnded(env environment, status job.ItemStatus, items []job.Item) {
+func printEnded(env environment, status jobs.ItemStatus, items []jobs.Item) {
 	out := func(name, text string) {
 		if text != "" {
 			fmt.Fprintf(env.stdout, "  %-9s%s\n", name+":", strings.Join(strings.Fields(text), " "))
 		}
 	}
-	fmt.Fprintf(env.stdout, "%s Items (%d):\n", map[job.ItemStatus]string{job.ItemRejected: "Rejected", job.ItemFailed: "Failed"}[status], len(items))
+	fmt.Fprintf(env.stdout, "%s Items (%d):\n", map[jobs.ItemStatus]string{jobs.ItemRejected: "Rejected", jobs.ItemFailed: "Failed"}[status], len(items))
 	for _, it := range items {
 		fmt.Fprintln(env.stdout)
 		out("ID", it.Key)
 		out("Name", it.Name)
-		if status == job.ItemRejected {
+		if status == jobs.ItemRejected {
 			out("Reason", it.RejectionReason)
 		} else {
 			out("Error", it.LastError)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 // The priorities that have names. A step is worth a minute of waiting.
@@ -99,16 +99,16 @@ func contextOf(text string) (json.RawMessage, error) {
 const pendingJobs = "pending"
 
 // statusesOf reads the states of a filter.
-func statusesOf(words []string) (statuses []job.Status, pending bool, err error) {
+func statusesOf(words []string) (statuses []jobs.Status, pending bool, err error) {
 	for _, word := range words {
 		switch {
 		case word == pendingJobs:
 			pending = true
-		case slices.Contains(job.Statuses, job.Status(word)):
-			statuses = append(statuses, job.Status(word))
+		case slices.Contains(jobs.Statuses, jobs.Status(word)):
+			statuses = append(statuses, jobs.Status(word))
 		default:
 			var known []string
-			for _, s := range job.Statuses {
+			for _, s := range jobs.Statuses {
 				known = append(known, string(s))
 			}
 			known = append(known, pendingJobs)

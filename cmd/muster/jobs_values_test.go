@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 // wantUsage checks that err is a usage error that contains the given texts.
@@ -88,7 +88,7 @@ func TestContextIsAnObject(t *testing.T) {
 func TestStatusesOfAFilter(t *testing.T) {
 	t.Parallel()
 	got, pending, err := statusesOf([]string{"created", "failed", "pending"})
-	if want := []job.Status{job.Created, job.Failed}; err != nil || !pending || !reflect.DeepEqual(got, want) {
+	if want := []jobs.Status{jobs.Created, jobs.Failed}; err != nil || !pending || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v, %v, want %v and pending", got, pending, err, want)
 	}
 	_, _, err = statusesOf([]string{"complete"})

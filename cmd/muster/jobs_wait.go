@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 	"muster/orchestrator/monitor"
 )
 
@@ -26,7 +26,7 @@ func jobsWaitCommand(env environment) *cli.Command {
 			progressFlag(), jsonFlag(),
 		},
 		Action: onJobs(env, 1, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
-			var jobs []job.Job
+			var jobs []jobs.Job
 			for _, id := range c.Args().Slice() {
 				j, err := s.find(ctx, id)
 				if err != nil {
@@ -57,18 +57,18 @@ func jobsWaitCommand(env environment) *cli.Command {
 
 // waitResult is the JSON result of jobs wait.
 type waitResult struct {
-	Jobs []job.Job `json:"jobs"`
+	Jobs []jobs.Job `json:"jobs"`
 }
 
 // wait shows the progress of jobs until all have ended.
-func (s jobScope) wait(ctx context.Context, jobs []job.Job) ([]job.Job, error) {
+func (s jobScope) wait(ctx context.Context, list []jobs.Job) ([]jobs.Job, error) {
 	defer s.display.Close()
-	ended := make([]job.Job, len(jobs))
+	ended := make([]jobs.Job, len(list))
 	waits, ctx := errgroup.WithContext(ctx)
-	for i, j := range jobs {
+	for i, j := range list {
 		waits.Go(func() error {
 			track := s.display.Track(trackName(j))
-			done, err := s.jobs.Wait(ctx, j.ID, waitEvery, func(p job.Progress) { track.Update(trackOf(p)) })
+			done, err := s.jobs.Wait(ctx, j.ID, waitEvery, func(p jobs.Progress) { track.Update(trackOf(p)) })
 			switch {
 			case ctx.Err() != nil:
 				err = context.Cause(ctx)
@@ -77,7 +77,7 @@ func (s jobScope) wait(ctx context.Context, jobs []job.Job) ([]job.Job, error) {
 			case err != nil:
 				track.Fail(err.Error())
 				return noJobID(j.ID, err)
-			case done.Status == job.Completed:
+			case done.Status == jobs.Completed:
 				track.Done(string(done.Status))
 			default:
 				track.Fail(endText(done))
@@ -90,15 +90,15 @@ func (s jobScope) wait(ctx context.Context, jobs []job.Job) ([]job.Job, error) {
 }
 
 // trackName is the name of a job in the progress output.
-func trackName(j job.Job) string {
-	if j.Kind == job.KindPipeline {
+func trackName(j jobs.Job) string {
+	if j.Kind == jobs.KindPipeline {
 		return j.Name + " " + j.ID[:min(8, len(j.ID))]
 	}
 	return j.Name
 }
 
 // trackOf is the progress of a job as a display shows it.
-func trackOf(p job.Progress) monitor.Progress {
+func trackOf(p jobs.Progress) monitor.Progress {
 	n := p.Items
 	out := monitor.Progress{
 		Done: n.Processed(), Total: n.Total, Unit: "items", State: p.Waiting,
@@ -122,10 +122,10 @@ func trackOf(p job.Progress) monitor.Progress {
 }
 
 // notCompleted is the error for jobs that ended otherwise.
-func notCompleted(jobs []job.Job) error {
+func notCompleted(list []jobs.Job) error {
 	var errs []error
-	for _, j := range jobs {
-		if j.Status != job.Completed {
+	for _, j := range list {
+		if j.Status != jobs.Completed {
 			errs = append(errs, fmt.Errorf("job %s %s", j.ID, endText(j)))
 		}
 	}
@@ -133,7 +133,7 @@ func notCompleted(jobs []job.Job) error {
 }
 
 // endText describes the final state of a job.
-func endText(j job.Job) string {
+func endText(j jobs.Job) string {
 	if j.ErrorMessage != "" {
 		return string(j.Status) + ": " + j.ErrorMessage
 	}

@@ -3,16 +3,16 @@ package main
 import (
 	"encoding/json"
 
+	"muster/internal/schema"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/pipeline"
 	"muster/orchestrator"
 	"muster/orchestrator/access"
-	"muster/orchestrator/agent"
 	"muster/orchestrator/artifact"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
 	"muster/orchestrator/health"
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
-	"muster/orchestrator/store"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/proxies/probe"
@@ -57,17 +57,17 @@ var jsonOutputs = map[string][]jsonOutput{
 	"inspect workflows":   single([]tasktype.Workflow{}),
 	"jobs cancel":         single(cancelResult{}),
 	"jobs compare":        single(comparison{}),
-	"jobs decide":         single(job.Item{}),
+	"jobs decide":         single(jobs.Item{}),
 	"jobs events":         {{value: event.Event{}, lines: true}},
 	"jobs health":         single([]sitereport.Health{}),
-	"jobs items":          single(job.ItemPage{}),
-	"jobs list":           {{value: job.Page{}}, {when: "with --stats", value: []job.Day{}}, {when: "with --stuck", value: stuckJobs{}}},
+	"jobs items":          single(jobs.ItemPage{}),
+	"jobs list":           {{value: jobs.Page{}}, {when: "with --stats", value: []jobs.Day{}}, {when: "with --stuck", value: stuckJobs{}}},
 	"jobs pause":          single([]string{}),
 	"jobs report":         {{value: reportOfJob{}}, {when: "of a scrape", value: sitereport.Summary{}}},
 	"jobs resume":         single([]string{}),
 	"jobs retry":          {{value: retryResult{}}, {when: "of a scrape that it waited for", value: sites.Job{}}},
 	"jobs start":          single(startResult{}),
-	"jobs status":         {{value: jobView{}}, {when: "with --progress", value: job.Progress{}}, {when: "with --rejected or --failed", value: job.ItemPage{}}, {when: "with --report", value: reportOfJob{}}, {when: "with --report, of a scrape", value: sitereport.Summary{}}},
+	"jobs status":         {{value: jobView{}}, {when: "with --progress", value: jobs.Progress{}}, {when: "with --rejected or --failed", value: jobs.ItemPage{}}, {when: "with --report", value: reportOfJob{}}, {when: "with --report, of a scrape", value: sitereport.Summary{}}},
 	"jobs wait":           single(waitResult{}),
 	"keys create":         single(createdKey{}),
 	"keys list":           single([]access.Key{}),
@@ -95,9 +95,9 @@ var jsonOutputs = map[string][]jsonOutput{
 	"sites list":          single([]listedSite{}),
 	"sites test":          single([]testedSite{}),
 	"start":               {{when: "with --once", value: orchestrator.Round{}}},
-	"store check":         single(store.Status{}),
-	"store migrate":       single(store.Status{}),
-	"store seed":          single(job.Seeded{}),
+	"store check":         single(schema.Status{}),
+	"store migrate":       single(schema.Status{}),
+	"store seed":          single(jobs.Seeded{}),
 	"tokens list":         {{when: "with TASK", value: []tasktype.OpenToken{}}, {value: []tasktype.OpenTask{}}},
 	"version":             single(build{}),
 	"webhooks add":        single(withSecret{}),

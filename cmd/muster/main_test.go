@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/testutil"
-	"muster/orchestrator/agent"
-	"muster/orchestrator/job"
+	"muster/jobs"
+	"muster/jobs/agent"
 )
 
 func TestMain(m *testing.M) {
@@ -75,7 +75,7 @@ func agents(ts *testscript.TestScript, neg bool, args []string) {
 		switch {
 		case work.Item == nil:
 			for word := range strings.FieldsSeq(work.Job.Prompt) {
-				reply.Items = append(reply.Items, job.Item{Key: word, Text: "Item " + word})
+				reply.Items = append(reply.Items, jobs.Item{Key: word, Text: "Item " + word})
 			}
 		case work.Item.Key == "bad":
 			reply.Verdict, reply.Reason = "reject", "it is bad"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/jobs/pipeline"
 	"muster/orchestrator/config"
-	"muster/orchestrator/pipeline"
 )
 
 // pipelinesSetting is the folder of pipelines.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/orchestrator/pipeline"
+	"muster/jobs/pipeline"
 )
 
 // printPipeline prints a pipeline as the YAML that it could be read from.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/schema"
 	"muster/orchestrator"
 	"muster/orchestrator/monitor"
-	"muster/orchestrator/store"
 )
 
 func storeCommand(env environment) *cli.Command {
@@ -60,7 +60,7 @@ command.
 }
 
 // onStore returns the action of a command on a store of any schema.
-func onStore(env environment, fn func(context.Context, environment, *cli.Context, *store.Store) error) cli.ActionFunc {
+func onStore(env environment, fn func(context.Context, environment, *cli.Context, *schema.Store) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := arguments(c, 0, 0); err != nil {
 			return err
@@ -79,7 +79,7 @@ func onStore(env environment, fn func(context.Context, environment, *cli.Context
 	}
 }
 
-func checkStore(ctx context.Context, env environment, c *cli.Context, s *store.Store) error {
+func checkStore(ctx context.Context, env environment, c *cli.Context, s *schema.Store) error {
 	status, err := s.Status(ctx)
 	if err != nil {
 		return err
@@ -90,13 +90,13 @@ func checkStore(ctx context.Context, env environment, c *cli.Context, s *store.S
 		printStoreStatus(env, status)
 	}
 	if status.Newer() {
-		return errors.Join(&store.NewerError{Have: status.Schema, Know: status.Known}, err)
+		return errors.Join(&schema.NewerError{Have: status.Schema, Know: status.Known}, err)
 	}
 	return err
 }
 
 // printStoreStatus prints the status of the store.
-func printStoreStatus(env environment, st store.Status) {
+func printStoreStatus(env environment, st schema.Status) {
 	w := env.stdout
 	fmt.Fprintf(w, "Schema: %d; this program knows %d\n", st.Schema, st.Known)
 	if st.Locked != "" {
@@ -107,7 +107,7 @@ func printStoreStatus(env environment, st store.Status) {
 	}
 }
 
-func migrateStore(ctx context.Context, env environment, c *cli.Context, s *store.Store) error {
+func migrateStore(ctx context.Context, env environment, c *cli.Context, s *schema.Store) error {
 	status, err := s.Status(ctx)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func migrateStore(ctx context.Context, env environment, c *cli.Context, s *store
 			return err
 		}
 	} else if status.Newer() {
-		return &store.NewerError{Have: status.Schema, Know: status.Known}
+		return &schema.NewerError{Have: status.Schema, Know: status.Known}
 	}
 	if c.Bool("json") {
 		return printJSON(env.stdout, status)

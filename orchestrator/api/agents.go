@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"muster/jobs/agent"
 	"muster/orchestrator/access"
-	"muster/orchestrator/agent"
 )
 
 // NewAgent is the registration of an agent.

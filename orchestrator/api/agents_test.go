@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/orchestrator/agent"
+	"muster/jobs/agent"
 )
 
 func TestAgents(t *testing.T) {

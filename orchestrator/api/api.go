@@ -20,10 +20,10 @@ import (
 	"syscall"
 	"time"
 
+	"muster/internal/tracing"
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
-	"muster/orchestrator/tracing"
 	"muster/orchestrator/ui"
 	"muster/sites"
 	"muster/tasks"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muster/orchestrator/agent"
-	"muster/orchestrator/job"
+	"muster/jobs"
+	"muster/jobs/agent"
 )
 
 // maxWait is how long a request for work may wait.
@@ -223,7 +223,7 @@ func (w work) complete(ctx context.Context, in *completeInput) (*emptyOutput, er
 	if b.Item != nil && b.Result != nil {
 		return nil, badField("body.result", "there is item already; a stage that takes items sets item, one that takes the job sets result")
 	}
-	answer := job.Answer{Items: newItems(b.Items), Verdict: b.Verdict, Reason: b.Reason, Patch: b.Result, Usage: b.Usage}
+	answer := jobs.Answer{Items: newItems(b.Items), Verdict: b.Verdict, Reason: b.Reason, Patch: b.Result, Usage: b.Usage}
 	if b.Item != nil {
 		answer.Patch = json.RawMessage(b.Item)
 	}

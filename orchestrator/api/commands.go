@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 // JobEdit changes a job. What is absent stays as it is.
@@ -38,11 +38,11 @@ type deleteInput struct {
 
 // CancelAnswer says what became of a job that was cancelled or deleted.
 type CancelAnswer struct {
-	Success bool       `json:"success"`
-	JobID   string     `json:"job_id"`
-	Status  job.Status `json:"status,omitempty"`
-	Cleanup bool       `json:"cleanup" doc:"the document was removed: no other job has it"`
-	Purged  bool       `json:"purged,omitempty" doc:"the job was deleted"`
+	Success bool        `json:"success"`
+	JobID   string      `json:"job_id"`
+	Status  jobs.Status `json:"status,omitempty"`
+	Cleanup bool        `json:"cleanup" doc:"the document was removed: no other job has it"`
+	Purged  bool        `json:"purged,omitempty" doc:"the job was deleted"`
 }
 
 type cancelOutput struct{ Body CancelAnswer }
@@ -129,7 +129,7 @@ func (c jobCommands) edit(ctx context.Context, in *editInput) (*jobOutput, error
 	if err != nil {
 		return nil, badField("header.If-Match", "%v", err)
 	}
-	e := job.Edit{Priority: in.Body.Priority, Context: json.RawMessage(in.Body.Context), Labels: in.Body.Labels, After: in.Body.After}
+	e := jobs.Edit{Priority: in.Body.Priority, Context: json.RawMessage(in.Body.Context), Labels: in.Body.Labels, After: in.Body.After}
 	j, err := c.jobs.Edit(ctx, in.ID, version, e)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (c jobCommands) cancel(ctx context.Context, id string, cleanup bool) (*canc
 
 func (c jobCommands) retry(ctx context.Context, in *retryInput) (*retryOutput, error) {
 	n, err := c.jobs.Retry(ctx, in.ID)
-	if errors.Is(err, job.ErrTerminal) && in.Again {
+	if errors.Is(err, jobs.ErrTerminal) && in.Again {
 		next, err := c.jobs.Again(ctx, in.ID)
 		if err != nil {
 			return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 // NewJob is a request for a job.
@@ -32,8 +32,8 @@ type NewJob struct {
 }
 
 // request is what the job service is asked for.
-func (n NewJob) request(idempotency string) (job.Request, error) {
-	r := job.Request{
+func (n NewJob) request(idempotency string) (jobs.Request, error) {
+	r := jobs.Request{
 		Pipeline: n.Pipeline, Prompt: n.Prompt, Context: json.RawMessage(n.Context), Priority: n.Priority, Labels: n.Labels, After: n.After,
 		OnFailure: n.OnFailure, At: n.At, Cron: n.Cron, VersionOf: n.VersionOf, Dedupe: n.Dedupe, IdempotencyKey: idempotency,
 	}
@@ -100,7 +100,7 @@ func addCreate(s *server) {
 
 func (c creation) create(ctx context.Context, in *createInput) (*createOutput, error) {
 	var n NewJob
-	var document *job.Document
+	var document *jobs.Document
 	if isForm(in.r) && c.documents != nil {
 		form, err := c.readForm(ctx, in)
 		if err != nil {
@@ -165,7 +165,7 @@ func (c creation) newJob(data []byte) (n NewJob, err error) {
 }
 
 // documentOf returns the document of a request: uploaded, or fetched, or none.
-func (c creation) documentOf(ctx context.Context, n NewJob, uploaded *job.Document) (*job.Document, error) {
+func (c creation) documentOf(ctx context.Context, n NewJob, uploaded *jobs.Document) (*jobs.Document, error) {
 	if n.DocumentURL == "" {
 		return uploaded, nil
 	}

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"muster/orchestrator/agent"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
 	"muster/proxies"
 )
 
@@ -26,29 +26,29 @@ const (
 // fakeJobs knows one job, and returns err where it is set. It keeps what it was asked for.
 type fakeJobs struct {
 	mu       sync.Mutex // guards what follows
-	job      job.Job
+	job      jobs.Job
 	err      error
 	joined   bool
-	request  job.Request
-	filter   job.Filter
-	items    job.ItemFilter
-	edit     job.Edit
+	request  jobs.Request
+	filter   jobs.Filter
+	items    jobs.ItemFilter
+	edit     jobs.Edit
 	version  int64
 	failure  string
-	decision job.Decision
+	decision jobs.Decision
 	cleanup  bool
 	deleted  bool
 	days     int
 }
 
-func (f *fakeJobs) one(id string) (job.Job, error) {
+func (f *fakeJobs) one(id string) (jobs.Job, error) {
 	if id != f.job.ID {
-		return job.Job{}, fmt.Errorf("%w: %s", job.ErrNotFound, id)
+		return jobs.Job{}, fmt.Errorf("%w: %s", jobs.ErrNotFound, id)
 	}
 	return f.job, f.err
 }
 
-func (f *fakeJobs) Create(_ context.Context, r job.Request) (job.Job, bool, error) {
+func (f *fakeJobs) Create(_ context.Context, r jobs.Request) (jobs.Job, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.request = r
@@ -57,68 +57,68 @@ func (f *fakeJobs) Create(_ context.Context, r job.Request) (job.Job, bool, erro
 	return j, !f.joined, f.err
 }
 
-func (f *fakeJobs) Get(_ context.Context, id string) (job.Job, error) { return f.one(id) }
+func (f *fakeJobs) Get(_ context.Context, id string) (jobs.Job, error) { return f.one(id) }
 
-func (f *fakeJobs) Look(ctx context.Context, id string) (job.Job, job.Progress, error) {
+func (f *fakeJobs) Look(ctx context.Context, id string) (jobs.Job, jobs.Progress, error) {
 	j, err := f.one(id)
 	if err != nil {
-		return j, job.Progress{}, err
+		return j, jobs.Progress{}, err
 	}
 	p, err := f.Progress(ctx, id)
 	return j, p, err
 }
 
-func (f *fakeJobs) Failures(_ context.Context, id string, _ job.ItemStatus, _, _ int) ([]job.Item, int, error) {
+func (f *fakeJobs) Failures(_ context.Context, id string, _ jobs.ItemStatus, _, _ int) ([]jobs.Item, int, error) {
 	_, err := f.one(id)
-	return []job.Item{{Key: "a/b"}}, 0, err
+	return []jobs.Item{{Key: "a/b"}}, 0, err
 }
 
-func (f *fakeJobs) LastErrors(_ context.Context, id string, _ int) ([]job.ItemError, error) {
+func (f *fakeJobs) LastErrors(_ context.Context, id string, _ int) ([]jobs.ItemError, error) {
 	_, err := f.one(id)
-	return []job.ItemError{{Key: "a/b", Error: "unclear"}}, err
+	return []jobs.ItemError{{Key: "a/b", Error: "unclear"}}, err
 }
 
-func (f *fakeJobs) Reviews(context.Context, int) (job.Reviews, error) {
-	return job.Reviews{Items: []job.Item{{JobID: aJob, Key: "a/b"}}}, f.err
+func (f *fakeJobs) Reviews(context.Context, int) (jobs.Reviews, error) {
+	return jobs.Reviews{Items: []jobs.Item{{JobID: aJob, Key: "a/b"}}}, f.err
 }
 
 func (f *fakeJobs) InReview(context.Context) (items int64, jobs int, err error) { return 1, 1, f.err }
 
-func (f *fakeJobs) List(_ context.Context, filter job.Filter) (job.Page, error) {
+func (f *fakeJobs) List(_ context.Context, filter jobs.Filter) (jobs.Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.filter = filter
-	return job.Page{Jobs: []job.Job{f.job}, Total: 1, Next: "1-2"}, f.err
+	return jobs.Page{Jobs: []jobs.Job{f.job}, Total: 1, Next: "1-2"}, f.err
 }
 
-func (f *fakeJobs) Edit(_ context.Context, id string, version int64, e job.Edit) (job.Job, error) {
+func (f *fakeJobs) Edit(_ context.Context, id string, version int64, e jobs.Edit) (jobs.Job, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.edit, f.version = e, version
 	return f.one(id)
 }
 
-func (f *fakeJobs) Cancel(_ context.Context, id string, cleanup bool) (job.Job, error) {
+func (f *fakeJobs) Cancel(_ context.Context, id string, cleanup bool) (jobs.Job, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cleanup = cleanup
 	j, err := f.one(id)
-	j.Status = job.Cancelled
+	j.Status = jobs.Cancelled
 	return j, err
 }
 
-func (f *fakeJobs) KeepsDocument(context.Context, job.Job) (bool, error) { return false, nil }
+func (f *fakeJobs) KeepsDocument(context.Context, jobs.Job) (bool, error) { return false, nil }
 
 func (f *fakeJobs) Retry(_ context.Context, id string) (int, error) {
 	_, err := f.one(id)
 	return 3, err
 }
 
-func (f *fakeJobs) Again(context.Context, string) (job.Job, error) {
-	return job.Job{ID: otherJob, VersionOf: aJob}, nil
+func (f *fakeJobs) Again(context.Context, string) (jobs.Job, error) {
+	return jobs.Job{ID: otherJob, VersionOf: aJob}, nil
 }
 
-func (f *fakeJobs) CompleteStage(_ context.Context, id, _, failure string) (job.Job, error) {
+func (f *fakeJobs) CompleteStage(_ context.Context, id, _, failure string) (jobs.Job, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failure = failure
@@ -133,47 +133,47 @@ func (f *fakeJobs) Delete(_ context.Context, id string) error {
 	return err
 }
 
-func (f *fakeJobs) Items(_ context.Context, id string, filter job.ItemFilter) (job.ItemPage, error) {
+func (f *fakeJobs) Items(_ context.Context, id string, filter jobs.ItemFilter) (jobs.ItemPage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.items = filter
 	_, err := f.one(id)
-	return job.ItemPage{Items: []job.Item{{Key: "a/b"}}, Next: "7"}, err
+	return jobs.ItemPage{Items: []jobs.Item{{Key: "a/b"}}, Next: "7"}, err
 }
 
-func (f *fakeJobs) Item(_ context.Context, id, key string) (job.Item, error) {
+func (f *fakeJobs) Item(_ context.Context, id, key string) (jobs.Item, error) {
 	if _, err := f.one(id); err != nil {
-		return job.Item{}, err
+		return jobs.Item{}, err
 	}
 	if key != "a/b" {
-		return job.Item{}, fmt.Errorf("%w: %s", job.ErrNoItem, key)
+		return jobs.Item{}, fmt.Errorf("%w: %s", jobs.ErrNoItem, key)
 	}
-	return job.Item{Key: key}, nil
+	return jobs.Item{Key: key}, nil
 }
 
-func (f *fakeJobs) Decide(_ context.Context, id, key string, d job.Decision) (job.Item, error) {
+func (f *fakeJobs) Decide(_ context.Context, id, key string, d jobs.Decision) (jobs.Item, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.decision = d
 	_, err := f.one(id)
-	return job.Item{Key: key}, err
+	return jobs.Item{Key: key}, err
 }
 
-func (f *fakeJobs) Progress(_ context.Context, id string) (job.Progress, error) {
+func (f *fakeJobs) Progress(_ context.Context, id string) (jobs.Progress, error) {
 	_, err := f.one(id)
 	eta := 60.0
-	return job.Progress{JobID: id, ETASeconds: &eta}, err
+	return jobs.Progress{JobID: id, ETASeconds: &eta}, err
 }
 
-func (f *fakeJobs) Stuck(context.Context) ([]job.Stuck, error) {
-	return []job.Stuck{{JobID: aJob, Stage: "create", Reason: "no agent of role creator"}}, f.err
+func (f *fakeJobs) Stuck(context.Context) ([]jobs.Stuck, error) {
+	return []jobs.Stuck{{JobID: aJob, Stage: "create", Reason: "no agent of role creator"}}, f.err
 }
 
-func (f *fakeJobs) Compare(_ context.Context, a, b string, yield func(job.Difference) error) error {
+func (f *fakeJobs) Compare(_ context.Context, a, b string, yield func(jobs.Difference) error) error {
 	if a != aJob || b != otherJob {
-		return job.ErrNotFound
+		return jobs.ErrNotFound
 	}
-	for _, d := range []job.Difference{{Key: "x", Change: "new"}, {Key: "y", Change: "same"}, {Key: "z", Change: "gone"}} {
+	for _, d := range []jobs.Difference{{Key: "x", Change: "new"}, {Key: "y", Change: "same"}, {Key: "z", Change: "gone"}} {
 		if err := yield(d); err != nil {
 			return err
 		}
@@ -181,20 +181,20 @@ func (f *fakeJobs) Compare(_ context.Context, a, b string, yield func(job.Differ
 	return f.err
 }
 
-func (f *fakeJobs) Daily(_ context.Context, days int) ([]job.Day, error) {
+func (f *fakeJobs) Daily(_ context.Context, days int) ([]jobs.Day, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.days = days
-	return []job.Day{{Date: "2026-11-23", Created: 2}}, f.err
+	return []jobs.Day{{Date: "2026-11-23", Created: 2}}, f.err
 }
 
-func (f *fakeJobs) Totals(context.Context) (map[job.Status]int64, error) {
-	return map[job.Status]int64{job.Processing: 2, job.Completed: 2500}, f.err
+func (f *fakeJobs) Totals(context.Context) (map[jobs.Status]int64, error) {
+	return map[jobs.Status]int64{jobs.Processing: 2, jobs.Completed: 2500}, f.err
 }
 
-func (f *fakeJobs) Numbers(context.Context) (job.Numbers, error) {
-	return job.Numbers{
-		Items: map[job.ItemStatus]int64{job.ItemPending: 6, job.ItemIntegrated: 1_000_000}, Stuck: 1,
+func (f *fakeJobs) Numbers(context.Context) (jobs.Numbers, error) {
+	return jobs.Numbers{
+		Items: map[jobs.ItemStatus]int64{jobs.ItemPending: 6, jobs.ItemIntegrated: 1_000_000}, Stuck: 1,
 		Took: map[string]string{"job.completed 60": "2500", "item.integrated +Inf": "7", "item.integrated ms": "1500"},
 	}, f.err
 }
@@ -206,22 +206,22 @@ type fakeDocuments struct {
 	broken  error // of Check
 }
 
-func (f *fakeDocuments) Put(_ context.Context, name string, r io.Reader) (job.Document, error) {
+func (f *fakeDocuments) Put(_ context.Context, name string, r io.Reader) (jobs.Document, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return job.Document{}, err
+		return jobs.Document{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.content = string(data)
-	return job.Document{Name: name, Hash: "abc", Size: int64(len(data))}, nil
+	return jobs.Document{Name: name, Hash: "abc", Size: int64(len(data))}, nil
 }
 
-func (f *fakeDocuments) Fetch(_ context.Context, url string) (job.Document, error) {
+func (f *fakeDocuments) Fetch(_ context.Context, url string) (jobs.Document, error) {
 	if strings.Contains(url, "127.0.0.1") {
-		return job.Document{}, &job.FieldError{Field: "document_url", Why: "the address is not public"}
+		return jobs.Document{}, &jobs.FieldError{Field: "document_url", Why: "the address is not public"}
 	}
-	return job.Document{Name: "fetched", Hash: "abc", Source: url}, nil
+	return jobs.Document{Name: "fetched", Hash: "abc", Source: url}, nil
 }
 
 func (f *fakeDocuments) Open(hash string) (io.ReadCloser, error) {
@@ -238,7 +238,7 @@ type fakeReports struct{ fail error } // after the first bytes
 
 func (f fakeReports) Write(_ context.Context, w io.Writer, id, format string) error {
 	if id != aJob {
-		return job.ErrNotFound
+		return jobs.ErrNotFound
 	}
 	if _, err := io.WriteString(w, "a report as "+format); err != nil {
 		return err
@@ -281,9 +281,9 @@ type fakeAgents struct {
 	mu           sync.Mutex // guards what follows
 	err          error
 	registration agent.Registration
-	answer       job.Answer
+	answer       jobs.Answer
 	failure      failed
-	items        []job.Item
+	items        []jobs.Item
 	draining     bool
 	owner        string
 	waiting      chan struct{} // gets a value when Lease waits for its context; nil: it returns at once
@@ -302,8 +302,8 @@ func theAgent() agent.Agent {
 }
 
 func theAssignment() agent.Assignment {
-	return agent.Assignment{ID: "as-1", Role: "creator", IdempotencyKey: aJob + "/stage/create", DocumentURL: "/jobs/" + aJob + "/document", Work: job.Work{
-		JobID: aJob, Stage: "create", Takes: pipeline.TakesJob, Fence: 7, Attempt: 1, Prompt: "p", Document: &job.Document{Name: "d.pdf", Hash: "abc", Size: 3},
+	return agent.Assignment{ID: "as-1", Role: "creator", IdempotencyKey: aJob + "/stage/create", DocumentURL: "/jobs/" + aJob + "/document", Work: jobs.Work{
+		JobID: aJob, Stage: "create", Takes: pipeline.TakesJob, Fence: 7, Attempt: 1, Prompt: "p", Document: &jobs.Document{Name: "d.pdf", Hash: "abc", Size: 3},
 	}}
 }
 
@@ -368,7 +368,7 @@ func (f *fakeAgents) Lease(ctx context.Context, id string, _ []string, _ int, _ 
 func (f *fakeAgents) held(assignment, holder string, fence int64) error {
 	switch {
 	case assignment != "as-1" || fence != 7:
-		return job.ErrLeaseLost
+		return jobs.ErrLeaseLost
 	case holder != "agent-1":
 		return agent.ErrNotYours
 	}
@@ -379,14 +379,14 @@ func (f *fakeAgents) Beat(_ context.Context, assignment, agent string, fence int
 	return theAssignment(), f.held(assignment, agent, fence)
 }
 
-func (f *fakeAgents) AddItems(_ context.Context, assignment, agent string, fence int64, items []job.Item) (int, error) {
+func (f *fakeAgents) AddItems(_ context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.items = items
 	return len(items), f.held(assignment, agent, fence)
 }
 
-func (f *fakeAgents) Complete(_ context.Context, assignment, agent string, fence int64, a job.Answer) error {
+func (f *fakeAgents) Complete(_ context.Context, assignment, agent string, fence int64, a jobs.Answer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer = a
@@ -432,11 +432,11 @@ type fakes struct {
 func faked(t *testing.T) (Config, *fakes) {
 	t.Helper()
 	f := &fakes{
-		jobs: &fakeJobs{job: job.Job{
-			ID: aJob, Kind: job.KindPipeline, Name: "default", Status: job.Processing, Version: 3, Generation: 1,
-			Document: &job.Document{Name: "../a \"b\".html", Hash: "abc", Size: 25, Type: "text/html"},
-			Stages:   []job.Stage{{Name: "create", Role: "creator", Status: job.StageCompleted}, {Name: "validate", Role: "validator", Status: job.StageProcessing}},
-			Items:    job.Counts{Total: 10, Integrated: 4, Pending: 6}, Usage: map[string]int64{"tokens": 1500, "requests": 2},
+		jobs: &fakeJobs{job: jobs.Job{
+			ID: aJob, Kind: jobs.KindPipeline, Name: "default", Status: jobs.Processing, Version: 3, Generation: 1,
+			Document: &jobs.Document{Name: "../a \"b\".html", Hash: "abc", Size: 25, Type: "text/html"},
+			Stages:   []jobs.Stage{{Name: "create", Role: "creator", Status: jobs.StageCompleted}, {Name: "validate", Role: "validator", Status: jobs.StageProcessing}},
+			Items:    jobs.Counts{Total: 10, Integrated: 4, Pending: 6}, Usage: map[string]int64{"tokens": 1500, "requests": 2},
 		}},
 		documents: &fakeDocuments{}, events: &fakeEvents{reading: make(chan string, 100)}, agents: &fakeAgents{}, webhooks: &fakeWebhooks{},
 	}

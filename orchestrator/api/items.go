@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"muster/jobs"
 	"muster/orchestrator/access"
-	"muster/orchestrator/job"
 )
 
 // NewItem is an item that an agent emits.
@@ -29,10 +29,10 @@ type NewItem struct {
 }
 
 // newItems returns what the job service is given.
-func newItems(list []NewItem) []job.Item {
-	out := make([]job.Item, len(list))
+func newItems(list []NewItem) []jobs.Item {
+	out := make([]jobs.Item, len(list))
 	for i, n := range list {
-		out[i] = job.Item{
+		out[i] = jobs.Item{
 			Key: n.Key, Text: n.Text, Name: n.Name, Type: n.Type, SourceDocument: n.SourceDocument, SourceLocation: n.SourceLocation,
 			Labels: n.Labels, ResearchNotes: n.ResearchNotes, Citations: n.Citations, MentionedObjects: n.MentionedObjects,
 			MentionedMessages: n.MentionedMessages, Confidence: n.Confidence, ExternalID: n.ExternalID, Priority: n.Priority, Data: n.Data,
@@ -50,8 +50,8 @@ type itemsInput struct {
 
 // ItemList is a page of items.
 type ItemList struct {
-	Items []job.Item `json:"items"`
-	Next  string     `json:"next,omitempty" doc:"cursor of the next page; absent on the last. A page can be short, or empty, although others follow."`
+	Items []jobs.Item `json:"items"`
+	Next  string      `json:"next,omitempty" doc:"cursor of the next page; absent on the last. A page can be short, or empty, although others follow."`
 }
 
 type itemsOutput struct{ Body ItemList }
@@ -61,7 +61,7 @@ type itemInput struct {
 	Key string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
 }
 
-type itemOutput struct{ Body job.Item }
+type itemOutput struct{ Body jobs.Item }
 
 type decideInput struct {
 	JobPath
@@ -84,7 +84,7 @@ func addItems(s *server) {
 		if err != nil {
 			return nil, err
 		}
-		page, err := s.cfg.Jobs.Items(ctx, in.ID, job.ItemFilter{Status: job.ItemStatus(in.Status), Cursor: cursor, Limit: in.Limit})
+		page, err := s.cfg.Jobs.Items(ctx, in.ID, jobs.ItemFilter{Status: jobs.ItemStatus(in.Status), Cursor: cursor, Limit: in.Limit})
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func addItems(s *server) {
 		if !in.Body.Accept && in.Body.Reason == "" {
 			return nil, badField("body.reason", "a reason is needed to reject an item")
 		}
-		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, job.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
+		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
 		return &itemOutput{item}, err
 	})
 }

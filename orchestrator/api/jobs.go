@@ -13,27 +13,27 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muster/jobs"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
 	"muster/sites"
 )
 
 // Job is a job with the numbers that clients ask for most.
 type Job struct {
-	job.Job
-	JobID           string          `json:"job_id" doc:"the same as id"`
-	CreatorStatus   job.StageStatus `json:"creator_status,omitempty" doc:"of the stage create"`
-	ValidatorStatus job.StageStatus `json:"validator_status,omitempty" doc:"of the stage validate"`
-	TotalTokens     int64           `json:"total_tokens"`
-	TotalRequests   int64           `json:"total_requests"`
-	Percent         float64         `json:"progress_percent" doc:"items that have reached a final state"`
-	Duplicate       bool            `json:"duplicate,omitempty" doc:"the job was there already"`
-	Scrape          json.RawMessage `json:"scrape,omitempty" doc:"of a job of kind scrape: its pages, its records and its report"`
+	jobs.Job
+	JobID           string           `json:"job_id" doc:"the same as id"`
+	CreatorStatus   jobs.StageStatus `json:"creator_status,omitempty" doc:"of the stage create"`
+	ValidatorStatus jobs.StageStatus `json:"validator_status,omitempty" doc:"of the stage validate"`
+	TotalTokens     int64            `json:"total_tokens"`
+	TotalRequests   int64            `json:"total_requests"`
+	Percent         float64          `json:"progress_percent" doc:"items that have reached a final state"`
+	Duplicate       bool             `json:"duplicate,omitempty" doc:"the job was there already"`
+	Scrape          json.RawMessage  `json:"scrape,omitempty" doc:"of a job of kind scrape: its pages, its records and its report"`
 }
 
 // viewOf returns a job with its numbers.
-func viewOf(j job.Job) Job {
+func viewOf(j jobs.Job) Job {
 	v := Job{Job: j, JobID: j.ID, TotalTokens: j.Usage["tokens"], TotalRequests: j.Usage["requests"]}
 	for _, stage := range j.Stages {
 		switch {
@@ -106,14 +106,14 @@ func (in *listInput) Resolve(ctx huma.Context) []error {
 }
 
 // filter is the selection of a request.
-func (in *listInput) filter() (job.Filter, error) {
-	f := job.Filter{Kind: in.Kind, Name: in.Name, Label: in.Label, Offset: in.Offset, Limit: in.Limit, Context: in.context}
+func (in *listInput) filter() (jobs.Filter, error) {
+	f := jobs.Filter{Kind: in.Kind, Name: in.Name, Label: in.Label, Offset: in.Offset, Limit: in.Limit, Context: in.context}
 	for _, status := range in.Status {
 		if status == "pending" {
 			f.Pending = true
 			continue
 		}
-		f.Statuses = append(f.Statuses, job.Status(status))
+		f.Statuses = append(f.Statuses, jobs.Status(status))
 	}
 	var err error
 	f.Cursor, err = readCursor("jobs", in.Cursor)
@@ -157,17 +157,17 @@ type jobOutput struct {
 	Body Job
 }
 
-func outputOf(j job.Job) *jobOutput {
+func outputOf(j jobs.Job) *jobOutput {
 	return &jobOutput{ETag: strconv.Quote(strconv.FormatInt(j.Version, 10)), Body: viewOf(j)}
 }
 
 type stuckOutput struct {
 	Body struct {
-		Jobs []job.Stuck `json:"jobs"`
+		Jobs []jobs.Stuck `json:"jobs"`
 	} `nameHint:"StuckJobs"`
 }
 
-type progressOutput struct{ Body job.Progress }
+type progressOutput struct{ Body jobs.Progress }
 
 // addJobs adds what reads jobs.
 func addJobs(s *server) {
@@ -230,7 +230,7 @@ func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {
 		return nil, err
 	}
 	out := outputOf(j)
-	if j.Kind == job.KindScrape && s.cfg.Sites != nil {
+	if j.Kind == jobs.KindScrape && s.cfg.Sites != nil {
 		var scrape sites.Job
 		if scrape, err = s.cfg.Sites.Job(ctx, in.ID); err == nil { // it is kept for a week
 			out.Body.Scrape, err = json.Marshal(scrape)
@@ -245,13 +245,13 @@ func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {
 // exampleJob is a job for the description.
 func exampleJob() Job {
 	const id = "0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"
-	return viewOf(job.Job{
-		ID: id, Kind: job.KindPipeline, Name: pipeline.Default, Status: job.Processing, Version: 3, Prompt: "List the requirements",
-		Context: json.RawMessage(`{"customer":"acme"}`), Generation: 1, Items: job.Counts{Total: 10, Pending: 6, Integrated: 4},
+	return viewOf(jobs.Job{
+		ID: id, Kind: jobs.KindPipeline, Name: pipeline.Default, Status: jobs.Processing, Version: 3, Prompt: "List the requirements",
+		Context: json.RawMessage(`{"customer":"acme"}`), Generation: 1, Items: jobs.Counts{Total: 10, Pending: 6, Integrated: 4},
 		Usage: map[string]int64{"tokens": 1500, "requests": 2},
-		Stages: []job.Stage{
-			{Name: "create", Role: "creator", Takes: pipeline.TakesJob, Status: job.StageCompleted},
-			{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, Status: job.StageProcessing, Pending: 6},
+		Stages: []jobs.Stage{
+			{Name: "create", Role: "creator", Takes: pipeline.TakesJob, Status: jobs.StageCompleted},
+			{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, Status: jobs.StageProcessing, Pending: 6},
 		},
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 // post sends JSON, or what is given as bytes.
@@ -131,18 +131,18 @@ func TestErrorsOfTheServices(t *testing.T) {
 		body         string
 		want         int
 	}{
-		{job.ErrTerminal, "DELETE", job1, ``, 409},
-		{job.ErrTerminal, "POST", job1 + "/cancel", ``, 409},
-		{job.ErrTerminal, "POST", job1 + "/retry", ``, 409},
-		{job.ErrTerminal, "POST", job1 + "/retry?again=true", ``, 201},
-		{job.ErrTerminal, "POST", job1 + "/stages/create/complete", ``, 409},
-		{job.ErrTerminal, "POST", job1 + "/stages/create/fail", `{"error":"broken"}`, 409},
-		{fmt.Errorf("edit: %w", job.ErrStale), "PATCH", job1, `{"priority":1}`, 412},
-		{job.ErrNotReview, "POST", job1 + "/items/k/decide", `{"accept":true}`, 409},
-		{job.ErrMismatch, "POST", "/jobs", `{"prompt":"p"}`, 422},
-		{job.ErrExists, "POST", "/jobs", `{"prompt":"p"}`, 409},
-		{&job.FieldError{Field: "pipeline", Why: "no pipeline x"}, "POST", "/jobs", `{"prompt":"p"}`, 400},
-		{&job.FieldError{Field: "cursor", Why: "old"}, "GET", "/jobs", ``, 400},
+		{jobs.ErrTerminal, "DELETE", job1, ``, 409},
+		{jobs.ErrTerminal, "POST", job1 + "/cancel", ``, 409},
+		{jobs.ErrTerminal, "POST", job1 + "/retry", ``, 409},
+		{jobs.ErrTerminal, "POST", job1 + "/retry?again=true", ``, 201},
+		{jobs.ErrTerminal, "POST", job1 + "/stages/create/complete", ``, 409},
+		{jobs.ErrTerminal, "POST", job1 + "/stages/create/fail", `{"error":"broken"}`, 409},
+		{fmt.Errorf("edit: %w", jobs.ErrStale), "PATCH", job1, `{"priority":1}`, 412},
+		{jobs.ErrNotReview, "POST", job1 + "/items/k/decide", `{"accept":true}`, 409},
+		{jobs.ErrMismatch, "POST", "/jobs", `{"prompt":"p"}`, 422},
+		{jobs.ErrExists, "POST", "/jobs", `{"prompt":"p"}`, 409},
+		{&jobs.FieldError{Field: "pipeline", Why: "no pipeline x"}, "POST", "/jobs", `{"prompt":"p"}`, 400},
+		{&jobs.FieldError{Field: "cursor", Why: "old"}, "GET", "/jobs", ``, 400},
 		{errors.New("dial tcp: connection refused"), "GET", "/jobs", ``, 503},
 		{errors.New("dial tcp: connection refused"), "GET", "/status", ``, 503},
 	} {
@@ -273,7 +273,7 @@ func TestListFilter(t *testing.T) {
 	h := handler(t, cfg)
 	w := ask(t, h, "GET", "/jobs?status=pending,failed&kind=pipeline&name=default&label=x&offset=5&context.customer=acme&context.a.b=1")
 	got := f.jobs.filter
-	if w.Code != 200 || got.Limit != 50 || got.Offset != 5 || !got.Pending || !slices.Equal(got.Statuses, []job.Status{job.Failed}) ||
+	if w.Code != 200 || got.Limit != 50 || got.Offset != 5 || !got.Pending || !slices.Equal(got.Statuses, []jobs.Status{jobs.Failed}) ||
 		got.Kind != "pipeline" || got.Name != "default" || got.Label != "x" || len(got.Context) != 2 || got.Context["customer"] != "acme" || got.Context["a.b"] != "1" {
 		t.Errorf("got %d and %+v, want what was asked for", w.Code, got)
 	}
@@ -334,7 +334,7 @@ func TestJobCommands(t *testing.T) {
 	if w := post(t, h, "POST", "/jobs/"+aJob+"/stages/create/fail", fieldsOf{"error": "broken"}); w.Code != 200 || f.jobs.failure != "broken" {
 		t.Errorf("fail a stage: got %d %s, with %q", w.Code, w.Body, f.jobs.failure)
 	}
-	if w := post(t, h, "POST", "/jobs/"+aJob+"/items/k/decide", fieldsOf{"accept": false, "reason": "wrong"}); w.Code != 200 || f.jobs.decision != (job.Decision{Reason: "wrong", By: "open"}) {
+	if w := post(t, h, "POST", "/jobs/"+aJob+"/items/k/decide", fieldsOf{"accept": false, "reason": "wrong"}); w.Code != 200 || f.jobs.decision != (jobs.Decision{Reason: "wrong", By: "open"}) {
 		t.Errorf("decide: got %d %s, with %+v", w.Code, w.Body, f.jobs.decision)
 	}
 }

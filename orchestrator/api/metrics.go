@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 // metricsTime bounds all questions of one scrape.
@@ -63,7 +63,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 
 func (m *Metrics) collectJobs(ctx context.Context, ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) {
 	if totals, err := m.cfg.Jobs.Totals(ctx); err == nil {
-		for _, status := range job.Statuses {
+		for _, status := range jobs.Statuses {
 			gauge(m.jobs, float64(totals[status]), string(status))
 		}
 	}
@@ -72,13 +72,13 @@ func (m *Metrics) collectJobs(ctx context.Context, ch chan<- prometheus.Metric, 
 		return
 	}
 	gauge(m.stuck, float64(n.Stuck))
-	for _, state := range job.ItemStatuses {
+	for _, state := range jobs.ItemStatuses {
 		gauge(m.items, float64(n.Items[state]), string(state))
 	}
-	for _, status := range []job.Status{job.Completed, job.Failed, job.Cancelled} {
-		ch <- job.JobBounds.Metric(m.jobTook, n.Took, "job."+string(status), string(status))
+	for _, status := range []jobs.Status{jobs.Completed, jobs.Failed, jobs.Cancelled} {
+		ch <- jobs.JobBounds.Metric(m.jobTook, n.Took, "job."+string(status), string(status))
 	}
-	for _, state := range []job.ItemStatus{job.ItemIntegrated, job.ItemRejected, job.ItemFailed, job.ItemReview} {
-		ch <- job.ItemBounds.Metric(m.itemTook, n.Took, "item."+string(state), string(state))
+	for _, state := range []jobs.ItemStatus{jobs.ItemIntegrated, jobs.ItemRejected, jobs.ItemFailed, jobs.ItemReview} {
+		ch <- jobs.ItemBounds.Metric(m.itemTook, n.Took, "item."+string(state), string(state))
 	}
 }

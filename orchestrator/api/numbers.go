@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 type daysInput struct {
@@ -13,7 +13,7 @@ type daysInput struct {
 
 type daysOutput struct {
 	Body struct {
-		Days []job.Day `json:"days" doc:"the newest first, in UTC"`
+		Days []jobs.Day `json:"days" doc:"the newest first, in UTC"`
 	} `nameHint:"DailyStatistics"`
 }
 

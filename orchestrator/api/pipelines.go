@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
-	"muster/orchestrator/pipeline"
 )
 
 // Pipeline is a named list of stages.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muster/orchestrator/agent"
-	"muster/orchestrator/document"
-	"muster/orchestrator/job"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/document"
 	"muster/orchestrator/webhook"
 	"muster/sites"
 )
@@ -88,7 +88,7 @@ func retryLater(h http.Header, status int) {
 // are below prefix: "body.", "query." or "path.".
 func problemOf(err error, prefix string) *Problem {
 	var p *Problem
-	var field *job.FieldError
+	var field *jobs.FieldError
 	var tooLarge *http.MaxBytesError
 	is := func(targets ...error) bool {
 		for _, target := range targets {
@@ -107,13 +107,13 @@ func problemOf(err error, prefix string) *Problem {
 		return bodyTooLarge(tooLarge.Limit)
 	case is(errTooLarge), errors.As(err, new(*document.TooLargeError)):
 		return problem(http.StatusRequestEntityTooLarge, "%v; see the setting jobs.max_document_mb", err)
-	case is(job.ErrNotFound, job.ErrNoItem, agent.ErrNoAgent, agent.ErrNoneSuch, webhook.ErrNoEndpoint, webhook.ErrNoDelivery, sites.ErrNoJob), errors.As(err, new(*sites.UnknownError)):
+	case is(jobs.ErrNotFound, jobs.ErrNoItem, agent.ErrNoAgent, agent.ErrNoneSuch, webhook.ErrNoEndpoint, webhook.ErrNoDelivery, sites.ErrNoJob), errors.As(err, new(*sites.UnknownError)):
 		return problem(http.StatusNotFound, "%v", err)
-	case is(job.ErrStale):
+	case is(jobs.ErrStale):
 		return problem(http.StatusPreconditionFailed, "%v", err)
-	case is(job.ErrTerminal, job.ErrStageEnded, job.ErrNotEnded, job.ErrLeaseLost, job.ErrExists, job.ErrNotReview, webhook.ErrStatic, webhook.ErrDisabled, webhook.ErrOpen, webhook.ErrChanged, webhook.ErrTooMany):
+	case is(jobs.ErrTerminal, jobs.ErrStageEnded, jobs.ErrNotEnded, jobs.ErrLeaseLost, jobs.ErrExists, jobs.ErrNotReview, webhook.ErrStatic, webhook.ErrDisabled, webhook.ErrOpen, webhook.ErrChanged, webhook.ErrTooMany):
 		return problem(http.StatusConflict, "%v", err)
-	case is(job.ErrMismatch):
+	case is(jobs.ErrMismatch):
 		return problem(http.StatusUnprocessableEntity, "%v", err)
 	case is(agent.ErrNotYours, agent.ErrNotAllowed, agent.ErrNotOwner):
 		return problem(http.StatusForbidden, "%v", err)

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"muster/internal/testutil"
+	"muster/jobs"
 	"muster/orchestrator/health"
-	"muster/orchestrator/job"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/report"
@@ -141,7 +141,7 @@ func TestSitesOfTheAPI(t *testing.T) {
 		t.Errorf("got alerts %q, want the share of errors", alerts)
 	}
 	id := a.shop.Jobs[0].ID
-	fake.job = job.Job{ID: id, Kind: job.KindScrape, Name: "shop.example", Status: job.Completed}
+	fake.job = jobs.Job{ID: id, Kind: jobs.KindScrape, Name: "shop.example", Status: jobs.Completed}
 	var got struct{ Scrape sites.Job }
 	getJSON(t, h, "/jobs/"+id, &got)
 	if got.Scrape.Summary == nil || got.Scrape.Summary.Records != 3 || got.Scrape.Summary.Errors != 1 {

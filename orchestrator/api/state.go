@@ -7,9 +7,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muster/jobs"
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
-	"muster/orchestrator/job"
 )
 
 // readyTime limits the checks of /ready that decide about its status.
@@ -32,10 +32,10 @@ type Readiness struct {
 
 // SystemStatus is how the system is.
 type SystemStatus struct {
-	Uptime float64              `json:"uptime_seconds"`
-	Jobs   map[job.Status]int64 `json:"jobs" doc:"jobs by status"`
-	Total  int64                `json:"total"`
-	Stuck  int                  `json:"stuck" doc:"jobs without progress"`
+	Uptime float64               `json:"uptime_seconds"`
+	Jobs   map[jobs.Status]int64 `json:"jobs" doc:"jobs by status"`
+	Total  int64                 `json:"total"`
+	Stuck  int                   `json:"stuck" doc:"jobs without progress"`
 }
 
 type nothing struct{}
@@ -88,7 +88,7 @@ func addState(s *server) {
 // addStatus adds the summary of all jobs.
 func addStatus(s *server) {
 	op := describe(s, http.MethodGet, "/status", "getStatus", tagState, "How many jobs there are, by status, and how many are stuck")
-	example(&op, http.StatusOK, SystemStatus{Uptime: 12.5, Jobs: map[job.Status]int64{job.Processing: 2, job.Completed: 40}, Total: 42})
+	example(&op, http.StatusOK, SystemStatus{Uptime: 12.5, Jobs: map[jobs.Status]int64{jobs.Processing: 2, jobs.Completed: 40}, Total: 42})
 	route(s, op, 0, func(ctx context.Context, _ *nothing) (*statusOutput, error) {
 		totals, err := s.cfg.Jobs.Totals(ctx)
 		if err != nil {
@@ -98,8 +98,8 @@ func addStatus(s *server) {
 		if err != nil {
 			return nil, err
 		}
-		body := SystemStatus{Uptime: s.uptime(), Jobs: map[job.Status]int64{}, Stuck: len(stuck)}
-		for _, status := range job.Statuses {
+		body := SystemStatus{Uptime: s.uptime(), Jobs: map[jobs.Status]int64{}, Stuck: len(stuck)}
+		for _, status := range jobs.Statuses {
 			body.Jobs[status] = totals[status]
 			body.Total += totals[status]
 		}

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 func TestEventsAsAStream(t *testing.T) {
@@ -197,7 +197,7 @@ func (slowReports) Write(_ context.Context, w io.Writer, _, _ string) error {
 // slowSource is a document that takes nine minutes to download.
 type slowSource struct{ fakeDocuments }
 
-func (s *slowSource) Fetch(ctx context.Context, url string) (job.Document, error) {
+func (s *slowSource) Fetch(ctx context.Context, url string) (jobs.Document, error) {
 	<-time.After(9 * time.Minute)
 	return s.fakeDocuments.Fetch(ctx, url)
 }

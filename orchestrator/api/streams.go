@@ -13,8 +13,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"muster/jobs"
 	"muster/orchestrator/access"
-	"muster/orchestrator/job"
 )
 
 // streamOutput is an answer that is written while it is made.
@@ -110,7 +110,7 @@ func addDocuments(s *server) {
 }
 
 // documentHead says what a document is. No browser shows it, or runs what is in it.
-func documentHead(d *job.Document) http.Header {
+func documentHead(d *jobs.Document) http.Header {
 	media := "application/octet-stream"
 	if known, params, err := mime.ParseMediaType(d.Type); err == nil {
 		media = mime.FormatMediaType(known, params)
@@ -145,10 +145,10 @@ func addCompare(s *server) {
 }
 
 // writeComparison writes the differences as they come.
-func writeComparison(ctx context.Context, w io.Writer, jobs Jobs, in *compareInput) error {
+func writeComparison(ctx context.Context, w io.Writer, from Jobs, in *compareInput) error {
 	counts := map[string]int64{"new": 0, "gone": 0, "changed": 0, "same": 0}
 	sep := fmt.Sprintf(`{"a":%q,"b":%q,"differences":[`, in.ID, in.Other)
-	err := jobs.Compare(ctx, in.ID, in.Other, func(d job.Difference) error {
+	err := from.Compare(ctx, in.ID, in.Other, func(d jobs.Difference) error {
 		counts[d.Change]++
 		if d.Change == "same" && !in.Same {
 			return nil

@@ -5,40 +5,40 @@ import (
 	"io"
 	"time"
 
-	"muster/orchestrator/agent"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
 	"muster/orchestrator/webhook"
 )
 
-// Jobs keeps jobs. Its methods return the errors of package job.
+// Jobs keeps jobs. Its methods return the errors of package jobs.
 type Jobs interface {
-	Create(ctx context.Context, req job.Request) (j job.Job, created bool, err error)
-	Get(ctx context.Context, id string) (job.Job, error)
-	Look(ctx context.Context, id string) (job.Job, job.Progress, error)
-	List(ctx context.Context, f job.Filter) (job.Page, error)
-	Edit(ctx context.Context, id string, version int64, e job.Edit) (job.Job, error)
-	Cancel(ctx context.Context, id string, cleanup bool) (job.Job, error)
-	KeepsDocument(ctx context.Context, j job.Job) (bool, error)
+	Create(ctx context.Context, req jobs.Request) (j jobs.Job, created bool, err error)
+	Get(ctx context.Context, id string) (jobs.Job, error)
+	Look(ctx context.Context, id string) (jobs.Job, jobs.Progress, error)
+	List(ctx context.Context, f jobs.Filter) (jobs.Page, error)
+	Edit(ctx context.Context, id string, version int64, e jobs.Edit) (jobs.Job, error)
+	Cancel(ctx context.Context, id string, cleanup bool) (jobs.Job, error)
+	KeepsDocument(ctx context.Context, j jobs.Job) (bool, error)
 	Retry(ctx context.Context, id string) (n int, err error)
-	Again(ctx context.Context, id string) (job.Job, error)
-	CompleteStage(ctx context.Context, id, stage, failure string) (job.Job, error)
+	Again(ctx context.Context, id string) (jobs.Job, error)
+	CompleteStage(ctx context.Context, id, stage, failure string) (jobs.Job, error)
 	Delete(ctx context.Context, id string) error
-	Items(ctx context.Context, id string, f job.ItemFilter) (job.ItemPage, error)
-	Item(ctx context.Context, id, key string) (job.Item, error)
-	Failures(ctx context.Context, id string, status job.ItemStatus, offset, n int) (items []job.Item, next int, err error)
-	LastErrors(ctx context.Context, id string, n int) ([]job.ItemError, error)
-	Reviews(ctx context.Context, n int) (job.Reviews, error)
+	Items(ctx context.Context, id string, f jobs.ItemFilter) (jobs.ItemPage, error)
+	Item(ctx context.Context, id, key string) (jobs.Item, error)
+	Failures(ctx context.Context, id string, status jobs.ItemStatus, offset, n int) (items []jobs.Item, next int, err error)
+	LastErrors(ctx context.Context, id string, n int) ([]jobs.ItemError, error)
+	Reviews(ctx context.Context, n int) (jobs.Reviews, error)
 	InReview(ctx context.Context) (items int64, jobs int, err error)
-	Decide(ctx context.Context, id, key string, d job.Decision) (job.Item, error)
-	Progress(ctx context.Context, id string) (job.Progress, error)
-	Stuck(ctx context.Context) ([]job.Stuck, error)
-	Compare(ctx context.Context, a, b string, yield func(job.Difference) error) error
-	Daily(ctx context.Context, days int) ([]job.Day, error)
-	Totals(ctx context.Context) (map[job.Status]int64, error)
+	Decide(ctx context.Context, id, key string, d jobs.Decision) (jobs.Item, error)
+	Progress(ctx context.Context, id string) (jobs.Progress, error)
+	Stuck(ctx context.Context) ([]jobs.Stuck, error)
+	Compare(ctx context.Context, a, b string, yield func(jobs.Difference) error) error
+	Daily(ctx context.Context, days int) ([]jobs.Day, error)
+	Totals(ctx context.Context) (map[jobs.Status]int64, error)
 	// Numbers returns the counters of all jobs, without a look at them.
-	Numbers(ctx context.Context) (job.Numbers, error)
+	Numbers(ctx context.Context) (jobs.Numbers, error)
 }
 
 // Pipelines are the pipelines that jobs can have.
@@ -50,10 +50,10 @@ type Pipelines interface {
 // Documents stores the documents of jobs.
 type Documents interface {
 	// Put stores what it reads. The error of r is returned as it is.
-	Put(ctx context.Context, name string, r io.Reader) (job.Document, error)
+	Put(ctx context.Context, name string, r io.Reader) (jobs.Document, error)
 	// Fetch stores what a URL leads to. A URL that cannot be used is a
 	// *job.FieldError, a document that is too large a *document.TooLargeError.
-	Fetch(ctx context.Context, url string) (job.Document, error)
+	Fetch(ctx context.Context, url string) (jobs.Document, error)
 	// Open returns a stored document. The caller closes it.
 	Open(hash string) (io.ReadCloser, error)
 	// Check returns an error unless documents can be stored and read here.
@@ -108,8 +108,8 @@ type Agents interface {
 	// is done it returns the error of ctx, and no assignment is lost.
 	Lease(ctx context.Context, id string, roles []string, limit int, wait time.Duration) ([]agent.Assignment, error)
 	Beat(ctx context.Context, assignment, agent string, fence int64, usage map[string]int64) (agent.Assignment, error)
-	AddItems(ctx context.Context, assignment, agent string, fence int64, items []job.Item) (added int, err error)
-	Complete(ctx context.Context, assignment, agent string, fence int64, a job.Answer) error
+	AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (added int, err error)
+	Complete(ctx context.Context, assignment, agent string, fence int64, a jobs.Answer) error
 	Fail(ctx context.Context, assignment, agent string, fence int64, message string, retryAfter *time.Duration, permanent bool, usage map[string]int64) error
 	Release(ctx context.Context, assignment, agent string, fence int64) error
 }

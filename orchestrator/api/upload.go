@@ -17,7 +17,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 const (
@@ -35,7 +35,7 @@ func isForm(r *http.Request) bool {
 // form is a request for a job that was sent as a form.
 type form struct {
 	fields   []byte // as JSON
-	document *job.Document
+	document *jobs.Document
 }
 
 // readForm reads a form, and stores its document while it arrives.

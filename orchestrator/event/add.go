@@ -15,11 +15,14 @@ var sources embed.FS
 
 var scripts = luascript.Read(sources)
 
-// Script is what scripts of other packages add events with, in the step that makes them true: the function
-// record(events, of_job, outbox, type, job, at, data), whose keys are those of AllKey, JobKey and OutboxKey.
+// Lua is the function record(all, of_job, outbox, type, job, at, data), by which scripts of other packages add events in
+// the step that makes them true. Keys returns the names of the streams.
 //
 //go:embed lua/common.lua
-var Script string
+var Lua string
+
+// Keys returns the streams that an event of a job is added to.
+func Keys(job string) []string { return []string{AllKey(), JobKey(job), OutboxKey()} }
 
 // remembered is how long an event that is added once is remembered.
 const remembered = 7 * 24 * time.Hour

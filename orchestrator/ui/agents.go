@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"muster/internal/webui"
-	"muster/orchestrator/agent"
+	"muster/jobs/agent"
 )
 
 // Agents are the agents that work on jobs; *agent.Service is one.

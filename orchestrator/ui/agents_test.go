@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/orchestrator/agent"
+	"muster/jobs/agent"
 )
 
 // agents are agents that change as they are told.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"muster/internal/webui"
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 // funcs are functions of the templates.
@@ -52,9 +52,9 @@ func tone(state any) string { return tones[strings.ToLower(fmt.Sprint(state))] }
 
 // outcome is the tone of the state of a job. A completed job with failed items is a warning, and a failure if no item
 // was integrated or rejected.
-func outcome(j job.Job) string {
+func outcome(j jobs.Job) string {
 	switch {
-	case j.Status != job.Completed || j.Items.Failed == 0:
+	case j.Status != jobs.Completed || j.Items.Failed == 0:
 		return tone(j.Status)
 	case j.Items.Failed == j.Items.Processed():
 		return "FAILURE"

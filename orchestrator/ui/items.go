@@ -12,7 +12,7 @@ import (
 	"strconv"
 
 	"muster/internal/webui"
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 const (
@@ -29,24 +29,24 @@ const (
 )
 
 // itemRow is an item of a list.
-type itemRow struct{ job.Item }
+type itemRow struct{ jobs.Item }
 
 // Says is what it is about, or why it ended badly.
 func (it itemRow) Says() string {
 	text := cmp.Or(it.Name, it.Text)
 	switch it.Status {
-	case job.ItemRejected:
+	case jobs.ItemRejected:
 		text = cmp.Or(it.RejectionReason, text)
-	case job.ItemFailed, job.ItemReview:
+	case jobs.ItemFailed, jobs.ItemReview:
 		text = cmp.Or(it.LastError, text)
 	}
 	return text
 }
 
 // Bad reports whether Says is why it failed.
-func (it itemRow) Bad() bool { return it.Status == job.ItemFailed && it.LastError != "" }
+func (it itemRow) Bad() bool { return it.Status == jobs.ItemFailed && it.LastError != "" }
 
-func rowsOf(items []job.Item) []itemRow {
+func rowsOf(items []jobs.Item) []itemRow {
 	rows := make([]itemRow, len(items))
 	for i, it := range items {
 		rows[i] = itemRow{it}
@@ -55,8 +55,8 @@ func rowsOf(items []job.Item) []itemRow {
 }
 
 type itemsData struct {
-	Job    job.Job
-	State  job.ItemStatus
+	Job    jobs.Job
+	State  jobs.ItemStatus
 	Counts []part // all states, whether there are items or not
 	Rows   []itemRow
 	First  bool
@@ -66,22 +66,22 @@ type itemsData struct {
 // items lists the items of a job, by state.
 func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, q := r.PathValue("job"), r.URL.Query()
-	d := itemsData{State: job.ItemStatus(q.Get("state")), First: q.Get("after") == ""}
+	d := itemsData{State: jobs.ItemStatus(q.Get("state")), First: q.Get("after") == ""}
 	after := q.Get("after")
-	if err := checkLength(maxCursor+2*job.MaxKey, after); err != nil {
+	if err := checkLength(maxCursor+2*jobs.MaxKey, after); err != nil {
 		return webui.View{}, err
 	}
 	var err error
 	if d.Job, err = c.Jobs.Get(ctx, id); err != nil {
 		return webui.View{}, noJob(id, err)
 	}
-	var items []job.Item
+	var items []jobs.Item
 	var next string
-	if d.State == job.ItemFailed || d.State == job.ItemReview {
+	if d.State == jobs.ItemFailed || d.State == jobs.ItemReview {
 		items, next, err = c.failures(ctx, id, d.State, after)
 	} else {
-		var page job.ItemPage
-		page, err = c.Jobs.Items(ctx, id, job.ItemFilter{Status: d.State, Cursor: after, Limit: itemsShown, Looks: itemsLooked})
+		var page jobs.ItemPage
+		page, err = c.Jobs.Items(ctx, id, jobs.ItemFilter{Status: d.State, Cursor: after, Limit: itemsShown, Looks: itemsLooked})
 		items, next = page.Items, page.Next
 	}
 	if err != nil {
@@ -100,7 +100,7 @@ func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error
 }
 
 // failures returns a page of the items that failed, or wait for a decision.
-func (c jobPages) failures(ctx context.Context, id string, state job.ItemStatus, after string) ([]job.Item, string, error) {
+func (c jobPages) failures(ctx context.Context, id string, state jobs.ItemStatus, after string) ([]jobs.Item, string, error) {
 	offset := 0
 	if after != "" {
 		var err error
@@ -127,7 +127,7 @@ type texts struct {
 
 type itemData struct {
 	Job     string
-	Item    job.Item
+	Item    jobs.Item
 	Key     string
 	Text    long
 	Notes   long
@@ -145,7 +145,7 @@ type itemData struct {
 func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, key := r.PathValue("job"), r.URL.Query().Get("key")
 	it, err := c.Jobs.Item(ctx, id, key)
-	if errors.Is(err, job.ErrNoItem) {
+	if errors.Is(err, jobs.ErrNoItem) {
 		return webui.View{}, webui.NotFound("This job has no such item.")
 	}
 	if err != nil {
@@ -153,7 +153,7 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 	}
 	d := itemData{
 		Job: id, Item: it, Key: it.Key, Text: shown(it.Text, itemTextShown), Notes: shown(it.ResearchNotes, itemTextShown), Data: indented(it.Data),
-		Error: shown(it.LastError, itemTextShown), Reason: shown(it.RejectionReason, itemTextShown), Decide: it.Status == job.ItemReview,
+		Error: shown(it.LastError, itemTextShown), Reason: shown(it.RejectionReason, itemTextShown), Decide: it.Status == jobs.ItemReview,
 		Whole: "/jobs/" + url.PathEscape(id) + "/items/" + url.PathEscape(it.Key),
 	}
 	confidence := ""
@@ -224,19 +224,19 @@ var errEnough = errors.New("enough was compared")
 func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, error) {
 	d := compareData{A: r.PathValue("job"), B: r.PathValue("other")}
 	looked := 0
-	err := c.Jobs.Compare(ctx, d.A, d.B, func(diff job.Difference) error {
+	err := c.Jobs.Compare(ctx, d.A, d.B, func(diff jobs.Difference) error {
 		if looked++; looked > comparedMost {
 			return errEnough
 		}
 		switch diff.Change {
-		case job.ChangeSame:
+		case jobs.ChangeSame:
 			d.Same++
 			return nil
-		case job.ChangeNew:
+		case jobs.ChangeNew:
 			d.New++
-		case job.ChangeGone:
+		case jobs.ChangeGone:
 			d.Gone++
-		case job.ChangeChanged:
+		case jobs.ChangeChanged:
 			d.Changed++
 		}
 		if len(d.Rows) < comparedShown {
@@ -251,7 +251,7 @@ func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, err
 }
 
 // said is what a comparison shows of an item.
-func said(it *job.Item) string {
+func said(it *jobs.Item) string {
 	if it == nil {
 		return ""
 	}

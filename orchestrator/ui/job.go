@@ -12,9 +12,9 @@ import (
 
 	"muster/internal/clip"
 	"muster/internal/webui"
+	"muster/jobs"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 )
 
 type jobData struct {
-	job.Job
-	Progress job.Progress
+	jobs.Job
+	Progress jobs.Progress
 	Took     time.Duration // since it began, or until its end
 	Left     time.Duration // below 0: not known
 	Bar      []part
@@ -47,7 +47,7 @@ type jobData struct {
 
 // step is a stage with its bar.
 type step struct {
-	job.Stage
+	jobs.Stage
 	Done, Total int64 // items that need it no more
 	Bar         bool
 	Open        bool // it can be ended by hand
@@ -73,7 +73,7 @@ func (d jobData) Over() bool { return d.Status.Terminal() }
 func (d jobData) Failures() int64 { return d.Items.Failed + d.Items.Review }
 
 // IsPipeline reports whether agents do the job.
-func (d jobData) IsPipeline() bool { return d.Kind == job.KindPipeline }
+func (d jobData) IsPipeline() bool { return d.Kind == jobs.KindPipeline }
 
 // oneJob shows a job. It reads no items, only the last errors.
 func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, error) {
@@ -90,7 +90,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 	if progress.ETASeconds != nil && progress.PerMinute > 0 {
 		d.Left = time.Duration(*progress.ETASeconds * float64(time.Second))
 	}
-	if j.Kind != job.KindScrape {
+	if j.Kind != jobs.KindScrape {
 		d.Workflow = fleet + "workflows/" + j.ID
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.AgentUsage)) {
@@ -98,7 +98,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 			d.ByAgent = append(d.ByAgent, agentUse{name, totals(j.AgentUsage[name])})
 		}
 	}
-	if d.Failures() > 0 && j.Kind == job.KindPipeline {
+	if d.Failures() > 0 && j.Kind == jobs.KindPipeline {
 		errs, err := c.Jobs.LastErrors(ctx, id, errorsRead)
 		if err != nil {
 			return webui.View{}, noJob(id, err)
@@ -120,19 +120,19 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 
 // noJob says in place of what is wrong with an id that there is no such job.
 func noJob(id string, err error) error {
-	field := (*job.FieldError)(nil)
-	if errors.Is(err, job.ErrNotFound) || errors.As(err, &field) && field.Field == "job_id" {
+	field := (*jobs.FieldError)(nil)
+	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, &field) && field.Field == "job_id" {
 		return webui.NotFound("There is no such job: " + plain(clip.Bytes(id, 100)) + ". Jobs are deleted some time after their end, as jobs.keep says.")
 	}
 	return err
 }
 
 // stepsOf returns the stages of a job with their bars.
-func stepsOf(j job.Job) []step {
+func stepsOf(j jobs.Job) []step {
 	var all []step
 	var open int64 // items in the stages so far
 	for _, st := range j.Stages {
-		s := step{Stage: st, Open: !j.Status.Terminal() && st.Status != job.StageCompleted && st.Status != job.StageFailed}
+		s := step{Stage: st, Open: !j.Status.Terminal() && st.Status != jobs.StageCompleted && st.Status != jobs.StageFailed}
 		s.Error = plain(clip.Line(s.Error, 300))
 		if st.Takes == pipeline.TakesItem {
 			open += st.Pending + st.Processing

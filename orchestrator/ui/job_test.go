@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
+	"muster/jobs"
+	"muster/jobs/pipeline"
 )
 
 // The pages of a job show it, whatever its texts are.
@@ -22,7 +22,7 @@ func TestPagesOfAJob(t *testing.T) {
 	showsText(t, w.h, "/reviews", "No item waits for a decision")
 	j := w.create("careful", hostile+strings.Repeat("x", 1<<20-100))
 	at := "/jobs/" + j.ID
-	w.emit(job.Item{Key: "...", Text: hostile, Citations: []string{"page " + hostile}}, job.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, job.Item{Key: "c", Text: "third"})
+	w.emit(jobs.Item{Key: "...", Text: hostile, Citations: []string{"page " + hostile}}, jobs.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, jobs.Item{Key: "c", Text: "third"})
 	w.fail("unclear " + hostile)
 	w.fail("unclear " + hostile)
 	showsText(t, w.h, "/jobs", j.ID, "careful", "processing", "0 of 3", `\u202e`)
@@ -91,7 +91,7 @@ func TestChangesOfJobs(t *testing.T) {
 	w.done(strings.TrimPrefix(w.done("/jobs/start", url.Values{"prompt": {"Another"}, "url": {"https://docs.example/a.pdf"}}, "/ui/jobs/"), "/ui")+"/cancel", nil, "/ui/jobs/")
 
 	at := "/jobs/" + id
-	w.emit(job.Item{Key: "a", Text: "t"}, job.Item{Key: "b", Text: "t"})
+	w.emit(jobs.Item{Key: "a", Text: "t"}, jobs.Item{Key: "b", Text: "t"})
 	if work := w.fail("no"); work.JobID != id {
 		t.Fatalf("got work of %s", work.JobID)
 	}
@@ -102,16 +102,16 @@ func TestChangesOfJobs(t *testing.T) {
 	w.refused(at+"/stages/validate/end", url.Values{"how": {"fail"}}, 400, "Say why")
 	w.refused(at+"/stages/validate/end", url.Values{"how": {"wrong"}}, 400, "how the stage ends")
 	w.done(at+"/stages/validate/end", url.Values{"how": {"complete"}}, "/ui"+at)
-	w.until(id, job.Completed)
+	w.until(id, jobs.Completed)
 	w.refused(at+"/cancel", nil, 409, "has ended")
 	w.refused(at+"/retry", nil, 409, "has ended")
 
 	next := strings.TrimPrefix(w.done(at+"/again", nil, "/ui/jobs/"), "/ui/jobs/")
 	showsText(t, w.h, "/jobs/"+next, at+"/compare/"+next)
-	w.emit(job.Item{Key: "a", Text: "t"}, job.Item{Key: "c", Text: "new"})
+	w.emit(jobs.Item{Key: "a", Text: "t"}, jobs.Item{Key: "c", Text: "new"})
 	showsText(t, w.h, at+"/compare/"+next, "1 new", "1 gone", "1 changed", "data-still")
 	w.done("/jobs/"+next+"/cancel", url.Values{"cleanup": {"yes"}}, "/ui/jobs/"+next)
-	w.until(next, job.Cancelled)
+	w.until(next, jobs.Cancelled)
 	w.done(at+"/delete", nil, "/ui/jobs")
 	if code, body := get(t, w.h, at); code != 404 || !strings.Contains(body, "There is no such job") {
 		t.Errorf("a job that was deleted: got %d %s, want 404", code, body)
@@ -124,15 +124,15 @@ func TestDecisions(t *testing.T) {
 	w := newWorld(t, nil)
 	j := w.create("careful", "p")
 	at := "/jobs/" + j.ID
-	w.emit(job.Item{Key: "a/b", Text: "one"}, job.Item{Key: "...", Text: "two"})
+	w.emit(jobs.Item{Key: "a/b", Text: "one"}, jobs.Item{Key: "...", Text: "two"})
 	w.fail("unclear")
 	w.fail("unclear")
 	w.refused(at+"/reject?key=...", url.Values{"reason": {" "}}, 400, "say why")
 	w.done(at+"/accept?key=a%2Fb", url.Values{"reason": {"fine"}}, "/ui/reviews")
 	w.refused(at+"/accept?key=a%2Fb", nil, 409, "does not wait for a decision")
 	w.done(at+"/reject?key=...", url.Values{"reason": {"not in the document"}}, "/ui/reviews")
-	w.until(j.ID, job.Completed)
-	for key, want := range map[string]job.ItemStatus{"a/b": job.ItemIntegrated, "...": job.ItemRejected} {
+	w.until(j.ID, jobs.Completed)
+	for key, want := range map[string]jobs.ItemStatus{"a/b": jobs.ItemIntegrated, "...": jobs.ItemRejected} {
 		if it, err := w.Item(w.ctx, j.ID, key); err != nil || it.Status != want || it.Agent != "Ada" {
 			t.Errorf("item %s: got %+v, %v, want %s by Ada", key, it, err, want)
 		}
@@ -149,7 +149,7 @@ func TestPageOfAJobThatIsDeleted(t *testing.T) {
 	if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	w.until(j.ID, job.Cancelled)
+	w.until(j.ID, jobs.Cancelled)
 	until := follow(t, w.h, "/jobs/"+j.ID)
 	until("cancelled")
 	if err := w.Delete(w.ctx, j.ID); err != nil {
@@ -160,16 +160,16 @@ func TestPageOfAJobThatIsDeleted(t *testing.T) {
 
 // scanned counts the calls that look at many items.
 type scanned struct {
-	*job.Service
+	*jobs.Service
 	calls int
 }
 
-func (s *scanned) Items(ctx context.Context, id string, f job.ItemFilter) (job.ItemPage, error) {
+func (s *scanned) Items(ctx context.Context, id string, f jobs.ItemFilter) (jobs.ItemPage, error) {
 	s.calls++
 	return s.Service.Items(ctx, id, f)
 }
 
-func (s *scanned) EachItem(context.Context, string, func(job.Item) error) error {
+func (s *scanned) EachItem(context.Context, string, func(jobs.Item) error) error {
 	s.calls++
 	return nil
 }
@@ -179,13 +179,13 @@ func TestPageOfALargeJob(t *testing.T) {
 	t.Parallel()
 	var seen scanned
 	w := newWorld(t, func(cfg *Config) {
-		seen.Service, _ = cfg.Jobs.(*job.Service)
+		seen.Service, _ = cfg.Jobs.(*jobs.Service)
 		cfg.Jobs = &seen
 	})
 	j := w.create("careful", "p")
-	items := make([]job.Item, 10_000)
+	items := make([]jobs.Item, 10_000)
 	for i := range items {
-		items[i] = job.Item{Key: fmt.Sprintf("req-%05d", i), Text: strings.Repeat("text ", 20)}
+		items[i] = jobs.Item{Key: fmt.Sprintf("req-%05d", i), Text: strings.Repeat("text ", 20)}
 	}
 	w.emit(items...)
 	for i := range 60 {
@@ -206,7 +206,7 @@ func TestPageOfALargeJob(t *testing.T) {
 func TestPageOfAJobOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	if err := w.Track(w.ctx, "refresh_1", job.KindRefresh, "proxies", time.Now()); err != nil {
+	if err := w.Track(w.ctx, "refresh_1", jobs.KindRefresh, "proxies", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	showsText(t, w.h, "/jobs?kind=refresh", "refresh_1", "proxies")

@@ -10,9 +10,9 @@ import (
 
 	"muster/internal/clip"
 	"muster/internal/webui"
+	"muster/jobs"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
 )
 
 const (
@@ -54,7 +54,7 @@ func itemURL(id, key string) string {
 }
 
 // ofJob is a question about a job.
-func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(job.Job) (webui.Question, error)) (webui.Question, error) {
+func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(jobs.Job) (webui.Question, error)) (webui.Question, error) {
 	id := r.PathValue("job")
 	j, err := c.Jobs.Get(ctx, id)
 	if err != nil {
@@ -66,15 +66,15 @@ func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(job.Job
 }
 
 // named is how a question names a job.
-func named(j job.Job) string { return j.Kind + " " + plain(clip.Line(j.Name, 60)) }
+func named(j jobs.Job) string { return j.Kind + " " + plain(clip.Line(j.Name, 60)) }
 
 func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
 		if j.Status.Terminal() {
-			return webui.Question{}, fmt.Errorf("%w: it is %s", job.ErrTerminal, j.Status)
+			return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrTerminal, j.Status)
 		}
 		q := webui.Question{Title: "Cancel the " + named(j), Button: "Cancel the job", Danger: true, Text: "It is told to stop. What it has done stays. This cannot be undone."}
-		if j.Kind != job.KindPipeline {
+		if j.Kind != jobs.KindPipeline {
 			return q, nil
 		}
 		q.Text = fmt.Sprintf("%d of %d items have ended, and stay as they are. The others are not worked on any more; agents that work on them are told to stop. This cannot be undone.", j.Items.Processed(), j.Items.Total)
@@ -92,9 +92,9 @@ func (c jobChanges) cancel(ctx context.Context, r *http.Request) (webui.Done, er
 }
 
 func (c jobChanges) askRetry(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
 		if j.Status.Terminal() {
-			return webui.Question{}, fmt.Errorf("%w: it is %s; create its next version", job.ErrTerminal, j.Status)
+			return webui.Question{}, fmt.Errorf("%w: it is %s; create its next version", jobs.ErrTerminal, j.Status)
 		}
 		text := fmt.Sprintf("%d items that failed get new attempts.", j.Items.Failed)
 		if j.Items.Review > 0 {
@@ -111,8 +111,8 @@ func (c jobChanges) retry(ctx context.Context, r *http.Request) (webui.Done, err
 }
 
 func (c jobChanges) askAgain(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
-		if j.Kind != job.KindPipeline {
+	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
+		if j.Kind != jobs.KindPipeline {
 			return webui.Question{}, webui.Invalid("Only jobs of pipelines can be run again from here.")
 		}
 		return webui.Question{
@@ -128,9 +128,9 @@ func (c jobChanges) again(ctx context.Context, r *http.Request) (webui.Done, err
 }
 
 func (c jobChanges) askDelete(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
 		if !j.Status.Terminal() {
-			return webui.Question{}, fmt.Errorf("%w: it is %s", job.ErrNotEnded, j.Status)
+			return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrNotEnded, j.Status)
 		}
 		return webui.Question{
 			Title: "Delete the " + named(j), Button: "Delete the job", Danger: true,
@@ -144,7 +144,7 @@ func (c jobChanges) delete(ctx context.Context, r *http.Request) (webui.Done, er
 }
 
 func (c jobChanges) askStage(ctx context.Context, r *http.Request) (webui.Question, error) {
-	return c.ofJob(ctx, r, func(j job.Job) (webui.Question, error) {
+	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
 		stage := r.PathValue("stage")
 		for _, st := range j.Stages {
 			if st.Name != stage {
@@ -189,8 +189,8 @@ func (c jobChanges) asksDecision(accept bool) func(context.Context, *http.Reques
 		if err != nil {
 			return webui.Question{}, noJob(id, err)
 		}
-		if it.Status != job.ItemReview {
-			return webui.Question{}, fmt.Errorf("%w: it is %s", job.ErrNotReview, it.Status)
+		if it.Status != jobs.ItemReview {
+			return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrNotReview, it.Status)
 		}
 		name, about := plain(clip.Line(it.Key, 60)), plain(clip.Line(it.Text, 500))
 		q := webui.Question{Back: itemURL(id, key), At: reviewsAt}
@@ -215,7 +215,7 @@ func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (w
 		case len(reason) > maxReason:
 			return webui.Done{}, webui.Invalid("The comment is too long: at most %d bytes are kept.", maxReason)
 		}
-		_, err := c.Jobs.Decide(ctx, id, r.URL.Query().Get("key"), job.Decision{Accept: accept, Reason: reason, By: access.CallerOf(ctx).Name})
+		_, err := c.Jobs.Decide(ctx, id, r.URL.Query().Get("key"), jobs.Decision{Accept: accept, Reason: reason, By: access.CallerOf(ctx).Name})
 		return webui.Done{To: reviewsAt}, noJob(id, err)
 	}
 }
@@ -246,12 +246,12 @@ func (c jobChanges) askStart(_ context.Context, r *http.Request) (webui.Question
 			webui.Field{Name: "url", Type: "text", Label: "URL of the document", Hint: "Where the document is fetched from, or leave it empty.", Max: maxURL},
 			webui.Field{Name: "document", Type: "textarea", Label: "Text of the document", Hint: "Instead of a URL. For a file use muster jobs start --document FILE.", Max: maxText})
 	}
-	q.Fields = append(q.Fields, webui.Field{Name: "priority", Type: "number", Label: "Priority", Value: "0", Min: -job.MaxPriority, Max: job.MaxPriority, Hint: "A step is worth a minute of waiting."})
+	q.Fields = append(q.Fields, webui.Field{Name: "priority", Type: "number", Label: "Priority", Value: "0", Min: -jobs.MaxPriority, Max: jobs.MaxPriority, Hint: "A step is worth a minute of waiting."})
 	return q, nil
 }
 
 func (c jobChanges) start(ctx context.Context, r *http.Request) (webui.Done, error) {
-	req := job.Request{Pipeline: r.PostFormValue("pipeline"), Prompt: r.PostFormValue("prompt")}
+	req := jobs.Request{Pipeline: r.PostFormValue("pipeline"), Prompt: r.PostFormValue("prompt")}
 	address, text := strings.TrimSpace(r.PostFormValue("url")), r.PostFormValue("document")
 	if strings.TrimSpace(req.Prompt) == "" {
 		return webui.Done{}, webui.Invalid("A prompt is needed: say what is asked for.")
@@ -259,7 +259,7 @@ func (c jobChanges) start(ctx context.Context, r *http.Request) (webui.Done, err
 	if priority := strings.TrimSpace(r.PostFormValue("priority")); priority != "" {
 		var err error
 		if req.Priority, err = strconv.Atoi(priority); err != nil {
-			return webui.Done{}, webui.Invalid("The priority must be a number from %d to %d.", -job.MaxPriority, job.MaxPriority)
+			return webui.Done{}, webui.Invalid("The priority must be a number from %d to %d.", -jobs.MaxPriority, jobs.MaxPriority)
 		}
 	}
 	switch {

@@ -12,43 +12,43 @@ import (
 	"time"
 
 	"muster/internal/webui"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/document"
 	"muster/orchestrator/access"
-	"muster/orchestrator/agent"
-	"muster/orchestrator/document"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
 	"muster/sites"
 )
 
-// Jobs keeps jobs; *job.Service is one.
+// Jobs keeps jobs; *jobs.Service is one.
 type Jobs interface {
-	Get(ctx context.Context, id string) (job.Job, error)
-	Look(ctx context.Context, id string) (job.Job, job.Progress, error)
-	List(ctx context.Context, f job.Filter) (job.Page, error)
-	Totals(ctx context.Context) (map[job.Status]int64, error)
-	Stuck(ctx context.Context) ([]job.Stuck, error)
-	Items(ctx context.Context, id string, f job.ItemFilter) (job.ItemPage, error)
-	Item(ctx context.Context, id, key string) (job.Item, error)
-	Failures(ctx context.Context, id string, status job.ItemStatus, offset, n int) (items []job.Item, next int, err error)
-	LastErrors(ctx context.Context, id string, n int) ([]job.ItemError, error)
-	Reviews(ctx context.Context, n int) (job.Reviews, error)
+	Get(ctx context.Context, id string) (jobs.Job, error)
+	Look(ctx context.Context, id string) (jobs.Job, jobs.Progress, error)
+	List(ctx context.Context, f jobs.Filter) (jobs.Page, error)
+	Totals(ctx context.Context) (map[jobs.Status]int64, error)
+	Stuck(ctx context.Context) ([]jobs.Stuck, error)
+	Items(ctx context.Context, id string, f jobs.ItemFilter) (jobs.ItemPage, error)
+	Item(ctx context.Context, id, key string) (jobs.Item, error)
+	Failures(ctx context.Context, id string, status jobs.ItemStatus, offset, n int) (items []jobs.Item, next int, err error)
+	LastErrors(ctx context.Context, id string, n int) ([]jobs.ItemError, error)
+	Reviews(ctx context.Context, n int) (jobs.Reviews, error)
 	InReview(ctx context.Context) (items int64, jobs int, err error)
-	Compare(ctx context.Context, a, b string, yield func(job.Difference) error) error
+	Compare(ctx context.Context, a, b string, yield func(jobs.Difference) error) error
 
-	Create(ctx context.Context, req job.Request) (j job.Job, created bool, err error)
-	Cancel(ctx context.Context, id string, cleanup bool) (job.Job, error)
+	Create(ctx context.Context, req jobs.Request) (j jobs.Job, created bool, err error)
+	Cancel(ctx context.Context, id string, cleanup bool) (jobs.Job, error)
 	Retry(ctx context.Context, id string) (n int, err error)
-	Again(ctx context.Context, id string) (job.Job, error)
-	CompleteStage(ctx context.Context, id, stage, failure string) (job.Job, error)
+	Again(ctx context.Context, id string) (jobs.Job, error)
+	CompleteStage(ctx context.Context, id, stage, failure string) (jobs.Job, error)
 	Delete(ctx context.Context, id string) error
-	Decide(ctx context.Context, id, key string, d job.Decision) (job.Item, error)
+	Decide(ctx context.Context, id, key string, d jobs.Decision) (jobs.Item, error)
 }
 
 // Documents stores the documents of jobs.
 type Documents interface {
-	Put(ctx context.Context, name string, r io.Reader) (job.Document, error)
+	Put(ctx context.Context, name string, r io.Reader) (jobs.Document, error)
 	// Fetch stores what a URL leads to. A URL that cannot be used is a *job.FieldError.
-	Fetch(ctx context.Context, url string) (job.Document, error)
+	Fetch(ctx context.Context, url string) (jobs.Document, error)
 }
 
 // Events is what happened to jobs; *event.Stream is one.
@@ -119,13 +119,13 @@ func explainJob(err error) (status int, title string, ok bool) {
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
-	field := (*job.FieldError)(nil)
+	field := (*jobs.FieldError)(nil)
 	switch {
-	case errors.As(err, &field) && (field.Field == "job_id" || field.Field == "id"), is(job.ErrNotFound, job.ErrNoItem, agent.ErrNoAgent):
+	case errors.As(err, &field) && (field.Field == "job_id" || field.Field == "id"), is(jobs.ErrNotFound, jobs.ErrNoItem, agent.ErrNoAgent):
 		return http.StatusNotFound, "Not found", true
 	case field != nil:
 		return http.StatusBadRequest, "That does not work", true
-	case is(job.ErrTerminal, job.ErrNotEnded, job.ErrExists, job.ErrNotReview, job.ErrStale):
+	case is(jobs.ErrTerminal, jobs.ErrNotEnded, jobs.ErrExists, jobs.ErrNotReview, jobs.ErrStale):
 		return http.StatusConflict, "That does not work any more", true
 	case errors.As(err, new(*document.TooLargeError)):
 		return http.StatusRequestEntityTooLarge, "That is too large", true
@@ -145,7 +145,7 @@ func (c jobPages) orScrape(page http.Handler) http.Handler {
 			ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
 			defer cancel()
 			j, err := c.Jobs.Get(ctx, id)
-			if err != nil || j.Kind == job.KindScrape {
+			if err != nil || j.Kind == jobs.KindScrape {
 				if _, err := c.Scrapes.Job(ctx, id); err == nil {
 					toScrape(w, r)
 					return
@@ -164,7 +164,7 @@ const (
 
 // stateCount is how many jobs have a state.
 type stateCount struct {
-	State job.Status
+	State jobs.Status
 	N     int64
 	URL   string
 }
@@ -186,7 +186,7 @@ type jobsData struct {
 
 // jobRow is a job of a list.
 type jobRow struct {
-	job.Job
+	jobs.Job
 	Took time.Duration // below 0: it has not ended
 }
 
@@ -196,17 +196,17 @@ func (j jobRow) Bar() []part { return byState(j.Items) }
 // listJobs lists jobs, the newest first.
 func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
-	d := jobsData{State: q.Get("status"), Kind: q.Get("kind"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label")), Kinds: job.Kinds}
+	d := jobsData{State: q.Get("status"), Kind: q.Get("kind"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label")), Kinds: jobs.Kinds}
 	after := q.Get("after")
 	if err := cmp.Or(checkLength(maxName, d.Name, d.Label), checkLength(maxCursor, after)); err != nil {
 		return webui.View{}, err
 	}
-	f := job.Filter{Kind: d.Kind, Name: d.Name, Label: d.Label, Cursor: after, Limit: jobsShown, NoUsage: true}
+	f := jobs.Filter{Kind: d.Kind, Name: d.Name, Label: d.Label, Cursor: after, Limit: jobsShown, NoUsage: true}
 	switch {
 	case d.State == "pending":
 		f.Pending = true
 	case d.State != "":
-		f.Statuses = []job.Status{job.Status(d.State)}
+		f.Statuses = []jobs.Status{jobs.Status(d.State)}
 	}
 	page, err := c.Jobs.List(ctx, f)
 	if err != nil {
@@ -225,7 +225,7 @@ func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, er
 		}
 		return "?" + u.Encode()
 	}
-	for _, st := range job.Statuses {
+	for _, st := range jobs.Statuses {
 		d.All += counts[st]
 		d.States = append(d.States, stateCount{st, counts[st], with("status", string(st))})
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"muster/internal/webui"
+	"muster/jobs"
 	"muster/orchestrator/health"
-	"muster/orchestrator/job"
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks/tasktype"
@@ -18,7 +18,7 @@ import (
 type known struct {
 	failures ended[string] // why workflows failed
 	checks   recent[health.Report]
-	stuck    recent[[]job.Stuck]
+	stuck    recent[[]jobs.Stuck]
 	queues   recent[[]tasktype.Queue]
 	review   recent[reviewCount]
 	sites    recent[[]sites.State]

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"muster/internal/webui"
+	"muster/jobs"
 	"muster/orchestrator/health"
-	"muster/orchestrator/job"
 	"muster/proxies"
 	"muster/sites"
 	"muster/sites/report"
@@ -57,7 +57,7 @@ type attention struct {
 }
 
 type jobCount struct {
-	Status job.Status
+	Status jobs.Status
 	Count  int64
 }
 
@@ -154,7 +154,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 		return err
 	}
 	d.Running = counts[tasktype.WorkflowRunning]
-	d.Open, err = taskui.Open(ctx, p.cfg.Client, job.StageTask)
+	d.Open, err = taskui.Open(ctx, p.cfg.Client, jobs.StageTask)
 	return err
 }
 
@@ -182,7 +182,7 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 		return nil
 	}
 	totals, err := p.cfg.Jobs.Totals(ctx)
-	for _, s := range job.Statuses {
+	for _, s := range jobs.Statuses {
 		if n := totals[s]; n > 0 {
 			d.Jobs = append(d.Jobs, jobCount{s, n})
 		}
@@ -197,7 +197,7 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 	if err != nil {
 		return err
 	}
-	stuck, err := p.known.stuck.get(ctx, func(ctx context.Context) ([]job.Stuck, int, error) {
+	stuck, err := p.known.stuck.get(ctx, func(ctx context.Context) ([]jobs.Stuck, int, error) {
 		list, err := p.cfg.Jobs.Stuck(ctx)
 		return list, costOfCheck, err
 	})
@@ -276,14 +276,14 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 	listed := map[string]bool{}
 	if p.cfg.Jobs != nil {
-		page, err := p.cfg.Jobs.List(ctx, job.Filter{Statuses: []job.Status{job.Failed}, Limit: newest})
+		page, err := p.cfg.Jobs.List(ctx, jobs.Filter{Statuses: []jobs.Status{jobs.Failed}, Limit: newest})
 		if err != nil {
 			return err
 		}
 		for i := range page.Jobs {
 			j := &page.Jobs[i]
 			at := prefix + "/jobs/" + url.PathEscape(j.ID)
-			if j.Kind == job.KindScrape && p.cfg.Sites != nil {
+			if j.Kind == jobs.KindScrape && p.cfg.Sites != nil {
 				at = scrapeURL(j.ID)
 			}
 			listed[j.ID] = true

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"muster/internal/webui"
-	"muster/orchestrator/pipeline"
+	"muster/jobs/pipeline"
 )
 
 // Pipelines are the pipelines that jobs can have.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"muster/internal/webui"
+	"muster/jobs"
 	"muster/orchestrator/access"
-	"muster/orchestrator/job"
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/tasktype"
@@ -113,7 +113,7 @@ func (p searchPage) wholeJob(ctx context.Context, q string) (string, error) {
 	switch {
 	case err == nil:
 		return prefix + "/jobs/" + url.PathEscape(q), nil
-	case errors.Is(err, job.ErrNotFound), errors.As(err, new(*job.FieldError)):
+	case errors.Is(err, jobs.ErrNotFound), errors.As(err, new(*jobs.FieldError)):
 		return "", nil
 	}
 	return "", err
@@ -201,7 +201,7 @@ func (p searchPage) findJobs(ctx context.Context, d *searchData) error {
 	if p.cfg.Jobs == nil {
 		return nil
 	}
-	page, err := p.cfg.Jobs.List(ctx, job.Filter{Limit: searchedJobs})
+	page, err := p.cfg.Jobs.List(ctx, jobs.Filter{Limit: searchedJobs})
 	for i := range page.Jobs {
 		if j := &page.Jobs[i]; d.has(j.ID, j.Name) {
 			add(&d.Jobs, found{Text: j.Kind + " of " + j.Name, Note: j.ID, URL: prefix + "/jobs/" + url.PathEscape(j.ID), At: j.CreatedAt})

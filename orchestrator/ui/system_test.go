@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"muster/internal/testutil"
+	"muster/jobs"
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
-	"muster/orchestrator/job"
 	"muster/proxies"
 	"muster/sites"
 	"muster/sites/definition"
@@ -36,25 +36,25 @@ const (
 	aSecret   = "hush-hush"
 )
 
-func (jobIndex) Get(_ context.Context, id string) (job.Job, error) {
+func (jobIndex) Get(_ context.Context, id string) (jobs.Job, error) {
 	if id != failedJob {
-		return job.Job{}, job.ErrNotFound
+		return jobs.Job{}, jobs.ErrNotFound
 	}
-	return job.Job{ID: failedJob}, nil
+	return jobs.Job{ID: failedJob}, nil
 }
 
-func (jobIndex) List(context.Context, job.Filter) (job.Page, error) {
-	return job.Page{Jobs: []job.Job{{ID: failedJob, Kind: job.KindPipeline, Name: "default", Status: job.Failed, ErrorMessage: "no creator " + harmful}}}, nil
+func (jobIndex) List(context.Context, jobs.Filter) (jobs.Page, error) {
+	return jobs.Page{Jobs: []jobs.Job{{ID: failedJob, Kind: jobs.KindPipeline, Name: "default", Status: jobs.Failed, ErrorMessage: "no creator " + harmful}}}, nil
 }
 
 func (jobIndex) InReview(context.Context) (items int64, jobs int, err error) { return 35, 2, nil }
 
-func (jobIndex) Totals(context.Context) (map[job.Status]int64, error) {
-	return map[job.Status]int64{job.Failed: 1234}, nil
+func (jobIndex) Totals(context.Context) (map[jobs.Status]int64, error) {
+	return map[jobs.Status]int64{jobs.Failed: 1234}, nil
 }
 
-func (jobIndex) Stuck(context.Context) ([]job.Stuck, error) {
-	return []job.Stuck{{JobID: failedJob, Name: "default", Stage: "create", Reason: "no agent of role creator"}}, nil
+func (jobIndex) Stuck(context.Context) ([]jobs.Stuck, error) {
+	return []jobs.Stuck{{JobID: failedJob, Name: "default", Stage: "create", Reason: "no agent of role creator"}}, nil
 }
 
 // pool is a pool for which workflows are sent that no worker runs.

@@ -11,7 +11,7 @@ import (
 
 	"muster/internal/clip"
 	"muster/internal/webui"
-	"muster/orchestrator/job"
+	"muster/jobs"
 )
 
 // line returns the beginning of a text of others in one line, at most n characters, as it can be shown.
@@ -88,9 +88,9 @@ func parts(of ...part) []part {
 }
 
 // byState returns the parts of a bar of items, those that have ended first.
-func byState(c job.Counts) []part {
-	return parts(part{State: string(job.ItemIntegrated), N: c.Integrated}, part{State: string(job.ItemRejected), N: c.Rejected}, part{State: string(job.ItemFailed), N: c.Failed},
-		part{State: string(job.ItemReview), N: c.Review}, part{State: string(job.ItemValidating), N: c.Validating}, part{State: string(job.ItemPending), N: c.Pending})
+func byState(c jobs.Counts) []part {
+	return parts(part{State: string(jobs.ItemIntegrated), N: c.Integrated}, part{State: string(jobs.ItemRejected), N: c.Rejected}, part{State: string(jobs.ItemFailed), N: c.Failed},
+		part{State: string(jobs.ItemReview), N: c.Review}, part{State: string(jobs.ItemValidating), N: c.Validating}, part{State: string(jobs.ItemPending), N: c.Pending})
 }
 
 // group is errors of the same text.
@@ -101,7 +101,7 @@ type group struct {
 }
 
 // grouped returns errors by their text, the most frequent first.
-func grouped(errs []job.ItemError) []group {
+func grouped(errs []jobs.ItemError) []group {
 	at := map[string]int{}
 	var all []group
 	for _, e := range errs {

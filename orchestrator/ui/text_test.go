@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
+	"muster/jobs"
+	"muster/jobs/pipeline"
 )
 
 func TestPlainTextHidesNothing(t *testing.T) {
@@ -21,7 +21,7 @@ func TestPlainTextHidesNothing(t *testing.T) {
 
 func TestErrorsAreGroupedByTheirText(t *testing.T) {
 	t.Parallel()
-	got := grouped([]job.ItemError{{Key: "a", Error: "x"}, {Key: "b", Error: "y\nz"}, {Key: "c", Error: "y z"}, {Key: "d"}})
+	got := grouped([]jobs.ItemError{{Key: "a", Error: "x"}, {Key: "b", Error: "y\nz"}, {Key: "c", Error: "y z"}, {Key: "d"}})
 	want := []group{{"y z", 2, "b"}, {"x", 1, "a"}, {"no reason was given", 1, "d"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -31,10 +31,10 @@ func TestErrorsAreGroupedByTheirText(t *testing.T) {
 // A stage has behind it the items that need neither it nor a stage before it.
 func TestStagesCountWhatIsBehindThem(t *testing.T) {
 	t.Parallel()
-	steps := stepsOf(job.Job{Status: job.Processing, Items: job.Counts{Total: 10}, Stages: []job.Stage{
-		{Name: "create", Takes: pipeline.TakesJob, Status: job.StageCompleted},
-		{Name: "enrich", Takes: pipeline.TakesItem, Status: job.StageProcessing, Pending: 3, Processing: 1},
-		{Name: "validate", Takes: pipeline.TakesItem, Status: job.StageProcessing, Pending: 2},
+	steps := stepsOf(jobs.Job{Status: jobs.Processing, Items: jobs.Counts{Total: 10}, Stages: []jobs.Stage{
+		{Name: "create", Takes: pipeline.TakesJob, Status: jobs.StageCompleted},
+		{Name: "enrich", Takes: pipeline.TakesItem, Status: jobs.StageProcessing, Pending: 3, Processing: 1},
+		{Name: "validate", Takes: pipeline.TakesItem, Status: jobs.StageProcessing, Pending: 2},
 	}})
 	if steps[0].Bar || steps[0].Open || steps[1].Done != 6 || steps[2].Done != 4 || steps[2].Total != 10 || !steps[2].Open {
 		t.Errorf("got %+v, want 6 and 4 of 10 items behind the stages", steps)
@@ -43,11 +43,11 @@ func TestStagesCountWhatIsBehindThem(t *testing.T) {
 
 func TestPartsOfABarFillIt(t *testing.T) {
 	t.Parallel()
-	got := byState(job.Counts{Total: 4, Integrated: 1, Pending: 3})
+	got := byState(jobs.Counts{Total: 4, Integrated: 1, Pending: 3})
 	if len(got) != 2 || got[0] != (part{"integrated", 1, 0, 250}) || got[1] != (part{"pending", 3, 250, 750}) {
 		t.Errorf("got %+v", got)
 	}
-	if got := byState(job.Counts{}); len(got) != 0 {
+	if got := byState(jobs.Counts{}); len(got) != 0 {
 		t.Errorf("got %+v, want none", got)
 	}
 }
@@ -55,18 +55,18 @@ func TestPartsOfABarFillIt(t *testing.T) {
 func TestOutcomeShowsFailedItems(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		status job.Status
-		items  job.Counts
+		status jobs.Status
+		items  jobs.Counts
 		want   string
 	}{
-		{job.Completed, job.Counts{}, "SUCCESS"},
-		{job.Completed, job.Counts{Total: 2, Integrated: 1, Rejected: 1}, "SUCCESS"},
-		{job.Completed, job.Counts{Total: 121, Failed: 121}, "FAILURE"},
-		{job.Completed, job.Counts{Total: 121, Failed: 84, Rejected: 37}, "RETRY"},
-		{job.Processing, job.Counts{Total: 2, Failed: 1}, "STARTED"},
-		{job.Failed, job.Counts{Total: 2, Integrated: 1, Failed: 1}, "FAILURE"},
+		{jobs.Completed, jobs.Counts{}, "SUCCESS"},
+		{jobs.Completed, jobs.Counts{Total: 2, Integrated: 1, Rejected: 1}, "SUCCESS"},
+		{jobs.Completed, jobs.Counts{Total: 121, Failed: 121}, "FAILURE"},
+		{jobs.Completed, jobs.Counts{Total: 121, Failed: 84, Rejected: 37}, "RETRY"},
+		{jobs.Processing, jobs.Counts{Total: 2, Failed: 1}, "STARTED"},
+		{jobs.Failed, jobs.Counts{Total: 2, Integrated: 1, Failed: 1}, "FAILURE"},
 	} {
-		if got := outcome(job.Job{Status: c.status, Items: c.items}); got != c.want {
+		if got := outcome(jobs.Job{Status: c.status, Items: c.items}); got != c.want {
 			t.Errorf("%s %+v: got %s, want %s", c.status, c.items, got, c.want)
 		}
 	}

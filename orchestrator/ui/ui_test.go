@@ -19,11 +19,11 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
-	"muster/orchestrator/agent"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
-	"muster/orchestrator/pipeline"
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -64,19 +64,19 @@ type documents struct {
 	text string
 }
 
-func (f *documents) Put(_ context.Context, name string, r io.Reader) (job.Document, error) {
+func (f *documents) Put(_ context.Context, name string, r io.Reader) (jobs.Document, error) {
 	data, err := io.ReadAll(r)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.text = string(data)
-	return job.Document{Name: name, Hash: strings.Repeat("a", 64), Size: int64(len(data))}, err
+	return jobs.Document{Name: name, Hash: strings.Repeat("a", 64), Size: int64(len(data))}, err
 }
 
-func (f *documents) Fetch(_ context.Context, address string) (job.Document, error) {
+func (f *documents) Fetch(_ context.Context, address string) (jobs.Document, error) {
 	if address != "https://docs.example/a.pdf" {
-		return job.Document{}, &job.FieldError{Field: "document_url", Why: "cannot be used"}
+		return jobs.Document{}, &jobs.FieldError{Field: "document_url", Why: "cannot be used"}
 	}
-	return job.Document{Name: "a.pdf", Hash: strings.Repeat("b", 64), Size: 5, Source: address}, nil
+	return jobs.Document{Name: "a.pdf", Hash: strings.Repeat("b", 64), Size: 5, Source: address}, nil
 }
 
 func (f *documents) Open(string) (io.ReadCloser, error) {
@@ -99,7 +99,7 @@ func (scrapes) Job(_ context.Context, id string) (sites.Job, error) {
 
 // world is jobs with pages of them.
 type world struct {
-	*job.Service
+	*jobs.Service
 	t    *testing.T
 	ctx  context.Context
 	docs *documents
@@ -112,14 +112,14 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	client := tasks.NewClient(redistest.New(t))
 	w := &world{t: t, docs: &documents{}}
 	var err error
-	if w.Service, err = job.New(job.Config{Client: client, Pipelines: plans{}.Get, Documents: w.docs, Limits: job.Limits{CheckEvery: time.Hour}}); err != nil {
+	if w.Service, err = jobs.New(jobs.Config{Client: client, Pipelines: plans{}.Get, Documents: w.docs, Limits: jobs.Limits{CheckEvery: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	w.ctx = ctx
 	mux := tasks.NewMux()
 	w.Register(mux)
-	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{job.Queue: 1}})
+	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{jobs.Queue: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,9 +225,9 @@ func (w *world) refused(path string, fields url.Values, code int, says string) {
 }
 
 // create creates a job of a pipeline.
-func (w *world) create(name, prompt string) job.Job {
+func (w *world) create(name, prompt string) jobs.Job {
 	w.t.Helper()
-	j, _, err := w.Create(w.ctx, job.Request{Pipeline: name, Prompt: prompt, Dedupe: job.DedupeAllow, Labels: []string{hostile}})
+	j, _, err := w.Create(w.ctx, jobs.Request{Pipeline: name, Prompt: prompt, Dedupe: jobs.DedupeAllow, Labels: []string{hostile}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -235,9 +235,9 @@ func (w *world) create(name, prompt string) job.Job {
 }
 
 // take takes work of a role.
-func (w *world) take(role string) job.Work {
+func (w *world) take(role string) jobs.Work {
 	w.t.Helper()
-	var got []job.Work
+	var got []jobs.Work
 	testutil.Eventually(w.t, "work for "+role, func() bool {
 		var err error
 		if got, _, err = w.Take(w.ctx, role, role+"-1", 1); err != nil {
@@ -249,15 +249,15 @@ func (w *world) take(role string) job.Work {
 }
 
 // emit runs the first stage of a job, which adds items.
-func (w *world) emit(items ...job.Item) {
+func (w *world) emit(items ...jobs.Item) {
 	w.t.Helper()
-	if err := w.Complete(w.ctx, w.take("creator"), job.Answer{Items: items}); err != nil {
+	if err := w.Complete(w.ctx, w.take("creator"), jobs.Answer{Items: items}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 // fail lets an item fail for the last time.
-func (w *world) fail(why string) job.Work {
+func (w *world) fail(why string) jobs.Work {
 	w.t.Helper()
 	work := w.take("validator")
 	if err := w.Fail(w.ctx, work, errors.New(why), 0, true); err != nil {
@@ -267,7 +267,7 @@ func (w *world) fail(why string) job.Work {
 }
 
 // until waits until a job is in a state.
-func (w *world) until(id string, want job.Status) {
+func (w *world) until(id string, want jobs.Status) {
 	w.t.Helper()
 	testutil.Eventually(w.t, "the job is "+string(want), func() bool {
 		j, err := w.Get(w.ctx, id)

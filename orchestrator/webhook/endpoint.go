@@ -17,8 +17,8 @@ import (
 
 	"muster/internal/nearest"
 	"muster/internal/webhook"
+	"muster/jobs"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
 )
 
 // The states of an endpoint.
@@ -128,7 +128,7 @@ func matches(pattern, eventType string) bool {
 }
 
 func bad(field, format string, args ...any) error {
-	return &job.FieldError{Field: field, Why: fmt.Sprintf(format, args...)}
+	return &jobs.FieldError{Field: field, Why: fmt.Sprintf(format, args...)}
 }
 
 var endpointName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)

@@ -12,8 +12,8 @@ import (
 
 	"muster/internal/testutil"
 	"muster/internal/webhook"
+	"muster/jobs"
 	"muster/orchestrator/event"
-	"muster/orchestrator/job"
 	"muster/tasks/redistest"
 )
 
@@ -37,7 +37,7 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 		"bad name":      {NewEndpoint{URL: "https://example.org/", Name: "a b"}, "name", "letters"},
 	} {
 		_, _, err := k.Create(t.Context(), c.n)
-		var field *job.FieldError
+		var field *jobs.FieldError
 		if !errors.As(err, &field) || field.Field != c.field || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "pw") {
 			t.Errorf("%s: got %v, want field %s and %q", name, err, c.field, c.want)
 		}
@@ -57,7 +57,7 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 	if err := k.Remove(t.Context(), list[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := k.Create(t.Context(), NewEndpoint{URL: "https://example.org/", Name: "n1"}); !errors.As(err, new(*job.FieldError)) {
+	if _, _, err := k.Create(t.Context(), NewEndpoint{URL: "https://example.org/", Name: "n1"}); !errors.As(err, new(*jobs.FieldError)) {
 		t.Errorf("a name that is taken: got %v, want a *job.FieldError", err)
 	}
 	if err := k.Remove(t.Context(), list[0].ID); !errors.Is(err, ErrNoEndpoint) {
@@ -73,7 +73,7 @@ func TestEditIsChecked(t *testing.T) {
 	k := open(t, cfg)
 	e, _ := k.create(t, "https://example.org/")
 	local, fine, events := "http://[::1]/", "https://other.example/", []string{"site.*"}
-	if _, err := k.Edit(t.Context(), e.ID, Edit{URL: &local}); !errors.As(err, new(*job.FieldError)) {
+	if _, err := k.Edit(t.Context(), e.ID, Edit{URL: &local}); !errors.As(err, new(*jobs.FieldError)) {
 		t.Errorf("got %v, want a *job.FieldError", err)
 	}
 	is, err := k.Edit(t.Context(), e.ID, Edit{URL: &fine, Events: &events})
@@ -137,7 +137,7 @@ func TestRotationKeepsTheOldSecretForAWhile(t *testing.T) {
 	if g := r.requests()[1]; !g.verified(third) || g.verified(second) || g.verified(first) {
 		t.Error("got a request that an old secret verifies")
 	}
-	if _, _, err := k.Rotate(t.Context(), e.ID, 31*24*time.Hour); !errors.As(err, new(*job.FieldError)) {
+	if _, _, err := k.Rotate(t.Context(), e.ID, 31*24*time.Hour); !errors.As(err, new(*jobs.FieldError)) {
 		t.Errorf("too long: got %v, want a *job.FieldError", err)
 	}
 	rec := record{Secrets: []secret{{Key: "new"}, {Key: "old", Until: time.Unix(100, 0)}}}

@@ -14,7 +14,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/internal/webhook"
-	"muster/orchestrator/job"
+	"muster/jobs"
 	"muster/tasks/redistest"
 )
 
@@ -57,7 +57,7 @@ func TestDeliveriesAreListedInPages(t *testing.T) {
 		t.Errorf("got %v, want the newest first: %v", got, ids)
 	}
 	for _, f := range []DeliveryFilter{{State: "lost"}, {Cursor: "x"}, {Cursor: "x_1-0"}, {Cursor: "-1_1-0"}} {
-		if _, err := k.Deliveries(t.Context(), e.ID, f); !errors.As(err, new(*job.FieldError)) {
+		if _, err := k.Deliveries(t.Context(), e.ID, f); !errors.As(err, new(*jobs.FieldError)) {
 			t.Errorf("%+v: got %v, want a *job.FieldError", f, err)
 		}
 	}

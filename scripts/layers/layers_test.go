@@ -15,14 +15,15 @@ import (
 
 // mayImport lists, for each top-level folder, the others that its packages may import.
 var mayImport = map[string][]string{
-	"cmd":          {"orchestrator", "sites", "proxies", "tasks", "internal"},
-	"orchestrator": {"sites", "proxies", "tasks", "internal"},
+	"cmd":          {"orchestrator", "jobs", "sites", "proxies", "tasks", "internal"},
+	"orchestrator": {"jobs", "sites", "proxies", "tasks", "internal"},
+	"jobs":         {"tasks", "internal"},
 	"sites":        {"tasks", "internal"},
 	"proxies":      {"tasks", "internal"},
 	"tasks":        {"internal"},
 	"internal":     {},        // leaves that two or more of the others need
 	"examples":     {"tasks"}, // like a user's program
-	"scripts":      {"cmd", "orchestrator", "sites", "proxies", "tasks", "internal"},
+	"scripts":      {"cmd", "orchestrator", "jobs", "sites", "proxies", "tasks", "internal"},
 }
 
 // confined lists the packages that may import a module. A path that ends in a
@@ -35,8 +36,8 @@ var confined = map[string][]string{
 	"github.com/rs/cors":                  {"orchestrator/api"},
 	"github.com/urfave/cli/v2":            {"cmd/"},
 	"github.com/alicebob/miniredis/v2":    {"tasks/redistest", "tasks/taskstest", "orchestrator/redisd"},
-	"github.com/prometheus/client_golang": {"tasks/", "orchestrator/", "proxies/"},
-	"go.opentelemetry.io/otel":            {"tasks/otel", "orchestrator/tracing", "orchestrator/tracing/otlp", "internal/logctx"},
+	"github.com/prometheus/client_golang": {"tasks/", "orchestrator/", "jobs/", "proxies/", "internal/histogram"},
+	"go.opentelemetry.io/otel":            {"tasks/otel", "internal/tracing", "internal/tracing/otlp", "internal/logctx"},
 }
 
 // handedRedis are packages that import go-redis without a keys.go: they start a

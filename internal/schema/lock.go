@@ -1,0 +1,124 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// ErrLost means that another process has taken the lock of the store, because this one was silent for too long. The
+// migration may be incomplete; running it again completes it.
+var ErrLost = errors.New("another process has taken over: this one was silent for too long; run it again")
+
+// Lock is the lock of the store, held. It may be used by many goroutines.
+type Lock struct {
+	s     *Store
+	token int64
+}
+
+// Token is the number of this lock. The scripts that change data under it compare it with [FenceKey] of their slot,
+// after Claim.
+func (l *Lock) Token() int64 { return l.token }
+
+// Claim keeps processes that had the lock before out of hash slots. It returns ErrLost if a later one has claimed one.
+func (l *Lock) Claim(ctx context.Context, slots ...string) error {
+	for _, slot := range slots {
+		n, err := scripts["claim"].Run(ctx, l.s.rdb, []string{FenceKey(slot)}, l.token).Int()
+		if err != nil {
+			return fmt.Errorf("claim the slot %s: %w", slot, err)
+		}
+		if n == 0 {
+			return ErrLost
+		}
+	}
+	return nil
+}
+
+// acquire waits for the lock, or until enough reports that it is no longer needed; then the lock is nil.
+func (s *Store) acquire(ctx context.Context, enough func() (bool, error)) (*Lock, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	told := false
+	for {
+		v, err := scripts["acquire"].Run(ctx, s.rdb, []string{schemaKey}, fmt.Sprintf("%s.%d", host, os.Getpid()), s.Lease.Milliseconds()).Slice()
+		if err != nil {
+			return nil, fmt.Errorf("lock the store: %w", err)
+		}
+		if token, _ := v[0].(int64); token > 0 {
+			return &Lock{s, token}, nil
+		}
+		if !told {
+			told = true
+			s.log.WarnContext(ctx, "waiting for another process to migrate the store", "process", v[1])
+		}
+		left, _ := v[2].(int64)
+		t := time.NewTimer(min(max(time.Duration(left)*time.Millisecond, time.Millisecond), 200*time.Millisecond))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil, fmt.Errorf("wait for process %v, which migrates the store: %w", v[1], context.Cause(ctx))
+		case <-t.C:
+		}
+		if ok, err := enough(); ok || err != nil {
+			return nil, err
+		}
+	}
+}
+
+// run calls fn, renews the lock meanwhile, and ends it.
+func (l *Lock) run(ctx context.Context, fn func(context.Context, *Lock) error) error {
+	held, lose := context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { l.renew(held, lose) })
+	err := fn(held, l)
+	lost := errors.Is(context.Cause(held), ErrLost)
+	lose(nil)
+	renewing.Wait()
+	if lost && !errors.Is(err, ErrLost) {
+		err = errors.Join(ErrLost, err)
+	}
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer stop()
+	if endErr := l.extend(ending, 0); endErr != nil && !errors.Is(endErr, ErrLost) {
+		l.s.log.WarnContext(ctx, "the lock of the store ends by itself", "in", l.s.Lease, "err", endErr)
+	}
+	return err
+}
+
+// renew extends the lock until ctx is done or the lock is lost. When Redis does not answer, the lock ends.
+func (l *Lock) renew(ctx context.Context, lose context.CancelCauseFunc) {
+	tick := time.NewTicker(l.s.Lease / 3)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		began := time.Now()
+		switch err := l.extend(ctx, l.s.Lease); {
+		case err == nil:
+			last = began
+		case errors.Is(err, ErrLost) || time.Since(last) > l.s.Lease:
+			lose(ErrLost)
+			return
+		}
+	}
+}
+
+// extend extends the lock to d from now, or ends it if that is 0. It returns ErrLost if it has ended already.
+func (l *Lock) extend(ctx context.Context, d time.Duration) error {
+	n, err := scripts["renew"].Run(ctx, l.s.rdb, []string{schemaKey}, l.token, d.Milliseconds()).Int()
+	if err != nil {
+		return fmt.Errorf("renew the lock of the store: %w", err)
+	}
+	if n == 0 {
+		return ErrLost
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/histogram"
+)
+
+// MaxHours is how many hours Activity can return.
+const MaxHours = 24
+
+// tookBounds are the bounds of how long assignments take, in seconds.
+var tookBounds = histogram.Bounds{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400}
+
+// Activity is what an agent did in an hour. Assignments count where they ended.
+type Activity struct {
+	Hour           time.Time `json:"hour"` // its beginning, in UTC
+	Agent          string    `json:"agent"`
+	Name           string    `json:"name"`        // the id, of an agent that is gone
+	Assignments    int64     `json:"assignments"` // that ended, however
+	Failed         int64     `json:"failed"`      // of them: neither completed nor released
+	Requests       int64     `json:"requests"`    // as the agent reported them
+	Tokens         int64     `json:"tokens"`      // as the agent reported them
+	AverageSeconds float64   `json:"average_seconds"`
+}
+
+// Activity returns what each agent did in each of the last hours, up to MaxHours, the newest first; hours without
+// anything are left out. It reads counters, never the assignments.
+func (s *Service) Activity(ctx context.Context, hours int) ([]Activity, error) {
+	if hours < 1 || hours > MaxHours {
+		return nil, bad("hours", "%d is not within 1 and %d", hours, MaxHours)
+	}
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, a := range all {
+		names[a.ID] = a.Name
+	}
+	first := now.UTC().Truncate(time.Hour)
+	got := make([]*redis.MapStringStringCmd, hours)
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range got {
+			got[i] = p.HGetAll(ctx, s.keys.hour(first.Add(-time.Duration(i)*time.Hour)))
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the activity of agents: %w", err)
+	}
+	var out []Activity
+	for i, fields := range got {
+		out = append(out, activityOf(first.Add(-time.Duration(i)*time.Hour), fields.Val(), names)...)
+	}
+	return out, nil
+}
+
+// activityOf returns what the hash of an hour says, by the names of agents.
+func activityOf(hour time.Time, fields map[string]string, names map[string]string) []Activity {
+	agents := map[string]*Activity{}
+	millis := map[string]int64{}
+	for field, text := range fields {
+		id, what, ok := strings.Cut(field, " ")
+		n, err := strconv.ParseInt(text, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		if agents[id] == nil {
+			agents[id] = &Activity{Hour: hour, Agent: id, Name: cmp.Or(names[id], id)}
+		}
+		a := agents[id]
+		switch what {
+		case "assignments":
+			a.Assignments = n
+		case "failed":
+			a.Failed = n
+		case "requests":
+			a.Requests = n
+		case "tokens":
+			a.Tokens = n
+		case "ms":
+			millis[id] = n
+		}
+	}
+	out := make([]Activity, 0, len(agents))
+	for id, a := range agents {
+		if a.Assignments > 0 {
+			a.AverageSeconds = float64(millis[id]) / 1000 / float64(a.Assignments)
+		}
+		out = append(out, *a)
+	}
+	slices.SortFunc(out, func(a, b Activity) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Agent, b.Agent))
+	})
+	return out
+}
+
+// copyUsage copies what a job has used to the job. It may be repeated.
+func (s *assignments) copyUsage(ctx context.Context, jobID string) error {
+	fields, err := s.rdb.HGetAll(ctx, s.keys.used(jobID)).Result()
+	if err != nil {
+		return fmt.Errorf("read the usage of job %s: %w", jobID, err)
+	}
+	return s.cfg.Jobs.SetUsage(ctx, jobID, totalsOf(fields))
+}
+
+// totalsOf returns the totals that fields have, by agent and name.
+func totalsOf(fields map[string]string) map[string]map[string]int64 {
+	totals := map[string]map[string]int64{}
+	for field, text := range fields {
+		at := strings.LastIndexByte(field, ' ')
+		n, err := strconv.ParseInt(text, 10, 64)
+		if at < 0 || err != nil {
+			continue
+		}
+		agent := field[:at]
+		if totals[agent] == nil {
+			totals[agent] = map[string]int64{}
+		}
+		totals[agent][field[at+1:]] = n
+	}
+	return totals
+}
+
+// maxStale is how many jobs one call of copyStale looks after.
+const maxStale = 100
+
+// copyStale copies what jobs have used, some ticks after the last change: the process that should have done so may have
+// died.
+func (s *assignments) copyStale(ctx context.Context) error {
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	stale, err := s.rdb.ZRangeByScoreWithScores(ctx, s.keys.stale(), &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*s.cfg.Tick/2).UnixMilli(), 10), Count: maxStale,
+	}).Result()
+	if err != nil {
+		return fmt.Errorf("read whose usage is stale: %w", err)
+	}
+	var failed error
+	for _, z := range stale {
+		jobID, _ := z.Member.(string)
+		if err := s.copyUsage(ctx, jobID); err != nil { // other jobs may be fine
+			failed = errors.Join(failed, err)
+			continue
+		}
+		if err := scripts["copied"].Run(ctx, s.rdb, []string{s.keys.stale()}, jobID, int64(z.Score)).Err(); err != nil {
+			return fmt.Errorf("note that the usage of job %s is stored: %w", jobID, errors.Join(err, failed))
+		}
+	}
+	return failed
+}

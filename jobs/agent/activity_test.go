@@ -1,0 +1,140 @@
+package agent_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/tasks/redistest"
+)
+
+func TestActivityIsCountedByHourAndAgent(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		one, two := r.register("one", 2, "validator"), r.register("two", 2, "creator")
+		r.jobs.put("validator", 2)
+		r.jobs.put("creator", 1)
+		first, second, other := r.leaseOne(one), r.leaseOne(one), r.leaseOne(two)
+		usage := map[string]int64{"tokens": 100, "requests": 2, "seconds": 9}
+		if err := r.Complete(t.Context(), first.ID, one, first.Fence, jobs.Answer{Usage: usage}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Fail(t.Context(), second.ID, one, second.Fence, "no", nil, true, usage); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Release(t.Context(), other.ID, two, other.Fence); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Activity(t.Context(), agent.MaxHours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := map[string]agent.Activity{}
+		for _, a := range got {
+			if a.Hour.Minute() != 0 || time.Since(a.Hour) > 2*time.Hour || a.AverageSeconds < 0 || a.AverageSeconds > 60 {
+				t.Errorf("got %+v, want the hour of now and a time below a minute", a)
+			}
+			s := sums[a.Name] // the test may run while an hour ends
+			sums[a.Name] = agent.Activity{Assignments: s.Assignments + a.Assignments, Failed: s.Failed + a.Failed, Requests: s.Requests + a.Requests, Tokens: s.Tokens + a.Tokens}
+		}
+		if want := (agent.Activity{Assignments: 2, Failed: 1, Requests: 4, Tokens: 200}); sums["one"] != want {
+			t.Errorf("one: got %+v, want %+v", sums["one"], want)
+		}
+		if want := (agent.Activity{Assignments: 1}); sums["two"] != want {
+			t.Errorf("two: got %+v, want %+v", sums["two"], want)
+		}
+		var wrong *jobs.FieldError
+		if _, err := r.Activity(t.Context(), 25); !errors.As(err, &wrong) {
+			t.Errorf("25 hours: got %v, want a *job.FieldError", err)
+		}
+	})
+}
+
+func TestActivityExpires(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newRig(t, rdb, nil)
+	id := r.register("one", 1, "validator")
+	r.jobs.put("validator", 1)
+	a := r.leaseOne(id)
+	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := rdb.Keys(t.Context(), "muster:{agents}:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, key := range keys {
+		if !strings.Contains(key, ":hour:") && !strings.Contains(key, ":used:") {
+			continue
+		}
+		seen++
+		if ttl := rdb.TTL(t.Context(), key).Val(); ttl <= 24*time.Hour {
+			t.Errorf("%s expires in %v, want more than a day", key, ttl)
+		}
+	}
+	if seen != 2 {
+		t.Errorf("got %d counters of %v, want one of the hour and one of the job", seen, keys)
+	}
+}
+
+// The process dies after it has ended an assignment, before the job has the usage.
+func TestUsageReachesTheJobOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		id := r.register("one", 2, "validator")
+		r.jobs.put("validator", 2)
+		deaf := func(on bool) { r.jobs.mu.Lock(); r.jobs.deaf = on; r.jobs.mu.Unlock() }
+		deaf(true)
+		for range 2 {
+			a := r.leaseOne(id)
+			if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if usage, n := r.jobs.totals(); len(usage) > 0 || n > 0 {
+			t.Fatalf("got %v of %d items, want none yet", usage, n)
+		}
+		deaf(false)
+		testutil.Eventually(t, "the usage is stored", func() bool { usage, n := r.jobs.totals(); return usage["tokens"] == 14 && n == 2 })
+		testutil.Eventually(t, "nothing is stale", func() bool { return rdb.ZCard(t.Context(), "muster:{agents}:stale").Val() == 0 })
+		if usage, n := r.jobs.totals(); usage["tokens"] != 14 || n != 2 {
+			t.Errorf("got %v of %d items, want 14 tokens of 2", usage, n)
+		}
+	})
+}
+
+// The process dies after it has settled the work, before it has ended the assignment.
+func TestUsageOfTheLastCallCountsOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		fake := newFakeJobs()
+		fake.lease, fake.cut = 3*time.Second, errors.New("the connection is lost")
+		r := newRigOn(t, rdb, fake, nil)
+		id := r.register("one", 1, "validator")
+		r.jobs.put("validator", 1)
+		a := r.leaseOne(id)
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err == nil {
+			t.Fatal("got no error, want that of the connection")
+		}
+		testutil.Eventually(t, "the assignment has ended", func() bool { return r.get(id).Held == 0 })
+		if usage, _ := r.jobs.totals(); usage["tokens"] != 7 {
+			t.Errorf("got %v, want 7 tokens", usage)
+		}
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err != nil {
+			t.Errorf("repeated: got %v, want success", err)
+		}
+		if usage, n := r.jobs.totals(); usage["tokens"] != 7 || n != 1 || r.get(id).Usage["tokens"] != 7 {
+			t.Errorf("got %v of %d items and agent %v, want 7 tokens of 1", usage, n, r.get(id).Usage)
+		}
+	})
+}

@@ -1,0 +1,291 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/tracing"
+	"muster/jobs"
+	"muster/tasks"
+	"muster/tasks/limit"
+)
+
+// The states of an agent.
+const (
+	StateHealthy     = "healthy"     // it called within three heartbeats, or its last health check succeeded
+	StateUnavailable = "unavailable" // neither
+	StateDraining    = "draining"    // it gets no new work
+	StateNew         = "new"         // of the configuration, and not yet checked
+)
+
+// States are all states of an agent.
+var States = []string{StateHealthy, StateUnavailable, StateDraining, StateNew}
+
+// Errors that callers branch on; see also those of package jobs.
+var (
+	ErrNoAgent    = errors.New("no such agent; register it again")
+	ErrNotYours   = errors.New("the assignment belongs to another agent")
+	ErrNoneSuch   = errors.New("no such assignment, or it ended more than ten minutes ago")
+	ErrTooMany    = errors.New("there are too many; try again later")
+	ErrNotOwner   = errors.New("the agent belongs to another key; use that one, or another name, or remove it with muster agents remove")
+	ErrNotAllowed = errors.New("the URL is not below one of the setting agents.allow")
+)
+
+// Agent is a program that does the work of roles.
+type Agent struct {
+	ID         string            `json:"id"`
+	Name       string            `json:"name"`
+	Roles      []string          `json:"roles"`
+	Capacity   int               `json:"capacity"`      // assignments at a time
+	URL        string            `json:"url,omitempty"` // work is pushed to it
+	Labels     map[string]string `json:"labels,omitempty"`
+	Static     bool              `json:"static,omitempty"` // of the configuration
+	State      string            `json:"state"`
+	Held       int               `json:"held"` // assignments that it works on
+	Done       int64             `json:"done"`
+	Failed     int64             `json:"failed"`
+	Usage      map[string]int64  `json:"usage,omitempty"` // totals of all its assignments
+	LastSeen   time.Time         `json:"last_seen,omitzero"`
+	Registered time.Time         `json:"registered"`
+	LastError  string            `json:"last_error,omitempty"`
+	Health     string            `json:"health,omitempty"`         // why it is unavailable
+	Checked    time.Time         `json:"checked,omitzero"`         // time of the last health check
+	Breaker    string            `json:"breaker,omitempty"`        // of the requests to its URL: closed, open or half_open
+	CurrentJob string            `json:"current_job_id,omitempty"` // as its health check says
+	Activity   string            `json:"last_activity,omitempty"`  // as its health check says
+}
+
+// Jobs is where work comes from and goes to; *jobs.Service implements it.
+type Jobs interface {
+	Take(ctx context.Context, worker, agent string, n int) (work []jobs.Work, next time.Duration, err error)
+	Beat(ctx context.Context, w jobs.Work) error
+	Add(ctx context.Context, w jobs.Work, items []jobs.Item) (added int, err error)
+	Complete(ctx context.Context, w jobs.Work, a jobs.Answer) error
+	Fail(ctx context.Context, w jobs.Work, cause error, after time.Duration, counts bool) error
+	Release(ctx context.Context, w jobs.Work) error
+	SetUsage(ctx context.Context, jobID string, totals map[string]map[string]int64) error
+	Ready(ctx context.Context) (<-chan struct{}, func())
+}
+
+// Config sets up a Service.
+type Config struct {
+	Client    *tasks.Client  // Required.
+	Jobs      Jobs           // Required.
+	Namespace string         // prefix of all keys. Defaults to "muster".
+	Static    []Registration // agents of the configuration. Defaults to none.
+	Allow     []string       // URLs below which work is pushed to agents that have registered. Defaults to none.
+	Max       int            // agents at a time, without those of the configuration. Defaults to 1000.
+
+	Heartbeat     time.Duration // how often agents should call. Defaults to 15 s.
+	ForgetAfter   time.Duration // when a silent agent is forgotten. Defaults to 24 h.
+	HealthEvery   time.Duration // Defaults to 15 s.
+	HealthMost    time.Duration // longest time between two checks of an agent that fails. Defaults to 5 min.
+	HealthTimeout time.Duration // Defaults to 5 s.
+	Tick          time.Duration // how often to look for work without a signal. Defaults to 2 s.
+
+	// OwnerActive reports whether the owner of an agent may still act for it. Work is not pushed to the agents of others. An
+	// agent without an owner is not asked about. Defaults to always.
+	OwnerActive func(ctx context.Context, owner string) (bool, error)
+
+	// TaskRoles returns the names of the Go tasks that stages may use. Defaults to those of all live workers.
+	TaskRoles func(ctx context.Context) ([]string, error)
+	TaskSlots int    // Go tasks that this process waits for at a time. Defaults to 64.
+	PushSlots int    // requests to agents that this process has open at a time. Defaults to 256.
+	PublicURL string // in front of the URLs of documents. Defaults to "": they are paths.
+
+	// Changed is called when an agent has registered or was removed, with agent.registered or agent.removed. Defaults to
+	// nothing.
+	Changed func(ctx context.Context, event string, a Agent)
+	// BreakerChanged is called when the breaker of an agent opens or closes; see limit.BreakerConfig. Defaults to none.
+	BreakerChanged func(context.Context, limit.BreakerState)
+
+	Tracing *tracing.Tracing // makes spans of assignments. Defaults to none.
+	Logger  *slog.Logger     // Defaults to slog.Default().
+}
+
+// withDefaults returns cfg with its defaults.
+func (cfg Config) withDefaults() Config {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	set(&cfg.Heartbeat, 15*time.Second)
+	set(&cfg.ForgetAfter, 24*time.Hour)
+	set(&cfg.HealthEvery, 15*time.Second)
+	set(&cfg.HealthMost, 5*time.Minute)
+	set(&cfg.HealthTimeout, 5*time.Second)
+	set(&cfg.Tick, 2*time.Second)
+	cfg.HealthMost = max(cfg.HealthMost, cfg.HealthEvery)
+	number := func(n *int, value int) {
+		if *n <= 0 {
+			*n = value
+		}
+	}
+	number(&cfg.Max, 1000)
+	number(&cfg.TaskSlots, 64)
+	number(&cfg.PushSlots, 256)
+	if cfg.Namespace == "" {
+		cfg.Namespace = "muster"
+	}
+	if cfg.Changed == nil {
+		cfg.Changed = func(context.Context, string, Agent) {}
+	}
+	if cfg.OwnerActive == nil {
+		cfg.OwnerActive = func(context.Context, string) (bool, error) { return true, nil }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return cfg
+}
+
+// core is what all parts of a Service use.
+type core struct {
+	cfg  Config
+	rdb  redis.UniversalClient
+	keys keys
+	log  *slog.Logger
+}
+
+// Service keeps the agents and gives them work. It is safe for concurrent use,
+// and any number of processes may use the same Redis.
+type Service struct {
+	*core
+	*agents      // who there is
+	*assignments // who has what
+
+	dispatch *dispatcher // chooses who gets work
+	keep     *keeper     // extends leases
+	pusher   *pusher
+	tasks    *taskRunner
+	checker  *checker
+
+	running atomic.Bool
+	stopped chan struct{} // closed when Run ends its work
+}
+
+// New returns a service. It does no I/O and starts nothing.
+func New(cfg Config) (*Service, error) {
+	if cfg.Client == nil || cfg.Jobs == nil {
+		return nil, errors.New("agents: Client and Jobs are required")
+	}
+	cfg = cfg.withDefaults()
+	c := &core{cfg, cfg.Client.Redis(), newKeys(cfg.Namespace), cfg.Logger}
+	s := &Service{core: c, agents: &agents{core: c, announceNow: make(chan struct{}, 1)}, assignments: &assignments{core: c}, stopped: make(chan struct{})}
+	if err := s.Reload(cfg.Static, cfg.Allow, cfg.HealthEvery); err != nil {
+		return nil, err
+	}
+	s.breaker = limit.NewBreaker(s.rdb, limit.BreakerConfig{
+		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
+		Trials: 2, Changed: cfg.BreakerChanged, Logger: cfg.Logger,
+	})
+	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(cfg.Tracing), counts: newCounts()}
+	s.tasks = &taskRunner{core: c, assignments: s.assignments}
+	s.checker = &checker{core: c, agents: s.agents, assignments: s.assignments, client: s.pusher.client}
+	s.keep = newKeeper(s)
+	s.dispatch = newDispatcher(s)
+	s.onEnd, s.onMove = s.dispatch.freed, s.keep.stop
+	return s, nil
+}
+
+// policy is what Reload replaces.
+type policy struct {
+	allow       []prefix
+	static      []record // of the configuration
+	healthEvery time.Duration
+}
+
+// Reload replaces Config.Static, Config.Allow and Config.HealthEvery. Agents that have
+// registered stay; one whose URL is no longer in Allow gets no work. An agent that is no longer
+// in static stays for some minutes, in which it may be added again. On an error
+// nothing has changed.
+func (s *Service) Reload(static []Registration, allow []string, healthEvery time.Duration) error {
+	p := policy{healthEvery: cmp.Or(max(healthEvery, 0), s.cfg.HealthEvery)}
+	for i, text := range allow {
+		pre, err := parsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("agents.allow[%d]: %w", i, err)
+		}
+		p.allow = append(p.allow, pre)
+	}
+	seen := map[string]bool{}
+	for i, r := range static {
+		rec, err := staticRecord(r)
+		if err != nil {
+			return fmt.Errorf("agents[%d]: %w", i, err)
+		}
+		if seen[rec.Name] {
+			return fmt.Errorf("agents[%d]: there are two agents %q; give each a name of its own", i, rec.Name)
+		}
+		seen[rec.Name] = true
+		p.static = append(p.static, rec)
+	}
+	s.policy.Store(&p)
+	select {
+	case s.announceNow <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Run gives work to agents and Go tasks, checks the health of agents, and looks
+// after assignments whose time has passed, until ctx ends. Any number of
+// processes may run it. When it ends, polls of Lease get their answer, and
+// requests to agents that are open are left to another process. Run may be
+// called once.
+func (s *Service) Run(ctx context.Context) error {
+	if s.running.Swap(true) {
+		return errors.New("agents: Run was called twice")
+	}
+	s.keep.base = ctx
+	var wg sync.WaitGroup
+	for _, part := range []func(context.Context){
+		s.dispatch.run, s.keep.run, s.checker.checkHealth, (&caretaker{s}).lookAfter, (&roster{s}).run,
+	} {
+		wg.Go(func() { part(ctx) })
+	}
+	<-ctx.Done()
+	close(s.stopped)
+	wg.Wait()
+	s.keep.wait()
+	s.pusher.client.CloseIdleConnections()
+	return nil
+}
+
+// every calls do at once and then at intervals, until ctx ends.
+func every(ctx context.Context, d time.Duration, do func(context.Context)) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		do(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// now returns the time of Redis. Agents and assignments live by that clock alone: those of processes differ, and jump.
+func (s *core) now(ctx context.Context) (time.Time, error) { return s.rdb.Time(ctx).Result() }
+
+// warn logs that something could not be done, unless ctx has ended.
+func (s *core) warn(ctx context.Context, doing string, err error, args ...any) {
+	if err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "agents: cannot "+doing, append(args, "err", err)...)
+	}
+}
+
+// lasting returns a context for a last call that the end of ctx does not stop.
+func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+}

@@ -1,0 +1,148 @@
+package agent_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// connect returns another client of the Redis at an address. Closing it is for a service like the death of its
+// process: it can change nothing any more.
+func connect(t *testing.T, address string) redis.UniversalClient {
+	t.Helper()
+	opts, err := tasks.ParseURL(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewUniversalClient(opts)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func TestAPushOfADeadProcessIsRepeatedBeforeItsLeaseEnds(t *testing.T) {
+	t.Parallel()
+	for name, address := range map[string]string{"redis": redistest.URL(t), "miniredis": redistest.MiniURL(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPushed(t)
+			var answers atomic.Int64
+			p.answer = func(w http.ResponseWriter, r *http.Request, _ agent.Body) {
+				if answers.Add(1) == 1 {
+					<-r.Context().Done()
+					return
+				}
+				fmt.Fprint(w, "{}")
+			}
+			fake := newFakeJobs()
+			fake.lease = 2 * time.Second
+			dies := connect(t, address)
+			first := newRigOn(t, dies, fake, allowAll(p))
+			id := first.registerPush(p, "one", 1)
+			fake.put("validator", 1)
+			testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
+			if err := dies.Close(); err != nil {
+				t.Fatal(err)
+			}
+			second := newRigOn(t, connect(t, address), fake, allowAll(p))
+			testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
+			got := p.requests()
+			if len(got) != 2 || got[0].ID != got[1].ID {
+				t.Errorf("got %d requests, want two with one id: %+v", len(got), got)
+			}
+			if n := fake.item(0).attempts; n != 0 {
+				t.Errorf("%d attempts have failed, want 0", n)
+			}
+		})
+	}
+}
+
+// What an agent holds is in Redis: a process that takes over sees it, and lets the calls of the agent through.
+func TestAnotherProcessServesTheAssignmentsOfADeadOne(t *testing.T) {
+	t.Parallel()
+	address := redistest.URL(t)
+	fake := newFakeJobs()
+	fake.lease = 3 * time.Second
+	dies := connect(t, address)
+	first := newRigOn(t, dies, fake, nil)
+	id := first.register("one", 2, "validator")
+	fake.put("validator", 2)
+	a, b := first.leaseOne(id), first.leaseOne(id)
+	if err := dies.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := newRigOn(t, connect(t, address), fake, nil)
+	if err := second.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
+		t.Errorf("complete: got %v", err)
+	}
+	testutil.Eventually(t, "the silent one is taken away", func() bool { return second.get(id).Held == 0 })
+	if got := second.leaseOne(id); got.Key != b.Key {
+		t.Errorf("got %s, want %s again", got.Key, b.Key)
+	}
+}
+
+// Many agents, some of which vanish with work, settle every item once.
+func TestEveryItemIsSettledOnceAlthoughAgentsVanish(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		const items, agents = 150, 8
+		fake := newFakeJobs()
+		fake.lease = 500 * time.Millisecond
+		rigs := []*rig{newRigOn(t, rdb, fake, nil), newRigOn(t, rdb, fake, nil)}
+		fake.put("validator", items)
+		var wg sync.WaitGroup
+		var settled atomic.Int64
+		for i := range agents {
+			id := rigs[0].register(fmt.Sprint("agent ", i), 5, "validator")
+			wg.Go(func() {
+				for n := 0; settled.Load() < items; n++ {
+					r := rigs[(i+n)%2]
+					got, err := r.Lease(t.Context(), id, nil, 5, 200*time.Millisecond)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for j, a := range got {
+						if (n+j)%7 == 3 {
+							continue // it vanishes
+						}
+						usage := map[string]int64{"n": 1}
+						if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: usage}); err == nil {
+							settled.Add(1)
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if got := fake.states()["done"]; got != items || settled.Load() != items {
+			t.Errorf("%d items are done and %d were settled, want %d", got, settled.Load(), items)
+		}
+		usage, n := fake.totals()
+		if n != items || usage["n"] < items { // what a lost attempt used counts, too
+			t.Errorf("the usage is %d of %d items, want at least %d of %d", usage["n"], n, items, items)
+		}
+		testutil.Eventually(t, "no agent holds anything", func() bool {
+			all, err := rigs[0].List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range all {
+				if a.Held > 0 {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}

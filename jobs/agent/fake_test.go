@@ -1,0 +1,335 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/pipeline"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }
+
+// fakeItem is work of fakeJobs.
+type fakeItem struct {
+	role, key, takes string
+	state            string // pending, leased, done or failed
+	agent            string
+	fence            int64
+	expires, after   time.Time
+	attempts         int // that have failed and count
+	last             string
+	answer           jobs.Answer
+}
+
+// fakeJobs keeps work in memory: leases with fences that expire, as jobs.Service does.
+type fakeJobs struct {
+	lease, timeout time.Duration
+
+	mu      sync.Mutex
+	items   []*fakeItem
+	fence   int64
+	looks   map[string]int   // by role
+	usage   map[string]int64 // by agent and name, as SetUsage says
+	deaf    bool             // SetUsage fails
+	added   []jobs.Item
+	taken   map[string]int // by agent
+	strict  error          // that Complete returns
+	cut     error          // that Complete returns once it is done
+	gone    error          // that all calls for work return, because its job is gone
+	signals map[chan struct{}]bool
+}
+
+func newFakeJobs() *fakeJobs {
+	return &fakeJobs{lease: 30 * time.Second, timeout: time.Hour, looks: map[string]int{}, usage: map[string]int64{},
+		taken: map[string]int{}, signals: map[chan struct{}]bool{}}
+}
+
+// put adds n items for a role and signals that.
+func (f *fakeJobs) put(role string, n int) {
+	f.mu.Lock()
+	for range n {
+		f.items = append(f.items, &fakeItem{role: role, key: fmt.Sprintf("item-%d", len(f.items)), takes: pipeline.TakesItem, state: "pending"})
+	}
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *fakeJobs) signal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.signals {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *fakeJobs) Ready(context.Context) (<-chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.signals[c] = true
+	return c, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.signals, c)
+	}
+}
+
+func (f *fakeJobs) Take(_ context.Context, role, id string, n int) (work []jobs.Work, next time.Duration, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks[role]++
+	now := time.Now()
+	for _, it := range f.items {
+		if it.state == "leased" && now.After(it.expires) {
+			it.state = "pending"
+			it.attempts++
+		}
+		if len(work) == n || it.state != "pending" || it.role != role || now.Before(it.after) {
+			continue
+		}
+		f.fence++
+		f.taken[id]++
+		it.state, it.agent, it.fence, it.expires = "leased", id, f.fence, now.Add(f.lease)
+		w := jobs.Work{JobID: "job-1", Stage: "check", Takes: it.takes, Agent: id, Attempt: it.attempts + 1, Fence: it.fence,
+			Expires: it.expires, Deadline: now.Add(f.timeout), Key: it.key, Prompt: "do it", Context: []byte(`{"a":1}`),
+			Document: &jobs.Document{Name: "d.txt", Hash: "abc", Size: 3}}
+		if it.takes == pipeline.TakesItem {
+			w.Item = &jobs.Item{Key: it.key, Text: "text of " + it.key}
+		}
+		work = append(work, w)
+	}
+	return work, -1, nil
+}
+
+// leased returns the item of work, or job.ErrLeaseLost. The caller holds mu.
+func (f *fakeJobs) leased(w jobs.Work) (*fakeItem, error) {
+	if f.gone != nil {
+		return nil, f.gone
+	}
+	for _, it := range f.items {
+		if it.key == w.Key && it.fence == w.Fence && it.state == "leased" && time.Now().Before(it.expires) {
+			return it, nil
+		}
+	}
+	return nil, jobs.ErrLeaseLost
+}
+
+func (f *fakeJobs) Beat(_ context.Context, w jobs.Work) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	it, err := f.leased(w)
+	if err == nil {
+		it.expires = time.Now().Add(f.lease)
+	}
+	return err
+}
+
+func (f *fakeJobs) Add(_ context.Context, w jobs.Work, items []jobs.Item) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.leased(w); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, item := range items {
+		if !slices.ContainsFunc(f.added, func(old jobs.Item) bool { return old.Key == item.Key }) {
+			f.added = append(f.added, item)
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (f *fakeJobs) Complete(_ context.Context, w jobs.Work, a jobs.Answer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.strict != nil {
+		return f.strict
+	}
+	for _, it := range f.items {
+		if it.key == w.Key && it.fence == w.Fence && it.state == "done" {
+			return nil
+		}
+	}
+	it, err := f.leased(w)
+	if err == nil {
+		it.state, it.answer = "done", a
+		err = f.cut
+	}
+	return err
+}
+
+func (f *fakeJobs) Fail(_ context.Context, w jobs.Work, cause error, after time.Duration, counts bool) error {
+	f.mu.Lock()
+	it, err := f.leased(w)
+	if err == nil {
+		it.state, it.last, it.after = "pending", cause.Error(), time.Now().Add(max(after, 0))
+		var final interface{ Permanent() bool }
+		if p, ok := cause.(interface{ Permanent() bool }); ok {
+			final = p
+		}
+		if final != nil && final.Permanent() {
+			it.state = "failed"
+		}
+		if counts {
+			it.attempts++
+		}
+	}
+	f.mu.Unlock()
+	f.signal()
+	return err
+}
+
+func (f *fakeJobs) Release(_ context.Context, w jobs.Work) error {
+	f.mu.Lock()
+	it, err := f.leased(w)
+	if err == nil {
+		it.state = "pending"
+	}
+	f.mu.Unlock()
+	f.signal()
+	return err
+}
+
+func (f *fakeJobs) SetUsage(_ context.Context, _ string, totals map[string]map[string]int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.deaf {
+		return errors.New("the process dies")
+	}
+	for id, usage := range totals {
+		for name, n := range usage {
+			f.usage[id+" "+name] = max(f.usage[id+" "+name], n)
+		}
+	}
+	return nil
+}
+
+// item returns a copy of item i.
+func (f *fakeJobs) item(i int) fakeItem {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return *f.items[i]
+}
+
+// states counts the items by state.
+func (f *fakeJobs) states() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]int{}
+	for _, it := range f.items {
+		out[it.state]++
+	}
+	return out
+}
+
+// totals returns what all agents have used, as SetUsage says, and how many assignments they have completed.
+func (f *fakeJobs) totals() (map[string]int64, int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]int64{}
+	for field, n := range f.usage {
+		_, name, _ := strings.Cut(field, " ")
+		out[name] += n
+	}
+	items := int(out["items"])
+	delete(out, "items")
+	return out, items
+}
+
+func (f *fakeJobs) looksFor(role string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.looks[role]
+}
+
+// rig is a service under test.
+type rig struct {
+	*agent.Service
+	t    *testing.T
+	jobs *fakeJobs
+	rdb  redis.UniversalClient
+	cfg  agent.Config
+	stop func()
+}
+
+// newRig starts a service on work in memory. change may change its configuration.
+func newRig(t *testing.T, rdb redis.UniversalClient, change func(*agent.Config)) *rig {
+	t.Helper()
+	return newRigOn(t, rdb, newFakeJobs(), change)
+}
+
+func newRigOn(t *testing.T, rdb redis.UniversalClient, fake *fakeJobs, change func(*agent.Config)) *rig {
+	t.Helper()
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	cfg := agent.Config{Client: client, Jobs: fake, Tick: 50 * time.Millisecond, HealthEvery: 50 * time.Millisecond,
+		HealthMost: time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := agent.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{Service: s, t: t, jobs: fake, rdb: rdb, cfg: cfg, stop: testutil.Background(t, s.Run)}
+}
+
+// register registers an agent that pulls.
+func (r *rig) register(name string, capacity int, roles ...string) string {
+	r.t.Helper()
+	a, _, err := r.Register(r.t.Context(), agent.Registration{Name: name, Roles: roles, Capacity: capacity})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a.ID
+}
+
+// lease polls for up to n assignments, until the test's time is over.
+func (r *rig) lease(id string, n int) []agent.Assignment {
+	r.t.Helper()
+	got, err := r.Lease(r.t.Context(), id, nil, n, 30*time.Second)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got
+}
+
+// leaseOne polls for one assignment.
+func (r *rig) leaseOne(id string) agent.Assignment {
+	r.t.Helper()
+	got := r.lease(id, 1)
+	if len(got) != 1 {
+		r.t.Fatalf("leased %d assignments, want 1", len(got))
+	}
+	return got[0]
+}
+
+// get reads an agent.
+func (r *rig) get(id string) agent.Agent {
+	r.t.Helper()
+	a, err := r.Get(r.t.Context(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}

@@ -1,0 +1,69 @@
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/tasks/redistest"
+)
+
+// Any call of a process that gives out work can go wrong: an agent that repeats its calls settles each item, and in the
+// end it holds nothing.
+func TestAgentsSurviveAFaultAtAnyCall(t *testing.T) {
+	t.Parallel()
+	redistest.EachFault(t, map[redistest.Kind]int{
+		redistest.Refused: 4, redistest.Unheard: 4, redistest.Repeated: 3, redistest.Slow: 3,
+	}, agentsWithFault)
+}
+
+func agentsWithFault(t *testing.T, f *redistest.Fault) {
+	const items = 4
+	ctx, url := t.Context(), redistest.URL(t)
+	fake := newFakeJobs()
+	fake.lease = 3 * time.Second // what is lost is given out again after it
+	rdb := f.Client(t, url)
+	f.Arm()
+	r := newRigOn(t, rdb, fake, nil)
+	again := func(what string, call func() error) {
+		t.Helper()
+		testutil.Eventually(t, what, func() bool {
+			err := call()
+			if err != nil && !errors.Is(err, redistest.ErrFault) && !errors.Is(err, jobs.ErrLeaseLost) && !errors.Is(err, agent.ErrNoneSuch) {
+				t.Fatalf("%s: %v", what, err)
+			}
+			return !errors.Is(err, redistest.ErrFault)
+		})
+	}
+	var id string
+	again("register", func() error {
+		a, _, err := r.Register(ctx, agent.Registration{Name: "one", Roles: []string{"validator"}, Capacity: 2})
+		id = a.ID
+		return err
+	})
+	fake.put("validator", items)
+	testutil.Eventually(t, "all items are done", func() bool {
+		var got []agent.Assignment
+		again("lease", func() (err error) {
+			got, err = r.Lease(ctx, id, nil, 2, time.Second)
+			return err
+		})
+		for _, a := range got {
+			again("heartbeat", func() error { _, err := r.Heartbeat(ctx, id); return err })
+			again("complete", func() error {
+				return r.Complete(ctx, a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 1}})
+			})
+		}
+		return fake.states()["done"] == items
+	})
+	f.Release()
+	good := newRigOn(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), fake, nil)
+	testutil.Eventually(t, "the agent holds nothing", func() bool { return good.get(id).Held == 0 })
+	if got := fmt.Sprint(fake.states()); got != fmt.Sprintf("map[done:%d]", items) {
+		t.Errorf("items: got %s, want %d done", got, items)
+	}
+}

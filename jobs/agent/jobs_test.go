@@ -1,0 +1,179 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/jobs/pipeline"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// noDocuments are the documents of jobs without any.
+type noDocuments struct{}
+
+func (noDocuments) Open(string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("")), nil
+}
+func (noDocuments) Remove(string, func() (bool, error)) error { return nil }
+
+// newJobs starts a real jobs.Service with a pipeline of three stages: agents create and validate items, and a Go task
+// publishes.
+func newJobs(t *testing.T, rdb redis.UniversalClient, roles *atomic.Pointer[agent.Service]) *jobs.Service {
+	t.Helper()
+	p := &pipeline.Pipeline{Name: "default", Stages: []pipeline.Stage{
+		{Name: "create", Role: "creator", Takes: pipeline.TakesJob},
+		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(4)},
+		{Name: "publish", Task: "my.publish", Takes: pipeline.TakesJob},
+	}}
+	client := tasks.NewClient(rdb)
+	s, err := jobs.New(jobs.Config{
+		Client: client, Pipelines: func(string) (*pipeline.Pipeline, error) { return p, nil }, Documents: noDocuments{},
+		Limits: jobs.Limits{MaxRetries: 5, Dedupe: jobs.DedupeAllow, CheckEvery: 200 * time.Millisecond},
+		Roles: func(ctx context.Context) (map[string]int, error) {
+			if s := roles.Load(); s != nil {
+				return s.Roles(ctx)
+			}
+			return nil, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := tasks.NewMux()
+	s.Register(mux)
+	tasks.Handle(mux, tasks.New[agent.Body, agent.Reply]("my.publish"), func(_ context.Context, b agent.Body) (agent.Reply, error) {
+		if b.Takes != pipeline.TakesJob || b.Stage != "publish" {
+			t.Errorf("the Go task got %+v", b)
+		}
+		return agent.Reply{Result: []byte(`{"published":true}`), Usage: map[string]int64{"published": 1}}, nil
+	})
+	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{jobs.Queue: 1, "default": 1}, Concurrency: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	testutil.Background(t, worker.Run)
+	testutil.Background(t, s.Run)
+	return s
+}
+
+// pullFrom polls services in turn, as an agent does, until ctx ends.
+func pullFrom(ctx context.Context, t *testing.T, all []*agent.Service, id string, do func(a agent.Assignment, s *agent.Service) error) {
+	for n := 0; ctx.Err() == nil; n++ {
+		s := all[n%len(all)]
+		got, err := s.Lease(ctx, id, nil, 2, time.Second)
+		for _, a := range got {
+			err = errors.Join(err, do(a, s))
+		}
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Agents that pull, an agent that is pushed to and a Go task do the jobs of a real jobs.Service, in two processes.
+func TestAgentsAndGoTasksCompleteJobs(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, completeJobs)
+}
+
+// Processes whose clocks are far from that of Redis do the same.
+func TestAgentsLiveByTheClockOfRedis(t *testing.T) {
+	t.Parallel()
+	for name, skew := range map[string]time.Duration{"ahead": -200 * time.Hour, "behind": 200 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, jump := redistest.Clock(t)
+			jump(skew)
+			completeJobs(t, rdb)
+		})
+	}
+}
+
+func completeJobs(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	const jobsN, itemsN = 5, 10
+	var service atomic.Pointer[agent.Service]
+	fleet := newJobs(t, rdb, &service)
+	p := newPushed(t)
+	p.answer = func(w http.ResponseWriter, _ *http.Request, b agent.Body) {
+		fmt.Fprintf(w, `{"verdict":"accept","item":{"external_id":"x-%s"},"usage":{"tokens":2}}`, b.Item.Key)
+	}
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	var all []*agent.Service
+	for range 2 {
+		s, err := agent.New(agent.Config{Client: client, Jobs: fleet, Allow: []string{p.URL}, Tick: 100 * time.Millisecond,
+			TaskRoles: func(context.Context) ([]string, error) { return []string{"my.publish"}, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		testutil.Background(t, s.Run)
+		all = append(all, s)
+	}
+	service.Store(all[0])
+	r := &rig{Service: all[0], t: t}
+	r.registerPush(p, "push", 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	pull := func(role string, do func(a agent.Assignment, s *agent.Service) error) {
+		id := r.register(role, 2, role)
+		wg.Go(func() { pullFrom(ctx, t, all, id, do) })
+	}
+	pull("creator", func(a agent.Assignment, s *agent.Service) error {
+		for i := range itemsN {
+			if _, err := s.AddItems(ctx, a.ID, a.Agent, a.Fence, []jobs.Item{{Key: fmt.Sprint("k", i), Text: "text"}}); err != nil {
+				return err
+			}
+		}
+		return s.Complete(ctx, a.ID, a.Agent, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 100}})
+	})
+	pull("validator", func(a agent.Assignment, s *agent.Service) error {
+		return s.Complete(ctx, a.ID, a.Agent, a.Fence, jobs.Answer{Verdict: "accept", Usage: map[string]int64{"tokens": 2}})
+	})
+	var ids []string
+	for i := range jobsN {
+		j, _, err := fleet.Create(ctx, jobs.Request{Prompt: fmt.Sprint("job ", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, j.ID)
+	}
+	for _, id := range ids {
+		var j jobs.Job
+		testutil.Eventually(t, "job "+id+" is completed", func() bool {
+			var err error
+			if j, err = fleet.Get(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			return j.Status.Terminal()
+		})
+		if j.Status != jobs.Completed || j.Items.Integrated != itemsN {
+			t.Errorf("got job %s with %+v: %s, want completed with %d integrated", j.Status, j.Items, j.ErrorMessage, itemsN)
+		}
+		testutil.Eventually(t, "the usage of job "+id+" is added", func() bool {
+			j, err := fleet.Get(ctx, id)
+			return err == nil && j.Usage["tokens"] == 100+2*itemsN && j.Usage["published"] == 1
+		})
+	}
+	if len(p.requests()) == 0 {
+		t.Error("nothing was pushed")
+	}
+	cancel()
+	wg.Wait()
+}

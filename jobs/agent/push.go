@@ -1,0 +1,329 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/logctx"
+	"muster/internal/retryafter"
+	"muster/internal/tracing"
+	"muster/internal/webhook"
+	"muster/jobs"
+	"muster/tasks/limit"
+)
+
+const (
+	maxAnswer  = 16 << 20
+	maxRest    = time.Hour   // of an agent that asks for it
+	brokenRest = time.Second // of an agent whose connection failed; the breaker makes it longer
+)
+
+// newHTTPClient returns a client that follows no redirects, since they would
+// send work to a server that is not allowed. The context of a request ends it.
+func newHTTPClient(spans *tracing.Tracing) *http.Client {
+	return &http.Client{
+		Transport: spans.Client(&http.Transport{
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout:    10 * time.Second,
+			MaxIdleConnsPerHost:    16,
+			IdleConnTimeout:        time.Minute,
+			MaxResponseHeaderBytes: 64 << 10,
+			DisableCompression:     true,
+		}),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// response is what an agent answered to a push.
+type response struct {
+	outcome string // one of pushOutcomes
+	reply   Reply
+	wait    time.Duration // busy: for how long
+	reached bool          // unreachable: the agent had the request, and then its connection broke
+	err     error         // of all outcomes but completed and accepted
+}
+
+// The outcomes of pushes.
+const (
+	pushCompleted   = "completed"   // 200 with an answer
+	pushRefused     = "refused"     // 200 with an error
+	pushAccepted    = "accepted"    // 202
+	pushBusy        = "busy"        // 429 or 503 with Retry-After
+	pushFailed      = "failed"      // another status, or no useful answer
+	pushUnreachable = "unreachable" // the connection failed
+	pushEnded       = "ended"       // the assignment or this process ended first
+)
+
+var pushOutcomes = []string{pushCompleted, pushRefused, pushAccepted, pushBusy, pushFailed, pushUnreachable, pushEnded}
+
+// pusher pushes assignments to agents.
+type pusher struct {
+	*core
+	*agents
+	*assignments
+	client *http.Client
+	counts counts
+	keep   *keeper
+}
+
+// push sends an assignment to its agent and settles it by the answer.
+func (s *pusher) push(ctx context.Context, h *held, permit limit.Permit) {
+	rec, err := s.readRecord(ctx, h.agent)
+	if errors.Is(err, ErrNoAgent) {
+		s.settle(ctx, h, nil, func(h *held) error { return s.fail(ctx, h, err, 0, false, endMoved) })
+		return
+	}
+	if err == nil {
+		err = s.checkPush(ctx, h.agent, rec)
+	}
+	answer := response{outcome: pushUnreachable, err: err}
+	if err == nil {
+		answer = s.post(ctx, rec, s.shown(h))
+		if err = s.checkPush(ctx, h.agent, rec); errors.Is(err, errNoPush) && ctx.Err() == nil { // revoked while it worked
+			answer = response{outcome: pushUnreachable, err: err}
+		}
+	}
+	if ctx.Err() != nil && answer.outcome != pushCompleted && answer.outcome != pushRefused {
+		answer.outcome = pushEnded
+	}
+	s.counts.pushes.WithLabelValues(answer.outcome).Inc()
+	s.report(ctx, permit, answer, errors.Is(context.Cause(ctx), errDeadline))
+	if answer.outcome == pushEnded {
+		s.keep.interrupted(ctx, h)
+		return
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	s.settle(ctx, h, answer.reply.Usage, func(h *held) error { return s.answered(ctx, h, answer) })
+}
+
+// report tells the breaker of an agent how a request ended.
+func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, late bool) {
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	var err error
+	switch r.outcome {
+	case pushCompleted, pushRefused, pushAccepted:
+		err = permit.Success(ctx)
+	case pushFailed, pushUnreachable:
+		err = permit.Failure(ctx, cleanLine(r.err.Error(), 100))
+	default:
+		if late {
+			err = permit.Failure(ctx, errDeadline.Error())
+		} else {
+			err = permit.Cancel(ctx)
+		}
+	}
+	s.warn(ctx, "report to the breaker of an agent", err)
+}
+
+// answered settles an assignment by the answer of its agent.
+func (s *pusher) answered(ctx context.Context, h *held, r response) error {
+	switch r.outcome {
+	case pushAccepted:
+		return s.beat(ctx, h, nil, modePull) // from now on the agent does that
+	case pushBusy:
+		s.rest(ctx, h.agent, r.wait)
+		return s.release(ctx, h)
+	case pushUnreachable:
+		s.rest(ctx, h.agent, brokenRest)
+		s.checkSoon(ctx, h.agent)
+		if r.reached {
+			return s.broken(ctx, h, r.err)
+		}
+		return s.fail(ctx, h, r.err, 0, false, endMoved)
+	case pushCompleted, pushRefused:
+		return s.finish(ctx, h, r.reply)
+	default:
+		return s.fail(ctx, h, r.err, -1, true, endFailed)
+	}
+}
+
+// finish ends an assignment by the reply of its agent or Go task. A reply that cannot be used is a failed attempt.
+func (s *assignments) finish(ctx context.Context, h *held, r Reply) error {
+	err := checkUsage(r.Usage)
+	if err == nil && r.Error != "" {
+		if r.Usage != nil {
+			h.usage = r.Usage
+		}
+		after := time.Duration(-1)
+		if d := r.After(); d != nil && *d >= 0 {
+			after = min(*d, maxRetryAfter)
+		}
+		return s.fail(ctx, h, &failure{cleanLine(r.Error, maxMessage), r.Permanent}, after, true, endFailed)
+	}
+	if err == nil {
+		err = s.complete(ctx, h, r.Answer(h.work.Takes))
+	}
+	var wrong *jobs.FieldError
+	if errors.As(err, &wrong) {
+		return s.fail(ctx, h, fmt.Errorf("the answer cannot be used: %w", wrong), -1, true, endFailed)
+	}
+	return err
+}
+
+// post sends an assignment and reads the answer.
+func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
+	failed := func(err error) response { return response{outcome: pushFailed, err: err} }
+	body, err := json.Marshal(a)
+	if err != nil {
+		return failed(fmt.Errorf("encode the assignment: %w", err))
+	}
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		sent.Store(info.Err == nil)
+	}})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rec.URL+"/assignments", bytes.NewReader(body))
+	if err != nil {
+		return failed(fmt.Errorf("push the assignment: %w", err))
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", a.ID)
+	if id := logctx.Value(ctx, logctx.RequestID); id != "" {
+		req.Header.Set("X-Request-Id", id)
+	}
+	var secrets []string // one of the configuration may have none
+	if rec.Secret != "" {
+		secrets = append(secrets, rec.Secret)
+	}
+	if err := webhook.Sign(req.Header, a.ID, time.Now(), body, secrets...); err != nil {
+		return failed(fmt.Errorf("sign the assignment: %w", err))
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return response{outcome: pushUnreachable, reached: sent.Load(), err: fmt.Errorf("agent %s: %s", rec.Name, explain(err))}
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return response{outcome: pushUnreachable, reached: true, err: fmt.Errorf("agent %s: read the answer: %s", rec.Name, explain(err))}
+	}
+	return readAnswer(rec.Name, resp, raw)
+}
+
+func readAnswer(name string, resp *http.Response, raw []byte) response {
+	failed := func(format string, args ...any) response {
+		return response{outcome: pushFailed, err: fmt.Errorf("agent %s: "+format, append([]any{name}, args...)...)}
+	}
+	status := resp.StatusCode
+	wait, asked := retryafter.Parse(resp.Header.Get("Retry-After"), time.Now(), maxRest)
+	switch {
+	case len(raw) > maxAnswer:
+		return failed("the answer is larger than %d MiB", maxAnswer>>20)
+	case status == http.StatusAccepted:
+		return response{outcome: pushAccepted}
+	case asked && (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable):
+		return response{outcome: pushBusy, wait: wait, err: fmt.Errorf("agent %s: HTTP %d", name, status)}
+	case status != http.StatusOK:
+		if len(raw) == 0 {
+			return failed("HTTP %d", status)
+		}
+		return failed("HTTP %d: %s", status, beginning(raw))
+	}
+	reply, err := ParseReply(raw)
+	if err != nil {
+		return failed("%w", err)
+	}
+	if reply.Error != "" {
+		return response{outcome: pushRefused, reply: reply, err: errors.New(reply.Error)}
+	}
+	return response{outcome: pushCompleted, reply: reply}
+}
+
+// explain returns an error of a request without its URL, in the words of health checks.
+func explain(err error) string {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return connectionRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "connection timeout"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return "connection closed"
+	}
+	return cleanLine(err.Error(), 200)
+}
+
+// readRecord reads the record of an agent. It returns ErrNoAgent.
+func (s *agents) readRecord(ctx context.Context, id string) (record, error) {
+	text, err := s.rdb.HGet(ctx, s.keys.agents(), id).Result()
+	if errors.Is(err, redis.Nil) {
+		return record{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("read agent %s: %w", id, err)
+	}
+	rec, err := parseRecord(id, text)
+	if err != nil {
+		return record{}, fmt.Errorf("agent %.100q: %w (%w)", id, ErrNoAgent, err)
+	}
+	return rec, nil
+}
+
+// rest gives an agent no work for a while.
+func (s *agents) rest(ctx context.Context, id string, d time.Duration) {
+	now, err := s.now(ctx)
+	if err == nil {
+		err = s.rdb.ZAddGT(ctx, s.keys.resting(), redis.Z{Score: float64(now.Add(d).UnixMilli()), Member: id}).Err()
+	}
+	s.warn(ctx, "let an agent rest", err, "agent", id)
+}
+
+// refreshPush makes takers of the agents to push to.
+func (d *dispatcher) refreshPush(ctx context.Context) error {
+	version, err := d.s.rdb.Get(ctx, d.s.keys.version()).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if version == d.version && time.Since(d.read) < 5*d.s.cfg.Tick {
+		return nil
+	}
+	all, err := d.s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	d.version, d.read = version, time.Now()
+	now := map[string]bool{}
+	for _, a := range all {
+		if a.URL == "" || a.State != StateHealthy {
+			continue
+		}
+		now[a.ID] = true
+		if t := d.pushTo[a.ID]; t != nil {
+			d.mu.Lock()
+			t.roles, t.load.capacity = a.Roles, a.Capacity
+			d.mu.Unlock()
+			continue
+		}
+		t := &taker{roles: a.Roles, slots: d.push, mode: modePush, starts: true}
+		t.permit = func(ctx context.Context) (limit.Permit, bool, time.Duration, error) {
+			return d.s.breaker.Allow(ctx, breakerKey(a.ID))
+		}
+		d.pushTo[a.ID] = t
+		d.join(a.ID, a.Capacity, 0, time.Time{}, t)
+	}
+	for id, t := range d.pushTo {
+		if !now[id] {
+			d.leave(t)
+			delete(d.pushTo, id)
+		}
+	}
+	return nil
+}

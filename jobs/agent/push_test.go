@@ -1,0 +1,544 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/internal/webhook"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+)
+
+// pushed is an agent that work is pushed to.
+type pushed struct {
+	*httptest.Server
+	answer func(w http.ResponseWriter, r *http.Request, body agent.Body)
+	health func(w http.ResponseWriter)
+
+	mu     sync.Mutex
+	secret string
+	got    []agent.Body
+	wrong  []error // signatures
+	checks int
+}
+
+// newPushed starts an agent that answers every assignment with {} unless answer is set.
+func newPushed(t *testing.T) *pushed {
+	t.Helper()
+	p := &pushed{}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *pushed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	answer, health, secret := p.answer, p.health, p.secret
+	p.mu.Unlock()
+	if r.URL.Path == "/health" {
+		p.mu.Lock()
+		p.checks++
+		p.mu.Unlock()
+		if health != nil {
+			health(w)
+			return
+		}
+		fmt.Fprint(w, `{"status":"healthy","last_activity":"2026-01-02T03:04:05Z","current_job_id":"job-1"}`)
+		return
+	}
+	raw, _ := io.ReadAll(r.Body)
+	var body agent.Body
+	err := json.Unmarshal(raw, &body)
+	if r.URL.Path != "/assignments" || r.Method != http.MethodPost {
+		err = fmt.Errorf("%s %s", r.Method, r.URL.Path)
+	}
+	if secret != "" {
+		err = errors.Join(err, webhook.Verify(r.Header, raw, time.Now(), secret))
+	}
+	p.mu.Lock()
+	p.got = append(p.got, body)
+	if err != nil {
+		p.wrong = append(p.wrong, err)
+	}
+	p.mu.Unlock()
+	if answer != nil {
+		answer(w, r, body)
+		return
+	}
+	fmt.Fprint(w, "{}")
+}
+
+func (p *pushed) set(change func(p *pushed)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(p)
+}
+
+// requests returns what was pushed.
+func (p *pushed) requests() []agent.Body {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]agent.Body{}, p.got...)
+}
+
+// pushRig is a service that may push to all of loopback, fast.
+func pushRig(t *testing.T, rdb redis.UniversalClient, agents ...*pushed) *rig {
+	t.Helper()
+	return newRig(t, rdb, allowAll(agents...))
+}
+
+func allowAll(agents ...*pushed) func(cfg *agent.Config) {
+	return func(cfg *agent.Config) {
+		for _, p := range agents {
+			cfg.Allow = append(cfg.Allow, p.URL)
+		}
+	}
+}
+
+func (r *rig) registerPush(p *pushed, name string, capacity int) string {
+	r.t.Helper()
+	a, secret, err := r.Register(r.t.Context(), agent.Registration{Name: name, Roles: []string{"validator"}, Capacity: capacity, URL: p.URL})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p.set(func(p *pushed) { p.secret = secret })
+	return a.ID
+}
+
+// Work is pushed to an agent that has registered only while its URL is allowed and its owner may act for it.
+func TestPushesStopWhenTheAgentMayNoLongerWork(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(r *rig, active *atomic.Bool) error{
+		"key revoked":     func(_ *rig, active *atomic.Bool) error { active.Store(false); return nil },
+		"URL not allowed": func(r *rig, _ *atomic.Bool) error { return r.Reload(nil, nil, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var active atomic.Bool
+			active.Store(true)
+			p := newPushed(t)
+			working, finish := make(chan struct{}, 1), make(chan struct{})
+			p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) {
+				working <- struct{}{}
+				<-finish
+				fmt.Fprint(w, `{}`)
+			}
+			r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+				allowAll(p)(cfg)
+				cfg.OwnerActive = func(_ context.Context, owner string) (bool, error) { return owner != "key:push" || active.Load(), nil }
+			})
+			a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, URL: p.URL, Owner: "key:push"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.jobs.put("validator", 2)
+			<-working
+			if err := stop(r, &active); err != nil {
+				t.Fatal(err)
+			}
+			close(finish) // its answer does not count any more
+			testutil.Eventually(t, "the agent is unavailable, and its work goes to another", func() bool {
+				return r.get(a.ID).State == agent.StateUnavailable && r.jobs.states()["pending"] == 2
+			})
+			other := r.register("two", 2, "validator")
+			if got := r.lease(other, 2); len(got) == 0 {
+				t.Error("another agent gets no work")
+			}
+			if n := len(p.requests()); n != 1 {
+				t.Errorf("%d assignments were pushed, want 1", n)
+			}
+		})
+	}
+}
+
+func TestPushedWorkIsSignedAndCompletedByTheAnswer(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		p := newPushed(t)
+		p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) {
+			fmt.Fprint(w, `{"verdict":"reject","reason":"old","item":{"name":"n"},"usage":{"tokens":3}}`)
+		}
+		r := pushRig(t, rdb, p)
+		id := r.registerPush(p, "one", 2)
+		r.jobs.put("validator", 5)
+		testutil.Eventually(t, "all are done", func() bool { return r.jobs.states()["done"] == 5 && r.get(id).Done == 5 })
+		if it := r.jobs.item(0); it.answer.Verdict != "reject" || it.answer.Reason != "old" || string(it.answer.Patch) != `{"name":"n"}` {
+			t.Errorf("got answer %+v", it.answer)
+		}
+		testutil.Eventually(t, "the usage is added", func() bool { usage, n := r.jobs.totals(); return usage["tokens"] == 15 && n == 5 })
+		body := p.requests()[0]
+		if body.Job.ID != "job-1" || body.Job.Document.URL != "/jobs/job-1/document" || body.Item.Text == "" || body.Fence == 0 || string(body.Job.Context) != `{"a":1}` {
+			t.Errorf("got body %+v", body)
+		}
+		if len(p.wrong) > 0 {
+			t.Errorf("bad requests: %v", p.wrong)
+		}
+		testutil.Eventually(t, "the health check is stored", func() bool {
+			got := r.get(id)
+			return got.CurrentJob == "job-1" && got.Activity == "2026-01-02T03:04:05Z"
+		})
+		if got := r.get(id); got.Breaker != "closed" || got.Held != 0 {
+			t.Errorf("got agent %+v", got)
+		}
+	})
+}
+
+func TestAnswersThatAreNoUseAreFailedAttempts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		answer  http.HandlerFunc
+		message string
+	}{
+		{"HTML", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>\x00<body>It works!") }, "not a JSON object: <html> <body>It works!"},
+		{"empty", func(http.ResponseWriter, *http.Request) {}, "empty"},
+		{"list", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[1]`) }, "not a JSON object"},
+		{"wrong type", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"verdict":7}`) }, "verdict cannot be a number"},
+		{"500", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) }, "HTTP 500: broken"},
+		{"404", func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, "HTTP 404"},
+		{"503 without Retry-After", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, "HTTP 503"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/health", http.StatusTemporaryRedirect)
+		}, "HTTP 307"},
+		{"large", func(w http.ResponseWriter, _ *http.Request) {
+			block := []byte(strings.Repeat(" ", 1<<20))
+			for range 17 {
+				_, _ = w.Write(block)
+			}
+		}, "larger than 16 MiB"},
+		{"error", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"error":"cannot","permanent":true}`) }, "cannot"},
+		{"usage", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"usage":{"n":-1}}`) }, "usage.n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPushed(t)
+			p.answer = func(w http.ResponseWriter, r *http.Request, _ agent.Body) { c.answer(w, r) }
+			r := pushRig(t, redistest.New(t), p)
+			id := r.registerPush(p, "one", 1)
+			r.jobs.put("validator", 1)
+			testutil.Eventually(t, "an attempt has failed", func() bool { return r.jobs.item(0).attempts > 0 })
+			if got := r.jobs.item(0).last; !strings.Contains(got, c.message) || len(got) > 400 {
+				t.Errorf("got error %q, want one with %q", got, c.message)
+			}
+			testutil.Eventually(t, "the agent has the error", func() bool { return strings.Contains(r.get(id).LastError, c.message) })
+		})
+	}
+}
+
+// An agent can accept work, and end it by calls.
+func TestAcceptedWorkIsEndedByCalls(t *testing.T) {
+	t.Parallel()
+	p := newPushed(t)
+	p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) { w.WriteHeader(http.StatusAccepted) }
+	r := pushRig(t, redistest.New(t), p)
+	r.jobs.lease = 3 * time.Second
+	id := r.registerPush(p, "one", 1)
+	r.jobs.put("validator", 1)
+	testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
+	a := p.requests()[0]
+	began := time.Now()
+	testutil.Eventually(t, "two leases have passed", func() bool {
+		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(began) > 2*time.Second
+	})
+	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
+		t.Error(err)
+	}
+	if n := len(p.requests()); n != 1 {
+		t.Errorf("it was pushed %d times, want once", n)
+	}
+}
+
+func TestABusyAgentRestsWithoutAnAttempt(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+				p := newPushed(t)
+				var times []time.Time
+				p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) {
+					p.mu.Lock()
+					times = append(times, time.Now())
+					n := len(times)
+					p.mu.Unlock()
+					if n == 1 {
+						w.Header().Set("Retry-After", "1")
+						w.WriteHeader(status)
+						return
+					}
+					fmt.Fprint(w, "{}")
+				}
+				r := pushRig(t, rdb, p)
+				r.registerPush(p, "one", 1)
+				r.jobs.put("validator", 1)
+				testutil.Eventually(t, "it is done", func() bool { return r.jobs.states()["done"] == 1 })
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if len(times) != 2 || times[1].Sub(times[0]) < 900*time.Millisecond || r.jobs.item(0).attempts != 0 {
+					t.Errorf("pushed at %v with %d failed attempts, want twice, a second apart, and 0", times, r.jobs.item(0).attempts)
+				}
+			})
+		})
+	}
+}
+
+// An agent that never answers has the work until the deadline; the process extends the lease meanwhile.
+func TestAnAgentThatNeverAnswersLosesTheWorkAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	p := newPushed(t)
+	ended := make(chan struct{}, 100)
+	p.answer = func(_ http.ResponseWriter, r *http.Request, _ agent.Body) {
+		<-r.Context().Done()
+		ended <- struct{}{}
+	}
+	r := pushRig(t, redistest.New(t), p)
+	r.jobs.lease, r.jobs.timeout = time.Second, 1500*time.Millisecond
+	began := time.Now()
+	r.registerPush(p, "one", 1)
+	r.jobs.put("validator", 1)
+	<-ended
+	if took := time.Since(began); took < 1400*time.Millisecond {
+		t.Errorf("the request ended after %v, want the deadline", took)
+	}
+	testutil.Eventually(t, "the attempt has failed", func() bool { return r.jobs.item(0).attempts >= 1 })
+	if got := r.jobs.item(0).last; !strings.Contains(got, "deadline") {
+		t.Errorf("got error %q, want the deadline", got)
+	}
+}
+
+// A dead agent's work goes to others at once, without an attempt.
+func TestTheWorkOfADeadAgentGoesToOthers(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		dies, lives := newPushed(t), newPushed(t)
+		dies.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) { w.WriteHeader(http.StatusAccepted) }
+		r := pushRig(t, rdb, dies, lives)
+		id := r.registerPush(dies, "dies", 3)
+		r.jobs.put("validator", 3)
+		testutil.Eventually(t, "it holds all", func() bool { return len(dies.requests()) == 3 && r.get(id).Held == 3 })
+		other := r.registerPush(lives, "lives", 3)
+		dies.Close()
+		testutil.Eventually(t, "the other has done all", func() bool { return r.get(other).Done == 3 })
+		testutil.Eventually(t, "the dead one is unavailable", func() bool {
+			a := r.get(id)
+			return a.State == agent.StateUnavailable && a.Health == "connection refused" && a.Held == 0
+		})
+		for i := range 3 {
+			if got := r.jobs.item(i).attempts; got != 0 {
+				t.Errorf("item %d has %d failed attempts, want 0", i, got)
+			}
+		}
+		a := dies.requests()[0]
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("late answer: got %v, want %v", err, jobs.ErrLeaseLost)
+		}
+	})
+}
+
+// A process that ends leaves its open requests to another, which pushes the same assignment again.
+func TestAnotherProcessPushesTheSameAssignmentAgain(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		p := newPushed(t)
+		var repeated bool
+		p.answer = func(w http.ResponseWriter, r *http.Request, _ agent.Body) {
+			p.mu.Lock()
+			again := repeated
+			p.mu.Unlock()
+			if again {
+				fmt.Fprint(w, `{"verdict":"accept"}`)
+				return
+			}
+			<-r.Context().Done()
+		}
+		fake := newFakeJobs()
+		first := newRigOn(t, rdb, fake, allowAll(p))
+		id := first.registerPush(p, "one", 1)
+		fake.put("validator", 1)
+		testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
+		p.set(func(*pushed) { repeated = true })
+		first.stop()
+		second := newRigOn(t, rdb, fake, allowAll(p))
+		testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
+		got := p.requests()
+		if len(got) != 2 || got[0].ID != got[1].ID || got[0].Fence != got[1].Fence {
+			t.Errorf("got requests %+v, want two with one id", got)
+		}
+		if it := fake.item(0); it.attempts != 0 || it.state != "done" {
+			t.Errorf("the item is %s with %d failed attempts, want done with 0", it.state, it.attempts)
+		}
+	})
+}
+
+// After five failures in a row the breaker opens, and then admits two requests at a time.
+func TestTheBreakerOfAnAgentOpens(t *testing.T) {
+	t.Parallel()
+	changes := make(chan string, 10)
+	p := newPushed(t)
+	p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) { http.Error(w, "no", 500) }
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+		allowAll(p)(cfg)
+		cfg.HealthEvery, cfg.HealthMost = 2*time.Second, time.Minute
+		cfg.BreakerChanged = func(_ context.Context, s limit.BreakerState) { changes <- s.State + " " + s.Key }
+	})
+	id := r.registerPush(p, "one", 1)
+	if _, err := r.Check(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.jobs.put("validator", 10)
+	testutil.Eventually(t, "the breaker is open", func() bool { return r.get(id).Breaker == "open" })
+	if n := len(p.requests()); n != 5 {
+		t.Errorf("it was pushed %d times, want 5", n)
+	}
+	p.set(func(p *pushed) { p.answer = nil })
+	testutil.Eventually(t, "all are done", func() bool { return r.jobs.states()["done"] == 10 })
+	if got := r.get(id).Breaker; got != "closed" {
+		t.Errorf("the breaker is %s, want closed", got)
+	}
+	if opened, closed := <-changes, <-changes; opened != "open agent:"+id || closed != "closed agent:"+id {
+		t.Errorf("got the changes %s and %s, want that it opened and closed", opened, closed)
+	}
+}
+
+func TestPullAndPushAgentsShareTheWork(t *testing.T) {
+	t.Parallel()
+	p := newPushed(t)
+	hold := make(chan struct{})
+	p.answer = func(w http.ResponseWriter, _ *http.Request, _ agent.Body) {
+		<-hold
+		fmt.Fprint(w, "{}")
+	}
+	r := pushRig(t, redistest.New(t), p)
+	push := r.registerPush(p, "push", 4)
+	pull := r.register("pull", 4, "validator")
+	testutil.Eventually(t, "the agent is checked", func() bool { return !r.get(push).Checked.IsZero() })
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = r.Lease(ctx, pull, nil, 10, 30*time.Second)
+		}
+	})
+	for i := range 6 {
+		r.jobs.put("validator", 1)
+		testutil.Eventually(t, "the item is taken", func() bool { return r.jobs.states()["leased"] == i+1 })
+	}
+	a, b := r.get(push).Held, r.get(pull).Held
+	if a < 2 || b < 2 || a+b != 6 {
+		t.Errorf("push holds %d and pull %d, want about 3 each", a, b)
+	}
+	close(hold)
+	cancel()
+	wg.Wait()
+}
+
+func TestMetricsCountAgentsAndPushes(t *testing.T) {
+	t.Parallel()
+	p := newPushed(t)
+	r := pushRig(t, redistest.New(t), p)
+	id := r.registerPush(p, "one", 1)
+	r.register("two", 1, "x")
+	r.jobs.put("validator", 2)
+	testutil.Eventually(t, "both are done", func() bool { return r.get(id).Done == 2 })
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(agent.NewMetrics(r.Service))
+	found, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range found {
+		for _, m := range family.GetMetric() {
+			name := family.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			values[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	for name, want := range map[string]float64{
+		"muster_agents_up": 1, "muster_agents healthy": 2, "muster_agents draining": 0, "muster_agents_assignments_held": 0,
+		"muster_agents_breakers closed": 1, "muster_agents_pushes_total completed": 2, "muster_agents_pushes_total failed": 0,
+	} {
+		if got, ok := values[name]; !ok || got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+// An item that kills its agents must end, too. The first two losses of an agent are no attempts.
+func TestWorkThatKillsItsAgentsUsesUpAttempts(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		p := newPushed(t)
+		p.answer = func(w http.ResponseWriter, _ *http.Request, b agent.Body) {
+			if b.Item.Key == "item-0" {
+				panic(http.ErrAbortHandler) // the connection breaks
+			}
+			fmt.Fprint(w, "{}")
+		}
+		p.Config.ErrorLog = log.New(io.Discard, "", 0)
+		r := pushRig(t, rdb, p)
+		r.registerPush(p, "one", 2)
+		r.jobs.put("validator", 2)
+		pushes := func() (n int) {
+			for _, b := range p.requests() {
+				if b.Item.Key == "item-0" {
+					n++
+				}
+			}
+			return n
+		}
+		testutil.Eventually(t, "it has failed twice", func() bool { return r.jobs.item(0).attempts >= 2 })
+		if n := pushes(); n < 4 {
+			t.Errorf("got %d pushes, want at least 4", n)
+		}
+		if last := r.jobs.item(0).last; !strings.Contains(last, "has gone while it worked on this") {
+			t.Errorf("got the error %q, want that agents have gone", last)
+		}
+		testutil.Eventually(t, "the other is done", func() bool { return r.jobs.item(1).state == "done" })
+		if n := r.jobs.item(1).attempts; n != 0 {
+			t.Errorf("the other item: got %d failed attempts, want 0", n)
+		}
+	})
+}
+
+// An agent that is not there has not seen the work.
+func TestWorkOfAnAgentThatIsNotThereUsesUpNoAttempt(t *testing.T) {
+	t.Parallel()
+	p := newPushed(t)
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+		allowAll(p)(cfg)
+		cfg.HealthEvery = time.Hour // so that only pushes notice
+	})
+	id := r.registerPush(p, "one", 1)
+	if _, err := r.Check(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	r.jobs.put("validator", 1)
+	testutil.Eventually(t, "it was tried", func() bool { return strings.Contains(r.jobs.item(0).last, "connection refused") })
+	if n := r.jobs.item(0).attempts; n != 0 {
+		t.Errorf("got %d failed attempts, want 0", n)
+	}
+}

@@ -1,0 +1,206 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"muster/internal/clip"
+	"muster/internal/webhook"
+	"muster/jobs"
+)
+
+// Limits of a registration.
+const (
+	maxName     = 100
+	maxRoles    = 20
+	maxCapacity = 1000
+	maxLabels   = 20
+	maxURL      = 2000
+)
+
+// Registration is what an agent says about itself.
+type Registration struct {
+	Name     string            // up to 100 characters; the same name is the same agent. Defaults to the role and the URL for one of the configuration.
+	Roles    []string          // 1 to 20, each of up to 40 small letters, digits, _ and -.
+	Capacity int               // assignments at a time, up to 1000. Defaults to 1.
+	URL      string            // http or https; work is pushed to URL/assignments. Defaults to none: it pulls.
+	Labels   map[string]string // up to 20, for people. Defaults to none.
+	Secret   string            // signs what is pushed to an agent of the configuration. Defaults to none: not signed.
+	Owner    string            // who alone may register the name again and act for the agent. Defaults to the owner of the name, if any.
+}
+
+// record is an agent as Redis holds it, without its id.
+type record struct {
+	Name       string            `json:"name"`
+	Roles      []string          `json:"roles"`
+	Capacity   int               `json:"capacity"`
+	URL        string            `json:"url,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Secret     string            `json:"secret,omitempty"` // of an agent with a URL: it signs requests
+	Registered time.Time         `json:"registered"`
+}
+
+var roleName = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
+
+func bad(field, format string, args ...any) error {
+	return &jobs.FieldError{Field: field, Why: fmt.Sprintf(format, args...)}
+}
+
+// plain reports whether a text is valid and has no control characters.
+func plain(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError })
+}
+
+// check returns the record of a registration, or a *job.FieldError.
+func (r Registration) check() (record, error) {
+	none := record{}
+	if strings.TrimSpace(r.Name) != r.Name || r.Name == "" || !plain(r.Name) || utf8.RuneCountInString(r.Name) > maxName {
+		return none, bad("name", "give 1 to %d characters of plain text, without space around them", maxName)
+	}
+	if len(r.Roles) == 0 || len(r.Roles) > maxRoles {
+		return none, bad("roles", "give 1 to %d roles", maxRoles)
+	}
+	for i, role := range r.Roles {
+		if !roleName.MatchString(role) {
+			return none, bad(fmt.Sprintf("roles[%d]", i), "a role has 1 to 40 small letters, digits, _ and -")
+		}
+	}
+	if r.Capacity < 0 || r.Capacity > maxCapacity {
+		return none, bad("capacity", "give 1 to %d assignments", maxCapacity)
+	}
+	if len(r.Labels) > maxLabels {
+		return none, bad("labels", "give at most %d labels", maxLabels)
+	}
+	for name, value := range r.Labels {
+		if name == "" || len(name) > 100 || len(value) > 500 || !plain(name) || !plain(value) {
+			return none, bad("labels", "a label has a name of 1 to 100 bytes and a value of up to 500 bytes of plain text")
+		}
+	}
+	if err := checkURL(r.URL); err != nil {
+		return none, err
+	}
+	roles := slices.Clone(r.Roles)
+	slices.Sort(roles)
+	return record{
+		Name: r.Name, Roles: slices.Compact(roles), Capacity: max(r.Capacity, 1), URL: strings.TrimRight(r.URL, "/"),
+		Labels: maps.Clone(r.Labels),
+	}, nil
+}
+
+func checkURL(text string) error {
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	switch {
+	case len(text) > maxURL:
+		return bad("url", "give at most %d bytes", maxURL)
+	case err != nil || !plain(text):
+		return bad("url", "this is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return bad("url", "give an http or https URL")
+	case u.Host == "" || u.Hostname() == "":
+		return bad("url", "the URL has no host")
+	case u.User != nil:
+		return bad("url", "give a URL without user and password; requests are signed instead")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return bad("url", "give a URL without query and fragment")
+	case slices.Contains(strings.Split(u.Path, "/"), "..") || slices.Contains(strings.Split(u.Path, "/"), "."):
+		return bad("url", "give a path without . and ..")
+	}
+	return nil
+}
+
+// staticRecord returns the record of an agent of the configuration.
+func staticRecord(r Registration) (record, error) {
+	if r.Name == "" && r.URL != "" {
+		r.Name = clip.Bytes(strings.Join(r.Roles, "+")+" "+r.URL, maxName)
+		if sum := sha256.Sum256([]byte(r.URL)); strings.TrimSpace(r.Name) != r.Name || len(strings.Join(r.Roles, "+")+" "+r.URL) > maxName {
+			r.Name = "agent " + hex.EncodeToString(sum[:8])
+		}
+	}
+	rec, err := r.check()
+	if err != nil {
+		return rec, err
+	}
+	if rec.URL != "" && r.Secret != "" {
+		if err := webhook.CheckSecret(r.Secret); err != nil {
+			return rec, bad("secret", "%v", err)
+		}
+		rec.Secret = r.Secret
+	}
+	return rec, nil
+}
+
+// slug returns the name as a part of an id: small letters, digits and -.
+func slug(name string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(name) {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() >= 40 {
+			break
+		}
+	}
+	if text := strings.Trim(b.String(), "-"); text != "" {
+		return text
+	}
+	return "agent"
+}
+
+// staticID is the id of an agent of the configuration. It depends on its name only, so that all processes agree.
+func staticID(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return slug(name) + "-" + hex.EncodeToString(sum[:4])
+}
+
+// prefix is a URL below which agents may have theirs.
+type prefix struct{ scheme, host, path string }
+
+func parsePrefix(text string) (prefix, error) {
+	if err := checkURL(text); err != nil || text == "" {
+		return prefix{}, fmt.Errorf("%q: give the beginning of a URL, as in http://10.0.0.7:8001", text)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return prefix{}, err
+	}
+	return prefix{u.Scheme, hostPort(u), strings.TrimRight(u.EscapedPath(), "/")}, nil
+}
+
+// hostPort returns the host of a URL with its port, also if that is the one of the scheme.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return strings.ToLower(u.Hostname()) + " " + port
+}
+
+// allows reports whether a URL is below one of Config.Allow.
+func (p *policy) allows(url string) bool {
+	return slices.ContainsFunc(p.allow, func(pre prefix) bool { return pre.allows(url) })
+}
+
+// allows reports whether a URL is the prefix or below it.
+func (p prefix) allows(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != p.scheme || hostPort(u) != p.host {
+		return false
+	}
+	path := strings.TrimRight(u.EscapedPath(), "/")
+	return path == p.path || strings.HasPrefix(path, p.path+"/")
+}

@@ -1,0 +1,567 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/webhook"
+	"muster/jobs"
+	"muster/tasks/limit"
+)
+
+// missed is how many heartbeats an agent may miss.
+const missed = 3
+
+// agents are the records of agents in Redis.
+type agents struct {
+	*core
+	policy      atomic.Pointer[policy]
+	announceNow chan struct{} // has a value when the agents of the configuration may have changed
+	breaker     *limit.Breaker
+}
+
+// Register stores an agent, or replaces the one with the same name, which keeps its id. An
+// agent with a URL gets a new secret, which Register returns and nothing else shows. The error
+// is ErrTooMany, ErrNotAllowed, ErrNotOwner or a *job.FieldError.
+func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, error) {
+	r.Secret = ""
+	rec, err := r.check()
+	if err != nil {
+		return Agent{}, "", err
+	}
+	if rec.URL != "" && !s.policy.Load().allows(rec.URL) {
+		return Agent{}, "", fmt.Errorf("register agent %q: %w; allow it there, or let the agent pull", rec.Name, ErrNotAllowed)
+	}
+	if rec.URL != "" {
+		rec.Secret = webhook.NewSecret()
+	}
+	id, err := s.store(ctx, &rec, slug(rec.Name)+"-"+newID()[:8], r.Owner, false)
+	if err != nil {
+		return Agent{}, "", err
+	}
+	a := rec.agent(id)
+	a.State, a.LastSeen = StateHealthy, rec.Registered
+	s.cfg.Changed(ctx, "agent.registered", a)
+	return a, rec.Secret, nil
+}
+
+// Owner returns who alone may act for an agent, or "". There need be no such agent.
+func (s *Service) Owner(ctx context.Context, id string) (string, error) {
+	owner, err := s.rdb.HGet(ctx, s.keys.owners(), id).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read the owner of agent %s: %w", id, err)
+	}
+	return owner, nil
+}
+
+// store stores rec under a name, sets its time of registration and returns the id of the agent. An empty owner keeps the
+// owner of the agent.
+func (s *agents) store(ctx context.Context, rec *record, id, owner string, static bool) (string, error) {
+	now, err := s.now(ctx)
+	if err != nil {
+		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
+	}
+	rec.Registered = now.UTC().Truncate(time.Millisecond)
+	raw, err := json.Marshal(rec)
+	if err != nil {
+		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
+	}
+	k := s.keys
+	v, err := scripts["register"].Run(ctx, s.rdb,
+		[]string{k.agents(), k.names(), k.seen(), k.static(), k.checks(), k.health(), k.version(), k.owners()},
+		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner).Slice()
+	if err != nil {
+		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
+	}
+	code, _ := v[0].(int64)
+	id, _ = v[1].(string)
+	switch code {
+	case 0:
+		return "", fmt.Errorf("register agent %q: %d agents: %w", rec.Name, s.cfg.Max, ErrTooMany)
+	case 2:
+		return "", bad("name", "agent %q is in the configuration; use another name", rec.Name)
+	case 3:
+		return "", fmt.Errorf("register agent %q: %w", rec.Name, ErrNotOwner)
+	}
+	return id, nil
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return ""
+}
+
+// agent returns what a record says about an agent.
+func (r record) agent(id string) Agent {
+	return Agent{ID: id, Name: r.Name, Roles: r.Roles, Capacity: r.Capacity, URL: r.URL, Labels: r.Labels, Registered: r.Registered}
+}
+
+// touched is an agent that gave a sign of life.
+type touched struct {
+	Agent
+	idle time.Time // since when
+}
+
+// touch notes a sign of life of an agent.
+func (s *agents) touch(ctx context.Context, id string) (touched, error) {
+	k := s.keys
+	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id, reserveFor.Milliseconds()).Slice()
+	if err != nil {
+		return touched{}, fmt.Errorf("note a call of agent %s: %w", id, err)
+	}
+	if len(v) < 5 {
+		return touched{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
+	}
+	text, _ := v[0].(string)
+	rec, err := parseRecord(id, text)
+	if err != nil { // it registers again
+		return touched{}, fmt.Errorf("agent %.100q: %w (%w)", id, ErrNoAgent, err)
+	}
+	number := func(i int) int64 { n, _ := v[i].(int64); return n }
+	t := touched{rec.agent(id), time.UnixMilli(number(3))}
+	t.Held, t.State, t.LastSeen = int(number(2)), StateHealthy, time.UnixMilli(number(4))
+	if number(1) == 1 {
+		t.State = StateDraining
+	}
+	return t, nil
+}
+
+// Heartbeat notes that an agent lives. The Agent has the state, but not its
+// totals. It is one call of Redis. It returns ErrNoAgent.
+func (s *Service) Heartbeat(ctx context.Context, id string) (Agent, error) {
+	t, err := s.touch(ctx, id)
+	return t.Agent, err
+}
+
+// listed is an agent with what only this package uses of it.
+type listed struct {
+	Agent
+	secret   string
+	failures int  // health checks in a row
+	damaged  bool // there is no more of it than its id
+}
+
+// parseRecord reads the record of an agent. Of a damaged one it returns an error, and the id as the name.
+func parseRecord(id, text string) (record, error) {
+	var rec record
+	err := json.Unmarshal([]byte(text), &rec)
+	if err == nil && rec.Name == "" {
+		err = errors.New("it has no name")
+	}
+	if err != nil {
+		return record{Name: id}, fmt.Errorf("the record of the agent is damaged (%w): it must register again, or be removed", err)
+	}
+	return rec, nil
+}
+
+// snapshot reads all agents, without their numbers, by name.
+func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
+	k := s.keys
+	var clock *redis.TimeCmd
+	var agents, health *redis.MapStringStringCmd
+	var seen, static *redis.ZSliceCmd
+	var drained *redis.StringSliceCmd
+	var owners *redis.MapStringStringCmd
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		agents, health = p.HGetAll(ctx, k.agents()), p.HGetAll(ctx, k.health())
+		seen, static = p.ZRangeWithScores(ctx, k.seen(), 0, -1), p.ZRangeWithScores(ctx, k.static(), 0, -1)
+		drained, owners = p.SMembers(ctx, k.drained()), p.HGetAll(ctx, k.owners())
+		clock = p.Time(ctx)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the agents: %w", err)
+	}
+	at := map[string]time.Time{}
+	for _, z := range seen.Val() {
+		id, _ := z.Member.(string)
+		at[id] = time.UnixMilli(int64(z.Score))
+	}
+	fixed, drain := map[string]bool{}, map[string]bool{}
+	for _, z := range static.Val() {
+		id, _ := z.Member.(string)
+		fixed[id] = true
+	}
+	for _, id := range drained.Val() {
+		drain[id] = true
+	}
+	out := make([]listed, 0, len(agents.Val()))
+	for id, text := range agents.Val() {
+		rec, damaged := parseRecord(id, text)
+		l := listed{Agent: rec.agent(id), secret: rec.Secret, damaged: damaged != nil}
+		l.LastSeen, l.Static = at[id], fixed[id]
+		l.Checked, l.failures, l.Health = parseHealth(health.Val()[id])
+		l.State, l.Health = s.state(l.Agent, drain[id], clock.Val())
+		if damaged != nil {
+			l.State, l.Health = StateUnavailable, damaged.Error()
+		}
+		switch err := s.mayPush(ctx, rec, owners.Val()[id], l.Static); {
+		case errors.Is(err, errNoPush):
+			l.State, l.Health = StateUnavailable, err.Error()
+		case err != nil:
+			return nil, err
+		}
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(a, b listed) int { return strings.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })
+	return out, nil
+}
+
+// errNoPush means that work may not be pushed to an agent.
+var errNoPush = errors.New("no work is pushed to the agent")
+
+// mayPush returns errNoPush if work may not be pushed to the URL of an agent that has registered: the URL is no longer in
+// Allow, or the owner may no longer act for the agent.
+func (s *agents) mayPush(ctx context.Context, rec record, owner string, static bool) error {
+	if rec.URL == "" || static {
+		return nil
+	}
+	if !s.policy.Load().allows(rec.URL) {
+		return fmt.Errorf("%w: %w", errNoPush, ErrNotAllowed)
+	}
+	if owner == "" {
+		return nil
+	}
+	active, err := s.cfg.OwnerActive(ctx, owner)
+	if err != nil {
+		return fmt.Errorf("read the owner of an agent: %w", err)
+	}
+	if !active {
+		return fmt.Errorf("%w: the key that registered it was revoked or has expired", errNoPush)
+	}
+	return nil
+}
+
+// checkPush is mayPush for the agent with an id.
+func (s *agents) checkPush(ctx context.Context, id string, rec record) error {
+	var owner *redis.StringCmd
+	var static *redis.FloatCmd
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		owner, static = p.HGet(ctx, s.keys.owners(), id), p.ZScore(ctx, s.keys.static(), id)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("read the owner of agent %s: %w", id, err)
+	}
+	return s.mayPush(ctx, rec, owner.Val(), static.Err() == nil)
+}
+
+// parseHealth reads what health.lua has stored.
+func parseHealth(text string) (checked time.Time, failures int, message string) {
+	ms, rest, ok := strings.Cut(text, " ")
+	n, err := strconv.ParseInt(ms, 10, 64)
+	if !ok || err != nil {
+		return time.Time{}, 0, ""
+	}
+	count, message, _ := strings.Cut(rest, " ")
+	failures, _ = strconv.Atoi(count)
+	return time.UnixMilli(n), failures, message
+}
+
+// state returns the state of an agent and, if it is unavailable, the cause. A health check that failed counts until the
+// agent calls again.
+func (s *agents) state(a Agent, drained bool, now time.Time) (state, cause string) {
+	silent := now.Sub(a.LastSeen)
+	switch {
+	case drained:
+		return StateDraining, ""
+	case !a.Checked.IsZero() && a.Health == "":
+		return StateHealthy, ""
+	case a.Health != "" && !a.LastSeen.After(a.Checked):
+		return StateUnavailable, a.Health
+	case !a.LastSeen.IsZero() && silent <= missed*s.cfg.Heartbeat:
+		return StateHealthy, ""
+	case a.LastSeen.IsZero() && a.Static:
+		return StateNew, ""
+	case a.LastSeen.IsZero():
+		return StateUnavailable, "no call yet"
+	}
+	return StateUnavailable, fmt.Sprintf("no call for %s", silent.Round(time.Second))
+}
+
+// List returns all agents by name.
+func (s *Service) List(ctx context.Context) ([]Agent, error) {
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.withNumbers(ctx, all)
+}
+
+// Get returns an agent, or ErrNoAgent.
+func (s *Service) Get(ctx context.Context, id string) (Agent, error) {
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return Agent{}, err
+	}
+	i := slices.IndexFunc(all, func(l listed) bool { return l.ID == id })
+	if i < 0 {
+		return Agent{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
+	}
+	agents, err := s.withNumbers(ctx, all[i:i+1])
+	if err != nil {
+		return Agent{}, err
+	}
+	return agents[0], nil
+}
+
+// withNumbers reads the numbers of agents.
+func (s *agents) withNumbers(ctx context.Context, all []listed) ([]Agent, error) {
+	out := make([]Agent, len(all))
+	if len(all) == 0 {
+		return out, nil
+	}
+	numbers, usage := make([]*redis.MapStringStringCmd, len(all)), make([]*redis.MapStringStringCmd, len(all))
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, l := range all {
+			numbers[i], usage[i] = p.HGetAll(ctx, s.keys.numbers(l.ID)), p.HGetAll(ctx, s.keys.usage(l.ID))
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the numbers of agents: %w", err)
+	}
+	held, err := s.held(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	broken, err := s.breaker.States(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range all {
+		a, n := l.Agent, numbers[i].Val()
+		a.Held = held[i]
+		a.Done, _ = strconv.ParseInt(n["done"], 10, 64)
+		a.Failed, _ = strconv.ParseInt(n["failed"], 10, 64)
+		a.LastError, a.Activity, a.CurrentJob = n["last_error"], n["activity"], n["current_job"]
+		for name, total := range usage[i].Val() {
+			if a.Usage == nil {
+				a.Usage = map[string]int64{}
+			}
+			a.Usage[name], _ = strconv.ParseInt(total, 10, 64)
+		}
+		if a.URL != "" {
+			a.Breaker = "closed"
+		}
+		for _, b := range broken {
+			if b.Key == breakerKey(a.ID) {
+				a.Breaker = b.State
+			}
+		}
+		out[i] = a
+	}
+	return out, nil
+}
+
+// held counts the assignments of agents.
+func (s *agents) held(ctx context.Context, all []listed) ([]int, error) {
+	var out []int
+	for part := range slices.Chunk(all, 500) {
+		keys := make([]string, len(part))
+		for i, l := range part {
+			keys[i] = s.keys.held(l.ID)
+		}
+		n, err := scripts["held"].Run(ctx, s.rdb, keys, reserveFor.Milliseconds()).Int64Slice()
+		if err != nil {
+			return nil, fmt.Errorf("count the assignments of agents: %w", err)
+		}
+		for _, v := range n {
+			out = append(out, int(v))
+		}
+	}
+	return out, nil
+}
+
+// Drain stops new work for an agent, or allows it again. What it works on it
+// may end. It returns ErrNoAgent.
+func (s *Service) Drain(ctx context.Context, id string, on bool) error {
+	k := s.keys
+	n, err := scripts["drain"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.version()}, id, flag(on)).Int()
+	if err != nil {
+		return fmt.Errorf("drain agent %s: %w", id, err)
+	}
+	if n == 0 {
+		return fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
+	}
+	s.dispatch.poke()
+	return nil
+}
+
+// Remove removes an agent; what it works on goes to others. It returns
+// ErrNoAgent, and a *job.FieldError for an agent of the configuration.
+func (s *Service) Remove(ctx context.Context, id string) error {
+	a, err := s.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if a.Static {
+		return bad("id", "agent %q is in the configuration and would return; drain it, or remove it there", a.Name)
+	}
+	if _, err := s.remove(ctx, a, ""); err != nil {
+		return err
+	}
+	return s.abandon(ctx, id, errors.New("the agent was removed"), false)
+}
+
+// remove removes the record of an agent. With a time in unix ms it does so only if the agent has not called since.
+func (s *agents) remove(ctx context.Context, a Agent, cutoff string) (bool, error) {
+	k := s.keys
+	n, err := scripts["remove"].Run(ctx, s.rdb, []string{
+		k.agents(), k.names(), k.seen(), k.drained(), k.resting(), k.static(), k.checks(), k.health(), k.version(),
+		k.numbers(a.ID), k.usage(a.ID), k.owners(),
+	}, a.ID, a.Name, cutoff).Int()
+	if err != nil {
+		return false, fmt.Errorf("remove agent %s: %w", a.ID, err)
+	}
+	if n == 1 {
+		s.cfg.Changed(ctx, "agent.removed", a)
+	}
+	return n == 1, s.breaker.Reset(ctx, breakerKey(a.ID))
+}
+
+// Roles returns the number of healthy agents of each role that an agent has, and the number
+// of workers of each Go task, as "task:NAME".
+func (s *Service) Roles(ctx context.Context) (map[string]int, error) {
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	for _, a := range all {
+		for _, role := range a.Roles {
+			out[role] += 0 // listed, even if no agent is healthy
+			if a.State == StateHealthy {
+				out[role]++
+			}
+		}
+	}
+	live, err := s.tasks.liveTasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range live {
+		out[taskPrefix+t.name] = t.workers
+	}
+	return out, nil
+}
+
+// roster keeps the agents of the configuration in Redis, and forgets silent ones.
+type roster struct{ s *Service }
+
+// announceEvery is how often the agents of the configuration are announced; after a multiple of it without, they are
+// agents like others.
+const announceEvery = time.Minute
+
+func (r *roster) run(ctx context.Context) {
+	tick := time.NewTicker(min(announceEvery, max(r.s.cfg.ForgetAfter/4, 10*time.Millisecond)))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.s.announceNow: // New has filled it
+		case <-tick.C:
+		}
+		r.s.warn(ctx, "store the agents of the configuration", r.announce(ctx))
+		r.s.warn(ctx, "forget agents", r.forget(ctx))
+	}
+}
+
+// announce stores the agents of the configuration that are not there or differ.
+func (r *roster) announce(ctx context.Context) error {
+	s := r.s
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range s.policy.Load().static {
+		id, err := s.rdb.HGet(ctx, s.keys.names(), rec.Name).Result()
+		if errors.Is(err, redis.Nil) {
+			id, err = staticID(rec.Name), nil
+		}
+		if err != nil {
+			return err
+		}
+		text, err := s.rdb.HGet(ctx, s.keys.agents(), id).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		var old record
+		known := s.rdb.ZScore(ctx, s.keys.static(), id).Err() == nil
+		if err == nil && known && json.Unmarshal([]byte(text), &old) == nil && same(old, rec) {
+			err = s.rdb.ZAdd(ctx, s.keys.static(), redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
+		} else {
+			_, err = s.store(ctx, &rec, id, "", true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// same reports whether two records say the same, whenever they were stored.
+func same(a, b record) bool {
+	a.Registered, b.Registered = time.Time{}, time.Time{}
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// forget removes agents that have not called for long. One that has left the configuration is removed sooner.
+func (r *roster) forget(ctx context.Context) error {
+	s := r.s
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	left, err := s.rdb.ZRangeByScore(ctx, s.keys.static(), &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*announceEvery).UnixMilli(), 10),
+	}).Result()
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		cutoff := strconv.FormatInt(now.Add(-s.cfg.ForgetAfter).UnixMilli(), 10)
+		switch {
+		case slices.Contains(left, a.ID):
+			cutoff = ""
+		case a.Static || now.Sub(a.LastSeen) < s.cfg.ForgetAfter:
+			continue
+		}
+		gone, err := s.remove(ctx, a.Agent, cutoff)
+		if err == nil && gone {
+			s.log.InfoContext(ctx, "an agent is forgotten", "agent", a.ID, "last_seen", a.LastSeen)
+			err = s.abandon(ctx, a.ID, jobs.ErrLeaseLost, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func breakerKey(id string) string { return breakerPrefix + id }
+
+// breakerPrefix begins the keys of the breakers of agents.
+const breakerPrefix = "agent:"
+
+// IsBreaker reports whether a key is of the breaker of an agent.
+func IsBreaker(key string) bool { return strings.HasPrefix(key, breakerPrefix) }
+
+// Breaker returns the breaker of all agents with a URL, each with a key of its own.
+func (s *agents) Breaker() *limit.Breaker { return s.breaker }

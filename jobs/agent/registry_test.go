@@ -1,0 +1,434 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+func TestBadRegistrationsAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) { cfg.Allow = []string{"http://10.0.0.7:8001/agents"} })
+	roles := []string{"validator"}
+	many := map[string]string{}
+	for i := range 21 {
+		many[fmt.Sprint(i)] = ""
+	}
+	for _, c := range []struct {
+		name  string
+		r     agent.Registration
+		field string
+	}{
+		{"no name", agent.Registration{Roles: roles}, "name"},
+		{"space", agent.Registration{Name: " a", Roles: roles}, "name"},
+		{"NUL", agent.Registration{Name: "a\x00", Roles: roles}, "name"},
+		{"UTF-8", agent.Registration{Name: "a\xff", Roles: roles}, "name"},
+		{"long name", agent.Registration{Name: strings.Repeat("é", 101), Roles: roles}, "name"},
+		{"no role", agent.Registration{Name: "a"}, "roles"},
+		{"many roles", agent.Registration{Name: "a", Roles: make([]string, 21)}, "roles"},
+		{"bad role", agent.Registration{Name: "a", Roles: []string{"ok", "Not"}}, "roles[1]"},
+		{"a task as role", agent.Registration{Name: "a", Roles: []string{"task:x"}}, "roles[0]"},
+		{"capacity", agent.Registration{Name: "a", Roles: roles, Capacity: 1001}, "capacity"},
+		{"negative capacity", agent.Registration{Name: "a", Roles: roles, Capacity: -1}, "capacity"},
+		{"many labels", agent.Registration{Name: "a", Roles: roles, Labels: many}, "labels"},
+		{"bad label", agent.Registration{Name: "a", Roles: roles, Labels: map[string]string{"a": "\n"}}, "labels"},
+		{"no URL", agent.Registration{Name: "a", Roles: roles, URL: "http://%zz"}, "url"},
+		{"scheme", agent.Registration{Name: "a", Roles: roles, URL: "file:///etc/passwd"}, "url"},
+		{"user", agent.Registration{Name: "a", Roles: roles, URL: "http://u:p@10.0.0.7:8001/agents"}, "url"},
+		{"query", agent.Registration{Name: "a", Roles: roles, URL: "http://10.0.0.7:8001/agents?x"}, "url"},
+		{"dots", agent.Registration{Name: "a", Roles: roles, URL: "http://10.0.0.7:8001/agents/../x"}, "url"},
+		{"encoded dots", agent.Registration{Name: "a", Roles: roles, URL: "http://10.0.0.7:8001/agents/%2e%2e/x"}, "url"},
+		{"no host", agent.Registration{Name: "a", Roles: roles, URL: "http:///x"}, "url"},
+		{"long URL", agent.Registration{Name: "a", Roles: roles, URL: "http://10.0.0.7:8001/agents/" + strings.Repeat("x", 2000)}, "url"},
+	} {
+		var wrong *jobs.FieldError
+		if _, _, err := r.Register(t.Context(), c.r); !errors.As(err, &wrong) || wrong.Field != c.field {
+			t.Errorf("%s: got %v, want an error of the field %s", c.name, err, c.field)
+		}
+	}
+	if all, err := r.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("got %d agents, %v, want none", len(all), err)
+	}
+}
+
+func TestOnlyAllowedURLsAreRegistered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+		cfg.Allow = []string{"http://127.0.0.1:1/agents/", "https://Example.com"}
+	})
+	for address, allowed := range map[string]bool{
+		"http://127.0.0.1:1/agents":          true,
+		"http://127.0.0.1:1/agents/one":      true,
+		"http://127.0.0.1:1/agents2":         false,
+		"http://127.0.0.1:1/":                false,
+		"http://127.0.0.1:12/agents":         false,
+		"https://127.0.0.1:1/agents":         false,
+		"http://127.0.0.1.evil.com:1/agents": false,
+		"https://example.com/x":              true,
+		"https://EXAMPLE.com:443":            true,
+		"https://example.com:8443":           false,
+		"https://example.com.evil.com":       false,
+		"http://example.com":                 false,
+	} {
+		_, _, err := r.Register(t.Context(), agent.Registration{Name: "a " + address, Roles: []string{"r"}, URL: address})
+		if allowed && err != nil || !allowed && !errors.Is(err, agent.ErrNotAllowed) {
+			t.Errorf("%s: got %v, want it allowed: %v", address, err, allowed)
+		}
+	}
+}
+
+func TestTheSameNameIsTheSameAgent(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		first, _, err := r.Register(t.Context(), agent.Registration{Name: "Über-Agent 1", Roles: []string{"b", "a", "b"}, Labels: map[string]string{"x": "y"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := r.Register(t.Context(), agent.Registration{Name: "Über-Agent 1", Roles: []string{"c"}, Capacity: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.ID != first.ID {
+			t.Errorf("got ids %s and %s, want the same", first.ID, again.ID)
+		}
+		got := r.get(first.ID)
+		if len(got.Roles) != 1 || got.Roles[0] != "c" || got.Capacity != 7 || got.State != agent.StateHealthy {
+			t.Errorf("got %+v, want role c, capacity 7, healthy", got)
+		}
+		if roles, err := r.Roles(t.Context()); err != nil || !maps.Equal(roles, map[string]int{"c": 1}) {
+			t.Errorf("roles: got %v, %v, want one c", roles, err)
+		}
+	})
+}
+
+// 10,000 registrations and a flood of heartbeats leave 1000 agents.
+// A name belongs to the owner that registered it first, until the agent is removed. Without an owner it changes hands.
+func TestANameBelongsToItsOwner(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	register := func(owner string) (string, error) {
+		a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, Owner: owner})
+		return a.ID, err
+	}
+	id, err := register("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		owner, want string
+		err         error
+	}{
+		{"", "", nil}, {"key:a", "key:a", nil}, {"key:a", "key:a", nil}, {"key:b", "key:a", agent.ErrNotOwner}, {"", "key:a", nil},
+	} {
+		got, err := register(c.owner)
+		if !errors.Is(err, c.err) || err == nil && got != id {
+			t.Errorf("register as %q: got %s, %v, want %s, %v", c.owner, got, err, id, c.err)
+		}
+		if owner, err := r.Owner(t.Context(), id); err != nil || owner != c.want {
+			t.Errorf("after %q: got owner %q, %v, want %q", c.owner, owner, err, c.want)
+		}
+	}
+	if err := r.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := r.Owner(t.Context(), id); err != nil || owner != "" {
+		t.Errorf("a removed agent has the owner %q, %v", owner, err)
+	}
+	if _, err := register("key:b"); err != nil {
+		t.Errorf("register the name of a removed agent: %v", err)
+	}
+}
+
+func TestThereAreNoMoreAgentsThanAllowed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	var kept, refused atomic.Int64
+	var last atomic.Value
+	var wg sync.WaitGroup
+	for part := range 20 {
+		wg.Go(func() {
+			for i := range 500 {
+				a, _, err := r.Register(t.Context(), agent.Registration{Name: fmt.Sprintf("agent %d %d", part, i), Roles: []string{"r"}})
+				switch {
+				case err == nil:
+					kept.Add(1)
+					last.Store(a.ID)
+				case errors.Is(err, agent.ErrTooMany):
+					refused.Add(1)
+				default:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if kept.Load() != 1000 || refused.Load() != 9000 {
+		t.Errorf("%d were kept and %d refused, want 1000 and 9000", kept.Load(), refused.Load())
+	}
+	id, _ := last.Load().(string)
+	for range 10 {
+		wg.Go(func() {
+			for range 200 {
+				if _, err := r.Heartbeat(t.Context(), id); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if _, err := r.Heartbeat(t.Context(), "x"); !errors.Is(err, agent.ErrNoAgent) {
+		t.Errorf("heartbeat of an unknown agent: got %v, want %v", err, agent.ErrNoAgent)
+	}
+	all, err := r.List(t.Context())
+	if err != nil || len(all) != 1000 {
+		t.Errorf("got %d agents, %v, want 1000", len(all), err)
+	}
+}
+
+func TestAHeartbeatIsOneCommand(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newRig(t, rdb, nil)
+	id := r.register("one", 1, "r")
+	r.stop()                                                // what it does itself would be counted, too
+	if _, err := r.Heartbeat(t.Context(), id); err != nil { // loads the script
+		t.Fatal(err)
+	}
+	count := &commandCount{}
+	rdb.AddHook(count)
+	if _, err := r.Heartbeat(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if got := count.n.Load(); got != 1 {
+		t.Errorf("a heartbeat sent %d commands, want 1", got)
+	}
+}
+
+// Each registration of an agent with a URL has another secret; an agent that pulls has none.
+func TestOnlyAgentsWithAURLHaveASecret(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) { cfg.Allow = []string{"http://127.0.0.1:1"} })
+	var secrets []string
+	for _, url := range []string{"http://127.0.0.1:1", "http://127.0.0.1:1", ""} {
+		_, secret, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"r"}, URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets = append(secrets, secret)
+	}
+	if secrets[0] == "" || secrets[1] == "" || secrets[0] == secrets[1] || secrets[2] != "" {
+		t.Errorf("got secrets %q, want two different ones and none", secrets)
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	var mu sync.Mutex
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+		cfg.Allow = []string{"http://127.0.0.1:1"}
+		cfg.Logger = slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	a, secret, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"r"}, URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.jobs.put("r", 1)
+	testutil.Eventually(t, "the agent is unavailable", func() bool { return r.get(a.ID).State == agent.StateUnavailable })
+	all, err := r.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if text := string(raw) + logged.String(); strings.Contains(text, secret) || strings.Contains(text, strings.TrimPrefix(secret, "whsec_")) {
+		t.Errorf("the secret is in the list or the log: %s", text)
+	}
+	if !strings.Contains(logged.String(), "health check") {
+		t.Errorf("the log does not name the failure: %s", logged.String())
+	}
+}
+
+// Health has the cause while an agent is unavailable, and is empty otherwise, whatever failed before.
+func TestHealthIsTheCauseOfUnavailability(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), func(cfg *agent.Config) {
+		cfg.Heartbeat = 100 * time.Millisecond
+		cfg.Allow = []string{"http://127.0.0.1:1"}
+	})
+	pulls := r.register("pulls", 1, "a")
+	testutil.Eventually(t, "the silent agent has a cause", func() bool {
+		a := r.get(pulls)
+		return a.State == agent.StateUnavailable && strings.HasPrefix(a.Health, "no call for ")
+	})
+	if roles, err := r.Roles(t.Context()); err != nil || !maps.Equal(roles, map[string]int{"a": 0}) {
+		t.Errorf("roles: got %v, %v, want none of a healthy", roles, err)
+	}
+	pushed, _, err := r.Register(t.Context(), agent.Registration{Name: "pushed", Roles: []string{"b"}, URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the health check has failed", func() bool { return r.get(pushed.ID).Health == "connection refused" })
+	for _, id := range []string{pulls, pushed.ID} {
+		testutil.Eventually(t, "the agent is healthy again, without a cause", func() bool {
+			if _, err := r.Heartbeat(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			a := r.get(id)
+			return a.State == agent.StateHealthy && a.Health == ""
+		})
+	}
+}
+
+func TestSilentAgentsAreForgotten(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		first := newRig(t, rdb, nil)
+		id := first.register("old", 1, "r")
+		first.stop()
+		r := newRig(t, rdb, func(cfg *agent.Config) { cfg.ForgetAfter = 100 * time.Millisecond })
+		testutil.Eventually(t, "the agent is forgotten", func() bool {
+			all, err := r.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(all) == 0
+		})
+		if keys, err := rdb.Keys(t.Context(), "*"+id+"*").Result(); err != nil || len(keys) != 0 {
+			t.Errorf("left in Redis: %v, %v, want nothing", keys, err)
+		}
+	})
+}
+
+func TestAgentsOfTheConfigurationAreThere(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		address := fmt.Sprintf("http://%s", testutil.FreeAddr(t))
+		r := newRig(t, rdb, func(cfg *agent.Config) {
+			cfg.Static = []agent.Registration{{Roles: []string{"creator"}, URL: address}, {Name: "puller", Roles: []string{"r"}}}
+			cfg.ForgetAfter = 10 * time.Millisecond
+		})
+		var all []agent.Agent
+		testutil.Eventually(t, "both are there", func() bool {
+			var err error
+			if all, err = r.List(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return len(all) == 2
+		})
+		if a := all[0]; a.Name != "creator "+address || !a.Static || a.URL != address {
+			t.Errorf("got %+v", a)
+		}
+		if a := all[1]; a.Name != "puller" || a.State != agent.StateNew {
+			t.Errorf("got %+v, want puller, new", a)
+		}
+		var wrong *jobs.FieldError
+		if _, _, err := r.Register(t.Context(), agent.Registration{Name: "puller", Roles: []string{"x"}}); !errors.As(err, &wrong) {
+			t.Errorf("register its name: got %v, want a *job.FieldError", err)
+		}
+		if err := r.Remove(t.Context(), all[1].ID); !errors.As(err, &wrong) {
+			t.Errorf("remove: got %v, want a *job.FieldError", err)
+		}
+		if _, err := r.Heartbeat(t.Context(), all[1].ID); err != nil {
+			t.Errorf("heartbeat: got %v", err)
+		}
+		if got := r.get(all[1].ID).State; got != agent.StateHealthy {
+			t.Errorf("after a heartbeat: got %s, want healthy", got)
+		}
+	})
+}
+
+func TestTheWorkOfARemovedAgentGoesToOthers(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
+		r.jobs.put("validator", 1)
+		a := r.leaseOne(id)
+		if err := r.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if b := r.leaseOne(other); b.Key != a.Key || b.Attempt != 1 {
+			t.Errorf("the other got %s in attempt %d, want %s in attempt 1", b.Key, b.Attempt, a.Key)
+		}
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("late answer: got %v, want %v", err, jobs.ErrLeaseLost)
+		}
+		if _, err := r.Get(t.Context(), id); !errors.Is(err, agent.ErrNoAgent) {
+			t.Errorf("get: got %v, want %v", err, agent.ErrNoAgent)
+		}
+	})
+}
+
+func TestBadConfigurationsAreRefused(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	for name, c := range map[string]struct {
+		cfg  agent.Config
+		want string
+	}{
+		"no client": {agent.Config{}, "required"},
+		"allow":     {agent.Config{Client: client, Jobs: newFakeJobs(), Allow: []string{"10.0.0.7"}}, "agents.allow[0]"},
+		"role":      {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{{Name: "a", Roles: []string{"A"}}}}, "agents[0]: roles[0]"},
+		"twice": {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{
+			{Name: "a", Roles: []string{"r"}}, {Name: "a", Roles: []string{"r"}}}}, "two agents"},
+		"secret": {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{
+			{Name: "a", Roles: []string{"r"}, URL: "http://127.0.0.1:1", Secret: "short"}}}, "secret"},
+	} {
+		if _, err := agent.New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, c.want)
+		}
+	}
+}
+
+// Who comes and goes is announced.
+func TestRegistrationAndRemovalAreAnnounced(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	var got []string
+	s, err := agent.New(agent.Config{Client: client, Jobs: newFakeJobs(), Changed: func(_ context.Context, what string, a agent.Agent) {
+		got = append(got, what+" "+a.Name)
+		if time.Since(a.Registered) > time.Minute || time.Since(a.LastSeen) > time.Minute {
+			t.Errorf("%s: registered %s, last seen %s, want now", what, a.Registered, a.LastSeen)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := s.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"agent.registered one", "agent.removed one"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/internal/clip"
+	"muster/jobs"
+	"muster/jobs/pipeline"
+)
+
+// Reply is how an agent ends an assignment, in JSON: the answer to a push, the
+// result of a Go task, and the body of the calls complete and fail.
+type Reply struct {
+	Verdict string           `json:"verdict,omitempty"`
+	Reason  string           `json:"reason,omitempty"`
+	Items   []jobs.Item      `json:"items,omitempty"`
+	Item    json.RawMessage  `json:"item,omitempty"`   // fields of the item to set
+	Result  json.RawMessage  `json:"result,omitempty"` // of a stage that takes the job
+	Usage   map[string]int64 `json:"usage,omitempty"`
+
+	Error             string   `json:"error,omitempty"` // it could not be done
+	RetryAfterSeconds *float64 `json:"retry_after_seconds,omitempty"`
+	Permanent         bool     `json:"permanent,omitempty"`
+}
+
+// ParseReply reads a Reply. Anything that is not a JSON object is an error that
+// shows the beginning of it.
+func ParseReply(raw []byte) (Reply, error) {
+	var r Reply
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return r, errors.New("the answer is empty; it must be JSON, such as {}")
+	}
+	if raw[0] != '{' || !json.Valid(raw) {
+		return r, fmt.Errorf("the answer is not a JSON object: %s", beginning(raw))
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return r, fmt.Errorf("the answer has a wrong value: %s cannot be a %s", wrong.Field, wrong.Value)
+		}
+		return r, fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	return r, nil
+}
+
+// beginning returns the first 200 bytes of an answer, as far as they can be printed.
+func beginning(raw []byte) string {
+	return cleanLine(clip.Bytes(string(raw[:min(len(raw), 200)]), 200), 200)
+}
+
+// Answer returns the answer for a stage that takes the job or items.
+func (r Reply) Answer(takes string) jobs.Answer {
+	a := jobs.Answer{Items: r.Items, Verdict: r.Verdict, Reason: r.Reason, Patch: r.Item, Usage: r.Usage}
+	if takes == pipeline.TakesJob {
+		a.Patch = r.Result
+	}
+	return a
+}
+
+// After returns when to try again: nil for the usual back-off.
+func (r Reply) After() *time.Duration {
+	if r.RetryAfterSeconds == nil {
+		return nil
+	}
+	seconds := min(max(*r.RetryAfterSeconds, -1), maxRetryAfter.Seconds()+1)
+	d := time.Duration(seconds * float64(time.Second))
+	return &d
+}

@@ -1,0 +1,272 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"muster/internal/clip"
+	"muster/jobs"
+)
+
+// Limits of what agents send.
+const (
+	maxUsageNames = 20
+	maxUsage      = 1_000_000_000_000
+	maxAgentUsage = 100  // names of the usage of an agent, ever
+	maxJobUsage   = 5000 // of the usage of a job: names of all agents
+	maxAddItems   = 1000
+	maxMessage    = 2000
+	maxRetryAfter = 24 * time.Hour
+)
+
+var usageName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
+
+func checkUsage(usage map[string]int64) error {
+	if len(usage) > maxUsageNames {
+		return bad("usage", "give at most %d numbers", maxUsageNames)
+	}
+	for name, n := range usage {
+		if !usageName.MatchString(name) {
+			return bad("usage", "a name has 1 to 40 letters, digits, _ . and -")
+		}
+		if n < 0 || n > maxUsage {
+			return bad("usage."+name, "give a number from 0 to 1e12")
+		}
+	}
+	return nil
+}
+
+// cleanLine returns the first n characters of a text on one line, without control characters.
+func cleanLine(text string, n int) string {
+	return clip.Line(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && !unicode.IsSpace(r) || r == unicode.ReplacementChar {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, " ")), n)
+}
+
+// mine reads an assignment that an agent says it has. It returns ErrNoneSuch, ErrNotYours, or job.ErrLeaseLost for a
+// fence of another lease and for one whose deadline has passed. A closed one is returned. usage is what it has used so
+// far, nil for no change.
+func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*held, error) {
+	h, err := s.load(ctx, id, caller{agent, fence, usage})
+	switch {
+	case err != nil:
+		return nil, err
+	case h.agent != agent:
+		return nil, fmt.Errorf("assignment %s: %w", id, ErrNotYours)
+	case h.fence != fence:
+		return nil, fmt.Errorf("assignment %s has another fence: %w", id, jobs.ErrLeaseLost)
+	case h.open && !h.now.Before(h.deadline):
+		return nil, fmt.Errorf("assignment %s: %w", id, jobs.ErrLeaseLost)
+	}
+	return h, nil
+}
+
+// ended returns the answer to a call that wants an assignment to end in a way, although it has ended.
+func ended(h *held, outcome string) error {
+	if h.outcome == outcome {
+		return nil // the answer to the first call was lost
+	}
+	return fmt.Errorf("assignment %s has ended as %s: %w", h.id, h.outcome, jobs.ErrLeaseLost)
+}
+
+// Beat extends the lease of an assignment. usage is what it has used so far, in
+// total; nil for no change. It returns ErrNoneSuch, ErrNotYours,
+// job.ErrLeaseLost (stop working on it) or a *job.FieldError.
+func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int64, usage map[string]int64) (Assignment, error) {
+	if err := checkUsage(usage); err != nil {
+		return Assignment{}, err
+	}
+	h, err := s.mine(ctx, assignment, agent, fence, nil)
+	if err != nil {
+		return Assignment{}, err
+	}
+	if !h.open {
+		return Assignment{}, ended(h, "")
+	}
+	if usage != nil {
+		h.usage = usage
+	}
+	// Whoever has a request open beats, too; its mode stays.
+	if err := s.beat(ctx, h, usage, ""); err != nil {
+		return Assignment{}, err
+	}
+	return s.shown(h), nil
+}
+
+// AddItems adds up to 1000 items to the job of an assignment. Those whose key
+// is there already change nothing. The errors are those of Beat.
+func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
+	if len(items) > maxAddItems {
+		return 0, bad("items", "give at most %d items in a call", maxAddItems)
+	}
+	h, err := s.mine(ctx, assignment, agent, fence, nil)
+	if err != nil {
+		return 0, err
+	}
+	if !h.open {
+		return 0, ended(h, "")
+	}
+	n, err := s.cfg.Jobs.Add(ctx, h.work, items)
+	if err != nil {
+		return n, s.lost(ctx, h, err)
+	}
+	return n, nil
+}
+
+// Complete ends an assignment with its answer. A repeated call succeeds and
+// changes nothing. The errors are those of Beat; after a *job.FieldError the
+// assignment is still open.
+func (s *Service) Complete(ctx context.Context, assignment, agent string, fence int64, a jobs.Answer) error {
+	if err := checkUsage(a.Usage); err != nil {
+		return err
+	}
+	h, err := s.mine(ctx, assignment, agent, fence, a.Usage)
+	if err != nil {
+		return err
+	}
+	return s.complete(ctx, h, a)
+}
+
+func (s *assignments) complete(ctx context.Context, h *held, a jobs.Answer) error {
+	if !h.open && h.outcome != endLost {
+		return ended(h, endCompleted)
+	}
+	// One that was lost may have been completed by a process that died before it closed it: the job knows.
+	if a.Usage != nil {
+		h.usage = a.Usage
+	}
+	a.Usage = nil // close adds it
+	if err := s.cfg.Jobs.Complete(ctx, h.work, a); err != nil {
+		return s.lost(ctx, h, err)
+	}
+	s.close(ctx, h, endCompleted, h.usage, "")
+	return nil
+}
+
+// A failure is what an agent says about work that it could not do. Jobs.Fail
+// gets it as the cause.
+type failure struct {
+	message   string
+	permanent bool
+}
+
+func (f *failure) Error() string { return f.message }
+
+// Permanent reports whether another attempt is of no use.
+func (f *failure) Permanent() bool { return f.permanent }
+
+// Fail ends an assignment that could not be done. The item gets another attempt
+// after retryAfter (nil: the usual back-off), unless it was the last one or
+// permanent is set: then the cause that Jobs.Fail gets has a method Permanent
+// that returns true. A repeated call succeeds. The errors are those of Beat.
+func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int64, message string, retryAfter *time.Duration, permanent bool, usage map[string]int64) error {
+	if err := checkUsage(usage); err != nil {
+		return err
+	}
+	message = cleanLine(message, maxMessage)
+	if message == "" {
+		return bad("error", "say what failed")
+	}
+	after := time.Duration(-1)
+	if retryAfter != nil {
+		if after = *retryAfter; after < 0 || after > maxRetryAfter {
+			return bad("retry_after_seconds", "give a number from 0 to %.0f", maxRetryAfter.Seconds())
+		}
+	}
+	h, err := s.mine(ctx, assignment, agent, fence, usage)
+	if err != nil {
+		return err
+	}
+	if usage != nil {
+		h.usage = usage
+	}
+	return s.fail(ctx, h, &failure{message, permanent}, after, true, endFailed)
+}
+
+// fail ends an assignment that could not be done, with an outcome.
+func (s *assignments) fail(ctx context.Context, h *held, cause error, after time.Duration, counts bool, outcome string) error {
+	if !h.open {
+		return ended(h, outcome)
+	}
+	if err := s.cfg.Jobs.Fail(ctx, h.work, cause, after, counts); err != nil {
+		return s.lost(ctx, h, err)
+	}
+	s.close(ctx, h, outcome, h.usage, cause.Error())
+	return nil
+}
+
+// Release returns an assignment that the agent does not want. It is no attempt.
+// A repeated call succeeds. The errors are those of Beat.
+func (s *Service) Release(ctx context.Context, assignment, agent string, fence int64) error {
+	h, err := s.mine(ctx, assignment, agent, fence, nil)
+	if err != nil {
+		return err
+	}
+	return s.release(ctx, h)
+}
+
+func (s *assignments) release(ctx context.Context, h *held) error {
+	if !h.open {
+		return ended(h, endReleased)
+	}
+	if err := s.cfg.Jobs.Release(ctx, h.work); err != nil {
+		return s.lost(ctx, h, err)
+	}
+	s.close(ctx, h, endReleased, h.usage, "")
+	return nil
+}
+
+// maxBroke is how many agents may go while they work on an item before that counts as an attempt: an item on which its
+// agents die must end, too.
+const maxBroke = 2
+
+// broken ends an assignment whose agent has gone while it worked on it.
+func (s *assignments) broken(ctx context.Context, h *held, cause error) error {
+	if !h.open {
+		return ended(h, endMoved)
+	}
+	key := s.shown(h).IdempotencyKey
+	n, err := scripts["broke"].Run(ctx, s.rdb, []string{s.keys.broke(key)}).Int()
+	if err != nil {
+		return fmt.Errorf("count the agents that assignment %s has lost: %w", h.id, err)
+	}
+	if n <= maxBroke {
+		return s.fail(ctx, h, cause, 0, false, endMoved)
+	}
+	return s.fail(ctx, h, fmt.Errorf("%w; it is the agent number %d that has gone while it worked on this", cause, n), -1, true, endMoved)
+}
+
+// abandon takes all assignments off an agent, so that others get the work at once. With died, the agent has gone while it
+// worked on them.
+func (s *assignments) abandon(ctx context.Context, agent string, cause error, died bool) error {
+	ids, err := s.rdb.ZRange(ctx, s.keys.held(agent), 0, -1).Result()
+	if err != nil {
+		return fmt.Errorf("list the assignments of agent %s: %w", agent, err)
+	}
+	for _, id := range ids {
+		h, err := s.load(ctx, id, caller{})
+		if errors.Is(err, ErrNoneSuch) {
+			continue // a reservation
+		}
+		if err == nil && h.open {
+			if died {
+				err = s.broken(ctx, h, cause)
+			} else {
+				err = s.fail(ctx, h, cause, 0, false, endMoved)
+			}
+			s.onMove(id)
+		}
+		if err != nil && !errors.Is(err, jobs.ErrLeaseLost) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package agent_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/tasks/redistest"
+)
+
+// The whole way of an assignment, also on a cluster, where all keys of a script must share a slot.
+func TestAnAssignmentIsTakenExtendedAndCompleted(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		id := r.register("one", 2, "validator")
+		r.jobs.put("validator", 1)
+		a := r.leaseOne(id)
+		if a.Role != "validator" || a.Item == nil || a.Fence == 0 || len(a.ID) != 32 || a.IdempotencyKey == "" {
+			t.Errorf("got assignment %+v", a)
+		}
+		if got := r.get(id).Held; got != 1 {
+			t.Errorf("held: got %d, want 1", got)
+		}
+		extended, err := r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": 5})
+		if err != nil || extended.Expires.Before(a.Expires.Add(-50*time.Millisecond)) {
+			t.Errorf("beat: got lease until %v, %v, want not before %v", extended.Expires, err, a.Expires)
+		}
+		if n, err := r.AddItems(t.Context(), a.ID, id, a.Fence, []jobs.Item{{Key: "k", Text: "t"}}); n != 1 || err != nil {
+			t.Errorf("add an item: got %d, %v, want 1", n, err)
+		}
+		if n, err := r.AddItems(t.Context(), a.ID, id, a.Fence, []jobs.Item{{Key: "k", Text: "t"}}); n != 0 || err != nil {
+			t.Errorf("add it again: got %d, %v, want 0", n, err)
+		}
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
+			t.Fatal(err)
+		}
+		got := r.get(id)
+		if got.Held != 0 || got.Done != 1 || got.Failed != 0 || got.Usage["tokens"] != 5 {
+			t.Errorf("got agent %+v, want none held, 1 done, 5 tokens", got)
+		}
+		if it := r.jobs.item(0); it.state != "done" || it.answer.Verdict != "accept" {
+			t.Errorf("got item %+v, want it done", it)
+		}
+	})
+}
+
+// The answer to a call may be lost, so agents repeat calls.
+func TestRepeatedCallsSucceedAndCountOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		call  func(r *rig, a agent.Assignment) error
+		state string
+		usage int64
+		items int
+	}{
+		{"complete", func(r *rig, a agent.Assignment) error {
+			return r.Complete(t.Context(), a.ID, a.Agent, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}})
+		}, "done", 7, 1},
+		{"fail", func(r *rig, a agent.Assignment) error {
+			wait := time.Hour
+			return r.Fail(t.Context(), a.ID, a.Agent, a.Fence, "no", &wait, false, map[string]int64{"tokens": 3})
+		}, "pending", 3, 0},
+		{"release", func(r *rig, a agent.Assignment) error {
+			return r.Release(t.Context(), a.ID, a.Agent, a.Fence)
+		}, "pending", 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+				r := newRig(t, rdb, nil)
+				id := r.register("one", 1, "validator")
+				r.jobs.put("validator", 1)
+				a := r.leaseOne(id)
+				if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": 1}); err != nil {
+					t.Fatal(err)
+				}
+				errs := make(chan error, 8)
+				for range cap(errs) {
+					go func() { errs <- c.call(r, a) }()
+				}
+				for range cap(errs) {
+					// A release, or a failure, that comes second may find the lease gone.
+					if err := <-errs; err != nil && (c.name == "complete" || !errors.Is(err, jobs.ErrLeaseLost)) {
+						t.Errorf("one of the calls at once: got %v", err)
+					}
+				}
+				if err := c.call(r, a); err != nil {
+					t.Errorf("repeated: got %v, want success", err)
+				}
+				usage, items := r.jobs.totals()
+				if usage["tokens"] != c.usage || items != c.items {
+					t.Errorf("the job got %d tokens and %d items, want %d and %d", usage["tokens"], items, c.usage, c.items)
+				}
+				if got := r.get(id).Usage["tokens"]; got != c.usage {
+					t.Errorf("the agent has %d tokens, want %d", got, c.usage)
+				}
+				if got := r.jobs.item(0).state; got != c.state {
+					t.Errorf("the item is %s, want %s", got, c.state)
+				}
+			})
+		})
+	}
+}
+
+func TestCallsOfOthersChangeNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		id, other := r.register("one", 1, "validator"), r.register("two", 1, "creator")
+		r.jobs.put("validator", 1)
+		a := r.leaseOne(id)
+		for _, c := range []struct {
+			name, assignment, agent string
+			fence                   int64
+			want                    error
+		}{
+			{"another agent", a.ID, other, a.Fence, agent.ErrNotYours},
+			{"an agent that there is not", a.ID, "x", a.Fence, agent.ErrNotYours},
+			{"another fence", a.ID, id, a.Fence + 1, jobs.ErrLeaseLost},
+			{"an assignment that there is not", strings.Repeat("0", 32), id, a.Fence, agent.ErrNoneSuch},
+			{"no id", "../x", id, a.Fence, agent.ErrNoneSuch},
+		} {
+			ctx := t.Context()
+			_, beat := r.Beat(ctx, c.assignment, c.agent, c.fence, nil)
+			_, add := r.AddItems(ctx, c.assignment, c.agent, c.fence, []jobs.Item{{Key: "k", Text: "t"}})
+			for call, err := range map[string]error{
+				"beat": beat, "add": add,
+				"complete": r.Complete(ctx, c.assignment, c.agent, c.fence, jobs.Answer{}),
+				"fail":     r.Fail(ctx, c.assignment, c.agent, c.fence, "no", nil, false, nil),
+				"release":  r.Release(ctx, c.assignment, c.agent, c.fence),
+			} {
+				if !errors.Is(err, c.want) {
+					t.Errorf("%s with %s: got %v, want %v", call, c.name, err, c.want)
+				}
+			}
+		}
+		if got := r.jobs.item(0).state; got != "leased" || len(r.jobs.added) != 0 {
+			t.Errorf("the item is %s with %d others, want leased with none", got, len(r.jobs.added))
+		}
+	})
+}
+
+// A late answer changes nothing, and the work goes to another agent.
+func TestAnAnswerAfterTheDeadlineIsRefused(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		r.jobs.timeout = time.Second // so that a loaded machine gets its work in time
+		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
+		r.jobs.put("validator", 1)
+		a := r.leaseOne(id)
+		r.jobs.mu.Lock()
+		r.jobs.timeout = time.Hour
+		r.jobs.mu.Unlock()
+		b := r.leaseOne(other)
+		if b.Key != a.Key || b.Attempt != 2 || b.ID == a.ID {
+			t.Errorf("the other got %+v, want attempt 2 of %s", b, a.Key)
+		}
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "reject"}); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("late answer: got %v, want %v", err, jobs.ErrLeaseLost)
+		}
+		if err := r.Complete(t.Context(), b.ID, other, b.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
+			t.Error(err)
+		}
+		if got := r.jobs.item(0).answer.Verdict; got != "accept" {
+			t.Errorf("the verdict is %q, want that of the other agent", got)
+		}
+		if got := r.get(id); got.Held != 0 || got.Failed != 1 || !strings.Contains(got.LastError, "deadline") {
+			t.Errorf("got agent %+v, want none held and one that failed by its deadline", got)
+		}
+	})
+}
+
+func TestTheWorkOfASilentAgentGoesToOthers(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		r.jobs.lease = 400 * time.Millisecond
+		id, other := r.register("one", 1, "validator"), r.register("two", 1, "validator")
+		r.jobs.put("validator", 1)
+		a := r.leaseOne(id)
+		b := r.leaseOne(other)
+		if b.Key != a.Key {
+			t.Errorf("the other got %s, want %s", b.Key, a.Key)
+		}
+		testutil.Eventually(t, "the silent agent holds nothing", func() bool { return r.get(id).Held == 0 })
+		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("late heartbeat: got %v, want %v", err, jobs.ErrLeaseLost)
+		}
+		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("late answer: got %v, want %v", err, jobs.ErrLeaseLost)
+		}
+	})
+}
+
+func TestHeartbeatsKeepALeaseBeyondItsEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	r.jobs.lease = 3 * time.Second
+	id := r.register("one", 1, "validator")
+	r.jobs.put("validator", 1)
+	a := r.leaseOne(id)
+	testutil.Eventually(t, "three leases have passed", func() bool {
+		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(a.Expires) > 2*time.Second
+	})
+	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
+		t.Error(err)
+	}
+	if got := r.jobs.item(0).attempts; got != 0 {
+		t.Errorf("%d attempts have failed, want 0", got)
+	}
+}
+
+// A process that dies between the end of the work and that of the assignment leaves it open until its lease ends. The
+// agent, which got no answer, may call again before and after that.
+func TestACompletionThatWasLostWithItsProcessSucceedsAgain(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		r.jobs.lease = 3 * time.Second
+		id := r.register("one", 1, "validator")
+		r.jobs.put("validator", 1)
+		a := r.leaseOne(id)
+		if err := r.jobs.Complete(t.Context(), a.Work, jobs.Answer{}); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "it holds nothing", func() bool { return r.get(id).Held == 0 })
+		for range 2 {
+			if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); err != nil {
+				t.Errorf("repeated: got %v, want success", err)
+			}
+		}
+		if got := r.get(id); got.Done != 1 || got.Failed != 0 {
+			t.Errorf("got %d done and %d failed, want 1 and 0", got.Done, got.Failed)
+		}
+		if _, n := r.jobs.totals(); n != 1 {
+			t.Errorf("%d items were counted, want 1", n)
+		}
+	})
+}
+
+// The records of a job that was deleted are gone.
+func TestTheAssignmentsOfADeletedJobEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	r.jobs.lease = 3 * time.Second
+	id := r.register("one", 2, "validator")
+	r.jobs.put("validator", 2)
+	all := r.lease(id, 2)
+	r.jobs.mu.Lock()
+	r.jobs.gone = jobs.ErrNotFound
+	r.jobs.mu.Unlock()
+	if err := r.Complete(t.Context(), all[0].ID, id, all[0].Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
+		t.Errorf("complete: got %v, want %v", err, jobs.ErrLeaseLost)
+	}
+	testutil.Eventually(t, "it holds nothing", func() bool { return r.get(id).Held == 0 })
+}
+
+func TestAnAssignmentOfACancelledJobIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	id := r.register("one", 1, "validator")
+	r.jobs.put("validator", 1)
+	a := r.leaseOne(id)
+	r.jobs.mu.Lock()
+	r.jobs.items[0].state = "cancelled"
+	r.jobs.mu.Unlock()
+	if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil); !errors.Is(err, jobs.ErrLeaseLost) {
+		t.Errorf("heartbeat: got %v, want %v", err, jobs.ErrLeaseLost)
+	}
+	if got := r.get(id).Held; got != 0 {
+		t.Errorf("held: got %d, want 0", got)
+	}
+}
+
+// An agent can correct an answer that cannot be used.
+func TestABadAnswerLeavesTheAssignmentOpen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	id := r.register("one", 1, "validator")
+	r.jobs.put("validator", 1)
+	a := r.leaseOne(id)
+	r.jobs.mu.Lock()
+	r.jobs.strict = &jobs.FieldError{Field: "verdict", Why: "unknown"}
+	r.jobs.mu.Unlock()
+	var wrong *jobs.FieldError
+	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "x"}); !errors.As(err, &wrong) {
+		t.Errorf("got %v, want a *job.FieldError", err)
+	}
+	r.jobs.mu.Lock()
+	r.jobs.strict = nil
+	r.jobs.mu.Unlock()
+	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
+		t.Errorf("corrected answer: got %v", err)
+	}
+}
+
+func TestUsageAndFailuresAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	id := r.register("one", 1, "validator")
+	r.jobs.put("validator", 1)
+	a := r.leaseOne(id)
+	many := map[string]int64{}
+	for i := range 21 {
+		many[strings.Repeat("n", i+1)] = 1
+	}
+	for name, usage := range map[string]map[string]int64{
+		"many": many, "negative": {"n": -1}, "huge": {"n": 1e12 + 1}, "name": {"a b": 1}, "empty name": {"": 1}, "control": {"a\x00": 1},
+	} {
+		var wrong *jobs.FieldError
+		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, usage); !errors.As(err, &wrong) || !strings.HasPrefix(wrong.Field, "usage") {
+			t.Errorf("usage %s: got %v, want a *job.FieldError", name, err)
+		}
+	}
+	day := 25 * time.Hour
+	for name, err := range map[string]error{
+		"blank": r.Fail(t.Context(), a.ID, id, a.Fence, " \x00 ", nil, false, nil),
+		"long":  r.Fail(t.Context(), a.ID, id, a.Fence, "no", &day, false, nil),
+		"too many": func() error {
+			_, err := r.AddItems(t.Context(), a.ID, id, a.Fence, make([]jobs.Item, 1001))
+			return err
+		}(),
+	} {
+		var wrong *jobs.FieldError
+		if !errors.As(err, &wrong) {
+			t.Errorf("%s: got %v, want a *job.FieldError", name, err)
+		}
+	}
+	if err := r.Fail(t.Context(), a.ID, id, a.Fence, "a\x00b"+string([]byte{0xff})+strings.Repeat("x", 5000), nil, true, maps.Clone(map[string]int64{"n": 1e12})); err != nil {
+		t.Fatal(err)
+	}
+	it := r.jobs.item(0)
+	if it.state != "failed" || len(it.last) > 2100 || (strings.Contains(it.last, "\x00") || !utf8.ValidString(it.last)) {
+		t.Errorf("got %s with an error of %d bytes, want failed with at most 2100 plain ones", it.state, len(it.last))
+	}
+}

@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"muster/internal/tracing"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+// taskPrefix is in front of the name of a Go task where a role can be.
+const taskPrefix = "task:"
+
+// keepTask is how long the workflow of a Go task is kept after its end.
+const keepTask = time.Hour
+
+// liveTask is a Go task that live workers have a handler for.
+type liveTask struct {
+	name    string
+	queue   string // that such a worker takes tasks from
+	workers int
+}
+
+// taskList remembers the live tasks for a while.
+type taskList struct {
+	mu   sync.Mutex // guards the rest
+	read time.Time
+	list []liveTask
+}
+
+// taskRunner sends Go tasks and waits for them.
+type taskRunner struct {
+	*core
+	*assignments
+	live taskList
+	keep *keeper
+}
+
+// liveTasks lists the Go tasks that stages may use and a live worker has a handler for.
+func (s *taskRunner) liveTasks(ctx context.Context) ([]liveTask, error) {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	if time.Since(s.live.read) < s.cfg.Tick {
+		return s.live.list, nil
+	}
+	wanted := map[string]bool{}
+	if s.cfg.TaskRoles != nil {
+		names, err := s.cfg.TaskRoles(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the Go tasks of pipelines: %w", err)
+		}
+		for _, name := range names {
+			wanted[strings.TrimPrefix(name, taskPrefix)] = true
+		}
+		if len(wanted) == 0 {
+			s.live.list, s.live.read = nil, time.Now()
+			return nil, nil
+		}
+	}
+	workers, err := s.cfg.Client.Workers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the workers: %w", err)
+	}
+	found := map[string]liveTask{}
+	for _, w := range workers {
+		queue := "default"
+		if _, ok := w.Queues[queue]; !ok {
+			if names := slices.Sorted(maps.Keys(w.Queues)); len(names) > 0 {
+				queue = names[0]
+			}
+		}
+		for _, name := range w.Tasks {
+			if s.cfg.TaskRoles != nil && !wanted[name] {
+				continue
+			}
+			t := found[name]
+			t.name, t.workers = name, t.workers+1
+			if t.queue == "" || queue == "default" {
+				t.queue = queue
+			}
+			found[name] = t
+		}
+	}
+	list := slices.SortedFunc(maps.Values(found), func(a, b liveTask) int { return cmp.Compare(a.name, b.name) })
+	s.live.list, s.live.read = list, time.Now()
+	return list, nil
+}
+
+// refreshTasks makes takers of the Go tasks.
+func (d *dispatcher) refreshTasks(ctx context.Context) error {
+	live, err := d.s.tasks.liveTasks(ctx)
+	if err != nil {
+		return err
+	}
+	now := map[string]bool{}
+	for _, task := range live {
+		role := taskPrefix + task.name
+		now[role] = true
+		if d.taskTaker[role] != nil {
+			continue
+		}
+		t := &taker{roles: []string{role}, slots: d.tasks, mode: modeTask, starts: true}
+		d.taskTaker[role] = t
+		d.join(role, d.s.cfg.TaskSlots, 0, time.Time{}, t)
+		d.mu.Lock()
+		t.load.local = true
+		d.mu.Unlock()
+	}
+	for role, t := range d.taskTaker {
+		if !now[role] {
+			d.leave(t)
+			delete(d.taskTaker, role)
+		}
+	}
+	return nil
+}
+
+// runTask sends the Go task of an assignment, waits for it, and settles the assignment by its result. A task that was
+// sent before, by a process that has died, is waited for.
+func (s *taskRunner) runTask(ctx context.Context, h *held) {
+	raw, err := s.sendTask(ctx, h)
+	if s.keep.interrupted(ctx, h) {
+		if cause := context.Cause(ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errGone) {
+			last, cancel := lasting(ctx)
+			defer cancel()
+			if err := s.cfg.Client.Revoke(last, h.id); !errors.Is(err, tasks.ErrUnknown) {
+				s.warn(last, "revoke a Go task", err, "assignment", h.id)
+			}
+		}
+		return
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	var failed *tasks.Failure
+	reply := Reply{}
+	switch {
+	case errors.As(err, &failed) && failed.Code != tasktype.CodeUnregistered:
+		reply.Error = cleanLine(failed.Error(), maxMessage)
+	case err != nil: // it did not run, or it is not known
+		s.warn(ctx, "run a Go task", err, "task", h.role, "assignment", h.id)
+		s.settle(ctx, h, nil, func(h *held) error { return s.fail(ctx, h, err, -1, false, endFailed) })
+		return
+	default:
+		if text := strings.TrimSpace(string(raw)); text != "" && text != "null" {
+			if reply, err = ParseReply(raw); err != nil {
+				reply.Error = fmt.Sprintf("task %s: %v", strings.TrimPrefix(h.role, taskPrefix), err)
+			}
+		}
+	}
+	s.settle(ctx, h, reply.Usage, func(h *held) error { return s.finish(ctx, h, reply) })
+}
+
+// sendTask sends the Go task of an assignment and waits for its value.
+func (s *taskRunner) sendTask(ctx context.Context, h *held) (json.RawMessage, error) {
+	name := strings.TrimPrefix(h.role, taskPrefix)
+	input, err := json.Marshal(s.shown(h))
+	if err != nil {
+		return nil, err
+	}
+	queue := "default"
+	live, err := s.liveTasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(live, func(t liveTask) bool { return t.name == name }); i >= 0 {
+		queue = live[i].queue
+	}
+	task := tasks.New[json.RawMessage, json.RawMessage](name)
+	sent, err := task.S(input).Send(ctx, s.cfg.Client, tasks.ID(h.id), tasks.Queue(queue), tasks.Retention(keepTask), tasks.Headers(tracing.Headers(ctx)),
+		tasks.Timeout(max(h.deadline.Sub(h.now), time.Second)))
+	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+		return nil, err
+	}
+	return sent.Wait(ctx)
+}

@@ -1,0 +1,52 @@
+package jobs_test
+
+import (
+	"testing"
+	"time"
+
+	"muster/jobs"
+	"muster/tasks/redistest"
+)
+
+// The clock of a process can be far from that of Redis, by which jobs live.
+func TestJobsLiveByTheClockOfRedis(t *testing.T) {
+	t.Parallel()
+	for name, skew := range map[string]time.Duration{"ahead": -200 * time.Hour, "behind": 200 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, jump := redistest.Clock(t)
+			jump(skew)
+			w := newWorld(t, rdb, nil)
+			w.roles = map[string]int{"creator": 1, "validator": 1}
+			now, err := rdb.Time(w.ctx).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			schedule := w.create(jobs.Request{Cron: "@hourly", Prompt: "each hour"})
+			if next, err := rdb.ZScore(w.ctx, "muster:{jobs}:cron", schedule.ID).Result(); err != nil || time.UnixMilli(int64(next)).Sub(now) > time.Hour {
+				t.Errorf("next tick: got %v, %v, want it within an hour of %v", time.UnixMilli(int64(next)), err, now)
+			}
+			j := w.create(jobs.Request{})
+			next := w.create(jobs.Request{After: []string{j.ID}})
+			work := w.take("creator", "c")
+			if left := work.Deadline.Sub(now); left < 59*time.Minute || left > 61*time.Minute {
+				t.Errorf("deadline: got %v from now, want an hour", left)
+			}
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			if p, err := w.Progress(w.ctx, j.ID); err != nil || p.Stuck != nil || p.ElapsedSeconds > 60 {
+				t.Errorf("progress: got %+v, %v, want a job that has just begun", p, err)
+			}
+			if err := w.Beat(w.ctx, work); err != nil {
+				t.Errorf("beat: %v", err)
+			}
+			w.complete(work, jobs.Answer{})
+			w.until(j.ID, jobs.Completed)
+			w.until(next.ID, jobs.Processing)
+			if days, err := w.Daily(w.ctx, 1); err != nil || days[0].Created != 3 {
+				t.Errorf("today: got %+v, %v, want 3 jobs", days, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,411 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"muster/jobs/pipeline"
+	"muster/tasks/workqueue"
+)
+
+// Cancel ends a job: what waits is not worked on any more, agents that work learn it by their next call, and items that
+// have ended stay. With cleanup its document is removed, unless another job has it. It returns ErrTerminal for a job
+// that has ended, and ErrNotFound.
+func (s *Service) Cancel(ctx context.Context, id string, cleanup bool) (Job, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	if r.status().Terminal() {
+		return Job{}, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
+	}
+	if r["kind"] != KindPipeline {
+		return s.cancelOther(ctx, id, r)
+	}
+	if err := s.flow.end(ctx, id, r, Cancelled, "job.cancelled", ""); err != nil {
+		return Job{}, err
+	}
+	if err := s.flow.advance(ctx, id); err != nil {
+		s.cfg.Logger.WarnContext(ctx, "the workflow of a cancelled job ends with the next sweep", "job", id, "err", err)
+	}
+	if cleanup {
+		if err := s.dropDocument(ctx, id, r.document()); err != nil {
+			return Job{}, err
+		}
+	}
+	return s.Get(ctx, id)
+}
+
+func (s *Service) cancelOther(ctx context.Context, id string, r record) (Job, error) {
+	kind := s.cfg.Kinds[r["kind"]]
+	if kind == nil {
+		return Job{}, fmt.Errorf("cancel job %s: this process does not know jobs of kind %s", id, r["kind"])
+	}
+	if err := kind.Cancel(ctx, id); err != nil {
+		return Job{}, err
+	}
+	return s.Get(ctx, id)
+}
+
+// dropDocument removes the document of a job that has ended, unless another job has it.
+func (s *Service) dropDocument(ctx context.Context, id string, d *Document) error {
+	if d == nil || s.cfg.Documents == nil {
+		return nil
+	}
+	if err := s.rdb.SRem(ctx, documentKey(d.Hash), id).Err(); err != nil {
+		return fmt.Errorf("remove the document of job %s: %w", id, err)
+	}
+	return s.removeDocument(ctx, d.Hash)
+}
+
+// removeDocument removes a document unless a job has it. A job that is created meanwhile keeps it, or learns that it is
+// gone: Create looks for it after the job has registered its use, and this looks for uses after it cannot be opened.
+func (s *Service) removeDocument(ctx context.Context, hash string) error {
+	unused := func() (bool, error) {
+		n, err := s.rdb.SCard(ctx, documentKey(hash)).Result()
+		return n == 0, err
+	}
+	if ok, err := unused(); err != nil || !ok {
+		return err
+	}
+	return s.cfg.Documents.Remove(hash, unused)
+}
+
+// KeepsDocument reports whether the document of a job is kept because another job has it, after Cancel with cleanup.
+func (s *Reader) KeepsDocument(ctx context.Context, j Job) (bool, error) {
+	if j.Document == nil {
+		return false, nil
+	}
+	return s.HasDocument(ctx, j.Document.Hash)
+}
+
+// HasDocument reports whether a job has the document with a hash.
+func (s *Reader) HasDocument(ctx context.Context, hash string) (bool, error) {
+	n, err := s.rdb.Exists(ctx, documentKey(hash)).Result()
+	if err != nil {
+		return false, fmt.Errorf("read the jobs of a document: %w", err)
+	}
+	return n > 0, nil
+}
+
+// Retry gives failed items of a running job new attempts, and returns how many. It returns ErrTerminal for a job that
+// has ended; Again creates its next version.
+func (s *Service) Retry(ctx context.Context, id string) (int, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	if r.status().Terminal() {
+		return 0, fmt.Errorf("%w: it is %s; create its next version", ErrTerminal, r.status())
+	}
+	p, err := s.planOrNone(ctx, id)
+	if err != nil || p == nil {
+		return 0, err
+	}
+	ids, err := s.queue(id).Requeue(ctx, workqueue.RequeueOptions{States: []workqueue.State{workqueue.StateError}, Unsealed: true})
+	if errors.Is(err, workqueue.ErrSealed) {
+		err = fmt.Errorf("%w, or is about to", ErrTerminal)
+	}
+	if err != nil {
+		return len(ids), err
+	}
+	if err := s.announceAll(ctx, id); err != nil {
+		return len(ids), err
+	}
+	if len(ids) > 0 {
+		_, err = s.note(ctx, id, "", "job.retried", fmt.Sprintf(`{"items":%d}`, len(ids)))
+	}
+	return len(ids), err
+}
+
+// Again creates the next version of a job, with the same request.
+func (s *Service) Again(ctx context.Context, id string) (Job, error) {
+	j, err := s.Get(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	if j.Kind != KindPipeline {
+		return Job{}, bad("job_id", "job %s is a %s", id, j.Kind)
+	}
+	next, _, err := s.Create(ctx, Request{
+		Pipeline: j.Name, Prompt: j.Prompt, Document: j.Document, Context: j.Context, Priority: j.Priority, Labels: j.Labels,
+		StuckAfter: j.StuckAfter, VersionOf: id, Dedupe: DedupeAllow,
+	})
+	return next, err
+}
+
+// CompleteStage ends a stage of a running job by hand: with failure "" it is completed, and what waits for it is
+// rejected; else the job fails with this text. Agents that work on the stage lose their leases. Items that failed and
+// wait for another attempt stay; end the stage again when they are due.
+func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) (Job, error) {
+	if err := text("error", failure, MaxItem); err != nil {
+		return Job{}, err
+	}
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	if r.status().Terminal() {
+		return Job{}, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
+	}
+	p, err := s.planOrNone(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	if p == nil || p.Stage(stage) == nil {
+		return Job{}, bad("stage", "job %s has no stage %.40q", id, stage)
+	}
+	if failure != "" {
+		j, err := s.Get(ctx, id)
+		if err != nil {
+			return Job{}, err
+		}
+		if slices.ContainsFunc(j.Stages, func(st Stage) bool { return st.Name == stage && st.Status == StageCompleted }) {
+			return Job{}, fmt.Errorf("%w: %s is completed", ErrStageEnded, stage)
+		}
+		r["failed_stage"] = stage
+		r["failed_stage_error"] = failure
+		if err := s.flow.end(ctx, id, r, Failed, "job.failed", "stage "+stage+" failed: "+failure); err != nil {
+			return Job{}, err
+		}
+		return s.Get(ctx, id)
+	}
+	if err := s.skipStage(ctx, id, *p.Stage(stage)); err != nil {
+		return Job{}, err
+	}
+	s.flow.settled(ctx, id)
+	return s.Get(ctx, id)
+}
+
+// skipStage ends what waits for a stage.
+func (s *Service) skipStage(ctx context.Context, id string, st pipeline.Stage) error {
+	const who = "operator"
+	q := s.queue(id)
+	outcome := workqueue.Skipped("the stage was ended by hand")
+	if st.Takes == pipeline.TakesJob {
+		outcome = workqueue.Done()
+	}
+	lanes, err := q.LaneStats(ctx)
+	if err != nil {
+		return err
+	}
+	if lanes[lane(st.Name)].InProgress > 0 { // sealing ends all leases; what other stages held is taken again
+		if err := errors.Join(q.Seal(ctx), q.Unseal(ctx)); err != nil {
+			return err
+		}
+		if err := s.announceAll(ctx, id); err != nil {
+			return err
+		}
+	}
+	for {
+		batch, err := q.LeaseWithin(ctx, who, 100, workqueue.Budget{Left: map[string]int{lane(st.Name): 100}})
+		if err != nil {
+			return err
+		}
+		for _, it := range batch.Items {
+			if err := q.Settle(ctx, it, outcome); err != nil {
+				return lost(err)
+			}
+		}
+		if len(batch.Items) == 0 {
+			return nil
+		}
+	}
+}
+
+// announceAll announces that every stage of a job may have work.
+func (s *Service) announceAll(ctx context.Context, id string) error {
+	p, err := s.plan(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, st := range p.Stages {
+		if err := s.ready(ctx, id, st.Worker(), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Edit changes a job that has not ended, if it still has the version. It returns ErrStale, ErrTerminal, ErrNotFound or
+// a *FieldError.
+func (s *Service) Edit(ctx context.Context, id string, version int64, e Edit) (Job, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	p, err := r.pipeline()
+	if err != nil {
+		return Job{}, err
+	}
+	labels, context, after := r.list("labels"), json.RawMessage(r["context"]), r.list("after")
+	leaves := soft(p, labels, context)
+	var fields []any
+	if e.Priority != nil {
+		if *e.Priority < -MaxPriority || *e.Priority > MaxPriority {
+			return Job{}, bad("priority", "%d is not within ±%d", *e.Priority, MaxPriority)
+		}
+		fields = append(fields, "priority", *e.Priority)
+	}
+	if e.Context != nil {
+		if context, err = canonical("context", e.Context, MaxContext); err != nil {
+			return Job{}, err
+		}
+		fields = append(fields, "context", string(context))
+	}
+	if e.Labels != nil {
+		if err := checkLabels(*e.Labels); err != nil {
+			return Job{}, err
+		}
+		labels = *e.Labels
+		fields = append(fields, "labels", encode(labels))
+	}
+	before := after
+	if e.After != nil {
+		after = *e.After
+		if err := s.checkAfter(ctx, id, after); err != nil {
+			return Job{}, err
+		}
+		fields = append(fields, "after", encode(after))
+	}
+	if len(fields) == 0 {
+		return s.Get(ctx, id)
+	}
+	return s.edit(ctx, id, version, edit{leaves: leaves, enters: soft(p, labels, context), before: before, after: after, begun: e.After != nil, fields: fields})
+}
+
+// edit is a change of a job, as lua/edit.lua takes it.
+type edit struct {
+	leaves, enters []string // indexes
+	before, after  []string // jobs that it came after, and comes after now
+	begun          bool     // it must not have begun
+	fields         []any
+}
+
+func (s *Service) edit(ctx context.Context, id string, version int64, e edit) (Job, error) {
+	only := 0
+	if e.begun {
+		only = 1
+	}
+	args := []any{id, version, "job.edited", "", len(e.leaves), only, prefix + "after:", len(e.before)}
+	for _, other := range e.before {
+		args = append(args, other)
+	}
+	args = append(args, len(e.after))
+	for _, other := range e.after {
+		args = append(args, other)
+	}
+	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
+	keys = slices.Concat(keys, e.leaves, e.enters)
+	reply, err := s.run(ctx, "edit job "+id, "edit", keys, append(args, e.fields...)...)
+	if err != nil {
+		return Job{}, err
+	}
+	switch toInt(reply[0]) {
+	case 0:
+		return Job{}, fmt.Errorf("%w: version %d, not %d", ErrStale, toInt(reply[1]), version)
+	case -1:
+		return Job{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	case -2:
+		return Job{}, ErrTerminal
+	case -3:
+		return Job{}, bad("after", "the job has begun")
+	}
+	if e.begun {
+		if err := s.later(ctx, id, 0); err != nil {
+			return Job{}, err
+		}
+	}
+	return s.Get(ctx, id)
+}
+
+// maxCircle bounds the jobs that are looked at for a circle.
+const maxCircle = 10_000
+
+// checkAfter refuses jobs that do not exist, and those that come after the job themselves.
+func (s *Service) checkAfter(ctx context.Context, id string, after []string) error {
+	if len(after) > MaxAfter {
+		return bad("after", "%d jobs; at most %d are allowed", len(after), MaxAfter)
+	}
+	seen, look := map[string]bool{}, slices.Clone(after)
+	for len(look) > 0 {
+		other := look[0]
+		look = look[1:]
+		if seen[other] {
+			continue
+		}
+		if seen[other] = true; len(seen) > maxCircle {
+			return bad("after", "too many jobs come before this one")
+		}
+		if other == id {
+			return bad("after", "would be a circle: job %s comes after this one", id)
+		}
+		r, err := s.read(ctx, other)
+		if slices.Contains(after, other) && (errors.Is(err, ErrNotFound) || errors.As(err, new(*FieldError))) {
+			return bad("after", "there is no job %.40q", other)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		look = append(look, r.list("after")...)
+	}
+	return nil
+}
+
+// Delete removes a job that has ended, with its items, events and, unless another job has it, its document. It returns
+// ErrNotEnded for a job that has not.
+func (s *Service) Delete(ctx context.Context, id string) error {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !r.status().Terminal() {
+		return fmt.Errorf("delete job %s: %w: it is %s", id, ErrNotEnded, r.status())
+	}
+	return s.remove(ctx, id, r)
+}
+
+func (s *Service) remove(ctx context.Context, id string, r record) error {
+	last, err := s.drop(ctx, id, r)
+	if err != nil || !last || s.cfg.Documents == nil {
+		return err
+	}
+	return s.removeDocument(ctx, r.document().Hash)
+}
+
+// drop removes a job that has ended. It reports whether no other job has its document, which stays.
+func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err error) {
+	p, err := r.pipeline()
+	if err != nil {
+		return false, err
+	}
+	if r["kind"] == KindPipeline {
+		if err := s.queue(id).Delete(ctx); err != nil {
+			return false, err
+		}
+	}
+	if kind := s.cfg.Kinds[r["kind"]]; kind != nil {
+		if err := kind.Forget(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	none := recordKey(id)
+	dedupe, doc := none, none
+	if r["work"] != "" {
+		dedupe = dedupeKey(r["work"])
+	}
+	if d := r.document(); d != nil {
+		doc = documentKey(d.Hash)
+	}
+	keys := append([]string{none}, s.eventKeys(id)...)
+	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r["kind"], r.status()), todoKey, dedupe, doc)
+	keys = append(keys, indexes(p, r["kind"], r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
+	reply, err := s.run(ctx, "delete job "+id, "remove", append(keys, reviewsKey, itemsKey), id, prefix+"j:")
+	if err != nil {
+		return false, err
+	}
+	return toInt(reply[1]) == 1, nil
+}

@@ -1,0 +1,113 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// How an item of one job differs from that of another.
+const (
+	ChangeNew     = "new"
+	ChangeGone    = "gone"
+	ChangeChanged = "changed"
+	ChangeSame    = "same"
+)
+
+// Compare calls yield with how each item differs between two jobs, by key. It holds few items at a time.
+func (s *ItemReader) Compare(ctx context.Context, a, b string, yield func(Difference) error) error {
+	for _, id := range []string{a, b} {
+		if _, err := s.read(ctx, id); err != nil {
+			return err
+		}
+	}
+	err := s.against(ctx, a, b, func(it Item, other *Item) error {
+		switch {
+		case other == nil:
+			return yield(Difference{Key: it.Key, Change: ChangeGone, A: &it})
+		case same(it, *other):
+			return yield(Difference{Key: it.Key, Change: ChangeSame, A: &it, B: other})
+		}
+		return yield(Difference{Key: it.Key, Change: ChangeChanged, A: &it, B: other})
+	})
+	if err != nil {
+		return err
+	}
+	return s.against(ctx, b, a, func(it Item, other *Item) error {
+		if other != nil {
+			return nil
+		}
+		return yield(Difference{Key: it.Key, Change: ChangeNew, B: &it})
+	})
+}
+
+// against calls fn with each item of a job, and the one with the same key of another job, nil if it has none.
+func (s *ItemReader) against(ctx context.Context, id, other string, fn func(Item, *Item) error) error {
+	p, err := s.planOrNone(ctx, other)
+	if err != nil {
+		return err
+	}
+	var part []Item
+	flush := func() error {
+		found := map[string]Item{}
+		if p != nil && len(part) > 0 {
+			ids := make([]string, len(part))
+			for i, it := range part {
+				ids[i] = itemID(it.Key)
+			}
+			infos, err := s.queue(other).Get(ctx, ids...)
+			if err != nil {
+				return err
+			}
+			for _, info := range infos {
+				it := itemOf(other, p, info)
+				found[it.Key] = it
+			}
+		}
+		for _, it := range part {
+			var with *Item
+			if o, ok := found[it.Key]; ok {
+				with = &o
+			}
+			if err := fn(it, with); err != nil {
+				return err
+			}
+		}
+		part = part[:0]
+		return nil
+	}
+	err = s.EachItem(ctx, id, func(it Item) error {
+		if part = append(part, it); len(part) < 200 {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// same reports whether two items have the same content and state.
+func same(a, b Item) bool {
+	return bytes.Equal(content(a), content(b))
+}
+
+func content(it Item) []byte {
+	it.ID, it.JobID, it.Stage, it.Agent, it.LastError = "", "", "", "", ""
+	it.RetryCount, it.CreatedAt, it.UpdatedAt = 0, time.Time{}, time.Time{}
+	raw, err := json.Marshal(it)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// tickID returns the id of the job that a schedule creates at a time.
+func tickID(schedule string, at int64) string {
+	sum := sha256.Sum256([]byte(fmt.Sprintf("%s %d", schedule, at)))
+	return uuid([16]byte(sum[:16]), 8)
+}

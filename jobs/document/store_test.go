@@ -1,0 +1,312 @@
+package document
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"muster/jobs"
+)
+
+const limit = 1 << 20
+
+func open(t *testing.T) *Store {
+	t.Helper()
+	s, err := Open(filepath.Join(t.TempDir(), "documents"), "store-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// contents are the files below the folder, apart from the mark.
+func contents(t *testing.T, s *Store) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && e.Name() != markFile {
+			files = append(files, e.Name())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestPutKeepsTheSameContentOnce(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			name := fmt.Sprintf("folder/report %d.pdf", i)
+			got, err := s.Put(t.Context(), name, strings.NewReader("content"), limit)
+			want := jobs.Document{Name: fmt.Sprintf("report %d.pdf", i), Hash: hashOf("content"), Size: 7, Type: "application/pdf"}
+			if err != nil || got != want {
+				t.Errorf("got %+v, %v, want %+v", got, err, want)
+			}
+		})
+	}
+	all.Wait()
+	if got := contents(t, s); len(got) != 1 || got[0] != hashOf("content") {
+		t.Errorf("got the files %v, want one", got)
+	}
+	r, err := s.Open(hashOf("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); string(got) != "content" || err != nil {
+		t.Errorf("got %q, %v, want the content", got, err)
+	}
+	info, err := os.Stat(s.dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("got %v, %v, want a folder for its owner only", info.Mode(), err)
+	}
+}
+
+// A content that was damaged on disk is whole again after it was put again.
+func TestPutRepairsADamagedContent(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for range 2 {
+		doc, err := s.Put(t.Context(), "a", strings.NewReader("content"), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := s.path(doc.Hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); string(got) != "content" || err != nil {
+			t.Errorf("got %q, %v, want the content", got, err)
+		}
+		if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFailedPutLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		r     io.Reader
+		limit int64
+		ok    func(error) bool
+	}{
+		"empty":      {strings.NewReader(""), limit, func(err error) bool { return errors.As(err, new(*jobs.FieldError)) }},
+		"too large":  {strings.NewReader("12345"), 4, func(err error) bool { return errors.As(err, new(*TooLargeError)) }},
+		"read error": {io.MultiReader(strings.NewReader("x"), iotest.ErrReader(boom)), limit, func(err error) bool { return errors.Is(err, boom) }},
+		"no limit":   {strings.NewReader("x"), 0, func(err error) bool { return err != nil }},
+	} {
+		if _, err := s.Put(t.Context(), name, c.r, c.limit); !c.ok(err) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Put(cancelled, "a", strings.NewReader("x"), limit); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want context.Canceled", err)
+	}
+	if got := contents(t, s); len(got) != 0 {
+		t.Errorf("got the files %v, want none", got)
+	}
+	if _, err := s.Put(t.Context(), "a", strings.NewReader("1234"), 4); err != nil {
+		t.Errorf("as large as the limit: got %v", err)
+	}
+}
+
+func TestFullDiskIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full here")
+	}
+	s := open(t)
+	s.part = func(dir string) (*os.File, error) {
+		link := filepath.Join(dir, partFolder, "full.part")
+		if err := os.Symlink("/dev/full", link); err != nil {
+			return nil, err
+		}
+		return os.OpenFile(link, os.O_RDWR, 0)
+	}
+	if _, err := s.Put(t.Context(), "a", strings.NewReader("x"), limit); err == nil || !strings.Contains(err.Error(), "no space is left in "+s.dir) {
+		t.Errorf("got %v, want an error that says so", err)
+	}
+	if got := contents(t, s); len(got) != 0 {
+		t.Errorf("got the files %v, want none", got)
+	}
+}
+
+func TestNamesAndTypes(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", 300)
+	for _, c := range []struct{ name, content, wantName, wantType string }{
+		{"/etc/passwd", "x", "passwd", "text/plain"},
+		{`C:\Users\me\Report.DOCX`, "x", "Report.DOCX", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"},
+		{"../../..", "x", "document", "text/plain"},
+		{"", "\x89PNG\r\n\x1a\n", "document", "image/png"},
+		{"a\r\nb\x00.txt", "x", "ab.txt", "text/plain"},
+		{"x.bin", "%PDF-1.7", "x.bin", "application/pdf"},
+		{long + ".pdf", "x", strings.Repeat("ä", 98) + ".pdf", "application/pdf"},
+		{"bad\xff.csv", "x", "bad.csv", "text/csv"},
+	} {
+		got, err := open(t).Put(t.Context(), c.name, strings.NewReader(c.content), limit)
+		if err != nil || got.Name != c.wantName || got.Type != c.wantType {
+			t.Errorf("%.40q: got %q of type %s, %v, want %q of type %s", c.name, got.Name, got.Type, err, c.wantName, c.wantType)
+		}
+	}
+}
+
+// A hash comes from outside: it never leads to another file.
+func TestHashesAreNoPaths(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for _, bad := range []string{"", markFile, "../" + markFile, strings.Repeat("A", 64), strings.Repeat("a", 63), strings.Repeat("a", 65), strings.Repeat("a", 64) + "\n"} {
+		if _, err := s.Open(bad); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("open %q: got %v, want a refusal", bad, err)
+		}
+		if err := s.Remove(bad, unused); err == nil {
+			t.Errorf("remove %q: got no error, want one", bad)
+		}
+	}
+	missing := strings.Repeat("a", 64)
+	if _, err := s.Open(missing); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing document: got %v, want fs.ErrNotExist", err)
+	}
+	if err := s.Remove(missing, unused); err != nil {
+		t.Errorf("remove a missing document: got %v, want no error", err)
+	}
+}
+
+func TestRemoveRemoves(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	doc, err := s.Put(t.Context(), "a", strings.NewReader("x"), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(doc.Hash, unused); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, s); len(got) != 0 {
+		t.Errorf("got the files %v, want none", got)
+	}
+}
+
+func TestFolderBelongsToOneStore(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	if _, err := Open(s.dir, "store-1"); err != nil {
+		t.Errorf("the same store again: got %v", err)
+	}
+	_, err := Open(s.dir, "store-2")
+	for _, want := range []string{`"store-1"`, `"store-2"`, "use another folder", filepath.Join(s.dir, markFile)} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to say %s", err, want)
+		}
+	}
+	for _, bad := range []string{"", "two words", "line\n", strings.Repeat("x", 201)} {
+		if _, err := Open(t.TempDir(), bad); err == nil {
+			t.Errorf("the id %q: got no error, want one", bad)
+		}
+	}
+}
+
+// Of two stores that open a new folder at once, one gets it.
+func TestTwoStoresCannotMarkAFolderAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	opened := make(chan *Store, 8)
+	for i := range cap(opened) {
+		all.Go(func() {
+			if s, err := Open(dir, fmt.Sprint("store-", i)); err == nil {
+				opened <- s
+			}
+		})
+	}
+	all.Wait()
+	if len(opened) != 1 {
+		t.Fatalf("got %d stores in one folder, want 1", len(opened))
+	}
+	if err := (<-opened).Check(); err != nil {
+		t.Errorf("the store that got it: got %v", err)
+	}
+}
+
+func TestCheckFindsALostFolder(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, s); len(got) != 0 {
+		t.Errorf("Check left the files %v", got)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, markFile), []byte("other\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), `belongs to the store "other"`) {
+		t.Errorf("another mark: got %v", err)
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "is no longer there") {
+		t.Errorf("no folder: got %v", err)
+	}
+}
+
+func unused() (bool, error) { return true, nil }
+
+// A document that is used again while it is removed is kept.
+func TestRemoveKeepsWhatIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(s *Store) (bool, error){
+		"used":      func(*Store) (bool, error) { return false, nil },
+		"not known": func(*Store) (bool, error) { return false, errors.New("no answer") },
+		"stored anew": func(s *Store) (bool, error) {
+			_, err := s.Put(t.Context(), "a", strings.NewReader("x"), limit)
+			return true, err
+		},
+	} {
+		s := open(t)
+		doc, err := s.Put(t.Context(), "a", strings.NewReader("x"), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Remove(doc.Hash, func() (bool, error) {
+			if _, err := s.Open(doc.Hash); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: open while it is decided: got %v, want %v", name, err, fs.ErrNotExist)
+			}
+			return again(s)
+		})
+		if (err != nil) != (name == "not known") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		f, err := s.Open(doc.Hash)
+		if err != nil {
+			t.Errorf("%s: got %v, want the document", name, err)
+			continue
+		}
+		_ = f.Close()
+	}
+}

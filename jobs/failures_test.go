@@ -1,0 +1,180 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/jobs"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// Items that failed are listed without a look at the others, and those that wait for a decision over all jobs.
+func TestFailuresAndReviews(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		fail := func(id string, n int) {
+			for i := range n {
+				work := w.take("validator", "v1")
+				if work.JobID != id {
+					t.Fatalf("got work of job %s, want of %s", work.JobID, id)
+				}
+				if err := w.Fail(w.ctx, work, fmt.Errorf("unclear %d", i), 0, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		first := w.create(jobs.Request{Pipeline: "review"})
+		w.emit("a", "b", "c")
+		fail(first.ID, 2)
+		second := w.create(jobs.Request{Pipeline: "review", Prompt: "another", Priority: 100})
+		w.emit("d")
+		fail(second.ID, 1)
+
+		got, err := w.Reviews(w.ctx, 10)
+		if err != nil || len(got.Items) != 3 || got.More || got.Items[0].JobID != first.ID || got.Items[2].Key != "d" || got.Items[0].Status != jobs.ItemReview {
+			t.Fatalf("got %+v, %v, want two items of the first job and one of the second", got, err)
+		}
+		if items, jobs, err := w.InReview(w.ctx); err != nil || items != 3 || jobs != 2 {
+			t.Errorf("got %d items of %d jobs, %v, want 3 of 2", items, jobs, err)
+		}
+		if got, err := w.Reviews(w.ctx, 1); err != nil || len(got.Items) != 1 || !got.More {
+			t.Errorf("got %+v, %v, want one item and more", got, err)
+		}
+		page, next, err := w.Failures(w.ctx, first.ID, jobs.ItemReview, 0, 1)
+		if err != nil || len(page) != 1 || next != 1 {
+			t.Errorf("got %+v, %d, %v, want one item, and that others follow", page, next, err)
+		}
+		if page, next, err = w.Failures(w.ctx, first.ID, jobs.ItemFailed, 0, 10); err != nil || len(page) != 0 || next != 0 {
+			t.Errorf("got %+v, %d, %v, want none: they wait for a decision", page, next, err)
+		}
+		errs, err := w.LastErrors(w.ctx, first.ID, 10)
+		if err != nil || len(errs) != 2 || errs[0].At.IsZero() {
+			t.Fatalf("got %+v, %v, want two errors", errs, err)
+		}
+		if texts := errs[0].Error + errs[1].Error; texts != "unclear 1unclear 0" && texts != "unclear 0unclear 1" { // of one ms
+			t.Errorf("got %q", texts)
+		}
+		endReviews(w, first.ID, second.ID)
+	})
+}
+
+// endReviews checks that a decision removes an item, and the end of a job all of them.
+func endReviews(w *world, first, second string) {
+	w.t.Helper()
+	if _, err := w.Decide(w.ctx, second, "d", jobs.Decision{Accept: true}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.until(second, jobs.Completed)
+	if _, err := w.Cancel(w.ctx, first, false); err != nil {
+		w.t.Fatal(err)
+	}
+	w.until(first, jobs.Cancelled)
+	if got, err := w.Reviews(w.ctx, 10); err != nil || len(got.Items) != 0 {
+		w.t.Errorf("got %+v, %v, want none", got, err)
+	}
+	testutil.Eventually(w.t, "jobs that have ended leave the list", func() bool {
+		return w.client.Redis().ZCard(w.ctx, "muster:{jobs}:reviews").Val() == 0
+	})
+}
+
+// A sweep lists the jobs whose items wait, if that was missed, and no others.
+func TestSweepListsReviews(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		j := w.create(jobs.Request{Pipeline: "review"})
+		w.emit("a", "b")
+		if err := w.Fail(w.ctx, w.take("validator", "v1"), fmt.Errorf("unclear"), 0, true); err != nil {
+			t.Fatal(err)
+		}
+		list := func() []string {
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			return w.client.Redis().ZRange(w.ctx, "muster:{jobs}:reviews", 0, -1).Val()
+		}
+		if err := w.client.Redis().Del(w.ctx, "muster:{jobs}:reviews").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(); len(got) != 1 || got[0] != j.ID {
+			t.Errorf("got %v, want the job", got)
+		}
+		got, err := w.Reviews(w.ctx, 10)
+		if err != nil || len(got.Items) != 1 {
+			t.Fatalf("got %+v, %v, want an item", got, err)
+		}
+		if _, err := w.Decide(w.ctx, j.ID, got.Items[0].Key, jobs.Decision{Accept: true}); err != nil {
+			t.Fatal(err)
+		}
+		if got := list(); len(got) != 0 {
+			t.Errorf("got %v, want none", got)
+		}
+	})
+}
+
+// commands counts commands to Redis.
+type commands struct{ n atomic.Int64 }
+
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { c.n.Add(1); return next(ctx, cmd) }
+}
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { c.n.Add(int64(len(cmds))); return next(ctx, cmds) }
+}
+
+// What a page of a job reads is the same for any number of items.
+func TestLookDoesNotDependOnTheItems(t *testing.T) {
+	t.Parallel()
+	options, err := redis.ParseURL(redistest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, redis.NewClient(options), nil)
+	rdb := redis.NewClient(options) // that nothing else uses
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	reader, err := jobs.New(jobs.Config{Client: client, Pipelines: named})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c commands
+	rdb.AddHook(&c)
+	var spent []int64
+	for _, n := range []int{10, 2000} {
+		j := w.create(jobs.Request{Pipeline: "review", Prompt: fmt.Sprint(n)})
+		keys := make([]string, n)
+		for i := range keys {
+			keys[i] = fmt.Sprint("k", i)
+		}
+		w.emit(keys...)
+		for range 3 {
+			if err := w.Fail(w.ctx, w.take("validator", "v1"), fmt.Errorf("unclear"), 0, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		look := func() {
+			got, p, err := reader.Look(w.ctx, j.ID)
+			if err != nil || got.Items.Total != int64(n) || p.Items.Review != 3 {
+				t.Fatalf("got %+v, %+v, %v, want %d items, 3 to review", got.Items, p.Items, err, n)
+			}
+			if errs, err := reader.LastErrors(w.ctx, j.ID, 200); err != nil || len(errs) != 3 {
+				t.Fatalf("got %v, %v, want 3 errors", errs, err)
+			}
+		}
+		look() // scripts are loaded
+		before := c.n.Load()
+		look()
+		spent = append(spent, c.n.Load()-before)
+		if _, err := w.Cancel(w.ctx, j.ID, false); err != nil {
+			t.Fatal(err)
+		}
+		w.until(j.ID, jobs.Cancelled)
+	}
+	if spent[0] > 10 || spent[1] > 10 {
+		t.Errorf("got %v commands, want at most 10 for 10 and 2000 items", spent)
+	}
+}

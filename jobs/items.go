@@ -1,0 +1,238 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/jobs/pipeline"
+	"muster/tasks/workqueue"
+)
+
+// Limits of a page of items.
+const (
+	itemChunk = 500    // items that are read in one round trip
+	itemLooks = 20_000 // items that one page looks at for those of a state
+)
+
+// Items returns a page of the items of a job. A job of another kind has none here.
+func (s *ItemReader) Items(ctx context.Context, id string, f ItemFilter) (ItemPage, error) {
+	if f.Limit < 0 || f.Limit > 1000 {
+		return ItemPage{}, bad("limit", "%d is not within 1 and 1000", f.Limit)
+	}
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	if f.Status != "" && !containsStatus(f.Status) {
+		return ItemPage{}, bad("status", "%.20q is not a state of an item; there are pending, validating, integrated, rejected, failed and review", string(f.Status))
+	}
+	p, err := s.planOrNone(ctx, id)
+	if err != nil {
+		return ItemPage{}, err
+	}
+	page := ItemPage{Items: []Item{}}
+	if p == nil {
+		return page, nil
+	}
+	at, err := parsePlace(f.Cursor)
+	if err != nil {
+		return ItemPage{}, err
+	}
+	q := s.queue(id)
+	looks, chunk := cmp.Or(f.Looks, itemLooks), itemChunk
+	if f.Status == "" {
+		chunk = min(f.Limit, itemChunk)
+	}
+	for looked := 0; looked < looks && len(page.Items) < f.Limit; {
+		infos, next, err := q.Scan(ctx, at.scan, chunk)
+		if err != nil {
+			return ItemPage{}, cursorError(err, f.Cursor)
+		}
+		looked += len(infos)
+		slices.SortFunc(infos, func(a, b workqueue.Info) int { return strings.Compare(a.ID, b.ID) })
+		for _, info := range infos {
+			if info.ID <= at.after {
+				continue
+			}
+			if len(page.Items) == f.Limit { // the queue returns more than it was asked for, at times
+				page.Next = at.String()
+				return page, nil
+			}
+			at.after = info.ID
+			if it, ok := selected(id, p, info, f.Status); ok {
+				page.Items = append(page.Items, it)
+			}
+		}
+		at = place{scan: next}
+		if page.Next = next; next == "" {
+			break
+		}
+	}
+	return page, nil
+}
+
+// place is where a page of items begins: a cursor of the queue, and the id behind which it begins among the items that
+// the queue returns for that.
+type place struct{ scan, after string }
+
+func (at place) String() string {
+	if at.after == "" {
+		return at.scan
+	}
+	return at.scan + "." + base64.RawURLEncoding.EncodeToString([]byte(at.after))
+}
+
+func parsePlace(cursor string) (place, error) {
+	scan, after, _ := strings.Cut(cursor, ".")
+	id, err := base64.RawURLEncoding.DecodeString(after)
+	if err != nil {
+		return place{}, bad("cursor", "%.40q is not a cursor of this list", cursor)
+	}
+	return place{scan, string(id)}, nil
+}
+
+// cursorError names the cursor that the queue does not take.
+func cursorError(err error, cursor string) error {
+	if cursor != "" && strings.Contains(err.Error(), "cursor") {
+		return bad("cursor", "%.40q is not a cursor of this list", cursor)
+	}
+	return err
+}
+
+func containsStatus(st ItemStatus) bool {
+	for _, known := range ItemStatuses {
+		if known == st {
+			return true
+		}
+	}
+	return false
+}
+
+// selected returns an item of the queue, and whether it is an item of the job in the state.
+func selected(id string, p *pipeline.Pipeline, info workqueue.Info, st ItemStatus) (Item, bool) {
+	if !strings.HasPrefix(info.ID, itemID("")) {
+		return Item{}, false
+	}
+	it := itemOf(id, p, info)
+	return it, st == "" || it.Status == st
+}
+
+// planOrNone returns the pipeline of a job, or nil if it is of another kind.
+func (s *store) planOrNone(ctx context.Context, id string) (*pipeline.Pipeline, error) {
+	if p := s.plans.get(id); p != nil {
+		return p, s.exists(ctx, id)
+	}
+	r, err := s.read(ctx, id)
+	if err != nil || r["kind"] != KindPipeline {
+		return nil, err
+	}
+	return s.plan(ctx, id)
+}
+
+func (s *store) exists(ctx context.Context, id string) error {
+	n, err := s.rdb.Exists(ctx, recordKey(id)).Result()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return err
+}
+
+// EachItem calls yield with every item of a job, in no particular order, and holds few of them at a time. It ends with
+// the first error of yield.
+func (s *ItemReader) EachItem(ctx context.Context, id string, yield func(Item) error) error {
+	p, err := s.planOrNone(ctx, id)
+	if err != nil || p == nil {
+		return err
+	}
+	for cursor := ""; ; {
+		infos, next, err := s.queue(id).Scan(ctx, cursor, itemChunk)
+		if err != nil {
+			return err
+		}
+		for _, info := range infos {
+			it, ok := selected(id, p, info, "")
+			if !ok {
+				continue
+			}
+			if err := yield(it); err != nil {
+				return err
+			}
+		}
+		if cursor = next; next == "" {
+			return nil
+		}
+	}
+}
+
+// Item returns an item of a job, or ErrNoItem.
+func (s *ItemReader) Item(ctx context.Context, id, key string) (Item, error) {
+	p, err := s.planOrNone(ctx, id)
+	if err != nil {
+		return Item{}, err
+	}
+	if p == nil || len(key) > MaxKey {
+		return Item{}, fmt.Errorf("%w: %.80q of job %s", ErrNoItem, key, id)
+	}
+	infos, err := s.queue(id).Get(ctx, itemID(key))
+	if err != nil {
+		return Item{}, err
+	}
+	if len(infos) == 0 {
+		return Item{}, fmt.Errorf("%w: %.80q of job %s", ErrNoItem, key, id)
+	}
+	return itemOf(id, p, infos[0]), nil
+}
+
+// Decide ends an item that waits for review. An item that was decided on already, or does not wait, is ErrNotReview.
+func (s *Service) Decide(ctx context.Context, id, key string, d Decision) (Item, error) {
+	if err := text("reason", d.Reason, MaxItem); err != nil {
+		return Item{}, err
+	}
+	if !d.Accept && strings.TrimSpace(d.Reason) == "" {
+		return Item{}, bad("reason", "is needed to reject an item")
+	}
+	it, err := s.Item(ctx, id, key)
+	if err != nil {
+		return Item{}, err
+	}
+	if it.Status != ItemReview {
+		return it, fmt.Errorf("%w: it is %s", ErrNotReview, it.Status)
+	}
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return Item{}, err
+	}
+	if r.status().Terminal() {
+		return it, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
+	}
+	result, err := json.Marshal(outcome{Agent: d.By, Reason: d.Reason, At: time.Now().UnixMilli()})
+	if err != nil {
+		return Item{}, err
+	}
+	o := workqueue.Done()
+	if !d.Accept {
+		o = workqueue.Skipped(d.Reason)
+	}
+	err = s.queue(id).Amend(ctx, itemID(key), workqueue.StateError, o.With(result))
+	if errors.Is(err, workqueue.ErrNotInState) {
+		return it, fmt.Errorf("%w: somebody else has decided", ErrNotReview)
+	}
+	if errors.Is(err, workqueue.ErrSealed) {
+		return it, ErrTerminal
+	}
+	if err != nil {
+		return Item{}, err
+	}
+	if err := s.flow.tellEndings(ctx, id); err != nil {
+		return Item{}, err
+	}
+	s.pace(ctx, id)
+	s.flow.settled(ctx, id)
+	return s.Item(ctx, id, key)
+}

@@ -1,0 +1,359 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"muster/jobs/pipeline"
+	"muster/tasks/workqueue"
+)
+
+// atOnce bounds how many jobs one call reads at the same time.
+const atOnce = 8
+
+// listChunk bounds how many records are read in one round trip.
+const listChunk = 200
+
+// List returns a page of the jobs that a filter selects, the newest first. Its errors are a *FieldError or of Redis.
+func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
+	if err := f.check(); err != nil {
+		return Page{}, err
+	}
+	indexes, exact := f.indexes()
+	page := Page{Jobs: []Job{}, Total: -1}
+	if len(indexes) == 0 { // no state is selected
+		page.Total = 0
+		return page, nil
+	}
+	var err error
+	if exact {
+		n, err := s.count(ctx, indexes)
+		if err != nil {
+			return Page{}, err
+		}
+		page.Total = n
+	}
+	limit, skip, from := f.Limit, f.Offset, f.Cursor
+	if limit == 0 {
+		limit = 50
+	}
+	var chosen []string
+	var found []record
+	for len(page.Next) == 0 {
+		ids, last, err := s.below(ctx, indexes, from, min(max(limit+1, 50), listChunk)) // one more, to know whether a page follows
+		if err != nil {
+			return Page{}, err
+		}
+		if len(ids) == 0 {
+			break
+		}
+		records, err := s.records(ctx, ids)
+		if err != nil {
+			return Page{}, err
+		}
+		for i, r := range records {
+			if r["seq"] == "" { // it was deleted meanwhile
+				continue
+			}
+			if !f.selects(r) {
+				continue
+			}
+			if skip > 0 {
+				skip--
+				continue
+			}
+			if len(chosen) == limit {
+				page.Next = found[limit-1]["seq"]
+				break
+			}
+			chosen, found = append(chosen, ids[i]), append(found, r)
+		}
+		from = last
+	}
+	if page.Jobs, err = s.wholes(ctx, chosen, found); err != nil || f.NoUsage {
+		return page, err
+	}
+	all := make([]*Job, len(page.Jobs))
+	for i := range page.Jobs {
+		all[i] = &page.Jobs[i]
+	}
+	return page, s.usage(ctx, all)
+}
+
+// wholes returns jobs with what is not in their records but their usage, without those that were deleted meanwhile.
+func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]Job, error) {
+	jobs := make([]Job, len(ids))
+	lanes, err := s.lanesOf(ctx, ids, records)
+	if err != nil {
+		return nil, err
+	}
+	var reads errgroup.Group
+	reads.SetLimit(atOnce)
+	for i, id := range ids {
+		reads.Go(func() error {
+			j, err := s.whole(ctx, id, records[i], true, lanes[id])
+			if errors.Is(err, ErrNotFound) {
+				return nil
+			}
+			jobs[i] = j
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(jobs, func(j Job) bool { return j.ID == "" }), nil
+}
+
+// lanesOf reads the counts of those of jobs that have not stored them, in one round trip.
+func (s *store) lanesOf(ctx context.Context, ids []string, records []record) (map[string]lanes, error) {
+	var open []string
+	var queues []*workqueue.Queue
+	for i, r := range records {
+		if r["kind"] == KindPipeline && r["final"] == "" {
+			open, queues = append(open, ids[i]), append(queues, s.queue(ids[i]))
+		}
+	}
+	all, err := workqueue.LaneStatsOf(ctx, queues...)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]lanes{}
+	for i, id := range open {
+		out[id] = all[i]
+	}
+	return out, nil
+}
+
+func (f Filter) check() error {
+	for _, st := range f.Statuses {
+		if !slices.Contains(Statuses, st) {
+			return bad("status", "%.20q is not a state; there are created, processing, completed, failed, cancelled, and pending for jobs with a stage that is pending", string(st))
+		}
+	}
+	if f.Kind != "" && !slices.Contains(Kinds, f.Kind) {
+		return bad("kind", "%.20q is not a kind; there are pipeline, scrape and refresh", f.Kind)
+	}
+	if f.Limit < 0 || f.Limit > 1000 {
+		return bad("limit", "%d is not within 1 and 1000", f.Limit)
+	}
+	if f.Offset < 0 {
+		return bad("offset", "%d is below 0", f.Offset)
+	}
+	if _, err := strconv.ParseInt(f.Cursor, 10, 64); err != nil && f.Cursor != "" {
+		return bad("cursor", "%.40q is not a cursor of this list", f.Cursor)
+	}
+	return nil
+}
+
+// CheckContext returns a *FieldError for a key of the context that none of the pipelines that the filter can select
+// declares: no job is found by it.
+func (f Filter) CheckContext(pipelines []*pipeline.Pipeline) error {
+	var declared []string
+	for _, p := range pipelines {
+		if f.Name == "" || f.Name == p.Name {
+			declared = append(declared, p.Context...)
+		}
+	}
+	slices.Sort(declared)
+	declared = slices.Compact(declared)
+	for _, key := range slices.Sorted(maps.Keys(f.Context)) {
+		if slices.Contains(declared, key) {
+			continue
+		}
+		if len(declared) == 0 {
+			return bad("context."+key, "no pipeline declares keys of the context; list them in its file, as in context: [%s]", key)
+		}
+		return bad("context."+key, "no pipeline declares this key of the context; declared are %s", strings.Join(declared, ", "))
+	}
+	return nil
+}
+
+// indexes returns the indexes to read, whose jobs together are all that the filter can select, and whether they hold no
+// others.
+func (f Filter) indexes() (keys []string, exact bool) {
+	statuses := f.Statuses
+	one := len(f.Context)
+	for _, on := range []bool{f.Kind != "", f.Name != "", f.Label != "", len(statuses) > 0, f.Pending} {
+		if on {
+			one++
+		}
+	}
+	exact = one <= 1
+	switch {
+	case len(f.Context) > 0:
+		for key, value := range f.Context {
+			return []string{contextKey(key, value)}, exact
+		}
+	case f.Label != "":
+		return []string{labelKey(f.Label)}, exact
+	case f.Name != "":
+		return []string{nameKey(f.Name)}, exact
+	case f.Pending:
+		return []string{pendingKey}, exact
+	case len(statuses) > 0:
+		for _, st := range statuses {
+			keys = append(keys, statusKey(st))
+		}
+		return keys, exact
+	case f.Kind != "":
+		return []string{kindKey(f.Kind)}, exact
+	}
+	return []string{allKey}, exact
+}
+
+// selects reports whether the filter selects a job, as far as its record says.
+func (f Filter) selects(r record) bool {
+	statuses := f.Statuses
+	if f.Pending {
+		if r["kind"] != KindPipeline || r.status().Terminal() {
+			return false
+		}
+	}
+	if len(statuses) > 0 && !slices.Contains(statuses, r.status()) {
+		return false
+	}
+	if f.Kind != "" && r["kind"] != f.Kind || f.Name != "" && r["name"] != f.Name {
+		return false
+	}
+	if f.Label != "" && !slices.Contains(r.list("labels"), f.Label) {
+		return false
+	}
+	if len(f.Context) == 0 {
+		return true
+	}
+	p, err := r.pipeline()
+	if err != nil {
+		return false
+	}
+	in := soft(p, nil, []byte(r["context"]))
+	for key, value := range f.Context {
+		if !slices.Contains(in, contextKey(key, value)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *store) count(ctx context.Context, indexes []string) (int64, error) {
+	counts := make([]*redis.IntCmd, len(indexes))
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range indexes {
+			counts[i] = p.ZCard(ctx, key)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count jobs: %w", err)
+	}
+	var n int64
+	for _, c := range counts {
+		n += c.Val()
+	}
+	return n, nil
+}
+
+// below returns up to n jobs of indexes with a number below a cursor, the newest first, and the number of the last.
+func (s *store) below(ctx context.Context, indexes []string, cursor string, n int) (ids []string, last string, err error) {
+	top := "+inf"
+	if cursor != "" {
+		top = "(" + cursor
+	}
+	parts := make([]*redis.ZSliceCmd, len(indexes))
+	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range indexes {
+			parts[i] = p.ZRevRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: top, Count: int64(n)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list jobs: %w", err)
+	}
+	var all []redis.Z
+	for _, part := range parts {
+		all = append(all, part.Val()...)
+	}
+	slices.SortFunc(all, func(a, b redis.Z) int { return int(b.Score - a.Score) })
+	// A job that changes its state meanwhile can be in two indexes.
+	all = slices.CompactFunc(all, func(a, b redis.Z) bool { return a.Score == b.Score })
+	for _, z := range all[:min(len(all), n)] {
+		id, _ := z.Member.(string)
+		ids, last = append(ids, id), strconv.FormatFloat(z.Score, 'f', -1, 64)
+	}
+	return ids, last, nil
+}
+
+// records reads records in one round trip. Those that do not exist are empty.
+func (s *store) records(ctx context.Context, ids []string) ([]record, error) {
+	got := make([]*redis.MapStringStringCmd, len(ids))
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			got[i] = p.HGetAll(ctx, recordKey(id))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	out := make([]record, len(ids))
+	for i := range got {
+		out[i] = got[i].Val()
+	}
+	return out, nil
+}
+
+// Totals returns how many jobs there are in each state.
+func (s *Reader) Totals(ctx context.Context) (map[Status]int64, error) {
+	totals := map[Status]int64{}
+	for _, st := range Statuses {
+		n, err := s.count(ctx, []string{statusKey(st)})
+		if err != nil {
+			return nil, err
+		}
+		totals[st] = n
+	}
+	return totals, nil
+}
+
+// MaxDays is how many days Daily can return.
+const MaxDays = 30
+
+// Daily counts what happened to jobs on the last days, in UTC, today first. It reads counters, never the jobs.
+func (s *Reader) Daily(ctx context.Context, days int) ([]Day, error) {
+	if days < 1 || days > MaxDays {
+		return nil, bad("days", "%d is not within 1 and %d", days, MaxDays)
+	}
+	got := make([]*redis.MapStringStringCmd, days)
+	today, err := s.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	today = today.UTC()
+	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range got {
+			got[i] = p.HGetAll(ctx, dayKey(today.AddDate(0, 0, -i)))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read daily statistics: %w", err)
+	}
+	list := make([]Day, days)
+	for i := range list {
+		r := record(got[i].Val())
+		list[i] = Day{
+			Date: today.AddDate(0, 0, -i).Format(time.DateOnly), Created: r.int("created"), Completed: r.int(string(Completed)),
+			Failed: r.int(string(Failed)), Cancelled: r.int(string(Cancelled)),
+		}
+	}
+	return list, nil
+}

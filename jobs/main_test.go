@@ -1,0 +1,9 @@
+package jobs_test
+
+import (
+	"testing"
+
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

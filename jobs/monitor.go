@@ -1,0 +1,305 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"muster/tasks/workqueue"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+)
+
+// monitor looks after open jobs.
+type monitor struct {
+	*Service
+	found atomic.Int64 // stuck jobs
+}
+
+// maxFutile is how often a job is recovered without any progress before it fails.
+const maxFutile = 3
+
+// Run advances jobs, begins those of cron expressions, recovers those that are stuck, and deletes those that were kept
+// for long enough, until ctx is done. It should run in at least one process, and may run in many. Errors are logged.
+func (s *Service) Run(ctx context.Context) error {
+	m := &monitor{Service: s}
+	var both errgroup.Group
+	both.Go(func() error { m.runTodo(ctx); return nil })
+	both.Go(func() error { m.runSweeps(ctx); return nil })
+	return both.Wait()
+}
+
+// runTodo advances jobs when their time has come.
+func (m *monitor) runTodo(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait, err := m.todo(ctx)
+		if err != nil && ctx.Err() == nil {
+			m.cfg.Logger.WarnContext(ctx, "jobs are not advanced", "err", err)
+			wait = time.Second
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-m.wake:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// todo advances the jobs that are due and returns how long until the next.
+func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
+	for {
+		reply, err := m.run(ctx, "read what must be advanced", "due", []string{todoKey}, 100, m.limits.Load().CheckEvery.Milliseconds())
+		if err != nil {
+			return 0, err
+		}
+		for _, v := range reply[2:] {
+			id := toString(v)
+			if err := m.advanceOnce(ctx, id, toString(reply[0])); err != nil {
+				m.cfg.Logger.WarnContext(ctx, "a job is not advanced", "job", id, "err", err)
+			}
+		}
+		if len(reply) > 2 {
+			continue
+		}
+		wait, err := strconv.ParseInt(toString(reply[1]), 10, 64)
+		if err != nil || wait < 0 {
+			return m.limits.Load().CheckEvery, err
+		}
+		return min(max(time.Duration(wait)*time.Millisecond, time.Millisecond), time.Second), nil
+	}
+}
+
+// advanceOnce advances a job, and removes it from the list unless it was added again.
+func (m *monitor) advanceOnce(ctx context.Context, id, score string) error {
+	if err := m.flow.advance(ctx, id); err != nil {
+		return err
+	}
+	_, err := m.run(ctx, "advance job "+id, "done", []string{todoKey}, id, score)
+	return err
+}
+
+// runSweeps looks at all open jobs every CheckEvery, in one process at a time.
+func (m *monitor) runSweeps(ctx context.Context) {
+	me := newID()
+	look := time.NewTicker(m.limits.Load().CheckEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if m.rdb.Get(context.WithoutCancel(ctx), sweepKey).Val() == me {
+				m.rdb.Del(context.WithoutCancel(ctx), sweepKey)
+			}
+			return
+		case <-m.tuned:
+			look.Reset(m.limits.Load().CheckEvery)
+			continue
+		case <-look.C:
+		}
+		mine, err := m.lead(ctx, me)
+		if err == nil && mine {
+			err = m.Sweep(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			m.cfg.Logger.WarnContext(ctx, "open jobs were not looked at", "err", err)
+		}
+	}
+}
+
+// lead reports whether this process is the one that sweeps.
+func (m *monitor) lead(ctx context.Context, me string) (bool, error) {
+	ok, err := m.rdb.SetNX(ctx, sweepKey, me, 2*m.limits.Load().CheckEvery).Result()
+	if err != nil || ok {
+		return ok, err
+	}
+	holder, err := m.rdb.Get(ctx, sweepKey).Result()
+	if errors.Is(err, redis.Nil) || err == nil && holder != me {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, m.rdb.PExpire(ctx, sweepKey, 2*m.limits.Load().CheckEvery).Err()
+}
+
+// Sweep looks at all open jobs once: it advances them, ends those that take too long, recovers those that are stuck,
+// begins those whose time has come, and deletes old ones. Run calls it.
+func (s *Service) Sweep(ctx context.Context) error {
+	m := &monitor{Service: s}
+	var errs []error
+	if s.cfg.Reconcile != nil {
+		errs = append(errs, s.cfg.Reconcile(ctx))
+	}
+	for _, in := range []Status{Created, Processing} {
+		var looks errgroup.Group
+		looks.SetLimit(atOnce)
+		errs = append(errs, s.eachOpen(ctx, in, func(id string, r record) error {
+			looks.Go(func() error {
+				if err := m.look(ctx, id, r); err != nil && ctx.Err() == nil {
+					s.cfg.Logger.WarnContext(ctx, "a job was not looked at", "job", id, "err", err)
+				}
+				return nil
+			})
+			return ctx.Err()
+		}))
+		_ = looks.Wait()
+	}
+	errs = append(errs, s.storeStuck(ctx, m.found.Load()), m.ticks(ctx), m.forget(ctx))
+	return errors.Join(errs...)
+}
+
+// look does what an open job needs.
+func (m *monitor) look(ctx context.Context, id string, r record) error {
+	if err := m.flow.advanceFrom(ctx, id, r); err != nil || r["kind"] != KindPipeline || r["cron"] != "" {
+		return err
+	}
+	now, err := m.now(ctx)
+	if err != nil {
+		return err
+	}
+	begun := r.time("created")
+	if at := r.time("at"); at.After(begun) {
+		begun = at
+	}
+	if timeout := r.millis("timeout"); timeout > 0 && now.Sub(begun) > timeout {
+		return m.flow.end(ctx, id, r, Failed, "job.failed", "it did not end within "+timeout.String())
+	}
+	if r.status() != Processing {
+		return nil
+	}
+	// A queue notices leases that have expired when work is taken: without agents, here. This takes nothing.
+	if _, err := m.queue(id).LeaseWithin(ctx, "sweep", 1, workqueue.Budget{}); err != nil {
+		return err
+	}
+	if err := m.flow.tellEndings(ctx, id); err != nil { // also of processes that have died
+		return err
+	}
+	j, err := r.job(id)
+	if err != nil {
+		return err
+	}
+	if err := m.fill(ctx, &j, r, false, nil); err != nil {
+		return err
+	}
+	if err := m.tally(ctx, &j, r); err != nil {
+		return err
+	}
+	if j.Waiting, err = m.waiting(ctx, &j, r); err != nil {
+		return err
+	}
+	if err := m.announce(ctx, &j); err != nil {
+		return err
+	}
+	if st, is := m.stuck(j, r, now); is {
+		m.found.Add(1)
+		return m.recover(ctx, &j, r, st, now)
+	}
+	return nil
+}
+
+// announce puts a job into the lists of the roles that it has work for, if an announcement was lost.
+func (m *monitor) announce(ctx context.Context, j *Job) error {
+	for i, st := range j.Stages {
+		if st.Pending > 0 || st.Takes == "job" && st.Status != StageCompleted && st.Agent == "" {
+			if err := m.ready(ctx, j.ID, j.Pipeline.Stages[i].Worker(), 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// recover takes the work of a stuck job from whoever holds it. A job that waits for agents is left alone. One that was
+// recovered too often fails.
+func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now time.Time) error {
+	if j.Waiting != "" {
+		return m.wait(ctx, j, r, st, now)
+	}
+	futile := r.int("futile")
+	if futile >= maxFutile {
+		return m.flow.end(ctx, j.ID, r, Failed, "job.failed", fmt.Sprintf("stuck in stage %s, also after %d recoveries: %s", st.Stage, futile, st.Reason))
+	}
+	data, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	if _, err := m.note(ctx, j.ID, "", "job.stuck", string(data)); err != nil {
+		return err
+	}
+	// Sealing ends all leases, so that late answers change nothing.
+	if err := m.queue(j.ID).Seal(ctx); err != nil {
+		return err
+	}
+	if err := m.unseal(ctx, j.ID); err != nil {
+		return err
+	}
+	if err := m.announce(ctx, j); err != nil {
+		return err
+	}
+	m.cfg.Logger.WarnContext(ctx, "a stuck job was recovered", "job", j.ID, "stage", st.Stage, "reason", st.Reason)
+	_, err = m.note(ctx, j.ID, "", "job.recovered", string(data),
+		"progressed", now.UnixMilli(), "futile", futile+1, "recoveries", r.int("recoveries")+1)
+	return err
+}
+
+// wait notes that a stuck job waits for agents, so that it is not recovered as soon as one comes. The event is appended
+// once for each time without progress.
+func (m *monitor) wait(ctx context.Context, j *Job, r record, st Stuck, now time.Time) error {
+	if _, err := m.note(ctx, j.ID, "told:"+r["progressed"], "job.stuck", encode(st)); err != nil {
+		return err
+	}
+	if now.Sub(r.time("waited")) < j.StuckAfter/2 {
+		return nil
+	}
+	_, err := m.note(ctx, j.ID, "", "", "", "waited", now.UnixMilli())
+	return err
+}
+
+// ticks creates the jobs of cron expressions whose time has come.
+func (m *monitor) ticks(ctx context.Context) error {
+	now, err := m.now(ctx)
+	if err != nil {
+		return err
+	}
+	due, err := m.rdb.ZRangeByScoreWithScores(ctx, cronKey, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: 1000}).Result()
+	if err != nil {
+		return fmt.Errorf("read cron expressions: %w", err)
+	}
+	for _, z := range due {
+		id, _ := z.Member.(string)
+		if err := m.tick(ctx, id, int64(z.Score), now); err != nil {
+			m.cfg.Logger.ErrorContext(ctx, "a job was not created as scheduled", "schedule", id, "err", err)
+		}
+	}
+	return nil
+}
+
+// tick creates the job of a tick, whose id is made of the schedule and the time: a repeat changes nothing. Ticks that
+// were missed are made up for by one job.
+func (m *monitor) tick(ctx context.Context, id string, at int64, now time.Time) error {
+	j, err := m.Get(ctx, id)
+	if errors.Is(err, ErrNotFound) || err == nil && j.Status.Terminal() {
+		return m.rdb.ZRem(ctx, cronKey, id).Err()
+	}
+	if err != nil {
+		return err
+	}
+	_, _, err = m.create(ctx, tickID(id, at), Request{
+		Pipeline: j.Name, Prompt: j.Prompt, Document: j.Document, Context: j.Context, Priority: j.Priority, Labels: j.Labels,
+		StuckAfter: j.StuckAfter, Dedupe: DedupeAllow,
+	}, id)
+	if err != nil {
+		return err
+	}
+	next, err := nextTick(j.Cron, now)
+	if err != nil {
+		return err
+	}
+	return m.rdb.ZAdd(ctx, cronKey, redis.Z{Score: float64(next.UnixMilli()), Member: id}).Err()
+}

@@ -1,0 +1,86 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/histogram"
+)
+
+// JobBounds and ItemBounds are the bounds of how long jobs and items take, in seconds.
+var (
+	JobBounds  = histogram.Bounds{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 43200, 86400, 259200, 604800}
+	ItemBounds = histogram.Bounds{0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400}
+)
+
+// Numbers are what is counted of all jobs. Scripts count it; reading it takes no look at the jobs.
+type Numbers struct {
+	// Items are those of all jobs of pipelines that are stored. Those of jobs
+	// that have not ended are counted by sweeps.
+	Items map[ItemStatus]int64
+	Stuck int64 // jobs without progress, as the last sweep has seen them
+	// Took is how long jobs took from their first stage to their end, as
+	// "job.STATUS", and items from their creation to their end, as "item.STATE";
+	// see package histogram.
+	Took map[string]string
+}
+
+// Numbers returns what is counted of all jobs.
+func (s *Reader) Numbers(ctx context.Context) (Numbers, error) {
+	var items, took *redis.MapStringStringCmd
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		items, took = p.HGetAll(ctx, itemsKey), p.HGetAll(ctx, tookKey)
+		return nil
+	}); err != nil {
+		return Numbers{}, fmt.Errorf("read the counters of jobs: %w", err)
+	}
+	r := record(items.Val())
+	n := Numbers{Items: map[ItemStatus]int64{}, Stuck: r.int("stuck"), Took: took.Val()}
+	for _, state := range ItemStatuses {
+		n.Items[state] = r.int(string(state))
+	}
+	return n, nil
+}
+
+// by returns the items by state.
+func (c Counts) by() map[ItemStatus]int64 {
+	return map[ItemStatus]int64{
+		ItemPending: c.Pending, ItemValidating: c.Validating, ItemIntegrated: c.Integrated,
+		ItemRejected: c.Rejected, ItemFailed: c.Failed, ItemReview: c.Review,
+	}
+}
+
+// tally is how the scripts get the items by state.
+func (c Counts) tally() string {
+	var parts []string
+	by := c.by()
+	for _, state := range ItemStatuses {
+		if n := by[state]; n > 0 {
+			parts = append(parts, string(state)+"="+strconv.FormatInt(n, 10))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// tally counts the items of a job that has not ended, unless they are counted already, and lists the job if some of them
+// wait for a decision.
+func (s *store) tally(ctx context.Context, j *Job, r record) error {
+	items := j.Items.tally()
+	if items == r["counted"] && j.Items.Review == 0 {
+		return nil
+	}
+	_, err := s.run(ctx, "count the items of job "+j.ID, "tally", []string{recordKey(j.ID), itemsKey, reviewsKey}, items, j.ID)
+	return err
+}
+
+// storeStuck stores how many jobs a sweep has found stuck.
+func (s *store) storeStuck(ctx context.Context, n int64) error {
+	if err := s.rdb.HSet(ctx, itemsKey, "stuck", n).Err(); err != nil {
+		return fmt.Errorf("store how many jobs are stuck: %w", err)
+	}
+	return nil
+}

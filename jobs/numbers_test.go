@@ -1,0 +1,145 @@
+package jobs_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"muster/jobs"
+)
+
+// numbers returns the counters after a sweep.
+func (w *world) numbers() jobs.Numbers {
+	w.t.Helper()
+	if err := w.Sweep(w.ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	n, err := w.Numbers(w.ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func (w *world) wantItems(when string, want map[jobs.ItemStatus]int64) {
+	w.t.Helper()
+	got := w.numbers().Items
+	for _, state := range jobs.ItemStatuses {
+		if got[state] != want[state] {
+			w.t.Errorf("%s: got %v, want %v", when, got, want)
+			return
+		}
+	}
+}
+
+func TestItemsOfAllJobsAreCounted(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		const created = 5
+		var ids []string
+		for i := range created {
+			ids = append(ids, w.create(jobs.Request{Prompt: fmt.Sprint(i)}).ID)
+		}
+		for range created {
+			w.emit("a", "b", "c")
+		}
+		w.wantItems("all wait", map[jobs.ItemStatus]int64{jobs.ItemPending: 15})
+		first := w.take("validator", "v")
+		w.complete(first, jobs.Answer{Verdict: "accept"})
+		w.complete(w.take("validator", "v"), jobs.Answer{Verdict: "reject", Reason: "old"})
+		w.take("validator", "v")
+		w.wantItems("some have ended", map[jobs.ItemStatus]int64{jobs.ItemPending: 12, jobs.ItemValidating: 1, jobs.ItemIntegrated: 1, jobs.ItemRejected: 1})
+		w.wantItems("again", map[jobs.ItemStatus]int64{jobs.ItemPending: 12, jobs.ItemValidating: 1, jobs.ItemIntegrated: 1, jobs.ItemRejected: 1})
+
+		// The numbers of a job that has ended stay, until it is deleted.
+		for _, id := range ids {
+			if _, err := w.Cancel(w.ctx, id, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, err := w.Numbers(w.ctx) // without a sweep
+		if err != nil || n.Items[jobs.ItemPending] != 13 || n.Items[jobs.ItemIntegrated] != 1 {
+			t.Errorf("all jobs have ended: got %v, %v, want 13 pending and 1 integrated", n.Items, err)
+		}
+		for _, id := range ids {
+			if err := w.Delete(w.ctx, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.wantItems("all jobs are deleted", nil)
+	})
+}
+
+func TestJobsAndItemsAreTimed(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		j := w.create(jobs.Request{})
+		w.emit("a", "b", "c")
+		w.complete(w.take("validator", "v"), jobs.Answer{})
+		w.complete(w.take("validator", "v"), jobs.Answer{Verdict: "reject", Reason: "old"})
+		for range 2 { // attempts
+			work := w.take("validator", "v")
+			if err := w.Fail(w.ctx, work, fmt.Errorf("no"), 0, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.until(j.ID, jobs.Completed)
+		got := map[string]int{}
+		for field, n := range w.numbers().Took {
+			var name, bound string
+			if _, err := fmt.Sscan(field, &name, &bound); err != nil {
+				t.Fatalf("field %q: %v", field, err)
+			}
+			if bound != "ms" {
+				count := 0
+				_, _ = fmt.Sscan(n, &count)
+				got[name] += count
+			}
+		}
+		for _, name := range []string{"job.completed", "item.integrated", "item.rejected", "item.failed"} {
+			if got[name] != 1 {
+				t.Errorf("%s: got %d, want 1; all: %v", name, got[name], got)
+			}
+		}
+		if len(got) != 4 {
+			t.Errorf("got %v, want 4 names", got)
+		}
+	})
+}
+
+func TestStuckJobsAreCountedBySweeps(t *testing.T) {
+	both(t, func(c *jobs.Config) { c.StuckAfter = time.Second }, func(t *testing.T, w *world) {
+		j := w.create(jobs.Request{StuckAfter: time.Second})
+		w.until(j.ID, jobs.Processing)
+		if n := w.numbers().Stuck; n != 0 {
+			t.Errorf("got %d stuck jobs, want 0", n)
+		}
+		past := time.Now().Add(-time.Hour).UnixMilli()
+		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+j.ID, "progressed", past).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.numbers().Stuck; n != 1 {
+			t.Errorf("got %d stuck jobs, want 1", n)
+		}
+	})
+}
+
+func TestPendingJobsAreCounted(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		var last jobs.Job
+		for i := range 4 {
+			last = w.create(jobs.Request{Prompt: fmt.Sprint(i)})
+		}
+		if err := w.Track(w.ctx, "scrape_1", jobs.KindScrape, "shop", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Cancel(w.ctx, last.ID, false); err != nil {
+			t.Fatal(err)
+		}
+		page, err := w.List(w.ctx, jobs.Filter{Pending: true, Limit: 2})
+		if err != nil || page.Total != 3 || len(page.Jobs) != 2 || page.Next == "" {
+			t.Errorf("got %d jobs of %d, next %q, %v, want 2 of 3 and a next page", len(page.Jobs), page.Total, page.Next, err)
+		}
+		if page, err = w.List(w.ctx, jobs.Filter{Pending: true, Limit: 2, Cursor: page.Next}); err != nil || len(page.Jobs) != 1 || page.Next != "" {
+			t.Errorf("the next page: got %d jobs, next %q, %v, want the last one", len(page.Jobs), page.Next, err)
+		}
+	})
+}

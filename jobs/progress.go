@@ -1,0 +1,222 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"muster/tasks"
+)
+
+// paceWindow is the time over which the pace of a job is taken: the last minutes, not its whole life, so that it follows
+// agents that come and go.
+const paceWindow = 5 * time.Minute
+
+// paceStep is how exactly the time of an item's end is kept; see lua/pace.lua.
+const paceStep = 10 * time.Second
+
+// Progress returns how far a job is.
+func (s *Reader) Progress(ctx context.Context, id string) (Progress, error) {
+	_, p, err := s.Look(ctx, id)
+	return p, err
+}
+
+// Look returns a job and how far it is, both of one moment.
+func (s *Reader) Look(ctx context.Context, id string) (Job, Progress, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return Job{}, Progress{}, err
+	}
+	j, err := s.whole(ctx, id, r, false, nil)
+	if err != nil {
+		return Job{}, Progress{}, err
+	}
+	p, err := s.progress(ctx, j, r)
+	return j, p, err
+}
+
+func (s *Reader) progress(ctx context.Context, j Job, r record) (Progress, error) {
+	now, err := s.now(ctx)
+	if err != nil {
+		return Progress{}, err
+	}
+	p := Progress{JobID: j.ID, Kind: j.Kind, Status: j.Status, Stages: j.Stages, Items: j.Items, Waiting: j.Waiting}
+	if j.Items.Total > 0 {
+		p.Percent = math.Round(1000*float64(j.Items.Processed())/float64(j.Items.Total)) / 10
+	}
+	end := now
+	if !j.CompletedAt.IsZero() {
+		end = j.CompletedAt
+	}
+	begun := j.StartedAt
+	if begun.IsZero() {
+		begun = j.CreatedAt
+	}
+	p.ElapsedSeconds = seconds(max(0, end.Sub(begun)))
+	if j.Status.Terminal() || j.Kind != KindPipeline {
+		return p, nil
+	}
+	steps, err := s.rdb.HGetAll(ctx, paceKey(j.ID)).Result()
+	if err != nil {
+		return Progress{}, fmt.Errorf("read the pace of job %s: %w", j.ID, err)
+	}
+	p.setPace(steps, begun, now)
+	if stuck, is := s.stuck(j, r, now); is {
+		p.Stuck = &stuck
+	}
+	return p, nil
+}
+
+// setPace sets the pace and the ETA by the items that ended in each step.
+func (p *Progress) setPace(steps map[string]string, begun, now time.Time) {
+	since := now.Add(-paceWindow)
+	if begun.After(since) {
+		since = begun
+	}
+	var ended int64
+	for step, n := range steps {
+		at, err := strconv.ParseInt(step, 10, 64)
+		if err != nil || time.Unix(0, at*int64(paceStep)).Add(paceStep).Before(since) {
+			continue
+		}
+		count, _ := strconv.ParseInt(n, 10, 64)
+		ended += count
+	}
+	seconds := now.Sub(since).Seconds()
+	if ended == 0 || seconds <= 0 {
+		return
+	}
+	p.PerMinute = math.Round(600*float64(ended)/seconds) / 10
+	left := float64(p.Items.Pending+p.Items.Validating) / float64(ended) * seconds
+	left = math.Round(10*left) / 10
+	p.ETASeconds = &left
+}
+
+// stuck reports whether a job has made no progress for its threshold, and where and why.
+func (s *Reader) stuck(j Job, r record, now time.Time) (Stuck, bool) {
+	since := r.time("progressed")
+	if j.Status != Processing || j.Kind != KindPipeline || since.IsZero() || now.Sub(since) < j.StuckAfter {
+		return Stuck{}, false
+	}
+	if j.Waiting == "" && now.Sub(r.time("waited")) < j.StuckAfter { // an agent has come
+		return Stuck{}, false
+	}
+	st := Stuck{JobID: j.ID, Name: j.Name, Since: since, Recoveries: j.Recoveries}
+	var stages, reasons []string
+	for _, stage := range j.Stages {
+		busy := stage.Pending+stage.Processing > 0 || stage.Takes == "job" && stage.Status != StageCompleted
+		if !busy || stage.Takes == "job" && len(stages) > 0 {
+			continue
+		}
+		stages = append(stages, stage.Name)
+		switch {
+		case stage.Takes == "job" && stage.Agent != "":
+			reasons = append(reasons, fmt.Sprintf("agent %s holds stage %s and neither ends it nor adds items", stage.Agent, stage.Name))
+		case stage.Processing > 0:
+			reasons = append(reasons, fmt.Sprintf("%d items of stage %s are held and do not end", stage.Processing, stage.Name))
+		default:
+			reasons = append(reasons, fmt.Sprintf("the work of stage %s is not taken", stage.Name))
+		}
+	}
+	if len(stages) == 0 {
+		return Stuck{}, false // it waits for a person
+	}
+	st.Stage, st.Reason = strings.Join(stages, ", "), strings.Join(reasons, "; ")
+	if j.Waiting != "" {
+		st.Reason = j.Waiting
+	}
+	return st, true
+}
+
+// Stuck lists the jobs that have made no progress for their threshold, those that are stuck for longest first.
+func (s *Reader) Stuck(ctx context.Context) ([]Stuck, error) {
+	list := []Stuck{}
+	now, err := s.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = s.eachOpen(ctx, Processing, func(id string, r record) error {
+		if since := r.time("progressed"); since.IsZero() || now.Sub(since) < r.millis("stuck_after") {
+			return nil
+		}
+		j, err := s.whole(ctx, id, r, false, nil)
+		if err != nil {
+			return err
+		}
+		if st, is := s.stuck(j, r, now); is {
+			list = append(list, st)
+		}
+		return nil
+	})
+	slices.SortFunc(list, func(a, b Stuck) int { return a.Since.Compare(b.Since) })
+	return list, err
+}
+
+// eachOpen calls fn with the records of all jobs in a state.
+func (s *store) eachOpen(ctx context.Context, in Status, fn func(id string, r record) error) error {
+	for cursor := ""; ; {
+		ids, last, err := s.below(ctx, []string{statusKey(in)}, cursor, listChunk)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		records, err := s.records(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for i, r := range records {
+			if r["seq"] == "" || r.status() != in {
+				continue
+			}
+			if err := fn(ids[i], r); err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+		}
+		cursor = last
+	}
+}
+
+// Wait returns a job once it has ended. Every so often it calls tell, if not nil, with the progress.
+func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, tell func(Progress)) (Job, error) {
+	if every <= 0 {
+		every = time.Second
+	}
+	look := time.NewTicker(every)
+	defer look.Stop()
+	ended := make(chan struct{})
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // the event of the workflow is the fastest; what it says is read from the record
+		defer close(ended)
+		_, _ = tasks.Attach[any](s.cfg.Client, id).Wait(waiting)
+	}()
+	defer func() { stop(); <-ended }()
+	for event := (<-chan struct{})(ended); ; {
+		p, err := s.Progress(ctx, id)
+		if err != nil {
+			return Job{}, err
+		}
+		if tell != nil {
+			tell(p)
+		}
+		if p.Status.Terminal() {
+			return s.Get(ctx, id)
+		}
+		select {
+		case <-ctx.Done():
+			return Job{}, context.Cause(ctx)
+		case <-event:
+			event = nil
+		case <-look.C:
+		}
+	}
+}
+
+// seconds returns d in seconds, rounded to milliseconds.
+func seconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
+}

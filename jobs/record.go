@@ -1,0 +1,147 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"muster/jobs/pipeline"
+)
+
+// record is the hash of a job:
+//
+//	kind name status version seq created updated started ended (unix ms)
+//	prompt doc context priority labels after on_failure at cron parent version_of generation
+//	pipeline                     as JSON, as it was when the job was created
+//	stuck_after timeout          ms
+//	headers                      of its workflow, as JSON: its trace and the id of the request that created it
+//	work                         hash of the request, for dedupe
+//	phase node                   the node of the workflow that waits, and for what: "start", or the number of a segment
+//	after:JOB                    how a job that it comes after had ended when it was deleted
+//	done:STAGE                   when a stage was completed
+//	failed_stage failed_stage_error  the stage that an operator failed, and why
+//	progressed futile recoveries when it last made progress; how often it was recovered since; how often in all
+//	waited told:PROGRESSED       when it last was stuck for want of agents; that this was told
+//	endings                      the last ending of its queue that is in the events
+//	error details
+//	final                        stages and counts, once it has ended, as JSON
+//	counted                      its items by state, as they are in the counters of all jobs; see numbers.go
+type record map[string]string
+
+// final is what a job that has ended needs no longer be counted for.
+type final struct {
+	Stages []Stage `json:"stages,omitempty"`
+	Items  Counts  `json:"items"`
+}
+
+func (s *store) read(ctx context.Context, id string) (record, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	r, err := s.rdb.HGetAll(ctx, recordKey(id)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read job %s: %w", id, err)
+	}
+	if r["kind"] == "" {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return r, nil
+}
+
+func (r record) status() Status { return Status(r["status"]) }
+
+func (r record) int(field string) int64 {
+	n, _ := strconv.ParseInt(r[field], 10, 64)
+	return n
+}
+
+func (r record) time(field string) time.Time {
+	if ms := r.int(field); ms != 0 {
+		return time.UnixMilli(ms).UTC()
+	}
+	return time.Time{}
+}
+
+func (r record) millis(field string) time.Duration {
+	return time.Duration(r.int(field)) * time.Millisecond
+}
+
+func (r record) list(field string) []string {
+	var list []string
+	_ = json.Unmarshal([]byte(r[field]), &list)
+	return list
+}
+
+// parsed remembers pipelines by their JSON, which most jobs share.
+var parsed plans
+
+// pipeline returns the pipeline of the job, or nil if it has none. It must not be changed: others have it, too.
+func (r record) pipeline() (*pipeline.Pipeline, error) {
+	if r["pipeline"] == "" {
+		return nil, nil
+	}
+	if p := parsed.get(r["pipeline"]); p != nil {
+		return p, nil
+	}
+	p := &pipeline.Pipeline{}
+	if err := json.Unmarshal([]byte(r["pipeline"]), p); err != nil {
+		return nil, fmt.Errorf("read the pipeline of a job: %w", err)
+	}
+	parsed.put(r["pipeline"], p)
+	return p, nil
+}
+
+func (r record) headers() map[string]string {
+	var h map[string]string
+	_ = json.Unmarshal([]byte(r["headers"]), &h)
+	return h
+}
+
+func (r record) document() *Document {
+	if r["doc"] == "" {
+		return nil
+	}
+	d := &Document{}
+	if json.Unmarshal([]byte(r["doc"]), d) != nil {
+		return nil
+	}
+	return d
+}
+
+// job returns the part of a job that is in its record.
+func (r record) job(id string) (Job, error) {
+	p, err := r.pipeline()
+	if err != nil {
+		return Job{}, fmt.Errorf("job %s: %w", id, err)
+	}
+	j := Job{
+		ID: id, Kind: r["kind"], Name: r["name"], Status: r.status(), Version: r.int("version"),
+		Prompt: r["prompt"], Document: r.document(), Priority: int(r.int("priority")), Labels: r.list("labels"),
+		CreatedAt: r.time("created"), UpdatedAt: r.time("updated"), StartedAt: r.time("started"), CompletedAt: r.time("ended"),
+		ErrorMessage: r["error"], After: r.list("after"), OnFailure: r["on_failure"], At: r.time("at"), Cron: r["cron"],
+		Parent: r["parent"], VersionOf: r["version_of"], Generation: int(max(1, r.int("generation"))), Recoveries: int(r.int("recoveries")),
+		StuckAfter: r.millis("stuck_after"), Timeout: r.millis("timeout"), Pipeline: p,
+	}
+	if r["context"] != "" {
+		j.Context = json.RawMessage(r["context"])
+	}
+	if r["details"] != "" {
+		j.ErrorDetails = json.RawMessage(r["details"])
+	}
+	return j, nil
+}
+
+// checkID refuses what cannot be the id of a job.
+func checkID(id string) error {
+	if id == "" || len(id) > 100 {
+		return bad("job_id", "%.40q is not the id of a job", id)
+	}
+	for _, c := range id {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
+			return bad("job_id", "%.40q is not the id of a job", id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// terminal are the states in which a job has ended.
+var terminal = []Status{Completed, Failed, Cancelled}
+
+// kept returns how long jobs of a kind are kept after they have ended in a state; 0 is forever.
+func (c *Limits) kept(kind string, status Status) time.Duration {
+	for _, name := range []string{kind + "/" + string(status), kind, string(status)} {
+		if d, ok := c.KeepFor[name]; ok {
+			return max(d, 0)
+		}
+	}
+	return max(c.Keep, 0)
+}
+
+// forget deletes jobs that were kept for long enough. One that cannot be deleted does not hold up the others.
+func (m *monitor) forget(ctx context.Context) error {
+	now, err := m.now(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, kind := range Kinds {
+		for _, status := range terminal {
+			if keep := m.limits.Load().kept(kind, status); keep > 0 {
+				errs = append(errs, m.forgetBefore(ctx, endedKey(kind, status), now.Add(-keep)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forgetBefore deletes up to 1000 jobs of an index of ended jobs that ended before a time.
+func (m *monitor) forgetBefore(ctx context.Context, index string, before time.Time) error {
+	ids, err := m.rdb.ZRangeByScore(ctx, index, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: 1000}).Result()
+	if err != nil {
+		return fmt.Errorf("look for old jobs: %w", err)
+	}
+	var errs []error
+	for _, id := range ids {
+		r, err := m.read(ctx, id)
+		if errors.Is(err, ErrNotFound) {
+			err = m.rdb.ZRem(ctx, index, id).Err()
+		} else if err == nil {
+			err = m.remove(ctx, id, r)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("delete old job %s: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,135 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/jobs"
+	"muster/tasks/redistest"
+)
+
+// keysOf returns the keys that have an id in their names.
+func keysOf(t *testing.T, rdb redis.UniversalClient, id string) []string {
+	t.Helper()
+	all, err := rdb.Keys(t.Context(), "muster:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(key string) bool { return !strings.Contains(key, id) })
+}
+
+// Of several times to keep a job for, the most specific one counts.
+func TestJobsAreKeptByKindAndState(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		keep    time.Duration
+		keepFor map[string]time.Duration
+		want    string // what is kept after a week, of an ended job of each kind and state
+	}{
+		"the same for all":    {time.Hour, nil, ""},
+		"forever":             {-1, nil, "pipeline/cancelled pipeline/completed scrape/failed"},
+		"a kind":              {time.Hour, map[string]time.Duration{"scrape": 2 * week}, "scrape/failed"},
+		"a state":             {time.Hour, map[string]time.Duration{"cancelled": 2 * week}, "pipeline/cancelled"},
+		"kind before state":   {-1, map[string]time.Duration{"scrape": 2 * week, "failed": time.Hour}, "pipeline/cancelled pipeline/completed scrape/failed"},
+		"both before each":    {time.Hour, map[string]time.Duration{"pipeline/completed": 2 * week, "pipeline": time.Hour, "completed": time.Hour}, "pipeline/completed"},
+		"0 is forever":        {time.Hour, map[string]time.Duration{"pipeline": 0}, "pipeline/cancelled pipeline/completed"},
+		"only some are short": {-1, map[string]time.Duration{"pipeline/completed": time.Hour}, "pipeline/cancelled scrape/failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, jump := redistest.Clock(t)
+			w := newWorld(t, rdb, func(cfg *jobs.Config) {
+				cfg.Keep, cfg.KeepFor = c.keep, c.keepFor
+				cfg.Kinds = map[string]jobs.Kind{jobs.KindScrape: otherKind{jobs.State{Status: jobs.Failed}}}
+			})
+			completed, cancelled := w.create(jobs.Request{}), jobs.Job{}
+			w.emit()
+			w.until(completed.ID, jobs.Completed)
+			cancelled = w.create(jobs.Request{})
+			if _, err := w.Cancel(w.ctx, cancelled.ID, false); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Track(w.ctx, "scrape_shop", jobs.KindScrape, "shop", time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			w.until("scrape_shop", jobs.Failed)
+			jump(week)
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			page, err := w.List(w.ctx, jobs.Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kept []string
+			for _, j := range page.Jobs {
+				kept = append(kept, j.Kind+"/"+string(j.Status))
+			}
+			slices.Sort(kept)
+			if got := strings.Join(kept, " "); got != c.want {
+				t.Errorf("kept: got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// otherKind is a kind whose jobs are all in one state.
+type otherKind struct{ state jobs.State }
+
+func (k otherKind) State(context.Context, string) (jobs.State, error) { return k.state, nil }
+func (k otherKind) Cancel(context.Context, string) error              { return errors.New("it has ended") }
+func (k otherKind) Forget(context.Context, string) error              { return nil }
+
+// With a job go its items, its queue, its events, its usage and, with the last job that has it, its document.
+func TestNothingOfADeletedJobIsLeft(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb, func(cfg *jobs.Config) { cfg.KeepFor = map[string]time.Duration{"completed": time.Nanosecond} })
+		doc := &jobs.Document{Name: "a.txt", Hash: strings.Repeat("a", 64), Size: 1}
+		w.docs.files[doc.Hash] = []byte("x")
+		first := w.create(jobs.Request{Document: doc, Labels: []string{"red"}, Context: []byte(`{"customer":"acme"}`)})
+		w.emit("one", "two")
+		for range 2 {
+			work := w.take("validator", "v")
+			if err := w.SetUsage(w.ctx, first.ID, map[string]map[string]int64{"v": {"tokens": 1, "items": 1}}); err != nil {
+				t.Fatal(err)
+			}
+			w.complete(work, jobs.Answer{})
+		}
+		w.until(first.ID, jobs.Completed)
+		second := w.create(jobs.Request{Document: doc})
+		for _, id := range []string{first.ID, second.ID} {
+			if id == second.ID {
+				w.emit()
+				w.until(id, jobs.Completed)
+			}
+			for range 2 { // the second sweep finds what the first has left for later
+				if err := w.Sweep(w.ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := w.Get(w.ctx, id); !errors.Is(err, jobs.ErrNotFound) {
+				t.Errorf("got %v, want that the job is gone", err)
+			}
+			left := slices.DeleteFunc(keysOf(t, rdb, id), func(key string) bool { return strings.Contains(key, ":w:"+id) || strings.HasSuffix(key, ":id:"+id) }) // its workflow
+			if len(left) > 0 {
+				t.Errorf("got the keys %v, want none of the job", left)
+			}
+			want := "[" + doc.Hash + "]"
+			if id == second.ID {
+				want = "[]"
+			}
+			if got := fmt.Sprint(w.docs.names()); got != want {
+				t.Errorf("got the documents %s, want %s", got, want)
+			}
+		}
+	})
+}

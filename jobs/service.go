@@ -1,0 +1,165 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"muster/jobs/pipeline"
+	"muster/tasks"
+)
+
+// Documents are where the documents of jobs are.
+type Documents interface {
+	// Open returns an error that wraps fs.ErrNotExist if there is none.
+	Open(hash string) (io.ReadCloser, error)
+	// Remove removes a document if unused says so, which it calls when the document cannot be opened any more.
+	Remove(hash string, unused func() (bool, error)) error
+}
+
+// State is how a job of another kind is.
+type State struct {
+	Status  Status
+	Items   Counts
+	Error   string
+	Waiting string    // why nothing happens
+	Ended   time.Time // zero if that is not known
+}
+
+// Kind runs the jobs of a kind that are not of a pipeline. Its methods may be called by many goroutines at once.
+type Kind interface {
+	// State returns how a job is. A job that is not known any more has failed.
+	State(ctx context.Context, id string) (State, error)
+	Cancel(ctx context.Context, id string) error
+	// Forget is called before a job that has ended is deleted, so that Config.Reconcile does not find it again.
+	Forget(ctx context.Context, id string) error
+}
+
+// Config sets up a Service.
+type Config struct {
+	Client    *tasks.Client                                 // Required.
+	Pipelines func(name string) (*pipeline.Pipeline, error) // Required to create jobs.
+	Documents Documents                                     // Defaults to none.
+	Kinds     map[string]Kind                               // by the kind of the jobs. Defaults to none.
+	Roles     func(context.Context) (map[string]int, error) // the healthy agents of each role that agents have, "task:NAME" for a Go task. Defaults to unknown.
+	Emit      Emit                                          // of the events of jobs. Defaults to no events.
+	Reconcile func(context.Context) error                   // called by each sweep, for what is kept beside the jobs: to track those of other kinds, to remove unused documents. Defaults to none.
+
+	Lease time.Duration // of an assignment. Defaults to 30 seconds.
+	Limits
+	Backoff time.Duration // before the first retry of an item; it doubles. Defaults to 5 seconds.
+	Logger  *slog.Logger  // Defaults to none.
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	set(&c.Lease, 30*time.Second)
+	set(&c.Backoff, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Limits are what may change while a Service runs; see SetLimits.
+type Limits struct {
+	StuckAfter time.Duration // without progress. Defaults to an hour.
+	Timeout    time.Duration // of a job. Defaults to 168 hours.
+	MaxRetries int           // of an item or stage that failed, unless its pipeline sets them; 0 for none
+	CheckEvery time.Duration // between sweeps. Defaults to 30 seconds.
+	Keep       time.Duration // how long a job is kept after its end; below 0 forever. Defaults to 30 days.
+	Dedupe     string        // of requests that do not say. Defaults to DedupeJoin.
+
+	// KeepFor is Keep for jobs of a "KIND", in a "STATE", or for "KIND/STATE"; 0 is forever. Of several that fit, the
+	// last of these forms counts, and KIND before STATE. Defaults to Keep for all.
+	KeepFor map[string]time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	set(&l.StuckAfter, time.Hour)
+	set(&l.Timeout, 168*time.Hour)
+	set(&l.CheckEvery, 30*time.Second)
+	if l.Keep == 0 {
+		l.Keep = 30 * 24 * time.Hour
+	}
+	if l.Dedupe == "" {
+		l.Dedupe = DedupeJoin
+	}
+	return l
+}
+
+// tuning are the limits in force.
+type tuning struct {
+	limits atomic.Pointer[Limits]
+	tuned  chan struct{} // CheckEvery may have changed
+}
+
+// SetLimits replaces the limits. Jobs that exist keep the times that they were created with.
+func (s *tuning) SetLimits(l Limits) {
+	s.limits.Store(new(l.withDefaults()))
+	select {
+	case s.tuned <- struct{}{}:
+	default:
+	}
+}
+
+// Service keeps jobs. It may be used by many goroutines, and by any number of processes on one Redis.
+type Service struct {
+	*store
+	*Reader
+	*ItemReader
+	*Leases
+	flow *flow
+}
+
+// Reader reads jobs.
+type Reader struct{ *store }
+
+// ItemReader reads the items of jobs.
+type ItemReader struct{ *store }
+
+// Leases are how agents work on jobs.
+type Leases struct {
+	*store
+	flow *flow
+}
+
+// New returns a Service. It does no I/O, and needs no Close.
+func New(cfg Config) (*Service, error) {
+	if cfg.Client == nil {
+		return nil, errors.New("jobs: Config.Client is missing")
+	}
+	st := &store{cfg: cfg.withDefaults(), rdb: cfg.Client.Redis(), wake: make(chan struct{}, 1), tuning: tuning{tuned: make(chan struct{}, 1)}, scripts: cfg.Emit.scripts()}
+	st.limits.Store(new(cfg.Limits.withDefaults()))
+	reader := &Reader{st}
+	fl := &flow{store: st, reader: reader}
+	return &Service{store: st, Reader: reader, ItemReader: &ItemReader{st}, Leases: &Leases{store: st, flow: fl}, flow: fl}, nil
+}
+
+// Register binds the tasks of jobs to their handlers.
+func (s *Service) Register(mux *tasks.Mux) { s.flow.register(mux) }
+
+// StoreID returns the id of the store of jobs. It is made by the first call, and does not change.
+func (s *Reader) StoreID(ctx context.Context) (string, error) {
+	if err := s.rdb.SetNX(ctx, storeKey, newID(), 0).Err(); err != nil {
+		return "", fmt.Errorf("read the id of the store: %w", err)
+	}
+	id, err := s.rdb.Get(ctx, storeKey).Result()
+	if err != nil {
+		return "", fmt.Errorf("read the id of the store: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,313 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/jobs/pipeline"
+	"muster/tasks/workqueue"
+)
+
+// Beat extends the lease of work. It returns ErrLeaseLost when the work is another's by now, its deadline has passed, or
+// its job has ended.
+func (s *Leases) Beat(ctx context.Context, w Work) error {
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	if now.After(w.Deadline) {
+		return ErrLeaseLost
+	}
+	lost, err := s.queue(w.JobID).Heartbeat(ctx, w.lease())
+	if err == nil && len(lost) > 0 {
+		err = ErrLeaseLost
+	}
+	return err
+}
+
+// Add adds items to the job, as a stage that takes the job does while it works. An item whose key exists changes
+// nothing. It returns how many are new; ErrLeaseLost, or a *FieldError, and then none is added.
+func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
+	p, err := s.plan(ctx, w.JobID)
+	if err != nil {
+		return 0, err
+	}
+	next := following(p, w.Stage)
+	if w.Takes != pipeline.TakesJob || next == nil {
+		return 0, bad("items", "stage %s emits no items: it takes items, or no stage behind it takes them", w.Stage)
+	}
+	if len(items) > MaxItems {
+		return 0, bad("items", "%d items; at most %d are allowed in one call", len(items), MaxItems)
+	}
+	queued, now := make([]workqueue.Item, len(items)), time.Now()
+	for i, it := range items {
+		field := fmt.Sprintf("items[%d]", i)
+		if err := it.check(field, p); err != nil {
+			return 0, err
+		}
+		if queued[i], err = it.queued(*next, s.attempts(*next), now); err != nil {
+			return 0, err
+		}
+		if len(queued[i].Payload) > MaxItem {
+			return 0, bad(field, "has %d bytes; at most %d are allowed", len(queued[i].Payload), MaxItem)
+		}
+	}
+	added, err := s.queue(w.JobID).EnqueueUnder(ctx, w.lease(), queued...)
+	if added > 0 {
+		if readyErr := s.ready(ctx, w.JobID, next.Worker(), 0); readyErr != nil {
+			err = errors.Join(err, readyErr)
+		}
+		s.pace(ctx, w.JobID)
+	}
+	return added, lost(err)
+}
+
+// following returns the stage that takes the items of a stage, or nil.
+func following(p *pipeline.Pipeline, stage string) *pipeline.Stage {
+	for i := range p.Stages {
+		if p.Stages[i].Name != stage || i+1 == len(p.Stages) || p.Stages[i+1].Takes != pipeline.TakesItem {
+			continue
+		}
+		return &p.Stages[i+1]
+	}
+	return nil
+}
+
+// lost turns the error of a lost lease of the queue into that of this package.
+func lost(err error) error {
+	if errors.Is(err, workqueue.ErrLeaseLost) || errors.Is(err, workqueue.ErrSealed) {
+		return ErrLeaseLost
+	}
+	return err
+}
+
+// Complete ends work. Repeating it by the same lease succeeds and changes nothing. It returns ErrLeaseLost when the work
+// is another's by now or its job has ended, and a *FieldError when the answer cannot be used.
+func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
+	p, err := s.plan(ctx, w.JobID)
+	if err != nil {
+		return err
+	}
+	st := p.Stage(w.Stage)
+	if st == nil {
+		return fmt.Errorf("job %s has no stage %s", w.JobID, w.Stage)
+	}
+	if err := text("reason", a.Reason, MaxItem); err != nil {
+		return err
+	}
+	if len(a.Patch) > 0 {
+		if err := CheckJSON("item", a.Patch, MaxItem); err != nil {
+			return err
+		}
+	}
+	if w.Takes == pipeline.TakesJob {
+		err = s.completeJobStage(ctx, w, a)
+	} else {
+		err = s.completeItem(ctx, p, *st, w, a)
+	}
+	if err != nil {
+		return lost(err)
+	}
+	s.flow.settled(ctx, w.JobID)
+	return nil
+}
+
+// settled advances a job of which something has ended.
+func (s *flow) settled(ctx context.Context, id string) {
+	if err := s.advance(ctx, id); err != nil && ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, "the job will be advanced by the next sweep", "job", id, "err", err)
+	}
+}
+
+func (s *Leases) completeJobStage(ctx context.Context, w Work, a Answer) error {
+	if a.Verdict != "" && a.Verdict != "accept" {
+		return bad("verdict", "a stage that takes the job has none; fail the assignment instead")
+	}
+	if len(a.Items) > 0 {
+		_, err := s.Add(ctx, w, a.Items)
+		if errors.Is(err, ErrLeaseLost) && s.settledBy(ctx, w) {
+			return nil // this lease has completed the stage, and the answer was lost
+		}
+		if err != nil {
+			return err
+		}
+	}
+	result, err := json.Marshal(outcome{Agent: w.Agent, At: time.Now().UnixMilli(), Patch: a.Patch})
+	if err != nil {
+		return err
+	}
+	if err := s.queue(w.JobID).Settle(ctx, w.lease(), workqueue.Done().With(result)); err != nil {
+		return err
+	}
+	s.pace(ctx, w.JobID)
+	return nil
+}
+
+// settledBy reports whether work has been completed by its lease.
+func (s *Leases) settledBy(ctx context.Context, w Work) bool {
+	infos, err := s.queue(w.JobID).Get(ctx, w.QueueItem)
+	return err == nil && len(infos) == 1 && infos[0].State == workqueue.StateDone && infos[0].Token == w.Fence
+}
+
+func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipeline.Stage, w Work, a Answer) error {
+	if len(a.Items) > 0 {
+		return bad("items", "stage %s takes items and emits none", st.Name)
+	}
+	to, err := stateOf(st, a.Verdict)
+	if err != nil {
+		return err
+	}
+	if to == pipeline.Rejected && strings.TrimSpace(a.Reason) == "" {
+		return bad("reason", "is needed to reject an item")
+	}
+	it := *w.Item
+	if err := it.apply(a.Patch); err != nil {
+		return err
+	}
+	if err := it.check("item", p); err != nil {
+		return err
+	}
+	q := s.queue(w.JobID)
+	if next := following(p, st.Name); next != nil && to == pipeline.Integrated {
+		item, err := it.queued(*next, s.attempts(*next), it.CreatedAt)
+		if err != nil {
+			return err
+		}
+		if err := q.Pass(ctx, w.lease(), item); err != nil {
+			return err
+		}
+		s.pace(ctx, w.JobID)
+		return s.ready(ctx, w.JobID, next.Worker(), 0)
+	}
+	result, err := json.Marshal(outcome{Agent: w.Agent, Verdict: a.Verdict, Reason: a.Reason, At: time.Now().UnixMilli(), Patch: a.Patch})
+	if err != nil {
+		return err
+	}
+	o := workqueue.Done()
+	if to == pipeline.Rejected {
+		o = workqueue.Skipped(a.Reason)
+	}
+	if err := q.Settle(ctx, w.lease(), o.With(result)); err != nil {
+		return err
+	}
+	s.ended(ctx, w, ItemStatus(to))
+	return nil
+}
+
+// stateOf returns the state that a verdict leads to.
+func stateOf(st pipeline.Stage, verdict string) (string, error) {
+	states := st.States
+	if len(states) == 0 {
+		states = map[string]string{"accept": pipeline.Integrated, "reject": pipeline.Rejected}
+	}
+	if to, ok := states[cmp.Or(verdict, "accept")]; ok {
+		return to, nil
+	}
+	var known []string
+	for v := range states {
+		known = append(known, v)
+	}
+	if verdict == "" {
+		return "", bad("verdict", "required; stage %s has %s", st.Name, joinSorted(known))
+	}
+	return "", bad("verdict", "%.40q is not a verdict of stage %s; it has %s", verdict, st.Name, joinSorted(known))
+}
+
+// Fail ends an attempt at work. The work is tried again after the delay (below 0: the back-off of the queue) unless it
+// has used up its attempts; with counts false it is not an attempt. It returns ErrLeaseLost as Complete does.
+func (s *Leases) Fail(ctx context.Context, w Work, cause error, after time.Duration, counts bool) error {
+	p, err := s.plan(ctx, w.JobID)
+	if err != nil {
+		return err
+	}
+	st := p.Stage(w.Stage)
+	if st == nil {
+		return fmt.Errorf("job %s has no stage %s", w.JobID, w.Stage)
+	}
+	q := s.queue(w.JobID)
+	var permanent interface{ Permanent() bool }
+	if errors.As(cause, &permanent) && permanent.Permanent() {
+		if err := q.Settle(ctx, w.lease(), workqueue.Failed(cause)); err != nil {
+			return lost(err)
+		}
+		return s.exhausted(ctx, *st, w)
+	}
+	if after < 0 {
+		after = q.Backoff(w.Attempt)
+	}
+	state, err := q.Retry(ctx, w.lease(), cause, after, counts)
+	if err != nil {
+		return lost(err)
+	}
+	if state == workqueue.StateError {
+		return s.exhausted(ctx, *st, w)
+	}
+	return s.ready(ctx, w.JobID, st.Worker(), after)
+}
+
+// exhausted notes that work has failed for the last time.
+func (s *Leases) exhausted(ctx context.Context, st pipeline.Stage, w Work) error {
+	if w.Takes == pipeline.TakesItem {
+		state := ItemFailed
+		if st.Review {
+			state = ItemReview
+		}
+		if err := s.flow.tellEndings(ctx, w.JobID); err != nil {
+			return err
+		}
+		s.ended(ctx, w, state)
+	}
+	s.flow.settled(ctx, w.JobID)
+	return nil
+}
+
+// Release gives work back at once. No attempt is counted. Work that is another's by now is not an error.
+func (s *Leases) Release(ctx context.Context, w Work) error {
+	p, err := s.plan(ctx, w.JobID)
+	if err != nil {
+		return err
+	}
+	if err := s.queue(w.JobID).Return(ctx, w.lease()); err != nil {
+		return err
+	}
+	if st := p.Stage(w.Stage); st != nil {
+		return s.ready(ctx, w.JobID, st.Worker(), 0)
+	}
+	return nil
+}
+
+// SetUsage stores what a job has used, by agent and name; the name "items" counts the assignments that an agent has
+// completed. Totals only grow: one that is below what is known changes nothing, so that a call may be repeated. It does
+// nothing if the job was deleted.
+func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[string]int64) error {
+	var args []any
+	for agent, usage := range totals {
+		for name, n := range usage {
+			args = append(args, agent+" "+name, n)
+		}
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	_, err := s.run(ctx, "store the usage of job "+id, "usage", []string{recordKey(id), usageKey(id)}, args...)
+	return err
+}
+
+// pace notes that a job made progress.
+func (s *store) pace(ctx context.Context, id string) { s.paced(ctx, id, 0, "", 0, "") }
+
+// ended notes that an item has ended, and counts how long it took.
+func (s *store) ended(ctx context.Context, w Work, state ItemStatus) {
+	s.paced(ctx, w.JobID, 1, string(state), w.Item.CreatedAt.UnixMilli(), ItemBounds.Text())
+}
+
+func (s *store) paced(ctx context.Context, id string, args ...any) {
+	if _, err := s.run(ctx, "note progress", "pace", []string{recordKey(id), paceKey(id), tookKey}, args...); err != nil && ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, "the pace of the job lacks items", "job", id, "err", err)
+	}
+}

@@ -1,0 +1,128 @@
+package jobs_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/jobs"
+)
+
+// A person can end a stage, whether its work waits or an agent holds it; the other stages continue.
+func TestStageIsEndedByHand(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		j := w.create(jobs.Request{})
+		creator := w.take("creator", "c1")
+		w.add(creator, "a", "b")
+		w.complete(w.take("validator", "v1"), jobs.Answer{})
+		got, err := w.CompleteStage(w.ctx, j.ID, "create", "")
+		if err != nil || got.Stages[0].Status != jobs.StageCompleted || got.Stages[1].Status != jobs.StageProcessing || got.Items.Pending != 1 {
+			t.Fatalf("a stage that an agent holds: %+v, %v", got, err)
+		}
+		if _, err := w.CompleteStage(w.ctx, j.ID, "create", "too late"); !errors.Is(err, jobs.ErrStageEnded) {
+			t.Errorf("fail a completed stage: got %v, want %v", err, jobs.ErrStageEnded)
+		}
+		if err := w.Beat(w.ctx, creator); !errors.Is(err, jobs.ErrLeaseLost) {
+			t.Errorf("its agent: got %v, want %v", err, jobs.ErrLeaseLost)
+		}
+		if _, err := w.CompleteStage(w.ctx, j.ID, "validate", ""); err != nil {
+			t.Fatal(err)
+		}
+		done := w.until(j.ID, jobs.Completed)
+		if want := (jobs.Counts{Total: 2, Integrated: 1, Rejected: 1}); done.Items != want {
+			t.Errorf("items: got %+v, want %+v", done.Items, want)
+		}
+		if _, err := w.CompleteStage(w.ctx, j.ID, "create", ""); !errors.Is(err, jobs.ErrTerminal) {
+			t.Errorf("a job that has ended: got %v, want %v", err, jobs.ErrTerminal)
+		}
+
+		j = w.create(jobs.Request{})
+		w.until(j.ID, jobs.Processing)
+		if _, err := w.CompleteStage(w.ctx, j.ID, "none", ""); !errors.As(err, new(*jobs.FieldError)) {
+			t.Errorf("an unknown stage: %v", err)
+		}
+		got, err = w.CompleteStage(w.ctx, j.ID, "create", "the scan is unreadable")
+		if err != nil || got.Status != jobs.Failed || !strings.Contains(got.ErrorMessage, "the scan is unreadable") || got.CompletedAt.IsZero() {
+			t.Errorf("a stage that failed by hand: %+v, %v", got, err)
+		}
+		if st := got.Stages[0]; st.Status != jobs.StageFailed || st.Error != "the scan is unreadable" || got.Stages[1].Status != jobs.StagePending ||
+			!strings.Contains(string(got.ErrorDetails), "the scan is unreadable") {
+			t.Errorf("a stage that failed by hand: stages %+v, details %s", got.Stages, got.ErrorDetails)
+		}
+	})
+}
+
+// A stage whose states have no verdict accept needs a verdict.
+func TestStageWithOwnVerdictsNeedsOne(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		j := w.create(jobs.Request{Pipeline: "long"})
+		w.emit("a")
+		w.complete(w.take("enricher", "e"), jobs.Answer{})
+		work := w.take("validator", "v")
+		err := w.Complete(w.ctx, work, jobs.Answer{})
+		if wrong, ok := errors.AsType[*jobs.FieldError](err); !ok || wrong.Field != "verdict" || wrong.Why != "required; stage validate has good, poor" {
+			t.Errorf("no verdict: got %v, want that it is required", err)
+		}
+		w.complete(work, jobs.Answer{Verdict: "good"})
+		if got, err := w.Get(w.ctx, j.ID); err != nil || got.Items.Integrated != 1 {
+			t.Errorf("got %+v, %v, want the item integrated", got.Items, err)
+		}
+	})
+}
+
+func TestFailedItemsOfARunningJobAreTriedAgain(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		j := w.create(jobs.Request{})
+		creator := w.take("creator", "c1") // keeps the job open
+		w.add(creator, "a", "b")
+		for range 2 {
+			if err := w.Fail(w.ctx, w.take("validator", "v"), permanent{errors.New("no model")}, 0, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := w.Retry(w.ctx, j.ID); err != nil || n != 2 {
+			t.Fatalf("retry: got %d items, %v; want 2", n, err)
+		}
+		for range 2 {
+			w.complete(w.take("validator", "v"), jobs.Answer{})
+		}
+		w.complete(creator, jobs.Answer{})
+		if done := w.until(j.ID, jobs.Completed); done.Items.Integrated != 2 || done.Items.Failed != 0 {
+			t.Errorf("items: got %+v, want both integrated", done.Items)
+		}
+		if _, err := w.Retry(w.ctx, j.ID); !errors.Is(err, jobs.ErrTerminal) {
+			t.Errorf("a job that has ended: got %v, want %v", err, jobs.ErrTerminal)
+		}
+	})
+}
+
+// Wait tells the progress until the job has ended, however it ends.
+func TestWaitTellsProgressUntilTheEnd(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		for _, want := range []jobs.Status{jobs.Completed, jobs.Cancelled} {
+			j := w.create(jobs.Request{})
+			first := w.take("creator", "c1")
+			var told []jobs.Status
+			got, err := w.Wait(w.ctx, j.ID, 10*time.Millisecond, func(p jobs.Progress) {
+				if told = append(told, p.Status); len(told) > 1 {
+					return
+				}
+				if want == jobs.Cancelled {
+					_, err := w.Cancel(w.ctx, j.ID, false)
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				w.complete(first, jobs.Answer{})
+			})
+			if err != nil || got.Status != want || len(told) < 2 || told[0] != jobs.Processing || told[len(told)-1] != want {
+				t.Errorf("wait: got %s, %v, told %v; want %s, first processing", got.Status, err, told, want)
+			}
+		}
+		if _, err := w.Wait(w.ctx, "none", time.Second, nil); !errors.Is(err, jobs.ErrNotFound) {
+			t.Errorf("an unknown job: got %v, want %v", err, jobs.ErrNotFound)
+		}
+	})
+}

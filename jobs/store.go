@@ -1,0 +1,87 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/jobs/pipeline"
+	"muster/tasks/workqueue"
+)
+
+// store has what jobs are in Redis, for the parts of a Service.
+type store struct {
+	cfg     Config
+	rdb     redis.UniversalClient
+	scripts map[string]*redis.Script
+	plans   plans
+	roles   memo[map[string]int] // live agents by role
+	works   memo[bool]           // whether a live worker takes the workflows of jobs
+	wake    chan struct{}        // a job must be advanced soon
+	tuning
+}
+
+// queue returns the work queue of a job.
+func (s *store) queue(id string) *workqueue.Queue {
+	return workqueue.New(s.rdb, queueName(id), workqueue.Config{
+		MaxAttempts: 1 + s.limits.Load().MaxRetries, LeaseTTL: s.cfg.Lease, CountLanes: true, KeepEndings: true, MaxPayload: maxItem,
+		Backoff: workqueue.Backoff{Base: s.cfg.Backoff, Jitter: s.cfg.Backoff / 5, Max: 10 * time.Minute},
+		Logger:  s.cfg.Logger,
+	})
+}
+
+// now returns the time of Redis. Jobs live by that clock alone: those of processes differ, and jump.
+func (s *store) now(ctx context.Context) (time.Time, error) {
+	now, err := s.rdb.Time(ctx).Result()
+	if err != nil {
+		return now, fmt.Errorf("read the time of Redis: %w", err)
+	}
+	return now, nil
+}
+
+// memo remembers a value for a second: lists and sweeps ask for it for each job.
+type memo[T any] struct {
+	mu    sync.Mutex // guards the fields below, and lets one caller read
+	read  time.Time
+	value T
+}
+
+func (m *memo[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.read.IsZero() && time.Since(m.read) < time.Second {
+		return m.value, nil
+	}
+	value, err := read(ctx)
+	if err == nil {
+		m.value, m.read = value, time.Now()
+	}
+	return value, err
+}
+
+// plans remembers pipelines, which do not change. The zero value is ready to use.
+type plans struct {
+	mu    sync.Mutex // guards known
+	known map[string]*pipeline.Pipeline
+}
+
+// maxPlans bounds the pipelines that are remembered.
+const maxPlans = 1000
+
+func (ps *plans) get(id string) *pipeline.Pipeline {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.known[id]
+}
+
+func (ps *plans) put(id string, p *pipeline.Pipeline) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.known == nil || len(ps.known) >= maxPlans {
+		ps.known = map[string]*pipeline.Pipeline{}
+	}
+	ps.known[id] = p
+}

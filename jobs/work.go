@@ -1,0 +1,47 @@
+package jobs
+
+import (
+	"encoding/json"
+	"time"
+
+	"muster/internal/tracing"
+)
+
+// Work is an item, or the stage of a job, under a lease: what an agent works
+// on. Its fields can be stored, and passed to the methods of Service.
+type Work struct {
+	JobID    string          `json:"job_id"`
+	Stage    string          `json:"stage"`
+	Takes    string          `json:"takes"` // pipeline.TakesJob or pipeline.TakesItem
+	Agent    string          `json:"agent"` // the id that holds it
+	Attempt  int             `json:"attempt"`
+	Fence    int64           `json:"fence"` // of this lease; a later one of the same item is higher
+	Expires  time.Time       `json:"lease_until"`
+	Deadline time.Time       `json:"deadline"` // after which it is given to another; by the clock of Redis
+	Key      string          `json:"key"`      // of the item; "" for a stage that takes the job
+	Prompt   string          `json:"prompt"`
+	Context  json.RawMessage `json:"context"`
+	Document *Document       `json:"document,omitempty"`
+	Item     *Item           `json:"item,omitempty"` // of a stage that takes items
+
+	// Headers are those of the job: its trace, and the id of the request that created it; see package tracing.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Span is that of the work, for the agent that holds it; it is nil without tracing.
+	Span *tracing.Pending `json:"span,omitempty"`
+
+	// QueueItem is the id of the work in the queue of the job.
+	QueueItem string `json:"queue_item"`
+}
+
+// Answer is how an agent ended its work.
+type Answer struct {
+	// Items are added before the work ends; only by a stage that takes the job.
+	Items []Item
+	// Verdict is one of the stage's states, as accept or reject; empty means accept.
+	Verdict string
+	Reason  string // why it was rejected
+	// Patch are fields of the item to set, as in an Item in JSON; for a stage that takes the job it is its
+	// result, any JSON.
+	Patch json.RawMessage
+	Usage map[string]int64 // what the work used, as in {"requests": 2, "tokens": 1500}
+}

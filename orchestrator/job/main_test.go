@@ -1,9 +1,0 @@
-package job_test
-
-import (
-	"testing"
-
-	"muster/tasks/redistest"
-)
-
-func TestMain(m *testing.M) { redistest.Main(m) }

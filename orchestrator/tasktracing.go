@@ -1,0 +1,46 @@
+package orchestrator
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"muster/internal/clip"
+	"muster/internal/logctx"
+	"muster/tasks"
+	"muster/tasks/otel"
+	"muster/tasks/tasktype"
+)
+
+// useTracing adds the middleware of tasks: it gives each the log attributes of its request, job, workflow and node, makes a
+// span unless tracing is off, and logs each attempt: a failure at level info, others at debug.
+func (s *System) useTracing(mux *tasks.Mux) {
+	mux.Use(identify)
+	if p := s.tracing.Provider(); p != nil {
+		mux.Use(otel.Middleware(s.Client, otel.Config{Provider: p, Logger: s.logger}))
+	}
+	mux.Use(logRuns(s.logger))
+}
+
+func identify(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
+	return next(logctx.Receive(ctx, info.Headers, logctx.Job, info.Workflow, logctx.Workflow, info.Workflow, logctx.Node, info.Node))
+}
+
+func logRuns(logger *slog.Logger) tasks.Middleware {
+	return func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
+		level, began := slog.LevelDebug, time.Now()
+		err := next(ctx)
+		if err != nil && !tasks.IsAgain(err) && !tasks.IsPending(err) && ctx.Err() == nil {
+			level = slog.LevelInfo
+		}
+		if !logger.Enabled(ctx, level) {
+			return err
+		}
+		args := []any{"task", info.Task, "attempt", info.Attempt, "took", time.Since(began)}
+		if err != nil {
+			args = append(args, "err", clip.Line(err.Error(), 500))
+		}
+		logger.Log(ctx, level, "task ran", args...)
+		return err
+	}
+}
