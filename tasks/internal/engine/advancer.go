@@ -146,7 +146,7 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 	for i, el := range elements {
 		inputs[i] = store.Literal{Node: id.At(id.Index, i).String(), Input: el}
 	}
-	if ok, err := a.store.Flows.StoreInputs(ctx, fl.Flow, id.String(), inputs); err != nil || !ok {
+	if ok, err := a.store.Flows.StoreInputs(ctx, fl.Flow, id.String(), id.Scope, g.Planned, inputs); err != nil || !ok {
 		return store.Change{}, err
 	}
 	var joins []store.MapJoin
@@ -156,7 +156,9 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 				Delay: delay(g, edge.To, false), Lim: place(g, id, edge.To), Lane: lane(g, edge.To)})
 		}
 	}
-	return store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, memberLane(g, id.Index), memberDelay(g, id.Index), memberPlace(g, id), joins), nil
+	c := store.ExtendChange(id.String(), len(elements), g.Specs[n.Spec].Sub > 0, memberLane(g, id.Index), memberDelay(g, id.Index), memberPlace(g, id), joins)
+	c.Scope, c.Planned = id.Scope, g.Planned
+	return c, nil
 }
 
 // planEnded returns the change that gives a planned node the outcome of its plan.
@@ -224,7 +226,7 @@ func ended(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Chang
 // end returns the change that makes a node terminal. The caller adds the node and its record.
 func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	n := &g.Nodes[id.Index]
-	c := store.Change{Outcome: outcome}
+	c := store.Change{Outcome: outcome, Scope: id.Scope, Planned: g.Planned}
 	if id.Inst >= 0 || !g.Virtual(id.Index) {
 		c.Task = g.Specs[n.Spec].Task
 	}

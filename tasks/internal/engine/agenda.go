@@ -125,6 +125,8 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	}
 	if _, _, err := ag.graphs.node(ctx, fl, en.Node); errors.Is(err, errUnreadable) {
 		return ag.attendUnreadable(ctx, en, err)
+	} else if errors.Is(err, ErrUnknown) { // Redis lost the plan with the node
+		return ag.store.Agenda.Remove(ctx, en.Flow, en.Node)
 	} else if err != nil {
 		return err
 	}

@@ -36,19 +36,30 @@ func (gs *graphs) load(ctx context.Context, refOrID string) (*flow, error) {
 	return newFlow(f, g), nil
 }
 
-// of returns the graph of a scope of a workflow.
+// of returns the graph of a scope of a workflow. The graph of a workflow never changes, but a planner runs again if Redis
+// lost its plan, and may return another one.
 func (gs *graphs) of(ctx context.Context, f store.Flow, scope string) (*graph.Graph, error) {
-	if g := gs.get(f.Ref, scope); g != nil {
+	g := gs.get(f.Ref, scope)
+	if g != nil && scope != "" {
+		raws, err := gs.store.Flows.Fields(ctx, f, []string{store.PlannedField(scope)})
+		if err != nil {
+			return nil, err
+		}
+		if string(raws[0]) != g.Planned {
+			g = nil
+		}
+	}
+	if g != nil {
 		return g, nil
 	}
-	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.GraphField(scope)})
+	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.GraphField(scope), store.PlannedField(scope)})
 	if err != nil {
 		return nil, err
 	}
 	if raws[0] == nil {
 		return nil, ErrUnknown
 	}
-	return gs.learn(f.Ref, scope, raws[0])
+	return gs.learn(f.Ref, scope, string(raws[1]), raws[0])
 }
 
 // at returns the graph that a node is in. Node ids come from Redis, so they may be damaged.
@@ -65,6 +76,9 @@ func (gs *graphs) node(ctx context.Context, fl *flow, node string) (graph.ID, *g
 	id, err := graph.ParseID(node)
 	if err != nil {
 		return id, nil, fmt.Errorf("workflow %s %w: %w", fl.ID(), errUnreadable, err)
+	}
+	if fl.plan != nil && fl.scope == id.Scope {
+		return id, fl.plan, hasNode(fl.plan, fl.ID(), id)
 	}
 	g, err := gs.at(ctx, fl.Flow, id)
 	return id, g, err
@@ -94,17 +108,18 @@ func hasNode(g *graph.Graph, workflow string, id graph.ID) error {
 	return nil
 }
 
-// learn decodes a graph, and keeps it.
-func (gs *graphs) learn(ref, scope string, raw []byte) (*graph.Graph, error) {
+// learn decodes a graph, and keeps it. planned is the time at which a plan was stored.
+func (gs *graphs) learn(ref, scope, planned string, raw []byte) (*graph.Graph, error) {
 	gs.decoding.Lock() // many slots may meet a large workflow at once, and one of them decodes it
 	defer gs.decoding.Unlock()
-	if g := gs.get(ref, scope); g != nil {
+	if g := gs.get(ref, scope); g != nil && g.Planned == planned {
 		return g, nil
 	}
 	g, err := graph.Decode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %s %w: %w", store.IDOf(ref), errUnreadable, err)
 	}
+	g.Planned = planned
 	gs.keep(ref, scope, g)
 	return g, nil
 }
@@ -116,7 +131,7 @@ func (gs *graphs) keep(ref, scope string, g *graph.Graph) {
 	gs.kept.put(ref+"/"+scope, g)
 }
 
-// get returns a graph in memory; nil if it is not there.
+// get returns a graph in memory; nil if it is not there. A plan may be one that Redis lost.
 func (gs *graphs) get(ref, scope string) *graph.Graph {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

@@ -14,7 +14,9 @@ const maxInput = 16 << 20
 // flow is a workflow with its graph.
 type flow struct {
 	store.Flow
-	g *graph.Graph
+	g     *graph.Graph
+	scope string       // of plan
+	plan  *graph.Graph // of the nodes of an element, if they are in a plan
 }
 
 func newFlow(f store.Flow, g *graph.Graph) *flow {
@@ -24,7 +26,7 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 	}
 	f.Root = strconv.Itoa(g.Root)
 	f.Name = store.Title(g.Ends())
-	return &flow{f, g}
+	return &flow{Flow: f, g: g}
 }
 
 // grown returns what is stored of a compiled graph, at a scope of its workflow.

@@ -375,10 +375,10 @@ func (w *whole) graph(id graph.ID) *graph.Graph { return w.graphs[id.Scope] }
 
 // walk adds the nodes of a scope, each with those of its plan behind it.
 func (w *whole) walk(gs *graphs, scope string) error {
-	g := gs.get(w.Ref, scope)
-	if g == nil {
+	g, planned := gs.get(w.Ref, scope), w.fields[store.PlannedField(scope)]
+	if g == nil || g.Planned != planned {
 		var err error
-		if g, err = gs.learn(w.Ref, scope, []byte(w.fields[store.GraphField(scope)])); err != nil {
+		if g, err = gs.learn(w.Ref, scope, planned, []byte(w.fields[store.GraphField(scope)])); err != nil {
 			return err
 		}
 	}

@@ -60,6 +60,7 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	if t.Old != "" {
 		s.tk.batches.drop(t.Old)
 		if res.Said == store.TurnGone {
+			s.values = nil
 			s.tk.log.WarnContext(ctx, "results were refused: others have taken over the nodes, or Redis has lost the batch", "queue", t.Queue)
 		}
 	}
@@ -168,7 +169,7 @@ func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 	var g *graph.Graph
 	var err error
 	if el.Graph != nil {
-		g, err = gs.learn(el.Flow.Ref, "", el.Graph)
+		g, err = gs.learn(el.Flow.Ref, "", "", el.Graph)
 	} else {
 		g, err = gs.of(ctx, el.Flow, "")
 	}
@@ -178,7 +179,18 @@ func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 	if len(g.Nodes) > 1 && !slices.Contains(s.recent, el.Flow.Ref) {
 		s.recent = append(s.recent[max(0, len(s.recent)-keptLarge+1):], el.Flow.Ref)
 	}
-	return newFlow(el.Flow, g), nil
+	fl := newFlow(el.Flow, g)
+	if el.Planned == "" {
+		return fl, nil
+	}
+	id, err := graph.ParseID(el.Nodes[0])
+	if err != nil {
+		return nil, fmt.Errorf("workflow %s %w: %w", fl.ID(), errUnreadable, err)
+	}
+	if fl.scope, fl.plan = id.Scope, gs.get(fl.Ref, id.Scope); fl.plan == nil || fl.plan.Planned != el.Planned {
+		fl.plan, err = gs.of(ctx, fl.Flow, id.Scope)
+	}
+	return fl, err
 }
 
 // unreadable deals with a node whose workflow this worker cannot read. A node of a newer release is put back: as long

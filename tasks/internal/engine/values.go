@@ -19,7 +19,11 @@ type values struct{ *records }
 
 // values returns a reader of the results of a workflow.
 func (gs *graphs) values(fl *flow) *values {
-	return &values{&records{all: gs, fl: fl, recs: map[string]store.Record{}, counts: map[string]int{}, graphs: map[string]*graph.Graph{"": fl.g}}}
+	known := map[string]*graph.Graph{"": fl.g}
+	if fl.plan != nil {
+		known[fl.scope] = fl.plan
+	}
+	return &values{&records{all: gs, fl: fl, recs: map[string]store.Record{}, counts: map[string]int{}, graphs: known}}
 }
 
 // parts returns the nodes that the value of a group, a join, a map or one of these settled is made of.

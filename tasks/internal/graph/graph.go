@@ -84,6 +84,7 @@ type Graph struct {
 	At        int64  `json:"t,omitempty"` // unix ms, likewise
 	Every     *Every `json:"e,omitempty"` // options of the send, for the tasks of plans
 	Behind    int64  `json:"-"`           // ms from the time that durations count from to the send
+	Planned   string `json:"-"`           // of a plan: the time at which it was stored, which distinguishes it from a plan that Redis lost
 	Specs     []Spec `json:"s"`
 	Nodes     []Node `json:"n"`
 	Root      int    `json:"o,omitempty"`

@@ -24,6 +24,8 @@ const (
 type Change struct {
 	Outcome string
 	Flags   string // see apply in flow.lua
+	Scope   string // of the nodes
+	Planned string // when their plan was stored; empty if they are in none
 	Back    string // slot of a group to return: "group holder", "group" if each node holds one, or ""
 	Queue   string // for the counters, with Task and Ran; empty if it does not count
 	Task    string
@@ -144,4 +146,9 @@ func IfToken(node, hash string, open bool, call string) Change {
 // passed.
 func IfOverdue(node string, attempt int) Change {
 	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "d", attempt, ""}}
+}
+
+// ifPlanned lets the changes after it happen only if the plan of a node is the one that was stored at a time.
+func ifPlanned(node, planned string) Change {
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "p", planned, ""}}
 }

@@ -14,16 +14,17 @@ type Element struct {
 	Text    string
 	Lost    int
 	Graph   []byte // nil if the worker has it
+	Planned string // when the plan with the nodes was stored; empty if they are in none
 	Nodes   []string
 	Records [][]byte
 }
 
 var errElement = errors.New("script answered an element that cannot be read")
 
-// element reads {element, graph or false, record or false of each node}.
+// element reads {element, graph or false, time at which its plan was stored or false, record or false of each node}.
 func element(shard int, v any) (Element, error) {
 	list, _ := v.([]any)
-	if len(list) < 2 {
+	if len(list) < 3 {
 		return Element{}, errElement
 	}
 	el, err := ParseElement(shard, text(list[0]))
@@ -33,8 +34,9 @@ func element(shard int, v any) (Element, error) {
 	if g := text(list[1]); g != "" {
 		el.Graph = []byte(g)
 	}
+	el.Planned = text(list[2])
 	el.Records = make([][]byte, len(el.Nodes))
-	for i, rec := range list[2:] {
+	for i, rec := range list[3:] {
 		if raw := text(rec); raw != "" && i < len(el.Nodes) {
 			el.Records[i] = []byte(raw)
 		}

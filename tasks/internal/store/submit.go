@@ -174,13 +174,13 @@ func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stor
 }
 
 // StoreInputs stores the inputs of the members of a map, before [ExtendChange] adds them. ok is false if the workflow
-// is gone or revoked, or the map has its members.
-func (s Flows) StoreInputs(ctx context.Context, f Flow, node string, inputs []Literal) (ok bool, err error) {
+// is gone or revoked, the map has its members, or the plan with the map is not the one that was stored at planned.
+func (s Flows) StoreInputs(ctx context.Context, f Flow, node, scope, planned string, inputs []Literal) (ok bool, err error) {
 	if len(inputs) == 0 {
 		return true, nil
 	}
 	for _, part := range pieces(inputs) {
-		res, err := s.call(ctx, "inputs", f.shard, literals([]any{f.Ref, node}, part)...)
+		res, err := s.call(ctx, "inputs", f.shard, literals([]any{f.Ref, node, scope, planned}, part)...)
 		if err != nil {
 			return false, fmt.Errorf("store inputs: %w", err)
 		}

@@ -101,8 +101,19 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	return turned(t.Shard, res)
 }
 
-// Advance makes changes of nodes that are in no batch of the caller. For an unknown workflow it does nothing.
+// Advance makes changes of nodes that are in no batch of the caller. For an unknown workflow it does nothing. If a change
+// is of nodes in a plan that Redis lost, it and the later ones are not made.
 func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
+	var list []Change
+	scope := ""
+	for _, ch := range c.List {
+		if ch.Scope != "" && ch.Scope != scope {
+			list = append(list, ifPlanned(ch.Scope, ch.Planned))
+			scope = ch.Scope
+		}
+		list = append(list, ch)
+	}
+	c.List = list
 	args := make([]any, 0, 64)
 	args = append(args, "", "", "", "u", 0, 1, "", "", "", "", "", "", "", 1)
 	res, err := s.call(ctx, "turn", c.Flow.shard, c.args(args)...)

@@ -267,6 +267,7 @@ local function flow(onLane, onMost, on)
 
   -- guard says 'ok' if what follows may be done to a node, or why not; see apply.
   local function guard(node, how, proof)
+    if how == 'p' then return redis.call('HGET', wf, 's' .. node) == proof and 'ok' or 'stale' end
     local rec = record(node)
     if terminal(rec) then
       return answerer ~= '' and string.match(rec, '^[SFX]|%d*|%d*|%d*|([^|]*)|') == answerer and 'done' or 'ended'
@@ -505,7 +506,8 @@ local function flow(onLane, onMost, on)
   --            need, delay, lim, lane
   --            for W: node, attempt ('' for the one it is at), ms until its deadline or 0
   --            for G: node, how, proof, name of the call that answers or ''. how is t: proof is the hash of its token;
-  --            e: likewise, and the node is open; d: proof is its attempt, whose deadline has passed
+  --            e: likewise, and the node is open; d: proof is its attempt, whose deadline has passed; p: proof is when its
+  --            plan was stored
   local function apply(p, fenced)
     local changes = tonumber(ARGV[p])
     p = p + 1
@@ -527,7 +529,7 @@ local function flow(onLane, onMost, on)
         open(task, b, m)
         p = b + 3 * m
       elseif outcome == 'G' then
-        answerer = ARGV[b + 3]
+        if ARGV[b + 1] ~= 'p' then answerer = ARGV[b + 3] end
         local said = guard(ARGV[b], ARGV[b + 1], ARGV[b + 2])
         todo[#todo + 1] = '=' .. said
         if said ~= 'ok' then return end

@@ -14,7 +14,7 @@
 -- said is ok, gone (the worker does not have the batch any more: nothing was changed
 -- or taken) or yield (another queue has a
 -- wake-task: nothing was taken). todos has what close returns, for each workflow. An element is {its text, graph or
--- false, then the record of each node or false}
+-- false, time at which the plan with its nodes was stored or false, then the record of each node or false}
 local MOST_KEYS = 256         -- fairness keys that one take looks at
 local AT_ONCE = 32            -- fairness keys read in one call
 local MOST_FIELDS = 5000      -- nodes read in one call
@@ -31,23 +31,24 @@ local left, bytes = tonumber(ARGV[5]), 0
 -- add reads the nodes a to b of an element and adds them to the batch, as far as there is room. For a single node b is
 -- nil. It returns how many it added; nil if the workflow is gone or revoked.
 local function add(wf, prefix, a, b, lost)
-  local fields = {'n', 'x', 'g'}
+  local scope = string.match(prefix, '^(.*):')
+  local fields = {'n', 'x', 'g', 's' .. (scope or '')}
   if string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'n' end
   if b then
     for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
   else
-    fields[4] = prefix
+    fields[5] = prefix
   end
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
   if got.err or not got[1] or got[2] then return nil end
-  local el = {'', fields[3] == 'g' and got[3]}
+  local el = {'', fields[3] == 'g' and got[3], scope and got[4] or false}
   local n = 0
-  for i = 4, #fields do
+  for i = 5, #fields do
     local size = got[i] and #got[i] or 0
     if (n > 0 or #elements > 0) and bytes + size > MOST_BYTES then break end
     bytes = bytes + size
     n = n + 1
-    el[2 + n] = got[i]
+    el[3 + n] = got[i]
   end
   if n == 0 then return 0 end
   left = left - n
@@ -245,7 +246,7 @@ elseif has('t') then
       keep(takenFrom)
       if not fenced then redis.call('SADD', P .. 'holders', me) end
       local rest = all
-      for _, el in ipairs(elements) do rest = rest - (#el - 2) end
+      for _, el in ipairs(elements) do rest = rest - (#el - 3) end
       if rest >= tonumber(ARGV[6]) and waiting(q) then want(q) end
     elseif has('x') then
       flags = flags .. 'l'
