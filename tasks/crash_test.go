@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/internal/canvas"
+	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -137,7 +139,7 @@ func (d *dying) look(cmd redis.Cmder, err error) {
 	if err != nil || !ok {
 		return
 	}
-	kind, _ := kindOf(cmd)
+	kind := kindOf(cmd)
 	list, _ := script.Slice()
 	const head = 5 // of the answer to a turn; then there are the elements of its batch
 	dies := false
@@ -158,6 +160,41 @@ func (d *dying) look(cmd redis.Cmder, err error) {
 	}
 	die()
 	select {}
+}
+
+// kindOf names what a call to Redis is about. A script of ours has its name, and turns have three: "take" ends no
+// batch, "turn" ends a batch or a part of one, "advance" makes changes of nodes that are in no batch. Of asynq's
+// scripts "pop" takes out of a queue, and "finish" ends a task. Other calls are "script", or have the name of their command.
+func kindOf(cmd redis.Cmder) string {
+	args := cmd.Args()
+	if len(args) < 4 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
+		return cmd.Name()
+	}
+	said := make([]string, len(args))
+	for i, a := range args {
+		said[i] = fmt.Sprint(a)
+	}
+	sha := said[1]
+	if cmd.Name() == "eval" {
+		sha = fmt.Sprintf("%x", sha1.Sum([]byte(sha)))
+	}
+	switch name := store.ScriptName(sha); {
+	case name == "turn":
+		switch argv := said[3:]; {
+		case strings.Contains(argv[4], "u"):
+			return "advance"
+		case argv[8] != "":
+			return "turn"
+		}
+		return "take"
+	case name != "":
+		return name
+	case strings.HasSuffix(said[3], ":pending") && strings.Contains(said[4], ":paused"):
+		return "pop"
+	case strings.HasSuffix(said[3], ":active"):
+		return "finish"
+	}
+	return "script"
 }
 
 // die ends the process as kill -9 does.

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -60,30 +61,84 @@ func listed(t *testing.T, c *tasks.Client) (names []string) {
 	return names
 }
 
-func TestWorkerStartsAndStaysListedWhileMemoryIsFull(t *testing.T) {
+// A Redis out of memory rejects a send with an error that says what to do. What ran meanwhile continues when there is room.
+func TestRedisOutOfMemory(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Server(t).Client()
-	fillMemory(t, rdb)
 	w := newWorld(t, rdb)
-	score := func() float64 { return rdb.ZScore(t.Context(), "muster:workers", w.worker.Name()).Val() }
-	first := score()
-	testutil.Eventually(t, "a second beat", func() bool { return score() > first })
-	if got := listed(t, w.client); len(got) != 1 || got[0] != w.worker.Name() {
-		t.Errorf("live workers: got %q, want %q", got, w.worker.Name())
+	run := sent(t, w, tasks.Chord(tasks.Map(tasks.After(Hold.S("memory"), Range.S(3)), Double), Sum))
+	testutil.Eventually(t, "the first task runs", func() bool { return len(w.noted("at memory")) == 1 })
+	fillMemory(t, rdb)
+	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) || !strings.Contains(err.Error(), "raise that") {
+		t.Errorf("send: got %v, want a refusal that says what to do", err)
 	}
-	if ttl := rdb.PTTL(t.Context(), "muster:worker:"+w.worker.Name()).Val(); ttl <= 3*time.Second {
-		t.Errorf("what is known of the worker expires in %v, want the time since its last beat", ttl)
-	}
-	if !answers(t, w.client, time.Second, w.worker.Name()) {
-		t.Error("ping: got no answer, want one")
-	}
-	_, err := ID.S(1).Send(t.Context(), w.client)
-	if !tasks.Refused(err) || !strings.Contains(err.Error(), "raise that") {
-		t.Errorf("send to a full Redis: got %v, want a refusal that says what to do", err)
-	}
+	w.open("memory")
+	testutil.Eventually(t, "a call of the worker is rejected", func() bool { return rejected(t, rdb, "OOM") > 2 })
 	freeMemory(t, rdb)
-	if got, err := send(t, w, ID.S(7)); err != nil || got != 7 {
-		t.Errorf("with room again: got %v, %v, want 7", got, err)
+	if got, err := run.Wait(limited(t)); err != nil || got != 6 {
+		t.Errorf("got %v, %v, want 6", got, err)
+	}
+	ranOnce(t, w, run.ID())
+}
+
+// rejected returns how many calls Redis rejected with a kind of error.
+func rejected(t *testing.T, rdb redis.UniversalClient, kind string) (n int) {
+	t.Helper()
+	info, err := rdb.Info(t.Context(), "errorstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(info, "errorstat_"+kind+":count=")
+	_, _ = fmt.Sscan(after, &n)
+	return n
+}
+
+// ranOnce checks that each task of a workflow that has ended ran once.
+func ranOnce(t *testing.T, w *world, id string) {
+	t.Helper()
+	ended(t, w, id)
+	for _, n := range nodes(t, w, id) {
+		if times := w.ran(id + "." + n.ID); times != 1 && n.Queue != "" {
+			t.Errorf("%s ran %d times, want once", n.Task, times)
+		}
+	}
+}
+
+// Redis rejects writes for a while, as a replica does: results of that time are stored later, and no task runs twice.
+func TestNothingRunsTwiceWhileRedisIsReadOnly(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Server(t).Client()
+	w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Concurrency = 32 })
+	shapes := []tasks.Signature[int]{
+		tasks.Chain(Hold.S("shut"), Inc),
+		tasks.Chord(tasks.Group(Hold.S("shut"), tasks.Chain(ID.S(1), Inc)), Sum),
+		tasks.Chord(tasks.Map(tasks.After(Hold.S("shut"), Range.S(3)), Double), Sum),
+		tasks.OnSuccess(tasks.Chain(Hold.S("shut"), Inc), Note),
+		tasks.Chain(tasks.Join(Hold.S("shut"), Replace.S(AB{2, 3})), Plus),
+	}
+	var runs []*tasks.AsyncResult[int]
+	for i := range 25 {
+		runs = append(runs, sent(t, w, shapes[i%len(shapes)]))
+	}
+	testutil.Eventually(t, "each is at the task that waits", func() bool { return len(w.noted("at shut")) == len(runs) })
+	if err := rdb.(*redis.Client).ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) {
+		t.Errorf("send: got %v, want a refusal", err)
+	}
+	before := rejected(t, rdb, "READONLY")
+	w.open("shut")
+	testutil.Eventually(t, "the results are rejected", func() bool { return rejected(t, rdb, "READONLY") > before+len(runs) })
+	if err := rdb.(*redis.Client).ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := []int{2, 3, 6, 2, 6}
+	for i, run := range runs {
+		if got, err := run.Wait(limited(t)); err != nil || got != want[i%len(want)] {
+			t.Errorf("workflow %d: got %v, %v, want %d", i, got, err, want[i%len(want)])
+		}
+		ranOnce(t, w, run.ID())
 	}
 }
 

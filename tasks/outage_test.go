@@ -13,16 +13,17 @@ import (
 func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	away := func(kind string) bool { return true }
 	var worlds []*world
-	var gates []*sluice
+	var faults []*redistest.Fault
 	var runs []*tasks.AsyncResult[int]
 	for _, queue := range []string{"here", "there"} {
 		rdb := srv.Client()
 		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{queue: 1} })
 		runs = append(runs, sent(t, w, Hold.S("outage", tasks.Queue(queue))))
 		testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at outage")) == 1 })
-		worlds, gates = append(worlds, w), append(gates, newSluice(rdb))
+		f := redistest.NewFault(redistest.Refused, redistest.EveryCall)
+		rdb.AddHook(f)
+		worlds, faults = append(worlds, w), append(faults, f)
 	}
 	rdb := srv.Client()
 	beats := func() (out [2]float64) {
@@ -31,16 +32,16 @@ func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
 		}
 		return out
 	}
-	for _, g := range gates {
-		g.set(away)
+	for _, f := range faults {
+		f.Arm()
 	}
 	testutil.Eventually(t, "both have been silent for long", func() bool {
 		now := float64(rdb.Time(t.Context()).Val().UnixMilli())
 		b := beats()
 		return now-b[0] > 9500 && now-b[1] > 9500
 	})
-	for _, g := range gates {
-		g.set(nil)
+	for _, f := range faults {
+		f.Disarm()
 	}
 	for range 2 {
 		before := beats()

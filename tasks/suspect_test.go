@@ -30,7 +30,7 @@ func (e *enterWatch) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook implements redis.Hook.
 func (e *enterWatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if kind, _ := kindOf(cmd); kind == "enter" {
+		if kindOf(cmd) == "enter" {
 			id, _ := cmd.Args()[5].(string)
 			if e.note(id) && e.before != nil {
 				e.before(next, id)

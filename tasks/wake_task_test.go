@@ -272,3 +272,50 @@ func TestNeedlessWakeTasksRunNothing(t *testing.T) {
 		}
 	})
 }
+
+// The end of a task can be stored and asynq not be told of it, for longer than it is tried: asynq then
+// delivers the task once more, which finds that it has run.
+func TestTaskThatAsynqDeliversTwiceRunsOnce(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	w := newWorld(t, rdb)
+	f := redistest.NewFault(redistest.Refused, redistest.EveryCall)
+	f.Match = func(cmd redis.Cmder) bool { return kindOf(cmd) == "finish" }
+	rdb.AddHook(f)
+	f.Arm()
+	run := sent(t, w, tasks.Chord(tasks.Each(ints(5), Note), Total))
+	if got, err := run.Wait(limited(t)); err != nil || got != 10 {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	ended(t, w, run.ID())
+	testutil.Eventually(t, "asynq could not be told", func() bool { return f.Calls() > 0 })
+	active := rdb.LRange(t.Context(), "asynq:{default}:active", 0, -1).Val()
+	if len(active) == 0 {
+		t.Fatal("asynq has no task that it takes for active")
+	}
+	// It is given up, and a minute later the leases have ended for long enough.
+	w.worker.Kill()
+	testutil.Eventually(t, "the worker is gone", func() bool {
+		ws, err := w.client.Workers(t.Context())
+		return err == nil && len(ws) == 0
+	})
+	for _, id := range active {
+		rdb.ZAdd(t.Context(), "asynq:{default}:lease", redis.Z{Score: 1, Member: id})
+	}
+	f.Disarm()
+	second := newWorld(t, rdb)
+	testutil.Eventually(t, "asynq has delivered them again and heard that they are done", func() bool {
+		in := asynq.NewInspectorFromRedisClient(rdb)
+		q, err := in.GetQueueInfo("default")
+		return err == nil && q.Pending+q.Active+q.Retry+q.Archived == 0
+	})
+	for _, n := range nodes(t, w, run.ID()) {
+		key := run.ID() + "." + n.ID
+		if times := w.ran(key) + second.ran(key); times != 1 && n.Queue != "" {
+			t.Errorf("%s %s ran %d times", n.Task, n.ID, times)
+		}
+	}
+	if left := rdb.Keys(t.Context(), "asynq:{default}:t:*").Val(); len(left) != 0 {
+		t.Errorf("asynq still has %v", left)
+	}
+}

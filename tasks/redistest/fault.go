@@ -82,6 +82,13 @@ func (f *Fault) Arm() {
 	f.armed = true
 }
 
+// Disarm ends the counting of calls, and with it the fault.
+func (f *Fault) Disarm() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.armed = false
+}
+
 // Release sends what is slow or frozen.
 func (f *Fault) Release() {
 	f.mu.Lock()

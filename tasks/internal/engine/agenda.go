@@ -48,7 +48,6 @@ func (ag *agenda) run(ctx context.Context) {
 		}
 		_, wait, err := ag.once(ctx)
 		if err != nil && ctx.Err() == nil {
-			ag.damaged.Store(true)
 			ag.log.WarnContext(ctx, "sweep of the agenda failed", "error", err)
 		}
 		planned = time.Now().Add(wait)

@@ -171,5 +171,5 @@ func (f *Fleet) rouse(ctx context.Context) error {
 	if err != nil || len(queues) == 0 {
 		return err
 	}
-	return f.look(ctx, 0, "", queues)
+	return f.look(ctx, 0, queues)
 }

@@ -15,10 +15,9 @@ import (
 type local struct {
 	*env
 	*life
-	cfg     *WorkerConfig
-	log     *slog.Logger // of the worker; that of env is the engine's
-	stats   stats
-	damaged atomic.Bool // a call to Redis failed, so that a key may be damaged
+	cfg   *WorkerConfig
+	log   *slog.Logger // of the worker; that of env is the engine's
+	stats stats
 }
 
 // insist repeats a step until it succeeds, or the worker is killed.
@@ -34,7 +33,6 @@ func (l *local) insist(step func() error) error {
 			return err
 		default:
 		}
-		l.damaged.Store(true)
 		l.log.Warn("step that needs Redis failed and is repeated", "worker", l.cfg.Name, "error", err)
 		select {
 		case <-l.killed:

@@ -75,17 +75,13 @@ func parseWake(queue string, payload []byte) (Wake, error) {
 }
 
 // look finds ready nodes that no worker takes, and sends their wake-tasks, again if they were asked for longer than
-// patience ago. With the name of a worker, it also deletes damaged keys: those of the shards, of the queues and of that
-// worker.
-func (e *env) look(ctx context.Context, patience time.Duration, worker string, queues []string) error {
-	found, err := e.store.Queues.Look(ctx, patience, worker, queues)
+// patience ago.
+func (e *env) look(ctx context.Context, patience time.Duration, queues []string) error {
+	found, err := e.store.Queues.Look(ctx, patience, queues)
 	if err != nil {
 		return err
 	}
 	e.wake(ctx, found.Wants)
-	for _, key := range found.Deleted {
-		e.log.ErrorContext(ctx, "damaged key was deleted; what only this key held is lost", "key", key)
-	}
 	var errs []error
 	for _, k := range found.Overdue {
 		errs = append(errs, e.wakeAgain(ctx, k))

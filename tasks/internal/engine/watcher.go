@@ -82,15 +82,8 @@ func (w *watcher) once(ctx context.Context, all bool) error {
 	}
 	err = w.reap(ctx, dead)
 	if all {
-		check := ""
-		if w.damaged.Swap(false) {
-			check = w.cfg.Name
-		}
 		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx),
-			w.look(ctx, wakePatience, check, slices.Sorted(maps.Keys(w.cfg.Queues))))
-	}
-	if err != nil {
-		w.damaged.Store(true)
+			w.look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues))))
 	}
 	return err
 }

@@ -21,7 +21,7 @@ var planted = []struct {
 	{"batches of the dead are dropped", "reap",
 		"n = n + giveBack(value, dead)", ""},
 	{"no worker looks for lost wake-tasks", "look",
-		"return {wants, stale, deleted}", "return {{}, {}, deleted}"},
+		"return {wants, stale}", "return {{}, {}}"},
 	{"delayed node leaves the agenda for nowhere", "due",
 		"push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})", ""},
 	{"join is ready one outcome early", "flow",

@@ -37,7 +37,9 @@ func (d *db) shardCount(ctx context.Context) (int, error) {
 	defer d.mu.Unlock()
 	said, err := d.rdb.Get(ctx, storeKey).Result() // read first, so that it works when Redis takes no writes
 	if errors.Is(err, redis.Nil) {
-		said, err = d.found(ctx)
+		if err = d.found(ctx); err == nil {
+			said, err = d.rdb.Get(ctx, storeKey).Result()
+		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the schema of the store: %w", err)
@@ -54,13 +56,13 @@ func (d *db) shardCount(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// found makes an empty Redis a store, and returns what its storeKey holds.
-func (d *db) found(ctx context.Context) (string, error) {
+// found makes an empty Redis a store.
+func (d *db) found(ctx context.Context) error {
 	n := 1
 	if _, ok := d.rdb.(*redis.ClusterClient); ok {
 		n = clusterShards
 	}
-	return d.scripts["found"].Run(ctx, d.rdb, []string{storeKey}, fmt.Sprintf("%d %d", Schema, n)).Text()
+	return d.rdb.SetNX(ctx, storeKey, fmt.Sprintf("%d %d", Schema, n), 0).Err()
 }
 
 // Clock returns the time of the Redis that has a shard.

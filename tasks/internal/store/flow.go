@@ -26,6 +26,9 @@ func (f Flow) ID() string { return IDOf(f.Ref) }
 
 func (f Flow) key() string { return flowKey(f.shard, f.Ref) }
 
+// Key returns the key of the workflow in Redis.
+func (f Flow) Key() string { return f.key() }
+
 // Shard returns the shard of the workflow.
 func (f Flow) Shard() int { return f.shard }
 

@@ -288,36 +288,6 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 	})
 }
 
-// Damaged keys of the index do not stop a workflow.
-func TestScriptsContinueWithADamagedIndex(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		x := newIndexed(t, rdb, 1)
-		calls := []any{"opened", "a", "n", "", "", "ended", "a", "n", "S", t0.UnixMilli(), "count", "q", "a", "S", 1}
-		for i := range 300 {
-			calls = append(calls, "count", "q", fmt.Sprint(i), "S", 1)
-		}
-		hour := t0.Unix() / 3600
-		for _, key := range []string{liveKey(0), doneKey(0, 'S'), hourKey(0), minutesKey(0, hour), hoursKey(0, hour/24)} {
-			for _, damage := range []func() error{
-				func() error { return rdb.Set(t.Context(), key, "damaged", 0).Err() },
-				func() error { return rdb.SAdd(t.Context(), key, "damaged").Err() },
-			} {
-				rdb.FlushDB(t.Context())
-				if err := damage(); err != nil {
-					t.Fatal(err)
-				}
-				x.at(0, t0, calls...)
-				x.at(0, t0.Add(time.Hour), calls...)
-			}
-		}
-		rdb.FlushDB(t.Context())
-		rdb.HSet(t.Context(), minutesKey(0, hour), "58 S q a", "x", "58 S q 1", "9223372036854775807")
-		x.at(0, t0, calls...)
-		x.wantRates(RateQuery{Until: t0, Task: "2"}, `04T10:58 q "2" 1 0 0 0 0s`)
-	})
-}
-
 func TestTitles(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 59) + "é"

@@ -243,16 +243,14 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 
 // Looked is what [Queues.Look] found.
 type Looked struct {
-	Wants   []Wake   // wake-tasks to send
-	Overdue []Wake   // wake-tasks that were asked for long ago and have not come
-	Deleted []string // damaged keys, which it has deleted
+	Wants   []Wake // wake-tasks to send
+	Overdue []Wake // wake-tasks that were asked for long ago and have not come
 }
 
-// Look finds queues with ready nodes from which nothing was taken for longer than patience. With the name of a worker
-// it also deletes damaged keys: those of the shards, of the queues and of that worker.
-func (s Queues) Look(ctx context.Context, patience time.Duration, worker string, queues []string) (Looked, error) {
+// Look finds queues with ready nodes from which nothing was taken for longer than patience.
+func (s Queues) Look(ctx context.Context, patience time.Duration, queues []string) (Looked, error) {
 	var out Looked
-	args := []any{patience.Milliseconds(), worker}
+	args := []any{patience.Milliseconds()}
 	for _, q := range queues {
 		args = append(args, q)
 	}
@@ -261,15 +259,11 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, worker string,
 		return out, fmt.Errorf("look for ready nodes: %w", err)
 	}
 	for shard, res := range said {
-		if len(res) < 3 {
+		if len(res) < 2 {
 			return out, fmt.Errorf("look for ready nodes: script answered %v", res)
 		}
 		out.Wants = append(out.Wants, wakes(shard, res[0])...)
 		out.Overdue = append(out.Overdue, wakes(shard, res[1])...)
-		keys, _ := res[2].([]any)
-		for _, k := range keys {
-			out.Deleted = append(out.Deleted, text(k))
-		}
 	}
 	return out, nil
 }

@@ -34,7 +34,7 @@ func newScripts(rewrite func(name, source string) string) scripts {
 		return rewrite(name, source(name))
 	}
 	all := scripts{}
-	for _, name := range []string{"found", "beat", "info", "claim", "lead", "tick", "resign", "rate", "project"} { // they work on keys of their own
+	for _, name := range []string{"beat", "claim", "lead", "tick", "resign", "rate", "project"} { // they work on keys of their own
 		all[name] = redis.NewScript(source(name))
 	}
 	for name, parts := range shardScripts() {

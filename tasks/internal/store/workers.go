@@ -17,7 +17,7 @@ type NameTaken struct {
 
 func (*NameTaken) Error() string { return "another live worker has this name" }
 
-// Beat records that a worker is alive, even if the memory of Redis is full. It returns the live workers and the dead
+// Beat records that a worker is alive. It returns the live workers and the dead
 // ones. A worker is dead if calls of any workers have found it silent for longer than silence twice, at least confirm
 // apart. With an empty name it only reads. The first beat of a worker returns a *NameTaken while the heartbeat of a worker
 // of the same name has not expired.
@@ -34,11 +34,7 @@ func (s Workers) Beat(ctx context.Context, name string, first bool, info any, si
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode worker info: %w", err)
 		}
-		err = s.rdb.Set(ctx, workerKey(name), raw, silence).Err()
-		if Full(err) {
-			err = s.scripts["info"].Run(ctx, s.rdb, []string{workerKey(name)}, raw, silence.Milliseconds()).Err()
-		}
-		if err != nil {
+		if err := s.rdb.Set(ctx, workerKey(name), raw, silence).Err(); err != nil {
 			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}

@@ -3,17 +3,12 @@
 -- ARGV[1] reference of the workflow, [2] failure, [3] retention ms
 -- returns 1, or 0 if it has ended
 local wf = P .. 'w:' .. ARGV[1]
-local kind = redis.call('TYPE', wf).ok
-if kind == 'hash' and redis.call('PTTL', wf) >= 0 then return 0 end
+if redis.call('PTTL', wf) >= 0 then return 0 end
 
--- Its name and the time it was sent are in its graph, which may be damaged, and in the index.
-local live = redis.pcall('ZSCAN', P .. 'live', '0', 'MATCH', ARGV[1] .. ' *', 'COUNT', '1000000')
-if not live.err and live[2][1] then
+-- Its name and the time it was sent are in its graph, which may be undecodable, and in the index.
+local live = redis.call('ZSCAN', P .. 'live', '0', 'MATCH', ARGV[1] .. ' *', 'COUNT', '1000000')
+if live[2][1] then
   ended(ARGV[1], string.sub(live[2][1], #ARGV[1] + 2), 'F', live[2][2])
-end
-if kind ~= 'hash' then
-  redis.call('DEL', wf)
-  return 1
 end
 redis.call('HSET', wf, '!', ARGV[2], 'x', '1')
 redis.call('PEXPIRE', wf, ARGV[3])

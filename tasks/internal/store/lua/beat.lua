@@ -12,13 +12,7 @@ if ARGV[4] == '1' then
   local last = redis.call('ZSCORE', KEYS[1], me)
   if last and math.abs(now - tonumber(last)) <= silence then return {'taken', last} end
 end
-if me ~= '' then
-  local added = redis.pcall('ZADD', KEYS[1], whole(now), me)
-  if type(added) == 'table' and added.err then -- a full Redis refuses a script's first write only
-    redis.call('ZREM', KEYS[1], '')
-    redis.call('ZADD', KEYS[1], whole(now), me)
-  end
-end
+if me ~= '' then redis.call('ZADD', KEYS[1], whole(now), me) end
 local names, found = {}, {} -- found: when a worker was first found silent
 local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
 for i = 1, #all, 2 do

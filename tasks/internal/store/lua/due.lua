@@ -12,7 +12,7 @@ local BACK = 1000       -- ms that the clock may be behind that time
 local function setBack()
   local last = tonumber(redis.call('GET', P .. 'clock') or '0')
   if last - now > BACK then return last - now end
-  if last < now then redis.pcall('SET', P .. 'clock', whole(now)) end -- a full Redis refuses it
+  if last < now then redis.call('SET', P .. 'clock', whole(now)) end
   return 0
 end
 

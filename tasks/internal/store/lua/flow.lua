@@ -262,7 +262,7 @@ local function flow(onLane, onMost, on)
   local function unlist(node, task)
     local nodes = P .. 'open:' .. task
     redis.call('ZREM', nodes, W .. '/' .. node)
-    if redis.call('EXISTS', nodes) == 0 then try('ZREM', P .. 'opentasks', task) end
+    if redis.call('EXISTS', nodes) == 0 then redis.call('ZREM', P .. 'opentasks', task) end
   end
 
   -- guard says 'ok' if what follows may be done to a node, or why not; see apply.
@@ -303,7 +303,7 @@ local function flow(onLane, onMost, on)
     end
     if #listed == 0 then return end
     bulk('ZADD', P .. 'open:' .. task, listed)
-    try('ZADD', P .. 'opentasks', 0, task)
+    redis.call('ZADD', P .. 'opentasks', 0, task)
     puts[#puts + 1] = 'w'
     puts[#puts + 1] = '1'
   end

@@ -9,26 +9,24 @@ local FAILS = 100 -- failed nodes of a task
 local DAY = 24 * 3600
 local OTHER = '(other)'
 
-local try = redis.pcall -- a damaged index must not stop workflows
-
 -- In an entry the name comes last: unlike an id it may have spaces.
 
 -- opened lists a workflow as live. name must be the same when it ends.
 local function opened(id, name)
-  try('ZADD', P .. 'live', now, id .. ' ' .. name)
+  redis.call('ZADD', P .. 'live', now, id .. ' ' .. name)
 end
 
 -- dropped takes a live workflow off the index: it was aborted or forgotten.
 local function dropped(id, name)
-  try('ZREM', P .. 'live', id .. ' ' .. name)
+  redis.call('ZREM', P .. 'live', id .. ' ' .. name)
 end
 
 -- ended lists a live workflow as ended: letter is S, F or X, created is unix ms.
 local function ended(id, name, letter, created)
   dropped(id, name)
   local done = P .. 'done:' .. letter
-  local n = try('LPUSH', done, id .. ' ' .. created .. ' ' .. now - created .. ' ' .. name)
-  if (tonumber(n) or 0) > DONE + SLACK then try('LTRIM', done, 0, DONE - 1) end
+  local n = redis.call('LPUSH', done, id .. ' ' .. created .. ' ' .. now - created .. ' ' .. name)
+  if (tonumber(n) or 0) > DONE + SLACK then redis.call('LTRIM', done, 0, DONE - 1) end
 end
 
 local counts -- "<what> <queue> <task>" to a number, or nil
@@ -55,9 +53,9 @@ end
 -- failing lists a node of a task that has failed: of each task the last FAILS.
 local function failing(task, element)
   local key = P .. 'fails:' .. task
-  local n = try('LPUSH', key, whole(now) .. ' ' .. element)
-  if (tonumber(n) or 0) > FAILS then try('LTRIM', key, 0, FAILS - 1) end
-  try('EXPIRE', key, DAY)
+  local n = redis.call('LPUSH', key, whole(now) .. ' ' .. element)
+  if (tonumber(n) or 0) > FAILS then redis.call('LTRIM', key, 0, FAILS - 1) end
+  redis.call('EXPIRE', key, DAY)
 end
 
 -- other returns the name that counts too many tasks together.
@@ -67,11 +65,11 @@ local function other(name) return (string.match(name, '^%S+ %S+ ') or '') .. OTH
 -- itself, can be the first one or one too many.
 local function bump(key, slot, name, n)
   local field = slot .. ' ' .. name
-  if try('HINCRBY', key, field, whole(n)) ~= n then return false end
-  local fields = try('HLEN', key)
+  if redis.call('HINCRBY', key, field, whole(n)) ~= n then return false end
+  local fields = redis.call('HLEN', key)
   if fields > FIELDS then
-    try('HDEL', key, field)
-    try('HINCRBY', key, slot .. ' ' .. other(name), whole(n))
+    redis.call('HDEL', key, field)
+    redis.call('HINCRBY', key, slot .. ' ' .. other(name), whole(n))
   end
   return fields == 1
 end
@@ -80,7 +78,7 @@ end
 -- writes.
 local function fold(hour)
   local minutes, day = P .. 'cm:' .. whole(hour), P .. 'ch:' .. whole(math.floor(hour / 24))
-  local all, sums, names = try('HGETALL', minutes), {}, {}
+  local all, sums, names = redis.call('HGETALL', minutes), {}, {}
   for i = 1, #all, 2 do
     local name, n = string.match(all[i], '^%d+ (.*)'), tonumber(all[i + 1])
     if name and n then
@@ -88,7 +86,7 @@ local function fold(hour)
       sums[name] = (sums[name] or 0) + n
     end
   end
-  local room = FIELDS - (tonumber(try('HLEN', day)) or 0)
+  local room = FIELDS - (tonumber(redis.call('HLEN', day)) or 0)
   for i = math.max(room, 0) + 1, #names do
     local name, rest = names[i], other(names[i])
     if rest ~= name then sums[rest], sums[name] = (sums[rest] or 0) + sums[name], nil end
@@ -98,29 +96,29 @@ local function fold(hour)
     fields[#fields + 1] = slot .. name
     fields[#fields + 1] = whole(n)
   end
-  for i = 1, #fields, 1000 do try('HSET', day, unpack(fields, i, math.min(i + 999, #fields))) end
-  try('EXPIRE', day, 31 * DAY)
-  try('EXPIRE', minutes, 25 * 3600)
+  for i = 1, #fields, 1000 do redis.call('HSET', day, unpack(fields, i, math.min(i + 999, #fields))) end
+  redis.call('EXPIRE', day, 31 * DAY)
+  redis.call('EXPIRE', minutes, 25 * 3600)
 end
 
 -- turn begins an hour, and folds the last one that had counts, which can be long ago.
 local function turn(hour)
-  local last = tonumber(try('GET', P .. 'hour')) or hour
+  local last = tonumber(redis.call('GET', P .. 'hour')) or hour
   if last < hour then fold(last) end
-  try('SET', P .. 'hour', whole(hour), 'EX', 31 * DAY)
-  try('EXPIRE', P .. 'cm:' .. whole(hour), 31 * DAY)
+  redis.call('SET', P .. 'hour', whole(hour), 'EX', 31 * DAY)
+  redis.call('EXPIRE', P .. 'cm:' .. whole(hour), 31 * DAY)
 end
 
 -- countedTimes writes the times of an hour. A new field is the first one, or may be one too many.
 local function countedTimes(hour)
   local key = P .. 'cd:' .. whole(hour)
   for name, n in pairs(times or {}) do
-    if try('HINCRBY', key, name, whole(n)) == n then
-      if (tonumber(try('HLEN', key)) or 0) > FIELDS then
-        try('HDEL', key, name)
-        try('HINCRBY', key, other(name), whole(n))
+    if redis.call('HINCRBY', key, name, whole(n)) == n then
+      if (tonumber(redis.call('HLEN', key)) or 0) > FIELDS then
+        redis.call('HDEL', key, name)
+        redis.call('HINCRBY', key, other(name), whole(n))
       end
-      try('EXPIRE', key, 26 * 3600)
+      redis.call('EXPIRE', key, 26 * 3600)
     end
   end
 end

@@ -65,7 +65,7 @@ local function taking()
   local function takeElement(lane, text)
     local wf, prefix, a, b, lost = read(text)
     if not wf then
-      deepen(lane, -1) -- it is damaged
+      deepen(lane, -1) -- it cannot be decoded
       return nil
     end
     if left <= 0 or (lost ~= '' and #elements > 0) then
@@ -122,12 +122,7 @@ local function taking()
             deepen(lane, -size(rest)) -- push has counted it once more
           end
         else
-          local ok, more = pcall(drain, lane, key)
-          if not ok then
-            redis.call('DEL', P .. 'ready:' .. lane .. ':' .. key) -- the key is not a list
-          elseif more then
-            redis.call('RPUSH', ring, key)
-          end
+          if drain(lane, key) then redis.call('RPUSH', ring, key) end
         end
       end
       for i = #back, 1, -1 do redis.call('LPUSH', ring, back[i]) end
@@ -149,7 +144,6 @@ local function leave()
   if redis.call('HINCRBY', wake, 'n', -1) < 0 then redis.call('HSET', wake, 'n', '0') end
 end
 
--- The first write needs no memory: then a full Redis lets the script continue.
 -- The time, in µs, distinguishes the batch from one with the same id that a late copy of the call took.
 local fenced, entered = false, ''
 if ARGV[8] ~= '' then
@@ -170,7 +164,7 @@ if fenced or has('u') then
       return f.close(has('t') and q or '')
     end)
     if not ok then
-      -- The workflow is damaged, unless Redis takes no writes.
+      -- The data of the workflow cannot be decoded, unless Redis rejects writes.
       local why = tostring(type(todo) == 'table' and todo.err or todo)
       for _, refusal in ipairs({'OOM', 'MISCONF', 'READONLY', 'NOREPLICAS'}) do
         if string.find(why, refusal, 1, true) then error(todo) end
