@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/report"
+	"muster/orchestrator/access"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/health"
@@ -32,26 +34,57 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 	serving, running := errgroup.WithContext(ctx)
 	serving.Go(func() error { return s.Agents.Run(running) })
 	serving.Go(func() error { return s.Webhooks.Run(running) })
-	serving.Go(func() error { return s.serveAPI(running, ready) })
+	serving.Go(func() error { return s.serveAPI(running, false, ready) })
 	err = serving.Wait()
 	stopWatch()
 	return errors.Join(err, s.Close())
 }
 
-// serveAPI serves the HTTP interface and the pages, and metrics, until ctx is done.
-func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
-	checks := Health(s.Config, s.Client, s.Pool)
-	served, err := Guarded(s)
+// serveAPI serves the HTTP interface and the pages, and metrics, until ctx is done. With publish, commands on this machine
+// can find it.
+func (s *System) serveAPI(ctx context.Context, publish bool, ready func(url string)) error {
+	served, err := s.apiConfig()
 	if err != nil {
 		return err
 	}
+	if publish {
+		key := access.NewLocalKey()
+		served.Gate.SetLocal(key)
+		var remove func()
+		defer func() {
+			if remove != nil {
+				remove()
+			}
+		}()
+		served.Ready = func(url string) {
+			var err error
+			if remove, err = publishAPI(s.Config(), strings.TrimSuffix(url, "/ui/"), key); err != nil {
+				s.logger.WarnContext(ctx, "commands with this data directory cannot call the running orchestrator", "err", err)
+			}
+			if ready != nil {
+				ready(url)
+			}
+		}
+	} else {
+		served.Ready = ready
+	}
+	return api.Serve(ctx, served)
+}
+
+// apiConfig returns what the HTTP interface serves.
+func (s *System) apiConfig() (api.Config, error) {
+	checks := Health(s.Config, s.Client, s.Pool)
+	served, err := Guarded(s)
+	if err != nil {
+		return served, err
+	}
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
-	served.Webhooks, served.Proxies = s.Webhooks, proxyPages{s.Pool, s}
+	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, proxyPages{s.Pool, s}, s.Breakers
 	served.MaxDocument, served.Lease = s.cfg().Jobs.MaxDocumentBytes(), s.cfg().Jobs.Lease
-	served.Sites, served.Check, served.Ready, served.Tracing = s.Sites, checks.Run, ready, s.tracing
+	served.Sites, served.Check, served.Tracing = s.Sites, checks.Run, s.tracing
 	served.Timing = api.NewTiming()
 	served.Metrics = metrics.Handler(s.metrics(served))
-	return api.Serve(ctx, served)
+	return served, nil
 }
 
 // agentStates reads how the agents are.

@@ -59,6 +59,6 @@ func RuntimeMetrics() prometheus.Collector {
 func (s *System) metrics(served api.Config) prometheus.Collector {
 	return all{
 		s.Metrics, s.scrapes, &siteHealth{known: s.scrapes.known, read: s.Sites.Health}, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,
-		webhook.NewMetrics(s.Webhooks), limit.NewCollector(nil, s.Breakers.hosts), RuntimeMetrics(),
+		webhook.NewMetrics(s.Webhooks), limit.NewCollector(nil, s.Breakers.Hosts()), RuntimeMetrics(),
 	}
 }

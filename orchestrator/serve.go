@@ -23,7 +23,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	intake.Go(func() error { return o.runSchedule(running, schedule) })
 	if o.cfg().API.Enabled {
 		intake.Go(func() error {
-			err := o.serveAPI(running, o.opts.Ready)
+			err := o.serveAPI(running, true, o.opts.Ready)
 			if errors.Is(err, api.ErrTaken) && !o.opts.NeedAPI {
 				o.opts.Logger.WarnContext(ctx, "the HTTP interface is not served; set api.listen to another address, or api.enabled to false", "err", err)
 				return nil

@@ -17,6 +17,7 @@ import (
 	"muster/jobs/agent"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
+	"muster/orchestrator/breaker"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
 	"muster/orchestrator/webhook"
@@ -49,7 +50,7 @@ type System struct {
 	Pipelines *pipeline.Registry
 	Documents *Documents
 	Events    *event.Stream
-	Breakers  *Breakers
+	Breakers  *breaker.Service
 	// Keys and Audit are of the HTTP interface.
 	Keys  *access.Keys
 	Audit *access.Audit
@@ -154,7 +155,8 @@ func (s *System) openJobs() (err error) {
 	if err != nil {
 		return err
 	}
-	s.Breakers = &Breakers{client: s.Client, agents: s.Agents, hosts: limit.NewBreaker(s.Client.Redis(), limit.BreakerConfig{Changed: s.BreakerChanged, Logger: s.logger})}
+	hosts := limit.NewBreaker(s.Client.Redis(), limit.BreakerConfig{Changed: s.BreakerChanged, Logger: s.logger})
+	s.Breakers = breaker.New(s.Client, hosts, s.Agents.Breaker())
 	hooks := s.cfg().Webhooks
 	s.Webhooks, err = webhook.New(webhook.Config{
 		Redis: s.Client.Redis(), Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg().Network.Filter(),

@@ -106,7 +106,7 @@ func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web 
 	testutil.Background(t, s.Jobs.Run)
 	testutil.Background(t, s.Agents.Run)
 	testutil.Background(t, s.Webhooks.Run)
-	testutil.Background(t, func(ctx context.Context) error { return s.serveAPI(ctx, func(url string) { ready <- url }) })
+	testutil.Background(t, func(ctx context.Context) error { return s.serveAPI(ctx, false, func(url string) { ready <- url }) })
 	return &web{t: t, url: strings.TrimSuffix(<-ready, "/ui/"), system: s}
 }
 

@@ -110,7 +110,7 @@ func TestBreakersThatChangeAreEvents(t *testing.T) {
 		err = permit.Failure(t.Context(), "connect")
 	}
 	if err == nil {
-		err = w.system.Breakers.Reset(t.Context(), "shop@shop.example")
+		_, err = w.system.Breakers.Reset(t.Context(), "shop@shop.example")
 	}
 	if err != nil {
 		t.Fatal(err)

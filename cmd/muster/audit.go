@@ -7,65 +7,43 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator"
 	"muster/orchestrator/access"
-	"muster/orchestrator/monitor"
+	"muster/orchestrator/api/client"
 )
 
 func auditCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "audit",
 		Usage: "list changes made through the HTTP API, newest first",
-		Description: `The log contains each mutating call with its caller and status, and keys that the
-command line created or revoked. The work of agents is in the events of jobs
-instead. Muster keeps the last 100,000 entries, each for api.audit_keep.
+		Description: `The log contains each mutating request with its caller and status, including those
+of commands. The work of agents is in the events of jobs instead. Muster keeps the last 100,000 entries, each for api.audit_keep.
 
     muster audit --caller ci --since 24h`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "caller", Usage: "only changes by `NAME`, or by the id of a key"},
 			&cli.DurationFlag{Name: "since", Usage: "only changes of the last `D`, as in 24h"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 100000", Value: 50},
-			progressFlag(), watchFlag(), jsonFlag(),
+			serverFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			limit, err := within(c, "limit", 1, 100_000)
 			if err != nil {
 				return err
 			}
-			filter := access.AuditFilter{Caller: c.String("caller")}
+			filter := client.AuditFilter{Caller: c.String("caller"), Limit: limit}
 			if d := c.Duration("since"); d < 0 {
 				return usageError{fmt.Errorf("--since %v: use a time above 0", d)}
 			} else if d > 0 {
 				filter.Since = time.Now().Add(-d)
 			}
-			return withJobs(env, c, 0, 0, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
-				list, err := auditEntries(ctx, o.Audit, filter, limit)
+			return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+				list, err := api.Audit(ctx, filter)
 				if err != nil {
 					return err
 				}
-				if len(list) == 0 && !c.Bool("json") {
-					fmt.Fprintln(env.stdout, "No changes found")
-					return nil
-				}
-				return show(env, c, list, []string{"TIME", "CALLER", "ROLE", "OPERATION", "PATH", "STATUS", "ADDRESS"}, auditRow)
-			})
+				return showPage(env, c, list, "No changes found", []string{"TIME", "CALLER", "ROLE", "OPERATION", "PATH", "STATUS", "ADDRESS"}, auditRow)
+			})(c)
 		},
-	}
-}
-
-// auditEntries returns up to limit entries, from as many pages as that takes.
-func auditEntries(ctx context.Context, log *access.Audit, f access.AuditFilter, limit int) ([]access.Entry, error) {
-	var all []access.Entry
-	for {
-		f.Limit = min(limit-len(all), 1000)
-		page, err := log.List(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Entries...)
-		if f.Before = page.Next; f.Before == "" || len(all) == limit {
-			return all, nil
-		}
 	}
 }
 

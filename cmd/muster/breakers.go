@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator"
-	"muster/orchestrator/monitor"
+	"muster/orchestrator/api/client"
 	"muster/tasks/limit"
 )
 
@@ -26,8 +24,14 @@ host:NAME for a host of the work queue, agent:ID for an agent with a URL.`,
 				Name:        "list",
 				Usage:       "list the breakers that are not closed",
 				Description: "TRIALS and BLOCKED count the requests since it opened that were allowed and not.",
-				Flags:       []cli.Flag{progressFlag(), watchFlag(), jsonFlag()},
-				Action:      func(c *cli.Context) error { return listBreakers(env, c) },
+				Flags:       []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					list, err := api.Breakers(ctx)
+					if err != nil {
+						return err
+					}
+					return showPage(env, c, list, "All breakers are closed", []string{"KEY", "STATE", "OPEN SINCE", "NEXT TRIAL", "TRIALS", "BLOCKED", "LAST FAILURE"}, breakerRow)
+				}),
 			},
 			{
 				Name:      "reset",
@@ -35,25 +39,26 @@ host:NAME for a host of the work queue, agent:ID for an agent with a URL.`,
 				ArgsUsage: "[NAME…]",
 				Description: `A NAME is a KEY, or the site, host or id in it. What waits is tried when its wait
 ends, within two minutes. If requests still fail, the breaker opens again.`,
-				Flags:  []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "close all"}, progressFlag(), jsonFlag()},
-				Action: func(c *cli.Context) error { return resetBreakers(env, c) },
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "close all"}, serverFlag(), jsonFlag()},
+				Action: func(c *cli.Context) error {
+					if c.Bool("all") == (c.NArg() > 0) {
+						return usageError{errors.New("breakers reset: name breakers, or close all with --all; see muster breakers list")}
+					}
+					return onAPI(env, 0, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+						keys, err := api.ResetBreakers(ctx, client.BreakerReset{Names: c.Args().Slice(), All: c.Bool("all")})
+						if err != nil {
+							return err
+						}
+						if c.Bool("json") {
+							return printJSON(env.stdout, client.Page[string]{Data: keys})
+						}
+						fmt.Fprintf(env.stdout, "%d closed\n", len(keys))
+						return nil
+					})(c)
+				},
 			},
 		},
 	}
-}
-
-func listBreakers(env environment, c *cli.Context) error {
-	return withJobs(env, c, 0, 0, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
-		list, err := o.Breakers.List(ctx)
-		if err != nil {
-			return err
-		}
-		if len(list) == 0 && !c.Bool("json") {
-			fmt.Fprintln(env.stdout, "All breakers are closed")
-			return nil
-		}
-		return show(env, c, list, []string{"KEY", "STATE", "OPEN SINCE", "NEXT TRIAL", "TRIALS", "BLOCKED", "LAST FAILURE"}, breakerRow)
-	})
 }
 
 func breakerRow(s limit.BreakerState) []string {
@@ -62,44 +67,4 @@ func breakerRow(s limit.BreakerState) []string {
 		next = "in " + left.Round(time.Second).String()
 	}
 	return []string{cell(s.Key, 60), s.State, age(s.Since), next, fmt.Sprint(s.Allowed), fmt.Sprint(s.Blocked), cell(orDash(s.LastBlock), 40)}
-}
-
-// resetResult is the JSON output of breakers reset.
-type resetResult struct {
-	Reset []string `json:"reset"` // keys
-}
-
-func resetBreakers(env environment, c *cli.Context) error {
-	if c.Bool("all") == (c.NArg() > 0) {
-		return usageError{errors.New("breakers reset: name breakers, or close all with --all; see muster breakers list")}
-	}
-	return withJobs(env, c, 0, -1, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
-		list, err := o.Breakers.List(ctx)
-		if err != nil {
-			return err
-		}
-		keys := []string{}
-		for _, name := range c.Args().Slice() {
-			found := o.Breakers.Find(list, name)
-			if len(found) == 0 {
-				return fmt.Errorf("no breaker %s is open; see muster breakers list", name)
-			}
-			keys = append(keys, found...)
-		}
-		for _, s := range list {
-			if c.Bool("all") {
-				keys = append(keys, s.Key)
-			}
-		}
-		slices.Sort(keys)
-		keys = slices.Compact(keys)
-		if err := o.Breakers.Reset(ctx, keys...); err != nil {
-			return err
-		}
-		if c.Bool("json") {
-			return printJSON(env.stdout, resetResult{keys})
-		}
-		fmt.Fprintf(env.stdout, "%d closed\n", len(keys))
-		return nil
-	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/orchestrator/api/client"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -54,13 +55,13 @@ func TestBreakersAreListedAndReset(t *testing.T) {
 	}
 	keys := func() []string {
 		t.Helper()
-		var list []limit.BreakerState
+		var list client.Page[limit.BreakerState]
 		out, _ := muster(0, "list", "--json")
 		if err := json.Unmarshal([]byte(out), &list); err != nil {
 			t.Fatal(err)
 		}
 		var keys []string
-		for _, s := range list {
+		for _, s := range list.Data {
 			keys = append(keys, s.Key)
 			if s.State != "open" || s.Blocked != 1 {
 				t.Errorf("got %+v, want it open with 1 blocked", s)
@@ -74,7 +75,7 @@ func TestBreakersAreListedAndReset(t *testing.T) {
 	if got, _ := muster(0, "list"); !strings.Contains(got, "502 Bad Gateway") || !strings.Contains(got, "host:files.example  open ") {
 		t.Errorf("got %s, want a table", got)
 	}
-	if _, got := muster(1, "reset", "nowhere"); !strings.Contains(got, "no breaker nowhere is open; see muster breakers list") {
+	if _, got := muster(1, "reset", "nowhere"); !strings.Contains(got, "breaker nowhere: no such breaker is open") {
 		t.Errorf("got %s", got)
 	}
 	for _, wrong := range [][]string{{"reset"}, {"reset", "--all", "shop"}} {

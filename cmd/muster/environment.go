@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -30,6 +31,16 @@ type environment struct {
 func (e environment) creating() environment {
 	e.creates = true
 	return e
+}
+
+// getenv returns a variable of the environment.
+func (e environment) getenv(name string) (value string, ok bool) {
+	for _, entry := range e.environ { // the last one counts
+		if v, found := strings.CutPrefix(entry, name+"="); found {
+			value, ok = v, true
+		}
+	}
+	return value, ok
 }
 
 // terminal reports whether standard error is a terminal.

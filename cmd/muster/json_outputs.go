@@ -9,6 +9,7 @@ import (
 	"muster/jobs/pipeline"
 	"muster/orchestrator"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/artifact"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
@@ -39,9 +40,9 @@ var jsonOutputs = map[string][]jsonOutput{
 	"agents activity":     single([]agent.Activity{}),
 	"agents list":         single([]agent.Agent{}),
 	"agents show":         single(agent.Agent{}),
-	"audit":               single([]access.Entry{}),
-	"breakers list":       single([]limit.BreakerState{}),
-	"breakers reset":      single(resetResult{}),
+	"audit":               single(client.Page[access.Entry]{}),
+	"breakers list":       single(client.Page[limit.BreakerState]{}),
+	"breakers reset":      single(client.Page[string]{}),
 	"config show":         single([]config.Setting{}),
 	"demo":                single(orchestrator.Round{}),
 	"health":              single(health.Report{}),
@@ -69,8 +70,9 @@ var jsonOutputs = map[string][]jsonOutput{
 	"jobs start":          single(startResult{}),
 	"jobs status":         {{value: jobView{}}, {when: "with --progress", value: jobs.Progress{}}, {when: "with --rejected or --failed", value: jobs.ItemPage{}}, {when: "with --report", value: reportOfJob{}}, {when: "with --report, of a scrape", value: sitereport.Summary{}}},
 	"jobs wait":           single(waitResult{}),
-	"keys create":         single(createdKey{}),
-	"keys list":           single([]access.Key{}),
+	"keys create":         single(client.CreatedKey{}),
+	"keys revoke":         single(client.Key{}),
+	"keys list":           single(client.Page[client.Key]{}),
 	"pipelines list":      single([]*pipeline.Pipeline{}),
 	"pipelines show":      single(pipeline.Pipeline{}),
 	"proxies add":         {{value: probe.Result{}, lines: true}, {when: "with --no-check", value: addedProxies{}}},

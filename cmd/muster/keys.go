@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os/user"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator"
 	"muster/orchestrator/access"
-	"muster/orchestrator/monitor"
+	"muster/orchestrator/api/client"
 )
 
 func keysCommand(env environment) *cli.Command {
@@ -40,54 +37,47 @@ shown again.
 					&cli.StringFlag{Name: "name", Usage: "the `NAME` of who will use it; keys of the same name are the same owner of agents"},
 					&cli.StringFlag{Name: "role", Usage: "permissions of the key: `ROLE` is viewer, operator, admin or agent"},
 					&cli.StringFlag{Name: "expires", Usage: "when it ends: `TIME` from now as in 720h, or a date as in 2027-01-31", DefaultText: "never"},
-					progressFlag(), jsonFlag(),
+					serverFlag(), jsonFlag(),
 				},
 				Action: createKey(env),
 			},
 			{
 				Name: "list", Usage: "list all keys, including revoked and expired ones",
-				Flags: []cli.Flag{progressFlag(), watchFlag(), jsonFlag()},
-				Action: onKeys(env, 0, func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
-					list, err := o.Keys.List(ctx)
+				Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					list, err := api.Keys(ctx)
 					if err != nil {
 						return err
 					}
-					if len(list) == 0 && !c.Bool("json") {
-						fmt.Fprintln(env.stdout, "No keys found")
-						return nil
-					}
-					return show(env, c, list, []string{"ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "USED"}, keyRow)
+					return showPage(env, c, list, "No keys found", []string{"ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "USED"}, keyRow)
 				}),
 			},
 			{
 				Name: "revoke", Usage: "end a key: within two seconds nothing accepts it", ArgsUsage: "ID|NAME",
 				Description: `    muster keys revoke ci`,
-				Flags:       []cli.Flag{progressFlag()},
-				Action:      onKeys(env, 1, revokeKey(env)),
+				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					key, err := api.RevokeKey(ctx, c.Args().First())
+					if err != nil {
+						return err
+					}
+					if c.Bool("json") {
+						return printJSON(env.stdout, key)
+					}
+					fmt.Fprintf(env.stdout, "revoked: key %s (%s)\n", key.Name, key.ID)
+					return nil
+				}),
 			},
 		},
 	}
 }
 
-// onKeys is the action of a command on keys with n arguments.
-func onKeys(env environment, n int, fn func(context.Context, *cli.Context, *orchestrator.Orchestrator) error) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		return withJobs(env, c, n, n, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
-			err := fn(ctx, c, o)
-			if errors.As(err, new(*access.KeyError)) {
-				err = usageError{err}
-			}
-			return err
-		})
-	}
-}
-
-func keyRow(k access.Key) []string {
+func keyRow(k client.Key) []string {
 	expires := "never"
 	if !k.Expires.IsZero() {
 		expires = k.Expires.Format(time.RFC3339)
 	}
-	return []string{k.ID, k.Name, string(k.Role), k.State(time.Now()), age(k.Created), expires, age(k.Used)}
+	return []string{k.ID, k.Name, string(k.Role), k.State, age(k.Created), expires, age(k.Used)}
 }
 
 func createKey(env environment) cli.ActionFunc {
@@ -101,34 +91,31 @@ func createKey(env environment) cli.ActionFunc {
 		if err != nil {
 			return usageError{err}
 		}
-		n := access.NewKey{Name: c.String("name"), Role: role}
-		if n.Expires, err = endOf(c.String("expires"), time.Now()); err != nil {
+		n := client.NewKey{Name: c.String("name"), Role: string(role)}
+		expires, err := endOf(c.String("expires"), time.Now())
+		if err != nil {
 			return usageError{err}
 		}
-		return onKeys(env.creating(), 0, func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
-			key, text, err := o.Keys.Create(ctx, n)
+		if !expires.IsZero() {
+			n.Expires = &expires
+		}
+		return onAPI(env.creating(), 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			key, err := api.CreateKey(ctx, n)
 			if err != nil {
 				return err
 			}
-			audit(ctx, env, o, access.Entry{Operation: "createKey", Path: "/keys", Created: "/keys/" + key.ID})
 			if c.Bool("json") {
-				return printJSON(env.stdout, createdKey{key, text})
+				return printJSON(env.stdout, key)
 			}
-			fmt.Fprintln(env.stdout, text)
+			fmt.Fprintln(env.stdout, key.Secret)
 			fmt.Fprintf(env.stderr, "created: key %s (%s) with the role %s. Keep it: it is not stored, and cannot be shown again.\n", key.Name, key.ID, key.Role)
-			list, err := o.Keys.List(ctx)
+			list, err := api.Keys(ctx)
 			if err == nil && len(list) == 1 {
 				fmt.Fprintln(env.stderr, "warning: this is the first key: every request to the HTTP API needs a key now; agents without one get 401")
 			}
 			return err
 		})(c)
 	}
-}
-
-// createdKey is the JSON result of keys create.
-type createdKey struct {
-	access.Key
-	Text string `json:"key"` // the secret
 }
 
 // endOf reads when a key ends: a time from now, a date (its beginning, UTC), or a moment.
@@ -151,29 +138,4 @@ func endOf(text string, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("--expires %.40q: write a time from now as in 720h, or a date as in 2027-01-31", text)
-}
-
-func revokeKey(env environment) func(context.Context, *cli.Context, *orchestrator.Orchestrator) error {
-	return func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
-		key, err := o.Keys.Revoke(ctx, c.Args().First())
-		if err != nil {
-			return err
-		}
-		audit(ctx, env, o, access.Entry{Operation: "revokeKey", Path: "/keys/" + key.ID})
-		fmt.Fprintf(env.stdout, "revoked: key %s (%s)\n", key.Name, key.ID)
-		return nil
-	}
-}
-
-// audit adds the change of a command to the audit log. The change is already made: an error
-// is printed, not returned.
-func audit(ctx context.Context, env environment, o *orchestrator.Orchestrator, e access.Entry) {
-	name := "command line"
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		name += " (" + u.Username + ")"
-	}
-	e.Caller, e.Role = name, access.Admin
-	if err := o.Audit.Add(ctx, e); err != nil {
-		fmt.Fprintf(env.stderr, "muster: the change is missing in the audit log: %v\n", err)
-	}
 }

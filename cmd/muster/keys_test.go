@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
 // All ages in a row have the same format.
@@ -18,12 +19,12 @@ func TestKeyRowFormatsAgesAlike(t *testing.T) {
 		73 * time.Hour:  "3d ago",
 	} {
 		at := time.Now().Add(-ago)
-		row := keyRow(access.Key{Created: at, Used: at})
+		row := keyRow(client.Key{Key: access.Key{Created: at, Used: at}})
 		if created, used := row[4], row[6]; created != want || used != want {
 			t.Errorf("%s ago: created %q, used %q, want %q", ago, created, used, want)
 		}
 	}
-	if used := keyRow(access.Key{})[6]; used != "never" {
+	if used := keyRow(client.Key{})[6]; used != "never" {
 		t.Errorf("unused: %q, want never", used)
 	}
 }

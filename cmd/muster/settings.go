@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -169,7 +170,7 @@ func newDisplay(env environment, c *cli.Context) (*monitor.Display, error) {
 	}) {
 		return env.display(monitor.Auto), nil
 	}
-	format, err := monitor.ParseFormat(c.String("progress"))
+	format, err := monitor.ParseFormat(cmp.Or(c.String("progress"), string(monitor.Auto))) // not every command has the flag
 	if err != nil {
 		return nil, usageError{err}
 	}

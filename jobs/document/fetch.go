@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -23,7 +24,7 @@ const (
 
 // Fetch downloads a document over http or https and stores it; see Put. It follows up to five redirects and takes at
 // most ten minutes. filter decides about every address that it connects to; nil allows public ones only. A URL that
-// cannot be used is a *job.FieldError. Errors and the source of the document have neither the credentials nor the
+// cannot be used is a *jobs.FieldError. Errors and the source of the document have neither the credentials nor the
 // query of the URL, which may be secret.
 func (s *Store) Fetch(ctx context.Context, rawURL string, limit int64, filter *addressfilter.Filter) (jobs.Document, error) {
 	u, err := url.Parse(rawURL)
@@ -51,24 +52,38 @@ func (s *Store) Fetch(ctx context.Context, rawURL string, limit int64, filter *a
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return jobs.Document{}, fmt.Errorf("download %s: the server answers %d %s", shown(u), res.StatusCode, http.StatusText(res.StatusCode))
+		return jobs.Document{}, fmt.Errorf("%w of %s: the server responds with %d %s", ErrDownload, shown(u), res.StatusCode, http.StatusText(res.StatusCode))
 	}
 	name := nameIn(res)
 	if res.ContentLength > limit {
 		return jobs.Document{}, &TooLargeError{Name: name, Limit: limit}
 	}
-	in := incoming{name: name, source: shown(u), from: res.Body, limit: limit}
+	in := incoming{name: name, source: shown(u), from: downloaded{res.Body}, limit: limit}
 	if t := withoutParameters(res.Header.Get("Content-Type")); t != "application/octet-stream" && t != "binary/octet-stream" {
 		in.mediaType = t
 	}
 	doc, err := s.put(ctx, in)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			return doc, fmt.Errorf("download %s: %w", shown(u), cause)
+			return doc, fmt.Errorf("%w of %s: %w", ErrDownload, shown(u), cause)
 		}
 		return doc, err
 	}
 	return doc, nil
+}
+
+// ErrDownload means that the server of a URL did not return a document.
+var ErrDownload = errors.New("download failed")
+
+// downloaded marks errors of a body with ErrDownload.
+type downloaded struct{ body io.Reader }
+
+func (d downloaded) Read(p []byte) (int, error) {
+	n, err := d.body.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", ErrDownload, err)
+	}
+	return n, err
 }
 
 func badURL(why string) error { return &jobs.FieldError{Field: "document_url", Why: why} }
@@ -106,7 +121,7 @@ func fetchError(ctx context.Context, u *url.URL, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	return fmt.Errorf("download %s: %w", shown(u), err)
+	return fmt.Errorf("%w of %s: %w", ErrDownload, shown(u), err)
 }
 
 // nameIn is the name of the document in an answer: that of its Content-Disposition, or else the end of its URL.

@@ -105,7 +105,7 @@ func TestFetchRefuses(t *testing.T) {
 		{at + "/missing?secret", "404 Not Found", other},
 		{at + "/large", "more than the 1048576 bytes", large},
 		{at + "/endless", "more than the 1048576 bytes", large},
-		{at + "/cut", "after 4 bytes: unexpected EOF", other},
+		{at + "/cut", "download failed: unexpected EOF", other},
 		{at + "/empty", "empty is empty", other},
 	} {
 		_, err := s.Fetch(t.Context(), c.url, limit, filter)

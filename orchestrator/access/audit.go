@@ -21,7 +21,7 @@ const (
 // Entry is a changing call. It has no body, no query and no secret.
 type Entry struct {
 	ID        string    `json:"id"`
-	Time      time.Time `json:"time"`
+	Time      time.Time `json:"recorded_at"`
 	Caller    string    `json:"caller"`              // name of the key, subject of the token, or who used the command line
 	CallerID  string    `json:"caller_id,omitempty"` // of the key or token
 	Role      Role      `json:"role"`

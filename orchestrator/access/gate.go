@@ -22,6 +22,7 @@ func (e *Denied) Error() string { return e.Why }
 // token of an identity provider. A nil Gate is open. It is safe for concurrent use.
 type Gate struct {
 	static atomic.Pointer[[][sha256.Size]byte]
+	local  *[sha256.Size]byte // nil: none
 	keys   *Keys
 	tokens *Tokens
 }

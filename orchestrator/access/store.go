@@ -46,10 +46,10 @@ type Key struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"` // keys of the same name are the same caller for the ownership of agents
 	Role    Role      `json:"role"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires,omitzero"` // zero: never
-	Revoked time.Time `json:"revoked,omitzero"` // zero: it is not
-	Used    time.Time `json:"used,omitzero"`    // last use, to the minute; zero: never
+	Created time.Time `json:"created_at"`
+	Expires time.Time `json:"expires_at,omitzero"` // zero: never
+	Revoked time.Time `json:"revoked_at,omitzero"` // zero: it is not
+	Used    time.Time `json:"used_at,omitzero"`    // last use, to the minute; zero: never
 }
 
 // State is "active", "expired", "revoked", or "damaged" for a record that cannot be decoded.

@@ -252,9 +252,9 @@ func TestRolesMayWhatTheirNamesSay(t *testing.T) {
 	keys := closed(t, &cfg)
 	h := handler(t, cfg)
 	for request, want := range map[string]int{
-		"viewer GET /jobs": 200, "viewer POST /jobs/" + aJob + "/cancel": 403, "viewer GET /keys": 403, "viewer GET /pipelines": 200,
-		"operator POST /jobs/" + aJob + "/cancel": 200, "operator POST /agents/agent-1/drain": 200, "operator GET /keys": 403, "operator GET /audit": 403,
-		"admin GET /keys": 200, "admin GET /audit": 200,
+		"viewer GET /jobs": 200, "viewer POST /jobs/" + aJob + "/cancel": 403, "viewer GET /v1/keys": 403, "viewer GET /pipelines": 200,
+		"operator POST /jobs/" + aJob + "/cancel": 200, "operator POST /agents/agent-1/drain": 200, "operator GET /v1/keys": 403, "operator GET /v1/audit": 403,
+		"admin GET /v1/keys": 200, "admin GET /v1/audit": 200,
 		"agent GET /jobs": 403, "agent GET /pipelines": 200, "agent POST /agents/agent-1/drain": 403,
 		"agent POST /agents/agent-1/heartbeat": 200, "agent GET /metrics": 403, "none GET /health": 200, "none GET /ready": 200, "none GET /jobs": 401,
 	} {
@@ -589,26 +589,26 @@ func TestChangesAreAudited(t *testing.T) {
 	send("operator", "POST", "/jobs/"+noJob+"/cancel?token=hush", "") // rejected
 	send("operator", "POST", "/agents/agent-1/drain", "")
 	send("admin", "POST", "/asynqmon/api/queues/default:pause", "")
-	made := send("admin", "POST", "/keys", `{"name": "new", "role": "viewer"}`)
+	made := send("admin", "POST", "/v1/keys", `{"name": "new", "role": "viewer"}`)
 	if made.Code != http.StatusCreated {
 		t.Fatalf("create a key: got %d %s", made.Code, made.Body)
 	}
-	w := send("admin", "GET", "/audit?limit=3", "")
+	w := send("admin", "GET", "/v1/audit?limit=3", "")
 	var page struct {
-		Entries []access.Entry
-		Next    string
+		Data []access.Entry
+		Next string
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || w.Code != 200 || len(page.Entries) != 3 || page.Next == "" {
+	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || w.Code != 200 || len(page.Data) != 3 || page.Next == "" {
 		t.Fatalf("got %d %s, %v, want three entries and more", w.Code, w.Body, err)
 	}
-	rest := send("admin", "GET", "/audit?cursor="+page.Next, "")
+	rest := send("admin", "GET", "/v1/audit?cursor="+page.Next, "")
 	all := w.Body.String() + rest.Body.String()
 	var got []string
 	for _, body := range []string{w.Body.String(), rest.Body.String()} {
 		if err := json.Unmarshal([]byte(body), &page); err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range page.Entries {
+		for _, e := range page.Data {
 			got = append(got, fmt.Sprint(e.Caller, " ", e.Role, " ", e.Operation, " ", e.Job, e.Agent, " ", e.Status, " ", e.Created))
 			if e.Address != "192.0.2.7" || e.Request != "r-"+e.Caller || e.CallerID == "" || e.Time.IsZero() {
 				t.Errorf("got %+v, want its address, request and key", e)
@@ -622,22 +622,22 @@ func TestChangesAreAudited(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	var created struct{ Key string }
-	if err := json.Unmarshal(made.Body.Bytes(), &created); err != nil || !strings.HasPrefix(created.Key, "muster_") {
+	var created struct{ Secret string }
+	if err := json.Unmarshal(made.Body.Bytes(), &created); err != nil || !strings.HasPrefix(created.Secret, "muster_") {
 		t.Errorf("got %s, %v, want a key", made.Body, err)
 	}
-	for _, secret := range []string{created.Key, "secret prompt", "hush", keys["admin"]} {
+	for _, secret := range []string{created.Secret, "secret prompt", "hush", keys["admin"]} {
 		if strings.Contains(all, secret) {
 			t.Errorf("the audit log has %q", secret)
 		}
 	}
-	if w := send("admin", "GET", "/audit?cursor=x", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "query.cursor") {
+	if w := send("admin", "GET", "/v1/audit?cursor=x", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "query.cursor") {
 		t.Errorf("a wrong cursor: got %d %s", w.Code, w.Body)
 	}
-	if w := ask(t, h, "GET", "/pipelines", bearer(created.Key)); w.Code != 200 {
+	if w := ask(t, h, "GET", "/pipelines", bearer(created.Secret)); w.Code != 200 {
 		t.Errorf("the new key: got %d", w.Code)
 	}
-	if w := send("admin", "DELETE", "/keys/new", ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"revoked"`) {
+	if w := send("admin", "DELETE", "/v1/keys/new", ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"revoked"`) {
 		t.Errorf("revoke: got %d %s", w.Code, w.Body)
 	}
 }

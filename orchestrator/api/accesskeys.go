@@ -7,34 +7,14 @@ import (
 	"time"
 
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
-// StoredKey is a key, without its secret.
-type StoredKey struct {
-	access.Key
-	State string `json:"state" enum:"active,expired,revoked,damaged"`
-}
-
-type keysOutput struct {
-	Body struct {
-		Keys []StoredKey `json:"keys" doc:"the oldest first; also those that are revoked or expired"`
-	} `nameHint:"KeyList"`
-}
-
-type newKeyInput struct {
-	Body struct {
-		Name    string    `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:@-]*$" maxLength:"60" doc:"for people. Keys of the same name are the same owner of agents." example:"ci"`
-		Role    string    `json:"role" enum:"viewer,operator,admin,agent"`
-		Expires time.Time `json:"expires,omitempty" doc:"when the key ends. Defaults to never."`
-	} `nameHint:"NewKey"`
-}
+type newKeyInput struct{ Body client.NewKey }
 
 type newKeyOutput struct {
 	Location string `header:"Location" doc:"path of the key"`
-	Body     struct {
-		StoredKey
-		Text string `json:"key" doc:"the key itself. It is shown once, and not stored."`
-	} `nameHint:"CreatedKey"`
+	Body     client.CreatedKey
 }
 
 // KeyPath is the path of a key.
@@ -42,38 +22,48 @@ type KeyPath struct {
 	ID string `path:"id" maxLength:"60" pattern:"^[A-Za-z0-9][A-Za-z0-9._:@-]*$" patternDescription:"the id or the name of a key" doc:"id of the key, or its name if one active key has it" example:"5c9d1f6e1f0b"`
 }
 
-type keyOutput struct{ Body StoredKey }
+type callerOutput struct{ Body client.Caller }
 
-// storedKey returns what is shown of a key.
-func storedKey(k access.Key) StoredKey { return StoredKey{k, k.State(time.Now())} }
+type keyOutput struct{ Body client.Key }
 
-// addKeys adds the stored keys.
+func storedKey(k access.Key) client.Key { return client.Key{Key: k, State: k.State(time.Now())} }
+
+// addKeys adds the operations on stored keys.
 func addKeys(s *server) {
 	keys := s.cfg.Keys
-	op := describe(s, http.MethodGet, "/keys", "listKeys", tagAccess, "List the keys that are stored")
+	op := describe(s, http.MethodGet, "/v1/caller", "getCaller", tagAccess, "Get the caller that a request comes from")
+	needs(&op, access.Viewer, access.Agent)
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*callerOutput, error) {
+		c := access.CallerOf(ctx)
+		return &callerOutput{client.Caller{Name: c.Name, ID: c.ID, Role: c.Role}}, nil
+	})
+	op = describe(s, http.MethodGet, "/v1/keys", "listKeys", tagAccess, "List the stored keys, the oldest first")
+	op.Description = "The list includes revoked and expired keys."
 	needs(&op, access.Admin)
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*keysOutput, error) {
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[client.Key], error) {
 		list, err := keys.List(ctx)
-		out := &keysOutput{}
-		out.Body.Keys = []StoredKey{}
+		out := &pageOutput[client.Key]{client.Page[client.Key]{Data: []client.Key{}}}
 		for _, k := range list {
-			out.Body.Keys = append(out.Body.Keys, storedKey(k))
+			out.Body.Data = append(out.Body.Data, storedKey(k))
 		}
 		return out, err
 	})
-	op = describe(s, http.MethodPost, "/keys", "createKey", tagAccess, "Create a key", http.StatusConflict)
+	op = describe(s, http.MethodPost, "/v1/keys", "createKey", tagAccess, "Create a key", http.StatusConflict)
 	op.DefaultStatus = http.StatusCreated
 	needs(&op, access.Admin)
 	route(s, op, maxBody, func(ctx context.Context, in *newKeyInput) (*newKeyOutput, error) {
-		k, text, err := keys.Create(ctx, access.NewKey{Name: in.Body.Name, Role: access.Role(in.Body.Role), Expires: in.Body.Expires})
+		n := access.NewKey{Name: in.Body.Name, Role: access.Role(in.Body.Role)}
+		if in.Body.Expires != nil {
+			n.Expires = *in.Body.Expires
+		}
+		k, secret, err := keys.Create(ctx, n)
 		if err != nil {
 			return nil, keyProblem(err, "body.")
 		}
-		out := &newKeyOutput{Location: "/keys/" + k.ID}
-		out.Body.StoredKey, out.Body.Text = storedKey(k), text
-		return out, nil
+		return &newKeyOutput{Location: "/v1/keys/" + k.ID, Body: client.CreatedKey{Key: storedKey(k), Secret: secret}}, nil
 	})
-	op = describe(s, http.MethodDelete, "/keys/{id}", "revokeKey", tagAccess, "Revoke a key; it stays listed", http.StatusNotFound)
+	op = describe(s, http.MethodDelete, "/v1/keys/{id}", "revokeKey", tagAccess, "Revoke a key", http.StatusNotFound)
+	op.Description = "The key stays in the list. Within two seconds no process accepts it."
 	needs(&op, access.Admin)
 	op.DefaultStatus = http.StatusOK
 	route(s, op, 0, func(ctx context.Context, in *KeyPath) (*keyOutput, error) {
@@ -85,18 +75,16 @@ func addKeys(s *server) {
 	})
 }
 
-// keyProblem returns the problem of an error of the keys.
+// keyProblem returns the problem of a field that access rejects, and other errors as they are.
 func keyProblem(err error, prefix string) error {
-	field, wrong := errors.AsType[*access.KeyError](err)
+	field, invalid := errors.AsType[*access.KeyError](err)
 	switch {
-	case wrong && prefix == "path.":
+	case !invalid:
+		return err
+	case prefix == "path.":
 		return badField("path.id", "%s", field.Why)
-	case wrong:
-		return badField(prefix+field.Field, "%s", field.Why)
-	case errors.Is(err, access.ErrNoKey):
-		return problem(http.StatusNotFound, "%v", err)
-	case errors.Is(err, access.ErrTooManyKeys), errors.Is(err, access.ErrVolatile):
-		return problem(http.StatusConflict, "%v", err)
+	case field.Field == "expires":
+		return badField("body.expires_at", "%s", field.Why)
 	}
-	return err
+	return badField(prefix+field.Field, "%s", field.Why)
 }

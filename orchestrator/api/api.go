@@ -22,6 +22,7 @@ import (
 
 	"muster/internal/tracing"
 	"muster/orchestrator/access"
+	"muster/orchestrator/breaker"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
 	"muster/orchestrator/ui"
@@ -66,6 +67,8 @@ type Config struct {
 	// one that is nil are left out.
 	Keys  *access.Keys
 	Audit *access.Audit
+	// Breakers are the circuit breakers. Defaults to none: their operations are left out.
+	Breakers *breaker.Service
 	// Hosts are further host names that requests may use, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
 	Hosts []string

@@ -59,7 +59,7 @@ func (c Config) record(r *http.Request, answer http.Header, operation string, st
 		e.Created = clip.Bytes(answer.Get("Location"), 300)
 	}
 	for _, path := range []string{r.URL.Path, answer.Get("Location")} { // of what was created
-		kind, id, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/ui"), "/"), "/")
+		kind, id, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(path, "/ui"), "/v1"), "/"), "/")
 		id, _, _ = strings.Cut(id, "/")
 		switch kind {
 		case "jobs":

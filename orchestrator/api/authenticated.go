@@ -37,7 +37,7 @@ func (c Config) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		noteCaller(r.Context(), caller)
-		if !limits.allow(w, r, caller, client) {
+		if caller != access.CommandLine && !limits.allow(w, r, caller, client) {
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(access.WithCaller(r.Context(), caller)))
@@ -51,6 +51,9 @@ const noCredential = "a key is needed: as the password of the login, or as Autho
 // before it tries again, or 0.
 func (c Config) login(r *http.Request, limits *limits, client string) (caller access.Caller, wait time.Duration, err error) {
 	credential := credentialOf(r)
+	if c.Gate.Local(credential) {
+		return access.CommandLine, 0, nil
+	}
 	if c.Gate.Guessable(credential) {
 		defer limits.guess(client)()
 	}

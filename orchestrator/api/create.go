@@ -80,7 +80,7 @@ func addCreate(s *server) {
 	schema := s.api.OpenAPI().Components.Schemas.Schema(typeOf[NewJob](), true, "NewJob")
 	c := creation{s.cfg.Jobs, s.cfg.Documents, s.cfg.MaxDocument, s.api.OpenAPI().Components.Schemas, schema}
 	op := describe(s, http.MethodPost, "/jobs", "createJob", tagJobs, "Create a job",
-		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusBadGateway)
 	op.Description = "As JSON, or as a form of the same fields with the file document. In a form, context is JSON, and labels and after may be repeated. " +
 		"200 with duplicate: true says that the same was asked for before and is joined."
 	op.DefaultStatus = http.StatusCreated

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/cors"
 
 	"muster/internal/addressfilter"
+	"muster/orchestrator/access"
 )
 
 // ErrOpen says that the pages would be open to everybody on the network.
@@ -121,13 +122,14 @@ func known(host string, names []string) bool {
 	return slices.Contains(names, host)
 }
 
-// readOnly lets through only what changes nothing, unless changes are allowed.
+// readOnly rejects mutating requests, unless changes are allowed or they come from the command line of this machine, which
+// has the data directory anyway.
 func (c Config) readOnly(next http.Handler) http.Handler {
 	if c.Write {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && access.CallerOf(r.Context()) != access.CommandLine {
 			c.routeOf(r).forbid(w, r, "the interface is read-only; set api.read_only to false to change things")
 			return
 		}

@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"muster/jobs"
+	"muster/jobs/document"
 )
 
 // post sends JSON, or what is given as bytes.
@@ -143,13 +146,18 @@ func TestErrorsOfTheServices(t *testing.T) {
 		{jobs.ErrExists, "POST", "/jobs", `{"prompt":"p"}`, 409},
 		{&jobs.FieldError{Field: "pipeline", Why: "no pipeline x"}, "POST", "/jobs", `{"prompt":"p"}`, 400},
 		{&jobs.FieldError{Field: "cursor", Why: "old"}, "GET", "/jobs", ``, 400},
-		{errors.New("dial tcp: connection refused"), "GET", "/jobs", ``, 503},
-		{errors.New("dial tcp: connection refused"), "GET", "/status", ``, 503},
+		{fmt.Errorf("x: %w", document.ErrDownload), "POST", "/jobs", `{"prompt":"p"}`, 502},
+		{errors.New("a script has a fault"), "GET", "/jobs", ``, 500},
+		{fmt.Errorf("list: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "GET", "/jobs", ``, 503},
+		{fmt.Errorf("list: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "GET", "/status", ``, 503},
 	} {
 		f.jobs.err = c.err
 		w := post(t, h, c.method, c.path, []byte(c.body), header("If-Match", `"3"`))
 		if w.Code != c.want {
 			t.Errorf("%s %s with %v: got %d %s, want %d", c.method, c.path, c.err, w.Code, w.Body, c.want)
+		}
+		if got := decode(t, w); c.want >= 400 && (got["code"] == "" || c.want == 500 && strings.Contains(w.Body.String(), "script")) {
+			t.Errorf("%s %s with %v: got %s, want a code and no internal text", c.method, c.path, c.err, w.Body)
 		}
 		if retry := w.Header().Get("Retry-After"); (retry != "") != (c.want == 503) {
 			t.Errorf("%s %s with %v: got Retry-After %q", c.method, c.path, c.err, retry)

@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
 //go:generate go test -run TestOpenAPIGolden -update .
@@ -111,7 +112,7 @@ func describe(s *server, method, path, id, tag, summary string, problems ...int)
 		Responses:                    map[string]*huma.Response{},
 		Security:                     []map[string][]string{{"bearer": {}}, {"basic": {}}, {}},
 	}
-	problems = append(problems, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusMisdirectedRequest, http.StatusServiceUnavailable)
+	problems = append(problems, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusMisdirectedRequest, http.StatusInternalServerError, http.StatusServiceUnavailable)
 	s.problems(&op, problems...)
 	op.Metadata = map[string]any{}
 	needs(&op, access.Operator)
@@ -162,8 +163,12 @@ func problemText(status int) string {
 		return "The Idempotency-Key was used with another request."
 	case http.StatusTooManyRequests:
 		return "Too many requests; see Retry-After."
+	case http.StatusInternalServerError:
+		return "An error of the server; its log has the cause under the id of the request."
+	case http.StatusBadGateway:
+		return "The server of document_url did not return the document."
 	case http.StatusServiceUnavailable:
-		return "Redis does not answer; see Retry-After."
+		return "Redis does not respond; see Retry-After."
 	}
 	return http.StatusText(status)
 }
@@ -270,3 +275,6 @@ func standard(v any) {
 		}
 	}
 }
+
+// pageOutput is a page of a list.
+type pageOutput[T any] struct{ Body client.Page[T] }

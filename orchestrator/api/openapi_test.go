@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -212,15 +213,35 @@ POST /assignments/{id}/complete
 POST /assignments/{id}/fail
 POST /assignments/{id}/release
 GET /stats/daily
-GET /keys
-POST /keys
-DELETE /keys/{id}
-GET /audit
+GET /v1/keys
+POST /v1/keys
+DELETE /v1/keys/{id}
+GET /v1/audit
 GET /sites
 GET /sites/{site}`), "\n") {
 		method, path, _ := strings.Cut(want, " ")
 		if _, ok := o.Paths[path][strings.ToLower(method)]; !ok {
 			t.Errorf("%s is missing", want)
+		}
+	}
+}
+
+func TestCodesOfProblemsAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reference/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, known := range serviceProblems {
+		codes = append(codes, known.code)
+	}
+	for status := 400; status < 600; status++ {
+		codes = append(codes, codeOf(status))
+	}
+	for _, code := range codes {
+		if !strings.Contains(string(page), "`"+code+"`") {
+			t.Errorf("%s is not in docs/reference/api.md", code)
 		}
 	}
 }

@@ -16,34 +16,19 @@ import (
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/document"
+	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
+	"muster/orchestrator/breaker"
 	"muster/orchestrator/webhook"
 	"muster/sites"
+	"muster/tasks"
 )
 
-// Problem is the answer to a request that failed, as RFC 9457 has it.
-type Problem struct {
-	Type   string         `json:"type" example:"about:blank" doc:"always about:blank: the status says what kind of problem it is"`
-	Title  string         `json:"title" example:"Bad Request"`
-	Status int            `json:"status" example:"400"`
-	Detail string         `json:"detail" example:"body.prompt: is required" doc:"what is wrong and what to do"`
-	Errors []ProblemField `json:"errors,omitempty" doc:"the fields that are wrong, at most 100"`
-}
+// Problem is the response to a request that failed.
+type Problem = client.Problem
 
-// ProblemField is a part of a request that is wrong.
-type ProblemField struct {
-	Location string `json:"location" example:"body.items[3].key" doc:"path from body, query, path or header"`
-	Message  string `json:"message" example:"expected string"`
-	Value    any    `json:"value,omitempty" doc:"what was there, if it is short"`
-}
-
-// Error returns what is wrong.
-func (p *Problem) Error() string { return p.Detail }
-
-// GetStatus is for huma.
-func (p *Problem) GetStatus() int { return p.Status }
-
-// ContentType is for huma.
-func (p *Problem) ContentType(string) string { return problemType }
+// ProblemField is an invalid part of a request.
+type ProblemField = client.ProblemField
 
 const (
 	problemType     = "application/problem+json"
@@ -51,8 +36,40 @@ const (
 	maxProblemValue = 100 // bytes of a value that a problem repeats
 )
 
+// problem returns a problem with the usual code of its status.
 func problem(status int, format string, args ...any) *Problem {
-	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: codeOf(status), Detail: fmt.Sprintf(format, args...)}
+}
+
+// codeOf returns the usual code of a status. Problems of the services have more specific ones; see serviceProblems.
+func codeOf(status int) string {
+	switch status {
+	case http.StatusBadRequest:
+		return "invalid_request"
+	case http.StatusUnauthorized:
+		return "unauthenticated"
+	case http.StatusForbidden:
+		return "forbidden"
+	case http.StatusNotFound:
+		return "not_found"
+	case http.StatusMethodNotAllowed:
+		return "method_not_allowed"
+	case http.StatusConflict:
+		return "conflict"
+	case http.StatusPreconditionFailed:
+		return "version_mismatch"
+	case http.StatusRequestEntityTooLarge:
+		return "body_too_large"
+	case http.StatusUnsupportedMediaType:
+		return "unsupported_media_type"
+	case http.StatusMisdirectedRequest:
+		return "unknown_host"
+	case http.StatusTooManyRequests:
+		return "too_many_requests"
+	case http.StatusServiceUnavailable:
+		return "unavailable"
+	}
+	return "internal_error"
 }
 
 // badField is a request with one wrong field.
@@ -90,14 +107,6 @@ func problemOf(err error, prefix string) *Problem {
 	var p *Problem
 	var field *jobs.FieldError
 	var tooLarge *http.MaxBytesError
-	is := func(targets ...error) bool {
-		for _, target := range targets {
-			if errors.Is(err, target) {
-				return true
-			}
-		}
-		return false
-	}
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -105,25 +114,61 @@ func problemOf(err error, prefix string) *Problem {
 		return badField(locationOf(field.Field, prefix), "%s", field.Why)
 	case errors.As(err, &tooLarge):
 		return bodyTooLarge(tooLarge.Limit)
-	case is(errTooLarge), errors.As(err, new(*document.TooLargeError)):
+	case errors.Is(err, errTooLarge), errors.As(err, new(*document.TooLargeError)):
 		return problem(http.StatusRequestEntityTooLarge, "%v; see the setting jobs.max_document_mb", err)
-	case is(jobs.ErrNotFound, jobs.ErrNoItem, agent.ErrNoAgent, agent.ErrNoneSuch, webhook.ErrNoEndpoint, webhook.ErrNoDelivery, sites.ErrNoJob), errors.As(err, new(*sites.UnknownError)):
+	case errors.As(err, new(*sites.UnknownError)):
 		return problem(http.StatusNotFound, "%v", err)
-	case is(jobs.ErrStale):
-		return problem(http.StatusPreconditionFailed, "%v", err)
-	case is(jobs.ErrTerminal, jobs.ErrStageEnded, jobs.ErrNotEnded, jobs.ErrLeaseLost, jobs.ErrExists, jobs.ErrNotReview, webhook.ErrStatic, webhook.ErrDisabled, webhook.ErrOpen, webhook.ErrChanged, webhook.ErrTooMany):
-		return problem(http.StatusConflict, "%v", err)
-	case is(jobs.ErrMismatch):
-		return problem(http.StatusUnprocessableEntity, "%v", err)
-	case is(agent.ErrNotYours, agent.ErrNotAllowed, agent.ErrNotOwner):
-		return problem(http.StatusForbidden, "%v", err)
-	case is(agent.ErrTooMany):
-		return problem(http.StatusTooManyRequests, "%v", err)
-	case is(context.DeadlineExceeded):
-		return problem(http.StatusServiceUnavailable, "it took too long; try again later")
+	case errors.Is(err, context.DeadlineExceeded):
+		return problem(http.StatusServiceUnavailable, "the request took too long; try again later")
 	}
-	// Redis does not answer, or not as it should.
-	return problem(http.StatusServiceUnavailable, "%v", err)
+	for _, known := range serviceProblems {
+		if errors.Is(err, known.err) {
+			p := problem(known.status, "%v", err)
+			p.Code = known.code
+			return p
+		}
+	}
+	if tasks.Unavailable(err) {
+		return problem(http.StatusServiceUnavailable, "Redis does not respond; try again later")
+	}
+	return problem(http.StatusInternalServerError, "internal server error; the log of the server has the cause under the id of this request, see X-Request-Id")
+}
+
+// serviceProblems are the errors of the services that a client can act on.
+var serviceProblems = []struct {
+	err    error
+	status int
+	code   string
+}{
+	{jobs.ErrNotFound, http.StatusNotFound, "job_not_found"},
+	{sites.ErrNoJob, http.StatusNotFound, "job_not_found"},
+	{jobs.ErrNoItem, http.StatusNotFound, "item_not_found"},
+	{agent.ErrNoAgent, http.StatusNotFound, "agent_not_found"},
+	{agent.ErrNoneSuch, http.StatusNotFound, "assignment_not_found"},
+	{webhook.ErrNoEndpoint, http.StatusNotFound, "webhook_not_found"},
+	{webhook.ErrNoDelivery, http.StatusNotFound, "delivery_not_found"},
+	{breaker.ErrNotFound, http.StatusNotFound, "breaker_not_found"},
+	{access.ErrNoKey, http.StatusNotFound, "key_not_found"},
+	{jobs.ErrStale, http.StatusPreconditionFailed, "version_mismatch"},
+	{jobs.ErrTerminal, http.StatusConflict, "job_ended"},
+	{jobs.ErrNotEnded, http.StatusConflict, "job_not_ended"},
+	{jobs.ErrStageEnded, http.StatusConflict, "stage_ended"},
+	{jobs.ErrLeaseLost, http.StatusConflict, "lease_lost"},
+	{jobs.ErrExists, http.StatusConflict, "job_exists"},
+	{jobs.ErrNotReview, http.StatusConflict, "item_not_in_review"},
+	{webhook.ErrStatic, http.StatusConflict, "webhook_static"},
+	{webhook.ErrDisabled, http.StatusConflict, "webhook_disabled"},
+	{webhook.ErrOpen, http.StatusConflict, "delivery_not_ended"},
+	{webhook.ErrChanged, http.StatusConflict, "webhook_changed"},
+	{webhook.ErrTooMany, http.StatusConflict, "too_many_webhooks"},
+	{access.ErrTooManyKeys, http.StatusConflict, "too_many_keys"},
+	{access.ErrVolatile, http.StatusConflict, "volatile_redis"},
+	{document.ErrDownload, http.StatusBadGateway, "download_failed"},
+	{jobs.ErrMismatch, http.StatusUnprocessableEntity, "idempotency_key_reused"},
+	{agent.ErrNotYours, http.StatusForbidden, "assignment_of_another_agent"},
+	{agent.ErrNotAllowed, http.StatusForbidden, "role_not_allowed"},
+	{agent.ErrNotOwner, http.StatusForbidden, "agent_of_another_key"},
+	{agent.ErrTooMany, http.StatusTooManyRequests, "too_many_agents"},
 }
 
 // locationOf is where a field that a service names is in the request.

@@ -210,7 +210,7 @@ func environ(list []string) map[string]string {
 // readEnviron sets what the environment says.
 func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets) []error {
 	var errs []error
-	known := map[string]bool{"MUSTER_CONFIG": true, "MUSTER_TOKEN": true} // no settings
+	known := map[string]bool{"MUSTER_CONFIG": true, "MUSTER_TOKEN": true, "MUSTER_API_KEY": true} // no settings
 	var names []string
 	for _, s := range all {
 		name := envName(s.path)

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/api/client"
+	"muster/orchestrator/config"
+	"muster/orchestrator/monitor"
+	"muster/orchestrator/redisd"
+)
+
+// apiKeyVariable is the environment variable with the key for the server of --server.
+const apiKeyVariable = "MUSTER_API_KEY"
+
+// serverFlag is for commands that call the HTTP API.
+func serverFlag() cli.Flag {
+	return &cli.StringFlag{Name: "server", Usage: "call the orchestrator at `URL`, with the key in " + apiKeyVariable}
+}
+
+// onAPI returns the action of a command that calls the HTTP API, with least to most arguments; -1 means any number. The API
+// is that of --server, or of the orchestrator that runs on the data directory. Without either, the command serves the API
+// to itself, on the Redis of the data directory.
+func onAPI(env environment, least, most int, fn func(context.Context, *cli.Context, *client.Client) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := arguments(c, least, most); err != nil {
+			return err
+		}
+		return invalidRequest(withAPI(env, c, fn))
+	}
+}
+
+func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Context, *client.Client) error) error {
+	if server, ok := flagValue(c, "server"); ok {
+		for _, name := range []string{"data-dir", "redis"} {
+			if _, both := flagValue(c, name); both {
+				return usageError{fmt.Errorf("--server and --%s exclude each other", name)}
+			}
+		}
+		key, _ := env.getenv(apiKeyVariable)
+		api, err := client.New(client.Config{URL: server, Key: key})
+		if err != nil {
+			return usageError{fmt.Errorf("--server: %w", err)}
+		}
+		return fn(c.Context, c, api)
+	}
+	loaded, err := loadConfig(env, c)
+	if err != nil {
+		return err
+	}
+	api, err := orchestrator.LocalAPI(c.Context, loaded.Config)
+	if err != nil {
+		return err
+	}
+	if api != nil {
+		return fn(c.Context, c, api)
+	}
+	return withOwnAPI(env, c, loaded, fn)
+}
+
+// withOwnAPI calls fn with the API in this process.
+func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(context.Context, *cli.Context, *client.Client) error) error {
+	if _, ok := flagValue(c, "log-level"); !ok {
+		loaded.Log.Level = "warn"
+	}
+	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+		if o.Redis().Mode() == redisd.Child {
+			fmt.Fprintf(env.stderr, "no orchestrator is running on %s: started its Redis for this command\n", loaded.DataDir)
+		}
+		api, err := o.APIClient()
+		if err != nil {
+			return err
+		}
+		return fn(ctx, c, api)
+	})
+}
+
+// invalidRequest makes values that the server rejects wrong usage, named like the options of the command.
+func invalidRequest(err error) error {
+	p, ok := errors.AsType[*client.Problem](err)
+	if !ok || p.Status != http.StatusBadRequest {
+		return err
+	}
+	var text []string
+	for _, f := range p.Errors {
+		_, name, _ := strings.Cut(f.Location, ".")
+		text = append(text, cmp.Or(name, f.Location)+": "+f.Message)
+	}
+	return usageError{errors.New(cmp.Or(strings.Join(text, "\n"), p.Detail))}
+}
+
+// showPage prints a list of the API: with --json as the API responds, otherwise as a table, or none if it is empty.
+func showPage[T any](env environment, c *cli.Context, list []T, none string, columns []string, row func(T) []string) error {
+	switch {
+	case c.Bool("json"):
+		return printJSON(env.stdout, client.Page[T]{Data: list})
+	case len(list) == 0:
+		fmt.Fprintln(env.stdout, none)
+		return nil
+	}
+	return show(env, c, list, columns, row)
+}

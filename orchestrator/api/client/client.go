@@ -1,0 +1,179 @@
+// Package client calls the HTTP API of an orchestrator. Requests and responses
+// have the types of the server, so that both always agree.
+//
+//	c, err := client.New(client.Config{URL: "http://127.0.0.1:8000", Key: os.Getenv("MUSTER_API_KEY")})
+//	keys, err := c.Keys(ctx)
+//
+// An error of the server is a *Problem, whose Code programs can compare:
+//
+//	if p, ok := errors.AsType[*client.Problem](err); ok && p.Code == "key_not_found" { … }
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxResponse is the largest response that is read as a whole, in bytes.
+const maxResponse = 256 << 20
+
+// Config says which server a Client calls.
+type Config struct {
+	// URL of the server without a path, as in http://127.0.0.1:8000. Required.
+	URL string
+	// Key is an API key or a JSON Web Token. Defaults to none. It is sent to the host
+	// of URL only.
+	Key string
+	// Transport sends the requests. Defaults to http.DefaultTransport; see Handler for
+	// a server in the same process.
+	Transport http.RoundTripper
+}
+
+// Client calls an orchestrator. It is safe for concurrent use. Calls end with
+// their context; a Client sets no timeout of its own.
+type Client struct {
+	base *url.URL
+	key  string
+	http *http.Client
+}
+
+// New returns a client. It does no I/O.
+func New(cfg Config) (*Client, error) {
+	u, err := url.Parse(cfg.URL)
+	switch {
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, fmt.Errorf("server %q: write a URL as in http://127.0.0.1:8000", cfg.URL)
+	case u.User != nil:
+		return nil, errors.New("server: the URL must not contain a password; set MUSTER_API_KEY")
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("server %s: write the URL without a path, as in %s://%s", u, u.Scheme, u.Host)
+	}
+	u.Path = ""
+	return &Client{base: u, key: cfg.Key, http: &http.Client{
+		Transport: cfg.Transport,
+		// The API has no redirects. One to another host would receive the request.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// URL returns the URL of the server.
+func (c *Client) URL() string { return c.base.String() }
+
+// Page is a page of a list.
+type Page[T any] struct {
+	Data []T    `json:"data"`
+	Next string `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
+}
+
+// all returns the elements of a list from all of its pages, up to limit; 0 means all.
+func all[T any](ctx context.Context, c *Client, path string, query url.Values, limit int) ([]T, error) {
+	if query == nil {
+		query = url.Values{}
+	}
+	list := []T{}
+	for {
+		var page Page[T]
+		if err := c.do(ctx, http.MethodGet, path, query, nil, &page); err != nil {
+			return nil, err
+		}
+		list = append(list, page.Data...)
+		if limit > 0 && len(list) >= limit {
+			return list[:limit], nil
+		}
+		if page.Next == "" {
+			return list, nil
+		}
+		query.Set("cursor", page.Next)
+	}
+}
+
+// do sends a request with in as JSON, if it is not nil, and decodes the response to out, if
+// it is not nil.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	res, err := c.send(ctx, method, path, query, in)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if out == nil {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the response of %s: %w", c.base, err)
+	case len(data) > maxResponse:
+		return fmt.Errorf("the response of %s to %s %s has more than %d bytes", c.base, method, path, maxResponse)
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("decode the response of %s to %s %s: %w", c.base, method, path, err)
+	}
+	return nil
+}
+
+// send sends a request. The error is a *Problem if the server responds with one. The
+// caller closes the body of the response.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request %s %s: %w", method, path, err)
+		}
+		body = bytes.NewReader(data)
+	}
+	u := c.base.String() + path
+	if len(query) > 0 {
+		u += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	if err != nil {
+		return nil, fmt.Errorf("request %s %s: %w", method, path, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json, application/problem+json")
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("call the orchestrator: %w", err)
+	}
+	if err := c.check(res); err != nil {
+		_ = res.Body.Close()
+		return nil, err
+	}
+	return res, nil
+}
+
+// check returns the error of a response.
+func (c *Client) check(res *http.Response) error {
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // "" if it is invalid
+	switch {
+	case media == problemType:
+		var p Problem
+		if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&p); err != nil {
+			return fmt.Errorf("decode the error of %s: %w", c.base, err)
+		}
+		p.RequestID = res.Header.Get("X-Request-Id")
+		return &p
+	case res.StatusCode >= 300 && res.StatusCode < 400:
+		return fmt.Errorf("%s redirects to %s; use the URL of the orchestrator itself", c.base, res.Header.Get("Location"))
+	case res.StatusCode >= 400 || media != "application/json" && res.StatusCode != http.StatusNoContent:
+		return fmt.Errorf("%s does not respond like an orchestrator: status %d, content type %q; check the URL", c.base, res.StatusCode, media)
+	}
+	return nil
+}
