@@ -11,19 +11,24 @@ import (
 )
 
 // Measured runs work, which performs b.N operations, as the body of a benchmark. It reports the CPU time of Redis's main
-// thread, the commands (those in scripts included) and the growth of its memory per operation.
+// thread and of this process, the calls of scripts, the commands (those in scripts included) and the growth of Redis's memory
+// per operation.
 func Measured(b *testing.B, rdb redis.UniversalClient, work func()) {
 	b.Helper()
-	before := info(b, rdb)
+	before, own := info(b, rdb), processCPU()
 	b.ResetTimer()
 	work()
 	b.StopTimer()
+	own = processCPU() - own
 	after := info(b, rdb)
 	n := float64(b.N)
 	cpu := func(m map[string]float64) float64 {
 		return m["used_cpu_user_main_thread"] + m["used_cpu_sys_main_thread"]
 	}
 	b.ReportMetric((cpu(after)-cpu(before))*1e6/n, "redis-µs/op")
+	scripts := func(m map[string]float64) float64 { return m["cmdstat_evalsha"] + m["cmdstat_eval"] }
+	b.ReportMetric(own.Seconds()*1e6/n, "cpu-µs/op")
+	b.ReportMetric((scripts(after)-scripts(before))/n, "redis-scripts/op")
 	b.ReportMetric((after["total_commands_processed"]-before["total_commands_processed"])/n, "redis-commands/op")
 	b.ReportMetric((after["used_memory"]-before["used_memory"])/n, "redis-bytes/op")
 }
@@ -45,6 +50,9 @@ func info(b *testing.B, rdb redis.UniversalClient) map[string]float64 {
 	fields := map[string]float64{}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if calls, ok := strings.CutPrefix(value, "calls="); ok {
+			value, _, _ = strings.Cut(calls, ",")
+		}
 		if n, err := strconv.ParseFloat(value, 64); err == nil {
 			fields[name] = n
 		}
