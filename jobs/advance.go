@@ -6,17 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
 	"muster/jobs/pipeline"
-	"muster/tasks"
 	"muster/tasks/workqueue"
 )
 
-// advance does what a job needs next, if anything: it completes the node of its workflow that waits, or ends what a job
-// that has ended left behind. It may be called at any time, by many processes.
+// flow is the state machine of jobs of pipelines. The record of a job and its queue are all of its state: advance reads
+// them, and does the next step.
+type flow struct {
+	*store
+	reader  *Reader
+	service *Service // creates the jobs of schedules
+}
+
+// advance does the next step of a job, if it is due: it creates the job of a schedule, starts a job, opens its next stage,
+// ends it, or stops the work of a job that has ended. Each step may be repeated, by many processes at once.
 func (s *flow) advance(ctx context.Context, id string) error {
 	r, err := s.read(ctx, id)
 	if errors.Is(err, ErrNotFound) {
@@ -37,39 +42,22 @@ func (s *flow) advanceFrom(ctx context.Context, id string, r record) error {
 		_, err := s.reader.follow(ctx, id, r)
 		return err
 	case r["cron"] != "":
-		return nil
-	case r["phase"] == "":
-		return s.unsent(ctx, id, r)
-	case r["phase"] == "start":
-		return s.afterOthers(ctx, id, r)
-	case r["phase"] == phaseFinish:
-		done, err := s.complete(ctx, id, r)
-		if err != nil || !done {
-			return err
-		}
-		return s.answer(ctx, id, r["node"])
+		return s.tick(ctx, id, r)
+	case r.status() == Created:
+		return s.start(ctx, id, r)
 	}
-	return s.segment(ctx, id, r)
+	return s.work(ctx, id, r)
 }
 
-// unsent sends a job whose sender died. A job whose workflow has ended without it fails.
-func (s *flow) unsent(ctx context.Context, id string, r record) error {
-	p, err := r.pipeline()
+// start starts a job once its time has come and its dependencies have ended.
+func (s *flow) start(ctx context.Context, id string, r record) error {
+	now, err := s.now(ctx)
 	if err != nil {
 		return err
 	}
-	status, err := tasks.Attach[string](s.cfg.Client, id).Status(ctx)
-	if errors.Is(err, tasks.ErrUnknown) {
-		return s.send(ctx, id, p, r.time("at"), r.headers())
+	if wait := r.time("at").Sub(now); wait > 0 && r["at"] != "" {
+		return s.later(ctx, id, wait)
 	}
-	if err != nil || !status.Terminal() {
-		return err
-	}
-	return s.end(ctx, id, r, Failed, "job.failed", "its workflow ended before it began: "+string(status))
-}
-
-// afterOthers begins a job once the jobs that it comes after have ended.
-func (s *flow) afterOthers(ctx context.Context, id string, r record) error {
 	for _, other := range r.list("after") {
 		status := Status(r["after:"+other]) // of a deleted one
 		if before, err := s.read(ctx, other); err == nil {
@@ -84,36 +72,31 @@ func (s *flow) afterOthers(ctx context.Context, id string, r record) error {
 		}
 		switch {
 		case !status.Terminal():
-			return nil
+			return nil // its end advances this job
 		case status != Completed && r["on_failure"] != OnFailureRun:
-			return s.end(ctx, id, r, Cancelled, "job.cancelled", fmt.Sprintf("job %s, which it comes after, is %s", other, status))
+			return s.end(ctx, id, r, Cancelled, "job.cancelled", fmt.Sprintf("dependency %s is %s", other, status))
 		}
 	}
-	return s.answer(ctx, id, r["node"])
+	if err := s.move(ctx, id, Processing, []Status{Created}, "job.started", ""); err != nil {
+		if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	return s.work(ctx, id, r)
 }
 
-// segment completes a segment whose work has ended.
-func (s *flow) segment(ctx context.Context, id string, r record) error {
+// work notes the stages that have ended, opens the next one, and ends the job after the last.
+func (s *flow) work(ctx context.Context, id string, r record) error {
 	p, err := r.pipeline()
 	if err != nil {
 		return err
 	}
-	n, err := strconv.Atoi(r["phase"])
-	parts := segments(p)
-	if err != nil || n < 0 || n >= len(parts) {
-		return s.end(ctx, id, r, Failed, "job.failed", fmt.Sprintf("its record is damaged: phase %.20q", r["phase"]))
-	}
-	open, failure, err := s.openStages(ctx, id, parts[n])
+	at, failure, err := s.current(ctx, id, p.Stages)
 	if err != nil {
 		return err
 	}
-	if len(open) == 0 && n > 0 {
-		// Retry can give items of the segments before new attempts.
-		if open, failure, err = s.openStages(ctx, id, slices.Concat(parts[:n+1]...)); err != nil {
-			return err
-		}
-	}
-	for _, st := range parts[n][:max(0, len(parts[n])-len(open))] {
+	for _, st := range p.Stages[:at.stage] {
 		if r["done:"+st.Name] != "" {
 			continue
 		}
@@ -121,97 +104,117 @@ func (s *flow) segment(ctx context.Context, id string, r record) error {
 			return err
 		}
 	}
-	if failure != "" {
+	switch {
+	case failure != "":
 		return s.end(ctx, id, r, Failed, "job.failed", failure)
+	case at.stage == len(p.Stages):
+		return s.complete(ctx, id, r)
+	case at.unopened:
+		return s.openStage(ctx, id, p.Stages[at.stage])
 	}
-	if len(open) > 0 {
-		return nil
-	}
-	return s.answer(ctx, id, r["node"])
+	return nil
 }
 
-// openStages returns the stages that have work left and those behind them, and why the job has failed, if it has. The
-// stages are of segments of which all but the last have been completed.
-func (s *flow) openStages(ctx context.Context, id string, stages []pipeline.Stage) (open []pipeline.Stage, failure string, err error) {
+// openStage makes the work of a stage that takes the job.
+func (s *flow) openStage(ctx context.Context, id string, st pipeline.Stage) error {
+	_, err := s.queue(id).Enqueue(ctx, workqueue.Item{
+		ID: stageID(st.Name), Kind: st.Name, ResourceKeys: []string{lane(st.Name)}, MaxAttempts: s.attempts(st), Payload: []byte("{}"),
+	})
+	if errors.Is(err, workqueue.ErrSealed) {
+		return nil // the job has ended
+	}
+	if err != nil {
+		return err
+	}
+	return s.ready(ctx, id, st.Worker(), 0)
+}
+
+// attempts returns how often a stage may try an item: the first attempt and the retries.
+func (s *store) attempts(st pipeline.Stage) int {
+	if st.MaxRetries != nil {
+		return 1 + *st.MaxRetries
+	}
+	return 1 + s.limits.Load().MaxRetries
+}
+
+// stageID and itemID are the ids in the work queue.
+func stageID(name string) string { return "stage/" + name }
+func itemID(key string) string   { return "item/" + key }
+
+// lane is the resource key of the items of a stage.
+func lane(stage string) string { return "stage:" + stage }
+
+// position is how far a job is.
+type position struct {
+	stage    int  // the first stage with work left; the number of stages if there is none
+	unopened bool // the stage takes the job, and its work has not been made
+}
+
+// current returns the position of a job, and why it has failed, if it has.
+func (s *flow) current(ctx context.Context, id string, stages []pipeline.Stage) (at position, failure string, err error) {
 	q := s.queue(id)
-	// The stages that add items are read first: once they have ended, no item is added.
-	for i, st := range stages {
-		if st.Takes != pipeline.TakesJob {
-			continue
+	var ids []string
+	for _, st := range stages {
+		if st.Takes == pipeline.TakesJob {
+			ids = append(ids, stageID(st.Name))
 		}
-		infos, err := q.Get(ctx, stageID(st.Name))
-		if err != nil {
-			return nil, "", err
-		}
-		if len(infos) == 0 || !infos[0].State.Terminal() {
-			return stages[i:], "", nil
-		}
-		if infos[0].State == workqueue.StateError {
-			return stages[i:], fmt.Sprintf("stage %s failed: %s", st.Name, infos[0].Note), nil
-		}
+	}
+	// The stages that add items are read before the counts: once they have ended, no item is added.
+	infos, err := q.Get(ctx, ids...)
+	if err != nil {
+		return at, "", err
+	}
+	work := map[string]workqueue.Info{}
+	for _, info := range infos {
+		work[info.ID] = info
 	}
 	lanes, err := q.LaneStats(ctx)
 	if err != nil {
-		return nil, "", err
+		return at, "", err
 	}
+	open := false
 	for i, st := range stages {
+		info, made := work[stageID(st.Name)]
 		n := lanes[lane(st.Name)]
-		if st.Takes == pipeline.TakesItem && (n.Queued+n.InProgress > 0 || st.Review && n.Error > 0) {
-			return stages[i:], "", nil
+		switch {
+		case st.Takes == pipeline.TakesJob && info.State == workqueue.StateError:
+			failure = fmt.Sprintf("stage %s failed: %s", st.Name, info.Note)
+		case st.Takes == pipeline.TakesJob && made && info.State.Terminal(), st.Takes == pipeline.TakesItem && n.Queued+n.InProgress == 0 && !(st.Review && n.Error > 0):
+			continue
+		}
+		if !open {
+			open, at = true, position{i, st.Takes == pipeline.TakesJob && !made}
 		}
 	}
-	return nil, "", nil
+	if !open {
+		at.stage = len(stages)
+	}
+	return at, failure, nil
 }
 
-// answer completes the node of a job's workflow that waits.
-func (s *flow) answer(ctx context.Context, id, node string) error {
-	token, err := s.cfg.Client.NewToken(ctx, id, node)
-	if err == nil {
-		err = s.cfg.Client.Complete(ctx, token, json.RawMessage(encode(id)))
-	}
-	switch {
-	case err == nil, errors.Is(err, tasks.ErrCompleted), errors.Is(err, tasks.ErrStale):
-		return nil
-	case errors.Is(err, tasks.ErrNotOpen): // its handler is about to return
-		return s.later(ctx, id, 50*time.Millisecond)
-	case errors.Is(err, tasks.ErrUnknown):
-		r, err := s.read(ctx, id)
-		if err != nil || r.status().Terminal() {
-			return err
-		}
-		return s.end(ctx, id, r, Failed, "job.failed", "its workflow is not in Redis any more")
-	}
-	return err
-}
-
-// complete ends a job whose stages have all been completed. It reports false if an item was given new attempts
-// meanwhile: the job continues then.
-func (s *flow) complete(ctx context.Context, id string, r record) (bool, error) {
+// complete ends a job whose stages have all been completed. If an item was given new attempts meanwhile, the job continues.
+func (s *flow) complete(ctx context.Context, id string, r record) error {
 	p, err := r.pipeline()
 	if err != nil {
-		return false, err
-	}
-	open, _, err := s.openStages(ctx, id, p.Stages)
-	if err != nil || len(open) > 0 {
-		return false, err
+		return err
 	}
 	// From here on no item can be given new attempts; some may have been just now.
 	if err := s.queue(id).Seal(ctx); err != nil {
-		return false, err
+		return err
 	}
-	open, failure, err := s.openStages(ctx, id, p.Stages)
+	at, failure, err := s.current(ctx, id, p.Stages)
 	if err == nil {
 		err = s.tellEndings(ctx, id) // before the event of the end
 	}
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case failure != "":
-		return true, s.end(ctx, id, r, Failed, "job.failed", failure)
-	case len(open) > 0:
-		return false, s.unseal(ctx, id) // the sweep announces the work
+		return s.end(ctx, id, r, Failed, "job.failed", failure)
+	case at.stage < len(p.Stages):
+		return s.unseal(ctx, id) // the sweep announces the work
 	}
-	return true, s.end(ctx, id, r, Completed, "job.completed", "")
+	return s.end(ctx, id, r, Completed, "job.completed", "")
 }
 
 // unseal ends the sealing of the queue of a job that continues. The queue of a job that has ended meanwhile stays sealed.
@@ -332,30 +335,14 @@ func (st *Stage) ended(with Status) {
 	}
 }
 
-// close ends the work and the workflow of a job that has ended.
+// close stops the work of a job that has ended.
 func (s *flow) close(ctx context.Context, id string, r record) error {
 	if r["kind"] == KindPipeline {
 		if err := s.finalize(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		if err := s.closeWorkflow(ctx, id, r); err != nil && !errors.Is(err, tasks.ErrUnknown) {
-			return err
-		}
 	}
 	return s.rdb.ZRem(ctx, todoKey, id).Err()
-}
-
-func (s *flow) closeWorkflow(ctx context.Context, id string, r record) error {
-	status, err := tasks.Attach[string](s.cfg.Client, id).Status(ctx)
-	switch {
-	case err != nil || status.Terminal():
-		return err
-	case r.status() != Completed:
-		return s.cfg.Client.Revoke(ctx, id)
-	case r["phase"] == phaseFinish:
-		return s.answer(ctx, id, r["node"])
-	}
-	return nil
 }
 
 // move changes the state of a job; see lua/move.lua. Its errors are ErrTerminal and ErrNotFound.
@@ -373,7 +360,7 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, e
 		ended = endedPrefix
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, dayKey(now), todoKey, cronKey, dependentsKey(id), tookKey, pendingKey)
+	keys = append(keys, dayKey(now), todoKey, dependentsKey(id), tookKey, pendingKey)
 	reply, err := s.run(ctx, "change job "+id, "move", keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data, JobBounds.Text()}, fields...)...)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestJobsLiveByTheClockOfRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			schedule := w.create(jobs.Request{Cron: "@hourly", Prompt: "each hour"})
-			if next, err := rdb.ZScore(w.ctx, "muster:{jobs}:cron", schedule.ID).Result(); err != nil || time.UnixMilli(int64(next)).Sub(now) > time.Hour {
+			if next, err := rdb.ZScore(w.ctx, "muster:{jobs}:todo", schedule.ID).Result(); err != nil || time.UnixMilli(int64(next)).Sub(now) > time.Hour {
 				t.Errorf("next tick: got %v, %v, want it within an hour of %v", time.UnixMilli(int64(next)), err, now)
 			}
 			j := w.create(jobs.Request{})

@@ -29,7 +29,7 @@ func (s *Service) Cancel(ctx context.Context, id string, cleanup bool) (Job, err
 		return Job{}, err
 	}
 	if err := s.flow.advance(ctx, id); err != nil {
-		s.cfg.Logger.WarnContext(ctx, "the workflow of a cancelled job ends with the next sweep", "job", id, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "the next sweep stops the work of a cancelled job", "job", id, "err", err)
 	}
 	if cleanup {
 		if err := s.dropDocument(ctx, id, r.document()); err != nil {

@@ -81,12 +81,12 @@ func (s *Service) create(ctx context.Context, id string, req Request, parent str
 	if err := s.checkDocument(ctx, id, req.Document); err != nil {
 		return Job{}, false, err
 	}
-	if req.Cron == "" {
-		if err := s.flow.send(ctx, id, p, req.At, tracing.Headers(ctx)); err != nil {
-			s.cfg.Logger.WarnContext(ctx, "the job will be sent by the next sweep", "job", id, "err", err)
+	j, err := s.Get(ctx, id)
+	if s.running.Load() { // else a process in which Run runs starts it
+		if err := s.flow.advance(ctx, id); err != nil {
+			s.cfg.Logger.WarnContext(ctx, "the job starts with the next sweep", "job", id, "err", err)
 		}
 	}
-	j, err := s.Get(ctx, id)
 	return j, true, err
 }
 
@@ -157,20 +157,24 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	if err != nil {
 		return nil, err
 	}
-	next, first := "", s.limits.Load().CheckEvery.Milliseconds() // until then it has been sent, or is sent again
+	first := now
+	if s.running.Load() {
+		first = now.Add(s.limits.Load().CheckEvery) // until then, Create has started it
+	}
 	if req.Cron != "" {
-		at, err := nextTick(req.Cron, now)
-		if err != nil {
+		if first, err = nextTick(req.Cron, now); err != nil {
 			return nil, err
 		}
-		next = strconv.FormatInt(at.UnixMilli(), 10)
+		fields = append(fields, "next", first.UnixMilli())
+	} else if req.At.After(now) {
+		first = req.At
 	}
-	args := []any{id, prefix + "j:", requestHash(req), req.Dedupe, prefix + "after:", next, first, `{"name":` + encode(p.Name) + `}`, len(req.After)}
+	args := []any{id, prefix + "j:", requestHash(req), req.Dedupe, prefix + "after:", first.UnixMilli(), `{"name":` + encode(p.Name) + `}`, len(req.After)}
 	for _, other := range req.After {
 		args = append(args, other)
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, seqKey, dayKey(now), todoKey, cronKey, idem, dedupe, doc)
+	keys = append(keys, seqKey, dayKey(now), todoKey, idem, dedupe, doc)
 	keys = append(keys, indexes(p, KindPipeline, p.Name, Created, req.Labels, req.Context)...)
 	return s.run(ctx, "create a job", "create", keys, append(args, fields...)...)
 }
@@ -448,9 +452,9 @@ func (s *Service) Track(ctx context.Context, id, kind, name string, created time
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
 	none := recordKey(id)
-	keys = append(keys, seqKey, dayKey(now), todoKey, cronKey, none, none, none)
+	keys = append(keys, seqKey, dayKey(now), todoKey, none, none, none)
 	keys = append(keys, indexes(nil, kind, name, Created, nil, nil)...)
-	_, err = s.run(ctx, "list job "+id, "create", keys, id, prefix+"j:", "", DedupeAllow, prefix+"after:", "", s.limits.Load().CheckEvery.Milliseconds(),
+	_, err = s.run(ctx, "list job "+id, "create", keys, id, prefix+"j:", "", DedupeAllow, prefix+"after:", now.Add(s.limits.Load().CheckEvery).UnixMilli(),
 		`{"name":`+encode(name)+`}`, 0, "kind", kind, "name", name, "status", string(Created), "created", created.UnixMilli())
 	return err
 }

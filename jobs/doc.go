@@ -1,25 +1,17 @@
-// Package jobs keeps the jobs of the orchestrator: what was asked for, how far
-// it is, and what became of it.
+// Package jobs runs jobs of pipelines: agents and Go tasks take their items and stages, and settle each once.
 //
-// A job of a pipeline is a workflow whose id is that of the job:
+// The record of a job and its queue are all of its state. Whatever changes one of them calls advance, which does the next
+// step: it starts a job whose time has come and whose dependencies have ended, opens the next stage, or ends the job.
+// Steps may be repeated, by many processes at once. [Service.Run] advances jobs at their time, and sweeps over open jobs
+// to repeat steps that a process that died has left undone.
 //
-//	job.start ──▶ job.stage (once for each segment) ──▶ job.finish
-//
-// job.start waits for the jobs that it comes after. A segment is a stage that
-// takes the job, and the stages behind it that take its items; job.stage opens
-// it and waits, without holding a worker, until all of its work has ended.
-//
-// All work of a job, items and the stages that take the job, is in one
-// workqueue.Queue: what an agent works on is a lease of an item there, and the
-// token of the lease is the fence that makes a late answer harmless.
+// All work of a job is in one workqueue.Queue: its items, and one item for each stage that takes the job. An agent works
+// under a lease of such an item, and the token of the lease is the fence that makes a late completion harmless.
 //
 //	Create ─▶ Take ─▶ Beat… Add… ─▶ Complete | Fail | Release ─▶ Get, Items
 //
-// The record of a job, the indexes, counters and events are in one slot of
-// Redis. One script changes them together, so that a job has one state at any
-// moment and each change has its event. [Service.Run] sweeps over open jobs and
-// repeats what a process that died has left undone.
+// The record of a job, the indexes, counters and events are in one slot of Redis. One script changes them together, so
+// that a job has one state at any moment and each change has its event.
 //
-// Jobs of other kinds (scrapes, refreshes) are listed here too, by
-// [Service.Track]; a [Kind] reports how they are.
+// Jobs of other kinds (scrapes, refreshes) are listed here too, by [Service.Track]; a [Kind] reports their state.
 package jobs

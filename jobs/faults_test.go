@@ -32,7 +32,7 @@ func jobWithFault(t *testing.T, f *redistest.Fault) {
 		c.Limits.CheckEvery = 100 * time.Millisecond
 	}
 	w := newWorld(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), change)
-	cfg := jobs.Config{Client: tasks.NewClient(f.Client(t, url)), Pipelines: named, Emit: emit, Documents: w.docs, Limits: jobs.Limits{Dedupe: jobs.DedupeAllow}, Backoff: time.Millisecond,
+	cfg := jobs.Config{Client: tasks.NewClient(f.Client(t, url)), Pipelines: named, Emit: emit, Documents: w.docs, Limits: jobs.Limits{MaxRetries: 5, Dedupe: jobs.DedupeAllow}, Backoff: time.Millisecond,
 		Roles: func(context.Context) (map[string]int, error) { return nil, nil }}
 	change(&cfg)
 	s, err := jobs.New(cfg)
@@ -64,7 +64,7 @@ func jobWithFault(t *testing.T, f *redistest.Fault) {
 		id := first.id
 		if first.removed {
 			rdb := w.client.Redis()
-			testutil.Eventually(t, "every key of the deleted job, such as those of its workflow, expires", func() bool {
+			testutil.Eventually(t, "every key of the deleted job expires", func() bool {
 				return !slices.ContainsFunc(rdb.Keys(w.ctx, "*"+id+"*").Val(), func(key string) bool { return rdb.PTTL(w.ctx, key).Val() == -1 })
 			})
 			break

@@ -21,7 +21,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// world is a jobs.Service with a worker that runs the workflows of its jobs.
+// world is a jobs.Service that runs.
 type world struct {
 	*jobs.Service
 	t      *testing.T
@@ -100,16 +100,9 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change func(*jobs.Config)
 	w.Service = s
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	w.ctx = ctx
-	mux := tasks.NewMux()
-	s.Register(mux)
-	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{jobs.Queue: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) })
 	t.Cleanup(func() {
-		_ = worker.Stop()
 		cancel()
 		running.Wait()
 		_ = client.Close()

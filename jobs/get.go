@@ -13,7 +13,6 @@ import (
 
 	"muster/jobs/pipeline"
 	"muster/tasks"
-	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
 )
 
@@ -210,20 +209,21 @@ func (j *Job) addUsage(all map[string]string) {
 func (s *Reader) waiting(ctx context.Context, j *Job, r record) (string, error) {
 	switch {
 	case j.Cron != "":
-		return "for its next time", nil
-	case r["phase"] == "start":
-		return "for the jobs that it comes after: " + strings.Join(j.After, ", "), nil
-	case j.Status == Created:
-		if !j.At.IsZero() {
-			if now, err := s.now(ctx); err != nil || j.At.After(now) {
-				return "until " + j.At.Format("2006-01-02 15:04:05 MST"), err
-			}
+		return "for its next scheduled run", nil
+	case j.Status == Created && !j.At.IsZero():
+		if now, err := s.now(ctx); err != nil || j.At.After(now) {
+			return "until " + j.At.Format("2006-01-02 15:04:05 MST"), err
 		}
-		served, err := s.works.get(ctx, s.served)
+	}
+	if j.Status == Created && len(j.After) > 0 {
+		return "for its dependencies: " + strings.Join(j.After, ", "), nil
+	}
+	if j.Status == Created {
+		served, err := s.runs.get(ctx, s.served)
 		if err != nil || served {
 			return "", err
 		}
-		return "no worker is running; start one with muster start", nil
+		return "no orchestrator is running; start one with muster start", nil
 	}
 	missing, err := s.missing(ctx, j)
 	if err != nil || len(missing) > 0 {
@@ -273,13 +273,13 @@ func (s *Reader) missing(ctx context.Context, j *Job) ([]string, error) {
 	return slices.Compact(missing), nil
 }
 
-// served reports whether a live worker takes the workflows of jobs.
+// served reports whether Run runs in a process.
 func (s *Reader) served(ctx context.Context) (bool, error) {
-	workers, err := s.cfg.Client.Workers(ctx)
+	n, err := s.rdb.Exists(ctx, sweepKey).Result()
 	if err != nil {
-		return false, fmt.Errorf("look for workers: %w", err)
+		return false, fmt.Errorf("look for the process that runs jobs: %w", err)
 	}
-	return slices.ContainsFunc(workers, func(w tasktype.Worker) bool { return w.Queues[Queue] > 0 }), nil
+	return n > 0, nil
 }
 
 // follow reads the state of a job of another kind, and moves its record along.

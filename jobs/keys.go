@@ -76,11 +76,8 @@ func endedKey(kind string, status Status) string { return endedPrefix + kind + "
 
 const endedPrefix = prefix + "ended:"
 
-// cronKey is a sorted set of the jobs with a cron expression, by their next time (unix ms).
-const cronKey = prefix + "cron"
-
-// todoKey is a sorted set of the jobs that must be advanced again, by when (unix ms): what a process that dies leaves
-// undone is done from here.
+// todoKey is a sorted set of jobs, by when they must be advanced (unix ms): start times, the next times of schedules,
+// jobs whose dependencies have ended, and steps that a process that died has left undone.
 const todoKey = prefix + "todo"
 
 // readyKey is a sorted set of the jobs that may have work for a role or Go task, by their rank: the unix ms of their

@@ -24,10 +24,12 @@ type monitor struct {
 // maxFutile is how often a job is recovered without any progress before it fails.
 const maxFutile = 3
 
-// Run advances jobs, begins those of cron expressions, recovers those that are stuck, and deletes those that were kept
-// for long enough, until ctx is done. It should run in at least one process, and may run in many. Errors are logged.
+// Run advances jobs when they are due, creates those of schedules, recovers stuck ones, and deletes old ones, until ctx is
+// done. It should run in at least one process, and may run in many. Errors are logged.
 func (s *Service) Run(ctx context.Context) error {
 	m := &monitor{Service: s}
+	s.running.Store(true)
+	defer s.running.Store(false)
 	var both errgroup.Group
 	both.Go(func() error { m.runTodo(ctx); return nil })
 	both.Go(func() error { m.runSweeps(ctx); return nil })
@@ -70,7 +72,7 @@ func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
 		}
 		wait, err := strconv.ParseInt(toString(reply[1]), 10, 64)
 		if err != nil || wait < 0 {
-			return m.limits.Load().CheckEvery, err
+			return time.Second, err // another process may add to the list
 		}
 		return min(max(time.Duration(wait)*time.Millisecond, time.Millisecond), time.Second), nil
 	}
@@ -90,6 +92,9 @@ func (m *monitor) runSweeps(ctx context.Context) {
 	me := newID()
 	look := time.NewTicker(m.limits.Load().CheckEvery)
 	defer look.Stop()
+	if _, err := m.lead(ctx, me); err != nil && ctx.Err() == nil { // Reader.served looks for it
+		m.cfg.Logger.WarnContext(ctx, "open jobs are not looked at", "err", err)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,8 +133,8 @@ func (m *monitor) lead(ctx context.Context, me string) (bool, error) {
 	return true, m.rdb.PExpire(ctx, sweepKey, 2*m.limits.Load().CheckEvery).Err()
 }
 
-// Sweep looks at all open jobs once: it advances them, ends those that take too long, recovers those that are stuck,
-// begins those whose time has come, and deletes old ones. Run calls it.
+// Sweep looks at all open jobs once: it advances them, ends those that take too long, recovers stuck ones, and deletes old
+// ones. Run calls it.
 func (s *Service) Sweep(ctx context.Context) error {
 	m := &monitor{Service: s}
 	var errs []error
@@ -150,7 +155,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		}))
 		_ = looks.Wait()
 	}
-	errs = append(errs, s.storeStuck(ctx, m.found.Load()), m.ticks(ctx), m.forget(ctx))
+	errs = append(errs, s.storeStuck(ctx, m.found.Load()), m.forget(ctx))
 	return errors.Join(errs...)
 }
 
@@ -261,45 +266,34 @@ func (m *monitor) wait(ctx context.Context, j *Job, r record, st Stuck, now time
 	return err
 }
 
-// ticks creates the jobs of cron expressions whose time has come.
-func (m *monitor) ticks(ctx context.Context) error {
-	now, err := m.now(ctx)
+// tick creates the job of a schedule whose time has come. Its id is made of the schedule and the time: a repeat changes
+// nothing. One job makes up for all missed times.
+func (s *flow) tick(ctx context.Context, id string, r record) error {
+	now, err := s.now(ctx)
 	if err != nil {
 		return err
 	}
-	due, err := m.rdb.ZRangeByScoreWithScores(ctx, cronKey, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: 1000}).Result()
-	if err != nil {
-		return fmt.Errorf("read cron expressions: %w", err)
+	at := r.time("next")
+	if at.After(now) {
+		return s.later(ctx, id, at.Sub(now))
 	}
-	for _, z := range due {
-		id, _ := z.Member.(string)
-		if err := m.tick(ctx, id, int64(z.Score), now); err != nil {
-			m.cfg.Logger.ErrorContext(ctx, "a job was not created as scheduled", "schedule", id, "err", err)
-		}
-	}
-	return nil
-}
-
-// tick creates the job of a tick, whose id is made of the schedule and the time: a repeat changes nothing. Ticks that
-// were missed are made up for by one job.
-func (m *monitor) tick(ctx context.Context, id string, at int64, now time.Time) error {
-	j, err := m.Get(ctx, id)
-	if errors.Is(err, ErrNotFound) || err == nil && j.Status.Terminal() {
-		return m.rdb.ZRem(ctx, cronKey, id).Err()
-	}
+	j, err := r.job(id)
 	if err != nil {
 		return err
 	}
-	_, _, err = m.create(ctx, tickID(id, at), Request{
+	_, _, err = s.service.create(ctx, tickID(id, at.UnixMilli()), Request{
 		Pipeline: j.Name, Prompt: j.Prompt, Document: j.Document, Context: j.Context, Priority: j.Priority, Labels: j.Labels,
 		StuckAfter: j.StuckAfter, Dedupe: DedupeAllow,
 	}, id)
 	if err != nil {
-		return err
+		return fmt.Errorf("create the job of %s: %w", at.Format(time.RFC3339), err)
 	}
 	next, err := nextTick(j.Cron, now)
 	if err != nil {
 		return err
 	}
-	return m.rdb.ZAdd(ctx, cronKey, redis.Z{Score: float64(next.UnixMilli()), Member: id}).Err()
+	if _, err := s.note(ctx, id, "", "", "", "next", next.UnixMilli()); err != nil {
+		return err
+	}
+	return s.later(ctx, id, next.Sub(now))
 }

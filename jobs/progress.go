@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/tasks"
+	"github.com/redis/go-redis/v9"
 )
 
 // paceWindow is the time over which the pace of a job is taken: the last minutes, not its whole life, so that it follows
@@ -180,22 +180,17 @@ func (s *store) eachOpen(ctx context.Context, in Status, fn func(id string, r re
 	}
 }
 
-// Wait returns a job once it has ended. Every so often it calls tell, if not nil, with the progress.
+// Wait returns a job once it has ended. It calls tell, if not nil, with the progress, after each event of the job and at
+// least every so often.
 func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, tell func(Progress)) (Job, error) {
 	if every <= 0 {
 		every = time.Second
 	}
-	look := time.NewTicker(every)
-	defer look.Stop()
-	ended := make(chan struct{})
-	waiting, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() { // the event of the workflow is the fastest; what it says is read from the record
-		defer close(ended)
-		_, _ = tasks.Attach[any](s.cfg.Client, id).Wait(waiting)
-	}()
-	defer func() { stop(); <-ended }()
-	for event := (<-chan struct{})(ended); ; {
+	last := "0"
+	for {
+		if entries, err := s.rdb.XRevRangeN(ctx, s.eventKeys(id)[1], "+", "-", 1).Result(); err == nil && len(entries) > 0 {
+			last = entries[0].ID
+		}
 		p, err := s.Progress(ctx, id)
 		if err != nil {
 			return Job{}, err
@@ -206,13 +201,27 @@ func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, tell 
 		if p.Status.Terminal() {
 			return s.Get(ctx, id)
 		}
-		select {
-		case <-ctx.Done():
+		s.nextEvent(ctx, id, last, every)
+		if ctx.Err() != nil {
 			return Job{}, context.Cause(ctx)
-		case <-event:
-			event = nil
-		case <-look.C:
 		}
+	}
+}
+
+// nextEvent waits for an event of a job after the last one, at most for so long. It sleeps if there is no stream.
+func (s *Reader) nextEvent(ctx context.Context, id, last string, limit time.Duration) {
+	began := time.Now()
+	if s.cfg.Emit.Keys != nil {
+		err := s.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{s.eventKeys(id)[1], last}, Count: 1, Block: max(limit, time.Millisecond)}).Err()
+		if err == nil {
+			return
+		}
+	}
+	t := time.NewTimer(limit - time.Since(began))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 //	prompt doc context priority labels after on_failure at cron parent version_of generation
 //	pipeline                     as JSON, as it was when the job was created
 //	stuck_after timeout          ms
-//	headers                      of its workflow, as JSON: its trace and the id of the request that created it
+//	headers                      as JSON: its trace and the id of the request that created it
 //	work                         hash of the request, for dedupe
-//	phase node                   the node of the workflow that waits, and for what: "start", or the number of a segment
+//	next                         of a schedule: when it creates a job
 //	after:JOB                    how a job that it comes after had ended when it was deleted
 //	done:STAGE                   when a stage was completed
 //	failed_stage failed_stage_error  the stage that an operator failed, and why

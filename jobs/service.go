@@ -146,11 +146,9 @@ func New(cfg Config) (*Service, error) {
 	st.limits.Store(new(cfg.Limits.withDefaults()))
 	reader := &Reader{st}
 	fl := &flow{store: st, reader: reader}
-	return &Service{store: st, Reader: reader, ItemReader: &ItemReader{st}, Leases: &Leases{store: st, flow: fl}, flow: fl}, nil
+	fl.service = &Service{store: st, Reader: reader, ItemReader: &ItemReader{st}, Leases: &Leases{store: st, flow: fl}, flow: fl}
+	return fl.service, nil
 }
-
-// Register binds the tasks of jobs to their handlers.
-func (s *Service) Register(mux *tasks.Mux) { s.flow.register(mux) }
 
 // StoreID returns the id of the store of jobs. It is made by the first call, and does not change.
 func (s *Reader) StoreID(ctx context.Context) (string, error) {

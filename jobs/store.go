@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,7 +20,8 @@ type store struct {
 	scripts map[string]*redis.Script
 	plans   plans
 	roles   memo[map[string]int] // live agents by role
-	works   memo[bool]           // whether a live worker takes the workflows of jobs
+	runs    memo[bool]           // whether Run runs in a process
+	running atomic.Bool          // Run runs in this process
 	wake    chan struct{}        // a job must be advanced soon
 	tuning
 }

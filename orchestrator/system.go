@@ -289,10 +289,9 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
-	s.Jobs.Register(mux)
 	setMemoryLimit(memoryLimit(s.Config()))
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{Release: Version,
-		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1, jobs.Queue: 1},
+		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1},
 		Concurrency: s.cfg().Workers.Concurrency, Grace: s.cfg().Shutdown.Drain,
 		Name: name, Logger: s.logger, Ready: ready, Observe: s.Metrics.Observe,
 	})

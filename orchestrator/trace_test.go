@@ -74,7 +74,7 @@ func TestOneTraceFromTheRequestToItsAgents(t *testing.T) {
 	w.becomes(id, "completed")
 
 	spans := traceOf(t, c, clientTrace, map[string]int{
-		"POST /jobs": 1, "job.start": 1, "job.stage": 1, "job.finish": 1, "assignment create": 1, "POST /assignments/{id}/complete": 1,
+		"POST /jobs": 1, "assignment create": 1, "POST /assignments/{id}/complete": 1,
 		"assignment check": 1, "trace.check": 1, "assignment validate": 2, "POST": 2,
 	})
 	w.checkTree(spans, id)
@@ -114,8 +114,8 @@ func (w *web) runChecks() {
 func (w *web) checkTree(spans []tracingtest.Span, id string) {
 	w.t.Helper()
 	for child, parent := range map[string]string{
-		"job.start": "POST /jobs", "job.stage": "POST /jobs", "job.finish": "POST /jobs", "assignment create": "POST /jobs",
-		"assignment check": "POST /jobs", "assignment validate": "POST /jobs",
+		"assignment create": "POST /jobs",
+		"assignment check":  "POST /jobs", "assignment validate": "POST /jobs",
 		"POST /assignments/{id}/complete": "assignment create", "trace.check": "assignment check", "POST": "assignment validate",
 	} {
 		for _, s := range spans {
@@ -169,7 +169,7 @@ func checkLog(t *testing.T, log, id string) {
 			t.Errorf("a line of a handler lacks the ids of its task: %s", line)
 		}
 	}
-	for _, want := range []string{"task ranjob.start", "task ranjob.finish", "task rantrace.check", "checking<nil>", "a job has ended<nil>"} {
+	for _, want := range []string{"task rantrace.check", "checking<nil>", "a job has ended<nil>"} {
 		if !ran[want] {
 			t.Errorf("no line of %s was logged; there are %v", want, ran)
 		}

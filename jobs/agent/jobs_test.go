@@ -54,14 +54,13 @@ func newJobs(t *testing.T, rdb redis.UniversalClient, roles *atomic.Pointer[agen
 		t.Fatal(err)
 	}
 	mux := tasks.NewMux()
-	s.Register(mux)
 	tasks.Handle(mux, tasks.New[agent.Body, agent.Reply]("my.publish"), func(_ context.Context, b agent.Body) (agent.Reply, error) {
 		if b.Takes != pipeline.TakesJob || b.Stage != "publish" {
 			t.Errorf("the Go task got %+v", b)
 		}
 		return agent.Reply{Result: []byte(`{"published":true}`), Usage: map[string]int64{"published": 1}}, nil
 	})
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{jobs.Queue: 1, "default": 1}, Concurrency: 8})
+	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 8})
 	if err != nil {
 		t.Fatal(err)
 	}

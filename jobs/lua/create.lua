@@ -1,44 +1,43 @@
 -- Adds a job, unless its Idempotency-Key or the same work exists.
--- KEYS: common.lua, then 5 seq, 6 day, 7 todo, 8 cron, 9 idempotency, 10 dedupe, 11 document; then the indexes.
--- ARGV: id, prefix of records, hash of the request, dedupe mode (allow, join or reject), prefix of dependents, next
--- time of its cron in unix ms or "", ms until the first todo or "" for none, event data, number of jobs it comes after,
--- these jobs, then the fields of the record and their values.
--- Empty names of keys 9 to 11 mean none; they are the record then.
+-- KEYS: common.lua, then 5 seq, 6 day, 7 todo, 8 idempotency, 9 dedupe, 10 document; then the indexes.
+-- ARGV: id, prefix of records, hash of the request, dedupe mode (allow, join or reject), prefix of dependents, when it is
+-- first advanced in unix ms, event data, number of jobs it comes after, these jobs, then the fields of the record and
+-- their values.
+-- Empty names of keys 8 to 10 mean none; they are the record then.
 -- Returns {"created", id}, {"repeat", id}, {"mismatch", ""}, {"joined", id}, {"exists", id} or {"unknown", id of a job
 -- that it should come after}.
 local id, records, request, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local afterPrefix, nextTick, first, data, n = ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[9])
+local afterPrefix, first, data, n = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
-if KEYS[9] ~= RECORD then
-  local made = redis.call("HMGET", KEYS[9], "job", "request")
+if KEYS[8] ~= RECORD then
+  local made = redis.call("HMGET", KEYS[8], "job", "request")
   if made[1] and redis.call("EXISTS", records .. made[1]) == 0 then made = {} end -- it was deleted
   if made[1] and made[2] == request then return { "repeat", made[1] } end
   if made[1] then return { "mismatch", "" } end
 end
 if redis.call("EXISTS", RECORD) == 1 then return { "repeat", id } end
-if KEYS[10] ~= RECORD and mode ~= "allow" then
-  local other = redis.call("GET", KEYS[10])
+if KEYS[9] ~= RECORD and mode ~= "allow" then
+  local other = redis.call("GET", KEYS[9])
   local status = other and redis.call("HGET", records .. other, "status")
   if status and status ~= "failed" and status ~= "cancelled" then
     return { mode == "join" and "joined" or "exists", other }
   end
 end
-for i = 10, 9 + n do
+for i = 9, 8 + n do
   if redis.call("EXISTS", records .. ARGV[i]) == 0 then return { "unknown", ARGV[i] } end
 end
 
 local seq = redis.call("INCR", KEYS[5])
-redis.call("HSET", RECORD, "seq", seq, "created", stamp, "updated", stamp, "version", 1, unpack(ARGV, 10 + n))
-for i = 12, #KEYS do redis.call("ZADD", KEYS[i], seq, id) end
-for i = 10, 9 + n do redis.call("SADD", afterPrefix .. ARGV[i], id) end
+redis.call("HSET", RECORD, "seq", seq, "created", stamp, "updated", stamp, "version", 1, unpack(ARGV, 9 + n))
+for i = 11, #KEYS do redis.call("ZADD", KEYS[i], seq, id) end
+for i = 9, 8 + n do redis.call("SADD", afterPrefix .. ARGV[i], id) end
 day(KEYS[6], "created")
-if first ~= "" then redis.call("ZADD", KEYS[7], now + tonumber(first), id) end
-if nextTick ~= "" then redis.call("ZADD", KEYS[8], tonumber(nextTick), id) end
-if KEYS[9] ~= RECORD then
-  redis.call("HSET", KEYS[9], "job", id, "request", request)
-  redis.call("EXPIRE", KEYS[9], 86400)
+redis.call("ZADD", KEYS[7], first, id)
+if KEYS[8] ~= RECORD then
+  redis.call("HSET", KEYS[8], "job", id, "request", request)
+  redis.call("EXPIRE", KEYS[8], 86400)
 end
-if KEYS[10] ~= RECORD then redis.call("SET", KEYS[10], id) end
-if KEYS[11] ~= RECORD then redis.call("SADD", KEYS[11], id) end
+if KEYS[9] ~= RECORD then redis.call("SET", KEYS[9], id) end
+if KEYS[10] ~= RECORD then redis.call("SADD", KEYS[10], id) end
 emit("job.created", id, data)
 return { "created", id }

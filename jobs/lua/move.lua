@@ -1,10 +1,9 @@
 -- Moves a job to another state, if it is in one of those given.
--- KEYS: common.lua, then 5 day, 6 todo, 7 cron, 8 the jobs that come after it, 9 took, 10 pending.
+-- KEYS: common.lua, then 5 day, 6 todo, 7 the jobs that come after it, 8 took, 9 pending.
 -- ARGV: id, prefix of the indexes by status, states that it may be in (joined with a space on both sides), new state,
 -- prefix of the ended jobs if the new state is terminal or else "", type of the event or "", its data, bounds of took,
 -- then fields and values to set.
--- A job that ends is advanced once more at once, so that its queue and its workflow end.
--- So are the jobs that come after it.
+-- A job that ends is advanced once more, which stops its work. So are its dependents.
 -- A job can end in a full Redis too: Redis rejects scripts whose first write may need memory.
 -- Returns {1, state before}, {0, its state} or {-1, ""} if there is no such job.
 local id, statuses, from, to, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] ~= ""
@@ -28,11 +27,10 @@ if was ~= to then
     day(KEYS[5], to)
     redis.call("ZADD", ARGV[5] .. redis.call("HGET", RECORD, "kind") .. ":" .. to, now, id)
     redis.call("ZADD", KEYS[6], now, id)
-    redis.call("ZREM", KEYS[7], id)
-    redis.call("ZREM", KEYS[10], id)
+    redis.call("ZREM", KEYS[9], id)
     local times = redis.call("HMGET", RECORD, "started", "ended")
-    if times[1] then observe(KEYS[9], "job." .. to, math.max(0, tonumber(times[2]) - tonumber(times[1])), ARGV[8]) end
-    for _, other in ipairs(redis.call("SMEMBERS", KEYS[8])) do
+    if times[1] then observe(KEYS[8], "job." .. to, math.max(0, tonumber(times[2]) - tonumber(times[1])), ARGV[8]) end
+    for _, other in ipairs(redis.call("SMEMBERS", KEYS[7])) do
       redis.call("ZADD", KEYS[6], now, other)
     end
   end

@@ -90,7 +90,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 	if progress.ETASeconds != nil && progress.PerMinute > 0 {
 		d.Left = time.Duration(*progress.ETASeconds * float64(time.Second))
 	}
-	if j.Kind != jobs.KindScrape {
+	if j.Kind == jobs.KindRefresh {
 		d.Workflow = fleet + "workflows/" + j.ID
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.AgentUsage)) {

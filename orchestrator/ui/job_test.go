@@ -32,7 +32,7 @@ func TestPagesOfAJob(t *testing.T) {
 		t.Errorf("got %s, want the job with this label", body)
 	}
 	showsText(t, w.h, "/jobs?label=none", "No job is listed here")
-	showsText(t, w.h, at, "2 review", "1 pending", "2 items wait for a decision", "validator", "unclear &lt;script&gt;", "item.review", "The beginning of", "/ui/tasks/workflows/"+j.ID,
+	showsText(t, w.h, at, "2 review", "1 pending", "2 items wait for a decision", "validator", "unclear &lt;script&gt;", "item.review", "The beginning of",
 		"/jobs/"+j.ID+"/report?format=csv", "/cancel", "/retry", `<td class="n">2</td><td class="badtext say">unclear`)
 	showsText(t, w.h, at+"/items", "a/b", "third", "review")
 	showsText(t, w.h, at+"/items?state=review", "review", "...")

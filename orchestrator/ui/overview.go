@@ -38,7 +38,7 @@ type overviewData struct {
 	Queues            []tasktype.Queue // with waiting tasks
 	Waiting           int64            // tasks in them
 	Running           int64            // workflows
-	Open              int64            // open tasks of programs, without the stages of jobs
+	Open              int64            // open tasks of programs
 	Review            reviewCount      // items in review
 	Failing           []taskui.FailingTask
 	Hour              webui.Chart
@@ -154,7 +154,7 @@ func (p overviewPage) readFleet(ctx context.Context, d *overviewData) (err error
 		return err
 	}
 	d.Running = counts[tasktype.WorkflowRunning]
-	d.Open, err = taskui.Open(ctx, p.cfg.Client, jobs.StageTask)
+	d.Open, err = taskui.Open(ctx, p.cfg.Client)
 	return err
 }
 

@@ -106,23 +106,17 @@ type world struct {
 	h    http.Handler
 }
 
-// newWorld returns jobs whose workflows a worker runs. Change may change what is shown.
+// newWorld returns a service of jobs that runs. Change may change what is shown.
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
 	client := tasks.NewClient(redistest.New(t))
 	w := &world{t: t, docs: &documents{}}
 	var err error
-	if w.Service, err = jobs.New(jobs.Config{Client: client, Pipelines: plans{}.Get, Documents: w.docs, Limits: jobs.Limits{CheckEvery: time.Hour}}); err != nil {
+	if w.Service, err = jobs.New(jobs.Config{Client: client, Pipelines: plans{}.Get, Emit: jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Documents: w.docs, Limits: jobs.Limits{CheckEvery: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	w.ctx = ctx
-	mux := tasks.NewMux()
-	w.Register(mux)
-	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{jobs.Queue: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	agents, err := agent.New(agent.Config{Client: client, Jobs: w.Service})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +124,6 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) })
 	t.Cleanup(func() {
-		_ = worker.Stop()
 		cancel()
 		running.Wait()
 		_ = client.Close()

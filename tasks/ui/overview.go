@@ -47,7 +47,7 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 	}
 	d.Trouble = Queues(queues)
 	d.Queues, d.Waiting = Waiting(queues)
-	if d.Open, err = Open(ctx, s.client, ""); err != nil {
+	if d.Open, err = Open(ctx, s.client); err != nil {
 		return webui.View{}, err
 	}
 	counts, err := s.client.CountWorkflows(ctx)

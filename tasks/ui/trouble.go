@@ -111,13 +111,11 @@ func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePo
 	return list, all, nil
 }
 
-// Open returns the number of nodes that a person or a program completes, without those of the task skip.
-func Open(ctx context.Context, client *tasks.Client, skip string) (n int64, err error) {
+// Open returns the number of nodes that a person or a program completes.
+func Open(ctx context.Context, client *tasks.Client) (n int64, err error) {
 	list, err := client.OpenTasks(ctx)
 	for _, t := range list {
-		if t.Task != skip {
-			n += t.Open
-		}
+		n += t.Open
 	}
 	return n, err
 }
