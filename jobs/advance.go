@@ -144,6 +144,9 @@ func itemID(key string) string   { return "item/" + key }
 // lane is the resource key of the items of a stage.
 func lane(stage string) string { return "stage:" + stage }
 
+// emittedLane is the resource key of the items that a stage emits and no stage takes.
+func emittedLane(stage string) string { return "emitted:" + stage }
+
 // position is how far a job is.
 type position struct {
 	stage    int  // the first stage with work left; the number of stages if there is none
@@ -286,6 +289,9 @@ func (s *flow) finalize(ctx context.Context, id string) error {
 	}
 	if err := s.reader.fill(ctx, &j, r, false, nil); err != nil {
 		return err
+	}
+	for i := range j.Stages {
+		j.Stages[i].Result = nil // the queue keeps it
 	}
 	raw, err := json.Marshal(final{Stages: j.Stages, Items: j.Items})
 	if err != nil {

@@ -75,7 +75,14 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 			return fmt.Errorf("read how job %s ended: %w", j.ID, err)
 		}
 		j.Stages, j.Items = f.Stages, f.Items
-		return nil
+		if brief || j.Pipeline == nil {
+			return nil
+		}
+		results, err := s.results(ctx, j.ID, j.Pipeline.Stages)
+		for i := range j.Stages {
+			j.Stages[i].Result = results[j.Stages[i].Name]
+		}
+		return err
 	}
 	if j.Pipeline == nil {
 		return nil
@@ -101,9 +108,13 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 		if st.Takes == pipeline.TakesJob {
 			if i := slices.IndexFunc(infos, func(in workqueue.Info) bool { return in.ID == stageID(st.Name) }); i >= 0 {
 				stage.ofJob(infos[i])
+				if brief {
+					stage.Result = nil
+				}
 			} else if !stage.CompletedAt.IsZero() {
 				stage.Status = StageCompleted
 			}
+			j.Items.add(counts[emittedLane(st.Name)], false)
 		} else {
 			n := counts[lane(st.Name)]
 			stage.ofItems(n)
@@ -120,6 +131,31 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 	return nil
 }
 
+// results returns the results of those of stages that take the job and have completed, by their names.
+func (s *store) results(ctx context.Context, id string, stages []pipeline.Stage) (map[string]json.RawMessage, error) {
+	var ids []string
+	for _, st := range stages {
+		if st.Takes == pipeline.TakesJob {
+			ids = append(ids, stageID(st.Name))
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	infos, err := s.queue(id).Get(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	results := map[string]json.RawMessage{}
+	for _, info := range infos {
+		var st Stage
+		if st.ofJob(info); len(st.Result) > 0 {
+			results[strings.TrimPrefix(info.ID, stageID(""))] = st.Result
+		}
+	}
+	return results, nil
+}
+
 // ofJob sets the state of a stage that takes the job.
 func (st *Stage) ofJob(info workqueue.Info) {
 	st.Attempts, st.Error, st.Agent = info.Attempts, info.Note, info.Worker
@@ -130,7 +166,7 @@ func (st *Stage) ofJob(info workqueue.Info) {
 		st.Status, st.Error = StageCompleted, ""
 		var o outcome
 		if json.Unmarshal(info.Result, &o) == nil {
-			st.Agent = o.Agent
+			st.Agent, st.Result = o.Agent, o.Patch
 		}
 	case workqueue.StateError:
 		st.Status = StageFailed

@@ -111,6 +111,17 @@ func (it Item) queued(st pipeline.Stage, attempts int, created time.Time) (workq
 	}, nil
 }
 
+// done returns an item that a stage emits and no stage takes, as one of the queue: it is integrated.
+func (it Item) done(stage, agent string, created time.Time) (workqueue.Item, error) {
+	item, err := it.queued(pipeline.Stage{Name: stage}, 0, created)
+	if err != nil {
+		return item, err
+	}
+	result, err := json.Marshal(outcome{Agent: agent, At: created.UnixMilli()})
+	item.ResourceKeys, item.Done, item.Result = []string{emittedLane(stage)}, true, result
+	return item, err
+}
+
 // yearTenThousand is the first time, in unix ms, that has no form in JSON.
 const yearTenThousand = 253402300800000
 

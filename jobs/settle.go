@@ -30,16 +30,17 @@ func (s *Leases) Beat(ctx context.Context, w Work) error {
 	return err
 }
 
-// Add adds items to the job, as a stage that takes the job does while it works. An item whose key exists changes
-// nothing. It returns how many are new; ErrLeaseLost, or a *FieldError, and then none is added.
+// Add adds items to the job, as a stage that takes the job does while it works. They are integrated if the next stage does
+// not take them. An item whose key exists changes nothing. It returns how many are new; ErrLeaseLost, or a *FieldError, and
+// then none is added.
 func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {
 		return 0, err
 	}
 	next := following(p, w.Stage)
-	if w.Takes != pipeline.TakesJob || next == nil {
-		return 0, bad("items", "stage %s emits no items: it takes items, or no stage behind it takes them", w.Stage)
+	if w.Takes != pipeline.TakesJob {
+		return 0, bad("items", "stage %s takes items and emits none", w.Stage)
 	}
 	if len(items) > MaxItems {
 		return 0, bad("items", "%d items; at most %d are allowed in one call", len(items), MaxItems)
@@ -50,7 +51,12 @@ func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
 		if err := it.check(field, p); err != nil {
 			return 0, err
 		}
-		if queued[i], err = it.queued(*next, s.attempts(*next), now); err != nil {
+		if next == nil {
+			queued[i], err = it.done(w.Stage, w.Agent, now)
+		} else {
+			queued[i], err = it.queued(*next, s.attempts(*next), now)
+		}
+		if err != nil {
 			return 0, err
 		}
 		if len(queued[i].Payload) > MaxItem {
@@ -59,8 +65,8 @@ func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
 	}
 	added, err := s.queue(w.JobID).EnqueueUnder(ctx, w.lease(), queued...)
 	if added > 0 {
-		if readyErr := s.ready(ctx, w.JobID, next.Worker(), 0); readyErr != nil {
-			err = errors.Join(err, readyErr)
+		if next != nil {
+			err = errors.Join(err, s.ready(ctx, w.JobID, next.Worker(), 0))
 		}
 		s.pace(ctx, w.JobID)
 	}

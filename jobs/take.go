@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -86,6 +87,10 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 	if err != nil {
 		return nil, errors.Join(err, s.queue(id).Return(ctx, batch.Items...))
 	}
+	results, err := s.earlierResults(ctx, id, p, batch.Items)
+	if err != nil {
+		return nil, errors.Join(err, s.queue(id).Return(ctx, batch.Items...))
+	}
 	work := make([]Work, 0, len(batch.Items))
 	for _, it := range batch.Items {
 		w, err := newWork(id, p, told, it, s.cfg.Lease, now)
@@ -97,9 +102,34 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 			s.flow.settled(ctx, id)
 			continue
 		}
+		for _, st := range p.Stages {
+			if st.Name == w.Stage {
+				break
+			}
+			if raw := results[st.Name]; len(raw) > 0 && len(raw) <= MaxInline {
+				if w.Results == nil {
+					w.Results = map[string]json.RawMessage{}
+				}
+				w.Results[st.Name] = raw
+			}
+		}
 		work = append(work, w)
 	}
 	return work, nil
+}
+
+// MaxInline is the size in bytes up to which assignments contain the results of earlier stages.
+const MaxInline = 16 << 10
+
+// earlierResults returns the results of the stages before those of leased items.
+func (s *store) earlierResults(ctx context.Context, id string, p *pipeline.Pipeline, items []workqueue.Leased) (map[string]json.RawMessage, error) {
+	last := 0
+	for i, st := range p.Stages {
+		if slices.ContainsFunc(items, func(it workqueue.Leased) bool { return it.Kind == st.Name }) {
+			last = i
+		}
+	}
+	return s.results(ctx, id, p.Stages[:last])
 }
 
 func newWork(id string, p *pipeline.Pipeline, told brief, it workqueue.Leased, lease time.Duration, now time.Time) (Work, error) {

@@ -145,6 +145,8 @@ type Stage struct {
 	Pending     int64       `json:"pending"`            // items that wait for this stage
 	Processing  int64       `json:"processing"`         // items that agents work on
 	CompletedAt time.Time   `json:"completed_at,omitzero"`
+	// Result is the result of a stage that takes the job. Lists of jobs leave it out.
+	Result json.RawMessage `json:"result,omitempty"`
 }
 
 // Counts are the items of a job by state.

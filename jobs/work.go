@@ -24,6 +24,9 @@ type Work struct {
 	Document *Document       `json:"document,omitempty"`
 	Item     *Item           `json:"item,omitempty"` // of a stage that takes items
 
+	// Results are the results of earlier stages that took the job, by stage. One above MaxInline is left out.
+	Results map[string]json.RawMessage `json:"results,omitempty"`
+
 	// Headers are those of the job: its trace, and the id of the request that created it; see package tracing.
 	Headers map[string]string `json:"headers,omitempty"`
 	// Span is that of the work, for the agent that holds it; it is nil without tracing.

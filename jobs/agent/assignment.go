@@ -17,6 +17,7 @@ import (
 	"muster/internal/logctx"
 	"muster/internal/tracing"
 	"muster/jobs"
+	"muster/jobs/pipeline"
 )
 
 // keepClosed is how long the end of an assignment is remembered, for calls that are repeated.
@@ -58,6 +59,7 @@ type Assignment struct {
 	// IdempotencyKey is the same in each attempt of the same item in the same stage, for what the agent calls itself.
 	IdempotencyKey string
 	DocumentURL    string // of the document of the job; "" if it has none
+	ItemsURL       string // of the items of the job, for a stage that takes the job
 
 	now time.Time // when it was given, by the clock of Redis
 }
@@ -85,6 +87,9 @@ type BodyJob struct {
 	Prompt   string          `json:"prompt"`
 	Context  json.RawMessage `json:"context"`
 	Document *BodyDocument   `json:"document,omitempty"`
+	// ItemsURL lists the items of the job, for a stage that takes the job.
+	ItemsURL string                     `json:"items_url,omitempty" doc:"lists the items of the job; of a stage that takes the job"`
+	Results  map[string]json.RawMessage `json:"results,omitempty" doc:"results of earlier stages, by stage. One above 16 KiB is left out: stages[].result of the job has it"`
 }
 
 // BodyDocument is the document of a BodyJob.
@@ -101,7 +106,7 @@ func (a Assignment) Body() Body {
 	b := Body{
 		ID: a.ID, Fence: a.Fence, Role: a.Role, Stage: a.Stage, Takes: a.Takes, Attempt: a.Attempt,
 		LeaseUntil: a.Expires, Deadline: a.Deadline, IdempotencyKey: a.IdempotencyKey, Item: a.Item,
-		Job: BodyJob{ID: a.JobID, Prompt: a.Prompt, Context: a.Context},
+		Job: BodyJob{ID: a.JobID, Prompt: a.Prompt, Context: a.Context, Results: a.Results, ItemsURL: a.ItemsURL},
 	}
 	ctx := a.Span.Context(tracing.Context(context.Background(), a.Headers))
 	b.RequestID, b.Traceparent = logctx.Value(ctx, logctx.RequestID), tracing.Parent(ctx)
@@ -121,6 +126,9 @@ func (a Assignment) MarshalJSON() ([]byte, error) { return json.Marshal(a.Body()
 func (s *assignments) assignment(id, role string, w jobs.Work) Assignment {
 	sum := sha256.Sum256([]byte(w.JobID + "\x00" + w.Stage + "\x00" + w.Key))
 	a := Assignment{ID: id, Role: role, Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
+	if w.Takes == pipeline.TakesJob {
+		a.ItemsURL = s.cfg.PublicURL + "/jobs/" + w.JobID + "/items"
+	}
 	if w.Document != nil {
 		a.DocumentURL = s.cfg.PublicURL + "/jobs/" + w.JobID + "/document"
 	}

@@ -32,6 +32,7 @@ func (s *Summary) Text(w io.Writer) error {
 	s.usage(&p)
 	s.agents(&p)
 	s.integrated(&p)
+	s.results(&p)
 	if s.ErrorMessage != "" {
 		p.section("ERROR")
 		p.paragraph("  ", s.ErrorMessage)
@@ -193,6 +194,16 @@ func (s *Summary) integrated(p *page) {
 	}
 	for _, id := range shown {
 		p.paragraph("  ", id)
+	}
+}
+
+// results prints the results of the stages that take the job.
+func (s *Summary) results(p *page) {
+	for _, stage := range s.Stages {
+		if len(stage.Result) > 0 {
+			p.section("RESULT OF STAGE " + stage.Name)
+			p.paragraph("  ", string(stage.Result))
+		}
 	}
 }
 

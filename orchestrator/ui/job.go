@@ -41,6 +41,7 @@ type jobData struct {
 	Used     []total
 	ByAgent  []agentUse
 	Workflow string // its address
+	Results  []stageResult
 	Reports  bool
 	Review   bool // items wait for a decision
 }
@@ -93,6 +94,11 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 	if j.Kind == jobs.KindRefresh {
 		d.Workflow = fleet + "workflows/" + j.ID
 	}
+	for _, st := range j.Stages {
+		if text := indented(st.Result); text.Text != "" {
+			d.Results = append(d.Results, stageResult{st.Name, text})
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(j.AgentUsage)) {
 		if len(d.ByAgent) < agentsShown {
 			d.ByAgent = append(d.ByAgent, agentUse{name, totals(j.AgentUsage[name])})
@@ -125,6 +131,12 @@ func noJob(id string, err error) error {
 		return webui.NotFound("There is no such job: " + plain(clip.Bytes(id, 100)) + ". Jobs are deleted some time after their end, as jobs.keep says.")
 	}
 	return err
+}
+
+// stageResult is the result of a stage that takes the job.
+type stageResult struct {
+	Stage  string
+	Result long
 }
 
 // stepsOf returns the stages of a job with their bars.

@@ -70,9 +70,9 @@ func enqueue(ctx context.Context, q *Queue, lease Leased, items []Item) (added i
 				return added, err
 			}
 		}
-		args = append(args, it.ID, spec, it.rank(), it.delay(), it.MaxAttempts, it.lane())
-		size += len(spec)
-		if len(args)-len(head) >= 6*enqueueItems {
+		args = append(args, it.ID, spec, it.rank(), it.delay(), it.MaxAttempts, it.lane(), it.Result)
+		size += len(spec) + len(it.Result)
+		if len(args)-len(head) >= 7*enqueueItems {
 			if err := flush(); err != nil {
 				return added, err
 			}

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 
@@ -180,5 +183,31 @@ func TestEnqueueUnderALeaseOfManyItems(t *testing.T) {
 			k.t.Fatalf("got %d, %v; want 0, %v", n, err, workqueue.ErrLeaseLost)
 		}
 		k.wantStats("700 0 1 0 0")
+	})
+}
+
+func TestItemThatIsDoneIsNotLeased(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		q := workqueue.New(rdb, "q", workqueue.Config{})
+		done := workqueue.Item{ID: "a", Done: true, Result: []byte("r"), Payload: []byte("p")}
+		for _, want := range []int{1, 0} {
+			if n, err := q.Enqueue(t.Context(), done); n != want || err != nil {
+				t.Errorf("enqueue: got %d, %v, want %d", n, err, want)
+			}
+		}
+		if got, err := q.Lease(t.Context(), "w", 1); len(got) != 0 || err != nil {
+			t.Errorf("lease: got %v, %v, want none", got, err)
+		}
+		infos, err := q.Get(t.Context(), "a")
+		if err != nil || len(infos) != 1 || infos[0].State != workqueue.StateDone || string(infos[0].Result) != "r" {
+			t.Errorf("item: got %+v, %v, want done with a result", infos, err)
+		}
+		if s, err := q.Stats(t.Context()); err != nil || s.Done != 1 || s.Queued != 0 {
+			t.Errorf("stats: got %+v, %v, want 1 done", s, err)
+		}
+		if _, err := q.Enqueue(t.Context(), workqueue.Item{ID: "b", Done: true}); err == nil {
+			t.Error("an item that is done without a result was added")
+		}
 	})
 }

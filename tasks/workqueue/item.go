@@ -31,6 +31,10 @@ type Item struct {
 	Labels       map[string]string // for people and reports
 	NotBefore    time.Time         // not leased earlier; zero: at once
 	MaxAttempts  int               // 0: the queue's
+
+	// Done adds the item in StateDone, with Result, instead of queueing it.
+	Done   bool
+	Result []byte
 }
 
 // header is the part of an item that is stored in front of its payload.
@@ -52,6 +56,8 @@ func (it *Item) check(maxPayload int) error {
 		return fmt.Errorf("item id %.40q… has %d bytes; %d are allowed", it.ID, len(it.ID), MaxID)
 	case !utf8.ValidString(it.ID) || strings.ContainsFunc(it.ID, unicode.IsControl):
 		return fmt.Errorf("item id %.80q is not plain UTF-8 text", it.ID)
+	case it.Done != (it.Result != nil) || len(it.Result) > maxPayload:
+		return fmt.Errorf("item %q: an item that is done has a result of up to %d bytes, others have none", it.ID, maxPayload)
 	case len(it.Payload) > maxPayload:
 		return fmt.Errorf("item %q: payload has %d bytes; %d are allowed", it.ID, len(it.Payload), maxPayload)
 	case it.Priority < -MaxPriority || it.Priority > MaxPriority:
@@ -105,8 +111,11 @@ func parseSpec(id, spec string) (Item, error) {
 // rank is the priority as the scripts sort it, smallest first.
 func (it *Item) rank() int { return MaxPriority - it.Priority }
 
-// delay is how many ms from now the item is not ready. It travels as a duration: the clocks of machines differ.
+// delay is how many ms from now the item is not ready, or -1 for an item that is done. It travels as a duration: the clocks of machines differ.
 func (it *Item) delay() int64 {
+	if it.Done {
+		return -1
+	}
 	if it.NotBefore.IsZero() {
 		return 0
 	}

@@ -1,8 +1,8 @@
 -- Adds the items that are not in the queue yet; leaves the others as they are.
 -- KEYS: common.lua. ARGV: id and token of a lease without which nothing is added
 -- ("" if there is none), 1 to count by lane from the first item on or else 0, 1 to
--- keep endings or else 0, then per item id, spec, rank, ms until it is ready,
--- max attempts (0 the queue's), lane.
+-- keep endings or else 0, then per item id, spec, rank, ms until it is ready or
+-- -1 if it is done, max attempts (0 the queue's), lane, result of one that is done.
 -- At most 500 items, because unpack takes some thousands of values.
 -- Returns how many were new, -1 if the lease was lost, -2 if the queue
 -- is sealed.
@@ -18,15 +18,15 @@ if ARGV[3] == "1" and not byLane and redis.call("EXISTS", REC) == 0 then
 end
 if ARGV[4] == "1" and not endings then redis.call("HSET", META, "endings", 1) end
 local HEAD = 4
-local n = (#ARGV - HEAD) / 6
+local n = (#ARGV - HEAD) / 7
 local ids = {}
-for i = 0, n - 1 do ids[i + 1] = ARGV[HEAD + 6 * i + 1] end
+for i = 0, n - 1 do ids[i + 1] = ARGV[HEAD + 7 * i + 1] end
 local known = redis.call("HMGET", REC, unpack(ids))
 
 local seq = take("seq", n) - n
 local specs, recs, ready, delayed, heads, seen = {}, {}, {}, {}, {}, {}
 for i = 0, n - 1 do
-  local at = HEAD + 6 * i
+  local at = HEAD + 7 * i
   local id = ARGV[at + 1]
   if not known[i + 1] and not seen[id] then
     seen[id] = true
@@ -35,7 +35,11 @@ for i = 0, n - 1 do
       state = "q", attempts = 0, retried = 0, token = 0, rank = tonumber(ARGV[at + 3]),
       seq = seq + i + 1, max = tonumber(ARGV[at + 5]), since = now, lane = ARGV[at + 6],
     }
-    if delay > 0 then
+    if delay < 0 then
+      r.state = "d"
+      redis.call("HSET", RESULT, id, ARGV[at + 7])
+      count("done", 1, r.lane)
+    elseif delay > 0 then
       r.state = "w"
       delayed[#delayed + 1] = now + delay
       delayed[#delayed + 1] = id
@@ -47,7 +51,7 @@ for i = 0, n - 1 do
     end
     specs[#specs + 1] = id
     specs[#specs + 1] = ARGV[at + 2]
-    count("queued", 1, r.lane)
+    if delay >= 0 then count("queued", 1, r.lane) end
     recs[#recs + 1] = id
     recs[#recs + 1] = format(r)
   end
