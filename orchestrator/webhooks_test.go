@@ -52,8 +52,8 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 		return m
 	}
 
-	created := w.ask("POST", "/webhooks", map[string]any{"url": receiver.URL, "name": "all"})
-	if created.code != http.StatusCreated || created.text("webhook.state") != "active" {
+	created := w.ask("POST", "/v1/webhooks", map[string]any{"url": receiver.URL, "name": "all"})
+	if created.code != http.StatusCreated || created.text("state") != "active" {
 		t.Fatalf("got %d %s, want a webhook", created.code, created.raw)
 	}
 	mu.Lock()

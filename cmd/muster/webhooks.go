@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,8 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	shown "muster/internal/webhook"
-	"muster/orchestrator"
-	"muster/orchestrator/monitor"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/webhook"
 )
 
@@ -22,49 +20,76 @@ func webhooksCommand(env environment) *cli.Command {
 		Description: `muster start sends each event to the webhooks that want it, signed, until it is
 acknowledged, for a day. WEBHOOK is a name or an id.
 
-    muster webhooks add https://ops.example.org/muster --name ops --event 'job.*'
+    muster webhooks create https://ops.example.org/muster --name ops --event 'job.*'
     muster webhooks deliveries ops`,
 		Subcommands: append([]*cli.Command{
 			{
-				Name: "add", Usage: "add a webhook, and print the secret that signs its requests", ArgsUsage: "URL",
+				Name: "create", Usage: "create a webhook, and print the secret that signs its requests", ArgsUsage: "URL",
 				Description: `The secret is printed once. An address that is not public must be in the setting
 network.allow.
 
-    muster webhooks add https://ops.example.org/muster
-    muster webhooks add https://ops.example.org/muster --event job.failed --event 'site.*'`,
+    muster webhooks create https://ops.example.org/muster
+    muster webhooks create https://ops.example.org/muster --event job.failed`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "name", Usage: "a unique `NAME`; the id by default"},
-					&cli.StringSliceFlag{Name: "event", Usage: "a `TYPE` of event, or a beginning as in 'job.*'; again for more; all by default"},
-					progressFlag(), jsonFlag(),
+					&cli.StringSliceFlag{Name: "event", Usage: "a `TYPE` of event, or a prefix as in 'job.*'; again for more; all by default"},
+					serverFlag(), jsonFlag(),
 				},
-				Action: onWebhooks(env.creating(), 1, 1, addWebhook),
+				Action: onAPI(env.creating(), 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					w, err := api.CreateWebhook(ctx, client.NewWebhook{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event")})
+					return printSecret(env, c, w, err, "created")
+				}),
 			},
 			{
 				Name: "list", Usage: "list the webhooks, with their state",
 				Description: "    muster webhooks list",
-				Flags:       []cli.Flag{progressFlag(), watchFlag(), jsonFlag()},
-				Action:      onWebhooks(env, 0, 0, listWebhooks),
+				Flags:       []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					list, err := api.Webhooks(ctx)
+					if err != nil {
+						return err
+					}
+					return showPage(env, c, list, "No webhooks; create one with muster webhooks create URL",
+						[]string{"WEBHOOK", "URL", "EVENTS", "STATE", "PENDING", "DELIVERED", "GIVEN UP", "LAST"}, webhookRow)
+				}),
 			},
 			{
-				Name: "show", Usage: "show a webhook", ArgsUsage: "WEBHOOK",
-				Description: "    muster webhooks show ops",
-				Flags:       []cli.Flag{progressFlag(), jsonFlag()},
-				Action:      onWebhooks(env, 1, 1, showWebhook),
+				Name: "get", Usage: "show a webhook", ArgsUsage: "WEBHOOK",
+				Description: "    muster webhooks get ops",
+				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					w, err := api.Webhook(ctx, c.Args().First())
+					if err != nil {
+						return err
+					}
+					if c.Bool("json") {
+						return printJSON(env.stdout, w)
+					}
+					printWebhook(env, w)
+					return nil
+				}),
 			},
 			{
-				Name: "remove", Usage: "remove a webhook; pending deliveries are dropped", ArgsUsage: "WEBHOOK",
-				Description: "    muster webhooks remove ops",
-				Flags:       []cli.Flag{progressFlag()},
-				Action:      onWebhooks(env, 1, 1, removeWebhook),
+				Name: "delete", Usage: "delete a webhook; pending deliveries are dropped", ArgsUsage: "WEBHOOK",
+				Description: "    muster webhooks delete ops",
+				Flags:       []cli.Flag{serverFlag()},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					return done(env, api.DeleteWebhook(ctx, c.Args().First()), "deleted: %s", c.Args().First())
+				}),
 			},
 			{
-				Name: "enable", Usage: "enable a disabled webhook, or disable it with --undo", ArgsUsage: "WEBHOOK",
+				Name: "enable", Usage: "enable a disabled webhook", ArgsUsage: "WEBHOOK",
 				Description: `A webhook that responds with 410 is disabled. Events from that time are not sent.
 
-    muster webhooks enable ops
-    muster webhooks enable ops --undo`,
-				Flags:  []cli.Flag{&cli.BoolFlag{Name: "undo", Usage: "disable it"}, progressFlag()},
-				Action: onWebhooks(env, 1, 1, enableWebhook),
+    muster webhooks enable ops`,
+				Flags:  []cli.Flag{serverFlag(), jsonFlag()},
+				Action: setDisabled(env, false),
+			},
+			{
+				Name: "disable", Usage: "stop sending events to a webhook, and skip its pending deliveries", ArgsUsage: "WEBHOOK",
+				Description: "    muster webhooks disable ops",
+				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
+				Action:      setDisabled(env, true),
 			},
 			{
 				Name: "rotate", Usage: "give a webhook a new secret, and print it", ArgsUsage: "WEBHOOK",
@@ -72,10 +97,13 @@ network.allow.
 
     muster webhooks rotate ops --keep 48h`,
 				Flags: []cli.Flag{
-					&cli.DurationFlag{Name: "keep", Value: 24 * time.Hour, Usage: "sign with the old secret too for so `LONG`; 0s ends it at once"},
-					progressFlag(), jsonFlag(),
+					&cli.DurationFlag{Name: "keep", Value: 24 * time.Hour, Usage: "sign with the old secret too for `DURATION`; 0s ends it at once"},
+					serverFlag(), jsonFlag(),
 				},
-				Action: onWebhooks(env, 1, 1, rotateWebhook),
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					w, err := api.RotateWebhookSecret(ctx, c.Args().First(), client.SecretRotation{Keep: c.Duration("keep").String()})
+					return printSecret(env, c, w, err, "rotated")
+				}),
 			},
 		}, deliveryCommands(env)...),
 	}
@@ -88,101 +116,96 @@ func deliveryCommands(env environment) []*cli.Command {
 			Description: "    muster webhooks deliveries ops --state failed",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "state", Usage: "only deliveries that are `STATE`: " + strings.Join(webhook.DeliveryStates, ", ")},
-				&cli.IntFlag{Name: "limit", Value: 50, Usage: "at most `N`, up to 500"},
-				progressFlag(), watchFlag(), jsonFlag(),
+				&cli.IntFlag{Name: "limit", Value: 50, Usage: "at most `N`, up to 100000"},
+				serverFlag(), watchFlag(), jsonFlag(),
 			},
-			Action: onWebhooks(env, 1, 1, listDeliveries),
+			Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+				limit, err := within(c, "limit", 1, 100_000)
+				if err != nil {
+					return err
+				}
+				list, err := api.Deliveries(ctx, c.Args().First(), client.DeliveryFilter{State: c.String("state"), Limit: limit})
+				if err != nil {
+					return err
+				}
+				return showPage(env, c, list, "No deliveries found", []string{"DELIVERY", "EVENT", "STATE", "ATTEMPTS", "STATUS", "MS", "NEXT", "ERROR"}, deliveryRow)
+			}),
 		},
 		{
 			Name: "redeliver", Usage: "send a delivery that has ended again, with the same id", ArgsUsage: "WEBHOOK DELIVERY",
 			Description: "    muster webhooks redeliver ops 1735689600000-0",
-			Flags:       []cli.Flag{progressFlag()},
-			Action:      onWebhooks(env, 2, 2, redeliver),
+			Flags:       []cli.Flag{serverFlag(), jsonFlag()},
+			Action: onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+				d, err := api.Redeliver(ctx, c.Args().First(), c.Args().Get(1))
+				return printDelivery(env, c, d, err)
+			}),
 		},
 		{
-			Name: "test", Usage: "send an event of the type webhook.test to a webhook", ArgsUsage: "WEBHOOK",
-			Description: `It does not wait for the response.
-
-    muster webhooks test ops`,
-			Flags:  []cli.Flag{progressFlag()},
-			Action: onWebhooks(env, 1, 1, testWebhook),
+			Name: "test", Usage: "send a test event to a webhook", ArgsUsage: "WEBHOOK",
+			Description: "    muster webhooks test ops",
+			Flags:       []cli.Flag{serverFlag(), jsonFlag()},
+			Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+				d, err := api.TestWebhook(ctx, c.Args().First())
+				return printDelivery(env, c, d, err)
+			}),
 		},
 	}
 }
 
-// onWebhooks is the action of a command on webhooks.
-func onWebhooks(env environment, least, most int, fn func(context.Context, *cli.Context, environment, *webhook.Service) error) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		return withJobs(env, c, least, most, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
-			return wrongField(fn(ctx, c, env, o.Webhooks))
-		})
-	}
-}
-
-// findWebhook returns the webhook of an id or a name.
-func findWebhook(ctx context.Context, hooks *webhook.Service, name string) (webhook.Endpoint, error) {
-	list, err := hooks.List(ctx)
-	if err != nil {
-		return webhook.Endpoint{}, err
-	}
-	var names []string
-	for _, e := range list {
-		if e.ID == name || e.Name == name {
-			return e, nil
+func setDisabled(env environment, disabled bool) cli.ActionFunc {
+	return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+		w, err := api.EditWebhook(ctx, c.Args().First(), client.WebhookEdit{Disabled: &disabled})
+		switch {
+		case err != nil:
+			return err
+		case c.Bool("json"):
+			return printJSON(env.stdout, w)
+		case disabled:
+			fmt.Fprintf(env.stdout, "disabled: %s\n", w.Name)
+		default:
+			fmt.Fprintf(env.stdout, "enabled: %s\n", w.Name)
 		}
-		names = append(names, e.Name)
-	}
-	return webhook.Endpoint{}, fmt.Errorf("no webhook %q%s; see muster webhooks list", cell(name, 100), suggest(name, names))
+		return nil
+	})
 }
 
-// withSecret is a webhook with a secret that is shown once.
-type withSecret struct {
-	Secret  string           `json:"secret"`
-	Webhook webhook.Endpoint `json:"webhook"`
-}
-
-func printSecret(c *cli.Context, env environment, e webhook.Endpoint, secret, did string) error {
-	if c.Bool("json") {
-		return printJSON(env.stdout, withSecret{secret, e})
+func printSecret(env environment, c *cli.Context, w client.WebhookSecret, err error, verb string) error {
+	switch {
+	case err != nil:
+		return err
+	case c.Bool("json"):
+		return printJSON(env.stdout, w)
 	}
-	fmt.Fprintf(env.stdout, "%s: %s\n", did, e.Name)
-	fmt.Fprintf(env.stdout, "secret, shown once: %s\n", secret)
+	fmt.Fprintf(env.stdout, "%s: %s\n", verb, w.Name)
+	fmt.Fprintf(env.stdout, "secret, shown once: %s\n", w.Secret)
 	return nil
 }
 
-func addWebhook(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	e, secret, err := hooks.Create(ctx, webhook.NewEndpoint{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event")})
-	if err != nil {
+func printDelivery(env environment, c *cli.Context, d webhook.Delivery, err error) error {
+	switch {
+	case err != nil:
 		return err
+	case c.Bool("json"):
+		return printJSON(env.stdout, d)
 	}
-	return printSecret(c, env, e, secret, "added")
+	fmt.Fprintf(env.stdout, "pending: %s; see muster webhooks deliveries %s\n", d.ID, c.Args().First())
+	return nil
 }
 
-func rotateWebhook(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	e, err := findWebhook(ctx, hooks, c.Args().First())
-	if err != nil {
-		return err
-	}
-	e, secret, err := hooks.Rotate(ctx, e.ID, c.Duration("keep"))
-	if err != nil {
-		return err
-	}
-	return printSecret(c, env, e, secret, "rotated")
+func webhookRow(w webhook.Endpoint) []string {
+	return []string{w.Name, shown.ShownURL(w.URL), eventsOf(w), w.State,
+		fmt.Sprint(w.Pending), fmt.Sprint(w.Delivered), fmt.Sprint(w.GivenUp), age(w.LastDelivered)}
 }
 
-func listWebhooks(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	list, err := hooks.List(ctx)
-	if err != nil {
-		return err
+func deliveryRow(d webhook.Delivery) []string {
+	status, next := "-", "-"
+	if d.Status > 0 {
+		status = fmt.Sprint(d.Status)
 	}
-	if len(list) == 0 && !c.Bool("json") {
-		fmt.Fprintln(env.stdout, "No webhooks; add one with muster webhooks add URL")
-		return nil
+	if !d.NextAttempt.IsZero() {
+		next = max(time.Until(d.NextAttempt), 0).Round(time.Second).String()
 	}
-	return show(env, c, list, []string{"WEBHOOK", "URL", "EVENTS", "STATE", "PENDING", "DELIVERED", "GIVEN UP", "LAST"}, func(e webhook.Endpoint) []string {
-		return []string{e.Name, shown.ShownURL(e.URL), eventsOf(e), e.State,
-			fmt.Sprint(e.Pending), fmt.Sprint(e.Delivered), fmt.Sprint(e.GivenUp), age(e.LastDelivered)}
-	})
+	return []string{d.ID, d.Type, d.State, fmt.Sprint(d.Attempts), status, fmt.Sprint(d.DurationMS), next, d.Error}
 }
 
 func eventsOf(e webhook.Endpoint) string {
@@ -192,14 +215,7 @@ func eventsOf(e webhook.Endpoint) string {
 	return strings.Join(e.Events, ",")
 }
 
-func showWebhook(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	e, err := findWebhook(ctx, hooks, c.Args().First())
-	if err != nil {
-		return err
-	}
-	if c.Bool("json") {
-		return printJSON(env.stdout, e)
-	}
+func printWebhook(env environment, e webhook.Endpoint) {
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(env.stdout, "%-14s %s\n", name, value)
@@ -228,75 +244,4 @@ func showWebhook(ctx context.Context, c *cli.Context, env environment, hooks *we
 	at("failing since", e.FailingSince)
 	at("last failure", e.LastFailure)
 	line("last error", cell(e.LastError, 300))
-	return nil
-}
-
-func removeWebhook(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	e, err := findWebhook(ctx, hooks, c.Args().First())
-	if err != nil {
-		return err
-	}
-	if err := hooks.Remove(ctx, e.ID); !errors.Is(err, webhook.ErrNoEndpoint) { // gone meanwhile
-		return done(env, err, "removed: %s", e.Name)
-	}
-	return nil
-}
-
-func enableWebhook(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	e, err := findWebhook(ctx, hooks, c.Args().First())
-	if err != nil {
-		return err
-	}
-	off := c.Bool("undo")
-	_, err = hooks.Edit(ctx, e.ID, webhook.Edit{Disabled: &off})
-	if off {
-		return done(env, err, "disabled: %s", e.Name)
-	}
-	return done(env, err, "enabled: %s", e.Name)
-}
-
-func listDeliveries(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	e, err := findWebhook(ctx, hooks, c.Args().First())
-	if err != nil {
-		return err
-	}
-	if n := c.Int("limit"); n < 1 || n > 500 {
-		return usageError{fmt.Errorf("--limit %d: use 1 to 500", n)}
-	}
-	page, err := hooks.Deliveries(ctx, e.ID, webhook.DeliveryFilter{State: c.String("state"), Limit: c.Int("limit")})
-	if err != nil {
-		return err
-	}
-	if len(page.Deliveries) == 0 && !c.Bool("json") {
-		fmt.Fprintln(env.stdout, "No deliveries found")
-		return nil
-	}
-	return show(env, c, page.Deliveries, []string{"DELIVERY", "EVENT", "STATE", "ATTEMPTS", "STATUS", "MS", "NEXT", "ERROR"}, func(d webhook.Delivery) []string {
-		status, next := "-", "-"
-		if d.Status > 0 {
-			status = fmt.Sprint(d.Status)
-		}
-		if !d.NextAttempt.IsZero() {
-			next = max(time.Until(d.NextAttempt), 0).Round(time.Second).String()
-		}
-		return []string{d.ID, d.Type, d.State, fmt.Sprint(d.Attempts), status, fmt.Sprint(d.DurationMS), next, d.Error}
-	})
-}
-
-func redeliver(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	e, err := findWebhook(ctx, hooks, c.Args().First())
-	if err != nil {
-		return err
-	}
-	_, err = hooks.Redeliver(ctx, e.ID, c.Args().Get(1))
-	return done(env, err, "is sent again to %s: %s", e.Name, c.Args().Get(1))
-}
-
-func testWebhook(ctx context.Context, c *cli.Context, env environment, hooks *webhook.Service) error {
-	e, err := findWebhook(ctx, hooks, c.Args().First())
-	if err != nil {
-		return err
-	}
-	d, err := hooks.Test(ctx, e.ID)
-	return done(env, err, "is sent to %s: %s; see muster webhooks deliveries %s", e.Name, d.ID, e.Name)
 }

@@ -91,7 +91,7 @@ func (o openapi) base(method, path string, op operation) *trial {
 	if strings.HasPrefix(path, "/agents") {
 		known["id"] = "agent-1"
 	}
-	if strings.HasPrefix(path, "/webhooks") {
+	if strings.HasPrefix(path, "/v1/webhooks") {
 		known["id"] = "wh-1"
 	}
 	if strings.HasPrefix(path, "/assignments") {

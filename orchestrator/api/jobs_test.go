@@ -113,7 +113,7 @@ func TestStatusesOfJobs(t *testing.T) {
 		t.Errorf("a form without files: got %d %s, want 415", w.Code, w.Body)
 	}
 	for path, contentType := range map[string][]string{
-		"/jobs": nil, "/agents": {"text/plain"}, "/webhooks": {"application/xml"}, "/jobs/" + aJob + "/stages/create/fail": {"multipart/form-data; boundary=x"},
+		"/jobs": nil, "/agents": {"text/plain"}, "/v1/webhooks": {"application/xml"}, "/jobs/" + aJob + "/stages/create/fail": {"multipart/form-data; boundary=x"},
 	} {
 		w := post(t, h, "POST", path, []byte("{}"), func(r *http.Request) { r.Header["Content-Type"] = contentType })
 		if w.Code != http.StatusUnsupportedMediaType || !strings.Contains(w.Body.String(), "application/json") {

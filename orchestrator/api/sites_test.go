@@ -231,7 +231,7 @@ func TestSitesWithoutRedis(t *testing.T) {
 	defer s.Close()
 	h := handler(t, Config{Client: client, Sites: s})
 	server.Kill()
-	for path, says := range map[string]string{"/ui/": "Redis does not answer", "/sites": `"detail":"Redis does not respond`, "/ready": `"redis":"away"`} {
+	for path, says := range map[string]string{"/ui/": "Redis does not answer", "/sites": `"code":"unavailable"`, "/ready": `"redis":"away"`} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}

@@ -78,19 +78,22 @@ func TestWebhooksOverHTTP(t *testing.T) {
 		want               string // in the answer
 		asked              any
 	}{
-		{"GET", "/webhooks", "", 200, `"webhooks":[{"id":"wh-1"`, nil},
-		{"POST", "/webhooks", `{"url":"https://ops.example/","events":["job.*"]}`, 201, `"secret":"whsec_new"`, webhook.NewEndpoint{URL: "https://ops.example/", Events: []string{"job.*"}}},
-		{"GET", "/webhooks/wh-1", "", 200, `"state":"active"`, nil},
-		{"GET", "/webhooks/wh-2", "", 404, "no such webhook", nil},
-		{"PATCH", "/webhooks/wh-1", `{"disabled":true}`, 200, `"id":"wh-1"`, webhook.Edit{Disabled: &off}},
-		{"POST", "/webhooks/wh-1/rotate", "", 200, `"secret":"whsec_rotated"`, 24 * time.Hour},
-		{"POST", "/webhooks/wh-1/rotate", `{"keep_seconds":0}`, 200, `"secret":"whsec_rotated"`, time.Duration(0)},
-		{"GET", "/webhooks/wh-1/deliveries?state=failed&limit=2&cursor=9_2-0", "", 200, `"next":"5_1-0"`, webhook.DeliveryFilter{State: "failed", Limit: 2, Cursor: "9_2-0"}},
-		{"GET", "/webhooks/wh-1/deliveries?state=lost", "", 400, "query.state", nil},
-		{"POST", "/webhooks/wh-1/deliveries/1-0/redeliver", "", 200, `"state":"pending"`, nil},
-		{"POST", "/webhooks/wh-1/deliveries/2-0/redeliver", "", 404, "no such delivery", nil},
-		{"POST", "/webhooks/wh-1/test", "", 200, `"id":"test-1"`, nil},
-		{"DELETE", "/webhooks/wh-1", "", 204, "", nil},
+		{"GET", "/v1/webhooks", "", 200, `"data":[{"id":"wh-1"`, nil},
+		{"POST", "/v1/webhooks", `{"url":"https://ops.example/","events":["job.*"]}`, 201, `"secret":"whsec_new"`, webhook.NewEndpoint{URL: "https://ops.example/", Events: []string{"job.*"}}},
+		{"GET", "/v1/webhooks/wh-1", "", 200, `"state":"active"`, nil},
+		{"POST", "/v1/webhooks/ops/rotate", `{"keep":"1000h"}`, 400, "body.keep", nil},
+		{"POST", "/v1/webhooks/ops/rotate", `{"keep":"-1s"}`, 400, "body.keep", nil},
+		{"GET", "/v1/webhooks/ops", "", 200, `"id":"wh-1"`, nil},
+		{"GET", "/v1/webhooks/wh-2", "", 404, "no such webhook", nil},
+		{"PATCH", "/v1/webhooks/wh-1", `{"disabled":true}`, 200, `"id":"wh-1"`, webhook.Edit{Disabled: &off}},
+		{"POST", "/v1/webhooks/wh-1/rotate", "", 200, `"secret":"whsec_rotated"`, 24 * time.Hour},
+		{"POST", "/v1/webhooks/wh-1/rotate", `{"keep":"0s"}`, 200, `"secret":"whsec_rotated"`, time.Duration(0)},
+		{"GET", "/v1/webhooks/wh-1/deliveries?state=failed&limit=2&cursor=9_2-0", "", 200, `"next":"5_1-0"`, webhook.DeliveryFilter{State: "failed", Limit: 2, Cursor: "9_2-0"}},
+		{"GET", "/v1/webhooks/wh-1/deliveries?state=lost", "", 400, "query.state", nil},
+		{"POST", "/v1/webhooks/wh-1/deliveries/1-0/redeliver", "", 200, `"state":"pending"`, nil},
+		{"POST", "/v1/webhooks/wh-1/deliveries/2-0/redeliver", "", 404, "no such delivery", nil},
+		{"POST", "/v1/webhooks/wh-1/test", "", 200, `"id":"test-1"`, nil},
+		{"DELETE", "/v1/webhooks/wh-1", "", 204, "", nil},
 	} {
 		w := ask(t, h, c.method, c.path, header("Content-Type", "application/json"), func(r *http.Request) {
 			r.Body = http.NoBody
@@ -115,7 +118,7 @@ func TestWebhooksOverHTTP(t *testing.T) {
 		f.webhooks.mu.Lock()
 		f.webhooks.failed = err
 		f.webhooks.mu.Unlock()
-		if w := ask(t, h, "POST", "/webhooks/wh-1/test"); w.Code != status {
+		if w := ask(t, h, "POST", "/v1/webhooks/wh-1/test"); w.Code != status {
 			t.Errorf("%v: got %d, want %d", err, w.Code, status)
 		}
 	}
