@@ -70,15 +70,23 @@ func enqueue(ctx context.Context, q *Queue, lease Leased, items []Item) (added i
 				return added, err
 			}
 		}
-		args = append(args, it.ID, spec, it.rank(), it.delay(), it.MaxAttempts, it.lane(), it.Result)
+		args = append(args, it.args(spec)...)
 		size += len(spec) + len(it.Result)
-		if len(args)-len(head) >= 7*enqueueItems {
+		if len(args)-len(head) >= itemArgs*enqueueItems {
 			if err := flush(); err != nil {
 				return added, err
 			}
 		}
 	}
 	return added, flush()
+}
+
+// itemArgs is the number of arguments of an item that a script adds.
+const itemArgs = 7
+
+// args are the arguments of an item that a script adds with a spec.
+func (it *Item) args(spec string) []any {
+	return []any{it.ID, spec, it.rank(), it.delay(), it.MaxAttempts, it.lane(), it.Result}
 }
 
 // enqueueChunk runs the script that adds items.

@@ -17,6 +17,7 @@ type keys struct {
 	meta    string // hash: v (version), lanes (1: counts are kept by lane too), endings (1: they are kept), seq, token, moves, paused, sealed, beat and clock (the latest lease; unix ms), rebase (what is left to do after the clock was set back); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data; or of endings: id, state, lane, note
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
+	refused string // set of ids that were not added because the queue was full, up to 10,000
 	reader  string // hash of the reader of the outputs: owner, fence, until (unix ms; 0: released), stale; and note:NAME, see Reader.Ack
 }
 
@@ -26,7 +27,7 @@ func newKeys(namespace, name string) keys {
 		spec: p + "spec", rec: p + "rec", ready: p + "ready", lanes: p + "lanes",
 		delayed: p + "delayed", leased: p + "leased", worker: p + "worker", note: p + "note",
 		result: p + "result", failed: p + "failed", counts: p + "counts", meta: p + "meta", out: p + "out",
-		pools: p + "pools", reader: p + "reader",
+		pools: p + "pools", reader: p + "reader", refused: p + "refused",
 	}
 }
 
@@ -34,7 +35,7 @@ func newKeys(namespace, name string) keys {
 func (k keys) all() []string {
 	return []string{
 		k.spec, k.rec, k.ready, k.lanes, k.delayed, k.leased, k.worker,
-		k.note, k.result, k.failed, k.counts, k.meta, k.out, k.pools, k.reader,
+		k.note, k.result, k.failed, k.counts, k.meta, k.out, k.pools, k.reader, k.refused,
 	}
 }
 

@@ -23,6 +23,12 @@ func (q *Queue) Lease(ctx context.Context, worker string, n int) ([]Leased, erro
 type Budget struct {
 	Default int            // of a resource that Left does not name; below 0: no bound
 	Left    map[string]int // by resource key; below 0: no bound
+
+	// MaxInProgress is how many items all workers may work on at once; 0: no bound. While no other worker holds leases, a
+	// worker may lease Ahead more to have them at hand; it must work on no more than Batch.Room. Held is how many leases
+	// the worker holds, without those of the IDs in Ending, which it is ending in other calls.
+	MaxInProgress, Held, Ahead int
+	Ending                     []string
 }
 
 // Batch is the result of LeaseWithin.
@@ -31,6 +37,7 @@ type Batch struct {
 	PassedOver bool          // ready items were left because their resources had no budget
 	Paused     bool          // the queue is paused or sealed
 	Next       time.Duration // until a delayed item or a lease comes due; below 0: none will
+	Room       int           // how many items the worker may work on, with Budget.MaxInProgress
 }
 
 // LeaseWithin is Lease that takes no more items of a resource than the budget
@@ -85,13 +92,15 @@ func (b Budget) minus(items []Leased) Budget {
 			left[k] = n
 		}
 	}
-	return Budget{Default: b.Default, Left: left}
+	b.Left, b.Held = left, b.Held+len(items)
+	return b
 }
 
 // leaseOnce runs the script that leases, for at most maxLease items.
 func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (Batch, error) {
-	args := make([]any, 0, 5+2*len(b.Left))
-	args = append(args, worker, n, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts, b.Default)
+	args := make([]any, 0, 9+len(b.Ending)+2*len(b.Left))
+	args = append(args, worker, n, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts, b.Default, b.MaxInProgress, b.Held, b.Ahead, len(b.Ending))
+	args = append(args, anys(b.Ending)...)
 	for k, left := range b.Left {
 		args = append(args, k, left)
 	}
@@ -103,10 +112,11 @@ func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (B
 	list, _ := v.([]any)
 	warnSetBack(ctx, q, list[3])
 	return Batch{
-		Items:      parseLeased(ctx, q, list[4:], worker, expires),
+		Items:      parseLeased(ctx, q, list[5:], worker, expires),
 		Paused:     toInt(list[0]) == 1,
 		Next:       time.Duration(toInt(list[1])) * time.Millisecond,
 		PassedOver: toInt(list[2]) == 1,
+		Room:       max(0, b.MaxInProgress-int(toInt(list[4]))),
 	}, nil
 }
 

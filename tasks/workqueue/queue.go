@@ -33,6 +33,7 @@ type Config struct {
 	Backoff     Backoff       // delay before a failed item is tried again. Defaults to DefaultBackoff.
 	LeaseTTL    time.Duration // how long a lease holds without a heartbeat. Defaults to 10 minutes.
 	MaxPayload  int           // bytes of a payload, a result or an output. Defaults to 8 MiB.
+	MaxItems    int           // items of the queue; further ones are not added, and counted by Stats.Refused. Defaults to 0: no limit.
 	Logger      *slog.Logger  // Defaults to slog.Default().
 
 	// CountLanes keeps the counters by lane too, for LaneStats, in memory that
@@ -45,9 +46,9 @@ type Config struct {
 	KeepEndings bool
 }
 
-// kept are the settings that a queue remembers, as scripts take them.
+// kept are the settings that a queue remembers and MaxItems, as the script that adds items takes them.
 func (c Config) kept() []any {
-	kept := []any{0, 0}
+	kept := []any{0, 0, c.MaxItems}
 	for i, on := range []bool{c.CountLanes, c.KeepEndings} {
 		if on {
 			kept[i] = 1
@@ -130,6 +131,8 @@ func (c Config) check() error {
 		return fmt.Errorf("lease TTL is %v; it must be at least 1ms", c.LeaseTTL)
 	case c.Backoff.Base < 0 || c.Backoff.Jitter < 0 || c.Backoff.Max < 0:
 		return fmt.Errorf("backoff %+v has a negative part", c.Backoff)
+	case c.MaxItems < 0:
+		return fmt.Errorf("max items is %d; it must be at least 0", c.MaxItems)
 	case c.MaxPayload < 0:
 		return fmt.Errorf("max payload is %d; it must be above zero", c.MaxPayload)
 	}

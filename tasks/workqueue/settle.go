@@ -17,6 +17,7 @@ type Outcome struct {
 	Note    string   // the reason or the error
 	Result  []byte   // small; kept with the item. nil: none
 	Outputs [][]byte // appended to the queue's output stream, once, with the settling
+	Items   []Item   // added to the queue, in the same step, unless it has them
 }
 
 // Done is the outcome of an item whose work is done.
@@ -66,9 +67,11 @@ type Settlement struct {
 	Outcome Outcome
 }
 
-// Settle ends a leased item. State, result and outputs change in one step or
-// not at all. It returns ErrLeaseLost if the caller no longer holds the item. An
-// item that does not exist, because the queue was deleted, is only logged.
+// Settle ends a leased item. State, result, outputs and new items change in one
+// step or not at all; but of more than 500 new items the first ones are added
+// before, while the lease holds. It returns ErrLeaseLost if the caller no longer
+// holds the item. An item that does not exist, because the queue was deleted, is
+// only logged.
 func (q *Queue) Settle(ctx context.Context, lease Leased, o Outcome) error {
 	return q.SettleAll(ctx, Settlement{lease, o})[0]
 }
@@ -77,7 +80,7 @@ func (q *Queue) Settle(ctx context.Context, lease Leased, o Outcome) error {
 // nil, for each.
 func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 	errs := make([]error, len(ss))
-	var args []any
+	args := []any{q.cfg.MaxItems}
 	var sent []int
 	size := 0
 	flush := func() {
@@ -95,7 +98,7 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 				q.cfg.Logger.WarnContext(ctx, "settled an item that does not exist", "queue", q.name, "item", ss[i].Lease.ID)
 			}
 		}
-		args, sent, size = args[:0], sent[:0], 0
+		args, sent, size = args[:1], sent[:0], 0
 	}
 	for i, s := range ss {
 		if errs[i] = q.err; errs[i] != nil {
@@ -105,16 +108,25 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 			errs[i] = fmt.Errorf("settle %w", err)
 			continue
 		}
+		items, err := q.settled(ctx, s)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
 		letter, _ := s.Outcome.State.letter()
 		has := 0
 		if s.Outcome.Result != nil {
 			has = 1
 		}
-		args = append(args, s.Lease.ID, s.Lease.Token, letter, note(s.Outcome.Note), has, s.Outcome.Result, len(s.Outcome.Outputs))
+		args = append(args, s.Lease.ID, s.Lease.Token, letter, note(s.Outcome.Note), has, s.Outcome.Result, len(s.Outcome.Outputs), len(items)/itemArgs)
 		for _, out := range s.Outcome.Outputs {
 			args = append(args, out)
 			size += len(out)
 		}
+		for _, it := range s.Outcome.Items {
+			size += len(it.Payload) + len(it.Result)
+		}
+		args = append(args, items...)
 		sent = append(sent, i)
 		if size += len(s.Outcome.Result); len(args) > 4000 || size > enqueueBytes {
 			flush()
@@ -122,6 +134,37 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 	}
 	flush()
 	return errs
+}
+
+// settled returns the arguments of the items that are added in the step that
+// settles another. If there are too many for one step, it adds the first ones.
+func (q *Queue) settled(ctx context.Context, s Settlement) (args []any, err error) {
+	items := s.Outcome.Items
+	specs := make([]string, len(items))
+	for i := range items {
+		if err := items[i].check(q.cfg.MaxPayload); err != nil {
+			return nil, fmt.Errorf("settle item %q: %w", s.Lease.ID, err)
+		}
+		if specs[i], err = items[i].spec(0); err != nil {
+			return nil, fmt.Errorf("settle item %q: %w", s.Lease.ID, err)
+		}
+	}
+	first := len(items)
+	for size := 0; first > 0 && len(items)-first < enqueueItems; first-- {
+		if size += len(specs[first-1]) + len(items[first-1].Result); size > enqueueBytes {
+			break
+		}
+	}
+	if first > 0 {
+		// The script that settles decides whether the lease was lost: it may have settled the item in an earlier call.
+		if _, err := q.EnqueueUnder(ctx, s.Lease, items[:first]...); err != nil && !errors.Is(err, ErrLeaseLost) {
+			return nil, err
+		}
+	}
+	for i := first; i < len(items); i++ {
+		args = append(args, items[i].args(specs[i])...)
+	}
+	return args, nil
 }
 
 // Retry gives up a lease because the run failed. The item is tried again after

@@ -25,8 +25,9 @@ type Stats struct {
 	Paused     bool  `json:"paused"`
 	Sealed     bool  `json:"sealed,omitempty"`
 
-	Expired int64   `json:"expired"`      // leases that expired, since the queue was made
-	Waiting float64 `json:"next_waiting"` // seconds that the next item has been ready
+	Refused int64   `json:"refused,omitempty"` // items that were not added because of Config.MaxItems; 10,000 or more are counted inexactly
+	Expired int64   `json:"expired"`           // leases that expired, since the queue was made
+	Waiting float64 `json:"next_waiting"`      // seconds that the next item has been ready
 }
 
 // Open is how many items are not terminal.
@@ -163,6 +164,6 @@ func readStats(ctx context.Context, s *store) (Stats, cards, error) {
 		Queued: n[0], InProgress: n[1], Done: n[2], Skipped: n[3], Error: n[4],
 		Total:   n[0] + n[1] + n[2] + n[3] + n[4],
 		Delayed: n[5], Outputs: n[9], Paused: n[11] == 1, Sealed: n[14] == 1,
-		Expired: n[12], Waiting: float64(n[13]) / 1000,
+		Refused: n[15], Expired: n[12], Waiting: float64(n[13]) / 1000,
 	}, cards{ready: n[6], leased: n[7], failed: n[8], moves: n[10]}, nil
 }

@@ -1,7 +1,7 @@
 -- Shared opening of every script of a queue.
 --
--- KEYS, the same fifteen for each script (see keys.go for what they hold):
---   spec rec ready lanes delayed leased worker note result failed counts meta out pools reader
+-- KEYS, the same sixteen for each script (see keys.go for what they hold):
+--   spec rec ready lanes delayed leased worker note result failed counts meta out pools reader refused
 --
 -- Every script fails with the error WQNEWER on a queue that a newer version of
 -- the program wrote.
@@ -20,7 +20,7 @@
 -- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes
 -- set scores each lane by its first member, so that the oldest item of all
 -- lanes is found without looking at the others.
-local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER = unpack(KEYS)
+local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER, REFUSED = unpack(KEYS)
 
 -- byLane says that the queue counts by lane, too; sealed that no lease holds,
 -- and nothing is leased and added; endings that it keeps them.
@@ -288,4 +288,69 @@ local function lease(ids, records, worker, ttl)
     count("in_progress", 1, r.lane)
   end
   return out
+end
+
+local REFUSED_MOST = 10000 -- ids that REFUSED holds
+
+-- insert adds n items that are not in the queue yet, from the arguments after ARGV[at]: id, spec, rank, ms until it is
+-- ready or -1 if it is done, max attempts (0 the queue's), lane, result of one that is done. At most 500 items, because unpack takes some thousands of values. The
+-- queue holds at most `most` items (0: no limit); the ids of others are added to REFUSED. It returns how many were new.
+local function insert(at, n, most)
+  if n == 0 then return 0 end
+  local ids = {}
+  for i = 0, n - 1 do ids[i + 1] = ARGV[at + 7 * i + 1] end
+  local known = redis.call("HMGET", REC, unpack(ids))
+  local room = most > 0 and most - redis.call("HLEN", REC) or n
+  local seq = take("seq", n) - n
+  local specs, recs, ready, delayed, heads, seen, refused = {}, {}, {}, {}, {}, {}, {}
+  for i = 0, n - 1 do
+    local from = at + 7 * i
+    local id = ids[i + 1]
+    if known[i + 1] or seen[id] then
+      seen[id] = true
+    elseif room <= 0 then
+      refused[#refused + 1] = id
+    else
+      seen[id] = true
+      room = room - 1
+      local delay = tonumber(ARGV[from + 4])
+      local r = {
+        state = "q", attempts = 0, retried = 0, token = 0, rank = tonumber(ARGV[from + 3]),
+        seq = seq + i + 1, max = tonumber(ARGV[from + 5]), since = now, lane = ARGV[from + 6],
+      }
+      if delay < 0 then
+        r.state = "d"
+        redis.call("HSET", RESULT, id, ARGV[from + 7])
+        count("done", 1, r.lane)
+      elseif delay > 0 then
+        r.state = "w"
+        delayed[#delayed + 1] = now + delay
+        delayed[#delayed + 1] = id
+      else
+        ready[#ready + 1] = 0
+        ready[#ready + 1] = member(id, r)
+        local s = score(r.rank, r.seq)
+        if not heads[r.lane] or s < heads[r.lane] then heads[r.lane] = s end
+      end
+      specs[#specs + 1] = id
+      specs[#specs + 1] = ARGV[from + 2]
+      if delay >= 0 then count("queued", 1, r.lane) end
+      recs[#recs + 1] = id
+      recs[#recs + 1] = format(r)
+    end
+  end
+  if #refused > 0 and redis.call("SCARD", REFUSED) < REFUSED_MOST then redis.call("SADD", REFUSED, unpack(refused)) end
+  local added = #specs / 2
+  if added == 0 then return 0 end
+  redis.call("HSETNX", META, "v", 1)
+  redis.call("HSET", SPEC, unpack(specs))
+  redis.call("HSET", REC, unpack(recs))
+  if #delayed > 0 then redis.call("ZADD", DELAYED, unpack(delayed)) end
+  if #ready > 0 then redis.call("ZADD", READY, unpack(ready)) end
+  for lane, s in pairs(heads) do
+    local head = redis.call("ZSCORE", LANES, lane)
+    if not head or tonumber(head) > s then redis.call("ZADD", LANES, string.format("%.0f", s), lane) end
+  end
+  freed = true
+  return added
 end

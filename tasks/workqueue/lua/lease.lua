@@ -1,20 +1,32 @@
 -- Leases up to n ready items, oldest first within a priority, passing over
 -- those whose resource keys have no budget left.
 -- KEYS: common.lua. ARGV: worker, n, ttl ms, attempt limit, budget of a key
--- that is not named (-1 unlimited), then per named key: key, budget.
+-- that is not named (-1 unlimited), most items in progress of all workers (0: no
+-- limit), how many of them the worker holds, how many it may hold beyond the
+-- limit while no other worker holds any, number of ids whose leases the worker is
+-- ending, these ids, then per named key: key, budget.
 -- Returns {paused or sealed 0|1, ms until more is due or -1, passed over 0|1,
--- ms by which the clock was set back, then per item id, token, attempts, retried, ms it was ready, spec}.
-if sealed then return { 1, -1, 0, 0 } end
+-- ms by which the clock was set back, items that other workers hold, then per item id, token, attempts, retried, ms it was ready, spec}.
+if sealed then return { 1, -1, 0, 0, 0 } end
 local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local back, unbounded = setBack(ttl)
 local moved = wakeUp(tonumber(ARGV[4]))
+local most, held, ahead, leaving = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local others = 0
+if most > 0 then
+  for i = 10, 9 + leaving do
+    if redis.call("ZSCORE", LEASED, ARGV[i]) then held = held + 1 end
+  end
+  others = math.max(0, redis.call("ZCARD", LEASED) - held)
+end
 if redis.call("HGET", META, "paused") then
   finish(moved)
-  return { 1, unbounded and 0 or untilNext(), 0, back }
+  return { 1, unbounded and 0 or untilNext(), 0, back, others }
 end
+if most > 0 then n = math.max(0, math.min(n, most - others - held + (others == 0 and ahead or 0))) end
 local other = tonumber(ARGV[5])
 local budget = {}
-for i = 6, #ARGV, 2 do budget[ARGV[i]] = tonumber(ARGV[i + 1]) end
+for i = 10 + leaving, #ARGV, 2 do budget[ARGV[i]] = tonumber(ARGV[i + 1]) end
 
 local function left(keys)
   for _, key in ipairs(keys) do
@@ -109,6 +121,6 @@ end
 freed = false
 local got = lease(ids, records, worker, ttl)
 finish(moved + #ids)
-local out = { 0, (unbounded or #ids < asked) and 0 or untilNext(), passed, back } -- others may be ready in place of those that were not leased
-for i = 1, #got do out[4 + i] = got[i] end
+local out = { 0, (unbounded or #ids < asked) and 0 or untilNext(), passed, back, others } -- others may be ready in place of those that were not leased
+for i = 1, #got do out[5 + i] = got[i] end
 return out

@@ -1,15 +1,18 @@
--- Ends leased items, stores their results and appends their outputs.
--- KEYS: common.lua. ARGV: per lease id, token, state d|s|e, note, result given
--- 0|1, result, number of outputs, then the outputs.
+-- Ends leased items, stores their results, appends their outputs and adds the
+-- items that they led to.
+-- KEYS: common.lua. ARGV: most items of the queue (0: no limit), then per lease
+-- id, token, state d|s|e, note, result given 0|1, result, number of outputs,
+-- number of items, the outputs, and the items as insert takes them.
 -- Each output says how many bytes of data were appended before it, ever.
 -- Returns per lease 1 settled (also if it was before, by this lease), 0 lost,
 -- -1 no such item.
 local counter = { d = "done", s = "skipped", e = "error" }
-local out, moved, i = {}, 0, 1
+local most = tonumber(ARGV[1])
+local out, moved, i = {}, 0, 2
 local written
 while i <= #ARGV do
   local id, token, state, note = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
-  local n = tonumber(ARGV[i + 6])
+  local n, items = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7])
   local r = load(id)
   local code = 0
   if not r then
@@ -28,17 +31,18 @@ while i <= #ARGV do
       ending(id, r, note)
     end
     for k = 1, n do
-      local data = ARGV[i + 6 + k]
+      local data = ARGV[i + 7 + k]
       written = written or number(redis.call("HGET", COUNTS, "out_bytes"))
       redis.call("XADD", OUT, "*", "id", id, "n", k - 1, "before", string.format("%.0f", written), "data", data)
       written = written + #data
       add(delta, "out_bytes", #data)
     end
+    moved = moved + insert(i + 7 + n, items, most)
     save(id, r)
     count(counter[state], 1, r.lane)
   end
   out[#out + 1] = code
-  i = i + 7 + n
+  i = i + 8 + n + 7 * items
 end
 finish(moved)
 return out

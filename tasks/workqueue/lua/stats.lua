@@ -2,7 +2,7 @@
 -- KEYS: common.lua. ARGV: none.
 -- Returns {queued, in_progress, done, skipped, error, delayed, ready,
 -- leased, failed, outputs, moves, paused 0|1, leases that expired ever, ms that
--- the next item has been ready, sealed 0|1}.
+-- the next item has been ready, sealed 0|1, items that were refused}.
 local c = redis.call("HMGET", COUNTS, "queued", "in_progress", "done", "skipped", "error", "expired")
 local out = {}
 for i = 1, 5 do out[i] = number(c[i]) end
@@ -16,6 +16,7 @@ out[12] = redis.call("HGET", META, "paused") and 1 or 0
 out[13] = number(c[6])
 out[14] = 0
 out[15] = sealed and 1 or 0
+out[16] = redis.call("SCARD", REFUSED)
 local lane = redis.call("ZRANGE", LANES, 0, 0)[1]
 if lane then
   local head = redis.call("ZRANGEBYLEX", READY, "[" .. lane .. "\0", "(" .. lane .. "\1", "LIMIT", 0, 1)[1]
