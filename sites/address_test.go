@@ -6,7 +6,6 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/sites/fetch"
-	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -29,7 +28,9 @@ func TestServiceConnectsOnlyToWhatIsAllowed(t *testing.T) {
 			}
 			t.Cleanup(func() { _, _ = s.Close(), client.Close() })
 			j := begin(t, s, "job", site.definition(t, ""), ScrapeOptions{BaseURL: strings.Replace(site.URL, "127.0.0.1", "shop.test", 1)})
-			_, err = until(t.Context(), func() ([]store.Chunk, error) { return j.collect(t.Context(), "w") })
+			collect(t, j)
+			crawl(t, j)
+			_, err = j.sum(t.Context(), nil)
 			asked := 0
 			site.mu.Lock()
 			for _, n := range site.asked {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -57,11 +57,7 @@ func waitFor(delay Delay, after time.Duration) decision {
 	return decision{action: wait, delay: delay, after: after}
 }
 
-func refusal(class fetch.Class, err error) decision {
-	return decision{action: refuse, class: class, err: &fetch.Error{Class: class, Err: err}}
-}
-
-// admission decides whether a page of a job may be fetched now. It may be used
+// admission decides whether a page of a job may be fetched now, and whether pages may begin at all. It may be used
 // by many goroutines.
 //
 // It does not decide about the pace of the site: a page may need several
@@ -81,24 +77,12 @@ type admission struct {
 	heavy    atomic.Bool   // a page had many bytes of records since the last call of backlog
 }
 
-var errTooLong = errors.New("limits.max_duration has passed")
-
 // page decides about one page.
 func (a *admission) page(ctx context.Context) (decision, error) {
-	if a.overdue() {
-		return refusal(fetch.Limit, errTooLong), nil
-	}
 	if a.heavy.Load() {
 		if d, err := a.backlog(ctx); err != nil || d.action != admit {
 			return d, err
 		}
-	}
-	reached, err := a.budget.spent(ctx)
-	if err != nil {
-		return decision{}, err
-	}
-	if len(reached) > 0 {
-		return refusal(fetch.Enough, errors.New(strings.Join(reached, "; "))), nil
 	}
 	release, err := a.slot(ctx)
 	if err != nil {
@@ -116,9 +100,27 @@ func (a *admission) page(ctx context.Context) (decision, error) {
 	return d, nil
 }
 
-// overdue reports whether the job has taken longer than it may.
-func (a *admission) overdue() bool {
-	return a.limits.MaxDuration > 0 && time.Since(a.began()) > a.limits.MaxDuration
+// reached lists the limits of the job that are reached. No page begins after that.
+func (a *admission) reached(ctx context.Context) ([]limitReached, error) {
+	reached, err := a.budget.reached(ctx)
+	if a.left() == 0 {
+		reached = append(reached, limitReached{text: fmt.Sprintf("limits.max_duration (%s) was reached", a.limits.MaxDuration)})
+	}
+	return reached, err
+}
+
+// limitReached is a limit of a job that was reached.
+type limitReached struct {
+	text   string
+	wanted bool // it says how much is wanted: the job is complete
+}
+
+// left returns how long pages of the job may begin.
+func (a *admission) left() time.Duration {
+	if a.limits.MaxDuration == 0 {
+		return math.MaxInt64
+	}
+	return max(a.limits.MaxDuration-time.Since(a.began()), 0)
 }
 
 // How many records, and bytes of them, may wait in Redis for their writer before

@@ -17,7 +17,6 @@ import (
 
 func TestAdmission(t *testing.T) {
 	t.Parallel()
-	const most = 100 // records, of the job
 	down := &fetch.Error{Class: fetch.Server, Direct: true, Err: errors.New("down")}
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, j *job, a *admission)
@@ -25,12 +24,7 @@ func TestAdmission(t *testing.T) {
 		delay   Delay
 		class   fetch.Class
 	}{
-		"a page":              {func(*testing.T, *job, *admission) {}, admit, "", ""},
-		"the job is too long": {func(_ *testing.T, j *job, _ *admission) { j.req.Began -= 2 * time.Hour.Milliseconds() }, refuse, "", fetch.Limit},
-		"the job has it all": {func(t *testing.T, _ *job, a *admission) {
-			_, err := a.budget.grant(t.Context(), "p", most, 1)
-			must(t, err)
-		}, refuse, "", fetch.Enough},
+		"a page":               {func(*testing.T, *job, *admission) {}, admit, "", ""},
 		"records wait":         {func(t *testing.T, j *job, a *admission) { flood(t, j, 2); a.room = 1; a.heavy.Store(true) }, wait, DelayRecords, ""},
 		"no page slot is free": {takeSlot, wait, DelaySlots, ""},
 		"the site is down": {func(t *testing.T, _ *job, a *admission) {
@@ -45,7 +39,7 @@ func TestAdmission(t *testing.T) {
 			t.Parallel()
 			site := newShop(t, 1, 1)
 			s := newService(t, redistest.New(t))
-			j := begin(t, s, "j1", site.definition(t, fmt.Sprintf("limits: {max_duration: 1h, max_records: %d}\n", most)), ScrapeOptions{BaseURL: site.URL})
+			j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 			a := j.crawler.admission
 			c.prepare(t, j, a)
 			d, err := a.page(t.Context())

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
@@ -50,15 +52,19 @@ func (p *pages) countAnswer(ctx context.Context, via string, failure error) erro
 	return store.AddAnswer(ctx, p.rdb, p.id, via, class == fetch.OK || class == fetch.Gone)
 }
 
+// errNoStart fails a job that fetched no page.
+var errNoStart = errors.New("no start page could be fetched")
+
 // aggregate adds up the counts of a job and has its files closed by their
 // writer, in this process or another. While that cannot be done, it returns later.
-func (j *job) aggregate(ctx context.Context, chunks []report.Counts, lost []string) (report.Summary, error) {
+// lost are the errors of crawlers that failed.
+func (j *job) aggregate(ctx context.Context, lost []string) (report.Summary, error) {
 	sum, ok, err := store.ReadJSON[report.Summary](ctx, j.rdb, store.SummaryKey(j.run))
 	if err != nil {
 		return report.Summary{}, err
 	}
 	if !ok {
-		if sum, err = j.sum(ctx, chunks, lost); err != nil {
+		if sum, err = j.sum(ctx, lost); err != nil {
 			return report.Summary{}, err
 		}
 		data, err := json.Marshal(sum)
@@ -85,34 +91,18 @@ func (j *job) aggregate(ctx context.Context, chunks []report.Counts, lost []stri
 }
 
 // sum adds up what Redis has of a job.
-func (j *job) sum(ctx context.Context, chunks []report.Counts, lost []string) (report.Summary, error) {
+func (j *job) sum(ctx context.Context, lost []string) (report.Summary, error) {
 	sum := report.Summary{Site: j.def.Site, JobID: j.run, Status: report.StatusComplete}
-	c, ok, err := store.ReadJSON[collected](ctx, j.rdb, store.CollectedKey(j.id))
-	if err == nil && !ok {
-		err = fmt.Errorf("the result of the listing pages of job %s has expired", j.id)
-	}
-	if err != nil {
+	if err := j.count(ctx, &sum); err != nil {
 		return report.Summary{}, err
 	}
-	sum.Counts = c.Counts
-	sum.Missing = c.Cut
-	for _, o := range chunks {
-		sum.Merge(o)
+	if sum.Pages == 0 && len(sum.Samples) > 0 {
+		return report.Summary{}, fmt.Errorf("%w: %s", errNoStart, sum.FirstFailure())
 	}
-	// A chunk that failed has no counts; the queue has them.
-	stats, err := j.queue.Stats(ctx)
-	if err != nil {
-		return report.Summary{}, fmt.Errorf("count pages: %w", err)
+	if err := j.addLimits(ctx, &sum, lost); err != nil {
+		return report.Summary{}, err
 	}
-	for _, why := range lost {
-		sum.Missing = append(sum.Missing, "a chunk was given up: "+why)
-	}
-	if len(lost) > 0 {
-		sum.Pages, sum.Skipped, sum.Errors = int(stats.Done), int(stats.Skipped), int(stats.Error+stats.Open())
-	}
-	if n := sum.ByClass[fetch.Limit]; n > 0 {
-		sum.Missing = append(sum.Missing, fmt.Sprintf("%d pages were not fetched because limits.max_duration had passed", n))
-	}
+	var err error
 	if j.def.Session != nil {
 		if sum.Sessions, err = j.crawler.ends.all(ctx); err != nil {
 			return report.Summary{}, err
@@ -129,9 +119,6 @@ func (j *job) sum(ctx context.Context, chunks []report.Counts, lost []string) (r
 		j.log.WarnContext(ctx, "the report lacks the breaker of the site", "error", err)
 	}
 	sum.Breaker = breaker.State
-	if sum.Limits, err = j.crawler.admission.budget.spent(ctx); err != nil {
-		return report.Summary{}, err
-	}
 	if sum.Pages+sum.Errors+sum.Skipped == 0 {
 		sum.Reason = "NO_URLS"
 	}
@@ -139,4 +126,116 @@ func (j *job) sum(ctx context.Context, chunks []report.Counts, lost []string) (r
 		sum.Status = report.StatusIncomplete
 	}
 	return sum, nil
+}
+
+// maxMissing bounds the listing pages that a summary names.
+const maxMissing = 20
+
+// count adds up the pages of the job, and notes which listing pages are missing.
+func (j *job) count(ctx context.Context, sum *report.Summary) error {
+	missing := func(format string, args ...any) {
+		if len(sum.Missing) < maxMissing {
+			sum.Missing = append(sum.Missing, fmt.Sprintf(format, args...))
+		}
+	}
+	type repeat struct{ url, first, next string }
+	var repeats []repeat
+	known := map[string]bool{}
+	for cursor := ""; ; {
+		infos, next, err := j.queue.Scan(ctx, cursor, 1000)
+		if err != nil {
+			return fmt.Errorf("count pages: %w", err)
+		}
+		for _, info := range infos {
+			if known[info.ID] { // a scan may return an item twice
+				continue
+			}
+			known[info.ID] = true
+			if !info.State.Terminal() {
+				continue
+			}
+			var v visit
+			if json.Unmarshal(info.Payload, &v) != nil {
+				v.URL = info.ID
+			}
+			y := yieldOf(info)
+			p := pageOf(v.URL, info, y)
+			p.End = v.N > 0 && y.Class == fetch.Gone // a counted listing page that does not exist
+			sum.Add(p)
+			if info.Kind != definition.KindDetail && info.State != workqueue.StateDone && !p.End && y.Class != fetch.Enough {
+				missing("listing page %s could not be fetched: %s", v.URL, info.Note)
+			}
+			if y.Repeats != "" {
+				repeats = append(repeats, repeat{v.URL, y.Repeats, y.Unfollowed})
+			}
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	for _, r := range repeats {
+		if !known[r.next] {
+			missing("listing page %s has the same links as %s: its next page was not followed", r.url, r.first)
+		}
+	}
+	slices.Sort(sum.Missing)
+	return j.countDeep(ctx, sum, known)
+}
+
+// countDeep notes how many pages are beyond limits.max_depth and were not found on a shorter way.
+func (j *job) countDeep(ctx context.Context, sum *report.Summary, known map[string]bool) error {
+	if j.def.Limits.MaxDepth == 0 {
+		return nil
+	}
+	deep, err := j.rdb.SMembers(ctx, store.DeepKey(j.id)).Result()
+	if err != nil {
+		return fmt.Errorf("count pages beyond limits.max_depth: %w", err)
+	}
+	if deep = slices.DeleteFunc(deep, func(id string) bool { return known[id] }); len(deep) > 0 {
+		sum.Missing = append(sum.Missing, fmt.Sprintf("limits.max_depth (%d) was reached: %s", j.def.Limits.MaxDepth, notFetched(int64(len(deep)), maxDeep)))
+	}
+	return nil
+}
+
+// notFetched says how many pages were not fetched; from is the number from which on they are not counted exactly.
+func notFetched(n, from int64) string {
+	switch {
+	case from > 0 && n >= from:
+		return fmt.Sprintf("at least %d pages were not fetched", n)
+	case n == 1:
+		return "1 page was not fetched"
+	}
+	return fmt.Sprintf("%d pages were not fetched", n)
+}
+
+// addLimits notes the limits that the job has reached, and how many pages are left.
+func (j *job) addLimits(ctx context.Context, sum *report.Summary, lost []string) error {
+	stats, err := j.queue.Stats(ctx)
+	if err != nil {
+		return fmt.Errorf("count pages: %w", err)
+	}
+	if stats.Refused > 0 && j.req.Limit == 0 {
+		sum.Missing = append(sum.Missing, fmt.Sprintf("limits.max_pages (%d) was reached: %s", j.def.Limits.MaxPages, notFetched(stats.Refused, 10_000)))
+	}
+	reached, err := j.crawler.admission.reached(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range reached {
+		switch {
+		case l.wanted:
+			sum.Limits = append(sum.Limits, l.text)
+		case stats.Open() > 0:
+			sum.Missing = append(sum.Missing, l.text+": "+notFetched(stats.Open(), 0))
+		}
+	}
+	if stats.Open() > 0 && len(reached) == 0 {
+		why := "all crawlers have ended"
+		if len(lost) > 0 {
+			why = lost[0]
+		}
+		sum.Errors += int(stats.Open())
+		sum.Missing = append(sum.Missing, notFetched(stats.Open(), 0)+": "+why)
+	}
+	return nil
 }

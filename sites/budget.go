@@ -33,15 +33,15 @@ func (b *budget) grant(ctx context.Context, page string, records, bytes int) (in
 	if !b.bounded() {
 		return records, nil
 	}
-	n, err := store.Grant(ctx, b.rdb, b.job, store.Page{ID: page, Records: records, Bytes: bytes}, b.records)
+	n, err := store.Grant(ctx, b.rdb, store.SpentKey(b.job), store.Page{ID: page, Records: records, Bytes: bytes}, b.records)
 	if err != nil {
 		return 0, fmt.Errorf("count records and bytes of job %s: %w", b.job, err)
 	}
 	return n, nil
 }
 
-// spent lists the limits that are reached. No page is fetched after that.
-func (b *budget) spent(ctx context.Context) ([]string, error) {
+// reached lists the limits that are reached.
+func (b *budget) reached(ctx context.Context) ([]limitReached, error) {
 	if !b.bounded() {
 		return nil, nil
 	}
@@ -54,12 +54,12 @@ func (b *budget) spent(ctx context.Context) ([]string, error) {
 		n, _ := strconv.ParseInt(text, 10, 64) // 0 when there is none
 		return n
 	}
-	var reached []string
+	var reached []limitReached
 	if n := count(got[0]); b.records > 0 && n >= b.records {
-		reached = append(reached, fmt.Sprintf("limits.max_records (%d) was reached", b.records))
+		reached = append(reached, limitReached{fmt.Sprintf("limits.max_records (%d) was reached", b.records), true})
 	}
 	if n := count(got[1]); b.bytes > 0 && n >= b.bytes {
-		reached = append(reached, fmt.Sprintf("limits.max_total_bytes (%d) was reached, with %d bytes", b.bytes, n))
+		reached = append(reached, limitReached{fmt.Sprintf("limits.max_total_bytes (%d) was reached, with %d bytes", b.bytes, n), false})
 	}
 	return reached, nil
 }

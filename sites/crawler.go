@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -25,12 +22,8 @@ const (
 	// maxAttempts gives up a page that crashes its workers. Retries after an error
 	// end sooner.
 	maxAttempts = 25
-	// leaseTTL must be longer than the pages of a window take.
+	// leaseTTL must be longer than the pages of a crawler take.
 	leaseTTL = 15 * time.Minute
-	// window is how many pages a chunk leases at a time.
-	window = 8
-	// maxSleep is the longest wait during which a task keeps its worker.
-	maxSleep = 100 * time.Millisecond
 )
 
 // crawler fetches pages of a job in this process: each is leased, admitted,
@@ -44,166 +37,57 @@ type crawler struct {
 	extractor *extractor
 	observe   func(context.Context, Visit) (context.Context, func(Visited)) // nil for none
 	progress  *progress
-	delays    *counters   // by Delay
-	ends      *counters   // of sessions, by why they ended
-	noted     atomic.Bool // see noteProbePage
+	delays    *counters    // by Delay
+	ends      *counters    // of sessions, by why they ended
+	noted     atomic.Bool  // see noteProbePage
+	deep      atomic.Int64 // pages found beyond limits.max_depth
 }
 
-// work fetches pages until all of them are terminal, or returns later. The list
-// may grow meanwhile: grow is called with each page that was fetched, and returns
-// the pages to add. work settles what it has leased before it returns, and leases
-// at least one page, if it can, before slice ends it.
-func (c *crawler) work(ctx context.Context, worker string, ids []string, parallel int, slice *timeslice, grow func(yield) ([]string, error)) error {
-	if err := c.leases.returnPending(ctx); err != nil {
-		return err
-	}
-	// An earlier run under this name has ended; take over its leases.
-	if _, err := c.queue.ExpireWorker(ctx, worker); err != nil {
-		return fmt.Errorf("take over pages: %w", err)
-	}
-	s := &sweep{crawler: c, worker: worker, ids: ids, parallel: parallel, slice: slice, grow: grow}
-	for {
-		leased := s.leased
-		if err := s.run(ctx); err != nil {
-			return err
-		}
-		if s.open == 0 {
-			return nil
-		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 2*c.def.Limits.PageTimeout && time.Until(deadline) < 5*time.Minute {
-			return later{} // the next run of the task has a new deadline
-		}
-		if s.leased > leased {
-			continue
-		}
-		wait := time.Second
-		if !s.soonest.IsZero() {
-			wait = max(time.Until(s.soonest), time.Millisecond)
-		}
-		if wait > maxSleep {
-			return later{wait}
-		}
-		if err := sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
+// visited is a leased page after its visit.
+type visited struct {
+	visit   visit
+	invalid error    // of its payload
+	d       decision // whether it was fetched
+	err     error    // of the decision
+	enough  bool     // the scrape needs no more listing pages
+	fetched          // with admit
 }
 
-// sweep fetches those of a list of pages that can be leased.
-type sweep struct {
-	*crawler
-	worker   string
-	ids      []string
-	parallel int
-	slice    *timeslice
-	grow     func(yield) ([]string, error)
-
-	leased  int       // how many pages were leased, in all runs
-	open    int       // how many pages are not terminal
-	soonest time.Time // when the first of those can be leased
+// visit fetches a page if it may be fetched now. It does not end its lease.
+func (c *crawler) visit(ctx context.Context, lease workqueue.Leased) (f visited) {
+	if f.invalid = json.Unmarshal(lease.Payload, &f.visit); f.invalid != nil {
+		return f
+	}
+	f.visit.Kind = lease.Kind
+	if f.enough, f.err = c.enough(ctx, f.visit.Kind); f.err != nil || f.enough {
+		return f
+	}
+	if f.d, f.err = c.admission.page(ctx); f.err != nil || f.d.action != admit {
+		return f
+	}
+	defer f.d.release()
+	f.fetched = c.fetch(ctx, lease, f.visit, f.d)
+	return f
 }
 
-func (s *sweep) run(ctx context.Context) error {
-	s.open, s.soonest = 0, time.Time{}
-	for start := 0; start < len(s.ids); start += window {
-		if s.leased > 0 && s.slice.over() {
-			return later{}
-		}
-		if d, err := s.admission.backlog(ctx); err != nil || d.action != admit {
-			return errors.Join(err, s.delayed(d))
-		}
-		leases, next, open, err := s.queue.LeaseIDs(ctx, s.worker, s.ids[start:min(start+window, len(s.ids))])
-		if err != nil {
-			return fmt.Errorf("lease pages: %w", err)
-		}
-		s.leased += len(leases)
-		s.open += open
-		if !next.IsZero() && (s.soonest.IsZero() || next.Before(s.soonest)) {
-			s.soonest = next
-		}
-		done, err := s.batch(ctx, leases, s.parallel)
-		if gerr := s.add(done); gerr != nil || err != nil {
-			return errors.Join(err, gerr)
-		}
-	}
-	return nil
-}
-
-// add adds the pages that others lead to.
-func (s *sweep) add(done []yield) error {
-	for _, y := range done {
-		more, err := s.grow(y)
-		if err != nil {
-			return err
-		}
-		for _, id := range more {
-			if !slices.Contains(s.ids, id) {
-				s.ids = append(s.ids, id)
-			}
-		}
-	}
-	return nil
-}
-
-// batch fetches leased pages, up to parallel at once, and settles each. After one
-// must wait, or ctx has ended, it returns the leases of those that have not begun.
-// Pages in flight are completed, so that the site need not serve them twice.
-func (c *crawler) batch(ctx context.Context, leases []workqueue.Leased, parallel int) ([]yield, error) {
-	yields := make([]*yield, len(leases))
-	stop := make([]error, len(leases))
-	var halted atomic.Bool // a page must wait, and so must the others
-	var g errgroup.Group
-	g.SetLimit(max(parallel, 1))
-	for i, lease := range leases {
-		g.Go(func() error {
-			if ctx.Err() != nil {
-				stop[i] = context.Cause(ctx)
-			}
-			if ctx.Err() != nil || halted.Load() {
-				return c.leases.giveBack(ctx, lease)
-			}
-			yields[i], stop[i] = c.page(ctx, lease)
-			if stop[i] != nil {
-				halted.Store(true)
-			}
-			return nil
-		})
-	}
-	err := g.Wait()
-	var done []yield
-	for i := range leases {
-		if yields[i] != nil {
-			done = append(done, *yields[i])
-		}
-		if err == nil {
-			err = stop[i]
-		}
-	}
-	return done, err
-}
-
-// page fetches one page and settles it. The error is later, or that of ctx or
-// Redis: the error of the page itself is settled with it.
-func (c *crawler) page(ctx context.Context, lease workqueue.Leased) (*yield, error) {
-	var v visit
-	if err := json.Unmarshal(lease.Payload, &v); err != nil {
-		return nil, c.leases.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", err)))
-	}
-	d, err := c.admission.page(ctx)
+// conclude ends the lease of a page after its visit. The error is later, or that of ctx or Redis: the error of the page
+// itself is settled with it.
+func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visited) error {
 	switch {
-	case err != nil:
-		return nil, errors.Join(c.leases.giveBack(ctx, lease), err)
-	case d.action == wait:
-		return nil, errors.Join(c.leases.giveBack(ctx, lease), c.delayed(d))
-	case d.action == refuse:
-		return nil, c.giveUp(ctx, lease, d.class, d.err)
+	case f.invalid != nil:
+		return c.leases.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", f.invalid)))
+	case f.err != nil:
+		return errors.Join(c.leases.giveBack(ctx, lease), f.err)
+	case f.enough:
+		return c.giveUp(ctx, lease, fetch.Enough, errEnough)
+	case f.d.action == wait:
+		return errors.Join(c.leases.giveBack(ctx, lease), c.delayed(f.d))
+	case f.d.action == refuse:
+		return c.giveUp(ctx, lease, f.d.class, f.d.err)
+	case f.failure != nil:
+		return c.failed(ctx, lease, f.fetched)
 	}
-	defer d.release()
-	f := c.fetch(ctx, lease, v, d)
-	if f.err != nil {
-		return nil, c.failed(ctx, lease, v, f)
-	}
-	return f.yield, c.done(ctx, lease, v, f)
+	return c.done(ctx, lease, f.visit, f.fetched)
 }
 
 // delayed counts a delay and returns later, or nil if the page need not wait.
@@ -219,7 +103,7 @@ func (c *crawler) delayed(d decision) error {
 type fetched struct {
 	yield   *yield
 	records [][]byte
-	err     error
+	failure error
 	down    time.Duration // how long the site gets no requests; 0: it is not down
 }
 
@@ -232,19 +116,19 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		var visited func(Visited)
 		ctx, visited = c.observe(ctx, Visit{Site: c.def.Site, Kind: v.Kind, URL: v.URL, Item: lease.ID, Attempt: lease.Attempts + 1})
 		defer func() {
-			end := Visited{Status: page.Status, Via: page.Via, Took: page.Took, Records: len(f.records), Err: f.err}
-			if f.err != nil {
-				class := fetch.ClassOf(f.err)
+			end := Visited{Status: page.Status, Via: page.Via, Took: page.Took, Records: len(f.records), Err: f.failure}
+			if f.failure != nil {
+				class := fetch.ClassOf(f.failure)
 				end.Class, end.Delayed = string(class), class == fetch.Throttled || class == fetch.Canceled
 			}
 			visited(end)
 		}()
 	}
-	if page, f.err = c.client.Fetch(ctx, v.URL, v.Kind, v.Post); f.err == nil {
-		f.yield, f.records, f.err = c.extractor.extract(ctx, v, page, lease.Attempts)
+	if page, f.failure = c.client.Fetch(ctx, v.URL, v.Kind, v.Post); f.failure == nil {
+		f.yield, f.records, f.failure = c.extractor.extract(ctx, v, page, lease.Attempts)
 	}
-	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.err))
-	if err == nil && down == 0 && c.isLastTry(lease, f.err) && !c.breaker.FetchedSince(began) {
+	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
+	if err == nil && down == 0 && c.isLastTry(lease, f.failure) && !c.breaker.FetchedSince(began) {
 		if failure, known := c.probe(ctx); known {
 			down, err = c.breaker.Confirm(ctx, fetch.OutcomeOf(failure))
 		}
@@ -257,11 +141,8 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 	if f.yield != nil {
 		via = f.yield.via
 	}
-	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.err); err != nil {
+	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.failure); err != nil {
 		c.log.WarnContext(ctx, "the report will lack an answer of a proxy", "error", err)
-	}
-	if f.err != nil && c.admission.overdue() {
-		f.err = &fetch.Error{Class: fetch.Limit, URL: v.URL, Err: errTooLong}
 	}
 	return f
 }
@@ -284,12 +165,12 @@ func (c *crawler) probe(ctx context.Context) (failure error, known bool) {
 	return err, true
 }
 
-// done settles a page with its records. A page that is not settled is fetched
-// again.
+// done settles a page with its records and the pages that it leads to. A page that is not settled is fetched again.
 func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
-	records, err := c.limitRecords(ctx, lease.ID, f.yield, f.records)
+	records, err := c.limitRecords(ctx, lease, f.yield, f.records)
+	var to []workqueue.Item
 	if err == nil {
-		err = c.enqueueLinks(ctx, v, f.yield)
+		to, err = c.follow(ctx, lease.ID, v, f.yield)
 	}
 	if err != nil {
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
@@ -305,41 +186,12 @@ func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f f
 	for _, r := range records {
 		size += len(r)
 	}
-	err = c.settle(ctx, lease, workqueue.Done().With(result, records...))
+	o := workqueue.Done().With(result, records...)
+	o.Items = to
+	err = c.settle(ctx, lease, o)
 	if size >= heavyPage {
 		c.admission.heavy.Store(true)
 	}
-	return err
-}
-
-// limitRecords returns the records of a page that the limits of the job allow.
-func (c *crawler) limitRecords(ctx context.Context, page string, y *yield, records [][]byte) ([][]byte, error) {
-	n, err := c.admission.budget.grant(ctx, page, len(records), y.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	for _, typ := range y.types[min(n, len(y.types)):] {
-		y.Records[typ]--
-	}
-	return records[:n], nil
-}
-
-// enqueueLinks enqueues the pages that a detail page leads to, before the page is
-// settled, so that no crash can lose them. Those of a listing page are enqueued
-// by collect, which knows how many are wanted.
-func (c *crawler) enqueueLinks(ctx context.Context, v visit, y *yield) error {
-	if v.Kind != definition.KindDetail || len(y.Links) == 0 {
-		return nil
-	}
-	stats, err := c.queue.Stats(ctx)
-	if err != nil {
-		return fmt.Errorf("count pages: %w", err)
-	}
-	if c.req.Limit > 0 || stats.Total+int64(len(y.Links)) > int64(c.def.Limits.MaxPages) {
-		y.Links = nil
-		return nil
-	}
-	_, err = c.enqueue(ctx, y.Links)
 	return err
 }
 
@@ -360,8 +212,8 @@ func (c *crawler) noteProbePage(ctx context.Context, v visit) error {
 }
 
 // failed retries, delays or gives up a page, by the class of its failure.
-func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
-	err, class := f.err, fetch.ClassOf(f.err)
+func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, f fetched) error {
+	err, class := f.failure, fetch.ClassOf(f.failure)
 	if ctx.Err() != nil || class == fetch.Canceled {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -380,9 +232,8 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, v visit, f
 	}
 	policy := fetch.PolicyFor(class, c.def.Retries)
 	attempt := lease.Attempts + 1
-	c.log.DebugContext(ctx, "page failed", "url", v.URL, "class", class, "attempt", attempt, "down", f.down, "error", err)
+	c.log.DebugContext(ctx, "page failed", "page", lease.ID, "class", class, "attempt", attempt, "down", f.down, "error", err)
 	switch {
-	case class == fetch.Limit:
 	case f.down > 0: // when the site may be up again, other pages are tried first
 		return c.wait(ctx, lease, class, err, waitFor(DelayDown, max(after, f.down+policy.Wait(1, c.def.Retries.Cap))))
 	case policy.Free:
@@ -432,7 +283,7 @@ func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetc
 		return fmt.Errorf("encode failure: %w", merr)
 	}
 	outcome := workqueue.Failed(err)
-	if class == fetch.Gone || class == fetch.Robots || class == fetch.Limit || class == fetch.Enough {
+	if class == fetch.Gone || class == fetch.Robots || class == fetch.Enough {
 		outcome = workqueue.Skipped(err.Error())
 	}
 	return c.settle(ctx, lease, outcome.With(result))

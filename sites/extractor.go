@@ -2,8 +2,6 @@ package sites
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -85,7 +83,7 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 			if l.Kind == definition.KindSitemap {
 				to.Start = v.Start
 			}
-			y.Links = append(y.Links, to)
+			y.links = append(y.links, to)
 		}
 	}
 	return y, nil
@@ -118,9 +116,9 @@ func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, er
 func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield, [][]byte, error) {
 	y := &yield{
 		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1), Duplicate: x.contents.of(doc, &res),
-		Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
+		counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
 	}
-	print := sha256.New()
+	var found []string
 	records := make([][]byte, 0, len(res.Records))
 	for i := range res.Records {
 		r := &res.Records[i]
@@ -131,20 +129,19 @@ func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode record: %w", err)
 		}
-		print.Write([]byte(r.Key))
+		found = append(found, r.Type+" "+r.Key)
 		y.Records[r.Type]++
 		y.types = append(y.types, r.Type)
 		records = append(records, line)
 	}
-	if deepest := x.def.Limits.MaxDepth; deepest == 0 || v.Depth < deepest {
-		for _, l := range res.Links {
-			print.Write([]byte(l.URL))
-			y.Links = append(y.Links, visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1})
-		}
+	for _, l := range res.Links {
+		to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1}
+		found = append(found, l.URL)
+		y.links = append(y.links, to)
 	}
 	if res.Next != nil {
-		y.Next = &visit{URL: res.Next.URL, Kind: definition.KindListing, N: res.Next.N, Depth: v.Depth, Post: res.Next.Post}
+		y.next = &visit{URL: res.Next.URL, Kind: definition.KindListing, N: res.Next.N, Depth: v.Depth + 1, Post: res.Next.Post}
+		y.print = printOf(found)
 	}
-	y.Print = hex.EncodeToString(print.Sum(nil)[:8])
 	return y, records, nil
 }

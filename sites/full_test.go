@@ -17,17 +17,13 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	site := newShop(t, 1, 3)
 	site.faults["/item/0"] = []string{"hang"}
 	j := begin(t, newService(t, srv.Client()), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	var pages []visit
+	var pages []string
 	for i := range 3 {
-		pages = append(pages, visit{URL: fmt.Sprintf("%s/item/%d", site.URL, i), Kind: definition.KindDetail})
+		pages = append(pages, fmt.Sprintf("%s/item/%d", site.URL, i))
 	}
-	ids, err := j.enqueue(t.Context(), pages)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nothing := func(yield) ([]string, error) { return nil, nil }
+	ids := enqueue(t, j, pages...)
 	ended := make(chan error, 1)
-	go func() { ended <- j.crawler.work(t.Context(), "chunk", ids, 3, &timeslice{}, nothing) }()
+	go func() { ended <- crawlAs(t.Context(), j, "crawler") }()
 	<-site.hangs
 	srv.FillDisk()
 	close(site.hang)
@@ -36,21 +32,42 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	}
 	srv.FreeDisk()
 	again(t, func() (any, error) {
-		err := j.crawler.work(t.Context(), "chunk", ids, 1, &timeslice{}, nothing)
+		_, err := crawlOnce(t.Context(), j, "crawler")
 		if tasks.Refused(err) { // it looks once a second whether there is room
 			err = later{}
 		}
 		return nil, err
 	})
-	infos, err := j.results(t.Context(), ids)
+	infos, err := j.queue.Get(t.Context(), ids...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range ids {
-		if got := infos[id]; got.Attempts != 0 || got.State != "done" {
-			t.Errorf("page %s is %s after %d attempts (%s), want done after none", id, got.State, got.Attempts, got.Note)
+	for _, got := range infos {
+		if got.Attempts != 0 || got.State != "done" {
+			t.Errorf("page %s is %s after %d attempts (%s), want done after none", got.ID, got.State, got.Attempts, got.Note)
 		}
 	}
+}
+
+// enqueue queues detail pages, and returns their IDs.
+func enqueue(t *testing.T, j *job, urls ...string) []string {
+	t.Helper()
+	var pages []visit
+	for _, u := range urls {
+		pages = append(pages, visit{URL: u, Kind: definition.KindDetail})
+	}
+	items, err := j.items(pages)
+	if err == nil {
+		_, err = j.queue.Enqueue(t.Context(), items...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]string, len(items))
+	for i, it := range items {
+		ids[i] = it.ID
+	}
+	return ids
 }
 
 func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
@@ -64,7 +81,7 @@ func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})
-	if _, err := signature(req, def).Send(t.Context(), s.cfg.Client, tasks.ID("j1")); err != nil {
+	if _, err := signature(req).Send(t.Context(), s.cfg.Client, tasks.ID("j1")); err != nil {
 		t.Fatal(err)
 	}
 	srv.FillDisk()

@@ -22,80 +22,76 @@ type handlers struct {
 }
 
 func (h *handlers) register(mux *tasks.Mux) {
-	tasks.Handle(mux, store.Collect, h.collect)
-	tasks.Handle(mux, store.Scrape, h.scrape)
+	tasks.HandlePlan(mux, store.Collect, h.collect)
+	tasks.Handle(mux, store.Crawl, h.crawl)
 	tasks.Handle(mux, store.Aggregate, h.aggregate)
 }
 
-// collect begins a job when the jobs that it waits for are complete, and returns
-// its chunks.
-func (h *handlers) collect(ctx context.Context, req store.Request) ([]store.Chunk, error) {
+// collect begins a job when the jobs that it waits for are complete, and returns its crawlers.
+func (h *handlers) collect(ctx context.Context, req store.Request) (tasks.Signature[[]tasks.Outcome[int]], error) {
+	var none tasks.Signature[[]tasks.Outcome[int]]
 	info := tasks.InfoFrom(ctx)
 	if err := h.awaitDependencies(ctx, info.Workflow, req); err != nil {
-		return nil, taskError(err)
+		return none, taskError(err)
 	}
 	tasks.PublishKey(ctx, "status", "COLLECTING")
 	j, err := h.begin(ctx, info.Workflow, req)
 	if err != nil {
-		return nil, taskError(err)
+		return none, taskError(err)
 	}
 	if err := j.applyPause(ctx); err != nil {
-		return nil, taskError(err)
+		return none, taskError(err)
 	}
-	chunks, err := j.collect(ctx, info.Key)
-	j.publish(ctx)
+	if err := j.collect(ctx); err != nil {
+		return none, taskError(err)
+	}
+	crawlers, err := crawlersFor(ctx, h.client, j.def)
 	if err != nil {
-		return nil, h.ended(ctx, j, err)
+		return none, taskError(err)
 	}
-	total := 0
-	for _, c := range chunks {
-		total += c.Pages
-	}
-	tasks.PublishKey(ctx, "total_urls", fmt.Sprint(total))
-	return chunks, nil
+	j.publish(ctx)
+	tasks.PublishKey(ctx, "status", "PROCESSING")
+	return tasks.Settle(tasks.Each(crawlers, store.Crawl)), nil
 }
 
-// scrape fetches the pages of a chunk.
-func (h *handlers) scrape(ctx context.Context, c store.Chunk) (report.Counts, error) {
+// crawl fetches pages of a job.
+func (h *handlers) crawl(ctx context.Context, c store.Crawler) (int, error) {
 	info := tasks.InfoFrom(ctx)
 	j, err := h.jobs.get(ctx, info.Workflow)
 	if err != nil {
-		return report.Counts{}, taskError(err)
+		return 0, taskError(err)
 	}
-	counts, err := j.chunk(ctx, info.Key, c)
-	j.publish(ctx)
-	return counts, h.ended(ctx, j, err)
+	n, err := j.crawler.crawl(ctx, info.Key, c)
+	if n > 0 {
+		j.publish(ctx)
+	}
+	return n, taskError(err)
 }
 
 // aggregate closes a job.
-func (h *handlers) aggregate(ctx context.Context, chunks []tasks.Outcome[report.Counts]) (report.Summary, error) {
+func (h *handlers) aggregate(ctx context.Context, crawlers []tasks.Outcome[int]) (report.Summary, error) {
 	tasks.PublishKey(ctx, "status", "AGGREGATING")
 	j, err := h.jobs.get(ctx, tasks.InfoFrom(ctx).Workflow)
 	if err != nil {
 		return report.Summary{}, taskError(err)
 	}
-	var counts []report.Counts
 	var lost []string
-	for _, c := range chunks {
+	for _, c := range crawlers {
 		if c.Err != nil {
 			lost = append(lost, c.Err.Error())
-			continue
 		}
-		counts = append(counts, c.Value)
 	}
-	sum, err := j.aggregate(ctx, counts, lost)
+	sum, err := j.aggregate(ctx, lost)
 	if err != nil {
 		return report.Summary{}, h.ended(ctx, j, err)
 	}
-	if err := errors.Join(store.Close(ctx, j.rdb, j.run), j.rdb.Unlink(ctx, store.ChunksKey(j.run)).Err()); err != nil {
+	if err := store.Close(ctx, j.rdb, j.run); err != nil {
 		return report.Summary{}, err
 	}
+	j.publish(ctx)
 	tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
 	tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
 	h.jobs.forget(j)
-	if err := sum.Err(); err != nil {
-		return report.Summary{}, tasks.Permanent(err)
-	}
 	return sum, nil
 }
 
@@ -121,7 +117,7 @@ func (h *handlers) ended(ctx context.Context, j *job, err error) error {
 		if jerr := h.judgeFailed(ctx, j, err); jerr != nil {
 			return jerr // the task is retried
 		}
-		if cerr := store.Close(ctx, j.rdb, j.run); cerr != nil {
+		if cerr := errors.Join(j.queue.Expire(ctx, store.Keep), store.Close(ctx, j.rdb, j.run)); cerr != nil {
 			return errors.Join(err, cerr)
 		}
 		h.jobs.forget(j)
@@ -129,7 +125,7 @@ func (h *handlers) ended(ctx context.Context, j *job, err error) error {
 	return taskError(err)
 }
 
-// judgeFailed stores the health of a site whose job could not begin, and reports it.
+// judgeFailed stores the health of a site whose job fetched no page, and reports it.
 func (h *handlers) judgeFailed(ctx context.Context, j *job, err error) error {
 	health := report.FailedHealth(j.def.Site, j.run, time.Now(), err.Error())
 	before, serr := store.HealthOf(ctx, h.rdb, j.def.Site)
@@ -146,10 +142,10 @@ func (h *handlers) judgeFailed(ctx context.Context, j *job, err error) error {
 // the task again later, one that ends it, or err itself, which is retried.
 func taskError(err error) error {
 	if l, ok := errors.AsType[later](err); ok {
-		return tasks.Again(max(l.after, 10*time.Millisecond))
+		return tasks.Again(l.after)
 	}
 	_, wrong := errors.AsType[definition.Problems](err)
-	if wrong || errors.Is(err, store.ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) || errors.Is(err, errDepends) || errors.Is(err, store.ErrNames) {
+	if wrong || errors.Is(err, store.ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errDepends) || errors.Is(err, store.ErrNames) {
 		return tasks.Permanent(err) // a retry would fail alike
 	}
 	return err

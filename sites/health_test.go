@@ -310,13 +310,8 @@ func TestStalledScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 		stalled("resumed", 1)
-		ids, err := j.enqueue(t.Context(), []visit{{URL: site.URL + "/item/0", Kind: definition.KindDetail}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		again(t, func() (any, error) {
-			return nil, j.crawler.work(t.Context(), "chunk", ids, 1, &timeslice{}, func(yield) ([]string, error) { return nil, nil })
-		})
+		enqueue(t, j, site.URL+"/item/0")
+		crawl(t, j)
 		stalled("after a page", 0)
 		age()
 		if err := rdb.Del(t.Context(), store.RequestKey(id)).Err(); err != nil {

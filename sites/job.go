@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
+	"muster/tasks/workqueue"
 )
 
 // job is a scrape in this process.
@@ -49,6 +51,21 @@ func (j *job) publish(ctx context.Context) {
 		}
 	}
 	if stats, err := j.queue.Stats(ctx); err == nil {
+		total, completed := chunks(j.def, stats)
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(stats.Error))
+		tasks.PublishKey(ctx, "total_urls", fmt.Sprint(stats.Total))
+		tasks.PublishKey(ctx, "total_chunks", fmt.Sprint(total)) // before those that are completed
+		tasks.PublishKey(ctx, "completed_chunks", fmt.Sprint(completed))
 	}
+}
+
+// chunks returns the pages of a job in chunks of ten times max_per_domain, at least 25: how many are known, and how many
+// will not be fetched any more. The last chunk is complete when no page is open.
+func chunks(def *definition.Definition, pages workqueue.Stats) (total, completed int64) {
+	size := int64(max(10*def.Politeness.MaxPerDomain, 25))
+	total = (pages.Total + size - 1) / size
+	if pages.Open() == 0 {
+		return total, total
+	}
+	return total, (pages.Total - pages.Open()) / size
 }

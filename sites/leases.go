@@ -33,7 +33,7 @@ func (l *leases) settle(ctx context.Context, lease workqueue.Leased, o workqueue
 		return nil
 	}
 	if err != nil {
-		l.addPending(lease, err)
+		l.addPending(err, lease)
 		return fmt.Errorf("settle page: %w", err)
 	}
 	return nil
@@ -43,31 +43,34 @@ func (l *leases) settle(ctx context.Context, lease workqueue.Leased, o workqueue
 func (l *leases) retry(ctx context.Context, lease workqueue.Leased, cause error, after time.Duration, count bool) error {
 	_, err := l.queue.Retry(ctx, lease, cause, max(after, 0), count)
 	if err != nil && !errors.Is(err, workqueue.ErrLeaseLost) {
-		l.addPending(lease, err)
+		l.addPending(err, lease)
 		return fmt.Errorf("delay page: %w", err)
 	}
 	return nil
 }
 
-// giveBack returns a page that has not begun to the queue, also when ctx has ended.
-func (l *leases) giveBack(ctx context.Context, lease workqueue.Leased) error {
+// giveBack returns pages that have not begun to the queue, also when ctx has ended.
+func (l *leases) giveBack(ctx context.Context, leases ...workqueue.Leased) error {
+	if len(leases) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := l.queue.Return(ctx, lease); err != nil {
-		l.addPending(lease, err)
-		return fmt.Errorf("return page: %w", err)
+	if err := l.queue.Return(ctx, leases...); err != nil {
+		l.addPending(err, leases...)
+		return fmt.Errorf("return pages: %w", err)
 	}
 	return nil
 }
 
-// addPending notes a lease that Redis refused to end.
-func (l *leases) addPending(lease workqueue.Leased, err error) {
+// addPending notes leases that Redis refused to end.
+func (l *leases) addPending(err error, leases ...workqueue.Leased) {
 	if !tasks.Refused(err) {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending = append(l.pending, lease)
+	l.pending = append(l.pending, leases...)
 }
 
 // returnPending returns the pending leases.

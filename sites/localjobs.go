@@ -108,7 +108,7 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 	if req.Resume != "" {
 		id = req.Resume
 	}
-	q := workqueue.New(rdb, store.QueueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: l.cfg.Logger})
+	q := workqueue.New(rdb, store.QueueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, MaxItems: def.Limits.MaxPages, Logger: l.cfg.Logger})
 	p := &pages{id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: l.cfg.Logger.With("site", def.Site, "job", id)}
 	return &job{
 		pages: p, finish: l.recorder.Finish, crawler: l.newCrawler(p, transport),

@@ -14,7 +14,6 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/sites/internal/store"
 	"muster/sites/polite"
 	"muster/sites/report"
 	"muster/tasks"
@@ -207,24 +206,17 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 	}
 }
 
-// runOn takes the steps of a job in several processes, a chunk at a time in each.
+// runOn takes the steps of a job in several processes, with a crawler in each.
 func runOn(ctx context.Context, jobs []*job) (report.Summary, error) {
-	chunks, err := until(ctx, func() ([]store.Chunk, error) { return jobs[0].collect(ctx, "collect") })
-	if err != nil {
+	if err := jobs[0].collect(ctx); err != nil {
 		return report.Summary{}, err
 	}
-	counts := make([]report.Counts, len(chunks))
 	var g errgroup.Group
 	for p, j := range jobs {
-		g.Go(func() (err error) {
-			for i := p; i < len(chunks) && err == nil; i += len(jobs) {
-				counts[i], err = until(ctx, func() (report.Counts, error) { return j.chunk(ctx, fmt.Sprint("chunk ", i), chunks[i]) })
-			}
-			return err
-		})
+		g.Go(func() error { return crawlAs(ctx, j, fmt.Sprint("crawler ", p)) })
 	}
 	if err := g.Wait(); err != nil {
 		return report.Summary{}, err
 	}
-	return until(ctx, func() (report.Summary, error) { return jobs[0].aggregate(ctx, counts, nil) })
+	return until(ctx, func() (report.Summary, error) { return jobs[0].aggregate(ctx, nil) })
 }

@@ -64,7 +64,7 @@ func (g *guarded) send(change func(*store.Request)) *tasks.AsyncResult[report.Su
 	g.t.Helper()
 	r := g.good
 	change(&r)
-	run, err := signature(r, g.def).Send(g.t.Context(), g.cfg.Client)
+	run, err := signature(r).Send(g.t.Context(), g.cfg.Client)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	if req, err = s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := signature(req, def).Send(t.Context(), s.cfg.Client)
+	run, err := signature(req).Send(t.Context(), s.cfg.Client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,15 +45,10 @@ func (r *Reader) JobDefinition(ctx context.Context, id string) (*definition.Defi
 	return req.Definition()
 }
 
-// Stored returns the summary of a job that is over, and whether Redis has it,
-// which is so for a week. The error is a *tasks.Failure when the job failed as a
-// whole.
+// Stored returns the summary of a job that has ended, and whether Redis has it,
+// which is so for a week.
 func (r *Reader) Stored(ctx context.Context, id string) (report.Summary, bool, error) {
-	sum, ok, err := store.ReadJSON[report.Summary](ctx, r.client.Redis(), store.SummaryKey(id))
-	if err != nil || !ok {
-		return report.Summary{}, false, err
-	}
-	return resultOf(sum)
+	return store.ReadJSON[report.Summary](ctx, r.client.Redis(), store.SummaryKey(id))
 }
 
 // Reported is like [Reader.Stored], but reads the report in a job's folder, which
@@ -73,15 +68,7 @@ func Reported(folder, id string) (report.Summary, bool, error) {
 	if sum.JobID != id {
 		return report.Summary{}, false, nil
 	}
-	return resultOf(sum)
-}
-
-// resultOf returns the result of the workflow of a job with this summary.
-func resultOf(s report.Summary) (report.Summary, bool, error) {
-	if err := s.Err(); err != nil {
-		return s, false, &tasks.Failure{Task: store.Aggregate.Name(), Message: err.Error()}
-	}
-	return s, true, nil
+	return sum, true, nil
 }
 
 // Folder returns the folder of the records and the report of a job, on the
@@ -132,7 +119,11 @@ func (r *Reader) Resumable(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if j.Status == report.StatusComplete && j.Pages.Error == 0 && j.Pages.Open() == 0 {
+	open := j.Pages.Open()
+	if j.Summary != nil && len(j.Summary.Limits) > 0 { // it has as much as it may have
+		open = 0
+	}
+	if j.Status == report.StatusComplete && j.Pages.Error == 0 && open == 0 {
 		return fmt.Errorf("job %s: %w", id, ErrNothingLeft)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
 )
 
 // newService returns a service on rdb, as a process has it. It does not run: a job
@@ -91,12 +93,42 @@ func until[T any](ctx context.Context, step func() (T, error)) (T, error) {
 // run takes all steps of a job in this goroutine.
 func run(t *testing.T, j *job) report.Summary {
 	t.Helper()
-	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
-	var counts []report.Counts
-	for i, c := range chunks {
-		counts = append(counts, again(t, func() (report.Counts, error) { return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c) }))
+	collect(t, j)
+	crawl(t, j)
+	return aggregate(t, j)
+}
+
+// collect queues the start pages of a job.
+func collect(t *testing.T, j *job) {
+	t.Helper()
+	if err := j.collect(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	return again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), counts, nil) })
+}
+
+// crawl fetches all pages of a job with one crawler.
+func crawl(t *testing.T, j *job) {
+	t.Helper()
+	if err := crawlAs(t.Context(), j, "crawler"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crawlAs is crawl where there is no test to fail, with a crawler of a name.
+func crawlAs(ctx context.Context, j *job, name string) error {
+	_, err := until(ctx, func() (int, error) { return crawlOnce(ctx, j, name) })
+	return err
+}
+
+// crawlOnce runs a crawler for a slice.
+func crawlOnce(ctx context.Context, j *job, name string) (int, error) {
+	return j.crawler.crawl(ctx, name, store.Crawler{Of: 1})
+}
+
+// aggregate closes a job.
+func aggregate(t *testing.T, j *job) report.Summary {
+	t.Helper()
+	return again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), nil) })
 }
 
 func TestScrapeWithFaults(t *testing.T) {
@@ -148,7 +180,7 @@ func TestScrapeOnWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	site.isWhole(t, sum)
-	for name, want := range map[string]string{"total_urls": "60", "result_count": "120", "error_count": "0", "total_chunks": "3", "completed_chunks": "3", "status": "COMPLETE"} {
+	for name, want := range map[string]string{"total_urls": "63", "result_count": "120", "error_count": "0", "total_chunks": "3", "completed_chunks": "3", "status": "COMPLETE"} {
 		key := "scrape_shop.example:" + res.ID() + ":" + name
 		if got := waitKey(ctx, rdb, key, want); got != want {
 			t.Errorf("%s: got %q, want %q", key, got, want)
@@ -159,9 +191,8 @@ func TestScrapeOnWorkers(t *testing.T) {
 	}
 }
 
-// The status key says COLLECTING for as long as listing pages are walked and
-// no chunk of detail pages is known.
-func TestStatusKeyIsCollectingWhileListingPagesAreWalked(t *testing.T) {
+// The status key is PROCESSING as soon as the start pages are queued.
+func TestStatusKey(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 3, 20)
 	site.faults = map[string][]string{"/page/2": {"hang"}}
@@ -188,8 +219,8 @@ func TestStatusKeyIsCollectingWhileListingPagesAreWalked(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("got no request for the second listing page, want one")
 	}
-	if got := status(); got != "COLLECTING" {
-		t.Errorf("a listing page is on its way: got status %q, want COLLECTING", got)
+	if got := waitKey(ctx, rdb, "scrape_shop.example:"+res.ID()+":status", "PROCESSING"); got != "PROCESSING" {
+		t.Errorf("a listing page is in flight: got status %q, want PROCESSING", got)
 	}
 	close(site.hang)
 	sum, err := res.Wait(ctx)
@@ -283,42 +314,39 @@ func work(t *testing.T, client *tasks.Client, s *Service) {
 	testutil.Background(t, w.Run)
 }
 
-// A worker that is gone in the middle of a page, with its files open, costs
-// that page a second request and nothing else.
+// A worker that is gone in the middle of two pages, with its files open, costs
+// these pages a second request and nothing else.
 func TestAbandonedWorker(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		site := newShop(t, 2, 20)
-		site.faults = map[string][]string{"/item/13": {"hang"}}
+		site.faults = map[string][]string{"/item/13": {"hang"}, "/item/14": {"hang"}} // all pages that may be in flight
 		out := t.TempDir()
 		def := site.definition(t, "")
 		o := ScrapeOptions{BaseURL: site.URL, OutDir: out}
 
 		first := begin(t, newService(t, rdb), "j1", def, o)
-		chunks := again(t, func() ([]store.Chunk, error) { return first.collect(t.Context(), "collect") })
+		collect(t, first)
 		ctx, abandon := context.WithCancel(t.Context())
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
-			_, _ = until(ctx, func() (report.Counts, error) { return first.chunk(ctx, "chunk 0", chunks[0]) })
+			_ = crawlAs(ctx, first, "crawler")
 		}()
-		testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/13"); return asked > 0 })
-		// It neither settles nor returns the page: its lease must be taken over.
+		testutil.Eventually(t, "the pages that hang are requested", func() bool {
+			one, _ := site.counts("/item/13")
+			two, _ := site.counts("/item/14")
+			return one+two == 2
+		})
+		// It neither settles nor returns the pages: their leases must be taken over.
 		t.Cleanup(func() { abandon(); <-gone })
 
 		second := begin(t, newService(t, rdb), "j1", def, o)
-		if same := again(t, func() ([]store.Chunk, error) { return second.collect(t.Context(), "collect") }); fmt.Sprint(same) != fmt.Sprint(chunks) {
-			t.Errorf("a second run of collect: got chunks %v, want %v", same, chunks)
-		}
-		var counts []report.Counts
-		for i, c := range chunks {
-			counts = append(counts, again(t, func() (report.Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i), c) }))
-		}
-		sum := again(t, func() (report.Summary, error) { return second.aggregate(t.Context(), counts, nil) })
-		site.isWhole(t, sum)
+		crawl(t, second)
+		site.isWhole(t, aggregate(t, second))
 		for i := range 40 {
 			asked, given := site.counts(fmt.Sprint("/item/", i))
-			if i != 13 && (asked != 1 || given != 1) {
+			if i != 13 && i != 14 && (asked != 1 || given != 1) {
 				t.Errorf("item %d was asked for %d times, want once", i, asked)
 			}
 		}
@@ -385,18 +413,10 @@ func TestFailedListing(t *testing.T) {
 	site.faults["/"] = site.faults["/page/2"]
 	site.asked = map[string]int{}
 	j := begin(t, s, "j2", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	for {
-		_, err := j.collect(t.Context(), "collect")
-		if l, ok := errors.AsType[later](err); ok {
-			if err := sleep(t.Context(), l.after); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		if err == nil || !strings.Contains(err.Error(), "no start page could be fetched") {
-			t.Errorf("got error %v, want that no start page could be fetched", err)
-		}
-		break
+	collect(t, j)
+	crawl(t, j)
+	if _, err := j.aggregate(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no start page could be fetched") {
+		t.Errorf("got error %v, want that no start page could be fetched", err)
 	}
 }
 
@@ -422,40 +442,38 @@ func TestEndlessListing(t *testing.T) {
 	site := newShop(t, 1, 1)
 	site.Config.Handler = mux
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, "limits: {max_pages: 20}\n"), ScrapeOptions{BaseURL: site.URL})
-	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
-	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), nil, nil) })
-	if len(chunks) != 1 || sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "max_pages") {
-		t.Errorf("got %d chunks, %s, missing %v, want 1, INCOMPLETE, max_pages", len(chunks), sum.Status, sum.Missing)
+	sum := run(t, begin(t, s, "j1", site.definition(t, "limits: {max_pages: 20}\n"), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != report.StatusIncomplete || sum.Pages+sum.Errors != 20 || !strings.Contains(fmt.Sprint(sum.Missing), "limits.max_pages (20) was reached: ") {
+		t.Errorf("got %d pages, %s, missing %v, want 20, INCOMPLETE, max_pages", sum.Pages+sum.Errors, sum.Status, sum.Missing)
 	}
 }
 
-// A job that could not have some pages is resumed when the site has healed:
-// only those pages are asked for, and the files become whole.
-// A calendar whose months link to the next for ever ends, and the job says so.
+// A calendar whose months link to the next for ever ends at limits.max_depth, which counts next pages, and the job says so.
 func TestEndlessCalendar(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	var asked atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var month int
 		_, _ = fmt.Sscanf(r.URL.Path, "/month/%d", &month)
-		asked++
+		asked.Add(1)
 		fmt.Fprintf(w, "<p>Nothing happens in month %d of the calendar.</p><a class=next href=/month/%d>next</a>", month, month+1)
 		if month < 3 {
 			fmt.Fprintf(w, "<b>event %d</b>", month)
 		}
 	}))
 	t.Cleanup(srv.Close)
-	def, err := definition.Parse("calendar.yaml", []byte("site: calendar.example\nbase_url: "+srv.URL+"\nstart: [/month/0]\nlisting: {next: a.next}\nrecords: {event: {from: listing, each: b, fields: {name: {take: text}}}}\npoliteness: {delay: 0, robots: false}\n"))
+	def, err := definition.Parse("calendar.yaml", []byte("site: calendar.example\nbase_url: "+srv.URL+"\nstart: [/month/0]\nlisting: {next: a.next}\nlimits: {max_depth: 30}\nrecords: {event: {from: listing, each: b, fields: {name: {take: text}}}}\npoliteness: {delay: 0, robots: false}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum := run(t, begin(t, newService(t, redistest.New(t)), "scrape_calendar_example_1", def, ScrapeOptions{}))
-	if sum.Records != 3 || asked > 3+2*maxIdle || !strings.Contains(fmt.Sprint(sum), "brought nothing new") {
-		t.Errorf("got %+v after %d pages, want 3 records, an end, and a word on it", sum, asked)
+	if sum.Records != 3 || asked.Load() != 31 || sum.Status != report.StatusIncomplete || fmt.Sprint(sum.Missing) != "[limits.max_depth (30) was reached: 1 page was not fetched]" {
+		t.Errorf("got %+v after %d pages, want 3 records, 31 pages, and the limit", sum, asked.Load())
 	}
 }
 
+// A job that could not have some pages is resumed when the site has healed:
+// only those pages are asked for, and the files become whole.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 2, 10)
@@ -526,24 +544,41 @@ func TestMaxDuration(t *testing.T) {
 	site := newShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, "limits: {max_duration: 1h}\n"), ScrapeOptions{BaseURL: site.URL})
-	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
+	collect(t, j)
+	site.faults["/"] = []string{"hang"}
+	fetching := make(chan error, 1)
+	go func() { fetching <- crawlAs(t.Context(), j, "crawler") }()
+	<-site.hangs
 	j.req.Began -= 2 * time.Hour.Milliseconds()
-	counts := again(t, func() (report.Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
-	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), []report.Counts{counts}, nil) })
-	if sum.Status != report.StatusIncomplete || sum.Skipped != 10 || !strings.Contains(fmt.Sprint(sum.Missing), "max_duration") {
-		t.Errorf("got %+v, want INCOMPLETE with 10 skipped pages for max_duration", sum)
+	close(site.hang)
+	if err := <-fetching; err != nil {
+		t.Fatal(err)
+	}
+	sum := aggregate(t, j)
+	if sum.Status != report.StatusIncomplete || sum.Pages != 1 || sum.Skipped+sum.Errors != 0 || fmt.Sprint(sum.Missing) != "[limits.max_duration (1h0m0s) was reached: 10 pages were not fetched]" {
+		t.Errorf("got %+v, want INCOMPLETE with 1 page, without 10 for max_duration", sum)
 	}
 	if asked, _ := site.counts("/item/0"); asked != 0 {
 		t.Errorf("got %d requests for a page after limits.max_duration, want 0", asked)
 	}
 }
 
-func TestChunkSize(t *testing.T) {
+func TestChunks(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]int{1: 10, 2: 20, 3: 30, 0: 25} {
-		def := &definition.Definition{Politeness: definition.Politeness{MaxPerDomain: n}}
-		if got := chunkSize(def); got != want {
-			t.Errorf("%d at once: got chunks of %d, want %d", n, got, want)
+	for _, c := range []struct {
+		perDomain        int
+		pages            workqueue.Stats
+		total, completed int64
+	}{
+		{2, workqueue.Stats{Total: 50, Queued: 50}, 2, 0},
+		{2, workqueue.Stats{Total: 51, Queued: 20, Done: 31}, 3, 1},
+		{2, workqueue.Stats{Total: 51, Done: 50, Error: 1}, 3, 3},
+		{4, workqueue.Stats{Total: 81, InProgress: 1, Done: 40, Skipped: 39, Error: 1}, 3, 2},
+		{4, workqueue.Stats{}, 0, 0},
+	} {
+		def := &definition.Definition{Politeness: definition.Politeness{MaxPerDomain: c.perDomain}}
+		if total, completed := chunks(def, c.pages); total != c.total || completed != c.completed {
+			t.Errorf("%d at once, %+v: got %d of %d chunks, want %d of %d", c.perDomain, c.pages, completed, total, c.completed, c.total)
 		}
 	}
 }

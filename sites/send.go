@@ -50,7 +50,7 @@ func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (wor
 	if err != nil {
 		return work, nil, err
 	}
-	return signature(req, def), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
+	return signature(req), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
 }
 
 func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (store.Request, error) {
@@ -110,10 +110,8 @@ func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err 
 	return dir, sinks, nil
 }
 
-func signature(req store.Request, def *definition.Definition) tasks.Signature[report.Summary] {
-	chunks := store.Collect.S(req)
-	done := tasks.Map(chunks, store.Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
-	return tasks.Chord(tasks.Settle(done), store.Aggregate)
+func signature(req store.Request) tasks.Signature[report.Summary] {
+	return tasks.Chord(store.Collect.S(req), store.Aggregate)
 }
 
 // WrittenElsewhere reports whether a process other than this one writes the
@@ -140,7 +138,7 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	if err != nil {
 		return nil, err
 	}
-	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
+	run, err := signature(req).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if errors.Is(err, tasks.ErrDuplicate) {
 		if other := s.different(ctx, run.ID(), req); other != nil {
 			return nil, other
@@ -220,7 +218,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
 		return nil, err
 	}
-	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
+	run, err := signature(req).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if err == nil {
 		s.sent(ctx, req, run.ID())
 	}

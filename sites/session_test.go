@@ -80,19 +80,20 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 	}
 	rdb, o := redistest.New(t), ScrapeOptions{OutDir: t.TempDir()}
 	first := begin(t, newService(t, rdb), "j", def, o)
-	chunks := again(t, func() ([]store.Chunk, error) { return first.collect(t.Context(), "collect") })
-	counts := []report.Counts{again(t, func() (report.Counts, error) { return first.chunk(t.Context(), "chunk 0", chunks[0]) })}
+	collect(t, first)
+	for range 11 { // the listing page and ten others
+		if err := fetchFirst(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+	}
 	before := len(visitors)
-	if len(chunks) < 2 || before < 2 {
-		t.Fatalf("got %d chunks, %d visitors, want at least 2 of each", len(chunks), before)
+	if before < 2 {
+		t.Fatalf("got %d visitors, want at least 2", before)
 	}
 
 	second := begin(t, newService(t, rdb), "j", def, o) // the first one's memory is lost
-	again(t, func() ([]store.Chunk, error) { return second.collect(t.Context(), "collect") })
-	for i, c := range chunks[1:] {
-		counts = append(counts, again(t, func() (report.Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i+1), c) }))
-	}
-	sum := again(t, func() (report.Summary, error) { return second.aggregate(t.Context(), counts, nil) })
+	crawl(t, second)
+	sum := aggregate(t, second)
 	if sum.Records != 30 || sum.Errors != 0 || len(sum.Sessions) != 0 || len(visitors) < before+2 {
 		t.Errorf("got %d records, %d errors, sessions %v, visitors %v, want 30 records, no ended sessions and at least %d visitors", sum.Records, sum.Errors, sum.Sessions, visitors, before+2)
 	}
@@ -126,7 +127,9 @@ func TestSessionStartThatIsGone(t *testing.T) {
 	site := newShop(t, 1, 3)
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, "session: {start: /door}\n"), ScrapeOptions{BaseURL: site.URL})
-	_, err := j.collect(t.Context(), "collect")
+	collect(t, j)
+	crawl(t, j)
+	_, err := j.sum(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "session.start") {
 		t.Errorf("got error %v, want one of session.start", err)
 	}

@@ -40,8 +40,7 @@ const (
 	Login       Class = "login"     // the site refuses the login, or pages lack its sign
 	Throttled   Class = "throttled" // the request must wait for its turn
 	Canceled    Class = "canceled"  // the context was canceled
-	Limit       Class = "limit"     // the job has reached its time limit
-	Enough      Class = "enough"    // the job has reached its limit of records or bytes
+	Enough      Class = "enough"    // the scrape needs no more listing pages
 )
 
 // Answered reports whether the class is that of an answer from a site that is up, even if the answer is useless.

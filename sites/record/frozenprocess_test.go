@@ -46,7 +46,7 @@ type stepper struct {
 
 // claimArgs is how many words a claim has, fewer than any other script of a
 // queue that a writer runs.
-const claimArgs = 20
+const claimArgs = 21
 
 func (s *stepper) say(when string, cmd redis.Cmder) {
 	if name := cmd.Name(); name != "evalsha" && name != "xread" && name != "set" || !strings.Contains(fmt.Sprint(cmd.Args()...), "frozen-job") {

@@ -5,13 +5,9 @@
 // files.
 package report
 
-import (
-	"fmt"
-)
-
 // The statuses of a Summary.
 const (
-	StatusComplete   = "COMPLETE"   // all listing pages were fetched, or as many as Limits allow; Errors counts detail pages that were not
+	StatusComplete   = "COMPLETE"   // all pages that are wanted were fetched; Errors counts detail pages that were not
 	StatusIncomplete = "INCOMPLETE" // it is not known what else there is; Missing says why
 )
 
@@ -27,7 +23,7 @@ type Summary struct {
 	Seconds float64        `json:"seconds"`
 	Health  Health         `json:"health"`
 	Failed  string         `json:"failed,omitempty"`  // the file with the pages that were not fetched
-	Missing []string       `json:"missing,omitempty"` // why it is incomplete: listing pages that were not fetched, limits
+	Missing []string       `json:"missing,omitempty"` // why it is incomplete: listing pages that were not fetched, and limits with the number of pages left
 	Limits  []string       `json:"limits,omitempty"`  // of the definition, that ended it: it has all that it may have, and there may be more
 	Proxies *ProxyUsage    `json:"ways,omitempty"`    // nil when no proxy was used
 	// Sessions is why sessions have ended before the job did, and how many; nil when the site has none.
@@ -55,14 +51,6 @@ type Changes struct {
 	Unchanged int    `json:"unchanged"`
 	Gone      int    `json:"gone"`
 	File      string `json:"file,omitempty"` // with what is new, changed or gone, and the fields that differ
-}
-
-// Err is why the job failed as a whole; nil when it did not.
-func (s *Summary) Err() error {
-	if s.Pages == 0 && s.Errors > 0 {
-		return fmt.Errorf("none of the %d pages was fetched; %s", s.Errors, s.FirstFailure())
-	}
-	return nil
 }
 
 // HasEverything reports whether records that the job does not have no longer

@@ -4,13 +4,17 @@ package store
 // after the job's last step.
 func RequestKey(job string) string { return "muster:sites:" + job + ":spec" }
 
-// CollectedKey is a string: the totals of a job's listing pages, as JSON. It
+// PrintsKey is a hash: hash of the links and records of a listing page → ID and address of the first page with them. It
 // expires like the request.
-func CollectedKey(job string) string { return "muster:sites:" + job + ":collected" }
+func PrintsKey(job string) string { return "muster:sites:" + job + ":prints" }
 
-// ChunksKey is a hash: number of a chunk → the ids of its pages, packed. It is
-// removed when the job is over, and expires like the request.
-func ChunksKey(run string) string { return "muster:sites:" + run + ":chunks" }
+// DeepKey is a set: IDs of pages that were found beyond limits.max_depth, about 10,000 at most. It expires like the
+// request.
+func DeepKey(job string) string { return "muster:sites:" + job + ":deep" }
+
+// WantedKey is a hash like SpentKey, of a job with a limit: its detail pages, or its records of a type from listing pages.
+// It expires like the request.
+func WantedKey(job, of string) string { return "muster:sites:" + job + ":wanted:" + of }
 
 // FieldsKey is a set: the kinds of page that have had their required fields in
 // a job. It expires like the request.

@@ -21,13 +21,13 @@ type Page struct {
 	Bytes   int
 }
 
-// Grant adds a page to the totals of a job and returns how many of its records
+// Grant adds a page to the totals of a job at a key and returns how many of its records
 // may be kept when the job may have at most maxRecords; 0 is no limit. A second
 // call with the same page adds nothing and returns the same.
-func Grant(ctx context.Context, rdb redis.UniversalClient, job string, p Page, maxRecords int64) (int, error) {
-	n, err := grantCmd.Run(ctx, rdb, []string{SpentKey(job)}, p.ID, p.Records, p.Bytes, maxRecords, Keep.Milliseconds()).Int()
+func Grant(ctx context.Context, rdb redis.UniversalClient, key string, p Page, maxRecords int64) (int, error) {
+	n, err := grantCmd.Run(ctx, rdb, []string{key}, p.ID, p.Records, p.Bytes, maxRecords, Keep.Milliseconds()).Int()
 	if err != nil {
-		return 0, fmt.Errorf("count a page of job %s: %w", job, err)
+		return 0, fmt.Errorf("count a page in %s: %w", key, err)
 	}
 	return n, nil
 }

@@ -53,7 +53,7 @@ func TestGrantCountsAPageOnce(t *testing.T) {
 		page string
 		want int
 	}{{"a", 2}, {"a", 2}, {"b", 1}, {"c", 0}, {"b", 1}} {
-		if got, err := Grant(ctx, rdb, "job", Page{ID: call.page, Records: 2, Bytes: 10}, 3); err != nil || got != call.want {
+		if got, err := Grant(ctx, rdb, SpentKey("job"), Page{ID: call.page, Records: 2, Bytes: 10}, 3); err != nil || got != call.want {
 			t.Errorf("page %s: got %d records, %v, want %d", call.page, got, err, call.want)
 		}
 	}

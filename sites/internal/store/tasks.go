@@ -10,19 +10,19 @@ import (
 // Queue is the task queue that scrapes run in.
 const Queue = "scrape"
 
-// The tasks of a scrape.
+// The tasks of a scrape: Collect queues the start pages and becomes a group of crawlers; Crawl is one of them, and returns
+// how many pages its last run has settled.
 var (
-	Collect   = tasks.New[Request, []Chunk]("sites.collect", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
-	Scrape    = tasks.New[Chunk, report.Counts]("sites.scrape", tasks.Queue(Queue), tasks.Timeout(10*time.Minute), tasks.HardTimeout(12*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
-	Aggregate = tasks.New[[]tasks.Outcome[report.Counts], report.Summary]("sites.aggregate", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
+	Collect   = tasks.New[Request, []tasks.Outcome[int]]("sites.collect", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
+	Crawl     = tasks.New[Crawler, int]("sites.crawl", tasks.Queue(Queue), tasks.Timeout(10*time.Minute), tasks.HardTimeout(12*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
+	Aggregate = tasks.New[[]tasks.Outcome[int], report.Summary]("sites.aggregate", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
 )
 
-// Chunk is a share of the pages of a job. Which pages those are is in Redis:
-// the ids of a million would be too much for the result of a task.
-type Chunk struct {
-	Site  string `json:"site"`
-	Part  int    `json:"part"`  // its number in the job
-	Pages int    `json:"pages"` // how many it has
+// Crawler is one of the crawlers of a job.
+type Crawler struct {
+	Site   string `json:"site"`
+	Number int    `json:"number"`
+	Of     int    `json:"of"` // how many the job has
 }
 
 // ProgressPrefix is the prefix of the progress keys of a site's jobs.
