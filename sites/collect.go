@@ -68,14 +68,14 @@ func (j *job) requeue(ctx context.Context) error {
 	return nil
 }
 
-// crawlersFor returns the crawlers of a job: one for each page that may be in flight, but not more than the live workers have
-// slots for scrapes.
+// crawlersFor returns the crawlers of a job: one for each eight pages that may be in flight, but not more than the live
+// workers have slots for scrapes.
 func crawlersFor(ctx context.Context, client *tasks.Client, def *definition.Definition) ([]store.Crawler, error) {
 	workers, err := client.Workers(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("count the slots of workers: %w", err)
 	}
-	n := max(min(def.Politeness.MaxPerDomain, slotsOf(workers)), 1)
+	n := max(min((def.Politeness.MaxPerDomain+leastWindow-1)/leastWindow, slotsOf(workers)), 1)
 	crawlers := make([]store.Crawler, n)
 	for i := range crawlers {
 		crawlers[i] = store.Crawler{Site: def.Site, Number: i, Of: n}

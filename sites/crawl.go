@@ -15,10 +15,10 @@ const (
 	// that stops begins no more pages.
 	slice = 700 * time.Millisecond
 	// leastWindow is how many pages a crawler may have in flight, if its site allows as many: one crawler suffices for most
-	// sites.
+	// sites. More crawlers share a site with more pages in flight between processes.
 	leastWindow = 8
-	// idleFor is how long a crawler waits while the other crawlers of its job have all pages that may be in flight.
-	idleFor = time.Second
+	// idleFor is how long a crawler waits while the other crawlers of its job have all pages that are ready.
+	idleFor = 250 * time.Millisecond
 	// maxSleep is the longest wait during which a crawler keeps its slot.
 	maxSleep = 100 * time.Millisecond
 	// backlogEvery is how often a crawler counts the records that wait to be written.
