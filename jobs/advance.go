@@ -41,8 +41,12 @@ func (s *flow) advanceFrom(ctx context.Context, id string, r record) error {
 	case r["kind"] != KindPipeline:
 		_, err := s.reader.follow(ctx, id, r)
 		return err
+	case r["cron"] != "" && r["paused"] != "":
+		return nil
 	case r["cron"] != "":
 		return s.tick(ctx, id, r)
+	case r.status() == Created && r["paused"] != "":
+		return nil
 	case r.status() == Created:
 		return s.start(ctx, id, r)
 	}

@@ -91,36 +91,6 @@ func (s *Reader) HasDocument(ctx context.Context, hash string) (bool, error) {
 	return n > 0, nil
 }
 
-// Retry gives failed items of a running job new attempts, and returns how many. It returns ErrTerminal for a job that
-// has ended; Again creates its next version.
-func (s *Service) Retry(ctx context.Context, id string) (int, error) {
-	r, err := s.read(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	if r.status().Terminal() {
-		return 0, fmt.Errorf("%w: it is %s; create its next version", ErrTerminal, r.status())
-	}
-	p, err := s.planOrNone(ctx, id)
-	if err != nil || p == nil {
-		return 0, err
-	}
-	ids, err := s.queue(id).Requeue(ctx, workqueue.RequeueOptions{States: []workqueue.State{workqueue.StateError}, Unsealed: true})
-	if errors.Is(err, workqueue.ErrSealed) {
-		err = fmt.Errorf("%w, or is about to", ErrTerminal)
-	}
-	if err != nil {
-		return len(ids), err
-	}
-	if err := s.announceAll(ctx, id); err != nil {
-		return len(ids), err
-	}
-	if len(ids) > 0 {
-		_, err = s.note(ctx, id, "", "job.retried", fmt.Sprintf(`{"items":%d}`, len(ids)))
-	}
-	return len(ids), err
-}
-
 // Again creates the next version of a job, with the same request.
 func (s *Service) Again(ctx context.Context, id string) (Job, error) {
 	j, err := s.Get(ctx, id)

@@ -46,18 +46,6 @@ func TestItemsRetriedInALaterSegmentAreWaitedFor(t *testing.T) {
 	})
 }
 
-func TestRetryOfAnEndedJobIsRejected(t *testing.T) {
-	both(t, nil, func(t *testing.T, w *world) {
-		j := w.create(jobs.Request{Pipeline: "long"})
-		w.failOne(j)
-		w.complete(w.take("publisher", "p"), jobs.Answer{})
-		w.until(j.ID, jobs.Completed)
-		if _, err := w.Retry(w.ctx, j.ID); !errors.Is(err, jobs.ErrTerminal) {
-			t.Errorf("retry after the end: got %v, want %v", err, jobs.ErrTerminal)
-		}
-	})
-}
-
 // Agents settle items while a job ends: its counts are those of its items, however it ends.
 func TestCountsOfAnEndedJobAreThoseOfItsItems(t *testing.T) {
 	for name, end := range map[string]func(w *world, id string) error{

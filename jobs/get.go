@@ -244,6 +244,8 @@ func (j *Job) addUsage(all map[string]string) {
 // waiting returns why nothing happens in a job that has not ended, or "".
 func (s *Reader) waiting(ctx context.Context, j *Job, r record) (string, error) {
 	switch {
+	case j.Paused:
+		return "until it is resumed", nil
 	case j.Cron != "":
 		return "for its next scheduled run", nil
 	case j.Status == Created && !j.At.IsZero():

@@ -172,6 +172,9 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 	if at := r.time("at"); at.After(begun) {
 		begun = at
 	}
+	if at := r.time("reopened"); at.After(begun) {
+		begun = at
+	}
 	if timeout := r.millis("timeout"); timeout > 0 && now.Sub(begun) > timeout {
 		return m.flow.end(ctx, id, r, Failed, "job.failed", "it did not end within "+timeout.String())
 	}

@@ -100,7 +100,7 @@ func (p *Progress) setPace(steps map[string]string, begun, now time.Time) {
 // stuck reports whether a job has made no progress for its threshold, and where and why.
 func (s *Reader) stuck(j Job, r record, now time.Time) (Stuck, bool) {
 	since := r.time("progressed")
-	if j.Status != Processing || j.Kind != KindPipeline || since.IsZero() || now.Sub(since) < j.StuckAfter {
+	if j.Status != Processing || j.Paused || j.Kind != KindPipeline || since.IsZero() || now.Sub(since) < j.StuckAfter {
 		return Stuck{}, false
 	}
 	if j.Waiting == "" && now.Sub(r.time("waited")) < j.StuckAfter { // an agent has come

@@ -26,6 +26,7 @@ import (
 //	waited told:PROGRESSED       when it last was stuck for want of agents; that this was told
 //	endings                      the last ending of its queue that is in the events
 //	error details
+//	paused reopened              1 if no agent gets its work; when it was last reopened
 //	final                        stages and counts, once it has ended, as JSON
 //	counted                      its items by state, as they are in the counters of all jobs; see numbers.go
 type record map[string]string
@@ -121,7 +122,7 @@ func (r record) job(id string) (Job, error) {
 		Prompt: r["prompt"], Document: r.document(), Priority: int(r.int("priority")), Labels: r.list("labels"),
 		CreatedAt: r.time("created"), UpdatedAt: r.time("updated"), StartedAt: r.time("started"), CompletedAt: r.time("ended"),
 		ErrorMessage: r["error"], After: r.list("after"), OnFailure: r["on_failure"], At: r.time("at"), Cron: r["cron"],
-		Parent: r["parent"], VersionOf: r["version_of"], Generation: int(max(1, r.int("generation"))), Recoveries: int(r.int("recoveries")),
+		Parent: r["parent"], VersionOf: r["version_of"], Generation: int(max(1, r.int("generation"))), Recoveries: int(r.int("recoveries")), Paused: r["paused"] != "",
 		StuckAfter: r.millis("stuck_after"), Timeout: r.millis("timeout"), Pipeline: p,
 	}
 	if r["context"] != "" {

@@ -194,6 +194,7 @@ type Job struct {
 	VersionOf    string                      `json:"version_of,omitempty"` // the job whose next version it is
 	Generation   int                         `json:"generation"`           // 1, and one more than the job that it is the next version of
 	Recoveries   int                         `json:"recoveries,omitempty"` // how often it was stuck and recovered
+	Paused       bool                        `json:"paused,omitempty"`     // no agent gets its work
 	StuckAfter   time.Duration               `json:"-"`
 	Timeout      time.Duration               `json:"-"`
 	Pipeline     *pipeline.Pipeline          `json:"-"` // as it was when the job was created

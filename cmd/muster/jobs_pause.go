@@ -8,20 +8,23 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/jobs"
 	"muster/sites"
 )
 
 func jobsPauseCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "pause", ArgsUsage: "[SITE…]",
-		Usage:        "fetch no more pages of a site, in all processes, until jobs resume; without a site, list the paused ones",
+		Name: "pause", ArgsUsage: "[JOB-OR-SITE…]",
+		Usage: "pause jobs of pipelines or sites, in all processes, until jobs resume; without arguments, list the paused sites",
+		Description: `No agent gets work of a paused job, and no pages of a paused site are fetched.
+Work that has begun may end.`,
 		Flags:        []cli.Flag{progressFlag(), jsonFlag()},
 		BashComplete: completeSites(env),
-		Action: jobsAction(env, 0, -1, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+		Action: onJobs(env, 0, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
 			if c.NArg() > 0 {
-				return eachSite(ctx, env, c, s, "paused", s.PauseSite)
+				return s.eachJobOrSite(ctx, c, "paused", s.jobs.Pause, s.system.Sites.PauseSite)
 			}
-			paused, err := s.PausedSites(ctx)
+			paused, err := s.system.Sites.PausedSites(ctx)
 			if err != nil {
 				return err
 			}
@@ -33,19 +36,24 @@ func jobsPauseCommand(env environment) *cli.Command {
 
 func jobsResumeCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "resume", Usage: "fetch the pages of paused sites again", ArgsUsage: "SITE…",
+		Name: "resume", Usage: "resume paused jobs and sites", ArgsUsage: "JOB-OR-SITE…",
 		Flags:        []cli.Flag{progressFlag(), jsonFlag()},
 		BashComplete: completeSites(env),
-		Action: jobsAction(env, 1, -1, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
-			return eachSite(ctx, env, c, s, "resumed", s.ResumeSite)
+		Action: onJobs(env, 1, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
+			return s.eachJobOrSite(ctx, c, "resumed", s.jobs.Resume, s.system.Sites.ResumeSite)
 		}),
 	}
 }
 
-// eachSite calls fn for each named site, if all exist, and prints the result.
-func eachSite(ctx context.Context, env environment, c *cli.Context, s *sites.Service, done string, fn func(ctx context.Context, site string) error) error {
-	for _, site := range c.Args().Slice() {
-		err := s.Site(ctx, site)
+// eachJobOrSite calls a function for each argument, if all exist, and prints the result.
+func (s jobScope) eachJobOrSite(ctx context.Context, c *cli.Context, done string, job func(context.Context, string) (jobs.Job, error), site func(context.Context, string) error) error {
+	isJob := map[string]bool{}
+	for _, name := range c.Args().Slice() {
+		j, err := s.jobs.Get(ctx, name)
+		if isJob[name] = err == nil && j.Kind == jobs.KindPipeline; isJob[name] {
+			continue
+		}
+		err = s.system.Sites.Site(ctx, name)
 		if errors.As(err, new(*sites.UnknownError)) {
 			err = usageError{err}
 		}
@@ -53,16 +61,22 @@ func eachSite(ctx context.Context, env environment, c *cli.Context, s *sites.Ser
 			return err
 		}
 	}
-	for _, site := range c.Args().Slice() {
-		if err := fn(ctx, site); err != nil {
-			return err
+	for _, name := range c.Args().Slice() {
+		var err error
+		if isJob[name] {
+			_, err = job(ctx, name)
+		} else {
+			err = site(ctx, name)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if !c.Bool("json") {
-			fmt.Fprintf(env.stdout, "%s: %s\n", done, site)
+			fmt.Fprintf(s.env.stdout, "%s: %s\n", done, name)
 		}
 	}
 	if c.Bool("json") {
-		return printJSON(env.stdout, c.Args().Slice())
+		return printJSON(s.env.stdout, c.Args().Slice())
 	}
 	return nil
 }

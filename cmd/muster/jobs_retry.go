@@ -15,15 +15,19 @@ import (
 func jobsRetryCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "retry", Usage: "retry failed items or pages of a job", ArgsUsage: "JOB",
-		Description: `Failed items of a running job return to their stages. A finished pipeline job is
-created again as its next version.
+		Description: `Failed items return to their stages, and stages that failed are retried. A
+finished pipeline job is reopened; its finished items stay. --again creates its
+next version instead, which repeats all items.
 
 A finished scrape fetches its failed and unfinished pages, and appends their
 records to its files. Running workers do the work; --wait waits for the result.
 If no worker is running, the command starts one and waits.
 
-    muster jobs retry JOB`,
+    muster jobs retry JOB
+    muster jobs retry JOB --item R-12 --item R-13`,
 		Flags: append(flagsOf(workerSettings...),
+			&cli.StringSliceFlag{Name: "item", Usage: "only the item `KEY`; may be repeated"},
+			&cli.BoolFlag{Name: "again", Usage: "create the next version of a finished pipeline job"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished; for a scrape, print the report"},
 			jobIDFlag(), progressFlag(), jsonFlag()),
 		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
@@ -44,28 +48,36 @@ type retryResult struct {
 	Items int    `json:"items"` // that went back to their stages
 }
 
-// retry puts the failed items of a job back, or creates an ended job again.
+// retry gives failed items of a job new attempts, or creates its next version.
 func (s jobScope) retry(ctx context.Context, c *cli.Context, j jobs.Job) error {
-	if !j.Status.Terminal() {
-		n, err := s.jobs.Retry(ctx, j.ID)
-		if err == nil && !c.Bool("json") && !c.Bool("wait") {
-			fmt.Fprintf(s.env.stdout, "%d failed items of job %s run again\n", n, j.ID)
-		}
-		if err == nil {
-			return s.retriedAs(ctx, c, j, n)
-		}
-		if !errors.Is(err, jobs.ErrTerminal) {
+	if c.Bool("again") && j.Status.Terminal() {
+		next, err := s.jobs.Again(ctx, j.ID)
+		if err != nil {
 			return noJobID(j.ID, err)
 		}
+		if !c.Bool("json") {
+			fmt.Fprintf(s.env.stdout, "Created job: %s\nVersion of: %s\n", next.ID, j.ID)
+		}
+		return s.retriedAs(ctx, c, next, 0)
 	}
-	again, err := s.jobs.Again(ctx, j.ID)
+	n, err := s.jobs.Retry(ctx, j.ID, c.StringSlice("item")...)
+	if errors.Is(err, jobs.ErrTerminal) {
+		return fmt.Errorf("retry job %s: %w: muster jobs retry %s --again", j.ID, err, j.ID)
+	}
 	if err != nil {
 		return noJobID(j.ID, err)
 	}
-	if !c.Bool("json") {
-		fmt.Fprintf(s.env.stdout, "Created job: %s\nVersion of: %s\n", again.ID, j.ID)
+	if n == 0 && j.Status.Terminal() {
+		fmt.Fprintf(s.env.stderr, "muster: job %s has no failed items; create its next version with muster jobs retry %s --again\n", j.ID, j.ID)
+		if c.Bool("json") {
+			return printJSON(s.env.stdout, retryResult{})
+		}
+		return nil
 	}
-	return s.retriedAs(ctx, c, again, 0)
+	if !c.Bool("json") && !c.Bool("wait") {
+		fmt.Fprintf(s.env.stdout, "%d failed items of job %s run again\n", n, j.ID)
+	}
+	return s.retriedAs(ctx, c, j, n)
 }
 
 // retriedAs waits for a job that was retried if that is asked for, and prints JSON.

@@ -19,27 +19,35 @@ const waitEvery = 500 * time.Millisecond
 
 func jobsWaitCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait until jobs have ended; exit 1 unless all are completed", ArgsUsage: "JOB…",
-		Description: `    muster jobs wait JOB && muster jobs report JOB --format csv --out items.csv`,
+		Name: "wait", Usage: "wait until jobs have ended; exit 1 unless all are completed without failed items", ArgsUsage: "JOB…",
+		Description: `A job that makes no progress for its time stuck_after ends the wait with exit code 1;
+it is not cancelled.
+
+    muster jobs wait JOB && muster jobs report JOB --format csv --out items.csv`,
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "timeout", Usage: "give up after `D`", DefaultText: "never"},
+			&cli.StringFlag{Name: "fail-on", Value: "failed", Usage: "exit 1 on `WHAT`: failed for failed items, never to ignore them"},
 			progressFlag(), jsonFlag(),
 		},
 		Action: onJobs(env, 1, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
-			var jobs []jobs.Job
+			failOn := c.String("fail-on")
+			if failOn != "failed" && failOn != "never" {
+				return usageError{fmt.Errorf("--fail-on %q: use failed or never", failOn)}
+			}
+			var list []jobs.Job
 			for _, id := range c.Args().Slice() {
 				j, err := s.find(ctx, id)
 				if err != nil {
 					return err
 				}
-				jobs = append(jobs, j)
+				list = append(list, j)
 			}
 			if d := c.Duration("timeout"); d > 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("not ended after %s", d))
 				defer cancel()
 			}
-			ended, err := s.wait(ctx, jobs)
+			ended, err := s.wait(ctx, list)
 			if err != nil {
 				return withState(ctx, err, "the jobs are not cancelled; wait again with muster jobs wait %s, or end one with muster jobs cancel JOB", strings.Join(c.Args().Slice(), " "))
 			}
@@ -50,7 +58,13 @@ func jobsWaitCommand(env environment) *cli.Command {
 					fmt.Fprintf(env.stdout, "Job %s completed with status: %s\n", j.ID, newPainter(env).status(string(j.Status)))
 				}
 			}
-			return errors.Join(err, notCompleted(ended))
+			err = errors.Join(err, notCompleted(ended))
+			for _, j := range ended {
+				if failOn == "failed" && j.Status == jobs.Completed && j.Items.Failed > 0 {
+					err = errors.Join(err, fmt.Errorf("job %s: %d items failed; see muster jobs status --failed %s, or ignore them with --fail-on never", j.ID, j.Items.Failed, j.ID))
+				}
+			}
+			return err
 		}),
 	}
 }
@@ -60,7 +74,14 @@ type waitResult struct {
 	Jobs []jobs.Job `json:"jobs"`
 }
 
-// wait shows the progress of jobs until all have ended.
+// stuckError ends the wait for a job that makes no progress.
+type stuckError struct{ jobs.Stuck }
+
+func (e *stuckError) Error() string {
+	return fmt.Sprintf("job %s is stuck in stage %s: %s; it is not cancelled, see muster jobs status %s", e.JobID, e.Stage, e.Reason, e.JobID)
+}
+
+// wait shows the progress of jobs until all have ended or one is stuck.
 func (s jobScope) wait(ctx context.Context, list []jobs.Job) ([]jobs.Job, error) {
 	defer s.display.Close()
 	ended := make([]jobs.Job, len(list))
@@ -68,8 +89,17 @@ func (s jobScope) wait(ctx context.Context, list []jobs.Job) ([]jobs.Job, error)
 	for i, j := range list {
 		waits.Go(func() error {
 			track := s.display.Track(trackName(j))
-			done, err := s.jobs.Wait(ctx, j.ID, waitEvery, func(p jobs.Progress) { track.Update(trackOf(p)) })
+			waiting, stop := context.WithCancelCause(ctx)
+			defer stop(nil)
+			done, err := s.jobs.Wait(waiting, j.ID, waitEvery, func(p jobs.Progress) {
+				if track.Update(trackOf(p)); p.Stuck != nil {
+					stop(&stuckError{*p.Stuck})
+				}
+			})
 			switch {
+			case errors.As(err, new(*stuckError)):
+				track.Fail("stuck; the job is not cancelled")
+				return err
 			case ctx.Err() != nil:
 				err = context.Cause(ctx)
 				track.Fail(err.Error() + "; the job is not cancelled")

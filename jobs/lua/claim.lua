@@ -1,12 +1,12 @@
 -- Takes the first jobs that may have work for a role. They come back by themselves after a while, unless ready.lua or
 -- later.lua puts them back sooner.
 -- KEYS: 1 ready, 2 due. ARGV: prefix of records, how many, ms after which they come back.
--- Jobs that are not processing leave the lists.
+-- Jobs that are not processing, or are paused, leave the lists.
 -- Returns the jobs, then ms until the next is due or -1, then unix ms of now.
 local n, back = tonumber(ARGV[2]), tonumber(ARGV[3])
 local function rank(id)
-  local r = redis.call("HMGET", ARGV[1] .. id, "created", "priority", "status")
-  if r[3] ~= "processing" then return nil end
+  local r = redis.call("HMGET", ARGV[1] .. id, "created", "priority", "status", "paused")
+  if r[3] ~= "processing" or r[4] then return nil end
   return string.format("%.0f", tonumber(r[1]) - 60000 * tonumber(r[2] or 0))
 end
 for _, id in ipairs(redis.call("ZRANGEBYSCORE", KEYS[2], "-inf", now, "LIMIT", 0, 500)) do

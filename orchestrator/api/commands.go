@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -49,13 +48,16 @@ type cancelOutput struct{ Body CancelAnswer }
 
 type retryInput struct {
 	JobPath
-	Again bool `query:"again" doc:"of a job that has ended, create the next version with the same request, instead of 409"`
+	Again bool `query:"again" doc:"of a job that has ended, create the next version with the same request, instead of reopening it"`
+	Body  *struct {
+		Items []string `json:"items,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items to retry. Defaults to all that failed."`
+	} `nameHint:"Retry"`
 }
 
 // RetryAnswer says what is tried again.
 type RetryAnswer struct {
 	JobID   string `json:"job_id"`
-	Retried int    `json:"retried" doc:"failed items that are tried again"`
+	Retried int    `json:"retried" doc:"items and stages that are tried again"`
 	NewJob  *Job   `json:"new_job,omitempty" doc:"the next version of a job that had ended"`
 }
 
@@ -105,7 +107,14 @@ func addJobCommands(s *server) {
 	})
 
 	op = describe(s, http.MethodPost, "/jobs/{id}/retry", "retryJob", tagJobs, "Try the failed items of a job again", http.StatusNotFound, http.StatusConflict)
-	route(s, op, 0, c.retry)
+	op.Description = "A job that is completed or has failed is reopened: its finished items stay, and it is processing until the others have ended."
+	route(s, op, maxBody, c.retry)
+
+	op = describe(s, http.MethodPost, "/jobs/{id}/pause", "pauseJob", tagJobs, "Pause a job", http.StatusNotFound, http.StatusConflict)
+	op.Description = "No agent gets its work until it is resumed. Agents complete the assignments that they hold."
+	route(s, op, 0, func(ctx context.Context, in *JobPath) (*jobOutput, error) { return changed(c.jobs.Pause(ctx, in.ID)) })
+	op = describe(s, http.MethodPost, "/jobs/{id}/resume", "resumeJob", tagJobs, "Resume a paused job", http.StatusNotFound, http.StatusConflict)
+	route(s, op, 0, func(ctx context.Context, in *JobPath) (*jobOutput, error) { return changed(c.jobs.Resume(ctx, in.ID)) })
 
 	op = describe(s, http.MethodPost, "/jobs/{id}/stages/{stage}/complete", "completeStage", tagJobs, "Complete a stage of a job, as an operator", http.StatusNotFound, http.StatusConflict)
 	route(s, op, 0, func(ctx context.Context, in *stageInput) (*jobOutput, error) {
@@ -153,25 +162,39 @@ func (c jobCommands) cancel(ctx context.Context, id string, cleanup bool) (*canc
 }
 
 func (c jobCommands) retry(ctx context.Context, in *retryInput) (*retryOutput, error) {
-	n, err := c.jobs.Retry(ctx, in.ID)
-	if errors.Is(err, jobs.ErrTerminal) && in.Again {
-		next, err := c.jobs.Again(ctx, in.ID)
+	if in.Again {
+		j, err := c.jobs.Get(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
-		view := viewOf(next)
-		return &retryOutput{Status: http.StatusCreated, Body: RetryAnswer{JobID: in.ID, NewJob: &view}}, nil
+		if j.Status.Terminal() {
+			next, err := c.jobs.Again(ctx, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			view := viewOf(next)
+			return &retryOutput{Status: http.StatusCreated, Body: RetryAnswer{JobID: in.ID, NewJob: &view}}, nil
+		}
 	}
+	var keys []string
+	if in.Body != nil {
+		keys = in.Body.Items
+	}
+	n, err := c.jobs.Retry(ctx, in.ID, keys...)
 	if err != nil {
 		return nil, err
 	}
 	return &retryOutput{Status: http.StatusOK, Body: RetryAnswer{JobID: in.ID, Retried: n}}, nil
 }
 
-func (c jobCommands) endStage(ctx context.Context, id, stage, failure string) (*jobOutput, error) {
-	j, err := c.jobs.CompleteStage(ctx, id, stage, failure)
+// changed returns a job that was changed.
+func changed(j jobs.Job, err error) (*jobOutput, error) {
 	if err != nil {
 		return nil, err
 	}
 	return outputOf(j), nil
+}
+
+func (c jobCommands) endStage(ctx context.Context, id, stage, failure string) (*jobOutput, error) {
+	return changed(c.jobs.CompleteStage(ctx, id, stage, failure))
 }

@@ -109,7 +109,10 @@ func (f *fakeJobs) Cancel(_ context.Context, id string, cleanup bool) (jobs.Job,
 
 func (f *fakeJobs) KeepsDocument(context.Context, jobs.Job) (bool, error) { return false, nil }
 
-func (f *fakeJobs) Retry(_ context.Context, id string) (int, error) {
+func (f *fakeJobs) Pause(_ context.Context, id string) (jobs.Job, error)  { return f.one(id) }
+func (f *fakeJobs) Resume(_ context.Context, id string) (jobs.Job, error) { return f.one(id) }
+
+func (f *fakeJobs) Retry(_ context.Context, id string, _ ...string) (int, error) {
 	_, err := f.one(id)
 	return 3, err
 }

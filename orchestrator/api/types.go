@@ -21,7 +21,9 @@ type Jobs interface {
 	Edit(ctx context.Context, id string, version int64, e jobs.Edit) (jobs.Job, error)
 	Cancel(ctx context.Context, id string, cleanup bool) (jobs.Job, error)
 	KeepsDocument(ctx context.Context, j jobs.Job) (bool, error)
-	Retry(ctx context.Context, id string) (n int, err error)
+	Retry(ctx context.Context, id string, keys ...string) (n int, err error)
+	Pause(ctx context.Context, id string) (jobs.Job, error)
+	Resume(ctx context.Context, id string) (jobs.Job, error)
 	Again(ctx context.Context, id string) (jobs.Job, error)
 	CompleteStage(ctx context.Context, id, stage, failure string) (jobs.Job, error)
 	Delete(ctx context.Context, id string) error

@@ -2,7 +2,7 @@ package event
 
 // Types are the types of events.
 var Types = []string{
-	"job.created", "job.started", "job.edited", "job.retried", "job.stuck", "job.recovered",
+	"job.created", "job.started", "job.edited", "job.retried", "job.reopened", "job.paused", "job.resumed", "job.stuck", "job.recovered",
 	"job.completed", "job.failed", "job.cancelled", "job.deleted",
 	"stage.completed", "item.failed", "item.review", "item.decided",
 	"site.unhealthy", "site.recovered",

@@ -73,8 +73,13 @@ func (d jobData) Over() bool { return d.Status.Terminal() }
 // Failures is how many items a retry gives new attempts.
 func (d jobData) Failures() int64 { return d.Items.Failed + d.Items.Review }
 
-// IsPipeline reports whether agents do the job.
+// IsPipeline reports whether the job is of a pipeline.
 func (d jobData) IsPipeline() bool { return d.Kind == jobs.KindPipeline }
+
+// Reopens reports whether a retry can reopen the job.
+func (d jobData) Reopens() bool {
+	return d.Status == jobs.Failed || d.Status == jobs.Completed && d.Items.Failed > 0
+}
 
 // oneJob shows a job. It reads no items, only the last errors.
 func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, error) {

@@ -99,12 +99,16 @@ func TestChangesOfJobs(t *testing.T) {
 	if j, err = w.Get(w.ctx, id); err != nil || j.Items.Failed != 0 || j.Items.Pending != 2 {
 		t.Errorf("got %+v, %v, want two pending items", j.Items, err)
 	}
+	w.done(at+"/pause", nil, "/ui"+at)
+	showsText(t, w.h, at, "until it is resumed", at+"/resume")
+	w.done(at+"/resume", nil, "/ui"+at)
+	showsText(t, w.h, at, at+"/pause")
 	w.refused(at+"/stages/validate/end", url.Values{"how": {"fail"}}, 400, "Say why")
 	w.refused(at+"/stages/validate/end", url.Values{"how": {"wrong"}}, 400, "how the stage ends")
 	w.done(at+"/stages/validate/end", url.Values{"how": {"complete"}}, "/ui"+at)
 	w.until(id, jobs.Completed)
 	w.refused(at+"/cancel", nil, 409, "has ended")
-	w.refused(at+"/retry", nil, 409, "has ended")
+	w.refused(at+"/pause", nil, 409, "has ended")
 
 	next := strings.TrimPrefix(w.done(at+"/again", nil, "/ui/jobs/"), "/ui/jobs/")
 	showsText(t, w.h, "/jobs/"+next, at+"/compare/"+next)
@@ -112,6 +116,7 @@ func TestChangesOfJobs(t *testing.T) {
 	showsText(t, w.h, at+"/compare/"+next, "1 new", "1 gone", "1 changed", "data-still")
 	w.done("/jobs/"+next+"/cancel", url.Values{"cleanup": {"yes"}}, "/ui/jobs/"+next)
 	w.until(next, jobs.Cancelled)
+	w.refused("/jobs/"+next+"/retry", nil, 409, "has ended")
 	w.done(at+"/delete", nil, "/ui/jobs")
 	if code, body := get(t, w.h, at); code != 404 || !strings.Contains(body, "There is no such job") {
 		t.Errorf("a job that was deleted: got %d %s, want 404", code, body)

@@ -30,6 +30,8 @@ func (c jobChanges) all() map[string]webui.Action {
 	actions := map[string]webui.Action{
 		"/jobs/{job}/cancel":             {Says: c.askCancel, Do: c.cancel},
 		"/jobs/{job}/retry":              {Says: c.askRetry, Do: c.retry},
+		"/jobs/{job}/pause":              {Says: c.asksPause("Pause the ", "No agent gets its work until you resume it. Agents complete the assignments that they hold."), Do: c.pauses(c.Jobs.Pause)},
+		"/jobs/{job}/resume":             {Says: c.asksPause("Resume the ", "Agents get its work again."), Do: c.pauses(c.Jobs.Resume)},
 		"/jobs/{job}/delete":             {Says: c.askDelete, Do: c.delete},
 		"/jobs/{job}/stages/{stage}/end": {Says: c.askStage, Do: c.endStage},
 		"/jobs/{job}/accept":             {Says: c.asksDecision(true), Do: c.decides(true)},
@@ -93,12 +95,15 @@ func (c jobChanges) cancel(ctx context.Context, r *http.Request) (webui.Done, er
 
 func (c jobChanges) askRetry(ctx context.Context, r *http.Request) (webui.Question, error) {
 	return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
-		if j.Status.Terminal() {
+		if j.Status == jobs.Cancelled {
 			return webui.Question{}, fmt.Errorf("%w: it is %s; create its next version", jobs.ErrTerminal, j.Status)
 		}
 		text := fmt.Sprintf("%d items that failed get new attempts.", j.Items.Failed)
 		if j.Items.Review > 0 {
 			text = fmt.Sprintf("%d items that failed, and %d that wait for a decision, get new attempts. These need no decision then, unless they fail again.", j.Items.Failed, j.Items.Review)
+		}
+		if j.Status.Terminal() {
+			text += " The job is reopened; its finished items stay."
 		}
 		return webui.Question{Title: "Retry the failed items of the " + named(j), Text: text, Button: "Retry them"}, nil
 	})
@@ -108,6 +113,24 @@ func (c jobChanges) retry(ctx context.Context, r *http.Request) (webui.Done, err
 	id := r.PathValue("job")
 	_, err := c.Jobs.Retry(ctx, id)
 	return webui.Done{To: jobURL(id)}, noJob(id, err)
+}
+
+// asksPause asks before a job is paused or resumed.
+func (c jobChanges) asksPause(title, text string) func(context.Context, *http.Request) (webui.Question, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
+		return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
+			return webui.Question{Title: title + named(j), Text: text, Button: strings.Fields(title)[0]}, nil
+		})
+	}
+}
+
+// pauses pauses or resumes a job.
+func (c jobChanges) pauses(do func(context.Context, string) (jobs.Job, error)) func(context.Context, *http.Request) (webui.Done, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+		id := r.PathValue("job")
+		_, err := do(ctx, id)
+		return webui.Done{To: jobURL(id)}, noJob(id, err)
+	}
 }
 
 func (c jobChanges) askAgain(ctx context.Context, r *http.Request) (webui.Question, error) {

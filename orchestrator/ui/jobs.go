@@ -37,7 +37,9 @@ type Jobs interface {
 
 	Create(ctx context.Context, req jobs.Request) (j jobs.Job, created bool, err error)
 	Cancel(ctx context.Context, id string, cleanup bool) (jobs.Job, error)
-	Retry(ctx context.Context, id string) (n int, err error)
+	Retry(ctx context.Context, id string, keys ...string) (n int, err error)
+	Pause(ctx context.Context, id string) (jobs.Job, error)
+	Resume(ctx context.Context, id string) (jobs.Job, error)
 	Again(ctx context.Context, id string) (jobs.Job, error)
 	CompleteStage(ctx context.Context, id, stage, failure string) (jobs.Job, error)
 	Delete(ctx context.Context, id string) error
