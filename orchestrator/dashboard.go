@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +21,7 @@ import (
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/metrics"
+	"muster/tasks/workqueue"
 )
 
 // ServeDashboard serves the HTTP interface and the pages of the settings beside a
@@ -80,6 +82,7 @@ func (s *System) apiConfig() (api.Config, error) {
 	}
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
 	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, proxyPages{s.Pool, s}, s.Breakers
+	served.Queue = s.ArtifactQueue
 	served.MaxDocument, served.Lease = s.cfg().Jobs.MaxDocumentBytes(), s.cfg().Jobs.Lease
 	served.Sites, served.Check, served.Tracing = s.Sites, checks.Run, s.tracing
 	served.Timing = api.NewTiming()
@@ -146,4 +149,15 @@ func Health(settings func() config.Config, client *tasks.Client, pool *proxies.P
 		r.Add(health.Proxies(pool.Usable, func() int { return settings().Proxies.MinUsable }))
 	}
 	return r
+}
+
+// ArtifactQueue returns the artifact queue of a name, with the settings in force.
+func (s *System) ArtifactQueue(name string) *workqueue.Queue {
+	q := s.cfg().Queue
+	return workqueue.New(s.Client.Redis(), name, workqueue.Config{
+		MaxAttempts: q.MaxJobAttempts,
+		Backoff:     workqueue.Backoff{Base: q.RetryBackoff(), Jitter: q.Jitter(), Max: time.Hour},
+		LeaseTTL:    q.LeaseTTL(),
+		Logger:      s.logger,
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
-	"muster/orchestrator/artifact"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
 	"muster/orchestrator/health"
@@ -84,11 +83,11 @@ var jsonOutputs = map[string][]jsonOutput{
 	"proxies remove":      single(changedProxies{}),
 	"proxies sources":     single(map[string]proxies.SourceYield{}),
 	"proxies stats":       single(proxies.Stats{}),
-	"queue enqueue":       single(enqueueResult{}),
-	"queue import":        single(artifact.Report{}),
-	"queue pause":         single(pausedQueue{}),
-	"queue resume":        single(pausedQueue{}),
-	"queue retry-failed":  single(retriedItems{}),
+	"queue enqueue":       single(client.EnqueuedArtifact{}),
+	"queue import":        single(client.ImportReport{}),
+	"queue pause":         single(client.PausedQueue{}),
+	"queue resume":        single(client.PausedQueue{}),
+	"queue retry-failed":  single(client.RetriedItems{}),
 	"queue run":           single(queueRun{}),
 	"queue stats":         single(workqueue.Stats{}),
 	"scrape":              {{value: orchestrator.Round{}}, {when: "where it does not wait: the id of the job by site", value: map[string]string{}}},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -21,31 +20,31 @@ var queueSettings = []settingFlag{
 func queueCommand(env environment) *cli.Command {
 	common := func(flags ...cli.Flag) []cli.Flag {
 		return append(flags,
-			&cli.StringFlag{Name: "queue", Usage: "use the queue `NAME`", Value: "default"},
-			progressFlag(), jsonFlag())
+			&cli.StringFlag{Name: "queue", Usage: "use the queue `NAME`", Value: "default"}, jsonFlag())
 	}
 	return &cli.Command{
 		Name:  "queue",
 		Usage: "manage the artifact queue, which fetches each artifact once",
 		Subcommands: []*cli.Command{
 			{
-				Name: "enqueue", ArgsUsage: "ID [JSON]", Flags: common(),
+				Name: "enqueue", ArgsUsage: "ID [JSON]", Flags: common(serverFlag()),
 				Usage: "add an artifact, unless it is in the queue",
 				Description: `JSON is an object, usually with a "url", and where they are known with the
 "type", "size" and "sha256" of the content. "resolver" names the service that
 found the artifact, for --max-per-resolver.`,
-				Action: func(c *cli.Context) error { return enqueueArtifact(env, c) },
+				Action: enqueueArtifact(env),
 			},
 			{
-				Name: "import", ArgsUsage: "FILE", Flags: common(&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}),
+				Name: "import", ArgsUsage: "FILE", Flags: common(&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}, serverFlag(), progressFlag()),
 				Usage: "add the artifacts of a file, one JSON object with an \"id\" a line",
 				Description: `FILE may be gzipped; - is standard input. Invalid lines are reported
 and skipped. An interrupted import can be run again.`,
-				Action: func(c *cli.Context) error { return importArtifacts(env, c) },
+				Action: importArtifacts(env),
 			},
 			{
 				Name: "run",
 				Flags: append(common(
+					progressFlag(),
 					&cli.BoolFlag{Name: "drain", Usage: "exit when all items have finished, including retries"},
 					&cli.DurationFlag{Name: "drain-timeout", Usage: "with --drain, give up after `D`"},
 					&cli.StringFlag{Name: "content", Usage: "store fetched content in `DIR`", DefaultText: "content in the data folder"},
@@ -67,27 +66,27 @@ reload the limits.`,
 				Name: "stats",
 				Flags: common(
 					&cli.StringFlag{Name: "format", Usage: "print a `FORMAT`: table or json", Value: "table"},
-					watchFlag(),
+					serverFlag(), watchFlag(),
 					&cli.BoolFlag{Name: "verify", Usage: "recount every item, and fail if the counters are wrong"}),
 				Usage:  "count the items by state",
-				Action: func(c *cli.Context) error { return queueStats(env, c) },
+				Action: queueStats(env),
 			},
 			{
 				Name: "retry-failed",
 				Flags: common(
 					&cli.IntFlag{Name: "max-attempts", Usage: "skip items that were retried `N` times", Value: 3},
 					&cli.BoolFlag{Name: "force", Usage: "retry all of them"},
-					&cli.BoolFlag{Name: "dry-run", Usage: "only list them"}),
+					&cli.BoolFlag{Name: "dry-run", Usage: "only list them"}, serverFlag()),
 				Usage:  "put failed items back into the queue, with all their attempts",
-				Action: func(c *cli.Context) error { return retryFailed(env, c) },
+				Action: retryFailed(env),
 			},
 			{
-				Name: "pause", Flags: common(), Usage: "start no more items, in any process, until resumed",
-				Action: func(c *cli.Context) error { return pauseQueue(env, c, true) },
+				Name: "pause", Flags: common(serverFlag()), Usage: "start no more items, in any process, until resumed",
+				Action: pauseQueue(env, true),
 			},
 			{
-				Name: "resume", Flags: common(), Usage: "end a pause",
-				Action: func(c *cli.Context) error { return pauseQueue(env, c, false) },
+				Name: "resume", Flags: common(serverFlag()), Usage: "end a pause",
+				Action: pauseQueue(env, false),
 			},
 		},
 	}
@@ -108,13 +107,6 @@ func withQueue(env environment, c *cli.Context, settings []settingFlag, fn func(
 		return err
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-		q := loaded.Queue
-		queue := workqueue.New(o.Client.Redis(), c.String("queue"), workqueue.Config{
-			MaxAttempts: q.MaxJobAttempts,
-			Backoff:     workqueue.Backoff{Base: q.RetryBackoff(), Jitter: q.Jitter(), Max: time.Hour},
-			LeaseTTL:    q.LeaseTTL(),
-			Logger:      newLogger(env, display, loaded.Log),
-		})
-		return fn(ctx, queueScope{queue, o, display, loaded.Config})
+		return fn(ctx, queueScope{o.ArtifactQueue(c.String("queue")), o, display, loaded.Config})
 	})
 }

@@ -28,6 +28,7 @@ import (
 	"muster/orchestrator/ui"
 	"muster/sites"
 	"muster/tasks"
+	"muster/tasks/workqueue"
 )
 
 // Config says what is served, where, and to whom.
@@ -67,6 +68,8 @@ type Config struct {
 	// one that is nil are left out.
 	Keys  *access.Keys
 	Audit *access.Audit
+	// Queue returns the artifact queue of a name. Defaults to none: the operations on queues are left out.
+	Queue func(name string) *workqueue.Queue
 	// Breakers are the circuit breakers. Defaults to none: their operations are left out.
 	Breakers *breaker.Service
 	// Hosts are further host names that requests may use, beside localhost,

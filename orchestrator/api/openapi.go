@@ -31,6 +31,8 @@ const (
 	tagPipeline = "pipelines"
 	tagWebhooks = "webhooks"
 	tagSites    = "sites"
+	tagQueues   = "queues"
+	tagProxies  = "proxies"
 	tagState    = "state"
 	tagAccess   = "access"
 )
@@ -69,6 +71,8 @@ func newHuma(mux *http.ServeMux) huma.API {
 				{Name: tagPipeline, Description: "The stages that jobs go through."},
 				{Name: tagWebhooks, Description: "Endpoints that events are posted to, and what became of each delivery."},
 				{Name: tagSites, Description: "The sites that are scraped."},
+				{Name: tagQueues, Description: "Artifacts that are fetched once each."},
+				{Name: tagProxies, Description: "The pool of proxies."},
 				{Name: tagState, Description: "Health, numbers and metrics."},
 				{Name: tagAccess, Description: "Keys, and who changed what."},
 			},

@@ -22,6 +22,7 @@ import (
 	"muster/orchestrator/webhook"
 	"muster/sites"
 	"muster/tasks"
+	"muster/tasks/workqueue"
 )
 
 // Problem is the response to a request that failed.
@@ -148,6 +149,8 @@ var serviceProblems = []struct {
 	{webhook.ErrNoEndpoint, http.StatusNotFound, "webhook_not_found"},
 	{webhook.ErrNoDelivery, http.StatusNotFound, "delivery_not_found"},
 	{breaker.ErrNotFound, http.StatusNotFound, "breaker_not_found"},
+	{workqueue.ErrNewer, http.StatusConflict, "queue_of_newer_version"},
+	{workqueue.ErrFull, http.StatusServiceUnavailable, "unavailable"},
 	{access.ErrNoKey, http.StatusNotFound, "key_not_found"},
 	{jobs.ErrStale, http.StatusPreconditionFailed, "version_mismatch"},
 	{jobs.ErrTerminal, http.StatusConflict, "job_ended"},

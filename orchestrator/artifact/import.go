@@ -119,13 +119,16 @@ func parseLine(line []byte) (workqueue.Item, error) {
 	return Parse(line)
 }
 
+// ErrGzip means that a file begins like gzip and is not.
+var ErrGzip = errors.New("read gzip")
+
 // plain unpacks gzip, and skips a byte order mark.
 func plain(r io.Reader) (*bufio.Reader, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, fmt.Errorf("read gzip: %w", err)
+			return nil, fmt.Errorf("%w: %w", ErrGzip, err)
 		}
 		in = bufio.NewReaderSize(z, 64<<10)
 	}

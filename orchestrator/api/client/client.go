@@ -98,38 +98,45 @@ func all[T any](ctx context.Context, c *Client, path string, query url.Values, l
 // do sends a request with in as JSON, if it is not nil, and decodes the response to out, if
 // it is not nil.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	res, err := c.send(ctx, method, path, query, in)
+	var body io.Reader
+	media := ""
+	if in != nil {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("encode the request %s %s: %w", method, path, err)
+		}
+		body, media = bytes.NewReader(data), "application/json"
+	}
+	res, err := c.sendBody(ctx, method, path, query, media, body)
 	if err != nil {
 		return err
 	}
+	return c.decode(res, out)
+}
+
+// decode decodes a response to out, if it is not nil, and closes it.
+func (c *Client) decode(res *http.Response, out any) error {
 	defer res.Body.Close()
 	if out == nil {
 		return nil
 	}
+	path := res.Request.Method + " " + res.Request.URL.Path
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the response of %s: %w", c.base, err)
+		return fmt.Errorf("read the response of %s to %s: %w", c.base, path, err)
 	case len(data) > maxResponse:
-		return fmt.Errorf("the response of %s to %s %s has more than %d bytes", c.base, method, path, maxResponse)
+		return fmt.Errorf("the response of %s to %s has more than %d bytes", c.base, path, maxResponse)
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("decode the response of %s to %s %s: %w", c.base, method, path, err)
+		return fmt.Errorf("decode the response of %s to %s: %w", c.base, path, err)
 	}
 	return nil
 }
 
-// send sends a request. The error is a *Problem if the server responds with one. The
-// caller closes the body of the response.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
-	var body io.Reader
-	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
-			return nil, fmt.Errorf("encode the request %s %s: %w", method, path, err)
-		}
-		body = bytes.NewReader(data)
-	}
+// sendBody sends a request with a body of a media type; a nil body means none. The error is a *Problem if the server
+// responds with one. The caller closes the body of the response.
+func (c *Client) sendBody(ctx context.Context, method, path string, query url.Values, media string, body io.Reader) (*http.Response, error) {
 	u := c.base.String() + path
 	if len(query) > 0 {
 		u += "?" + query.Encode()
@@ -138,8 +145,8 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, fmt.Errorf("request %s %s: %w", method, path, err)
 	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if media != "" {
+		req.Header.Set("Content-Type", media)
 	}
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	if c.key != "" {

@@ -1,0 +1,120 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"muster/tasks/workqueue"
+)
+
+// NewArtifact is an artifact to add to a queue.
+type NewArtifact struct {
+	ID   string          `json:"id" minLength:"1" maxLength:"2048" doc:"unique in the queue" example:"doi:10.1000/1"`
+	Data json.RawMessage `json:"data,omitempty" doc:"an object, usually with url, and where they are known with type, size and sha256 of the content"`
+}
+
+// EnqueuedArtifact is the result of Enqueue.
+type EnqueuedArtifact struct {
+	ID      string `json:"id"`
+	New     bool   `json:"new" doc:"false: the artifact was in the queue"`
+	Warning string `json:"warning,omitempty" doc:"a likely mistake; the artifact was added nevertheless"`
+}
+
+// ImportReport counts the lines of an import.
+type ImportReport struct {
+	New       int          `json:"new"`
+	Duplicate int          `json:"duplicate" doc:"artifacts that were in the queue"`
+	Errors    int          `json:"errors" doc:"invalid lines, which were skipped"`
+	Lines     int64        `json:"lines"`
+	Problems  []ImportLine `json:"problems,omitempty" doc:"the first 1000 invalid lines and warnings"`
+}
+
+// ImportLine is a problem with a line of an import.
+type ImportLine struct {
+	Line    int64  `json:"line"`
+	Message string `json:"message"`
+	Warning bool   `json:"warning,omitempty" doc:"the artifact was added nevertheless"`
+}
+
+// ItemRetry selects failed items of a queue.
+type ItemRetry struct {
+	MaxRetried int  `json:"max_retried,omitempty" minimum:"0" maximum:"1000000" doc:"only items that were retried fewer times. Defaults to all."`
+	DryRun     bool `json:"dry_run,omitempty" doc:"only count them"`
+}
+
+// RetriedItems is the result of a retry.
+type RetriedItems struct {
+	Found   int          `json:"found"`
+	Retried int          `json:"retried"`
+	Left    int64        `json:"left" doc:"items that are still failed"`
+	Items   []FailedItem `json:"items" doc:"the first 20"`
+}
+
+// FailedItem is an item that failed.
+type FailedItem struct {
+	ID   string `json:"id"`
+	Note string `json:"note"`
+}
+
+// PausedQueue is the result of a pause or a resume.
+type PausedQueue struct {
+	Queue   string `json:"queue"`
+	Paused  bool   `json:"paused"`
+	Changed bool   `json:"changed" doc:"false: it was so before"`
+}
+
+func queuePath(name, more string) string { return "/v1/queues/" + url.PathEscape(name) + more }
+
+// Enqueue adds an artifact to a queue, unless it is in the queue.
+func (c *Client) Enqueue(ctx context.Context, queue string, a NewArtifact) (e EnqueuedArtifact, err error) {
+	err = c.do(ctx, http.MethodPost, queuePath(queue, "/items"), nil, a, &e)
+	return e, err
+}
+
+// Import adds the artifacts of r to a queue: one JSON object with an id a line, plain or gzip. limit is the
+// number of artifacts to read; 0 means all. After an interruption the artifacts that were sent stay in the
+// queue, and the same import can run again.
+func (c *Client) Import(ctx context.Context, queue string, r io.Reader, limit int) (rep ImportReport, err error) {
+	query := url.Values{}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	res, err := c.sendBody(ctx, http.MethodPost, queuePath(queue, "/import"), query, "application/jsonl", r)
+	if err != nil {
+		return rep, err
+	}
+	return rep, c.decode(res, &rep)
+}
+
+// QueueStats counts the items of a queue. With verify, it recounts all of them, and returns an error if the counters
+// are wrong.
+func (c *Client) QueueStats(ctx context.Context, queue string, verify bool) (s workqueue.Stats, err error) {
+	query := url.Values{}
+	if verify {
+		query.Set("verify", "true")
+	}
+	err = c.do(ctx, http.MethodGet, queuePath(queue, ""), query, nil, &s)
+	return s, err
+}
+
+// RetryItems puts failed items of a queue back into it, with all their attempts.
+func (c *Client) RetryItems(ctx context.Context, queue string, r ItemRetry) (done RetriedItems, err error) {
+	err = c.do(ctx, http.MethodPost, queuePath(queue, "/retry"), nil, r, &done)
+	return done, err
+}
+
+// PauseQueue stops a queue: no process starts another item of it.
+func (c *Client) PauseQueue(ctx context.Context, queue string) (p PausedQueue, err error) {
+	err = c.do(ctx, http.MethodPost, queuePath(queue, "/pause"), nil, nil, &p)
+	return p, err
+}
+
+// ResumeQueue ends a pause.
+func (c *Client) ResumeQueue(ctx context.Context, queue string) (p PausedQueue, err error) {
+	err = c.do(ctx, http.MethodPost, queuePath(queue, "/resume"), nil, nil, &p)
+	return p, err
+}

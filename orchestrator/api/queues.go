@@ -1,0 +1,195 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"muster/orchestrator/api/client"
+	"muster/orchestrator/artifact"
+	"muster/tasks/workqueue"
+)
+
+// Bounds of imports.
+const (
+	maxImport         = 64 << 30 // bytes of a body
+	importTime        = 24 * time.Hour
+	maxImportProblems = 1000
+)
+
+// QueuePath is the path of an artifact queue.
+type QueuePath struct {
+	Queue string `path:"queue" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
+}
+
+type enqueueInput struct {
+	QueuePath
+	Body struct {
+		ID   string `json:"id" minLength:"1" maxLength:"2048" doc:"unique in the queue" example:"doi:10.1000/1"`
+		Data Object `json:"data,omitempty" doc:"an object, usually with url, and where they are known with type, size and sha256 of the content"`
+	} `nameHint:"NewArtifact"`
+}
+
+type enqueueOutput struct{ Body client.EnqueuedArtifact }
+
+type importInput struct {
+	QueuePath
+	Limit int `query:"limit" minimum:"0" maximum:"1000000000" doc:"artifacts to read. Defaults to all."`
+
+	w http.ResponseWriter
+	r *http.Request
+}
+
+// Resolve keeps the request: its body is read by the handler.
+func (in *importInput) Resolve(ctx huma.Context) []error {
+	in.r, in.w = humago.Unwrap(ctx)
+	return nil
+}
+
+type importOutput struct{ Body client.ImportReport }
+
+type queueStatsInput struct {
+	QueuePath
+	Verify bool `query:"verify" doc:"recount all items; 409 if the counters are wrong"`
+}
+
+type queueStatsOutput struct{ Body workqueue.Stats }
+
+type retryItemsInput struct {
+	QueuePath
+	Body client.ItemRetry
+}
+
+type retryItemsOutput struct{ Body client.RetriedItems }
+
+type pauseInput struct {
+	QueuePath
+	Body *struct{} `nameHint:"Pause"`
+}
+
+type pauseOutput struct{ Body client.PausedQueue }
+
+// addQueues adds the operations on artifact queues.
+func addQueues(s *server) {
+	queue := s.cfg.Queue
+	op := describe(s, http.MethodGet, "/v1/queues/{queue}", "getQueue", tagQueues, "Count the items of an artifact queue", http.StatusConflict)
+	route(s, op, 0, func(ctx context.Context, in *queueStatsInput) (*queueStatsOutput, error) {
+		q := queue(in.Queue)
+		if in.Verify {
+			if _, err := q.Verify(ctx); err != nil {
+				return nil, problem(http.StatusConflict, "%v", err)
+			}
+		}
+		stats, err := q.Stats(ctx)
+		return &queueStatsOutput{stats}, err
+	})
+	op = describe(s, http.MethodPost, "/v1/queues/{queue}/items", "enqueue", tagQueues, "Add an artifact to a queue, unless it is in the queue")
+	route(s, op, maxItemsBody, func(ctx context.Context, in *enqueueInput) (*enqueueOutput, error) {
+		data := []byte(in.Body.Data)
+		if len(data) == 0 {
+			data = []byte("{}")
+		}
+		q := queue(in.Queue)
+		item, err := artifact.Item(in.Body.ID, data)
+		if err == nil {
+			err = q.Check(item)
+		}
+		if err != nil {
+			return nil, badField("body", "%v", err)
+		}
+		added, err := q.Enqueue(ctx, item)
+		out := &enqueueOutput{client.EnqueuedArtifact{ID: in.Body.ID, New: added == 1}}
+		if doubt := artifact.Doubt(item); doubt != nil {
+			out.Body.Warning = doubt.Error()
+		}
+		return out, err
+	})
+	op = describe(s, http.MethodPost, "/v1/queues/{queue}/import", "importArtifacts", tagQueues, "Add the artifacts of a file to a queue",
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	op.Description = "The body has one JSON object with an id a line, plain or gzip. Invalid lines are reported and skipped. " +
+		"After an interruption the artifacts that were read stay in the queue; the same import can run again."
+	register(s, op, "body.", func(ctx context.Context, in *importInput) (*importOutput, error) {
+		rep, err := importLines(ctx, queue(in.Queue), in)
+		return &importOutput{rep}, err
+	})
+	s.api.OpenAPI().Paths["/v1/queues/{queue}/import"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		jsonLines: {Schema: &huma.Schema{Type: huma.TypeString, Description: "one JSON object a line"}},
+	}}
+	op = describe(s, http.MethodPost, "/v1/queues/{queue}/retry", "retryItems", tagQueues, "Put failed items of a queue back into it, with all their attempts")
+	route(s, op, maxBody, func(ctx context.Context, in *retryItemsInput) (*retryItemsOutput, error) {
+		done, err := retryItems(ctx, queue(in.Queue), in.Body)
+		return &retryItemsOutput{done}, err
+	})
+	for _, c := range []struct {
+		path, id, summary string
+		paused            bool
+	}{
+		{"pause", "pauseQueue", "Pause a queue: no process starts another item", true},
+		{"resume", "resumeQueue", "Resume a paused queue", false},
+	} {
+		op = describe(s, http.MethodPost, "/v1/queues/{queue}/"+c.path, c.id, tagQueues, c.summary)
+		route(s, op, maxBody, func(ctx context.Context, in *pauseInput) (*pauseOutput, error) {
+			q := queue(in.Queue)
+			set := q.Resume
+			if c.paused {
+				set = q.Pause
+			}
+			changed, err := set(ctx)
+			return &pauseOutput{client.PausedQueue{Queue: in.Queue, Paused: c.paused, Changed: changed}}, err
+		})
+	}
+}
+
+const jsonLines = "application/jsonl"
+
+func importLines(ctx context.Context, q *workqueue.Queue, in *importInput) (client.ImportReport, error) {
+	media, _, err := mime.ParseMediaType(in.r.Header.Get("Content-Type"))
+	if err != nil || media != jsonLines {
+		return client.ImportReport{}, problem(http.StatusUnsupportedMediaType, "the body must be %s: one JSON object a line", jsonLines)
+	}
+	body := &slowReader{r: http.MaxBytesReader(in.w, in.r.Body, maxImport), control: http.NewResponseController(in.w), until: time.Now().Add(importTime)}
+	var problems []client.ImportLine
+	note := func(warning bool) func(int64, error) {
+		return func(line int64, err error) {
+			if len(problems) < maxImportProblems {
+				problems = append(problems, client.ImportLine{Line: line, Message: err.Error(), Warning: warning})
+			}
+		}
+	}
+	rep, err := artifact.Import(ctx, q, body, artifact.ImportConfig{Limit: in.Limit, BadLine: note(false), Doubtful: note(true)})
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, artifact.ErrGzip) {
+		err = badField("body", "%v", err)
+	}
+	return client.ImportReport{New: rep.New, Duplicate: rep.Duplicate, Errors: rep.Errors, Lines: rep.Lines, Problems: problems}, err
+}
+
+func retryItems(ctx context.Context, q *workqueue.Queue, r client.ItemRetry) (client.RetriedItems, error) {
+	found, err := q.Requeue(ctx, workqueue.RequeueOptions{MaxRetried: r.MaxRetried, DryRun: true})
+	if err != nil {
+		return client.RetriedItems{}, err
+	}
+	done := client.RetriedItems{Found: len(found), Items: []client.FailedItem{}}
+	items, err := q.Get(ctx, found[:min(20, len(found))]...)
+	if err != nil {
+		return done, err
+	}
+	for _, it := range items {
+		done.Items = append(done.Items, client.FailedItem{ID: it.ID, Note: it.Note})
+	}
+	if !r.DryRun && len(found) > 0 {
+		retried, err := q.Requeue(ctx, workqueue.RequeueOptions{IDs: found, MaxRetried: r.MaxRetried})
+		if err != nil {
+			return done, err
+		}
+		done.Retried = len(retried)
+	}
+	stats, err := q.Stats(ctx)
+	done.Left = stats.Error
+	return done, err
+}

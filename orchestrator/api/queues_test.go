@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"muster/orchestrator/api/client"
+	"muster/tasks/workqueue"
+)
+
+// apiClient returns a client of a handler.
+func apiClient(t *testing.T, cfg Config) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{URL: "http://localhost", Transport: client.Handler(handler(t, cfg))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// withQueues is a config with artifact queues.
+func withQueues(t *testing.T) Config {
+	t.Helper()
+	cfg := setup(t)
+	cfg.Write = true
+	cfg.Queue = func(name string) *workqueue.Queue {
+		return workqueue.New(cfg.Client.Redis(), name, workqueue.Config{MaxAttempts: 1})
+	}
+	return cfg
+}
+
+func TestQueuesOverHTTP(t *testing.T) {
+	t.Parallel()
+	cfg := withQueues(t)
+	c, ctx := apiClient(t, cfg), t.Context()
+	for _, want := range []bool{true, false} {
+		if e, err := c.Enqueue(ctx, "files", client.NewArtifact{ID: "a", Data: []byte(`{"url": "http://x.example/"}`)}); err != nil || e.New != want {
+			t.Errorf("got %+v, %v, want new: %v", e, err, want)
+		}
+	}
+	if e, err := c.Enqueue(ctx, "files", client.NewArtifact{ID: "b", Data: []byte(`{"url": "http://x.example:99999/"}`)}); err != nil || !strings.Contains(e.Warning, "99999") {
+		t.Errorf("got %+v, %v, want a warning about the port", e, err)
+	}
+	rep, err := c.Import(ctx, "files", strings.NewReader("{\"id\":\"a\"}\n\n{bad\n{\"id\":\"c\"}\n"), 0)
+	if err != nil || rep.New != 1 || rep.Duplicate != 1 || rep.Errors != 1 || len(rep.Problems) != 1 || rep.Problems[0].Line != 3 {
+		t.Errorf("got %+v, %v, want one new, one duplicate, and line 3 as an error", rep, err)
+	}
+	if rep, err := c.Import(ctx, "limited", strings.NewReader("{\"id\":\"a\"}\n{\"id\":\"b\"}\n"), 1); err != nil || rep.New != 1 {
+		t.Errorf("with a limit: got %+v, %v, want one artifact", rep, err)
+	}
+	if p, err := c.PauseQueue(ctx, "files"); err != nil || !p.Paused || !p.Changed {
+		t.Errorf("got %+v, %v, want a pause", p, err)
+	}
+	if s, err := c.QueueStats(ctx, "files", true); err != nil || s.Queued != 3 || !s.Paused {
+		t.Errorf("got %+v, %v, want three paused items", s, err)
+	}
+	if p, err := c.ResumeQueue(ctx, "files"); err != nil || p.Paused || !p.Changed {
+		t.Errorf("got %+v, %v, want the end of the pause", p, err)
+	}
+	q := cfg.Queue("files")
+	leased, err := q.Lease(ctx, "w", 3)
+	if err != nil || len(leased) != 3 {
+		t.Fatalf("got %v, %v", leased, err)
+	}
+	for _, l := range leased {
+		if err := q.Settle(ctx, l, workqueue.Failed(errors.New("broken"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []struct {
+		retry client.ItemRetry
+		want  string
+	}{
+		{client.ItemRetry{DryRun: true}, "3 0 3"},
+		{client.ItemRetry{MaxRetried: 1}, "3 3 0"},
+		{client.ItemRetry{}, "0 0 0"},
+	} {
+		done, err := c.RetryItems(ctx, "files", r.retry)
+		if got := fmt.Sprint(done.Found, done.Retried, done.Left); err != nil || got != r.want || len(done.Items) != done.Found {
+			t.Errorf("%+v: got %+v, %v, want %s", r.retry, done, err, r.want)
+		}
+	}
+	if _, err := c.QueueStats(ctx, "a:b", false); err == nil || !strings.Contains(err.Error(), "path.queue") {
+		t.Errorf("got %v, want the field of the invalid name", err)
+	}
+	if _, err := c.Enqueue(ctx, "files", client.NewArtifact{ID: "d", Data: []byte(`[1]`)}); err == nil || !strings.Contains(err.Error(), "body.data") {
+		t.Errorf("got %v, want the field of the invalid data", err)
+	}
+	if w := ask(t, handler(t, cfg), "POST", "/v1/queues/files/import"); w.Code != 415 {
+		t.Errorf("without a media type: got %d, want 415", w.Code)
+	}
+}
+
+// broken is a reader that fails after some lines, as a file of a disk that has gone.
+type broken struct{ lines io.Reader }
+
+func (b broken) Read(p []byte) (int, error) {
+	n, err := b.lines.Read(p)
+	if err == io.EOF {
+		err = errors.New("input/output error")
+	}
+	return n, err
+}
+
+func TestInterruptedImportKeepsTheLinesThatItRead(t *testing.T) {
+	t.Parallel()
+	cfg := withQueues(t)
+	c := apiClient(t, cfg)
+	var lines strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&lines, "{\"id\": \"a%d\"}\n", i)
+	}
+	if _, err := c.Import(t.Context(), "files", broken{strings.NewReader(lines.String())}, 0); err == nil {
+		t.Error("got no error of a file that cannot be read")
+	}
+	rep, err := c.Import(context.WithoutCancel(t.Context()), "files", strings.NewReader(lines.String()), 0)
+	if err != nil || rep.New+rep.Duplicate != 3000 || rep.Duplicate < 1000 {
+		t.Errorf("got %+v, %v, want the lines of the first import as duplicates", rep, err)
+	}
+}
