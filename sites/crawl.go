@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"muster/sites/internal/store"
@@ -49,7 +50,7 @@ func (c *crawler) crawl(ctx context.Context, worker string, me store.Crawler) (s
 // goroutines that report events.
 //
 // The leases of all crawlers of a job are at most MaxPerDomain, and a few that are held ahead so that no page waits for
-// Redis while another could be fetched. A page is in flight from its beginning until its response was read; it is settled after that.
+// Redis while another could be fetched. A page is in flight until its response has been read; then it is extracted and settled.
 type slot struct {
 	*crawler
 	worker string
@@ -59,7 +60,7 @@ type slot struct {
 
 	leased   []workqueue.Leased // not begun
 	inFlight int
-	settling []string // IDs of pages
+	settling []string // IDs of pages that are extracted or settled
 	settled  int
 	more     bool      // other pages may be ready
 	due      time.Time // when that is so again; zero: not known
@@ -179,8 +180,9 @@ func (s *slot) begin(ctx context.Context) {
 	s.leased = s.leased[1:]
 	s.inFlight++
 	go func() {
-		f := s.visit(ctx, lease)
-		s.events <- event{page: lease.ID} // received before the lease may end: see lease
+		landed := sync.OnceFunc(func() { s.events <- event{page: lease.ID} })
+		f := s.visit(ctx, lease, landed)
+		landed() // it is received before the lease may end: see lease
 		s.events <- event{page: lease.ID, settled: true, err: s.conclude(ctx, lease, f)}
 	}()
 }

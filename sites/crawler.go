@@ -53,8 +53,9 @@ type visited struct {
 	fetched          // with admit
 }
 
-// visit fetches a page if it may be fetched now. It does not end its lease.
-func (c *crawler) visit(ctx context.Context, lease workqueue.Leased) (f visited) {
+// visit fetches and extracts a page if it may be fetched now. It calls landed when the response has been read, and does
+// not end the lease.
+func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func()) (f visited) {
 	if f.invalid = json.Unmarshal(lease.Payload, &f.visit); f.invalid != nil {
 		return f
 	}
@@ -66,7 +67,7 @@ func (c *crawler) visit(ctx context.Context, lease workqueue.Leased) (f visited)
 		return f
 	}
 	defer f.d.release()
-	f.fetched = c.fetch(ctx, lease, f.visit, f.d)
+	f.fetched = c.fetch(ctx, lease, f.visit, f.d, landed)
 	return f
 }
 
@@ -109,7 +110,7 @@ type fetched struct {
 
 // fetch fetches and extracts a page, and adds the result to the breaker and the
 // report of the job.
-func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision) (f fetched) {
+func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision, landed func()) (f fetched) {
 	began := time.Now()
 	var page extract.Page
 	if c.observe != nil {
@@ -124,7 +125,9 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 			visited(end)
 		}()
 	}
-	if page, f.failure = c.client.Fetch(ctx, v.URL, v.Kind, v.Post); f.failure == nil {
+	page, f.failure = c.client.Fetch(ctx, v.URL, v.Kind, v.Post)
+	landed()
+	if f.failure == nil {
 		f.yield, f.records, f.failure = c.extractor.extract(ctx, v, page, lease.Attempts)
 	}
 	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.failure))

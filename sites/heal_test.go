@@ -196,7 +196,7 @@ func fetchFirst(ctx context.Context, j *job) error {
 	if err != nil || len(leases) == 0 {
 		return fmt.Errorf("got %d leases, %w", len(leases), err)
 	}
-	return j.crawler.conclude(ctx, leases[0], j.crawler.visit(ctx, leases[0]))
+	return j.crawler.conclude(ctx, leases[0], j.crawler.visit(ctx, leases[0], func() {}))
 }
 
 // A database that accepts connections and hangs up is reported, and the job does
