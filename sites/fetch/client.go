@@ -180,9 +180,7 @@ func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, 
 // getOnce fetches a page, and follows the redirects of HTTP.
 func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Page, error) {
 	rawURL, kind := r.url, r.kind
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, kindKey{}, kind), c.def.Limits.PageTimeout)
-	defer cancel()
-	ctx, measure := measured(ctx)
+	ctx, measure := measured(context.WithValue(ctx, kindKey{}, kind))
 	page := extract.Page{Requested: rawURL, Kind: kind, Post: r.post}
 	req, err := r.http(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -117,3 +118,64 @@ func TestFailureIsOfTheSiteOrTheProxy(t *testing.T) {
 type unsendable struct{ err error }
 
 func (f unsendable) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
+
+// The timeout of a page begins when its request is sent: neither the pace of the site nor a slow crawl delay uses it up, also
+// before a redirect is followed. Each request has it.
+func TestTimeoutBeginsWhenTheRequestIsSent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		by   slowly
+		path string
+		want Class
+	}{
+		"a page":                    {slowly{head: time.Second, body: time.Second / 2}, "/", OK},
+		"a redirect":                {slowly{head: time.Second, body: time.Second / 2}, "/moved", OK},
+		"a slow response":           {slowly{head: 3 * time.Second}, "/", Timeout},
+		"a slow body":               {slowly{head: time.Second, body: 2 * time.Second}, "/", Timeout},
+		"a slow wait for a proxy":   {slowly{proxy: 3 * time.Second}, "/", Timeout},
+		"a slow page after another": {slowly{head: 3 * time.Second}, "/moved", Timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://shop.example\nstart: [/]\nrecords: {r: {fields: {v: b}}}\npoliteness: {delay: 6s, robots: false}\nlimits: {page_timeout: 2s}\n"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				client := NewClient(Config{Definition: def, Transport: untilDone{c.by}, Patience: time.Minute})
+				for range 2 { // the second one waits for its turn
+					if _, err := client.Get(t.Context(), "http://shop.example"+c.path, definition.KindDetail); ClassOf(err) != c.want {
+						t.Errorf("got %v, want class %s", err, c.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// untilDone ends requests and bodies with their context.
+type untilDone struct{ slowly }
+
+func (u untilDone) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := u.slowly.RoundTrip(req)
+	if req.Context().Err() != nil {
+		return nil, req.Context().Err()
+	}
+	if err == nil {
+		res.Body = ctxBody{res.Body, req.Context()}
+	}
+	return res, err
+}
+
+type ctxBody struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (b ctxBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.ctx.Err() != nil {
+		return 0, b.ctx.Err()
+	}
+	return n, err
+}

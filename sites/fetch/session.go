@@ -330,8 +330,6 @@ func (p *sessions) begin(ctx context.Context, s *session) (login int, err error)
 }
 
 func (p *sessions) visitStart(ctx context.Context, s *session) error {
-	ctx, cancel := context.WithTimeout(ctx, p.def.Limits.PageTimeout)
-	defer cancel()
 	ctx, _ = measured(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.start, nil)
 	if err != nil {

@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -67,6 +68,30 @@ func (c *Client) prepareRobots(req *http.Request) *http.Request {
 	return req
 }
 
+// send sends a request, which has limits.page_timeout from now to the last byte of its response.
+func (c *Client) send(by http.RoundTripper, req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), c.def.Limits.PageTimeout)
+	res, err := send(by, req.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	res.Body = &timedBody{res.Body, cancel}
+	return res, nil
+}
+
+// timedBody ends the timeout of a response when its body is closed.
+type timedBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b *timedBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
 // carrier sends the requests of a client on the route of their session, or without a proxy if the definition says so.
 type carrier struct{ *Client }
 
@@ -77,14 +102,14 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	s := sessionOf(ctx)
 	if s != nil {
 		if c.sessions.isDirect(s) {
-			return send(c.cfg.Direct, req)
+			return c.send(c.cfg.Direct, req)
 		}
 		if s.route != nil {
 			req = req.WithContext(s.route.Bind(ctx))
 		}
 	}
 	began := time.Now()
-	res, err := send(c.cfg.Transport, req)
+	res, err := c.send(c.cfg.Transport, req)
 	if err == nil && c.cfg.Throttle != nil {
 		if terr := c.cfg.Throttle.Observe(ctx, time.Since(began), res.StatusCode == http.StatusOK); terr != nil {
 			c.cfg.Logger.WarnContext(ctx, "cannot store the site's pace", "site", c.def.Site, "error", terr)
@@ -97,7 +122,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		if s != nil {
 			c.sessions.setDirect(s)
 		}
-		return send(c.cfg.Direct, req)
+		return c.send(c.cfg.Direct, req)
 	}
 	return res, err
 }
