@@ -97,7 +97,7 @@ func same(a, b Item) bool {
 }
 
 func content(it Item) []byte {
-	it.ID, it.JobID, it.Stage, it.Agent, it.LastError = "", "", "", "", ""
+	it.ID, it.JobID, it.Stage, it.Agent, it.ReviewedBy, it.LastError = "", "", "", "", "", ""
 	it.RetryCount, it.CreatedAt, it.UpdatedAt = 0, time.Time{}, time.Time{}
 	raw, err := json.Marshal(it)
 	if err != nil {

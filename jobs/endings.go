@@ -84,13 +84,19 @@ func (s *flow) ending(ctx context.Context, id string, p *pipeline.Pipeline, key 
 	if e.State == workqueue.StateSkipped {
 		data["decision"] = "reject"
 	}
-	infos, err := s.queue(id).Get(ctx, e.Item)
-	if err != nil {
-		return "", nil, err
+	result := e.Data
+	if len(result) == 0 {
+		infos, err := s.queue(id).Get(ctx, e.Item)
+		if err != nil {
+			return "", nil, err
+		}
+		if len(infos) == 1 {
+			result = infos[0].Result
+		}
 	}
 	var o outcome
-	if len(infos) == 1 && json.Unmarshal(infos[0].Result, &o) == nil { // a decision is final
-		data["reason"], data["by"] = o.Reason, o.Agent
+	if json.Unmarshal(result, &o) == nil {
+		data["reason"], data["by"] = o.Reason, o.Reviewer
 	}
 	return "item.decided", data, nil
 }

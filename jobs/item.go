@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -31,11 +32,12 @@ type emitted struct {
 
 // outcome is the result of an item in the queue: what the agent that ended it set.
 type outcome struct {
-	Agent   string          `json:"agent,omitempty"`
-	Verdict string          `json:"verdict,omitempty"`
-	Reason  string          `json:"reason,omitempty"`
-	At      int64           `json:"at"` // unix ms
-	Patch   json.RawMessage `json:"patch,omitempty"`
+	Agent    string          `json:"agent,omitempty"`
+	Reviewer string          `json:"reviewer,omitempty"` // in place of an agent
+	Verdict  string          `json:"verdict,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	At       int64           `json:"at"` // unix ms
+	Patch    json.RawMessage `json:"patch,omitempty"`
 }
 
 // check returns a *FieldError for an item that cannot be stored; field is its path in the request.
@@ -111,6 +113,12 @@ func (it Item) queued(st pipeline.Stage, attempts int, created time.Time) (workq
 	}, nil
 }
 
+// reviewed returns an item that a person has accepted, as one of the queue that waits for a stage.
+func (it Item) reviewed(by string, st pipeline.Stage, attempts int) (workqueue.Item, error) {
+	it.ReviewedBy = by
+	return it.queued(st, attempts, it.CreatedAt)
+}
+
 // done returns an item that a stage emits and no stage takes, as one of the queue: it is integrated.
 func (it Item) done(stage, agent string, created time.Time) (workqueue.Item, error) {
 	item, err := it.queued(pipeline.Stage{Name: stage}, 0, created)
@@ -157,6 +165,7 @@ func itemOf(job string, p *pipeline.Pipeline, info workqueue.Info) Item {
 			damage = fmt.Errorf("its result is damaged: %w", err)
 		}
 		it.Agent = o.Agent
+		it.ReviewedBy = cmp.Or(o.Reviewer, it.ReviewedBy)
 		if o.At > 0 && o.At < yearTenThousand {
 			it.UpdatedAt = time.UnixMilli(o.At).UTC()
 		}

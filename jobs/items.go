@@ -189,13 +189,11 @@ func (s *ItemReader) Item(ctx context.Context, id, key string) (Item, error) {
 	return itemOf(id, p, infos[0]), nil
 }
 
-// Decide ends an item that waits for review. An item that was decided on already, or does not wait, is ErrNotReview.
+// Decide decides on an item in review: it goes to its next stage, is integrated by its last one, or is rejected. An item
+// that was decided on already, or is not in review, is ErrNotReview.
 func (s *Service) Decide(ctx context.Context, id, key string, d Decision) (Item, error) {
-	if err := text("reason", d.Reason, MaxItem); err != nil {
+	if err := d.check(); err != nil {
 		return Item{}, err
-	}
-	if !d.Accept && strings.TrimSpace(d.Reason) == "" {
-		return Item{}, bad("reason", "is needed to reject an item")
 	}
 	it, err := s.Item(ctx, id, key)
 	if err != nil {
@@ -204,35 +202,137 @@ func (s *Service) Decide(ctx context.Context, id, key string, d Decision) (Item,
 	if it.Status != ItemReview {
 		return it, fmt.Errorf("%w: it is %s", ErrNotReview, it.Status)
 	}
+	p, err := s.openPlan(ctx, id)
+	if err != nil {
+		return it, err
+	}
+	if err := s.decide(ctx, id, p, it, d); err != nil {
+		return it, err
+	}
+	return s.Item(ctx, id, key)
+}
+
+// DecideAll makes the same decision on the items with keys, or on all items of a job in review. It returns on how many: items
+// that are not in review are left out.
+func (s *Service) DecideAll(ctx context.Context, id string, keys []string, d Decision) (n int, err error) {
+	if err := d.check(); err != nil {
+		return 0, err
+	}
+	p, err := s.openPlan(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	one := func(it Item) error {
+		err := s.decide(ctx, id, p, it, d)
+		if err == nil {
+			n++
+		}
+		if errors.Is(err, ErrNotReview) {
+			err = nil
+		}
+		return err
+	}
+	for _, key := range keys {
+		it, err := s.Item(ctx, id, key)
+		if err == nil {
+			err = one(it)
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	if len(keys) > 0 {
+		return n, nil
+	}
+	for offset := 0; ; {
+		items, next, err := s.Failures(ctx, id, ItemReview, offset, itemChunk)
+		if err != nil {
+			return n, err
+		}
+		before := n
+		for _, it := range items {
+			if err := one(it); err != nil {
+				return n, err
+			}
+		}
+		if next == 0 {
+			return n, nil
+		}
+		offset = next - (n - before) // they have left the list of failed items
+	}
+}
+
+func (d Decision) check() error {
+	if err := text("reason", d.Reason, MaxItem); err != nil {
+		return err
+	}
+	if !d.Accept && strings.TrimSpace(d.Reason) == "" {
+		return bad("reason", "is needed to reject an item")
+	}
+	if len(d.Patch) > 0 {
+		return CheckJSON("item", d.Patch, MaxItem)
+	}
+	return nil
+}
+
+// openPlan returns the pipeline of a job that has not ended.
+func (s *Service) openPlan(ctx context.Context, id string) (*pipeline.Pipeline, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
-		return Item{}, err
+		return nil, err
 	}
 	if r.status().Terminal() {
-		return it, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
+		return nil, fmt.Errorf("%w: it is %s", ErrTerminal, r.status())
 	}
-	result, err := json.Marshal(outcome{Agent: d.By, Reason: d.Reason, At: time.Now().UnixMilli()})
+	p, err := r.pipeline()
+	if err == nil && p == nil {
+		err = bad("job_id", "job %s is not a job of a pipeline", id)
+	}
+	return p, err
+}
+
+func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, it Item, d Decision) error {
+	if it.Status != ItemReview {
+		return fmt.Errorf("%w: it is %s", ErrNotReview, it.Status)
+	}
+	fixed := it
+	if err := fixed.apply(d.Patch); err != nil {
+		return err
+	}
+	if err := fixed.check("item", p); err != nil {
+		return err
+	}
+	result, err := json.Marshal(outcome{Reviewer: d.By, Reason: d.Reason, At: time.Now().UnixMilli(), Patch: d.Patch})
 	if err != nil {
-		return Item{}, err
+		return err
 	}
-	o := workqueue.Done()
-	if !d.Accept {
-		o = workqueue.Skipped(d.Reason)
+	next := following(p, it.Stage)
+	switch {
+	case d.Accept && next != nil:
+		var item workqueue.Item
+		if item, err = fixed.reviewed(d.By, *next, s.attempts(*next)); err == nil {
+			err = s.queue(id).PassFailed(ctx, item, result)
+		}
+	case d.Accept:
+		err = s.queue(id).Amend(ctx, itemID(it.Key), workqueue.StateError, workqueue.Done().With(result))
+	default:
+		err = s.queue(id).Amend(ctx, itemID(it.Key), workqueue.StateError, workqueue.Skipped(d.Reason).With(result))
 	}
-	err = s.queue(id).Amend(ctx, itemID(key), workqueue.StateError, o.With(result))
-	if errors.Is(err, workqueue.ErrNotInState) {
-		return it, fmt.Errorf("%w: somebody else has decided", ErrNotReview)
+	switch {
+	case errors.Is(err, workqueue.ErrNotInState):
+		return fmt.Errorf("%w: already decided", ErrNotReview)
+	case errors.Is(err, workqueue.ErrSealed):
+		return ErrTerminal
+	case err != nil:
+		return err
 	}
-	if errors.Is(err, workqueue.ErrSealed) {
-		return it, ErrTerminal
+	if d.Accept && next != nil {
+		err = s.ready(ctx, id, next.Worker(), 0)
 	}
-	if err != nil {
-		return Item{}, err
-	}
-	if err := s.flow.tellEndings(ctx, id); err != nil {
-		return Item{}, err
+	if err := errors.Join(err, s.flow.tellEndings(ctx, id)); err != nil {
+		return err
 	}
 	s.pace(ctx, id)
 	s.flow.settled(ctx, id)
-	return s.Item(ctx, id, key)
+	return nil
 }

@@ -222,7 +222,7 @@ func TestPersonDecidesOnWhatFailedForTheLastTime(t *testing.T) {
 		if _, err := w.Decide(w.ctx, j.ID, "a", jobs.Decision{}); !errors.As(err, new(*jobs.FieldError)) {
 			t.Errorf("reject without a reason: %v", err)
 		}
-		if it, err := w.Decide(w.ctx, j.ID, "a", jobs.Decision{Accept: true, By: "ada"}); err != nil || it.Status != jobs.ItemIntegrated || it.Agent != "ada" {
+		if it, err := w.Decide(w.ctx, j.ID, "a", jobs.Decision{Accept: true, By: "ada"}); err != nil || it.Status != jobs.ItemIntegrated || it.ReviewedBy != "ada" || it.Agent != "" {
 			t.Errorf("accepted: %+v, %v", it, err)
 		}
 		if _, err := w.Decide(w.ctx, j.ID, "a", jobs.Decision{Accept: true}); !errors.Is(err, jobs.ErrNotReview) {

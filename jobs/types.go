@@ -247,8 +247,9 @@ type Item struct {
 	ID              string     `json:"id,omitempty"` // UUID, made of the job and the key
 	JobID           string     `json:"job_id,omitempty"`
 	Status          ItemStatus `json:"status,omitempty"`
-	Stage           string     `json:"stage,omitempty"` // that it is in, or that ended it
-	Agent           string     `json:"agent,omitempty"` // that works on it, or that ended it
+	Stage           string     `json:"stage,omitempty"`       // that it is in, or that ended it
+	Agent           string     `json:"agent,omitempty"`       // that works on it, or that ended it
+	ReviewedBy      string     `json:"reviewed_by,omitempty"` // who decided on it in its review
 	RejectionReason string     `json:"rejection_reason,omitempty"`
 	RetryCount      int        `json:"retry_count"`
 	LastError       string     `json:"last_error,omitempty"`
@@ -300,11 +301,12 @@ type Edit struct {
 	After    *[]string // only before the job has begun
 }
 
-// Decision is what a person says about an item that waits for review.
+// Decision is the decision of a person on an item in review.
 type Decision struct {
-	Accept bool
-	Reason string // needed to reject
-	By     string // who decided
+	Accept bool            // the item goes to its next stage, or is integrated by its last one; else it is rejected
+	Reason string          // needed to reject
+	By     string          // who decided
+	Patch  json.RawMessage // fields of the item to correct, as in an Item in JSON. Defaults to none.
 }
 
 // Day counts what happened on a day, in UTC.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,46 +101,78 @@ func whatOf(it jobs.Item) string {
 
 func jobsDecideCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "decide", Usage: "accept or reject an item that waits for review", ArgsUsage: "JOB ITEM accept|reject",
+		Name: "decide", Usage: "accept or reject items that wait for review", ArgsUsage: "JOB [ITEM…] accept|reject",
 		Description: `An item whose last attempt failed waits for review if its stage is so configured.
+An accepted item goes to its next stage, or is integrated by its last one.
 
     muster jobs items JOB --state review
-    muster jobs decide JOB R-12 reject --reason 'not in the document'`,
+    muster jobs decide JOB R-12 reject --reason 'not in the document'
+    muster jobs decide JOB R-13 accept --set '{"external_id": "neo-7"}'
+    muster jobs decide JOB --all accept`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "reason", Usage: "why, as `TEXT`; needed to reject"},
+			&cli.StringFlag{Name: "set", Usage: "correct fields of the item, given as a `JSON` object"},
+			&cli.BoolFlag{Name: "all", Usage: "decide on all items of the job that wait for review"},
 			&cli.StringFlag{Name: "by", Usage: "the `NAME` of who decides", DefaultText: "the user"},
 			progressFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 3, 3); err != nil {
+			least := 3
+			if c.Bool("all") {
+				least = 2
+			}
+			if err := arguments(c, least, -1); err != nil {
 				return err
 			}
-			verdict := c.Args().Get(2)
-			d := jobs.Decision{Accept: verdict == "accept", Reason: c.String("reason"), By: cmp.Or(c.String("by"), userOf(env))}
+			args := c.Args().Slice()
+			id, keys, verdict := args[0], args[1:len(args)-1], args[len(args)-1]
+			d := jobs.Decision{Accept: verdict == "accept", Reason: c.String("reason"), By: cmp.Or(c.String("by"), userOf(env)), Patch: json.RawMessage(c.String("set"))}
 			switch {
 			case verdict != "accept" && verdict != "reject":
 				return usageError{fmt.Errorf("invalid decision %q%s; use accept or reject", verdict, suggest(verdict, []string{"accept", "reject"}))}
 			case !d.Accept && d.Reason == "":
 				return usageError{errors.New("to reject an item needs a --reason")}
+			case c.Bool("all") && len(keys) > 0:
+				return usageError{errors.New("--all cannot be used together with items")}
 			}
-			return onJobs(env, 3, 3, func(ctx context.Context, c *cli.Context, s jobScope) error {
-				id, key := c.Args().Get(0), c.Args().Get(1)
-				it, err := s.jobs.Decide(ctx, id, key, d)
-				switch {
-				case errors.Is(err, jobs.ErrNoItem):
-					return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, jobs.ErrNoItem, id)
-				case errors.Is(err, jobs.ErrNotReview):
-					return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, jobs.ErrNotReview, id)
-				case err != nil:
-					return noJobID(id, err)
-				case c.Bool("json"):
-					return printJSON(env.stdout, it)
+			return onJobs(env, least, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
+				if len(keys) == 1 {
+					return s.decide(ctx, c, id, keys[0], d)
 				}
-				fmt.Fprintf(env.stdout, "Item %s: %s\n", it.Key, it.Status)
+				n, err := s.jobs.DecideAll(ctx, id, keys, d)
+				if err != nil {
+					return noJobID(id, err)
+				}
+				if c.Bool("json") {
+					return printJSON(env.stdout, decidedResult{n})
+				}
+				fmt.Fprintf(env.stdout, "Decided on %d items\n", n)
 				return nil
 			})(c)
 		},
 	}
+}
+
+// decidedResult is the JSON result of jobs decide for several items.
+type decidedResult struct {
+	Decided int `json:"decided"`
+}
+
+// decide decides on one item.
+func (s jobScope) decide(ctx context.Context, c *cli.Context, id, key string, d jobs.Decision) error {
+	it, err := s.jobs.Decide(ctx, id, key, d)
+	switch {
+	case errors.Is(err, jobs.ErrNoItem):
+		return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, jobs.ErrNoItem, id)
+	case errors.Is(err, jobs.ErrNotReview):
+		return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, jobs.ErrNotReview, id)
+	case err != nil:
+		return noJobID(id, err)
+	case c.Bool("json"):
+		return printJSON(s.env.stdout, it)
+	}
+	fmt.Fprintf(s.env.stdout, "Item %s: %s\n", it.Key, it.Status)
+	return nil
 }
 
 // userOf is the name of the user of the process.

@@ -162,6 +162,11 @@ func (f *fakeJobs) Decide(_ context.Context, id, key string, d jobs.Decision) (j
 	return jobs.Item{Key: key}, err
 }
 
+func (f *fakeJobs) DecideAll(_ context.Context, id string, keys []string, _ jobs.Decision) (int, error) {
+	_, err := f.one(id)
+	return len(keys), err
+}
+
 func (f *fakeJobs) Progress(_ context.Context, id string) (jobs.Progress, error) {
 	_, err := f.one(id)
 	eta := 60.0

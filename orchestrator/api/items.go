@@ -67,9 +67,25 @@ type decideInput struct {
 	JobPath
 	Key  string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
 	Body struct {
-		Accept bool   `json:"accept" doc:"true: it is integrated; false: it is rejected"`
+		Accept bool   `json:"accept" doc:"true: it goes to its next stage, or is integrated by its last one; false: it is rejected"`
 		Reason string `json:"reason,omitempty" maxLength:"10000" doc:"needed to reject"`
+		Item   Object `json:"item,omitempty" doc:"fields of the item to correct"`
 	} `nameHint:"Decision"`
+}
+
+type decideAllInput struct {
+	JobPath
+	Body struct {
+		Items  []string `json:"items,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all in review."`
+		Accept bool     `json:"accept" doc:"true: they go to their next stage, or are integrated by their last one; false: they are rejected"`
+		Reason string   `json:"reason,omitempty" maxLength:"10000" doc:"needed to reject"`
+	} `nameHint:"Decisions"`
+}
+
+type decideAllOutput struct {
+	Body struct {
+		Decided int `json:"decided" doc:"items that were in review"`
+	} `nameHint:"Decided"`
 }
 
 // addItems adds what is done with the items of a job.
@@ -107,7 +123,21 @@ func addItems(s *server) {
 		if !in.Body.Accept && in.Body.Reason == "" {
 			return nil, badField("body.reason", "a reason is needed to reject an item")
 		}
-		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
+		d := jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, Patch: json.RawMessage(in.Body.Item), By: access.CallerOf(ctx).Name}
+		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, d)
 		return &itemOutput{item}, err
+	})
+
+	op = describe(s, http.MethodPost, "/jobs/{id}/decisions", "decideItems", tagItems, "Accept or reject items that wait for review",
+		http.StatusNotFound, http.StatusConflict)
+	op.DefaultStatus = http.StatusOK
+	route(s, op, maxBody, func(ctx context.Context, in *decideAllInput) (*decideAllOutput, error) {
+		if !in.Body.Accept && in.Body.Reason == "" {
+			return nil, badField("body.reason", "a reason is needed to reject items")
+		}
+		out := &decideAllOutput{}
+		var err error
+		out.Body.Decided, err = s.cfg.Jobs.DecideAll(ctx, in.ID, in.Body.Items, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
+		return out, err
 	})
 }

@@ -342,7 +342,7 @@ func TestJobCommands(t *testing.T) {
 	if w := post(t, h, "POST", "/jobs/"+aJob+"/stages/create/fail", fieldsOf{"error": "broken"}); w.Code != 200 || f.jobs.failure != "broken" {
 		t.Errorf("fail a stage: got %d %s, with %q", w.Code, w.Body, f.jobs.failure)
 	}
-	if w := post(t, h, "POST", "/jobs/"+aJob+"/items/k/decide", fieldsOf{"accept": false, "reason": "wrong"}); w.Code != 200 || f.jobs.decision != (jobs.Decision{Reason: "wrong", By: "open"}) {
+	if w := post(t, h, "POST", "/jobs/"+aJob+"/items/k/decide", fieldsOf{"accept": false, "reason": "wrong"}); w.Code != 200 || f.jobs.decision.Accept || f.jobs.decision.Reason != "wrong" || f.jobs.decision.By != "open" {
 		t.Errorf("decide: got %d %s, with %+v", w.Code, w.Body, f.jobs.decision)
 	}
 }

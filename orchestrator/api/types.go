@@ -34,6 +34,7 @@ type Jobs interface {
 	Reviews(ctx context.Context, n int) (jobs.Reviews, error)
 	InReview(ctx context.Context) (items int64, jobs int, err error)
 	Decide(ctx context.Context, id, key string, d jobs.Decision) (jobs.Item, error)
+	DecideAll(ctx context.Context, id string, keys []string, d jobs.Decision) (n int, err error)
 	Progress(ctx context.Context, id string) (jobs.Progress, error)
 	Stuck(ctx context.Context) ([]jobs.Stuck, error)
 	Compare(ctx context.Context, a, b string, yield func(jobs.Difference) error) error

@@ -138,12 +138,25 @@ func TestDecisions(t *testing.T) {
 	w.done(at+"/reject?key=...", url.Values{"reason": {"not in the document"}}, "/ui/reviews")
 	w.until(j.ID, jobs.Completed)
 	for key, want := range map[string]jobs.ItemStatus{"a/b": jobs.ItemIntegrated, "...": jobs.ItemRejected} {
-		if it, err := w.Item(w.ctx, j.ID, key); err != nil || it.Status != want || it.Agent != "Ada" {
+		if it, err := w.Item(w.ctx, j.ID, key); err != nil || it.Status != want || it.ReviewedBy != "Ada" {
 			t.Errorf("item %s: got %+v, %v, want %s by Ada", key, it, err, want)
 		}
 	}
 	showsText(t, w.h, at+"/item?key=...", "rejected", "not in the document", "item.decided", "Ada")
 	showsText(t, w.h, "/reviews", "No item waits for a decision")
+
+	j = w.create("careful", "q")
+	at = "/jobs/" + j.ID
+	w.emit(jobs.Item{Key: "a", Text: "one"}, jobs.Item{Key: "b", Text: "two"})
+	w.fail("unclear")
+	w.fail("unclear")
+	showsText(t, w.h, at, at+"/accept-all", at+"/reject-all")
+	w.refused(at+"/reject-all", url.Values{"reason": {" "}}, 400, "give a reason")
+	w.done(at+"/accept-all", nil, "/ui"+at)
+	w.until(j.ID, jobs.Completed)
+	if done, err := w.Get(w.ctx, j.ID); err != nil || done.Items.Integrated != 2 {
+		t.Errorf("items: got %+v, %v, want 2 integrated", done.Items, err)
+	}
 }
 
 // An open page says when its job is deleted.

@@ -34,6 +34,8 @@ func (c jobChanges) all() map[string]webui.Action {
 		"/jobs/{job}/resume":             {Says: c.asksPause("Resume the ", "Agents get its work again."), Do: c.pauses(c.Jobs.Resume)},
 		"/jobs/{job}/delete":             {Says: c.askDelete, Do: c.delete},
 		"/jobs/{job}/stages/{stage}/end": {Says: c.askStage, Do: c.endStage},
+		"/jobs/{job}/accept-all":         {Says: c.asksAll(true), Do: c.decidesAll(true)},
+		"/jobs/{job}/reject-all":         {Says: c.asksAll(false), Do: c.decidesAll(false)},
 		"/jobs/{job}/accept":             {Says: c.asksDecision(true), Do: c.decides(true)},
 		"/jobs/{job}/reject":             {Says: c.asksDecision(false), Do: c.decides(false)},
 	}
@@ -218,7 +220,7 @@ func (c jobChanges) asksDecision(accept bool) func(context.Context, *http.Reques
 		name, about := plain(clip.Line(it.Key, 60)), plain(clip.Line(it.Text, 500))
 		q := webui.Question{Back: itemURL(id, key), At: reviewsAt}
 		if accept {
-			q.Title, q.Button, q.Text = "Accept item "+name, "Accept the item", "It is integrated, as if an agent had accepted it. Its text: "+about
+			q.Title, q.Button, q.Text = "Accept item "+name, "Accept the item", "It goes to its next stage, or is integrated by its last one. Its text: "+about
 			q.Fields = []webui.Field{{Name: "reason", Type: "textarea", Label: "Comment", Max: maxReason}}
 			return q, nil
 		}
@@ -240,6 +242,38 @@ func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (w
 		}
 		_, err := c.Jobs.Decide(ctx, id, r.URL.Query().Get("key"), jobs.Decision{Accept: accept, Reason: reason, By: access.CallerOf(ctx).Name})
 		return webui.Done{To: reviewsAt}, noJob(id, err)
+	}
+}
+
+// asksAll asks for a comment on the decision about all items of a job in review.
+func (c jobChanges) asksAll(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
+		return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
+			items := fmt.Sprintf("%d items in review of the %s", j.Items.Review, named(j))
+			if accept {
+				return webui.Question{
+					Title: "Accept all " + items, Button: "Accept them", Text: "They go to their next stage, or are integrated by their last one.",
+					Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Comment", Max: maxReason}},
+				}, nil
+			}
+			return webui.Question{
+				Title: "Reject all " + items, Button: "Reject them", Danger: true, Text: "They end, and are not integrated.",
+				Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Reason", Max: maxReason, Required: true}},
+			}, nil
+		})
+	}
+}
+
+// decidesAll accepts or rejects all items of a job in review.
+func (c jobChanges) decidesAll(accept bool) func(context.Context, *http.Request) (webui.Done, error) {
+	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
+		id := r.PathValue("job")
+		d := jobs.Decision{Accept: accept, Reason: strings.TrimSpace(r.PostFormValue("reason")), By: access.CallerOf(ctx).Name}
+		if !accept && d.Reason == "" {
+			return webui.Done{}, webui.Invalid("To reject items, give a reason.")
+		}
+		_, err := c.Jobs.DecideAll(ctx, id, nil, d)
+		return webui.Done{To: jobURL(id)}, noJob(id, err)
 	}
 }
 

@@ -44,6 +44,7 @@ type Jobs interface {
 	CompleteStage(ctx context.Context, id, stage, failure string) (jobs.Job, error)
 	Delete(ctx context.Context, id string) error
 	Decide(ctx context.Context, id, key string, d jobs.Decision) (jobs.Item, error)
+	DecideAll(ctx context.Context, id string, keys []string, d jobs.Decision) (n int, err error)
 }
 
 // Documents stores the documents of jobs.

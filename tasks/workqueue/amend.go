@@ -42,14 +42,39 @@ func (q *Admin) Amend(ctx context.Context, id string, from State, o Outcome) err
 	if err != nil {
 		return err
 	}
-	switch is := toString(v); is {
+	return q.inState("amend", id, toString(v), from)
+}
+
+// inState returns the error of a script that wants an item in a state.
+func (q *Admin) inState(doing, id, is string, want State) error {
+	switch is {
 	case "ok":
 		return nil
 	case "sealed":
-		return fmt.Errorf("amend item %.80q of queue %s: %w", id, q.name, ErrSealed)
+		return fmt.Errorf("%s item %.80q of queue %s: %w", doing, id, q.name, ErrSealed)
 	case "":
-		return fmt.Errorf("amend item %.80q of queue %s: it is not in the queue: %w", id, q.name, ErrNotInState)
+		return fmt.Errorf("%s item %.80q of queue %s: it is not in the queue: %w", doing, id, q.name, ErrNotInState)
 	default:
-		return fmt.Errorf("amend item %.80q of queue %s: it is %s, not %s: %w", id, q.name, stateOf(is), from, ErrNotInState)
+		return fmt.Errorf("%s item %.80q of queue %s: it is %s, not %s: %w", doing, id, q.name, stateOf(is), want, ErrNotInState)
 	}
+}
+
+// PassFailed makes an item in state error ready as Pass does, with no attempts. Data is that of its Ending. It returns
+// ErrNotInState if the item is in another state, and ErrSealed if the queue is sealed.
+func (q *Admin) PassFailed(ctx context.Context, to Item, data []byte) error {
+	if q.err != nil {
+		return q.err
+	}
+	if err := to.check(q.cfg.MaxPayload); err != nil {
+		return fmt.Errorf("pass item %.80q: %w", to.ID, err)
+	}
+	spec, err := to.spec(0)
+	if err != nil {
+		return fmt.Errorf("pass %w", err)
+	}
+	v, err := q.run(ctx, "pass", "passfailed", to.ID, spec, to.rank(), to.delay(), to.MaxAttempts, to.lane(), data)
+	if err != nil {
+		return err
+	}
+	return q.inState("pass", to.ID, toString(v), StateError)
 }

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// Ending is what became of an item that ended in error, or that Amend changed.
+// Ending is the end of an item in state error, or a decision on it by Amend or PassFailed.
 type Ending struct {
 	Seq          string // its place among the endings; grows
 	Item         string // the ID of its item
 	State        State
 	ResourceKeys []string // those of the item then
 	Note         string   // the error or reason
+	Data         []byte   // of PassFailed
 }
 
 // Endings returns the oldest endings behind seq, up to n; a seq of "" is the place before all. An ending is added in the
@@ -34,7 +35,7 @@ func (q *Admin) Endings(ctx context.Context, seq string, n int) ([]Ending, error
 		list[i] = Ending{
 			Seq: m.ID, Item: toString(m.Values["id"]), State: stateOf(toString(m.Values["state"])),
 			ResourceKeys: strings.FieldsFunc(toString(m.Values["lane"]), func(r rune) bool { return r == '\x1f' }),
-			Note:         toString(m.Values["note"]),
+			Note:         toString(m.Values["note"]), Data: []byte(toString(m.Values["data"])),
 		}
 	}
 	return list, nil

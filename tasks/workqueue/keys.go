@@ -15,7 +15,7 @@ type keys struct {
 	failed  string // sorted set of ids in state error by unix ms
 	counts  string // hash state → number of items; state \0 lane → those of a lane, if meta says lanes; expired: leases that expired ever; out_bytes: of outputs ever
 	meta    string // hash: v (version), lanes (1: counts are kept by lane too), endings (1: they are kept), seq, token, moves, paused, sealed, beat and clock (the latest lease; unix ms), rebase (what is left to do after the clock was set back); also the name of the wake-up channel
-	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data; or of endings: id, state, lane, note
+	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data; or of endings: id, state, lane, note, data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
 	refused string // set of ids that were not added because the queue was full, up to 10,000
 	reader  string // hash of the reader of the outputs: owner, fence, until (unix ms; 0: released), stale; and note:NAME, see Reader.Ack
