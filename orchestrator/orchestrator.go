@@ -177,6 +177,9 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	for _, s := range stale {
 		o.expireLeases(workerName(s.Owner, s.Name))
 	}
+	if o.redis.Mode() == redisd.Child { // it listens on loopback
+		o.expireGone(ctx)
+	}
 	o.Workers = &Workers{system: o.System, opts: o.opts, redisURL: o.redis.URL(), scope: &o.scope}
 	waits := newWaits(o.System, o.opts.Logger, o.Workers.alive)
 	o.Proxies = &ProxyKeeper{system: o.System, opts: o.opts, workers: o.Workers, waits: waits}

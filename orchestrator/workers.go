@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -93,7 +95,7 @@ func (w *Workers) writeRecords(ctx context.Context) {
 
 // answering returns how many workers answer a ping. A worker that was killed remains listed for a while.
 func (w *Workers) answering(ctx context.Context) (int, error) {
-	if live, err := w.system.Client.Workers(ctx); err == nil && len(live) == 0 {
+	if live, err := w.system.Client.Workers(ctx); err == nil && !slices.ContainsFunc(live, func(t tasktype.Worker) bool { return !isGone(t) }) {
 		return 0, nil
 	}
 	pongs, err := w.system.Client.PingWorkers(ctx, answerWithin)
@@ -107,6 +109,29 @@ func (w *Workers) answering(ctx context.Context) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// isGone reports whether a listed worker was of a process on this machine that no longer exists.
+func isGone(w tasktype.Worker) bool {
+	if host, err := os.Hostname(); err != nil || w.Host != host || w.PID <= 0 {
+		return false
+	}
+	p, err := os.FindProcess(w.PID)
+	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
+}
+
+// expireGone makes the tasks of workers on this machine whose processes no longer exist runnable at once. Only workers of
+// this machine's processes must use the Redis.
+func (s *System) expireGone(ctx context.Context) {
+	live, err := s.Client.Workers(ctx)
+	if err != nil {
+		s.logger.WarnContext(ctx, "could not look for workers that were killed", "err", err)
+	}
+	for _, w := range live {
+		if isGone(w) {
+			s.expireLeases(w.Name)
+		}
+	}
 }
 
 // startInProcess runs a worker in this process.
