@@ -12,16 +12,19 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
 )
 
-// wakeTasks returns the ids of the wake-tasks that are pending for the default queue: one, and those that came when it was
-// empty already.
+// wakeTasks returns the ids of the wake-tasks that are pending for the default queue, which is paused: one, and those that
+// came when it was empty already. A worker passes wake-ups of a paused queue to asynq.
 func wakeTasks(t *testing.T, rdb redis.UniversalClient) (ids []string) {
 	t.Helper()
-	infos, err := asynq.NewInspectorFromRedisClient(rdb).ListPendingTasks("default")
-	if err != nil || len(infos) == 0 {
-		t.Fatalf("pending in asynq: got %+v, %v, want a wake-task", infos, err)
-	}
+	var infos []*asynq.TaskInfo
+	testutil.Eventually(t, "a wake-task is pending", func() (some bool) {
+		infos, _ = asynq.NewInspectorFromRedisClient(rdb).ListPendingTasks("default")
+		return len(infos) > 0
+	})
 	for _, info := range infos {
 		if info.Type != "muster:work" {
 			t.Fatalf("pending in asynq: got a task of type %s, want wake-tasks", info.Type)

@@ -110,9 +110,13 @@ func TestDeletedQueueComesBack(t *testing.T) {
 			t.Fatalf("got %v, %v, want 45\n%s", got, err, tree(t, w, run.ID()))
 		}
 		ended(t, w, run.ID())
-		if _, err := in.GetQueueInfo("default"); err != nil {
-			t.Errorf("operators do not see the queue: %v", err)
-		}
+		testutil.Eventually(t, "operators see the queue", func() bool { // a wake-up lists it
+			if got, err := send(t, w, ID.S(1)); err != nil || got != 1 {
+				t.Errorf("got %v, %v, want 1", got, err)
+			}
+			_, err := in.GetQueueInfo("default")
+			return err == nil
+		})
 		if _, err := in.GetTaskInfo("default", "none"); !errors.Is(err, asynq.ErrTaskNotFound) {
 			t.Errorf("looked for a task: got %v, want %v", err, asynq.ErrTaskNotFound)
 		}
@@ -155,7 +159,10 @@ func TestCancelledWakeTaskChangesNothing(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
 		in := asynq.NewInspectorFromRedisClient(rdb)
+		resume := pause(t, w)
 		run := sent(t, w, Hold.S("active"))
+		wakeTasks(t, rdb)
+		resume()
 		testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at active")) == 1 })
 		active, err := in.ListActiveTasks("default")
 		if err != nil || len(active) != 1 {
@@ -283,7 +290,10 @@ func TestTaskThatAsynqDeliversTwiceRunsOnce(t *testing.T) {
 	f.Match = func(cmd redis.Cmder) bool { return kindOf(cmd) == "finish" }
 	rdb.AddHook(f)
 	f.Arm()
+	resume := pause(t, w)
 	run := sent(t, w, tasks.Chord(tasks.Each(ints(5), Note), Total))
+	wakeTasks(t, rdb)
+	resume()
 	if got, err := run.Wait(limited(t)); err != nil || got != 10 {
 		t.Fatalf("got %v, %v", got, err)
 	}

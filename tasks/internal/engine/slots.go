@@ -35,6 +35,39 @@ func (s *slots) full(queue string) bool {
 	return s.closed || s.fullLocked(queue)
 }
 
+// open waits until one of some queues can start a task, and returns those that can; nil when the slots are closed.
+func (s *slots) open(queues []string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.closed {
+			return nil
+		}
+		out := make([]string, 0, len(queues))
+		for _, q := range queues {
+			if !s.fullLocked(q) {
+				out = append(out, q)
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+		s.room.Wait()
+	}
+}
+
+// tryAcquire takes a slot for a queue if there is one.
+func (s *slots) tryAcquire(queue string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.fullLocked(queue) {
+		return false
+	}
+	s.active++
+	s.of[queue]++
+	return true
+}
+
 // acquire waits for a slot for a queue, and takes it. It returns false when the slots are closed.
 func (s *slots) acquire(queue string) bool {
 	s.mu.Lock()

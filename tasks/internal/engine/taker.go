@@ -45,8 +45,8 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 	for n := 0; ; n++ {
 		over := tk.clock.Now().Sub(began) > slotTurn || tk.life.stopping() || tk.slots.crowded()
 		mean := tk.means.of(k.Queue)
-		slow := mean > slowAfter/2 // the slot will not come back for more soon
-		leave := empty >= lingers || mean >= time.Millisecond
+		slow := mean > slowAfter/2                                                            // the slot will not come back for more soon
+		leave := empty >= lingers || mean >= time.Millisecond || n < 2 && tk.store.HasLists() // it was a single task
 		t := &store.Turn{Arrive: arrive, Counted: s.counted, Take: !over, Leave: over || s.counted && slow, Enter: !over && !slow && !s.counted,
 			OrLeave: leave, Most: batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
 		res, err := s.turn(ctx, b, t)
@@ -56,7 +56,10 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 		arrive = ""
 		s.counted = !over && !slow
 		s.settle(ctx, res.Todos)
-		if over || res.Said == store.TurnYield {
+		if res.Said == store.TurnPaused {
+			tk.wake(within(ctx), []Wake{k})
+		}
+		if over || res.Said == store.TurnYield || res.Said == store.TurnPaused {
 			return
 		}
 		if len(res.Batch) == 0 {

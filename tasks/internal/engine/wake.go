@@ -94,7 +94,7 @@ func (e *env) look(ctx context.Context, patience time.Duration, queues []string)
 func (e *env) wakeAgain(ctx context.Context, k Wake) error {
 	info, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).GetTaskInfo(k.Queue, wakeID(k))
 	switch {
-	case errors.Is(err, asynq.ErrQueueNotFound), errors.Is(err, asynq.ErrTaskNotFound):
+	case !e.store.HasLists() && (errors.Is(err, asynq.ErrQueueNotFound) || errors.Is(err, asynq.ErrTaskNotFound)):
 		return e.waker(ctx, k)
 	case err == nil && info.State == asynq.TaskStatePending:
 		return e.store.Tell(ctx, "q "+k.Queue)

@@ -55,6 +55,7 @@ type Worker struct {
 	agenda    *agenda
 	watcher   *watcher
 	projector *progressWriter
+	wakeups   *wakeups // nil on a Cluster
 
 	ran atomic.Bool
 }
@@ -64,7 +65,12 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	l := &local{env: e.env, life: newLife(), cfg: &cfg, log: cfg.Logger}
 	wake := make(chan struct{}, 1)
 	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress)}
-	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() { signal(wake) })
+	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() {
+		signal(wake)
+		if w.wakeups != nil && len(cfg.QueueLimits) > 0 {
+			go w.wakeups.nudge()
+		}
+	})
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop, empty: map[string]bool{}}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Answers, make(chan time.Time, 64)}
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake}
@@ -72,6 +78,9 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, peers: known, slots: w.slots,
 		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs},
 		batches: newBatches(), means: newMeans(cfg.Queues), others: givesWayTo(cfg.Queues, cfg.Strict)}
+	if e.store.HasLists() && !cfg.Manual {
+		w.wakeups = newWakeups(l, w.slots, w.taker)
+	}
 	w.watcher = &watcher{l, e.Fleet, w.slots, w.taker.batches, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
 		h.WorkerMade(handlers)
@@ -137,6 +146,13 @@ func (w *Worker) work(ctx context.Context) error {
 	srv := w.server()
 	if err := srv.Start(asynq.HandlerFunc(w.handle)); err != nil {
 		return err
+	}
+	if w.wakeups != nil {
+		if err := w.wakeups.run(ctx); err != nil {
+			w.wakeups = nil
+			w.drain(srv)
+			return err
+		}
 	}
 	if w.cfg.Ready != nil {
 		w.cfg.Ready()
@@ -216,6 +232,9 @@ const unwind = 2 * time.Second
 func (w *Worker) drain(srv *asynq.Server) {
 	w.life.halt()
 	w.slots.close()
+	if w.wakeups != nil {
+		go w.wakeups.nudge()
+	}
 	srv.Stop()
 	w.idle(w.cfg.Grace, w.killed)
 	for _, r := range w.runs.all() {
@@ -227,6 +246,9 @@ func (w *Worker) drain(srv *asynq.Server) {
 	}
 	w.idle(unwind, nil)
 	w.life.kill()
+	if w.wakeups != nil {
+		w.wakeups.end()
+	}
 	srv.Shutdown()
 }
 

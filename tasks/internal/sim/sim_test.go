@@ -49,7 +49,9 @@ func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
 	l := newLink(t)
 	for _, s := range all {
-		engine.New(l.rdb, slog.New(slog.DiscardHandler), nil).RewriteScripts(s.rewrite)
+		e := engine.New(l.rdb, slog.New(slog.DiscardHandler), nil)
+		e.SetWaker(nil) // scripts return the wake-tasks
+		e.RewriteScripts(s.rewrite)
 		s.load(l)
 	}
 	// What workers ask asynq for about wake-tasks are scripts, too.

@@ -20,6 +20,8 @@ const Schema = 2
 type db struct {
 	rdb     redis.UniversalClient
 	scripts scripts
+	lists   bool                             // scripts push to wake-up lists
+	rewrite func(name, source string) string // of the scripts; nil for none
 
 	mu     sync.Mutex // held while shards is read from Redis
 	shards atomic.Int32

@@ -71,6 +71,13 @@ func openKey(shard int, task string) string { return tag(shard) + "open:" + task
 //	dn dh  number of ready nodes of each lane
 func wakeKey(shard int, queue string) string { return tag(shard) + "wake:" + queue }
 
+// wakeupKey is the list of the wake-up tokens of a queue, at which workers wait: the generations of wake-tasks. It has one
+// element at most, unless one was taken for lost, and is empty while a worker has a free slot. There is none on a Cluster.
+func wakeupKey(shard int, queue string) string { return tag(shard) + "wakeup:" + queue }
+
+// nudgeKey is the list with which a worker ends its own wait. It expires after 10 seconds.
+func nudgeKey(worker string) string { return tag(0) + "nudge:" + worker }
+
 // leaseKey is the hash of the batches of a worker: id to "<unix µs>[!] <lane> <element>,…", elements as in readyKey; "!"
 // once the handler of a node that is suspected to kill its workers was called.
 func leaseKey(shard int, worker string) string { return tag(shard) + "lease:" + worker }

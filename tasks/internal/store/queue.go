@@ -300,3 +300,65 @@ func Lane(queue string, priority int) string {
 	}
 	return "n:" + queue
 }
+
+// Wakeups reads the wake-up lists of the queues of a worker.
+type Wakeups struct {
+	rdb   *redis.Client
+	conn  *redis.Conn
+	nudge string
+	at    map[string]Wake // by key, without the generation
+	keys  map[string][]string
+}
+
+// Wakeups returns a reader of the wake-up lists of the queues of a worker, on a connection of its own.
+func (s Queues) Wakeups(ctx context.Context, worker string, queues map[string]int) (*Wakeups, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rdb := s.rdb.(*redis.Client)
+	w := &Wakeups{rdb: rdb, conn: rdb.Conn(), nudge: nudgeKey(worker), at: map[string]Wake{}, keys: map[string][]string{}}
+	for q := range queues {
+		for shard := range n {
+			key := wakeupKey(shard, q)
+			w.at[key] = Wake{Shard: shard, Queue: q}
+			w.keys[q] = append(w.keys[q], key)
+		}
+	}
+	return w, nil
+}
+
+// Next waits for a wake-up of one of some queues, which it prefers in this order. ok is false if there was none for a time,
+// or the wait was ended by [Queues.Nudge].
+func (w *Wakeups) Next(ctx context.Context, queues []string, wait time.Duration) (k Wake, ok bool, err error) {
+	keys := []string{w.nudge}
+	for _, q := range queues {
+		keys = append(keys, w.keys[q]...)
+	}
+	got, err := w.conn.BLPop(ctx, wait, keys...).Result()
+	if errors.Is(err, redis.Nil) {
+		return k, false, nil
+	}
+	if err != nil {
+		_ = w.conn.Close()
+		w.conn = w.rdb.Conn() // one that has failed is not used again
+		return k, false, fmt.Errorf("wait for work: %w", err)
+	}
+	k, ok = w.at[got[0]]
+	k.Gen = got[1]
+	return k, ok, nil
+}
+
+// Close returns the connection.
+func (w *Wakeups) Close() error { return w.conn.Close() }
+
+// Nudge ends the wait of a worker at its wake-up lists, or its next one.
+func (s Queues) Nudge(ctx context.Context, worker string) error {
+	pipe := s.rdb.Pipeline()
+	pipe.RPush(ctx, nudgeKey(worker), "1")
+	pipe.PExpire(ctx, nudgeKey(worker), 10*time.Second)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("end the wait for work: %w", err)
+	}
+	return nil
+}

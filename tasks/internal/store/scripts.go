@@ -2,6 +2,7 @@ package store
 
 import (
 	"embed"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -25,13 +26,18 @@ func shardScripts() map[string][]string {
 	}
 }
 
-// newScripts reads the scripts. Each file goes through rewrite, if that is not nil.
-func newScripts(rewrite func(name, source string) string) scripts {
+// newScripts reads the scripts. Each file goes through rewrite, if that is not nil. lists: they push to the wake-up lists of
+// queues; otherwise they return the wake-tasks to send.
+func newScripts(rewrite func(name, source string) string, lists bool) scripts {
 	source := func(name string) string {
-		if rewrite == nil {
-			return source(name)
+		text := source(name)
+		if name == "lib" {
+			text = fmt.Sprintf("local LISTS = %t\n", lists) + text
 		}
-		return rewrite(name, source(name))
+		if rewrite == nil {
+			return text
+		}
+		return rewrite(name, text)
 	}
 	all := scripts{}
 	for _, name := range []string{"beat", "claim", "lead", "tick", "resign", "rate", "project"} { // they work on keys of their own
@@ -57,14 +63,16 @@ func source(name string) string {
 	return string(raw)
 }
 
-// compiled are the scripts without changes.
-var compiled = newScripts(nil)
+// pushing and returning are the scripts without changes, with wake-up lists and without.
+var pushing, returning = newScripts(nil, true), newScripts(nil, false)
 
 // ScriptName returns the name of the script with a SHA1, or "". It is for tests that look at calls to Redis.
 func ScriptName(sha string) string {
-	for name, script := range compiled {
-		if script.Hash() == sha {
-			return name
+	for _, all := range []scripts{pushing, returning} {
+		for name, script := range all {
+			if script.Hash() == sha {
+				return name
+			}
 		}
 	}
 	return ""

@@ -65,7 +65,10 @@ type (
 
 // New returns a Store on rdb.
 func New(rdb redis.UniversalClient) *Store {
-	d := &db{rdb: rdb, scripts: compiled}
+	d := &db{rdb: rdb, scripts: returning}
+	if _, ok := rdb.(*redis.Client); ok {
+		d.scripts, d.lists = pushing, true
+	}
 	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, Schedule{d}, ProgressKeys{d}, Starts{d}}
 }
 
@@ -77,7 +80,21 @@ func (s *Store) Shards(ctx context.Context) (int, error) { return s.shardCount(c
 
 // Rewrite changes the source of every script. Call it before anything else. It is for tests that give scripts another
 // clock, or a fault.
-func (s *Store) Rewrite(f func(name, source string) string) { s.scripts = newScripts(f) }
+func (s *Store) Rewrite(f func(name, source string) string) {
+	s.rewrite, s.scripts = f, newScripts(f, s.lists)
+}
+
+// ReturnWakes has scripts return wake-tasks also where they could push to wake-up lists. Call it before anything else.
+func (s *Store) ReturnWakes() {
+	s.lists, s.scripts = false, returning
+	if s.rewrite != nil {
+		s.scripts = newScripts(s.rewrite, false)
+	}
+}
+
+// HasLists reports whether workers wait at wake-up lists. A script of a Cluster cannot push to a list in another slot, and a
+// worker cannot wait at lists in several slots: there, wake-tasks are sent with asynq.
+func (s *Store) HasLists() bool { return s.lists }
 
 // Tell publishes to all processes.
 func (s *Store) Tell(ctx context.Context, message string) error {

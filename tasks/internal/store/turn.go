@@ -40,6 +40,8 @@ const (
 	TurnOK    = "ok"
 	TurnGone  = "gone"  // the worker does not have the batch any more: none of its changes was made
 	TurnYield = "yield" // another queue has a wake-task: the slot must end
+	// TurnPaused means that the queue of a wake-task from a wake-up list is paused: asynq must keep it.
+	TurnPaused = "paused"
 )
 
 // Turned is the answer to a [Turn].

@@ -9,5 +9,5 @@ local h = redis.call('HMGET', k, 'p', 't')
 local used = math.max(tonumber(h[1] or '') or 0, tonumber(h[2] or '') or 0)
 if used == 0 then redis.call('HSET', k, 't', whole(now)) end
 if used == 0 or now - used < tonumber(ARGV[2]) then return 0 end
-redis.call('DEL', k)
+redis.call('DEL', k, P .. 'wakeup:' .. ARGV[1])
 return 1

@@ -24,7 +24,8 @@ end
 -- wants are the wake-tasks that the caller is to send: queue, generation, …
 local wants, wanted = {}, {}
 
--- want asks for a wake-task of a queue, unless one is pending or, with spare, a slot will come back for more by itself.
+-- want asks for a wake-task of a queue, unless one is pending or, with spare, a slot will come back for more by itself. With
+-- LISTS it pushes it to the wake-up list of the queue, at which a worker waits.
 local function want(q, spare)
   if wanted[q] then return end
   local k = P .. 'wake:' .. q
@@ -33,6 +34,11 @@ local function want(q, spare)
   if spare and tonumber(h[3] or '0') > 0 and math.abs(now - tonumber(h[4] or '0')) <= FRESH then return end
   wanted[q] = true
   redis.call('HSET', k, 'p', whole(now))
+  if LISTS then
+    redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
+    redis.call('SADD', 'asynq:queues', q)
+    return
+  end
   wants[#wants + 1] = q
   wants[#wants + 1] = h[2] or '0'
 end

@@ -12,7 +12,7 @@ for i = 2, #ARGV do
     if h[4] and h[4] ~= '0' then redis.call('HSET', k, 'n', '0') end -- no slot takes, so the count is wrong
     if not h[1] then
       want(q)
-    elseif math.abs(now - tonumber(h[1])) > patience then
+    elseif math.abs(now - tonumber(h[1])) > patience and not (LISTS and redis.call('EXISTS', P .. 'wakeup:' .. q) == 1) then
       stale[#stale + 1] = q
       stale[#stale + 1] = h[2] or '0'
     end

@@ -12,8 +12,8 @@
 -- a batch
 -- returns {said, now, wants, todos, '<lane> <unix µs at which the batch was taken>', then the elements of the batch}.
 -- said is ok, gone (the worker does not have the batch any more: nothing was changed
--- or taken) or yield (another queue has a
--- wake-task: nothing was taken). todos has what close returns, for each workflow. An element is {its text, graph or
+-- or taken), yield (another queue has a
+-- wake-task: nothing was taken) or paused (the queue is: likewise; the wake-task stays pending). todos has what close returns, for each workflow. An element is {its text, graph or
 -- false, time at which the plan with its nodes was stored or false, then the record of each node or false}
 local MOST_KEYS = 256         -- fairness keys that one take looks at
 local AT_ONCE = 32            -- fairness keys read in one call
@@ -199,6 +199,8 @@ elseif #on > 0 then
   takenFrom = ARGV[13]
   if #elements > 0 then keep(takenFrom) end
   if waiting(q) then want(q) end -- for other slots
+elseif has('a') and LISTS and redis.call('EXISTS', 'asynq:{' .. q .. '}:paused') == 1 then
+  said = 'paused'
 elseif has('t') then
   local h = redis.call('HMGET', wake, 'n', 'dn', 'dh', 's', 'g')
   if has('a') and (h[5] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent

@@ -30,8 +30,10 @@ for i = 4, #ARGV do
   if n > 0 and h[1] and not waiting(q) then
     redis.call('HDEL', P .. 'wake:' .. q, 'p')
     redis.call('HINCRBY', P .. 'wake:' .. q, 'g', 1)
-    out[#out + 1] = q
-    out[#out + 1] = h[2] or '0'
+    if not LISTS or redis.call('DEL', P .. 'wakeup:' .. q) == 0 then
+      out[#out + 1] = q
+      out[#out + 1] = h[2] or '0'
+    end
   end
 end
 saveDepth()
