@@ -30,7 +30,7 @@ func (p proxyPages) SourceNames() []string {
 // StartRefresh sends a refresh and returns its job, or the one that is under way.
 func (p proxyPages) StartRefresh(ctx context.Context) (string, error) {
 	if !p.system.cfg().Proxies.HasSources() {
-		return "", errors.New("there are no sources; name lists of proxies in proxies.sources")
+		return "", proxies.ErrNoSources
 	}
 	id, err := p.send(ctx, p.system.Refresh(ctx), tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, p.system.cfg().Wait.Unknown))
 	if err == nil {

@@ -28,6 +28,14 @@ type Member struct {
 	BannedUntil time.Time `json:"banned_until,omitzero"` // zero is without end
 }
 
+// ShownHealth returns the health at the site of the list, if the proxy was used there, otherwise that over all sites.
+func (m Member) ShownHealth() Health {
+	if m.SiteHealth != nil {
+		return *m.SiteHealth
+	}
+	return m.Health
+}
+
 // MarshalJSON leaves the password out: a listing is for people. Export writes it, into a file of its own.
 func (m Member) MarshalJSON() ([]byte, error) {
 	type plain Member

@@ -44,6 +44,9 @@ type SourceYield struct {
 	Run       string                `json:"run,omitempty"`     // the last refresh that is counted
 }
 
+// ErrNoSources means that a refresh has nothing to read.
+var ErrNoSources = errors.New("there are no sources; name lists of proxies in proxies.sources")
+
 // dryAfter is how many refreshes without a usable proxy make a source dry.
 const dryAfter = 3
 

@@ -96,8 +96,9 @@ func invalidRequest(err error) error {
 	return usageError{errors.New(cmp.Or(strings.Join(text, "\n"), p.Detail))}
 }
 
-// showPage prints a list of the API: with --json as the API responds, otherwise as a table, or none if it is empty.
-func showPage[T any](env environment, c *cli.Context, list []T, none string, columns []string, row func(T) []string) error {
+// showPage prints a list of the API: with --json as the API responds, otherwise as a table, or none if it is empty. A narrow
+// terminal omits the columns less.
+func showPage[T any](env environment, c *cli.Context, list []T, none string, columns []string, row func(T) []string, less ...string) error {
 	switch {
 	case c.Bool("json"):
 		return printJSON(env.stdout, client.Page[T]{Data: list})
@@ -105,5 +106,5 @@ func showPage[T any](env environment, c *cli.Context, list []T, none string, col
 		fmt.Fprintln(env.stdout, none)
 		return nil
 	}
-	return show(env, c, list, columns, row)
+	return show(env, c, list, columns, row, less...)
 }

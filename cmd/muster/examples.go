@@ -29,8 +29,9 @@ var examples = map[string]string{
 	"proxies sources": "muster proxies sources",
 	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'",
 	"proxies add":     "muster proxies add http://198.51.100.7:8080",
-	"proxies remove":  "muster proxies remove 198.51.100.7",
-	"proxies ban":     "muster proxies ban 198.51.100.7:8080 --site shop.example --for 24h\nmuster proxies ban 198.51.100.7:8080 --lift",
+	"proxies delete":  "muster proxies delete 198.51.100.7",
+	"proxies unban":   "muster proxies unban 198.51.100.7:8080",
+	"proxies ban":     "muster proxies ban 198.51.100.7:8080 --site shop.example --for 24h",
 	"proxies export":  "muster proxies export backup\nmuster proxies export - | shuf -n 1\nmuster proxies export --format csv - > pool.csv",
 	"proxies serve":   "muster proxies serve --listen 127.0.0.1:8089\ncurl -x http://127.0.0.1:8089 https://shop.example/",
 

@@ -6,35 +6,78 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/proxies"
+	"muster/orchestrator/api/client"
 )
+
+const proxyArguments = `PROXY is a name from the list, without a password, or host:port, or a host for all
+of its ports.`
 
 func banCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "ban",
 		Usage:     "do not use proxies for a site, or for any",
 		ArgsUsage: "PROXY…",
-		Description: `A PROXY is named as the list shows it, without its password, as host:port, or as
-a host alone for all of its ports. See who is banned from a site with
+		Description: proxyArguments + ` See who is banned from a site with
 muster proxies list --site SITE --banned.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "site", Usage: "only for `SITE`", DefaultText: "all"},
-			&cli.DurationFlag{Name: "for", Usage: "for `D`", DefaultText: "until lifted"},
-			&cli.BoolFlag{Name: "lift", Usage: "end a ban"},
-			progressFlag(), jsonFlag(),
+			&cli.DurationFlag{Name: "for", Usage: "for `DURATION`", DefaultText: "until unban"},
+			serverFlag(), jsonFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			if c.Duration("for") < 0 {
-				return usageError{fmt.Errorf("proxies ban: --for %s is not positive", c.Duration("for"))}
+		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			ban := client.ProxyBan{ProxySelection: selected(c), Site: c.String("site")}
+			if c.IsSet("for") {
+				ban.For = c.Duration("for").String()
 			}
-			if c.Bool("lift") {
-				return onMembers(env, c, "free again", func(ctx context.Context, pool *proxies.Pool, ids []string) (int, error) {
-					return pool.Unban(ctx, c.String("site"), ids...)
-				})
-			}
-			return onMembers(env, c, "banned", func(ctx context.Context, pool *proxies.Pool, ids []string) (int, error) {
-				return len(ids), pool.Ban(ctx, c.String("site"), c.Duration("for"), ids...)
-			})
-		},
+			done, err := api.BanProxies(ctx, ban)
+			return printChanged(env, c, done, err, "banned")
+		}),
 	}
+}
+
+func unbanCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:        "unban",
+		Usage:       "end bans of proxies",
+		ArgsUsage:   "PROXY…",
+		Description: proxyArguments,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "site", Usage: "end bans from `SITE`", DefaultText: "bans from all sites"},
+			serverFlag(), jsonFlag(),
+		},
+		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			done, err := api.UnbanProxies(ctx, client.ProxyUnban{ProxySelection: selected(c), Site: c.String("site")})
+			return printChanged(env, c, done, err, "no longer banned")
+		}),
+	}
+}
+
+func deleteCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "delete",
+		Usage:     "remove proxies from the pool",
+		ArgsUsage: "PROXY…",
+		Description: proxyArguments + ` A working proxy that a source still lists returns with
+the next refresh; use ban to exclude it.`,
+		Flags: []cli.Flag{serverFlag(), jsonFlag()},
+		Action: onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			done, err := api.DeleteProxies(ctx, selected(c))
+			return printChanged(env, c, done, err, "deleted")
+		}),
+	}
+}
+
+func selected(c *cli.Context) client.ProxySelection {
+	return client.ProxySelection{Proxies: c.Args().Slice()}
+}
+
+func printChanged(env environment, c *cli.Context, done client.ChangedProxies, err error, verb string) error {
+	switch {
+	case err != nil:
+		return err
+	case c.Bool("json"):
+		return printJSON(env.stdout, done)
+	}
+	fmt.Fprintf(env.stdout, "%d %s\n", done.Changed, verb)
+	return nil
 }

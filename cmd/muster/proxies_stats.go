@@ -10,41 +10,73 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/orchestrator/api/client"
 	"muster/proxies"
 )
 
-func statsProxies(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
+func countCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "count",
+		Usage: "count the pool",
+		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			s, err := api.ProxyStats(ctx)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(env.stdout, poolCount{s.Live, s.Usable})
+			}
+			fmt.Fprintf(env.stdout, "%d live, %d usable\n", s.Live, s.Usable)
+			return nil
+		}),
 	}
-	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
-		s, err := pool.Stats(ctx)
-		if err != nil {
-			return err
-		}
-		if c.Bool("json") {
-			return printJSON(env.stdout, s)
-		}
-		t := newTable(env.stdout, "POOL", "")
-		t.row("live", fmt.Sprint(s.Live))
-		t.row("usable", fmt.Sprintf("%d (%d ready, %d rest)", s.Usable, s.Ready, s.Cooling))
-		t.row("banned from all sites", fmt.Sprint(s.Banned))
-		t.row("banned from a site", counts(s.SiteBans))
-		t.row("taken out today", fmt.Sprint(s.Archived))
-		t.row("protocols", counts(s.Protocols))
-		t.row("anonymity", counts(s.Anonymity))
-		t.row("countries", counts(s.Countries))
-		t.row("https", fmt.Sprint(s.HTTPS))
-		t.row("rotating exits", fmt.Sprint(s.Rotating))
-		t.row("latency", fmt.Sprintf("median %.0f ms, 90%% %.0f ms, 99%% %.0f ms", s.Latency.P50, s.Latency.P90, s.Latency.P99))
-		t.row("requests", fmt.Sprint(s.Requests))
-		refreshed := age(s.RefreshedAt)
-		if s.Stale {
-			refreshed += ", STALE: the last refresh found nothing"
-		}
-		t.row("refreshed", refreshed)
-		return t.flush()
-	})
+}
+
+// poolCount is the JSON result of proxies count.
+type poolCount struct {
+	Live   int `json:"live"`
+	Usable int `json:"usable"`
+}
+
+func statsCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "stats",
+		Usage: "print statistics of the pool",
+		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			s, err := api.ProxyStats(ctx)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(env.stdout, s)
+			}
+			return printPool(env, s)
+		}),
+	}
+}
+
+func printPool(env environment, s proxies.Stats) error {
+	t := newTable(env.stdout, "POOL", "")
+	t.row("live", fmt.Sprint(s.Live))
+	t.row("usable", fmt.Sprintf("%d (%d ready, %d rest)", s.Usable, s.Ready, s.Cooling))
+	t.row("banned from all sites", fmt.Sprint(s.Banned))
+	t.row("banned from a site", counts(s.SiteBans))
+	t.row("taken out today", fmt.Sprint(s.Archived))
+	t.row("protocols", counts(s.Protocols))
+	t.row("anonymity", counts(s.Anonymity))
+	t.row("countries", counts(s.Countries))
+	t.row("https", fmt.Sprint(s.HTTPS))
+	t.row("rotating exits", fmt.Sprint(s.Rotating))
+	t.row("latency", fmt.Sprintf("median %.0f ms, 90%% %.0f ms, 99%% %.0f ms", s.Latency.P50, s.Latency.P90, s.Latency.P99))
+	t.row("requests", fmt.Sprint(s.Requests))
+	refreshed := age(s.RefreshedAt)
+	if s.Stale {
+		refreshed += ", STALE: the last refresh found nothing"
+	}
+	t.row("refreshed", refreshed)
+	return t.flush()
 }
 
 // counts lists numbers by name, the largest first, and the small ones as one.
@@ -66,4 +98,34 @@ func counts[K ~string](by map[K]int) string {
 		return "-"
 	}
 	return strings.Join(words, ", ")
+}
+
+func sourcesCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "sources",
+		Usage: "list the sources of proxies and their yield",
+		Description: `UNIQUE counts the candidates that no other source has. A source without a usable
+proxy for three refreshes is DRY: it costs probes and brings nothing.`,
+		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			list, err := api.ProxySources(ctx)
+			if err != nil {
+				return err
+			}
+			err = showPage(env, c, list, "No sources; name some in proxies.sources",
+				[]string{"SOURCE", "STATE", "CANDIDATES", "UNIQUE", "ALIVE", "USABLE", "ELITE", "IN ALL", "REFRESHES", "READ", "LEFT OUT"}, sourceRow,
+				"UNIQUE", "ELITE", "IN ALL", "REFRESHES", "LEFT OUT")
+			for _, y := range list {
+				if y.Error != "" && !c.Bool("json") {
+					fmt.Fprintln(env.stdout, strings.ReplaceAll(y.Error, "\n", " "))
+				}
+			}
+			return err
+		}),
+	}
+}
+
+func sourceRow(y client.ProxySource) []string {
+	return []string{y.Name, y.State(), fmt.Sprint(y.Last.Candidates), fmt.Sprint(y.Last.Unique), fmt.Sprint(y.Last.Alive), fmt.Sprint(y.Last.Usable), fmt.Sprint(y.Last.Elite),
+		fmt.Sprintf("%d of %d", y.Total.Usable, y.Total.Candidates), fmt.Sprint(y.Refreshes), age(y.LastAt), counts(y.Rejects)}
 }

@@ -25,7 +25,6 @@ import (
 	"muster/orchestrator/breaker"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
-	"muster/orchestrator/ui"
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/workqueue"
@@ -80,8 +79,8 @@ type Config struct {
 	// Sites are shown under /ui/ and answered under /sites. Defaults to none: /
 	// leads to the queues.
 	Sites *sites.Service
-	// Proxies is the pool, shown under /ui/proxies. Defaults to none.
-	Proxies ui.Proxies
+	// Proxies is the pool. Defaults to none: its operations and pages are left out.
+	Proxies Proxies
 	// Check runs the health checks, for the overview and /ready.
 	// Defaults to none.
 	Check func(context.Context) health.Report

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,6 +18,8 @@ import (
 
 	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
+	"muster/proxies"
+	"muster/tasks/workqueue"
 )
 
 //go:generate go test -run TestOpenAPIGolden -update .
@@ -56,7 +59,7 @@ func newHuma(mux *http.ServeMux) huma.API {
 			},
 			Servers: []*huma.Server{{URL: "/", Description: "where this description comes from"}},
 			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"bearer": {Type: "http", Scheme: "bearer", Description: "a key of muster keys create, of POST /keys or of the setting api.keys, or a JSON Web Token as in the setting api.jwt"},
 					"basic":  {Type: "http", Scheme: "basic", Description: "the same as a password, with any user name"},
@@ -83,6 +86,17 @@ func newHuma(mux *http.ServeMux) huma.API {
 	})
 	api.UseMiddleware(overridable)
 	return api
+}
+
+// schemaName returns the name of the schema of a type. Types of several packages have the name Stats.
+func schemaName(t reflect.Type, hint string) string {
+	switch t {
+	case typeOf[proxies.Stats]():
+		return "ProxyStats"
+	case typeOf[workqueue.Stats]():
+		return "QueueStats"
+	}
+	return huma.DefaultSchemaNamer(t, hint)
 }
 
 // marshal writes an answer. A client that has gone is no error.

@@ -11,8 +11,11 @@ import (
 
 	"muster/internal/testutil"
 	"muster/orchestrator/access"
+	"muster/orchestrator/breaker"
 	"muster/proxies"
 	"muster/sites"
+	"muster/tasks/limit"
+	"muster/tasks/workqueue"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/openapi.json")
@@ -28,6 +31,9 @@ func everything(t *testing.T) Config {
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
 	cfg.Proxies = fakePool{proxies.NewPool(proxies.PoolConfig{Redis: cfg.Client.Redis()})}
+	cfg.Queue = func(name string) *workqueue.Queue { return workqueue.New(cfg.Client.Redis(), name, workqueue.Config{}) }
+	agents := limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{Namespace: "muster:agents"})
+	cfg.Breakers = breaker.New(cfg.Client, limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{}), agents)
 	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis(), 0)
 	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: aJob, Role: access.Viewer}); err != nil { // that a request can name
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/breaker"
 	"muster/orchestrator/webhook"
+	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/workqueue"
@@ -151,6 +152,7 @@ var serviceProblems = []struct {
 	{breaker.ErrNotFound, http.StatusNotFound, "breaker_not_found"},
 	{workqueue.ErrNewer, http.StatusConflict, "queue_of_newer_version"},
 	{workqueue.ErrFull, http.StatusServiceUnavailable, "unavailable"},
+	{proxies.ErrNoSources, http.StatusConflict, "no_proxy_sources"},
 	{access.ErrNoKey, http.StatusNotFound, "key_not_found"},
 	{jobs.ErrStale, http.StatusPreconditionFailed, "version_mismatch"},
 	{jobs.ErrTerminal, http.StatusConflict, "job_ended"},

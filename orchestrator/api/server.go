@@ -60,6 +60,9 @@ func operations(served *routes, cfg Config) error {
 	if cfg.Audit != nil {
 		addAudit(s)
 	}
+	if cfg.Proxies != nil {
+		addProxies(s)
+	}
 	if cfg.Queue != nil {
 		addQueues(s)
 	}

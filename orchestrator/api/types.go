@@ -9,7 +9,9 @@ import (
 	"muster/jobs/agent"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
+	"muster/orchestrator/ui"
 	"muster/orchestrator/webhook"
+	"muster/proxies"
 )
 
 // Jobs keeps jobs. Its methods return the errors of package jobs.
@@ -115,4 +117,11 @@ type Agents interface {
 	Complete(ctx context.Context, assignment, agent string, fence int64, a jobs.Answer) error
 	Fail(ctx context.Context, assignment, agent string, fence int64, message string, retryAfter *time.Duration, permanent bool, usage map[string]int64) error
 	Release(ctx context.Context, assignment, agent string, fence int64) error
+}
+
+// Proxies is the pool of proxies.
+type Proxies interface {
+	ui.Proxies
+	ListAt(ctx context.Context, site string, f proxies.Filter) ([]proxies.Member, error)
+	Remove(ctx context.Context, ids ...string) (removed int, err error)
 }

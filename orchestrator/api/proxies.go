@@ -1,0 +1,172 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"muster/orchestrator/api/client"
+	"muster/proxies"
+)
+
+type listProxiesInput struct {
+	Protocol   []string `query:"protocol" enum:"http,https,socks4,socks4a,socks5" maxItems:"5" doc:"any of these"`
+	Country    []string `query:"country" minLength:"2" maxLength:"2" maxItems:"300" doc:"any of these two-letter codes" example:"BG"`
+	Anonymity  string   `query:"anonymity" enum:"transparent,anonymous,elite" default:"anonymous" doc:"at least this grade"`
+	HTTPS      bool     `query:"https" doc:"only proxies that can tunnel TLS"`
+	MaxLatency string   `query:"max_latency" maxLength:"20" doc:"a duration, as in 800ms" example:"800ms"`
+	Site       string   `query:"site" maxLength:"100" doc:"only proxies that were used or are banned at a site, with their health there"`
+	Banned     bool     `query:"banned" doc:"only proxies that are banned from all sites, or from site"`
+	Sort       string   `query:"sort" enum:"latency,score,ok,requests,checked,country,protocol" default:"latency" doc:"equal ones are sorted by latency"`
+	Limit      int      `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"proxies on a page"`
+	Cursor     string   `query:"cursor" maxLength:"100" doc:"next of the previous page"`
+}
+
+type proxyStatsOutput struct{ Body proxies.Stats }
+
+type banInput struct{ Body client.ProxyBan }
+
+type unbanInput struct{ Body client.ProxyUnban }
+
+type deleteProxiesInput struct{ Body client.ProxySelection }
+
+type changedProxiesOutput struct{ Body client.ChangedProxies }
+
+type refreshInput struct {
+	Body *struct{} `nameHint:"Refresh"`
+}
+
+type refreshOutput struct{ Body client.StartedRefresh }
+
+// proxyOrders are the orders of a list of proxies, before that by latency.
+var proxyOrders = map[string]func(a, b proxies.Member) int{
+	"latency":  func(proxies.Member, proxies.Member) int { return 0 },
+	"score":    func(a, b proxies.Member) int { return cmp.Compare(b.Score, a.Score) },
+	"ok":       func(a, b proxies.Member) int { return cmp.Compare(b.ShownHealth().OK, a.ShownHealth().OK) },
+	"requests": func(a, b proxies.Member) int { return cmp.Compare(b.ShownHealth().Requests, a.ShownHealth().Requests) },
+	"checked":  func(a, b proxies.Member) int { return b.CheckedAt.Compare(a.CheckedAt) },
+	"country":  func(a, b proxies.Member) int { return strings.Compare(a.Country, b.Country) },
+	"protocol": func(a, b proxies.Member) int { return strings.Compare(a.Protocol, b.Protocol) },
+}
+
+// addProxies adds the operations on the pool of proxies.
+func addProxies(s *server) {
+	pool := s.cfg.Proxies
+	op := describe(s, http.MethodGet, "/v1/proxies", "listProxies", tagProxies, "List the proxies of the pool")
+	op.Description = "Passwords are left out."
+	route(s, op, 0, func(ctx context.Context, in *listProxiesInput) (*pageOutput[proxies.Member], error) {
+		page, err := listProxies(ctx, pool, in)
+		return &pageOutput[proxies.Member]{page}, err
+	})
+	op = describe(s, http.MethodGet, "/v1/proxies/stats", "getProxyStats", tagProxies, "Count the proxies of the pool")
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*proxyStatsOutput, error) {
+		stats, err := pool.Stats(ctx)
+		return &proxyStatsOutput{stats}, err
+	})
+	op = describe(s, http.MethodGet, "/v1/proxies/sources", "listProxySources", tagProxies, "List the sources of proxies with their yields")
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[client.ProxySource], error) {
+		yields, err := pool.Yields(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range pool.SourceNames() {
+			yields[name] = yields[name] // those that were not read yet are listed too
+		}
+		out := &pageOutput[client.ProxySource]{client.Page[client.ProxySource]{Data: []client.ProxySource{}}}
+		for _, name := range slices.Sorted(maps.Keys(yields)) {
+			out.Body.Data = append(out.Body.Data, client.ProxySource{Name: name, SourceYield: yields[name]})
+		}
+		return out, nil
+	})
+	op = describe(s, http.MethodPost, "/v1/proxies/ban", "banProxies", tagProxies, "Ban proxies from a site or from all sites", http.StatusNotFound)
+	route(s, op, maxBody, func(ctx context.Context, in *banInput) (*changedProxiesOutput, error) {
+		var d time.Duration
+		if in.Body.For != "" {
+			var err error
+			if d, err = time.ParseDuration(in.Body.For); err != nil || d <= 0 {
+				return nil, badField("body.for", "use a duration above 0, as in 1h")
+			}
+		}
+		return onProxies(ctx, pool, in.Body.ProxySelection, func(ids []string) (int, error) {
+			return len(ids), pool.Ban(ctx, in.Body.Site, d, ids...)
+		})
+	})
+	op = describe(s, http.MethodPost, "/v1/proxies/unban", "unbanProxies", tagProxies, "End bans of proxies", http.StatusNotFound)
+	route(s, op, maxBody, func(ctx context.Context, in *unbanInput) (*changedProxiesOutput, error) {
+		return onProxies(ctx, pool, in.Body.ProxySelection, func(ids []string) (int, error) { return pool.Unban(ctx, in.Body.Site, ids...) })
+	})
+	op = describe(s, http.MethodPost, "/v1/proxies/delete", "deleteProxies", tagProxies, "Remove proxies from the pool", http.StatusNotFound)
+	op.Description = "A working proxy that a source still lists returns with the next refresh; a ban excludes it."
+	route(s, op, maxBody, func(ctx context.Context, in *deleteProxiesInput) (*changedProxiesOutput, error) {
+		return onProxies(ctx, pool, in.Body, func(ids []string) (int, error) { return pool.Remove(ctx, ids...) })
+	})
+	op = describe(s, http.MethodPost, "/v1/proxies/refresh", "refreshProxies", tagProxies, "Start a refresh of the pool, or return the one that runs", http.StatusConflict)
+	op.DefaultStatus = http.StatusAccepted
+	route(s, op, maxBody, func(ctx context.Context, _ *refreshInput) (*refreshOutput, error) {
+		id, err := pool.StartRefresh(ctx)
+		return &refreshOutput{client.StartedRefresh{JobID: id}}, err
+	})
+}
+
+func listProxies(ctx context.Context, pool Proxies, in *listProxiesInput) (page client.Page[proxies.Member], err error) {
+	f := proxies.Filter{Protocols: in.Protocol, Anonymity: in.Anonymity, HTTPS: in.HTTPS, Banned: true}
+	for _, c := range in.Country {
+		f.Countries = append(f.Countries, strings.ToUpper(c))
+	}
+	if in.MaxLatency != "" {
+		if f.MaxLatency, err = time.ParseDuration(in.MaxLatency); err != nil || f.MaxLatency <= 0 {
+			return page, badField("query.max_latency", "use a duration above 0, as in 800ms")
+		}
+	}
+	first := 0
+	if text, err := readCursor("proxies", in.Cursor); err != nil {
+		return page, err
+	} else if text != "" {
+		if first, err = strconv.Atoi(text); err != nil || first < 0 {
+			return page, badField("query.cursor", "invalid cursor; send next of the previous page")
+		}
+	}
+	members, err := pool.ListAt(ctx, in.Site, f)
+	if err != nil {
+		return page, err
+	}
+	list := slices.DeleteFunc(members, func(m proxies.Member) bool {
+		return in.Banned && !m.Banned || in.Site != "" && m.SiteHealth == nil && !m.Banned
+	})
+	slices.SortStableFunc(list, proxyOrders[in.Sort])
+	first = min(first, len(list))
+	last := min(first+in.Limit, len(list))
+	page.Data = orEmpty(list[first:last])
+	if last < len(list) {
+		page.Next = makeCursor("proxies", strconv.Itoa(last))
+	}
+	return page, nil
+}
+
+// onProxies calls do with the ids of the selected proxies. If one of them is not in the pool, do is not called.
+func onProxies(ctx context.Context, pool Proxies, s client.ProxySelection, do func(ids []string) (int, error)) (*changedProxiesOutput, error) {
+	var ids []string
+	for i, name := range s.Proxies {
+		found, err := pool.Find(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 { // the name may contain a password
+			p := problem(http.StatusNotFound, "body.proxies[%d]: no such proxy in the pool", i)
+			p.Code = "proxy_not_found"
+			return nil, p
+		}
+		for _, m := range found {
+			ids = append(ids, m.ID)
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	n, err := do(ids)
+	return &changedProxiesOutput{client.ChangedProxies{Changed: n, Proxies: ids}}, err
+}
