@@ -32,7 +32,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 		return nil, nil, err
 	}
 	defer leave()
-	page.N = v.N
+	page.N, page.Carry = v.N, v.Carry
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
 		if page.Suspect != nil {
 			page.Suspect()
@@ -135,7 +135,7 @@ func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield
 		records = append(records, line)
 	}
 	for _, l := range res.Links {
-		to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1}
+		to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1, Carry: l.Carry}
 		found = append(found, l.URL)
 		y.links = append(y.links, to)
 	}

@@ -41,7 +41,8 @@ type visit struct {
 	Depth int    `json:"depth,omitempty"` // links from the start
 	Start int    `json:"start,omitempty"` // of a sitemap: see definition.InSitemap
 
-	Post definition.Post `json:"post,omitzero"` // how it is requested
+	Post  definition.Post   `json:"post,omitzero"`   // how it is requested
+	Carry map[string]string `json:"carry,omitempty"` // see extract.Page
 }
 
 // yield is the result of a page, which is stored with its item.

@@ -22,12 +22,12 @@ func checkSitesCommand(env environment) *cli.Command {
 		Description: `An invalid definition affects only its site: a scrape of that site fails with the
 error that this command prints.
 
-With --live the arguments are sites or files. It fetches one page of each kind (a
-sitemap, a listing page and its next page, a detail page) directly, without a
-proxy, and shows for each field how often it was found, by which
-alternative of its chain, and its first value.`,
+With --live the arguments are sites or files. It follows the definition from its
+start pages, through sitemaps and listing pages at any depth, until a page has a
+record, directly and without a proxy. For each page it shows how often each field
+was found, by which alternative of its chain, and its first value.`,
 		Flags: append(flagsOf(sitesSetting),
-			&cli.BoolFlag{Name: "live", Usage: "fetch a page of each kind and show its records and links"}, baseURLFlag(), jsonFlag()),
+			&cli.BoolFlag{Name: "live", Usage: "follow the definition until a record is found, and show records and links"}, baseURLFlag(), jsonFlag()),
 		BashComplete: completeSites(env),
 		Action: func(c *cli.Context) error {
 			if c.Bool("live") {

@@ -48,8 +48,8 @@ func (c *checker) problemAt(at Pos, key, format string, args ...any) {
 func (c *checker) check(def *Definition) {
 	base := c.checkSite(def)
 	c.checkStart(def, base)
-	c.checkLinks(def.Listing.Links, "listing.links")
-	c.checkLinks(def.Detail.Links, "detail.links")
+	c.checkLinks(def, def.Listing.Links, def.Listing.Format, "listing.links")
+	c.checkLinks(def, def.Detail.Links, def.Detail.Format, "detail.links")
 	c.checkNext(def.Listing.Next)
 	def.Listing.Format = c.oneOf(def.Listing.Format, FormatHTML, words[Listing]("format"), def.Listing.At, "listing.format")
 	def.Detail.Format = c.oneOf(def.Detail.Format, FormatHTML, words[Detail]("format"), def.Detail.At, "detail.format")
@@ -177,7 +177,7 @@ func (c *checker) checkStart(def *Definition, base *url.URL) {
 	}
 }
 
-func (c *checker) checkLinks(links []Link, key string) {
+func (c *checker) checkLinks(def *Definition, links []Link, format, key string) {
 	for i := range links {
 		l := &links[i]
 		if l.CSS.IsZero() == l.JSON.IsZero() && !c.failedAt(l.At) {
@@ -190,6 +190,26 @@ func (c *checker) checkLinks(links []Link, key string) {
 			l.Attr = l.CSS.Attr
 		}
 		l.As = c.oneOf(l.As, KindDetail, words[Link]("as"), l.At, key+".as")
+		c.checkCarry(def, l, format, key)
+	}
+}
+
+// checkCarry checks what a link carries to its page.
+func (c *checker) checkCarry(def *Definition, l *Link, format, key string) {
+	each := !l.Each.IsZero() || !l.EachJSON.IsZero()
+	switch {
+	case !l.Each.IsZero() && !l.EachJSON.IsZero():
+		c.problemAt(l.At, key, "has each and each_json; give only one of them")
+	case !l.EachJSON.IsZero() && format != FormatJSON:
+		c.problemAt(l.EachJSON.At, key+".each_json", "needs format: json on the page")
+	case len(l.Carry) > 0 && !each:
+		c.problemAt(l.At, key+".carry", "needs each or each_json: the items that have the link and the values")
+	}
+	c.checkFields(def, l.Carry, format, key+".carry")
+	for _, f := range l.Carry {
+		if f.Type != TypeText || f.Required || f.Default != nil {
+			c.problemAt(f.At, key+".carry."+f.Name, "is a text; give type, required and default in the field of the record that takes it")
+		}
 	}
 }
 

@@ -22,16 +22,17 @@ func (c *checker) checkRecords(def *Definition) {
 		r.From = c.oneOf(r.From, KindDetail, words[Record]("from"), r.At, key+".from")
 		r.OnInvalid = c.oneOf(r.OnInvalid, OnInvalidDrop, words[Record]("on_invalid"), r.At, key+".on_invalid")
 		page := def.Page(r.From)
-		if !r.Each.IsZero() && !r.EachJSON.IsZero() {
-			c.problemAt(r.At, key, "has each and each_json; give only one of them")
-		}
-		if !r.EachJSON.IsZero() && page.Format != FormatJSON {
-			c.problemAt(r.EachJSON.At, key+".each_json", "needs format: json on the %s page", r.From)
+		format := page.Format
+		switch {
+		case !r.Each.IsZero() && !r.EachJSON.IsZero():
+			format = FormatJSON // in the elements of each
+		case !r.EachJSON.IsZero() && format != FormatJSON:
+			c.problemAt(r.EachJSON.At, key+".each_json", "needs format: json on the %s page; for JSON in an element, such as a script, give each too", r.From)
 		}
 		if len(r.Fields) == 0 && !c.failedKey(key+".fields") {
 			c.problemAt(r.At, key+".fields", "is missing; name at least one field")
 		}
-		c.checkFields(def, r.Fields, page.Format, key+".fields")
+		c.checkFields(def, r.Fields, format, key+".fields")
 		names := make([]string, len(r.Fields))
 		for i, f := range r.Fields {
 			names[i] = f.Name
@@ -76,7 +77,28 @@ func (c *checker) checkFields(def *Definition, fields Fields, format, key string
 		c.checkOptions(f, key)
 		for j := range f.Any {
 			c.checkSource(&f.Any[j], f, format, key)
+			c.checkCarried(def, &f.Any[j], key)
 		}
+	}
+}
+
+// checkCarried checks that a link carries what a source takes.
+func (c *checker) checkCarried(def *Definition, s *Source, key string) {
+	if s.Carry == "" {
+		return
+	}
+	var names []string
+	for _, l := range slices.Concat(def.Listing.Links, def.Detail.Links) {
+		for _, f := range l.Carry {
+			names = append(names, f.Name)
+		}
+	}
+	switch n := nearest.Word(s.Carry, names); {
+	case slices.Contains(names, s.Carry):
+	case n != "":
+		c.problemAt(s.At, key+".carry", "no link carries %q; did you mean %q?", s.Carry, n)
+	default:
+		c.problemAt(s.At, key+".carry", "no link carries %q; add it to carry of a link", s.Carry)
 	}
 }
 
@@ -160,7 +182,7 @@ func (c *checker) fieldType(got, missing string, at Pos, key string) string {
 }
 
 // noPlace is the problem of a source without a place.
-const noPlace = "does not say where the value is; give one of css, xpath, json, jsonld, microdata, meta, label, column, page, value, exists and regex"
+const noPlace = "does not say where the value is; give one of css, xpath, json, jsonld, microdata, meta, label, column, page, carry, value, exists and regex"
 
 func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	given := s.given()
@@ -205,7 +227,7 @@ func (s *Source) given() []string {
 		set  bool
 	}{{"css", !s.CSS.IsZero()}, {"xpath", !s.XPath.IsZero()}, {"json", !s.JSON.IsZero() && s.CSS.IsZero() && s.XPath.IsZero()},
 		{"jsonld", s.JSONLD != ""}, {"microdata", s.Microdata != ""}, {"meta", s.Meta != ""}, {"label", s.Label != ""},
-		{"column", s.Column != ""}, {"page", s.Page != ""}, {"value", s.Value != nil}, {"exists", !s.Exists.IsZero()}} {
+		{"column", s.Column != ""}, {"page", s.Page != ""}, {"carry", s.Carry != ""}, {"value", s.Value != nil}, {"exists", !s.Exists.IsZero()}} {
 		if k.set {
 			given = append(given, k.name)
 		}

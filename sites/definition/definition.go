@@ -132,6 +132,12 @@ type Link struct {
 	Allow    Pattern  `yaml:"allow"`
 	Deny     Pattern  `yaml:"deny"`
 	As       string   `yaml:"as" oneof:"listing detail"`
+
+	// Carry are texts that sources with Carry find on the page of the link. They are searched, like the link, in each
+	// element of Each or value of EachJSON.
+	Each     Selector `yaml:"each"`
+	EachJSON Path     `yaml:"each_json"`
+	Carry    Fields   `yaml:"carry"`
 }
 
 // Next says how to get from one listing page to the next one. Exactly one of CSS, Rel, JSON, Template and Param is set.
@@ -153,7 +159,7 @@ type Next struct {
 // Records are the kinds of record, in the order of the file.
 type Records []Record
 
-// Record is one kind of record.
+// Record is one kind of record. Each and EachJSON together mean JSON in elements.
 type Record struct {
 	At        Pos
 	Name      string
@@ -197,7 +203,7 @@ type Field struct {
 }
 
 // Source is one place where a value may be. Exactly one of CSS, JSON,
-// JSONLD, Microdata, Meta, Label, Column, Page, Value and Exists is set, or
+// JSONLD, Microdata, Meta, Label, Column, Page, Carry, Value and Exists is set, or
 // Regex alone, which then searches the whole page. CSS and JSON together mean JSON in an element.
 type Source struct {
 	At        Pos
@@ -212,6 +218,7 @@ type Source struct {
 	Label     string   `yaml:"label"`
 	Column    string   `yaml:"column"`
 	Page      string   `yaml:"page" oneof:"url requested_url title status fetched_at html site"`
+	Carry     string   `yaml:"carry"` // of the link to the page
 	Value     *string  `yaml:"value"`
 	Exists    Selector `yaml:"exists"`
 	Regex     Pattern  `yaml:"regex"`

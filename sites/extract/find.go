@@ -125,6 +125,12 @@ func (x *run) raw(s *definition.Source, p at) []found {
 		return x.doc.inColumn(p.node, s.Column)
 	case s.Page != "":
 		return text(x.fact(s.Page))
+	case s.Carry != "":
+		v, ok := x.doc.Page.Carry[s.Carry]
+		if !ok {
+			return nil
+		}
+		return text(v)
 	case s.Value != nil:
 		return text(*s.Value)
 	case !s.Exists.IsZero():
@@ -203,15 +209,7 @@ func textOf(obj map[string]any, typ string) string {
 func embedded(s *definition.Source, nodes []*html.Node) []found {
 	var out []found
 	for _, n := range nodes {
-		var text string
-		switch {
-		case s.Attr != "":
-			text, _ = attr(n, strings.ToLower(s.Attr))
-		case n.Type == html.ElementNode && n.FirstChild != nil && n.FirstChild == n.LastChild && n.FirstChild.Type == html.TextNode:
-			text = n.FirstChild.Data // also of a script
-		default:
-			text = Text(n)
-		}
+		text := jsonIn(n, s.Attr)
 		if !s.Regex.IsZero() {
 			var ok bool
 			if text, ok = s.Regex.Find(text); !ok {
@@ -226,6 +224,18 @@ func embedded(s *definition.Source, nodes []*html.Node) []found {
 		out = append(out, values(s.JSON.Eval(v))...)
 	}
 	return out
+}
+
+// jsonIn returns the text of an element that has JSON, or of its attribute of a name.
+func jsonIn(n *html.Node, name string) string {
+	switch {
+	case name != "":
+		text, _ := attr(n, strings.ToLower(name))
+		return text
+	case n.Type == html.ElementNode && n.FirstChild != nil && n.FirstChild == n.LastChild && n.FirstChild.Type == html.TextNode:
+		return n.FirstChild.Data // also of a script
+	}
+	return Text(n)
 }
 
 // taken returns what the source takes of each element.

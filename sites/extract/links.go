@@ -2,6 +2,7 @@ package extract
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -18,41 +19,66 @@ func (x *run) links(links []definition.Link) {
 	seen := map[string]bool{}
 	for i := range links {
 		l := &links[i]
-		for _, ref := range x.refs(l.CSS, l.Attr, l.JSON) {
-			if l.Template != "" {
-				ref = strings.ReplaceAll(l.Template, "{value}", url.PathEscape(ref))
-			}
-			u := x.resolve(ref)
-			if u == nil {
-				continue
-			}
-			text := u.String()
-			if seen[text] || (!l.Allow.IsZero() && !l.Allow.MatchString(text)) || (!l.Deny.IsZero() && l.Deny.MatchString(text)) {
-				continue
-			}
-			seen[text] = true
-			x.res.Links = append(x.res.Links, Link{URL: text, Kind: l.As})
+		places, err := x.places(l.Each, l.EachJSON)
+		if err != nil {
+			continue // each and each_json exclude each other in links
+		}
+		for _, p := range places {
+			x.linksAt(l, p, seen)
 		}
 	}
 }
 
-// refs returns the raw references that a selector or a path finds.
-func (x *run) refs(css definition.Selector, name string, path definition.Path) []string {
+// linksAt collects the links at a place, with what they carry.
+func (x *run) linksAt(l *definition.Link, p at, seen map[string]bool) {
+	var carry map[string]string
+	for i := range l.Carry {
+		f := &l.Carry[i]
+		if v, _, err := x.field(f, p, "carry."+f.Name); err == nil && v != nil {
+			if carry == nil {
+				carry = map[string]string{}
+			}
+			carry[f.Name] = fmt.Sprint(v) // a string
+		}
+	}
+	for _, ref := range refsAt(p, l.CSS, l.Attr, l.JSON) {
+		if l.Template != "" {
+			ref = strings.ReplaceAll(l.Template, "{value}", url.PathEscape(ref))
+		}
+		u := x.resolve(ref)
+		if u == nil {
+			continue
+		}
+		text := u.String()
+		if seen[text] || (!l.Allow.IsZero() && !l.Allow.MatchString(text)) || (!l.Deny.IsZero() && l.Deny.MatchString(text)) {
+			continue
+		}
+		seen[text] = true
+		x.res.Links = append(x.res.Links, Link{URL: text, Kind: l.As, Carry: carry})
+	}
+}
+
+// refsAt returns the raw references that a selector or a path finds at a place.
+func refsAt(p at, css definition.Selector, name string, path definition.Path) []string {
 	var refs []string
 	if !path.IsZero() {
-		for _, fd := range values(path.Eval(x.doc.JSON)) {
+		for _, fd := range values(path.Eval(p.json)) {
 			refs = append(refs, fd.text)
 		}
 		return refs
 	}
-	if x.doc.Root == nil {
+	if p.node == nil {
 		return nil
 	}
 	byDefault := name == ""
 	if byDefault {
 		name = "href"
 	}
-	for _, n := range css.All(x.doc.Root) {
+	all := css.All(p.node)
+	if css.Match(p.node) { // the element of each is the link
+		all = append([]*html.Node{p.node}, all...)
+	}
+	for _, n := range all {
 		if n.Type == html.TextNode {
 			refs = append(refs, strings.TrimSpace(n.Data))
 			continue
@@ -126,7 +152,7 @@ func (x *run) next(n *definition.Next) {
 			x.res.Next.N = page.N + 1
 		}
 	default:
-		if refs := x.refs(n.CSS, n.Attr, n.JSON); len(refs) > 0 {
+		if refs := refsAt(x.root(), n.CSS, n.Attr, n.JSON); len(refs) > 0 {
 			to(refs[0])
 		}
 	}

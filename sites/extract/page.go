@@ -22,10 +22,11 @@ import (
 type Page struct {
 	URL       *url.URL // after redirects
 	Requested string
-	Kind      string          // definition.KindListing or KindDetail
-	Post      definition.Post // what it was requested with, after redirects
-	N         int             // the number of a counted listing page, from 0
-	Start     int             // of a sitemap: see definition.InSitemap
+	Kind      string            // definition.KindListing or KindDetail
+	Post      definition.Post   // what it was requested with, after redirects
+	N         int               // the number of a counted listing page, from 0
+	Start     int               // of a sitemap: see definition.InSitemap
+	Carry     map[string]string // by its link: see definition.Link
 	Status    int
 	Header    http.Header
 	Body      []byte

@@ -39,6 +39,7 @@ type Link struct {
 	N     int // see Page
 	Start int // see Page
 	Post  definition.Post
+	Carry map[string]string // see Page
 }
 
 // Result is what was extracted from a page.
@@ -145,18 +146,9 @@ type at struct {
 func (x *run) root() at { return at{node: x.doc.Root, json: x.doc.JSON} }
 
 func (x *run) records(r *definition.Record) error {
-	places := []at{x.root()}
-	switch {
-	case !r.Each.IsZero():
-		places = nil
-		for _, n := range r.Each.All(x.doc.Root) {
-			places = append(places, at{node: n})
-		}
-	case !r.EachJSON.IsZero():
-		places = nil
-		for _, v := range r.EachJSON.Members(x.doc.JSON) {
-			places = append(places, at{json: v})
-		}
+	places, err := x.places(r.Each, r.EachJSON)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", r.Name, err)
 	}
 	for _, p := range places {
 		if !r.If.IsZero() && (p.node == nil || (r.If.First(p.node) == nil && !r.If.Match(p.node))) {
@@ -173,6 +165,42 @@ func (x *run) records(r *definition.Record) error {
 		}
 	}
 	return nil
+}
+
+// places returns the elements of each, the values of eachJSON, the values of eachJSON in the JSON of the elements of each,
+// or the whole page if neither is given.
+func (x *run) places(each definition.Selector, eachJSON definition.Path) (places []at, err error) {
+	switch {
+	case each.IsZero() && eachJSON.IsZero():
+		return []at{x.root()}, nil
+	case each.IsZero():
+		for _, v := range eachJSON.Members(x.doc.JSON) {
+			places = append(places, at{json: v})
+		}
+		return places, nil
+	case x.doc.Root == nil:
+		return nil, nil
+	}
+	read := 0
+	for _, n := range each.All(x.doc.Root) {
+		if eachJSON.IsZero() {
+			places = append(places, at{node: n})
+			continue
+		}
+		v, jerr := looseJSON(jsonIn(n, each.Attr))
+		if jerr != nil {
+			err = fmt.Errorf("the content of %s is not JSON: %w", each.Text, jerr)
+			continue
+		}
+		read++
+		for _, m := range eachJSON.Members(v) {
+			places = append(places, at{json: m})
+		}
+	}
+	if read > 0 { // other elements that the selector matches need not have JSON
+		err = nil
+	}
+	return places, err
 }
 
 // keep sets the key of a record and adds it to the records or to the invalid ones.

@@ -118,7 +118,7 @@ func again(def *definition.Definition, path string) (want Sample, got View, err 
 		return want, got, &brokenError{err}
 	}
 	got, err = Of(def, extract.Page{
-		URL: u, Requested: cmp.Or(want.Requested, want.URL), Kind: want.Kind, Post: want.Post, Status: http.StatusOK,
+		URL: u, Requested: cmp.Or(want.Requested, want.URL), Kind: want.Kind, Post: want.Post, Carry: want.Carry, Status: http.StatusOK,
 		Header: want.header(), Body: body, FetchedAt: want.FetchedAt,
 	})
 	return want, got, err

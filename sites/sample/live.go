@@ -3,22 +3,27 @@ package sample
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
 )
 
-// maxTries is how many pages of a sort are tried until one succeeds.
-const maxTries = 3
+const (
+	maxTries = 3  // pages of a kind and depth that are tried until one succeeds
+	maxLive  = 25 // pages in all
+)
 
-// Live fetches one page of each sort, beginning with a start page: a sitemap, a listing page, the next listing page,
-// a detail page. It calls show with each page or its error, and continues after an error. It returns the first error.
+// Live follows the definition from its start pages, through sitemaps and listing pages at any depth, until it has fetched
+// the second page of a listing and a record of each kind of page that has records. It calls show with each page or its
+// error, and continues after an error. It returns the first error.
 func Live(ctx context.Context, client *fetch.Client, def *definition.Definition, show func(View, error)) error {
-	l := live{client: client, def: def, show: show, tries: map[string]int{}}
+	l := live{client: client, def: def, show: show, tries: map[string]int{}, wanted: map[string]bool{}}
+	for _, r := range def.Records {
+		l.wanted[r.From] = true
+	}
 	for _, p := range def.StartPages() {
-		l.visit(ctx, extract.Link{URL: p.URL, Kind: p.Kind, Post: p.Post, Start: p.Start}, p.Kind)
+		l.visit(ctx, extract.Link{URL: p.URL, Kind: p.Kind, Post: p.Post, Start: p.Start}, p.Kind, 0)
 	}
 	return l.first
 }
@@ -27,20 +32,26 @@ type live struct {
 	client *fetch.Client
 	def    *definition.Definition
 	show   func(View, error)
-	tries  map[string]int // of each sort; maxTries after a success
+	tries  map[string]int  // by sort and depth; maxTries after a success
+	wanted map[string]bool // kinds of page without a record so far
+	pages  int
 	first  error
 }
 
-// visit fetches a page and the pages that it links to, unless there were enough pages of its sort.
-func (l *live) visit(ctx context.Context, to extract.Link, sort string) {
-	if l.tries[sort] >= maxTries || ctx.Err() != nil {
+// visit fetches a page and the pages that it links to, unless there were enough pages of its sort, which is its kind or
+// "next".
+func (l *live) visit(ctx context.Context, to extract.Link, sort string, depth int) {
+	level := fmt.Sprint(sort, " ", depth)
+	found := depth > 0 && sort != "next" && len(l.wanted) == 0
+	if found || l.tries[level] >= maxTries || l.pages >= maxLive || ctx.Err() != nil {
 		return
 	}
-	l.tries[sort]++
+	l.tries[level]++
+	l.pages++
 	v := View{Sample: Sample{URL: to.URL, Kind: to.Kind}}
 	page, err := l.client.Fetch(ctx, to.URL, to.Kind, to.Post)
 	if err == nil {
-		page.Start = to.Start
+		page.Start, page.Carry = to.Start, to.Carry
 		if sort == "next" {
 			page.N = 1 // the second page of a count
 		}
@@ -53,12 +64,17 @@ func (l *live) visit(ctx context.Context, to extract.Link, sort string) {
 		}
 		return
 	}
-	l.tries[sort] = maxTries
-	if v.next != nil {
-		l.visit(ctx, *v.next, "next")
+	if len(v.Records) > 0 {
+		delete(l.wanted, to.Kind)
 	}
-	for _, link := range v.Links {
-		kind, at, _ := strings.Cut(link, " ")
-		l.visit(ctx, extract.Link{URL: at, Kind: kind, Start: to.Start}, kind)
+	if len(v.Records) > 0 || to.Kind != definition.KindDetail {
+		l.tries[level] = maxTries
+	}
+	if v.next != nil && sort != "next" {
+		l.visit(ctx, *v.next, "next", 0)
+	}
+	for _, link := range v.to {
+		link.Start = to.Start
+		l.visit(ctx, link, link.Kind, depth+1)
 	}
 }

@@ -34,6 +34,7 @@ type Sample struct {
 	Requested   string            `json:"requested,omitempty"` // if a redirect led to URL
 	Post        definition.Post   `json:"post,omitzero"`       // if it was fetched by POST
 	Kind        string            `json:"kind"`
+	Carry       map[string]string `json:"carry,omitempty"` // by the link to the page
 	ContentType string            `json:"content_type,omitempty"`
 	LinkHeader  []string          `json:"link_header,omitempty"`
 	FetchedAt   time.Time         `json:"fetched_at,omitzero"`
@@ -54,6 +55,7 @@ type View struct {
 	Fields      []Field
 
 	next *extract.Link // nil: there is none
+	to   []extract.Link
 }
 
 // Field is how a field of the records of a page was found.
@@ -84,7 +86,7 @@ func Dir(def *definition.Definition) string {
 func Of(def *definition.Definition, page extract.Page) (View, error) {
 	v := View{Bytes: len(page.Body), Sample: Sample{
 		URL: page.URL.String(), BaseURL: def.Rebased(), Kind: page.Kind, Records: []json.RawMessage{},
-		ContentType: page.Header.Get("Content-Type"), LinkHeader: page.Header.Values("Link"), FetchedAt: page.FetchedAt.UTC().Truncate(time.Second), Post: page.Post,
+		ContentType: page.Header.Get("Content-Type"), LinkHeader: page.Header.Values("Link"), FetchedAt: page.FetchedAt.UTC().Truncate(time.Second), Post: page.Post, Carry: page.Carry,
 	}}
 	if page.Requested != v.URL {
 		v.Requested = page.Requested
@@ -135,6 +137,7 @@ func Of(def *definition.Definition, page extract.Page) (View, error) {
 }
 
 func (v *View) links(res extract.Result) {
+	v.to = res.Links
 	for _, l := range res.Links {
 		v.Links = append(v.Links, l.Kind+" "+l.URL)
 	}

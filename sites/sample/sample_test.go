@@ -162,3 +162,34 @@ func TestLiveCounts(t *testing.T) {
 		t.Errorf("got %v, %v, want %v", next, err, want)
 	}
 }
+
+// Levels of listings and indexes of sitemaps are followed until a record is found.
+func TestLiveFollowsLevelsUntilARecord(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch level := strings.Count(r.URL.Path, "/"); {
+		case r.URL.Path == "/sitemap.xml":
+			fmt.Fprint(w, `<sitemapindex><sitemap><loc>/more.xml</loc></sitemap></sitemapindex>`)
+		case r.URL.Path == "/more.xml":
+			fmt.Fprint(w, `<urlset><url><loc>/i/1</loc></url></urlset>`)
+		case level < 4 && !strings.HasPrefix(r.URL.Path, "/i/"):
+			fmt.Fprintf(w, "<h2>level %d</h2><p>some words</p><a class=list href=%s/a>a</a><a class=list href=%s/b>b</a>", level, strings.TrimSuffix(r.URL.Path, "/"), strings.TrimSuffix(r.URL.Path, "/"))
+		case !strings.HasPrefix(r.URL.Path, "/i/"):
+			fmt.Fprint(w, "<p>threads</p><a class=item href=/i/1>1</a><a class=item href=/i/2>2</a>")
+		default:
+			fmt.Fprint(w, "<h1>a thing</h1><p>some words</p>")
+		}
+	}))
+	t.Cleanup(srv.Close)
+	for start, want := range map[string]string{"/": "listing listing listing listing listing detail", "{sitemap: /sitemap.xml}": "sitemap sitemap detail"} {
+		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+srv.URL+"\nstart: ["+start+"]\nlisting: {links: [{css: a.list, as: listing}, a.item]}\nrecords: {r: {fields: {t: {css: h1, required: true}}}}\npoliteness: {delay: 0, robots: false}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kinds []string
+		err = Live(t.Context(), fetch.NewClient(fetch.Config{Definition: def}), def, func(v View, _ error) { kinds = append(kinds, v.Kind) })
+		if got := strings.Join(kinds, " "); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", start, got, err, want)
+		}
+	}
+}
