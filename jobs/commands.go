@@ -211,7 +211,7 @@ func (s *Service) Edit(ctx context.Context, id string, version int64, e Edit) (J
 	if err != nil {
 		return Job{}, err
 	}
-	labels, context, after := r.list("labels"), json.RawMessage(r["context"]), r.list("after")
+	labels, context := r.list("labels"), json.RawMessage(r["context"])
 	leaves := soft(p, labels, context)
 	var fields []any
 	if e.Priority != nil {
@@ -233,44 +233,13 @@ func (s *Service) Edit(ctx context.Context, id string, version int64, e Edit) (J
 		labels = *e.Labels
 		fields = append(fields, "labels", encode(labels))
 	}
-	before := after
-	if e.After != nil {
-		after = *e.After
-		if err := s.checkAfter(ctx, id, after); err != nil {
-			return Job{}, err
-		}
-		fields = append(fields, "after", encode(after))
-	}
 	if len(fields) == 0 {
 		return s.Get(ctx, id)
 	}
-	return s.edit(ctx, id, version, edit{leaves: leaves, enters: soft(p, labels, context), before: before, after: after, begun: e.After != nil, fields: fields})
-}
-
-// edit is a change of a job, as lua/edit.lua takes it.
-type edit struct {
-	leaves, enters []string // indexes
-	before, after  []string // jobs that it came after, and comes after now
-	begun          bool     // it must not have begun
-	fields         []any
-}
-
-func (s *Service) edit(ctx context.Context, id string, version int64, e edit) (Job, error) {
-	only := 0
-	if e.begun {
-		only = 1
-	}
-	args := []any{id, version, "job.edited", "", len(e.leaves), only, prefix + "after:", len(e.before)}
-	for _, other := range e.before {
-		args = append(args, other)
-	}
-	args = append(args, len(e.after))
-	for _, other := range e.after {
-		args = append(args, other)
-	}
+	enters := soft(p, labels, context)
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = slices.Concat(keys, e.leaves, e.enters)
-	reply, err := s.run(ctx, "edit job "+id, "edit", keys, append(args, e.fields...)...)
+	keys = slices.Concat(keys, leaves, enters)
+	reply, err := s.run(ctx, "edit job "+id, "edit", keys, append([]any{id, version, "job.edited", "", len(leaves)}, fields...)...)
 	if err != nil {
 		return Job{}, err
 	}
@@ -281,48 +250,8 @@ func (s *Service) edit(ctx context.Context, id string, version int64, e edit) (J
 		return Job{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	case -2:
 		return Job{}, ErrTerminal
-	case -3:
-		return Job{}, bad("after", "the job has begun")
-	}
-	if e.begun {
-		if err := s.later(ctx, id, 0); err != nil {
-			return Job{}, err
-		}
 	}
 	return s.Get(ctx, id)
-}
-
-// maxCircle bounds the jobs that are looked at for a circle.
-const maxCircle = 10_000
-
-// checkAfter refuses jobs that do not exist, and those that come after the job themselves.
-func (s *Service) checkAfter(ctx context.Context, id string, after []string) error {
-	if len(after) > MaxAfter {
-		return bad("after", "%d jobs; at most %d are allowed", len(after), MaxAfter)
-	}
-	seen, look := map[string]bool{}, slices.Clone(after)
-	for len(look) > 0 {
-		other := look[0]
-		look = look[1:]
-		if seen[other] {
-			continue
-		}
-		if seen[other] = true; len(seen) > maxCircle {
-			return bad("after", "too many jobs come before this one")
-		}
-		if other == id {
-			return bad("after", "would be a circle: job %s comes after this one", id)
-		}
-		r, err := s.read(ctx, other)
-		if slices.Contains(after, other) && (errors.Is(err, ErrNotFound) || errors.As(err, new(*FieldError))) {
-			return bad("after", "there is no job %.40q", other)
-		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return err
-		}
-		look = append(look, r.list("after")...)
-	}
-	return nil
 }
 
 // Delete removes a job that has ended, with its items, events and, unless another job has it, its document. It returns

@@ -141,7 +141,7 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	}
 	none := recordKey(id)
 	idem, dedupe, doc := none, none, none
-	work := workOf(req)
+	work := workOf(req, string(raw))
 	if req.IdempotencyKey != "" {
 		idem = idempotencyKey(req.IdempotencyKey)
 	}
@@ -169,7 +169,7 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	} else if req.At.After(now) {
 		first = req.At
 	}
-	args := []any{id, prefix + "j:", requestHash(req), req.Dedupe, prefix + "after:", first.UnixMilli(), `{"name":` + encode(p.Name) + `}`, len(req.After)}
+	args := []any{id, prefix + "j:", requestHash(req, string(raw)), req.Dedupe, prefix + "after:", first.UnixMilli(), `{"name":` + encode(p.Name) + `}`, len(req.After)}
 	for _, other := range req.After {
 		args = append(args, other)
 	}
@@ -388,22 +388,23 @@ func CheckJSON(field string, raw []byte, limit int) error {
 	return nil
 }
 
-// workOf is the hash of what a request asks for: the same prompt, document, context and pipeline are the same work.
-func workOf(req Request) string {
+// workOf is the hash of what a request asks for: the same prompt, document, context and pipeline, by its content, are the
+// same work.
+func workOf(req Request, pipeline string) string {
 	doc := ""
 	if req.Document != nil {
 		doc = req.Document.Hash
 	}
-	return hash(req.Pipeline, req.Prompt, doc, string(req.Context))
+	return hash(pipeline, req.Prompt, doc, string(req.Context))
 }
 
 // requestHash is the hash of a whole request.
-func requestHash(req Request) string {
+func requestHash(req Request, pipeline string) string {
 	at := ""
 	if !req.At.IsZero() {
 		at = req.At.UTC().Format(time.RFC3339Nano)
 	}
-	return hash(workOf(req), strconv.Itoa(req.Priority), encode(req.Labels), encode(req.After), req.OnFailure, at, req.Cron,
+	return hash(workOf(req, pipeline), strconv.Itoa(req.Priority), encode(req.Labels), encode(req.After), req.OnFailure, at, req.Cron,
 		req.StuckAfter.String(), req.VersionOf, req.Dedupe)
 }
 

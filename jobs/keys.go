@@ -80,8 +80,8 @@ const endedPrefix = prefix + "ended:"
 // jobs whose dependencies have ended, and steps that a process that died has left undone.
 const todoKey = prefix + "todo"
 
-// readyKey is a sorted set of the jobs that may have work for a role or Go task, by their rank: the unix ms of their
-// creation, minus a minute for each point of priority.
+// readyKey is a sorted set of the jobs that may have work for a role or Go task, by their rank: the unix ms of their last
+// turn, or of their creation, minus a minute for each point of priority.
 func readyKey(worker string) string { return prefix + "ready:" + worker }
 
 // dueKey is a sorted set of the jobs that will have work for a role or Go task, by when (unix ms).

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,5 +140,26 @@ func TestTotalsCountAllJobs(t *testing.T) {
 		if err != nil || days[0].Created+days[1].Created != many {
 			t.Errorf("daily statistics: got %+v, %v; want %d", days, err, many)
 		}
+	})
+}
+
+// A job with few items is not behind all items of a job that was created before it.
+func TestJobsOfOnePriorityTakeTurns(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		big := w.create(jobs.Request{Prompt: "big"})
+		w.emit("1", "2", "3", "4", "5", "6")
+		w.until(big.ID, jobs.Processing)
+		small := w.create(jobs.Request{Prompt: "small"})
+		w.emit("1", "2")
+		var order []string
+		for range 4 {
+			work := w.take("validator", "v")
+			order = append(order, work.Prompt)
+			w.complete(work, jobs.Answer{})
+		}
+		if n := len(slices.DeleteFunc(slices.Clone(order), func(s string) bool { return s != "small" })); n != 2 {
+			t.Errorf("order: got %v, want two of each job", order)
+		}
+		w.until(small.ID, jobs.Completed)
 	})
 }

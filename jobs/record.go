@@ -18,6 +18,7 @@ import (
 //	stuck_after timeout          ms
 //	headers                      as JSON: its trace and the id of the request that created it
 //	work                         hash of the request, for dedupe
+//	turn                         when its work was last taken, with fractions of a ms
 //	next                         of a schedule: when it creates a job
 //	after:JOB                    how a job that it comes after had ended when it was deleted
 //	done:STAGE                   when a stage was completed

@@ -304,6 +304,9 @@ func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[
 	return err
 }
 
+// Progressed notes that a job made progress: its agents report what they have used.
+func (s *Leases) Progressed(ctx context.Context, id string) { s.pace(ctx, id) }
+
 // pace notes that a job made progress.
 func (s *store) pace(ctx context.Context, id string) { s.paced(ctx, id, 0, "", 0, "") }
 

@@ -21,8 +21,8 @@ const (
 	lookAgain = 30 * time.Second
 )
 
-// Take leases up to n pieces of work for a role, or for "task:NAME", to an agent: of the jobs that were created first,
-// where a point of priority is worth a minute. next is how long to wait before another call can find more; it is below
+// Take leases up to n pieces of work for a role, or for "task:NAME", to an agent: of the job whose work was not taken for
+// longest, so that jobs take turns. A point of priority is worth a minute. next is how long to wait before another call can find more; it is below
 // 0 when only Ready can tell.
 func (s *Leases) Take(ctx context.Context, worker, agent string, n int) (work []Work, next time.Duration, err error) {
 	n = min(n, maxTake)

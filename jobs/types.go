@@ -298,7 +298,6 @@ type Edit struct {
 	Priority *int
 	Context  json.RawMessage
 	Labels   *[]string
-	After    *[]string // only before the job has begun
 }
 
 // Decision is the decision of a person on an item in review.

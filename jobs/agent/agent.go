@@ -71,6 +71,7 @@ type Jobs interface {
 	Complete(ctx context.Context, w jobs.Work, a jobs.Answer) error
 	Fail(ctx context.Context, w jobs.Work, cause error, after time.Duration, counts bool) error
 	Release(ctx context.Context, w jobs.Work) error
+	Progressed(ctx context.Context, jobID string)
 	SetUsage(ctx context.Context, jobID string, totals map[string]map[string]int64) error
 	Ready(ctx context.Context) (<-chan struct{}, func())
 }

@@ -138,6 +138,7 @@ func (s *assignments) assignment(id, role string, w jobs.Work) Assignment {
 // held is an assignment as Redis holds it.
 type held struct {
 	id, agent, role, mode, outcome string
+	digest                         string // of the answer of a completed one
 	open                           bool
 	fence                          int64
 	work                           jobs.Work // while it is open, and of one that was lost
@@ -185,7 +186,7 @@ func (s *assignments) load(ctx context.Context, id string, by caller) (*held, er
 	}
 	ms := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
 	h := &held{
-		id: id, agent: fields["agent"], role: fields["role"], mode: fields["mode"], outcome: fields["outcome"],
+		id: id, agent: fields["agent"], role: fields["role"], mode: fields["mode"], outcome: fields["outcome"], digest: fields["digest"],
 		open: fields["state"] == "open", fence: ms(fields["fence"]),
 		deadline: time.UnixMilli(ms(fields["deadline"])), until: time.UnixMilli(ms(fields["until"])), now: time.UnixMilli(ms(v[0])),
 		lease: time.Duration(ms(fields["lease"])) * time.Millisecond,
@@ -403,19 +404,20 @@ func (s *assignments) lost(ctx context.Context, h *held, err error) error {
 				h.usage = fresh.usage
 			}
 		}
-		s.close(ctx, h, endLost, h.usage, "")
+		s.close(ctx, h, endLost, h.usage, "", "")
 	}
 	return fmt.Errorf("assignment %s: %w", h.id, err)
 }
 
 // close ends an assignment whose work was settled, and counts it and its usage once. Errors are logged: the work is
 // settled already, and what is left ends by itself.
-func (s *assignments) close(ctx context.Context, h *held, outcome string, usage map[string]int64, message string) {
+// digest is that of the answer of a completed one. It reports whether this call ended it.
+func (s *assignments) close(ctx context.Context, h *held, outcome string, usage map[string]int64, message, digest string) bool {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
 	k, jobID := s.keys, h.work.JobID
 	args := []any{
-		h.id, h.agent, outcome, keepClosed.Milliseconds(), cleanLine(message, 500), maxAgentUsage, newID(), jobID, maxJobUsage, tookBounds.Text(),
+		h.id, h.agent, outcome, keepClosed.Milliseconds(), cleanLine(message, 500), maxAgentUsage, newID(), jobID, maxJobUsage, tookBounds.Text(), digest,
 	}
 	for name, n := range usage {
 		args = append(args, name, n)
@@ -426,13 +428,14 @@ func (s *assignments) close(ctx context.Context, h *held, outcome string, usage 
 	s.warn(ctx, "close an assignment", err, "assignment", h.id)
 	s.onEnd(h.agent)
 	if err != nil || len(v) == 0 {
-		return
+		return err != nil
 	}
 	if v[0] == int64(1) {
 		s.endSpan(h, outcome, message)
 	}
+	ours := v[0] != int64(0)
 	if len(v) == 1 {
-		return
+		return ours
 	}
 	changed := map[string]string{}
 	for pair := range slices.Chunk(v[1:], 2) {
@@ -440,6 +443,7 @@ func (s *assignments) close(ctx context.Context, h *held, outcome string, usage 
 		changed[field], _ = pair[1].(string)
 	}
 	s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.SetUsage(ctx, jobID, totalsOf(changed)), "assignment", h.id, "job", jobID)
+	return ours
 }
 
 // newID returns 128 random bits as text.

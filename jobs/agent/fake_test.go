@@ -41,18 +41,19 @@ type fakeItem struct {
 type fakeJobs struct {
 	lease, timeout time.Duration
 
-	mu      sync.Mutex
-	items   []*fakeItem
-	fence   int64
-	looks   map[string]int   // by role
-	usage   map[string]int64 // by agent and name, as SetUsage says
-	deaf    bool             // SetUsage fails
-	added   []jobs.Item
-	taken   map[string]int // by agent
-	strict  error          // that Complete returns
-	cut     error          // that Complete returns once it is done
-	gone    error          // that all calls for work return, because its job is gone
-	signals map[chan struct{}]bool
+	mu         sync.Mutex
+	items      []*fakeItem
+	fence      int64
+	looks      map[string]int   // by role
+	usage      map[string]int64 // by agent and name, as SetUsage says
+	deaf       bool             // SetUsage fails
+	progressed int              // calls of Progressed
+	added      []jobs.Item
+	taken      map[string]int // by agent
+	strict     error          // that Complete returns
+	cut        error          // that Complete returns once it is done
+	gone       error          // that all calls for work return, because its job is gone
+	signals    map[chan struct{}]bool
 }
 
 func newFakeJobs() *fakeJobs {
@@ -208,6 +209,12 @@ func (f *fakeJobs) Release(_ context.Context, w jobs.Work) error {
 	f.mu.Unlock()
 	f.signal()
 	return err
+}
+
+func (f *fakeJobs) Progressed(context.Context, string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.progressed++
 }
 
 func (f *fakeJobs) SetUsage(_ context.Context, _ string, totals map[string]map[string]int64) error {

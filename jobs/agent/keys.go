@@ -75,6 +75,6 @@ func (k keys) took() string { return k.prefix + "took" }
 func (k keys) hour(at time.Time) string { return k.prefix + "hour:" + at.UTC().Format("2006010215") }
 
 // assignment is a hash: agent, state (open or closed), role, fence, work (JSON), job, at, deadline and until (unix ms), lease
-// (ms), mode (pull, push or task), usage (JSON), outcome, call and answer (of the call that ended it). It expires ten
+// (ms), mode (pull, push or task), usage (JSON), outcome, call, answer and digest (of the call that ended it). It expires ten
 // minutes after the assignment has ended, and in any case some time after its deadline.
 func (k keys) assignment(id string) string { return k.prefix + "assignment:" + id }

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -91,6 +94,12 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 	if !h.open {
 		return Assignment{}, ended(h, "")
 	}
+	for name, n := range usage {
+		if n > h.usage[name] {
+			s.cfg.Jobs.Progressed(ctx, h.work.JobID)
+			break
+		}
+	}
 	if usage != nil {
 		h.usage = usage
 	}
@@ -136,8 +145,12 @@ func (s *Service) Complete(ctx context.Context, assignment, agent string, fence 
 }
 
 func (s *assignments) complete(ctx context.Context, h *held, a jobs.Answer) error {
+	digest, err := digestOf(a)
+	if err != nil {
+		return err
+	}
 	if !h.open && h.outcome != endLost {
-		return ended(h, endCompleted)
+		return completedBefore(h, digest)
 	}
 	// One that was lost may have been completed by a process that died before it closed it: the job knows.
 	if a.Usage != nil {
@@ -147,8 +160,34 @@ func (s *assignments) complete(ctx context.Context, h *held, a jobs.Answer) erro
 	if err := s.cfg.Jobs.Complete(ctx, h.work, a); err != nil {
 		return s.lost(ctx, h, err)
 	}
-	s.close(ctx, h, endCompleted, h.usage, "")
-	return nil
+	if s.close(ctx, h, endCompleted, h.usage, "", digest) {
+		return nil
+	}
+	// Another call may have completed it with another answer, which the job has.
+	fresh, err := s.load(ctx, h.id, caller{})
+	if err != nil || fresh.open {
+		return nil
+	}
+	return completedBefore(fresh, digest)
+}
+
+// digestOf returns a hash of an answer without its usage.
+func digestOf(a jobs.Answer) (string, error) {
+	a.Usage = nil
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return "", fmt.Errorf("encode an answer: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+// completedBefore returns the response to a completion of an assignment that has ended: a repeated one succeeds.
+func completedBefore(h *held, digest string) error {
+	if h.outcome == endCompleted && h.digest != digest {
+		return fmt.Errorf("assignment %s was completed with another answer, which counts: %w", h.id, jobs.ErrLeaseLost)
+	}
+	return ended(h, endCompleted)
 }
 
 // A failure is what an agent says about work that it could not do. Jobs.Fail
@@ -199,7 +238,7 @@ func (s *assignments) fail(ctx context.Context, h *held, cause error, after time
 	if err := s.cfg.Jobs.Fail(ctx, h.work, cause, after, counts); err != nil {
 		return s.lost(ctx, h, err)
 	}
-	s.close(ctx, h, outcome, h.usage, cause.Error())
+	s.close(ctx, h, outcome, h.usage, cause.Error(), "")
 	return nil
 }
 
@@ -220,7 +259,7 @@ func (s *assignments) release(ctx context.Context, h *held) error {
 	if err := s.cfg.Jobs.Release(ctx, h.work); err != nil {
 		return s.lost(ctx, h, err)
 	}
-	s.close(ctx, h, endReleased, h.usage, "")
+	s.close(ctx, h, endReleased, h.usage, "", "")
 	return nil
 }
 

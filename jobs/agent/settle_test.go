@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -346,5 +347,49 @@ func TestUsageAndFailuresAreBounded(t *testing.T) {
 	it := r.jobs.item(0)
 	if it.state != "failed" || len(it.last) > 2100 || (strings.Contains(it.last, "\x00") || !utf8.ValidString(it.last)) {
 		t.Errorf("got %s with an error of %d bytes, want failed with at most 2100 plain ones", it.state, len(it.last))
+	}
+}
+
+// The first answer counts; another one for the same assignment is an error, also when both come at once.
+func TestAnotherAnswerIsRejected(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := newRig(t, rdb, nil)
+		id := r.register("one", 4, "validator")
+		r.jobs.put("validator", 4)
+		for range 4 {
+			a := r.leaseOne(id)
+			answers := []jobs.Answer{{Verdict: "accept"}, {Verdict: "reject", Reason: "no"}}
+			errs := make([]error, 2)
+			var both sync.WaitGroup
+			for i := range answers {
+				both.Go(func() { errs[i] = r.Complete(t.Context(), a.ID, id, a.Fence, answers[i]) })
+			}
+			both.Wait()
+			if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs...), jobs.ErrLeaseLost) {
+				t.Errorf("two answers at once: got %v and %v, want one success", errs[0], errs[1])
+			}
+			for i := range answers {
+				if err := r.Complete(t.Context(), a.ID, id, a.Fence, answers[i]); (err == nil) != (errs[i] == nil) {
+					t.Errorf("answer %d repeated: got %v, want %v as before", i, err, errs[i])
+				}
+			}
+		}
+	})
+}
+
+func TestUsageThatGrowsIsProgress(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	id := r.register("one", 1, "validator")
+	r.jobs.put("validator", 1)
+	a := r.leaseOne(id)
+	for i, tokens := range []int64{1, 2, 2, 1} {
+		if _, err := r.Beat(t.Context(), a.ID, id, a.Fence, map[string]int64{"tokens": tokens}); err != nil {
+			t.Fatal(err)
+		}
+		if want := min(i+1, 2); r.jobs.progressed != want {
+			t.Errorf("after %d tokens: the job made progress %d times, want %d", tokens, r.jobs.progressed, want)
+		}
 	}
 }

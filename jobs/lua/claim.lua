@@ -4,13 +4,8 @@
 -- Jobs that are not processing, or are paused, leave the lists.
 -- Returns the jobs, then ms until the next is due or -1, then unix ms of now.
 local n, back = tonumber(ARGV[2]), tonumber(ARGV[3])
-local function rank(id)
-  local r = redis.call("HMGET", ARGV[1] .. id, "created", "priority", "status", "paused")
-  if r[3] ~= "processing" or r[4] then return nil end
-  return string.format("%.0f", tonumber(r[1]) - 60000 * tonumber(r[2] or 0))
-end
 for _, id in ipairs(redis.call("ZRANGEBYSCORE", KEYS[2], "-inf", now, "LIMIT", 0, 500)) do
-  local score = rank(id)
+  local score = rank(ARGV[1] .. id)
   redis.call("ZREM", KEYS[2], id)
   if score then redis.call("ZADD", KEYS[1], score, id) end
 end
@@ -18,7 +13,10 @@ local out = {}
 for _, id in ipairs(redis.call("ZRANGE", KEYS[1], 0, n + 99)) do
   if #out == n then break end
   redis.call("ZREM", KEYS[1], id)
-  if rank(id) then out[#out + 1] = id end
+  if rank(ARGV[1] .. id) then
+    out[#out + 1] = id
+    redis.call("HSET", ARGV[1] .. id, "turn", string.format("%.3f", tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000))
+  end
 end
 for _, id in ipairs(out) do
   local at = redis.call("ZSCORE", KEYS[2], id)

@@ -18,6 +18,14 @@ local function observe(key, name, ms, bounds)
   redis.call("HINCRBY", key, name .. " ms", string.format("%.0f", ms))
 end
 
+-- rank returns the place of a job in the ready lists, or nil if it has no work to give: the time of its last turn, or of its
+-- creation, minus a minute for each point of priority.
+local function rank(key)
+  local r = redis.call("HMGET", key, "created", "turn", "priority", "status", "paused")
+  if r[4] ~= "processing" or r[5] then return nil end
+  return string.format("%.3f", tonumber(r[2] or r[1]) - 60000 * tonumber(r[3] or 0))
+end
+
 -- tally replaces what a job has counted of its items in the counters of all jobs; "" is nothing. The items are
 -- "state=number", with spaces between.
 local function tally(counters, record, items)

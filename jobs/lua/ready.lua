@@ -1,11 +1,11 @@
 -- Notes that a job may have work for a role, now or later.
 -- KEYS: 1 record, 2 ready, 3 due. ARGV: id, ms until then (0 now), channel and message to publish when it is now.
 -- Returns 1, or 0 if the job is not processing or is paused.
-local r = redis.call("HMGET", KEYS[1], "created", "priority", "status", "paused")
-if r[3] ~= "processing" or r[4] then return 0 end
+local place = rank(KEYS[1])
+if not place then return 0 end
 local wait = tonumber(ARGV[2])
 if wait <= 0 then
-  redis.call("ZADD", KEYS[2], string.format("%.0f", tonumber(r[1]) - 60000 * tonumber(r[2] or 0)), ARGV[1])
+  redis.call("ZADD", KEYS[2], place, ARGV[1])
   redis.call("PUBLISH", ARGV[3], ARGV[4])
   return 1
 end

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -29,6 +30,8 @@ const (
 const (
 	defaultItemTimeout = 10 * time.Minute
 	defaultJobTimeout  = time.Hour
+
+	defaultStuckAfter = time.Hour // the default of the setting jobs.stuck_after
 )
 
 var (
@@ -120,6 +123,10 @@ func (c *checker) check(p *Pipeline) {
 	for i := range p.Stages {
 		s, key := &p.Stages[i], fmt.Sprintf("stages[%d]", i)
 		c.stage(s, key)
+		// An agent that works for longer would be taken for a stuck one.
+		if stuck := cmp.Or(p.StuckAfter, defaultStuckAfter); c.given(key+".timeout", s.Timeout == 0) && s.Timeout > stuck {
+			c.fail(key+".timeout", "%v is above stuck_after, which is %v; lower it, or write stuck_after: %v", s.Timeout, stuck, s.Timeout)
+		}
 		if other, ok := first[s.Name]; ok && s.Name != "" {
 			c.fail(key+".name", "%q is the name of stages[%d] already; rename one", s.Name, other)
 		} else {

@@ -76,6 +76,10 @@ func TestParseNamesAllProblems(t *testing.T) {
 			"p.yaml:1:10: timeout: want a time from 1s to 168h, got 169h0m0s\n" +
 				"p.yaml:2:14: stuck_after: want a time from 1s to 168h, got 0s\n" +
 				"p.yaml:4:45: stages[0].timeout: want a time from 1s to 168h, got 10ms"},
+		{"timeout above stuck_after", "stuck_after: 1m\n" + strings.Replace(stage, "}", ", timeout: 30m}", 1),
+			"p.yaml:3:45: stages[0].timeout: 30m0s is above stuck_after, which is 1m0s; lower it, or write stuck_after: 30m0s"},
+		{"timeout above the default of stuck_after", strings.Replace(stage, "}", ", timeout: 4h}", 1),
+			"p.yaml:2:45: stages[0].timeout: 4h0m0s is above stuck_after, which is 1h0m0s; lower it, or write stuck_after: 4h0m0s"},
 		{"retries", strings.Replace(stage, "}", ", max_retries: -1}", 1), "p.yaml:2:49: stages[0].max_retries: must be between 0 and 100, got -1; omit the key to use the setting jobs.max_retries"},
 		{"more retries", strings.Replace(stage, "}", ", max_retries: 101}", 1), "p.yaml:2:49: stages[0].max_retries: must be between 0 and 100, got 101; omit the key to use the setting jobs.max_retries"},
 		{"job only", strings.Replace(stage, "}", ", review: true, states: {accept: integrated}}", 1),

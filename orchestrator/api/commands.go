@@ -15,7 +15,6 @@ type JobEdit struct {
 	Priority *int      `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"a step is worth a minute of waiting"`
 	Context  Object    `json:"context,omitempty" doc:"replaces the context"`
 	Labels   *[]string `json:"labels,omitempty" maxItems:"20" minLength:"1" maxLength:"100"`
-	After    *[]string `json:"after,omitempty" maxItems:"100" maxLength:"100" doc:"jobs that must have ended before; only while the job has not begun"`
 }
 
 type editInput struct {
@@ -85,7 +84,7 @@ type jobCommands struct{ jobs Jobs }
 // addJobCommands adds what changes jobs.
 func addJobCommands(s *server) {
 	c := jobCommands{s.cfg.Jobs}
-	op := describe(s, http.MethodPatch, "/jobs/{id}", "editJob", tagJobs, "Change the priority, context, labels or dependencies of a job",
+	op := describe(s, http.MethodPatch, "/jobs/{id}", "editJob", tagJobs, "Change the priority, context or labels of a job",
 		http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed)
 	route(s, op, maxBody, c.edit)
 
@@ -138,7 +137,7 @@ func (c jobCommands) edit(ctx context.Context, in *editInput) (*jobOutput, error
 	if err != nil {
 		return nil, badField("header.If-Match", "%v", err)
 	}
-	e := jobs.Edit{Priority: in.Body.Priority, Context: json.RawMessage(in.Body.Context), Labels: in.Body.Labels, After: in.Body.After}
+	e := jobs.Edit{Priority: in.Body.Priority, Context: json.RawMessage(in.Body.Context), Labels: in.Body.Labels}
 	j, err := c.jobs.Edit(ctx, in.ID, version, e)
 	if err != nil {
 		return nil, err

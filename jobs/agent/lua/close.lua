@@ -6,7 +6,8 @@
 -- agent, usage of the agent, used by the job, stale, took, hour.
 -- ARGV: id, agent, outcome, ms to keep the record, error or "", most names of
 -- the agent's usage, a random text for each call, job, most fields that the job
--- has used, bounds of took in seconds, then names and values of usage.
+-- has used, bounds of took in seconds, hash of the answer or "", then names and
+-- values of usage.
 -- Returns {1 if this call ended it, 2 if it replaced the outcome, 0 if neither,
 -- then the fields and totals of what the job has used that have changed}.
 local RECORD, AGENTS, NUMBERS, USAGE, USED, HOUR = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[10]
@@ -19,7 +20,7 @@ if not at[1] or (at[1] ~= "open" and (at[2] ~= "lost" or outcome == "lost")) the
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local answer = at[1] == "open" and 1 or 2
-redis.call("HSET", RECORD, "state", "closed", "outcome", outcome, "call", ARGV[7], "answer", answer)
+redis.call("HSET", RECORD, "state", "closed", "outcome", outcome, "call", ARGV[7], "answer", answer, "digest", ARGV[11])
 redis.call("HDEL", RECORD, "usage")
 if outcome ~= "lost" then redis.call("HDEL", RECORD, "work") end
 redis.call("PEXPIRE", RECORD, ARGV[4])
@@ -43,7 +44,7 @@ local function used(name, n)
 end
 if outcome == "completed" then used("items", 1) end
 if answer == 1 then
-  for i = 11, #ARGV, 2 do used(ARGV[i], ARGV[i + 1]) end
+  for i = 12, #ARGV, 2 do used(ARGV[i], ARGV[i + 1]) end
 end
 if #out > 1 then
   redis.call("EXPIRE", USED, 30 * 86400)
@@ -70,7 +71,7 @@ if answer == 2 then failed = -1 end
 if failed ~= 0 then count(NUMBERS, "failed", failed) end
 if ARGV[5] ~= "" then redis.call("HSET", NUMBERS, "last_error", ARGV[5]) end
 if answer == 2 then return out end
-for i = 11, #ARGV, 2 do
+for i = 12, #ARGV, 2 do
   add(USAGE, ARGV[i], ARGV[i + 1], ARGV[6])
   if ARGV[i] == "requests" or ARGV[i] == "tokens" then
     count(HOUR, agent .. " " .. ARGV[i], ARGV[i + 1])
