@@ -81,7 +81,7 @@ func (s *flow) start(ctx context.Context, id string, r record) error {
 			return s.end(ctx, id, r, Cancelled, "job.cancelled", fmt.Sprintf("dependency %s is %s", other, status))
 		}
 	}
-	if err := s.move(ctx, id, Processing, []Status{Created}, "job.started", ""); err != nil {
+	if err := s.move(ctx, id, Processing, []Status{Created}, anyTime, "job.started", ""); err != nil {
 		if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
 			return nil
 		}
@@ -258,7 +258,11 @@ func (s *flow) end(ctx context.Context, id string, r record, to Status, event, m
 	if details := detailsOf(j.Stages); to == Failed && details != "" {
 		fields = append(fields, "details", details)
 	}
-	err = s.move(ctx, id, to, []Status{Created, Processing}, event, string(data), fields...)
+	reopened := r["reopened"] // what was read before a retry must not end the job after it
+	if to == Cancelled {
+		reopened = anyTime
+	}
+	err = s.move(ctx, id, to, []Status{Created, Processing}, reopened, event, string(data), fields...)
 	if errors.Is(err, ErrTerminal) {
 		return nil
 	}
@@ -284,6 +288,11 @@ func (s *flow) finalize(ctx context.Context, id string) error {
 	if err := q.Seal(ctx); err != nil {
 		return err
 	}
+	if now, err := s.read(ctx, id); err == nil && !now.status().Terminal() { // it was reopened since r was read
+		return s.unseal(ctx, id)
+	} else if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
 	if err := s.tellEndings(ctx, id); err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
@@ -301,7 +310,7 @@ func (s *flow) finalize(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := s.run(ctx, "end job "+id, "final", []string{recordKey(id), itemsKey, reviewsKey}, raw, j.Items.tally(), id)
+	reply, err := s.run(ctx, "end job "+id, "final", []string{recordKey(id), itemsKey, reviewsKey}, raw, j.Items.tally(), id, r["ended"])
 	if err == nil && toInt(reply[0]) == 0 {
 		err = q.Delete(ctx) // the job was deleted meanwhile, and sealing has left a key
 	}
@@ -355,8 +364,12 @@ func (s *flow) close(ctx context.Context, id string, r record) error {
 	return s.rdb.ZRem(ctx, todoKey, id).Err()
 }
 
-// move changes the state of a job; see lua/move.lua. Its errors are ErrTerminal and ErrNotFound.
-func (s *store) move(ctx context.Context, id string, to Status, from []Status, event, data string, fields ...any) error {
+// anyTime stands for any time of the last reopening.
+const anyTime = "*"
+
+// move changes the state of a job that was last reopened at a time; see lua/move.lua. Its errors are ErrTerminal and
+// ErrNotFound.
+func (s *store) move(ctx context.Context, id string, to Status, from []Status, reopened, event, data string, fields ...any) error {
 	allowed := " "
 	for _, st := range from {
 		allowed += string(st) + " "
@@ -371,7 +384,7 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, e
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
 	keys = append(keys, dayKey(now), todoKey, dependentsKey(id), tookKey, pendingKey)
-	reply, err := s.run(ctx, "change job "+id, "move", keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data, JobBounds.Text()}, fields...)...)
+	reply, err := s.run(ctx, "change job "+id, "move", keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data, JobBounds.Text(), reopened}, fields...)...)
 	if err != nil {
 		return err
 	}

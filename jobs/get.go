@@ -352,7 +352,7 @@ func (s *Reader) follow(ctx context.Context, id string, r record) (*State, error
 		}
 	}
 	data, _ := json.Marshal(map[string]any{"items": st.Items})
-	err = s.move(ctx, id, st.Status, []Status{Created, Processing}, event, string(data), fields...)
+	err = s.move(ctx, id, st.Status, []Status{Created, Processing}, anyTime, event, string(data), fields...)
 	// A Redis that does not accept writes can still be read; the record follows later.
 	if err != nil && !errors.Is(err, ErrTerminal) && !tasks.Refused(err) {
 		return nil, err

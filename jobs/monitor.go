@@ -182,8 +182,14 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 		return nil
 	}
 	// A queue notices leases that have expired when work is taken: without agents, here. This takes nothing.
-	if _, err := m.queue(id).LeaseWithin(ctx, "sweep", 1, workqueue.Budget{}); err != nil {
+	batch, err := m.queue(id).LeaseWithin(ctx, "sweep", 1, workqueue.Budget{})
+	if err != nil {
 		return err
+	}
+	if batch.Paused { // by a process that died while it ended or recovered the job
+		if err := m.unseal(ctx, id); err != nil {
+			return err
+		}
 	}
 	if err := m.flow.tellEndings(ctx, id); err != nil { // also of processes that have died
 		return err

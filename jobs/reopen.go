@@ -50,7 +50,7 @@ func (s *Service) Retry(ctx context.Context, id string, keys ...string) (int, er
 }
 
 // reopen requeues failed work of a job that has ended, and then lets the job continue if there is any. A call that was cut
-// short can be repeated: the queue keeps the work, which nobody takes until the job is open.
+// short can be repeated: the queue stays sealed until the job is open.
 func (s *Service) reopen(ctx context.Context, id string, r record, options workqueue.RequeueOptions) (int, error) {
 	if err := s.flow.finalize(ctx, id); err != nil { // else it could seal the queue later
 		return 0, err
@@ -60,9 +60,7 @@ func (s *Service) reopen(ctx context.Context, id string, r record, options workq
 		return 0, err
 	}
 	q := s.queue(id)
-	if err := q.Unseal(ctx); err != nil {
-		return 0, err
-	}
+	options.Unsealed = false
 	if len(options.IDs) > 0 { // a stage that failed has no key
 		for _, st := range p.Stages {
 			options.IDs = append(options.IDs, stageID(st.Name))
@@ -77,7 +75,7 @@ func (s *Service) reopen(ctx context.Context, id string, r record, options workq
 		return 0, err
 	}
 	if at.stage == len(p.Stages) {
-		return 0, q.Seal(ctx)
+		return 0, nil
 	}
 	args := []any{id, statusPrefix, fmt.Sprintf(`{"items":%d}`, len(ids)), s.limits.Load().CheckEvery.Milliseconds()}
 	for i, st := range p.Stages[at.stage:] {
@@ -95,6 +93,9 @@ func (s *Service) reopen(ctx context.Context, id string, r record, options workq
 		return 0, errors.Join(fmt.Errorf("%w: %s", ErrNotFound, id), q.Delete(ctx))
 	}
 	s.cfg.Logger.InfoContext(ctx, "a job was reopened", "job", id, "items", len(ids))
+	if err := s.unseal(ctx, id); err != nil { // else a sweep does
+		return len(ids), err
+	}
 	if err := s.announceAll(ctx, id); err != nil {
 		return len(ids), err
 	}

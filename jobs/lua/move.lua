@@ -2,7 +2,7 @@
 -- KEYS: common.lua, then 5 day, 6 todo, 7 the jobs that come after it, 8 took, 9 pending.
 -- ARGV: id, prefix of the indexes by status, states that it may be in (joined with a space on both sides), new state,
 -- prefix of the ended jobs if the new state is terminal or else "", type of the event or "", its data, bounds of took,
--- then fields and values to set.
+-- when it was last reopened or * for any time, then fields and values to set.
 -- A job that ends is advanced once more, which stops its work. So are its dependents.
 -- A job can end in a full Redis too: Redis rejects scripts whose first write may need memory.
 -- Returns {1, state before}, {0, its state} or {-1, ""} if there is no such job.
@@ -10,10 +10,11 @@ local id, statuses, from, to, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local was = redis.call("HGET", RECORD, "status")
 if not was then return { -1, "" } end
 if not string.find(from, " " .. was .. " ", 1, true) then return { 0, was } end
+if ARGV[9] ~= "*" and (redis.call("HGET", RECORD, "reopened") or "") ~= ARGV[9] then return { 0, was } end
 if ends then redis.call("ZREM", KEYS[6], "") end
 redis.call("HSET", RECORD, "status", to, "updated", stamp)
 if ends then redis.call("HSET", RECORD, "ended", stamp) end
-if #ARGV > 8 then redis.call("HSET", RECORD, unpack(ARGV, 9)) end
+if #ARGV > 9 then redis.call("HSET", RECORD, unpack(ARGV, 10)) end
 if was ~= to then
   redis.call("HINCRBY", RECORD, "version", 1)
   local seq = redis.call("HGET", RECORD, "seq")

@@ -137,7 +137,6 @@ func TestErrorsOfTheServices(t *testing.T) {
 		{jobs.ErrTerminal, "DELETE", job1, ``, 409},
 		{jobs.ErrTerminal, "POST", job1 + "/cancel", ``, 409},
 		{jobs.ErrTerminal, "POST", job1 + "/retry", ``, 409},
-		{jobs.ErrTerminal, "POST", job1 + "/retry?again=true", ``, 201},
 		{jobs.ErrTerminal, "POST", job1 + "/stages/create/complete", ``, 409},
 		{jobs.ErrTerminal, "POST", job1 + "/stages/create/fail", `{"error":"broken"}`, 409},
 		{fmt.Errorf("edit: %w", jobs.ErrStale), "PATCH", job1, `{"priority":1}`, 412},
