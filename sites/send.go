@@ -181,7 +181,18 @@ func (s *Service) different(ctx context.Context, id string, req store.Request) e
 		return nil
 	}
 	slices.Sort(what)
-	return fmt.Errorf("site %s is being scraped by job %s, with another %s: wait for it, or end it with muster jobs cancel %s", req.Site, id, strings.Join(what, ", "), id)
+	return &RunningError{Site: req.Site, JobID: id, Different: what}
+}
+
+// RunningError means that a scrape of the site is running with other options.
+type RunningError struct {
+	Site, JobID string
+	Different   []string // names of the options
+}
+
+// Error names the options that differ, and the next step.
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("site %s is being scraped by job %s, with another %s: wait for it, or end it with muster jobs cancel %s", e.Site, e.JobID, strings.Join(e.Different, ", "), e.JobID)
 }
 
 // newID returns the id of a new job.

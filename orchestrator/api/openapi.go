@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,8 +20,6 @@ import (
 
 	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
-	"muster/proxies"
-	"muster/tasks/workqueue"
 )
 
 //go:generate go test -run TestOpenAPIGolden -update .
@@ -88,15 +88,19 @@ func newHuma(mux *http.ServeMux) huma.API {
 	return api
 }
 
-// schemaName returns the name of the schema of a type. Types of several packages have the name Stats.
+// schemaName returns the name of the schema of a type. Types of sites, proxies and queues are prefixed with their package:
+// several have the names Job and Stats.
 func schemaName(t reflect.Type, hint string) string {
-	switch t {
-	case typeOf[proxies.Stats]():
-		return "ProxyStats"
-	case typeOf[workqueue.Stats]():
-		return "QueueStats"
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
 	}
-	return huma.DefaultSchemaNamer(t, hint)
+	if pkg := t.PkgPath(); t.Name() != "" && !strings.Contains(t.Name(), "[") &&
+		(strings.HasPrefix(pkg, "muster/sites") || strings.HasPrefix(pkg, "muster/proxies") || pkg == "muster/tasks/workqueue") {
+		prefix := path.Base(pkg)
+		name = strings.ToUpper(prefix[:1]) + prefix[1:] + name
+	}
+	return name
 }
 
 // marshal writes an answer. A client that has gone is no error.

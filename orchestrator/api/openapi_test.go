@@ -223,8 +223,8 @@ GET /v1/keys
 POST /v1/keys
 DELETE /v1/keys/{id}
 GET /v1/audit
-GET /sites
-GET /sites/{site}`), "\n") {
+GET /v1/sites
+GET /v1/sites/{site}`), "\n") {
 		method, path, _ := strings.Cut(want, " ")
 		if _, ok := o.Paths[path][strings.ToLower(method)]; !ok {
 			t.Errorf("%s is missing", want)

@@ -120,6 +120,10 @@ func problemOf(err error, prefix string) *Problem {
 		return problem(http.StatusRequestEntityTooLarge, "%v; see the setting jobs.max_document_mb", err)
 	case errors.As(err, new(*sites.UnknownError)):
 		return problem(http.StatusNotFound, "%v", err)
+	case errors.As(err, new(*sites.RunningError)):
+		p := problem(http.StatusConflict, "%v", err)
+		p.Code = "scrape_running"
+		return p
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem(http.StatusServiceUnavailable, "the request took too long; try again later")
 	}
@@ -144,6 +148,7 @@ var serviceProblems = []struct {
 }{
 	{jobs.ErrNotFound, http.StatusNotFound, "job_not_found"},
 	{sites.ErrNoJob, http.StatusNotFound, "job_not_found"},
+	{sites.ErrNothingLeft, http.StatusConflict, "scrape_complete"},
 	{jobs.ErrNoItem, http.StatusNotFound, "item_not_found"},
 	{agent.ErrNoAgent, http.StatusNotFound, "agent_not_found"},
 	{agent.ErrNoneSuch, http.StatusNotFound, "assignment_not_found"},

@@ -53,6 +53,7 @@ func operations(served *routes, cfg Config) error {
 	}
 	if cfg.Sites != nil {
 		addSites(s)
+		addScrapes(s)
 	}
 	if cfg.Keys != nil {
 		addKeys(s)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/orchestrator/api/client"
 	"muster/sites"
 	"muster/sites/report"
 )
@@ -30,12 +31,6 @@ type Site struct {
 	Jobs   []sites.Job     `json:"jobs"`
 }
 
-type sitesOutput struct {
-	Body struct {
-		Sites any `json:"sites" doc:"each site: health, alerts, whether it is paused, its newest job, the health of its last one that ended"`
-	} `nameHint:"SiteList"`
-}
-
 type siteInput struct {
 	Site  string `path:"site" maxLength:"100" doc:"name of the site" example:"quotes.toscrape.com"`
 	Limit int    `query:"limit" default:"20" minimum:"1" maximum:"500" doc:"reports of jobs"`
@@ -47,19 +42,17 @@ type siteOutput struct {
 
 // addSites adds what reads sites.
 func addSites(s *server) {
-	op := describe(s, http.MethodGet, "/sites", "listSites", tagSites, "List the sites")
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*sitesOutput, error) {
+	op := describe(s, http.MethodGet, "/v1/sites", "listSites", tagSites, "List the sites")
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[sites.State], error) {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		states, err := s.cfg.Sites.States(ctx)
 		for i := range states {
 			states[i].Job = brief(states[i].Job)
 		}
-		out := &sitesOutput{}
-		out.Body.Sites = orEmpty(states)
-		return out, err
+		return &pageOutput[sites.State]{client.Page[sites.State]{Data: orEmpty(states)}}, err
 	})
-	op = describe(s, http.MethodGet, "/sites/{site}", "getSite", tagSites, "Get a site", http.StatusNotFound)
+	op = describe(s, http.MethodGet, "/v1/sites/{site}", "getSite", tagSites, "Get a site", http.StatusNotFound)
 	route(s, op, 0, func(ctx context.Context, in *siteInput) (*siteOutput, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()

@@ -12,6 +12,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/health"
 	"muster/sites"
 	"muster/sites/definition"
@@ -105,16 +106,16 @@ func getJSON(t *testing.T, h http.Handler, path string, into any) {
 
 // apiAnswers are what the API says of the sites of scraped.
 type apiAnswers struct {
-	all  struct{ Sites []sites.State }
+	all  struct{ Data []sites.State }
 	shop Site
 }
 
 func readAPI(t *testing.T, h http.Handler) (a apiAnswers) {
 	t.Helper()
-	getJSON(t, h, "/sites", &a.all)
-	getJSON(t, h, "/sites/shop.example?limit=1", &a.shop)
-	if len(a.all.Sites) != 3 || len(a.shop.Jobs) != 1 {
-		t.Fatalf("got %d sites and %d jobs; want 3 and 1", len(a.all.Sites), len(a.shop.Jobs))
+	getJSON(t, h, "/v1/sites", &a.all)
+	getJSON(t, h, "/v1/sites/shop.example?limit=1", &a.shop)
+	if len(a.all.Data) != 3 || len(a.shop.Jobs) != 1 {
+		t.Fatalf("got %d sites and %d jobs; want 3 and 1", len(a.all.Data), len(a.shop.Jobs))
 	}
 	return a
 }
@@ -126,7 +127,7 @@ func TestSitesOfTheAPI(t *testing.T) {
 	cfg.Jobs = fake
 	h := handler(t, cfg)
 	a := readAPI(t, h)
-	down, idle, shop := a.all.Sites[0], a.all.Sites[1], a.all.Sites[2]
+	down, idle, shop := a.all.Data[0], a.all.Data[1], a.all.Data[2]
 	if down.Site != "down.example" || down.Health != report.Critical || len(down.Alerts) == 0 {
 		t.Errorf("got %+v, want down.example critical, with alerts", down)
 	}
@@ -185,15 +186,15 @@ func TestSitesThatAreNotThere(t *testing.T) {
 		code int
 		says string
 	}{
-		"/sites/quotes.toscrape.con":           {404, `did you mean \"quotes.toscrape.com\"?`},
-		"/sites/quotes.toscrape.com?limit=0":   {400, "query.limit"},
-		"/sites/quotes.toscrape.com?limit=501": {400, "query.limit"},
-		"/sites?site=x":                        {400, "query.site"},
-		"/api/sites":                           {404, "/openapi.json"},
-		"/ui/sites/nowhere":                    {404, "no site"},
-		"/ui/jobs/none":                        {303, ""},
-		"/ui/sites":                            {200, "muster scrape SITE"},
-		"/sites/quotes.toscrape.com":           {200, `"health":""`},
+		"/v1/sites/quotes.toscrape.con":           {404, `did you mean \"quotes.toscrape.com\"?`},
+		"/v1/sites/quotes.toscrape.com?limit=0":   {400, "query.limit"},
+		"/v1/sites/quotes.toscrape.com?limit=501": {400, "query.limit"},
+		"/v1/sites?site=x":                        {400, "query.site"},
+		"/api/sites":                              {404, "/openapi.json"},
+		"/ui/sites/nowhere":                       {404, "no site"},
+		"/ui/jobs/none":                           {303, ""},
+		"/ui/sites":                               {200, "muster scrape SITE"},
+		"/v1/sites/quotes.toscrape.com":           {200, `"health":""`},
 	} {
 		if w := ask(t, h, "GET", path); w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s: %d, want %d and %q:\n%s", path, w.Code, c.code, c.says, w.Body)
@@ -203,12 +204,12 @@ func TestSitesThatAreNotThere(t *testing.T) {
 		t.Errorf("/: got %d to %q, want 302 to /ui/", w.Code, w.Header().Get("Location"))
 	}
 	cfg.Write = true
-	if w := ask(t, handler(t, cfg), "POST", "/sites"); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+	if w := ask(t, handler(t, cfg), "POST", "/v1/sites"); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: got %d, Allow %q; want 405, GET and HEAD", w.Code, w.Header().Get("Allow"))
 	}
 	cfg.Gate = gate(t, "a long enough key")
 	h = handler(t, cfg)
-	for _, path := range []string{"/", "/sites", "/ui/sites/x", "/ui/jobs/x", "/ui/assets/style.css", "/openapi.json", "/nowhere"} {
+	for _, path := range []string{"/", "/v1/sites", "/ui/sites/x", "/ui/jobs/x", "/ui/assets/style.css", "/openapi.json", "/nowhere"} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusUnauthorized {
 			t.Errorf("%s without the key: %d", path, w.Code)
 		}
@@ -231,9 +232,69 @@ func TestSitesWithoutRedis(t *testing.T) {
 	defer s.Close()
 	h := handler(t, Config{Client: client, Sites: s})
 	server.Kill()
-	for path, says := range map[string]string{"/ui/": "Redis does not answer", "/sites": `"code":"unavailable"`, "/ready": `"redis":"away"`} {
+	for path, says := range map[string]string{"/ui/": "Redis does not answer", "/v1/sites": `"code":"unavailable"`, "/ready": `"redis":"away"`} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
+	}
+}
+
+func TestScrapesOverHTTP(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	cfg.Write = true
+	s, err := sites.NewService(sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	cfg.Sites = s
+	c, ctx, site := apiClient(t, cfg), t.Context(), "quotes.toscrape.com"
+	code := func(err error) string {
+		if p, ok := errors.AsType[*client.Problem](err); ok {
+			return p.Code
+		}
+		return fmt.Sprint(err)
+	}
+	first, err := c.StartScrape(ctx, client.NewScrape{Site: site, Limit: 3})
+	if err != nil || first.JobID == "" || first.Joined {
+		t.Fatalf("got %+v, %v, want a new scrape", first, err)
+	}
+	if again, err := c.StartScrape(ctx, client.NewScrape{Site: site, Limit: 3}); err != nil || again.JobID != first.JobID || !again.Joined {
+		t.Errorf("the same again: got %+v, %v, want that it joined %s", again, err, first.JobID)
+	}
+	if _, err := c.StartScrape(ctx, client.NewScrape{Site: site, Limit: 4}); code(err) != "scrape_running" {
+		t.Errorf("with another limit: got %v, want scrape_running", err)
+	}
+	if _, err := c.StartScrape(ctx, client.NewScrape{Site: "quotes.toscrape.con"}); code(err) != "not_found" {
+		t.Errorf("an unknown site: got %v, want not_found", err)
+	}
+	if list, err := c.Scrapes(ctx, site, 10); err != nil || len(list) != 1 || list[0].ID != first.JobID {
+		t.Errorf("got %+v, %v, want the scrape", list, err)
+	}
+	if j, err := c.Scrape(ctx, first.JobID); err != nil || j.Site != site {
+		t.Errorf("got %+v, %v, want the scrape", j, err)
+	}
+	if _, err := c.Scrape(ctx, "scrape_x_1"); code(err) != "job_not_found" {
+		t.Errorf("an unknown scrape: got %v, want job_not_found", err)
+	}
+	if err := c.PauseSite(ctx, site); err != nil {
+		t.Errorf("pause: %v", err)
+	}
+	if paused, err := s.PausedSites(ctx); err != nil || len(paused) != 1 {
+		t.Errorf("got %v, %v, want a paused site", paused, err)
+	}
+	if err := c.ResumeSite(ctx, site); err != nil {
+		t.Errorf("resume: %v", err)
+	}
+	if err := c.PauseSite(ctx, "nowhere"); code(err) != "not_found" {
+		t.Errorf("pause an unknown site: got %v, want not_found", err)
+	}
+	if _, err := c.CancelScrape(ctx, first.JobID); err != nil {
+		t.Errorf("cancel: %v", err)
+	}
+	next, err := c.ResumeScrape(ctx, first.JobID)
+	if err != nil || next.JobID == first.JobID {
+		t.Errorf("got %+v, %v, want a scrape that continues %s", next, err, first.JobID)
 	}
 }
