@@ -371,3 +371,32 @@ func TestLimitOfAScrape(t *testing.T) {
 		t.Errorf("got %d requests for the fifth listing page, want 0: three have enough", asked)
 	}
 }
+
+// A page that waits takes at most 600 bytes of Redis.
+func TestMemoryOfWaitingPages(t *testing.T) {
+	t.Parallel()
+	const pages = 20_000
+	srv := redistest.Server(t)
+	rdb := srv.Client()
+	site := newShop(t, 1, 1)
+	j := begin(t, newService(t, rdb), "j", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	used := func() (n int64) {
+		info, err := rdb.InfoMap(t.Context(), "memory").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Sscan(info["Memory"]["used_memory_dataset"], &n)
+		return n
+	}
+	before := used()
+	urls := make([]string, pages)
+	for i := range urls {
+		urls[i] = fmt.Sprintf("https://www.shop.example/catalogue/lamps/a-lamp-of-some-kind-%06d", i)
+	}
+	enqueue(t, j, urls...)
+	if each := (used() - before) / pages; each > 600 {
+		t.Errorf("got %d bytes per page, want at most 600", each)
+	} else {
+		t.Logf("%d bytes per page", each)
+	}
+}

@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/redisd"
 )
 
 // endless is a site of listing pages that lead to listing pages without end.
@@ -124,6 +127,10 @@ func TestCrawlAfterAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-first.done
+	testutil.Eventually(t, "its Redis ends, too", func() bool {
+		_, err := redisd.Discover(t.Context(), filepath.Join(dir, "data"))
+		return err != nil
+	})
 	began := time.Now()
 	second := site.scrape(t, dir)
 	second.until(t, "the first request", func() bool { n, _ := site.since(began); return n > 20 })
