@@ -1,11 +1,14 @@
 package sites
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -46,6 +49,25 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 		if got.Attempts != 0 || got.State != "done" {
 			t.Errorf("page %s is %s after %d attempts (%s), want done after none", got.ID, got.State, got.Attempts, got.Note)
 		}
+	}
+}
+
+// A crawler continues after an error of Redis, however many there were.
+func TestErrorOfRedisUsesUpNoAttemptsOfACrawler(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t)
+	site := newShop(t, 1, 3)
+	j := begin(t, newService(t, srv.Client()), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	collect(t, j)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	srv.Stop()
+	_, err := crawlOnce(ctx, j, "crawler")
+	if err == nil || !tasks.IsAgain(crawlError(err)) {
+		t.Errorf("got %v, %v, want an error that runs the crawler again", err, crawlError(err))
+	}
+	if err := crawlError(store.ErrNoJob); tasks.IsAgain(err) {
+		t.Errorf("got %v for a job that is gone, want a failure", err)
 	}
 }
 

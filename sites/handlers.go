@@ -65,7 +65,15 @@ func (h *handlers) crawl(ctx context.Context, c store.Crawler) (int, error) {
 	if n > 0 {
 		j.publish(ctx)
 	}
-	return n, taskError(err)
+	return n, crawlError(err)
+}
+
+// crawlError is taskError for a crawler. Redis may fail many times in a long job, which must not use up the attempts.
+func crawlError(err error) error {
+	if ended := taskError(err); !tasks.Unavailable(err) || tasks.IsAgain(ended) {
+		return ended
+	}
+	return fmt.Errorf("%w: %w", tasks.Again(time.Second), err)
 }
 
 // aggregate closes a job.
