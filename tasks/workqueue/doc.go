@@ -6,7 +6,7 @@
 //
 //	            ┌── Retry, Return, Pass, Seal, lease expired ────┐
 //	            ▼                                                │      ┌─ Amend ─┐
-//	Enqueue ─▶ queued ─ Lease, LeaseIDs ─▶ in_progress ─ Settle ─┴▶ done | skipped | error
+//	Enqueue ─▶ queued ────── Lease ──────▶ in_progress ─ Settle ─┴▶ done | skipped | error
 //	            ▲                                                        │
 //	            └──────────────────────── Requeue ───────────────────────┘
 //

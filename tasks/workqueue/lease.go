@@ -120,43 +120,6 @@ func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (B
 	}, nil
 }
 
-// LeaseIDs leases those of the given items that are available now. It also returns
-// when to call it again (the zero time if there is nothing to wait for): when
-// the first of the others is due, and within two seconds while another worker
-// holds one of them; and how many of them are not terminal, the leased ones
-// included. IDs that do not exist are ignored.
-func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (items []Leased, next time.Time, remaining int, err error) {
-	if q.err != nil {
-		return nil, time.Time{}, 0, q.err
-	}
-	if err := checkWorker(worker); err != nil {
-		return nil, time.Time{}, 0, err
-	}
-	for part := range slices.Chunk(ids, maxLease) {
-		args := append([]any{worker, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts}, anys(part)...)
-		now := time.Now()
-		v, err := q.run(ctx, "lease by id", "leaseids", args...)
-		if err != nil {
-			return items, next, remaining, err
-		}
-		list, _ := v.([]any)
-		warnSetBack(ctx, q, list[3])
-		items = append(items, parseLeased(ctx, q, list[4:], worker, now.Add(q.cfg.LeaseTTL))...)
-		due := time.Time{}
-		if ms := toInt(list[1]); ms >= 0 {
-			due = time.Now().Add(time.Duration(ms) * time.Millisecond)
-		}
-		remaining += int(toInt(list[2]))
-		if toInt(list[0]) == 1 && toInt(list[2]) > 0 {
-			due = time.Now().Add(time.Second) // paused or sealed
-		}
-		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
-			next = due
-		}
-	}
-	return items, next, remaining, nil
-}
-
 // warnSetBack logs that the clock of Redis was set back, by as many ms.
 func warnSetBack(ctx context.Context, q *Queue, ms any) {
 	if back := toInt(ms); back > 0 {

@@ -233,54 +233,6 @@ func TestReturnedItemsKeepTheirPlace(t *testing.T) {
 	})
 }
 
-func TestLeaseByID(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		ctx := k.t.Context()
-		k.enqueue("a", "b", "c", "d", "e")
-		k.settle(k.leaseOne("w"), workqueue.Done()) // a
-		k.leaseOne("other")                         // b
-		k.retry(k.leaseOne("w"), 30*time.Minute)    // c
-		got, next, remaining, err := k.LeaseIDs(ctx, "me", []string{"a", "b", "c", "d", "d", "unknown"})
-		if err != nil || ids(got) != "d" || remaining != 3 {
-			k.t.Fatalf("leased %q, remaining %d, %v; want d, 3", ids(got), remaining, err)
-		}
-		if in := time.Until(next); in > 2*time.Second {
-			k.t.Fatalf("got next in %v, want 2s at most: b may be returned at any time", in)
-		}
-		k.settle(got[0], workqueue.Done())
-		if got := ids(k.lease("w", 9)); got != "e" {
-			k.t.Fatalf("leased %q, want e", got)
-		}
-		if _, err := k.ExpireWorker(ctx, "other"); err != nil {
-			k.t.Fatal(err)
-		}
-		if got, _, _, _ := k.LeaseIDs(ctx, "me", []string{"b"}); ids(got) != "b" || got[0].Attempts != 1 {
-			k.t.Fatalf("leased %q, want b with one attempt", ids(got))
-		}
-		k.wantStats("1 2 2 0 0")
-	})
-}
-
-func TestLeaseByIDTakesItemsThatAreDue(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{LeaseTTL: 50 * time.Millisecond}, func(k *kit) {
-		k.enqueue("a", "b")
-		k.retry(k.leaseOne("w"), 50*time.Millisecond)
-		k.leaseOne("w")
-		seen := map[string]bool{}
-		k.eventually("both to come due", func() bool {
-			got, _, _, err := k.LeaseIDs(k.t.Context(), "me", []string{"a", "b"})
-			for _, l := range got {
-				seen[l.ID] = true
-				k.settle(l, workqueue.Done())
-			}
-			return err == nil && len(seen) == 2
-		})
-		k.wantStats("0 0 2 0 0")
-	})
-}
-
 func TestBudgetPassesOverLanes(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{}, func(k *kit) {

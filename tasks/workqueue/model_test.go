@@ -124,7 +124,7 @@ func TestQueueAgainstModel(t *testing.T) {
 			}
 			m.byLane = run%2 == 0
 			rt.Repeat(map[string]func(*rapid.T){
-				"enqueue": m.enqueue, "lease": m.lease, "leaseWithin": m.leaseWithin, "leaseIDs": m.leaseIDs,
+				"enqueue": m.enqueue, "lease": m.lease, "leaseWithin": m.leaseWithin,
 				"settle": m.settle, "retry": m.retry, "return": m.giveUp, "heartbeat": m.heartbeat,
 				"expireWorker": m.expireWorker, "requeue": m.requeue, "enqueueUnder": m.enqueueUnder,
 				"amend": m.amend, "pass": m.pass, "seal": m.seal, "unseal": m.unseal, "": m.compare,
@@ -256,29 +256,6 @@ func (m *modelTest) leaseWithin(rt *rapid.T) {
 	got, err := m.q.LeaseWithin(m.ctx, drawWorker(rt), n, b)
 	check(rt, err)
 	m.leased(rt, got.Items, want)
-}
-
-func (m *modelTest) leaseIDs(rt *rapid.T) {
-	var names []string
-	var want []*modelItem
-	remaining := 0
-	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, 35), 1, 6, rapid.ID).Draw(rt, "ids") {
-		name := fmt.Sprint("i", i)
-		names = append(names, name)
-		it := m.items[name]
-		if it != nil && !it.state.Terminal() {
-			remaining++
-		}
-		if it != nil && it.state == workqueue.StateQueued && !it.delayed && !m.sealed {
-			want = append(want, it)
-		}
-	}
-	got, _, n, err := m.q.LeaseIDs(m.ctx, drawWorker(rt), names)
-	check(rt, err)
-	if n != remaining {
-		rt.Fatalf("%d remaining, want %d", n, remaining)
-	}
-	m.leased(rt, got, want)
 }
 
 func (m *modelTest) settle(rt *rapid.T) {
