@@ -19,7 +19,7 @@ func shardScripts() map[string][]string {
 	ofShard, ofBatch := []string{"lib"}, []string{"lib", "giveback"}
 	ofIndex := []string{"lib", "index"}
 	return map[string][]string{
-		"turn": {"lib", "giveback", "index", "flow"}, "submit": {"lib", "holder", "index", "flow"}, "abort": ofIndex,
+		"turn": {"lib", "giveback", "index", "flow"}, "take": {"lib", "nochanges"}, "submit": {"lib", "holder", "index", "flow"}, "abort": ofIndex,
 		"piece": {"lib", "holder"}, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
 		"enter": ofShard, "revoke": ofShard, "withdraw": ofShard, "progress": ofShard, "token": ofShard, "opened": ofShard, "scheduled": ofShard, "forget": ofShard,
 		"rebase": ofShard, "clock": ofShard, "note": ofShard,
@@ -48,7 +48,11 @@ func newScripts(rewrite func(name, source string) string, lists bool) scripts {
 		for _, p := range parts {
 			b.WriteString(source(p))
 		}
-		b.WriteString(source(name))
+		if name == "take" {
+			b.WriteString(source("turn"))
+		} else {
+			b.WriteString(source(name))
+		}
 		all[name] = redis.NewScript(b.String())
 	}
 	return all

@@ -96,7 +96,11 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	for i := range t.Changes {
 		args = t.Changes[i].args(args)
 	}
-	res, err := s.call(ctx, "turn", t.Shard, args...)
+	script := "turn"
+	if t.Old == "" && len(t.Changes) == 0 {
+		script = "take" // the same without what ends a batch
+	}
+	res, err := s.call(ctx, script, t.Shard, args...)
 	if err != nil {
 		return nil, fmt.Errorf("take and finish nodes: %w", err)
 	}

@@ -59,321 +59,403 @@ local function flow(onLane, onMost, on)
 
   local function more(field, n) add[field] = (add[field] or 0) + n end
 
-  local function terminal(rec) return rec and string.find('SFXKk', string.sub(rec, 1, 1), 1, true) end
-
-  -- note adds an entry for a node to the agenda.
-  local function note(at, id)
-    notes[#notes + 1] = whole(at)
-    notes[#notes + 1] = W .. '/' .. id
-  end
-
-  -- input returns the literal input in a record; '' for none.
-  local function input(rec)
-    if not rec then return '' end
-    if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
-    return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^W|%d*|%d*|%d*|%d*|(.*)$') or ''
-  end
-
-  -- waits writes the record of a waiting node. letter: D before its first attempt, T after one that failed, Q if it is
-  -- ready. at is due, in unix ms, and wait how many ms that is from now; '' if the time was given, and for Q. expires is in
-  -- unix ms, or '' for never; nil keeps it.
-  local function waits(id, letter, attempts, lost, at, wait, expires, lane)
-    local rec = record(id)
-    expires = expires or rec and string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|(%d*)|') or ''
-    put(id, table.concat({letter, attempts, lost, whole(at), wait, expires, lane, input(rec)}, '|'))
-    if letter == 'Q' then return end
-    note(at, id)
-    if timed == 0 or at < timed then timed = at end
-  end
-
-  -- ready makes a span of nodes ready: on its ready list, or for the slot to continue with, or without a task in todo.
-  local function ready(span, lane, lost)
-    if lane == '-' then
-      note(now + SOON, span)
-      todo[#todo + 1] = '+' .. span
-    elseif lane == onLane and #on < onMost and not string.find(span, '-', 1, true) then
-      on[#on + 1] = {W .. '/' .. span, key}
-    else
-      if not lanes[lane] then lanes[lane] = {} end
-      table.insert(lanes[lane], W .. '/' .. span .. (lost and lost ~= '0' and '@' .. lost or ''))
-    end
-  end
-
-  -- emit makes a node ready now or at its time. delay is '', ms or '@unix ms'; '+ms' behind it is when the node expires
-  -- after that.
-  local function emit(id, lane, delay)
-    if delay == '' then return ready(id, lane) end
-    local absolute, wait, span = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
-    local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
-    local expires = span ~= '' and whole(at + span) or ''
-    if at > now then return waits(id, 'D', '0', '0', at, absolute == '' and wait or '', expires, lane) end
-    if expires ~= '' then waits(id, 'Q', '0', '0', 0, '', expires, lane) end
-    ready(id, lane)
-  end
-
-  -- release emits a node, once it has a place of its group. lim is 'group cap', or '' for no group.
-  local function release(id, lane, delay, lim)
-    if lim ~= '' then
-      local g, cap = string.match(lim, '^(%S+) (%d+)$')
-      local held = wf .. ':h' .. g
-      if redis.call('SISMEMBER', held, id) == 0 and redis.call('HEXISTS', wf, 'q' .. id) == 0 then
-        local n = redis.call('SCARD', held)
-        if n == 0 then
-          puts[#puts + 1] = 'h' .. g
-          puts[#puts + 1] = '1'
-        end
-        if n >= tonumber(cap) then
-          redis.call('RPUSH', wf .. ':w' .. g, id .. ' ' .. lane .. ' ' .. delay)
-          return
-        end
-        redis.call('SADD', held, id)
-      end
-    end
-    emit(id, lane, delay)
-  end
-
-  -- releaseSpan releases a span of nodes that wait for no others. With a delay or a lim it is a single node.
-  local function releaseSpan(span, lane, delay, lim)
-    if lim == '' and delay == '' then ready(span, lane) else release(span, lane, delay, lim) end
-  end
-
-  -- give passes the place of a holder on to the next node that waits for one. back is 'group holder', 'group' if the
-  -- node itself is the holder, or '' for none.
-  local function give(back, node)
-    if back == '' then return end
-    local g, holder = string.match(back, '^(%S+) ?(%S*)$')
-    if holder == '' then holder = node end
-    if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then
-      -- The holder has no place yet, and needs none any more.
-      if not terminal(record(holder)) then redis.call('HSET', wf, 'q' .. holder, '1') end
-      return
-    end
-    while true do
-      local nextup = redis.call('LPOP', wf .. ':w' .. g)
-      if not nextup then return end
-      local id, lane, delay = string.match(nextup, '^(%S+) (%S+) (%S*)$')
-      if redis.call('HEXISTS', wf, 'q' .. id) == 1 then
-        emit(id, lane, delay)
-      elseif not terminal(record(id)) then
-        redis.call('SADD', wf .. ':h' .. g, id)
-        emit(id, lane, delay)
-        return
-      end
-    end
-  end
-
-  -- skip marks a node that can never run. The nodes that need it are skipped in a later step.
-  local function skip(id, cause)
-    local rec = record(id)
-    if rec and string.find('SFXKkPW', string.sub(rec, 1, 1), 1, true) then return end
-    put(id, 'k|' .. cause)
-    note(now + SOON, id)
-    todo[#todo + 1] = '-' .. id
-    if id == root then told = true end
-  end
-
-  -- wantedBy reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map; nil while the number
-  -- of members is unknown.
-  local function wantedBy(need)
-    local k, map = string.match(need, '^(%d+)%+(.+)$')
-    if not k then return tonumber(need) end
-    local m = redis.call('HGET', wf, 'm' .. map)
-    return m and tonumber(k) + tonumber(m)
-  end
-
-  -- ripen releases a node that has all it waits for, unless it was revoked or skipped in the meantime.
-  local function ripen(id, lane, delay, lim)
-    if not terminal(record(id)) then release(id, lane, delay, lim) end
-  end
-
-  -- join counts m outcomes that a node waits for.
-  local function join(id, lane, need, delay, lim, m)
-    if need == '1' or need == '0' then return ripen(id, lane, delay, lim) end
-    local c = redis.call('HINCRBY', wf, 'j' .. id, m)
-    local n = wantedBy(need)
-    if n and c >= n then
-      redis.call('HDEL', wf, 'j' .. id)
-      ripen(id, lane, delay, lim)
-    end
-  end
-
-  -- fire runs a catch for a cause. Only from now on is it counted as a task of the workflow.
-  local function fire(id, cause, lane, delay)
-    local base = id
-    if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
-    if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
-    if record(id) then return end
-    more('n', 1)
-    waits(id, 'Q', '0', '0', 0, '', '', lane)
-    release(id, lane, delay, '')
-  end
-
-  -- follow applies m equal outcomes to the node at the end of an edge. The kinds of edges are in graph.go.
-  local function follow(outcome, cause, m, id, kind, need, delay, lim, lane)
-    local ok = outcome == 'S'
-    if kind == 'n' then
-      if ok then join(id, lane, need, delay, lim, m) else skip(id, cause) end
-    elseif kind == 'a' then
-      join(id, lane, need, delay, lim, m)
-    elseif kind == 'i' then
-      if not ok then return skip(id, cause) end
-      if redis.call('HINCRBY', wf, 'j' .. id .. '!', m) >= wantedBy(need) then
-        redis.call('HDEL', wf, 'j' .. id .. '!')
-        if string.sub(record(id) or '', 1, 1) == 'E' then
-          put(id, 'e')
-          ready(id, '-')
-        end
-      end
-    elseif kind == 'o' then
-      if ok then ripen(id, lane, delay, lim) end
-    elseif kind == 'h' then
-      if ok then ripen(id, lane, delay, lim) else skip(id, cause) end
-    elseif kind == 'r' then
-      if not ok then fire(id, cause, lane, delay) end
-    elseif kind == 'e' then
-      local failed = outcome == 'F'
-      if outcome == 'K' then failed = string.sub(record(cause) or '', 1, 1) == 'F' end
-      if failed then fire(id, cause, lane, delay) end
-    elseif kind == 'l' then
-      if outcome == 'F' then fire(id, cause, lane, delay) end
-    elseif kind == 'p' then
-      note(now + SOON, id)
-      todo[#todo + 1] = '*' .. id
-    end
-  end
-
-  -- followAll follows n edges, which begin at ARGV[a].
-  local function followAll(outcome, cause, m, a, n)
-    for i = a, a + 6 * (n - 1), 6 do
-      follow(outcome, cause, m, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
-    end
-  end
-
   local function flagged(flags, f) return string.find(flags, f, 1, true) end
 
-  -- attemptOf returns the number of the attempt that a node is at, or that comes next.
-  local function attemptOf(rec)
-    local letter, n = string.match(rec or '', '^([WDTQ])|(%d*)|')
-    if letter == 'W' then return n end
-    return whole((tonumber(n) or 0) + 1)
-  end
+  -- rest creates the functions below, unless they exist: a node without successors that succeeds needs none of them.
+  local followAll, give, ends, again, plan, extend, open, guard, releaseSpan
+  local function rest()
+    if followAll then return end
 
-  -- unlist takes a node out of those that wait for an answer.
-  local function unlist(node, task)
-    local nodes = P .. 'open:' .. task
-    redis.call('ZREM', nodes, W .. '/' .. node)
-    if redis.call('EXISTS', nodes) == 0 then redis.call('ZREM', P .. 'opentasks', task) end
-  end
+    local function terminal(rec) return rec and string.find('SFXKk', string.sub(rec, 1, 1), 1, true) end
 
-  -- guard says 'ok' if what follows may be done to a node, or why not; see apply.
-  local function guard(node, how, proof)
-    if how == 'p' then return redis.call('HGET', wf, 's' .. node) == proof and 'ok' or 'stale' end
-    local rec = record(node)
-    if terminal(rec) then
-      return answerer ~= '' and string.match(rec, '^[SFX]|%d*|%d*|%d*|([^|]*)|') == answerer and 'done' or 'ended'
+    -- note adds an entry for a node to the agenda.
+    local function note(at, id)
+      notes[#notes + 1] = whole(at)
+      notes[#notes + 1] = W .. '/' .. id
     end
-    local letter = string.sub(rec or '', 1, 1)
-    if have[7] or letter == 'P' then return 'ended' end
-    if how == 'd' then
-      local attempt, deadline = string.match(rec or '', '^W|(%d*)|%d*|(%d*)|')
-      return attempt == proof and tonumber(deadline) > 0 and tonumber(deadline) <= now and 'ok' or 'stale'
-    end
-    if redis.call('HGET', wf, 't' .. node) ~= attemptOf(rec) .. ' ' .. proof then return 'stale' end
-    return (how == 't' or letter == 'W') and 'ok' or 'closed'
-  end
 
-  -- open has m nodes wait for an answer from outside; see apply.
-  local function open(task, b, m)
-    local listed = {}
-    for i = b, b + 3 * (m - 1), 3 do
-      local node, attempt, limit = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+    -- input returns the literal input in a record; '' for none.
+    local function input(rec)
+      if not rec then return '' end
+      if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
+      return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^W|%d*|%d*|%d*|%d*|(.*)$') or ''
+    end
+
+    -- waits writes the record of a waiting node. letter: D before its first attempt, T after one that failed, Q if it is
+    -- ready. at is due, in unix ms, and wait how many ms that is from now; '' if the time was given, and for Q. expires is in
+    -- unix ms, or '' for never; nil keeps it.
+    local function waits(id, letter, attempts, lost, at, wait, expires, lane)
+      local rec = record(id)
+      expires = expires or rec and string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|(%d*)|') or ''
+      put(id, table.concat({letter, attempts, lost, whole(at), wait, expires, lane, input(rec)}, '|'))
+      if letter == 'Q' then return end
+      note(at, id)
+      if timed == 0 or at < timed then timed = at end
+    end
+
+    -- ready makes a span of nodes ready: on its ready list, or for the slot to continue with, or without a task in todo.
+    local function ready(span, lane, lost)
+      if lane == '-' then
+        note(now + SOON, span)
+        todo[#todo + 1] = '+' .. span
+      elseif lane == onLane and #on < onMost and not string.find(span, '-', 1, true) then
+        on[#on + 1] = {W .. '/' .. span, key}
+      else
+        if not lanes[lane] then lanes[lane] = {} end
+        table.insert(lanes[lane], W .. '/' .. span .. (lost and lost ~= '0' and '@' .. lost or ''))
+      end
+    end
+
+    -- emit makes a node ready now or at its time. delay is '', ms or '@unix ms'; '+ms' behind it is when the node expires
+    -- after that.
+    local function emit(id, lane, delay)
+      if delay == '' then return ready(id, lane) end
+      local absolute, wait, span = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
+      local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
+      local expires = span ~= '' and whole(at + span) or ''
+      if at > now then return waits(id, 'D', '0', '0', at, absolute == '' and wait or '', expires, lane) end
+      if expires ~= '' then waits(id, 'Q', '0', '0', 0, '', expires, lane) end
+      ready(id, lane)
+    end
+
+    -- release emits a node, once it has a place of its group. lim is 'group cap', or '' for no group.
+    local function release(id, lane, delay, lim)
+      if lim ~= '' then
+        local g, cap = string.match(lim, '^(%S+) (%d+)$')
+        local held = wf .. ':h' .. g
+        if redis.call('SISMEMBER', held, id) == 0 and redis.call('HEXISTS', wf, 'q' .. id) == 0 then
+          local n = redis.call('SCARD', held)
+          if n == 0 then
+            puts[#puts + 1] = 'h' .. g
+            puts[#puts + 1] = '1'
+          end
+          if n >= tonumber(cap) then
+            redis.call('RPUSH', wf .. ':w' .. g, id .. ' ' .. lane .. ' ' .. delay)
+            return
+          end
+          redis.call('SADD', held, id)
+        end
+      end
+      emit(id, lane, delay)
+    end
+
+    -- releaseSpan releases a span of nodes that wait for no others. With a delay or a lim it is a single node.
+    function releaseSpan(span, lane, delay, lim)
+      if lim == '' and delay == '' then ready(span, lane) else release(span, lane, delay, lim) end
+    end
+
+    -- give passes the place of a holder on to the next node that waits for one. back is 'group holder', 'group' if the
+    -- node itself is the holder, or '' for none.
+    function give(back, node)
+      if back == '' then return end
+      local g, holder = string.match(back, '^(%S+) ?(%S*)$')
+      if holder == '' then holder = node end
+      if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then
+        -- The holder has no place yet, and needs none any more.
+        if not terminal(record(holder)) then redis.call('HSET', wf, 'q' .. holder, '1') end
+        return
+      end
+      while true do
+        local nextup = redis.call('LPOP', wf .. ':w' .. g)
+        if not nextup then return end
+        local id, lane, delay = string.match(nextup, '^(%S+) (%S+) (%S*)$')
+        if redis.call('HEXISTS', wf, 'q' .. id) == 1 then
+          emit(id, lane, delay)
+        elseif not terminal(record(id)) then
+          redis.call('SADD', wf .. ':h' .. g, id)
+          emit(id, lane, delay)
+          return
+        end
+      end
+    end
+
+    -- skip marks a node that can never run. The nodes that need it are skipped in a later step.
+    local function skip(id, cause)
+      local rec = record(id)
+      if rec and string.find('SFXKkPW', string.sub(rec, 1, 1), 1, true) then return end
+      put(id, 'k|' .. cause)
+      note(now + SOON, id)
+      todo[#todo + 1] = '-' .. id
+      if id == root then told = true end
+    end
+
+    -- wantedBy reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map; nil while the number
+    -- of members is unknown.
+    local function wantedBy(need)
+      local k, map = string.match(need, '^(%d+)%+(.+)$')
+      if not k then return tonumber(need) end
+      local m = redis.call('HGET', wf, 'm' .. map)
+      return m and tonumber(k) + tonumber(m)
+    end
+
+    -- ripen releases a node that has all it waits for, unless it was revoked or skipped in the meantime.
+    local function ripen(id, lane, delay, lim)
+      if not terminal(record(id)) then release(id, lane, delay, lim) end
+    end
+
+    -- join counts m outcomes that a node waits for.
+    local function join(id, lane, need, delay, lim, m)
+      if need == '1' or need == '0' then return ripen(id, lane, delay, lim) end
+      local c = redis.call('HINCRBY', wf, 'j' .. id, m)
+      local n = wantedBy(need)
+      if n and c >= n then
+        redis.call('HDEL', wf, 'j' .. id)
+        ripen(id, lane, delay, lim)
+      end
+    end
+
+    -- fire runs a catch for a cause. Only from now on is it counted as a task of the workflow.
+    local function fire(id, cause, lane, delay)
+      local base = id
+      if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
+      if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
+      if record(id) then return end
+      more('n', 1)
+      waits(id, 'Q', '0', '0', 0, '', '', lane)
+      release(id, lane, delay, '')
+    end
+
+    -- follow applies m equal outcomes to the node at the end of an edge. The kinds of edges are in graph.go.
+    local function follow(outcome, cause, m, id, kind, need, delay, lim, lane)
+      local ok = outcome == 'S'
+      if kind == 'n' then
+        if ok then join(id, lane, need, delay, lim, m) else skip(id, cause) end
+      elseif kind == 'a' then
+        join(id, lane, need, delay, lim, m)
+      elseif kind == 'i' then
+        if not ok then return skip(id, cause) end
+        if redis.call('HINCRBY', wf, 'j' .. id .. '!', m) >= wantedBy(need) then
+          redis.call('HDEL', wf, 'j' .. id .. '!')
+          if string.sub(record(id) or '', 1, 1) == 'E' then
+            put(id, 'e')
+            ready(id, '-')
+          end
+        end
+      elseif kind == 'o' then
+        if ok then ripen(id, lane, delay, lim) end
+      elseif kind == 'h' then
+        if ok then ripen(id, lane, delay, lim) else skip(id, cause) end
+      elseif kind == 'r' then
+        if not ok then fire(id, cause, lane, delay) end
+      elseif kind == 'e' then
+        local failed = outcome == 'F'
+        if outcome == 'K' then failed = string.sub(record(cause) or '', 1, 1) == 'F' end
+        if failed then fire(id, cause, lane, delay) end
+      elseif kind == 'l' then
+        if outcome == 'F' then fire(id, cause, lane, delay) end
+      elseif kind == 'p' then
+        note(now + SOON, id)
+        todo[#todo + 1] = '*' .. id
+      end
+    end
+
+    -- followAll follows n edges, which begin at ARGV[a].
+    function followAll(outcome, cause, m, a, n)
+      for i = a, a + 6 * (n - 1), 6 do
+        follow(outcome, cause, m, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+      end
+    end
+
+    -- attemptOf returns the number of the attempt that a node is at, or that comes next.
+    local function attemptOf(rec)
+      local letter, n = string.match(rec or '', '^([WDTQ])|(%d*)|')
+      if letter == 'W' then return n end
+      return whole((tonumber(n) or 0) + 1)
+    end
+
+    -- unlist takes a node out of those that wait for an answer.
+    local function unlist(node, task)
+      local nodes = P .. 'open:' .. task
+      redis.call('ZREM', nodes, W .. '/' .. node)
+      if redis.call('EXISTS', nodes) == 0 then redis.call('ZREM', P .. 'opentasks', task) end
+    end
+
+    -- guard says 'ok' if what follows may be done to a node, or why not; see apply.
+    function guard(node, how, proof)
+      if how == 'p' then return redis.call('HGET', wf, 's' .. node) == proof and 'ok' or 'stale' end
       local rec = record(node)
-      if attempt == '' then attempt = attemptOf(rec) end
-      if not have[7] and not terminal(rec) and attemptOf(rec) == attempt then
-        local since, deadline = string.match(rec or '', '^W|%d*|(%d*)|(%d*)|')
-        if deadline ~= '0' then deadline = limit > 0 and whole(now + limit) or '0' end -- what has none gets none
-        put(node, 'W|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. whole(limit) .. '|' .. input(rec))
-        listed[#listed + 1] = '0'
-        listed[#listed + 1] = W .. '/' .. node
-        if deadline ~= '0' then
-          note(now + limit, node)
-          if timed == 0 or now + limit < timed then timed = now + limit end
-        end
+      if terminal(rec) then
+        return answerer ~= '' and string.match(rec, '^[SFX]|%d*|%d*|%d*|([^|]*)|') == answerer and 'done' or 'ended'
       end
+      local letter = string.sub(rec or '', 1, 1)
+      if have[7] or letter == 'P' then return 'ended' end
+      if how == 'd' then
+        local attempt, deadline = string.match(rec or '', '^W|(%d*)|%d*|(%d*)|')
+        return attempt == proof and tonumber(deadline) > 0 and tonumber(deadline) <= now and 'ok' or 'stale'
+      end
+      if redis.call('HGET', wf, 't' .. node) ~= attemptOf(rec) .. ' ' .. proof then return 'stale' end
+      return (how == 't' or letter == 'W') and 'ok' or 'closed'
     end
-    if #listed == 0 then return end
-    bulk('ZADD', P .. 'open:' .. task, listed)
-    redis.call('ZADD', P .. 'opentasks', 0, task)
-    puts[#puts + 1] = 'w'
-    puts[#puts + 1] = '1'
-  end
 
-  -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, behind '?',
-  -- only the body of that: the rest is then taken from the record it has. '!started|worker|' in place of the '?' means that
-  -- a worker was running the node, unless it has left its batch since. flags are those of apply. It reports whether the
-  -- node was not terminal before.
-  local function ends(node, outcome, rec, flags, back, a, n, fenced, task)
-    local old = record(node)
-    local st = old and string.sub(old, 1, 1) or ''
-    local cause = string.match(flags, '>(.*)$') or node
-    if outcome == 'K' then
-      if st ~= 'k' then return false end
-      cause = string.sub(old, 3)
-      rec = 'K|' .. cause
-    else
-      if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return false end
-      local ran, worker, body = string.match(rec, '^!(%d*)|([^|]*)|(.*)$')
-      body = body or string.match(rec, '^%?(.*)$')
-      if body then
-        local attempts, started, owner = '', '', ''
-        if st == 'P' then
-          attempts, started, owner = string.match(old, '^P|(%d*)|%d*|(%d*)|(.*)$')
-        elseif st == 'W' then
-          attempts, started = string.match(old, '^W|(%d*)|(%d*)|')
-        elseif ran then
-          attempts, started, owner = attemptOf(old), ran, worker
-        elseif st == 'D' or st == 'T' or st == 'Q' then
-          attempts = string.match(old, '^.|(%d*)|')
+    -- open has m nodes wait for an answer from outside; see apply.
+    function open(task, b, m)
+      local listed = {}
+      for i = b, b + 3 * (m - 1), 3 do
+        local node, attempt, limit = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+        local rec = record(node)
+        if attempt == '' then attempt = attemptOf(rec) end
+        if not have[7] and not terminal(rec) and attemptOf(rec) == attempt then
+          local since, deadline = string.match(rec or '', '^W|%d*|(%d*)|(%d*)|')
+          if deadline ~= '0' then deadline = limit > 0 and whole(now + limit) or '0' end -- what has none gets none
+          put(node, 'W|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. whole(limit) .. '|' .. input(rec))
+          listed[#listed + 1] = '0'
+          listed[#listed + 1] = W .. '/' .. node
+          if deadline ~= '0' then
+            note(now + limit, node)
+            if timed == 0 or now + limit < timed then timed = now + limit end
+          end
         end
-        if flagged(flags, 'a') then attempts, owner = attemptOf(old), answerer end
-        rec = outcome .. '|' .. attempts .. '|' .. started .. '|' .. whole(now - created) .. '|' .. owner .. '|' .. body
+      end
+      if #listed == 0 then return end
+      bulk('ZADD', P .. 'open:' .. task, listed)
+      redis.call('ZADD', P .. 'opentasks', 0, task)
+      puts[#puts + 1] = 'w'
+      puts[#puts + 1] = '1'
+    end
+
+    -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, behind '?',
+    -- only the body of that: the rest is then taken from the record it has. '!started|worker|' in place of the '?' means that
+    -- a worker was running the node, unless it has left its batch since. flags are those of apply. It reports whether the
+    -- node was not terminal before.
+    function ends(node, outcome, rec, flags, back, a, n, fenced, task)
+      local old = record(node)
+      local st = old and string.sub(old, 1, 1) or ''
+      local cause = string.match(flags, '>(.*)$') or node
+      if outcome == 'K' then
+        if st ~= 'k' then return false end
+        cause = string.sub(old, 3)
+        rec = 'K|' .. cause
+      else
+        if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return false end
+        local ran, worker, body = string.match(rec, '^!(%d*)|([^|]*)|(.*)$')
+        body = body or string.match(rec, '^%?(.*)$')
+        if body then
+          local attempts, started, owner = '', '', ''
+          if st == 'P' then
+            attempts, started, owner = string.match(old, '^P|(%d*)|%d*|(%d*)|(.*)$')
+          elseif st == 'W' then
+            attempts, started = string.match(old, '^W|(%d*)|(%d*)|')
+          elseif ran then
+            attempts, started, owner = attemptOf(old), ran, worker
+          elseif st == 'D' or st == 'T' or st == 'Q' then
+            attempts = string.match(old, '^.|(%d*)|')
+          end
+          if flagged(flags, 'a') then attempts, owner = attemptOf(old), answerer end
+          rec = outcome .. '|' .. attempts .. '|' .. started .. '|' .. whole(now - created) .. '|' .. owner .. '|' .. body
+        end
+      end
+      put(node, rec)
+      local given = outcome == 'F' and input(old) or ''
+      if given ~= '' then
+        puts[#puts + 1] = 'i' .. node
+        puts[#puts + 1] = given
+      end
+      if node == root then
+        told, rooted = true, outcome
+      end
+      if not fenced then
+        -- It may be in a batch: from now on the results of batches are checked node by node.
+        if (outcome == 'X' or outcome == 'F' or (flagged(flags, 'a') and st ~= 'W')) and (flagged(flags, 'c') or not flagged(flags, 'v')) and not have[8] then
+          have[8] = '1'
+          redis.call('HSET', wf, 'o', '1')
+        end
+        redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
+        for i = #notes, 2, -2 do
+          if notes[i] == W .. '/' .. node then
+            table.remove(notes, i)
+            table.remove(notes, i - 1)
+          end
+        end
+      end
+      if st == 'W' then unlist(node, task) end
+      if flagged(flags, 'd') or st == 'W' then redis.call('HDEL', wf, 'e' .. node, 'p' .. node, 't' .. node) end
+      more(flagged(flags, 'v') and 'vz' or 'z', 1)
+      if flagged(flags, 'c') then more('cc', 1) end
+      if have[7] then return true end -- revoked: nothing follows
+      if flagged(flags, 'f') then
+        note(now + 2 * SOON, '!fast ' .. node)
+        todo[#todo + 1] = '!' .. node
+      end
+      followAll(outcome, cause, 1, a, n)
+      give(back, node)
+      return true
+    end
+
+    -- again puts m running nodes back, to run again now or later; see apply.
+    function again(b, m, task)
+      for i = b, b + 8 * (m - 1), 8 do
+        local node, attempts, lost, delay, letter, lane, message, tried = unpack(ARGV, i, i + 7)
+        if have[7] or terminal(record(node)) then
+          -- It was revoked in the meantime.
+        else
+          local opened = string.match(record(node) or '', '^W|%d*|(%d*)|')
+          if opened then
+            unlist(node, task)
+            tried = string.gsub(tried, '^(%d+)||', '%1|' .. whole(created + opened) .. '|' .. whole(now), 1)
+          end
+          if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
+          if letter == 'T' then redis.call('HDEL', wf, 'p' .. node) end
+          if tried ~= '' then remember(wf, node, tried) end
+          local d = tonumber(delay)
+          if d > 0 then
+            waits(node, letter, attempts, lost, now + d, delay, nil, lane)
+          else
+            waits(node, 'Q', attempts, lost, 0, '', nil, lane)
+            if not lanes[lane] then lanes[lane] = {} end
+            table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
+          end
+        end
       end
     end
-    put(node, rec)
-    local given = outcome == 'F' and input(old) or ''
-    if given ~= '' then
-      puts[#puts + 1] = 'i' .. node
-      puts[#puts + 1] = given
+
+    -- plan puts a graph in the place of a running node; see apply.
+    function plan(b)
+      local node = ARGV[b]
+      if have[7] or terminal(record(node)) then return b + 6 + 2 * ARGV[b + 5] + 1 + 4 * ARGV[b + 6 + 2 * ARGV[b + 5]] end
+      put(node, 'P|' .. ARGV[b + 1])
+      put('g' .. node, ARGV[b + 2])
+      put('s' .. node, whole(math.max(0, now - created)))
+      redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
+      more('n', tonumber(ARGV[b + 3]))
+      if ARGV[b + 4] ~= '0' then more('vn', tonumber(ARGV[b + 4])) end
+      local k = tonumber(ARGV[b + 5])
+      b = b + 6
+      for j = b, b + 2 * k - 2, 2 do put(ARGV[j], ARGV[j + 1]) end
+      b = b + 2 * k
+      local r = tonumber(ARGV[b])
+      for j = b + 1, b + 4 * r - 3, 4 do releaseSpan(ARGV[j], ARGV[j + 1], ARGV[j + 2], ARGV[j + 3]) end
+      return b + 1 + 4 * r
     end
-    if node == root then
-      told, rooted = true, outcome
-    end
-    if not fenced then
-      -- It may be in a batch: from now on the results of batches are checked node by node.
-      if (outcome == 'X' or outcome == 'F' or (flagged(flags, 'a') and st ~= 'W')) and (flagged(flags, 'c') or not flagged(flags, 'v')) and not have[8] then
-        have[8] = '1'
-        redis.call('HSET', wf, 'o', '1')
-      end
+
+    -- extend adds the members of a map, whose inputs are stored already; see apply.
+    function extend(b)
+      local node, m, counter, lane, delay, lim, joins = unpack(ARGV, b, b + 6)
+      m, joins = tonumber(m), tonumber(joins)
+      local after = b + 7 + 5 * joins
+      if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 then return after end
+      put(node, m == 0 and 'e' or 'E')
+      redis.call('HSET', wf, 'm' .. node, m)
       redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
-      for i = #notes, 2, -2 do
-        if notes[i] == W .. '/' .. node then
-          table.remove(notes, i)
-          table.remove(notes, i - 1)
+      if m == 0 then
+        ready(node, '-')
+      else
+        more(counter, m)
+        more('ct', m)
+        if delay == '' and lim == '' then
+          ready(node .. '.0-' .. whole(m - 1), lane)
+        else
+          for j = 0, m - 1 do release(node .. '.' .. whole(j), lane, delay, lim) end
         end
       end
+      for a = b + 7, after - 5, 5 do
+        local c = tonumber(redis.call('HGET', wf, 'j' .. ARGV[a]) or 0)
+        if c >= wantedBy(ARGV[a + 1]) then
+          redis.call('HDEL', wf, 'j' .. ARGV[a])
+          ripen(ARGV[a], ARGV[a + 4], ARGV[a + 2], ARGV[a + 3])
+        end
+      end
+      return after
     end
-    if st == 'W' then unlist(node, task) end
-    if flagged(flags, 'd') or st == 'W' then redis.call('HDEL', wf, 'e' .. node, 'p' .. node, 't' .. node) end
-    more(flagged(flags, 'v') and 'vz' or 'z', 1)
-    if flagged(flags, 'c') then more('cc', 1) end
-    if have[7] then return true end -- revoked: nothing follows
-    if flagged(flags, 'f') then
-      note(now + 2 * SOON, '!fast ' .. node)
-      todo[#todo + 1] = '!' .. node
-    end
-    followAll(outcome, cause, 1, a, n)
-    give(back, node)
-    return true
   end
 
   -- succeed makes m nodes terminal that have succeeded. Their names and records begin at ARGV[b]. It does what ends
@@ -402,86 +484,12 @@ local function flow(onLane, onMost, on)
     more('z', m)
     if flagged(flags, 'c') then more('cc', m) end
     if have[7] then return end
+    if n == 0 and back == '' then return end
+    rest()
     followAll('S', '', m, a, n)
     if back ~= '' then
       for i = b, b + 2 * m - 2, 2 do give(back, ARGV[i]) end
     end
-  end
-
-  -- again puts m running nodes back, to run again now or later; see apply.
-  local function again(b, m, task)
-    for i = b, b + 8 * (m - 1), 8 do
-      local node, attempts, lost, delay, letter, lane, message, tried = unpack(ARGV, i, i + 7)
-      if have[7] or terminal(record(node)) then
-        -- It was revoked in the meantime.
-      else
-        local opened = string.match(record(node) or '', '^W|%d*|(%d*)|')
-        if opened then
-          unlist(node, task)
-          tried = string.gsub(tried, '^(%d+)||', '%1|' .. whole(created + opened) .. '|' .. whole(now), 1)
-        end
-        if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
-        if letter == 'T' then redis.call('HDEL', wf, 'p' .. node) end
-        if tried ~= '' then remember(wf, node, tried) end
-        local d = tonumber(delay)
-        if d > 0 then
-          waits(node, letter, attempts, lost, now + d, delay, nil, lane)
-        else
-          waits(node, 'Q', attempts, lost, 0, '', nil, lane)
-          if not lanes[lane] then lanes[lane] = {} end
-          table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
-        end
-      end
-    end
-  end
-
-  -- plan puts a graph in the place of a running node; see apply.
-  local function plan(b)
-    local node = ARGV[b]
-    if have[7] or terminal(record(node)) then return b + 6 + 2 * ARGV[b + 5] + 1 + 4 * ARGV[b + 6 + 2 * ARGV[b + 5]] end
-    put(node, 'P|' .. ARGV[b + 1])
-    put('g' .. node, ARGV[b + 2])
-    put('s' .. node, whole(math.max(0, now - created)))
-    redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
-    more('n', tonumber(ARGV[b + 3]))
-    if ARGV[b + 4] ~= '0' then more('vn', tonumber(ARGV[b + 4])) end
-    local k = tonumber(ARGV[b + 5])
-    b = b + 6
-    for j = b, b + 2 * k - 2, 2 do put(ARGV[j], ARGV[j + 1]) end
-    b = b + 2 * k
-    local r = tonumber(ARGV[b])
-    for j = b + 1, b + 4 * r - 3, 4 do releaseSpan(ARGV[j], ARGV[j + 1], ARGV[j + 2], ARGV[j + 3]) end
-    return b + 1 + 4 * r
-  end
-
-  -- extend adds the members of a map, whose inputs are stored already; see apply.
-  local function extend(b)
-    local node, m, counter, lane, delay, lim, joins = unpack(ARGV, b, b + 6)
-    m, joins = tonumber(m), tonumber(joins)
-    local after = b + 7 + 5 * joins
-    if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 then return after end
-    put(node, m == 0 and 'e' or 'E')
-    redis.call('HSET', wf, 'm' .. node, m)
-    redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
-    if m == 0 then
-      ready(node, '-')
-    else
-      more(counter, m)
-      more('ct', m)
-      if delay == '' and lim == '' then
-        ready(node .. '.0-' .. whole(m - 1), lane)
-      else
-        for j = 0, m - 1 do release(node .. '.' .. whole(j), lane, delay, lim) end
-      end
-    end
-    for a = b + 7, after - 5, 5 do
-      local c = tonumber(redis.call('HGET', wf, 'j' .. ARGV[a]) or 0)
-      if c >= wantedBy(ARGV[a + 1]) then
-        redis.call('HDEL', wf, 'j' .. ARGV[a])
-        ripen(ARGV[a], ARGV[a + 4], ARGV[a + 2], ARGV[a + 3])
-      end
-    end
-    return after
   end
 
   -- apply makes the changes of the current workflow, which begin at ARGV[p]. fenced: the nodes are in a batch of the
@@ -518,6 +526,7 @@ local function flow(onLane, onMost, on)
       local m = tonumber(ARGV[a + 6 * n])
       local b = a + 6 * n + 1
       local number = m -- of nodes
+      if outcome ~= 'S' or not fenced or have[8] then rest() end
       if outcome == 'P' then
         p = plan(b)
       elseif outcome == 'E' then
@@ -607,5 +616,10 @@ local function flow(onLane, onMost, on)
     return out
   end
 
-  return {new = new, use = use, put = put, release = releaseSpan, apply = apply, close = close}
+  local function release(span, lane, delay, lim)
+    rest()
+    releaseSpan(span, lane, delay, lim)
+  end
+
+  return {new = new, use = use, put = put, release = release, apply = apply, close = close}
 end

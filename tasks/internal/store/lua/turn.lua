@@ -203,12 +203,20 @@ elseif has('a') and LISTS and redis.call('EXISTS', 'asynq:{' .. q .. '}:paused')
   said = 'paused'
 elseif has('t') then
   local h = redis.call('HMGET', wake, 'n', 'dn', 'dh', 's', 'g')
+  local sets = {}
+  local function set(field, n)
+    sets[#sets + 1] = field
+    sets[#sets + 1] = whole(n)
+  end
   if has('a') and (h[5] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
     redis.call('HDEL', wake, 'p')
-    redis.call('HINCRBY', wake, 'g', 1)
+    set('g', (h[5] or 0) + 1)
   end
   local takers = tonumber(h[1] or '0')
-  if has('e') then takers = redis.call('HINCRBY', wake, 'n', 1) end
+  if has('e') then
+    takers = takers + 1
+    set('n', takers)
+  end
   if not has('a') and said ~= 'gone' then
     for other in string.gmatch(ARGV[3], '%S+') do
       -- A wake-task that has been pending for longer is of a queue that is paused or full.
@@ -217,6 +225,7 @@ elseif has('t') then
     end
   end
   if said == 'yield' then
+    if #sets > 0 then redis.call('HSET', wake, unpack(sets)) end
     leave()
     if waiting(q) then want(q) end
   else
@@ -227,17 +236,18 @@ elseif has('t') then
     if tonumber(h[4] or '0') >= HIGH_IN_A_ROW then
       first, second = second, first
     end
-    local take = taking()
-    if said ~= 'gone' then -- else the call may be a late copy, whose batch nobody would run
+    if said ~= 'gone' and waiting(q) then -- if it is gone, the call may be a late copy, whose batch no worker would run
+      local take = taking()
       take(first)
       if #elements == 0 then take(second) end
     end
     if takenFrom == 'h:' .. q then
-      redis.call('HINCRBY', wake, 's', 1)
+      set('s', (h[4] or 0) + 1)
     elseif h[4] and h[4] ~= '0' then
-      redis.call('HSET', wake, 's', '0')
+      set('s', 0)
     end
-    redis.call('HSET', wake, 't', whole(now))
+    set('t', now)
+    redis.call('HSET', wake, unpack(sets))
     if #elements > 0 then
       keep(takenFrom)
       if not fenced then redis.call('SADD', P .. 'holders', me) end
@@ -254,5 +264,5 @@ if has('l') and said ~= 'yield' then
   if waiting(q) then want(q) end
 end
 saveDepth()
-counted()
+if counted then counted() end
 return {said, whole(now), wants, todos, takenFrom .. ' ' .. stamp, unpack(elements)}
