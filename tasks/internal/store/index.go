@@ -110,9 +110,6 @@ func (s Index) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, 
 	if err != nil {
 		return nil, "", err
 	}
-	if err := r.seek(ctx); err != nil {
-		return nil, "", fmt.Errorf("search the index of workflows: %w", err)
-	}
 	for {
 		if err := r.read(ctx); err != nil {
 			return nil, "", fmt.Errorf("read the index of workflows: %w", err)
@@ -146,7 +143,7 @@ type indexReader struct {
 type indexSource struct {
 	shard int
 	state byte
-	skip  int64 // in a list: elements to skip; among the live workflows: those with the time last
+	skip  int64 // entries with the time last that were read
 	last  int64 // the time of the last entry that was read
 	over  bool  // all entries were read
 }
@@ -177,137 +174,54 @@ func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*in
 	return r, nil
 }
 
-// seek finds where the page begins in the lists: a binary search in all of them at once.
-func (r *indexReader) seek(ctx context.Context) error {
-	if r.from.at == math.MaxInt64 {
-		return nil
-	}
-	lens := make([]*redis.IntCmd, len(r.sources))
-	if err := r.each(ctx, func(pipe redis.Pipeliner, i int, src *indexSource) {
-		if src.state != Live {
-			lens[i] = pipe.LLen(ctx, doneKey(src.shard, src.state))
-		}
-	}); err != nil {
-		return err
-	}
-	ends := make([]int64, len(r.sources)) // the place is in [skip, end]
-	for i, n := range lens {
-		if n != nil {
-			ends[i] = n.Val()
-		}
-	}
-	for open := true; open; {
-		open = false
-		found := make([]*redis.StringCmd, len(r.sources))
-		if err := r.each(ctx, func(pipe redis.Pipeliner, i int, src *indexSource) {
-			if src.skip < ends[i] {
-				open = true
-				found[i] = pipe.LIndex(ctx, doneKey(src.shard, src.state), (src.skip+ends[i])/2)
-			}
-		}); err != nil {
-			return err
-		}
-		for i, cmd := range found {
-			if cmd == nil {
-				continue
-			}
-			mid := (r.sources[i].skip + ends[i]) / 2
-			// A damaged or missing entry counts as behind the place: to begin too early does no harm.
-			if e, ok := parseDone(cmd.Val()); ok && e.at > r.from.at {
-				r.sources[i].skip = mid + 1
-			} else {
-				ends[i] = mid
-			}
-		}
-	}
-	return nil
-}
-
-// each sends commands for the sources that are not over in one round trip.
-func (r *indexReader) each(ctx context.Context, add func(redis.Pipeliner, int, *indexSource)) error {
-	pipe := r.rdb.Pipeline()
-	for i, src := range r.sources {
-		if !src.over {
-			add(pipe, i, src)
-		}
-	}
-	if pipe.Len() == 0 {
-		return nil
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return err
-	}
-	return nil
-}
-
 // read reads the next piece of every source into the pool.
 func (r *indexReader) read(ctx context.Context) error {
-	lives, lists := make([]*redis.ZSliceCmd, len(r.sources)), make([]*redis.StringSliceCmd, len(r.sources))
-	if err := r.each(ctx, func(pipe redis.Pipeliner, i int, src *indexSource) {
-		if src.state == Live {
-			lives[i] = pipe.ZRevRangeByScoreWithScores(ctx, liveKey(src.shard), &redis.ZRangeBy{
+	pipe := r.rdb.Pipeline()
+	cmds := make([]*redis.ZSliceCmd, len(r.sources))
+	for i, src := range r.sources {
+		if !src.over {
+			cmds[i] = pipe.ZRevRangeByScoreWithScores(ctx, indexKey(src.shard, src.state), &redis.ZRangeBy{
 				Max: strconv.FormatInt(src.last, 10), Min: strconv.FormatInt(r.after, 10), Offset: src.skip, Count: int64(r.chunk)})
-		} else {
-			lists[i] = pipe.LRange(ctx, doneKey(src.shard, src.state), src.skip, src.skip+int64(r.chunk)-1)
 		}
-	}); err != nil {
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
 		return err
 	}
 	for i, src := range r.sources {
-		switch {
-		case lives[i] != nil:
-			r.takeLive(src, lives[i].Val())
-		case lists[i] != nil:
-			r.takeDone(src, lists[i].Val())
+		if cmds[i] != nil {
+			r.add(src, cmds[i].Val())
 		}
 	}
 	r.chunk = min(indexMost, 2*r.chunk)
 	return nil
 }
 
-func (r *indexReader) takeLive(src *indexSource, members []redis.Z) {
+// add adds the entries of a source to the pool.
+func (r *indexReader) add(src *indexSource, members []redis.Z) {
 	for _, z := range members {
-		member, _ := z.Member.(string)
 		at := int64(z.Score)
 		if at < src.last {
 			src.last, src.skip = at, 0
 		}
 		src.skip++
-		if id, name, ok := strings.Cut(member, " "); ok {
-			r.take(src, Indexed{Ref: id, Name: name, Created: time.UnixMilli(at), at: at})
+		member, _ := z.Member.(string)
+		if e, ok := parseIndexed(member, src.state, at); ok {
+			r.take(src, e)
 		}
 	}
 	src.over = len(members) < r.chunk
 	r.reads += len(members)
 }
 
-func (r *indexReader) takeDone(src *indexSource, elements []string) {
-	for _, s := range elements {
-		e, ok := parseDone(s)
-		if !ok {
-			continue
-		}
-		src.last = min(src.last, e.at) // if the clock was set back, entries are a little out of order
-		r.take(src, e)
+// parseIndexed reads an entry of the index.
+func parseIndexed(member string, state byte, at int64) (e Indexed, ok bool) {
+	ref, name, ok := strings.Cut(member, " ")
+	if state == Live {
+		return Indexed{Ref: ref, Name: name, Created: time.UnixMilli(at), at: at}, ok
 	}
-	src.skip += int64(len(elements))
-	src.over = len(elements) < r.chunk || src.last < r.after
-	r.reads += len(elements)
-}
-
-// parseDone reads an element of a list of ended workflows.
-func parseDone(s string) (e Indexed, ok bool) {
-	parts := strings.SplitN(s, " ", 4)
-	if len(parts) != 4 {
-		return e, false
-	}
-	created, err := strconv.ParseInt(parts[1], 10, 64)
-	took, err2 := strconv.ParseInt(parts[2], 10, 64)
-	if err != nil || err2 != nil {
-		return e, false
-	}
-	at := created + took
-	return Indexed{Ref: parts[0], Name: parts[3], Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, true
+	ms, name, ok := strings.Cut(name, " ")
+	created, err := strconv.ParseInt(ms, 10, 64)
+	return Indexed{Ref: ref, Name: name, Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, ok && err == nil
 }
 
 // take puts an entry into the pool if the query asks for it.
@@ -402,9 +316,8 @@ func (s Index) Counts(ctx context.Context) (map[byte]int64, error) {
 	pipe := s.rdb.Pipeline()
 	cmds := map[byte][]*redis.IntCmd{}
 	for shard := range shards {
-		cmds[Live] = append(cmds[Live], pipe.ZCard(ctx, liveKey(shard)))
-		for _, state := range []byte{'S', 'F', 'X'} {
-			cmds[state] = append(cmds[state], pipe.LLen(ctx, doneKey(shard, state)))
+		for _, state := range []byte{Live, 'S', 'F', 'X'} {
+			cmds[state] = append(cmds[state], pipe.ZCard(ctx, indexKey(shard, state)))
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {

@@ -98,14 +98,22 @@ func readyKey(shard int, lane, key string) string { return tag(shard) + "ready:"
 // the workflow can lie in another slot, "<workflow> <unix ms of the claim>". Expires as the sender asked.
 func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
 
-// liveKey is the sorted set of the live workflows of a shard: "<id> <name>" by when they were sent, in unix
+// liveKey is the sorted set of the live workflows of a shard: "<reference> <name>" by when they were sent, in unix
 // ms. The key vanishes with its last element.
 func liveKey(shard int) string { return tag(shard) + "live" }
 
-// doneKey is the list of the last workflows of a shard that ended with a state (S success, F failure,
-// X revoked), newest first: "<id> <sent, unix ms> <ms from then to the end> <name>". Some 10,000 at most,
-// and no expiry; a workflow in it may have expired.
+// doneKey is the sorted set of the last workflows of a shard that ended with a state (S success, F failure, X revoked):
+// "<reference> <sent, unix ms> <name>" by when they ended, in unix ms. Some 10,000 at most, and no expiry; a workflow in it may
+// have expired.
 func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
+
+// indexKey returns the key of the index with the workflows in a state.
+func indexKey(shard int, state byte) string {
+	if state == Live {
+		return liveKey(shard)
+	}
+	return doneKey(shard, state)
+}
 
 // minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <what> <queue> <task>" to a number.
 // what is S, F or X for nodes that ended so, R for attempts with another to follow, and ms for the time that handlers

@@ -3,7 +3,7 @@
 -- KEYS and ARGV are those of the script; P, now and whole are of lib
 -- returns nothing: it defines functions
 local DONE = 10000 -- ended workflows to keep of each state: less than 1 MB
-local SLACK = 100 -- how many more there may be, so that the list is cut rarely
+local SLACK = 100 -- how many more there may be, so that the set is cut rarely
 local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond that, new tasks are counted together
 local FAILS = 100 -- failed nodes of a task
 local DAY = 24 * 3600
@@ -25,8 +25,9 @@ end
 local function ended(id, name, letter, created)
   dropped(id, name)
   local done = P .. 'done:' .. letter
-  local n = redis.call('LPUSH', done, id .. ' ' .. created .. ' ' .. now - created .. ' ' .. name)
-  if (tonumber(n) or 0) > DONE + SLACK then redis.call('LTRIM', done, 0, DONE - 1) end
+  redis.call('ZADD', done, now, id .. ' ' .. created .. ' ' .. name)
+  local n = redis.call('ZCARD', done)
+  if n > DONE + SLACK then redis.call('ZREMRANGEBYRANK', done, 0, n - DONE - 1) end
 end
 
 local counts -- "<what> <queue> <task>" to a number, or nil
