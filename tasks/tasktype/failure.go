@@ -24,6 +24,5 @@ const (
 	CodeUnregistered = "unregistered" // no worker of its queue has a handler for it
 	CodePlan         = "plan"         // its plan cannot be run
 	CodeArchived     = "archived"     // an operator archived it
-	CodeVersion      = "version"      // no worker could read the workflow: another release wrote it
 	CodeDamaged      = "damaged"      // the data of the workflow in Redis cannot be read
 )

@@ -14,7 +14,6 @@ type Worker struct {
 	Started        time.Time      `json:"started"`                // when it began to run
 	Tasks          []string       `json:"tasks"`                  // names of the tasks that it has handlers for, sorted
 	Stats          WorkerStats    `json:"stats"`                  // what it has done
-	Version        int            `json:"version,omitempty"`      // latest version of stored workflows that it can read
 	QueueLimits    map[string]int `json:"queue_limits,omitempty"` // most tasks at once of a queue, if that is less than Concurrency
 	Release        string         `json:"release,omitempty"`      // version of its program; empty if it was not configured
 	Memory         uint64         `json:"memory_bytes,omitempty"` // that the Go runtime of its process has of the system

@@ -284,13 +284,10 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// giveUp ends a workflow that cannot be read.
+// giveUp ends a workflow that cannot be decoded.
 func (a *advancer) giveUp(ctx context.Context, f store.Flow, cause error) error {
 	a.log.ErrorContext(ctx, "workflow cannot be read, and was given up", "workflow", f.ID(), "error", cause)
 	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: shorten(fmt.Sprintf("its data in Redis cannot be decoded, key %s: %v", f.Key(), cause))}
-	if errors.As(cause, new(*graph.VersionError)) {
-		failure = &tasktype.Failure{Code: tasktype.CodeVersion, Message: shorten("no worker that came across it can read it: " + cause.Error())}
-	}
 	return a.store.Flows.Abort(ctx, f, encodeFailure(failure))
 }
 

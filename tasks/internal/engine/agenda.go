@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 )
 
@@ -145,14 +144,10 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	return ag.advancer.settle(ctx, fl, t)
 }
 
-// attendUnreadable gives up a workflow that cannot be read; one of a newer release is left to its workers.
+// attendUnreadable gives up a workflow that cannot be decoded.
 func (ag *agenda) attendUnreadable(ctx context.Context, en store.Entry, cause error) error {
 	if aborted, err := ag.graphs.aborted(ctx, en.Flow); err != nil || aborted != nil {
 		return errors.Join(err, ag.store.Agenda.Remove(ctx, en.Flow, en.Node))
-	}
-	var v *graph.VersionError
-	if errors.As(cause, &v) && v.V > graph.Version {
-		return nil // the entry stays, and becomes due again
 	}
 	return errors.Join(ag.advancer.giveUp(ctx, en.Flow, cause), ag.store.Agenda.Remove(ctx, en.Flow, en.Node))
 }

@@ -9,7 +9,6 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
-	"muster/tasks/tasktype"
 )
 
 // slot serves a wake-task: it takes and runs nodes until there are none, or its time is over.
@@ -150,7 +149,7 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 		case bad == nil:
 			b.todo = append(b.todo, it)
 		case errors.Is(bad, errUnreadable):
-			if err := s.tk.unreadable(ctx, b, it, bad); err != nil {
+			if err := s.tk.advancer.giveUp(ctx, it.fl.Flow, bad); err != nil {
 				b.todo = b.todo[:n]
 				return err
 			}
@@ -191,26 +190,6 @@ func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 		fl.plan, err = gs.of(ctx, fl.Flow, id.Scope)
 	}
 	return fl, err
-}
-
-// unreadable deals with a node whose workflow this worker cannot read. A node of a newer release is put back: as long
-// as a live worker can read it or, if none can, for about a minute. A damaged workflow is given up.
-func (tk *taker) unreadable(ctx context.Context, b *batch, it *item, cause error) error {
-	var v *graph.VersionError
-	known := errors.As(cause, &v)
-	theirs := known && v.V > graph.Version && tk.peers.another(ctx, "", func(o *tasktype.Worker) bool { return o.Version >= v.V })
-	if !known || !tk.peers.patient(it.lost) && !theirs {
-		return tk.advancer.giveUp(ctx, it.fl.Flow, cause)
-	}
-	r := result{item: it, kind: store.ChangeAgain, attempts: it.rec.Attempts, lost: it.lost, delay: jitter(unknownPause), state: "D",
-		message: shorten(fmt.Sprintf("worker %s cannot read it: %v", tk.cfg.Name, cause))}
-	if !theirs {
-		r.delay = unknownPause << it.lost
-		r.lost++
-	}
-	tk.log.WarnContext(ctx, "node of a workflow of another release is put back", "workflow", it.fl.ID(), "node", it.node, "error", cause)
-	b.end(r, true)
-	return nil
 }
 
 // perform runs the nodes of a batch, one after the other.

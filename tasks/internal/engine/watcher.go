@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
@@ -47,7 +46,7 @@ func (w *watcher) beat(ctx context.Context, first bool) (live, dead []string, er
 	active, limit := w.slots.use()
 	return w.store.Workers.Beat(ctx, w.cfg.Name, first, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
 		Concurrency: limit, Active: active, Started: w.started, Tasks: w.tasks,
-		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version,
+		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(),
 		QueueLimits: w.cfg.QueueLimits, Release: w.cfg.Release, Memory: memoryInUse()}, deadAfter, deadConfirm)
 }
 

@@ -51,15 +51,7 @@ func (n *Node) equal(o *Node) bool {
 		n.Own == o.Own && bytes.Equal(n.Value, o.Value)
 }
 
-// VersionError is the error of a stored form of another version than [Version].
-type VersionError struct{ V int }
-
-// Error implements error.
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("graph has version %d, this program knows %d: run senders and workers of one release", e.V, Version)
-}
-
-// Decode returns the graph that raw is the stored form of; a [VersionError] if that is of another version.
+// Decode returns the graph that raw is the stored form of; an error if that is of another version.
 // raw need not be trusted: a graph that is returned without an error is valid.
 func Decode(raw []byte) (*Graph, error) {
 	g := &Graph{}
@@ -67,7 +59,7 @@ func Decode(raw []byte) (*Graph, error) {
 		return nil, fmt.Errorf("decode graph: %w", err)
 	}
 	if g.V != Version {
-		return nil, &VersionError{g.V}
+		return nil, fmt.Errorf("graph has version %d, this program reads %d: run senders and workers of one release", g.V, Version)
 	}
 	if err := unpack(g); err != nil {
 		return nil, fmt.Errorf("decode graph: %w", err)
