@@ -116,7 +116,8 @@ func (o openapi) base(method, path string, op operation) *trial {
 		tr.body = map[string]any{"all": true}
 	case "/v1/queues/{queue}/import":
 		tr.header.Set("Content-Type", jsonLines)
-	case "/v1/proxies/ban", "/v1/proxies/unban", "/v1/proxies/delete": // the pool is empty
+	case "/v1/proxies/ban", "/v1/proxies/unban", "/v1/proxies/delete", // the pool is empty
+		"/v1/scrapes/{id}", "/v1/scrapes/{id}/cancel", "/v1/scrapes/{id}/resume": // and so is the list of scrapes
 		tr.unknown = true
 	}
 	return tr
