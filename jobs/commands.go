@@ -146,7 +146,7 @@ func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) 
 	if err := s.skipStage(ctx, id, *p.Stage(stage)); err != nil {
 		return Job{}, err
 	}
-	s.flow.settled(ctx, id)
+	s.flow.settled(ctx, id, pipeline.Stage{})
 	return s.Get(ctx, id)
 }
 

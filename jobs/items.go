@@ -333,6 +333,6 @@ func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, i
 		return err
 	}
 	s.pace(ctx, id)
-	s.flow.settled(ctx, id)
+	s.flow.settled(ctx, id, pipeline.Stage{})
 	return nil
 }

@@ -138,11 +138,13 @@ func TestPausedJobGivesNoWork(t *testing.T) {
 			t.Errorf("pause of an ended job: got %v, want %v", err, jobs.ErrTerminal)
 		}
 
-		later := w.create(jobs.Request{At: time.Now().Add(50 * time.Millisecond)})
+		later := w.create(jobs.Request{At: time.Now().Add(time.Hour)})
 		if _, err := w.Pause(w.ctx, later.ID); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		if err := w.client.Redis().HSet(w.ctx, "muster:{jobs}:j:"+later.ID, "at", 1).Err(); err != nil { // its time has come
+			t.Fatal(err)
+		}
 		if err := w.Sweep(w.ctx); err != nil {
 			t.Fatal(err)
 		}

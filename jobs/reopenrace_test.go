@@ -36,9 +36,13 @@ func TestReopenedJobIsNotEndedByLateProcesses(t *testing.T) {
 			if n, err := w.Retry(w.ctx, j.ID); n != 2 || err != nil {
 				t.Fatalf("retry: got %d, %v, want 2", n, err)
 			}
-			for range 2 {
+			for failed := 0; failed < 2; {
 				work := w.take("validator", "v")
-				if err := w.Fail(w.ctx, work, permanent{errors.New("again")}, 0, true); err != nil {
+				err := w.Fail(w.ctx, work, permanent{errors.New("again")}, 0, true)
+				switch {
+				case err == nil:
+					failed++
+				case !errors.Is(err, jobs.ErrLeaseLost): // a late process may have sealed the queue for a moment
 					t.Fatal(err)
 				}
 			}

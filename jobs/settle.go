@@ -119,12 +119,19 @@ func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
 	if err != nil {
 		return lost(err)
 	}
-	s.flow.settled(ctx, w.JobID)
+	s.flow.settled(ctx, w.JobID, *st)
 	return nil
 }
 
-// settled advances a job of which something has ended.
-func (s *flow) settled(ctx context.Context, id string) {
+// settled advances a job after work of a stage has ended, unless other items of the stage are open: then the job has nothing
+// to do.
+func (s *flow) settled(ctx context.Context, id string, st pipeline.Stage) {
+	if st.Takes == pipeline.TakesItem {
+		lanes, err := s.queue(id).LaneStats(ctx)
+		if n := lanes[lane(st.Name)]; err == nil && n.Queued+n.InProgress > 0 {
+			return
+		}
+	}
 	if err := s.advance(ctx, id); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "the job will be advanced by the next sweep", "job", id, "err", err)
 	}
@@ -268,7 +275,7 @@ func (s *Leases) exhausted(ctx context.Context, st pipeline.Stage, w Work) error
 		}
 		s.ended(ctx, w, state)
 	}
-	s.flow.settled(ctx, w.JobID)
+	s.flow.settled(ctx, w.JobID, st)
 	return nil
 }
 

@@ -99,7 +99,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 			if err := s.queue(id).Settle(ctx, it, workqueue.Failed(err)); err != nil {
 				return work, err
 			}
-			s.flow.settled(ctx, id)
+			s.flow.settled(ctx, id, pipeline.Stage{})
 			continue
 		}
 		for _, st := range p.Stages {
