@@ -139,7 +139,8 @@ func TestShowsTheQueues(t *testing.T) {
 func TestWakeTaskSaysThatAQueueHasReadyTasks(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
-	if _, err := tasks.New[string, string]("hello.greet").S("Eve").Send(t.Context(), cfg.Client); err != nil {
+	// Only workers of a Cluster and paused queues have wake-tasks.
+	if _, err := asynq.NewClientFromRedisClient(cfg.Client.Redis()).EnqueueContext(t.Context(), asynq.NewTask(wakeType, []byte("0 1"))); err != nil {
 		t.Fatal(err)
 	}
 	w := ask(t, handler(t, cfg), "GET", "/asynqmon/api/queues/default/pending_tasks")
