@@ -75,7 +75,9 @@ func addProxies(s *server) {
 			return nil, err
 		}
 		for _, name := range pool.SourceNames() {
-			yields[name] = yields[name] // those that were not read yet are listed too
+			if _, read := yields[name]; !read {
+				yields[name] = proxies.SourceYield{}
+			}
 		}
 		out := &pageOutput[client.ProxySource]{client.Page[client.ProxySource]{Data: []client.ProxySource{}}}
 		for _, name := range slices.Sorted(maps.Keys(yields)) {
