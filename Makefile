@@ -35,7 +35,7 @@ miniredis: ## some packages on miniredis, as make test runs all of them where th
 race: raced unraced ## the same with the race detector where goroutines meet; it needs a C compiler
 
 # The packages whose goroutines share memory. The others call these, or have one goroutine, and the detector makes them slow.
-RACED = ^muster/(tasks($$|/(internal/(engine|store)|limit|metrics|otel|taskstest|ui|workqueue)$$)|proxies($$|/(gateway|probe|source|tunnel)$$)|sites($$|/(fetch|polite|record)$$)|orchestrator/(access|agent|event|job|redisd|supervise|ui|webhook)$$|internal/(testutil|webhook|webui)$$)
+RACED = ^muster/(tasks($$|/(internal/(engine|store)|limit|metrics|otel|taskstest|ui|workqueue)$$)|proxies($$|/(gateway|probe|source|tunnel)$$)|sites($$|/(fetch|polite|record)$$)|orchestrator/(access|event|redisd|supervise|ui|webhook)$$|jobs($$|/agent$$)|internal/(testutil|webhook|webui)$$)
 
 # Vetting is what lint does, and no debugger looks at these binaries.
 QUICK = -vet=off -ldflags='-s -w'
