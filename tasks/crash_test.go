@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ const (
 	childName  = "MUSTER_TASKS_TEST_CHILD_NAME"
 	childDies  = "MUSTER_TASKS_TEST_CHILD_DIES"  // after which call to Redis, or how long after it was ready
 	childTakes = "MUSTER_TASKS_TEST_CHILD_TAKES" // from which queue
+	childSlots = "MUSTER_TEST_CHILD_SLOTS"       // tasks that it runs at once
 )
 
 var (
@@ -111,9 +113,11 @@ func TestChildWorker(t *testing.T) {
 	}
 	c.Redis().AddHook(&dying{after: os.Getenv(childDies)})
 	life, _ := time.ParseDuration(os.Getenv(childDies)) // of a child that dies at no call
+	slots, _ := strconv.Atoi(os.Getenv(childSlots))     // 0: the default
 	w, err := tasks.NewWorker(c, crashMux(c), tasks.WorkerConfig{
-		Name:   os.Getenv(childName),
-		Queues: map[string]int{cmp.Or(os.Getenv(childTakes), "default"): 1},
+		Name:        os.Getenv(childName),
+		Concurrency: slots,
+		Queues:      map[string]int{cmp.Or(os.Getenv(childTakes), "default"): 1},
 		Ready: func() {
 			fmt.Println("child is ready")
 			if life > 0 {
@@ -377,7 +381,8 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			doomed(t, url, "first", c.dies) // it takes what is ready
+			// With one slot: a step that runs in another one when the worker dies has begun, and runs again.
+			doomed(t, url, "first", c.dies, childSlots+"=1")
 			killed := time.Now()
 			if list, _ := cl.Active(t.Context()); len(list) < c.active || c.active == 0 && len(list) > 0 {
 				t.Fatalf("the worker died with %v in batches, want %d nodes", list, c.active)
