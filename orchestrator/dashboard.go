@@ -25,7 +25,7 @@ import (
 )
 
 // ServeDashboard serves the HTTP interface and the pages of the settings beside a
-// fleet that runs elsewhere, with metrics of the fleet, gives work to agents, and sends events to webhooks, until ctx is
+// fleet that runs elsewhere, with metrics of the fleet, advances jobs, gives work to agents, and sends events to webhooks, until ctx is
 // done. Watch, if not nil, brings new settings; ready, if not nil, is called with its address.
 func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, watch Watch, ready func(url string)) error {
 	s, err := NewSystem(cfg, client, logger)
@@ -34,6 +34,7 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 	}
 	stopWatch := watchSystem(ctx, s, watch, func(config.Config) {})
 	serving, running := errgroup.WithContext(ctx)
+	serving.Go(func() error { return s.Jobs.Run(running) })
 	serving.Go(func() error { return s.Agents.Run(running) })
 	serving.Go(func() error { return s.Webhooks.Run(running) })
 	serving.Go(func() error { return s.serveAPI(running, false, ready) })

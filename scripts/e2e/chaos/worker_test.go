@@ -140,12 +140,9 @@ func readJournal(t *testing.T, dir, name string) []entry {
 }
 
 // points are where a worker can die: before or after a kind of call to Redis, in a handler, and between
-// a handler and the storing of its result. Dequeue, enqueue and finish are asynq's, of wake-tasks. All other writes
-// are calls of the engine, so these are all the gaps between two writes of a node.
-var points = []string{
-	"after dequeue", "before engine", "after engine", "handler", "returned",
-	"before enqueue", "after enqueue", "before finish", "after finish",
-}
+// a handler and the storing of its result. All other writes are calls of the engine, so these are all the gaps
+// between two writes of a node.
+var points = []string{"after wake-up", "before engine", "after engine", "handler", "returned"}
 
 // doom kills its process at the chosen visit of a point. It is a hook of the Redis client.
 type doom struct {
@@ -171,22 +168,17 @@ func (d *doom) visit(point string) {
 	select {}
 }
 
-// kindOf returns the kind of a script call by its keys, or "".
+// kindOf returns the kind of a call, a script of the engine or a wait for a wake-up, or "".
 func kindOf(cmd redis.Cmder) string {
+	if cmd.Name() == "blpop" {
+		return "wake-up"
+	}
 	args := cmd.Args()
 	if len(args) < 5 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
 		return ""
 	}
-	key, second := fmt.Sprint(args[3]), fmt.Sprint(args[4])
-	switch {
-	case strings.HasPrefix(key, "muster:{") && strings.HasSuffix(key, "}:"):
+	if key := fmt.Sprint(args[3]); strings.HasPrefix(key, "muster:{") && strings.HasSuffix(key, "}:") {
 		return "engine"
-	case strings.HasSuffix(second, ":paused"):
-		return "dequeue"
-	case strings.HasSuffix(key, ":active"):
-		return "finish"
-	case strings.HasSuffix(second, ":pending"):
-		return "enqueue"
 	}
 	return ""
 }
