@@ -258,7 +258,7 @@ func (s *flow) end(ctx context.Context, id string, r record, to Status, event, m
 	if details := detailsOf(j.Stages); to == Failed && details != "" {
 		fields = append(fields, "details", details)
 	}
-	reopened := r["reopened"] // what was read before a retry must not end the job after it
+	reopened := r["reopened"] // a value read before a retry must not end the reopened job
 	if to == Cancelled {
 		reopened = anyTime
 	}
@@ -364,7 +364,7 @@ func (s *flow) close(ctx context.Context, id string, r record) error {
 	return s.rdb.ZRem(ctx, todoKey, id).Err()
 }
 
-// anyTime stands for any time of the last reopening.
+// anyTime matches any time of the last reopening.
 const anyTime = "*"
 
 // move changes the state of a job that was last reopened at a time; see lua/move.lua. Its errors are ErrTerminal and

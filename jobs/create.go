@@ -388,7 +388,7 @@ func CheckJSON(field string, raw []byte, limit int) error {
 	return nil
 }
 
-// workOf is the hash of what a request asks for: the same prompt, document, context and pipeline, by its content, are the
+// workOf returns a hash of the work of a request: the same prompt, document, context and pipeline, by its content, are the
 // same work.
 func workOf(req Request, pipeline string) string {
 	doc := ""

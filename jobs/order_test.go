@@ -143,7 +143,7 @@ func TestTotalsCountAllJobs(t *testing.T) {
 	})
 }
 
-// A job with few items is not behind all items of a job that was created before it.
+// A job with few items does not wait for all items of an earlier job.
 func TestJobsOfOnePriorityTakeTurns(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		big := w.create(jobs.Request{Prompt: "big"})

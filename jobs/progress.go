@@ -180,9 +180,9 @@ func (s *store) eachOpen(ctx context.Context, in Status, fn func(id string, r re
 	}
 }
 
-// Wait returns a job once it has ended. It calls tell, if not nil, with the progress, after each event of the job and at
+// Wait returns a job once it has ended. It calls progress, if not nil, after each event of the job and at
 // least every so often.
-func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, tell func(Progress)) (Job, error) {
+func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, progress func(Progress)) (Job, error) {
 	if every <= 0 {
 		every = time.Second
 	}
@@ -195,8 +195,8 @@ func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, tell 
 		if err != nil {
 			return Job{}, err
 		}
-		if tell != nil {
-			tell(p)
+		if progress != nil {
+			progress(p)
 		}
 		if p.Status.Terminal() {
 			return s.Get(ctx, id)

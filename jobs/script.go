@@ -29,7 +29,7 @@ func (e Emit) scripts() map[string]*redis.Script {
 	return luascript.Read(sources, e.Lua)
 }
 
-// eventKeys returns the streams of the events of a job; without any, its record stands in for them.
+// eventKeys returns the streams of the events of a job; without any, its record is used instead.
 func (s *store) eventKeys(id string) []string {
 	if s.cfg.Emit.Keys == nil {
 		return []string{recordKey(id), recordKey(id), recordKey(id)}

@@ -311,7 +311,7 @@ func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[
 	return err
 }
 
-// Progressed notes that a job made progress: its agents report what they have used.
+// Progressed records progress of a job, for example growing usage that its agents report.
 func (s *Leases) Progressed(ctx context.Context, id string) { s.pace(ctx, id) }
 
 // pace notes that a job made progress.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/jobs"
 )
 
@@ -38,15 +39,12 @@ func TestWaitReturnsWithTheLastEvent(t *testing.T) {
 func TestScheduleFiresWithoutASweep(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		s := w.create(jobs.Request{Cron: "*/1 * * * * *"})
-		for {
+		testutil.Eventually(t, "three jobs of the schedule", func() bool {
 			page, err := w.List(w.ctx, jobs.Filter{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(page.Jobs) >= 3 && page.Jobs[0].Parent == s.ID {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+			return len(page.Jobs) >= 3 && page.Jobs[0].Parent == s.ID
+		})
 	})
 }

@@ -74,7 +74,7 @@ func (s *System) serveAPI(ctx context.Context, publish bool, ready func(url stri
 	return api.Serve(ctx, served)
 }
 
-// apiConfig returns what the HTTP interface serves.
+// apiConfig returns the configuration of the HTTP interface.
 func (s *System) apiConfig() (api.Config, error) {
 	checks := Health(s.Config, s.Client, s.Pool)
 	served, err := Guarded(s)

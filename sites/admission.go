@@ -112,7 +112,7 @@ func (a *admission) reached(ctx context.Context) ([]limitReached, error) {
 // limitReached is a limit of a job that was reached.
 type limitReached struct {
 	text   string
-	wanted bool // it says how much is wanted: the job is complete
+	wanted bool // the user asked for this number: the job is COMPLETE
 }
 
 // left returns how long pages of the job may begin.

@@ -197,7 +197,7 @@ func (j *job) countDeep(ctx context.Context, sum *report.Summary, known map[stri
 	return nil
 }
 
-// notFetched says how many pages were not fetched; from is the number from which on they are not counted exactly.
+// notFetched describes the number of pages that were not fetched; from the number from on, it is a lower bound.
 func notFetched(n, from int64) string {
 	switch {
 	case from > 0 && n >= from:

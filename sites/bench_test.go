@@ -42,21 +42,7 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 	if err != nil {
 		b.Fatal(err)
 	}
-	client := tasks.NewClient(redistest.Server(b).Client())
-	s, err := NewService(Config{Client: client, OutDir: b.TempDir(), Registry: NewRegistry(def), Logger: noLog})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	mux := tasks.NewMux()
-	s.Register(mux)
-	worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: atOnce})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = worker.Stop() }()
-	testutil.Background(b, s.Run)
-
+	s, client := startBench(b, def)
 	redistest.Measured(b, client.Redis(), func() {
 		for range b.N {
 			run, err := s.Send(b.Context(), def.Site, ScrapeOptions{})
@@ -91,4 +77,24 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 			b.Fatal(err)
 		}
 	})
+}
+
+// startBench starts a service of a site, and a worker, on a Redis of their own until the benchmark ends.
+func startBench(b *testing.B, def *definition.Definition) (*Service, *tasks.Client) {
+	b.Helper()
+	client := tasks.NewClient(redistest.Server(b).Client())
+	s, err := NewService(Config{Client: client, OutDir: b.TempDir(), Registry: NewRegistry(def), Logger: noLog})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	mux := tasks.NewMux()
+	s.Register(mux)
+	worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 8})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = worker.Stop() })
+	testutil.Background(b, s.Run)
+	return s, client
 }

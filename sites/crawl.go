@@ -73,14 +73,14 @@ type slot struct {
 	reason  error // why it has stopped; nil: no page is left, or a limit is reached
 }
 
-// event is the progress of a page: it is no longer in flight, or it is settled.
+// event reports that a page is no longer in flight, or that it is settled.
 type event struct {
 	page    string
 	settled bool
 	err     error
 }
 
-// stop ends the beginning of pages and returns the leases of those that have not begun.
+// stop begins no more pages, and returns the leases of pages that have not begun.
 func (s *slot) stop(ctx context.Context, reason error) {
 	if s.stopped {
 		return

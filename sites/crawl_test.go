@@ -182,7 +182,7 @@ func TestListingPageThatHangs(t *testing.T) {
 	}
 }
 
-// A page limit takes pages up to the limit, of each kind, and the report says how many are left.
+// A page limit takes pages up to the limit, of each kind, and the report has the number left.
 func TestMaxPagesOfASite(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]string{

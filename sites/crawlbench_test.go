@@ -6,10 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/tasks"
-	"muster/tasks/redistest"
 )
 
 // BenchmarkCrawl scrapes 2,000 pages that take 10 ms each with eight in flight: detail pages of listing pages, and detail
@@ -43,20 +40,7 @@ func BenchmarkCrawl(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			client := tasks.NewClient(redistest.Server(b).Client())
-			s, err := NewService(Config{Client: client, OutDir: b.TempDir(), Registry: NewRegistry(def), Logger: noLog})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer s.Close()
-			mux := tasks.NewMux()
-			s.Register(mux)
-			worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: atOnce})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer func() { _ = worker.Stop() }()
-			testutil.Background(b, s.Run)
+			s, _ := startBench(b, def)
 			for b.Loop() {
 				run, err := s.Send(b.Context(), def.Site, ScrapeOptions{})
 				if err != nil {

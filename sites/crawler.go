@@ -71,7 +71,7 @@ func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func
 	return f
 }
 
-// conclude ends the lease of a page after its visit. The error is later, or that of ctx or Redis: the error of the page
+// conclude ends the lease of a page after its visit. It returns an error of type later, of ctx or of Redis; the error of the page
 // itself is settled with it.
 func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visited) error {
 	switch {

@@ -36,7 +36,7 @@ func (p *pages) began() time.Time { return time.UnixMilli(p.req.Began) }
 // visit is a page to fetch: the payload of an item.
 type visit struct {
 	URL   string `json:"url"`
-	Kind  string `json:"-"` // that of the item
+	Kind  string `json:"-"` // kind of the item
 	N     int    `json:"n,omitempty"`
 	Depth int    `json:"depth,omitempty"` // links from the start
 	Start int    `json:"start,omitempty"` // of a sitemap: see definition.InSitemap

@@ -114,7 +114,7 @@ func crawl(t *testing.T, j *job) {
 	}
 }
 
-// crawlAs is crawl where there is no test to fail, with a crawler of a name.
+// crawlAs is crawl without a test, for a named crawler.
 func crawlAs(ctx context.Context, j *job, name string) error {
 	_, err := until(ctx, func() (int, error) { return crawlOnce(ctx, j, name) })
 	return err

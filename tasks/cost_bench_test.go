@@ -22,7 +22,7 @@ type fleet struct {
 
 var costQueues = map[string]int{"default": 2, "low": 1}
 
-// musterFleet starts workers of ours. Each has a client of its own.
+// musterFleet starts workers, each with a separate client.
 func musterFleet(b *testing.B, workers int) *fleet {
 	b.Helper()
 	srv := redistest.Server(b)

@@ -168,7 +168,7 @@ func (d *dying) look(cmd redis.Cmder, err error) {
 	select {}
 }
 
-// kindOf names what a call to Redis is about. A script of ours has its name, and turns have three: "take" ends no
+// kindOf returns the kind of a call to Redis. A script of the store has its name, and turns have three: "take" ends no
 // batch, "turn" ends a batch or a part of one, "advance" makes changes of nodes that are in no batch. "finish" is the script of
 // asynq that ends a task. Other calls are "script", or have the name of their command.
 func kindOf(cmd redis.Cmder) string {

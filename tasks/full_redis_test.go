@@ -61,7 +61,7 @@ func listed(t *testing.T, c *tasks.Client) (names []string) {
 	return names
 }
 
-// A Redis out of memory rejects a send with an error that says what to do. What ran meanwhile continues when there is room.
+// A Redis out of memory rejects a send with an error that names the remedy. Running workflows continue when memory is free.
 func TestRedisOutOfMemory(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Server(t).Client()
@@ -70,7 +70,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 	testutil.Eventually(t, "the first task runs", func() bool { return len(w.noted("at memory")) == 1 })
 	fillMemory(t, rdb)
 	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) || !strings.Contains(err.Error(), "raise that") {
-		t.Errorf("send: got %v, want a refusal that says what to do", err)
+		t.Errorf("send: got %v, want an error that names the remedy", err)
 	}
 	w.open("memory")
 	testutil.Eventually(t, "a call of the worker is rejected", func() bool { return rejected(t, rdb, "OOM") > 2 })

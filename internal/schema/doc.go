@@ -1,4 +1,4 @@
-// Package schema knows the version of what the orchestrator keeps in Redis, and
+// Package schema stores the version of the data that the orchestrator has in Redis, and
 // brings older data up to it.
 //
 // A [Migration] changes the form of stored data and has a number: the schema

@@ -138,7 +138,7 @@ func (s *assignments) assignment(id, role string, w jobs.Work) Assignment {
 // held is an assignment as Redis holds it.
 type held struct {
 	id, agent, role, mode, outcome string
-	digest                         string // of the answer of a completed one
+	digest                         string // hash of the response that completed it
 	open                           bool
 	fence                          int64
 	work                           jobs.Work // while it is open, and of one that was lost
@@ -411,7 +411,7 @@ func (s *assignments) lost(ctx context.Context, h *held, err error) error {
 
 // close ends an assignment whose work was settled, and counts it and its usage once. Errors are logged: the work is
 // settled already, and what is left ends by itself.
-// digest is that of the answer of a completed one. It reports whether this call ended it.
+// digest is the hash of the response that completed the assignment. The result reports whether this call ended it.
 func (s *assignments) close(ctx context.Context, h *held, outcome string, usage map[string]int64, message, digest string) bool {
 	ctx, cancel := lasting(ctx)
 	defer cancel()

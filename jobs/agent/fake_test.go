@@ -45,7 +45,7 @@ type fakeJobs struct {
 	items      []*fakeItem
 	fence      int64
 	looks      map[string]int   // by role
-	usage      map[string]int64 // by agent and name, as SetUsage says
+	usage      map[string]int64 // by agent and name, from SetUsage
 	deaf       bool             // SetUsage fails
 	progressed int              // calls of Progressed
 	added      []jobs.Item

@@ -25,7 +25,7 @@ func agentsWithFault(t *testing.T, f *redistest.Fault) {
 	const items = 4
 	ctx, url := t.Context(), redistest.URL(t)
 	fake := newFakeJobs()
-	fake.lease = 3 * time.Second // what is lost is given out again after it
+	fake.lease = 3 * time.Second // lost work is assigned again after it
 	rdb := f.Client(t, url)
 	f.Arm()
 	r := newRigOn(t, rdb, fake, nil)

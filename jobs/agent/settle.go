@@ -163,7 +163,7 @@ func (s *assignments) complete(ctx context.Context, h *held, a jobs.Answer) erro
 	if s.close(ctx, h, endCompleted, h.usage, "", digest) {
 		return nil
 	}
-	// Another call may have completed it with another answer, which the job has.
+	// Another call may have completed it with another response, which is stored in the job.
 	fresh, err := s.load(ctx, h.id, caller{})
 	if err != nil || fresh.open {
 		return nil
@@ -171,7 +171,7 @@ func (s *assignments) complete(ctx context.Context, h *held, a jobs.Answer) erro
 	return completedBefore(fresh, digest)
 }
 
-// digestOf returns a hash of an answer without its usage.
+// digestOf returns a hash of a response without its usage.
 func digestOf(a jobs.Answer) (string, error) {
 	a.Usage = nil
 	raw, err := json.Marshal(a)

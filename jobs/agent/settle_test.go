@@ -350,7 +350,7 @@ func TestUsageAndFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// The first answer counts; another one for the same assignment is an error, also when both come at once.
+// The first response counts. A different one for the same assignment is an error, also when both arrive at once.
 func TestAnotherAnswerIsRejected(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

@@ -133,7 +133,7 @@ func TestEachOperationTakesItsRole(t *testing.T) {
 				if path == "/metrics" && code == http.StatusNotFound { // as the handler of the test answers
 					got = "200"
 				}
-				if request.unknown && code == http.StatusNotFound { // it was allowed, and there is no such thing
+				if request.unknown && code == http.StatusNotFound { // allowed, but the resource does not exist
 					got = "200"
 				}
 				if got != want && (want != "2xx" || got[0] != '2') {

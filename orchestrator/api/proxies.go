@@ -43,7 +43,7 @@ type refreshInput struct {
 
 type refreshOutput struct{ Body client.StartedRefresh }
 
-// proxyOrders are the orders of a list of proxies, before that by latency.
+// proxyOrders compare proxies for the orders of a list; equal ones stay ordered by latency.
 var proxyOrders = map[string]func(a, b proxies.Member) int{
 	"latency":  func(proxies.Member, proxies.Member) int { return 0 },
 	"score":    func(a, b proxies.Member) int { return cmp.Compare(b.Score, a.Score) },

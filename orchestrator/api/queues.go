@@ -30,10 +30,7 @@ type QueuePath struct {
 
 type enqueueInput struct {
 	QueuePath
-	Body struct {
-		ID   string `json:"id" minLength:"1" maxLength:"2048" doc:"unique in the queue" example:"doi:10.1000/1"`
-		Data Object `json:"data,omitempty" doc:"an object, usually with url, and where they are known with type, size and sha256 of the content"`
-	} `nameHint:"NewArtifact"`
+	Body client.NewArtifact
 }
 
 type enqueueOutput struct{ Body client.EnqueuedArtifact }

@@ -106,7 +106,7 @@ type world struct {
 	h    http.Handler
 }
 
-// newWorld returns a service of jobs that runs. Change may change what is shown.
+// newWorld returns a service of jobs that runs. Change may modify the configuration.
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
 	client := tasks.NewClient(redistest.New(t))

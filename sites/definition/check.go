@@ -194,7 +194,7 @@ func (c *checker) checkLinks(def *Definition, links []Link, format, key string) 
 	}
 }
 
-// checkCarry checks what a link carries to its page.
+// checkCarry checks the fields that a link carries to its page.
 func (c *checker) checkCarry(def *Definition, l *Link, format, key string) {
 	each := !l.Each.IsZero() || !l.EachJSON.IsZero()
 	switch {

@@ -82,7 +82,7 @@ func (c *checker) checkFields(def *Definition, fields Fields, format, key string
 	}
 }
 
-// checkCarried checks that a link carries what a source takes.
+// checkCarried checks that a link carries the field of a source.
 func (c *checker) checkCarried(def *Definition, s *Source, key string) {
 	if s.Carry == "" {
 		return

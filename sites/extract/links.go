@@ -29,7 +29,7 @@ func (x *run) links(links []definition.Link) {
 	}
 }
 
-// linksAt collects the links at a place, with what they carry.
+// linksAt collects the links at a place, with their carried fields.
 func (x *run) linksAt(l *definition.Link, p at, seen map[string]bool) {
 	var carry map[string]string
 	for i := range l.Carry {

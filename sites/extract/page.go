@@ -23,7 +23,7 @@ type Page struct {
 	URL       *url.URL // after redirects
 	Requested string
 	Kind      string            // definition.KindListing or KindDetail
-	Post      definition.Post   // what it was requested with, after redirects
+	Post      definition.Post   // form of the request, after redirects
 	N         int               // the number of a counted listing page, from 0
 	Start     int               // of a sitemap: see definition.InSitemap
 	Carry     map[string]string // by its link: see definition.Link

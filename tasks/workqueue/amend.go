@@ -59,7 +59,7 @@ func (q *Admin) inState(doing, id, is string, want State) error {
 	}
 }
 
-// PassFailed makes an item in state error ready as Pass does, with no attempts. Data is that of its Ending. It returns
+// PassFailed makes an item in state error ready as Pass does, with no attempts. Data is the data of its Ending. It returns
 // ErrNotInState if the item is in another state, and ErrSealed if the queue is sealed.
 func (q *Admin) PassFailed(ctx context.Context, to Item, data []byte) error {
 	if q.err != nil {

@@ -25,7 +25,7 @@ import (
 // maxResponse is the largest response that is read as a whole, in bytes.
 const maxResponse = 256 << 20
 
-// Config says which server a Client calls.
+// Config configures a Client.
 type Config struct {
 	// URL of the server without a path, as in http://127.0.0.1:8000. Required.
 	URL string
@@ -38,7 +38,7 @@ type Config struct {
 }
 
 // Client calls an orchestrator. It is safe for concurrent use. Calls end with
-// their context; a Client sets no timeout of its own.
+// their context; a Client sets no timeout.
 type Client struct {
 	base *url.URL
 	key  string

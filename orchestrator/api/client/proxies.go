@@ -90,7 +90,7 @@ func (c *Client) ProxyStats(ctx context.Context) (s proxies.Stats, err error) {
 	return s, err
 }
 
-// ProxySources lists the sources of proxies by name, those of the settings and those that were read before.
+// ProxySources lists the sources of proxies by name: configured sources, and sources that earlier refreshes read.
 func (c *Client) ProxySources(ctx context.Context) ([]ProxySource, error) {
 	return all[ProxySource](ctx, c, "/v1/proxies/sources", nil, 0)
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,8 +12,8 @@ import (
 
 // NewArtifact is an artifact to add to a queue.
 type NewArtifact struct {
-	ID   string          `json:"id" minLength:"1" maxLength:"2048" doc:"unique in the queue" example:"doi:10.1000/1"`
-	Data json.RawMessage `json:"data,omitempty" doc:"an object, usually with url, and where they are known with type, size and sha256 of the content"`
+	ID   string `json:"id" minLength:"1" maxLength:"2048" doc:"unique in the queue" example:"doi:10.1000/1"`
+	Data Object `json:"data,omitempty" doc:"an object, usually with url, and where they are known with type, size and sha256 of the content"`
 }
 
 // EnqueuedArtifact is the result of Enqueue.

@@ -29,7 +29,7 @@ type WebhookSecret struct {
 	Secret string `json:"secret" doc:"signs the requests. It is returned once." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
 }
 
-// SecretRotation says how to replace the secret of a webhook.
+// SecretRotation configures the replacement of the secret of a webhook.
 type SecretRotation struct {
 	Keep string `json:"keep,omitempty" maxLength:"20" example:"24h" doc:"how long requests are signed with the old secret too, up to 720h. Defaults to 24h."`
 }

@@ -16,7 +16,7 @@ type local struct {
 	*env
 	*life
 	cfg   *WorkerConfig
-	log   *slog.Logger // of the worker; that of env is the engine's
+	log   *slog.Logger // of the worker; env.log is the log of the engine
 	stats stats
 }
 

@@ -35,7 +35,7 @@ func (s *slots) full(queue string) bool {
 	return s.closed || s.fullLocked(queue)
 }
 
-// open waits until one of some queues can start a task, and returns those that can; nil when the slots are closed.
+// open waits until a queue can start a task, and returns all queues that can; nil when the slots are closed.
 func (s *slots) open(queues []string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -69,7 +69,7 @@ type OpenNode struct {
 // maxOpenBytes bounds the records that one call of OpenNodes returns, beyond the first.
 const maxOpenBytes = 1 << 20
 
-// Open returns up to limit open nodes of a task in a shard whose workflow is not revoked, in their order behind a member,
+// Open returns up to limit open nodes of a task in a shard whose workflow is not revoked, in their order after a member,
 // and where the next ones follow: more is false if none do.
 func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit int) (nodes []OpenNode, last string, more bool, err error) {
 	from := "-"

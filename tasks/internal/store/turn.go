@@ -98,7 +98,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	}
 	script := "turn"
 	if t.Old == "" && len(t.Changes) == 0 {
-		script = "take" // the same without what ends a batch
+		script = "take" // without the functions that end a batch
 	}
 	res, err := s.call(ctx, script, t.Shard, args...)
 	if err != nil {

@@ -263,14 +263,14 @@ local function flow(onLane, onMost, on)
       return whole((tonumber(n) or 0) + 1)
     end
 
-    -- unlist takes a node out of those that wait for an answer.
+    -- unlist removes a node from the index of open nodes.
     local function unlist(node, task)
       local nodes = P .. 'open:' .. task
       redis.call('ZREM', nodes, W .. '/' .. node)
       if redis.call('EXISTS', nodes) == 0 then redis.call('ZREM', P .. 'opentasks', task) end
     end
 
-    -- guard says 'ok' if what follows may be done to a node, or why not; see apply.
+    -- guard returns 'ok' if a node may be changed, or the reason why not; see apply.
     function guard(node, how, proof)
       if how == 'p' then return redis.call('HGET', wf, 's' .. node) == proof and 'ok' or 'stale' end
       local rec = record(node)
@@ -287,7 +287,7 @@ local function flow(onLane, onMost, on)
       return (how == 't' or letter == 'W') and 'ok' or 'closed'
     end
 
-    -- open has m nodes wait for an answer from outside; see apply.
+    -- open makes m nodes wait for completion from outside; see apply.
     function open(task, b, m)
       local listed = {}
       for i = b, b + 3 * (m - 1), 3 do

@@ -1,4 +1,3 @@
--- Put behind lib in front of turn, for a turn that ends no batch and changes nothing: it needs no other functions.
--- KEYS and ARGV are those of turn
--- returns nothing: it declares what turn does not call
+-- Inserted between lib and turn, for a turn that ends no batch and changes nothing. KEYS and ARGV are those of turn. Returns
+-- nothing: it declares the functions that this variant of turn does not call.
 local giveBack, flow, counted

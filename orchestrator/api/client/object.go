@@ -1,0 +1,28 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Object is a JSON object as it was sent.
+type Object json.RawMessage
+
+// MarshalJSON returns the object.
+func (o Object) MarshalJSON() ([]byte, error) { return json.RawMessage(o).MarshalJSON() }
+
+// UnmarshalJSON keeps a copy of data; null is no object.
+func (o *Object) UnmarshalJSON(data []byte) error {
+	*o = nil
+	if string(data) != "null" {
+		*o = bytes.Clone(data)
+	}
+	return nil
+}
+
+// Schema is for huma.
+func (o Object) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+}
