@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -472,28 +471,6 @@ func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
 	}
 }
 
-// holdLogins holds the counting of failed logins until release is closed, and closes held at the first.
-type holdLogins struct {
-	redis.Hook
-	once          sync.Once
-	held, release chan struct{}
-}
-
-func (h *holdLogins) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *holdLogins) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (h *holdLogins) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.Contains(fmt.Sprint(cmd.Args()...), "failed 192.0.2.9") {
-			h.once.Do(func() { close(h.held) })
-			<-h.release
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // A guess is counted before the next one of its address is compared, however many arrive at once.
 func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
 	t.Parallel()
@@ -505,8 +482,10 @@ func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
 			t.Fatal("failed logins are limited too soon")
 		}
 	}
-	hook := &holdLogins{held: make(chan struct{}), release: make(chan struct{})}
-	cfg.Client.Redis().AddHook(hook)
+	counting := redistest.NewFault(redistest.Frozen, 1)
+	counting.Match = func(cmd redis.Cmder) bool { return strings.Contains(fmt.Sprint(cmd.Args()...), "failed 192.0.2.9") }
+	counting.Arm()
+	cfg.Client.Redis().AddHook(counting)
 	h := handler(t, cfg)
 	send := func(key string) chan int {
 		code := make(chan int, 1)
@@ -514,7 +493,7 @@ func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
 		return code
 	}
 	wrong := send(keys["guessed"])
-	<-hook.held
+	<-counting.Hit()
 	right := send("a long enough key")
 	select {
 	case code := <-right:
@@ -522,7 +501,7 @@ func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
 		right <- http.StatusTooManyRequests
 	case <-time.After(50 * time.Millisecond): // it must not come: more time finds more, and less fails nothing
 	}
-	close(hook.release)
+	counting.Release()
 	if a, b := <-wrong, <-right; a != http.StatusTooManyRequests || b != http.StatusTooManyRequests {
 		t.Errorf("got %d and %d, want 429 for both", a, b)
 	}
