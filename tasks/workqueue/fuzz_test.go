@@ -19,7 +19,7 @@ func FuzzSpec(f *testing.F) {
 			if err != nil {
 				return // too long
 			}
-			got, err := parseSpec(id, stored)
+			got, _, err := parseSpec(id, stored)
 			if err != nil || got.Kind != kind || len(got.ResourceKeys) != 1 || got.ResourceKeys[0] != key || !bytes.Equal(got.Payload, payload) {
 				t.Errorf("stored %+v, read %+v, %v", it, got, err)
 			}

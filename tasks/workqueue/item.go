@@ -96,16 +96,16 @@ func (it *Item) spec(passed int64) (string, error) {
 }
 
 // parseSpec is the reverse of spec.
-func parseSpec(id, spec string) (Item, error) {
+func parseSpec(id, spec string) (it Item, passed int64, err error) {
 	head, payload, ok := strings.Cut(spec, "\n")
 	var h header
 	if !ok {
-		return Item{}, fmt.Errorf("item %q is stored without a header", id)
+		return Item{}, 0, fmt.Errorf("item %q is stored without a header", id)
 	}
 	if err := json.Unmarshal([]byte(head), &h); err != nil {
-		return Item{}, fmt.Errorf("item %q: read its header: %w", id, err)
+		return Item{}, 0, fmt.Errorf("item %q: read its header: %w", id, err)
 	}
-	return Item{ID: id, Kind: h.Kind, ResourceKeys: h.Keys, Labels: h.Labels, Payload: []byte(payload)}, nil
+	return Item{ID: id, Kind: h.Kind, ResourceKeys: h.Keys, Labels: h.Labels, Payload: []byte(payload)}, h.Passed, nil
 }
 
 // rank is the priority as the scripts sort it, smallest first.
@@ -198,6 +198,7 @@ type Info struct {
 	Attempts  int       // runs that failed since it was last requeued
 	Retried   int       // how often it was requeued
 	Token     int64     // of its last lease; 0 after Requeue, Pass, and a Seal that ended it
+	Passed    int64     // token of the lease that passed it here; 0 if none did
 	Worker    string    // the worker that holds it, while in progress
 	Note      string    // last error, or the reason it was skipped
 	Result    []byte    // as given to Settle; nil if none was
@@ -216,7 +217,7 @@ type Info struct {
 
 // parseInfo reads one item of get.lua's answer.
 func parseInfo(id string, v []any, now time.Time) (Info, error) {
-	it, err := parseSpec(id, toString(v[1]))
+	it, passed, err := parseSpec(id, toString(v[1]))
 	if err != nil {
 		return Info{}, err
 	}
@@ -233,7 +234,7 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	it.Priority = MaxPriority - int(n[3])
 	it.MaxAttempts = int(n[5])
 	info := Info{
-		Item: it, State: stateOf(f[0]), Attempts: int(n[0]), Retried: int(n[1]), Token: n[2],
+		Item: it, State: stateOf(f[0]), Attempts: int(n[0]), Retried: int(n[1]), Token: n[2], Passed: passed,
 		Worker: toString(v[2]), Note: toString(v[3]),
 	}
 	if toInt(v[4]) == 1 {

@@ -38,6 +38,7 @@ type Batch struct {
 	Paused     bool          // the queue is paused or sealed
 	Next       time.Duration // until a delayed item or a lease comes due; below 0: none will
 	Room       int           // how many items the worker may work on, with Budget.MaxInProgress
+	Exhausted  int           // items that ended in StateError because the lease of their last attempt expired
 }
 
 // LeaseWithin is Lease that takes no more items of a resource than the budget
@@ -65,6 +66,7 @@ func (q *Queue) LeaseWithin(ctx context.Context, worker string, n int, b Budget)
 			return Batch{Next: -1}, err
 		}
 		got.Items = append(all.Items, got.Items...)
+		got.Exhausted += all.Exhausted
 		full := len(got.Items)-len(all.Items) == ask
 		all = got
 		if !full || len(all.Items) == n {
@@ -112,11 +114,12 @@ func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (B
 	list, _ := v.([]any)
 	warnSetBack(ctx, q, list[3])
 	return Batch{
-		Items:      parseLeased(ctx, q, list[5:], worker, expires),
+		Items:      parseLeased(ctx, q, list[6:], worker, expires),
 		Paused:     toInt(list[0]) == 1,
 		Next:       time.Duration(toInt(list[1])) * time.Millisecond,
 		PassedOver: toInt(list[2]) == 1,
 		Room:       max(0, b.MaxInProgress-int(toInt(list[4]))),
+		Exhausted:  int(toInt(list[5])),
 	}, nil
 }
 
@@ -133,7 +136,7 @@ func parseLeased(ctx context.Context, q *Queue, list []any, worker string, expir
 	items := make([]Leased, 0, len(list)/6)
 	var invalid []Settlement
 	for v := range slices.Chunk(list, 6) {
-		it, err := parseSpec(toString(v[0]), toString(v[5]))
+		it, _, err := parseSpec(toString(v[0]), toString(v[5]))
 		it.ID = toString(v[0])
 		leased := Leased{
 			Item: it, Worker: worker, Expires: expires,
