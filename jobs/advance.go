@@ -426,6 +426,6 @@ func (s *store) soon() {
 
 // ready notes that a job may have work for a role or Go task in d.
 func (s *store) ready(ctx context.Context, id, worker string, d time.Duration) error {
-	_, err := s.run(ctx, "announce work", "ready", []string{recordKey(id), readyKey(worker), dueKey(worker)}, id, d.Milliseconds(), workChannel, worker)
+	_, err := s.run(ctx, "announce work", "ready", []string{recordKey(id), readyKey(worker), dueKey(worker), wakeKey(worker)}, id, d.Milliseconds())
 	return err
 }

@@ -38,7 +38,7 @@ func TestJobsLiveByTheClockOfRedis(t *testing.T) {
 			if p, err := w.Progress(w.ctx, j.ID); err != nil || p.Stuck != nil || p.ElapsedSeconds > 60 {
 				t.Errorf("progress: got %+v, %v, want a job that has just begun", p, err)
 			}
-			if err := w.Beat(w.ctx, work); err != nil {
+			if _, err := w.Beat(w.ctx, work); err != nil {
 				t.Errorf("beat: %v", err)
 			}
 			w.complete(work, jobs.Answer{})

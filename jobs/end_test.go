@@ -134,7 +134,7 @@ func TestJobCanBeCancelledAndDeletedInAFullRedis(t *testing.T) {
 	if err != nil || got.Status != jobs.Cancelled || got.Items.Pending != 1 {
 		t.Fatalf("cancel in a full Redis: got %+v, %v", got, err)
 	}
-	if err := w.Beat(w.ctx, held); err == nil {
+	if _, err := w.Beat(w.ctx, held); err == nil {
 		t.Error("beat of a cancelled job: got no error")
 	}
 	if err := w.Delete(w.ctx, j.ID); err != nil {

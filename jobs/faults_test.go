@@ -179,7 +179,7 @@ func (v *visitor) run() error {
 
 // work does a piece of work: b fails, which a person looks at, c is rejected, and d returned once.
 func (v *visitor) work(w jobs.Work) error {
-	err := v.s.Beat(v.ctx, w)
+	_, err := v.s.Beat(v.ctx, w)
 	switch {
 	case err != nil:
 	case w.Stage == "create":

@@ -158,7 +158,7 @@ func (s *store) results(ctx context.Context, id string, stages []pipeline.Stage)
 
 // ofJob sets the state of a stage that takes the job.
 func (st *Stage) ofJob(info workqueue.Info) {
-	st.Attempts, st.Error, st.Agent = info.Attempts, info.Note, info.Worker
+	st.Attempts, st.Error, st.Agent = info.Attempts, info.Note, parseHolder(info.Worker).agent
 	switch info.State {
 	case workqueue.StateInProgress:
 		st.Status = StageProcessing

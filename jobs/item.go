@@ -174,7 +174,7 @@ func itemOf(job string, p *pipeline.Pipeline, info workqueue.Info) Item {
 	case workqueue.StateQueued:
 		it.Status, it.LastError = ItemPending, info.Note
 	case workqueue.StateInProgress:
-		it.Status, it.LastError, it.Agent = ItemValidating, info.Note, info.Worker
+		it.Status, it.LastError, it.Agent = ItemValidating, info.Note, parseHolder(info.Worker).agent
 	case workqueue.StateDone:
 		it.Status = ItemIntegrated
 	case workqueue.StateSkipped:

@@ -90,8 +90,8 @@ func dueKey(worker string) string { return prefix + "due:" + worker }
 // sweepKey is a string: the process that sweeps. Expires after two sweeps.
 const sweepKey = prefix + "sweep"
 
-// workChannel is the channel of the message that a job may have work; the message is the role.
-const workChannel = prefix + "work"
+// wakeKey is a list with one token while there may be work for a role or Go task that no process looks for. Expires after an hour.
+func wakeKey(worker string) string { return prefix + "wake:" + worker }
 
 // queueName is the name of the work queue of a job.
 func queueName(id string) string { return "job:" + id }

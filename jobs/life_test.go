@@ -286,7 +286,7 @@ func TestCancelKeepsWhatHasEnded(t *testing.T) {
 			t.Errorf("items: got %+v, want %+v", got.Items, want)
 		}
 		for what, err := range map[string]error{
-			"complete": w.Complete(w.ctx, held, jobs.Answer{}), "beat": w.Beat(w.ctx, held),
+			"complete": w.Complete(w.ctx, held, jobs.Answer{}), "beat": func() error { _, err := w.Beat(w.ctx, held); return err }(),
 			"fail": w.Fail(w.ctx, held, errors.New("x"), 0, true),
 		} {
 			if !errors.Is(err, jobs.ErrLeaseLost) {

@@ -13,21 +13,23 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Beat extends the lease of work. It returns ErrLeaseLost when the work is another's by now, its deadline has passed, or
-// its job has ended.
-func (s *Leases) Beat(ctx context.Context, w Work) error {
+// Beat extends the lease of work, up to its deadline, and returns when it expires. It returns ErrLeaseLost when the work is
+// another's by now, its deadline has passed, or its job has ended.
+func (s *Leases) Beat(ctx context.Context, w Work) (time.Time, error) {
 	now, err := s.now(ctx)
 	if err != nil {
-		return err
+		return now, err
 	}
-	if now.After(w.Deadline) {
-		return ErrLeaseLost
+	left := w.Deadline.Sub(now)
+	if left <= 0 {
+		return now, ErrLeaseLost
 	}
-	lost, err := s.queue(w.JobID).Heartbeat(ctx, w.lease())
+	lease := min(s.cfg.Lease, left+grace)
+	lost, err := s.queueWith(w.JobID, lease).Heartbeat(ctx, w.lease())
 	if err == nil && len(lost) > 0 {
 		err = ErrLeaseLost
 	}
-	return err
+	return now.Add(lease).UTC(), err
 }
 
 // Add adds items to the job, as a stage that takes the job does while it works. They are integrated if the next stage does

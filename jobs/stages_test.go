@@ -23,7 +23,7 @@ func TestStageIsEndedByHand(t *testing.T) {
 		if _, err := w.CompleteStage(w.ctx, j.ID, "create", "too late"); !errors.Is(err, jobs.ErrStageEnded) {
 			t.Errorf("fail a completed stage: got %v, want %v", err, jobs.ErrStageEnded)
 		}
-		if err := w.Beat(w.ctx, creator); !errors.Is(err, jobs.ErrLeaseLost) {
+		if _, err := w.Beat(w.ctx, creator); !errors.Is(err, jobs.ErrLeaseLost) {
 			t.Errorf("its agent: got %v, want %v", err, jobs.ErrLeaseLost)
 		}
 		if _, err := w.CompleteStage(w.ctx, j.ID, "validate", ""); err != nil {

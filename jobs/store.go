@@ -27,9 +27,12 @@ type store struct {
 }
 
 // queue returns the work queue of a job.
-func (s *store) queue(id string) *workqueue.Queue {
+func (s *store) queue(id string) *workqueue.Queue { return s.queueWith(id, s.cfg.Lease) }
+
+// queueWith returns the work queue of a job, with a time of leases.
+func (s *store) queueWith(id string, lease time.Duration) *workqueue.Queue {
 	return workqueue.New(s.rdb, queueName(id), workqueue.Config{
-		MaxAttempts: 1 + s.limits.Load().MaxRetries, LeaseTTL: s.cfg.Lease, CountLanes: true, KeepEndings: true, MaxPayload: maxItem,
+		MaxAttempts: 1 + s.limits.Load().MaxRetries, LeaseTTL: lease, CountLanes: true, KeepEndings: true, MaxPayload: maxItem,
 		Backoff: workqueue.Backoff{Base: s.cfg.Backoff, Jitter: s.cfg.Backoff / 5, Max: 10 * time.Minute},
 		Logger:  s.cfg.Logger,
 	})

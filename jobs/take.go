@@ -2,12 +2,16 @@ package jobs
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/jobs/pipeline"
 	"muster/tasks/workqueue"
@@ -23,12 +27,12 @@ const (
 
 // Take leases up to n pieces of work for a role, or for "task:NAME", to an agent: of the job whose work was not taken for
 // longest, so that jobs take turns. A point of priority is worth a minute. next is how long to wait before another call can find more; it is below
-// 0 when only Ready can tell.
+// 0 when only WaitForWork can tell.
 func (s *Leases) Take(ctx context.Context, worker, agent string, n int) (work []Work, next time.Duration, err error) {
 	n = min(n, maxTake)
 	next = -1
 	for looks := 0; len(work) < n && looks < maxLooks; {
-		reply, err := s.run(ctx, "look for work", "claim", []string{readyKey(worker), dueKey(worker)}, prefix+"j:", 1, lookAgain.Milliseconds())
+		reply, err := s.run(ctx, "look for work", "claim", []string{readyKey(worker), dueKey(worker), wakeKey(worker)}, prefix+"j:", 1, lookAgain.Milliseconds())
 		if err != nil {
 			return work, 0, err
 		}
@@ -62,14 +66,23 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 		return nil, err
 	}
 	budget := workqueue.Budget{Default: 0, Left: map[string]int{}}
+	lease := s.cfg.Lease
 	for _, st := range p.Stages {
 		if st.Worker() == worker {
 			budget.Left[lane(st.Name)] = n
+			lease = min(lease, timeoutOf(st)+grace)
 		}
 	}
-	batch, err := s.queue(id).LeaseWithin(ctx, agent, n, budget)
+	by := holder{agent, rand.Text()[:12], now}
+	batch, err := s.queueWith(id, lease).LeaseWithin(ctx, by.String(), n, budget)
 	if err != nil {
 		return nil, err
+	}
+	if batch.Exhausted > 0 {
+		if err := s.flow.tellEndings(ctx, id); err != nil {
+			s.cfg.Logger.WarnContext(ctx, "failed items are found by the next sweep", "job", id, "err", err)
+		}
+		s.flow.settled(ctx, id, pipeline.Stage{})
 	}
 	switch {
 	case len(batch.Items) == n: // there may be more
@@ -93,7 +106,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 	}
 	work := make([]Work, 0, len(batch.Items))
 	for _, it := range batch.Items {
-		w, err := newWork(id, p, told, it, s.cfg.Lease, now)
+		w, err := newWork(id, p, it)
 		if err != nil { // it is damaged: it ends, so that it does not come again and again
 			s.cfg.Logger.ErrorContext(ctx, "an item cannot be read", "job", id, "item", it.ID, "err", err)
 			if err := s.queue(id).Settle(ctx, it, workqueue.Failed(err)); err != nil {
@@ -102,6 +115,8 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 			s.flow.settled(ctx, id, pipeline.Stage{})
 			continue
 		}
+		w.Expires = now.Add(lease).UTC()
+		w.Prompt, w.Context, w.Document, w.Headers = told.prompt, told.context, told.document, told.headers
 		for _, st := range p.Stages {
 			if st.Name == w.Stage {
 				break
@@ -132,25 +147,76 @@ func (s *store) earlierResults(ctx context.Context, id string, p *pipeline.Pipel
 	return s.results(ctx, id, p.Stages[:last])
 }
 
-func newWork(id string, p *pipeline.Pipeline, told brief, it workqueue.Leased, lease time.Duration, now time.Time) (Work, error) {
+// newWork returns the work of a lease, without the fields that are read from the record of the job.
+func newWork(id string, p *pipeline.Pipeline, it workqueue.Leased) (Work, error) {
 	st := p.Stage(it.Kind)
 	if st == nil {
 		return Work{}, fmt.Errorf("the pipeline has no stage %q", it.Kind)
 	}
+	by := parseHolder(it.Worker)
 	w := Work{
-		JobID: id, Stage: st.Name, Takes: st.Takes, Agent: it.Worker, Attempt: it.Attempts + 1, Fence: it.Token,
-		Expires: now.Add(lease).UTC(), Deadline: now.Add(timeoutOf(*st)).UTC(), QueueItem: it.ID,
-		Prompt: told.prompt, Context: told.context, Document: told.document, Headers: told.headers,
+		JobID: id, Stage: st.Name, Role: st.Worker(), Takes: st.Takes, Agent: by.agent, Nonce: by.nonce, Begun: by.at.UTC(), Deadline: by.at.Add(timeoutOf(*st)).UTC(),
+		Attempt: it.Attempts + 1, Retried: it.Retried, Fence: it.Token, QueueItem: it.ID,
 	}
 	if st.Takes == pipeline.TakesItem {
 		item, err := parseItem(id, it.ID, it.Payload)
 		if err != nil {
 			return Work{}, err
 		}
-		item.Status, item.Stage, item.Agent, item.RetryCount = ItemValidating, st.Name, it.Worker, it.Attempts
+		item.Status, item.Stage, item.Agent, item.RetryCount = ItemValidating, st.Name, by.agent, it.Attempts
 		w.Key, w.Item = item.Key, &item
 	}
 	return w, nil
+}
+
+// Find returns the work of a lease of an item in the queue of a job, without prompt, context, document and results. Work
+// that the lease has completed is Done and has little more. Expires is by the clock of this machine. The error is ErrNotFound, ErrNoItem, or ErrLeaseLost.
+func (s *Leases) Find(ctx context.Context, id, queueItem string, fence int64) (Work, error) {
+	p, err := s.plan(ctx, id)
+	if err != nil {
+		return Work{}, err
+	}
+	infos, err := s.queue(id).Get(ctx, queueItem)
+	if err != nil {
+		return Work{}, err
+	}
+	if len(infos) == 0 {
+		return Work{}, fmt.Errorf("%w: %.80q of job %s", ErrNoItem, queueItem, id)
+	}
+	info := infos[0]
+	switch held := info.Token == fence; {
+	case held && info.State == workqueue.StateInProgress:
+		w, err := newWork(id, p, workqueue.Leased{Item: info.Item, Worker: info.Worker, Token: fence, Attempts: info.Attempts, Retried: info.Retried})
+		w.Expires = info.Expires
+		return w, err
+	case held && (info.State == workqueue.StateDone || info.State == workqueue.StateSkipped), info.Passed == fence:
+		return Work{JobID: id, Fence: fence, QueueItem: queueItem, Done: true}, nil
+	}
+	return Work{}, ErrLeaseLost
+}
+
+// grace is how long a lease may last beyond the deadline of its work: whoever waits for the agent fails the work first.
+const grace = 500 * time.Millisecond
+
+// holder is who holds a lease of a work queue.
+type holder struct {
+	agent string
+	nonce string    // random; the ids of the assignments have it
+	at    time.Time // when the lease was taken
+}
+
+// String returns the name of a worker in the queue.
+func (h holder) String() string { return fmt.Sprintf("%s %s %d", h.agent, h.nonce, h.at.UnixMilli()) }
+
+// parseHolder is the reverse of String. Another name is an agent.
+func parseHolder(worker string) holder {
+	f := strings.Split(worker, " ")
+	if n := len(f); n > 2 {
+		if ms, err := strconv.ParseInt(f[n-1], 10, 64); err == nil {
+			return holder{strings.Join(f[:n-2], " "), f[n-2], time.UnixMilli(ms)}
+		}
+	}
+	return holder{agent: worker}
 }
 
 func timeoutOf(st pipeline.Stage) time.Duration {
@@ -210,24 +276,21 @@ func (s *store) plan(ctx context.Context, id string) (*pipeline.Pipeline, error)
 	return p, nil
 }
 
-// Ready returns a channel that gets a value when a job may have work for some role or Go task. Values can be lost. Call
-// stop when done; it closes the channel.
-func (s *Leases) Ready(ctx context.Context) (ready <-chan struct{}, stop func()) {
-	sub := s.rdb.Subscribe(ctx, workChannel)
-	out := make(chan struct{}, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer close(out)
-		for range sub.Channel() {
-			select {
-			case out <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return out, func() {
-		_ = sub.Close()
-		<-done
+// WaitForWork waits up to d, rounded up to seconds, until there may be work for a role, or for "task:NAME". It reports whether
+// there may be: no other process is told, so the caller takes it or calls PassOn.
+func (s *Leases) WaitForWork(ctx context.Context, worker string, d time.Duration) (bool, error) {
+	err := s.rdb.BLPop(ctx, max(d.Round(time.Second), time.Second), wakeKey(worker)).Err()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("wait for work of %s: %w", worker, err)
 	}
+	return true, nil
+}
+
+// PassOn makes WaitForWork return in a process.
+func (s *Leases) PassOn(ctx context.Context, worker string) error {
+	_, err := s.run(ctx, "pass on work of "+worker, "wake", []string{wakeKey(worker)})
+	return err
 }

@@ -12,10 +12,14 @@ import (
 type Work struct {
 	JobID    string          `json:"job_id"`
 	Stage    string          `json:"stage"`
+	Role     string          `json:"role"`  // or "task:NAME"
 	Takes    string          `json:"takes"` // pipeline.TakesJob or pipeline.TakesItem
 	Agent    string          `json:"agent"` // the id that holds it
+	Nonce    string          `json:"nonce"` // random part of its lease
 	Attempt  int             `json:"attempt"`
-	Fence    int64           `json:"fence"` // of this lease; a later one of the same item is higher
+	Retried  int             `json:"retried"` // how often the item got new attempts after it had failed
+	Fence    int64           `json:"fence"`   // of this lease; a later one of the same item is higher
+	Begun    time.Time       `json:"begun"`   // when the lease was taken, by the clock of Redis
 	Expires  time.Time       `json:"lease_until"`
 	Deadline time.Time       `json:"deadline"` // after which it is given to another; by the clock of Redis
 	Key      string          `json:"key"`      // of the item; "" for a stage that takes the job
@@ -31,6 +35,9 @@ type Work struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// Span is that of the work, for the agent that holds it; it is nil without tracing.
 	Span *tracing.Pending `json:"span,omitempty"`
+
+	// Done means that this lease has completed the work.
+	Done bool `json:"done,omitempty"`
 
 	// QueueItem is the id of the work in the queue of the job.
 	QueueItem string `json:"queue_item"`

@@ -33,8 +33,12 @@ type Scraper struct {
 
 // ScrapeOptions say how a site is scraped this time.
 type ScrapeOptions struct {
-	sites.ScrapeOptions        // without Resume
-	Resume              string // the id of a job to resume, with its own options
+	Limit   int      // of detail pages; 0 for none
+	Direct  bool     // use no proxies
+	BaseURL string   // replaces that of the definition; "" keeps it
+	CSV     bool     // write the records as CSV too, at the end
+	Sinks   []string // of records, beside the files; nil for those of the settings
+	Resume  string   // the id of a job to resume, with its own options
 
 	// Each gets every record of the job as it is written, one call at a time
 	// for a site: a JSON object without a line end. Its error ends the wait;
@@ -135,8 +139,7 @@ func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, job
 			return nil, false, fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
 		}
 	} else {
-		opts.After = jobs
-		run, err = s.system.Sites.Send(ctx, name, opts.ScrapeOptions)
+		run, err = s.system.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Sinks: opts.Sinks, After: jobs})
 	}
 	if err == nil {
 		s.track(ctx, name, opts.Resume, run.ID())

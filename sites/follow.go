@@ -1,6 +1,8 @@
 package sites
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +12,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"muster/sites/internal/lines"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
@@ -170,19 +171,23 @@ func (f *followed) replaced() bool {
 
 // passOn calls each with the complete lines of r and returns their size in bytes.
 func passOn(ctx context.Context, r io.Reader, each func([]byte) error) (n int64, err error) {
-	for record, err := range lines.Of(r) {
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return n, nil
+		}
 		if err != nil {
 			return n, fmt.Errorf("follow records: %w", err)
 		}
 		if ctx.Err() != nil {
 			return n, context.Cause(ctx)
 		}
-		if len(record) > 0 {
+		if record := bytes.TrimSuffix(line, []byte("\n")); len(record) > 0 {
 			if err := each(record); err != nil {
 				return n, err
 			}
 		}
-		n += int64(len(record)) + 1
+		n += int64(len(line))
 	}
-	return n, nil
 }

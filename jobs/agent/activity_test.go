@@ -126,10 +126,10 @@ func TestUsageOfTheLastCallCountsOnce(t *testing.T) {
 		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err == nil {
 			t.Fatal("got no error, want that of the connection")
 		}
-		testutil.Eventually(t, "the assignment has ended", func() bool { return r.get(id).Held == 0 })
-		if usage, _ := r.jobs.totals(); usage["tokens"] != 7 {
-			t.Errorf("got %v, want 7 tokens", usage)
-		}
+		testutil.Eventually(t, "the assignment has ended", func() bool {
+			usage, _ := r.jobs.totals()
+			return r.get(id).Held == 0 && usage["tokens"] == 7
+		})
 		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err != nil {
 			t.Errorf("repeated: got %v, want success", err)
 		}

@@ -66,14 +66,16 @@ type Agent struct {
 // Jobs is where work comes from and goes to; *jobs.Service implements it.
 type Jobs interface {
 	Take(ctx context.Context, worker, agent string, n int) (work []jobs.Work, next time.Duration, err error)
-	Beat(ctx context.Context, w jobs.Work) error
+	Find(ctx context.Context, jobID, queueItem string, fence int64) (jobs.Work, error)
+	Beat(ctx context.Context, w jobs.Work) (until time.Time, err error)
 	Add(ctx context.Context, w jobs.Work, items []jobs.Item) (added int, err error)
 	Complete(ctx context.Context, w jobs.Work, a jobs.Answer) error
 	Fail(ctx context.Context, w jobs.Work, cause error, after time.Duration, counts bool) error
 	Release(ctx context.Context, w jobs.Work) error
 	Progressed(ctx context.Context, jobID string)
 	SetUsage(ctx context.Context, jobID string, totals map[string]map[string]int64) error
-	Ready(ctx context.Context) (<-chan struct{}, func())
+	WaitForWork(ctx context.Context, worker string, d time.Duration) (bool, error)
+	PassOn(ctx context.Context, worker string) error
 }
 
 // Config sets up a Service.
@@ -164,11 +166,11 @@ type Service struct {
 	*agents      // who there is
 	*assignments // who has what
 
-	dispatch *dispatcher // chooses who gets work
-	keep     *keeper     // extends leases
-	pusher   *pusher
-	tasks    *taskRunner
-	checker  *checker
+	waiters *waiters // who waits for work
+	server  *server
+	pusher  *pusher
+	tasks   *taskRunner
+	checker *checker
 
 	running atomic.Bool
 	stopped chan struct{} // closed when Run ends its work
@@ -192,9 +194,8 @@ func New(cfg Config) (*Service, error) {
 	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(cfg.Tracing), counts: newCounts()}
 	s.tasks = &taskRunner{core: c, assignments: s.assignments}
 	s.checker = &checker{core: c, agents: s.agents, assignments: s.assignments, client: s.pusher.client}
-	s.keep = newKeeper(s)
-	s.dispatch = newDispatcher(s)
-	s.onEnd, s.onMove = s.dispatch.freed, s.keep.stop
+	s.waiters, s.server = newWaiters(s), newServer(s)
+	s.onEnd = s.waiters.ended
 	return s, nil
 }
 
@@ -238,28 +239,36 @@ func (s *Service) Reload(static []Registration, allow []string, healthEvery time
 	return nil
 }
 
-// Run gives work to agents and Go tasks, checks the health of agents, and looks
-// after assignments whose time has passed, until ctx ends. Any number of
-// processes may run it. When it ends, polls of Lease get their answer, and
-// requests to agents that are open are left to another process. Run may be
-// called once.
+// Run lets polls of Lease wait, pushes work to agents, runs Go tasks, checks the
+// health of agents, and counts assignments whose leases have expired, until ctx
+// ends. Any number of processes may run it. When it ends, polls return, and the
+// work of open requests to agents is released. Run may be called once.
 func (s *Service) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("agents: Run was called twice")
 	}
-	s.keep.base = ctx
+	s.waiters.mu.Lock()
+	s.waiters.base = ctx
+	s.waiters.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, part := range []func(context.Context){
-		s.dispatch.run, s.keep.run, s.checker.checkHealth, (&caretaker{s}).lookAfter, (&roster{s}).run,
+		s.waiters.run, s.server.run, s.checker.checkHealth, s.lookAfter, (&roster{s}).run,
 	} {
 		wg.Go(func() { part(ctx) })
 	}
 	<-ctx.Done()
 	close(s.stopped)
 	wg.Wait()
-	s.keep.wait()
 	s.pusher.client.CloseIdleConnections()
 	return nil
+}
+
+// lookAfter counts assignments whose leases have expired, and copies usage to jobs.
+func (s *Service) lookAfter(ctx context.Context) {
+	every(ctx, max(min(2*s.cfg.Tick, 10*time.Second), 10*time.Millisecond), func(ctx context.Context) {
+		s.warn(ctx, "end assignments whose leases have expired", s.endLapsed(ctx))
+		s.warn(ctx, "add usage to jobs", s.copyStale(ctx))
+	})
 }
 
 // every calls do at once and then at intervals, until ctx ends.

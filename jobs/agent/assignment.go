@@ -1,15 +1,18 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,17 +23,11 @@ import (
 	"muster/jobs/pipeline"
 )
 
-// keepClosed is how long the end of an assignment is remembered, for calls that are repeated.
-const keepClosed = 10 * time.Minute
+// keepEnded is how long the end of an assignment is remembered, for calls that are repeated.
+const keepEnded = 10 * time.Minute
 
-// keepOpen is how long after its deadline the record of an assignment stays if no process looks after it.
-const keepOpen = 24 * time.Hour
-
-// grace is how long after the end of a lease the work goes to others.
-const grace = 500 * time.Millisecond
-
-// reserveFor is how long a reservation lasts that is not used.
-const reserveFor = 10 * time.Second
+// late is how long after the end of its lease an assignment is counted as lost.
+const late = time.Second
 
 // Who extends the lease of an assignment.
 const (
@@ -53,15 +50,12 @@ var outcomes = []string{endCompleted, endFailed, endReleased, endExpired, endLos
 
 // Assignment is work that an agent has been given.
 type Assignment struct {
-	ID   string
-	Role string // or "task:NAME"
+	ID string
 	jobs.Work
 	// IdempotencyKey is the same in each attempt of the same item in the same stage, for what the agent calls itself.
 	IdempotencyKey string
 	DocumentURL    string // of the document of the job; "" if it has none
 	ItemsURL       string // of the items of the job, for a stage that takes the job
-
-	now time.Time // when it was given, by the clock of Redis
 }
 
 // Body is an assignment as agents get it.
@@ -122,328 +116,312 @@ func (a Assignment) Body() Body {
 // MarshalJSON returns the Body.
 func (a Assignment) MarshalJSON() ([]byte, error) { return json.Marshal(a.Body()) }
 
-// assignment returns work under an id.
-func (s *assignments) assignment(id, role string, w jobs.Work) Assignment {
+// ref names the lease of an assignment. Its id is an encoding of it.
+type ref struct {
+	agent, job, item string // item is the id in the work queue of the job
+	fence            int64
+	nonce            string // random; the work queue knows it
+}
+
+func refOf(w jobs.Work) ref { return ref{w.Agent, w.JobID, w.QueueItem, w.Fence, w.Nonce} }
+
+func (r ref) id() string {
+	text := strings.Join([]string{r.agent, r.job, strconv.FormatInt(r.fence, 36), r.nonce, r.item}, "\n")
+	return "a" + base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// parseID is the reverse of id. It returns ErrNoneSuch.
+func parseID(id string) (ref, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(id, "a"))
+	f := strings.SplitN(string(raw), "\n", 5)
+	if err != nil || len(f) != 5 || !strings.HasPrefix(id, "a") {
+		return ref{}, fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
+	}
+	fence, err := strconv.ParseInt(f[2], 36, 64)
+	if err != nil {
+		return ref{}, fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
+	}
+	return ref{f[0], f[1], f[4], fence, f[3]}, nil
+}
+
+// assignment returns the assignment of work.
+func (s *assignments) assignment(w jobs.Work) Assignment {
 	sum := sha256.Sum256([]byte(w.JobID + "\x00" + w.Stage + "\x00" + w.Key))
-	a := Assignment{ID: id, Role: role, Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
+	a := Assignment{ID: refOf(w).id(), Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
 	if w.Takes == pipeline.TakesJob {
-		a.ItemsURL = s.cfg.PublicURL + "/v1/jobs/" + w.JobID + "/items"
+		a.ItemsURL = s.cfg.PublicURL + "/jobs/" + w.JobID + "/items"
 	}
 	if w.Document != nil {
-		a.DocumentURL = s.cfg.PublicURL + "/v1/jobs/" + w.JobID + "/document"
+		a.DocumentURL = s.cfg.PublicURL + "/jobs/" + w.JobID + "/document"
 	}
 	return a
 }
 
-// held is an assignment as Redis holds it.
-type held struct {
-	id, agent, role, mode, outcome string
-	digest                         string // hash of the response that completed it
-	open                           bool
-	fence                          int64
-	work                           jobs.Work // while it is open, and of one that was lost
-	deadline, until, now           time.Time
-	lease                          time.Duration
-	usage                          map[string]int64 // so far
+// assigned is an assignment with what is known of it in Redis: its work is in the work queue of the job, and how it ended
+// is in a record that expires.
+type assigned struct {
+	Assignment
+	outcome string           // "" while it is open
+	digest  string           // hash of the response that completed it
+	usage   map[string]int64 // so far
+	now     time.Time
 }
 
-// assignments are what agents have been given. It changes the records in Redis and the work that is behind them.
+func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
+
+// assignments are what agents have been given.
 type assignments struct {
 	*core
-	onEnd  func(agent string) // is called when one of an agent has ended
-	onMove func(id string)    // is called when one was taken off its agent
+	onEnd func(agent string) // is called when one of an agent has ended
 }
 
-// caller is who reads an assignment. The zero value is a process of ours.
-type caller struct {
-	agent string
-	fence int64
-	usage map[string]int64 // so far; nil for no change
-}
-
-// errDamaged means that the record of an assignment cannot be read.
-var errDamaged = errors.New("its record is damaged; its work goes to another agent when its lease ends")
-
-// load reads an assignment. It returns ErrNoneSuch, and with errDamaged what could be read.
-func (s *assignments) load(ctx context.Context, id string, by caller) (*held, error) {
-	if !validID(id) {
-		return nil, fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
-	}
-	usage, err := usageText(id, by.usage)
+// load reads an assignment. caller is the agent that asks, "" for a process of ours. It returns ErrNoneSuch and, with what
+// is known, jobs.ErrLeaseLost.
+func (s *assignments) load(ctx context.Context, id, caller string) (*assigned, error) {
+	r, err := parseID(id)
 	if err != nil {
 		return nil, err
 	}
-	v, err := scripts["load"].Run(ctx, s.rdb, []string{s.keys.assignment(id), s.keys.agents(), s.keys.seen()}, by.agent, by.fence, usage).StringSlice()
+	k := s.keys
+	v, err := scripts["load"].Run(ctx, s.rdb, []string{k.assignment(id), k.agents(), k.seen(), k.held(r.agent)}, id, caller).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("read assignment %s: %w", id, err)
 	}
-	if len(v) == 0 {
-		return nil, fmt.Errorf("assignment %s: %w", id, ErrNoneSuch)
-	}
-	fields := map[string]string{}
-	for i := 1; i+1 < len(v); i += 2 {
-		fields[v[i]] = v[i+1]
-	}
-	ms := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
-	h := &held{
-		id: id, agent: fields["agent"], role: fields["role"], mode: fields["mode"], outcome: fields["outcome"], digest: fields["digest"],
-		open: fields["state"] == "open", fence: ms(fields["fence"]),
-		deadline: time.UnixMilli(ms(fields["deadline"])), until: time.UnixMilli(ms(fields["until"])), now: time.UnixMilli(ms(v[0])),
-		lease: time.Duration(ms(fields["lease"])) * time.Millisecond,
-	}
-	if !h.open && fields["work"] == "" {
-		return h, nil
-	}
-	if err := json.Unmarshal([]byte(fields["work"]), &h.work); err != nil {
-		return h, fmt.Errorf("read assignment %s: %w: %w", id, errDamaged, err)
-	}
-	if text := fields["usage"]; text != "" {
-		if err := json.Unmarshal([]byte(text), &h.usage); err != nil {
-			return h, fmt.Errorf("read the usage of assignment %s: %w: %w", id, errDamaged, err)
+	ms, _ := strconv.ParseInt(v[0], 10, 64)
+	h := &assigned{outcome: v[1], digest: v[2], now: time.UnixMilli(ms)}
+	h.ID = id
+	h.Work = jobs.Work{JobID: r.job, Agent: r.agent, QueueItem: r.item, Fence: r.fence, Nonce: r.nonce}
+	if v[3] != "" {
+		if err := json.Unmarshal([]byte(v[3]), &h.usage); err != nil {
+			return nil, fmt.Errorf("read the usage of assignment %s: %w", id, err)
 		}
 	}
-	return h, nil
+	if h.outcome != "" && h.outcome != endLost {
+		return h, nil
+	}
+	w, err := s.cfg.Jobs.Find(ctx, r.job, r.item, r.fence)
+	err = asLost(err)
+	switch {
+	case err == nil && (w.Done || w.Agent == r.agent && w.Nonce == r.nonce):
+		w.Agent, w.Nonce = r.agent, r.nonce
+		h.Assignment = s.assignment(w)
+		h.ID = id
+		return h, nil
+	case err == nil, errors.Is(err, jobs.ErrLeaseLost) && h.outcome == "" && v[4] == "": // it never was, or ended long ago
+		return nil, fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
+	}
+	return h, fmt.Errorf("assignment %s: %w", id, err)
+}
+
+// asLost returns err, or jobs.ErrLeaseLost if err means that the job has ended or is gone.
+func asLost(err error) error {
+	for _, gone := range []error{jobs.ErrNotFound, jobs.ErrNoItem, jobs.ErrTerminal} {
+		if errors.Is(err, gone) {
+			return fmt.Errorf("%w (%w)", jobs.ErrLeaseLost, err)
+		}
+	}
+	return err
 }
 
 // Holder returns the agent that was given an assignment, or ErrNoneSuch.
-func (s *assignments) Holder(ctx context.Context, id string) (agent string, err error) {
-	if !validID(id) {
-		return "", fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
-	}
-	agent, err = s.rdb.HGet(ctx, s.keys.assignment(id), "agent").Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		return "", fmt.Errorf("assignment %s: %w", id, ErrNoneSuch)
-	case err != nil:
-		return "", fmt.Errorf("read assignment %s: %w", id, err)
-	}
-	return agent, nil
+func (s *assignments) Holder(_ context.Context, id string) (agent string, err error) {
+	r, err := parseID(id)
+	return r.agent, err
 }
 
 // WorksOn reports whether an agent holds an assignment of a job: one that owner has registered, or one without an owner.
 func (s *assignments) WorksOn(ctx context.Context, owner, jobID string) (bool, error) {
-	failed := func(err error) (bool, error) {
-		return false, fmt.Errorf("read the assignments of job %s: %w", jobID, err)
-	}
 	owners, err := s.rdb.HGetAll(ctx, s.keys.owners()).Result()
 	if err != nil {
-		return failed(err)
+		return false, fmt.Errorf("read the assignments of job %s: %w", jobID, err)
 	}
-	agents, err := s.rdb.HKeys(ctx, s.keys.agents()).Result()
+	ids, err := s.heldBy(ctx, "", "+inf")
 	if err != nil {
-		return failed(err)
+		return false, fmt.Errorf("read the assignments of job %s: %w", jobID, err)
 	}
-	var lists []*redis.StringSliceCmd
-	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, id := range agents {
-			if of := owners[id]; of == "" || of == owner {
-				lists = append(lists, p.ZRange(ctx, s.keys.held(id), 0, -1))
-			}
-		}
-		return nil
-	}); err != nil {
-		return failed(err)
+	now, err := s.now(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the assignments of job %s: %w", jobID, err)
 	}
-	var records []*redis.SliceCmd
-	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, list := range lists {
-			for _, id := range list.Val() {
-				records = append(records, p.HMGet(ctx, s.keys.assignment(id), "state", "job"))
-			}
-		}
-		return nil
-	}); err != nil {
-		return failed(err)
-	}
-	return slices.ContainsFunc(records, func(r *redis.SliceCmd) bool {
-		v := r.Val()
-		return len(v) == 2 && v[0] == "open" && v[1] == jobID
+	return slices.ContainsFunc(ids, func(z redis.Z) bool {
+		id, _ := z.Member.(string)
+		r, err := parseID(id)
+		of := owners[r.agent]
+		return err == nil && r.job == jobID && (of == "" || of == owner) && int64(z.Score) > now.UnixMilli()
 	}), nil
 }
 
-// validID reports whether a text has the form of an id of an assignment.
-func validID(id string) bool {
-	raw, err := hex.DecodeString(id)
-	return err == nil && len(raw) == 16
-}
-
-// shown returns the assignment as its agent sees it.
-func (s *assignments) shown(h *held) Assignment {
-	a := s.assignment(h.id, h.role, h.work)
-	a.Expires = h.until
-	return a
-}
-
-// reservation is room that was reserved for an agent.
-type reservation struct {
-	ids  []string
-	held int           // before
-	wait time.Duration // with no ids: when to ask again; <0 unknown
-}
-
-// reserve reserves room for up to n assignments of an agent.
-func (s *assignments) reserve(ctx context.Context, agent string, capacity, n int, registered bool) (reservation, error) {
-	args := []any{agent, capacity, flag(registered), reserveFor.Milliseconds()}
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = newID()
-		args = append(args, ids[i])
-	}
-	k := s.keys
-	v, err := scripts["reserve"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.resting(), k.held(agent)}, args...).Int64Slice()
-	if err != nil {
-		return reservation{}, fmt.Errorf("reserve room of agent %s: %w", agent, err)
-	}
-	return reservation{ids[:v[0]], int(v[1]), time.Duration(v[2]) * time.Millisecond}, nil
-}
-
-// unreserve ends reservations. They would end by themselves, too.
-func (s *assignments) unreserve(ctx context.Context, agent string, ids []string) {
-	if len(ids) == 0 {
-		return
-	}
-	ctx, cancel := lasting(ctx)
-	defer cancel()
-	members := make([]any, len(ids))
-	for i, id := range ids {
-		members[i] = id
-	}
-	_ = s.rdb.ZRem(ctx, s.keys.held(agent), members...).Err()
-}
-
-// assign stores work that was taken for an agent under reserved ids.
-func (s *assignments) assign(ctx context.Context, agent, role, mode string, ids []string, work []jobs.Work) ([]Assignment, error) {
-	now, err := s.now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("store assignments of agent %s: %w", agent, err)
-	}
-	s.beginSpans(ctx, work)
-	k := s.keys
-	keys := []string{k.held(agent), k.due(), k.numbers(agent), k.agents()}
-	args := []any{agent, keepOpen.Milliseconds()}
-	out := make([]Assignment, len(work))
-	for i, w := range work {
-		raw, err := json.Marshal(w)
-		if err != nil {
-			return nil, fmt.Errorf("store an assignment of job %s: %w", w.JobID, err)
+// heldBy lists the assignments of all agents, or of one, whose leases expire before a time in unix ms, with these times.
+func (s *assignments) heldBy(ctx context.Context, agent, before string) (all []redis.Z, err error) {
+	agents := []string{agent}
+	if agent == "" {
+		if agents, err = s.rdb.HKeys(ctx, s.keys.agents()).Result(); err != nil {
+			return nil, err
 		}
-		lease := leaseOf(w, now)
-		keys = append(keys, k.assignment(ids[i]))
-		args = append(args, ids[i], role, w.Fence, raw, w.Deadline.UnixMilli(), lease.Milliseconds(), mode, dueAfter(mode, lease).Milliseconds(), w.JobID)
-		out[i] = s.assignment(ids[i], role, w)
-		out[i].now = now
 	}
-	if err := scripts["assign"].Run(ctx, s.rdb, keys, args...).Err(); err != nil {
-		return nil, fmt.Errorf("store assignments of agent %s: %w", agent, err)
+	for part := range slices.Chunk(agents, 500) {
+		lists := make([]*redis.ZSliceCmd, len(part))
+		if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, id := range part {
+				lists[i] = p.ZRangeByScoreWithScores(ctx, s.keys.held(id), &redis.ZRangeBy{Min: "-inf", Max: before})
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		for _, list := range lists {
+			all = append(all, list.Val()...)
+		}
 	}
-	return out, nil
+	return all, nil
 }
 
-// leaseOf returns how long the lease of work that was just taken lasts.
-func leaseOf(w jobs.Work, now time.Time) time.Duration {
-	return min(max(w.Expires.Sub(now), 50*time.Millisecond), time.Hour)
+// room is how an agent stands after it was given assignments.
+type room struct {
+	got, held int
+	rest      time.Duration // for which it takes no work; <0 unknown
 }
 
-// dueAfter returns when a process looks after an assignment whose lease was extended: when it is over or, if a process
-// should have extended it, a while before, so that another one can continue.
-func dueAfter(mode string, lease time.Duration) time.Duration {
-	if mode == modePull {
-		return lease + grace
+// hold gives an agent work that was taken for it, up to its capacity, and releases the rest.
+func (s *assignments) hold(ctx context.Context, agent, mode string, capacity int, work []jobs.Work) ([]Assignment, room, error) {
+	ctx, cancel := lasting(ctx) // the work is ours: it is given to the agent, or released
+	defer cancel()
+	s.beginSpans(ctx, mode, work)
+	if mode == modeTask {
+		capacity = 1 << 30 // slots of processes bound it
 	}
-	return lease * 2 / 3
+	args := []any{agent, capacity, flag(mode != modeTask)}
+	all := make([]Assignment, len(work))
+	for i, w := range work {
+		all[i] = s.assignment(w)
+		args = append(args, all[i].ID, w.Expires.UnixMilli())
+	}
+	k := s.keys
+	v, err := scripts["hold"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.resting(), k.held(agent), k.numbers(agent)}, args...).Int64Slice()
+	var now room
+	if err != nil {
+		err = fmt.Errorf("give work to agent %s: %w", agent, err)
+		for _, a := range all { // the response may be lost
+			_ = s.rdb.ZRem(ctx, k.held(agent), a.ID).Err()
+		}
+	} else {
+		now = room{int(v[0]), int(v[1]), time.Duration(v[2]) * time.Millisecond}
+	}
+	for _, w := range work[now.got:] {
+		s.warn(ctx, "release work", s.cfg.Jobs.Release(ctx, w), "job", w.JobID)
+	}
+	return all[:now.got], now, err
 }
 
-// beat extends the lease of an open assignment. It closes one that is lost, and returns job.ErrLeaseLost then.
-func (s *assignments) beat(ctx context.Context, h *held, usage map[string]int64, mode string) error {
-	if err := s.cfg.Jobs.Beat(ctx, h.work); err != nil {
+// beat extends the lease of an open assignment, and notes what it has used so far. It ends one that is lost, and returns
+// jobs.ErrLeaseLost then.
+func (s *assignments) beat(ctx context.Context, h *assigned, usage map[string]int64) error {
+	until, err := s.cfg.Jobs.Beat(ctx, h.Work)
+	if err != nil {
 		return s.lost(ctx, h, err)
 	}
-	text, err := usageText(h.id, usage)
-	if err != nil {
-		return err
+	h.Expires = until
+	open, err := s.report(ctx, h, until, usage)
+	if err == nil && !open {
+		err = fmt.Errorf("assignment %s: %w", h.ID, jobs.ErrLeaseLost)
 	}
-	if mode != "" {
-		h.mode = mode
-	}
-	till, err := scripts["extend"].Run(ctx, s.rdb, []string{s.keys.assignment(h.id), s.keys.due()},
-		h.id, h.lease.Milliseconds(), dueAfter(h.mode, h.lease).Milliseconds(), text, mode).Int64()
-	if err != nil {
-		return fmt.Errorf("extend assignment %s: %w", h.id, err)
-	}
-	if till == 0 {
-		return fmt.Errorf("assignment %s: %w", h.id, jobs.ErrLeaseLost)
-	}
-	h.until = time.UnixMilli(till)
-	return nil
+	return err
 }
 
-// usageText is usage as it is stored, "" for nil.
-func usageText(id string, usage map[string]int64) (string, error) {
-	if usage == nil {
-		return "", nil
+// report stores when the lease of an assignment expires, and what it has used so far; a zero value is no change. It
+// reports whether the assignment is open.
+func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, usage map[string]int64) (bool, error) {
+	ms, text := "", ""
+	if !until.IsZero() {
+		ms = strconv.FormatInt(until.UnixMilli(), 10)
 	}
-	raw, err := json.Marshal(usage)
-	if err != nil {
-		return "", fmt.Errorf("store the usage of assignment %s: %w", id, err)
-	}
-	return string(raw), nil
-}
-
-// lost closes an assignment if err says that its lease is lost or its job has ended or is gone, and returns
-// job.ErrLeaseLost then. It returns other errors.
-func (s *assignments) lost(ctx context.Context, h *held, err error) error {
-	for _, gone := range []error{jobs.ErrNotFound, jobs.ErrNoItem, jobs.ErrTerminal} {
-		if errors.Is(err, gone) {
-			err = fmt.Errorf("%w (%w)", jobs.ErrLeaseLost, err)
-			break
+	if usage != nil {
+		raw, err := json.Marshal(usage)
+		if err != nil {
+			return false, fmt.Errorf("store the usage of assignment %s: %w", h.ID, err)
 		}
+		text = string(raw)
 	}
-	if errors.Is(err, jobs.ErrLeaseLost) {
-		if h.usage == nil { // the agent may have reported some since h was read
-			if fresh, err := s.load(ctx, h.id, caller{}); err == nil {
-				h.usage = fresh.usage
-			}
-		}
-		s.close(ctx, h, endLost, h.usage, "", "")
+	n, err := scripts["report"].Run(ctx, s.rdb, []string{s.keys.assignment(h.ID), s.keys.held(h.Agent)}, h.ID, ms, text).Int()
+	if err != nil {
+		return false, fmt.Errorf("extend assignment %s: %w", h.ID, err)
 	}
-	return fmt.Errorf("assignment %s: %w", h.id, err)
+	return n == 1, nil
 }
 
-// close ends an assignment whose work was settled, and counts it and its usage once. Errors are logged: the work is
-// settled already, and what is left ends by itself.
-// digest is the hash of the response that completed the assignment. The result reports whether this call ended it.
-func (s *assignments) close(ctx context.Context, h *held, outcome string, usage map[string]int64, message, digest string) bool {
+// lost ends an assignment if err says that its lease is lost or its job has ended or is gone, and returns
+// jobs.ErrLeaseLost then. It returns other errors.
+func (s *assignments) lost(ctx context.Context, h *assigned, err error) error {
+	if err = asLost(err); errors.Is(err, jobs.ErrLeaseLost) {
+		s.warn(ctx, "end an assignment", s.end(ctx, h, endLost, jobs.ErrLeaseLost.Error(), ""), "assignment", h.ID)
+	}
+	return fmt.Errorf("assignment %s: %w", h.ID, err)
+}
+
+// end ends an assignment whose work was settled, and counts it and its usage once. digest is the hash of the response that
+// completed it. Afterwards h has the outcome and digest that count.
+func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, digest string) error {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	k, jobID := s.keys, h.work.JobID
+	k, began := s.keys, ""
+	if !h.Begun.IsZero() {
+		began = strconv.FormatInt(h.Begun.UnixMilli(), 10)
+	}
 	args := []any{
-		h.id, h.agent, outcome, keepClosed.Milliseconds(), cleanLine(message, 500), maxAgentUsage, newID(), jobID, maxJobUsage, tookBounds.Text(), digest,
+		h.ID, h.Agent, outcome, digest, int(keepEnded.Seconds()), cleanLine(message, 500), h.JobID, began, tookBounds.Text(), maxAgentUsage, maxJobUsage,
 	}
-	for name, n := range usage {
-		args = append(args, name, n)
-	}
-	v, err := scripts["close"].Run(ctx, s.rdb, []string{
-		k.assignment(h.id), k.due(), k.held(h.agent), k.agents(), k.numbers(h.agent), k.usage(h.agent), k.used(jobID), k.stale(), k.took(), k.hour(h.now),
+	at := cmp.Or(h.now, time.Now())
+	v, err := scripts["end"].Run(ctx, s.rdb, []string{
+		k.assignment(h.ID), k.held(h.Agent), k.agents(), k.numbers(h.Agent), k.usage(h.Agent), k.used(h.JobID), k.stale(), k.took(), k.hour(at),
 	}, args...).Slice()
-	s.warn(ctx, "close an assignment", err, "assignment", h.id)
-	s.onEnd(h.agent)
-	if err != nil || len(v) == 0 {
-		return err != nil
+	s.onEnd(h.Agent)
+	if err != nil {
+		return fmt.Errorf("end assignment %s: %w", h.ID, err)
 	}
 	if v[0] == int64(1) {
-		s.endSpan(h, outcome, message)
+		text, _ := v[3].(string)
+		s.endSpan(h, text, outcome, message)
 	}
-	ours := v[0] != int64(0)
-	if len(v) == 1 {
-		return ours
-	}
+	h.outcome, _ = v[1].(string)
+	h.digest, _ = v[2].(string)
 	changed := map[string]string{}
-	for pair := range slices.Chunk(v[1:], 2) {
+	for pair := range slices.Chunk(v[4:], 2) {
 		field, _ := pair[0].(string)
 		changed[field], _ = pair[1].(string)
 	}
-	s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.SetUsage(ctx, jobID, totalsOf(changed)), "assignment", h.id, "job", jobID)
-	return ours
+	if len(changed) > 0 {
+		s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.SetUsage(ctx, h.JobID, totalsOf(changed)), "assignment", h.ID, "job", h.JobID)
+	}
+	return nil
+}
+
+// endLapsed ends the assignments whose leases have expired: nobody else may have noticed.
+func (s *assignments) endLapsed(ctx context.Context) error {
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	ids, err := s.heldBy(ctx, "", strconv.FormatInt(now.Add(-late).UnixMilli(), 10))
+	for _, z := range ids {
+		id, _ := z.Member.(string)
+		h, found := s.load(ctx, id, "")
+		switch {
+		case h == nil:
+			err = errors.Join(err, found)
+			if errors.Is(found, ErrNoneSuch) {
+				r, _ := parseID(id)
+				err = s.rdb.ZRem(ctx, s.keys.held(r.agent), id).Err()
+			}
+		case found == nil && h.open() && time.Now().Before(h.Expires): // it was extended by a process that died then
+			_, failed := s.report(ctx, h, h.now.Add(time.Until(h.Expires)), nil)
+			err = errors.Join(err, failed)
+		case found == nil || errors.Is(found, jobs.ErrLeaseLost):
+			err = errors.Join(err, s.end(ctx, h, endLost, jobs.ErrLeaseLost.Error(), ""))
+		default:
+			err = errors.Join(err, found)
+		}
+	}
+	return err
 }
 
 // newID returns 128 random bits as text.

@@ -1,6 +1,8 @@
 package agent_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -30,7 +32,42 @@ func connect(t *testing.T, address string) redis.UniversalClient {
 	return rdb
 }
 
-func TestAPushOfADeadProcessIsRepeatedBeforeItsLeaseEnds(t *testing.T) {
+// mortal are jobs that a process cannot change once it is dead.
+type mortal struct {
+	*fakeJobs
+	dead atomic.Bool
+}
+
+func (m *mortal) err() error {
+	if m.dead.Load() {
+		return errors.New("the process is dead")
+	}
+	return nil
+}
+
+func (m *mortal) Take(ctx context.Context, role, id string, n int) ([]jobs.Work, time.Duration, error) {
+	if err := m.err(); err != nil {
+		return nil, -1, err
+	}
+	return m.fakeJobs.Take(ctx, role, id, n)
+}
+
+func (m *mortal) Beat(ctx context.Context, w jobs.Work) (time.Time, error) {
+	if err := m.err(); err != nil {
+		return time.Time{}, err
+	}
+	return m.fakeJobs.Beat(ctx, w)
+}
+
+func (m *mortal) Release(ctx context.Context, w jobs.Work) error {
+	if err := m.err(); err != nil {
+		return err
+	}
+	return m.fakeJobs.Release(ctx, w)
+}
+
+// A process that dies extends the lease of a push no more: the work is pushed again when the lease has expired.
+func TestAPushOfADeadProcessIsRepeatedWhenItsLeaseExpires(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{"redis": redistest.URL(t), "miniredis": redistest.MiniURL(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -46,22 +83,23 @@ func TestAPushOfADeadProcessIsRepeatedBeforeItsLeaseEnds(t *testing.T) {
 			}
 			fake := newFakeJobs()
 			fake.lease = 2 * time.Second
-			dies := connect(t, address)
-			first := newRigOn(t, dies, fake, allowAll(p))
+			dies, process := connect(t, address), &mortal{fakeJobs: fake}
+			first := newRigOn(t, dies, fake, func(cfg *agent.Config) {
+				allowAll(p)(cfg)
+				cfg.Jobs = process
+			})
 			id := first.registerPush(p, "one", 1)
 			fake.put("validator", 1)
 			testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
+			process.dead.Store(true)
 			if err := dies.Close(); err != nil {
 				t.Fatal(err)
 			}
 			second := newRigOn(t, connect(t, address), fake, allowAll(p))
 			testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
 			got := p.requests()
-			if len(got) != 2 || got[0].ID != got[1].ID {
-				t.Errorf("got %d requests, want two with one id: %+v", len(got), got)
-			}
-			if n := fake.item(0).attempts; n != 0 {
-				t.Errorf("%d attempts have failed, want 0", n)
+			if len(got) != 2 || got[0].IdempotencyKey != got[1].IdempotencyKey || got[1].Attempt != 2 {
+				t.Errorf("got %d requests, want two attempts at the same work: %+v", len(got), got)
 			}
 		})
 	}

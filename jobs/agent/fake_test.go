@@ -35,7 +35,11 @@ type fakeItem struct {
 	attempts         int // that have failed and count
 	last             string
 	answer           jobs.Answer
+	work             jobs.Work // of its last lease
 }
+
+// lateOfFake is how long a lease of fakeJobs lasts beyond the deadline.
+const lateOfFake = 300 * time.Millisecond
 
 // fakeJobs keeps work in memory: leases with fences that expire, as jobs.Service does.
 type fakeJobs struct {
@@ -49,16 +53,16 @@ type fakeJobs struct {
 	deaf       bool             // SetUsage fails
 	progressed int              // calls of Progressed
 	added      []jobs.Item
-	taken      map[string]int // by agent
-	strict     error          // that Complete returns
-	cut        error          // that Complete returns once it is done
-	gone       error          // that all calls for work return, because its job is gone
-	signals    map[chan struct{}]bool
+	taken      map[string]int  // by agent
+	strict     error           // that Complete returns
+	cut        error           // that Complete returns once it is done
+	gone       error           // that all calls for work return, because its job is gone
+	tokens     map[string]bool // by role
 }
 
 func newFakeJobs() *fakeJobs {
 	return &fakeJobs{lease: 30 * time.Second, timeout: time.Hour, looks: map[string]int{}, usage: map[string]int64{},
-		taken: map[string]int{}, signals: map[chan struct{}]bool{}}
+		taken: map[string]int{}, tokens: map[string]bool{}}
 }
 
 // put adds n items for a role and signals that.
@@ -71,27 +75,53 @@ func (f *fakeJobs) put(role string, n int) {
 	f.signal()
 }
 
+// signal puts a token into the wake-up list of each role with work.
 func (f *fakeJobs) signal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.signals {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+	for _, it := range f.items {
+		f.tokens[it.role] = true
 	}
 }
 
-func (f *fakeJobs) Ready(context.Context) (<-chan struct{}, func()) {
-	c := make(chan struct{}, 1)
+func (f *fakeJobs) WaitForWork(ctx context.Context, role string, d time.Duration) (bool, error) {
+	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		token := f.tokens[role]
+		f.tokens[role] = false
+		f.mu.Unlock()
+		if token {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (f *fakeJobs) PassOn(_ context.Context, role string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.signals[c] = true
-	return c, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.signals, c)
+	f.tokens[role] = true
+	return nil
+}
+
+// Find returns the work of a lease.
+func (f *fakeJobs) Find(_ context.Context, _, queueItem string, fence int64) (jobs.Work, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gone != nil {
+		return jobs.Work{}, f.gone
 	}
+	for _, it := range f.items {
+		if it.key != queueItem || it.fence != fence {
+			continue
+		}
+		w := it.work
+		w.Expires, w.Done = it.expires, it.state == "done"
+		if w.Done || it.state == "leased" {
+			return w, nil
+		}
+	}
+	return jobs.Work{}, jobs.ErrLeaseLost
 }
 
 func (f *fakeJobs) Take(_ context.Context, role, id string, n int) (work []jobs.Work, next time.Duration, err error) {
@@ -109,13 +139,14 @@ func (f *fakeJobs) Take(_ context.Context, role, id string, n int) (work []jobs.
 		}
 		f.fence++
 		f.taken[id]++
-		it.state, it.agent, it.fence, it.expires = "leased", id, f.fence, now.Add(f.lease)
-		w := jobs.Work{JobID: "job-1", Stage: "check", Takes: it.takes, Agent: id, Attempt: it.attempts + 1, Fence: it.fence,
-			Expires: it.expires, Deadline: now.Add(f.timeout), Key: it.key, Prompt: "do it", Context: []byte(`{"a":1}`),
-			Document: &jobs.Document{Name: "d.txt", Hash: "abc", Size: 3}}
+		it.state, it.agent, it.fence, it.expires = "leased", id, f.fence, now.Add(min(f.lease, f.timeout+lateOfFake))
+		w := jobs.Work{JobID: "job-1", Stage: "check", Role: role, Takes: it.takes, Agent: id, Nonce: "n", Attempt: it.attempts + 1,
+			Fence: it.fence, Begun: now, Expires: it.expires, Deadline: now.Add(f.timeout), Key: it.key, QueueItem: it.key, Prompt: "do it",
+			Context: []byte(`{"a":1}`), Document: &jobs.Document{Name: "d.txt", Hash: "abc", Size: 3}}
 		if it.takes == pipeline.TakesItem {
 			w.Item = &jobs.Item{Key: it.key, Text: "text of " + it.key}
 		}
+		it.work = w
 		work = append(work, w)
 	}
 	return work, -1, nil
@@ -134,14 +165,15 @@ func (f *fakeJobs) leased(w jobs.Work) (*fakeItem, error) {
 	return nil, jobs.ErrLeaseLost
 }
 
-func (f *fakeJobs) Beat(_ context.Context, w jobs.Work) error {
+func (f *fakeJobs) Beat(_ context.Context, w jobs.Work) (time.Time, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	it, err := f.leased(w)
-	if err == nil {
-		it.expires = time.Now().Add(f.lease)
+	if err != nil || time.Now().After(w.Deadline) {
+		return time.Time{}, errors.Join(err, jobs.ErrLeaseLost)
 	}
-	return err
+	it.expires = time.Now().Add(min(f.lease, time.Until(w.Deadline)+lateOfFake))
+	return it.expires, nil
 }
 
 func (f *fakeJobs) Add(_ context.Context, w jobs.Work, items []jobs.Item) (int, error) {

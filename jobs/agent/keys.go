@@ -1,6 +1,10 @@
 package agent
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // keys are the Redis keys of the agents. They share the hash tag {agents}, so
 // that one script can change an agent and its assignments. Those that expire
@@ -43,11 +47,8 @@ func (k keys) version() string { return k.prefix + "version" }
 // of them began.
 func (k keys) spans(job string) string { return k.prefix + "spans:" + job }
 
-// due is a sorted set: id of an open assignment → unix ms when a process must look after it.
-func (k keys) due() string { return k.prefix + "due" }
-
-// held is a sorted set: id of an assignment that the agent holds, or of a reservation → unix ms at which it ends in any
-// case.
+// held is a sorted set: id of an assignment that the agent holds → unix ms at which its lease expires. Expires a day after
+// its last change.
 func (k keys) held(agent string) string { return k.prefix + "held:" + agent }
 
 // broke is a string: how many agents have gone while they worked on an item, by the idempotency key of its assignments.
@@ -74,7 +75,10 @@ func (k keys) took() string { return k.prefix + "took" }
 // and tokens. It expires 25 hours after its last change.
 func (k keys) hour(at time.Time) string { return k.prefix + "hour:" + at.UTC().Format("2006010215") }
 
-// assignment is a hash: agent, state (open or closed), role, fence, work (JSON), job, at, deadline and until (unix ms), lease
-// (ms), mode (pull, push or task), usage (JSON), outcome, call, answer and digest (of the call that ended it). It expires ten
-// minutes after the assignment has ended, and in any case some time after its deadline.
-func (k keys) assignment(id string) string { return k.prefix + "assignment:" + id }
+// assignment is a hash of what is known of an assignment beside its work, by its id: usage (JSON) so far, span (JSON), and
+// once it has ended outcome and digest (of the response that completed it). Expires ten minutes after the assignment has
+// ended, and a day after its last change.
+func (k keys) assignment(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return k.prefix + "assignment:" + hex.EncodeToString(sum[:16])
+}

@@ -76,23 +76,22 @@ type pusher struct {
 	*assignments
 	client *http.Client
 	counts counts
-	keep   *keeper
 }
 
 // push sends an assignment to its agent and settles it by the answer.
-func (s *pusher) push(ctx context.Context, h *held, permit limit.Permit) {
-	rec, err := s.readRecord(ctx, h.agent)
+func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
+	rec, err := s.readRecord(ctx, h.Agent)
 	if errors.Is(err, ErrNoAgent) {
-		s.settle(ctx, h, nil, func(h *held) error { return s.fail(ctx, h, err, 0, false, endMoved) })
+		s.settle(ctx, h, nil, func(h *assigned) error { return s.fail(ctx, h, err, 0, false, endMoved) })
 		return
 	}
 	if err == nil {
-		err = s.checkPush(ctx, h.agent, rec)
+		err = s.checkPush(ctx, h.Agent, rec)
 	}
 	answer := response{outcome: pushUnreachable, err: err}
 	if err == nil {
-		answer = s.post(ctx, rec, s.shown(h))
-		if err = s.checkPush(ctx, h.agent, rec); errors.Is(err, errNoPush) && ctx.Err() == nil { // revoked while it worked
+		answer = s.post(ctx, rec, h.Assignment)
+		if err = s.checkPush(ctx, h.Agent, rec); errors.Is(err, errNoPush) && ctx.Err() == nil { // revoked while it worked
 			answer = response{outcome: pushUnreachable, err: err}
 		}
 	}
@@ -102,12 +101,12 @@ func (s *pusher) push(ctx context.Context, h *held, permit limit.Permit) {
 	s.counts.pushes.WithLabelValues(answer.outcome).Inc()
 	s.report(ctx, permit, answer, errors.Is(context.Cause(ctx), errDeadline))
 	if answer.outcome == pushEnded {
-		s.keep.interrupted(ctx, h)
+		s.interrupted(ctx, h)
 		return
 	}
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.settle(ctx, h, answer.reply.Usage, func(h *held) error { return s.answered(ctx, h, answer) })
+	s.settle(ctx, h, answer.reply.Usage, func(h *assigned) error { return s.answered(ctx, h, answer) })
 }
 
 // report tells the breaker of an agent how a request ended.
@@ -131,16 +130,16 @@ func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, la
 }
 
 // answered settles an assignment by the answer of its agent.
-func (s *pusher) answered(ctx context.Context, h *held, r response) error {
+func (s *pusher) answered(ctx context.Context, h *assigned, r response) error {
 	switch r.outcome {
 	case pushAccepted:
-		return s.beat(ctx, h, nil, modePull) // from now on the agent does that
+		return s.beat(ctx, h, nil) // from now on the agent does that
 	case pushBusy:
-		s.rest(ctx, h.agent, r.wait)
+		s.rest(ctx, h.Agent, r.wait)
 		return s.release(ctx, h)
 	case pushUnreachable:
-		s.rest(ctx, h.agent, brokenRest)
-		s.checkSoon(ctx, h.agent)
+		s.rest(ctx, h.Agent, brokenRest)
+		s.checkSoon(ctx, h.Agent)
 		if r.reached {
 			return s.broken(ctx, h, r.err)
 		}
@@ -153,12 +152,9 @@ func (s *pusher) answered(ctx context.Context, h *held, r response) error {
 }
 
 // finish ends an assignment by the reply of its agent or Go task. A reply that cannot be used is a failed attempt.
-func (s *assignments) finish(ctx context.Context, h *held, r Reply) error {
+func (s *assignments) finish(ctx context.Context, h *assigned, r Reply) error {
 	err := checkUsage(r.Usage)
 	if err == nil && r.Error != "" {
-		if r.Usage != nil {
-			h.usage = r.Usage
-		}
 		after := time.Duration(-1)
 		if d := r.After(); d != nil && *d >= 0 {
 			after = min(*d, maxRetryAfter)
@@ -166,7 +162,7 @@ func (s *assignments) finish(ctx context.Context, h *held, r Reply) error {
 		return s.fail(ctx, h, &failure{cleanLine(r.Error, maxMessage), r.Permanent}, after, true, endFailed)
 	}
 	if err == nil {
-		err = s.complete(ctx, h, r.Answer(h.work.Takes))
+		err = s.complete(ctx, h, r.Answer(h.Takes))
 	}
 	var wrong *jobs.FieldError
 	if errors.As(err, &wrong) {
@@ -284,46 +280,4 @@ func (s *agents) rest(ctx context.Context, id string, d time.Duration) {
 		err = s.rdb.ZAddGT(ctx, s.keys.resting(), redis.Z{Score: float64(now.Add(d).UnixMilli()), Member: id}).Err()
 	}
 	s.warn(ctx, "let an agent rest", err, "agent", id)
-}
-
-// refreshPush makes takers of the agents to push to.
-func (d *dispatcher) refreshPush(ctx context.Context) error {
-	version, err := d.s.rdb.Get(ctx, d.s.keys.version()).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
-	}
-	if version == d.version && time.Since(d.read) < 5*d.s.cfg.Tick {
-		return nil
-	}
-	all, err := d.s.snapshot(ctx)
-	if err != nil {
-		return err
-	}
-	d.version, d.read = version, time.Now()
-	now := map[string]bool{}
-	for _, a := range all {
-		if a.URL == "" || a.State != StateHealthy {
-			continue
-		}
-		now[a.ID] = true
-		if t := d.pushTo[a.ID]; t != nil {
-			d.mu.Lock()
-			t.roles, t.load.capacity = a.Roles, a.Capacity
-			d.mu.Unlock()
-			continue
-		}
-		t := &taker{roles: a.Roles, slots: d.push, mode: modePush, starts: true}
-		t.permit = func(ctx context.Context) (limit.Permit, bool, time.Duration, error) {
-			return d.s.breaker.Allow(ctx, breakerKey(a.ID))
-		}
-		d.pushTo[a.ID] = t
-		d.join(a.ID, a.Capacity, 0, time.Time{}, t)
-	}
-	for id, t := range d.pushTo {
-		if !now[id] {
-			d.leave(t)
-			delete(d.pushTo, id)
-		}
-	}
-	return nil
 }

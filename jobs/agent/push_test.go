@@ -184,7 +184,7 @@ func TestPushedWorkIsSignedAndCompletedByTheAnswer(t *testing.T) {
 		}
 		testutil.Eventually(t, "the usage is added", func() bool { usage, n := r.jobs.totals(); return usage["tokens"] == 15 && n == 5 })
 		body := p.requests()[0]
-		if body.Job.ID != "job-1" || body.Job.Document.URL != "/v1/jobs/job-1/document" || body.Item.Text == "" || body.Fence == 0 || string(body.Job.Context) != `{"a":1}` {
+		if body.Job.ID != "job-1" || body.Job.Document.URL != "/jobs/job-1/document" || body.Item.Text == "" || body.Fence == 0 || string(body.Job.Context) != `{"a":1}` {
 			t.Errorf("got body %+v", body)
 		}
 		if len(p.wrong) > 0 {
@@ -355,8 +355,8 @@ func TestTheWorkOfADeadAgentGoesToOthers(t *testing.T) {
 	})
 }
 
-// A process that ends leaves its open requests to another, which pushes the same assignment again.
-func TestAnotherProcessPushesTheSameAssignmentAgain(t *testing.T) {
+// A process that ends returns the work of its open requests, and another one pushes it again.
+func TestAnotherProcessPushesTheSameWorkAgain(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		p := newPushed(t)
@@ -381,8 +381,8 @@ func TestAnotherProcessPushesTheSameAssignmentAgain(t *testing.T) {
 		second := newRigOn(t, rdb, fake, allowAll(p))
 		testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
 		got := p.requests()
-		if len(got) != 2 || got[0].ID != got[1].ID || got[0].Fence != got[1].Fence {
-			t.Errorf("got requests %+v, want two with one id", got)
+		if len(got) != 2 || got[0].IdempotencyKey != got[1].IdempotencyKey || got[0].ID == got[1].ID {
+			t.Errorf("got requests %+v, want two with one idempotency key and two ids", got)
 		}
 		if it := fake.item(0); it.attempts != 0 || it.state != "done" {
 			t.Errorf("the item is %s with %d failed attempts, want done with 0", it.state, it.attempts)

@@ -116,7 +116,7 @@ type touched struct {
 // touch notes a sign of life of an agent.
 func (s *agents) touch(ctx context.Context, id string) (touched, error) {
 	k := s.keys
-	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id, reserveFor.Milliseconds()).Slice()
+	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id).Slice()
 	if err != nil {
 		return touched{}, fmt.Errorf("note a call of agent %s: %w", id, err)
 	}
@@ -371,7 +371,7 @@ func (s *agents) held(ctx context.Context, all []listed) ([]int, error) {
 		for i, l := range part {
 			keys[i] = s.keys.held(l.ID)
 		}
-		n, err := scripts["held"].Run(ctx, s.rdb, keys, reserveFor.Milliseconds()).Int64Slice()
+		n, err := scripts["held"].Run(ctx, s.rdb, keys).Int64Slice()
 		if err != nil {
 			return nil, fmt.Errorf("count the assignments of agents: %w", err)
 		}
@@ -393,7 +393,6 @@ func (s *Service) Drain(ctx context.Context, id string, on bool) error {
 	if n == 0 {
 		return fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
 	}
-	s.dispatch.poke()
 	return nil
 }
 

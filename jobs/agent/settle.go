@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -54,35 +55,48 @@ func cleanLine(text string, n int) string {
 	}, strings.ToValidUTF8(text, " ")), n)
 }
 
-// mine reads an assignment that an agent says it has. It returns ErrNoneSuch, ErrNotYours, or job.ErrLeaseLost for a
-// fence of another lease and for one whose deadline has passed. A closed one is returned. usage is what it has used so
-// far, nil for no change.
-func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*held, error) {
-	h, err := s.load(ctx, id, caller{agent, fence, usage})
+// mine reads an assignment that an agent says it has. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
+// fence of another lease and for one that was lost. One that has ended is returned. usage is what it has used so far, nil
+// for no change: it is stored before the work is settled, so that it is counted whichever process dies.
+func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*assigned, error) {
+	r, err := parseID(id)
 	switch {
 	case err != nil:
 		return nil, err
-	case h.agent != agent:
+	case r.agent != agent:
 		return nil, fmt.Errorf("assignment %s: %w", id, ErrNotYours)
-	case h.fence != fence:
+	case r.fence != fence:
 		return nil, fmt.Errorf("assignment %s has another fence: %w", id, jobs.ErrLeaseLost)
-	case h.open && !h.now.Before(h.deadline):
-		return nil, fmt.Errorf("assignment %s: %w", id, jobs.ErrLeaseLost)
+	}
+	h, err := s.load(ctx, id, agent)
+	switch {
+	case h != nil && errors.Is(err, jobs.ErrLeaseLost):
+		return nil, s.lost(ctx, h, err)
+	case err != nil:
+		return nil, err
+	case h.open() && !h.now.Before(h.Deadline):
+		return nil, s.lost(ctx, h, jobs.ErrLeaseLost)
+	case h.outcome == "" && usage != nil:
+		open, err := s.report(ctx, h, time.Time{}, usage)
+		if err == nil && !open {
+			return s.mine(ctx, id, agent, fence, nil)
+		}
+		return h, err
 	}
 	return h, nil
 }
 
-// ended returns the answer to a call that wants an assignment to end in a way, although it has ended.
-func ended(h *held, outcome string) error {
+// ended returns the response to a call that wants an assignment to end in a way, although it has ended.
+func ended(h *assigned, outcome string) error {
 	if h.outcome == outcome {
-		return nil // the answer to the first call was lost
+		return nil // the response to the first call was lost
 	}
-	return fmt.Errorf("assignment %s has ended as %s: %w", h.id, h.outcome, jobs.ErrLeaseLost)
+	return fmt.Errorf("assignment %s has ended as %s: %w", h.ID, cmp.Or(h.outcome, endCompleted), jobs.ErrLeaseLost)
 }
 
 // Beat extends the lease of an assignment. usage is what it has used so far, in
 // total; nil for no change. It returns ErrNoneSuch, ErrNotYours,
-// job.ErrLeaseLost (stop working on it) or a *job.FieldError.
+// jobs.ErrLeaseLost (stop working on it) or a *jobs.FieldError.
 func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int64, usage map[string]int64) (Assignment, error) {
 	if err := checkUsage(usage); err != nil {
 		return Assignment{}, err
@@ -91,23 +105,19 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 	if err != nil {
 		return Assignment{}, err
 	}
-	if !h.open {
+	if !h.open() {
 		return Assignment{}, ended(h, "")
 	}
 	for name, n := range usage {
 		if n > h.usage[name] {
-			s.cfg.Jobs.Progressed(ctx, h.work.JobID)
+			s.cfg.Jobs.Progressed(ctx, h.JobID)
 			break
 		}
 	}
-	if usage != nil {
-		h.usage = usage
-	}
-	// Whoever has a request open beats, too; its mode stays.
-	if err := s.beat(ctx, h, usage, ""); err != nil {
+	if err := s.beat(ctx, h, usage); err != nil {
 		return Assignment{}, err
 	}
-	return s.shown(h), nil
+	return h.Assignment, nil
 }
 
 // AddItems adds up to 1000 items to the job of an assignment. Those whose key
@@ -120,10 +130,10 @@ func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence 
 	if err != nil {
 		return 0, err
 	}
-	if !h.open {
+	if !h.open() {
 		return 0, ended(h, "")
 	}
-	n, err := s.cfg.Jobs.Add(ctx, h.work, items)
+	n, err := s.cfg.Jobs.Add(ctx, h.Work, items)
 	if err != nil {
 		return n, s.lost(ctx, h, err)
 	}
@@ -144,31 +154,25 @@ func (s *Service) Complete(ctx context.Context, assignment, agent string, fence 
 	return s.complete(ctx, h, a)
 }
 
-func (s *assignments) complete(ctx context.Context, h *held, a jobs.Answer) error {
+func (s *assignments) complete(ctx context.Context, h *assigned, a jobs.Answer) error {
 	digest, err := digestOf(a)
 	if err != nil {
 		return err
 	}
-	if !h.open && h.outcome != endLost {
+	if h.outcome != "" && h.outcome != endLost {
 		return completedBefore(h, digest)
 	}
-	// One that was lost may have been completed by a process that died before it closed it: the job knows.
-	if a.Usage != nil {
-		h.usage = a.Usage
+	a.Usage = nil // it is in the record of the assignment
+	if !h.Done {  // else a process died between completing the work and ending the assignment
+		if err := s.cfg.Jobs.Complete(ctx, h.Work, a); err != nil {
+			return s.lost(ctx, h, err)
+		}
 	}
-	a.Usage = nil // close adds it
-	if err := s.cfg.Jobs.Complete(ctx, h.work, a); err != nil {
-		return s.lost(ctx, h, err)
+	if err := s.end(ctx, h, endCompleted, "", digest); err != nil {
+		s.warn(ctx, "end an assignment", err, "assignment", h.ID)
+		return nil // its work is completed
 	}
-	if s.close(ctx, h, endCompleted, h.usage, "", digest) {
-		return nil
-	}
-	// Another call may have completed it with another response, which is stored in the job.
-	fresh, err := s.load(ctx, h.id, caller{})
-	if err != nil || fresh.open {
-		return nil
-	}
-	return completedBefore(fresh, digest)
+	return completedBefore(h, digest) // another call may have been first
 }
 
 // digestOf returns a hash of a response without its usage.
@@ -183,9 +187,9 @@ func digestOf(a jobs.Answer) (string, error) {
 }
 
 // completedBefore returns the response to a completion of an assignment that has ended: a repeated one succeeds.
-func completedBefore(h *held, digest string) error {
+func completedBefore(h *assigned, digest string) error {
 	if h.outcome == endCompleted && h.digest != digest {
-		return fmt.Errorf("assignment %s was completed with another answer, which counts: %w", h.id, jobs.ErrLeaseLost)
+		return fmt.Errorf("assignment %s was completed with another response, which counts: %w", h.ID, jobs.ErrLeaseLost)
 	}
 	return ended(h, endCompleted)
 }
@@ -224,21 +228,18 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 	if err != nil {
 		return err
 	}
-	if usage != nil {
-		h.usage = usage
-	}
 	return s.fail(ctx, h, &failure{message, permanent}, after, true, endFailed)
 }
 
 // fail ends an assignment that could not be done, with an outcome.
-func (s *assignments) fail(ctx context.Context, h *held, cause error, after time.Duration, counts bool, outcome string) error {
-	if !h.open {
+func (s *assignments) fail(ctx context.Context, h *assigned, cause error, after time.Duration, counts bool, outcome string) error {
+	if !h.open() {
 		return ended(h, outcome)
 	}
-	if err := s.cfg.Jobs.Fail(ctx, h.work, cause, after, counts); err != nil {
+	if err := s.cfg.Jobs.Fail(ctx, h.Work, cause, after, counts); err != nil {
 		return s.lost(ctx, h, err)
 	}
-	s.close(ctx, h, outcome, h.usage, cause.Error(), "")
+	s.warn(ctx, "end an assignment", s.end(ctx, h, outcome, cause.Error(), ""), "assignment", h.ID)
 	return nil
 }
 
@@ -252,14 +253,14 @@ func (s *Service) Release(ctx context.Context, assignment, agent string, fence i
 	return s.release(ctx, h)
 }
 
-func (s *assignments) release(ctx context.Context, h *held) error {
-	if !h.open {
+func (s *assignments) release(ctx context.Context, h *assigned) error {
+	if !h.open() {
 		return ended(h, endReleased)
 	}
-	if err := s.cfg.Jobs.Release(ctx, h.work); err != nil {
+	if err := s.cfg.Jobs.Release(ctx, h.Work); err != nil {
 		return s.lost(ctx, h, err)
 	}
-	s.close(ctx, h, endReleased, h.usage, "", "")
+	s.warn(ctx, "end an assignment", s.end(ctx, h, endReleased, "", ""), "assignment", h.ID)
 	return nil
 }
 
@@ -268,14 +269,13 @@ func (s *assignments) release(ctx context.Context, h *held) error {
 const maxBroke = 2
 
 // broken ends an assignment whose agent has gone while it worked on it.
-func (s *assignments) broken(ctx context.Context, h *held, cause error) error {
-	if !h.open {
+func (s *assignments) broken(ctx context.Context, h *assigned, cause error) error {
+	if !h.open() {
 		return ended(h, endMoved)
 	}
-	key := s.shown(h).IdempotencyKey
-	n, err := scripts["broke"].Run(ctx, s.rdb, []string{s.keys.broke(key)}).Int()
+	n, err := scripts["broke"].Run(ctx, s.rdb, []string{s.keys.broke(h.IdempotencyKey)}).Int()
 	if err != nil {
-		return fmt.Errorf("count the agents that assignment %s has lost: %w", h.id, err)
+		return fmt.Errorf("count the agents that assignment %s has lost: %w", h.ID, err)
 	}
 	if n <= maxBroke {
 		return s.fail(ctx, h, cause, 0, false, endMoved)
@@ -286,24 +286,22 @@ func (s *assignments) broken(ctx context.Context, h *held, cause error) error {
 // abandon takes all assignments off an agent, so that others get the work at once. With died, the agent has gone while it
 // worked on them.
 func (s *assignments) abandon(ctx context.Context, agent string, cause error, died bool) error {
-	ids, err := s.rdb.ZRange(ctx, s.keys.held(agent), 0, -1).Result()
+	ids, err := s.heldBy(ctx, agent, "+inf")
 	if err != nil {
 		return fmt.Errorf("list the assignments of agent %s: %w", agent, err)
 	}
-	for _, id := range ids {
-		h, err := s.load(ctx, id, caller{})
-		if errors.Is(err, ErrNoneSuch) {
-			continue // a reservation
+	for _, z := range ids {
+		id, _ := z.Member.(string)
+		h, err := s.load(ctx, id, "")
+		switch {
+		case h != nil && errors.Is(err, jobs.ErrLeaseLost):
+			err = s.lost(ctx, h, err)
+		case err == nil && died:
+			err = s.broken(ctx, h, cause)
+		case err == nil:
+			err = s.fail(ctx, h, cause, 0, false, endMoved)
 		}
-		if err == nil && h.open {
-			if died {
-				err = s.broken(ctx, h, cause)
-			} else {
-				err = s.fail(ctx, h, cause, 0, false, endMoved)
-			}
-			s.onMove(id)
-		}
-		if err != nil && !errors.Is(err, jobs.ErrLeaseLost) {
+		if err != nil && !errors.Is(err, jobs.ErrLeaseLost) && !errors.Is(err, ErrNoneSuch) {
 			return err
 		}
 	}

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -14,45 +16,52 @@ import (
 // keepSpans is how long the spans of attempts are kept for the links of the next ones.
 const keepSpans = 24 * time.Hour
 
-// beginSpans gives work that is about to be stored its spans: below that of its job, with links to that of the attempt
-// before. It does nothing without tracing.
-func (s *assignments) beginSpans(ctx context.Context, work []jobs.Work) {
-	pipe := s.rdb.Pipeline()
-	before := map[int]*redis.StringCmd{}
+// span is the span of an assignment, with its attributes: any process can end it.
+type span struct {
+	*tracing.Pending
+	Headers           map[string]string
+	Stage, Role, Mode string
+	Attempt           int
+}
+
+// beginSpans gives work that was taken its spans: below that of its job, with links to that of the attempt before. It does
+// nothing without tracing.
+func (s *assignments) beginSpans(ctx context.Context, mode string, work []jobs.Work) {
 	for i := range work {
 		w := &work[i]
 		if w.Span = s.cfg.Tracing.Begin(w.Headers); !w.Span.Sampled() {
 			continue
 		}
-		key := s.keys.spans(w.JobID)
+		last := s.keys.spans(w.JobID)
 		if w.Attempt > 1 {
-			before[i] = pipe.HGet(ctx, key, w.QueueItem)
+			w.Span.Before = s.rdb.HGet(ctx, last, w.QueueItem).Val()
 		}
-		pipe.HSet(ctx, key, w.QueueItem, w.Span.Self)
-		pipe.Expire(ctx, key, keepSpans)
-	}
-	if pipe.Len() == 0 {
-		return
-	}
-	_, _ = pipe.Exec(ctx) // without links, spans are still of use
-	for i, cmd := range before {
-		work[i].Span.Before = cmd.Val()
+		raw, _ := json.Marshal(span{w.Span, w.Headers, w.Stage, w.Role, mode, w.Attempt})
+		record := s.keys.assignment(refOf(*w).id())
+		_, _ = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // without it, the span is not exported
+			p.HSet(ctx, last, w.QueueItem, w.Span.Self)
+			p.Expire(ctx, last, keepSpans)
+			p.HSet(ctx, record, "span", raw)
+			p.Expire(ctx, record, keepSpans)
+			return nil
+		})
 	}
 }
 
 // endSpan ends the span of an assignment that has ended.
-func (s *assignments) endSpan(h *held, outcome, message string) {
-	w := h.work
+func (s *assignments) endSpan(h *assigned, text, outcome, message string) {
+	var w span
+	if text == "" || json.Unmarshal([]byte(text), &w) != nil {
+		return
+	}
 	failure := ""
 	switch outcome {
 	case endFailed, endExpired, endLost, endMoved:
-		if failure = outcome; message != "" {
-			failure = message
-		}
+		failure = cmp.Or(message, outcome)
 	}
-	s.cfg.Tracing.End(tracing.Context(context.Background(), w.Headers), w.Span, "assignment "+w.Stage, failure,
-		"muster.assignment", h.id, "muster.stage", w.Stage, "muster.role", h.role, "muster.agent", h.agent, "muster.item", w.QueueItem,
-		"muster.mode", h.mode, "muster.attempt", strconv.Itoa(w.Attempt), "muster.outcome", outcome)
+	s.cfg.Tracing.End(tracing.Context(context.Background(), w.Headers), w.Pending, "assignment "+w.Stage, failure,
+		"muster.assignment", h.ID, "muster.stage", w.Stage, "muster.role", w.Role, "muster.agent", h.Agent, "muster.item", h.QueueItem,
+		"muster.mode", w.Mode, "muster.attempt", strconv.Itoa(w.Attempt), "muster.outcome", outcome)
 }
 
 // within returns ctx with the ids and the span of an assignment.

@@ -42,7 +42,6 @@ type taskRunner struct {
 	*core
 	*assignments
 	live taskList
-	keep *keeper
 }
 
 // liveTasks lists the Go tasks that stages may use and a live worker has a handler for.
@@ -95,45 +94,16 @@ func (s *taskRunner) liveTasks(ctx context.Context) ([]liveTask, error) {
 	return list, nil
 }
 
-// refreshTasks makes takers of the Go tasks.
-func (d *dispatcher) refreshTasks(ctx context.Context) error {
-	live, err := d.s.tasks.liveTasks(ctx)
-	if err != nil {
-		return err
-	}
-	now := map[string]bool{}
-	for _, task := range live {
-		role := taskPrefix + task.name
-		now[role] = true
-		if d.taskTaker[role] != nil {
-			continue
-		}
-		t := &taker{roles: []string{role}, slots: d.tasks, mode: modeTask, starts: true}
-		d.taskTaker[role] = t
-		d.join(role, d.s.cfg.TaskSlots, 0, time.Time{}, t)
-		d.mu.Lock()
-		t.load.local = true
-		d.mu.Unlock()
-	}
-	for role, t := range d.taskTaker {
-		if !now[role] {
-			d.leave(t)
-			delete(d.taskTaker, role)
-		}
-	}
-	return nil
-}
-
 // runTask sends the Go task of an assignment, waits for it, and settles the assignment by its result. A task that was
 // sent before, by a process that has died, is waited for.
-func (s *taskRunner) runTask(ctx context.Context, h *held) {
+func (s *taskRunner) runTask(ctx context.Context, h *assigned) {
 	raw, err := s.sendTask(ctx, h)
-	if s.keep.interrupted(ctx, h) {
+	if s.interrupted(ctx, h) {
 		if cause := context.Cause(ctx); errors.Is(cause, errDeadline) || errors.Is(cause, errGone) {
 			last, cancel := lasting(ctx)
 			defer cancel()
-			if err := s.cfg.Client.Revoke(last, h.id); !errors.Is(err, tasks.ErrUnknown) {
-				s.warn(last, "revoke a Go task", err, "assignment", h.id)
+			if err := s.cfg.Client.Revoke(last, runID(h)); !errors.Is(err, tasks.ErrUnknown) {
+				s.warn(last, "revoke a Go task", err, "assignment", h.ID)
 			}
 		}
 		return
@@ -146,23 +116,28 @@ func (s *taskRunner) runTask(ctx context.Context, h *held) {
 	case errors.As(err, &failed) && failed.Code != tasktype.CodeUnregistered:
 		reply.Error = cleanLine(failed.Error(), maxMessage)
 	case err != nil: // it did not run, or it is not known
-		s.warn(ctx, "run a Go task", err, "task", h.role, "assignment", h.id)
-		s.settle(ctx, h, nil, func(h *held) error { return s.fail(ctx, h, err, -1, false, endFailed) })
+		s.warn(ctx, "run a Go task", err, "task", h.Role, "assignment", h.ID)
+		s.settle(ctx, h, nil, func(h *assigned) error { return s.fail(ctx, h, err, -1, false, endFailed) })
 		return
 	default:
 		if text := strings.TrimSpace(string(raw)); text != "" && text != "null" {
 			if reply, err = ParseReply(raw); err != nil {
-				reply.Error = fmt.Sprintf("task %s: %v", strings.TrimPrefix(h.role, taskPrefix), err)
+				reply.Error = fmt.Sprintf("task %s: %v", strings.TrimPrefix(h.Role, taskPrefix), err)
 			}
 		}
 	}
-	s.settle(ctx, h, reply.Usage, func(h *held) error { return s.finish(ctx, h, reply) })
+	s.settle(ctx, h, reply.Usage, func(h *assigned) error { return s.finish(ctx, h, reply) })
+}
+
+// runID returns the id of the workflow of an assignment. An attempt that another process has left is continued.
+func runID(h *assigned) string {
+	return fmt.Sprintf("%s-%d-%d", h.IdempotencyKey, h.Retried, h.Attempt)
 }
 
 // sendTask sends the Go task of an assignment and waits for its value.
-func (s *taskRunner) sendTask(ctx context.Context, h *held) (json.RawMessage, error) {
-	name := strings.TrimPrefix(h.role, taskPrefix)
-	input, err := json.Marshal(s.shown(h))
+func (s *taskRunner) sendTask(ctx context.Context, h *assigned) (json.RawMessage, error) {
+	name := strings.TrimPrefix(h.Role, taskPrefix)
+	input, err := json.Marshal(h.Assignment)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +150,8 @@ func (s *taskRunner) sendTask(ctx context.Context, h *held) (json.RawMessage, er
 		queue = live[i].queue
 	}
 	task := tasks.New[json.RawMessage, json.RawMessage](name)
-	sent, err := task.S(input).Send(ctx, s.cfg.Client, tasks.ID(h.id), tasks.Queue(queue), tasks.Retention(keepTask), tasks.Headers(tracing.Headers(ctx)),
-		tasks.Timeout(max(h.deadline.Sub(h.now), time.Second)))
+	sent, err := task.S(input).Send(ctx, s.cfg.Client, tasks.ID(runID(h)), tasks.Queue(queue), tasks.Retention(keepTask), tasks.Headers(tracing.Headers(ctx)),
+		tasks.Timeout(max(h.Deadline.Sub(h.Begun), time.Second)))
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		return nil, err
 	}

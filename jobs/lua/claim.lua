@@ -1,6 +1,6 @@
 -- Takes the first jobs that may have work for a role. They come back by themselves after a while, unless ready.lua or
 -- later.lua puts them back sooner.
--- KEYS: 1 ready, 2 due. ARGV: prefix of records, how many, ms after which they come back.
+-- KEYS: 1 ready, 2 due, 3 wake. ARGV: prefix of records, how many, ms after which they come back.
 -- Jobs that are not processing, or are paused, leave the lists.
 -- Returns the jobs, then ms until the next is due or -1, then unix ms of now.
 local n, back = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -25,7 +25,10 @@ end
 local wait = -1
 local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
 if first[2] then wait = math.max(0, tonumber(first[2]) - now) end
-if redis.call("EXISTS", KEYS[1]) == 1 then wait = 0 end
+if redis.call("EXISTS", KEYS[1]) == 1 then
+  wait = 0
+  if #out > 0 then wakeOne(KEYS[3]) end
+end
 out[#out + 1] = string.format("%.0f", wait)
 out[#out + 1] = string.format("%.0f", now)
 return out

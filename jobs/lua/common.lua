@@ -26,6 +26,13 @@ local function rank(key)
   return string.format("%.3f", tonumber(r[2] or r[1]) - 60000 * tonumber(r[3] or 0))
 end
 
+-- wakeOne wakes one of the processes that wait for work at a list.
+local function wakeOne(list)
+  if redis.call("EXISTS", list) == 1 then return end
+  redis.call("LPUSH", list, 1)
+  redis.call("EXPIRE", list, 3600)
+end
+
 -- tally replaces what a job has counted of its items in the counters of all jobs; "" is nothing. The items are
 -- "state=number", with spaces between.
 local function tally(counters, record, items)

@@ -1,12 +1,12 @@
 -- Notes that a job may have work for a role, now or later.
--- KEYS: 1 record, 2 ready, 3 due. ARGV: id, ms until then (0 now), channel and message to publish when it is now.
+-- KEYS: 1 record, 2 ready, 3 due, 4 wake. ARGV: id, ms until then (0 now).
 -- Returns 1, or 0 if the job is not processing or is paused.
 local place = rank(KEYS[1])
 if not place then return 0 end
 local wait = tonumber(ARGV[2])
 if wait <= 0 then
   redis.call("ZADD", KEYS[2], place, ARGV[1])
-  redis.call("PUBLISH", ARGV[3], ARGV[4])
+  wakeOne(KEYS[4])
   return 1
 end
 local at = now + wait

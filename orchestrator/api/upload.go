@@ -101,7 +101,7 @@ func (c creation) checkFields(values map[string][]string) error {
 	if n.DocumentURL != "" {
 		return errTwoDocuments()
 	}
-	_, err = requestOf(n, "")
+	_, err = n.request("")
 	return err
 }
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"muster/internal/atomicfile"
-	"muster/sites/internal/lines"
 	"muster/sites/internal/store"
 	"muster/sites/ledger"
 	"muster/sites/report"
@@ -189,7 +189,12 @@ func (w *writer) countChanges(_ context.Context, sum *report.Summary) error {
 	}
 	defer f.Close()
 	sum.Changes.File = f.Name()
-	for line, err := range lines.Of(f) {
+	r := bufio.NewReaderSize(f, 64<<10)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			break
+		}
 		var c changeLine
 		if err == nil {
 			err = json.Unmarshal(line, &c)

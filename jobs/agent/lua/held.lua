@@ -1,11 +1,10 @@
--- Counts the assignments that agents hold. Reservations end sooner than any of
--- them, and are not counted.
--- KEYS: held, one for each agent. ARGV: ms of a reservation.
+-- Counts the assignments that agents hold.
+-- KEYS: held, one for each agent. ARGV: none.
 -- Returns a list of the numbers.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local out = {}
 for i, key in ipairs(KEYS) do
-  out[i] = redis.call("ZCOUNT", key, "(" .. string.format("%.0f", now + tonumber(ARGV[1])), "+inf")
+  out[i] = redis.call("ZCOUNT", key, "(" .. string.format("%.0f", now), "+inf")
 end
 return out

@@ -1,22 +1,11 @@
--- Reads an assignment. A call of the agent that holds it is a sign of life, and
--- may say what it has used: that is stored before the work is settled, so that
--- it is counted whichever process dies.
--- KEYS: record of the assignment, agents, seen. ARGV: the agent that calls, or
--- "" for none, its fence, its usage so far or "" for no change.
--- Returns {unix ms of now, then the fields and values of the record}, or {} if
--- there is no such assignment.
-local fields = redis.call("HGETALL", KEYS[1])
-if #fields == 0 then return {} end
+-- Reads what is known of an assignment beside its work. The call is a sign of
+-- life of its agent.
+-- KEYS: record of the assignment, agents, seen, held by the agent. ARGV: id, the
+-- agent that calls or "" for a process of ours.
+-- Returns {unix ms of now, outcome, digest, usage, unix ms at which its lease
+-- expires or "" if the agent does not hold it}.
 local time = redis.call("TIME")
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local at = redis.call("HMGET", KEYS[1], "agent", "state", "fence", "deadline")
-local mine = ARGV[1] ~= "" and ARGV[1] == at[1]
-if mine and redis.call("HEXISTS", KEYS[2], ARGV[1]) == 1 then
-  redis.call("ZADD", KEYS[3], string.format("%.0f", now), ARGV[1])
-end
-if mine and ARGV[3] ~= "" and at[2] == "open" and at[3] == ARGV[2] and now < (tonumber(at[4] or "") or 0) then
-  redis.call("HSET", KEYS[1], "usage", ARGV[3])
-end
-local out = { string.format("%.0f", now) }
-for i, v in ipairs(fields) do out[i + 1] = v end
-return out
+local now = string.format("%.0f", tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
+if ARGV[2] ~= "" and redis.call("HEXISTS", KEYS[2], ARGV[2]) == 1 then redis.call("ZADD", KEYS[3], now, ARGV[2]) end
+local r = redis.call("HMGET", KEYS[1], "outcome", "digest", "usage")
+return { now, r[1] or "", r[2] or "", r[3] or "", redis.call("ZSCORE", KEYS[4], ARGV[1]) or "" }

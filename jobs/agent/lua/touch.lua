@@ -1,6 +1,6 @@
 -- Notes a sign of life of an agent.
 -- KEYS: agents, seen, drained, held by the agent, numbers of the agent.
--- ARGV: id, ms of a reservation, which is not counted.
+-- ARGV: id.
 -- Returns {record, 1 if it is drained else 0, assignments held, unix ms since
 -- which it is idle, unix ms of now}, or {} if there is no such agent.
 local record = redis.call("HGET", KEYS[1], ARGV[1])
@@ -8,6 +8,6 @@ if not record then return {} end
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 redis.call("ZADD", KEYS[2], string.format("%.0f", now), ARGV[1])
-local held = redis.call("ZCOUNT", KEYS[4], "(" .. string.format("%.0f", now + tonumber(ARGV[2])), "+inf")
+local held = redis.call("ZCOUNT", KEYS[4], "(" .. string.format("%.0f", now), "+inf")
 local idle = tonumber(redis.call("HGET", KEYS[5], "idle") or 0) or 0
 return { record, redis.call("SISMEMBER", KEYS[3], ARGV[1]), held, idle, now }

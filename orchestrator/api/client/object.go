@@ -3,6 +3,8 @@ package client
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // Object is a JSON object as it was sent.
@@ -18,4 +20,9 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 		*o = bytes.Clone(data)
 	}
 	return nil
+}
+
+// Schema is for huma.
+func (o Object) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }

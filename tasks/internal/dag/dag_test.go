@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"muster/internal/dag"
+	"muster/tasks/internal/dag"
 )
 
 func TestLayersAndReduction(t *testing.T) {

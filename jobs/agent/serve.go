@@ -1,0 +1,271 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/jobs"
+	"muster/tasks/limit"
+)
+
+// Why the context of an assignment that this process works on ends, other than by the end of Run.
+var (
+	errDeadline = errors.New("the deadline of the assignment has passed")
+	errGone     = errors.New("the assignment has ended, or is no longer ours")
+)
+
+// server takes work for agents to push to and for Go tasks.
+type server struct {
+	s           *Service
+	push, tasks *slots
+	wg          sync.WaitGroup
+
+	// Of the goroutine of run alone:
+	version string                        // of the agents, when they were read
+	read    time.Time                     // when they were read
+	serving map[string]context.CancelFunc // by agent or Go task
+	waiting map[string]*waiter
+}
+
+func newServer(s *Service) *server {
+	return &server{s: s, push: &slots{s.cfg.PushSlots}, tasks: &slots{s.cfg.TaskSlots}, serving: map[string]context.CancelFunc{}, waiting: map[string]*waiter{}}
+}
+
+// run serves the agents and Go tasks that there are until ctx ends.
+func (v *server) run(ctx context.Context) {
+	every(ctx, v.s.cfg.Tick, func(ctx context.Context) {
+		v.s.warn(ctx, "find the agents to push to", v.refreshPush(ctx))
+		v.s.warn(ctx, "find the Go tasks", v.refreshTasks(ctx))
+		v.s.warn(ctx, "count assignments", v.recount(ctx))
+	})
+	for _, stop := range v.serving {
+		stop()
+	}
+	v.wg.Wait()
+}
+
+// serve begins or continues to serve an agent or Go task.
+func (v *server) serve(ctx context.Context, w *waiter) {
+	ws := v.s.waiters
+	if known := v.waiting[w.agent]; known != nil {
+		ws.mu.Lock()
+		known.roles, known.capacity = w.roles, w.capacity
+		ws.ensure(known)
+		ws.mu.Unlock()
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	v.serving[w.agent], v.waiting[w.agent] = stop, w
+	ws.join(w)
+	v.wg.Go(func() {
+		defer ws.leave(ctx, w)
+		ws.freed(w)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.wake:
+			}
+			for ctx.Err() == nil && v.takeOne(ctx, w) {
+			}
+		}
+	})
+}
+
+// unserve stops serving agents or Go tasks of a mode that are no longer there.
+func (v *server) unserve(mode string, now map[string]bool) {
+	for id, w := range v.waiting {
+		if w.mode == mode && !now[id] {
+			v.serving[id]()
+			delete(v.serving, id)
+			delete(v.waiting, id)
+		}
+	}
+}
+
+// takeOne takes an assignment for an agent or Go task, and begins to work on it. It reports whether there was one.
+func (v *server) takeOne(ctx context.Context, w *waiter) bool {
+	ws := v.s.waiters
+	ws.mu.Lock()
+	room := w.room()
+	ws.mu.Unlock()
+	if room == 0 {
+		return false
+	}
+	var permit limit.Permit
+	if w.mode == modePush {
+		p, ok, wait, err := v.s.breaker.Allow(ctx, breakerKey(w.agent))
+		if err != nil || !ok {
+			v.s.warn(ctx, "read the breaker of an agent", err, "agent", w.agent)
+			ws.block(w, max(wait, 10*time.Millisecond))
+			return false
+		}
+		permit = p
+	}
+	got, err := v.s.take(ctx, w, 1)
+	v.s.warn(ctx, "take work", err, "agent", w.agent)
+	if len(got) == 0 {
+		v.s.warn(ctx, "return a trial of the breaker of an agent", permit.Cancel(context.WithoutCancel(ctx)), "agent", w.agent)
+		return false
+	}
+	v.begin(w, got[0], permit)
+	return true
+}
+
+// begin pushes an assignment to its agent, or sends its Go task, and extends its lease meanwhile.
+func (v *server) begin(w *waiter, a Assignment, permit limit.Permit) {
+	h := &assigned{Assignment: a, now: a.Begun}
+	ctx, cancel := context.WithCancelCause(within(v.s.waiters.base, h.Work))
+	ctx, stop := context.WithTimeoutCause(ctx, h.Deadline.Sub(h.Begun), errDeadline)
+	v.wg.Go(func() { v.extend(ctx, cancel, *h) })
+	v.wg.Go(func() {
+		if w.mode == modeTask {
+			v.s.tasks.runTask(ctx, h)
+		} else {
+			v.s.pusher.push(ctx, h, permit)
+		}
+		cancel(nil)
+		stop()
+		v.s.waiters.mu.Lock()
+		w.slots.free++
+		v.s.waiters.mu.Unlock()
+		v.s.waiters.freed(w)
+	})
+}
+
+// extend extends the lease of an assignment until ctx ends, and ends it with cancel if the lease is lost.
+func (v *server) extend(ctx context.Context, cancel context.CancelCauseFunc, h assigned) {
+	tick := time.NewTicker(max(h.Expires.Sub(h.Begun)/3, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := v.s.beat(ctx, &h, nil)
+		if errors.Is(err, jobs.ErrLeaseLost) {
+			cancel(errGone)
+			return
+		}
+		v.s.warn(ctx, "extend the lease of an assignment", err, "assignment", h.ID)
+	}
+}
+
+// interrupted settles an assignment whose context has ended: it fails at its deadline, and another process gets it when Run
+// ends. It reports whether the context has ended.
+func (s *assignments) interrupted(ctx context.Context, h *assigned) bool {
+	cause := context.Cause(ctx)
+	if cause == nil {
+		return false
+	}
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	switch {
+	case errors.Is(cause, errDeadline):
+		s.settle(ctx, h, nil, func(h *assigned) error { return s.fail(ctx, h, cause, 0, true, endExpired) })
+	case errors.Is(cause, errGone): // others have settled it
+	default:
+		s.settle(ctx, h, nil, func(h *assigned) error { return s.release(ctx, h) })
+	}
+	return true
+}
+
+// settle ends an assignment that this process works on, with the usage that its agent has reported meanwhile, or in its
+// response; nil for no change. One that cannot be settled now is lost when its lease expires.
+func (s *assignments) settle(ctx context.Context, h *assigned, usage map[string]int64, how func(h *assigned) error) {
+	fresh, err := s.load(ctx, h.ID, "")
+	switch {
+	case fresh != nil && errors.Is(err, jobs.ErrLeaseLost):
+		err = s.lost(ctx, fresh, err)
+	case err == nil && fresh.open() && usage != nil && checkUsage(usage) == nil:
+		_, err = s.report(ctx, fresh, time.Time{}, usage)
+	}
+	if err == nil && fresh.open() {
+		err = how(fresh)
+	}
+	if err != nil && !errors.Is(err, jobs.ErrLeaseLost) && !errors.Is(err, ErrNoneSuch) {
+		s.warn(ctx, "settle an assignment", err, "assignment", h.ID)
+	}
+}
+
+// recount reads how many assignments the agents with waiters hold: other processes change that, too.
+func (v *server) recount(ctx context.Context) error {
+	ws := v.s.waiters
+	ws.mu.Lock()
+	var all []listed
+	for w := range ws.all {
+		if w.mode != modeTask {
+			all = append(all, listed{Agent: Agent{ID: w.agent}})
+		}
+	}
+	ws.mu.Unlock()
+	held, err := v.s.held(ctx, all)
+	if err != nil {
+		return err
+	}
+	counts := map[string]int{}
+	for i, l := range all {
+		counts[l.ID] = held[i]
+	}
+	ws.mu.Lock()
+	var more []*waiter
+	for w := range ws.all {
+		if n, ok := counts[w.agent]; ok && n != w.held {
+			if n < w.held {
+				more = append(more, w)
+			}
+			w.held = n
+		}
+	}
+	ws.mu.Unlock()
+	for _, w := range more {
+		ws.freed(w)
+	}
+	return nil
+}
+
+// refreshPush serves the agents to push to.
+func (v *server) refreshPush(ctx context.Context) error {
+	version, err := v.s.rdb.Get(ctx, v.s.keys.version()).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if version == v.version && time.Since(v.read) < 5*v.s.cfg.Tick {
+		return nil
+	}
+	all, err := v.s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	v.version, v.read = version, time.Now()
+	now := map[string]bool{}
+	for _, a := range all {
+		if a.URL != "" && a.State == StateHealthy {
+			now[a.ID] = true
+			v.serve(ctx, &waiter{agent: a.ID, roles: a.Roles, capacity: a.Capacity, slots: v.push, mode: modePush})
+		}
+	}
+	v.unserve(modePush, now)
+	return nil
+}
+
+// refreshTasks serves the Go tasks.
+func (v *server) refreshTasks(ctx context.Context) error {
+	live, err := v.s.tasks.liveTasks(ctx)
+	if err != nil {
+		return err
+	}
+	now := map[string]bool{}
+	for _, task := range live {
+		role := taskPrefix + task.name
+		now[role] = true
+		v.serve(ctx, &waiter{agent: role, roles: []string{role}, capacity: v.s.cfg.TaskSlots, slots: v.tasks, mode: modeTask})
+	}
+	v.unserve(modeTask, now)
+	return nil
+}

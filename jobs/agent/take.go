@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"muster/jobs"
+)
+
+const (
+	maxLease = 100 // assignments in one response
+	maxWait  = 30 * time.Second
+)
+
+// Lease waits for work of roles of the agent; none means all of its roles. It
+// returns at once when there is work, with up to limit assignments, at most 100
+// and never more than the agent has capacity for. Without work it returns an
+// empty list after wait, at most 30 s, and at once when Run ends. It needs Run
+// in the same process. If ctx ends, the work that was taken is released.
+//
+// It returns ErrNoAgent, ErrTooMany for more than 16 polls of an agent at a
+// time, or a *jobs.FieldError.
+func (s *Service) Lease(ctx context.Context, id string, roles []string, limit int, wait time.Duration) ([]Assignment, error) {
+	t, err := s.touch(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(roles) == 0 {
+		roles = t.Roles
+	}
+	for i, role := range roles {
+		if !slices.Contains(t.Roles, role) {
+			return nil, bad(fmt.Sprintf("roles[%d]", i), "the agent is not registered for the role %.50q", role)
+		}
+	}
+	if limit < 1 {
+		return nil, bad("max", "give 1 or more")
+	}
+	poll := &waiter{agent: id, roles: roles, mode: modePull, slots: &slots{min(limit, maxLease)}, capacity: t.Capacity, held: t.Held, idle: t.idle}
+	if !s.waiters.join(poll) {
+		return nil, fmt.Errorf("agent %s: %d polls at a time: %w", id, maxPolls, ErrTooMany)
+	}
+	defer s.waiters.leave(ctx, poll)
+	over := time.NewTimer(min(max(wait, 0), maxWait))
+	defer over.Stop()
+	first := true
+	for look := wait <= 0 || s.waiters.mayHave(roles); ; look = true {
+		if look {
+			if !first {
+				if t, err = s.touch(ctx, id); err != nil {
+					return nil, err
+				}
+			}
+			first = false
+			var got []Assignment
+			if t.State == StateDraining {
+				s.waiters.block(poll, blockFor)
+			} else {
+				got, err = s.take(ctx, poll, maxLease)
+			}
+			if ctx.Err() != nil {
+				s.releaseAll(ctx, got)
+				return nil, context.Cause(ctx)
+			}
+			if len(got) > 0 || err != nil {
+				return got, err
+			}
+		}
+		select {
+		case <-poll.wake:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-s.stopped:
+			return nil, nil
+		case <-over.C:
+			return nil, nil
+		}
+	}
+}
+
+// take takes up to most assignments for a waiter that has room for them.
+func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, error) {
+	for _, role := range w.roles {
+		n := min(s.waiters.portion(w, role), most)
+		if n == 0 {
+			return nil, nil
+		}
+		work, next, err := s.cfg.Jobs.Take(ctx, role, w.agent, n)
+		if err != nil && len(work) == 0 {
+			return nil, fmt.Errorf("take work of %s: %w", role, err)
+		}
+		if len(work) == 0 {
+			s.waiters.none(role, next)
+			continue
+		}
+		s.waiters.some(role)
+		got, now, err := s.hold(ctx, w.agent, w.mode, w.capacity, work)
+		s.waiters.holds(w, len(got), now)
+		if len(got) > 0 || err != nil {
+			return got, err
+		}
+	}
+	return nil, nil
+}
+
+// releaseAll releases assignments that did not reach their agent.
+func (s *assignments) releaseAll(ctx context.Context, all []Assignment) {
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	for _, a := range all {
+		s.warn(ctx, "release an assignment that its agent did not get", s.release(ctx, &assigned{Assignment: a, now: a.Begun}), "assignment", a.ID)
+	}
+}
+
+var _ Jobs = (*jobs.Service)(nil)
