@@ -30,7 +30,7 @@ func canvasFleet(t *testing.T) (*taskstest.Fleet, map[string]int) {
 		runs[info.Task]++
 		return next(ctx)
 	})
-	canvas.Handle(mux)
+	canvas.Handle(mux, nil)
 	return taskstest.New(t, mux), runs
 }
 

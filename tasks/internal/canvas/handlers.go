@@ -48,8 +48,8 @@ const askTime = 3 * time.Second
 // outside has to answer, with one more than the input.
 var Asked = []string{pAsk.Name(), pHand.Name()}
 
-// Handle binds the tasks of canvases to their handlers.
-func Handle(m *tasks.Mux) {
+// Handle binds the tasks of canvases to their handlers. While other returns true, plans have another shape and the same value.
+func Handle(m *tasks.Mux, other func() bool) {
 	tasks.Handle(m, pLeaf, func(ctx context.Context, in leafIn) (int, error) {
 		switch {
 		case tasks.InfoFrom(ctx).Attempt <= in.Tries:
@@ -88,6 +88,9 @@ func Handle(m *tasks.Mux) {
 		return n + 1, nil
 	})
 	tasks.HandlePlan(m, pPlan, func(_ context.Context, s Scope) (tasks.Signature[int], error) {
+		if other != nil && other() {
+			return tasks.After(tasks.Value(0), s.Signature()), nil
+		}
 		return s.Signature(), nil
 	})
 	tasks.HandlePlan(m, pList, func(_ context.Context, s Scope) (tasks.Signature[[]int], error) {

@@ -100,10 +100,7 @@ type Hook interface {
 func (e *Engine) SetClock(c Clock) { e.clock = c }
 
 // SetWaker replaces what sends wake-tasks, which is asynq. Call it before anything else.
-func (e *Engine) SetWaker(w func(ctx context.Context, k Wake) error) {
-	e.waker = w
-	e.store.ReturnWakes()
-}
+func (e *Engine) SetWaker(w func(ctx context.Context, k Wake) error) { e.waker = w }
 
 // SetDriver sets a function that waits call before they block, and again after each message: it runs tasks in the goroutine
 // of the caller until look returns true or an error, and returns the results of its last call. Call it before anything else.

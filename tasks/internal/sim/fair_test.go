@@ -17,7 +17,7 @@ const fairBatches = 4
 // order things happen in.
 func TestLargeWorkflowKeepsNoOtherWaiting(t *testing.T) {
 	t.Parallel()
-	sc := newScripts(nil)
+	sc := newScripts(false, nil)
 	l := newLane(t, sc)
 	for seed := range uint64(100) {
 		h := newHistory(l, sc, seed)

@@ -54,8 +54,10 @@ type history struct {
 	steps   int
 	rounds  int
 	calm    bool // nothing goes wrong any more
-	problem []string
-	batches []batch // that workers were given
+
+	lostPlan bool // Redis has lost a plan
+	problem  []string
+	batches  []batch // that workers were given
 }
 
 // record is what happened.
@@ -210,10 +212,17 @@ func (h *history) goOn(s *step) {
 	var err error
 	said := ""
 	if f != lost && f != overtaken {
+		var before []saved
+		if !h.calm && len(s.cmds) == 1 && slices.Contains(s.cmds[0].Args(), any("P")) && h.chance(h.plan.losses) {
+			before = h.save()
+		}
 		err = h.serve(s)
 		for _, c := range s.cmds {
 			said += h.answered(c)
 			h.note(s.from, c)
+		}
+		if before != nil {
+			h.restore(before)
 		}
 	}
 	h.event("%s %s%s%s", s.from.name, f, s.what, said)

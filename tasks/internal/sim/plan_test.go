@@ -16,6 +16,7 @@ type plan struct {
 	skewed      int // processes out of thousand
 	operator    int
 	revocations int
+	losses      int // plans out of thousand that Redis loses
 }
 
 // draw makes up a plan. A quarter of all histories have no faults, so that every continuation must run exactly
@@ -43,9 +44,10 @@ func (h *history) draw() {
 	p.skewed = some(300, 500, 1000)
 	p.operator = some(300, 1, 3)
 	p.revocations = 2
+	p.losses = some(300, 200, 600)
 }
 
 // faultless reports whether nothing can go wrong in a history but what an operator does.
 func (p *plan) faultless() bool {
-	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed == 0
+	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed+p.losses == 0
 }

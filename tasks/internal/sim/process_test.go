@@ -39,14 +39,23 @@ type process struct {
 	handlers map[string]*engine.Handler // of its worker
 }
 
-// conn is the connection of a process, and an [engine.Hook] that keeps what is made with it.
-type conn struct {
-	*redis.Client
-	p *process
+// keeper is an [engine.Hook] that keeps what a process makes.
+type keeper struct{ p *process }
+
+func (k keeper) EngineMade(e *engine.Engine)                    { k.p.engine = e }
+func (k keeper) WorkerMade(handlers map[string]*engine.Handler) { k.p.handlers = handlers }
+
+// clusterConn is the connection of a process. To the engine it is a Cluster: scripts return the wake-tasks.
+type clusterConn struct {
+	redis.UniversalClient
+	keeper
 }
 
-func (c conn) EngineMade(e *engine.Engine)                    { c.p.engine = e }
-func (c conn) WorkerMade(handlers map[string]*engine.Handler) { c.p.handlers = handlers }
+// singleConn is one to a single Redis: scripts push to wake-up lists.
+type singleConn struct {
+	*redis.Client
+	keeper
+}
 
 // step is a call that a process waits for.
 type step struct {

@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // wake is a wake-task in the stand-in of asynq.
@@ -50,11 +53,44 @@ func (h *history) due() (out []int) {
 	return out
 }
 
-func (h *history) deliverable() bool { return len(h.due()) > 0 && len(h.freeWorkers()) > 0 }
+func (h *history) deliverable() bool {
+	return len(h.freeWorkers()) > 0 && (len(h.due()) > 0 || h.scripts.lists && len(h.tokens()) > 0)
+}
+
+func wakeupList(queue string) string { return shardPrefix + "wakeup:" + queue }
+
+// tokens returns the queues whose wake-up lists have tokens.
+func (h *history) tokens() (out []string) {
+	var lens []redis.Cmder
+	for _, q := range queues {
+		lens = append(lens, redis.NewIntCmd(context.Background(), "llen", wakeupList(q)))
+	}
+	h.link.do(lens...)
+	for i, q := range queues {
+		if lens[i].(*redis.IntCmd).Val() > 0 {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// pop takes a token from the wake-up list of a queue.
+func (h *history) pop(q string) wake {
+	c := redis.NewStringCmd(context.Background(), "lpop", wakeupList(q))
+	h.link.do(c)
+	return wake{id: "token " + q + " " + c.Val(), queue: q, gen: c.Val()}
+}
 
 // deliver starts a wake-task on a worker.
 func (h *history) deliver() {
 	due, free := h.due(), h.freeWorkers()
+	if h.scripts.lists {
+		if tokens := h.tokens(); len(tokens) > 0 && (len(due) == 0 || h.chance(500)) {
+			q := tokens[h.rng.IntN(len(tokens))]
+			h.serveOn(free[h.rng.IntN(len(free))], h.pop(q))
+			return
+		}
+	}
 	k := h.waiting[due[h.rng.IntN(len(due))]]
 	w := free[h.rng.IntN(len(free))]
 	h.waiting = slices.DeleteFunc(h.waiting, func(o wake) bool { return o.id == k.id })
@@ -64,10 +100,14 @@ func (h *history) deliver() {
 	h.serveOn(w, k)
 }
 
-func (h *history) canMisdeliver() bool { return len(h.waiting)+len(h.old) > 0 }
+func (h *history) canMisdeliver() bool { return h.scripts.lists || len(h.waiting)+len(h.old) > 0 }
 
 // misdeliver loses a wake-task or has one delivered again.
 func (h *history) misdeliver() {
+	if h.scripts.lists {
+		h.misplaceToken()
+		return
+	}
 	if len(h.old) > 0 && (len(h.waiting) == 0 || h.chance(500)) {
 		k := h.old[h.rng.IntN(len(h.old))]
 		h.event("WAKE AGAIN %s", k.id)
@@ -77,4 +117,21 @@ func (h *history) misdeliver() {
 	i := h.rng.IntN(len(h.waiting))
 	h.event("WAKE LOST %s", h.waiting[i].id)
 	h.waiting = slices.Delete(h.waiting, i, i+1)
+}
+
+// misplaceToken loses a token, or adds one or many that no script has pushed, also to an empty list.
+func (h *history) misplaceToken() {
+	q := queues[h.rng.IntN(len(queues))]
+	if slices.Contains(h.tokens(), q) && h.chance(500) {
+		h.event("TOKEN LOST %s", h.pop(q).id)
+		return
+	}
+	n := 1
+	if h.chance(200) {
+		n = h.among(2, 20)
+	}
+	h.event("TOKENS ADDED to %s: %d", q, n)
+	for range n {
+		h.link.do(redis.NewIntCmd(context.Background(), "rpush", wakeupList(q), h.among(0, 3)))
+	}
 }

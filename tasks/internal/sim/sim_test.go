@@ -49,8 +49,7 @@ func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
 	l := newLink(t)
 	for _, s := range all {
-		e := engine.New(l.rdb, slog.New(slog.DiscardHandler), nil)
-		e.SetWaker(nil) // scripts return the wake-tasks
+		e := engine.New(s.connection(l.rdb, &process{}), slog.New(slog.DiscardHandler), nil)
 		e.RewriteScripts(s.rewrite)
 		s.load(l)
 	}
@@ -114,7 +113,7 @@ func TestSimulation(t *testing.T) {
 	if only {
 		n, shown = 1, mostSteps
 	}
-	sc := bothScripts(nil)
+	sc := allScripts(nil)
 	began := time.Now()
 	var next, steps atomic.Uint64
 	var mu sync.Mutex // guards failed
@@ -125,7 +124,7 @@ func TestSimulation(t *testing.T) {
 		lanes.Go(func() {
 			for i := next.Add(1) - 1; i < n; i = next.Add(1) - 1 {
 				seed := first + i
-				h := simulate(t, l, sc[seed%2], seed)
+				h := simulate(t, l, sc[seed%uint64(len(sc))], seed)
 				steps.Add(uint64(h.steps))
 				if len(h.problem) == 0 {
 					continue
@@ -148,9 +147,10 @@ func TestSimulation(t *testing.T) {
 // The same seed makes the same history.
 func TestSeedDecides(t *testing.T) {
 	t.Parallel()
-	s := newScripts(nil)
-	l := newLane(t, s)
+	all := allScripts(nil)
+	l := newLane(t, all...)
 	for seed := range uint64(20) {
+		s := all[seed%uint64(len(all))]
 		a, b := simulate(t, l, s, seed), simulate(t, l, s, seed)
 		if a.sum == b.sum {
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/tasks"
@@ -50,7 +51,7 @@ func (c clock) After(d time.Duration) <-chan time.Time {
 
 // newClient returns a client in a process.
 func (h *history) newClient(p *process) *tasks.Client {
-	c := tasks.NewClient(conn{p.rdb, p})
+	c := tasks.NewClient(h.scripts.connection(p.rdb, p))
 	p.engine.SetClock(clock{p})
 	p.engine.RewriteScripts(h.scripts.rewrite)
 	p.engine.SetWaker(func(_ context.Context, k engine.Wake) error {
@@ -83,7 +84,7 @@ func (h *history) hire() {
 	m.Use(func(ctx context.Context, i tasktype.Info, next func(context.Context) error) error {
 		return h.execute(w, i, func() error { return next(ctx) })
 	})
-	canvas.Handle(m)
+	canvas.Handle(m, func() bool { return h.lostPlan })
 	served := map[string]int{}
 	for _, q := range queues {
 		served[q] = 1
@@ -136,7 +137,7 @@ func (h *history) serveOn(w *worker, k wake) {
 		if h.queue.running[k.id]--; h.queue.running[k.id] == 0 {
 			delete(h.queue.running, k.id)
 		}
-		if w.dead { // asynq finds out after a while, and delivers it again
+		if w.dead && !strings.HasPrefix(k.id, "token") { // asynq finds out after a while, and delivers it again
 			k.from = time.Now().Add(time.Minute)
 			h.waiting = append(h.waiting, k)
 		}

@@ -303,7 +303,7 @@ func Lane(queue string, priority int) string {
 
 // Wakeups reads the wake-up lists of the queues of a worker.
 type Wakeups struct {
-	rdb   *redis.Client
+	rdb   single
 	conn  *redis.Conn
 	nudge string
 	at    map[string]Wake // by key, without the generation
@@ -316,7 +316,7 @@ func (s Queues) Wakeups(ctx context.Context, worker string, queues map[string]in
 	if err != nil {
 		return nil, err
 	}
-	rdb := s.rdb.(*redis.Client)
+	rdb := s.rdb.(single)
 	w := &Wakeups{rdb: rdb, conn: rdb.Conn(), nudge: nudgeKey(worker), at: map[string]Wake{}, keys: map[string][]string{}}
 	for q := range queues {
 		for shard := range n {

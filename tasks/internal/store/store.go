@@ -63,10 +63,13 @@ type (
 	Starts       struct{ *db } // rate limits of tasks
 )
 
+// single is a connection to a Redis that is not a Cluster.
+type single interface{ Conn() *redis.Conn }
+
 // New returns a Store on rdb.
 func New(rdb redis.UniversalClient) *Store {
 	d := &db{rdb: rdb, scripts: returning}
-	if _, ok := rdb.(*redis.Client); ok {
+	if _, ok := rdb.(single); ok {
 		d.scripts, d.lists = pushing, true
 	}
 	return &Store{d, Flows{d}, Turns{d}, Queues{d}, Batches{d}, Agenda{d}, Tokens{d}, Workers{d}, Index{d}, Counts{d}, Schedule{d}, ProgressKeys{d}, Starts{d}}
@@ -82,14 +85,6 @@ func (s *Store) Shards(ctx context.Context) (int, error) { return s.shardCount(c
 // clock, or a fault.
 func (s *Store) Rewrite(f func(name, source string) string) {
 	s.rewrite, s.scripts = f, newScripts(f, s.lists)
-}
-
-// ReturnWakes has scripts return wake-tasks also where they could push to wake-up lists. Call it before anything else.
-func (s *Store) ReturnWakes() {
-	s.lists, s.scripts = false, returning
-	if s.rewrite != nil {
-		s.scripts = newScripts(s.rewrite, false)
-	}
 }
 
 // HasLists reports whether workers wait at wake-up lists. A script of a Cluster cannot push to a list in another slot, and a

@@ -1,0 +1,48 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// saved is a key of Redis.
+type saved struct {
+	key, dump string
+	ttl       time.Duration // 0 for none
+}
+
+// save returns all keys.
+func (h *history) save() []saved {
+	ctx := context.Background()
+	keys := redis.NewStringSliceCmd(ctx, "keys", "*")
+	h.link.do(keys)
+	var out []saved
+	for _, key := range keys.Val() {
+		if key == clockKey {
+			continue
+		}
+		dump, ttl := redis.NewStringCmd(ctx, "dump", key), redis.NewIntCmd(ctx, "pttl", key)
+		h.link.do(dump, ttl)
+		out = append(out, saved{key, dump.Val(), time.Duration(max(0, ttl.Val())) * time.Millisecond})
+	}
+	return out
+}
+
+// restore has Redis lose all writes since keys were saved, as a failover can: they are those of a call that stored a plan.
+func (h *history) restore(keys []saved) {
+	ctx := context.Background()
+	h.event("REDIS LOSES A PLAN")
+	h.lostPlan = true
+	now := redis.NewStringSliceCmd(ctx, "keys", "*")
+	h.link.do(now)
+	for _, key := range now.Val() {
+		if key != clockKey {
+			h.link.do(redis.NewIntCmd(ctx, "del", key))
+		}
+	}
+	for _, k := range keys {
+		h.link.do(redis.NewStatusCmd(ctx, "restore", k.key, k.ttl.Milliseconds(), k.dump))
+	}
+}
