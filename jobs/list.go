@@ -171,9 +171,9 @@ func (f Filter) CheckContext(pipelines []*pipeline.Pipeline) error {
 			continue
 		}
 		if len(declared) == 0 {
-			return bad("context."+key, "no pipeline declares keys of the context; list them in its file, as in context: [%s]", key)
+			return bad("context", "no pipeline declares keys of the context; list them in its file, as in context: [%s]", key)
 		}
-		return bad("context."+key, "no pipeline declares this key of the context; declared are %s", strings.Join(declared, ", "))
+		return bad("context", "no pipeline declares %s; declared are %s", key, strings.Join(declared, ", "))
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ func TestAJobByHTTP(t *testing.T) {
 		"context.customer": "acme", "priority": "5", "labels.0": "first", "prompt": "List them",
 	})
 	id := made.text("job_id")
-	if loc := made.head.Get("Location"); loc != "/jobs/"+id {
-		t.Errorf("got Location %q, want /jobs/%s", loc, id)
+	if loc := made.head.Get("Location"); loc != "/v1/jobs/"+id {
+		t.Errorf("got Location %q, want /v1/jobs/%s", loc, id)
 	}
 	t.Run("asked for again", func(t *testing.T) { w.again(t, id, body, media) })
 	t.Run("work", func(t *testing.T) { w.work(t, id, creator, validator) })
@@ -57,7 +57,7 @@ func (w *web) work(t *testing.T, id, creator, validator string) {
 	a := w.lease(creator)
 	a.has(t, "lease", 200, map[string]string{
 		"stage": "create", "takes": "job", "role": "creator", "attempt": "1", "job.id": id, "job.prompt": "List them", "job.context.customer": "acme",
-		"job.document.name": "spec.md", "job.document.url": "/jobs/" + id + "/document",
+		"job.document.name": "spec.md", "job.document.url": "/v1/jobs/" + id + "/document",
 	})
 	w.settle(a, "heartbeat", map[string]any{"usage": map[string]int{"tokens": 10}}).has(t, "heartbeat", 200, nil)
 	w.settle(held{a.reply, validator}, "heartbeat", nil).has(t, "heartbeat of another agent", 403, nil)
@@ -95,14 +95,14 @@ func (w *web) work(t *testing.T, id, creator, validator string) {
 // read reads a job that is completed.
 func (w *web) read(t *testing.T, id, text string) {
 	t.Helper()
-	job := "/jobs/" + id
+	job := "/v1/jobs/" + id
 	w.ask("GET", job+"/progress", nil).has(t, "progress", 200, map[string]string{"status": "completed", "progress_percent": "100", "items.total": "4"})
 	w.ask("GET", job+"/items/a%2F1", nil).has(t, "an item", 200, map[string]string{"status": "integrated", "external_id": "x-a/1", "job_id": id})
 	w.ask("GET", job+"/items/none", nil).has(t, "no item", 404, nil)
-	w.ask("GET", job+"/items?status=rejected", nil).has(t, "the rejected items", 200, map[string]string{"items.0.key": "c", "items.0.rejection_reason": "not one", "items.1": "<nil>"})
-	w.ask("GET", job+"/items?status=failed", nil).has(t, "the failed items", 200, map[string]string{"items.0.key": "d", "items.0.last_error": "cannot be done", "items.1": "<nil>"})
-	w.ask("GET", "/jobs?context.customer=acme&status=completed", nil).has(t, "the list by context", 200, map[string]string{"jobs.0.id": id, "jobs.1": "<nil>"})
-	w.ask("GET", "/jobs?label=first&kind=pipeline&limit=1", nil).has(t, "the list by label", 200, map[string]string{"jobs.0.id": id, "next": "<nil>"})
+	w.ask("GET", job+"/items?status=rejected", nil).has(t, "the rejected items", 200, map[string]string{"data.0.key": "c", "data.0.rejection_reason": "not one", "data.1": "<nil>"})
+	w.ask("GET", job+"/items?status=failed", nil).has(t, "the failed items", 200, map[string]string{"data.0.key": "d", "data.0.last_error": "cannot be done", "data.1": "<nil>"})
+	w.ask("GET", "/v1/jobs?context=customer=acme&status=completed", nil).has(t, "the list by context", 200, map[string]string{"data.0.id": id, "data.1": "<nil>"})
+	w.ask("GET", "/v1/jobs?label=first&kind=pipeline&limit=1", nil).has(t, "the list by label", 200, map[string]string{"data.0.id": id, "next": "<nil>"})
 
 	hash := w.ask("GET", job, nil).text("document.sha256")
 	if has, err := w.system.Jobs.HasDocument(t.Context(), hash); !has || err != nil {
@@ -133,16 +133,16 @@ func (w *web) read(t *testing.T, id, text string) {
 // ended asks for what a job that has ended does not allow, and for what it does.
 func (w *web) ended(t *testing.T, id string) {
 	t.Helper()
-	job := "/jobs/" + id
+	job := "/v1/jobs/" + id
 	now := w.ask("GET", job, nil)
-	w.ask("DELETE", job, nil).has(t, "cancel", 409, nil)
+	w.ask("DELETE", "/jobs/"+id, nil).has(t, "cancel", 409, nil)
 	w.ask("POST", job+"/cancel", nil).has(t, "cancel", 409, nil)
 	w.ask("POST", job+"/stages/create/complete", nil).has(t, "complete a stage", 409, nil)
 	w.ask("POST", job+"/items/c/decide", map[string]any{"accept": true}).has(t, "decide", 409, nil)
 	w.ask("PATCH", job, map[string]any{"priority": 1}, "If-Match", now.head.Get("ETag")).has(t, "edit", 409, nil)
-	next := w.ask("POST", job+"/retry?again=true", nil)
-	next.has(t, "again", 201, map[string]string{"new_job.version_of": id, "new_job.generation": "2", "new_job.document.name": "spec.md"})
-	second := next.text("new_job.id")
+	next := w.ask("POST", job+"/rerun", nil)
+	next.has(t, "rerun", 201, map[string]string{"version_of": id, "generation": "2", "document.name": "spec.md"})
+	second := next.text("id")
 	w.ask("GET", job+"/compare/"+second, nil).has(t, "compare", 200, map[string]string{"counts.gone": "4", "differences.0.a.job_id": id})
 	w.ask("DELETE", "/jobs/"+second+"?cleanup=true", nil).has(t, "cancel the next one", 200, map[string]string{"success": "true", "status": "cancelled", "cleanup": "false"})
 	w.ask("GET", job+"/document", nil).has(t, "the document that both have", 200, nil)
@@ -153,7 +153,7 @@ func (w *web) ended(t *testing.T, id string) {
 	w.ask("POST", job+"/decisions", map[string]any{"accept": true}).has(t, "decide on all", 200, map[string]string{"decided": "0"})
 	w.ask("POST", job+"/cancel", nil).has(t, "cancel the reopened one", 200, map[string]string{"status": "cancelled"})
 	w.ask("POST", job+"/retry", nil).has(t, "retry of a cancelled one", 409, nil)
-	w.ask("DELETE", job+"?purge=true", nil).has(t, "delete", 200, map[string]string{"purged": "true"})
+	w.ask("DELETE", job, nil).has(t, "delete", 204, nil)
 	w.ask("GET", job, nil).has(t, "a job that was deleted", 404, nil)
 	w.ask("GET", job+"/document", nil).has(t, "its document", 404, nil)
 	if has, err := w.system.Jobs.HasDocument(t.Context(), now.text("document.sha256")); has || err != nil {
@@ -170,7 +170,7 @@ func TestAJobThatIsStuckByHTTP(t *testing.T) {
 	w := serveSystem(t)
 	made := w.ask("POST", "/jobs", map[string]any{"prompt": "wait", "stuck_after": "1s"})
 	id := made.text("job_id")
-	job := "/jobs/" + id
+	job := "/v1/jobs/" + id
 	var got reply
 	testutil.Eventually(t, "the job is stuck", func() bool {
 		got = w.ask("GET", "/jobs/stuck", nil)
@@ -179,7 +179,7 @@ func TestAJobThatIsStuckByHTTP(t *testing.T) {
 	got.has(t, "stuck", 200, map[string]string{"jobs.0.job_id": id, "jobs.0.stage": "create", "jobs.0.reason": "no agent of role creator"})
 	w.ask("GET", job, nil).has(t, "a job that waits", 200, map[string]string{"waiting": "no agent of role creator"})
 	w.ask("GET", "/status", nil).has(t, "status", 200, map[string]string{"stuck": "1", "total": "1"})
-	for path, text := range map[string]string{"/ui/": id, "/ui" + job: "No progress in create", "/ui/jobs/none": "no such job", "/ui/jobs": "waits: no agent of role creator", "/ui/agents": "No agent is registered", "/ui/pipelines/careful": "a person decides"} {
+	for path, text := range map[string]string{"/ui/": id, "/ui/jobs/" + id: "No progress in create", "/ui/jobs/none": "no such job", "/ui/jobs": "waits: no agent of role creator", "/ui/agents": "No agent is registered", "/ui/pipelines/careful": "a person decides"} {
 		if page := w.ask("GET", path, nil); !strings.Contains(page.raw, text) {
 			t.Errorf("%s: got %d %s, want a page with %q", path, page.code, page.raw, text)
 		}
@@ -206,18 +206,18 @@ func TestAJobThatIsStuckByHTTP(t *testing.T) {
 	a = w.lease(creator)
 	a.has(t, "lease after a failure", 200, map[string]string{"attempt": "2"})
 	w.ask("GET", job, nil).has(t, "the job", 200, map[string]string{"status": "processing", "stages.0.agent": creator, "stages.0.attempts": "1", "stages.0.error": "later"})
-	w.ask("GET", "/agents/"+creator, nil).has(t, "the agent", 200, map[string]string{"held": "1", "state": "healthy"})
-	w.ask("DELETE", job, nil).has(t, "cancel", 200, map[string]string{"status": "cancelled", "success": "true"})
+	w.ask("GET", "/v1/agents/"+creator, nil).has(t, "the agent", 200, map[string]string{"held": "1", "state": "healthy"})
+	w.ask("DELETE", "/jobs/"+id, nil).has(t, "cancel", 200, map[string]string{"status": "cancelled", "success": "true"})
 	w.settle(a, "heartbeat", nil).has(t, "a heartbeat after the end", 409, nil)
 	w.settle(a, "complete", nil).has(t, "complete after the end", 409, nil)
 	w.events(id, "", "job.cancelled")
 	w.becomes(after.text("job_id"), "cancelled")
 	w.ask("GET", "/jobs?status=cancelled", nil).has(t, "the list", 200, map[string]string{"total": "2", "jobs.1.id": id})
 	w.ask("GET", "/stats/daily?days=1", nil).has(t, "the statistics", 200, map[string]string{"days.0.jobs_created": "2", "days.0.jobs_cancelled": "2", "days.1": "<nil>"})
-	w.ask("POST", "/agents/"+creator+"/drain", nil).has(t, "drain", 200, map[string]string{"state": "draining"})
+	w.ask("POST", "/v1/agents/"+creator+"/drain", nil).has(t, "drain", 200, map[string]string{"state": "draining"})
 	w.ask("GET", "/agents/health", nil).has(t, "the health of agents", 200, map[string]string{"agents.0.status": "draining", "agents.0.role": "creator"})
-	w.ask("DELETE", "/agents/"+creator, nil).has(t, "remove", 204, nil)
-	w.ask("POST", "/agents/"+creator+"/lease", map[string]any{}).has(t, "a lease without an agent", 404, nil)
+	w.ask("DELETE", "/v1/agents/"+creator, nil).has(t, "remove", 204, nil)
+	w.ask("POST", "/v1/agents/"+creator+"/lease", map[string]any{}).has(t, "a lease without an agent", 404, nil)
 }
 
 // A person decides about items, and ends a stage.
@@ -226,15 +226,15 @@ func TestPeopleDecideByHTTP(t *testing.T) {
 	w := serveSystem(t)
 	creator, validator := w.register("creator"), w.register("validator")
 	id := w.ask("POST", "/jobs", map[string]any{"prompt": "p", "pipeline": "careful"}).text("job_id")
-	job := "/jobs/" + id
+	job := "/v1/jobs/" + id
 	a := w.lease(creator)
 	w.settle(a, "complete", map[string]any{"items": []map[string]any{{"key": "x", "text": "t"}, {"key": "y", "text": "t"}, {"key": "z", "text": "t"}}, "result": map[string]any{"n": 3}}).has(t, "complete", 200, nil)
 	for range 2 {
 		w.settle(w.lease(validator), "fail", map[string]any{"error": "unclear", "permanent": true}).has(t, "fail", 200, nil)
 	}
 	list := w.ask("GET", job+"/items?status=review", nil)
-	list.has(t, "items to decide", 200, map[string]string{"items.0.status": "review", "items.0.last_error": "unclear", "items.2": "<nil>"})
-	first, second := job+"/items/"+list.text("items.0.key")+"/decide", job+"/items/"+list.text("items.1.key")+"/decide"
+	list.has(t, "items to decide", 200, map[string]string{"data.0.status": "review", "data.0.last_error": "unclear", "data.2": "<nil>"})
+	first, second := job+"/items/"+list.text("data.0.key")+"/decide", job+"/items/"+list.text("data.1.key")+"/decide"
 	w.ask("POST", first, map[string]any{"accept": true}).has(t, "accept", 200, map[string]string{"status": "integrated"})
 	w.ask("POST", first, map[string]any{"accept": true}).has(t, "accept again", 409, nil)
 	w.ask("POST", second, map[string]any{"accept": false}).has(t, "reject without a reason", 400, map[string]string{"errors.0.location": "body.reason"})
@@ -245,6 +245,6 @@ func TestPeopleDecideByHTTP(t *testing.T) {
 	w.becomes(id, "completed").has(t, "the job", 200, map[string]string{"items.integrated": "1", "items.rejected": "2"})
 
 	id = w.ask("POST", "/jobs", map[string]any{"prompt": "q"}).text("job_id")
-	w.ask("POST", "/jobs/"+id+"/stages/create/fail", map[string]any{"error": "not today"}).has(t, "fail a stage", 200, map[string]string{"status": "failed"})
+	w.ask("POST", "/v1/jobs/"+id+"/stages/create/fail", map[string]any{"error": "not today"}).has(t, "fail a stage", 200, map[string]string{"status": "failed"})
 	w.becomes(id, "failed").has(t, "the job", 200, map[string]string{"error_message": "stage create failed: not today"})
 }

@@ -134,12 +134,9 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		o.opts.Logger.InfoContext(ctx, "cleaned up after a crashed run", "process", s.Name, "pid", s.PID, "stopped", s.Running)
 	}
 
-	if o.opts.Reuse && cfg.Redis.URL == "" {
-		if _, err := redisd.Discover(ctx, cfg.DataDir); err == nil {
-			cfg.Redis.Mode = string(redisd.External)
-		}
-	}
-	o.redis, err = startRedis(ctx, cfg, o.opts.Logger)
+	redis := redisConfig(cfg, o.opts.Logger)
+	redis.Reuse = o.opts.Reuse
+	o.redis, err = redisd.Start(ctx, redis)
 	if err != nil {
 		return err
 	}
@@ -189,10 +186,6 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 
 // Redis returns the Redis in use.
 func (o *Orchestrator) Redis() *redisd.Server { return o.redis }
-
-func startRedis(ctx context.Context, cfg config.Config, logger *slog.Logger) (*redisd.Server, error) {
-	return redisd.Start(ctx, redisConfig(cfg, logger))
-}
 
 func redisConfig(cfg config.Config, logger *slog.Logger) redisd.Config {
 	return redisd.Config{

@@ -33,12 +33,8 @@ type Scraper struct {
 
 // ScrapeOptions say how a site is scraped this time.
 type ScrapeOptions struct {
-	Limit   int      // of detail pages; 0 for none
-	Direct  bool     // use no proxies
-	BaseURL string   // replaces that of the definition; "" keeps it
-	CSV     bool     // write the records as CSV too, at the end
-	Sinks   []string // of records, beside the files; nil for those of the settings
-	Resume  string   // the id of a job to resume, with its own options
+	sites.ScrapeOptions        // without Resume
+	Resume              string // the id of a job to resume, with its own options
 
 	// Each gets every record of the job as it is written, one call at a time
 	// for a site: a JSON object without a line end. Its error ends the wait;
@@ -139,7 +135,8 @@ func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, job
 			return nil, false, fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
 		}
 	} else {
-		run, err = s.system.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Sinks: opts.Sinks, After: jobs})
+		opts.After = jobs
+		run, err = s.system.Sites.Send(ctx, name, opts.ScrapeOptions)
 	}
 	if err == nil {
 		s.track(ctx, name, opts.Resume, run.ID())

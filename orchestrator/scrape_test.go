@@ -102,7 +102,7 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 					return err
 				}
 				return Run(ctx, sender, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
-					scraped, err := o.Scraper.Scrape(ctx, "toy", ScrapeOptions{Direct: c.asked})
+					scraped, err := o.Scraper.Scrape(ctx, "toy", ScrapeOptions{ScrapeOptions: sites.ScrapeOptions{Direct: c.asked}})
 					if scraped.Status != c.want {
 						t.Errorf("got %s (%v), want %s", scraped.Status, err, c.want)
 					}

@@ -3,10 +3,14 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"muster/orchestrator/redisd"
+	"muster/tasks/redistest"
 )
 
 // A run that uses the Redis of another one ends with it, and does not wait for a job that no worker can finish.
@@ -70,6 +74,26 @@ func TestWorkerEndsWithTheRedisOfItsDataFolder(t *testing.T) {
 		t.Errorf("got %v, want %v", err, redisd.ErrGone)
 	}
 	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// The Redis of an orchestrator that was killed may still answer while it ends: a command then starts a Redis of its own.
+func TestRedisOfAKilledOrchestratorIsNotUsed(t *testing.T) {
+	t.Parallel()
+	dying := redistest.Server(t)
+	cfg := settings(t)
+	text := fmt.Sprintf(`{"url": %q, "mode": "child", "owner": {"pid": 1, "start": "before", "exe": "/bin/muster"}, "id": "killed"}`, dying.URL())
+	if err := os.WriteFile(filepath.Join(cfg.DataDir, "redis.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := Run(t.Context(), cfg, Options{Reuse: true}, func(_ context.Context, o *Orchestrator) error {
+		if o.redis.URL() == dying.URL() || o.redis.Mode() != redisd.Embedded {
+			t.Errorf("got the Redis %s, mode %s, want an embedded one", o.redis.URL(), o.redis.Mode())
+		}
+		return nil
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }

@@ -61,7 +61,7 @@ func TestOneTraceFromTheRequestToItsAgents(t *testing.T) {
 	var log logbook
 	w := serveSystemWith(t, cfg, slog.New(logctx.Handler(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	w.runChecks()
-	w.ask("POST", "/agents", map[string]any{"name": "p", "roles": []string{"pushed"}, "url": server.URL}).has(t, "register", 201, nil)
+	w.ask("POST", "/v1/agents", map[string]any{"name": "p", "roles": []string{"pushed"}, "url": server.URL}).has(t, "register", 201, nil)
 	creator := w.register("creator")
 
 	id := w.ask("POST", "/jobs", map[string]any{"prompt": "p", "pipeline": "mixed"},
@@ -69,12 +69,12 @@ func TestOneTraceFromTheRequestToItsAgents(t *testing.T) {
 	a := w.lease(creator)
 	a.has(t, "lease", 200, map[string]string{"request_id": "order-7"})
 	parent := a.text("traceparent")
-	w.ask("POST", "/assignments/"+a.text("id")+"/complete", map[string]any{"agent": creator, "fence": a.at("fence"), "items": []map[string]any{{"key": "k", "text": "one"}}},
+	w.ask("POST", "/v1/assignments/"+a.text("id")+"/complete", map[string]any{"agent": creator, "fence": a.at("fence"), "items": []map[string]any{{"key": "k", "text": "one"}}},
 		"traceparent", parent).has(t, "complete", 200, nil)
 	w.becomes(id, "completed")
 
 	spans := traceOf(t, c, clientTrace, map[string]int{
-		"POST /jobs": 1, "assignment create": 1, "POST /assignments/{id}/complete": 1,
+		"POST /jobs": 1, "assignment create": 1, "POST /v1/assignments/{id}/complete": 1,
 		"assignment check": 1, "trace.check": 1, "assignment validate": 2, "POST": 2,
 	})
 	w.checkTree(spans, id)
@@ -116,7 +116,7 @@ func (w *web) checkTree(spans []tracingtest.Span, id string) {
 	for child, parent := range map[string]string{
 		"assignment create": "POST /jobs",
 		"assignment check":  "POST /jobs", "assignment validate": "POST /jobs",
-		"POST /assignments/{id}/complete": "assignment create", "trace.check": "assignment check", "POST": "assignment validate",
+		"POST /v1/assignments/{id}/complete": "assignment create", "trace.check": "assignment check", "POST": "assignment validate",
 	} {
 		for _, s := range spans {
 			if s.Name != child {
@@ -125,10 +125,10 @@ func (w *web) checkTree(spans []tracingtest.Span, id string) {
 			if !slices.ContainsFunc(spans, func(p tracingtest.Span) bool { return p.ID == s.Parent && p.Name == parent }) {
 				w.t.Errorf("the parent of %s is %s, want the span %s", child, s.Parent, parent)
 			}
-			if got := s.Attributes["muster.job"]; got != id && child != "POST /assignments/{id}/complete" {
+			if got := s.Attributes["muster.job"]; got != id && child != "POST /v1/assignments/{id}/complete" {
 				w.t.Errorf("%s has the job %q", child, got)
 			}
-			if got := s.Attributes["muster.request_id"]; got != "order-7" && child != "POST /assignments/{id}/complete" {
+			if got := s.Attributes["muster.request_id"]; got != "order-7" && child != "POST /v1/assignments/{id}/complete" {
 				w.t.Errorf("%s has the request %q", child, got)
 			}
 		}

@@ -195,7 +195,7 @@ func form(t *testing.T, document string, before, after map[string]string) (body,
 // register registers an agent and returns its id.
 func (w *web) register(role string) string {
 	w.t.Helper()
-	got := w.ask("POST", "/agents", map[string]any{"name": "a-" + role, "roles": []string{role}, "capacity": 4})
+	got := w.ask("POST", "/v1/agents", map[string]any{"name": "a-" + role, "roles": []string{role}, "capacity": 4})
 	got.has(w.t, "register", 201, map[string]string{"heartbeat_seconds": "10", "lease_seconds": "30"})
 	return got.text("id")
 }
@@ -209,7 +209,7 @@ type held struct {
 // lease takes one assignment.
 func (w *web) lease(agent string) held {
 	w.t.Helper()
-	got := w.ask("POST", "/agents/"+agent+"/lease", map[string]any{"max": 1, "wait_seconds": 20})
+	got := w.ask("POST", "/v1/agents/"+agent+"/lease", map[string]any{"max": 1, "wait_seconds": 20})
 	list, _ := got.at("assignments").([]any)
 	if got.code != 200 || len(list) != 1 {
 		w.t.Fatalf("lease of %s: got %d %s, want one assignment", agent, got.code, got.raw)
@@ -225,7 +225,7 @@ func (w *web) settle(a held, what string, fields map[string]any) reply {
 	for name, value := range fields {
 		body[name] = value
 	}
-	return w.ask("POST", "/assignments/"+a.text("id")+"/"+what, body)
+	return w.ask("POST", "/v1/assignments/"+a.text("id")+"/"+what, body)
 }
 
 // becomes waits until a job has a status.
@@ -245,7 +245,7 @@ func (w *web) events(id, after, until string) (ids, types []string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/jobs/"+id+"/events", http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/jobs/"+id+"/events", http.NoBody)
 	if err != nil {
 		w.t.Fatal(err)
 	}

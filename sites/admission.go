@@ -70,7 +70,6 @@ type admission struct {
 	out     *workqueue.Outputs  // the records that wait to be written
 	room    int64               // bytes of records that may wait
 	breaker *polite.SiteBreaker
-	probe   func(context.Context) (failure error, known bool) // requests a page that was fetched before
 	log     *slog.Logger
 
 	patience time.Duration // how long a page waits for a slot
@@ -185,30 +184,14 @@ func (a *admission) slot(ctx context.Context) (release func(), err error) {
 	}, nil
 }
 
-// probeAgain is how soon a site is probed again after a probe that failed.
-const probeAgain = 100 * time.Millisecond
-
-// site asks the breaker of the site. A trial requests a page that was fetched
-// before: any other may itself be the cause of a failure.
+// site asks the breaker of the site.
 func (a *admission) site(ctx context.Context) (decision, error) {
 	permit, err := a.breaker.Allow(ctx)
-	if gone, ok := errors.AsType[*polite.DownError](err); ok {
-		return decision{action: refuse, class: fetch.Class(gone.Class), err: err}, nil
+	if down, ok := errors.AsType[*polite.DownError](err); ok {
+		return decision{action: refuse, class: fetch.Class(down.Class), err: err}, nil
 	}
-	if l, ok := errors.AsType[*polite.WaitError](err); ok {
-		return waitFor(DelayDown, l.After), nil
+	if w, ok := errors.AsType[*polite.WaitError](err); ok {
+		return waitFor(DelayDown, w.After), nil
 	}
-	if err != nil || !permit.Trial() {
-		return decision{permit: permit}, err
-	}
-	failure, known := a.probe(ctx)
-	if !known || fetch.ClassOf(failure).Answered() {
-		return decision{permit: permit}, nil
-	}
-	after := probeAgain
-	if fe, ok := errors.AsType[*fetch.Error](failure); ok {
-		after = max(after, fe.After)
-	}
-	_, err = a.breaker.Report(ctx, permit, "", false, fetch.OutcomeOf(failure))
-	return waitFor(DelayDown, after), err
+	return decision{permit: permit}, err
 }

@@ -9,10 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
-	"muster/sites/internal/store"
 	"muster/sites/polite"
 	"muster/tasks"
 	"muster/tasks/workqueue"
@@ -39,7 +37,6 @@ type crawler struct {
 	progress  *progress
 	delays    *counters    // by Delay
 	ends      *counters    // of sessions, by why they ended
-	noted     atomic.Bool  // see noteProbePage
 	deep      atomic.Int64 // pages found beyond limits.max_depth
 }
 
@@ -111,7 +108,6 @@ type fetched struct {
 // fetch fetches and extracts a page, and adds the result to the breaker and the
 // report of the job.
 func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision, landed func()) (f fetched) {
-	began := time.Now()
 	var page extract.Page
 	if c.observe != nil {
 		var visited func(Visited)
@@ -131,11 +127,6 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		f.yield, f.records, f.failure = c.extractor.extract(ctx, v, page, lease.Attempts)
 	}
 	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
-	if err == nil && down == 0 && c.isLastTry(lease, f.failure) && !c.breaker.FetchedSince(began) {
-		if failure, known := c.probe(ctx); known {
-			down, err = c.breaker.Confirm(ctx, fetch.OutcomeOf(failure))
-		}
-	}
 	if err != nil {
 		c.log.WarnContext(ctx, "cannot report the result of a page to the site's breaker", "error", err)
 	}
@@ -150,24 +141,6 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 	return f
 }
 
-// isLastTry reports whether a page that failed is given up unless the site is
-// down.
-func (c *crawler) isLastTry(lease workqueue.Leased, failure error) bool {
-	fe, ok := errors.AsType[*fetch.Error](failure)
-	return ok && fe.OfSite() && fe.Class != fetch.Blocked && lease.Attempts >= fetch.PolicyFor(fe.Class, c.def.Retries).Retries
-}
-
-// probe requests a page that the job has fetched before. Known is false when
-// there is none.
-func (c *crawler) probe(ctx context.Context) (failure error, known bool) {
-	v, ok, err := store.ReadJSON[visit](ctx, c.rdb, store.ProbePageKey(c.id))
-	if err != nil || !ok {
-		return nil, false
-	}
-	_, err = c.client.Fetch(ctx, v.URL, v.Kind, v.Post)
-	return err, true
-}
-
 // done settles a page with its records and the pages that it leads to. A page that is not settled is fetched again.
 func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
 	records, err := c.limitRecords(ctx, lease, f.yield, f.records)
@@ -177,9 +150,6 @@ func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f f
 	}
 	if err != nil {
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
-	}
-	if err := c.noteProbePage(ctx, v); err != nil {
-		c.log.WarnContext(ctx, "no page is stored to probe the site with, should it go down", "error", err)
 	}
 	result, err := json.Marshal(f.yield)
 	if err != nil {
@@ -196,22 +166,6 @@ func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f f
 		c.admission.heavy.Store(true)
 	}
 	return err
-}
-
-// noteProbePage stores the first page that this process has fetched, for probe.
-func (c *crawler) noteProbePage(ctx context.Context, v visit) error {
-	if v.Kind == definition.KindSitemap || !c.noted.CompareAndSwap(false, true) {
-		return nil
-	}
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode page: %w", err)
-	}
-	if err := c.rdb.Set(ctx, store.ProbePageKey(c.id), data, store.Keep).Err(); err != nil {
-		c.noted.Store(false)
-		return fmt.Errorf("store a page to probe with: %w", err)
-	}
-	return nil
 }
 
 // failed retries, delays or gives up a page, by the class of its failure.

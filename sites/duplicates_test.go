@@ -79,3 +79,26 @@ func TestEmptyPages(t *testing.T) {
 		t.Errorf("got %d empty pages, want 9: %v", got, sum.ByClass)
 	}
 }
+
+// A page that names another page of the job as its canonical URL gives the record of that page. Names of a listing page, of
+// pages that the job does not have and of other hosts mean nothing; alternates in other languages are pages of their own.
+func TestCanonicalPagesCountOnce(t *testing.T) {
+	t.Parallel()
+	canonical := map[string]string{
+		"/item/1": "/item/1", "/item/1?color=red": "/item/1", "/item/2?from=home": "/item/2#top", "/item/3": "/", "/item/4": "/item/99",
+		"/en/item/5": "/en/item/5", "/de/item/5": "/de/item/5", "/item/6": "http://other.example/item/1", "/item/2": "",
+	}
+	site := newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			for path := range canonical {
+				fmt.Fprintf(w, `<a href="%s">item</a>`, path)
+			}
+			return
+		}
+		fmt.Fprintf(w, `<head><link rel="canonical" href="%s"><link rel="alternate" hreflang="de" href="/de/item/5"></head><h1>Item</h1><p>%s</p>`, canonical[r.URL.RequestURI()], r.URL.RequestURI())
+	})
+	sum := scrapeOn(t, 1, "site: copies\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\n"+impatient+"records: {item: {fields: {name: h1, path: p}}}\n")
+	if sum.Pages != 10 || sum.Records != 7 || sum.Duplicates != 2 {
+		t.Errorf("got %d pages, %d records, %d copies; want 10, 7, 2: %+v", sum.Pages, sum.Records, sum.Duplicates, sum)
+	}
+}

@@ -53,6 +53,7 @@ func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tri
 	if err := fetch.Inspect(x.def, doc); err != nil {
 		return nil, nil, err
 	}
+	doc.Original = x.siblings.original(ctx, v, doc)
 	res, err := extract.Run(x.def, doc)
 	if err := x.siblings.suspect(ctx, doc, &res, tries); err != nil {
 		return nil, nil, err
@@ -117,6 +118,9 @@ func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield
 	y := &yield{
 		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1), Duplicate: x.contents.of(doc, &res),
 		counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
+	}
+	if doc.Original != nil {
+		y.Duplicate = doc.Original.String()
 	}
 	var found []string
 	records := make([][]byte, 0, len(res.Records))

@@ -1,8 +1,6 @@
 package sites
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"muster/sites/internal/lines"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
@@ -171,23 +170,19 @@ func (f *followed) replaced() bool {
 
 // passOn calls each with the complete lines of r and returns their size in bytes.
 func passOn(ctx context.Context, r io.Reader, each func([]byte) error) (n int64, err error) {
-	lines := bufio.NewReaderSize(r, 64<<10)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err == io.EOF {
-			return n, nil
-		}
+	for record, err := range lines.Of(r) {
 		if err != nil {
 			return n, fmt.Errorf("follow records: %w", err)
 		}
 		if ctx.Err() != nil {
 			return n, context.Cause(ctx)
 		}
-		if record := bytes.TrimSuffix(line, []byte("\n")); len(record) > 0 {
+		if len(record) > 0 {
 			if err := each(record); err != nil {
 				return n, err
 			}
 		}
-		n += int64(len(line))
+		n += int64(len(record)) + 1
 	}
+	return n, nil
 }

@@ -1,7 +1,6 @@
 package sites
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"muster/sites/internal/lines"
 )
 
 // maxHead is how much of a file of records Head reads, in bytes.
@@ -55,22 +56,23 @@ func headOf(path string, n int) (RecordHead, error) {
 		return head, fmt.Errorf("read records: %w", err)
 	}
 	defer from.Close()
-	lines := bufio.NewReader(io.LimitReader(from, maxHead))
-	for {
-		line, err := lines.ReadBytes('\n')
-		whole := err == nil
-		if err != nil && err != io.EOF {
+	var end int64
+	for line, err := range lines.Of(io.LimitReader(from, maxHead)) {
+		if err != nil {
 			return head, fmt.Errorf("read records: %w", err)
 		}
-		if len(line) == 0 {
-			return head, nil
+		if len(head.Records) == n {
+			break
 		}
-		if len(head.Records) == n || !whole { // what has no end is being written, or is too large
-			head.More = true
-			return head, nil
-		}
+		end += int64(len(line)) + 1
 		if line = bytes.TrimSpace(line); json.Valid(line) {
 			head.Records = append(head.Records, line)
 		}
 	}
+	info, err := from.Stat()
+	if err != nil {
+		return head, fmt.Errorf("read records: %w", err)
+	}
+	head.More = info.Size() > end // also by a line that is being written, or is too large
+	return head, nil
 }

@@ -139,7 +139,7 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	})
 	c.admission = &admission{
 		limits: p.def.Limits, began: p.began, budget: newBudget(p.rdb, p.id, p.def.Limits), slots: l.slots,
-		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, probe: c.probe, log: p.log,
+		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, log: p.log,
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -87,6 +88,28 @@ func (p *pages) itemID(v visit) string {
 	}
 	h := sha256.Sum256([]byte(id))
 	return v.Kind[:1] + base64.RawURLEncoding.EncodeToString(h[:12])
+}
+
+// original returns the URL that a detail page names by rel=canonical if it is another detail page of the job on the same
+// host; else nil. Many sites name their home page or a page that does not exist.
+func (p *pages) original(ctx context.Context, v visit, doc *extract.Doc) *url.URL {
+	if v.Kind != definition.KindDetail || !v.Post.IsZero() {
+		return nil
+	}
+	to := doc.Canonical(p.def)
+	if to == nil || p.def.Canonical(to) == p.def.Canonical(doc.Page.URL) {
+		return nil
+	}
+	id := p.itemID(visit{URL: to.String(), Kind: v.Kind})
+	infos, err := p.queue.Get(ctx, id)
+	if err != nil {
+		p.log.WarnContext(ctx, "a copy of a page may count as another page", "page", v.URL, "original", to.String(), "error", err)
+		return nil
+	}
+	if id == p.itemID(v) || len(infos) == 0 || infos[0].State == workqueue.StateError || infos[0].State == workqueue.StateSkipped {
+		return nil
+	}
+	return to
 }
 
 // items returns pages as items of the queue.

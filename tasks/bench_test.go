@@ -23,7 +23,7 @@ var (
 )
 
 // benchClient starts a Redis for b and a worker with eight slots.
-func benchClient(b *testing.B) *tasks.Client {
+func benchClient(b *testing.B, more ...func(*tasks.Mux)) *tasks.Client {
 	b.Helper()
 	client := tasks.NewClient(redistest.Server(b).Client())
 	mux := tasks.NewMux()
@@ -35,6 +35,9 @@ func benchClient(b *testing.B) *tasks.Client {
 		}
 		return sum, nil
 	})
+	for _, handle := range more {
+		handle(mux)
+	}
 	worker, err := tasks.StartWorker(b.Context(), client, mux, tasks.WorkerConfig{Concurrency: 8})
 	if err != nil {
 		b.Fatal(err)

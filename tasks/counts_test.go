@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -87,4 +89,41 @@ func TestPredecessorsOfANode(t *testing.T) {
 	if len(got[0]) != 3 || !slices.Equal(got[0], got[1]) || len(got[2]) != 2 {
 		t.Errorf("got the predecessors %v, and %v of two; want the members %v", got[1], got[2], got[0])
 	}
+}
+
+// A group whose members wait for the same time is one entry of the outbox, which ends with the workflow.
+func TestDelayedGroupIsOneEntry(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w, ctx := newWorld(t, rdb), t.Context()
+		run := sent(t, w, tasks.Chord(tasks.Each(ints(100), ID, tasks.In(time.Hour)), Sum))
+		wantEntries := func(want int64) {
+			t.Helper()
+			if o, err := w.client.Outbox(ctx); err != nil || o.Entries != want {
+				t.Errorf("got %+v, %v, want %d entries", o, err, want)
+			}
+		}
+		wantEntries(1)
+		due, err := w.client.Due(ctx, 10)
+		if err != nil || len(due) != 10 || due[9].Node != "9" || time.Until(due[9].Due) < 50*time.Minute {
+			t.Errorf("got %+v, %v, want ten nodes that are due in an hour", due, err)
+		}
+		counts, err := w.client.CountDue(ctx, 1000)
+		if err != nil || len(counts) != 1 || counts[0].Scheduled != 100 {
+			t.Errorf("got %+v, %v, want 100 scheduled tasks", counts, err)
+		}
+		all := nodes(t, w, run.ID())
+		one, err := w.client.Node(ctx, run.ID(), "99")
+		if err != nil || !all[99].Due.Equal(due[9].Due) || !one.Due.Equal(due[9].Due) || string(one.Input) != "99" {
+			t.Errorf("got %+v and %+v, %v, want both due at %s", all[99], one, err, due[9].Due)
+		}
+		if err := w.client.RevokeNode(ctx, run.ID(), "5"); err != nil {
+			t.Fatal(err)
+		}
+		wantEntries(1)
+		if err := run.Revoke(ctx); err != nil {
+			t.Fatal(err)
+		}
+		wantEntries(0)
+	})
 }

@@ -90,8 +90,7 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		if n, err := rdb.RPush(ctx, passed, token).Result(); err != nil {
 			return "", err
 		} else if n == 1 {
-			die()
-			select {}
+			redistest.Die()
 		}
 		rdb.Expire(ctx, passed, time.Hour)
 		return tasks.ResultPending[string](ctx)
@@ -111,7 +110,7 @@ func TestChildWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Redis().AddHook(&dying{after: os.Getenv(childDies)})
+	c.Redis().AddHook(dying(os.Getenv(childDies)))
 	life, _ := time.ParseDuration(os.Getenv(childDies)) // of a child that dies at no call
 	slots, _ := strconv.Atoi(os.Getenv(childSlots))     // 0: the default
 	w, err := tasks.NewWorker(c, crashMux(c), tasks.WorkerConfig{
@@ -121,7 +120,7 @@ func TestChildWorker(t *testing.T) {
 		Ready: func() {
 			fmt.Println("child is ready")
 			if life > 0 {
-				time.AfterFunc(life, die)
+				time.AfterFunc(life, redistest.Die)
 			}
 		},
 	})
@@ -133,39 +132,33 @@ func TestChildWorker(t *testing.T) {
 	}
 }
 
-// dying is a connection that takes its process with it, as kill -9 does, right after a call.
-type dying struct {
-	after string // "popped": a wake-up was taken; "taken": a batch was taken; "turned": one ended and another was taken; "failed": a task has failed; "opened": one waits for an answer
-}
-
-func (d *dying) look(cmd redis.Cmder, err error) {
-	if d.after == "popped" && cmd.Name() == "blpop" && err == nil {
-		die()
-		select {}
+// dying returns a fault that kills the process after a call: "popped": a wake-up was taken; "taken": a batch was taken;
+// "turned": one ended and another was taken; "failed": a task has failed; "opened": one waits for an answer.
+func dying(after string) *redistest.Fault {
+	f := redistest.NewFault(redistest.Killed, 1)
+	f.Reply = func(cmd redis.Cmder) bool {
+		kind := kindOf(cmd)
+		taken := false
+		if script, ok := cmd.(*redis.Cmd); ok {
+			list, _ := script.Slice()
+			taken = len(list) > 5 // the elements of the batch are behind these
+		}
+		switch after {
+		case "popped":
+			return kind == "blpop"
+		case "taken":
+			return kind == "take" && taken
+		case "turned":
+			return kind == "turn" && taken
+		case "opened":
+			return kind == "turn" && slices.Contains(cmd.Args(), any("W"))
+		case "failed":
+			return kind == "turn" && slices.Contains(cmd.Args(), any("F"))
+		}
+		return false
 	}
-	script, ok := cmd.(*redis.Cmd)
-	if err != nil || !ok {
-		return
-	}
-	kind := kindOf(cmd)
-	list, _ := script.Slice()
-	const head = 5 // of the answer to a turn; then there are the elements of its batch
-	dies := false
-	switch d.after {
-	case "taken":
-		dies = kind == "take" && len(list) > head
-	case "turned":
-		dies = kind == "turn" && len(list) > head
-	case "opened":
-		dies = kind == "turn" && slices.Contains(cmd.Args(), any("W"))
-	case "failed":
-		dies = kind == "turn" && slices.Contains(cmd.Args(), any("F"))
-	}
-	if !dies {
-		return
-	}
-	die()
-	select {}
+	f.Arm()
+	return f
 }
 
 // kindOf returns the kind of a call to Redis. A script of the store has its name, and turns have three: "take" ends no
@@ -199,36 +192,6 @@ func kindOf(cmd redis.Cmder) string {
 		return "finish"
 	}
 	return "script"
-}
-
-// die ends the process as kill -9 does.
-func die() {
-	if me, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = me.Kill()
-	}
-}
-
-// DialHook implements redis.Hook.
-func (d *dying) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook implements redis.Hook.
-func (d *dying) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		d.look(cmd, err)
-		return err
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (d *dying) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		for _, cmd := range cmds {
-			d.look(cmd, cmd.Err())
-		}
-		return err
-	}
 }
 
 func childCommand(url, name string, env ...string) *exec.Cmd {

@@ -179,13 +179,12 @@
 //
 // # More
 //
-// The folder examples has complete programs: one for each concept above, and larger ones such as a saga, a human
-// approval and a nightly schedule.
+// The directory examples has complete programs, such as a saga, an approval and a nightly schedule.
 //
 // [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due], [Client.Queues] and [Client.Workflows] list the
-// current state; [WriteTree] draws a workflow. [Client.Revoke] stops a workflow, [Client.PauseQueue] a queue;
-// [Client.SetConcurrency] changes how many tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps
-// handlers. [WorkerConfig].Observe is called after every attempt.
+// current state. [Client.Revoke] stops a workflow, [Client.PauseQueue] a queue; [Client.SetConcurrency] changes how many
+// tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps handlers. [WorkerConfig].Observe is called
+// after every attempt.
 //
 // Package tasktype has the structs that these return, the states of a node and the codes of failures. Package taskstest
 // runs workflows in tests, without a server and without waiting. Package metrics exports to Prometheus, package otel to

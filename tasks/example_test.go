@@ -242,24 +242,6 @@ func ExampleMux_Use() {
 	// there
 }
 
-func ExampleWriteTree() {
-	client, stop := exampleFleet()
-	defer stop()
-	ctx := context.Background()
-	run, err := tasks.Chord(tasks.Each([]string{"ann", "bob"}, Greet), Gather).Send(ctx, client, tasks.In(time.Hour))
-	must(err)
-	must(run.Revoke(ctx))
-	nodes, err := client.Nodes(ctx, run.ID())
-	must(err)
-	must(tasks.WriteTree(os.Stdout, nodes, tasks.TreeOptions{Width: 40}))
-	// Output:
-	// TASK            STATUS   START  TOOK
-	// (group)
-	// ├─ hello.greet  REVOKED
-	// └─ hello.greet  REVOKED
-	// → hello.gather  REVOKED
-}
-
 func ExampleAsyncResult_Revoke() {
 	client, stop := exampleFleet()
 	defer stop()

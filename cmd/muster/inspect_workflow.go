@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -23,5 +24,5 @@ func inspectWorkflow(ctx context.Context, c *cli.Context, client fleet) error {
 		return err
 	}
 	fmt.Fprintf(client.env.stdout, "%s  %s  %d of %d tasks are done\n\n", id, p.Status, p.Done, p.Total)
-	return tasks.WriteTree(client.env.stdout, nodes, tasks.TreeOptions{Width: columnsOf(client.env.stdout), All: c.Bool("all")})
+	return writeTree(client.env.stdout, nodes, treeOptions{width: columnsOf(client.env.stdout), all: c.Bool("all"), now: time.Now()})
 }

@@ -86,8 +86,9 @@ func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
 	}
 	a := scrapeArgs{
 		names: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
-		opts: orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Resume: resume},
 	}
+	a.opts.Resume = resume
+	a.opts.ScrapeOptions = sites.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv")}
 	if c.IsSet("sink") {
 		a.opts.Sinks = c.StringSlice("sink")
 	}
@@ -196,7 +197,7 @@ func runsElsewhere(ctx context.Context, env environment, o *orchestrator.Orchest
 	if err != nil || !workers {
 		return false, err
 	}
-	writers, err := o.Sites.WrittenElsewhere(ctx, sites.ScrapeOptions{Sinks: opts.Sinks})
+	writers, err := o.Sites.WrittenElsewhere(ctx, opts.ScrapeOptions)
 	if err == nil && !writers {
 		fmt.Fprintln(env.stderr, "muster: no other process may write to that folder and those sinks; this one does, and waits for the end")
 	}

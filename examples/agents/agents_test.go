@@ -137,14 +137,14 @@ func TestValidatorsJudgeAndLabelItems(t *testing.T) {
 			"map[agent:agent-1 fence:7 item:map[external_id:req-idem3 labels:map[gdpr:false gobd:true]] usage:map[words:4] verdict:accept]",
 		}
 		for i, c := range got {
-			if path := fmt.Sprintf("/assignments/a%d/complete", i+1); c.path != path || fmt.Sprint(c.body) != want[i] {
+			if path := fmt.Sprintf("/v1/assignments/a%d/complete", i+1); c.path != path || fmt.Sprint(c.body) != want[i] {
 				t.Errorf("got %s %v, want %s %s", c.path, c.body, path, want[i])
 			}
 		}
-		if got := api.seen(http.MethodPost, "/agents"); len(got) != 2 || fmt.Sprint(got[1].body) != "map[name:v roles:[validator]]" {
+		if got := api.seen(http.MethodPost, "/v1/agents"); len(got) != 2 || fmt.Sprint(got[1].body) != "map[name:v roles:[validator]]" {
 			t.Errorf("got registrations %v, want one that was refused and one", got)
 		}
-		if got := api.seen(http.MethodDelete, "/agents/"+agentID); len(got) != 1 {
+		if got := api.seen(http.MethodDelete, "/v1/agents/"+agentID); len(got) != 1 {
 			t.Errorf("got %d removals at the end, want 1", len(got))
 		}
 	})
@@ -155,7 +155,7 @@ func TestValidatorsDropWhatIsNoLongerTheirs(t *testing.T) {
 	each(t, validators, func(t *testing.T, program []string) {
 		api := newFake(t, item(1, "It must."), item(2, "It must."))
 		api.answerWith(func(c call) (int, string) {
-			if strings.HasPrefix(c.path, "/assignments/a1/") {
+			if strings.HasPrefix(c.path, "/v1/assignments/a1/") {
 				return http.StatusConflict, `{"status":409}`
 			}
 			return 0, ""
@@ -196,14 +196,14 @@ func TestAgentsRegisterAgainWhenTheyAreForgotten(t *testing.T) {
 	each(t, append(validators, []string{"python3", "creator.py"}), func(t *testing.T, program []string) {
 		api := newFake(t)
 		api.answerWith(func(c call) (int, string) {
-			if strings.HasSuffix(c.path, "/lease") && len(api.seen(http.MethodPost, "/agents")) == 1 {
+			if strings.HasSuffix(c.path, "/lease") && len(api.seen(http.MethodPost, "/v1/agents")) == 1 {
 				return http.StatusNotFound, `{"status":404}`
 			}
 			return 0, ""
 		})
 		_, stop := start(t, []string{"MUSTER_API=" + api.url}, program...)
 		testutil.Eventually(t, "a second registration, and a poll", func() bool {
-			return len(api.seen(http.MethodPost, "/agents")) == 2 && len(api.seen(http.MethodPost, "/lease")) >= 2
+			return len(api.seen(http.MethodPost, "/v1/agents")) == 2 && len(api.seen(http.MethodPost, "/lease")) >= 2
 		})
 		stop(syscall.SIGTERM)
 	})
@@ -311,8 +311,8 @@ func TestGoAgentTakesWhatIsPushed(t *testing.T) {
 			api := newFake(t)
 			url := "http://127.0.0.1:" + strconv.Itoa(testutil.FreePort(t))
 			_, stop := start(t, []string{"MUSTER_API=" + api.url, "AGENT_LISTEN=" + strings.TrimPrefix(url, "http://"), "AGENT_LATER=" + tt.later}, program)
-			testutil.Eventually(t, "a registration", func() bool { return len(api.seen(http.MethodPost, "/agents")) == 1 })
-			if got := api.seen(http.MethodPost, "/agents")[0].body["url"]; got != url {
+			testutil.Eventually(t, "a registration", func() bool { return len(api.seen(http.MethodPost, "/v1/agents")) == 1 })
+			if got := api.seen(http.MethodPost, "/v1/agents")[0].body["url"]; got != url {
 				t.Errorf("got the url %v, want %s", got, url)
 			}
 			testutil.Eventually(t, "its health", func() bool {
@@ -334,7 +334,7 @@ func TestGoAgentTakesWhatIsPushed(t *testing.T) {
 				testutil.Eventually(t, "the completion", func() bool { return len(api.seen(http.MethodPost, "a1/complete")) == 1 })
 			}
 			stop(syscall.SIGTERM)
-			if got := api.seen(http.MethodDelete, "/agents/"+agentID); len(got) != 1 {
+			if got := api.seen(http.MethodDelete, "/v1/agents/"+agentID); len(got) != 1 {
 				t.Errorf("got %d removals at the end, want 1", len(got))
 			}
 		})

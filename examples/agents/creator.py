@@ -36,8 +36,8 @@ def work(path, holder, a, ended):
     print(json.dumps({"job": job["id"], "sentences": len(sentences)}), flush=True)
 
 def serve(me):
-    for a in json.loads(call(f"/agents/{me['id']}/lease", {"wait_seconds": 25}))["assignments"]:
-        path, holder, ended = "/assignments/" + a["id"], {"agent": me["id"], "fence": a["fence"]}, threading.Event()
+    for a in json.loads(call(f"/v1/agents/{me['id']}/lease", {"wait_seconds": 25}))["assignments"]:
+        path, holder, ended = "/v1/assignments/" + a["id"], {"agent": me["id"], "fence": a["fence"]}, threading.Event()
         threading.Thread(target=heartbeat, args=(path, holder, ended, me["lease_seconds"] / 3), daemon=True).start()
         try:
             work(path, holder, a, ended)
@@ -48,7 +48,7 @@ def serve(me):
             ended.set()
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-while me := json.loads(call("/agents", {"name": NAME, "roles": [ROLE]})):
+while me := json.loads(call("/v1/agents", {"name": NAME, "roles": [ROLE]})):
     try:
         while True:
             serve(me)
@@ -56,5 +56,5 @@ while me := json.loads(call("/agents", {"name": NAME, "roles": [ROLE]})):
         if error.code not in (404, 409):  # 404: it was forgotten, and registers again
             raise
     except (SystemExit, KeyboardInterrupt):
-        call("/agents/" + me["id"], method="DELETE", tries=1)  # others get what it works on
+        call("/v1/agents/" + me["id"], method="DELETE", tries=1)  # others get what it works on
         sys.exit()

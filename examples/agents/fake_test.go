@@ -75,7 +75,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var body any = map[string]any{}
 	switch {
-	case r.URL.Path == "/agents":
+	case r.URL.Path == "/v1/agents":
 		w.WriteHeader(http.StatusCreated)
 		body = map[string]any{"id": agentID, "secret": secret, "heartbeat_seconds": 15, "lease_seconds": lease}
 	case strings.HasSuffix(r.URL.Path, "/lease"):

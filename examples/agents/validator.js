@@ -26,7 +26,7 @@ function judge({ item, idempotency_key }) {
 }
 
 async function serve(me, a) {
-  const [path, holder] = [`/assignments/${a.id}`, { agent: me.id, fence: a.fence }]
+  const [path, holder] = [`/v1/assignments/${a.id}`, { agent: me.id, fence: a.fence }]
   let ended = false // 409 to a heartbeat: the assignment is no longer ours. A longer work looks at this again and again.
   const beat = setInterval(() => call(`${path}/heartbeat`, holder).catch(() => { ended = true }), me.lease_seconds * 333)
   try {
@@ -44,13 +44,13 @@ async function serve(me, a) {
 async function main(me, stopping) {
   process.once('SIGINT', () => process.emit('SIGTERM')).once('SIGTERM', async () => {
     stopping = true
-    if (me) await call(`/agents/${me.id}`, undefined, 'DELETE', 1).catch(() => {}) // others get what it works on
+    if (me) await call(`/v1/agents/${me.id}`, undefined, 'DELETE', 1).catch(() => {}) // others get what it works on
     process.exit()
   })
   while (!stopping) {
     try {
-      me ??= await call('/agents', { name, roles: ['validator'] })
-      for (const a of (await call(`/agents/${me.id}/lease`, { wait_seconds: 25 })).assignments) await serve(me, a)
+      me ??= await call('/v1/agents', { name, roles: ['validator'] })
+      for (const a of (await call(`/v1/agents/${me.id}/lease`, { wait_seconds: 25 })).assignments) await serve(me, a)
     } catch (error) {
       if (![404, 409].includes(error.status)) throw error
       me = undefined // it was forgotten, and registers again

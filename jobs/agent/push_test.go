@@ -184,7 +184,7 @@ func TestPushedWorkIsSignedAndCompletedByTheAnswer(t *testing.T) {
 		}
 		testutil.Eventually(t, "the usage is added", func() bool { usage, n := r.jobs.totals(); return usage["tokens"] == 15 && n == 5 })
 		body := p.requests()[0]
-		if body.Job.ID != "job-1" || body.Job.Document.URL != "/jobs/job-1/document" || body.Item.Text == "" || body.Fence == 0 || string(body.Job.Context) != `{"a":1}` {
+		if body.Job.ID != "job-1" || body.Job.Document.URL != "/v1/jobs/job-1/document" || body.Item.Text == "" || body.Fence == 0 || string(body.Job.Context) != `{"a":1}` {
 			t.Errorf("got body %+v", body)
 		}
 		if len(p.wrong) > 0 {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -256,11 +255,11 @@ func TestRolesMayWhatTheirNamesSay(t *testing.T) {
 	keys := closed(t, &cfg)
 	h := handler(t, cfg)
 	for request, want := range map[string]int{
-		"viewer GET /jobs": 200, "viewer POST /jobs/" + aJob + "/cancel": 403, "viewer GET /v1/keys": 403, "viewer GET /pipelines": 200,
-		"operator POST /jobs/" + aJob + "/cancel": 200, "operator POST /agents/agent-1/drain": 200, "operator GET /v1/keys": 403, "operator GET /v1/audit": 403,
+		"viewer GET /jobs": 200, "viewer POST /jobs/" + aJob + "/cancel": 403, "viewer GET /v1/keys": 403, "viewer GET /v1/pipelines": 200,
+		"operator POST /jobs/" + aJob + "/cancel": 200, "operator POST /v1/agents/agent-1/drain": 200, "operator GET /v1/keys": 403, "operator GET /v1/audit": 403,
 		"admin GET /v1/keys": 200, "admin GET /v1/audit": 200,
-		"agent GET /jobs": 403, "agent GET /pipelines": 200, "agent POST /agents/agent-1/drain": 403,
-		"agent POST /agents/agent-1/heartbeat": 200, "agent GET /metrics": 403, "none GET /health": 200, "none GET /ready": 200, "none GET /jobs": 401,
+		"agent GET /jobs": 403, "agent GET /v1/pipelines": 200, "agent POST /v1/agents/agent-1/drain": 403,
+		"agent POST /v1/agents/agent-1/heartbeat": 200, "agent GET /metrics": 403, "none GET /health": 200, "none GET /ready": 200, "none GET /jobs": 401,
 	} {
 		part := strings.Fields(request)
 		if w := ask(t, h, part[1], part[2], bearer(keys[part[0]])); w.Code != want {
@@ -277,12 +276,12 @@ func TestAgentReadsTheJobsOfItsAssignments(t *testing.T) {
 	h := handler(t, cfg)
 	for _, rest := range []string{"", "/items", "/items/a%2Fb", "/document"} {
 		for id, want := range map[string]int{aJob: 200, otherJob: 403, noJob: 403} {
-			if w := ask(t, h, "GET", "/jobs/"+id+rest, bearer(keys["agent"])); w.Code != want {
-				t.Errorf("GET /jobs/%s%s as agent: got %d %s, want %d", id, rest, w.Code, w.Body, want)
+			if w := ask(t, h, "GET", "/v1/jobs/"+id+rest, bearer(keys["agent"])); w.Code != want {
+				t.Errorf("GET /v1/jobs/%s%s as agent: got %d %s, want %d", id, rest, w.Code, w.Body, want)
 			}
 		}
-		if w := ask(t, h, "GET", "/jobs/"+noJob+rest, bearer(keys["viewer"])); w.Code == 403 {
-			t.Errorf("GET /jobs/%s%s as viewer: got %d %s", noJob, rest, w.Code, w.Body)
+		if w := ask(t, h, "GET", "/v1/jobs/"+noJob+rest, bearer(keys["viewer"])); w.Code == 403 {
+			t.Errorf("GET /v1/jobs/%s%s as viewer: got %d %s", noJob, rest, w.Code, w.Body)
 		}
 	}
 }
@@ -304,7 +303,7 @@ func TestBodyIsNotReadForAnotherAssignment(t *testing.T) {
 	f.agents.owner = "key:other"
 	for id, want := range map[string]int{"none": 404, "as-1": 403} {
 		for _, call := range []string{"heartbeat", "items", "complete", "fail", "release"} {
-			r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/assignments/"+id+"/"+call, unread{t})
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/v1/assignments/"+id+"/"+call, unread{t})
 			bearer(keys["agent"])(r)
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
@@ -323,13 +322,13 @@ func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 	keys := closed(t, &cfg)
 	h := handler(t, cfg)
 	calls := map[string]string{
-		"POST /agents/agent-1/heartbeat": `{}`, "POST /agents/agent-1/lease": `{}`, "DELETE /agents/agent-1": "",
+		"POST /v1/agents/agent-1/heartbeat": `{}`, "POST /v1/agents/agent-1/lease": `{}`, "DELETE /v1/agents/agent-1": "",
 	}
-	calls["POST /assignments/as-1/heartbeat"] = `{"agent": "agent-1", "fence": 7}`
-	calls["POST /assignments/as-1/items"] = `{"agent": "agent-1", "fence": 7, "items": [{"key": "a", "text": "t"}]}`
-	calls["POST /assignments/as-1/complete"] = `{"agent": "agent-1", "fence": 7}`
-	calls["POST /assignments/as-1/fail"] = `{"agent": "agent-1", "fence": 7, "error": "x"}`
-	calls["POST /assignments/as-1/release"] = `{"agent": "agent-1", "fence": 7}`
+	calls["POST /v1/assignments/as-1/heartbeat"] = `{"agent": "agent-1", "fence": 7}`
+	calls["POST /v1/assignments/as-1/items"] = `{"agent": "agent-1", "fence": 7, "items": [{"key": "a", "text": "t"}]}`
+	calls["POST /v1/assignments/as-1/complete"] = `{"agent": "agent-1", "fence": 7}`
+	calls["POST /v1/assignments/as-1/fail"] = `{"agent": "agent-1", "fence": 7, "error": "x"}`
+	calls["POST /v1/assignments/as-1/release"] = `{"agent": "agent-1", "fence": 7}`
 	for owner, may := range map[string]bool{"": true, "key:agent": true, "key:other": false, "token:agent": false} {
 		f.agents.owner = owner
 		for call, body := range calls {
@@ -347,7 +346,7 @@ func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 		}
 	}
 	for as, want := range map[string]string{"agent": "key:agent", "operator": "", "admin": ""} {
-		if w := askWith(t, h, "POST", "/agents", `{"name": "x", "roles": ["creator"]}`, bearer(keys[as])); w.Code != http.StatusCreated || f.agents.registration.Owner != want {
+		if w := askWith(t, h, "POST", "/v1/agents", `{"name": "x", "roles": ["creator"]}`, bearer(keys[as])); w.Code != http.StatusCreated || f.agents.registration.Owner != want {
 			t.Errorf("registered as %s: got %d, owner %q, want %q", as, w.Code, f.agents.registration.Owner, want)
 		}
 	}
@@ -379,7 +378,7 @@ func TestRequestsAreLimitedPerKeyAndAddress(t *testing.T) {
 	cfg.Rate, cfg.Burst = 0.01, 3
 	h := handler(t, cfg)
 	get := func(as, address string) *httptest.ResponseRecorder {
-		return ask(t, h, "GET", "/pipelines", bearer(keys[as]), from(address))
+		return ask(t, h, "GET", "/v1/pipelines", bearer(keys[as]), from(address))
 	}
 	for i, left := range []string{"2", "1", "0"} {
 		w := get("viewer", "192.0.2.1:1000")
@@ -431,7 +430,7 @@ func TestLimitsAreOpenWithoutRedis(t *testing.T) {
 	h := handler(t, cfg)
 	server.Kill()
 	for range 3 {
-		if w := ask(t, h, "GET", "/pipelines", bearer("a long enough key")); w.Code != 200 {
+		if w := ask(t, h, "GET", "/v1/pipelines", bearer("a long enough key")); w.Code != 200 {
 			t.Errorf("got %d %s, want 200", w.Code, w.Body)
 		}
 	}
@@ -444,7 +443,7 @@ func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
 	keys := closed(t, &cfg)
 	h := handler(t, cfg)
 	get := func(key, address string) *httptest.ResponseRecorder {
-		return ask(t, h, "GET", "/pipelines", bearer(key), from(address))
+		return ask(t, h, "GET", "/v1/pipelines", bearer(key), from(address))
 	}
 	limited := 0
 	for range failures + 5 {
@@ -472,28 +471,6 @@ func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
 	}
 }
 
-// holdLogins holds the counting of failed logins until release is closed, and closes held at the first.
-type holdLogins struct {
-	redis.Hook
-	once          sync.Once
-	held, release chan struct{}
-}
-
-func (h *holdLogins) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *holdLogins) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (h *holdLogins) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.Contains(fmt.Sprint(cmd.Args()...), "failed 192.0.2.9") {
-			h.once.Do(func() { close(h.held) })
-			<-h.release
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // A guess is counted before the next one of its address is compared, however many arrive at once.
 func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
 	t.Parallel()
@@ -505,16 +482,18 @@ func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
 			t.Fatal("failed logins are limited too soon")
 		}
 	}
-	hook := &holdLogins{held: make(chan struct{}), release: make(chan struct{})}
-	cfg.Client.Redis().AddHook(hook)
+	counting := redistest.NewFault(redistest.Frozen, 1)
+	counting.Match = func(cmd redis.Cmder) bool { return strings.Contains(fmt.Sprint(cmd.Args()...), "failed 192.0.2.9") }
+	counting.Arm()
+	cfg.Client.Redis().AddHook(counting)
 	h := handler(t, cfg)
 	send := func(key string) chan int {
 		code := make(chan int, 1)
-		go func() { code <- ask(t, h, "GET", "/pipelines", bearer(key), from("192.0.2.9:1")).Code }()
+		go func() { code <- ask(t, h, "GET", "/v1/pipelines", bearer(key), from("192.0.2.9:1")).Code }()
 		return code
 	}
 	wrong := send(keys["guessed"])
-	<-hook.held
+	<-counting.Hit()
 	right := send("a long enough key")
 	select {
 	case code := <-right:
@@ -522,7 +501,7 @@ func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
 		right <- http.StatusTooManyRequests
 	case <-time.After(50 * time.Millisecond): // it must not come: more time finds more, and less fails nothing
 	}
-	close(hook.release)
+	counting.Release()
 	if a, b := <-wrong, <-right; a != http.StatusTooManyRequests || b != http.StatusTooManyRequests {
 		t.Errorf("got %d and %d, want 429 for both", a, b)
 	}
@@ -583,15 +562,15 @@ func TestChangesAreAudited(t *testing.T) {
 		return askWith(t, h, method, path, body, bearer(keys[as]), from("192.0.2.7:99"), header("X-Request-Id", "r-"+as), header("X-Forwarded-For", "6.6.6.6"))
 	}
 	send("viewer", "GET", "/jobs", "")
-	send("viewer", "POST", "/jobs/"+aJob+"/cancel", "")                                   // forbidden
-	send("agent", "POST", "/assignments/as-1/heartbeat", `{"agent":"agent-1","fence":7}`) // work
-	for range 3 {                                                                         // whoever may do the least must not push other entries out
-		send("agent", "POST", "/agents", `{}`)
-		send("agent", "POST", "/agents", `{"name": "x", "roles": ["creator"]}`)
+	send("viewer", "POST", "/jobs/"+aJob+"/cancel", "")                                      // forbidden
+	send("agent", "POST", "/v1/assignments/as-1/heartbeat", `{"agent":"agent-1","fence":7}`) // work
+	for range 3 {                                                                            // whoever may do the least must not push other entries out
+		send("agent", "POST", "/v1/agents", `{}`)
+		send("agent", "POST", "/v1/agents", `{"name": "x", "roles": ["creator"]}`)
 	}
-	send("operator", "POST", "/jobs", `{"prompt": "a secret prompt"}`)
+	send("operator", "POST", "/v1/jobs", `{"prompt": "a secret prompt"}`)
 	send("operator", "POST", "/jobs/"+noJob+"/cancel?token=hush", "") // rejected
-	send("operator", "POST", "/agents/agent-1/drain", "")
+	send("operator", "POST", "/v1/agents/agent-1/drain", "")
 	send("admin", "POST", "/asynqmon/api/queues/default:pause", "")
 	made := send("admin", "POST", "/v1/keys", `{"name": "new", "role": "viewer"}`)
 	if made.Code != http.StatusCreated {
@@ -621,7 +600,7 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 	want := []string{
 		"admin admin createKey  201 " + made.Header().Get("Location"), "admin admin /asynqmon/  204 ", "operator operator drainAgent agent-1 200 ",
-		"operator operator createJob " + aJob + " 201 /jobs/" + aJob,
+		"operator operator createJob " + aJob + " 201 /v1/jobs/" + aJob,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -638,7 +617,7 @@ func TestChangesAreAudited(t *testing.T) {
 	if w := send("admin", "GET", "/v1/audit?cursor=x", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "query.cursor") {
 		t.Errorf("a wrong cursor: got %d %s", w.Code, w.Body)
 	}
-	if w := ask(t, h, "GET", "/pipelines", bearer(created.Secret)); w.Code != 200 {
+	if w := ask(t, h, "GET", "/v1/pipelines", bearer(created.Secret)); w.Code != 200 {
 		t.Errorf("the new key: got %d", w.Code)
 	}
 	if w := send("admin", "DELETE", "/v1/keys/new", ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"revoked"`) {

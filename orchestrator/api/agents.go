@@ -7,6 +7,7 @@ import (
 
 	"muster/jobs/agent"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
 // NewAgent is the registration of an agent.
@@ -36,12 +37,6 @@ type AgentPath struct {
 
 type agentOutput struct{ Body agent.Agent }
 
-type agentsOutput struct {
-	Body struct {
-		Agents []agent.Agent `json:"agents"`
-	} `nameHint:"AgentList"`
-}
-
 // AgentHealth is the health of an agent.
 type AgentHealth struct {
 	Name         string   `json:"name"`
@@ -61,13 +56,7 @@ type agentsHealthOutput struct {
 }
 
 type activityInput struct {
-	Hours int `query:"hours" default:"24" minimum:"1" maximum:"24" doc:"how many hours, that of now among them"`
-}
-
-type activityOutput struct {
-	Body struct {
-		Activity []agent.Activity `json:"activity" doc:"the newest hour first, and hours and agents without any left out"`
-	} `nameHint:"AgentActivity"`
+	Hours int `query:"hours" default:"24" minimum:"1" maximum:"24" doc:"number of hours, including the current one"`
 }
 
 type beatInput struct {
@@ -83,9 +72,7 @@ type beatOutput struct {
 
 type drainInput struct {
 	AgentPath
-	Body *struct {
-		On *bool `json:"on,omitempty" doc:"false ends it. Defaults to true."`
-	} `nameHint:"Drain"`
+	Body *client.AgentDrain
 }
 
 // agentRegistry registers agents and says how they are.
@@ -97,38 +84,32 @@ type agentRegistry struct {
 // addAgents adds the registry of agents.
 func addAgents(s *server) {
 	registry := agentRegistry{s.cfg.Agents, s.cfg.Lease}
-	op := describe(s, http.MethodGet, "/agents", "listAgents", tagAgents, "List the agents")
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*agentsOutput, error) {
-		list, err := registry.agents.List(ctx)
-		out := &agentsOutput{}
-		out.Body.Agents = orEmpty(list)
-		return out, err
+	op := describe(s, http.MethodGet, "/v1/agents", "listAgents", tagAgents, "List the agents")
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[agent.Agent], error) {
+		return pageOf(registry.agents.List(ctx))
 	})
 	op = describe(s, http.MethodGet, "/agents/health", "getAgentsHealth", tagAgents, "The health of all agents")
 	route(s, op, 0, registry.health)
 
-	op = describe(s, http.MethodGet, "/agents/activity", "getAgentsActivity", tagAgents, "What agents did by the hour: assignments, requests, tokens and how long assignments took")
-	example(&op, http.StatusOK, map[string]any{"activity": []agent.Activity{{
+	op = describe(s, http.MethodGet, "/v1/agents/activity", "getAgentsActivity", tagAgents, "What agents did by the hour: assignments, requests, tokens and how long assignments took")
+	example(&op, http.StatusOK, client.Page[agent.Activity]{Data: []agent.Activity{{
 		Hour: time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC), Agent: "creator-1-5c9d1f6e", Name: "creator-1", Assignments: 12, Failed: 1, Requests: 40, Tokens: 90_000, AverageSeconds: 31.5,
 	}}})
-	route(s, op, 0, func(ctx context.Context, in *activityInput) (*activityOutput, error) {
-		list, err := registry.agents.Activity(ctx, in.Hours)
-		out := &activityOutput{}
-		out.Body.Activity = orEmpty(list)
-		return out, err
+	route(s, op, 0, func(ctx context.Context, in *activityInput) (*pageOutput[agent.Activity], error) {
+		return pageOf(registry.agents.Activity(ctx, in.Hours))
 	})
 
-	op = describe(s, http.MethodPost, "/agents", "registerAgent", tagAgents, "Register an agent")
+	op = describe(s, http.MethodPost, "/v1/agents", "registerAgent", tagAgents, "Register an agent")
 	op.DefaultStatus = http.StatusCreated
 	needs(&op, access.Agent)
 	route(s, op, maxBody, registry.register)
 
-	op = describe(s, http.MethodGet, "/agents/{id}", "getAgent", tagAgents, "Get an agent", http.StatusNotFound)
+	op = describe(s, http.MethodGet, "/v1/agents/{id}", "getAgent", tagAgents, "Get an agent", http.StatusNotFound)
 	route(s, op, 0, func(ctx context.Context, in *AgentPath) (*agentOutput, error) {
 		a, err := registry.agents.Get(ctx, in.ID)
 		return &agentOutput{a}, err
 	})
-	op = describe(s, http.MethodDelete, "/agents/{id}", "removeAgent", tagAgents, "Remove an agent; its work goes to others", http.StatusNotFound, http.StatusConflict)
+	op = describe(s, http.MethodDelete, "/v1/agents/{id}", "removeAgent", tagAgents, "Remove an agent; its work goes to others", http.StatusNotFound, http.StatusConflict)
 	needs(&op, access.Agent)
 	route(s, op, 0, func(ctx context.Context, in *AgentPath) (*nothing, error) {
 		if err := owns(ctx, registry.agents, in.ID); err != nil {
@@ -136,7 +117,7 @@ func addAgents(s *server) {
 		}
 		return nil, registry.agents.Remove(ctx, in.ID)
 	})
-	op = describe(s, http.MethodPost, "/agents/{id}/heartbeat", "heartbeatAgent", tagAgents, "Say that an agent is alive", http.StatusNotFound)
+	op = describe(s, http.MethodPost, "/v1/agents/{id}/heartbeat", "heartbeatAgent", tagAgents, "Say that an agent is alive", http.StatusNotFound)
 	ofAgents(&op)
 	route(s, op, maxBody, func(ctx context.Context, in *beatInput) (*beatOutput, error) {
 		if err := owns(ctx, registry.agents, in.ID); err != nil {
@@ -147,7 +128,7 @@ func addAgents(s *server) {
 		out.Body.State = a.State
 		return out, err
 	})
-	op = describe(s, http.MethodPost, "/agents/{id}/drain", "drainAgent", tagAgents, "Give an agent no more work, or work again", http.StatusNotFound)
+	op = describe(s, http.MethodPost, "/v1/agents/{id}/drain", "drainAgent", tagAgents, "Give an agent no more work, or work again", http.StatusNotFound)
 	route(s, op, maxBody, func(ctx context.Context, in *drainInput) (*agentOutput, error) {
 		on := in.Body == nil || in.Body.On == nil || *in.Body.On
 		if err := registry.agents.Drain(ctx, in.ID, on); err != nil {

@@ -14,7 +14,7 @@ func TestAgents(t *testing.T) {
 	t.Parallel()
 	cfg, f := faked(t)
 	h := handler(t, cfg)
-	w := post(t, h, "POST", "/agents", fieldsOf{"name": "one", "roles": []string{"creator"}, "url": "https://one.example/", "labels": fieldsOf{"rack": "a"}})
+	w := post(t, h, "POST", "/v1/agents", fieldsOf{"name": "one", "roles": []string{"creator"}, "url": "https://one.example/", "labels": fieldsOf{"rack": "a"}})
 	if got := decode(t, w); w.Code != http.StatusCreated || got["id"] != "agent-1" || got["secret"] != "s3cret" || got["heartbeat_seconds"] != 10.0 || got["lease_seconds"] != 30.0 {
 		t.Errorf("register: got %d %v, want 201 with id, secret and times", w.Code, got)
 	}
@@ -46,37 +46,37 @@ func TestStatusesOfAgents(t *testing.T) {
 		want         int
 		says         string
 	}{
-		{"GET", "/agents", ``, 200, `"held":1`},
-		{"GET", "/agents/agent-1", ``, 200, `"name":"one"`},
-		{"GET", "/agents/agent-2", ``, 404, "register it again"},
-		{"POST", "/agents/agent-1/heartbeat", ``, 200, `"state":"healthy"`},
-		{"POST", "/agents/agent-1/heartbeat", `{}`, 200, `"state":"healthy"`},
-		{"POST", "/agents/agent-2/heartbeat", `{}`, 404, ""},
-		{"DELETE", "/agents/agent-1", ``, 204, ""},
-		{"DELETE", "/agents/agent-2", ``, 404, ""},
-		{"POST", "/agents/agent-1/lease", `{"wait_seconds": 31}`, 400, "body.wait_seconds"},
-		{"POST", "/agents/agent-1/lease", `{"max": 101}`, 400, "body.max"},
-		{"POST", "/agents/agent-2/lease", `{}`, 404, ""},
+		{"GET", "/v1/agents", ``, 200, `"held":1`},
+		{"GET", "/v1/agents/agent-1", ``, 200, `"name":"one"`},
+		{"GET", "/v1/agents/agent-2", ``, 404, "register it again"},
+		{"POST", "/v1/agents/agent-1/heartbeat", ``, 200, `"state":"healthy"`},
+		{"POST", "/v1/agents/agent-1/heartbeat", `{}`, 200, `"state":"healthy"`},
+		{"POST", "/v1/agents/agent-2/heartbeat", `{}`, 404, ""},
+		{"DELETE", "/v1/agents/agent-1", ``, 204, ""},
+		{"DELETE", "/v1/agents/agent-2", ``, 404, ""},
+		{"POST", "/v1/agents/agent-1/lease", `{"wait_seconds": 31}`, 400, "body.wait_seconds"},
+		{"POST", "/v1/agents/agent-1/lease", `{"max": 101}`, 400, "body.max"},
+		{"POST", "/v1/agents/agent-2/lease", `{}`, 404, ""},
 	} {
 		w := post(t, h, c.method, c.path, []byte(c.body))
 		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s %s %s: got %d %s, want %d and %q", c.method, c.path, c.body, w.Code, w.Body, c.want, c.says)
 		}
 	}
-	post(t, h, "POST", "/agents/agent-1/drain", []byte(``))
+	post(t, h, "POST", "/v1/agents/agent-1/drain", []byte(``))
 	if !f.agents.draining {
 		t.Error("drain: nothing happened")
 	}
-	post(t, h, "POST", "/agents/agent-1/drain", fieldsOf{"on": false})
+	post(t, h, "POST", "/v1/agents/agent-1/drain", fieldsOf{"on": false})
 	if f.agents.draining {
 		t.Error("drain: it did not end")
 	}
 	f.agents.err = agent.ErrNotAllowed
-	if w := post(t, h, "POST", "/agents", fieldsOf{"name": "one", "roles": []string{"a"}}); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "agents.allow") {
+	if w := post(t, h, "POST", "/v1/agents", fieldsOf{"name": "one", "roles": []string{"a"}}); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "agents.allow") {
 		t.Errorf("a URL that is not allowed: got %d %s, want 403 and the setting", w.Code, w.Body)
 	}
 	f.agents.err = agent.ErrTooMany
-	if w := post(t, h, "POST", "/agents/agent-1/lease", fieldsOf{}); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+	if w := post(t, h, "POST", "/v1/agents/agent-1/lease", fieldsOf{}); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
 		t.Errorf("too many polls: got %d, Retry-After %q; want 429 and a time", w.Code, w.Header().Get("Retry-After"))
 	}
 }
@@ -85,13 +85,13 @@ func TestAssignments(t *testing.T) {
 	t.Parallel()
 	cfg, f := faked(t)
 	h := handler(t, cfg)
-	w := post(t, h, "POST", "/agents/agent-1/lease", fieldsOf{"max": 3})
+	w := post(t, h, "POST", "/v1/agents/agent-1/lease", fieldsOf{"max": 3})
 	var got struct{ Assignments []agent.Body }
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Assignments) != 1 {
 		t.Fatalf("lease: got %s (%v), want one assignment", w.Body, err)
 	}
 	a := got.Assignments[0]
-	if a.ID != "as-1" || a.Fence != 7 || a.Role != "creator" || a.Job.ID != aJob || string(a.Job.Context) != "{}" || a.Job.Document.URL != "/jobs/"+aJob+"/document" || a.Item != nil {
+	if a.ID != "as-1" || a.Fence != 7 || a.Role != "creator" || a.Job.ID != aJob || string(a.Job.Context) != "{}" || a.Job.Document.URL != "/v1/jobs/"+aJob+"/document" || a.Item != nil {
 		t.Errorf("lease: got %+v, want the work of the job", a)
 	}
 	holder := func(more fieldsOf) fieldsOf {
@@ -121,7 +121,7 @@ func TestAssignments(t *testing.T) {
 		{"release", holder(nil), 200, "{}"},
 		{"release", fieldsOf{"agent": "agent-1", "fence": 6}, 409, "no longer yours"},
 	} {
-		w := post(t, h, "POST", "/assignments/as-1/"+c.call, c.body)
+		w := post(t, h, "POST", "/v1/assignments/as-1/"+c.call, c.body)
 		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s %v: got %d %s, want %d and %q", c.call, c.body, w.Code, w.Body, c.want, c.says)
 		}
@@ -142,11 +142,11 @@ func TestActivityOfAgents(t *testing.T) {
 	cfg, _ := faked(t)
 	h := handler(t, cfg)
 	for query, want := range map[string]string{"": `"assignments":24,`, "?hours=3": `"assignments":3,`} {
-		if w := ask(t, h, "GET", "/agents/activity"+query); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+		if w := ask(t, h, "GET", "/v1/agents/activity"+query); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("activity%s: got %d %s, want %s", query, w.Code, w.Body, want)
 		}
 	}
-	if w := ask(t, h, "GET", "/agents/activity?hours=25"); w.Code != 400 || !strings.Contains(w.Body.String(), "query.hours") {
+	if w := ask(t, h, "GET", "/v1/agents/activity?hours=25"); w.Code != 400 || !strings.Contains(w.Body.String(), "query.hours") {
 		t.Errorf("25 hours: got %d %s, want 400 with query.hours", w.Code, w.Body)
 	}
 }

@@ -144,11 +144,11 @@ type work struct {
 func addAssignments(s *server) {
 	w := work{s.cfg.Agents, s.untilShutdown}
 	held := []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict}
-	op := describe(s, http.MethodPost, "/agents/{id}/lease", "leaseWork", tagWork, "Take work, and wait for it", http.StatusNotFound, http.StatusTooManyRequests)
+	op := describe(s, http.MethodPost, "/v1/agents/{id}/lease", "leaseWork", tagWork, "Take work, and wait for it", http.StatusNotFound, http.StatusTooManyRequests)
 	ofAgents(&op)
 	route(s, op, maxBody, w.lease)
 
-	op = describe(s, http.MethodPost, "/assignments/{id}/heartbeat", "heartbeatAssignment", tagWork, "Keep an assignment", held...)
+	op = describe(s, http.MethodPost, "/v1/assignments/{id}/heartbeat", "heartbeatAssignment", tagWork, "Keep an assignment", held...)
 	ofAgents(&op)
 	routeAfter(s, op, maxBody, w.held, func(ctx context.Context, in *assignmentBeatInput) (*assignmentBeatOutput, error) {
 		if err := in.Body.Usage.check(); err != nil {
@@ -159,7 +159,7 @@ func addAssignments(s *server) {
 		out.Body.LeaseUntil, out.Body.Deadline = a.Work.Expires, a.Work.Deadline
 		return out, err
 	})
-	op = describe(s, http.MethodPost, "/assignments/{id}/items", "addItems", tagWork, "Add items to the job, while the work continues", held...)
+	op = describe(s, http.MethodPost, "/v1/assignments/{id}/items", "addItems", tagWork, "Add items to the job, while the work continues", held...)
 	ofAgents(&op)
 	routeAfter(s, op, maxItemsBody, w.held, func(ctx context.Context, in *addItemsInput) (*addItemsOutput, error) {
 		added, err := w.agents.AddItems(ctx, in.ID, in.Body.Agent, in.Body.Fence, newItems(in.Body.Items))
@@ -167,15 +167,15 @@ func addAssignments(s *server) {
 		out.Body.Added = added
 		return out, err
 	})
-	op = describe(s, http.MethodPost, "/assignments/{id}/complete", "completeAssignment", tagWork, "Complete an assignment; a repeat succeeds", held...)
+	op = describe(s, http.MethodPost, "/v1/assignments/{id}/complete", "completeAssignment", tagWork, "Complete an assignment; a repeat succeeds", held...)
 	ofAgents(&op)
 	routeAfter(s, op, maxItemsBody, w.held, w.complete)
 
-	op = describe(s, http.MethodPost, "/assignments/{id}/fail", "failAssignment", tagWork, "Fail an assignment; it is tried again", held...)
+	op = describe(s, http.MethodPost, "/v1/assignments/{id}/fail", "failAssignment", tagWork, "Fail an assignment; it is tried again", held...)
 	ofAgents(&op)
 	routeAfter(s, op, maxBody, w.held, w.fail)
 
-	op = describe(s, http.MethodPost, "/assignments/{id}/release", "releaseAssignment", tagWork, "Return an assignment; no attempt is counted", held...)
+	op = describe(s, http.MethodPost, "/v1/assignments/{id}/release", "releaseAssignment", tagWork, "Return an assignment; no attempt is counted", held...)
 	ofAgents(&op)
 	routeAfter(s, op, maxBody, w.held, func(ctx context.Context, in *releaseInput) (*emptyOutput, error) {
 		return &emptyOutput{}, w.agents.Release(ctx, in.ID, in.Body.Agent, in.Body.Fence)

@@ -88,13 +88,13 @@ func (tr *trial) send(t *testing.T, h http.Handler) *httptest.ResponseRecorder {
 // base returns a good request for an operation.
 func (o openapi) base(method, path string, op operation) *trial {
 	known := map[string]string{"stage": "create", "key": "a%2Fb", "site": "quotes.toscrape.com", "name": "default", "other": otherJob, "delivery": "1-0", "id": aJob}
-	if strings.HasPrefix(path, "/agents") {
+	if strings.HasPrefix(path, "/v1/agents") {
 		known["id"] = "agent-1"
 	}
 	if strings.HasPrefix(path, "/v1/webhooks") {
 		known["id"] = "wh-1"
 	}
-	if strings.HasPrefix(path, "/assignments") {
+	if strings.HasPrefix(path, "/v1/assignments") {
 		known["id"] = "as-1"
 	}
 	tr := &trial{method: strings.ToUpper(method), path: path, pathValues: known, query: url.Values{}, header: http.Header{}}

@@ -8,19 +8,13 @@ import (
 	"strconv"
 
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 )
-
-// JobEdit changes a job. What is absent stays as it is.
-type JobEdit struct {
-	Priority *int      `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"a step is worth a minute of waiting"`
-	Context  Object    `json:"context,omitempty" doc:"replaces the context"`
-	Labels   *[]string `json:"labels,omitempty" maxItems:"20" minLength:"1" maxLength:"100"`
-}
 
 type editInput struct {
 	JobPath
 	IfMatch string `header:"If-Match" required:"true" maxLength:"40" doc:"the version that the change was made for, as in the ETag of the job" example:"\"3\""`
-	Body    JobEdit
+	Body    client.JobEdit
 }
 
 type cancelInput struct {
@@ -28,42 +22,14 @@ type cancelInput struct {
 	Cleanup bool `query:"cleanup" doc:"remove the document of the job too"`
 }
 
-type deleteInput struct {
-	JobPath
-	Cleanup bool `query:"cleanup" doc:"remove the document of the job too"`
-	Purge   bool `query:"purge" doc:"delete a job that has ended, with its items"`
-}
-
-// CancelAnswer says what became of a job that was cancelled or deleted.
-type CancelAnswer struct {
-	Success bool        `json:"success"`
-	JobID   string      `json:"job_id"`
-	Status  jobs.Status `json:"status,omitempty"`
-	Cleanup bool        `json:"cleanup" doc:"the document was removed: no other job has it"`
-	Purged  bool        `json:"purged,omitempty" doc:"the job was deleted"`
-}
-
-type cancelOutput struct{ Body CancelAnswer }
+type cancelOutput struct{ Body client.CancelledJob }
 
 type retryInput struct {
 	JobPath
-	Again bool `query:"again" doc:"of a job that has ended, create the next version with the same request, instead of reopening it"`
-	Body  *struct {
-		Items []string `json:"items,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items to retry. Defaults to all that failed."`
-	} `nameHint:"Retry"`
+	Body *client.JobRetry
 }
 
-// RetryAnswer says what is tried again.
-type RetryAnswer struct {
-	JobID   string `json:"job_id"`
-	Retried int    `json:"retried" doc:"items and stages that are tried again"`
-	NewJob  *Job   `json:"new_job,omitempty" doc:"the next version of a job that had ended"`
-}
-
-type retryOutput struct {
-	Status int
-	Body   RetryAnswer
-}
+type retryOutput struct{ Body client.RetriedJob }
 
 type stageInput struct {
 	JobPath
@@ -84,42 +50,41 @@ type jobCommands struct{ jobs Jobs }
 // addJobCommands adds what changes jobs.
 func addJobCommands(s *server) {
 	c := jobCommands{s.cfg.Jobs}
-	op := describe(s, http.MethodPatch, "/jobs/{id}", "editJob", tagJobs, "Change the priority, context or labels of a job",
+	op := describe(s, http.MethodPatch, "/v1/jobs/{id}", "editJob", tagJobs, "Change the priority, context or labels of a job",
 		http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed)
 	route(s, op, maxBody, c.edit)
 
-	op = describe(s, http.MethodDelete, "/jobs/{id}", "deleteJob", tagJobs, "Cancel a job, or delete one that has ended", http.StatusNotFound, http.StatusConflict)
-	op.Description = "Integrated items are kept by a cancel. purge=true deletes the job and its items."
+	op = describe(s, http.MethodDelete, "/v1/jobs/{id}", "deleteJob", tagJobs, "Delete a job that has ended, with its items", http.StatusNotFound, http.StatusConflict)
+	route(s, op, 0, func(ctx context.Context, in *JobPath) (*nothing, error) { return nil, c.jobs.Delete(ctx, in.ID) })
+	op = describe(s, http.MethodDelete, "/jobs/{id}", "cancelJobByDelete", tagJobs, "Cancel a job", http.StatusNotFound, http.StatusConflict)
+	op.Description = "The same as POST /v1/jobs/{id}/cancel."
 	op.DefaultStatus = http.StatusOK
-	route(s, op, 0, func(ctx context.Context, in *deleteInput) (*cancelOutput, error) {
-		if !in.Purge {
-			return c.cancel(ctx, in.ID, in.Cleanup)
-		}
-		if err := c.jobs.Delete(ctx, in.ID); err != nil {
-			return nil, err
-		}
-		return &cancelOutput{CancelAnswer{Success: true, JobID: in.ID, Purged: true}}, nil
-	})
+	route(s, op, 0, c.cancel)
 	op = describe(s, http.MethodPost, "/jobs/{id}/cancel", "cancelJob", tagJobs, "Cancel a job", http.StatusNotFound, http.StatusConflict)
-	route(s, op, 0, func(ctx context.Context, in *cancelInput) (*cancelOutput, error) {
-		return c.cancel(ctx, in.ID, in.Cleanup)
-	})
+	op.Description = "Integrated items are kept."
+	routeBoth(s, op, 0, c.cancel)
 
-	op = describe(s, http.MethodPost, "/jobs/{id}/retry", "retryJob", tagJobs, "Try the failed items of a job again", http.StatusNotFound, http.StatusConflict)
+	op = describe(s, http.MethodPost, "/v1/jobs/{id}/retry", "retryJob", tagJobs, "Run the failed items of a job again", http.StatusNotFound, http.StatusConflict)
 	op.Description = "A job that is completed or has failed is reopened: its finished items stay, and it is processing until the others have ended."
 	route(s, op, maxBody, c.retry)
+	op = describe(s, http.MethodPost, "/v1/jobs/{id}/rerun", "rerunJob", tagJobs, "Create the next version of a job, with the same request", http.StatusNotFound, http.StatusConflict)
+	op.DefaultStatus = http.StatusCreated
+	route(s, op, 0, func(ctx context.Context, in *JobPath) (*createOutput, error) {
+		j, err := c.jobs.Again(ctx, in.ID)
+		return &createOutput{Status: http.StatusCreated, Location: "/v1/jobs/" + j.ID, Body: viewOf(j)}, err
+	})
 
-	op = describe(s, http.MethodPost, "/jobs/{id}/pause", "pauseJob", tagJobs, "Pause a job", http.StatusNotFound, http.StatusConflict)
+	op = describe(s, http.MethodPost, "/v1/jobs/{id}/pause", "pauseJob", tagJobs, "Pause a job", http.StatusNotFound, http.StatusConflict)
 	op.Description = "No agent gets its work until it is resumed. Agents complete the assignments that they hold."
 	route(s, op, 0, func(ctx context.Context, in *JobPath) (*jobOutput, error) { return changed(c.jobs.Pause(ctx, in.ID)) })
-	op = describe(s, http.MethodPost, "/jobs/{id}/resume", "resumeJob", tagJobs, "Resume a paused job", http.StatusNotFound, http.StatusConflict)
+	op = describe(s, http.MethodPost, "/v1/jobs/{id}/resume", "resumeJob", tagJobs, "Resume a paused job", http.StatusNotFound, http.StatusConflict)
 	route(s, op, 0, func(ctx context.Context, in *JobPath) (*jobOutput, error) { return changed(c.jobs.Resume(ctx, in.ID)) })
 
-	op = describe(s, http.MethodPost, "/jobs/{id}/stages/{stage}/complete", "completeStage", tagJobs, "Complete a stage of a job, as an operator", http.StatusNotFound, http.StatusConflict)
+	op = describe(s, http.MethodPost, "/v1/jobs/{id}/stages/{stage}/complete", "completeStage", tagJobs, "Complete a stage of a job, as an operator", http.StatusNotFound, http.StatusConflict)
 	route(s, op, 0, func(ctx context.Context, in *stageInput) (*jobOutput, error) {
 		return c.endStage(ctx, in.ID, in.Stage, "")
 	})
-	op = describe(s, http.MethodPost, "/jobs/{id}/stages/{stage}/fail", "failStage", tagJobs, "Fail a stage of a job, as an operator", http.StatusNotFound, http.StatusConflict)
+	op = describe(s, http.MethodPost, "/v1/jobs/{id}/stages/{stage}/fail", "failStage", tagJobs, "Fail a stage of a job, as an operator", http.StatusNotFound, http.StatusConflict)
 	route(s, op, maxBody, func(ctx context.Context, in *stageFailInput) (*jobOutput, error) {
 		return c.endStage(ctx, in.ID, in.Stage, in.Body.Error)
 	})
@@ -145,45 +110,29 @@ func (c jobCommands) edit(ctx context.Context, in *editInput) (*jobOutput, error
 	return outputOf(j), nil
 }
 
-func (c jobCommands) cancel(ctx context.Context, id string, cleanup bool) (*cancelOutput, error) {
-	j, err := c.jobs.Cancel(ctx, id, cleanup)
+func (c jobCommands) cancel(ctx context.Context, in *cancelInput) (*cancelOutput, error) {
+	j, err := c.jobs.Cancel(ctx, in.ID, in.Cleanup)
 	if err != nil {
 		return nil, err
 	}
-	if cleanup {
+	removed := in.Cleanup
+	if removed {
 		kept, err := c.jobs.KeepsDocument(ctx, j)
 		if err != nil {
 			return nil, err
 		}
-		cleanup = !kept
+		removed = !kept
 	}
-	return &cancelOutput{CancelAnswer{Success: true, JobID: id, Status: j.Status, Cleanup: cleanup}}, nil
+	return &cancelOutput{client.CancelledJob{Success: true, JobID: in.ID, Status: j.Status, Cleanup: removed}}, nil
 }
 
 func (c jobCommands) retry(ctx context.Context, in *retryInput) (*retryOutput, error) {
-	if in.Again {
-		j, err := c.jobs.Get(ctx, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		if j.Status.Terminal() {
-			next, err := c.jobs.Again(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			view := viewOf(next)
-			return &retryOutput{Status: http.StatusCreated, Body: RetryAnswer{JobID: in.ID, NewJob: &view}}, nil
-		}
-	}
 	var keys []string
 	if in.Body != nil {
 		keys = in.Body.Items
 	}
 	n, err := c.jobs.Retry(ctx, in.ID, keys...)
-	if err != nil {
-		return nil, err
-	}
-	return &retryOutput{Status: http.StatusOK, Body: RetryAnswer{JobID: in.ID, Retried: n}}, nil
+	return &retryOutput{client.RetriedJob{JobID: in.ID, Retried: n}}, err
 }
 
 // changed returns a job that was changed.

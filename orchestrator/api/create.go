@@ -12,27 +12,14 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 )
 
-// NewJob is a request for a job.
-type NewJob struct {
-	Prompt      string    `json:"prompt" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"1000000" doc:"what to do" example:"List the requirements of this document"`
-	Pipeline    string    `json:"pipeline,omitempty" maxLength:"100" doc:"Defaults to default." example:"default"`
-	Context     Object    `json:"context,omitempty" doc:"for the agents; jobs can be found by the keys that the pipeline declares"`
-	DocumentURL string    `json:"document_url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"where the document is fetched from"`
-	Priority    int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"a step is worth a minute of waiting"`
-	Labels      []string  `json:"labels,omitempty" maxItems:"20" minLength:"1" maxLength:"100" doc:"for people, and for lists"`
-	After       []string  `json:"after,omitempty" maxItems:"100" maxLength:"100" doc:"jobs that must have ended before it begins"`
-	OnFailure   string    `json:"on_failure,omitempty" enum:"cancel,run" doc:"what becomes of it when one of those does not complete. Defaults to cancel."`
-	At          time.Time `json:"at,omitzero" doc:"when it begins. Defaults to now."`
-	Cron        string    `json:"cron,omitempty" maxLength:"200" doc:"creates a job with this request at these times" example:"0 6 * * 1"`
-	StuckAfter  string    `json:"stuck_after,omitempty" maxLength:"20" doc:"a duration without progress, as in 5m" example:"5m"`
-	VersionOf   string    `json:"version_of,omitempty" maxLength:"100" doc:"the job whose next version it is"`
-	Dedupe      string    `json:"dedupe,omitempty" enum:"allow,join,reject" doc:"when the same was asked for before. Defaults to the setting jobs.dedupe."`
-}
+// NewJob is a job to create.
+type NewJob = client.NewJob
 
-// request is what the job service is asked for.
-func (n NewJob) request(idempotency string) (jobs.Request, error) {
+// requestOf returns the request for a job.
+func requestOf(n NewJob, idempotency string) (jobs.Request, error) {
 	r := jobs.Request{
 		Pipeline: n.Pipeline, Prompt: n.Prompt, Context: json.RawMessage(n.Context), Priority: n.Priority, Labels: n.Labels, After: n.After,
 		OnFailure: n.OnFailure, At: n.At, Cron: n.Cron, VersionOf: n.VersionOf, Dedupe: n.Dedupe, IdempotencyKey: idempotency,
@@ -82,19 +69,25 @@ func addCreate(s *server) {
 	op := describe(s, http.MethodPost, "/jobs", "createJob", tagJobs, "Create a job",
 		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusBadGateway)
 	op.Description = "As JSON, or as a form of the same fields with the file document. In a form, context is JSON, and labels and after may be repeated. " +
-		"200 with duplicate: true says that the same was asked for before and is joined."
+		"The status 200 with duplicate: true returns an earlier job with the same work."
 	op.DefaultStatus = http.StatusCreated
 	example(&op, http.StatusCreated, exampleJob())
-	register(s, op, "body.", c.create)
-	described := s.api.OpenAPI().Paths["/jobs"].Post
+	for _, op := range s.alsoUnversioned(op) {
+		register(s, op, "body.", c.create)
+		c.describeBody(s, s.api.OpenAPI().Paths[op.Path].Post)
+	}
+}
+
+// describeBody adds the bodies and responses to an operation that huma does not know.
+func (c creation) describeBody(s *server, described *huma.Operation) {
 	joined := *described.Responses["201"]
-	joined.Description = "The same job was there already."
+	joined.Description = "An earlier job with the same work."
 	described.Responses["200"] = &joined
 	described.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/json": {Schema: schema, Example: map[string]any{"prompt": "List the requirements", "context": map[string]any{"customer": "acme"}}},
+		"application/json": {Schema: c.schema, Example: map[string]any{"prompt": "List the requirements", "context": map[string]any{"customer": "acme"}}},
 	}}
 	if s.cfg.Documents != nil {
-		described.RequestBody.Content["multipart/form-data"] = &huma.MediaType{Schema: formSchema(s.api.OpenAPI().Components.Schemas, schema)}
+		described.RequestBody.Content["multipart/form-data"] = &huma.MediaType{Schema: formSchema(c.schemas, c.schema)}
 	}
 }
 
@@ -123,7 +116,7 @@ func (c creation) create(ctx context.Context, in *createInput) (*createOutput, e
 			return nil, err
 		}
 	}
-	req, err := n.request(in.Key)
+	req, err := requestOf(n, in.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +127,7 @@ func (c creation) create(ctx context.Context, in *createInput) (*createOutput, e
 	if err != nil {
 		return nil, err
 	}
-	out := &createOutput{Status: http.StatusCreated, Location: "/jobs/" + j.ID, Body: viewOf(j)}
+	out := &createOutput{Status: http.StatusCreated, Location: "/v1/jobs/" + j.ID, Body: viewOf(j)}
 	if !created {
 		out.Status, out.Body.Duplicate = http.StatusOK, true
 	}

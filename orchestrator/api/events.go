@@ -66,11 +66,11 @@ func addEvents(s *server) {
 	streams := &eventStreams{s.cfg.Events, s.untilShutdown, s.cfg.identify, s.cfg.Logger, make(chan struct{}, maxStreams)}
 	const what = "Server-sent events: id, event (the type) and data (the event as JSON). " +
 		"A comment comes every 15 seconds, and the event gap where events are no longer kept. The stream ends when the key is revoked or expires."
-	op := describe(s, http.MethodGet, "/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
+	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
 	route(s, op, 0, func(_ context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream("", in.after()) })
 
-	op = describe(s, http.MethodGet, "/jobs/{id}/events", "streamJobEvents", tagEvents, "What happens to a job", http.StatusNotFound, http.StatusTooManyRequests)
+	op = describe(s, http.MethodGet, "/v1/jobs/{id}/events", "streamJobEvents", tagEvents, "What happens to a job", http.StatusNotFound, http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
 	route(s, op, 0, func(ctx context.Context, in *jobEventsInput) (*streamOutput, error) {
 		if s.cfg.Jobs != nil {

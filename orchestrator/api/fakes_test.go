@@ -157,6 +157,9 @@ func (f *fakeJobs) Item(_ context.Context, id, key string) (jobs.Item, error) {
 func (f *fakeJobs) Decide(_ context.Context, id, key string, d jobs.Decision) (jobs.Item, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !d.Accept && d.Reason == "" {
+		return jobs.Item{}, &jobs.FieldError{Field: "reason", Why: "is needed"}
+	}
 	f.decision = d
 	_, err := f.one(id)
 	return jobs.Item{Key: key}, err
@@ -310,7 +313,7 @@ func theAgent() agent.Agent {
 }
 
 func theAssignment() agent.Assignment {
-	return agent.Assignment{ID: "as-1", IdempotencyKey: aJob + "/stage/create", DocumentURL: "/jobs/" + aJob + "/document", Work: jobs.Work{
+	return agent.Assignment{ID: "as-1", IdempotencyKey: aJob + "/stage/create", DocumentURL: "/v1/jobs/" + aJob + "/document", Work: jobs.Work{
 		JobID: aJob, Stage: "create", Role: "creator", Takes: pipeline.TakesJob, Fence: 7, Attempt: 1, Prompt: "p", Document: &jobs.Document{Name: "d.pdf", Hash: "abc", Size: 3},
 	}}
 }

@@ -7,6 +7,7 @@ import (
 
 	"muster/jobs"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
 // NewItem is an item that an agent emits.
@@ -44,17 +45,9 @@ func newItems(list []NewItem) []jobs.Item {
 type itemsInput struct {
 	JobPath
 	Status string `query:"status" enum:"pending,validating,integrated,rejected,failed,review"`
-	Cursor string `query:"cursor" maxLength:"500" doc:"next of the page before"`
+	Cursor string `query:"cursor" maxLength:"500" doc:"next of the previous page. A page can be short or empty although others follow."`
 	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
 }
-
-// ItemList is a page of items.
-type ItemList struct {
-	Items []jobs.Item `json:"items"`
-	Next  string      `json:"next,omitempty" doc:"cursor of the next page; absent on the last. A page can be short, or empty, although others follow."`
-}
-
-type itemsOutput struct{ Body ItemList }
 
 type itemInput struct {
 	JobPath
@@ -66,33 +59,25 @@ type itemOutput struct{ Body jobs.Item }
 type decideInput struct {
 	JobPath
 	Key  string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
-	Body struct {
-		Accept bool   `json:"accept" doc:"true: it goes to its next stage, or is integrated by its last one; false: it is rejected"`
-		Reason string `json:"reason,omitempty" maxLength:"10000" doc:"needed to reject"`
-		Item   Object `json:"item,omitempty" doc:"fields of the item to correct"`
-	} `nameHint:"Decision"`
+	Body client.Decision
 }
 
 type decideAllInput struct {
 	JobPath
-	Body struct {
-		Items  []string `json:"items,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all in review."`
-		Accept bool     `json:"accept" doc:"true: they go to their next stage, or are integrated by their last one; false: they are rejected"`
-		Reason string   `json:"reason,omitempty" maxLength:"10000" doc:"needed to reject"`
-	} `nameHint:"Decisions"`
+	Body client.Decisions
 }
 
-type decideAllOutput struct {
-	Body struct {
-		Decided int `json:"decided" doc:"items that were in review"`
-	} `nameHint:"Decided"`
+type decideAllOutput struct{ Body client.DecidedItems }
+
+type reviewsInput struct {
+	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"number of items"`
 }
 
-// addItems adds what is done with the items of a job.
+// addItems adds the operations on the items of jobs.
 func addItems(s *server) {
-	op := describe(s, http.MethodGet, "/jobs/{id}/items", "listItems", tagItems, "List the items of a job", http.StatusNotFound)
+	op := describe(s, http.MethodGet, "/v1/jobs/{id}/items", "listItems", tagItems, "List the items of a job", http.StatusNotFound)
 	needs(&op, access.Viewer, access.Agent)
-	route(s, op, 0, func(ctx context.Context, in *itemsInput) (*itemsOutput, error) {
+	route(s, op, 0, func(ctx context.Context, in *itemsInput) (*pageOutput[jobs.Item], error) {
 		if err := s.reads(ctx, in.ID); err != nil {
 			return nil, err
 		}
@@ -101,13 +86,10 @@ func addItems(s *server) {
 			return nil, err
 		}
 		page, err := s.cfg.Jobs.Items(ctx, in.ID, jobs.ItemFilter{Status: jobs.ItemStatus(in.Status), Cursor: cursor, Limit: in.Limit})
-		if err != nil {
-			return nil, err
-		}
-		return &itemsOutput{ItemList{Items: orEmpty(page.Items), Next: makeCursor("items", page.Next)}}, nil
+		return &pageOutput[jobs.Item]{client.Page[jobs.Item]{Data: orEmpty(page.Items), Next: makeCursor("items", page.Next)}}, err
 	})
 
-	op = describe(s, http.MethodGet, "/jobs/{id}/items/{key}", "getItem", tagItems, "Get an item of a job", http.StatusNotFound)
+	op = describe(s, http.MethodGet, "/v1/jobs/{id}/items/{key}", "getItem", tagItems, "Get an item of a job", http.StatusNotFound)
 	needs(&op, access.Viewer, access.Agent)
 	route(s, op, 0, func(ctx context.Context, in *itemInput) (*itemOutput, error) {
 		if err := s.reads(ctx, in.ID); err != nil {
@@ -117,27 +99,26 @@ func addItems(s *server) {
 		return &itemOutput{item}, err
 	})
 
-	op = describe(s, http.MethodPost, "/jobs/{id}/items/{key}/decide", "decideItem", tagItems, "Accept or reject an item that waits for review",
+	op = describe(s, http.MethodPost, "/v1/jobs/{id}/items/{key}/decide", "decideItem", tagItems, "Accept or reject an item that waits for review",
 		http.StatusNotFound, http.StatusConflict)
 	route(s, op, maxBody, func(ctx context.Context, in *decideInput) (*itemOutput, error) {
-		if !in.Body.Accept && in.Body.Reason == "" {
-			return nil, badField("body.reason", "a reason is needed to reject an item")
-		}
 		d := jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, Patch: json.RawMessage(in.Body.Item), By: access.CallerOf(ctx).Name}
 		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, d)
 		return &itemOutput{item}, err
 	})
 
-	op = describe(s, http.MethodPost, "/jobs/{id}/decisions", "decideItems", tagItems, "Accept or reject items that wait for review",
+	op = describe(s, http.MethodPost, "/v1/jobs/{id}/decisions", "decideItems", tagItems, "Accept or reject several items that wait for review",
 		http.StatusNotFound, http.StatusConflict)
 	op.DefaultStatus = http.StatusOK
 	route(s, op, maxBody, func(ctx context.Context, in *decideAllInput) (*decideAllOutput, error) {
-		if !in.Body.Accept && in.Body.Reason == "" {
-			return nil, badField("body.reason", "a reason is needed to reject items")
-		}
 		out := &decideAllOutput{}
 		var err error
 		out.Body.Decided, err = s.cfg.Jobs.DecideAll(ctx, in.ID, in.Body.Items, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
 		return out, err
+	})
+	op = describe(s, http.MethodGet, "/v1/reviews", "listReviews", tagItems, "List items that wait for a decision, of all jobs")
+	route(s, op, 0, func(ctx context.Context, in *reviewsInput) (*pageOutput[jobs.Item], error) {
+		reviews, err := s.cfg.Jobs.Reviews(ctx, in.Limit)
+		return pageOf(reviews.Items, err)
 	})
 }

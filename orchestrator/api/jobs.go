@@ -4,33 +4,20 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"net/http"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"muster/jobs"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 	"muster/sites"
 )
 
-// Job is a job with the numbers that clients ask for most.
-type Job struct {
-	jobs.Job
-	JobID           string           `json:"job_id" doc:"the same as id"`
-	CreatorStatus   jobs.StageStatus `json:"creator_status,omitempty" doc:"of the stage create"`
-	ValidatorStatus jobs.StageStatus `json:"validator_status,omitempty" doc:"of the stage validate"`
-	TotalTokens     int64            `json:"total_tokens"`
-	TotalRequests   int64            `json:"total_requests"`
-	Percent         float64          `json:"progress_percent" doc:"items that have reached a final state"`
-	Duplicate       bool             `json:"duplicate,omitempty" doc:"the job was there already"`
-	Scrape          json.RawMessage  `json:"scrape,omitempty" doc:"of a job of kind scrape: its pages, its records and its report"`
-}
+// Job is a job with the numbers that clients use most.
+type Job = client.Job
 
 // viewOf returns a job with its numbers.
 func viewOf(j jobs.Job) Job {
@@ -54,70 +41,54 @@ type JobPath struct {
 	ID string `path:"id" maxLength:"100" pattern:"^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-v]{24}|[a-z]+_[A-Za-z0-9_.-]+)$" patternDescription:"the id of a job, as in 0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11" doc:"id of the job" example:"0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"`
 }
 
-type listInput struct {
-	Status []string `query:"status" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending: a stage is pending"`
-	Kind   string   `query:"kind" enum:"pipeline,scrape,refresh,queue" doc:"what runs the job"`
-	Name   string   `query:"name" maxLength:"200" doc:"of the pipeline, the site or the queue"`
-	Label  string   `query:"label" maxLength:"100"`
-	Cursor string   `query:"cursor" maxLength:"500" doc:"next of the page before"`
-	Offset int      `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"jobs to leave out"`
-	Limit  int      `query:"limit" default:"50" minimum:"1" maximum:"100" doc:"jobs on a page"`
-
-	context map[string]string
+// jobsInput selects jobs.
+type jobsInput struct {
+	Status  []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
+	Kind    string   `query:"kind" enum:"pipeline,scrape,refresh,queue" doc:"what runs the job"`
+	Name    string   `query:"name" maxLength:"200" doc:"name of the pipeline, the site or the queue"`
+	Label   string   `query:"label" maxLength:"100"`
+	Context []string `query:"context,explode" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
+	Cursor  string   `query:"cursor" maxLength:"500" doc:"next of the previous page"`
+	Offset  int      `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"number of jobs to skip"`
+	Limit   int      `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"jobs of a page"`
 }
 
-// contextKey is a key of a job's context that can be asked for.
-var contextKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`)
-
-// maxContext is how many keys of the context a request can ask for.
-const maxContext = 10
-
-// Resolve reads the parameters context.KEY, and refuses those that there are not.
-func (in *listInput) Resolve(ctx huma.Context) []error {
-	var errs []error
-	known := []string{"status", "kind", "name", "label", "cursor", "offset", "limit"}
-	u := ctx.URL()
-	for name, values := range u.Query() {
-		key, isContext := strings.CutPrefix(name, "context.")
-		bad := func(why string) {
-			errs = append(errs, &huma.ErrorDetail{Location: "query." + keyOf([]byte(name)), Message: why})
+// filter returns the filter of a request.
+func (in *jobsInput) filter() (jobs.Filter, error) {
+	f := statusFilter(in.Status)
+	f.Kind, f.Name, f.Label, f.Offset, f.Limit = in.Kind, in.Name, in.Label, in.Offset, in.Limit
+	for _, pair := range in.Context {
+		key, value, _ := strings.Cut(pair, "=")
+		if old, twice := f.Context[key]; twice && old != value {
+			return f, badField("query.context", "%s has two values, and no job has both", key)
 		}
-		switch {
-		case !isContext && !slices.Contains(known, name):
-			bad("unknown query parameter; there are " + strings.Join(known, ", ") + " and context.KEY")
-		case !isContext:
-			if len(values) > 1 {
-				bad("give the parameter once; commas separate several values of status")
-			}
-		case !contextKey.MatchString(key):
-			bad("a key of the context has up to 100 letters, digits, dots, hyphens and underscores")
-		case len(values) != 1 || len(values[0]) > 1000:
-			bad("one value of up to 1000 bytes is expected")
-		case len(in.context) == maxContext:
-			bad(fmt.Sprintf("at most %d keys of the context can be asked for", maxContext))
-		default:
-			if in.context == nil {
-				in.context = map[string]string{}
-			}
-			in.context[key] = values[0]
+		if f.Context == nil {
+			f.Context = map[string]string{}
 		}
-	}
-	return errs
-}
-
-// filter is the selection of a request.
-func (in *listInput) filter() (jobs.Filter, error) {
-	f := jobs.Filter{Kind: in.Kind, Name: in.Name, Label: in.Label, Offset: in.Offset, Limit: in.Limit, Context: in.context}
-	for _, status := range in.Status {
-		if status == "pending" {
-			f.Pending = true
-			continue
-		}
-		f.Statuses = append(f.Statuses, jobs.Status(status))
+		f.Context[key] = value
 	}
 	var err error
 	f.Cursor, err = readCursor("jobs", in.Cursor)
 	return f, err
+}
+
+// statusFilter returns a filter for words of a parameter status.
+func statusFilter(words []string) (f jobs.Filter) {
+	for _, word := range words {
+		if word == "pending" {
+			f.Pending = true
+			continue
+		}
+		f.Statuses = append(f.Statuses, jobs.Status(word))
+	}
+	return f
+}
+
+// unversionedJobsInput selects jobs as the first release did.
+type unversionedJobsInput struct {
+	Status []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
+	Offset int      `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"number of jobs to skip"`
+	Limit  int      `query:"limit" default:"50" minimum:"1" maximum:"100" doc:"jobs of a page"`
 }
 
 // readCursor returns what a cursor of makeCursor was made of.
@@ -141,16 +112,15 @@ func makeCursor(of, next string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(of + ":" + next))
 }
 
-// JobList is a page of jobs.
+// JobList is a page of jobs as the first release has it.
 type JobList struct {
-	Jobs   []Job  `json:"jobs" doc:"the newest first"`
-	Total  int64  `json:"total" doc:"of all pages; -1 where several filters at once would take a scan"`
-	Limit  int    `json:"limit"`
-	Offset int    `json:"offset"`
-	Next   string `json:"next,omitempty" doc:"cursor of the next page; absent on the last"`
+	Jobs   []Job `json:"jobs" doc:"the newest first"`
+	Total  int64 `json:"total" doc:"number of jobs on all pages; -1 where it would take a scan"`
+	Limit  int   `json:"limit"`
+	Offset int   `json:"offset"`
 }
 
-type listOutput struct{ Body JobList }
+type unversionedJobsOutput struct{ Body JobList }
 
 type jobOutput struct {
 	ETag string `header:"ETag" doc:"the version, for If-Match"`
@@ -161,7 +131,7 @@ func outputOf(j jobs.Job) *jobOutput {
 	return &jobOutput{ETag: strconv.Quote(strconv.FormatInt(j.Version, 10)), Body: viewOf(j)}
 }
 
-type stuckOutput struct {
+type unversionedStuckOutput struct {
 	Body struct {
 		Jobs []jobs.Stuck `json:"jobs"`
 	} `nameHint:"StuckJobs"`
@@ -169,38 +139,53 @@ type stuckOutput struct {
 
 type progressOutput struct{ Body jobs.Progress }
 
-// addJobs adds what reads jobs.
+// addJobs adds the operations that read jobs.
 func addJobs(s *server) {
-	op := describe(s, http.MethodGet, "/jobs", "listJobs", tagJobs, "List jobs of all kinds")
-	op.Description = "Parameters named context.KEY select by values of the context that the pipeline declares, as in context.customer=acme."
-	op.RejectUnknownQueryParameters = false // see listInput.Resolve
+	op := describe(s, http.MethodGet, "/v1/jobs", "listJobs", tagJobs, "List jobs of all kinds, the newest first")
+	route(s, op, 0, s.listJobs)
+	op = describe(s, http.MethodGet, "/jobs", "listJobsUnversioned", tagJobs, "List jobs of all kinds, the newest first")
 	example(&op, http.StatusOK, JobList{Jobs: []Job{exampleJob()}, Total: 1, Limit: 50})
-	route(s, op, 0, s.list)
+	route(s, op, 0, s.listUnversioned)
 
-	op = describe(s, http.MethodGet, "/jobs/stuck", "listStuckJobs", tagJobs, "List the jobs without progress")
-	route(s, op, 0, func(ctx context.Context, _ *nothing) (*stuckOutput, error) {
+	op = describe(s, http.MethodGet, "/v1/jobs/stuck", "listStuckJobs", tagJobs, "List the jobs without progress")
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[jobs.Stuck], error) {
+		return pageOf(s.cfg.Jobs.Stuck(ctx))
+	})
+	op = describe(s, http.MethodGet, "/jobs/stuck", "listStuckJobsUnversioned", tagJobs, "List the jobs without progress")
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*unversionedStuckOutput, error) {
 		stuck, err := s.cfg.Jobs.Stuck(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out := &stuckOutput{}
+		out := &unversionedStuckOutput{}
 		out.Body.Jobs = orEmpty(stuck)
-		return out, nil
+		return out, err
 	})
 
 	op = describe(s, http.MethodGet, "/jobs/{id}", "getJob", tagJobs, "Get a job", http.StatusNotFound)
 	needs(&op, access.Viewer, access.Agent)
 	example(&op, http.StatusOK, exampleJob())
-	route(s, op, 0, s.get)
+	routeBoth(s, op, 0, s.get)
 
-	op = describe(s, http.MethodGet, "/jobs/{id}/progress", "getJobProgress", tagJobs, "How far a job is, and how long the rest will take", http.StatusNotFound)
-	route(s, op, 0, func(ctx context.Context, in *JobPath) (*progressOutput, error) {
+	op = describe(s, http.MethodGet, "/jobs/{id}/progress", "getJobProgress", tagJobs, "Get the progress of a job, and an estimate of the remaining time", http.StatusNotFound)
+	routeBoth(s, op, 0, func(ctx context.Context, in *JobPath) (*progressOutput, error) {
 		p, err := s.cfg.Jobs.Progress(ctx, in.ID)
 		return &progressOutput{p}, err
 	})
 }
 
-func (s *server) list(ctx context.Context, in *listInput) (*listOutput, error) {
+// pageOf returns a list as its only page.
+func pageOf[T any](list []T, err error) (*pageOutput[T], error) {
+	return &pageOutput[T]{client.Page[T]{Data: orEmpty(list)}}, err
+}
+
+// viewsOf returns the jobs of a page.
+func viewsOf(page jobs.Page) []Job {
+	list := []Job{}
+	for _, j := range page.Jobs {
+		list = append(list, viewOf(j))
+	}
+	return list
+}
+
+func (s *server) listJobs(ctx context.Context, in *jobsInput) (*pageOutput[Job], error) {
 	f, err := in.filter()
 	if err != nil {
 		return nil, err
@@ -211,14 +196,14 @@ func (s *server) list(ctx context.Context, in *listInput) (*listOutput, error) {
 		}
 	}
 	page, err := s.cfg.Jobs.List(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	out := &listOutput{JobList{Jobs: []Job{}, Total: page.Total, Limit: in.Limit, Offset: in.Offset, Next: makeCursor("jobs", page.Next)}}
-	for _, j := range page.Jobs {
-		out.Body.Jobs = append(out.Body.Jobs, viewOf(j))
-	}
-	return out, nil
+	return &pageOutput[Job]{client.Page[Job]{Data: viewsOf(page), Next: makeCursor("jobs", page.Next)}}, err
+}
+
+func (s *server) listUnversioned(ctx context.Context, in *unversionedJobsInput) (*unversionedJobsOutput, error) {
+	f := statusFilter(in.Status)
+	f.Limit, f.Offset = in.Limit, in.Offset
+	page, err := s.cfg.Jobs.List(ctx, f)
+	return &unversionedJobsOutput{JobList{Jobs: viewsOf(page), Total: page.Total, Limit: in.Limit, Offset: in.Offset}}, err
 }
 
 func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {
@@ -231,12 +216,12 @@ func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {
 	}
 	out := outputOf(j)
 	if j.Kind == jobs.KindScrape && s.cfg.Sites != nil {
-		var scrape sites.Job
-		if scrape, err = s.cfg.Sites.Job(ctx, in.ID); err == nil { // it is kept for a week
-			out.Body.Scrape, err = json.Marshal(scrape)
-		}
-		if err != nil {
-			s.cfg.Logger.DebugContext(ctx, "a scrape has no report", "job", in.ID, "err", err)
+		scrape, err := s.cfg.Sites.Job(ctx, in.ID)
+		switch {
+		case err == nil:
+			out.Body.Scrape = &scrape
+		case !errors.Is(err, sites.ErrNoJob): // it is kept for a week
+			return nil, err
 		}
 	}
 	return out, nil

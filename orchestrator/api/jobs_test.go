@@ -75,8 +75,15 @@ func TestStatusesOfJobs(t *testing.T) {
 		{"GET", "/jobs?offset=-1", ``, 400, `"location":"query.offset"`},
 		{"GET", "/jobs?status=done", ``, 400, `created, processing, completed, failed, cancelled, pending`},
 		{"GET", "/jobs?state=done", ``, 400, `"location":"query.state"`},
-		{"GET", "/jobs?status=created&status=failed", ``, 400, `"location":"query.status"`},
-		{"GET", "/jobs?cursor=abc", ``, 400, `"location":"query.cursor"`},
+		{"GET", "/jobs?status=created&status=failed", ``, 200, `"total":1`},
+		{"GET", "/jobs?kind=pipeline", ``, 400, `"location":"query.kind"`},
+		{"GET", "/v1/jobs?limit=1001", ``, 400, `"location":"query.limit"`},
+		{"GET", "/v1/jobs?context=acme", ``, 400, `KEY=VALUE`},
+		{"GET", "/v1/jobs?context=customer=a&context=customer=b", ``, 400, `"location":"query.context"`},
+		{"GET", "/v1/jobs/stuck", ``, 200, `{"data":[{`},
+		{"GET", "/v1/jobs/daily", ``, 200, `{"data":[{`},
+		{"GET", "/v1/reviews", ``, 200, `"key":"a/b"`},
+		{"GET", "/v1/jobs?cursor=abc", ``, 400, `"location":"query.cursor"`},
 		{"GET", "/jobs/stuck", ``, 200, "no agent of role creator"},
 		{"GET", "/jobs/" + aJob + "/progress", ``, 200, `"eta_seconds":60`},
 		{"GET", "/jobs/" + noJob + "/progress", ``, 404, "no such job"},
@@ -84,19 +91,19 @@ func TestStatusesOfJobs(t *testing.T) {
 		{"GET", "/jobs/" + aJob + "/report?format=text", ``, 200, "a report as text"},
 		{"GET", "/jobs/" + aJob + "/report?format=pdf", ``, 400, `"location":"query.format"`},
 		{"GET", "/jobs/" + noJob + "/report", ``, 404, "no such job"},
-		{"GET", "/jobs/" + aJob + "/items/a%2Fb", ``, 200, `"key":"a/b"`},
-		{"GET", "/jobs/" + aJob + "/items/c", ``, 404, "no such item"},
-		{"GET", "/jobs/" + aJob + "/items?status=done", ``, 400, `"location":"query.status"`},
-		{"GET", "/jobs/" + noJob + "/document", ``, 404, "no such job"},
+		{"GET", "/v1/jobs/" + aJob + "/items/a%2Fb", ``, 200, `"key":"a/b"`},
+		{"GET", "/v1/jobs/" + aJob + "/items/c", ``, 404, "no such item"},
+		{"GET", "/v1/jobs/" + aJob + "/items?status=done", ``, 400, `"location":"query.status"`},
+		{"GET", "/v1/jobs/" + noJob + "/document", ``, 404, "no such job"},
 		{"GET", "/stats/daily", ``, 200, `"jobs_created":2`},
 		{"GET", "/stats/daily?days=0", ``, 400, `"location":"query.days"`},
 		{"GET", "/stats/daily?days=31", ``, 400, `"location":"query.days"`},
 		{"GET", "/stats/daily?days=7;DROP", ``, 400, `"location":"query.days"`},
 		{"GET", "/status", ``, 200, `"completed":2500`},
-		{"GET", "/pipelines", ``, 200, `"timeout":"1h0m0s"`},
-		{"GET", "/pipelines/nowhere", ``, 404, "no pipeline"},
-		{"POST", "/jobs/" + aJob + "/items/k/decide", `{"accept": false}`, 400, `"location":"body.reason"`},
-		{"PATCH", "/jobs/" + aJob, `{"priority": 1}`, 400, `"location":"header.If-Match"`},
+		{"GET", "/v1/pipelines", ``, 200, `"timeout":"1h0m0s"`},
+		{"GET", "/v1/pipelines/nowhere", ``, 404, "no pipeline"},
+		{"POST", "/v1/jobs/" + aJob + "/items/k/decide", `{"accept": false}`, 400, `"location":"body.reason"`},
+		{"PATCH", "/v1/jobs/" + aJob, `{"priority": 1}`, 400, `"location":"header.If-Match"`},
 		{"PUT", "/jobs", `{}`, 405, "GET, HEAD, POST"},
 		{"GET", "/nowhere", ``, 404, "/openapi.json"},
 	} {
@@ -113,7 +120,7 @@ func TestStatusesOfJobs(t *testing.T) {
 		t.Errorf("a form without files: got %d %s, want 415", w.Code, w.Body)
 	}
 	for path, contentType := range map[string][]string{
-		"/jobs": nil, "/agents": {"text/plain"}, "/v1/webhooks": {"application/xml"}, "/jobs/" + aJob + "/stages/create/fail": {"multipart/form-data; boundary=x"},
+		"/jobs": nil, "/v1/agents": {"text/plain"}, "/v1/webhooks": {"application/xml"}, "/v1/jobs/" + aJob + "/stages/create/fail": {"multipart/form-data; boundary=x"},
 	} {
 		w := post(t, h, "POST", path, []byte("{}"), func(r *http.Request) { r.Header["Content-Type"] = contentType })
 		if w.Code != http.StatusUnsupportedMediaType || !strings.Contains(w.Body.String(), "application/json") {
@@ -127,7 +134,7 @@ func TestErrorsOfTheServices(t *testing.T) {
 	t.Parallel()
 	cfg, f := faked(t)
 	h := handler(t, cfg)
-	job1 := "/jobs/" + aJob
+	job1 := "/v1/jobs/" + aJob
 	for _, c := range []struct {
 		err          error
 		method, path string
@@ -144,7 +151,7 @@ func TestErrorsOfTheServices(t *testing.T) {
 		{jobs.ErrMismatch, "POST", "/jobs", `{"prompt":"p"}`, 422},
 		{jobs.ErrExists, "POST", "/jobs", `{"prompt":"p"}`, 409},
 		{&jobs.FieldError{Field: "pipeline", Why: "no pipeline x"}, "POST", "/jobs", `{"prompt":"p"}`, 400},
-		{&jobs.FieldError{Field: "cursor", Why: "old"}, "GET", "/jobs", ``, 400},
+		{&jobs.FieldError{Field: "cursor", Why: "old"}, "GET", "/v1/jobs", ``, 400},
 		{fmt.Errorf("x: %w", document.ErrDownload), "POST", "/jobs", `{"prompt":"p"}`, 502},
 		{errors.New("a script has a fault"), "GET", "/jobs", ``, 500},
 		{fmt.Errorf("list: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "GET", "/jobs", ``, 503},
@@ -172,7 +179,7 @@ func TestCreateJob(t *testing.T) {
 		"after":["`+otherJob+`"],"on_failure":"run","at":"2026-12-01T10:00:00Z","stuck_after":"5m","dedupe":"allow","document_url":"https://x.example/d.pdf"}`),
 		header("Idempotency-Key", "order 4711"))
 	got := decode(t, w)
-	if w.Code != http.StatusCreated || got["job_id"] != aJob || got["prompt"] != "Do it" || w.Header().Get("Location") != "/jobs/"+aJob {
+	if w.Code != http.StatusCreated || got["job_id"] != aJob || got["prompt"] != "Do it" || w.Header().Get("Location") != "/v1/jobs/"+aJob {
 		t.Errorf("got %d %v %v, want 201 and the job", w.Code, w.Header(), got)
 	}
 	r := f.jobs.request
@@ -278,7 +285,7 @@ func TestListFilter(t *testing.T) {
 	t.Parallel()
 	cfg, f := faked(t)
 	h := handler(t, cfg)
-	w := ask(t, h, "GET", "/jobs?status=pending,failed&kind=pipeline&name=default&label=x&offset=5&context.customer=acme&context.a.b=1")
+	w := ask(t, h, "GET", "/v1/jobs?status=pending&status=failed&kind=pipeline&name=default&label=x&offset=5&context=customer=acme&context=a.b=1")
 	got := f.jobs.filter
 	if w.Code != 200 || got.Limit != 50 || got.Offset != 5 || !got.Pending || !slices.Equal(got.Statuses, []jobs.Status{jobs.Failed}) ||
 		got.Kind != "pipeline" || got.Name != "default" || got.Label != "x" || len(got.Context) != 2 || got.Context["customer"] != "acme" || got.Context["a.b"] != "1" {
@@ -288,10 +295,10 @@ func TestListFilter(t *testing.T) {
 	if next == "" || strings.Contains(next, "1-2") {
 		t.Fatalf("got the cursor %q, want one that says nothing", next)
 	}
-	if w := ask(t, h, "GET", "/jobs?cursor="+next); w.Code != 200 || f.jobs.filter.Cursor != "1-2" {
+	if w := ask(t, h, "GET", "/v1/jobs?cursor="+next); w.Code != 200 || f.jobs.filter.Cursor != "1-2" {
 		t.Errorf("got %d and the cursor %q, want 200 and that of the page before", w.Code, f.jobs.filter.Cursor)
 	}
-	if w := ask(t, h, "GET", "/jobs/"+aJob+"/items?cursor="+next); w.Code != 400 {
+	if w := ask(t, h, "GET", "/v1/jobs/"+aJob+"/items?cursor="+next); w.Code != 400 {
 		t.Errorf("a cursor of jobs for items: got %d, want 400", w.Code)
 	}
 }
@@ -302,11 +309,11 @@ func TestListByAKeyThatNoPipelineDeclares(t *testing.T) {
 	cfg, f := faked(t)
 	h := handler(t, cfg)
 	for query, want := range map[string]string{
-		"context.custmer=acme":             "declared are a.b, customer",
-		"context.customer=a&context.x=1":   "query.context.x",
-		"name=other&context.customer=acme": "no pipeline declares keys",
+		"context=custmer=acme":             "declared are a.b, customer",
+		"context=customer=a&context=x=1":   "declares x",
+		"name=other&context=customer=acme": "no pipeline declares keys",
 	} {
-		w := ask(t, h, "GET", "/jobs?"+query)
+		w := ask(t, h, "GET", "/v1/jobs?"+query)
 		if w.Code != 400 || !strings.Contains(w.Body.String(), want) || len(f.jobs.filter.Context) > 0 {
 			t.Errorf("%s: got %d %s, want 400 with %q", query, w.Code, w.Body, want)
 		}
@@ -322,26 +329,26 @@ func TestJobCommands(t *testing.T) {
 	if w.Header().Get("ETag") != `"3"` || got["creator_status"] != "completed" || got["validator_status"] != "processing" || got["total_tokens"] != 1500.0 || got["total_requests"] != 2.0 {
 		t.Errorf("got %v %v, want the states of both stages and the usage", w.Header(), got)
 	}
-	if w := post(t, h, "PATCH", "/jobs/"+aJob, fieldsOf{"priority": 9, "labels": []string{}}, header("If-Match", w.Header().Get("ETag"))); w.Code != 200 ||
+	if w := post(t, h, "PATCH", "/v1/jobs/"+aJob, fieldsOf{"priority": 9, "labels": []string{}}, header("If-Match", w.Header().Get("ETag"))); w.Code != 200 ||
 		f.jobs.version != 3 || *f.jobs.edit.Priority != 9 || f.jobs.edit.Labels == nil {
 		t.Errorf("edit: got %d, %+v of version %d", w.Code, f.jobs.edit, f.jobs.version)
 	}
-	if w := post(t, h, "PATCH", "/jobs/"+aJob, fieldsOf{}, header("If-Match", "three")); w.Code != 400 {
+	if w := post(t, h, "PATCH", "/v1/jobs/"+aJob, fieldsOf{}, header("If-Match", "three")); w.Code != 400 {
 		t.Errorf("edit of version three: got %d, want 400", w.Code)
 	}
 	if w := ask(t, h, "DELETE", "/jobs/"+aJob+"?cleanup=true"); w.Code != 200 || !f.jobs.cleanup || f.jobs.deleted || decode(t, w)["status"] != "cancelled" {
 		t.Errorf("cancel: got %d %s, cleanup %v, deleted %v", w.Code, w.Body, f.jobs.cleanup, f.jobs.deleted)
 	}
-	if w := ask(t, h, "DELETE", "/jobs/"+aJob+"?purge=true"); w.Code != 200 || !f.jobs.deleted {
-		t.Errorf("purge: got %d %s, deleted %v", w.Code, w.Body, f.jobs.deleted)
+	if w := ask(t, h, "DELETE", "/v1/jobs/"+aJob); w.Code != 204 || !f.jobs.deleted {
+		t.Errorf("delete: got %d %s, deleted %v", w.Code, w.Body, f.jobs.deleted)
 	}
-	if w := ask(t, h, "POST", "/jobs/"+aJob+"/retry"); w.Code != 200 || decode(t, w)["retried"] != 3.0 {
+	if w := ask(t, h, "POST", "/v1/jobs/"+aJob+"/retry"); w.Code != 200 || decode(t, w)["retried"] != 3.0 {
 		t.Errorf("retry: got %d %s, want 3 items", w.Code, w.Body)
 	}
-	if w := post(t, h, "POST", "/jobs/"+aJob+"/stages/create/fail", fieldsOf{"error": "broken"}); w.Code != 200 || f.jobs.failure != "broken" {
+	if w := post(t, h, "POST", "/v1/jobs/"+aJob+"/stages/create/fail", fieldsOf{"error": "broken"}); w.Code != 200 || f.jobs.failure != "broken" {
 		t.Errorf("fail a stage: got %d %s, with %q", w.Code, w.Body, f.jobs.failure)
 	}
-	if w := post(t, h, "POST", "/jobs/"+aJob+"/items/k/decide", fieldsOf{"accept": false, "reason": "wrong"}); w.Code != 200 || f.jobs.decision.Accept || f.jobs.decision.Reason != "wrong" || f.jobs.decision.By != "open" {
+	if w := post(t, h, "POST", "/v1/jobs/"+aJob+"/items/k/decide", fieldsOf{"accept": false, "reason": "wrong"}); w.Code != 200 || f.jobs.decision.Accept || f.jobs.decision.Reason != "wrong" || f.jobs.decision.By != "open" {
 		t.Errorf("decide: got %d %s, with %+v", w.Code, w.Body, f.jobs.decision)
 	}
 }
@@ -350,11 +357,11 @@ func TestCompareJobs(t *testing.T) {
 	t.Parallel()
 	cfg, _ := faked(t)
 	h := handler(t, cfg)
-	w := ask(t, h, "GET", "/jobs/"+aJob+"/compare/"+otherJob)
+	w := ask(t, h, "GET", "/v1/jobs/"+aJob+"/compare/"+otherJob)
 	if list, _ := decode(t, w)["differences"].([]any); len(list) != 2 || !strings.Contains(w.Body.String(), `"same":1`) {
 		t.Errorf("compare: got %s, want two differences, and one that is the same counted", w.Body)
 	}
-	if w := ask(t, h, "GET", "/jobs/"+aJob+"/compare/"+noJob); w.Code != 404 {
+	if w := ask(t, h, "GET", "/v1/jobs/"+aJob+"/compare/"+noJob); w.Code != 404 {
 		t.Errorf("compare with no job: got %d, want 404", w.Code)
 	}
 }
@@ -363,7 +370,7 @@ func TestCompareJobs(t *testing.T) {
 func TestDocumentIsAnAttachment(t *testing.T) {
 	t.Parallel()
 	cfg, _ := faked(t)
-	w := ask(t, handler(t, cfg), "GET", "/jobs/"+aJob+"/document")
+	w := ask(t, handler(t, cfg), "GET", "/v1/jobs/"+aJob+"/document")
 	h := w.Header()
 	if w.Code != 200 || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename=") || strings.Contains(h.Get("Content-Disposition"), "..") ||
 		h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") || h.Get("Content-Length") != "25" {

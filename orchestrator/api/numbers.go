@@ -8,7 +8,7 @@ import (
 )
 
 type daysInput struct {
-	Days int `query:"days" default:"7" minimum:"1" maximum:"30" doc:"how many days, today among them"`
+	Days int `query:"days" default:"7" minimum:"1" maximum:"30" doc:"number of days, including today"`
 }
 
 type daysOutput struct {
@@ -17,9 +17,13 @@ type daysOutput struct {
 	} `nameHint:"DailyStatistics"`
 }
 
-// addNumbers adds the statistics.
+// addNumbers adds the daily statistics.
 func addNumbers(s *server) {
-	op := describe(s, http.MethodGet, "/stats/daily", "getDailyStatistics", tagState, "How many jobs were created, completed, failed and cancelled each day")
+	op := describe(s, http.MethodGet, "/v1/jobs/daily", "listJobDays", tagJobs, "Count the jobs of each day, by status")
+	route(s, op, 0, func(ctx context.Context, in *daysInput) (*pageOutput[jobs.Day], error) {
+		return pageOf(s.cfg.Jobs.Daily(ctx, in.Days))
+	})
+	op = describe(s, http.MethodGet, "/stats/daily", "getDailyStatistics", tagState, "Count the jobs of each day, by status")
 	route(s, op, 0, func(ctx context.Context, in *daysInput) (*daysOutput, error) {
 		days, err := s.cfg.Jobs.Daily(ctx, in.Days)
 		if err != nil {

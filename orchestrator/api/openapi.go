@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"path"
 	"reflect"
@@ -47,6 +48,8 @@ var strict = sync.OnceFunc(func() { huma.ValidateStrictCasing = true })
 func newHuma(mux *http.ServeMux) huma.API {
 	strict()
 	format := huma.Format{Marshal: marshal, Unmarshal: unmarshal}
+	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	schemas.RegisterTypeAlias(typeOf[Object](), typeOf[map[string]any]())
 	api := humago.New(mux, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -59,7 +62,7 @@ func newHuma(mux *http.ServeMux) huma.API {
 			},
 			Servers: []*huma.Server{{URL: "/", Description: "where this description comes from"}},
 			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
+				Schemas: schemas,
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"bearer": {Type: "http", Scheme: "bearer", Description: "a key of muster keys create, of POST /keys or of the setting api.keys, or a JSON Web Token as in the setting api.jwt"},
 					"basic":  {Type: "http", Scheme: "basic", Description: "the same as a password, with any user name"},
@@ -88,17 +91,23 @@ func newHuma(mux *http.ServeMux) huma.API {
 	return api
 }
 
-// schemaName returns the name of the schema of a type. Types of sites, proxies and queues are prefixed with their package:
-// several have the names Job and Stats.
+// schemaName returns the name of the schema of a type. Types of sites, proxies and queues, and pages of them, have the name of
+// their package: several are called Job and Stats.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	if pkg := t.PkgPath(); t.Name() != "" && !strings.Contains(t.Name(), "[") &&
-		(strings.HasPrefix(pkg, "muster/sites") || strings.HasPrefix(pkg, "muster/proxies") || pkg == "muster/tasks/workqueue") {
-		prefix := path.Base(pkg)
-		name = strings.ToUpper(prefix[:1]) + prefix[1:] + name
+	full, generic := t.PkgPath()+"."+t.Name(), ""
+	if before, argument, ok := strings.Cut(strings.TrimSuffix(t.Name(), "]"), "["); ok {
+		full, generic = argument, before
+	}
+	pkg := full[:strings.LastIndexByte(full, '.')+1]
+	for _, shared := range []string{"muster/sites.", "muster/sites/report.", "muster/proxies.", "muster/tasks/workqueue."} {
+		if pkg == shared && t.Name() != "" {
+			prefix := path.Base(strings.TrimSuffix(pkg, "."))
+			name = generic + strings.ToUpper(prefix[:1]) + prefix[1:] + strings.TrimPrefix(name, generic)
+		}
 	}
 	return name
 }
@@ -222,6 +231,27 @@ func answersWith(op *huma.Operation, description string, types ...string) {
 		}
 	}
 	op.Responses["200"] = &huma.Response{Description: description, Content: content}
+}
+
+// alsoUnversioned returns an operation at its path, which the first release had, and the same operation below /v1.
+func (s *server) alsoUnversioned(op huma.Operation) []huma.Operation {
+	old := op
+	op.Path = "/v1" + op.Path
+	old.OperationID += "Unversioned"
+	old.Description = "The same as " + op.Method + " " + op.Path + "."
+	old.Metadata, old.Responses = maps.Clone(op.Metadata), map[string]*huma.Response{}
+	for status, response := range op.Responses {
+		r := *response
+		old.Responses[status] = &r
+	}
+	return []huma.Operation{old, op}
+}
+
+// routeBoth is route for an operation of alsoUnversioned.
+func routeBoth[I, O any](s *server, op huma.Operation, limit int64, handle func(context.Context, *I) (*O, error)) {
+	for _, op := range s.alsoUnversioned(op) {
+		route(s, op, limit, handle)
+	}
 }
 
 // route adds an operation whose body, if it has one, is JSON of up to limit bytes.

@@ -186,7 +186,7 @@ func locationOf(field, prefix string) string {
 	switch field {
 	case "job_id", "id":
 		return "path.id"
-	case "cursor", "limit", "offset", "status", "kind":
+	case "cursor", "limit", "offset", "status", "kind": // of lists
 		if prefix != "body." {
 			return "query." + field
 		}

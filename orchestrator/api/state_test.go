@@ -86,7 +86,7 @@ func TestMetricsOfJobs(t *testing.T) {
 func TestOperationsOfMissingServicesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	h := handler(t, setup(t))
-	for path, want := range map[string]int{"/health": 200, "/ready": 200, "/jobs": 404, "/agents": 404, "/events": 404, "/pipelines": 404, "/sites": 404, "/status": 404} {
+	for path, want := range map[string]int{"/health": 200, "/ready": 200, "/jobs": 404, "/v1/agents": 404, "/v1/events": 404, "/v1/pipelines": 404, "/sites": 404, "/status": 404} {
 		if w := ask(t, h, "GET", path); w.Code != want {
 			t.Errorf("%s: got %d, want %d", path, w.Code, want)
 		}
@@ -129,8 +129,8 @@ func TestLogLevelOfRequests(t *testing.T) {
 	cfg.Logger = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h := handler(t, cfg)
 	for request, want := range map[string]string{
-		"POST /jobs": "INFO", "DELETE /agents/none": "INFO", "POST /agents/none/drain": "INFO",
-		"POST /agents/none/heartbeat": "DEBUG", "POST /assignments/none/release": "DEBUG", "GET /jobs": "DEBUG",
+		"POST /jobs": "INFO", "DELETE /v1/agents/none": "INFO", "POST /v1/agents/none/drain": "INFO",
+		"POST /v1/agents/none/heartbeat": "DEBUG", "POST /v1/assignments/none/release": "DEBUG", "GET /jobs": "DEBUG",
 	} {
 		out.Reset()
 		method, path, _ := strings.Cut(request, " ")

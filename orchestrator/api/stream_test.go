@@ -27,9 +27,9 @@ func TestEventsAsAStream(t *testing.T) {
 		after  string
 		want   string
 	}{
-		"from the start": {"/events", func(*http.Request) {}, "0-0", "id: 1-0\nevent: job.created\ndata: {\"id\":\"1-0\""},
-		"Last-Event-ID":  {"/jobs/" + aJob + "/events", header("Last-Event-ID", "0-1"), "0-1", "event: gap\ndata: {\"after\":\"0-1\"}\n\nid: 2-0\nevent: job.started\n"},
-		"after":          {"/jobs/" + aJob + "/events?after=0-1", func(*http.Request) {}, "0-1", "event: gap\n"},
+		"from the start": {"/v1/events", func(*http.Request) {}, "0-0", "id: 1-0\nevent: job.created\ndata: {\"id\":\"1-0\""},
+		"Last-Event-ID":  {"/v1/jobs/" + aJob + "/events", header("Last-Event-ID", "0-1"), "0-1", "event: gap\ndata: {\"after\":\"0-1\"}\n\nid: 2-0\nevent: job.started\n"},
+		"after":          {"/v1/jobs/" + aJob + "/events?after=0-1", func(*http.Request) {}, "0-1", "event: gap\n"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan string, 1)
@@ -46,7 +46,7 @@ func TestEventsAsAStream(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", what, got, c.want)
 		}
 	}
-	if w := ask(t, h, "GET", "/jobs/"+noJob+"/events"); w.Code != http.StatusNotFound {
+	if w := ask(t, h, "GET", "/v1/jobs/"+noJob+"/events"); w.Code != http.StatusNotFound {
 		t.Errorf("events of no job: got %d, want 404", w.Code)
 	}
 }
@@ -101,7 +101,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			ask(t, h, "GET", "/events", bearer("a long enough key"), func(r *http.Request) { *r = *r.WithContext(ctx) })
+			ask(t, h, "GET", "/v1/events", bearer("a long enough key"), func(r *http.Request) { *r = *r.WithContext(ctx) })
 		}()
 		select {
 		case <-ended:
@@ -141,7 +141,7 @@ func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 		client := &http.Client{Transport: &http.Transport{DialContext: l.dial}}
 		defer client.CloseIdleConnections()
 
-		stream, err := client.Get("http://localhost/events")
+		stream, err := client.Get("http://localhost/v1/events")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 
 		polled := make(chan string, 1)
 		go func() {
-			resp, err := client.Post("http://localhost/agents/agent-1/lease", "application/json", strings.NewReader(`{"wait_seconds": 30}`))
+			resp, err := client.Post("http://localhost/v1/agents/agent-1/lease", "application/json", strings.NewReader(`{"wait_seconds": 30}`))
 			if err != nil {
 				polled <- err.Error()
 				return

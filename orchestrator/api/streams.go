@@ -15,6 +15,7 @@ import (
 
 	"muster/jobs"
 	"muster/orchestrator/access"
+	"muster/orchestrator/api/client"
 )
 
 // streamOutput is an answer that is written while it is made.
@@ -70,9 +71,10 @@ type reportInput struct {
 
 // addReports adds the reports of jobs.
 func addReports(s *server) {
-	op := describe(s, http.MethodGet, "/jobs/{id}/report", "getReport", tagJobs, "What became of a job: numbers, usage, citations and items", http.StatusNotFound)
+	op := describe(s, http.MethodGet, "/jobs/{id}/report", "getReport", tagJobs, "Get the report of a job: numbers, usage, citations and items", http.StatusNotFound)
 	answersWith(&op, "The report", "application/json", "text/plain", "text/csv")
-	route(s, op, 0, func(_ context.Context, in *reportInput) (*streamOutput, error) {
+	op.Responses["200"].Content["application/json"].Schema = s.api.OpenAPI().Components.Schemas.Schema(typeOf[client.JobReport](), true, "JobReport")
+	routeBoth(s, op, 0, func(_ context.Context, in *reportInput) (*streamOutput, error) {
 		head := http.Header{"Content-Type": {map[string]string{"json": "application/json", "text": "text/plain; charset=utf-8", "csv": "text/csv; charset=utf-8"}[in.Format]}}
 		if in.Format == "csv" {
 			head.Set("Content-Disposition", `attachment; filename="`+in.ID+`.csv"`)
@@ -83,7 +85,7 @@ func addReports(s *server) {
 
 // addDocuments adds the documents of jobs.
 func addDocuments(s *server) {
-	op := describe(s, http.MethodGet, "/jobs/{id}/document", "getDocument", tagJobs, "Get the document of a job", http.StatusNotFound)
+	op := describe(s, http.MethodGet, "/v1/jobs/{id}/document", "getDocument", tagJobs, "Get the document of a job", http.StatusNotFound)
 	needs(&op, access.Viewer, access.Agent)
 	answersWith(&op, "The document, as an attachment", "application/octet-stream")
 	route(s, op, 0, func(ctx context.Context, in *JobPath) (*streamOutput, error) {
@@ -131,13 +133,14 @@ func documentHead(d *jobs.Document) http.Header {
 type compareInput struct {
 	JobPath
 	Other string `path:"other" maxLength:"100" pattern:"^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-v]{24}|[a-z]+_[A-Za-z0-9_.-]+)$" patternDescription:"the id of a job" doc:"id of the later job"`
-	Same  bool   `query:"same" doc:"list the items that are the same too"`
+	Same  bool   `query:"same" doc:"include items without differences"`
 }
 
 // addCompare adds the comparison of two jobs.
 func addCompare(s *server) {
-	op := describe(s, http.MethodGet, "/jobs/{id}/compare/{other}", "compareJobs", tagJobs, "How the items of two jobs differ", http.StatusNotFound)
-	answersWith(&op, "The differences by item key (new, gone, changed), and how many there are of each", "application/json")
+	op := describe(s, http.MethodGet, "/v1/jobs/{id}/compare/{other}", "compareJobs", tagJobs, "Compare the items of two jobs", http.StatusNotFound)
+	answersWith(&op, "The differences by item key (new, gone, changed), and the number of each", "application/json")
+	op.Responses["200"].Content["application/json"].Schema = s.api.OpenAPI().Components.Schemas.Schema(typeOf[client.Comparison](), true, "Comparison")
 	route(s, op, 0, func(_ context.Context, in *compareInput) (*streamOutput, error) {
 		head := http.Header{"Content-Type": {"application/json"}}
 		return s.stream(head, func(ctx context.Context, w io.Writer) error { return writeComparison(ctx, w, s.cfg.Jobs, in) }), nil

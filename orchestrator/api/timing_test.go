@@ -101,24 +101,24 @@ func TestWaitingRequestsAreCountedAndNotTimed(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		ended <- struct{}{}
 	}
-	go send("POST", "/agents/agent-1/lease", `{"wait_seconds":30}`)
-	go send("GET", "/events", "")
+	go send("POST", "/v1/agents/agent-1/lease", `{"wait_seconds":30}`)
+	go send("GET", "/v1/events", "")
 	testutil.Eventually(t, "both wait", func() bool { return waiting() == 2 })
 	cancel()
 	<-ended
 	<-ended
 	got := samples(t, cfg.Timing)
 	expectSamples(t, got, map[string]float64{
-		"muster_http_requests_in_flight{state=active}":                  0,
-		"muster_http_requests_in_flight{state=waiting}":                 0,
-		"muster_http_requests_total{code=200 method=GET route=/events}": 1,
+		"muster_http_requests_in_flight{state=active}":                     0,
+		"muster_http_requests_in_flight{state=waiting}":                    0,
+		"muster_http_requests_total{code=200 method=GET route=/v1/events}": 1,
 	})
 	polls := 0.0
 	for name, n := range got {
 		if strings.HasPrefix(name, "muster_http_request_duration_seconds") {
 			t.Errorf("%s is there, want no times", name)
 		}
-		if strings.HasPrefix(name, "muster_http_requests_total") && strings.Contains(name, "method=POST route=/agents/{id}/lease") {
+		if strings.HasPrefix(name, "muster_http_requests_total") && strings.Contains(name, "method=POST route=/v1/agents/{id}/lease") {
 			polls += n
 		}
 	}

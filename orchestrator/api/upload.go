@@ -101,7 +101,7 @@ func (c creation) checkFields(values map[string][]string) error {
 	if n.DocumentURL != "" {
 		return errTwoDocuments()
 	}
-	_, err = n.request("")
+	_, err = requestOf(n, "")
 	return err
 }
 

@@ -67,6 +67,8 @@ type Config struct {
 	URL string
 	// Mode defaults to Auto.
 	Mode Mode
+	// Reuse uses the Redis of an orchestrator that runs on DataDir in the modes Child and Embedded, too. Defaults to false.
+	Reuse bool
 	// DataDir is where a Redis of ours keeps its data, and where the address is
 	// left for other commands. Defaults to "data".
 	DataDir string

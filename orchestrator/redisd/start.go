@@ -21,7 +21,7 @@ import (
 //  3. the Redis that the data directory remembers
 //  4. an own Redis
 //
-// Modes child and embedded begin at 4, mode external ends at 3.
+// Modes child and embedded begin at 4, or with Reuse at 2 without 3; mode external ends at 3.
 func (s *Server) start(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(s.cfg.DataDir, 0o755), os.MkdirAll(s.cfg.folder().redisDir(), 0o700)); err != nil {
 		return unwritable(s.cfg.DataDir, err)
@@ -37,10 +37,13 @@ func (s *Server) start(ctx context.Context) error {
 		}
 		return nil
 	}
-	if s.cfg.Mode == Auto || s.cfg.Mode == External {
+	named := s.cfg.Mode == Auto || s.cfg.Mode == External
+	if named || s.cfg.Reuse {
 		if used, err := s.usePublished(ctx); used || err != nil {
 			return err
 		}
+	}
+	if named {
 		if used, err := s.useRemembered(ctx); used || err != nil {
 			return err
 		}

@@ -154,7 +154,7 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 	d := itemData{
 		Job: id, Item: it, Key: it.Key, Text: shown(it.Text, itemTextShown), Notes: shown(it.ResearchNotes, itemTextShown), Data: indented(it.Data),
 		Error: shown(it.LastError, itemTextShown), Reason: shown(it.RejectionReason, itemTextShown), Decide: it.Status == jobs.ItemReview,
-		Whole: "/jobs/" + url.PathEscape(id) + "/items/" + url.PathEscape(it.Key),
+		Whole: "/v1/jobs/" + url.PathEscape(id) + "/items/" + url.PathEscape(it.Key),
 	}
 	confidence := ""
 	if it.Confidence != nil {

@@ -37,10 +37,9 @@ func (f *finding) add(kind, detail string) {
 // checks are what is found out about a candidate once the judge was reached through it. Checks that do not apply stay
 // zero.
 type checks struct {
-	page, missing         finding            // a page that exists, and one that does not, arrive unchanged
-	again                 finding            // an answer is not one that was kept
-	secure, connect, ipv6 finding            // TLS, a tunnel, and an IPv6 address get through
-	socks                 map[string]finding // the other protocols of a SOCKS server, by scheme
+	page, missing         finding // a page that exists, and one that does not, arrive unchanged
+	again                 finding // an answer is not one that was kept
+	secure, connect, ipv6 finding // TLS, a tunnel, and an IPv6 address get through
 }
 
 // finish completes the result of a candidate through which the judge has been reached by m, with the answer first.
@@ -52,12 +51,6 @@ func (p *Prober) finish(ctx context.Context, c source.Candidate, m mode, judged 
 	}
 	found.capabilities(m, &result.Can)
 	result.Can.HTTPSUnknown = p.httpsUnknown(judged, &found.secure)
-	switch { // of several, the most able one is used: 5 carries names and IPv6, 4a names
-	case result.Can.SOCKS5:
-		result.Protocol = "socks5"
-	case result.Can.SOCKS4A:
-		result.Protocol = "socks4a"
-	}
 	result.Latency.TLS = found.secure.latency.TLS
 	for _, f := range []finding{found.page, found.missing, found.again} {
 		result.tampers(f.tampering...)
@@ -83,7 +76,7 @@ func (p *Prober) finish(ctx context.Context, c source.Candidate, m mode, judged 
 func (p *Prober) check(ctx context.Context, c source.Candidate, m mode, judged *standing, first *Echo) *checks {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.TotalTimeout)
 	defer cancel()
-	found := &checks{socks: map[string]finding{}}
+	found := &checks{}
 	tunnelMode := mode{scheme: m.scheme}
 	var group sync.WaitGroup
 	run := func(out *finding, check func() finding) { group.Go(func() { *out = check() }) }
@@ -100,23 +93,13 @@ func (p *Prober) check(ctx context.Context, c source.Candidate, m mode, judged *
 	if judged.judge6 != nil {
 		run(&found.ipv6, func() finding { return p.checkEcho(ctx, c, m, *judged.judge6) })
 	}
-	var others [3]finding
-	schemes := []string{"socks4", "socks4a", "socks5"}
-	for i, scheme := range schemes {
-		if slices.Contains(schemes, m.scheme) && scheme != m.scheme {
-			run(&others[i], func() finding { return p.checkEcho(ctx, c, mode{scheme: scheme}, judged.judge) })
-		}
-	}
 	group.Wait()
-	for i, scheme := range schemes {
-		found.socks[scheme] = others[i]
-	}
 	return found
 }
 
 // localError returns why this machine could not do a check, nil if it could do all.
 func (f *checks) localError() error {
-	for _, one := range []finding{f.page, f.missing, f.again, f.secure, f.connect, f.ipv6, f.socks["socks4"], f.socks["socks4a"], f.socks["socks5"]} {
+	for _, one := range []finding{f.page, f.missing, f.again, f.secure, f.connect, f.ipv6} {
 		if tunnel.IsLocal(one.err) {
 			return one.err
 		}
@@ -129,9 +112,6 @@ func (f *checks) capabilities(m mode, can *Capabilities) {
 	can.Connect = !m.forward || f.connect.ok || f.secure.ok
 	can.HTTPS = f.secure.ok
 	can.IPv6 = f.ipv6.ok
-	can.SOCKS4 = m.scheme == "socks4" || f.socks["socks4"].ok
-	can.SOCKS4A = m.scheme == "socks4a" || f.socks["socks4a"].ok
-	can.SOCKS5 = m.scheme == "socks5" || f.socks["socks5"].ok
 }
 
 // exits returns the addresses that the candidate left by, of the same family as the first.

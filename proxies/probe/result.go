@@ -78,9 +78,6 @@ type Capabilities struct {
 	// HTTPSUnknown says that HTTPS could not be seen: it refuses tunnels to the port on which the judge speaks TLS, which
 	// is not 443, or the judge speaks none.
 	HTTPSUnknown bool `json:"https_unknown,omitzero"`
-	SOCKS4       bool `json:"socks4,omitzero"`
-	SOCKS4A      bool `json:"socks4a,omitzero"`
-	SOCKS5       bool `json:"socks5,omitzero"`
 	IPv6         bool `json:"ipv6,omitzero"` // reaches IPv6 targets
 	Auth         bool `json:"auth,omitzero"` // was given credentials and took them
 }

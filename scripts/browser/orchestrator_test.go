@@ -205,10 +205,10 @@ func workOnJob(t *testing.T, base, key string) {
 	lease := func(role string, n int) (agent string, all []assigned) {
 		t.Helper()
 		var me struct{ ID string }
-		call("/agents", map[string]any{"name": role + "-1", "roles": []string{role}, "capacity": n}, &me)
+		call("/v1/agents", map[string]any{"name": role + "-1", "roles": []string{role}, "capacity": n}, &me)
 		testutil.Eventually(t, "the agent has its work", func() bool {
 			var got struct{ Assignments []assigned }
-			call("/agents/"+me.ID+"/lease", map[string]any{"max": n, "wait_seconds": 1}, &got)
+			call("/v1/agents/"+me.ID+"/lease", map[string]any{"max": n, "wait_seconds": 1}, &got)
 			all = append(all, got.Assignments...)
 			return len(all) >= n
 		})
@@ -220,10 +220,10 @@ func workOnJob(t *testing.T, base, key string) {
 	for i := range 3 {
 		items = append(items, map[string]any{"key": fmt.Sprint("req-", i), "text": hostile, "source_location": "page 1"})
 	}
-	call("/assignments/"+work[0].ID+"/complete", map[string]any{"agent": agent, "fence": work[0].Fence, "items": items}, nil)
+	call("/v1/assignments/"+work[0].ID+"/complete", map[string]any{"agent": agent, "fence": work[0].Fence, "items": items}, nil)
 	agent, work = lease("validator", 3)
-	call("/assignments/"+work[0].ID+"/complete", map[string]any{"agent": agent, "fence": work[0].Fence, "verdict": "accept"}, nil)
-	call("/assignments/"+work[1].ID+"/fail", map[string]any{"agent": agent, "fence": work[1].Fence, "error": hostile, "permanent": true}, nil)
+	call("/v1/assignments/"+work[0].ID+"/complete", map[string]any{"agent": agent, "fence": work[0].Fence, "verdict": "accept"}, nil)
+	call("/v1/assignments/"+work[1].ID+"/fail", map[string]any{"agent": agent, "fence": work[1].Fence, "error": hostile, "permanent": true}, nil)
 }
 
 // refused wants that a caller may neither see the questions of others nor do what they ask.

@@ -141,11 +141,11 @@ func (f *fleet) items(t *testing.T, id string) []agentItem {
 	var all []agentItem
 	for cursor := ""; ; {
 		var page struct {
-			Items []agentItem
-			Next  string
+			Data []agentItem
+			Next string
 		}
-		f.do(t, http.MethodGet, "/jobs/"+id+"/items?limit=1000&cursor="+cursor, nil, &page)
-		all = append(all, page.Items...)
+		f.do(t, http.MethodGet, "/v1/jobs/"+id+"/items?limit=1000&cursor="+cursor, nil, &page)
+		all = append(all, page.Data...)
 		if cursor = page.Next; cursor == "" {
 			return all
 		}
@@ -209,7 +209,7 @@ func TestHungRedisIsRestarted(t *testing.T) {
 	}
 	var calls sync.WaitGroup
 	for _, c := range []struct{ method, path string }{
-		{http.MethodGet, "/jobs"}, {http.MethodGet, "/jobs/" + j.ID}, {http.MethodPost, "/jobs"}, {http.MethodPost, "/jobs/" + j.ID + "/cancel"}, {http.MethodGet, "/agents"},
+		{http.MethodGet, "/jobs"}, {http.MethodGet, "/jobs/" + j.ID}, {http.MethodPost, "/jobs"}, {http.MethodPost, "/jobs/" + j.ID + "/cancel"}, {http.MethodGet, "/v1/agents"},
 		{http.MethodGet, "/jobs/" + j.ID + "/report"}, {http.MethodGet, "/stats/daily"}, {http.MethodGet, "/ready"},
 	} {
 		calls.Go(func() {

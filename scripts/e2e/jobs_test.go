@@ -32,7 +32,7 @@ func TestAgentsDoAJob(t *testing.T) {
 	var id string
 	waiting.until(t, "a job that waits for an agent", func() bool {
 		var page struct{ Jobs []agentJob }
-		if err := f.get("/jobs?kind=pipeline", &page); err != nil || len(page.Jobs) != 1 {
+		if err := f.get("/jobs", &page); err != nil || len(page.Jobs) != 1 {
 			return false
 		}
 		id = page.Jobs[0].ID
@@ -80,9 +80,9 @@ func TestAgentsDoAJob(t *testing.T) {
 			t.Errorf("an agent ended with %d after SIGTERM, want 0", code)
 		}
 	}
-	var left struct{ Agents []struct{ Name string } }
-	if err := f.get("/agents", &left); err != nil || len(left.Agents) > 0 {
-		t.Errorf("got the agents %v, %v, want none", left.Agents, err)
+	var left struct{ Data []struct{ Name string } }
+	if err := f.get("/v1/agents", &left); err != nil || len(left.Data) > 0 {
+		t.Errorf("got the agents %v, %v, want none", left.Data, err)
 	}
 	main.interrupt(t)
 	main.wait(t, 130)
@@ -115,7 +115,7 @@ type work struct {
 func (f *fleet) register(t *testing.T, name, role string) (id string) {
 	t.Helper()
 	var me struct{ ID string }
-	f.do(t, http.MethodPost, "/agents", map[string]any{"name": name, "roles": []string{role}}, &me)
+	f.do(t, http.MethodPost, "/v1/agents", map[string]any{"name": name, "roles": []string{role}}, &me)
 	return me.ID
 }
 
@@ -124,7 +124,7 @@ func (f *fleet) lease(t *testing.T, agent string) (w work) {
 	t.Helper()
 	testutil.Eventually(t, "an assignment for "+agent, func() bool {
 		var got struct{ Assignments []work }
-		f.do(t, http.MethodPost, "/agents/"+agent+"/lease", map[string]any{"wait_seconds": 5}, &got)
+		f.do(t, http.MethodPost, "/v1/agents/"+agent+"/lease", map[string]any{"wait_seconds": 5}, &got)
 		if len(got.Assignments) == 1 {
 			w = got.Assignments[0]
 		}
@@ -152,7 +152,7 @@ func TestLateAnswersChangeNothing(t *testing.T) {
 
 	maker := f.register(t, "maker", "maker")
 	w := f.lease(t, maker)
-	f.do(t, http.MethodPost, "/assignments/"+w.ID+"/complete", map[string]any{
+	f.do(t, http.MethodPost, "/v1/assignments/"+w.ID+"/complete", map[string]any{
 		"agent": maker, "fence": w.Fence, "items": []any{map[string]any{"key": "k", "text": "an item"}},
 	}, nil)
 
@@ -160,14 +160,14 @@ func TestLateAnswersChangeNothing(t *testing.T) {
 	first := f.lease(t, slow)
 	status := 0
 	testutil.Eventually(t, "the deadline", func() bool { // heartbeats do not move it
-		status, _ = f.call(http.MethodPost, "/assignments/"+first.ID+"/heartbeat", map[string]any{"agent": slow, "fence": first.Fence}, nil)
+		status, _ = f.call(http.MethodPost, "/v1/assignments/"+first.ID+"/heartbeat", map[string]any{"agent": slow, "fence": first.Fence}, nil)
 		return status != http.StatusOK
 	})
 	if status != http.StatusConflict {
 		t.Errorf("a heartbeat after the deadline: got %d, want 409", status)
 	}
 	answer := func(agent string, w work, by string) int {
-		status, _ := f.call(http.MethodPost, "/assignments/"+w.ID+"/complete", map[string]any{
+		status, _ := f.call(http.MethodPost, "/v1/assignments/"+w.ID+"/complete", map[string]any{
 			"agent": agent, "fence": w.Fence, "item": map[string]any{"external_id": by},
 		}, nil)
 		return status

@@ -83,7 +83,7 @@ func (l *load) start(ctx context.Context) {
 	l.every(20*minute, l.sendItems)
 	l.every(10*minute, l.sendJob)
 	l.every(60*minute, l.sendScrape)
-	for _, path := range []string{"/ui/", "/ui/jobs", "/ui/tasks/", "/events", "/events"} {
+	for _, path := range []string{"/ui/", "/ui/jobs", "/ui/tasks/", "/v1/events", "/v1/events"} {
 		l.active.Go(func() { l.page(path) })
 	}
 }

@@ -39,19 +39,21 @@ type Page struct {
 
 // Doc is a parsed page.
 type Doc struct {
-	Page    Page
-	Charset Charset
-	Root    *html.Node // nil for JSON without HTML in it
-	JSON    any        // nil for HTML
-	text    []byte     // the body in UTF-8
-	plain   *string    // Text, found at first use
-	base    *url.URL   // of relative links
-	ld      []any      // JSON-LD objects, found at first use
-	ldDone  bool
-	items   []any // microdata, found at first use
-	itemsOK bool
-	tables  map[*html.Node]*table // found at first use
-	lang    *string               // see Language; nil until first use
+	Page Page
+	// Original is the URL of the page that this one is a copy of, which identifies its records. Defaults to none.
+	Original *url.URL
+	Charset  Charset
+	Root     *html.Node // nil for JSON without HTML in it
+	JSON     any        // nil for HTML
+	text     []byte     // the body in UTF-8
+	plain    *string    // Text, found at first use
+	base     *url.URL   // of relative links
+	ld       []any      // JSON-LD objects, found at first use
+	ldDone   bool
+	items    []any // microdata, found at first use
+	itemsOK  bool
+	tables   map[*html.Node]*table // found at first use
+	lang     *string               // see Language; nil until first use
 }
 
 // Parse decodes and parses a page. XML other than XHTML becomes a document of its elements. Broken HTML is repaired
@@ -133,6 +135,26 @@ func (d *Doc) Title() string {
 	return ""
 }
 
+// Canonical returns the URL that the page names by rel=canonical, or nil if there is none on the host of the page.
+func (d *Doc) Canonical(def *definition.Definition) *url.URL {
+	if d.Root == nil {
+		return nil
+	}
+	n := canonicalSelector.First(d.Root)
+	if n == nil {
+		return nil
+	}
+	href, _ := attr(n, "href")
+	u, err := d.reference(href)
+	if err != nil {
+		return nil
+	}
+	if u = def.Move(u); u.Host != d.Page.URL.Host || !def.InScope(u) {
+		return nil
+	}
+	return u
+}
+
 // Language returns the lang attribute of an HTML page, or "".
 func (d *Doc) Language() string {
 	if d.lang == nil {
@@ -161,6 +183,8 @@ func firstWith(root *html.Node, name, key string) *html.Node {
 }
 
 var (
+	canonicalSelector = definition.MustSelector(`link[rel~="canonical"][href]`)
+
 	ldSelector  = definition.MustSelector(`script[type*="ld+json"]`)
 	relSelector = definition.MustSelector(`link[rel~="next"], a[rel~="next"]`)
 )

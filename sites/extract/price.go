@@ -93,6 +93,7 @@ var currencies = []struct{ sign, code string }{
 	{"US$", "USD"}, {"AU$", "AUD"}, {"CA$", "CAD"}, {"NZ$", "NZD"}, {"HK$", "HKD"}, {"NT$", "TWD"}, {"MX$", "MXN"}, {"R$", "BRL"}, {"A$", "AUD"}, {"C$", "CAD"}, {"S$", "SGD"},
 	{"€", "EUR"}, {"£", "GBP"}, {"¥", "JPY"}, {"￥", "JPY"}, {"円", "JPY"}, {"元", "CNY"}, {"₹", "INR"}, {"₽", "RUB"}, {"₴", "UAH"}, {"₺", "TRY"}, {"₩", "KRW"}, {"원", "KRW"}, {"₪", "ILS"}, {"₫", "VND"}, {"đ", "VND"}, {"₿", "BTC"},
 	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"฿", "THB"}, {"₱", "PHP"}, {"₸", "KZT"}, {"₾", "GEL"}, {"₦", "NGN"}, {"din", "RSD"}, {"TL", "TRY"}, {"Rp", "IDR"}, {"RM", "MYR"}, {"ر.س", "SAR"}, {"د.إ", "AED"}, {"$", "USD"},
+	{"Euro", "EUR"}, {"euro", "EUR"}, {"евро", "EUR"}, {"євро", "EUR"}, {"ευρώ", "EUR"}, {"грн", "UAH"}, {"гривен", "UAH"}, {"SFr", "CHF"}, {"dollars", "USD"}, {"дин", "RSD"}, {"kč", "CZK"},
 }
 
 // isoCodes are searched anywhere in a text, in upper or lower case; all other codes of ISO 4217 only beside the number, and
@@ -127,25 +128,6 @@ func byLocale(sign, locale string) string {
 	return cmp.Or(shared[sign][strings.ToUpper(country)], shared[sign][language])
 }
 
-// named returns the currency that a word in lower case names, or "".
-func named(word string) string {
-	switch word {
-	case "euro", "euros", "евро", "євро", "ευρώ":
-		return "EUR"
-	case "грн", "гривень", "гривен":
-		return "UAH"
-	case "sfr":
-		return "CHF"
-	case "dollars":
-		return "USD"
-	case "дин":
-		return "RSD"
-	case "kč":
-		return "CZK"
-	}
-	return ""
-}
-
 // currencyIn returns the currency in a text: by its code, a sign or a word. The meaning of a shared sign depends on
 // locale.
 func currencyIn(text, locale string) string {
@@ -163,11 +145,7 @@ func currencyIn(text, locale string) string {
 		}
 	}
 	for _, w := range words {
-		lower := strings.ToLower(w)
-		if code := named(lower); code != "" {
-			return code
-		}
-		if code := byLocale(lower, locale); code != "" && w != "km" { // kilometres
+		if code := byLocale(strings.ToLower(w), locale); code != "" && w != "km" { // kilometres
 			return code
 		}
 	}

@@ -259,9 +259,10 @@ func (x *run) key(r *definition.Record, rec *Record) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// identity returns what identifies the page: its URL, and what it was requested with if it was fetched by POST.
+// identity returns what identifies the page: its URL or that of its original, and what it was requested with if it was
+// fetched by POST.
 func (x *run) identity() string {
-	id := x.def.Canonical(x.doc.Page.URL)
+	id := x.def.Canonical(cmp.Or(x.doc.Original, x.doc.Page.URL))
 	if post := x.doc.Page.Post; !post.IsZero() {
 		id += "\n" + post.Type + "\n" + post.Text
 	}

@@ -5,20 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/polite"
 )
 
-const (
-	maxUnsigned   = 3                // logins in a row that may be followed by a page without the sign of one
-	freeLogins    = 10               // logins again after the site ended a session: so many, and
-	pagesPerLogin = 10               // one more for so many fetched pages
-	loginEvery    = 10 * time.Minute // one more each time
-	maxBlocked    = 20               // see relogins.blocked; then logins change nothing
-)
+// pagesPerLogin is how many pages a session must fetch before it may log in again a second time.
+const pagesPerLogin = 10
 
 // logIn fills in the form of session.login and submits it, one session after the other. After an answer that refuses the
 // login this client never tries again: sites lock accounts after some failures. The caller holds the gate of s.
@@ -122,7 +116,6 @@ func (p *sessions) isLoggedOut(page extract.Page) bool {
 		return false
 	}
 	if p.def.Session.Login.SignedIn.First(doc.Root) != nil {
-		p.signed()
 		return false
 	}
 	return isLogin(doc) || p.def.Blocks.Off || blockedBy(p.def, doc) == ""
@@ -141,9 +134,9 @@ func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.forceLogin() {
+	if fetched := s.credit; !s.mayLogInAgain() {
 		if p.refused == nil {
-			p.tooMany, p.refused = true, &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site ends logins too often: there were %d logins again for %d fetched pages; is the account used elsewhere, or by more than one session?", p.forced, p.fetched)}
+			p.refused = &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site ended a session that had logged in again after %d pages; is the account used elsewhere, or by more than one session?", fetched)}
 		}
 		e := *p.refused
 		return &e
@@ -153,62 +146,26 @@ func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 	return nil
 }
 
-// relogins counts the logins that follow because the site ended a session, and what they brought; sessions.mu guards it.
-type relogins struct {
-	refused *Error    // why there are no logins now
-	forced  int       // logins
-	forgot  int       // of them, after some time
-	since   time.Time // when the time began after which the next one is forgotten
-	fetched int       // pages
-	blocked int       // one more for each blocked page, two fewer for each fetched one
-	tooMany bool      // refused is because of them: time lifts it
-}
-
-// forceLogin counts a login because the site ended a session, and reports whether there may be one. If so, logins are
-// not refused any more because there were too many.
-func (r *relogins) forceLogin() bool {
-	now := time.Now()
-	if r.forced == r.forgot {
-		r.since = now
-	}
-	if n := int(now.Sub(r.since) / loginEvery); n > 0 {
-		r.forgot = min(r.forgot+n, r.forced)
-		r.since = r.since.Add(time.Duration(n) * loginEvery)
-	}
-	if r.forced-r.forgot >= freeLogins+r.fetched/pagesPerLogin {
+// mayLogInAgain reports whether a session that the site has ended or blocked may log in again: once, and once more after
+// pagesPerLogin fetched pages each. If so, it counts the login. The caller holds sessions.mu.
+func (s *session) mayLogInAgain() bool {
+	if s.credit < pagesPerLogin {
 		return false
 	}
-	r.forced++
-	if r.tooMany {
-		r.refused, r.tooMany = nil, false
-	}
+	s.credit = 0
 	return true
 }
 
 // unsigned returns the error of a page that lacks the sign right after a login.
 func (p *sessions) unsigned(page extract.Page) error {
-	login := p.def.Session.Login
-	e := &Error{Class: Login, URL: page.Requested, Status: page.Status, Via: page.Via, Err: fmt.Errorf("the page has no %s, the sign of session.login.signed_in, right after a login that had it: choose a sign that all pages have", login.SignedIn.Text)}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.unsign++; p.unsign >= maxUnsigned && p.refused == nil {
-		p.refused = e
-	}
-	return e
+	return &Error{Class: Login, URL: page.Requested, Status: page.Status, Via: page.Via, Err: fmt.Errorf("the page has no %s, the sign of session.login.signed_in, right after a login that had it: choose a sign that all pages have", p.def.Session.Login.SignedIn.Text)}
 }
 
-// signed notes a page that has the sign.
-func (p *sessions) signed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unsign = 0
-}
-
-// refusal returns why no login is tried now, or nil.
+// refusal returns why no login is tried any more, or nil.
 func (p *sessions) refusal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refused == nil || p.tooMany && p.forceLogin() {
+	if p.refused == nil {
 		return nil
 	}
 	e := *p.refused

@@ -49,6 +49,7 @@ type session struct {
 	lastUse    int64 // value of sessions.clock
 	pages      int   // fetched
 	errors     float64
+	credit     int  // pages fetched since the session last logged in again; see mayLogInAgain
 	direct     bool // its requests are sent without a proxy from now on
 	ended      bool // it gets no more requests; its route is closed when it is not busy
 }
@@ -65,8 +66,7 @@ type sessions struct {
 	gone    []*session // ended, without a successor yet
 	clock   int64      // counts acquired sessions
 	limited int        // consecutive answers 429
-	unsign  int        // logins in a row after which a page lacked their sign
-	relogins
+	refused *Error     // why there are no more logins
 }
 
 func newSessions(c *Client) *sessions {
@@ -104,7 +104,10 @@ func (p *sessions) successor() *session {
 	if len(p.gone) > 0 {
 		old, p.gone = p.gone[0], p.gone[1:]
 	}
-	s := &session{born: time.Now(), gate: make(chan struct{}, 1), profile: p.profile(old)}
+	s := &session{born: time.Now(), gate: make(chan struct{}, 1), profile: p.profile(old), credit: pagesPerLogin}
+	if old != nil {
+		s.credit = old.credit
+	}
 	s.gate <- struct{}{}
 	s.http.Store(p.visitor())
 	if p.client.cfg.Route != nil {
@@ -186,23 +189,14 @@ func (p *sessions) end(s *session, why string) {
 func (p *sessions) retire(s *session, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fetched--
-	p.blocked += 2 // it was counted as fetched
+	s.credit-- // it was counted as fetched
 	p.block(s, why)
 }
 
-// block ends a session that the site has blocked. One with a login continues once no login is left. The caller holds mu.
+// block ends a session that the site has blocked. One with a login continues when it may not log in again. The caller holds
+// mu.
 func (p *sessions) block(s *session, why string) {
-	p.blocked++
-	if p.def.Session.Login == nil || s.ended || p.forceLogin() {
-		p.end(s, why)
-		return
-	}
-	if p.blocked < maxBlocked || p.refused != nil {
-		return
-	}
-	p.tooMany, p.refused = true, &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: most pages are blocked (%s), whatever the login: there were %d logins again for %d fetched pages", why, p.forced, p.fetched)}
-	for _, s := range slices.Clone(p.live) { // pages say why
+	if p.def.Session.Login == nil || !s.ended && s.mayLogInAgain() {
 		p.end(s, why)
 	}
 }
@@ -235,8 +229,7 @@ func (p *sessions) release(s *session, err error) {
 		s.pages++
 		s.errors = max(s.errors-0.5, 0)
 		p.limited = 0
-		p.fetched++
-		p.blocked = max(p.blocked-2, 0)
+		s.credit++
 	case Throttled, Canceled, NoProxy: // no request was sent
 		s.uses--
 	case Blocked, SoftBlock:

@@ -5,7 +5,6 @@
 package ledger
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"muster/internal/atomicfile"
+	"muster/sites/internal/lines"
 )
 
 // Change says how a record differs from the job before.
@@ -108,7 +108,7 @@ func Open(path string, watch ...string) (*Book, error) {
 
 func (b *Book) load() error {
 	var at int64
-	for line, err := range lines(b.f) {
+	for line, err := range lines.Of(b.f) {
 		if err != nil {
 			return err
 		}
@@ -293,7 +293,7 @@ func (b *Book) update(records io.Reader, w io.Writer, job Job, gone func(Entry) 
 		return err
 	}
 	met := make(map[[16]byte]struct{}, len(b.index))
-	for line, lerr := range lines(records) {
+	for line, lerr := range lines.Of(records) {
 		if lerr != nil {
 			return fmt.Errorf("read %s: %w", job.Records, lerr)
 		}
@@ -373,27 +373,6 @@ func (b *Book) missing(met map[[16]byte]struct{}, job Job, enc *json.Encoder, go
 		}
 	}
 	return nil
-}
-
-// lines yields the lines of r without their ends; each is valid until the
-// next. A last line without an end is skipped.
-func lines(r io.Reader) func(yield func([]byte, error) bool) {
-	return func(yield func([]byte, error) bool) {
-		br := bufio.NewReaderSize(r, 256<<10)
-		for {
-			line, err := br.ReadBytes('\n')
-			if err == io.EOF {
-				return
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if !yield(line[:len(line)-1], nil) {
-				return
-			}
-		}
-	}
 }
 
 // Show returns the entry of a record, and whether the book has it.

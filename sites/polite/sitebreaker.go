@@ -20,14 +20,12 @@ const (
 	breakerPages       = 5 // different pages that must have failed since the last fetched page
 	breakerProxies     = 3 // different proxies through which they must have failed
 	breakerLook        = time.Second
-	confirmAgain       = 100 * time.Millisecond // until a page is tried again after an inconclusive confirmation
 )
 
-// SiteBreaker stops requests to a site that is down, in all processes. A site counts as down when the first tries of
-// several pages fail because of the site and no page is fetched in between; or when all tries of a page have failed,
-// and one that was fetched before fails too. They must have failed without a proxy or through several proxies, since
-// a failure through one may be the proxy's. While the breaker is open pages wait in the queue; after that single
-// pages are tried, at increasing intervals. A site that has been down for longer than patience is a DownError.
+// SiteBreaker stops requests to a site that is down, in all processes. A site counts as down when the first attempts of
+// five pages fail because of the site and no page is fetched in between. They must have failed without a proxy or through
+// three proxies, since a failure through one may be the proxy's. While the breaker is open, pages wait in the queue; then
+// single pages are tried, at increasing intervals. A site that has been down for longer than patience is a DownError.
 type SiteBreaker struct {
 	rdb      redis.UniversalClient
 	limit    *limit.Breaker
@@ -37,8 +35,7 @@ type SiteBreaker struct {
 
 	mu     sync.Mutex // guards the fields below
 	looked time.Time
-	calm   bool      // the site had no failures at the time looked
-	good   time.Time // when the last page was fetched
+	calm   bool // the site had no failures at the time looked
 }
 
 // NewSiteBreaker returns the breaker of a site for a job that started at began. It does no I/O. The cooldowns of cfg
@@ -144,13 +141,6 @@ func (b *SiteBreaker) set(calm bool) {
 	b.mu.Unlock()
 }
 
-// FetchedSince reports whether a page of the site was fetched in this process after t.
-func (b *SiteBreaker) FetchedSince(t time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.good.After(t)
-}
-
 // Report records how the request for a page ended; first says whether it was the page's first. It returns how long
 // the breaker stays open if the site is down, and 0 if the failure is the page's.
 func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page string, first bool, o Outcome) (down time.Duration, err error) {
@@ -159,16 +149,9 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 	case o.OfSite:
 		b.set(false)
 		if permit.Trial() {
-			return 0, permit.Failure(ctx, o.Class)
-		}
-		if first {
-			page = "page " + page
+			err = permit.Failure(ctx, o.Class)
 		} else {
-			page = ""
-		}
-		pages, apart, err := b.note(ctx, page, o)
-		if err == nil && pages >= breakerPages && apart {
-			err = b.open(ctx, o)
+			err = b.note(ctx, page, first, o)
 		}
 		if err != nil || o.Blocked {
 			return 0, err
@@ -177,7 +160,6 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 	case o.Answered:
 		b.mu.Lock()
 		calm := b.calm
-		b.good = time.Now()
 		b.mu.Unlock()
 		if calm && !permit.Trial() {
 			return 0, nil
@@ -190,35 +172,15 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 	return 0, permit.Cancel(ctx) // it says nothing about the site
 }
 
-// Confirm records how the request for a page ended that was fetched before, and is fetched again because all tries of
-// another one have failed. It returns what Report returns.
-func (b *SiteBreaker) Confirm(ctx context.Context, o Outcome) (down time.Duration, err error) {
-	ctx = context.WithoutCancel(ctx)
-	switch {
-	case o.Answered:
-		return b.Report(ctx, limit.Permit{}, "", false, o)
-	case !o.OfSite: // inconclusive: the page is tried again
-		return confirmAgain, nil
-	}
-	_, apart, err := b.note(ctx, "", o)
-	if err != nil || !apart {
-		return 0, err
-	}
-	if err := b.open(ctx, o); err != nil {
-		return 0, err
-	}
-	return b.left(ctx)
-}
-
-// note adds a failure to those since the last fetched page, and page to the failed pages unless it is "". It returns
-// the number of failed pages, and whether they failed without a proxy or through several proxies.
-func (b *SiteBreaker) note(ctx context.Context, page string, failure Outcome) (pages int, apart bool, err error) {
+// note adds a failure to those since the last fetched page, and page to the failed pages if it is its first. It opens
+// the breaker if enough pages have failed, without a proxy or through enough proxies.
+func (b *SiteBreaker) note(ctx context.Context, page string, first bool, failure Outcome) error {
 	members := []any{"direct"}
 	if failure.Via != "" {
 		members[0] = "via " + failure.Via
 	}
-	if page != "" {
-		members = append(members, page)
+	if first {
+		members = append(members, "page "+page)
 	}
 	key := failuresKey(b.site)
 	var all *redis.StringSliceCmd
@@ -228,25 +190,23 @@ func (b *SiteBreaker) note(ctx context.Context, page string, failure Outcome) (p
 		all = p.SMembers(ctx, key)
 		return nil
 	}); err != nil {
-		return 0, false, fmt.Errorf("record a failure of %s: %w", b.site, err)
+		return fmt.Errorf("record a failure of %s: %w", b.site, err)
 	}
-	proxies := 0
+	pages, proxies := 0, 0
 	for _, m := range all.Val() {
 		switch {
 		case m == "direct":
-			apart = true
+			proxies = breakerProxies
 		case strings.HasPrefix(m, "page "):
 			pages++
 		default:
 			proxies++
 		}
 	}
-	return pages, apart || proxies >= breakerProxies, nil
-}
-
-// open opens the breaker if it is closed.
-func (b *SiteBreaker) open(ctx context.Context, failure Outcome) error {
-	permit, ok, _, err := b.limit.Allow(ctx, b.site)
+	if pages < breakerPages || proxies < breakerProxies {
+		return nil
+	}
+	permit, ok, _, err := b.limit.Allow(ctx, b.site) // it may be open already
 	if err != nil || !ok {
 		return err
 	}

@@ -94,42 +94,6 @@ func opens(t *testing.T, rdb redis.UniversalClient, failure func(n int) error, p
 	}
 }
 
-// When all tries of a page have failed, one that was fetched before shows whether the site is down.
-func TestBreakerOpensAfterConfirmation(t *testing.T) {
-	t.Parallel()
-	failed := func(via string) error {
-		return &fetch.Error{Class: fetch.Connect, Via: via, Direct: via == "", Err: errors.New("x")}
-	}
-	for name, c := range map[string]struct {
-		tries []error // of the page
-		probe error
-		opens bool
-	}{
-		"it fails too, directly":         {[]error{failed("")}, failed(""), true},
-		"it fails too, through proxies":  {[]error{failed("a"), failed("b")}, failed("c"), true},
-		"it fails too, through the same": {[]error{failed("a"), failed("b")}, failed("a"), false},
-		"it is fetched":                  {[]error{failed("")}, nil, false},
-		"it is gone":                     {[]error{failed("")}, &fetch.Error{Class: fetch.Gone, Direct: true, Err: errors.New("x")}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := polite.NewSiteBreaker(redistest.New(t), "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
-			for i, err := range c.tries {
-				if down, err := b.Report(t.Context(), limit.Permit{}, "page", i == 0, fetch.OutcomeOf(err)); err != nil || down != 0 {
-					t.Fatalf("a try: got %s, %v, want 0 and no error", down, err)
-				}
-			}
-			down, err := b.Confirm(t.Context(), fetch.OutcomeOf(c.probe))
-			if err != nil || (down > 0) != c.opens {
-				t.Errorf("got down for %s, %v; want down: %v", down, err, c.opens)
-			}
-			if _, err := b.Allow(t.Context()); errors.As(err, new(*polite.WaitError)) != c.opens {
-				t.Errorf("after it: got %v, want a WaitError: %v", err, c.opens)
-			}
-		})
-	}
-}
-
 // A job stops waiting for a site that stays down after its own patience, but not during a trial request.
 func TestSiteStaysDown(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"muster/internal/atomicfile"
+	"muster/sites/internal/lines"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks/workqueue"
@@ -90,27 +90,23 @@ func (l failedList) failed(ctx context.Context) error {
 
 // resolved writes the pages of an earlier list that have not failed again. Lines that are damaged are left out.
 func (l failedList) resolved(ctx context.Context, before io.Reader) error {
-	lines := bufio.NewReaderSize(before, 64<<10)
-	for ended := false; !ended; {
-		var batch []report.FailedPage
-		for len(batch) < failedBatch {
-			line, err := lines.ReadBytes('\n')
-			var f report.FailedPage
-			if json.Unmarshal(line, &f) == nil && f.Item != "" {
-				batch = append(batch, f)
-			}
-			if ended = errors.Is(err, io.EOF); ended {
-				break
-			}
-			if err != nil {
-				return fmt.Errorf("read the failed pages of earlier runs: %w", err)
-			}
+	var batch []report.FailedPage
+	for line, err := range lines.Of(before) {
+		if err != nil {
+			return fmt.Errorf("read the failed pages of earlier runs: %w", err)
 		}
-		if err := l.resolve(ctx, batch); err != nil {
-			return err
+		var f report.FailedPage
+		if json.Unmarshal(line, &f) == nil && f.Item != "" {
+			batch = append(batch, f)
+		}
+		if len(batch) == failedBatch {
+			if err := l.resolve(ctx, batch); err != nil {
+				return err
+			}
+			batch = nil
 		}
 	}
-	return nil
+	return l.resolve(ctx, batch)
 }
 
 // resolve writes those of some pages that have not failed again.

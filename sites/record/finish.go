@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"muster/internal/atomicfile"
+	"muster/sites/internal/lines"
 	"muster/sites/internal/store"
 	"muster/sites/ledger"
 	"muster/sites/report"
@@ -189,12 +189,7 @@ func (w *writer) countChanges(_ context.Context, sum *report.Summary) error {
 	}
 	defer f.Close()
 	sum.Changes.File = f.Name()
-	r := bufio.NewReaderSize(f, 64<<10)
-	for {
-		line, err := r.ReadBytes('\n')
-		if err == io.EOF {
-			break
-		}
+	for line, err := range lines.Of(f) {
 		var c changeLine
 		if err == nil {
 			err = json.Unmarshal(line, &c)

@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 
 	"muster/internal/atomicfile"
 	"muster/sites/definition"
+	"muster/sites/internal/lines"
 )
 
 // Column is a column of a CSV file: a value of a record, or one in its objects.
@@ -71,23 +71,19 @@ func WriteCSV(jsonl, path string, columns []Column, fence Fence) error {
 		if err := w.Write(head); err != nil {
 			return err
 		}
-		r := bufio.NewReaderSize(in, 256<<10)
-		for {
-			line, rerr := r.ReadBytes('\n')
-			if rerr != nil && rerr != io.EOF {
-				return fmt.Errorf("read %s: %w", jsonl, rerr)
+		for line, err := range lines.Of(in) {
+			if err != nil {
+				return fmt.Errorf("read %s: %w", jsonl, err)
 			}
-			if len(bytes.TrimSpace(line)) > 0 {
-				row, err := csvRow(line, columns)
-				if err != nil {
-					return fmt.Errorf("read %s: %w", jsonl, err)
-				}
-				if err := w.Write(row); err != nil {
-					return err
-				}
+			if len(bytes.TrimSpace(line)) == 0 {
+				continue
 			}
-			if rerr == io.EOF {
-				break
+			row, err := csvRow(line, columns)
+			if err != nil {
+				return fmt.Errorf("read %s: %w", jsonl, err)
+			}
+			if err := w.Write(row); err != nil {
+				return err
 			}
 		}
 		w.Flush()

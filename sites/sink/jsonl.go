@@ -28,6 +28,7 @@ import (
 	"path/filepath"
 
 	"muster/internal/atomicfile"
+	"muster/sites/internal/lines"
 )
 
 // Fence returns nil if the caller may still change the files, and else an error.
@@ -82,38 +83,42 @@ func OpenJSONL(path string, fence Fence) (*JSONL, error) {
 	return s, nil
 }
 
-// load reads the keys of the records in the file.
+// load reads the keys of the records in the file and cuts off an incomplete last record.
 func (s *JSONL) load() error {
-	r := bufio.NewReaderSize(s.f, 256<<10)
-	var good int64
-	for {
-		line, err := r.ReadBytes('\n')
-		if err != nil && err != io.EOF {
+	var end, good int64 // of the lines, and of the records
+	var bad error
+	for line, err := range lines.Of(s.f) {
+		if err != nil {
 			return fmt.Errorf("read %s: %w", s.path, err)
 		}
-		whole := err == nil
+		if bad != nil {
+			break
+		}
+		end += int64(len(line)) + 1
 		var h head
-		if whole && len(bytes.TrimSpace(line)) > 0 {
-			if jerr := json.Unmarshal(line, &h); jerr != nil {
-				if _, peek := r.Peek(1); peek != io.EOF {
-					return fmt.Errorf("%s is not a JSONL file: byte %d: %w; move it away or choose another folder", s.path, good, jerr)
-				}
-				whole = false
+		if len(bytes.TrimSpace(line)) > 0 {
+			if bad = json.Unmarshal(line, &h); bad != nil {
+				continue
 			}
 		}
-		if !whole {
-			if s.torn = len(line) > 0; s.torn {
-				if err := s.f.Truncate(good); err != nil {
-					return fmt.Errorf("cut the incomplete end off %s: %w", s.path, err)
-				}
-			}
-			return nil
-		}
-		good += int64(len(line))
+		good = end
 		if h.Key != "" {
 			s.keys[h.Key] = struct{}{}
 		}
 	}
+	info, err := s.f.Stat()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", s.path, err)
+	}
+	if bad != nil && info.Size() > end {
+		return fmt.Errorf("%s is not a JSONL file: byte %d: %w; move it to another place or choose another directory", s.path, good, bad)
+	}
+	if s.torn = info.Size() > good; s.torn {
+		if err := s.f.Truncate(good); err != nil {
+			return fmt.Errorf("cut the incomplete end off %s: %w", s.path, err)
+		}
+	}
+	return nil
 }
 
 // Put appends a record unless the file has one with its key, and reports whether it was new. The record is a JSON

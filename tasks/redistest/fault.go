@@ -28,6 +28,7 @@ const (
 	Dies     Kind = "dies"       // it is not sent, nor are any later ones: the process is dead
 	DiesLate Kind = "dies-after" // Redis does it, and later ones are not sent: the process is dead
 	Slow     Kind = "slow"       // it is sent only after slowCalls more calls of its client, or Release
+	Killed   Kind = "killed"     // the process is killed before it or, with Reply, after it
 	Frozen   Kind = "frozen"     // it and all later ones are sent only after Release: the process is frozen
 )
 
@@ -47,6 +48,7 @@ type Fault struct {
 	Kind  Kind
 	N     int                    // the number of that call; 0 for none, or EveryCall
 	Match func(redis.Cmder) bool // selects the calls that count, by one of their commands. Defaults to all.
+	Reply func(redis.Cmder) bool // likewise, by a command with its successful reply; for Killed only
 
 	mu       sync.Mutex // guards the fields below
 	calls    int        // so far
@@ -149,6 +151,8 @@ func (f *Fault) call(what func() string, do func() error) error {
 	case frozen:
 		<-f.release
 	case !is:
+	case f.Kind == Killed:
+		Die()
 	case f.Kind == Refused || f.Kind == Dies:
 		return ErrFault
 	case f.Kind == Unheard || f.Kind == DiesLate:
@@ -165,6 +169,14 @@ func (f *Fault) call(what func() string, do func() error) error {
 	return do()
 }
 
+// Die ends the process as kill -9 does.
+func Die() {
+	if me, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = me.Kill()
+	}
+	select {}
+}
+
 // DialHook implements redis.Hook.
 func (f *Fault) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
@@ -173,6 +185,11 @@ func (f *Fault) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessHook implements redis.Hook.
 func (f *Fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if f.Reply != nil {
+			err := next(ctx, cmd)
+			f.replied(cmd)
+			return err
+		}
 		if connects(cmd) || !f.matches(cmd) {
 			return next(ctx, cmd)
 		}
@@ -190,6 +207,11 @@ func (f *Fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (f *Fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if f.Reply != nil {
+			err := next(ctx, cmds)
+			f.replied(cmds...)
+			return err
+		}
 		if connects(cmds[0]) || !f.matches(cmds...) {
 			return next(ctx, cmds)
 		}
@@ -211,6 +233,16 @@ func (f *Fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 			}
 		}
 		return err
+	}
+}
+
+// replied counts a call that has returned, if Reply selects it.
+func (f *Fault) replied(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if cmd.Err() == nil && f.Reply(cmd) {
+			_ = f.call(func() string { return shown(cmd) }, func() error { return nil })
+			return
+		}
 	}
 }
 

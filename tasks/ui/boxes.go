@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/dag"
 	"muster/internal/webui"
-	"muster/tasks/internal/dag"
 	"muster/tasks/tasktype"
 )
 

@@ -95,7 +95,7 @@ func run(ctx context.Context) error {
 	err = errors.Join(err, server.Shutdown(last))
 	a.work.Wait()
 	if a.id != "" {
-		_ = a.call(last, http.MethodDelete, "/agents/"+a.id, nil, nil) // others get what it works on
+		_ = a.call(last, http.MethodDelete, "/v1/agents/"+a.id, nil, nil) // others get what it works on
 	}
 	return err
 }
@@ -128,7 +128,7 @@ func (a *agent) register(ctx context.Context) error {
 	id := a.id
 	a.mu.Unlock()
 	if id != "" {
-		err := a.call(ctx, http.MethodPost, "/agents/"+id+"/heartbeat", struct{}{}, nil)
+		err := a.call(ctx, http.MethodPost, "/v1/agents/"+id+"/heartbeat", struct{}{}, nil)
 		if status := statusError(0); !errors.As(err, &status) || status != http.StatusNotFound {
 			return err
 		}
@@ -137,7 +137,7 @@ func (a *agent) register(ctx context.Context) error {
 	defer a.registering.Unlock()
 	var me struct{ ID, Secret string }
 	registration := map[string]any{"name": a.name, "roles": []string{"validator"}, "capacity": 4, "url": a.url}
-	if err := a.call(ctx, http.MethodPost, "/agents", registration, &me); err != nil {
+	if err := a.call(ctx, http.MethodPost, "/v1/agents", registration, &me); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -191,7 +191,7 @@ func (a *agent) assigned(ctx context.Context, w http.ResponseWriter, r *http.Req
 // complete calls until there is an answer. 404 and 409: another agent has it, or the job has ended.
 func (a *agent) complete(ctx context.Context, as assignment, verdict answer) {
 	for n := 0; ctx.Err() == nil; n++ {
-		err := a.call(ctx, http.MethodPost, "/assignments/"+as.ID+"/complete", verdict, nil)
+		err := a.call(ctx, http.MethodPost, "/v1/assignments/"+as.ID+"/complete", verdict, nil)
 		if err == nil {
 			line, _ := json.Marshal(map[string]any{
 				"job": as.Job.ID, "key": as.Item.Key, "assignment": as.ID, "agent": verdict.Agent, "verdict": verdict.Verdict,

@@ -11,11 +11,13 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -105,9 +107,9 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		if err != nil {
 			return fmt.Errorf("encode the request %s %s: %w", method, path, err)
 		}
-		body, media = bytes.NewReader(data), "application/json"
+		body, media = bytes.NewReader(data), jsonType
 	}
-	res, err := c.sendBody(ctx, method, path, query, media, body)
+	res, err := c.send(ctx, method, path, query, nil, media, body)
 	if err != nil {
 		return err
 	}
@@ -134,9 +136,13 @@ func (c *Client) decode(res *http.Response, out any) error {
 	return nil
 }
 
-// sendBody sends a request with a body of a media type; a nil body means none. The error is a *Problem if the server
-// responds with one. The caller closes the body of the response.
-func (c *Client) sendBody(ctx context.Context, method, path string, query url.Values, media string, body io.Reader) (*http.Response, error) {
+// jsonType is the media type of most requests and responses.
+const jsonType = "application/json"
+
+// send sends a request with further headers and a body of a media type; a nil body means none. The error is a *Problem if the
+// server responds with one. The response has the media type of the header Accept, which defaults to JSON. The caller
+// closes its body.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, header http.Header, media string, body io.Reader) (*http.Response, error) {
 	u := c.base.String() + path
 	if len(query) > 0 {
 		u += "?" + query.Encode()
@@ -148,7 +154,9 @@ func (c *Client) sendBody(ctx context.Context, method, path string, query url.Va
 	if media != "" {
 		req.Header.Set("Content-Type", media)
 	}
-	req.Header.Set("Accept", "application/json, application/problem+json")
+	maps.Copy(req.Header, header)
+	accept := cmp.Or(header.Get("Accept"), jsonType)
+	req.Header.Set("Accept", accept+", "+problemType)
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
@@ -159,15 +167,15 @@ func (c *Client) sendBody(ctx context.Context, method, path string, query url.Va
 		}
 		return nil, fmt.Errorf("call the orchestrator: %w", err)
 	}
-	if err := c.check(res); err != nil {
+	if err := c.check(res, accept); err != nil {
 		_ = res.Body.Close()
 		return nil, err
 	}
 	return res, nil
 }
 
-// check returns the error of a response.
-func (c *Client) check(res *http.Response) error {
+// check returns the error of a response that should have a media type.
+func (c *Client) check(res *http.Response, accept string) error {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // "" if it is invalid
 	switch {
 	case media == problemType:
@@ -179,7 +187,7 @@ func (c *Client) check(res *http.Response) error {
 		return &p
 	case res.StatusCode >= 300 && res.StatusCode < 400:
 		return fmt.Errorf("%s redirects to %s; use the URL of the orchestrator itself", c.base, res.Header.Get("Location"))
-	case res.StatusCode >= 400 || media != "application/json" && res.StatusCode != http.StatusNoContent:
+	case res.StatusCode >= 400 || media != accept && res.StatusCode != http.StatusNoContent:
 		return fmt.Errorf("%s does not respond like an orchestrator: status %d, content type %q; check the URL", c.base, res.StatusCode, media)
 	}
 	return nil

@@ -3,8 +3,6 @@ package client
 import (
 	"bytes"
 	"encoding/json"
-
-	"github.com/danielgtaylor/huma/v2"
 )
 
 // Object is a JSON object as it was sent.
@@ -20,9 +18,4 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 		*o = bytes.Clone(data)
 	}
 	return nil
-}
-
-// Schema is for huma.
-func (o Object) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }

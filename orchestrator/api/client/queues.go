@@ -82,7 +82,7 @@ func (c *Client) Import(ctx context.Context, queue string, r io.Reader, limit in
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
-	res, err := c.sendBody(ctx, http.MethodPost, queuePath(queue, "/import"), query, "application/jsonl", r)
+	res, err := c.send(ctx, http.MethodPost, queuePath(queue, "/import"), query, nil, "application/jsonl", r)
 	if err != nil {
 		return rep, err
 	}

@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -67,8 +66,7 @@ func work(url string) error {
 	}
 	defer journal.Close()
 
-	d := newDoom(os.Getenv(workerDie))
-	c.Redis().AddHook(d)
+	d := newDoom(os.Getenv(workerDie), c.Redis())
 	m := tasks.NewMux()
 	m.Use(func(ctx context.Context, _ tasktype.Info, next func(context.Context) error) error {
 		err := next(ctx)
@@ -144,28 +142,38 @@ func readJournal(t *testing.T, dir, name string) []entry {
 // between two writes of a node.
 var points = []string{"after wake-up", "before engine", "after engine", "handler", "returned"}
 
-// doom kills its process at the chosen visit of a point. It is a hook of the Redis client.
+// doom kills its process at the chosen visit of a point.
 type doom struct {
 	point string
 	left  atomic.Int64
 }
 
-func newDoom(at string) *doom {
+// newDoom also adds the death at a call to Redis to rdb.
+func newDoom(at string, rdb redis.UniversalClient) *doom {
 	d := &doom{}
-	if cut := strings.LastIndexByte(at, ' '); cut > 0 {
-		d.point = at[:cut]
-		n, _ := strconv.Atoi(at[cut+1:])
-		d.left.Store(int64(n))
+	cut := strings.LastIndexByte(at, ' ')
+	if cut < 0 {
+		return d
+	}
+	d.point = at[:cut]
+	n, _ := strconv.Atoi(at[cut+1:])
+	d.left.Store(int64(n))
+	fault := redistest.NewFault(redistest.Killed, n)
+	if when, kind, ok := strings.Cut(d.point, " "); ok {
+		fault.Match = func(cmd redis.Cmder) bool { return kindOf(cmd) == kind }
+		if when == "after" {
+			fault.Reply = fault.Match
+		}
+		fault.Arm()
+		rdb.AddHook(fault)
 	}
 	return d
 }
 
 func (d *doom) visit(point string) {
-	if point != d.point || d.left.Add(-1) != 0 {
-		return
+	if point == d.point && d.left.Add(-1) == 0 {
+		redistest.Die()
 	}
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
 }
 
 // kindOf returns the kind of a call, a script of the engine or a wait for a wake-up, or "".
@@ -181,38 +189,4 @@ func kindOf(cmd redis.Cmder) string {
 		return "engine"
 	}
 	return ""
-}
-
-// DialHook implements redis.Hook.
-func (d *doom) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook implements redis.Hook.
-func (d *doom) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		kind := kindOf(cmd)
-		d.visit("before " + kind)
-		err := next(ctx, cmd)
-		if err == nil {
-			d.visit("after " + kind)
-		}
-		return err
-	}
-}
-
-// ProcessPipelineHook implements redis.Hook.
-func (d *doom) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, c := range cmds {
-			d.visit("before " + kindOf(c))
-		}
-		err := next(ctx, cmds)
-		for _, c := range cmds {
-			if c.Err() == nil {
-				d.visit("after " + kindOf(c))
-			}
-		}
-		return err
-	}
 }

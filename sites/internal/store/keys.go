@@ -20,10 +20,6 @@ func WantedKey(job, of string) string { return "muster:sites:" + job + ":wanted:
 // a job. It expires like the request.
 func FieldsKey(job string) string { return "muster:sites:" + job + ":fields" }
 
-// ProbePageKey is a string: a page that a job has fetched from its site, as
-// JSON, to try whether the site is up. It expires like the request.
-func ProbePageKey(job string) string { return "muster:sites:" + job + ":given" }
-
 // ResumedKey is a string that exists once a job that resumes another has put
 // the failed pages of that one back. It expires like the request.
 func ResumedKey(run string) string { return "muster:sites:" + run + ":resumed" }

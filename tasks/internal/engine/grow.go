@@ -86,19 +86,18 @@ func given(inputs []store.Literal) []byte {
 // releases returns the nodes that wait for nothing, as spans where possible.
 func releases(g *graph.Graph, at graph.ID) []store.Release {
 	var out []store.Release
-	first, last := 0, -2 // of the row at the end of out
+	first, last := 0, -2 // of the span at the end of out
 	for _, i := range g.Roots() {
 		r := store.Release{Span: at.At(i, -1).String(), Lane: lane(g, i), Delay: delay(g, i, true), Lim: place(g, at, i)}
-		plain := r.Delay == "" && r.Lim == "" && r.Lane != store.NoLane
-		if plain && i == last+1 && out[len(out)-1].Lane == r.Lane {
-			last = i
-			out[len(out)-1].Span = at.At(first, -1).String() + "-" + strconv.Itoa(last)
-			continue
+		if i == last+1 && r.Lane != store.NoLane {
+			if row := &out[len(out)-1]; row.Lane == r.Lane && row.Delay == r.Delay && row.Lim == r.Lim {
+				last = i
+				row.Span = at.At(first, -1).String() + "-" + strconv.Itoa(last)
+				continue
+			}
 		}
 		out = append(out, r)
-		if first, last = i, -2; plain {
-			last = i
-		}
+		first, last = i, i
 	}
 	return out
 }

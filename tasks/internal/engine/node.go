@@ -32,7 +32,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	v := in.graphs.values(fl)
-	names := []string{"n", node, store.ErrorField(node), "p" + node, store.RunsField(node), store.PlannedField(node), store.InputField(node), store.InputsField(id.Scope)}
+	names := []string{"n", node, store.ErrorField(node), "p" + node, store.RunsField(node), store.PlannedField(node), store.DelayedField, store.InputField(node), store.InputsField(id.Scope)}
 	raws, err := in.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return d, err
@@ -44,7 +44,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	fields := map[string]string{}
-	for i, name := range names[:6] {
+	for i, name := range names[:7] {
 		fields[name] = string(raws[i])
 	}
 	rec := store.ParseRecord(raws[1], fl.Created)
@@ -57,7 +57,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		b = running[node]
 	}
 	d = tasktype.NodeDetail{Node: nodeInfo(g, id, fields, fl.Created, b), Tried: store.ParseRuns(raws[4]), Headers: fl.g.Headers}
-	d.Input, err = v.given(ctx, g, id, &rec, raws[6], raws[7])
+	d.Input, err = v.given(ctx, g, id, &rec, raws[7], raws[8])
 	return d, err
 }
 

@@ -208,6 +208,10 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 		n.Queue = g.Specs[g.Nodes[id.Index].Spec].QueueName()
 	}
 	switch rec.State {
+	case 0, 'i':
+		if delayed := fields[store.DelayedField]; delayed != "" {
+			n.Due = store.DueInSpan(delayed, name)
+		}
 	case 'D', 'T':
 		n.Due = time.UnixMilli(rec.At)
 	case 'W':

@@ -130,10 +130,15 @@ func (s Agenda) Waiting(ctx context.Context, most int) ([]Waiting, error) {
 			}
 			rank += looked
 			for i := 1; i+3 < len(res); i += 4 {
-				e := entry(shard, text(res[i]))
+				el, err := ParseElement(shard, text(res[i]))
+				if err != nil {
+					continue
+				}
 				_, queue, _ := strings.Cut(text(res[i+3]), ":")
-				out = append(out, Waiting{Flow: e.Flow, Node: e.Node, Retry: text(res[i+1]) == "T", Due: time.UnixMilli(toInt(res[i+2])), Queue: queue})
-				found++
+				for _, node := range el.Nodes[:min(len(el.Nodes), most-found)] {
+					out = append(out, Waiting{Flow: el.Flow, Node: node, Retry: text(res[i+1]) == "T", Due: time.UnixMilli(toInt(res[i+2])), Queue: queue})
+					found++
+				}
 			}
 		}
 	}

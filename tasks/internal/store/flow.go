@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -54,6 +55,23 @@ func RunsField(node string) string { return "a" + node }
 
 // ErrorField returns the field that the last error of a node is in which is to run again.
 func ErrorField(node string) string { return "e" + node }
+
+// DelayedField is the field with the spans of nodes without records that wait for their time.
+const DelayedField = "d"
+
+// DueInSpan returns when a node is due, by [DelayedField]; zero if it is in none of the spans.
+func DueInSpan(delayed, node string) time.Time {
+	prefix, n := splitSpan(node)
+	for line := range strings.Lines(delayed) {
+		span, rest, _ := strings.Cut(line, " ")
+		first, last, _ := strings.Cut(strings.TrimPrefix(span, prefix), "-")
+		if strings.HasPrefix(span, prefix) && !strings.ContainsAny(first, ".:") && int(toInt(first)) <= n && n <= int(toInt(last)) {
+			at, _, _ := strings.Cut(rest, " ")
+			return time.UnixMilli(toInt(at))
+		}
+	}
+	return time.Time{}
+}
 
 // Revoke marks a workflow as revoked. ended is true if there was nothing left to stop.
 func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {

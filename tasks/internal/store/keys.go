@@ -32,6 +32,8 @@ const storeKey = "muster:store"
 //	t<node>         "<attempt> <hash>" of the token that the node can be answered with; of no use once that attempt is over
 //	n z vn vz       tasks and steps: known, terminal
 //	ct cc           members of maps: known, terminal
+//	d               spans of nodes without records that wait for their time, a line each: "<span> <due, unix ms> <wait, ms; empty
+//	                for a fixed time> <lane>"
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it
@@ -43,13 +45,13 @@ const storeKey = "muster:store"
 //	!               why the workflow was given up as a whole
 //
 // Beside it live, while AtMost holds members back, flowKey:h<group> (a set of those that have a place)
-// and flowKey:w<group> (a list of those that wait); both vanish with their last element.
+// and flowKey:w<group> (a list of those that wait, "<node or span> <lane> <delay>"); both vanish with their last element.
 func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
 func chosenKey(shard int, id string) string { return tag(shard) + "id:" + id }
 
-// agendaKey is the sorted set of timers and pending steps: "<workflow>/<node>" by the time in unix ms. It has nodes
+// agendaKey is the sorted set of timers and pending steps: "<workflow>/<node or span>" by the time in unix ms. It has nodes
 // that wait for their time, and steps that a process was told to take and may not have taken: ready nodes without a
 // task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken. The string "clock" of
 // the shard is the latest time at which its agenda was read (unix ms); it does not expire.

@@ -16,8 +16,8 @@ type Literal struct {
 	Input []byte
 }
 
-// Release is a span of nodes that wait for nothing, where they go, their delay (see [Delay]) and the group whose place
-// they need. With one of these two it is a single node.
+// Release is a span of nodes that wait for nothing, where they go, the delay of each (see [Delay]) and the group whose place
+// each needs.
 type Release struct{ Span, Lane, Delay, Lim string }
 
 // Delay writes that a node waits in ms from when it could run, or until at (unix ms) if that is given, and that it

@@ -21,13 +21,32 @@ local lines = redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0
 local out = {whole(now), '0', 0, wants, #lines, whole(setBack())}
 local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
+
+-- take removes the line of a span from the field d of its workflow, and returns its lane; nil if there is none.
+local function take(wf, d, span)
+  local left, lane = {}, nil
+  for s, rest in string.gmatch(d, '(%S+) ([^\n]*\n)') do
+    if s == span then lane = string.match(rest, '^%d+ %d* ([^\n]*)') else left[#left + 1] = s .. ' ' .. rest end
+  end
+  if lane then redis.call('HSET', wf, 'd', table.concat(left)) end
+  return lane
+end
+
 for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
-  local have = id and redis.call('HMGET', P .. 'w:' .. id, 'n', 'x', 'f', node, 'v')
+  local have = id and redis.call('HMGET', P .. 'w:' .. id, 'n', 'x', 'f', node, 'v', 'd')
   local rec = have and have[4]
   local letter, attempts, lost, lane, input = string.match(rec or '', '^([DTQ])|(%d*)|(%d*)|%d*|%d*|%d*|([^|]*)|(.*)$')
   if not have or not have[1] then
     over[#over + 1] = line
+  elseif string.find(node, '^[^!].*%-') then -- a span
+    over[#over + 1] = line
+    lane = not have[2] and take(P .. 'w:' .. id, have[6] or '', node)
+    if lane then
+      redis.call('HSET', P .. 'w:' .. id, 'v', whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
+      push(lane, have[3] or id, {line})
+      want(string.sub(lane, 3), true)
+    end
   elseif letter and lane ~= '-' then
     over[#over + 1] = line
     if not have[2] and (letter == 'D' or letter == 'T') then

@@ -36,7 +36,7 @@ local function flow(onLane, onMost, on)
   local function use(p)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
-    have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u', 'v')
+    have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u', 'v', 'd')
     add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
     key, revision = have[9] or W, tonumber(have[11] or '') or 0
     return have[1] and not have[10]
@@ -139,9 +139,44 @@ local function flow(onLane, onMost, on)
       emit(id, lane, delay)
     end
 
-    -- releaseSpan releases a span of nodes that wait for no others. With a delay or a lim it is a single node.
+    -- spanOf writes the span of the nodes a to b.
+    local function spanOf(prefix, a, b) return prefix .. (a < b and whole(a) .. '-' .. whole(b) or whole(a)) end
+
+    -- emitSpan is emit for the nodes a to b. Without a time to expire they need no records: the field d has their time.
+    local function emitSpan(prefix, a, b, lane, delay)
+      local absolute, wait = string.match(delay, '^(@?)(%d*)$')
+      if a == b or lane == '-' or not wait then
+        for i = a, b do emit(prefix .. whole(i), lane, delay) end
+        return
+      end
+      local span, at = spanOf(prefix, a, b), math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
+      if at == now then return ready(span, lane) end
+      redis.call('HSET', wf, 'd', (redis.call('HGET', wf, 'd') or '') .. table.concat({span, whole(at), absolute == '' and wait or '', lane}, ' ') .. '\n')
+      note(at, span)
+      if timed == 0 or at < timed then timed = at end
+    end
+
+    -- releaseSpan is release for a span of nodes that are released for the first time.
     function releaseSpan(span, lane, delay, lim)
-      if lim == '' and delay == '' then ready(span, lane) else release(span, lane, delay, lim) end
+      local prefix, a, b = string.match(span, '^(.-)(%d+)%-(%d+)$')
+      if not prefix then return release(span, lane, delay, lim) end
+      a, b = tonumber(a), tonumber(b)
+      if lim ~= '' then
+        local g, cap = string.match(lim, '^(%S+) (%d+)$')
+        local held = wf .. ':h' .. g
+        local n, holders = redis.call('SCARD', held), {}
+        if n == 0 then
+          puts[#puts + 1] = 'h' .. g
+          puts[#puts + 1] = '1'
+        end
+        local last = math.min(b, a + cap - n - 1)
+        for i = a, last do holders[#holders + 1] = prefix .. whole(i) end
+        bulk('SADD', held, holders)
+        if last < b then redis.call('RPUSH', wf .. ':w' .. g, spanOf(prefix, math.max(a, last + 1), b) .. ' ' .. lane .. ' ' .. delay) end
+        if last < a then return end
+        b = last
+      end
+      emitSpan(prefix, a, b, lane, delay)
     end
 
     -- give passes the place of a holder on to the next node that waits for one. back is 'group holder', 'group' if the
@@ -159,6 +194,11 @@ local function flow(onLane, onMost, on)
         local nextup = redis.call('LPOP', wf .. ':w' .. g)
         if not nextup then return end
         local id, lane, delay = string.match(nextup, '^(%S+) (%S+) (%S*)$')
+        local prefix, a, b = string.match(id, '^(.-)(%d+)%-(%d+)$')
+        if prefix then
+          id = prefix .. a
+          redis.call('LPUSH', wf .. ':w' .. g, spanOf(prefix, a + 1, tonumber(b)) .. ' ' .. lane .. ' ' .. delay)
+        end
         if redis.call('HEXISTS', wf, 'q' .. id) == 1 then
           emit(id, lane, delay)
         elseif not terminal(record(id)) then
@@ -441,11 +481,7 @@ local function flow(onLane, onMost, on)
       else
         more(counter, m)
         more('ct', m)
-        if delay == '' and lim == '' then
-          ready(node .. '.0-' .. whole(m - 1), lane)
-        else
-          for j = 0, m - 1 do release(node .. '.' .. whole(j), lane, delay, lim) end
-        end
+        releaseSpan(m == 1 and node .. '.0' or node .. '.0-' .. whole(m - 1), lane, delay, lim)
       end
       for a = b + 7, after - 5, 5 do
         local c = tonumber(redis.call('HGET', wf, 'j' .. ARGV[a]) or 0)
@@ -595,6 +631,10 @@ local function flow(onLane, onMost, on)
       if string.sub(lane, 3) ~= mine then want(string.sub(lane, 3), true) end
     end
     if over then
+      if have[12] then
+        for span in string.gmatch(have[12], '(%S+) [^\n]*\n') do redis.call('ZREM', P .. 'agenda', W .. '/' .. span) end
+        redis.call('HDEL', wf, 'd')
+      end
       redis.call('PEXPIRE', wf, retention)
       local chosen = chosenKey(W)
       if chosen then redis.call('PEXPIRE', chosen, retention) end

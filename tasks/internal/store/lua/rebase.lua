@@ -9,6 +9,18 @@ local page = redis.call('ZSCAN', agenda, ARGV[1], 'COUNT', 500)
 -- by so many ms earlier.
 local function longest(wf, node)
   if node == '!progress' then return tonumber(ARGV[2]) end
+  if string.find(node, '^[^!].*%-') then -- a span
+    local d = redis.call('HGET', wf, 'd') or ''
+    for line, at, wait in string.gmatch(d, '(%S+) (%d+) (%d*) [^\n]*\n') do
+      if line == node then
+        return tonumber(wait), function(ms)
+          local from, to = string.find(d, node .. ' ' .. at, 1, true)
+          redis.call('HSET', wf, 'd', string.sub(d, 1, from - 1) .. node .. ' ' .. whole(at - ms) .. string.sub(d, to + 1))
+        end
+      end
+    end
+    return nil
+  end
   local rec = redis.call('HGET', wf, node) or ''
   local head, at, wait, expires, tail = string.match(rec, '^([DT]|%d*|%d*|)(%d*)|(%d*)|(%d*)(|.*)$')
   if head then

@@ -1,15 +1,23 @@
 -- scheduled reads nodes that wait for their time, without their inputs.
 -- KEYS as in lib
 -- ARGV[1] rank of the first entry of the agenda, [2] most entries to look at, [3] most nodes
--- returns {number of entries looked at, then of each node: the entry, D or T, when it is due (unix ms), its lane}
+-- returns {number of entries looked at, then of each node or span of nodes: the entry, D or T, when it is due (unix ms), its
+-- lane}
 local MOST_BYTES = 1048576 -- of records read in one call
 local out, bytes = {0}, 0
 for _, line in ipairs(redis.call('ZRANGE', P .. 'agenda', ARGV[1], ARGV[1] + ARGV[2] - 1)) do
   if bytes >= MOST_BYTES or #out > 4 * ARGV[3] then break end
   out[1] = out[1] + 1
   local id, node = string.match(line, '^([^/]+)/([^!].*)$')
-  local rec = id and redis.call('HGET', P .. 'w:' .. id, node)
-  if rec then
+  local span = id and string.find(node, '-', 1, true)
+  local rec = id and redis.call('HGET', P .. 'w:' .. id, span and 'd' or node)
+  if rec and span then
+    for s, at, lane in string.gmatch(rec, '(%S+) (%d+) %d* ([^\n]*)\n') do
+      if s == node then
+        for _, v in ipairs({line, 'D', at, lane}) do out[#out + 1] = v end
+      end
+    end
+  elseif rec then
     bytes = bytes + #rec
     local letter, at, lane = string.match(rec, '^([DT])|%d*|%d*|(%d*)|%d*|%d*|([^|]*)|')
     if letter then

@@ -1,4 +1,4 @@
-package tasks_test
+package main
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"muster/tasks/tasktype"
 )
 
-func drawn(t *testing.T, nodes []tasktype.Node, o tasks.TreeOptions) string {
+func drawn(t *testing.T, nodes []tasktype.Node, o treeOptions) string {
 	t.Helper()
 	var b strings.Builder
-	if err := tasks.WriteTree(&b, nodes, o); err != nil {
+	if err := writeTree(&b, nodes, o); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -36,7 +36,7 @@ func TestTreeShowsStatesAndTimes(t *testing.T) {
 		{ID: "4:1", Task: "deeper", Status: tasktype.Pending, Within: "4", Needs: []string{"4:0"}},
 		{ID: "5", Task: "sorry", Status: tasktype.Pending, Side: true, Needs: []string{"3"}},
 	}
-	got := drawn(t, nodes, tasks.TreeOptions{Now: at(2600)})
+	got := drawn(t, nodes, treeOptions{now: at(2600)})
 	want := strings.Join([]string{
 		"TASK         NODE  STATUS    START   TOOK",
 		"(group)",
@@ -54,7 +54,7 @@ func TestTreeShowsStatesAndTimes(t *testing.T) {
 		t.Errorf("got\n%s\nexpected\n%s", got, want)
 	}
 	for _, width := range []int{1, 30, 40, 60, 80} {
-		for line := range strings.Lines(drawn(t, nodes, tasks.TreeOptions{Now: at(2600), Width: width})) {
+		for line := range strings.Lines(drawn(t, nodes, treeOptions{now: at(2600), width: width})) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
 				t.Errorf("a line of %d columns in a width of %d: %s", n, width, line)
 			}
@@ -74,11 +74,11 @@ func TestTreeOfManyShowsWhatMatters(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	nodes = append([]tasktype.Node{top}, nodes...)
-	few := drawn(t, nodes, tasks.TreeOptions{})
+	few := drawn(t, nodes, treeOptions{})
 	if n := strings.Count(few, "\n"); n > 10 || !strings.Contains(few, "bad") || !strings.Contains(few, "996 more: 996 SUCCESS") {
 		t.Errorf("%d lines:\n%s", n, few)
 	}
-	if n := strings.Count(drawn(t, nodes, tasks.TreeOptions{All: true}), "\n"); n != 1002 {
+	if n := strings.Count(drawn(t, nodes, treeOptions{all: true}), "\n"); n != 1002 {
 		t.Errorf("all have %d lines, expected 1002", n)
 	}
 }
@@ -152,7 +152,7 @@ a
 			t.Fatal(err)
 		}
 		var got strings.Builder
-		for line := range strings.Lines(drawn(t, nodes, tasks.TreeOptions{})) {
+		for line := range strings.Lines(drawn(t, nodes, treeOptions{})) {
 			name, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "  "+"")
 			got.WriteString(strings.TrimRight(name, " ") + "\n")
 		}
@@ -185,12 +185,11 @@ func TestTreeOfEveryShape(t *testing.T) {
 	tasks.HandlePlan(mux, planned, func(_ context.Context, n int) (tasks.Signature[int], error) {
 		return tasks.Chord(tasks.Map(list.S(n), one), total), nil
 	})
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
+	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	during(t, worker.Run)
-	t.Cleanup(func() { _ = client.Close() })
+	t.Cleanup(func() { _ = worker.Stop(); _ = client.Close() })
 	shared := one.S(1)
 	for name, s := range map[string]tasks.Signature[int]{
 		"task":     one.S(1),
@@ -208,17 +207,14 @@ func TestTreeOfEveryShape(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for p, err := range run.Watch(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = p
+		if err := run.WaitAll(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		nodes, err := client.Nodes(t.Context(), run.ID())
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := drawn(t, nodes, tasks.TreeOptions{All: true})
+		got := drawn(t, nodes, treeOptions{all: true})
 		for _, n := range nodes {
 			if c := strings.Count(got, " "+n.ID+" "); c != 1 {
 				t.Errorf("%s: node %s is drawn %d times:\n%s", name, n.ID, c, got)

@@ -1,4 +1,4 @@
-package tasks
+package main
 
 import (
 	"fmt"
@@ -8,28 +8,20 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"muster/tasks/internal/dag"
+	"muster/internal/dag"
 	"muster/tasks/tasktype"
 )
 
-// TreeOptions are the options of [WriteTree].
-type TreeOptions struct {
-	// Width is the length of the longest line, in columns. Defaults to 0: no limit.
-	Width int
-	// All draws every member of large groups and maps. Defaults to false: those that are running, wait for another
-	// attempt or have failed, and a few of the others.
-	All bool
-	// Now is the time up to which running tasks are measured. Defaults to the time of the call.
-	Now time.Time
+// treeOptions are the options of writeTree.
+type treeOptions struct {
+	width int       // of the longest line, in columns; 0 for no limit
+	all   bool      // draw every member of large groups and maps, not only a few and those with a notable state
+	now   time.Time // end of the measured time of running tasks
 }
 
-// WriteTree draws the nodes of a workflow, as [Client.Nodes] returns them, with states and times. A node that depends on
-// another is below it and begins with an arrow. Nodes that can run at the same time, the members of a map and the nodes
-// of a plan are branches.
-func WriteTree(w io.Writer, nodes []tasktype.Node, o TreeOptions) error {
-	if o.Now.IsZero() {
-		o.Now = time.Now()
-	}
+// writeTree draws the nodes of a workflow with states and times. A node that depends on another is below it and begins with
+// an arrow. Nodes that can run at the same time, the members of a map and the nodes of a plan are branches.
+func writeTree(w io.Writer, nodes []tasktype.Node, o treeOptions) error {
 	t := newTree(nodes, o)
 	for _, s := range t.scope("") {
 		t.branch(s, "", "")
@@ -48,7 +40,7 @@ type leg struct {
 type row struct{ name, id, status, start, took, note string }
 
 type tree struct {
-	TreeOptions
+	treeOptions
 	byID   map[string]*tasktype.Node
 	needs  map[*tasktype.Node][]*tasktype.Node // within the same map or plan, without those that another one implies
 	within map[string][]*tasktype.Node
@@ -57,8 +49,8 @@ type tree struct {
 	rows   []row
 }
 
-func newTree(nodes []tasktype.Node, o TreeOptions) *tree {
-	t := &tree{TreeOptions: o, byID: map[string]*tasktype.Node{}, needs: map[*tasktype.Node][]*tasktype.Node{}, within: map[string][]*tasktype.Node{},
+func newTree(nodes []tasktype.Node, o treeOptions) *tree {
+	t := &tree{treeOptions: o, byID: map[string]*tasktype.Node{}, needs: map[*tasktype.Node][]*tasktype.Node{}, within: map[string][]*tasktype.Node{},
 		drawn: map[*tasktype.Node]bool{}}
 	at := make(map[string]int, len(nodes))
 	for i := range nodes {
@@ -210,7 +202,7 @@ const foldOver, foldTo = 12, 3
 
 // few returns the parts to draw, and adds the others to s.more.
 func (t *tree) few(parts []*tasktype.Node, s *leg) []*tasktype.Node {
-	if t.All || len(parts) <= foldOver {
+	if t.all || len(parts) <= foldOver {
 		return parts
 	}
 	var out []*tasktype.Node
@@ -294,7 +286,7 @@ func (t *tree) draw(head string, s leg) {
 			end = n.Planned // from then on its plan runs
 		}
 		if end.IsZero() && n.Status == tasktype.Started {
-			end = t.Now
+			end = t.now
 			if n.Worker != "" {
 				notes = append(notes, "on "+n.Worker)
 			}
@@ -307,7 +299,7 @@ func (t *tree) draw(head string, s leg) {
 		notes = append(notes, fmt.Sprintf("%d of %d", n.Done, n.Total))
 	}
 	if !n.Due.IsZero() {
-		notes = append(notes, "due in "+brief(max(0, n.Due.Sub(t.Now))))
+		notes = append(notes, "due in "+brief(max(0, n.Due.Sub(t.now))))
 	}
 	if n.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("%d attempts", n.Attempts))
@@ -359,12 +351,12 @@ func (t *tree) flush(w io.Writer) error {
 		}
 		id, status, start, took = max(id, len(r.id)), max(status, len(r.status)), max(start, len(r.start)), max(took, len(r.took))
 	}
-	if t.Width > 0 && t.Width < idsFrom {
+	if t.width > 0 && t.width < idsFrom {
 		id = -2 // with the space before it
 	}
 	fixed := 2 + id + 2 + status + 2 + start + 2 + took
-	if t.Width > 0 {
-		name = min(name, max(t.Width-fixed, 12))
+	if t.width > 0 {
+		name = min(name, max(t.width-fixed, 12))
 	}
 	for _, r := range rows {
 		if r.status == "" {
@@ -379,8 +371,8 @@ func (t *tree) flush(w io.Writer) error {
 			line += fmt.Sprintf("  %-*s", id, r.id)
 		}
 		line += fmt.Sprintf("  %-*s  %*s  %*s", status, r.status, start, r.start, took, r.took)
-		room := t.Width - name - fixed - 2
-		if r.note != "" && (t.Width == 0 || room >= utf8.RuneCountInString(r.note)) {
+		room := t.width - name - fixed - 2
+		if r.note != "" && (t.width == 0 || room >= utf8.RuneCountInString(r.note)) {
 			line, r.note = line+"  "+r.note, ""
 		}
 		if err := t.line(w, line); err != nil {
@@ -396,8 +388,8 @@ func (t *tree) flush(w io.Writer) error {
 }
 
 func (t *tree) line(w io.Writer, s string) error {
-	if t.Width > 0 {
-		s = fit(s, t.Width)
+	if t.width > 0 {
+		s = fit(s, t.width)
 	}
 	_, err := fmt.Fprintln(w, strings.TrimRight(s, " "))
 	return err

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"muster/tasks/internal/dag"
+	"muster/internal/dag"
 )
 
 func TestLayersAndReduction(t *testing.T) {

@@ -1,0 +1,112 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"muster/jobs"
+	"muster/orchestrator/event"
+)
+
+// maxEvent is the longest line of a stream of events, in bytes.
+const maxEvent = 16 << 20
+
+// Events calls yield with the events of a job, or of all jobs when id is "", until ctx is done, the server ends the stream,
+// or yield returns an error, which it returns. after is the id of the last known event: "" means all stored events, "$" only
+// new ones. gap reports that events before e are no longer stored.
+func (c *Client) Events(ctx context.Context, id, after string, yield func(e event.Event, gap bool) error) error {
+	path, query := "/v1/events", url.Values{}
+	if id != "" {
+		path = jobPath(id, "events")
+	}
+	if after != "" {
+		query.Set("after", after)
+	}
+	res, err := c.send(ctx, http.MethodGet, path, query, http.Header{"Accept": {"text/event-stream"}}, "", nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, maxEvent)
+	gap := false
+	for kind := ""; lines.Scan(); {
+		line := lines.Text()
+		if name, ok := strings.CutPrefix(line, "event: "); ok {
+			kind = name
+			continue
+		}
+		data, ok := strings.CutPrefix(line, "data: ")
+		switch {
+		case !ok:
+		case kind == "gap":
+			gap = true
+		default:
+			var e event.Event
+			if err := json.Unmarshal([]byte(data), &e); err != nil {
+				return fmt.Errorf("decode an event of %s: %w", c.base, err)
+			}
+			if err := yield(e, gap); err != nil {
+				return err
+			}
+			gap = false
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return lines.Err()
+}
+
+// errEnded ends a stream of events that is no longer needed.
+var errEnded = errors.New("the job has ended")
+
+// WaitJob returns a job once it has ended. It calls progress, if not nil, with the progress after each event of the job, and at
+// least every so often. It returns the error of progress.
+func (c *Client) WaitJob(ctx context.Context, id string, every time.Duration, progress func(jobs.Progress) error) (Job, error) {
+	waiting, stop := context.WithCancelCause(ctx)
+	changed, streamed := make(chan struct{}, 1), make(chan struct{})
+	defer func() {
+		stop(errEnded)
+		<-streamed
+	}()
+	go func() {
+		defer close(streamed)
+		_ = c.Events(waiting, id, "$", func(event.Event, bool) error { // without events, only the ticks remain
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		p, err := c.JobProgress(ctx, id)
+		if err != nil {
+			return Job{}, err
+		}
+		if progress != nil {
+			if err := progress(p); err != nil {
+				return Job{}, err
+			}
+		}
+		if p.Status.Terminal() {
+			return c.Job(ctx, id)
+		}
+		select {
+		case <-ctx.Done():
+			return Job{}, context.Cause(ctx)
+		case <-changed:
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,29 @@
+// Package lines reads files with one record per line.
+package lines
+
+import (
+	"bufio"
+	"io"
+	"iter"
+)
+
+// Of yields the lines of r without their ends. The caller may keep them. A last line without an end is skipped: it is
+// being written, or a crash has cut it off. An error of r is the last value.
+func Of(r io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		br := bufio.NewReaderSize(r, 64<<10)
+		for {
+			line, err := br.ReadBytes('\n')
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(line[:len(line)-1], nil) {
+				return
+			}
+		}
+	}
+}
