@@ -1,20 +1,33 @@
 package sites
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/sites/definition"
+	"muster/sites/internal/lines"
 	"muster/sites/internal/store"
+	"muster/sites/polite"
 	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks"
+	"muster/tasks/limit"
+	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
 )
 
@@ -136,4 +149,723 @@ func (r *Reader) PausedSites(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("list paused sites: %w", err)
 	}
 	return sites, nil
+}
+
+// The statuses of a Job beside those of a Summary.
+const (
+	JobWaiting  = "WAITING" // for a worker, or for the jobs that it depends on
+	JobRunning  = "RUNNING"
+	JobPaused   = "PAUSED"  // by PauseSite
+	JobBlocked  = "BLOCKED" // its records, or its state in Redis, cannot be written; Trouble is the reason
+	JobFailed   = "FAILED"
+	JobCanceled = "CANCELED"
+)
+
+// Job is a scrape of a site, under way or over.
+type Job struct {
+	ID      string        `json:"id"`
+	Site    string        `json:"site"`
+	Status  string        `json:"status"`
+	Began   time.Time     `json:"began"`
+	Resumes string        `json:"resumes,omitempty"` // the job that it continues
+	Direct  report.Direct `json:"direct,omitempty"`  // why it uses no proxies, if so
+	// WaitsFor are the sites whose jobs it waits for.
+	WaitsFor []string        `json:"waits_for,omitempty"`
+	Pages    workqueue.Stats `json:"pages"`
+	Records  map[string]int  `json:"records"`          // those that are written, by type
+	Delays   map[string]int  `json:"delays,omitempty"` // how often pages waited, by Delay
+	Trouble  string          `json:"trouble,omitempty"`
+	Error    string          `json:"error,omitempty"`   // of one that failed
+	Summary  *report.Summary `json:"summary,omitempty"` // of one that is over
+}
+
+// Over reports whether the job has ended.
+func (j *Job) Over() bool {
+	return j.Summary != nil || j.Status == JobFailed || j.Status == JobCanceled
+}
+
+// Jobs lists up to n scrapes of a site, or of all sites when it is "", the newest
+// first. Redis has those that began in the last week.
+func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
+	ids, err := r.client.Redis().ZRevRange(ctx, store.JobsKey, 0, 9999).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	var of map[string]string
+	if site != "" {
+		if of, err = r.siteNames.of(ctx, r.client.Redis(), ids); err != nil {
+			return nil, err
+		}
+	}
+	jobs := []Job{}
+	for _, id := range ids {
+		if len(jobs) == n {
+			break
+		}
+		if site != "" && of[id] != site {
+			continue
+		}
+		j, err := r.Job(ctx, id)
+		if errors.Is(err, store.ErrNoJob) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// JobBegan is a scrape and when it began.
+type JobBegan struct {
+	ID    string
+	Site  string
+	Began time.Time
+}
+
+// JobsSince lists the newest 10,000 scrapes that began at a time or later, the
+// newest first, without their states.
+func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobBegan, error) {
+	rdb := r.client.Redis()
+	listed, err := rdb.ZRevRangeByScoreWithScores(ctx, store.JobsKey, &redis.ZRangeBy{
+		Min: fmt.Sprint(since.UnixMilli()), Max: "+inf", Count: 10_000,
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	ids := make([]string, len(listed))
+	for i, z := range listed {
+		ids[i], _ = z.Member.(string)
+	}
+	of, err := r.siteNames.of(ctx, rdb, ids)
+	if err != nil {
+		return nil, err
+	}
+	began := []JobBegan{}
+	for i, id := range ids {
+		if site := of[id]; site != "" { // else its request has expired
+			began = append(began, JobBegan{id, site, time.UnixMilli(int64(listed[i].Score))})
+		}
+	}
+	return began, nil
+}
+
+// Job returns the state of a scrape, or its result when it is over. It fails with
+// ErrNoJob when there is none.
+func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
+	rdb := r.client.Redis()
+	req, err := store.ReadRequest(ctx, rdb, id)
+	if err != nil {
+		return Job{}, err
+	}
+	j := Job{ID: id, Site: req.Site, Began: time.UnixMilli(req.Began), Resumes: req.Resume, Direct: req.Direct}
+	q := workqueue.New(rdb, store.QueueName(req.Site, req.PagesOf(id)), workqueue.Config{})
+	if j.Pages, err = q.Stats(ctx); err != nil {
+		return Job{}, err
+	}
+	if j.Records, j.Trouble, err = store.Written(ctx, q.Outputs()); err != nil {
+		return Job{}, err
+	}
+	if j.Delays, err = readCounts(ctx, rdb, store.DelaysKey(req.PagesOf(id))); err != nil {
+		return Job{}, err
+	}
+	if sum, ok, err := store.ReadJSON[report.Summary](ctx, rdb, store.SummaryKey(id)); err != nil {
+		return Job{}, err
+	} else if ok {
+		j.Summary, j.Status = &sum, sum.Status
+		return j, nil
+	}
+	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
+	switch {
+	case errors.Is(err, tasks.ErrUnknown):
+		j.Status, j.Error = JobFailed, "it ended, and its result is not known"
+	case err != nil:
+		return Job{}, fmt.Errorf("look at job %s: %w", id, err)
+	case status == tasktype.Revoked:
+		j.Status = JobCanceled
+	case status == tasktype.Failed || status == tasktype.Skipped:
+		j.Status = JobFailed
+		j.Error, err = r.failure(ctx, id)
+	default:
+		j.Status, err = r.progress(ctx, &j, req, status)
+	}
+	if err != nil {
+		return Job{}, err
+	}
+	return j, nil
+}
+
+// progress returns the status of a job that has not failed, and sets Trouble or
+// WaitsFor.
+func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status tasktype.Status) (string, error) {
+	if len(req.After) > 0 {
+		j.WaitsFor = slices.Sorted(maps.Keys(req.After))
+		return JobWaiting, nil
+	}
+	if j.Trouble != "" {
+		return JobBlocked, nil
+	}
+	if !status.Terminal() { // when Redis refuses writes, the writer cannot store that
+		if err := r.client.Writable(ctx); tasks.Refused(err) {
+			j.Trouble = err.Error()
+			return JobBlocked, nil
+		}
+	}
+	if j.Pages.Paused {
+		return JobPaused, nil
+	}
+	if j.Pages.Outputs > 0 {
+		var err error
+		if j.Trouble, err = r.recorder.Unwritten(ctx, req); err != nil {
+			return "", err
+		}
+		if j.Trouble != "" {
+			return JobBlocked, nil
+		}
+	}
+	served, err := r.served(ctx)
+	if err != nil {
+		return "", err
+	}
+	begun := status != tasktype.Pending || j.Pages.Total > 0 || j.Pages.InProgress > 0
+	if !served || !begun {
+		return JobWaiting, nil
+	}
+	return JobRunning, nil
+}
+
+// served reports whether a running worker takes tasks of scrapes.
+func (r *Reader) served(ctx context.Context) (bool, error) {
+	workers, err := r.client.Workers(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look for workers: %w", err)
+	}
+	return slices.ContainsFunc(workers, func(w tasktype.Worker) bool { return w.Queues[Queue] > 0 }), nil
+}
+
+// failure returns why a job failed.
+func (r *Reader) failure(ctx context.Context, id string) (string, error) {
+	_, err := tasks.Attach[report.Summary](r.client, id).Wait(ctx) // does not block: the job has ended
+	if f, ok := errors.AsType[*tasks.Failure](err); ok {
+		return f.Message, nil
+	}
+	if err != nil && !errors.Is(err, tasks.ErrUnknown) {
+		return "", fmt.Errorf("look at job %s: %w", id, err)
+	}
+	return "", nil
+}
+
+// State is how well the scrapes of a site work now: the health of the last job
+// that has one, the failure of a later job, and what delays the job under way.
+type State struct {
+	Site        string              `json:"site"`
+	BaseURL     string              `json:"base_url,omitempty"`    // of the definition, if the registry has it
+	Description string              `json:"description,omitempty"` // likewise
+	Health      report.HealthStatus `json:"health"`                // "" while no job of the last week has one
+	Alerts      []string            `json:"alerts"`
+	Paused      bool                `json:"paused"`
+	Job         *Job                `json:"job,omitempty"`  // the newest
+	Last        *report.Health      `json:"last,omitempty"` // of the last job that has one
+}
+
+// States returns the states of the sites of the registry and of those that have
+// jobs in Redis, in the order of their names.
+func (r *Reader) States(ctx context.Context) ([]State, error) {
+	all, err := r.allSites(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := []State{}
+	for _, name := range all.names {
+		st, err := r.state(ctx, name, all)
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, st)
+	}
+	return states, nil
+}
+
+// State returns the state of a site, and its health in its jobs of the last seven
+// days, the newest first. The error is an *UnknownError when there is no such
+// site.
+func (r *Reader) State(ctx context.Context, name string) (State, []report.Health, error) {
+	all, err := r.allSites(ctx)
+	if err != nil {
+		return State{}, nil, err
+	}
+	if !slices.Contains(all.names, name) {
+		return State{}, nil, r.registry.Unknown(name)
+	}
+	st, err := r.state(ctx, name, all)
+	if err != nil {
+		return State{}, nil, err
+	}
+	health, err := store.HealthOf(ctx, r.client.Redis(), name)
+	if err != nil {
+		return State{}, nil, err
+	}
+	health = slices.DeleteFunc(health, func(h report.Health) bool { return time.Since(h.At) > report.Baseline })
+	return st, health, nil
+}
+
+// Health returns the health of each site in its last job, in the order of their
+// names. Sites without a job in the last seven days are left out.
+func (r *Reader) Health(ctx context.Context) ([]report.Health, error) {
+	return store.LastHealth(ctx, r.client.Redis())
+}
+
+// allSites is what the states of all sites have in common.
+type allSites struct {
+	names  []string                  // sorted
+	newest map[string]string         // jobs by site
+	last   map[string]*report.Health // by site
+	paused []string
+}
+
+func (r *Reader) allSites(ctx context.Context) (*allSites, error) {
+	newest, err := r.newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	health, err := r.Health(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paused, err := r.PausedSites(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := &allSites{r.registry.Names(), newest, map[string]*report.Health{}, paused}
+	for name := range newest {
+		all.names = append(all.names, name)
+	}
+	for i := range health {
+		all.last[health[i].Site] = &health[i]
+		all.names = append(all.names, health[i].Site)
+	}
+	slices.Sort(all.names)
+	all.names = slices.Compact(all.names)
+	return all, nil
+}
+
+// maxNewest bounds the jobs in which newest looks for those of each site.
+const maxNewest = 1000
+
+// newest returns the id of the newest job of each site.
+func (r *Reader) newest(ctx context.Context) (map[string]string, error) {
+	rdb := r.client.Redis()
+	ids, err := rdb.ZRevRange(ctx, store.JobsKey, 0, maxNewest-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	sites, err := r.siteNames.of(ctx, rdb, ids)
+	if err != nil {
+		return nil, err
+	}
+	newest := map[string]string{}
+	for _, id := range ids {
+		if site := sites[id]; site != "" && newest[site] == "" {
+			newest[site] = id
+		}
+	}
+	return newest, nil
+}
+
+func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, error) {
+	st := State{Site: name, Alerts: []string{}, Paused: slices.Contains(all.paused, name), Last: all.last[name]}
+	if def, err := r.registry.Definition(name); err == nil {
+		st.BaseURL, st.Description = def.BaseURL, def.Description
+	}
+	if st.Last != nil {
+		st.Health, st.Alerts = st.Last.Status, append(st.Alerts, st.Last.Alerts...)
+	}
+	newest := all.newest[name]
+	if newest == "" {
+		return st, nil
+	}
+	j, _, err := r.Listed(ctx, newest)
+	if errors.Is(err, store.ErrNoJob) {
+		return st, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	st.Job = &j
+	open, err := r.breakerOpen(ctx, j)
+	if err != nil {
+		return State{}, err
+	}
+	st.addJob(open)
+	return st, nil
+}
+
+// addJob adds the state of the newest job while it has no health, or if it failed.
+// breakerOpen is whether the breaker of its site is open.
+func (st *State) addJob(breakerOpen bool) {
+	degrade := func(why string) {
+		if st.Health != report.Critical {
+			st.Health = report.Degraded
+		}
+		st.Alerts = append([]string{why}, st.Alerts...)
+	}
+	j := st.Job
+	switch {
+	case j.Status == JobFailed:
+		st.Health = report.Critical
+		st.Alerts = []string{"the last job failed: " + j.Error}
+	case j.Over():
+	case j.Status == JobBlocked:
+		degrade("records cannot be written: " + j.Trouble)
+	case breakerOpen:
+		degrade("the site does not answer well: its breaker is open, pages wait until it does")
+	}
+}
+
+// breakerOpen reports whether the breaker keeps a job that is under way from its site.
+func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
+	if j.Over() {
+		return false, nil
+	}
+	rdb := r.client.Redis()
+	req, err := store.ReadRequest(ctx, rdb, j.ID)
+	if errors.Is(err, store.ErrNoJob) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	def, err := req.Definition()
+	if err != nil { // it is of another release, and the job will fail
+		return false, nil
+	}
+	b := polite.NewSiteBreaker(rdb, siteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: r.log})
+	state, err := b.State(ctx)
+	return state.State == "open", err
+}
+
+// siteNames remembers which site each job scrapes: that does not change, so it is
+// read once. The zero value is ready to use, by many goroutines.
+type siteNames struct {
+	mu    sync.Mutex // guards known
+	known map[string]string
+}
+
+// of returns the sites of jobs, by job. Jobs that do not exist are left out. It
+// forgets all jobs that are not in the list.
+func (n *siteNames) of(ctx context.Context, rdb redis.UniversalClient, jobs []string) (map[string]string, error) {
+	n.mu.Lock()
+	known := n.known
+	n.mu.Unlock()
+	sites := map[string]string{}
+	var unknown []string
+	for _, id := range jobs {
+		if site, ok := known[id]; ok {
+			sites[id] = site
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	for part := range slices.Chunk(unknown, 100) {
+		got := make([]*redis.StringCmd, len(part))
+		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, id := range part {
+				got[i] = p.Get(ctx, store.RequestKey(id))
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("read the sites of jobs: %w", err)
+		}
+		for i, id := range part {
+			var req struct{ Site string }
+			if data, err := got[i].Bytes(); err == nil && json.Unmarshal(data, &req) == nil {
+				sites[id] = req.Site
+			}
+		}
+	}
+	n.mu.Lock()
+	n.known = sites // the map does not change after this
+	n.mu.Unlock()
+	return sites, nil
+}
+
+// maxClosed bounds the jobs that a Reader remembers.
+const maxClosed = 500
+
+// closedJobs remembers jobs whose files are closed: they do not change. The zero value is ready to use, by many goroutines.
+type closedJobs struct {
+	mu   sync.Mutex // guards jobs
+	jobs map[string]Job
+}
+
+// Listed is Job for lists: a job that has a summary is read once. It reports whether it was read now.
+func (r *Reader) Listed(ctx context.Context, id string) (j Job, read bool, err error) {
+	r.closed.mu.Lock()
+	j, ok := r.closed.jobs[id]
+	r.closed.mu.Unlock()
+	if ok {
+		return j, false, nil
+	}
+	if j, err = r.Job(ctx, id); err != nil || j.Summary == nil {
+		return j, true, err
+	}
+	r.closed.mu.Lock()
+	defer r.closed.mu.Unlock()
+	if r.closed.jobs == nil || len(r.closed.jobs) >= maxClosed {
+		r.closed.jobs = map[string]Job{}
+	}
+	r.closed.jobs[id] = j
+	return j, true, nil
+}
+
+// Names lists the sites of the registry and those that have a health or a pause in Redis, in order.
+func (r *Reader) Names(ctx context.Context) ([]string, error) {
+	rdb := r.client.Redis()
+	names := r.registry.Names()
+	for _, b := range r.registry.Broken() {
+		names = append(names, b.Site)
+	}
+	for _, set := range []string{store.HealthSitesKey, store.PausedSitesKey} {
+		there, err := rdb.SMembers(ctx, set).Result()
+		if err != nil {
+			return nil, fmt.Errorf("list sites: %w", err)
+		}
+		names = append(names, there...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// maxHead is how much of a file of records Head reads, in bytes.
+const maxHead = 1 << 20
+
+// RecordHead is the first records of a type.
+type RecordHead struct {
+	Type    string
+	Records []json.RawMessage
+	More    bool // there are more, or the next one is too large to read
+}
+
+// Head returns up to n records of each type of a job, the first that were written, in the order of the definition. Types
+// without records are left out. It reads up to 1 MiB of each file. The folder for the records must be on this machine.
+func Head(ctx context.Context, r *Reader, id string, n int) ([]RecordHead, error) {
+	files, err := r.filesOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var heads []RecordHead
+	for _, f := range files {
+		head, err := headOf(f.path, n)
+		if err != nil {
+			return nil, err
+		}
+		if len(head.Records) > 0 || head.More {
+			heads = append(heads, head)
+		}
+	}
+	return heads, nil
+}
+
+// headOf reads the first n lines of a file of records, which may be missing.
+func headOf(path string, n int) (RecordHead, error) {
+	head := RecordHead{Type: strings.TrimSuffix(filepath.Base(path), ".jsonl")}
+	from, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return head, nil
+	}
+	if err != nil {
+		return head, fmt.Errorf("read records: %w", err)
+	}
+	defer from.Close()
+	var end int64
+	for line, err := range lines.Of(io.LimitReader(from, maxHead)) {
+		if err != nil {
+			return head, fmt.Errorf("read records: %w", err)
+		}
+		if len(head.Records) == n {
+			break
+		}
+		end += int64(len(line)) + 1
+		if line = bytes.TrimSpace(line); json.Valid(line) {
+			head.Records = append(head.Records, line)
+		}
+	}
+	info, err := from.Stat()
+	if err != nil {
+		return head, fmt.Errorf("read records: %w", err)
+	}
+	head.More = info.Size() > end // also by a line that is being written, or is too large
+	return head, nil
+}
+
+// followEvery is how often Follow looks for records.
+const followEvery = 150 * time.Millisecond
+
+// Follow calls each with each record of a job, a JSON object without a line
+// end, in the order of the job's files: first with those that are there. It
+// blocks until the job is over and all of its records are passed on, ctx ends,
+// or each fails, and returns the error of each. A record is passed on once, and
+// is valid until each returns. The folder for the records must be on this
+// machine.
+func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte) error) error {
+	f := &follower{reader: r, id: id, each: each}
+	defer f.close()
+	for {
+		over, err := f.poll(ctx)
+		if err != nil || over {
+			return err
+		}
+		if err := sleep(ctx, followEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// follower reads the files of a job while they grow.
+type follower struct {
+	reader *Reader
+	id     string
+	each   func([]byte) error
+	files  []*followed // nil: they are not known yet
+}
+
+// poll passes new records on and reports whether there will be no more.
+func (f *follower) poll(ctx context.Context) (over bool, err error) {
+	j, err := f.reader.Job(ctx, f.id)
+	if errors.Is(err, store.ErrNoJob) { // it has not begun, or never will
+		return f.reader.ended(ctx, f.id)
+	}
+	if err != nil {
+		return false, err
+	}
+	if f.files == nil {
+		if f.files, err = f.reader.filesOf(ctx, f.id); err != nil {
+			return false, err
+		}
+	}
+	// The status is older than what is read below: the files of a job that is
+	// over are complete.
+	switch j.Status {
+	case JobFailed, JobCanceled:
+		over = j.Pages.Outputs == 0 || j.Trouble != ""
+	default:
+		over = j.Summary != nil
+	}
+	return over, f.read(ctx)
+}
+
+// ended reports whether the workflow of a job is over, or does not exist.
+func (r *Reader) ended(ctx context.Context, id string) (bool, error) {
+	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
+	if errors.Is(err, tasks.ErrUnknown) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at job %s: %w", id, err)
+	}
+	return status != tasktype.Pending && status != tasktype.Started && status != tasktype.Retry, nil
+}
+
+// filesOf lists the files that the records of a job are written to.
+func (r *Reader) filesOf(ctx context.Context, id string) ([]*followed, error) {
+	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.recorder.Check(req); err != nil {
+		return nil, fmt.Errorf("job %s: %w", id, err)
+	}
+	if !r.recorder.Sees(req) {
+		return nil, fmt.Errorf("the records of job %s are written to %s, which is not on this machine", id, req.OutDir)
+	}
+	def, err := req.Definition()
+	if err != nil {
+		return nil, err
+	}
+	files := []*followed{}
+	for _, rec := range def.Records {
+		files = append(files, &followed{path: filepath.Join(req.Dir(id), rec.Name+".jsonl")})
+	}
+	return files, nil
+}
+
+// followed is a file of records. A file that replaces it begins with the same
+// lines.
+type followed struct {
+	path string
+	f    *os.File
+	at   int64 // the end of the last line that was passed on
+}
+
+func (f *follower) read(ctx context.Context) error {
+	for _, file := range f.files {
+		if err := file.read(ctx, f.each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) close() {
+	for _, file := range f.files {
+		if file.f != nil {
+			_ = file.f.Close() // only read
+		}
+	}
+}
+
+// read passes on the new lines. A last line without a line end is still being
+// written.
+func (f *followed) read(ctx context.Context, each func([]byte) error) error {
+	if f.f != nil && f.replaced() {
+		_ = f.f.Close() // only read
+		f.f = nil
+	}
+	if f.f == nil {
+		file, err := os.Open(f.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("follow records: %w", err)
+		}
+		f.f = file
+	}
+	if _, err := f.f.Seek(f.at, io.SeekStart); err != nil {
+		return fmt.Errorf("follow records: %w", err)
+	}
+	n, err := passOn(ctx, f.f, each)
+	f.at += n
+	return err
+}
+
+// replaced reports whether the path is that of another file by now.
+func (f *followed) replaced() bool {
+	open, err := f.f.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(f.path)
+	return err == nil && !os.SameFile(open, now)
+}
+
+// passOn calls each with the complete lines of r and returns their size in bytes.
+func passOn(ctx context.Context, r io.Reader, each func([]byte) error) (n int64, err error) {
+	for record, err := range lines.Of(r) {
+		if err != nil {
+			return n, fmt.Errorf("follow records: %w", err)
+		}
+		if ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+		if len(record) > 0 {
+			if err := each(record); err != nil {
+				return n, err
+			}
+		}
+		n += int64(len(record)) + 1
+	}
+	return n, nil
 }

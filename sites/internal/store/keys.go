@@ -2,7 +2,7 @@ package store
 
 // RequestKey is a string: what a job scrapes and how, as JSON. It expires a week
 // after the job's last step.
-func RequestKey(job string) string { return "muster:sites:" + job + ":spec" }
+func RequestKey(job string) string { return "muster:sites:" + job + ":request" }
 
 // PrintsKey is a hash: hash of the links and records of a listing page → ID and address of the first page with them. It
 // expires like the request.
@@ -27,14 +27,14 @@ func ResumedKey(run string) string { return "muster:sites:" + run + ":resumed" }
 // CountedKey is a string: the summary of a job whose pages are all done, as
 // JSON, as far as Redis knows it: the writer of its records completes it. It
 // expires like the request.
-func CountedKey(run string) string { return "muster:sites:" + run + ":closing" }
+func CountedKey(run string) string { return "muster:sites:" + run + ":counted" }
 
 // SummaryKey is a string: the summary of a job whose files are closed, as JSON.
 // It expires like the request.
-func SummaryKey(run string) string { return "muster:sites:" + run + ":closed" }
+func SummaryKey(run string) string { return "muster:sites:" + run + ":summary" }
 
 // OpenJobsKey is a set: the jobs that have records to write, or will have.
-const OpenJobsKey = "muster:sites:open"
+const OpenJobsKey = "muster:sites:open-jobs"
 
 // ProgressKey is a sorted set: open jobs by when their last page was settled, in unix milliseconds. A job is removed when
 // it is over.
@@ -43,7 +43,7 @@ const ProgressKey = "muster:sites:progress"
 // WritersKey is a sorted set: where each process writes records, as JSON, by
 // when that expires, in unix milliseconds. Expired members are removed, and the
 // set expires half a minute after the last.
-const WritersKey = "muster:sites:writing"
+const WritersKey = "muster:sites:writers"
 
 // JobsKey is a sorted set: jobs by when they began, in unix milliseconds. Jobs
 // whose other keys have expired are removed.
@@ -54,10 +54,10 @@ const JobsKey = "muster:sites:jobs"
 func HealthKey(site string) string { return "muster:sites:health:" + site }
 
 // HealthSitesKey is a set: the sites that have a HealthKey, or had one.
-const HealthSitesKey = "muster:sites:health"
+const HealthSitesKey = "muster:sites:health-sites"
 
 // PausedSitesKey is a set: the sites that are paused.
-const PausedSitesKey = "muster:sites:paused"
+const PausedSitesKey = "muster:sites:paused-sites"
 
 // SpentKey is a hash: records and bytes, the totals of a job that has limits on
 // them; and by page, how many of its records were kept. It expires like the
@@ -67,7 +67,7 @@ func SpentKey(job string) string { return "muster:sites:" + job + ":spent" }
 // ProxyUsageKey is a hash: "good PROXY" and "bad PROXY" → how many answers of a
 // job came through that proxy and were pages, or were not. It expires like the
 // request.
-func ProxyUsageKey(job string) string { return "muster:sites:" + job + ":proxies" }
+func ProxyUsageKey(job string) string { return "muster:sites:" + job + ":proxy-usage" }
 
 // SessionEndsKey is a hash: why sessions of a job have ended → how many. It
 // expires like the request.
