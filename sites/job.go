@@ -69,3 +69,20 @@ func chunks(def *definition.Definition, pages workqueue.Stats) (total, completed
 	}
 	return total, (pages.Total - pages.Open()) / size
 }
+
+// applyPause pauses a job that begins while its site is paused. Otherwise it
+// resumes the queue, which may be that of an earlier job that ended paused.
+func (j *job) applyPause(ctx context.Context) error {
+	paused, err := j.rdb.SIsMember(ctx, store.PausedSitesKey, j.def.Site).Result()
+	if err != nil {
+		return fmt.Errorf("look whether site %s is paused: %w", j.def.Site, err)
+	}
+	set := j.queue.Resume
+	if paused {
+		set = j.queue.Pause
+	}
+	if _, err := set(ctx); err != nil {
+		return fmt.Errorf("pause or resume job %s: %w", j.id, err)
+	}
+	return nil
+}
