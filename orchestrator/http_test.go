@@ -214,7 +214,7 @@ func TestAJobThatIsStuckByHTTP(t *testing.T) {
 	w.becomes(after.text("job_id"), "cancelled")
 	w.ask("GET", "/jobs?status=cancelled", nil).has(t, "the list", 200, map[string]string{"total": "2", "jobs.1.id": id})
 	w.ask("GET", "/stats/daily?days=1", nil).has(t, "the statistics", 200, map[string]string{"days.0.jobs_created": "2", "days.0.jobs_cancelled": "2", "days.1": "<nil>"})
-	w.ask("POST", "/v1/agents/"+creator+"/drain", nil).has(t, "drain", 200, map[string]string{"state": "draining"})
+	w.ask("POST", "/v1/agents/"+creator+"/pause", nil).has(t, "pause", 200, map[string]string{"state": "draining"})
 	w.ask("GET", "/agents/health", nil).has(t, "the health of agents", 200, map[string]string{"agents.0.status": "draining", "agents.0.role": "creator"})
 	w.ask("DELETE", "/v1/agents/"+creator, nil).has(t, "remove", 204, nil)
 	w.ask("POST", "/v1/agents/"+creator+"/lease", map[string]any{}).has(t, "a lease without an agent", 404, nil)

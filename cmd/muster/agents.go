@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,14 +11,13 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/jobs/agent"
-	"muster/orchestrator"
-	"muster/orchestrator/monitor"
+	"muster/orchestrator/api/client"
 )
 
 func agentsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "agents",
-		Usage: "list, show, drain and remove agents: the programs that do the work of jobs",
+		Usage: "list, pause and delete agents: the programs that do the work of jobs",
 		Description: `Agents register with the HTTP interface of muster start, or are in the setting
 agents.static.
 
@@ -30,68 +28,65 @@ agents.static.
 				Description: "    muster agents list --role creator",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "only agents of `ROLE`"},
-					progressFlag(), watchFlag(), jsonFlag(),
+					serverFlag(), watchFlag(), jsonFlag(),
 				},
 				Action: onAgents(env, 0, 0, listAgents),
 			},
 			{
-				Name: "show", Usage: "show an agent", ArgsUsage: "AGENT",
+				Name: "get", Aliases: []string{"show"}, Usage: "show an agent", ArgsUsage: "AGENT",
 				Description: `AGENT is the id or the name.
 
-    muster agents show reviewer-1`,
-				Flags:  []cli.Flag{progressFlag(), jsonFlag()},
+    muster agents get reviewer-1`,
+				Flags:  []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAgents(env, 1, 1, showAgent),
 			},
 			agentsActivityCommand(env),
 			{
-				Name: "drain", Usage: "stop giving new work to an agent; its current assignments continue", ArgsUsage: "AGENT",
-				Description: `    muster agents drain reviewer-1
-    muster agents drain reviewer-1 --undo`,
-				Flags:  []cli.Flag{&cli.BoolFlag{Name: "undo", Usage: "give it work again"}, progressFlag()},
-				Action: onAgents(env, 1, 1, drainAgent),
+				Name: "pause", Aliases: []string{"drain"}, Usage: "give an agent no new work until agents resume; its assignments continue", ArgsUsage: "AGENT",
+				Description: "    muster agents pause reviewer-1",
+				Flags:       []cli.Flag{serverFlag()},
+				Action:      onAgents(env, 1, 1, pauseAgent),
 			},
 			{
-				Name: "remove", Usage: "remove an agent; its assignments go to other agents", ArgsUsage: "AGENT",
+				Name: "resume", Usage: "give a paused agent work again", ArgsUsage: "AGENT",
+				Description: "    muster agents resume reviewer-1",
+				Flags:       []cli.Flag{serverFlag()},
+				Action:      onAgents(env, 1, 1, resumeAgent),
+			},
+			{
+				Name: "delete", Aliases: []string{"remove"}, Usage: "delete an agent; its assignments go to other agents", ArgsUsage: "AGENT",
 				Description: `An agent that still runs must register again.
 
-    muster agents remove reviewer-1`,
-				Flags:  []cli.Flag{progressFlag()},
-				Action: onAgents(env, 1, 1, removeAgent),
+    muster agents delete reviewer-1`,
+				Flags:  []cli.Flag{serverFlag()},
+				Action: onAgents(env, 1, 1, deleteAgent),
 			},
 		},
 	}
 }
 
 // onAgents is the action of a command on agents.
-func onAgents(env environment, least, most int, fn func(context.Context, *cli.Context, environment, *agent.Service) error) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		return withJobs(env, c, least, most, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
-			return fn(ctx, c, env, o.Agents)
-		})
-	}
+func onAgents(env environment, least, most int, fn func(context.Context, *cli.Context, environment, *client.Client) error) cli.ActionFunc {
+	return onAPI(env, least, most, func(ctx context.Context, c *cli.Context, api *client.Client) error { return fn(ctx, c, env, api) })
 }
 
-func listAgents(ctx context.Context, c *cli.Context, env environment, agents *agent.Service) error {
-	list, err := agents.List(ctx)
+func listAgents(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
+	list, err := api.Agents(ctx)
 	if err != nil {
 		return err
 	}
 	if role := c.String("role"); role != "" {
 		list = slices.DeleteFunc(list, func(a agent.Agent) bool { return !slices.Contains(a.Roles, role) })
 	}
-	if len(list) == 0 && !c.Bool("json") {
-		fmt.Fprintln(env.stdout, "No agents found")
-		return nil
-	}
-	return show(env, c, list, []string{"AGENT", "ROLES", "STATE", "LOAD", "DONE", "FAILED", "SEEN"}, func(a agent.Agent) []string {
+	return showPage(env, c, list, "No agents found", []string{"AGENT", "ROLES", "STATE", "LOAD", "DONE", "FAILED", "SEEN"}, func(a agent.Agent) []string {
 		return []string{a.Name, strings.Join(a.Roles, ","), a.State, fmt.Sprintf("%d/%d", a.Held, a.Capacity),
 			fmt.Sprint(a.Done), fmt.Sprint(a.Failed), age(a.LastSeen)}
 	})
 }
 
 // findAgent returns the agent of an id, or the only one of a name.
-func findAgent(ctx context.Context, agents *agent.Service, name string) (agent.Agent, error) {
-	list, err := agents.List(ctx)
+func findAgent(ctx context.Context, api *client.Client, name string) (agent.Agent, error) {
+	list, err := api.Agents(ctx)
 	if err != nil {
 		return agent.Agent{}, err
 	}
@@ -114,8 +109,8 @@ func findAgent(ctx context.Context, agents *agent.Service, name string) (agent.A
 	return one, fmt.Errorf("%d agents have the name %s; use an id: %s", len(found), name, strings.Join(found, ", "))
 }
 
-func showAgent(ctx context.Context, c *cli.Context, env environment, agents *agent.Service) error {
-	a, err := findAgent(ctx, agents, c.Args().First())
+func showAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
+	a, err := findAgent(ctx, api, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -158,24 +153,29 @@ func pairs[V any](m map[string]V) string {
 	return strings.Join(list, ", ")
 }
 
-func drainAgent(ctx context.Context, c *cli.Context, env environment, agents *agent.Service) error {
-	a, err := findAgent(ctx, agents, c.Args().First())
+func pauseAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
+	a, err := findAgent(ctx, api, c.Args().First())
 	if err != nil {
 		return err
 	}
-	if c.Bool("undo") {
-		return done(env, agents.Drain(ctx, a.ID, false), "gets work again: %s", a.Name)
-	}
-	return done(env, agents.Drain(ctx, a.ID, true), "gets no new work: %s, and works on %d", a.Name, a.Held)
+	return done(env, api.PauseAgent(ctx, a.ID), "paused: %s, which works on %d", a.Name, a.Held)
 }
 
-func removeAgent(ctx context.Context, c *cli.Context, env environment, agents *agent.Service) error {
-	a, err := findAgent(ctx, agents, c.Args().First())
+func resumeAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
+	a, err := findAgent(ctx, api, c.Args().First())
 	if err != nil {
 		return err
 	}
-	if err := agents.Remove(ctx, a.ID); !errors.Is(err, agent.ErrNoAgent) { // gone meanwhile
-		return done(env, err, "removed: %s", a.Name)
+	return done(env, api.ResumeAgent(ctx, a.ID), "resumed: %s", a.Name)
+}
+
+func deleteAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
+	a, err := findAgent(ctx, api, c.Args().First())
+	if err != nil {
+		return err
+	}
+	if err := api.DeleteAgent(ctx, a.ID); !hasCode(err, "agent_not_found") { // deleted meanwhile
+		return done(env, err, "deleted: %s", a.Name)
 	}
 	return nil
 }

@@ -25,19 +25,32 @@ func serverFlag() cli.Flag {
 	return &cli.StringFlag{Name: "server", Usage: "call the orchestrator at `URL`, with the key in " + apiKeyVariable}
 }
 
+// apiScope has what a command that calls the HTTP API uses.
+type apiScope struct {
+	api     *client.Client
+	own     *orchestrator.Orchestrator // serves the API in this process; nil: another process serves it
+	display *monitor.Display
+	env     environment
+}
+
 // onAPI returns the action of a command that calls the HTTP API, with least to most arguments; -1 means any number. The API
 // is that of --server, or of the orchestrator that runs on the data directory. Without either, the command serves the API
 // to itself, on the Redis of the data directory.
 func onAPI(env environment, least, most int, fn func(context.Context, *cli.Context, *client.Client) error) cli.ActionFunc {
+	return onScope(env, least, most, func(ctx context.Context, c *cli.Context, s apiScope) error { return fn(ctx, c, s.api) })
+}
+
+// onScope is onAPI for a command that needs more than the client.
+func onScope(env environment, least, most int, fn func(context.Context, *cli.Context, apiScope) error, settings ...settingFlag) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := arguments(c, least, most); err != nil {
 			return err
 		}
-		return invalidRequest(withAPI(env, c, fn))
+		return invalidRequest(withAPI(env, c, fn, settings...))
 	}
 }
 
-func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Context, *client.Client) error) error {
+func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Context, apiScope) error, settings ...settingFlag) error {
 	if server, ok := flagValue(c, "server"); ok {
 		for _, name := range []string{"data-dir", "redis"} {
 			if _, both := flagValue(c, name); both {
@@ -49,9 +62,9 @@ func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Cont
 		if err != nil {
 			return usageError{fmt.Errorf("--server: %w", err)}
 		}
-		return fn(c.Context, c, api)
+		return onServer(env, c, api, fn)
 	}
-	loaded, err := loadConfig(env, c)
+	loaded, err := loadConfig(env, c, settings...)
 	if err != nil {
 		return err
 	}
@@ -60,17 +73,27 @@ func withAPI(env environment, c *cli.Context, fn func(context.Context, *cli.Cont
 		return err
 	}
 	if api != nil {
-		return fn(c.Context, c, api)
+		return onServer(env, c, api, fn)
 	}
 	return withOwnAPI(env, c, loaded, fn)
 }
 
+// onServer calls fn with the API of another process.
+func onServer(env environment, c *cli.Context, api *client.Client, fn func(context.Context, *cli.Context, apiScope) error) error {
+	display, err := newDisplay(env, c)
+	if err != nil {
+		return err
+	}
+	defer display.Close()
+	return fn(c.Context, c, apiScope{api: api, display: display, env: env})
+}
+
 // withOwnAPI calls fn with the API in this process.
-func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(context.Context, *cli.Context, *client.Client) error) error {
+func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(context.Context, *cli.Context, apiScope) error) error {
 	if _, ok := flagValue(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
-	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		if o.Redis().Mode() == redisd.Child {
 			fmt.Fprintf(env.stderr, "no orchestrator is running on %s: started its Redis for this command\n", loaded.DataDir)
 		}
@@ -78,8 +101,14 @@ func withOwnAPI(env environment, c *cli.Context, loaded *config.Loaded, fn func(
 		if err != nil {
 			return err
 		}
-		return fn(ctx, c, api)
+		return fn(ctx, c, apiScope{api: api, own: o, display: display, env: env})
 	})
+}
+
+// hasCode reports whether an error is a problem of the API with a code.
+func hasCode(err error, code string) bool {
+	p, ok := errors.AsType[*client.Problem](err)
+	return ok && p.Code == code
 }
 
 // invalidRequest makes values that the server rejects wrong usage, named like the options of the command.

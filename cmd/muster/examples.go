@@ -10,9 +10,8 @@ var examples = map[string]string{
 	"worker": "muster worker --redis redis://host:6379/0 --concurrency 20",
 	"scrape": "muster scrape books.toscrape.com --wait\nmuster scrape shop.yaml --direct --out - | jq .title\nmuster scrape https://books.toscrape.com/ --limit 10 --csv\nmuster scrape --resume JOB",
 
-	"jobs health": "muster jobs health --watch",
-	"jobs pause":  "muster jobs pause books.toscrape.com\nmuster jobs pause               # which are paused?",
-	"jobs resume": "muster jobs resume books.toscrape.com",
+	"jobs pause":  "muster jobs pause JOB",
+	"jobs resume": "muster jobs resume JOB",
 
 	"sites list":    "muster sites list",
 	"sites init":    "muster sites init https://shop.example/lamps --out shop.yaml",

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/jobs"
-	"muster/sites"
+	"muster/orchestrator/api/client"
 )
 
 func jobsCancelCommand(env environment) *cli.Command {
@@ -25,7 +25,7 @@ jobs retry fetches its other pages.
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "cleanup", Usage: "remove the document too, if no other job has it"},
-			jobIDFlag(), progressFlag(),
+			jobIDFlag(), serverFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "output JSON, and do not ask for confirmation"},
 		},
 		Action: func(c *cli.Context) error {
@@ -45,17 +45,9 @@ jobs retry fetches its other pages.
 	}
 }
 
-// cancelResult is the JSON result of jobs cancel, one for each job.
-type cancelResult struct {
-	Success bool        `json:"success"`
-	JobID   string      `json:"job_id"`
-	Status  jobs.Status `json:"status"`
-	Cleanup bool        `json:"cleanup"`
-}
-
 // cancel ends the job of this id, or the running scrape of the site of this name.
 func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reader, name string) error {
-	id, err := runningScrape(ctx, s.system.Sites, name)
+	id, err := s.runningScrape(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -63,7 +55,6 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 	if err != nil {
 		return err
 	}
-	cleanup := c.Bool("cleanup")
 	if j.Status.Terminal() {
 		return s.notCancelled(c, j)
 	}
@@ -77,8 +68,8 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 			return nil
 		}
 	}
-	j, err = s.jobs.Cancel(ctx, id, cleanup)
-	if errors.Is(err, jobs.ErrTerminal) { // meanwhile
+	cancelled, err := s.api.CancelJob(ctx, id, c.Bool("cleanup"))
+	if hasCode(err, "job_ended") { // meanwhile
 		if j, err = s.find(ctx, id); err == nil {
 			return s.notCancelled(c, j)
 		}
@@ -86,30 +77,24 @@ func (s jobScope) cancel(ctx context.Context, c *cli.Context, input *bufio.Reade
 	if err != nil {
 		return noJobID(id, err)
 	}
-	kept := false
-	if cleanup {
-		if kept, err = s.jobs.KeepsDocument(ctx, j); err != nil {
-			return err
-		}
-	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, cancelResult{true, id, jobs.Cancelled, cleanup && !kept})
+		return printJSON(s.env.stdout, cancelled)
 	}
 	fmt.Fprintf(s.env.stdout, "Job %s cancelled successfully\n", id)
 	switch {
-	case kept:
-		fmt.Fprintln(s.env.stdout, "Document kept: another job has it")
-	case cleanup:
+	case cancelled.Cleanup:
 		fmt.Fprintln(s.env.stdout, "Workspace files cleaned up")
+	case c.Bool("cleanup"):
+		fmt.Fprintln(s.env.stdout, "Document kept: another job has it")
 	}
 	return nil
 }
 
 // notCancelled is the error for a job that has already finished.
-func (s jobScope) notCancelled(c *cli.Context, j jobs.Job) error {
+func (s jobScope) notCancelled(c *cli.Context, j client.Job) error {
 	err := fmt.Errorf("job %s: %w: it is %s", j.ID, jobs.ErrTerminal, j.Status)
 	if c.Bool("json") {
-		return errors.Join(printJSON(s.env.stdout, cancelResult{false, j.ID, j.Status, false}), err)
+		return errors.Join(printJSON(s.env.stdout, client.CancelledJob{JobID: j.ID, Status: j.Status}), err)
 	}
 	return err
 }
@@ -130,9 +115,9 @@ func (s jobScope) confirm(input *bufio.Reader, question string) (bool, error) {
 	return false, nil
 }
 
-// runningScrape is the id of the running scrape of the site with this name, or else name, as the id of a job.
-func runningScrape(ctx context.Context, s *sites.Service, name string) (string, error) {
-	scrapes, err := s.Jobs(ctx, name, 1)
+// runningScrape returns the id of the running scrape of the site with this name, or else name, as the id of a job.
+func (s jobScope) runningScrape(ctx context.Context, name string) (string, error) {
+	scrapes, err := s.api.Scrapes(ctx, name, 1)
 	if err != nil || len(scrapes) == 0 {
 		return name, err
 	}

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/urfave/cli/v2"
 
-	"muster/jobs"
+	"muster/orchestrator/api/client"
 )
 
 func jobsCompareCommand(env environment) *cli.Command {
@@ -20,7 +18,7 @@ func jobsCompareCommand(env environment) *cli.Command {
     muster jobs compare OLD NEW`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "list the items that are the same too"},
-			progressFlag(), jsonFlag(),
+			serverFlag(), jsonFlag(),
 		},
 		Action: onJobs(env, 2, 2, func(ctx context.Context, c *cli.Context, s jobScope) error {
 			var ids [2]string
@@ -34,89 +32,38 @@ func jobsCompareCommand(env environment) *cli.Command {
 				}
 				ids[i] = j.ID
 			}
-			list := newDifferences(env.stdout, c.Bool("json"), ids)
-			err := s.jobs.Compare(ctx, ids[0], ids[1], func(d jobs.Difference) error {
-				list.counts[d.Change]++
-				if d.Change == "same" && !c.Bool("all") {
-					return nil
-				}
-				return list.add(d)
-			})
+			compared, err := s.api.CompareJobs(ctx, ids[0], ids[1], c.Bool("all"))
 			if err != nil {
 				return err
 			}
-			return list.end()
+			if c.Bool("json") {
+				return printJSON(env.stdout, compared)
+			}
+			return printComparison(env, compared)
 		}),
 	}
 }
 
-// comparison is the JSON result of jobs compare; its differences are written one by one.
-type comparison struct {
-	A           string            `json:"a"`
-	B           string            `json:"b"`
-	Differences []jobs.Difference `json:"differences"`
-	Counts      map[string]int64  `json:"counts"` // by new, gone, changed and same
-}
-
-// differences prints the differences between two jobs as they are found, however
-// many there are.
-type differences struct {
-	w      io.Writer
-	asJSON bool
-	ids    [2]string
-	n      int
-	counts map[string]int64
-}
-
-func newDifferences(w io.Writer, asJSON bool, ids [2]string) *differences {
-	return &differences{w: w, asJSON: asJSON, ids: ids, counts: map[string]int64{}}
-}
-
-func (l *differences) add(d jobs.Difference) error {
-	l.n++
-	if !l.asJSON {
-		if l.n == 1 {
-			fmt.Fprintf(l.w, "%-8s %-20s %s\n", "CHANGE", "ITEM", "TEXT")
+func printComparison(env environment, compared client.Comparison) error {
+	if len(compared.Differences) > 0 {
+		t := newTable(env.stdout, "CHANGE", "ITEM", "TEXT")
+		for _, d := range compared.Differences {
+			it := d.B
+			if it == nil {
+				it = d.A
+			}
+			text := ""
+			if it != nil {
+				text = whatOf(*it)
+			}
+			t.row(d.Change, d.Key, text)
 		}
-		it := d.B
-		if it == nil {
-			it = d.A
+		if err := t.flush(); err != nil {
+			return err
 		}
-		text := ""
-		if it != nil {
-			text = whatOf(*it)
-		}
-		_, err := fmt.Fprintf(l.w, "%-8s %-20s %s\n", d.Change, cell(d.Key, 20), cell(text, 49))
-		return err
+		fmt.Fprintln(env.stdout)
 	}
-	raw, err := json.Marshal(d)
-	if err != nil {
-		return err
-	}
-	before := ",\n    "
-	if l.n == 1 {
-		before = fmt.Sprintf("{\n  \"a\": %q,\n  \"b\": %q,\n  \"differences\": [\n    ", l.ids[0], l.ids[1])
-	}
-	_, err = fmt.Fprint(l.w, before+string(raw))
-	return err
-}
-
-func (l *differences) end() error {
-	if !l.asJSON {
-		if l.n > 0 {
-			fmt.Fprintln(l.w)
-		}
-		_, err := fmt.Fprintf(l.w, "%d new, %d gone, %d changed, %d same\n", l.counts["new"], l.counts["gone"], l.counts["changed"], l.counts["same"])
-		return err
-	}
-	counts, err := json.Marshal(map[string]int64{"new": l.counts["new"], "gone": l.counts["gone"], "changed": l.counts["changed"], "same": l.counts["same"]})
-	if err != nil {
-		return err
-	}
-	before := "\n  ],"
-	if l.n == 0 {
-		before = fmt.Sprintf("{\n  \"a\": %q,\n  \"b\": %q,\n  \"differences\": [],", l.ids[0], l.ids[1])
-	}
-	_, err = fmt.Fprintf(l.w, "%s\n  \"counts\": %s\n}\n", before, counts)
+	n := compared.Counts
+	_, err := fmt.Fprintf(env.stdout, "%d new, %d gone, %d changed, %d same\n", n["new"], n["gone"], n["changed"], n["same"])
 	return err
 }

@@ -6,22 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/event"
 )
 
 // allJobs is the argument of jobs events that selects all jobs.
 const allJobs = "all"
-
-// How many events are read at a time, and how long a read waits for the first.
-const (
-	eventBatch = 500
-	eventBlock = 10 * time.Second
-)
 
 func jobsEventsCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -34,10 +28,10 @@ jobs, --follow shows new events only; --after sets another start.
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue with new events"},
 			&cli.StringFlag{Name: "after", Usage: "only events after the one of `ID`", DefaultText: "the oldest that is kept"},
-			progressFlag(), &cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
+			serverFlag(), &cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
 		},
 		Action: onJobs(env, 1, 1, func(ctx context.Context, c *cli.Context, s jobScope) error {
-			var j jobs.Job
+			var j client.Job
 			if name := c.Args().First(); name != allJobs {
 				var err error
 				if j, err = s.find(ctx, name); err != nil {
@@ -45,52 +39,53 @@ jobs, --follow shows new events only; --after sets another start.
 				}
 			}
 			after := c.String("after")
-			if after == "" && (j.ID != "" || !c.Bool("follow")) {
-				after = "0"
+			if after == "" && j.ID == "" && c.Bool("follow") {
+				after = "$"
 			}
-			return s.events(ctx, event.New(s.system.Client.Redis()), j, after, c.Bool("follow"), c.Bool("json"))
+			return s.events(ctx, j, after, c.Bool("follow"), c.Bool("json"))
 		}),
 	}
 }
 
-// eventReader is the part of event.Stream that jobs events uses.
-type eventReader interface {
-	Read(ctx context.Context, jobID, after string, limit int, block time.Duration) (event.Batch, error)
-}
+// errJobEnded stops the events of a job.
+var errJobEnded = errors.New("the job has ended")
 
-// events prints the events of a job, or of all jobs if it has no id.
-func (s jobScope) events(ctx context.Context, from eventReader, j jobs.Job, after string, follow, asJSON bool) error {
-	block := time.Duration(0)
-	over := j.Status.Terminal()
+// events prints the events of a job, or of all jobs if it has no id: those that are stored, and with follow also new ones until
+// the job has ended.
+func (s jobScope) events(ctx context.Context, j client.Job, after string, follow, asJSON bool) error {
+	print := func(e event.Event, gap bool) error {
+		if gap {
+			fmt.Fprintln(s.env.stderr, "muster: earlier events have been deleted")
+		}
+		after = e.ID
+		return s.printEvent(e, j.ID == "", asJSON)
+	}
+	if j.ID == "" {
+		return s.api.Events(ctx, "", after, follow, print)
+	}
 	for {
-		if follow && !over {
-			block = eventBlock
-		} else {
-			block = 0
+		if err := s.api.Events(ctx, j.ID, after, false, print); err != nil || !follow {
+			return err
 		}
-		batch, err := from.Read(ctx, j.ID, after, eventBatch, block)
-		if errors.As(err, new(*event.IDError)) {
-			return usageError{fmt.Errorf("--after: %w", err)}
-		}
+		now, err := s.find(ctx, j.ID)
 		if err != nil {
 			return err
 		}
-		if batch.Gap {
-			fmt.Fprintln(s.env.stderr, "muster: earlier events have been deleted")
+		if !now.Status.Terminal() {
+			break
 		}
-		for _, e := range batch.Events {
-			if err := s.printEvent(e, j.ID == "", asJSON); err != nil {
-				return err
-			}
-			if j.ID != "" && endedBy(e) {
-				over = true
-			}
-		}
-		after = batch.Next
-		if len(batch.Events) == 0 && (!follow || over) {
-			return nil
-		}
+		follow = false // an event may have come after the first call
 	}
+	err := s.api.Events(ctx, j.ID, after, true, func(e event.Event, gap bool) error {
+		if err := print(e, gap); err != nil || !endedBy(e) {
+			return err
+		}
+		return errJobEnded
+	})
+	if errors.Is(err, errJobEnded) {
+		return nil
+	}
+	return err
 }
 
 // endedBy reports whether a job has ended with an event.

@@ -11,18 +11,19 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 )
 
 func jobsItemsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "items", Usage: "list the items of a job", ArgsUsage: "JOB",
 		Description: `    muster jobs items JOB --state review
-    muster jobs items JOB --json | jq '.items[].text'`,
+    muster jobs items JOB --json | jq '.data[].text'`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "state", Aliases: []string{"status"}, Usage: "only items in `STATE`: pending, validating, integrated, rejected, failed or review"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 100},
 			&cli.StringFlag{Name: "cursor", Usage: "continue after a page: `NEXT` of its JSON"},
-			jobIDFlag(), progressFlag(), watchFlag(), jsonFlag(),
+			jobIDFlag(), serverFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			limit, err := within(c, "limit", 1, 1000)
@@ -32,18 +33,18 @@ func jobsItemsCommand(env environment) *cli.Command {
 			if err := oneOf("state", c.String("state"), jobs.ItemStatuses); err != nil {
 				return err
 			}
-			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
+			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 				if err := hasItems(j); err != nil {
 					return err
 				}
-				return s.listItems(ctx, c, j, jobs.ItemFilter{Status: jobs.ItemStatus(c.String("state")), Cursor: c.String("cursor"), Limit: limit})
+				return s.listItems(ctx, c, j, limit)
 			})(c)
 		},
 	}
 }
 
 // hasItems returns an error for a job whose items are not kept with it.
-func hasItems(j jobs.Job) error {
+func hasItems(j client.Job) error {
 	switch j.Kind {
 	case jobs.KindPipeline:
 		return nil
@@ -53,36 +54,27 @@ func hasItems(j jobs.Job) error {
 	return fmt.Errorf("job %s is a refresh of the proxies: it has no items; see muster proxies list", j.ID)
 }
 
-func (s jobScope) listItems(ctx context.Context, c *cli.Context, j jobs.Job, f jobs.ItemFilter) error {
-	all, limit := jobs.ItemPage{Items: []jobs.Item{}}, f.Limit
-	for len(all.Items) < limit { // a page may be short
-		f.Limit = limit - len(all.Items)
-		page, err := s.jobs.Items(ctx, j.ID, f)
-		if err != nil {
-			return noJobID(j.ID, err)
-		}
-		all.Items = append(all.Items, page.Items...)
-		if all.Next = page.Next; page.Next == "" {
-			break
-		}
-		f.Cursor = page.Next
+func (s jobScope) listItems(ctx context.Context, c *cli.Context, j client.Job, limit int) error {
+	items, next, err := s.api.Items(ctx, j.ID, jobs.ItemStatus(c.String("state")), c.String("cursor"), limit)
+	if err != nil {
+		return noJobID(j.ID, err)
 	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, all)
+		return printJSON(s.env.stdout, client.Page[jobs.Item]{Data: items, Next: next})
 	}
-	if len(all.Items) == 0 {
+	if len(items) == 0 {
 		fmt.Fprintln(s.env.stdout, "No items found")
 		return nil
 	}
 	t := newTable(s.env.stdout, "ITEM", "STATE", "STAGE", "RETRIES", "TEXT")
-	for _, it := range all.Items {
+	for _, it := range items {
 		t.row(it.Key, string(it.Status), orDash(it.Stage), fmt.Sprint(it.RetryCount), whatOf(it))
 	}
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if all.Next != "" {
-		fmt.Fprintf(s.env.stderr, "there are more: --cursor %s\n", all.Next)
+	if next != "" {
+		fmt.Fprintf(s.env.stderr, "there are more: --cursor %s\n", next)
 	}
 	return nil
 }
@@ -113,8 +105,7 @@ An accepted item goes to its next stage, or is integrated by its last one.
 			&cli.StringFlag{Name: "reason", Usage: "why, as `TEXT`; needed to reject"},
 			&cli.StringFlag{Name: "set", Usage: "correct fields of the item, given as a `JSON` object"},
 			&cli.BoolFlag{Name: "all", Usage: "decide on all items of the job that wait for review"},
-			&cli.StringFlag{Name: "by", Usage: "the `NAME` of who decides", DefaultText: "the user"},
-			progressFlag(), jsonFlag(),
+			serverFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			least := 3
@@ -126,7 +117,12 @@ An accepted item goes to its next stage, or is integrated by its last one.
 			}
 			args := c.Args().Slice()
 			id, keys, verdict := args[0], args[1:len(args)-1], args[len(args)-1]
-			d := jobs.Decision{Accept: verdict == "accept", Reason: c.String("reason"), By: cmp.Or(c.String("by"), userOf(env)), Patch: json.RawMessage(c.String("set"))}
+			d := client.Decision{Accept: verdict == "accept", Reason: c.String("reason")}
+			if set := c.String("set"); set != "" {
+				if err := json.Unmarshal([]byte(set), &d.Item); err != nil {
+					return usageError{fmt.Errorf("--set: %w", err)}
+				}
+			}
 			switch {
 			case verdict != "accept" && verdict != "reject":
 				return usageError{fmt.Errorf("invalid decision %q%s; use accept or reject", verdict, suggest(verdict, []string{"accept", "reject"}))}
@@ -134,38 +130,33 @@ An accepted item goes to its next stage, or is integrated by its last one.
 				return usageError{errors.New("to reject an item needs a --reason")}
 			case c.Bool("all") && len(keys) > 0:
 				return usageError{errors.New("--all cannot be used together with items")}
+			case d.Item != nil && len(keys) != 1:
+				return usageError{errors.New("--set corrects one item; name it")}
 			}
 			return onJobs(env, least, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
 				if len(keys) == 1 {
 					return s.decide(ctx, c, id, keys[0], d)
 				}
-				n, err := s.jobs.DecideAll(ctx, id, keys, d)
+				decided, err := s.api.DecideItems(ctx, id, client.Decisions{Items: keys, Accept: d.Accept, Reason: d.Reason})
 				if err != nil {
 					return noJobID(id, err)
 				}
 				if c.Bool("json") {
-					return printJSON(env.stdout, decidedResult{n})
+					return printJSON(env.stdout, decided)
 				}
-				fmt.Fprintf(env.stdout, "Decided on %d items\n", n)
+				fmt.Fprintf(env.stdout, "Decided on %d items\n", decided.Decided)
 				return nil
 			})(c)
 		},
 	}
 }
 
-// decidedResult is the JSON result of jobs decide for several items.
-type decidedResult struct {
-	Decided int `json:"decided"`
-}
-
 // decide decides on one item.
-func (s jobScope) decide(ctx context.Context, c *cli.Context, id, key string, d jobs.Decision) error {
-	it, err := s.jobs.Decide(ctx, id, key, d)
+func (s jobScope) decide(ctx context.Context, c *cli.Context, id, key string, d client.Decision) error {
+	it, err := s.api.DecideItem(ctx, id, key, d)
 	switch {
-	case errors.Is(err, jobs.ErrNoItem):
-		return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, jobs.ErrNoItem, id)
-	case errors.Is(err, jobs.ErrNotReview):
-		return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, jobs.ErrNotReview, id)
+	case hasCode(err, "item_not_found"), hasCode(err, "item_not_in_review"):
+		return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, err, id)
 	case err != nil:
 		return noJobID(id, err)
 	case c.Bool("json"):
@@ -173,16 +164,4 @@ func (s jobScope) decide(ctx context.Context, c *cli.Context, id, key string, d 
 	}
 	fmt.Fprintf(s.env.stdout, "Item %s: %s\n", it.Key, it.Status)
 	return nil
-}
-
-// userOf is the name of the user of the process.
-func userOf(env environment) string {
-	for _, v := range env.environ {
-		for _, name := range []string{"USER=", "LOGNAME=", "USERNAME="} {
-			if user, ok := strings.CutPrefix(v, name); ok && user != "" {
-				return user
-			}
-		}
-	}
-	return "command line"
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 )
 
 func jobsListCommand(env environment) *cli.Command {
@@ -21,7 +22,7 @@ job gives the reason. --stats counts the jobs of the last days.
     muster jobs list --kind pipeline --where customer=acme --limit 10`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "status", Usage: "only jobs in `STATE`: created, processing, completed, failed, cancelled, or pending if a stage is pending; may be repeated"},
-			&cli.StringFlag{Name: "kind", Usage: "only jobs of `KIND`: pipeline, scrape or refresh"},
+			&cli.StringFlag{Name: "kind", Usage: "only jobs of `KIND`: pipeline, scrape, refresh or queue"},
 			&cli.StringFlag{Name: "label", Usage: "only jobs with `LABEL`"},
 			&cli.StringSliceFlag{Name: "where", Usage: "only jobs with `KEY=VALUE` in their context; the pipeline must declare the key; may be repeated"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50},
@@ -30,7 +31,7 @@ job gives the reason. --stats counts the jobs of the last days.
 			&cli.BoolFlag{Name: "stuck", Usage: "show jobs without progress, and the reason"},
 			&cli.BoolFlag{Name: "stats", Usage: "show daily statistics"},
 			&cli.IntFlag{Name: "days", Usage: "with --stats, include the last `N` days, from 1 to 30", Value: 7},
-			progressFlag(), watchFlag(), jsonFlag(),
+			serverFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("stats") {
@@ -51,9 +52,9 @@ job gives the reason. --stats counts the jobs of the last days.
 }
 
 // jobFilter returns the filter that the flags of jobs list set.
-func jobFilter(c *cli.Context) (f jobs.Filter, err error) {
-	f = jobs.Filter{Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Offset: c.Int("offset")}
-	if f.Statuses, f.Pending, err = statusesOf(c.StringSlice("status")); err != nil {
+func jobFilter(c *cli.Context) (f client.JobFilter, err error) {
+	f = client.JobFilter{Status: c.StringSlice("status"), Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Offset: c.Int("offset")}
+	if err := checkStatuses(f.Status); err != nil {
 		return f, err
 	}
 	if err := oneOf("kind", f.Kind, jobs.Kinds); err != nil {
@@ -71,42 +72,33 @@ func jobFilter(c *cli.Context) (f jobs.Filter, err error) {
 	return f, nil
 }
 
-func (s jobScope) list(ctx context.Context, c *cli.Context, f jobs.Filter) error {
-	if err := f.CheckContext(s.system.Pipelines.List()); err != nil {
-		return wrongField(fmt.Errorf("--where: %w", err))
-	}
-	page, err := s.jobs.List(ctx, f)
+func (s jobScope) list(ctx context.Context, c *cli.Context, f client.JobFilter) error {
+	list, err := s.api.Jobs(ctx, f)
 	if err != nil {
-		return wrongField(err)
+		return err
 	}
-	if c.Bool("json") {
-		page.Jobs = append([]jobs.Job{}, page.Jobs...) // [], not null
-		return printJSON(s.env.stdout, page)
-	}
-	if len(page.Jobs) == 0 {
+	switch {
+	case c.Bool("json"):
+		return printJSON(s.env.stdout, client.Page[client.Job]{Data: list})
+	case len(list) == 0:
 		fmt.Fprintln(s.env.stdout, "No jobs found")
 		return nil
 	}
-	fmt.Fprintf(s.env.stdout, "Showing %d jobs (offset: %d, limit: %d)\n\n", len(page.Jobs), f.Offset, f.Limit)
+	fmt.Fprintf(s.env.stdout, "Showing %d jobs (offset: %d, limit: %d)\n\n", len(list), f.Offset, f.Limit)
 	if c.Bool("wide") {
-		return printWideJobs(s.env, page.Jobs)
+		return printWideJobs(s.env, list)
 	}
-	return printJobs(s.env, page.Jobs)
-}
-
-// stuckJobs is the JSON result of jobs list --stuck.
-type stuckJobs struct {
-	Jobs []jobs.Stuck `json:"jobs"`
+	return printJobs(s.env, list)
 }
 
 // listStuck prints the jobs without progress.
 func (s jobScope) listStuck(ctx context.Context, c *cli.Context) error {
-	list, err := s.jobs.Stuck(ctx)
+	list, err := s.api.StuckJobs(ctx)
 	if err != nil {
 		return err
 	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, stuckJobs{list})
+		return printJSON(s.env.stdout, client.Page[jobs.Stuck]{Data: list})
 	}
 	return printStuck(s.env, list)
 }
@@ -124,7 +116,7 @@ func printStuck(env environment, list []jobs.Stuck) error {
 }
 
 // printJobs prints a table of jobs.
-func printJobs(env environment, jobs []jobs.Job) error {
+func printJobs(env environment, jobs []client.Job) error {
 	t := newTable(env.stdout, "JOB", "NAME", "STATUS", "ITEMS", "CREATED")
 	for _, j := range jobs {
 		t.add(note(j), j.ID, j.Name, string(j.Status), fmt.Sprintf("%d/%d", j.Items.Processed(), j.Items.Total), age(j.CreatedAt))
@@ -133,7 +125,7 @@ func printJobs(env environment, jobs []jobs.Job) error {
 }
 
 // printWideJobs prints a table of jobs with all that a list has.
-func printWideJobs(env environment, jobs []jobs.Job) error {
+func printWideJobs(env environment, jobs []client.Job) error {
 	t := newTable(env.stdout, "JOB", "KIND", "NAME", "STATUS", "STAGES", "INTEGRATED", "PENDING", "VALIDATING", "REJECTED", "FAILED", "REVIEW", "CREATED", "WAITING")
 	for _, j := range jobs {
 		var stages []string
@@ -148,7 +140,7 @@ func printWideJobs(env environment, jobs []jobs.Job) error {
 }
 
 // note is the line below a job in a list: the reason why it waits.
-func note(j jobs.Job) string {
+func note(j client.Job) string {
 	if j.Waiting == "" {
 		return ""
 	}
@@ -162,14 +154,14 @@ func listDays(env environment, c *cli.Context) error {
 		return err
 	}
 	return onJobs(env, 0, 0, func(ctx context.Context, c *cli.Context, s jobScope) error {
-		list, err := s.jobs.Daily(ctx, days)
+		list, err := s.api.JobDays(ctx, days)
 		if err != nil {
-			return wrongField(err)
+			return err
 		}
 		if !c.Bool("json") {
 			fmt.Fprintf(env.stdout, "Daily Statistics (last %d days)\n\n", days)
 		}
-		return show(env, c, list, []string{"DATE", "CREATED", "COMPLETED", "FAILED", "CANCELLED"}, func(d jobs.Day) []string {
+		return showPage(env, c, list, "No jobs found", []string{"DATE", "CREATED", "COMPLETED", "FAILED", "CANCELLED"}, func(d jobs.Day) []string {
 			return []string{d.Date, fmt.Sprint(d.Created), fmt.Sprint(d.Completed), fmt.Sprint(d.Failed), fmt.Sprint(d.Cancelled)}
 		})
 	})(c)

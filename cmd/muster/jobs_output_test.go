@@ -3,8 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/event"
 )
 
@@ -26,10 +28,10 @@ func TestListOfJobsFitsATerminal(t *testing.T) {
 	env, _, _ := quiet("")
 	terminal, out := terminalOf(80)
 	env.stdout = terminal
-	jobs := []jobs.Job{
-		{ID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "a-pipeline-with-quite-a-long-name", Status: jobs.Processing, CreatedAt: time.Now().Add(-90 * time.Minute),
-			Items: jobs.Counts{Total: 120, Integrated: 80, Rejected: 10, Failed: 1}, Waiting: "no agent of role " + strings.Repeat("x", 100)},
-		{ID: "scrape_shop_example_0123abcd", Name: "shop.example", Status: jobs.Completed, CreatedAt: time.Now().Add(-72 * time.Hour)},
+	jobs := []client.Job{
+		{Job: jobs.Job{ID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "a-pipeline-with-quite-a-long-name", Status: jobs.Processing, CreatedAt: time.Now().Add(-90 * time.Minute),
+			Items: jobs.Counts{Total: 120, Integrated: 80, Rejected: 10, Failed: 1}, Waiting: "no agent of role " + strings.Repeat("x", 100)}},
+		{Job: jobs.Job{ID: "scrape_shop_example_0123abcd", Name: "shop.example", Status: jobs.Completed, CreatedAt: time.Now().Add(-72 * time.Hour)}},
 	}
 	if err := printJobs(env, jobs); err != nil {
 		t.Fatal(err)
@@ -140,7 +142,7 @@ func TestConfirmWantsAYes(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]bool{"y\n": true, "YES\n": true, "y": true, "n\n": false, "\n": false, "maybe\n": false} {
 		env, _, errs := quiet(in)
-		got, err := jobScope{env: env}.confirm(bufio.NewReader(env.stdin), "Are you sure you want to cancel this job?")
+		got, err := jobScope{apiScope{env: env}}.confirm(bufio.NewReader(env.stdin), "Are you sure you want to cancel this job?")
 		if err != nil || got != want {
 			t.Errorf("%q: got %v, %v, want %v", in, got, err, want)
 		}
@@ -149,65 +151,63 @@ func TestConfirmWantsAYes(t *testing.T) {
 		}
 	}
 	env, _, _ := quiet("")
-	_, err := jobScope{env: env}.confirm(bufio.NewReader(env.stdin), "?")
+	_, err := jobScope{apiScope{env: env}}.confirm(bufio.NewReader(env.stdin), "?")
 	wantUsage(t, "no answer", err, "--force")
 }
 
-func TestDifferencesAreOneObject(t *testing.T) {
+func TestComparisonCountsTheDifferences(t *testing.T) {
 	t.Parallel()
-	for name, list := range map[string][]jobs.Difference{
-		"none": nil,
-		"some": {{Key: "a", Change: "new", B: &jobs.Item{Key: "a", Text: "x"}}, {Key: "b", Change: "gone", A: &jobs.Item{Key: "b"}}},
+	for want, list := range map[string][]jobs.Difference{
+		"1 new, 2 gone, 0 changed, 3 same\n": nil,
+		"CHANGE  ITEM  TEXT\nnew     a     x\ngone    b     y\n\n1 new, 2 gone, 0 changed, 3 same\n": {
+			{Key: "a", Change: "new", B: &jobs.Item{Key: "a", Text: "x"}}, {Key: "b", Change: "gone", A: &jobs.Item{Key: "b", Text: "y"}},
+		},
 	} {
-		var out bytes.Buffer
-		d := newDifferences(&out, true, [2]string{"j1", "j2"})
-		for _, one := range list {
-			d.counts[one.Change]++
-			if err := d.add(one); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := d.end(); err != nil {
-			t.Fatal(err)
-		}
-		var got struct {
-			A, B        string
-			Differences []jobs.Difference
-			Counts      map[string]int
-		}
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, out.String())
-		}
-		if got.A != "j1" || got.B != "j2" || len(got.Differences) != len(list) || got.Counts["new"] != min(1, len(list)) || len(got.Counts) != 4 {
-			t.Errorf("%s: got %+v", name, got)
+		env, out, _ := quiet("")
+		compared := client.Comparison{A: "j1", B: "j2", Differences: list, Counts: map[string]int64{"new": 1, "gone": 2, "changed": 0, "same": 3}}
+		if err := printComparison(env, compared); err != nil || out.String() != want {
+			t.Errorf("got %v and %q, want %q", err, out, want)
 		}
 	}
 }
 
-// batches is a stream of events.
-type batches []event.Batch
-
-func (b *batches) Read(context.Context, string, string, int, time.Duration) (event.Batch, error) {
-	if len(*b) == 0 {
-		return event.Batch{}, context.Canceled
+// serving returns a scope whose API serves a job and its events: stored ones, and new ones.
+func serving(t *testing.T, env environment, status jobs.Status, stored, added string) jobScope {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/jobs/j1", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"id": "j1", "status": %q}`, status)
+	})
+	mux.HandleFunc("GET /v1/jobs/j1/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		switch q := r.URL.Query(); {
+		case q.Get("follow") != "false":
+			fmt.Fprint(w, ": heartbeat\n\n", added)
+		case q.Get("after") == "":
+			fmt.Fprint(w, stored)
+		}
+	})
+	api, err := client.New(client.Config{URL: "http://localhost", Transport: client.Handler(mux)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	one := (*b)[0]
-	*b = (*b)[1:]
-	return one, nil
+	return jobScope{apiScope{api: api, env: env}}
+}
+
+func eventText(e event.Event) string {
+	data, _ := json.Marshal(e) // never fails
+	return fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", e.ID, e.Type, data)
 }
 
 func TestEventsAreFollowedUntilTheJobHasEnded(t *testing.T) {
 	t.Parallel()
 	env, out, errs := quiet("")
-	from := batches{
-		{Events: []event.Event{{ID: "1-0", Type: "job.created", Job: "j1"}}, Next: "1-0", Gap: true},
-		{Next: "1-0"},
-		{Events: []event.Event{{ID: "2-0", Type: "job.completed", Job: "j1", Data: json.RawMessage(`{"n": 1}`)}}, Next: "2-0"},
-		{Next: "2-0"},
-	}
-	err := jobScope{env: env}.events(t.Context(), &from, jobs.Job{ID: "j1", Status: jobs.Processing}, "0", true, true)
-	if err != nil || len(from) != 0 {
-		t.Errorf("got %v, and %d batches unread", err, len(from))
+	stored := "event: gap\ndata: {}\n\n" + eventText(event.Event{ID: "1-0", Type: "job.created", Job: "j1"})
+	added := eventText(event.Event{ID: "2-0", Type: "job.completed", Job: "j1", Data: json.RawMessage(`{"n": 1}`)}) + eventText(event.Event{ID: "3-0", Type: "job.deleted"})
+	s := serving(t, env, jobs.Processing, stored, added)
+	if err := s.events(t.Context(), client.Job{Job: jobs.Job{ID: "j1"}}, "", true, true); err != nil {
+		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[1], `"type":"job.completed"`) {
@@ -222,8 +222,9 @@ func TestEventsOfAJobFitATerminal(t *testing.T) {
 	t.Parallel()
 	env, out, _ := quiet("")
 	long := json.RawMessage(`{"error": "` + strings.Repeat("x", 200) + `"}`)
-	from := batches{{Events: []event.Event{{Type: "job.started", Job: "j1"}, {Type: "stage.completed", Job: "j1", Data: long}}, Next: "2-0"}, {Next: "2-0"}}
-	if err := (jobScope{env: env}).events(t.Context(), &from, jobs.Job{ID: "j1", Status: jobs.Completed}, "0", false, false); err != nil {
+	stored := eventText(event.Event{ID: "1-0", Type: "job.started", Job: "j1"}) + eventText(event.Event{ID: "2-0", Type: "stage.completed", Job: "j1", Data: long})
+	s := serving(t, env, jobs.Completed, stored, "")
+	if err := s.events(t.Context(), client.Job{Job: jobs.Job{ID: "j1"}}, "", true, false); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")

@@ -10,8 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/atomicfile"
-	"muster/jobs"
-	"muster/jobs/report"
+	"muster/orchestrator/api/client"
 )
 
 // reportFormats are the formats of a report.
@@ -28,7 +27,7 @@ items.
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Usage: "print a `FORMAT`: text, json or csv", Value: "text"},
 			&cli.StringFlag{Name: "out", Usage: "write it to `FILE`", DefaultText: "standard output"},
-			jobIDFlag(), progressFlag(), &cli.BoolFlag{Name: "json", Usage: "the same as --format json"},
+			jobIDFlag(), serverFlag(), &cli.BoolFlag{Name: "json", Usage: "the same as --format json"},
 		},
 		Action: func(c *cli.Context) error {
 			format := c.String("format")
@@ -41,7 +40,7 @@ items.
 			if !slices.Contains(reportFormats, format) {
 				return usageError{fmt.Errorf("no format %q%s; use %s", format, suggest(format, reportFormats), strings.Join(reportFormats, ", "))}
 			}
-			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
+			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 				file := c.String("out")
 				if file == "" || file == "-" {
 					return s.writeReport(ctx, env.stdout, j, format)
@@ -52,36 +51,19 @@ items.
 	}
 }
 
-// reportOfJob is the JSON of jobs report, which is written as it is read.
-type reportOfJob struct {
-	Items []jobs.Item `json:"item_list"`
-	report.Summary
-}
-
 // writeReport writes the report on a job.
-func (s jobScope) writeReport(ctx context.Context, w io.Writer, j jobs.Job, format string) error {
-	if j.Kind == jobs.KindScrape && format != "csv" {
-		scrape, err := s.system.Sites.Job(ctx, j.ID)
-		if err == nil && scrape.Summary != nil {
-			if format == "json" {
-				return printJSON(w, scrape.Summary)
-			}
-			_, err = fmt.Fprint(w, scrape.Summary.Text())
-			return err
+func (s jobScope) writeReport(ctx context.Context, w io.Writer, j client.Job, format string) error {
+	if j.Scrape != nil && j.Scrape.Summary != nil && format != "csv" {
+		if format == "json" {
+			return printJSON(w, j.Scrape.Summary)
 		}
+		_, err := fmt.Fprint(w, j.Scrape.Summary.Text())
+		return err
 	}
-	switch format {
-	case "json":
-		return report.WriteJSON(ctx, w, s.jobs, j.ID)
-	case "csv":
+	if format == "csv" {
 		if err := hasItems(j); err != nil {
 			return err
 		}
-		return report.WriteCSV(ctx, w, s.jobs, j.ID)
 	}
-	summary, err := report.Summarize(ctx, s.jobs, j.ID)
-	if err != nil {
-		return err
-	}
-	return summary.Text(w)
+	return s.api.WriteJobReport(ctx, w, j.ID, format)
 }

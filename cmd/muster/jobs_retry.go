@@ -9,6 +9,7 @@ import (
 
 	"muster/jobs"
 	"muster/orchestrator"
+	"muster/orchestrator/api/client"
 	"muster/sites"
 )
 
@@ -29,13 +30,13 @@ If no worker is running, the command starts one and waits.
 			&cli.StringSliceFlag{Name: "item", Usage: "only the item `KEY`; may be repeated"},
 			&cli.BoolFlag{Name: "again", Usage: "create the next version of a finished pipeline job"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the job has finished; for a scrape, print the report"},
-			jobIDFlag(), progressFlag(), jsonFlag()),
-		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
+			jobIDFlag(), serverFlag(), progressFlag(), jsonFlag()),
+		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 			switch j.Kind {
 			case jobs.KindPipeline:
 				return s.retry(ctx, c, j)
 			case jobs.KindScrape:
-				return s.retryScrape(ctx, c, j.ID)
+				return s.retryScrape(ctx, c, j)
 			}
 			return fmt.Errorf("job %s is a refresh of the proxies: start another with muster proxies refresh", j.ID)
 		}, workerSettings...),
@@ -49,9 +50,9 @@ type retryResult struct {
 }
 
 // retry gives failed items of a job new attempts, or creates its next version.
-func (s jobScope) retry(ctx context.Context, c *cli.Context, j jobs.Job) error {
+func (s jobScope) retry(ctx context.Context, c *cli.Context, j client.Job) error {
 	if c.Bool("again") && j.Status.Terminal() {
-		next, err := s.jobs.Again(ctx, j.ID)
+		next, err := s.api.RerunJob(ctx, j.ID)
 		if err != nil {
 			return noJobID(j.ID, err)
 		}
@@ -60,14 +61,14 @@ func (s jobScope) retry(ctx context.Context, c *cli.Context, j jobs.Job) error {
 		}
 		return s.retriedAs(ctx, c, next, 0)
 	}
-	n, err := s.jobs.Retry(ctx, j.ID, c.StringSlice("item")...)
-	if errors.Is(err, jobs.ErrTerminal) {
+	r, err := s.api.RetryJob(ctx, j.ID, c.StringSlice("item")...)
+	if hasCode(err, "job_ended") {
 		return fmt.Errorf("retry job %s: %w: muster jobs retry %s --again", j.ID, err, j.ID)
 	}
 	if err != nil {
 		return noJobID(j.ID, err)
 	}
-	if n == 0 && j.Status.Terminal() {
+	if r.Retried == 0 && j.Status.Terminal() {
 		fmt.Fprintf(s.env.stderr, "muster: job %s has no failed items; create its next version with muster jobs retry %s --again\n", j.ID, j.ID)
 		if c.Bool("json") {
 			return printJSON(s.env.stdout, retryResult{})
@@ -75,26 +76,22 @@ func (s jobScope) retry(ctx context.Context, c *cli.Context, j jobs.Job) error {
 		return nil
 	}
 	if !c.Bool("json") && !c.Bool("wait") {
-		fmt.Fprintf(s.env.stdout, "%d failed items of job %s run again\n", n, j.ID)
+		fmt.Fprintf(s.env.stdout, "%d failed items of job %s run again\n", r.Retried, j.ID)
 	}
-	return s.retriedAs(ctx, c, j, n)
+	return s.retriedAs(ctx, c, j, r.Retried)
 }
 
-// retriedAs waits for a job that was retried if that is asked for, and prints JSON.
-func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j jobs.Job, n int) error {
+// retriedAs waits for a retried job with --wait, and prints JSON.
+func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j client.Job, n int) error {
 	var failed error
 	if c.Bool("wait") {
-		stop, err := s.serve(ctx)
+		ended, err := s.work(ctx, j)
 		if err != nil {
 			return err
 		}
-		ended, err := s.wait(ctx, []jobs.Job{j})
-		if err = errors.Join(err, stop()); err != nil {
-			return withJobState(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
-		}
-		failed = notCompleted(ended)
+		failed = notCompleted([]client.Job{ended})
 		if !c.Bool("json") {
-			fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", ended[0].Status)
+			fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", ended.Status)
 		}
 	}
 	if c.Bool("json") {
@@ -103,58 +100,66 @@ func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j jobs.Job, n i
 	return failed
 }
 
-// retryScrape resumes a scrape: on the workers that run elsewhere, or else in this process.
-func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, id string) error {
-	env, o := s.env, s.system
-	if err := o.Sites.Resumable(ctx, id); errors.Is(err, sites.ErrNothingLeft) {
-		fmt.Fprintln(env.stderr, "muster:", err)
+// retryScrape resumes a scrape: on the workers of other processes, or else in this process.
+func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, j client.Job) error {
+	if s.own != nil {
+		others, err := s.own.Workers.Elsewhere(ctx)
+		if err != nil {
+			return err
+		}
+		if !others {
+			return s.scrapeAgain(ctx, c, j)
+		}
+	}
+	started, err := s.api.ResumeScrape(ctx, j.ID)
+	if hasCode(err, "scrape_complete") {
+		fmt.Fprintln(s.env.stderr, "muster:", err)
 		if c.Bool("json") {
-			return printJSON(env.stdout, retryResult{})
+			return printJSON(s.env.stdout, retryResult{})
 		}
 		return nil
 	}
-	old, err := o.Sites.Job(ctx, id)
-	if err != nil {
-		return noJob(err)
-	}
-	others, err := o.Workers.Elsewhere(ctx)
 	if err != nil {
 		return err
 	}
-	if others && !c.Bool("wait") {
-		return sendRetry(ctx, env, c, o, id)
+	if !c.Bool("wait") {
+		if c.Bool("json") {
+			return printJSON(s.env.stdout, retryResult{Job: started.JobID})
+		}
+		fmt.Fprintln(s.env.stdout, started.JobID)
+		return nil
 	}
-	scraped, err := o.Scraper.Scrape(ctx, old.Site, orchestrator.ScrapeOptions{Resume: id})
+	next, err := s.find(ctx, started.JobID)
+	if err != nil {
+		return err
+	}
+	ended, err := s.wait(ctx, []client.Job{next})
+	if err != nil {
+		return s.interrupted(ctx, err, next.ID)
+	}
+	return errors.Join(s.showJob(ended[0], c.Bool("json")), notCompleted(ended))
+}
+
+// scrapeAgain resumes a scrape with workers of this process.
+func (s jobScope) scrapeAgain(ctx context.Context, c *cli.Context, j client.Job) error {
+	if err := s.own.Sites.Resumable(ctx, j.ID); errors.Is(err, sites.ErrNothingLeft) {
+		fmt.Fprintln(s.env.stderr, "muster:", err)
+		if c.Bool("json") {
+			return printJSON(s.env.stdout, retryResult{})
+		}
+		return nil
+	}
+	scraped, err := s.own.Scraper.Scrape(ctx, j.Name, orchestrator.ScrapeOptions{Resume: j.ID})
 	s.display.Close()
 	if ctx.Err() != nil {
-		var ids []string
-		if scraped.JobID != "" {
-			ids = []string{scraped.JobID}
-		}
-		return withJobState(ctx, o, err, ids, "muster jobs retry "+id+" --wait")
+		return s.interrupted(ctx, err, scraped.JobID)
 	}
 	if scraped.JobID == "" {
 		return err
 	}
-	j, jobErr := o.Sites.Job(ctx, scraped.JobID)
-	switch {
-	case jobErr != nil:
+	next, jobErr := s.find(ctx, scraped.JobID)
+	if jobErr != nil {
 		return errors.Join(err, jobErr)
-	case c.Bool("json"):
-		return errors.Join(err, printJSON(env.stdout, j))
 	}
-	return errors.Join(err, printJob(env, j))
-}
-
-// sendRetry resumes a job on the workers that run elsewhere, and prints the id of its new job.
-func sendRetry(ctx context.Context, env environment, c *cli.Context, o *orchestrator.Orchestrator, old string) error {
-	id, err := o.Scraper.Resume(ctx, old)
-	if err != nil {
-		return err
-	}
-	if c.Bool("json") {
-		return printJSON(env.stdout, retryResult{Job: id})
-	}
-	fmt.Fprintln(env.stdout, id)
-	return nil
+	return errors.Join(err, s.showJob(next, c.Bool("json")))
 }

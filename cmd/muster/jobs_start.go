@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/pipeline"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/redisd"
 )
 
@@ -46,7 +49,7 @@ interface of muster start.
 			&cli.StringFlag{Name: "dedupe", Usage: "when the same was asked for before, `HOW` to continue: allow, join or reject", DefaultText: "the setting jobs.dedupe"},
 			&cli.BoolFlag{Name: "force", Usage: "create it also when the same was asked for before: --dedupe allow"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end, and show the progress"},
-			progressFlag(), jsonFlag()),
+			serverFlag(), progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 1); err != nil {
 				return err
@@ -63,17 +66,19 @@ interface of muster start.
 }
 
 // requestOf returns the request that the flags of jobs start describe, without the document.
-func requestOf(c *cli.Context) (req jobs.Request, err error) {
-	req = jobs.Request{
+func requestOf(c *cli.Context) (req client.NewJob, err error) {
+	req = client.NewJob{
 		Pipeline: c.Args().First(), Prompt: c.String("prompt"), After: c.StringSlice("after"), OnFailure: c.String("on-failure"),
 		Cron: c.String("cron"), Labels: c.StringSlice("label"), VersionOf: c.String("version-of"), Dedupe: c.String("dedupe"),
 	}
 	if strings.TrimSpace(req.Prompt) == "" {
 		return req, usageError{errors.New("prompt cannot be empty; set it with --prompt TEXT")}
 	}
-	if req.Context, err = contextOf(c.String("context")); err != nil {
+	raw, err := contextOf(c.String("context"))
+	if err != nil {
 		return req, err
 	}
+	req.Context = client.Object(raw)
 	if at := c.String("at"); at != "" {
 		if req.At, err = timeOf("at", at, time.Now()); err != nil {
 			return req, err
@@ -116,28 +121,24 @@ type startResult struct {
 	Progress  *jobs.Progress `json:"progress,omitempty"` // at the end, with --wait
 }
 
-// start creates a job, prints it, and waits for it if that is asked for.
-func (s jobScope) start(ctx context.Context, c *cli.Context, req jobs.Request) error {
-	others, err := s.system.Workers.Elsewhere(ctx)
+// start creates a job, prints it, and waits for it with --wait.
+func (s jobScope) start(ctx context.Context, c *cli.Context, req client.NewJob) error {
+	others := true
+	if s.own != nil {
+		var err error
+		if others, err = s.own.Workers.Elsewhere(ctx); err != nil {
+			return err
+		}
+		if !others && !c.Bool("wait") && s.own.Redis().Mode() == redisd.Embedded {
+			return errors.New("create the job: the built-in Redis of this command forgets it at the end; begin with muster start, or use --wait")
+		}
+	}
+	path := c.String("document")
+	j, err := s.create(ctx, req, path)
 	if err != nil {
 		return err
 	}
-	if !others && !c.Bool("wait") && s.system.Redis().Mode() == redisd.Embedded {
-		return errors.New("create the job: the built-in Redis of this command forgets it at the end; begin with muster start, or use --wait")
-	}
-	path := c.String("document")
-	if path != "" {
-		doc, err := s.system.Documents.PutFile(ctx, path)
-		if err != nil {
-			return wrongField(err)
-		}
-		req.Document = &doc
-	}
-	j, created, err := s.jobs.Create(ctx, req)
-	if err != nil {
-		return startError(req, err)
-	}
-	result := startResult{JobID: j.ID, Status: j.Status, Prompt: j.Prompt, Document: path, Duplicate: !created}
+	result := startResult{JobID: j.ID, Status: j.Status, Prompt: j.Prompt, Document: path, Duplicate: j.Duplicate}
 	if !c.Bool("json") {
 		printStarted(s.env, result)
 	}
@@ -153,18 +154,25 @@ func (s jobScope) start(ctx context.Context, c *cli.Context, req jobs.Request) e
 	return s.startAndWait(ctx, c, j, result)
 }
 
-// startError adds the next step to the error of a job that was not created.
-func startError(req jobs.Request, err error) error {
-	if errors.As(err, new(*pipeline.UnknownError)) {
-		return usageError{err}
+// create creates a job with the document of a file; "" means none.
+func (s jobScope) create(ctx context.Context, req client.NewJob, path string) (client.Job, error) {
+	var content io.Reader
+	if path != "" {
+		file, err := os.Open(path)
+		if err != nil {
+			return client.Job{}, missingFile(path, err)
+		}
+		defer file.Close()
+		content = file
 	}
-	if errors.Is(err, jobs.ErrExists) {
-		return fmt.Errorf("%w; create another with --force, or join it with --dedupe join", err)
+	j, err := s.api.CreateJob(ctx, req, "", filepath.Base(path), content)
+	switch {
+	case hasCode(err, "job_exists"):
+		err = fmt.Errorf("%w; create another with --force, or join it with --dedupe join", err)
+	case hasCode(err, "job_not_found"):
+		err = fmt.Errorf("create a job of pipeline %s: %w; see muster jobs list", cmp.Or(req.Pipeline, pipeline.Default), err)
 	}
-	if errors.Is(err, jobs.ErrNotFound) {
-		return fmt.Errorf("create a job of pipeline %s: %w; see muster jobs list", cmp.Or(req.Pipeline, pipeline.Default), err)
-	}
-	return wrongField(err)
+	return j, err
 }
 
 func printStarted(env environment, r startResult) {
@@ -178,46 +186,69 @@ func printStarted(env environment, r startResult) {
 	}
 }
 
-// startAndWait waits for a job that was created, on workers that run elsewhere or here.
-func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j jobs.Job, result startResult) error {
-	stop, err := s.serve(ctx)
-	if err != nil {
-		return err
-	}
+// startAndWait waits for a job that was created, on workers of other processes or of this one.
+func (s jobScope) startAndWait(ctx context.Context, c *cli.Context, j client.Job, result startResult) error {
 	if !c.Bool("json") {
 		fmt.Fprintln(s.env.stdout, "Waiting for completion...")
 	}
-	ended, err := s.wait(ctx, []jobs.Job{j})
-	if err = errors.Join(err, stop()); err != nil {
-		return withJobState(ctx, s.system, err, []string{j.ID}, "muster jobs retry "+j.ID+" --wait")
+	ended, err := s.work(ctx, j)
+	if err != nil {
+		return err
 	}
-	result.Final = ended[0].Status
+	result.Final = ended.Status
 	if c.Bool("json") {
-		p, err := s.jobs.Progress(ctx, j.ID)
+		p, err := s.api.JobProgress(ctx, j.ID)
 		if err != nil {
 			return err
 		}
 		result.Progress = &p
-		err = printJSON(s.env.stdout, result)
-		return errors.Join(err, notCompleted(ended))
+		return errors.Join(printJSON(s.env.stdout, result), notCompleted([]client.Job{ended}))
 	}
 	fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", newPainter(s.env).status(string(result.Final)))
-	return notCompleted(ended)
+	return notCompleted([]client.Job{ended})
 }
 
-// serve does the work of jobs in this process until stop is called, unless workers run
-// elsewhere.
-func (s jobScope) serve(ctx context.Context) (stop func() error, err error) {
-	others, err := s.system.Workers.Elsewhere(ctx)
-	if err != nil || others {
-		return func() error { return nil }, err
+// work waits for a job, and does its work in this process unless other processes have workers.
+func (s jobScope) work(ctx context.Context, j client.Job) (client.Job, error) {
+	stop, err := s.serve(ctx)
+	if err != nil {
+		return j, err
 	}
-	if err := s.system.Workers.Start(ctx); err != nil {
+	ended, err := s.wait(ctx, []client.Job{j})
+	if err = errors.Join(err, stop()); err != nil {
+		return j, s.interrupted(ctx, err, j.ID)
+	}
+	return ended[0], nil
+}
+
+// interrupted returns the error of a command that waited for a job, with the state of the job if a signal stopped the command.
+func (s jobScope) interrupted(ctx context.Context, err error, id string) error {
+	if s.own == nil {
+		return withState(ctx, err, "the job continues; wait for it with muster jobs wait %s, or end it with muster jobs cancel %s", id, id)
+	}
+	var ids []string
+	if id != "" {
+		ids = []string{id}
+	}
+	return withJobState(ctx, s.own, err, ids, "muster jobs retry "+id+" --wait")
+}
+
+// serve does the work of jobs in this process until stop is called, unless other processes have workers.
+func (s jobScope) serve(ctx context.Context) (stop func() error, err error) {
+	none := func() error { return nil }
+	if s.own == nil {
+		return none, nil
+	}
+	others, err := s.own.Workers.Elsewhere(ctx)
+	if err != nil || others {
+		return none, err
+	}
+	if err := s.own.Workers.Start(ctx); err != nil {
 		return nil, err
 	}
 	running, cancel := context.WithCancel(ctx)
 	parts, running := errgroup.WithContext(running)
-	for _, run := range []func(context.Context) error{s.system.Jobs.Run, s.system.Agents.Run} {
+	for _, run := range []func(context.Context) error{s.own.Jobs.Run, s.own.Agents.Run} {
 		parts.Go(func() error {
 			if err := run(running); running.Err() == nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/pipeline"
-	"muster/sites"
+	"muster/orchestrator/api/client"
 )
 
 func jobsStatusCommand(env environment) *cli.Command {
@@ -26,14 +27,14 @@ func jobsStatusCommand(env environment) *cli.Command {
 			&cli.BoolFlag{Name: "report", Usage: "print the full report, as jobs report does"},
 			&cli.BoolFlag{Name: "rejected", Usage: "list rejected items"},
 			&cli.BoolFlag{Name: "failed", Usage: "list failed items"},
-			jobIDFlag(), watchFlag(), jsonFlag(),
+			jobIDFlag(), serverFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: onJob(env, showStatus),
 	}
 }
 
 // showStatus prints the parts of a job that the flags of jobs status select.
-func showStatus(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) error {
+func showStatus(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 	parts := 0
 	for _, name := range []string{"progress", "report", "rejected", "failed"} {
 		if c.Bool(name) {
@@ -56,33 +57,18 @@ func showStatus(ctx context.Context, c *cli.Context, s jobScope, j jobs.Job) err
 	case c.Bool("failed"):
 		return s.showEnded(ctx, c, j, jobs.ItemFailed)
 	}
-	return s.showJob(ctx, j, c.Bool("json"))
-}
-
-// jobView is a job in JSON: a scrape has additional fields.
-type jobView struct {
-	jobs.Job
-	Scrape *sites.Job `json:"scrape,omitempty"`
+	return s.showJob(j, c.Bool("json"))
 }
 
 // showJob prints a job: a scrape as its pages and report.
-func (s jobScope) showJob(ctx context.Context, j jobs.Job, asJSON bool) error {
-	view := jobView{Job: j}
-	if j.Kind == jobs.KindScrape {
-		switch scrape, err := s.system.Sites.Job(ctx, j.ID); {
-		case err == nil:
-			view.Scrape = &scrape
-		case !errors.Is(err, sites.ErrNoJob): // its pages were deleted
-			return err
-		}
-	}
+func (s jobScope) showJob(j client.Job, asJSON bool) error {
 	switch {
 	case asJSON:
-		return printJSON(s.env.stdout, view)
-	case view.Scrape != nil:
-		return printJob(s.env, *view.Scrape)
+		return printJSON(s.env.stdout, j)
+	case j.Scrape != nil:
+		return printJob(s.env, *j.Scrape)
 	}
-	printStatus(s.env, j)
+	printStatus(s.env, j.Job)
 	return nil
 }
 
@@ -188,8 +174,8 @@ func stageText(st jobs.Stage, paint painter) string {
 }
 
 // showProgress prints how far a job is, and how long the rest may take.
-func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j jobs.Job) error {
-	p, err := s.jobs.Progress(ctx, j.ID)
+func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j client.Job) error {
+	p, err := s.api.JobProgress(ctx, j.ID)
 	if err != nil {
 		return noJobID(j.ID, err)
 	}
@@ -237,20 +223,13 @@ func lasted(seconds float64) string {
 }
 
 // showEnded lists the items of a job that ended in a state.
-func (s jobScope) showEnded(ctx context.Context, c *cli.Context, j jobs.Job, status jobs.ItemStatus) error {
-	items := []jobs.Item{}
-	for filter := (jobs.ItemFilter{Status: status, Limit: 1000}); ; {
-		page, err := s.jobs.Items(ctx, j.ID, filter)
-		if err != nil {
-			return noJobID(j.ID, err)
-		}
-		items = append(items, page.Items...)
-		if filter.Cursor = page.Next; page.Next == "" {
-			break
-		}
+func (s jobScope) showEnded(ctx context.Context, c *cli.Context, j client.Job, status jobs.ItemStatus) error {
+	items, _, err := s.api.Items(ctx, j.ID, status, "", math.MaxInt)
+	if err != nil {
+		return noJobID(j.ID, err)
 	}
 	if c.Bool("json") {
-		return printJSON(s.env.stdout, jobs.ItemPage{Items: items})
+		return printJSON(s.env.stdout, client.Page[jobs.Item]{Data: items})
 	}
 	printEnded(s.env, status, items)
 	return nil

@@ -98,24 +98,18 @@ func contextOf(text string) (json.RawMessage, error) {
 // pendingJobs is the value of --status for jobs with a stage that is pending.
 const pendingJobs = "pending"
 
-// statusesOf reads the states of a filter.
-func statusesOf(words []string) (statuses []jobs.Status, pending bool, err error) {
+// checkStatuses checks the states of a filter.
+func checkStatuses(words []string) error {
+	known := []string{pendingJobs}
+	for _, s := range jobs.Statuses {
+		known = append(known, string(s))
+	}
 	for _, word := range words {
-		switch {
-		case word == pendingJobs:
-			pending = true
-		case slices.Contains(jobs.Statuses, jobs.Status(word)):
-			statuses = append(statuses, jobs.Status(word))
-		default:
-			var known []string
-			for _, s := range jobs.Statuses {
-				known = append(known, string(s))
-			}
-			known = append(known, pendingJobs)
-			return nil, false, usageError{fmt.Errorf("--status %q%s: use one of %s; %s means a stage that is pending", word, suggest(word, known), strings.Join(known, ", "), pendingJobs)}
+		if !slices.Contains(known, word) {
+			return usageError{fmt.Errorf("--status %q%s: use one of %s; %s means a stage that is pending", word, suggest(word, known), strings.Join(known, ", "), pendingJobs)}
 		}
 	}
-	return statuses, pending, nil
+	return nil
 }
 
 // oneOf checks the value of a flag that has few.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"muster/jobs"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/monitor"
 )
 
@@ -27,14 +28,14 @@ it is not cancelled.
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "timeout", Usage: "give up after `D`", DefaultText: "never"},
 			&cli.StringFlag{Name: "fail-on", Value: "failed", Usage: "exit 1 on `WHAT`: failed for failed items, never to ignore them"},
-			progressFlag(), jsonFlag(),
+			serverFlag(), progressFlag(), jsonFlag(),
 		},
 		Action: onJobs(env, 1, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
 			failOn := c.String("fail-on")
 			if failOn != "failed" && failOn != "never" {
 				return usageError{fmt.Errorf("--fail-on %q: use failed or never", failOn)}
 			}
-			var list []jobs.Job
+			var list []client.Job
 			for _, id := range c.Args().Slice() {
 				j, err := s.find(ctx, id)
 				if err != nil {
@@ -52,7 +53,7 @@ it is not cancelled.
 				return withState(ctx, err, "the jobs are not cancelled; wait again with muster jobs wait %s, or end one with muster jobs cancel JOB", strings.Join(c.Args().Slice(), " "))
 			}
 			if c.Bool("json") {
-				err = printJSON(env.stdout, waitResult{ended})
+				err = printJSON(env.stdout, client.Page[client.Job]{Data: ended})
 			} else {
 				for _, j := range ended {
 					fmt.Fprintf(env.stdout, "Job %s completed with status: %s\n", j.ID, newPainter(env).status(string(j.Status)))
@@ -69,11 +70,6 @@ it is not cancelled.
 	}
 }
 
-// waitResult is the JSON result of jobs wait.
-type waitResult struct {
-	Jobs []jobs.Job `json:"jobs"`
-}
-
 // stuckError ends the wait for a job that makes no progress.
 type stuckError struct{ jobs.Stuck }
 
@@ -82,19 +78,18 @@ func (e *stuckError) Error() string {
 }
 
 // wait shows the progress of jobs until all have ended or one is stuck.
-func (s jobScope) wait(ctx context.Context, list []jobs.Job) ([]jobs.Job, error) {
+func (s jobScope) wait(ctx context.Context, list []client.Job) ([]client.Job, error) {
 	defer s.display.Close()
-	ended := make([]jobs.Job, len(list))
+	ended := make([]client.Job, len(list))
 	waits, ctx := errgroup.WithContext(ctx)
 	for i, j := range list {
 		waits.Go(func() error {
 			track := s.display.Track(trackName(j))
-			waiting, stop := context.WithCancelCause(ctx)
-			defer stop(nil)
-			done, err := s.jobs.Wait(waiting, j.ID, waitEvery, func(p jobs.Progress) {
+			done, err := s.api.WaitJob(ctx, j.ID, waitEvery, func(p jobs.Progress) error {
 				if track.Update(trackOf(p)); p.Stuck != nil {
-					stop(&stuckError{*p.Stuck})
+					return &stuckError{*p.Stuck}
 				}
+				return nil
 			})
 			switch {
 			case errors.As(err, new(*stuckError)):
@@ -120,7 +115,7 @@ func (s jobScope) wait(ctx context.Context, list []jobs.Job) ([]jobs.Job, error)
 }
 
 // trackName is the name of a job in the progress output.
-func trackName(j jobs.Job) string {
+func trackName(j client.Job) string {
 	if j.Kind == jobs.KindPipeline {
 		return j.Name + " " + j.ID[:min(8, len(j.ID))]
 	}
@@ -152,7 +147,7 @@ func trackOf(p jobs.Progress) monitor.Progress {
 }
 
 // notCompleted is the error for jobs that ended otherwise.
-func notCompleted(list []jobs.Job) error {
+func notCompleted(list []client.Job) error {
 	var errs []error
 	for _, j := range list {
 		if j.Status != jobs.Completed {
@@ -163,7 +158,7 @@ func notCompleted(list []jobs.Job) error {
 }
 
 // endText describes the final state of a job.
-func endText(j jobs.Job) string {
+func endText(j client.Job) string {
 	if j.ErrorMessage != "" {
 		return string(j.Status) + ": " + j.ErrorMessage
 	}

@@ -16,7 +16,6 @@ import (
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/proxies/probe"
-	"muster/sites"
 	sitereport "muster/sites/report"
 	"muster/tasks/limit"
 	"muster/tasks/tasktype"
@@ -36,9 +35,9 @@ func single(value any) []jsonOutput { return []jsonOutput{{value: value}} }
 // jsonOutputs lists the types that each command prints with --json. The manual is generated from it, and
 // tests fail when a command prints another type.
 var jsonOutputs = map[string][]jsonOutput{
-	"agents activity":     single([]agent.Activity{}),
-	"agents list":         single([]agent.Agent{}),
-	"agents show":         single(agent.Agent{}),
+	"agents activity":     single(client.Page[agent.Activity]{}),
+	"agents list":         single(client.Page[agent.Agent]{}),
+	"agents get":          single(agent.Agent{}),
 	"audit":               single(client.Page[access.Entry]{}),
 	"breakers list":       single(client.Page[limit.BreakerState]{}),
 	"breakers reset":      single(client.Page[string]{}),
@@ -55,20 +54,19 @@ var jsonOutputs = map[string][]jsonOutput{
 	"inspect stats":       single(fleetStats{}),
 	"inspect workflow":    single([]tasktype.Node{}),
 	"inspect workflows":   single([]tasktype.Workflow{}),
-	"jobs cancel":         single(cancelResult{}),
-	"jobs compare":        single(comparison{}),
-	"jobs decide":         single(jobs.Item{}),
+	"jobs cancel":         single(client.CancelledJob{}),
+	"jobs compare":        single(client.Comparison{}),
+	"jobs decide":         {{value: jobs.Item{}}, {when: "of several items", value: client.DecidedItems{}}},
 	"jobs events":         {{value: event.Event{}, lines: true}},
-	"jobs health":         single([]sitereport.Health{}),
-	"jobs items":          single(jobs.ItemPage{}),
-	"jobs list":           {{value: jobs.Page{}}, {when: "with --stats", value: []jobs.Day{}}, {when: "with --stuck", value: stuckJobs{}}},
-	"jobs pause":          single([]string{}),
-	"jobs report":         {{value: reportOfJob{}}, {when: "of a scrape", value: sitereport.Summary{}}},
-	"jobs resume":         single([]string{}),
-	"jobs retry":          {{value: retryResult{}}, {when: "of a scrape that it waited for", value: sites.Job{}}},
+	"jobs items":          single(client.Page[jobs.Item]{}),
+	"jobs list":           {{value: client.Page[client.Job]{}}, {when: "with --stats", value: client.Page[jobs.Day]{}}, {when: "with --stuck", value: client.Page[jobs.Stuck]{}}},
+	"jobs pause":          single(client.Page[client.Job]{}),
+	"jobs report":         {{value: client.JobReport{}}, {when: "of a scrape", value: sitereport.Summary{}}},
+	"jobs resume":         single(client.Page[client.Job]{}),
+	"jobs retry":          {{value: retryResult{}}, {when: "of a scrape that it waited for", value: client.Job{}}},
 	"jobs start":          single(startResult{}),
-	"jobs status":         {{value: jobView{}}, {when: "with --progress", value: jobs.Progress{}}, {when: "with --rejected or --failed", value: jobs.ItemPage{}}, {when: "with --report", value: reportOfJob{}}, {when: "with --report, of a scrape", value: sitereport.Summary{}}},
-	"jobs wait":           single(waitResult{}),
+	"jobs status":         {{value: client.Job{}}, {when: "with --progress", value: jobs.Progress{}}, {when: "with --rejected or --failed", value: client.Page[jobs.Item]{}}, {when: "with --report", value: client.JobReport{}}, {when: "with --report, of a scrape", value: sitereport.Summary{}}},
+	"jobs wait":           single(client.Page[client.Job]{}),
 	"keys create":         single(client.CreatedKey{}),
 	"keys revoke":         single(client.Key{}),
 	"keys list":           single(client.Page[client.Key]{}),
@@ -94,6 +92,7 @@ var jsonOutputs = map[string][]jsonOutput{
 	"scrape":              {{value: orchestrator.Round{}}, {when: "where it does not wait: the id of the job by site", value: map[string]string{}}},
 	"send":                {{value: sendResult{}}, {when: "with --wait: the result of the task", value: json.RawMessage{}}},
 	"sites check":         {{when: "with --live", value: []livePage{}}},
+	"sites health":        single(client.Page[sitereport.Health]{}),
 	"sites list":          single([]listedSite{}),
 	"sites test":          single([]testedSite{}),
 	"start":               {{when: "with --once", value: orchestrator.Round{}}},

@@ -78,7 +78,7 @@ func TestKeysRotate(t *testing.T) {
 	testutil.Eventually(t, "the interface to be served", func() bool { return strings.Contains(out.String(), "HTTP interface is up") })
 	base := regexp.MustCompile(`url=(http://[0-9.:]+)`).FindStringSubmatch(out.String())[1]
 	asks := func(key string) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/pipelines", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/v1/pipelines", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

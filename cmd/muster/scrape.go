@@ -138,6 +138,14 @@ func scrape(env environment, c *cli.Context) error {
 	})
 }
 
+// noJob is the error for an unknown id of a scrape; it names the command that lists ids.
+func noJob(err error) error {
+	if errors.Is(err, sites.ErrNoJob) {
+		return fmt.Errorf("%w; see muster jobs list", err)
+	}
+	return err
+}
+
 // scrapeWith sends the scrapes to the workers that run elsewhere, or runs them here and prints the result.
 func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrator, display *monitor.Display, args scrapeArgs) error {
 	if id := args.opts.Resume; id != "" {

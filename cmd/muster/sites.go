@@ -21,7 +21,7 @@ var sitesSetting = settingFlag{name: "sites-dir", path: "sites.dir", usage: "rea
 func sitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "sites",
-		Usage: "write, show, check and test site definitions",
+		Usage: "write, check and test site definitions, and pause sites",
 		Subcommands: []*cli.Command{
 			{
 				Name:  "list",
@@ -38,6 +38,9 @@ func sitesCommand(env environment) *cli.Command {
 					return listSites(env, loaded.Config, c.Bool("json"))
 				},
 			},
+			sitesHealthCommand(env),
+			sitesPauseCommand(env),
+			sitesResumeCommand(env),
 			initSiteCommand(env),
 			showSiteCommand(env),
 			checkSitesCommand(env),

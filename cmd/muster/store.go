@@ -149,7 +149,11 @@ func seedStore(env environment, c *cli.Context) error {
 		defer f.Close()
 		from = f
 	}
-	return withJobs(env.creating(), c, 1, 1, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+	loaded, err := loadConfig(env, c)
+	if err != nil {
+		return err
+	}
+	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		done, err := o.Jobs.Seed(ctx, from)
 		if err != nil {
 			return err

@@ -256,9 +256,9 @@ func TestRolesMayWhatTheirNamesSay(t *testing.T) {
 	h := handler(t, cfg)
 	for request, want := range map[string]int{
 		"viewer GET /jobs": 200, "viewer POST /jobs/" + aJob + "/cancel": 403, "viewer GET /v1/keys": 403, "viewer GET /v1/pipelines": 200,
-		"operator POST /jobs/" + aJob + "/cancel": 200, "operator POST /v1/agents/agent-1/drain": 200, "operator GET /v1/keys": 403, "operator GET /v1/audit": 403,
+		"operator POST /jobs/" + aJob + "/cancel": 200, "operator POST /v1/agents/agent-1/pause": 200, "operator GET /v1/keys": 403, "operator GET /v1/audit": 403,
 		"admin GET /v1/keys": 200, "admin GET /v1/audit": 200,
-		"agent GET /jobs": 403, "agent GET /v1/pipelines": 200, "agent POST /v1/agents/agent-1/drain": 403,
+		"agent GET /jobs": 403, "agent GET /v1/pipelines": 200, "agent POST /v1/agents/agent-1/pause": 403,
 		"agent POST /v1/agents/agent-1/heartbeat": 200, "agent GET /metrics": 403, "none GET /health": 200, "none GET /ready": 200, "none GET /jobs": 401,
 	} {
 		part := strings.Fields(request)
@@ -570,7 +570,7 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 	send("operator", "POST", "/v1/jobs", `{"prompt": "a secret prompt"}`)
 	send("operator", "POST", "/jobs/"+noJob+"/cancel?token=hush", "") // rejected
-	send("operator", "POST", "/v1/agents/agent-1/drain", "")
+	send("operator", "POST", "/v1/agents/agent-1/pause", "")
 	send("admin", "POST", "/asynqmon/api/queues/default:pause", "")
 	made := send("admin", "POST", "/v1/keys", `{"name": "new", "role": "viewer"}`)
 	if made.Code != http.StatusCreated {
@@ -599,7 +599,7 @@ func TestChangesAreAudited(t *testing.T) {
 		}
 	}
 	want := []string{
-		"admin admin createKey  201 " + made.Header().Get("Location"), "admin admin /asynqmon/  204 ", "operator operator drainAgent agent-1 200 ",
+		"admin admin createKey  201 " + made.Header().Get("Location"), "admin admin /asynqmon/  204 ", "operator operator pauseAgent agent-1 200 ",
 		"operator operator createJob " + aJob + " 201 /v1/jobs/" + aJob,
 	}
 	if !slices.Equal(got, want) {

@@ -70,11 +70,6 @@ type beatOutput struct {
 	} `nameHint:"AgentState"`
 }
 
-type drainInput struct {
-	AgentPath
-	Body *client.AgentDrain
-}
-
 // agentRegistry registers agents and says how they are.
 type agentRegistry struct {
 	agents Agents
@@ -128,15 +123,22 @@ func addAgents(s *server) {
 		out.Body.State = a.State
 		return out, err
 	})
-	op = describe(s, http.MethodPost, "/v1/agents/{id}/drain", "drainAgent", tagAgents, "Give an agent no more work, or work again", http.StatusNotFound)
-	route(s, op, maxBody, func(ctx context.Context, in *drainInput) (*agentOutput, error) {
-		on := in.Body == nil || in.Body.On == nil || *in.Body.On
-		if err := registry.agents.Drain(ctx, in.ID, on); err != nil {
-			return nil, err
-		}
-		a, err := registry.agents.Get(ctx, in.ID)
-		return &agentOutput{a}, err
-	})
+	for _, c := range []struct {
+		verb, id, summary string
+		paused            bool
+	}{
+		{"pause", "pauseAgent", "Give an agent no new work until it is resumed", true},
+		{"resume", "resumeAgent", "Give a paused agent work again", false},
+	} {
+		op = describe(s, http.MethodPost, "/v1/agents/{id}/"+c.verb, c.id, tagAgents, c.summary, http.StatusNotFound)
+		route(s, op, 0, func(ctx context.Context, in *AgentPath) (*agentOutput, error) {
+			if err := registry.agents.Drain(ctx, in.ID, c.paused); err != nil {
+				return nil, err
+			}
+			a, err := registry.agents.Get(ctx, in.ID)
+			return &agentOutput{a}, err
+		})
+	}
 }
 
 // ownerOf returns the owner of the agents that the caller of a request registers:

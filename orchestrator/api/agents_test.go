@@ -63,13 +63,13 @@ func TestStatusesOfAgents(t *testing.T) {
 			t.Errorf("%s %s %s: got %d %s, want %d and %q", c.method, c.path, c.body, w.Code, w.Body, c.want, c.says)
 		}
 	}
-	post(t, h, "POST", "/v1/agents/agent-1/drain", []byte(``))
+	post(t, h, "POST", "/v1/agents/agent-1/pause", []byte(``))
 	if !f.agents.draining {
-		t.Error("drain: nothing happened")
+		t.Error("pause: nothing happened")
 	}
-	post(t, h, "POST", "/v1/agents/agent-1/drain", fieldsOf{"on": false})
+	post(t, h, "POST", "/v1/agents/agent-1/resume", []byte(``))
 	if f.agents.draining {
-		t.Error("drain: it did not end")
+		t.Error("resume: nothing happened")
 	}
 	f.agents.err = agent.ErrNotAllowed
 	if w := post(t, h, "POST", "/v1/agents", fieldsOf{"name": "one", "roles": []string{"a"}}); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "agents.allow") {

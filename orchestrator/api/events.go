@@ -28,7 +28,8 @@ const maxEvents = 100
 // EventPlace is where a stream of events begins.
 type EventPlace struct {
 	LastEventID string `header:"Last-Event-ID" maxLength:"50" pattern:"^[0-9]{1,19}(-[0-9]{1,19})?$" patternDescription:"the id of an event" doc:"the last event that was seen; a browser sends it by itself"`
-	After       string `query:"after" maxLength:"50" pattern:"^(\\$|[0-9]{1,19}(-[0-9]{1,19})?)$" patternDescription:"the id of an event, or $" doc:"the same as a parameter; $ for what happens from now on. Defaults to the first event that is kept."`
+	After       string `query:"after" maxLength:"50" pattern:"^(\\$|[0-9]{1,19}(-[0-9]{1,19})?)$" patternDescription:"the id of an event, or $" doc:"the same as a parameter; $ for what happens from now on. Defaults to the first stored event."`
+	Follow      bool   `query:"follow" default:"true" doc:"false: end after the stored events"`
 }
 
 func (p EventPlace) after() string {
@@ -68,7 +69,7 @@ func addEvents(s *server) {
 		"A comment comes every 15 seconds, and the event gap where events are no longer kept. The stream ends when the key is revoked or expires."
 	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
-	route(s, op, 0, func(_ context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream("", in.after()) })
+	route(s, op, 0, func(_ context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream("", *in) })
 
 	op = describe(s, http.MethodGet, "/v1/jobs/{id}/events", "streamJobEvents", tagEvents, "What happens to a job", http.StatusNotFound, http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
@@ -78,13 +79,13 @@ func addEvents(s *server) {
 				return nil, err
 			}
 		}
-		return streams.stream(in.ID, in.after())
+		return streams.stream(in.ID, in.EventPlace)
 	})
 }
 
 // stream streams the events of a job, or of all, until the client disconnects, its key is revoked or expires, or the server
 // shuts down.
-func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
+func (s *eventStreams) stream(id string, at EventPlace) (*streamOutput, error) {
 	select {
 	case s.places <- struct{}{}:
 	default:
@@ -99,7 +100,7 @@ func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no") // a proxy in front passes events on at once
 		w.WriteHeader(http.StatusOK)
-		err := sendEvents(ctx, w, s.events, id, after, func() error {
+		err := sendEvents(ctx, w, s.events, id, at, func() error {
 			_, err := s.identify(r, false)
 			return err
 		})
@@ -110,12 +111,16 @@ func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
 }
 
 // sendEvents sends events until allowed returns a *access.Denied, at least once in each heartbeat.
-func sendEvents(ctx context.Context, w http.ResponseWriter, events Events, id, after string, allowed func() error) error {
+func sendEvents(ctx context.Context, w http.ResponseWriter, events Events, id string, at EventPlace, allowed func() error) error {
+	after, block := at.after(), heartbeat
+	if !at.Follow {
+		block = 0
+	}
 	if err := send(w, ": events follow\n\n"); err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		batch, err := events.Read(ctx, id, after, maxEvents, heartbeat)
+		batch, err := events.Read(ctx, id, after, maxEvents, block)
 		if err != nil {
 			return err
 		}
@@ -133,6 +138,9 @@ func sendEvents(ctx context.Context, w http.ResponseWriter, events Events, id, a
 			}
 		}
 		after = batch.Next
+		if !at.Follow && len(batch.Events) == 0 {
+			return nil
+		}
 		if b.Len() == 0 {
 			b.WriteString(": heartbeat\n\n")
 		}

@@ -38,7 +38,7 @@ func viewOf(j jobs.Job) Job {
 
 // JobPath is the path of a job.
 type JobPath struct {
-	ID string `path:"id" maxLength:"100" pattern:"^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-v]{24}|[a-z]+_[A-Za-z0-9_.-]+)$" patternDescription:"the id of a job, as in 0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11" doc:"id of the job" example:"0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"`
+	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" patternDescription:"the id of a job, as in 0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11" doc:"id of the job" example:"0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"`
 }
 
 // jobsInput selects jobs.

@@ -129,7 +129,7 @@ func TestLogLevelOfRequests(t *testing.T) {
 	cfg.Logger = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h := handler(t, cfg)
 	for request, want := range map[string]string{
-		"POST /jobs": "INFO", "DELETE /v1/agents/none": "INFO", "POST /v1/agents/none/drain": "INFO",
+		"POST /jobs": "INFO", "DELETE /v1/agents/none": "INFO", "POST /v1/agents/none/pause": "INFO",
 		"POST /v1/agents/none/heartbeat": "DEBUG", "POST /v1/assignments/none/release": "DEBUG", "GET /jobs": "DEBUG",
 	} {
 		out.Reset()

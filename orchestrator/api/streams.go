@@ -132,7 +132,7 @@ func documentHead(d *jobs.Document) http.Header {
 
 type compareInput struct {
 	JobPath
-	Other string `path:"other" maxLength:"100" pattern:"^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-v]{24}|[a-z]+_[A-Za-z0-9_.-]+)$" patternDescription:"the id of a job" doc:"id of the later job"`
+	Other string `path:"other" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" patternDescription:"the id of a job" doc:"id of the later job"`
 	Same  bool   `query:"same" doc:"include items without differences"`
 }
 

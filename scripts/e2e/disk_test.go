@@ -127,12 +127,12 @@ func (b *bench) wantBlocked(t *testing.T) {
 	t.Helper()
 	out, errs, code := b.said(t, "jobs", "list", "--kind", "scrape", "--json")
 	var page struct {
-		Jobs []struct{ ID, Status, Waiting string }
+		Data []struct{ ID, Status, Waiting string }
 	}
-	if err := json.Unmarshal([]byte(out), &page); err != nil || code != 0 || len(page.Jobs) != 2 {
-		t.Fatalf("jobs list: exit code %d, %v, %d jobs, want 2\n%s%s", code, err, len(page.Jobs), out, errs)
+	if err := json.Unmarshal([]byte(out), &page); err != nil || code != 0 || len(page.Data) != 2 {
+		t.Fatalf("jobs list: exit code %d, %v, %d jobs, want 2\n%s%s", code, err, len(page.Data), out, errs)
 	}
-	for _, j := range page.Jobs {
+	for _, j := range page.Data {
 		if j.Status != "processing" || !strings.Contains(strings.ToLower(j.Waiting), "blocked: ") || !strings.Contains(strings.ToLower(j.Waiting), "no space left on device") || !strings.Contains(j.Waiting, b.data) {
 			t.Errorf("job %s is %s, waiting %q; want that it is blocked, and no space left in %s", j.ID, j.Status, j.Waiting, b.data)
 		}

@@ -9,11 +9,6 @@ import (
 	"muster/jobs/agent"
 )
 
-// AgentDrain pauses or resumes the assignment of work to an agent.
-type AgentDrain struct {
-	On *bool `json:"on,omitempty" doc:"false: the agent gets work again. Defaults to true."`
-}
-
 // Agents lists the agents.
 func (c *Client) Agents(ctx context.Context) ([]agent.Agent, error) {
 	return all[agent.Agent](ctx, c, "/v1/agents", nil, 0)
@@ -24,13 +19,17 @@ func (c *Client) AgentActivity(ctx context.Context, hours int) ([]agent.Activity
 	return all[agent.Activity](ctx, c, "/v1/agents/activity", url.Values{"hours": {strconv.Itoa(hours)}}, 0)
 }
 
-// DrainAgent stops the assignment of work to an agent, or allows it again. The agent completes the work that it holds.
-func (c *Client) DrainAgent(ctx context.Context, id string, on bool) (a agent.Agent, err error) {
-	err = c.do(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(id)+"/drain", nil, AgentDrain{On: &on}, &a)
-	return a, err
+// PauseAgent gives an agent no new work until ResumeAgent. It completes the assignments that it holds.
+func (c *Client) PauseAgent(ctx context.Context, id string) error {
+	return c.do(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(id)+"/pause", nil, nil, nil)
 }
 
-// RemoveAgent removes an agent. Its work goes to others.
-func (c *Client) RemoveAgent(ctx context.Context, id string) error {
+// ResumeAgent ends a pause.
+func (c *Client) ResumeAgent(ctx context.Context, id string) error {
+	return c.do(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(id)+"/resume", nil, nil, nil)
+}
+
+// DeleteAgent deletes an agent. Its work goes to others.
+func (c *Client) DeleteAgent(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, "/v1/agents/"+url.PathEscape(id), nil, nil, nil)
 }

@@ -18,16 +18,19 @@ import (
 // maxEvent is the longest line of a stream of events, in bytes.
 const maxEvent = 16 << 20
 
-// Events calls yield with the events of a job, or of all jobs when id is "", until ctx is done, the server ends the stream,
-// or yield returns an error, which it returns. after is the id of the last known event: "" means all stored events, "$" only
-// new ones. gap reports that events before e are no longer stored.
-func (c *Client) Events(ctx context.Context, id, after string, yield func(e event.Event, gap bool) error) error {
+// Events calls yield with the events of a job, or of all jobs when id is "": with the stored ones, and with follow also with
+// new ones, until ctx is done, the server ends the stream, or yield returns an error, which it returns. after is the id of the
+// last known event: "" means all stored events, "$" only new ones. gap reports that events before e are no longer stored.
+func (c *Client) Events(ctx context.Context, id, after string, follow bool, yield func(e event.Event, gap bool) error) error {
 	path, query := "/v1/events", url.Values{}
 	if id != "" {
 		path = jobPath(id, "events")
 	}
 	if after != "" {
 		query.Set("after", after)
+	}
+	if !follow {
+		query.Set("follow", "false")
 	}
 	res, err := c.send(ctx, http.MethodGet, path, query, http.Header{"Accept": {"text/event-stream"}}, "", nil)
 	if err != nil {
@@ -79,7 +82,7 @@ func (c *Client) WaitJob(ctx context.Context, id string, every time.Duration, pr
 	}()
 	go func() {
 		defer close(streamed)
-		_ = c.Events(waiting, id, "$", func(event.Event, bool) error { // without events, only the ticks remain
+		_ = c.Events(waiting, id, "$", true, func(event.Event, bool) error { // without events, only the ticks remain
 			select {
 			case changed <- struct{}{}:
 			default:

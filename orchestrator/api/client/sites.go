@@ -56,6 +56,11 @@ func (c *Client) ResumeScrape(ctx context.Context, id string) (s StartedScrape, 
 	return s, err
 }
 
+// Sites lists the sites with their state.
+func (c *Client) Sites(ctx context.Context) ([]sites.State, error) {
+	return all[sites.State](ctx, c, "/v1/sites", nil, 0)
+}
+
 // PauseSite stops the fetching of pages of a site in all processes.
 func (c *Client) PauseSite(ctx context.Context, site string) error {
 	return c.do(ctx, http.MethodPost, "/v1/sites/"+url.PathEscape(site)+"/pause", nil, nil, nil)
