@@ -2,6 +2,7 @@ package sites
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -46,8 +47,8 @@ func (c *crawler) crawl(ctx context.Context, worker string, me store.Crawler) (s
 	return s.settled, err
 }
 
-// slot is a crawler that occupies a slot of a worker. Only its run method uses the fields; pages are fetched and settled in
-// goroutines that report events.
+// slot is a crawler that occupies a slot of a worker. Only its run method uses the fields; pages are leased, fetched and
+// settled in goroutines that report events.
 //
 // The leases of all crawlers of a job are at most MaxPerDomain, and a few that are held ahead so that no page waits for
 // Redis while another could be fetched. A page is in flight until its response has been read; then it is extracted and settled.
@@ -59,8 +60,9 @@ type slot struct {
 	room   int // how many pages the other crawlers leave to this one
 
 	leased   []workqueue.Leased // not begun
-	inFlight int
-	settling []string // IDs of pages that are extracted or settled
+	inFlight []string           // IDs of pages
+	settling []string           // IDs of pages that are extracted or settled
+	leasing  bool
 	settled  int
 	more     bool      // other pages may be ready
 	due      time.Time // when that is so again; zero: not known
@@ -73,10 +75,12 @@ type slot struct {
 	reason  error // why it has stopped; nil: no page is left, or a limit is reached
 }
 
-// event reports that a page is no longer in flight, or that it is settled.
+// event reports that a page is no longer in flight, that it is settled, or which pages were leased.
 type event struct {
 	page    string
 	settled bool
+	leased  *workqueue.Batch
+	wanted  int // with leased: how many pages
 	err     error
 }
 
@@ -97,13 +101,11 @@ func (s *slot) run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		s.checkEnd(ctx)
-		if err := s.lease(ctx); err != nil {
-			s.stop(ctx, err)
-		}
-		for !s.stopped && len(s.leased) > 0 && s.inFlight < min(s.room, s.window) && len(s.settling) < s.window {
+		s.lease(ctx)
+		for !s.stopped && len(s.leased) > 0 && len(s.inFlight) < min(s.room, s.window) && len(s.settling) < s.window {
 			s.begin(ctx)
 		}
-		if s.inFlight+len(s.settling) == 0 {
+		if len(s.inFlight)+len(s.settling) == 0 && !s.leasing {
 			if s.stopped {
 				return s.reason
 			}
@@ -161,16 +163,40 @@ func (s *slot) checkEnd(ctx context.Context) {
 
 // note counts an event.
 func (s *slot) note(ctx context.Context, e event) {
-	if !e.settled {
-		s.inFlight--
+	isPage := func(id string) bool { return id == e.page }
+	switch {
+	case e.leased != nil:
+		s.noteLeased(ctx, e)
+	case e.settled:
+		s.settling = slices.DeleteFunc(s.settling, isPage)
+		s.settled++
+		s.more, s.check = true, true // it may have led to others, and to a limit
+	default:
+		s.inFlight = slices.DeleteFunc(s.inFlight, isPage)
 		s.settling = append(s.settling, e.page)
-		return
 	}
-	s.settling = slices.DeleteFunc(s.settling, func(id string) bool { return id == e.page })
-	s.settled++
-	s.more, s.check = true, true // it may have led to others, and to a limit
 	if e.err != nil {
 		s.stop(ctx, e.err)
+	}
+}
+
+// noteLeased takes over leased pages, or returns them after stop.
+func (s *slot) noteLeased(ctx context.Context, e event) {
+	s.leasing = false
+	if s.stopped {
+		if err := s.leases.giveBack(ctx, e.leased.Items...); err != nil && s.reason == nil {
+			s.reason = err
+		}
+		return
+	}
+	s.leased = append(s.leased, e.leased.Items...)
+	s.room, s.due = e.leased.Room, time.Time{}
+	s.more = s.more || len(e.leased.Items) == e.wanted
+	switch {
+	case e.leased.Paused:
+		s.due = time.Now().Add(time.Second)
+	case e.leased.Next >= 0:
+		s.due = time.Now().Add(e.leased.Next)
 	}
 }
 
@@ -178,44 +204,46 @@ func (s *slot) note(ctx context.Context, e event) {
 func (s *slot) begin(ctx context.Context) {
 	lease := s.leased[0]
 	s.leased = s.leased[1:]
-	s.inFlight++
+	s.inFlight = append(s.inFlight, lease.ID)
 	go func() {
 		landed := sync.OnceFunc(func() { s.events <- event{page: lease.ID} })
 		f := s.visit(ctx, lease, landed)
-		landed() // it is received before the lease may end: see lease
+		landed()
 		s.events <- event{page: lease.ID, settled: true, err: s.conclude(ctx, lease, f)}
 	}()
 }
 
-// lease leases ready pages if it has few.
-func (s *slot) lease(ctx context.Context) error {
-	want := s.window + s.ahead - s.inFlight - len(s.leased)
-	if s.stopped || !s.more || 2*len(s.leased) > s.ahead || want <= 0 {
-		return nil
+// lease begins to lease ready pages if there are few. Pages in flight and settling may end meanwhile.
+func (s *slot) lease(ctx context.Context) {
+	want := s.window + s.ahead - len(s.inFlight) - len(s.leased)
+	if s.stopped || s.leasing || !s.more || 2*len(s.leased) > s.ahead || want <= 0 {
+		return
 	}
-	if time.Since(s.looked) > backlogEvery || s.admission.heavy.Load() {
+	s.leasing, s.more = true, false
+	count := time.Since(s.looked) > backlogEvery || s.admission.heavy.Load()
+	if count {
 		s.looked = time.Now()
-		if d, err := s.admission.backlog(ctx); err != nil || d.action != admit {
-			s.stop(ctx, nil)
-			s.reason = s.delayed(d)
-			return err
+	}
+	budget := workqueue.Budget{Default: -1, MaxInProgress: s.def.Politeness.MaxPerDomain, Ahead: s.ahead, Ending: slices.Concat(s.inFlight, s.settling)}
+	for _, l := range s.leased {
+		budget.Ending = append(budget.Ending, l.ID)
+	}
+	go func() {
+		e := event{leased: &workqueue.Batch{Next: -1}, wanted: want}
+		if count {
+			d, err := s.admission.backlog(ctx)
+			e.err = errors.Join(err, s.delayed(d))
 		}
-	}
-	got, err := s.queue.LeaseWithin(ctx, s.worker, want, workqueue.Budget{
-		Default: -1, MaxInProgress: s.def.Politeness.MaxPerDomain, Ahead: s.ahead, Held: s.inFlight + len(s.leased), Ending: s.settling,
-	})
-	if err != nil {
-		return fmt.Errorf("lease pages: %w", err)
-	}
-	s.leased = append(s.leased, got.Items...)
-	s.room, s.more, s.due = got.Room, len(got.Items) == want, time.Time{}
-	switch {
-	case got.Paused:
-		s.due = time.Now().Add(time.Second)
-	case got.Next >= 0:
-		s.due = time.Now().Add(got.Next)
-	}
-	return nil
+		if e.err == nil {
+			var got workqueue.Batch
+			if got, e.err = s.queue.LeaseWithin(ctx, s.worker, want, budget); e.err != nil {
+				e.err = fmt.Errorf("lease pages: %w", e.err)
+			} else {
+				e.leased = &got
+			}
+		}
+		s.events <- e
+	}()
 }
 
 // idle returns how long to wait when no page is ready; ok is false if none will be.
