@@ -2,6 +2,7 @@ package sites
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -120,5 +121,21 @@ func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 	})
 	if j.Status != JobWaiting || j.Trouble != "" {
 		t.Errorf("with room: got %s, %q, want %s", j.Status, j.Trouble, JobWaiting)
+	}
+}
+
+// A crawler does not end as if no page were left when Redis fails as it begins: it takes over leases, counts the records that
+// wait to be written and leases pages. A script may need two calls.
+func TestCrawlerEndsWithAnErrorOfRedis(t *testing.T) {
+	t.Parallel()
+	for n := range 3 {
+		site := newShop(t, 1, 1)
+		f := redistest.NewFault(redistest.Refused, n+1)
+		j := begin(t, newService(t, f.Client(t, redistest.URL(t))), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+		collect(t, j)
+		f.Arm()
+		if n, err := crawlOnce(t.Context(), j, "crawler"); n != 0 || !errors.Is(err, redistest.ErrFault) {
+			t.Errorf("got %d pages and error %v, want %v: %v", n, err, redistest.ErrFault, f)
+		}
 	}
 }
