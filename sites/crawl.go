@@ -224,9 +224,9 @@ func (s *slot) lease(ctx context.Context) {
 	if count {
 		s.looked = time.Now()
 	}
-	budget := workqueue.Budget{Default: -1, MaxInProgress: s.def.Politeness.MaxPerDomain, Ahead: s.ahead, Ending: slices.Concat(s.inFlight, s.settling)}
+	budget := workqueue.Budget{Default: -1, MaxInProgress: s.def.Politeness.MaxPerDomain, Ahead: s.ahead, Own: slices.Concat(s.inFlight, s.settling)}
 	for _, l := range s.leased {
-		budget.Ending = append(budget.Ending, l.ID)
+		budget.Own = append(budget.Own, l.ID)
 	}
 	go func() {
 		e := event{leased: &workqueue.Batch{Next: -1}, wanted: want}

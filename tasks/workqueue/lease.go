@@ -25,10 +25,10 @@ type Budget struct {
 	Left    map[string]int // by resource key; below 0: no bound
 
 	// MaxInProgress is how many items all workers may work on at once; 0: no bound. While no other worker holds leases, a
-	// worker may lease Ahead more to have them at hand; it must work on no more than Batch.Room. Held is how many leases
-	// the worker holds, without those of the IDs in Ending, which it is ending in other calls.
-	MaxInProgress, Held, Ahead int
-	Ending                     []string
+	// worker may lease Ahead more to have them at hand; it must work on no more than Batch.Room. Own are the IDs of the
+	// items whose leases the worker holds; other calls may end some of them meanwhile.
+	MaxInProgress, Ahead int
+	Own                  []string
 }
 
 // Batch is the result of LeaseWithin.
@@ -94,15 +94,18 @@ func (b Budget) minus(items []Leased) Budget {
 			left[k] = n
 		}
 	}
-	b.Left, b.Held = left, b.Held+len(items)
+	b.Left, b.Own = left, slices.Clone(b.Own)
+	for _, it := range items {
+		b.Own = append(b.Own, it.ID)
+	}
 	return b
 }
 
 // leaseOnce runs the script that leases, for at most maxLease items.
 func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (Batch, error) {
-	args := make([]any, 0, 9+len(b.Ending)+2*len(b.Left))
-	args = append(args, worker, n, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts, b.Default, b.MaxInProgress, b.Held, b.Ahead, len(b.Ending))
-	args = append(args, anys(b.Ending)...)
+	args := make([]any, 0, 8+len(b.Own)+2*len(b.Left))
+	args = append(args, worker, n, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts, b.Default, b.MaxInProgress, b.Ahead, len(b.Own))
+	args = append(args, anys(b.Own)...)
 	for k, left := range b.Left {
 		args = append(args, k, left)
 	}

@@ -97,24 +97,27 @@ func TestMaxInProgressBoundsAllWorkers(t *testing.T) {
 		if _, err := k.Enqueue(k.t.Context(), itemsOf("i", 20)...); err != nil {
 			k.t.Fatal(err)
 		}
-		lease := func(worker string, held, ahead, want, room int, ending ...string) []workqueue.Leased {
+		lease := func(worker string, want, room int, own ...workqueue.Leased) []workqueue.Leased {
 			k.t.Helper()
-			got, err := k.LeaseWithin(k.t.Context(), worker, 100, workqueue.Budget{Default: -1, MaxInProgress: 5, Held: held, Ahead: ahead, Ending: ending})
+			ids := make([]string, len(own))
+			for i, l := range own {
+				ids[i] = l.ID
+			}
+			got, err := k.LeaseWithin(k.t.Context(), worker, 100, workqueue.Budget{Default: -1, MaxInProgress: 5, Ahead: 3, Own: ids})
 			if err != nil || len(got.Items) != want || got.Room != room {
 				k.t.Fatalf("%s: got %d items, room %d, %v; want %d and %d", worker, len(got.Items), got.Room, err, want, room)
 			}
 			return got.Items
 		}
-		first := lease("w1", 0, 3, 8, 5)
-		lease("w2", 0, 3, 0, 0)
+		first := lease("w1", 8, 5)
+		lease("w2", 0, 0)
 		for _, l := range first[:5] {
 			k.settle(l, workqueue.Done())
 		}
-		lease("w2", 0, 3, 2, 2)
-		lease("w1", 3, 3, 0, 3)
-		lease("w1", 2, 3, 0, 3, first[7].ID)              // it has not ended
-		lease("w1", 2, 3, 0, 3, first[0].ID, first[5].ID) // one has ended
+		lease("w2", 2, 2)
+		lease("w1", 0, 3, first[5:]...)
+		lease("w1", 0, 3, first...) // some have ended
 		k.settle(first[5], workqueue.Done())
-		lease("w1", 1, 3, 1, 3, first[5].ID, first[6].ID)
+		lease("w1", 1, 3, first[5:]...)
 	})
 }

@@ -2,9 +2,9 @@
 -- those whose resource keys have no budget left.
 -- KEYS: common.lua. ARGV: worker, n, ttl ms, attempt limit, budget of a key
 -- that is not named (-1 unlimited), most items in progress of all workers (0: no
--- limit), how many of them the worker holds, how many it may hold beyond the
--- limit while no other worker holds any, number of ids whose leases the worker is
--- ending, these ids, then per named key: key, budget.
+-- limit), how many the worker may hold beyond the limit while no other worker
+-- holds any, number of ids whose leases the worker holds or has just ended, these
+-- ids, then per named key: key, budget.
 -- Returns {paused or sealed 0|1, ms until more is due or -1, passed over 0|1,
 -- ms by which the clock was set back, items that other workers hold, items whose last attempt has expired, then per item id,
 -- token, attempts, retried, ms it was ready, spec}.
@@ -13,10 +13,10 @@ local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local back, unbounded = setBack(ttl)
 local moved = wakeUp(tonumber(ARGV[4]))
 local exhausted = delta.error or 0
-local most, held, ahead, leaving = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local others = 0
+local most, ahead, own = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local held, others = 0, 0
 if most > 0 then
-  for i = 10, 9 + leaving do
+  for i = 9, 8 + own do
     if redis.call("ZSCORE", LEASED, ARGV[i]) then held = held + 1 end
   end
   others = math.max(0, redis.call("ZCARD", LEASED) - held)
@@ -28,7 +28,7 @@ end
 if most > 0 then n = math.max(0, math.min(n, most - others - held + (others == 0 and ahead or 0))) end
 local other = tonumber(ARGV[5])
 local budget = {}
-for i = 10 + leaving, #ARGV, 2 do budget[ARGV[i]] = tonumber(ARGV[i + 1]) end
+for i = 9 + own, #ARGV, 2 do budget[ARGV[i]] = tonumber(ARGV[i + 1]) end
 
 local function left(keys)
   for _, key in ipairs(keys) do
