@@ -297,7 +297,7 @@ func (o openapi) put(body any, schema map[string]any, steps []any, value any) an
 
 // badValues are values that a field must not have, by what is wrong with them.
 func (o openapi) badValues(f field) map[string]any {
-	bad := map[string]any{"nested deeply": json.RawMessage(strings.Repeat("[", 200) + strings.Repeat("]", 200)), "beyond all numbers": json.Number("1e400")}
+	bad := map[string]any{}
 	if f.required {
 		bad["absent"] = absent{}
 	}
@@ -308,7 +308,7 @@ func (o openapi) badValues(f field) map[string]any {
 	switch kind(f.schema) {
 	case "string":
 		bad["wrong type"], bad["object"] = 4711, map[string]any{"a": 1}
-		bad["10 MB"], bad["NUL"], bad["invalid UTF-8"], bad["half a pair"] = huge, rawText(`a\u0000b`), rawText("a\xffb"), rawText(`a\ud800b`)
+		bad["10 MB"] = huge
 		if n, ok := f.schema["maxLength"].(float64); ok {
 			bad["too long"] = strings.Repeat("x", int(n)+1)
 		} else if f.schema["enum"] == nil && f.schema["format"] != "date-time" && !f.member { // the members of maps are limited by code
@@ -318,19 +318,23 @@ func (o openapi) badValues(f field) map[string]any {
 			bad["nonsense"] = "nonsense"
 		}
 	case "integer", "number":
-		bad["wrong type"], bad["NUL"], bad["10 MB"], bad["invalid UTF-8"] = "x", rawText(`\u0000`), huge, rawText("\xff")
+		bad["wrong type"], bad["10 MB"] = "x", huge
 		if kind(f.schema) == "integer" {
 			bad["fraction"] = 1.5
 		}
 	case "boolean", "array", "object":
-		bad["wrong type"], bad["NUL"], bad["10 MB"], bad["invalid UTF-8"] = "x", rawText(`\u0000`), huge, rawText("\xff")
+		bad["wrong type"], bad["10 MB"] = "x", huge
 		if n, ok := f.schema["maxItems"].(float64); ok && n <= 1000 {
 			bad["too many"] = slices.Repeat([]any{o.valid("", f.schema["items"].(map[string]any))}, int(n)+1)
 		}
-	default: // any JSON
-		bad["NUL"], bad["invalid UTF-8"] = rawText(`\u0000`), rawText("\xff")
 	}
 	return bad
+}
+
+// oddValues are values that an operation may accept or reject.
+var oddValues = []any{
+	rawText(`a\u0000b`), rawText("a\xffb"), rawText(`a\ud800b`), json.Number("1e400"), json.Number("1e308"),
+	json.RawMessage(strings.Repeat("[", 200) + strings.Repeat("]", 200)), json.RawMessage(`{"a": 1, "a": 2}`),
 }
 
 // refused fails unless the answer is a problem of the client that names a location.
@@ -394,13 +398,15 @@ func badBody(t *testing.T, o openapi, h http.Handler, method, path string, op op
 			}
 			tr := o.base(method, path, op)
 			tr.body = o.put(tr.body, schema, f.steps, value)
-			at := []string{f.location()}
-			if what == "nested deeply" {
-				at[0] += "…"
-			}
-			refused(t, fmt.Sprintf("%s %s, %s", op.OperationID, f.location(), what), tr.send(t, h), at...)
+			refused(t, fmt.Sprintf("%s %s, %s", op.OperationID, f.location(), what), tr.send(t, h), f.location(), "body")
 		}
-		twice(t, o, h, method, path, op, schema, f)
+		for _, value := range oddValues {
+			tr := o.base(method, path, op)
+			tr.body = o.put(tr.body, schema, f.steps, value)
+			if w := tr.send(t, h); w.Code >= 500 {
+				t.Errorf("%s %s, %.20q: got %d %.300s, want no error of the server", op.OperationID, f.location(), fmt.Sprint(value), w.Code, w.Body)
+			}
+		}
 	}
 	for what, body := range map[string]any{
 		"an unknown field": map[string]any{"there_is_no_such_field": 1}, "a list": []any{}, "a text": "x", "a number": 1, "nothing": json.RawMessage("null"),
@@ -410,32 +416,6 @@ func badBody(t *testing.T, o openapi, h http.Handler, method, path string, op op
 			continue
 		}
 		refused(t, op.OperationID+" with "+what, tr.send(t, h), "body…")
-	}
-}
-
-// twice sends a body that has a field twice, and one that has it in capital letters, too.
-func twice(t *testing.T, o openapi, h http.Handler, method, path string, op operation, schema map[string]any, f field) {
-	t.Helper()
-	name, ok := f.steps[len(f.steps)-1].(string)
-	if !ok {
-		return
-	}
-	for _, other := range []string{name, strings.ToUpper(name)} {
-		if f.member && other != name {
-			continue // these are two names
-		}
-		tr := o.base(method, path, op)
-		around := o.put(tr.body, schema, f.steps, "@HERE@")
-		data, err := json.Marshal(around)
-		if err != nil {
-			t.Fatal(err)
-		}
-		value, err := json.Marshal(o.valid(name, f.schema))
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.body = json.RawMessage(bytes.Replace(data, []byte(`"@HERE@"`), fmt.Appendf(nil, "%s,%q:%s", value, other, value), 1))
-		refused(t, fmt.Sprintf("%s %s, twice as %s", op.OperationID, f.location(), other), tr.send(t, h), "body…")
 	}
 }
 

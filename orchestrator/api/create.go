@@ -108,9 +108,6 @@ func (c creation) create(ctx context.Context, in *createInput) (*createOutput, e
 		if p != nil {
 			return nil, p
 		}
-		if len(data) == 0 {
-			return nil, badField("body", "a job is expected, as in {\"prompt\": \"…\"}")
-		}
 		var err error
 		if n, err = c.newJob(data); err != nil {
 			return nil, err
@@ -150,11 +147,7 @@ func (c creation) newJob(data []byte) (n NewJob, err error) {
 		}
 		return n, nil
 	}
-	m := &huma.ErrorModel{Status: http.StatusBadRequest}
-	for _, e := range res.Errors {
-		m.Add(e)
-	}
-	return n, fromHuma(m)
+	return n, huma.NewError(http.StatusBadRequest, "", res.Errors...)
 }
 
 // documentOf returns the document of a request: uploaded, or fetched, or none.

@@ -41,12 +41,15 @@ const (
 	tagAccess   = "access"
 )
 
-// strict makes huma refuse the name of a field in other cases, which would be the same field twice.
-var strict = sync.OnceFunc(func() { huma.ValidateStrictCasing = true })
+// setUp configures huma: names of fields match in their case, and errors are problems.
+var setUp = sync.OnceFunc(func() {
+	huma.ValidateStrictCasing = true
+	huma.NewError = newError
+})
 
 // newHuma returns the interface without operations. They are added to mux.
 func newHuma(mux *http.ServeMux) huma.API {
-	strict()
+	setUp()
 	format := huma.Format{Marshal: marshal, Unmarshal: unmarshal}
 	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	schemas.RegisterTypeAlias(typeOf[Object](), typeOf[map[string]any]())
@@ -85,9 +88,7 @@ func newHuma(mux *http.ServeMux) huma.API {
 		},
 		Formats:       map[string]huma.Format{"application/json": format, "json": format},
 		DefaultFormat: "application/json",
-		Transformers:  []huma.Transformer{transform},
 	})
-	api.UseMiddleware(overridable)
 	return api
 }
 
@@ -138,7 +139,7 @@ func unmarshal(data []byte, v any) error {
 func describe(s *server, method, path, id, tag, summary string, problems ...int) huma.Operation {
 	op := huma.Operation{
 		Method: method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary,
-		MaxBodyBytes: -1, BodyReadTimeout: -1, // see readsJSON
+		BodyReadTimeout:              bodyTime,
 		RejectUnknownQueryParameters: true,
 		Responses:                    map[string]*huma.Response{},
 		Security:                     []map[string][]string{{"bearer": {}}, {"basic": {}}, {}},
@@ -264,12 +265,27 @@ func routeAfter[I, O any](s *server, op huma.Operation, limit int64, before func
 	if op.Method == http.MethodPost || op.Method == http.MethodPatch {
 		s.problems(&op, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
-	op.Middlewares = append(op.Middlewares, readsJSON(limit, before))
+	op.MaxBodyBytes = limit
+	if before != nil {
+		op.Middlewares = append(op.Middlewares, checkFirst(before))
+	}
 	prefix := "query."
 	if op.Method != http.MethodGet {
 		prefix = "body."
 	}
 	register(s, op, prefix, handle)
+}
+
+// checkFirst returns a middleware that calls check before the body of a request is read.
+func checkFirst(check func(*http.Request) error) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		r, w := humago.Unwrap(ctx)
+		if err := check(r); err != nil {
+			writeProblem(w, problemOf(err, "path."))
+			return
+		}
+		next(ctx)
+	}
 }
 
 // register adds an operation whose errors are answered as problems. Fields that they
@@ -281,6 +297,9 @@ func register[I, O any](s *server, op huma.Operation, prefix string, handle func
 			p := problemOf(err, prefix)
 			if p.Status >= http.StatusInternalServerError && ctx.Err() == nil { // else the client has gone
 				s.cfg.Logger.WarnContext(ctx, "a request failed", "operation", op.OperationID, "err", err)
+			}
+			if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
+				return nil, huma.ErrorWithHeaders(p, http.Header{"Retry-After": {retryAfter}})
 			}
 			return nil, p
 		}

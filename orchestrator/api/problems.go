@@ -1,13 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -96,10 +96,13 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 	_, _ = w.Write(append(data, '\n'))
 }
 
-// retryLater says when to try again, where that helps.
+// retryAfter is the default of the header Retry-After, in seconds.
+const retryAfter = "5"
+
+// retryLater sets the header Retry-After of statuses that have it.
 func retryLater(h http.Header, status int) {
 	if (status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests) && h.Get("Retry-After") == "" {
-		h.Set("Retry-After", "5")
+		h.Set("Retry-After", retryAfter)
 	}
 }
 
@@ -204,28 +207,26 @@ func bodyTooLarge(limit int64) *Problem {
 // the object that it should be in.
 var missingProperty = regexp.MustCompile(`^expected required property (\S+) to be present$`)
 
-// fromHuma is the problem of a request that huma refused. What huma answers with
-// 422 is a bad request here.
-func fromHuma(m *huma.ErrorModel) *Problem {
-	if m.Status == http.StatusUnprocessableEntity {
-		m.Status = http.StatusBadRequest
+// newError is for huma.NewError: its errors are problems. A request that does not match the schema is a 400.
+func newError(status int, message string, errs ...error) huma.StatusError {
+	if status == http.StatusUnprocessableEntity {
+		status = http.StatusBadRequest
 	}
-	p := problem(m.Status, "%s", m.Detail)
-	for _, e := range m.Errors {
-		if e == nil || len(p.Errors) == maxProblems {
+	p := problem(status, "%s", message)
+	for _, err := range errs {
+		e, ok := errors.AsType[*huma.ErrorDetail](err)
+		if !ok || len(p.Errors) == maxProblems {
 			continue
 		}
 		f := ProblemField{Location: e.Location, Message: e.Message, Value: shortValue(e.Value)}
 		if missing := missingProperty.FindStringSubmatch(e.Message); missing != nil {
 			f.Location, f.Message, f.Value = e.Location+"."+missing[1], "is required", nil
 		}
-		if f.Location == "" {
-			f.Location = "body"
-		}
+		f.Location = cmp.Or(f.Location, "body")
 		p.Errors = append(p.Errors, f)
 	}
-	if len(p.Errors) == 0 && m.Status == http.StatusBadRequest {
-		p.Errors = []ProblemField{{Location: "body", Message: m.Detail}}
+	if len(p.Errors) == 0 && (status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge) {
+		p.Errors = []ProblemField{{Location: "body", Message: message}}
 	}
 	if len(p.Errors) > 0 {
 		p.Detail = p.Errors[0].Location + ": " + p.Errors[0].Message
@@ -246,41 +247,3 @@ func shortValue(v any) any {
 	}
 	return nil
 }
-
-// transform is for huma: its problems become ours, with our status.
-func transform(ctx huma.Context, _ string, v any) (any, error) {
-	m, ok := v.(*huma.ErrorModel)
-	if !ok {
-		if p, ok := v.(*Problem); ok && (p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests) {
-			ctx.SetHeader("Retry-After", strconv.Itoa(5))
-		}
-		return v, nil
-	}
-	p := fromHuma(m)
-	if c, ok := ctx.(*statusContext); ok {
-		c.status = p.Status
-	}
-	return p, nil
-}
-
-// humaContext is a name for the context of huma that is none of its methods.
-type humaContext = huma.Context
-
-// statusContext is a context of huma whose status can be overridden.
-type statusContext struct {
-	humaContext
-	status int // 0: the one that huma sets
-}
-
-// Unwrap is for humago.Unwrap.
-func (c *statusContext) Unwrap() huma.Context { return c.humaContext }
-
-// SetStatus sets the status of the answer.
-func (c *statusContext) SetStatus(code int) {
-	if c.status != 0 {
-		code = c.status
-	}
-	c.humaContext.SetStatus(code)
-}
-
-func overridable(ctx huma.Context, next func(huma.Context)) { next(&statusContext{humaContext: ctx}) }

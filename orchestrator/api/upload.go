@@ -154,8 +154,8 @@ func fieldsAsJSON(values map[string][]string) ([]byte, error) {
 		text := list[0]
 		switch name {
 		case "context":
-			if p := checkJSON([]byte(text), "body.context"); p != nil {
-				return nil, p
+			if !json.Valid([]byte(text)) {
+				return nil, badField("body.context", "invalid JSON")
 			}
 			fields[name] = json.RawMessage(text)
 		case "priority":
