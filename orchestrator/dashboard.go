@@ -91,14 +91,17 @@ func (s *System) apiConfig() (api.Config, error) {
 	return served, nil
 }
 
-// agentStates reads how the agents are.
-func agentStates(client *tasks.Client) func(context.Context) ([]health.AgentState, error) {
+// agentHeartbeat returns how often agents are expected to call: as they are told when they register, or less often.
+func agentHeartbeat(cfg config.Jobs) time.Duration { return max(cfg.Lease/3, 15*time.Second) }
+
+// agentStates reads the states of the agents, by the settings in force.
+func agentStates(settings func() config.Config, client *tasks.Client) func(context.Context) ([]health.AgentState, error) {
 	return func(ctx context.Context) ([]health.AgentState, error) {
 		jobs, err := jobs.New(jobs.Config{Client: client})
 		if err != nil {
 			return nil, err
 		}
-		agents, err := agent.New(agent.Config{Client: client, Jobs: jobs})
+		agents, err := agent.New(agent.Config{Client: client, Jobs: jobs, Heartbeat: agentHeartbeat(settings().Jobs)})
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +140,7 @@ func Health(settings func() config.Config, client *tasks.Client, pool *proxies.P
 	r.Add(health.Redis(client.Writable, cfg.Redis.PingTimeout))
 	r.Add(health.Memory(health.MemoryInfo(client)))
 	r.Add(health.Workers(client.Workers, cfg.Workers.PingTimeout))
-	r.Add(health.Agents(agentStates(client), agent.StateUnavailable))
+	r.Add(health.Agents(agentStates(settings, client), agent.StateUnavailable))
 	r.Add(health.Scrapes(func(ctx context.Context) ([]string, error) {
 		stalled, err := sites.StalledJobs(ctx, client)
 		list := make([]string, len(stalled))

@@ -1,0 +1,46 @@
+package orchestrator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/jobs"
+	"muster/jobs/agent"
+	"muster/orchestrator/config"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// Agents are told to call three times in a lease: one that does is healthy, however long the lease is.
+func TestAgentsOfLongLeasesAreHealthy(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	all, err := jobs.New(jobs.Config{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents, err := agent.New(agent.Config{Client: client, Jobs: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := agents.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := redis.Z{Member: a.ID, Score: float64(time.Now().Add(-2 * time.Minute).UnixMilli())}
+	if err := rdb.ZAdd(t.Context(), "muster:{agents}:seen", seen).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for lease, want := range map[time.Duration]string{30 * time.Second: agent.StateUnavailable, 5 * time.Minute: agent.StateHealthy} {
+		cfg := config.Default()
+		cfg.Jobs.Lease = lease
+		got, err := agentStates(func() config.Config { return cfg }, client)(t.Context())
+		if err != nil || len(got) != 1 || got[0].State != want {
+			t.Errorf("lease %v: got %+v, %v, want it %s", lease, got, err, want)
+		}
+	}
+}
