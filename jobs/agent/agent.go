@@ -259,6 +259,7 @@ func (s *Service) Run(ctx context.Context) error {
 	<-ctx.Done()
 	close(s.stopped)
 	wg.Wait()
+	s.waiters.stop()
 	s.pusher.client.CloseIdleConnections()
 	return nil
 }

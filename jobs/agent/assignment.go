@@ -175,15 +175,20 @@ type assignments struct {
 	onEnd func(agent string) // is called when one of an agent has ended
 }
 
-// load reads an assignment. caller is the agent that asks, "" for a process of ours. It returns ErrNoneSuch and, with what
+// load reads an assignment. caller is the agent that asks, "" for a process of ours, and usage what the assignment has used
+// so far, nil for no change. It returns ErrNoneSuch and, with what
 // is known, jobs.ErrLeaseLost.
-func (s *assignments) load(ctx context.Context, id, caller string) (*assigned, error) {
+func (s *assignments) load(ctx context.Context, id, caller string, usage map[string]int64) (*assigned, error) {
 	r, err := parseID(id)
 	if err != nil {
 		return nil, err
 	}
+	used, err := usageText(id, usage)
+	if err != nil {
+		return nil, err
+	}
 	k := s.keys
-	v, err := scripts["load"].Run(ctx, s.rdb, []string{k.assignment(id), k.agents(), k.seen(), k.held(r.agent)}, id, caller).StringSlice()
+	v, err := scripts["load"].Run(ctx, s.rdb, []string{k.assignment(id), k.agents(), k.seen(), k.held(r.agent)}, id, caller, used).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("read assignment %s: %w", id, err)
 	}
@@ -328,21 +333,25 @@ func (s *assignments) beat(ctx context.Context, h *assigned, usage map[string]in
 	return err
 }
 
-// report stores when the lease of an assignment expires, and what it has used so far; a zero value is no change. It
-// reports whether the assignment is open.
+// usageText returns usage as it is stored, "" for nil.
+func usageText(id string, usage map[string]int64) (string, error) {
+	if usage == nil {
+		return "", nil
+	}
+	raw, err := json.Marshal(usage)
+	if err != nil {
+		return "", fmt.Errorf("store the usage of assignment %s: %w", id, err)
+	}
+	return string(raw), nil
+}
+
+// report stores when the lease of an assignment expires, and what it has used so far, nil for no change. It reports whether the assignment is open.
 func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, usage map[string]int64) (bool, error) {
-	ms, text := "", ""
-	if !until.IsZero() {
-		ms = strconv.FormatInt(until.UnixMilli(), 10)
+	text, err := usageText(h.ID, usage)
+	if err != nil {
+		return false, err
 	}
-	if usage != nil {
-		raw, err := json.Marshal(usage)
-		if err != nil {
-			return false, fmt.Errorf("store the usage of assignment %s: %w", h.ID, err)
-		}
-		text = string(raw)
-	}
-	n, err := scripts["report"].Run(ctx, s.rdb, []string{s.keys.assignment(h.ID), s.keys.held(h.Agent)}, h.ID, ms, text).Int()
+	n, err := scripts["report"].Run(ctx, s.rdb, []string{s.keys.assignment(h.ID), s.keys.held(h.Agent)}, h.ID, until.UnixMilli(), text).Int()
 	if err != nil {
 		return false, fmt.Errorf("extend assignment %s: %w", h.ID, err)
 	}
@@ -404,7 +413,7 @@ func (s *assignments) endLapsed(ctx context.Context) error {
 	ids, err := s.heldBy(ctx, "", strconv.FormatInt(now.Add(-late).UnixMilli(), 10))
 	for _, z := range ids {
 		id, _ := z.Member.(string)
-		h, found := s.load(ctx, id, "")
+		h, found := s.load(ctx, id, "", nil)
 		switch {
 		case h == nil:
 			err = errors.Join(err, found)

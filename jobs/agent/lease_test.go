@@ -229,6 +229,7 @@ func TestWorkIsBalancedByCapacity(t *testing.T) {
 		for i := range 30 {
 			r.jobs.put("validator", 1)
 			testutil.Eventually(t, "the item is taken", func() bool { return r.jobs.states()["leased"] == i+1 })
+			time.Sleep(20 * time.Millisecond) // the agent that took it polls again
 		}
 		for i, n := range capacities {
 			if got := r.get(ids[i]).Held; got < 2*n-2 || got > 2*n+2 {

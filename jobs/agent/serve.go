@@ -54,7 +54,6 @@ func (v *server) serve(ctx context.Context, w *waiter) {
 	if known := v.waiting[w.agent]; known != nil {
 		ws.mu.Lock()
 		known.roles, known.capacity = w.roles, w.capacity
-		ws.ensure(known)
 		ws.mu.Unlock()
 		return
 	}
@@ -63,14 +62,14 @@ func (v *server) serve(ctx context.Context, w *waiter) {
 	ws.join(w)
 	v.wg.Go(func() {
 		defer ws.leave(ctx, w)
-		ws.freed(w)
 		for {
+			for ctx.Err() == nil && v.takeOne(ctx, w) {
+			}
+			ws.wait(w)
 			select {
 			case <-ctx.Done():
 				return
 			case <-w.wake:
-			}
-			for ctx.Err() == nil && v.takeOne(ctx, w) {
 			}
 		}
 	})
@@ -178,12 +177,12 @@ func (s *assignments) interrupted(ctx context.Context, h *assigned) bool {
 // settle ends an assignment that this process works on, with the usage that its agent has reported meanwhile, or in its
 // response; nil for no change. One that cannot be settled now is lost when its lease expires.
 func (s *assignments) settle(ctx context.Context, h *assigned, usage map[string]int64, how func(h *assigned) error) {
-	fresh, err := s.load(ctx, h.ID, "")
-	switch {
-	case fresh != nil && errors.Is(err, jobs.ErrLeaseLost):
+	if checkUsage(usage) != nil {
+		usage = nil
+	}
+	fresh, err := s.load(ctx, h.ID, "", usage)
+	if fresh != nil && errors.Is(err, jobs.ErrLeaseLost) {
 		err = s.lost(ctx, fresh, err)
-	case err == nil && fresh.open() && usage != nil && checkUsage(usage) == nil:
-		_, err = s.report(ctx, fresh, time.Time{}, usage)
 	}
 	if err == nil && fresh.open() {
 		err = how(fresh)

@@ -57,7 +57,7 @@ func cleanLine(text string, n int) string {
 
 // mine reads an assignment that an agent says it has. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
 // fence of another lease and for one that was lost. One that has ended is returned. usage is what it has used so far, nil
-// for no change: it is stored before the work is settled, so that it is counted whichever process dies.
+// for no change.
 func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*assigned, error) {
 	r, err := parseID(id)
 	switch {
@@ -68,7 +68,7 @@ func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, u
 	case r.fence != fence:
 		return nil, fmt.Errorf("assignment %s has another fence: %w", id, jobs.ErrLeaseLost)
 	}
-	h, err := s.load(ctx, id, agent)
+	h, err := s.load(ctx, id, agent, usage)
 	switch {
 	case h != nil && errors.Is(err, jobs.ErrLeaseLost):
 		return nil, s.lost(ctx, h, err)
@@ -76,12 +76,6 @@ func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, u
 		return nil, err
 	case h.open() && !h.now.Before(h.Deadline):
 		return nil, s.lost(ctx, h, jobs.ErrLeaseLost)
-	case h.outcome == "" && usage != nil:
-		open, err := s.report(ctx, h, time.Time{}, usage)
-		if err == nil && !open {
-			return s.mine(ctx, id, agent, fence, nil)
-		}
-		return h, err
 	}
 	return h, nil
 }
@@ -292,7 +286,7 @@ func (s *assignments) abandon(ctx context.Context, agent string, cause error, di
 	}
 	for _, z := range ids {
 		id, _ := z.Member.(string)
-		h, err := s.load(ctx, id, "")
+		h, err := s.load(ctx, id, "", nil)
 		switch {
 		case h != nil && errors.Is(err, jobs.ErrLeaseLost):
 			err = s.lost(ctx, h, err)

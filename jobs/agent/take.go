@@ -46,7 +46,7 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 	over := time.NewTimer(min(max(wait, 0), maxWait))
 	defer over.Stop()
 	first := true
-	for look := wait <= 0 || s.waiters.mayHave(roles); ; look = true {
+	for look := wait <= 0 || s.waiters.mayHave(poll); ; look = true {
 		if look {
 			if !first {
 				if t, err = s.touch(ctx, id); err != nil {
@@ -68,6 +68,7 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 				return got, err
 			}
 		}
+		s.waiters.wait(poll)
 		select {
 		case <-poll.wake:
 		case <-ctx.Done():
@@ -82,7 +83,10 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 
 // take takes up to most assignments for a waiter that has room for them.
 func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, error) {
-	for _, role := range w.roles {
+	s.waiters.mu.Lock()
+	roles, capacity := w.roles, w.capacity
+	s.waiters.mu.Unlock()
+	for _, role := range roles {
 		n := min(s.waiters.portion(w, role), most)
 		if n == 0 {
 			return nil, nil
@@ -96,7 +100,7 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 			continue
 		}
 		s.waiters.some(role)
-		got, now, err := s.hold(ctx, w.agent, w.mode, w.capacity, work)
+		got, now, err := s.hold(ctx, w.agent, w.mode, capacity, work)
 		s.waiters.holds(w, len(got), now)
 		if len(got) > 0 || err != nil {
 			return got, err

@@ -22,6 +22,7 @@ type waiter struct {
 	agent    string
 	mode     string
 	wake     chan struct{} // has a value when it should look for work
+	waiting  bool          // it looks for work once it is woken; else it looks now, or will
 	roles    []string
 	slots    *slots
 	capacity int
@@ -29,6 +30,11 @@ type waiter struct {
 	idle     time.Time // since when
 	since    time.Time // since when it waits
 	blocked  time.Time // until when it gets no work
+}
+
+// ready reports whether a waiter waits, and can take work of a role.
+func (w *waiter) ready(role string) bool {
+	return w.waiting && w.room() > 0 && slices.Contains(w.roles, role)
 }
 
 // room returns how many assignments a waiter can take now.
@@ -82,8 +88,7 @@ func (ws *waiters) run(ctx context.Context) {
 	}
 	ws.mu.Unlock()
 	<-ctx.Done()
-	ws.watch.Wait()
-	ws.mu.Lock()
+	ws.mu.Lock() // from here on, ensure starts nothing
 	defer ws.mu.Unlock()
 	for _, st := range ws.roles {
 		if st.timer != nil {
@@ -91,6 +96,9 @@ func (ws *waiters) run(ctx context.Context) {
 		}
 	}
 }
+
+// stop waits until nothing waits at a list. Run has ended.
+func (ws *waiters) stop() { ws.watch.Wait() }
 
 // join adds a waiter, unless its agent has too many polls.
 func (ws *waiters) join(w *waiter) bool {
@@ -107,8 +115,15 @@ func (ws *waiters) join(w *waiter) bool {
 	}
 	w.since, w.wake = time.Now(), make(chan struct{}, 1)
 	ws.all[w] = struct{}{}
-	ws.ensure(w)
 	return true
+}
+
+// wait makes a waiter wait for a wake-up.
+func (ws *waiters) wait(w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w.waiting = true
+	ws.ensure(w)
 }
 
 // leave removes a waiter. One that was woken and has not looked passes that on.
@@ -183,11 +198,11 @@ func (ws *waiters) watchRole(ctx context.Context, role string) {
 	}
 }
 
-// first returns the waiter with room that gets work of a role next, or nil. The caller holds mu.
+// first returns the waiter that gets work of a role next, or nil. The caller holds mu.
 func (ws *waiters) first(role string) *waiter {
 	var first *waiter
 	for w := range ws.all {
-		if w.room() > 0 && slices.Contains(w.roles, role) && (first == nil || w.before(first)) {
+		if w.ready(role) && (first == nil || w.before(first)) {
 			first = w
 		}
 	}
@@ -202,10 +217,8 @@ func (ws *waiters) wakeOne(role string) bool {
 	if w == nil {
 		return false
 	}
-	select {
-	case w.wake <- struct{}{}:
-	default: // it will look
-	}
+	w.waiting = false
+	w.wake <- struct{}{}
 	return true
 }
 
@@ -223,13 +236,13 @@ func (ws *waiters) portion(w *waiter, role string) int {
 	return min(room, max(1, room/(n+1)))
 }
 
-// mayHave reports whether a new poll for roles should look for work: there was some when this process last looked, or that
-// is long ago.
-func (ws *waiters) mayHave(roles []string) bool {
+// mayHave reports whether a new poll should look for work: no other waiter has found none and waits for it, and there was
+// some when this process last looked, or that is long ago.
+func (ws *waiters) mayHave(w *waiter) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	now := time.Now()
-	return slices.ContainsFunc(roles, func(role string) bool { return !now.Before(ws.role(role).none) })
+	return slices.ContainsFunc(w.roles, func(role string) bool { return ws.first(role) == nil && !now.Before(ws.role(role).none) })
 }
 
 // some notes that a role has had work.
@@ -292,13 +305,9 @@ func (ws *waiters) block(w *waiter, wait time.Duration) {
 func (ws *waiters) freed(w *waiter) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if _, ok := ws.all[w]; !ok || w.room() == 0 {
-		return
-	}
-	ws.ensure(w)
-	select {
-	case w.wake <- struct{}{}:
-	default:
+	if _, ok := ws.all[w]; ok && w.waiting && w.room() > 0 {
+		w.waiting = false
+		w.wake <- struct{}{}
 	}
 }
 
