@@ -141,6 +141,17 @@ func TestPriceWithMagnitudeIsAnError(t *testing.T) {
 	}
 }
 
+// The same word is a thousand in Spanish and a million in Czech.
+func TestPriceWithAnAmbiguousWord(t *testing.T) {
+	t.Parallel()
+	for locale, want := range map[string]Price{"es-MX": {5000, ""}, "pt": {5000, ""}, "cs": {}, "ro": {}, "auto": {}} {
+		got, err := ParsePrice("5 mil", locale, "")
+		if got != want || (err == nil) != (want.Amount > 0) {
+			t.Errorf("%s: got %+v, %v, want %+v", locale, got, err, want)
+		}
+	}
+}
+
 // The locale decides the currency of a shared sign.
 func TestPriceOfLocale(t *testing.T) {
 	t.Parallel()

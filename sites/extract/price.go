@@ -3,6 +3,7 @@ package extract
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"strings"
@@ -32,6 +33,9 @@ func ParsePrice(text, locale, lang string) (Price, error) {
 	}
 	if err := errors.Join(n.isUnit(text, true), n.isExact(text)); err != nil {
 		return Price{}, err
+	}
+	if mil.MatchString(n.after) && !iberian.MatchString(lang) {
+		return Price{}, fmt.Errorf("%q: mil is a thousand in Spanish and Portuguese and a million in other languages; set locale, or take the number alone with regex", clip(text))
 	}
 	code := currencyIn(text, lang)
 	if m := centsBehind.FindStringSubmatch(n.after); m != nil && n.value == math.Trunc(n.value) {
@@ -78,6 +82,8 @@ func priceNumber(text, locale string) (numeral, error) {
 var money = `(?-i:\b(?:` + strings.Join(definition.Currencies(), "|") + `)\b)|\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + isoCodes + `)\b`
 
 var (
+	mil     = regexp.MustCompile(`(?i)^\s*mil(?:\PL|$)`)
+	iberian = regexp.MustCompile(`(?i)^(?:es|pt|ca|gl)(?:[-_]|$)`)
 	// The text around the number of a price.
 	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
 	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
