@@ -300,7 +300,7 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 		doc = documentKey(d.Hash)
 	}
 	keys := append([]string{none}, s.eventKeys(id)...)
-	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r["kind"], r.status()), todoKey, dedupe, doc)
+	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r["kind"], r.status()), todoKey, dedupe, doc, promptKey(id))
 	keys = append(keys, indexes(p, r["kind"], r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
 	reply, err := s.run(ctx, "delete job "+id, "remove", append(keys, reviewsKey, itemsKey), id, prefix+"j:")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"muster/internal/clip"
 	"muster/internal/logctx"
 	"muster/internal/tracing"
 	"muster/jobs/pipeline"
@@ -114,14 +115,21 @@ func (s *Service) checkDocument(ctx context.Context, id string, d *Document) err
 	return errors.Join(gone, err)
 }
 
+// promptBeginning is how many bytes of a large prompt are in the record of a job.
+const promptBeginning = 200
+
 // put stores a new job.
 func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.Pipeline, parent string, generation int64) ([]any, error) {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("create a job: %w", err)
 	}
+	beginning, large := req.Prompt, recordKey(id)
+	if len(req.Prompt) > MaxInline {
+		beginning, large = clip.Bytes(req.Prompt, promptBeginning)+"…", promptKey(id)
+	}
 	fields := []any{
-		"kind", KindPipeline, "name", p.Name, "status", string(Created), "prompt", req.Prompt, "context", string(req.Context),
+		"kind", KindPipeline, "name", p.Name, "status", string(Created), "prompt", beginning, "context", string(req.Context),
 		"priority", req.Priority, "on_failure", req.OnFailure, "generation", generation, "pipeline", string(raw),
 		"stuck_after", req.StuckAfter.Milliseconds(), "timeout", p.Timeout.Milliseconds(),
 	}
@@ -129,6 +137,10 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 		if value != "" {
 			fields = append(fields, name, value)
 		}
+	}
+	if large == promptKey(id) {
+		sum := sha256.Sum256([]byte(req.Prompt))
+		optional("prompt_sha256", hex.EncodeToString(sum[:]))
 	}
 	optional("labels", encode(req.Labels))
 	optional("after", encode(req.After))
@@ -169,12 +181,15 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	} else if req.At.After(now) {
 		first = req.At
 	}
-	args := []any{id, prefix + "j:", requestHash(req, string(raw)), req.Dedupe, prefix + "after:", first.UnixMilli(), `{"name":` + encode(p.Name) + `}`, len(req.After)}
+	args := []any{id, prefix + "j:", requestHash(req, string(raw)), req.Dedupe, prefix + "after:", first.UnixMilli(), `{"name":` + encode(p.Name) + `}`, "", len(req.After)}
+	if large == promptKey(id) {
+		args[7] = req.Prompt
+	}
 	for _, other := range req.After {
 		args = append(args, other)
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, seqKey, dayKey(now), todoKey, idem, dedupe, doc)
+	keys = append(keys, seqKey, dayKey(now), todoKey, idem, dedupe, doc, large)
 	keys = append(keys, indexes(p, KindPipeline, p.Name, Created, req.Labels, req.Context)...)
 	return s.run(ctx, "create a job", "create", keys, append(args, fields...)...)
 }
@@ -453,9 +468,9 @@ func (s *Service) Track(ctx context.Context, id, kind, name string, created time
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
 	none := recordKey(id)
-	keys = append(keys, seqKey, dayKey(now), todoKey, none, none, none)
+	keys = append(keys, seqKey, dayKey(now), todoKey, none, none, none, none)
 	keys = append(keys, indexes(nil, kind, name, Created, nil, nil)...)
 	_, err = s.run(ctx, "list job "+id, "create", keys, id, prefix+"j:", "", DedupeAllow, prefix+"after:", now.Add(s.limits.Load().CheckEvery).UnixMilli(),
-		`{"name":`+encode(name)+`}`, 0, "kind", kind, "name", name, "status", string(Created), "created", created.UnixMilli())
+		`{"name":`+encode(name)+`}`, "", 0, "kind", kind, "name", name, "status", string(Created), "created", created.UnixMilli())
 	return err
 }

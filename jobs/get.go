@@ -28,8 +28,8 @@ func (s *Reader) Get(ctx context.Context, id string) (Job, error) {
 // lanes are the counts of a job's stages by lane.
 type lanes map[string]workqueue.Counts
 
-// whole returns a job with what is not in its record. A brief one lacks its usage, and the agents of stages that are
-// completed. Its counts are those given, or read if they are nil.
+// whole returns a job with what is not in its record. A brief one lacks its usage, the rest of a large prompt, and the agents
+// of stages that are completed. Its counts are those given, or read if they are nil.
 func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, counts lanes) (Job, error) {
 	var (
 		state *State
@@ -58,6 +58,9 @@ func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, cou
 	}
 	if !brief {
 		if err := s.usage(ctx, []*Job{&j}); err != nil {
+			return Job{}, err
+		}
+		if j.Prompt, err = s.prompt(ctx, id, r); err != nil {
 			return Job{}, err
 		}
 	}

@@ -17,6 +17,9 @@ func recordKey(id string) string { return prefix + "j:" + id }
 // the job.
 func usageKey(id string) string { return prefix + "u:" + id }
 
+// promptKey is a string: the prompt of a job, if it is above MaxInline. Deleted with the job.
+func promptKey(id string) string { return prefix + "prompt:" + id }
+
 // paceKey is a hash: steps of 10 s since the epoch → items that ended in it. Expires an hour after its last change.
 func paceKey(id string) string { return prefix + "p:" + id }
 

@@ -290,6 +290,9 @@ func (s *flow) tick(ctx context.Context, id string, r record) error {
 	if err != nil {
 		return err
 	}
+	if j.Prompt, err = s.prompt(ctx, id, r); err != nil {
+		return err
+	}
 	_, _, err = s.service.create(ctx, tickID(id, at.UnixMilli()), Request{
 		Pipeline: j.Name, Prompt: j.Prompt, Document: j.Document, Context: j.Context, Priority: j.Priority, Labels: j.Labels,
 		StuckAfter: j.StuckAfter, Dedupe: DedupeAllow,

@@ -3,9 +3,12 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/jobs/pipeline"
 )
@@ -13,7 +16,8 @@ import (
 // record is the hash of a job:
 //
 //	kind name status version seq created updated started ended (unix ms)
-//	prompt doc context priority labels after on_failure at cron parent version_of generation
+//	prompt                       its beginning, if it is above MaxInline; then prompt_sha256 is set and the rest has a key
+//	doc context priority labels after on_failure at cron parent version_of generation
 //	pipeline                     as JSON, as it was when the job was created
 //	stuck_after timeout          ms
 //	headers                      as JSON: its trace and the id of the request that created it
@@ -133,6 +137,21 @@ func (r record) job(id string) (Job, error) {
 		j.ErrorDetails = json.RawMessage(r["details"])
 	}
 	return j, nil
+}
+
+// prompt returns the whole prompt of a job.
+func (s *store) prompt(ctx context.Context, id string, r record) (string, error) {
+	if r["prompt_sha256"] == "" {
+		return r["prompt"], nil
+	}
+	text, err := s.rdb.Get(ctx, promptKey(id)).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the prompt of job %s: %w", id, err)
+	}
+	return text, nil
 }
 
 // checkID refuses what cannot be the id of a job.

@@ -116,7 +116,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 			continue
 		}
 		w.Expires = now.Add(lease).UTC()
-		w.Prompt, w.Context, w.Document, w.Headers = told.prompt, told.context, told.document, told.headers
+		w.Prompt, w.PromptSHA256, w.Context, w.Document, w.Headers = told.prompt, told.promptSHA256, told.context, told.document, told.headers
 		for _, st := range p.Stages {
 			if st.Name == w.Stage {
 				break
@@ -133,7 +133,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 	return work, nil
 }
 
-// MaxInline is the size in bytes up to which assignments contain the results of earlier stages.
+// MaxInline is the size in bytes up to which assignments contain the prompt, and results of earlier stages.
 const MaxInline = 16 << 10
 
 // earlierResults returns the results of the stages before those of leased items.
@@ -236,20 +236,20 @@ func (w Work) lease() workqueue.Leased {
 
 // brief is what agents are told of a job.
 type brief struct {
-	prompt   string
-	context  json.RawMessage
-	document *Document
-	headers  map[string]string
+	prompt, promptSHA256 string
+	context              json.RawMessage
+	document             *Document
+	headers              map[string]string
 }
 
-// brief reads what agents are told of a job. It is not remembered: it can be large, and the context can be edited.
+// brief reads what agents are told of a job. It is not remembered: the context can be edited.
 func (s *store) brief(ctx context.Context, id string) (brief, error) {
-	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc", "headers").Result()
+	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc", "headers", "prompt_sha256").Result()
 	if err != nil {
 		return brief{}, fmt.Errorf("read job %s: %w", id, err)
 	}
 	r := record{"prompt": toString(values[0]), "context": toString(values[1]), "doc": toString(values[2]), "headers": toString(values[3])}
-	return brief{r["prompt"], json.RawMessage(r["context"]), r.document(), r.headers()}, nil
+	return brief{r["prompt"], toString(values[4]), json.RawMessage(r["context"]), r.document(), r.headers()}, nil
 }
 
 // plan returns the pipeline of a job.
@@ -287,6 +287,15 @@ func (s *Leases) WaitForWork(ctx context.Context, worker string, d time.Duration
 		return false, fmt.Errorf("wait for work of %s: %w", worker, err)
 	}
 	return true, nil
+}
+
+// Prompt returns the whole prompt of a job.
+func (s *Leases) Prompt(ctx context.Context, id string) (string, error) {
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return s.prompt(ctx, id, r)
 }
 
 // PassOn makes WaitForWork return in a process.

@@ -169,8 +169,8 @@ type Job struct {
 	Kind         string                      `json:"kind"`
 	Name         string                      `json:"name"` // of the pipeline, the site or the queue
 	Status       Status                      `json:"status"`
-	Version      int64                       `json:"version"` // moves with each change of the job itself; for Edit
-	Prompt       string                      `json:"prompt,omitempty"`
+	Version      int64                       `json:"version"`          // moves with each change of the job itself; for Edit
+	Prompt       string                      `json:"prompt,omitempty"` // in lists, the beginning of one above MaxInline
 	Document     *Document                   `json:"document,omitempty"`
 	Context      json.RawMessage             `json:"context,omitempty"`
 	Priority     int                         `json:"priority"`

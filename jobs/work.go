@@ -10,23 +10,25 @@ import (
 // Work is an item, or the stage of a job, under a lease: what an agent works
 // on. Its fields can be stored, and passed to the methods of Service.
 type Work struct {
-	JobID    string          `json:"job_id"`
-	Stage    string          `json:"stage"`
-	Role     string          `json:"role"`  // or "task:NAME"
-	Takes    string          `json:"takes"` // pipeline.TakesJob or pipeline.TakesItem
-	Agent    string          `json:"agent"` // the id that holds it
-	Nonce    string          `json:"nonce"` // random part of its lease
-	Attempt  int             `json:"attempt"`
-	Retried  int             `json:"retried"` // how often the item got new attempts after it had failed
-	Fence    int64           `json:"fence"`   // of this lease; a later one of the same item is higher
-	Begun    time.Time       `json:"begun"`   // when the lease was taken, by the clock of Redis
-	Expires  time.Time       `json:"lease_until"`
-	Deadline time.Time       `json:"deadline"` // after which it is given to another; by the clock of Redis
-	Key      string          `json:"key"`      // of the item; "" for a stage that takes the job
-	Prompt   string          `json:"prompt"`
-	Context  json.RawMessage `json:"context"`
-	Document *Document       `json:"document,omitempty"`
-	Item     *Item           `json:"item,omitempty"` // of a stage that takes items
+	JobID    string    `json:"job_id"`
+	Stage    string    `json:"stage"`
+	Role     string    `json:"role"`  // or "task:NAME"
+	Takes    string    `json:"takes"` // pipeline.TakesJob or pipeline.TakesItem
+	Agent    string    `json:"agent"` // the id that holds it
+	Nonce    string    `json:"nonce"` // random part of its lease
+	Attempt  int       `json:"attempt"`
+	Retried  int       `json:"retried"` // how often the item got new attempts after it had failed
+	Fence    int64     `json:"fence"`   // of this lease; a later one of the same item is higher
+	Begun    time.Time `json:"begun"`   // when the lease was taken, by the clock of Redis
+	Expires  time.Time `json:"lease_until"`
+	Deadline time.Time `json:"deadline"` // after which it is given to another; by the clock of Redis
+	Key      string    `json:"key"`      // of the item; "" for a stage that takes the job
+	Prompt   string    `json:"prompt"`   // its beginning, if PromptSHA256 is set
+	// PromptSHA256 is set if the prompt is above MaxInline; Leases.Prompt returns it.
+	PromptSHA256 string          `json:"prompt_sha256,omitempty"`
+	Context      json.RawMessage `json:"context"`
+	Document     *Document       `json:"document,omitempty"`
+	Item         *Item           `json:"item,omitempty"` // of a stage that takes items
 
 	// Results are the results of earlier stages that took the job, by stage. One above MaxInline is left out.
 	Results map[string]json.RawMessage `json:"results,omitempty"`

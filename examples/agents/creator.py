@@ -25,7 +25,7 @@ def heartbeat(path, holder, ended, seconds):
 
 def work(path, holder, a, ended):
     job = a["job"]
-    text = call(job["document"]["url"], method="GET").decode(errors="replace") if "document" in job else job["prompt"]
+    text = call(job["document"]["url"], method="GET").decode(errors="replace") if "document" in job else job["prompt"] or json.loads(call(job["prompt_url"], method="GET"))["prompt"]
     sentences = [" ".join(s.split()) for s in re.split(r"\s*\n\s*[-*]\s|(?<=[.!?])\s+|\n\s*\n", text) if re.search(r"\w", s)]
     for n, sentence in enumerate(sentences, 1):
         if ended.is_set():

@@ -76,6 +76,7 @@ type Jobs interface {
 	SetUsage(ctx context.Context, jobID string, totals map[string]map[string]int64) error
 	WaitForWork(ctx context.Context, worker string, d time.Duration) (bool, error)
 	PassOn(ctx context.Context, worker string) error
+	Prompt(ctx context.Context, jobID string) (string, error)
 }
 
 // Config sets up a Service.

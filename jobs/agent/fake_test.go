@@ -48,6 +48,7 @@ type fakeJobs struct {
 	mu         sync.Mutex
 	items      []*fakeItem
 	fence      int64
+	promptHash string           // of a prompt above jobs.MaxInline
 	looks      map[string]int   // by role
 	usage      map[string]int64 // by agent and name, from SetUsage
 	deaf       bool             // SetUsage fails
@@ -104,6 +105,8 @@ func (f *fakeJobs) PassOn(_ context.Context, role string) error {
 	return nil
 }
 
+func (f *fakeJobs) Prompt(context.Context, string) (string, error) { return "the whole prompt", nil }
+
 // Find returns the work of a lease.
 func (f *fakeJobs) Find(_ context.Context, _, queueItem string, fence int64) (jobs.Work, error) {
 	f.mu.Lock()
@@ -141,7 +144,7 @@ func (f *fakeJobs) Take(_ context.Context, role, id string, n int) (work []jobs.
 		f.taken[id]++
 		it.state, it.agent, it.fence, it.expires = "leased", id, f.fence, now.Add(min(f.lease, f.timeout+lateOfFake))
 		w := jobs.Work{JobID: "job-1", Stage: "check", Role: role, Takes: it.takes, Agent: id, Nonce: "n", Attempt: it.attempts + 1,
-			Fence: it.fence, Begun: now, Expires: it.expires, Deadline: now.Add(f.timeout), Key: it.key, QueueItem: it.key, Prompt: "do it",
+			Fence: it.fence, Begun: now, Expires: it.expires, Deadline: now.Add(f.timeout), Key: it.key, QueueItem: it.key, Prompt: "do it", PromptSHA256: f.promptHash,
 			Context: []byte(`{"a":1}`), Document: &jobs.Document{Name: "d.txt", Hash: "abc", Size: 3}}
 		if it.takes == pipeline.TakesItem {
 			w.Item = &jobs.Item{Key: it.key, Text: "text of " + it.key}

@@ -393,3 +393,15 @@ func TestUsageThatGrowsIsProgress(t *testing.T) {
 		}
 	}
 }
+
+// A large prompt is not in what an agent gets: it is named by a URL and a hash.
+func TestALargePromptIsNamedByURLAndHash(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	r.jobs.promptHash = "abc"
+	id := r.register("one", 1, "validator")
+	r.jobs.put("validator", 1)
+	if b := r.leaseOne(id).Body(); b.Job.Prompt != "" || b.Job.PromptURL != "/v1/jobs/job-1" || b.Job.PromptSHA256 != "abc" {
+		t.Errorf("got %+v, want a URL and a hash in place of the prompt", b.Job)
+	}
+}

@@ -137,7 +137,15 @@ func runID(h *assigned) string {
 // sendTask sends the Go task of an assignment and waits for its value.
 func (s *taskRunner) sendTask(ctx context.Context, h *assigned) (json.RawMessage, error) {
 	name := strings.TrimPrefix(h.Role, taskPrefix)
-	input, err := json.Marshal(h.Assignment)
+	whole := h.Assignment
+	if whole.PromptSHA256 != "" { // a Go task has no key for the API
+		prompt, err := s.cfg.Jobs.Prompt(ctx, h.JobID)
+		if err != nil {
+			return nil, err
+		}
+		whole.Prompt, whole.PromptSHA256 = prompt, ""
+	}
+	input, err := json.Marshal(whole)
 	if err != nil {
 		return nil, err
 	}

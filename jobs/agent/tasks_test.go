@@ -38,6 +38,7 @@ func TestGoTasksDoWork(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
+		r.jobs.promptHash = "abc" // of a large prompt, which the task gets nevertheless
 		r.jobs.put("task:my.check", 10)
 		if roles, err := r.Roles(t.Context()); err != nil || roles["task:my.check"] != 0 {
 			t.Errorf("without a worker: got roles %v, %v, want none", roles, err)
@@ -46,7 +47,7 @@ func TestGoTasksDoWork(t *testing.T) {
 			t.Errorf("without a worker: %d looks for its work, want none", n)
 		}
 		work(t, rdb, "other", func(_ context.Context, b agent.Body) (agent.Reply, error) {
-			if b.Item == nil || b.Item.Text == "" || b.Job.ID != "job-1" || b.Role != "task:my.check" {
+			if b.Item == nil || b.Item.Text == "" || b.Job.ID != "job-1" || b.Role != "task:my.check" || b.Job.Prompt != "the whole prompt" {
 				t.Errorf("got body %+v", b)
 			}
 			return agent.Reply{Verdict: "accept", Usage: map[string]int64{"n": 1}, Item: json.RawMessage(`{"name":"x"}`)}, nil

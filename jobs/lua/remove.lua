@@ -1,5 +1,5 @@
 -- Deletes a job that has ended.
--- KEYS: common.lua, then 5 usage, 6 pace, 7 dependents, 8 ended, 9 todo, 10 dedupe, 11 document, then the indexes and reviews, then items.
+-- KEYS: common.lua, then 5 usage, 6 pace, 7 dependents, 8 ended, 9 todo, 10 dedupe, 11 document, 12 prompt, then the indexes and reviews, then items.
 -- ARGV: id, prefix of records. KEYS[10] and KEYS[11] are the record if there is none.
 -- The jobs that come after it remember how it ended, in the field "after:" with its id.
 -- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if there is no such job.
@@ -11,7 +11,7 @@ if not status then
   return { -1, 0 }
 end
 if status == "created" or status == "processing" then return { 0, 0 } end
-for i = 12, #KEYS - 1 do redis.call("ZREM", KEYS[i], id) end
+for i = 13, #KEYS - 1 do redis.call("ZREM", KEYS[i], id) end
 redis.call("ZREM", KEYS[8], id)
 redis.call("ZREM", KEYS[9], id)
 tally(KEYS[#KEYS], RECORD, "")
@@ -24,7 +24,7 @@ if KEYS[11] ~= RECORD then
   redis.call("SREM", KEYS[11], id)
   if redis.call("EXISTS", KEYS[11]) == 0 then last = 1 end
 end
-redis.call("DEL", RECORD, KEYS[5], KEYS[6], KEYS[7], EVENTS_OF_JOB)
+redis.call("DEL", RECORD, KEYS[5], KEYS[6], KEYS[7], KEYS[12], EVENTS_OF_JOB)
 emit("job.deleted", id, "")
 redis.call("DEL", EVENTS_OF_JOB)
 return { 1, last }
