@@ -272,7 +272,7 @@ func shown(cmd redis.Cmder) string {
 // faultsVar is "all" to have each call go wrong in each way, or a seed for the calls that EachFault chooses.
 const faultsVar = "MUSTER_FAULTS"
 
-// EachFault runs a scenario without a fault, and then as parallel subtests in which each of its calls goes wrong, in each of
+// EachFault runs a scenario twice without a fault, and then as parallel subtests in which each of its calls goes wrong, in each of
 // some kinds. Of a kind that map says how many calls go wrong, chosen at random, unless MUSTER_FAULTS is "all".
 // The scenario connects by [Fault.Client], and begins to count by [Fault.Arm].
 //
@@ -280,13 +280,15 @@ const faultsVar = "MUSTER_FAULTS"
 // the subtests of a kind, t fails.
 func EachFault(t *testing.T, kinds map[Kind]int, scenario func(t *testing.T, f *Fault)) {
 	t.Helper()
-	calls, ran := 0, false
-	fine := t.Run("none", func(t *testing.T) {
-		ran = true
-		f := NewFault(Refused, 0)
-		scenario(t, f)
-		calls = f.Calls()
-	})
+	calls, ran, fine := 0, false, true
+	for _, name := range []string{"scripts", "none"} { // the first run loads scripts, by more calls than the others
+		fine = t.Run(name, func(t *testing.T) {
+			ran = true
+			f := NewFault(Refused, 0)
+			scenario(t, f)
+			calls = f.Calls()
+		}) && fine
+	}
 	if !fine || ran && calls == 0 {
 		t.Errorf("%d calls without a fault: the scenario failed, or has no client of its fault", calls)
 		return

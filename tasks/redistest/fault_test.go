@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 )
 
@@ -35,4 +36,21 @@ func TestFaultsThatDoNotComeAreAnError(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
+}
+
+// The first run of a scenario may make more calls, since it loads scripts: faults are chosen among the calls of the others.
+func TestEachFaultKnowsTheCallsOfLaterRuns(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	EachFault(t, map[Kind]int{Refused: 9}, func(t *testing.T, f *Fault) {
+		rdb := f.Client(t, URL(t))
+		calls := 3
+		if runs.Add(1) == 1 {
+			calls = 9
+		}
+		f.Arm()
+		for range calls {
+			_ = rdb.Ping(t.Context()).Err()
+		}
+	})
 }
