@@ -180,19 +180,23 @@ func TestRevokedNodes(t *testing.T) {
 		if n := ns[2]; n.Status != tasktype.Revoked || n.Attempts != 0 || n.Worker != "" || !n.Started.IsZero() || !n.Ready.IsZero() {
 			t.Errorf("pending node: got %+v, want a revoked one that never ran", n)
 		}
-		points, err := w.client.Rates(t.Context(), tasktype.RateFilter{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]int64{}
-		for _, p := range points {
-			got[p.Task+" succeeded"] += p.Succeeded
-			got[p.Task+" revoked"] += p.Revoked
-		}
-		for what, want := range map[string]int64{"t.hold revoked": 1, ID.Name() + " revoked": 1, ID.Name() + " succeeded": 1, "t.hold succeeded": 0} {
-			if got[what] != want {
-				t.Errorf("rates: got %d %s, want %d", got[what], what, want)
+		want := map[string]int64{"t.hold revoked": 1, ID.Name() + " revoked": 1, ID.Name() + " succeeded": 1, "t.hold succeeded": 0}
+		testutil.Eventually(t, "the worker has stored its counts", func() bool {
+			points, err := w.client.Rates(t.Context(), tasktype.RateFilter{})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			got := map[string]int64{}
+			for _, p := range points {
+				got[p.Task+" succeeded"] += p.Succeeded
+				got[p.Task+" revoked"] += p.Revoked
+			}
+			for what, n := range want {
+				if got[what] != n {
+					return false
+				}
+			}
+			return true
+		})
 	})
 }

@@ -102,7 +102,7 @@ func (c *Client) Workflows(ctx context.Context, f tasktype.WorkflowFilter) (page
 // Rates returns the counts that f selects, by time, queue and task. A minute or hour in which no task ended has
 // no point. Counts by minute are kept for 24 hours, those by hour for 30 days. When there are
 // very many tasks, those that first ended late in an hour (or day) are counted together, as the task "(other)" of
-// their queue.
+// their queue. Workers store counts once a second; those of the last second of a killed worker are lost.
 func (c *Client) Rates(ctx context.Context, f tasktype.RateFilter) ([]tasktype.RatePoint, error) {
 	points, err := c.eng.Inspector.Rates(ctx, f)
 	if err != nil {

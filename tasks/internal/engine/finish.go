@@ -48,7 +48,6 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 			*list = append(*list, endOf(r))
 		}
 		c := &(*list)[n]
-		timed(c, r)
 		c.End(r.node, tk.record(b, r))
 	}
 	return out
@@ -76,13 +75,6 @@ func counted(g *graph.Graph, id graph.ID) string {
 	return sp.QueueName()
 }
 
-// timed counts how long the handler of a result ran, if one did.
-func timed(c *store.Change, r *result) {
-	if !r.began.IsZero() {
-		c.Time(r.took)
-	}
-}
-
 // change returns the change of a single result.
 func (tk *taker) change(b *batch, r *result) store.Change {
 	switch r.kind {
@@ -102,7 +94,6 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 			sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
 			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == "T" {
 				c.Queue, c.Task = sp.QueueName(), sp.Task
-				timed(&c, r)
 			}
 		}
 		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message, tk.run(b, r))
@@ -112,7 +103,6 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 	if r.message != "" && r.kind == "X" && r.g.FailsFast() {
 		c.Flags += "f" // it has expired, which ends its siblings as a failure does
 	}
-	timed(&c, r)
 	c.End(r.node, tk.record(b, r))
 	return c
 }

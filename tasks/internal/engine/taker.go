@@ -33,6 +33,7 @@ type taker struct {
 	slots    *slots
 	batches  *batches
 	means    means
+	tally    *tally
 	others   map[string][]string // the queues that a slot of a queue gives way to, by queue
 }
 
@@ -47,7 +48,8 @@ func (tk *taker) serve(ctx context.Context, k Wake) {
 		mean := tk.means.of(k.Queue)
 		slow := mean > slowAfter/2                                                            // the slot will not come back for more soon
 		leave := empty >= lingers || mean >= time.Millisecond || n < 2 && tk.store.HasLists() // it was a single task
-		t := &store.Turn{Arrive: arrive, Counted: s.counted, Take: !over, Leave: over || s.counted && slow, Enter: !over && !slow && !s.counted,
+		enter := !over && !slow && !s.counted && (n > 0 || !tk.store.HasLists())              // a slot that runs a single task is not counted
+		t := &store.Turn{Arrive: arrive, Counted: s.counted, Take: !over, Leave: over || s.counted && slow, Enter: enter,
 			OrLeave: leave, Most: batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
 		res, err := s.turn(ctx, b, t)
 		if err != nil {
@@ -94,6 +96,7 @@ func (tk *taker) count(res *store.Turned, done []result) {
 	if res.Said == store.TurnGone {
 		return
 	}
+	tk.tally.add(done)
 	for i := range done {
 		switch r := &done[i]; {
 		case r.kind == "S":

@@ -77,7 +77,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	known := &peers{local: l, fleet: e.Fleet}
 	w.taker = &taker{local: l, graphs: e.graphs, advancer: e.advancer, agenda: w.agenda, peers: known, slots: w.slots,
 		runner:  &runner{l, handlers, e.graphs, e.advancer, e.progress, w.projector, known, w.runs},
-		batches: newBatches(), means: newMeans(cfg.Queues), others: givesWayTo(cfg.Queues, cfg.Strict)}
+		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
 	if e.store.HasLists() && !cfg.Manual {
 		w.wakeups = newWakeups(l, w.slots, w.taker)
 	}
@@ -183,6 +183,7 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 		loops.Go(func() { w.watcher.run(running) })
 		loops.Go(func() { w.agenda.run(running) })
 		loops.Go(func() { w.projector.run(running) })
+		loops.Go(func() { w.taker.tally.run(running) })
 	}
 	return func() {
 		stop()
@@ -301,6 +302,7 @@ func (w *Worker) Hear(message string) { w.bus.hear(message) }
 // is none.
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projector.once(ctx)
+	w.taker.tally.once(ctx)
 	if err := w.watcher.once(ctx, true); err != nil {
 		return 0, next, err
 	}

@@ -15,7 +15,7 @@ var planted = []struct {
 	{"range is taken without moving its start", "turn",
 		"(a + n < b and whole(a + n) .. '-' .. whole(b) or whole(b))", "whole(a + n - 1) .. '-' .. whole(b)"},
 	{"repeated call takes another batch", "turn",
-		"local before = has('t') and redis.call('HGET', lease, id)", "local before = false"},
+		"if before then", "if false then"},
 	{"nodes that were not started are not returned", "turn",
 		"if ARGV[10] ~= '' then giveBack(ARGV[10]) end", ""},
 	{"batches of the dead are dropped", "reap",

@@ -1,11 +1,6 @@
 package store
 
-import (
-	"strconv"
-	"time"
-
-	"muster/tasks/tasktype"
-)
+import "time"
 
 // Edge leads from a node that ends to one that depends on its outcome.
 type Edge struct{ Node, Kind, Need, Delay, Lim, Lane string }
@@ -27,36 +22,11 @@ type Change struct {
 	Scope   string // of the nodes
 	Planned string // when their plan was stored; empty if they are in none
 	Back    string // slot of a group to return: "group holder", "group" if each node holds one, or ""
-	Queue   string // for the counters, with Task and Ran; empty if it does not count
+	Queue   string // for the counters, with Task; empty if it does not count
 	Task    string
-	Ran     time.Duration // how long the handlers ran, together
-	times   []int         // handlers by the bucket of how long they ran; nil for none
 	Edges   []Edge
 	Nodes   int
 	Args    []any // of the nodes
-}
-
-// Time counts a handler that ran for d.
-func (c *Change) Time(d time.Duration) {
-	c.Ran += d
-	if c.times == nil {
-		c.times = make([]int, tasktype.DurationBuckets)
-	}
-	c.times[tasktype.DurationBucket(d)]++
-}
-
-// ran writes how long the handlers ran, as flow.lua reads it.
-func (c *Change) ran() string {
-	out := strconv.AppendInt(nil, c.Ran.Milliseconds(), 10)
-	for bucket, n := range c.times {
-		if n > 0 {
-			out = append(out, ' ')
-			out = strconv.AppendInt(out, int64(bucket), 10)
-			out = append(out, ' ')
-			out = strconv.AppendInt(out, int64(n), 10)
-		}
-	}
-	return string(out)
 }
 
 // End adds a node that ends to c, with its record or, behind "?", its body.
@@ -84,7 +54,7 @@ func (c *Changes) args(args []any) []any {
 	args = append(args, 0, len(c.List))
 	for i := range c.List {
 		ch := &c.List[i]
-		args = append(args, ch.Outcome, ch.Flags, ch.Back, ch.Queue, ch.Task, ch.ran(), len(ch.Edges))
+		args = append(args, ch.Outcome, ch.Flags, ch.Back, ch.Queue, ch.Task, len(ch.Edges))
 		for _, e := range ch.Edges {
 			args = append(args, e.Node, e.Kind, e.Need, e.Delay, e.Lim, e.Lane)
 		}

@@ -15,6 +15,52 @@ import (
 	"muster/tasks/tasktype"
 )
 
+// Counted is a task whose attempts are counted, of a queue.
+type Counted struct{ Queue, Task string }
+
+// Count counts attempts of a task.
+type Count struct {
+	ended map[string]int64 // by outcome, as in the script flow
+	ran   time.Duration    // how long the handlers ran, together
+	times tasktype.Durations
+}
+
+// Add counts an attempt that ended with an outcome: S, F, X or R. If ran is set, its handler took a time.
+func (c *Count) Add(outcome string, took time.Duration, ran bool) {
+	if c.ended == nil {
+		c.ended = map[string]int64{}
+	}
+	c.ended[outcome]++
+	if ran {
+		c.ran += took
+		c.times[tasktype.DurationBucket(took)]++
+	}
+}
+
+// Add stores counts of attempts that ended now.
+func (s Counts) Add(ctx context.Context, counts map[Counted]*Count) error {
+	var args []any
+	for id, c := range counts {
+		for outcome, n := range c.ended {
+			args = append(args, id.Queue, id.Task, outcome, n)
+		}
+		if ms := c.ran.Milliseconds(); ms > 0 {
+			args = append(args, id.Queue, id.Task, "ms", ms)
+		}
+		for bucket, n := range c.times {
+			if n > 0 {
+				args = append(args, id.Queue, id.Task, bucket, n)
+			}
+		}
+	}
+	for part := range slices.Chunk(args, 4000) {
+		if _, err := s.call(ctx, "tally", 0, part...); err != nil {
+			return fmt.Errorf("store counts: %w", err)
+		}
+	}
+	return nil
+}
+
 // RateQuery says which counts to read. A count of a minute is kept for a day, one of an hour for 30 days.
 type RateQuery struct {
 	Queue, Task  string    // empty for all

@@ -65,7 +65,7 @@ func openKey(shard int, task string) string { return tag(shard) + "open:" + task
 
 // wakeKey is the hash of a queue's wake-tasks. A worker deletes it when nothing was taken from the queue for a day.
 //
-//	p      since when one is pending (unix ms)
+//	p      since when one is pending (unix ms); empty for none
 //	g      its generation
 //	n      slots that come back for more
 //	t      the last take (unix ms)

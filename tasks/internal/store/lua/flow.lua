@@ -537,9 +537,8 @@ local function flow(onLane, onMost, on)
   --            progress are deleted; f: their siblings may have to be revoked; a: they are answered from outside;
   --            >node: the cause of the skips that follow (always the last flag)
   --   back     slot of a group to return: 'group holder', 'group' if each node is its own holder, or ''
-  --   queue, task, ms   for the counts of S, F, X and R; an empty queue is not counted. The task is always given for
-  --            nodes that may wait for an answer. ms is how long their handlers ran in all, and behind it 'bucket number …':
-  --            how many ran for how long
+  --   queue, task   for the counts of S, F, X and R; an empty queue is not counted. The task is always given for nodes that
+  --            may wait for an answer
   --   number of edges, then of each: node, kind, need, delay, lim, lane
   --   number of nodes, then of each
   --            for S, F, X, K: node, record (as in ends)
@@ -556,9 +555,9 @@ local function flow(onLane, onMost, on)
     local changes = tonumber(ARGV[p])
     p = p + 1
     for _ = 1, changes do
-      local outcome, flags, back, queue, task, ms, n = unpack(ARGV, p, p + 6)
+      local outcome, flags, back, queue, task, n = unpack(ARGV, p, p + 5)
       n = tonumber(n)
-      local a = p + 7
+      local a = p + 6
       local m = tonumber(ARGV[a + 6 * n])
       local b = a + 6 * n + 1
       local number = m -- of nodes
@@ -593,12 +592,7 @@ local function flow(onLane, onMost, on)
         end
         p = b + 2 * m
       end
-      if queue ~= '' then
-        count(queue, task, outcome, number)
-        local sum, list = string.match(ms, '^(%d+) ?(.*)$')
-        if sum ~= '0' then count(queue, task, 'ms', tonumber(sum)) end
-        if list ~= '' then lasted(queue, task, list) end
-      end
+      if queue ~= '' and not fenced then count(queue, task, outcome, number) end -- else the worker counts
     end
   end
 

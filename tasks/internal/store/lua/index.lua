@@ -3,7 +3,7 @@
 -- KEYS and ARGV are those of the script; P, now and whole are of lib
 -- returns nothing: it defines functions
 local DONE = 10000 -- ended workflows to keep of each state: less than 1 MB
-local SLACK = 100 -- how many more there may be, so that the set is cut rarely
+local SLACK = 16 -- the set is cut in one of so many milliseconds
 local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond that, new tasks are counted together
 local FAILS = 100 -- failed nodes of a task
 local DAY = 24 * 3600
@@ -26,8 +26,7 @@ local function ended(id, name, letter, created)
   dropped(id, name)
   local done = P .. 'done:' .. letter
   redis.call('ZADD', done, now, id .. ' ' .. created .. ' ' .. name)
-  local n = redis.call('ZCARD', done)
-  if n > DONE + SLACK then redis.call('ZREMRANGEBYRANK', done, 0, n - DONE - 1) end
+  if now % SLACK == 0 then redis.call('ZREMRANGEBYRANK', done, 0, -DONE - 1) end
 end
 
 local counts -- "<what> <queue> <task>" to a number, or nil
@@ -42,13 +41,11 @@ end
 
 local times -- "<bucket> <queue> <task>" to a number, or nil
 
--- lasted counts handlers of a task by how long they ran: list is 'bucket number bucket number …'.
-local function lasted(queue, task, list)
+-- lasted counts n handlers of a task that ran for a time, by its bucket.
+local function lasted(queue, task, bucket, n)
   times = times or {}
-  for bucket, n in string.gmatch(list, '(%d+) (%d+)') do
-    local name = bucket .. ' ' .. queue .. ' ' .. task
-    times[name] = (times[name] or 0) + tonumber(n)
-  end
+  local name = bucket .. ' ' .. queue .. ' ' .. task
+  times[name] = (times[name] or 0) + n
 end
 
 -- failing lists a node of a task that has failed: of each task the last FAILS.

@@ -30,13 +30,13 @@ local function want(q, spare)
   if wanted[q] then return end
   local k = P .. 'wake:' .. q
   local h = redis.call('HMGET', k, 'p', 'g', 'n', 't')
-  if h[1] then return end
+  if h[1] and h[1] ~= '' then return end
   if spare and tonumber(h[3] or '0') > 0 and math.abs(now - tonumber(h[4] or '0')) <= FRESH then return end
   wanted[q] = true
   redis.call('HSET', k, 'p', whole(now))
   if LISTS then
     redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
-    redis.call('SADD', 'asynq:queues', q)
+    if not h[2] then redis.call('SADD', 'asynq:queues', q) end
     return
   end
   wants[#wants + 1] = q
@@ -85,32 +85,5 @@ local function push(lane, key, els, head)
   deepen(lane, n)
 end
 
--- enqueue makes the first nodes of a workflow ready. They need no list: the ring has the element itself.
-local function enqueue(lane, el)
-  redis.call('RPUSH', P .. 'ring:' .. lane, el)
-  deepen(lane, size(el))
-end
-
 -- waiting reports whether a queue has ready nodes.
 local function waiting(q) return redis.call('EXISTS', P .. 'ring:n:' .. q, P .. 'ring:h:' .. q) > 0 end
-
--- remember adds a run that another run follows to those that are kept of a node: the first one and the last ones. run is
--- 'attempt|began|ended|outcome|worker|[code, message]', with times in unix ms and the brackets as JSON; an empty attempt is
--- the current one.
-local MOST_RUNS = 12
-local function remember(wf, node, run)
-  local have = redis.call('HMGET', wf, 'a' .. node, node)
-  local list, last = {}, 0
-  for line in string.gmatch(have[1] or '', '[^\n]+') do
-    list[#list + 1] = line
-    local number = string.match(line, '^(%d+)|')
-    if number then last = tonumber(number) end
-  end
-  if string.sub(run, 1, 1) == '|' then
-    local attempts = string.match(have[2] or '', '^[DTQ]|(%d+)|')
-    run = whole((attempts or 0) + 1) .. run
-  end
-  if #list == MOST_RUNS then table.remove(list, 2) end
-  list[#list + 1] = whole(last + 1) .. '|' .. run
-  redis.call('HSET', wf, 'a' .. node, table.concat(list, '\n'))
-end

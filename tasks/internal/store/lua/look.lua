@@ -10,7 +10,8 @@ for i = 2, #ARGV do
   local h = redis.call('HMGET', k, 'p', 'g', 't', 'n')
   if math.abs(now - tonumber(h[3] or '0')) > patience and waiting(q) then
     if h[4] and h[4] ~= '0' then redis.call('HSET', k, 'n', '0') end -- no slot takes, so the count is wrong
-    if not h[1] then
+    if LISTS then redis.call('SADD', 'asynq:queues', q) end -- an operator may have deleted it
+    if not h[1] or h[1] == '' then
       want(q)
     elseif math.abs(now - tonumber(h[1])) > patience and not (LISTS and redis.call('EXISTS', P .. 'wakeup:' .. q) == 1) then
       stale[#stale + 1] = q

@@ -42,7 +42,9 @@ local chosen = chosenKey(ARGV[1])
 if chosen then redis.call('SET', chosen, ARGV[1]) end
 opened(ARGV[1], ARGV[5])
 if ARGV[16] == '1' then
-  enqueue(ARGV[first + 1], ARGV[1] .. '/' .. ARGV[first])
+  -- They need no list: the ring has the element itself.
+  redis.call('RPUSH', P .. 'ring:' .. ARGV[first + 1], ARGV[1] .. '/' .. ARGV[first])
+  deepen(ARGV[first + 1], size(ARGV[first]))
   want(string.sub(ARGV[first + 1], 3), true)
 else
   local f = flow('', 0, {})

@@ -106,26 +106,31 @@ local function taking()
 
   -- The function that is returned fills the batch from a lane, one fairness key after the other.
   return function(lane)
-    local ring, looked = P .. 'ring:' .. lane, 0
+    local ring, looked, more = P .. 'ring:' .. lane, 0, false
     while left > 0 and looked < MOST_KEYS do
-      local keys = redis.call('LPOP', ring, math.min(left, AT_ONCE))
+      local asked = math.min(left, AT_ONCE)
+      local keys = redis.call('LPOP', ring, asked)
       if not keys then break end
       looked = looked + #keys
       local back = {}
       for _, key in ipairs(keys) do
         if left <= 0 then
           back[#back + 1] = key
-        elseif string.find(key, '/', 1, true) then -- not a key, but an element: see enqueue
+        elseif string.find(key, '/', 1, true) then -- not a key, but an element: see submit
           local rest = takeElement(lane, key)
           if rest then
             push(lane, string.match(rest, '^[^/]+'), {rest})
             deepen(lane, -size(rest)) -- push has counted it once more
           end
         else
-          if drain(lane, key) then redis.call('RPUSH', ring, key) end
+          if drain(lane, key) then
+            redis.call('RPUSH', ring, key)
+            more = true
+          end
         end
       end
       for i = #back, 1, -1 do redis.call('LPUSH', ring, back[i]) end
+      if #keys < asked and not more then break end
     end
     if #elements > 0 then takenFrom = lane end
   end
@@ -145,12 +150,16 @@ local function leave()
 end
 
 -- The time, in µs, distinguishes the batch from one with the same id that a late copy of the call took.
-local fenced, entered = false, ''
+local fenced, entered, before = false, '', false
 if ARGV[8] ~= '' then
   local old, at = string.match(ARGV[8], '^([^@]+)@(%d+)$')
-  local taken, mark = string.match(redis.call('HGET', lease, old) or '', '^(%d+)(!?)')
+  local leases = redis.call('HMGET', lease, old, id)
+  local taken, mark = string.match(leases[1] or '', '^(%d+)(!?)')
+  before = has('t') and leases[2]
   fenced, entered = taken == at, mark
   if fenced then redis.call('HDEL', lease, old) end
+elseif has('t') then
+  before = redis.call('HGET', lease, id)
 end
 local on = {}
 if fenced or has('u') then
@@ -179,7 +188,6 @@ elseif ARGV[8] ~= '' then
   said = 'gone'
 end
 
-local before = has('t') and redis.call('HGET', lease, id)
 if before then
   -- This call was made before, and its answer was lost.
   local lane, els
@@ -204,58 +212,68 @@ elseif has('a') and LISTS and redis.call('EXISTS', 'asynq:{' .. q .. '}:paused')
 elseif has('t') then
   local h = redis.call('HMGET', wake, 'n', 'dn', 'dh', 's', 'g')
   local sets = {}
-  local function set(field, n)
+  local function set(field, value)
     sets[#sets + 1] = field
-    sets[#sets + 1] = whole(n)
+    sets[#sets + 1] = value
   end
   if has('a') and (h[5] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
-    redis.call('HDEL', wake, 'p')
-    set('g', (h[5] or 0) + 1)
+    set('p', '')
+    set('g', whole((h[5] or 0) + 1))
   end
-  local takers = tonumber(h[1] or '0')
+  local takers, some = tonumber(h[1] or '0'), has('a') or waiting(q)
   if has('e') then
     takers = takers + 1
-    set('n', takers)
+    set('n', whole(takers))
   end
-  if not has('a') and said ~= 'gone' then
+  if not has('a') and said ~= 'gone' and (some or not has('x')) then
     for other in string.gmatch(ARGV[3], '%S+') do
       -- A wake-task that has been pending for longer is of a queue that is paused or full.
-      local since = redis.call('HGET', P .. 'wake:' .. other, 'p')
+      local since = tonumber(redis.call('HGET', P .. 'wake:' .. other, 'p') or '')
       if since and math.abs(now - since) < YIELD then said = 'yield' end
     end
   end
   if said == 'yield' then
     if #sets > 0 then redis.call('HSET', wake, unpack(sets)) end
     leave()
-    if waiting(q) then want(q) end
+    if some then want(q) end
   else
     -- The ready nodes are shared among twice as many slots as take now, unless there are too few for that.
     local all = math.max(tonumber(h[2] or '0') + (depth['n:' .. q] or 0), 0) + math.max(tonumber(h[3] or '0') + (depth['h:' .. q] or 0), 0)
     if all > tonumber(ARGV[6]) then left = math.min(left, math.max(1, math.ceil(all / (2 * math.max(takers, 1))))) end
     local first, second = 'h:' .. q, 'n:' .. q
-    if tonumber(h[4] or '0') >= HIGH_IN_A_ROW then
+    if tonumber(h[4] or '0') >= HIGH_IN_A_ROW or tonumber(h[3] or '0') + (depth[first] or 0) <= 0 then
       first, second = second, first
     end
-    if said ~= 'gone' and waiting(q) then -- if it is gone, the call may be a late copy, whose batch no worker would run
+    if said ~= 'gone' and some then -- if it is gone, the call may be a late copy, whose batch no worker would run
       local take = taking()
       take(first)
       if #elements == 0 then take(second) end
     end
-    if takenFrom == 'h:' .. q then
-      set('s', (h[4] or 0) + 1)
-    elseif h[4] and h[4] ~= '0' then
-      set('s', 0)
+    if #elements > 0 then
+      if takenFrom == 'h:' .. q then
+        set('s', whole((h[4] or 0) + 1))
+      elseif h[4] and h[4] ~= '0' then
+        set('s', '0')
+      end
+      set('t', whole(now))
+    elseif has('x') and (has('c') or has('e')) then
+      set('n', whole(math.max(takers - 1, 0)))
     end
-    set('t', now)
-    redis.call('HSET', wake, unpack(sets))
+    for i, lane in ipairs({'n:' .. q, 'h:' .. q}) do
+      if (depth[lane] or 0) ~= 0 then
+        set('d' .. string.sub(lane, 1, 1), whole((h[i + 1] or 0) + depth[lane]))
+        depth[lane] = 0
+      end
+    end
+    if #sets > 0 then redis.call('HSET', wake, unpack(sets)) end
     if #elements > 0 then
       keep(takenFrom)
       if not fenced then redis.call('SADD', P .. 'holders', me) end
       local rest = all
       for _, el in ipairs(elements) do rest = rest - (#el - 3) end
       if rest >= tonumber(ARGV[6]) and waiting(q) then want(q) end
-    elseif has('x') then
-      flags = flags .. 'l'
+    elseif has('x') and some and waiting(q) then
+      want(q)
     end
   end
 end

@@ -27,7 +27,7 @@ for i = 4, #ARGV do
   deepen(lane, -n)
   local q = string.sub(lane, 3)
   local h = redis.call('HMGET', P .. 'wake:' .. q, 'p', 'g')
-  if n > 0 and h[1] and not waiting(q) then
+  if n > 0 and h[1] and h[1] ~= '' and not waiting(q) then
     redis.call('HDEL', P .. 'wake:' .. q, 'p')
     redis.call('HINCRBY', P .. 'wake:' .. q, 'g', 1)
     if not LISTS or redis.call('DEL', P .. 'wakeup:' .. q) == 0 then

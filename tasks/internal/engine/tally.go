@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"muster/tasks/internal/store"
+)
+
+// tallyEvery is how often a worker stores its counts: if it is killed, the counts since then are lost.
+const tallyEvery = time.Second
+
+// tally counts the attempts of a worker by task until it stores the counts.
+type tally struct {
+	*local
+
+	mu     sync.Mutex // guards counts
+	counts map[store.Counted]*store.Count
+}
+
+func newTally(l *local) *tally { return &tally{local: l, counts: map[store.Counted]*store.Count{}} }
+
+// add counts stored results.
+func (t *tally) add(done []result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range done {
+		r := &done[i]
+		if r.g == nil || r.kind == store.ChangePlan || r.kind == store.ChangeOpen || r.kind == store.ChangeAgain && r.state != "T" {
+			continue
+		}
+		queue := counted(r.g, r.id)
+		if queue == "" {
+			continue
+		}
+		key := store.Counted{Queue: queue, Task: r.g.Specs[r.g.Nodes[r.id.Index].Spec].Task}
+		c := t.counts[key]
+		if c == nil {
+			c = &store.Count{}
+			t.counts[key] = c
+		}
+		c.Add(r.kind, r.took, !r.began.IsZero())
+	}
+}
+
+// run stores the counts at intervals until ctx is done, and then once more.
+func (t *tally) run(ctx context.Context) {
+	tick := time.NewTicker(tallyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			t.once(within(ctx))
+			return
+		case <-tick.C:
+			t.once(ctx)
+		}
+	}
+}
+
+// once stores the counts. Those that cannot be stored are lost: a second call could count them twice.
+func (t *tally) once(ctx context.Context) {
+	t.mu.Lock()
+	counts := t.counts
+	t.counts = map[store.Counted]*store.Count{}
+	t.mu.Unlock()
+	if len(counts) == 0 {
+		return
+	}
+	if err := t.store.Counts.Add(ctx, counts); err != nil {
+		t.log.WarnContext(ctx, "counts of tasks were not stored", "tasks", len(counts), "error", err)
+	}
+}
