@@ -1,24 +1,11 @@
 // Package engine sends workflows and runs their nodes.
 //
 // A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on ready lists. A
-// wake-task in asynq tells a worker that there are ready nodes. A slot of the worker takes them in batches and runs
-// them; one script stores the results of a batch and takes the next one. Redis accepts results only while the batch is
-// leased to the worker under its id. The agenda has the steps that a process was told to take, until they are taken.
+// wake-up tells a worker that there are ready nodes. A slot of the worker takes them in batches and runs them; one script
+// stores the results of a batch and takes the next one. Redis accepts results only while the batch is leased to the worker
+// under its id. The agenda has the steps that a process was told to take, until they are taken.
 //
-// To follow a workflow, read in this order:
-//
-//	send.go      Sender stores a workflow and sends its first wake-tasks (grow.go has what is stored of a graph)
-//	wake.go      wake-tasks: how they are sent, and found again when they are lost
-//	worker.go    Worker starts and stops what follows, and gives wake-tasks to slots
-//	taker.go     a slot takes batches of ready nodes (slot.go, batch.go)
-//	runner.go    runs a node: rate limits, inputs (values.go), the handler (run.go, call.go)
-//	outcome.go   what to store when a handler ends (verdict.go reads its error)
-//	finish.go    the changes of a batch, which the slot stores when it takes the next one
-//	advancer.go  takes the steps that follow and need no worker; revoke.go ends nodes
-//	agenda.go    what waits for its time, and steps that a process may not have taken
-//	watcher.go   heartbeats, dead workers, ready nodes that no worker takes
-//
-// Answers (tokens), Results, Inspector and Fleet are the sides of clients. docs/concepts/engine.md describes all of it.
+// docs/concepts/engine.md has the glossary, and the files in the order of the way from Send to the handler and back.
 package engine
 
 import (
