@@ -353,6 +353,10 @@ local function flow(onLane, onMost, on)
       puts[#puts + 1] = '1'
     end
 
+    -- due takes the step of a ready node without a task off the agenda, and reports whether it was there: Redis can have lost
+    -- the change that made the node ready.
+    local function due(node) return redis.call('ZREM', P .. 'agenda', W .. '/' .. node) == 1 end
+
     -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, behind '?',
     -- only the body of that: the rest is then taken from the record it has. '!started|worker|' in place of the '?' means that
     -- a worker was running the node, unless it has left its batch since. flags are those of apply. It reports whether the
@@ -367,6 +371,7 @@ local function flow(onLane, onMost, on)
         rec = 'K|' .. cause
       else
         if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return false end
+        if outcome == 'S' and not fenced and flagged(flags, 'v') and not due(node) then return false end
         local ran, worker, body = string.match(rec, '^!(%d*)|([^|]*)|(.*)$')
         body = body or string.match(rec, '^%?(.*)$')
         if body then
@@ -472,10 +477,9 @@ local function flow(onLane, onMost, on)
       local node, m, counter, lane, delay, lim, joins = unpack(ARGV, b, b + 6)
       m, joins = tonumber(m), tonumber(joins)
       local after = b + 7 + 5 * joins
-      if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 then return after end
+      if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 or not due(node) then return after end
       put(node, m == 0 and 'e' or 'E')
       redis.call('HSET', wf, 'm' .. node, m)
-      redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
       if m == 0 then
         ready(node, '-')
       else
