@@ -180,7 +180,7 @@ func kindOf(cmd redis.Cmder) string {
 	switch name := store.ScriptName(sha); {
 	case name == "turn":
 		switch argv := said[3:]; {
-		case strings.Contains(argv[4], "u"):
+		case argv[4] == "direct":
 			return "advance"
 		case argv[8] != "":
 			return "turn"

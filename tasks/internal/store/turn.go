@@ -70,18 +70,15 @@ type Todo struct {
 
 // Make makes a turn. It may be made again when its answer was lost: it then changes nothing and has the same answer.
 func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
-	flags := ""
-	flag := func(on bool, f string) {
-		if on {
-			flags += f
+	var flags []string
+	for _, f := range []struct {
+		on   bool
+		name string
+	}{{t.Arrive != "", "arrive"}, {t.Counted, "counted"}, {t.Enter, "enter"}, {t.Take, "take"}, {t.Leave, "leave"}, {t.OrLeave, "or-none"}} {
+		if f.on {
+			flags = append(flags, f.name)
 		}
 	}
-	flag(t.Arrive != "", "a")
-	flag(t.Counted, "c")
-	flag(t.Enter, "e")
-	flag(t.Take, "t")
-	flag(t.Leave, "l")
-	flag(t.OrLeave, "x")
 	old := ""
 	if t.Old != "" {
 		old = t.Old + "@" + strconv.FormatInt(t.OldAt.UnixMicro(), 10)
@@ -91,7 +88,7 @@ func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 		known = " " + strings.Join(t.Known, " ") + " "
 	}
 	args := make([]any, 0, 64)
-	args = append(args, t.Worker, t.Queue, strings.Join(t.Others, " "), flags, t.Most, max(1, t.Least), t.ID, old, t.Keep, t.Back, known,
+	args = append(args, t.Worker, t.Queue, strings.Join(t.Others, " "), strings.Join(flags, " "), t.Most, max(1, t.Least), t.ID, old, t.Keep, t.Back, known,
 		t.Arrive, t.Lane, len(t.Changes))
 	for i := range t.Changes {
 		args = t.Changes[i].args(args)
@@ -121,7 +118,7 @@ func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 	}
 	c.List = list
 	args := make([]any, 0, 64)
-	args = append(args, "", "", "", "u", 0, 1, "", "", "", "", "", "", "", 1)
+	args = append(args, "", "", "", "direct", 0, 1, "", "", "", "", "", "", "", 1)
 	res, err := s.call(ctx, "turn", c.Flow.shard, c.args(args)...)
 	if err != nil {
 		return nil, fmt.Errorf("advance workflow %s: %w", c.Flow.ID(), err)

@@ -7,9 +7,9 @@
 -- of the old one, [10] lease of its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '),
 -- [12] generation of the wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first,
 -- [14] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
--- flags: a: the slot arrives with a wake-task; c: it is counted among those that come back for more; e: it is from now
--- on; l: it is not any more; x: likewise, if it gets nothing; t: it takes a batch; u: the changes are of nodes without
--- a batch
+-- flags are words: arrive: the slot comes with a wake-up; counted: it is among those that come back for more; enter: it is from
+-- now on; leave: it is not any more; or-none: likewise, if it gets nothing; take: it takes a batch; direct: the changes are of
+-- nodes without a batch
 -- returns {said, now, wants, todos, '<lane> <unix µs at which the batch was taken>', then the elements of the batch}.
 -- said is ok, gone (the worker does not have the batch any more: nothing was changed
 -- or taken), yield (another queue has a
@@ -145,7 +145,7 @@ local function keep(lane)
 end
 
 local function leave()
-  if not (has('c') or has('e')) then return end
+  if not (has('counted') or has('enter')) then return end
   if redis.call('HINCRBY', wake, 'n', -1) < 0 then redis.call('HSET', wake, 'n', '0') end
 end
 
@@ -155,14 +155,14 @@ if ARGV[8] ~= '' then
   local old, at = string.match(ARGV[8], '^([^@]+)@(%d+)$')
   local leases = redis.call('HMGET', lease, old, id)
   local taken, mark = string.match(leases[1] or '', '^(%d+)(!?)')
-  before = has('t') and leases[2]
+  before = has('take') and leases[2]
   fenced, entered = taken == at, mark
   if fenced then redis.call('HDEL', lease, old) end
-elseif has('t') then
+elseif has('take') then
   before = redis.call('HGET', lease, id)
 end
 local on = {}
-if fenced or has('u') then
+if fenced or has('direct') then
   if ARGV[9] ~= '' then redis.call('HSET', lease, id, (string.gsub(ARGV[9], '^%d+', '%0' .. entered))) end
   local p, f = 15, nil
   for _ = 1, tonumber(ARGV[14]) do
@@ -170,7 +170,7 @@ if fenced or has('u') then
     local ok, todo = pcall(function()
       if not f.use(p) then return nil end
       f.apply(p + 6, fenced)
-      return f.close(has('t') and q or '')
+      return f.close(has('take') and q or '')
     end)
     if not ok then
       -- The data of the workflow cannot be decoded, unless Redis rejects writes.
@@ -207,25 +207,25 @@ elseif #on > 0 then
   takenFrom = ARGV[13]
   if #elements > 0 then keep(takenFrom) end
   if waiting(q) then want(q) end -- for other slots
-elseif has('a') and LISTS and redis.call('EXISTS', 'asynq:{' .. q .. '}:paused') == 1 then
+elseif has('arrive') and LISTS and redis.call('EXISTS', 'asynq:{' .. q .. '}:paused') == 1 then
   said = 'paused'
-elseif has('t') then
+elseif has('take') then
   local h = redis.call('HMGET', wake, 'n', 'dn', 'dh', 's', 'g')
   local sets = {}
   local function set(field, value)
     sets[#sets + 1] = field
     sets[#sets + 1] = value
   end
-  if has('a') and (h[5] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
+  if has('arrive') and (h[5] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
     set('p', '')
     set('g', whole((h[5] or 0) + 1))
   end
-  local takers, some = tonumber(h[1] or '0'), has('a') or waiting(q)
-  if has('e') then
+  local takers, some = tonumber(h[1] or '0'), has('arrive') or waiting(q)
+  if has('enter') then
     takers = takers + 1
     set('n', whole(takers))
   end
-  if not has('a') and said ~= 'gone' and (some or not has('x')) then
+  if not has('arrive') and said ~= 'gone' and (some or not has('or-none')) then
     for other in string.gmatch(ARGV[3], '%S+') do
       -- A wake-task that has been pending for longer is of a queue that is paused or full.
       local since = tonumber(redis.call('HGET', P .. 'wake:' .. other, 'p') or '')
@@ -256,7 +256,7 @@ elseif has('t') then
         set('s', '0')
       end
       set('t', whole(now))
-    elseif has('x') and (has('c') or has('e')) then
+    elseif has('or-none') and (has('counted') or has('enter')) then
       set('n', whole(math.max(takers - 1, 0)))
     end
     for i, lane in ipairs({'n:' .. q, 'h:' .. q}) do
@@ -272,12 +272,12 @@ elseif has('t') then
       local rest = all
       for _, el in ipairs(elements) do rest = rest - (#el - 3) end
       if rest >= tonumber(ARGV[6]) and waiting(q) then want(q) end
-    elseif has('x') and some and waiting(q) then
+    elseif has('or-none') and some and waiting(q) then
       want(q)
     end
   end
 end
-if has('l') and said ~= 'yield' then
+if has('leave') and said ~= 'yield' then
   leave()
   if waiting(q) then want(q) end
 end
