@@ -28,7 +28,9 @@ func agentsWithFault(t *testing.T, f *redistest.Fault) {
 	fake.lease = 3 * time.Second // lost work is assigned again after it
 	rdb := f.Client(t, url)
 	f.Arm()
-	r := newRigOn(t, rdb, fake, nil)
+	r := newRigOn(t, rdb, fake, func(cfg *agent.Config) { // few calls whose number depends on the time that the scenario takes
+		cfg.Tick, cfg.HealthEvery = time.Second, time.Minute
+	})
 	again := func(what string, call func() error) {
 		t.Helper()
 		testutil.Eventually(t, what, func() bool {
