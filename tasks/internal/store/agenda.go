@@ -41,15 +41,15 @@ func (s Agenda) Due(ctx context.Context, claim time.Duration, most int) ([]Due, 
 	}
 	out := make([]Due, len(said))
 	for shard, res := range said {
-		if len(res) < 6 {
+		if len(res) < 5 {
 			return nil, fmt.Errorf("look through the agenda: script returned %v", res)
 		}
-		d := Due{Now: time.UnixMilli(toInt(res[0])), Wants: wakes(shard, res[3]), Count: int(toInt(res[4])),
-			Back: time.Duration(toInt(res[5])) * time.Millisecond}
+		d := Due{Now: time.UnixMilli(toInt(res[0])), Wants: wakes(shard, res[2]), Count: int(toInt(res[3])),
+			Back: time.Duration(toInt(res[4])) * time.Millisecond}
 		if at := toInt(res[1]); at > 0 {
 			d.Next = time.UnixMilli(at)
 		}
-		for i := 6; i+1 < len(res); i += 2 {
+		for i := 5; i+1 < len(res); i += 2 {
 			e := entry(shard, text(res[i]))
 			e.Record = []byte(text(res[i+1]))
 			d.Lines = append(d.Lines, e)

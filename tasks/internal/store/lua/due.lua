@@ -2,8 +2,8 @@
 -- to them, and they become due again when the claim ends.
 -- KEYS as in lib
 -- ARGV[1] ms of the claim, [2] most entries to look at
--- returns {now, time of the next entry or 0, number of all entries, wants, number of entries that were due, ms by which the
--- clock was set back or 0, then of each claimed entry: the entry, its record or false}
+-- returns {now, time of the next entry or 0, wants, number of entries that were due, ms by which the clock was set back or 0,
+-- then of each claimed entry: the entry, its record or false}
 -- The clock of Redis can be set back, and a replica can be behind the master that it replaces. P..'clock' has the latest
 -- time that the agenda was read at.
 local BACK = 1000       -- ms that the clock may be behind that time
@@ -18,7 +18,7 @@ end
 
 local agenda = P .. 'agenda'
 local lines = redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0, ARGV[2])
-local out = {whole(now), '0', 0, wants, #lines, whole(setBack())}
+local out = {whole(now), '0', wants, #lines, whole(setBack())}
 local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
 
@@ -65,6 +65,5 @@ bulk('ZREM', agenda, over)
 bulk('ZADD', agenda, claims)
 local nxt = redis.call('ZRANGE', agenda, 0, 0, 'WITHSCORES')
 if nxt[2] then out[2] = nxt[2] end
-out[3] = redis.call('ZCARD', agenda)
 saveDepth()
 return out
