@@ -50,14 +50,16 @@ type readinessOutput struct {
 type statusOutput struct{ Body SystemStatus }
 
 func addState(s *server) {
-	op := describe(s, http.MethodGet, "/health", "getHealth", tagState, "Whether the process answers: always 200")
+	op := describe(s, http.MethodGet, "/health", "getHealth", tagState, "Report that the process responds")
+	op.Description = "The status is always 200. It needs no key."
 	op.Security = []map[string][]string{}
 	example(&op, http.StatusOK, Liveness{Status: "healthy", Component: "orchestrator", Uptime: 12.5})
 	route(s, op, 0, func(context.Context, *nothing) (*livenessOutput, error) {
 		return &livenessOutput{Liveness{Status: "healthy", Component: s.cfg.Component, Uptime: s.uptime()}}, nil
 	})
 
-	op = describe(s, http.MethodGet, "/ready", "getReady", tagState, "Whether requests can be served: 200, or 503")
+	op = describe(s, http.MethodGet, "/ready", "getReady", tagState, "Report whether requests can be served")
+	op.Description = "The status is 200 or 503. It needs no key; a viewer gets the results of the checks too."
 	op.Metadata[optionalKey] = true
 	example(&op, http.StatusOK, Readiness{Ready: true, Redis: "ok"})
 	route(s, op, 0, func(ctx context.Context, _ *nothing) (*readinessOutput, error) {
