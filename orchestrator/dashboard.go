@@ -21,7 +21,6 @@ import (
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/metrics"
-	"muster/tasks/workqueue"
 )
 
 // ServeDashboard serves the HTTP interface and the pages of the settings beside a
@@ -153,15 +152,4 @@ func Health(settings func() config.Config, client *tasks.Client, pool *proxies.P
 		r.Add(health.Proxies(pool.Usable, func() int { return settings().Proxies.MinUsable }))
 	}
 	return r
-}
-
-// ArtifactQueue returns the artifact queue of a name, with the settings in force.
-func (s *System) ArtifactQueue(name string) *workqueue.Queue {
-	q := s.cfg().Queue
-	return workqueue.New(s.Client.Redis(), name, workqueue.Config{
-		MaxAttempts: q.MaxJobAttempts,
-		Backoff:     workqueue.Backoff{Base: q.RetryBackoff(), Jitter: q.Jitter(), Max: time.Hour},
-		LeaseTTL:    q.LeaseTTL(),
-		Logger:      s.logger,
-	})
 }

@@ -9,13 +9,17 @@ import (
 	"muster/orchestrator/api"
 )
 
-// Serve sends the scheduled jobs, and serves the HTTP interface if it is enabled,
-// until ctx is done.
+// Serve sends scheduled jobs, works on the queues of the setting queue.run, and serves the HTTP API if it is enabled, until ctx
+// is done.
 func (o *Orchestrator) Serve(ctx context.Context) error {
 	if err := o.Workers.Start(ctx); err != nil {
 		return err
 	}
 	schedule, err := o.schedule(o.Config(), o.Sites.Registry())
+	if err != nil {
+		return err
+	}
+	pools, err := o.queuePools()
 	if err != nil {
 		return err
 	}
@@ -30,6 +34,9 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 			}
 			return err
 		})
+	}
+	for _, pool := range pools {
+		intake.Go(func() error { return pool.Run(running) })
 	}
 	intake.Go(func() error { o.Proxies.Keep(running); return nil })
 	intake.Go(func() error { return o.Jobs.Run(running) })

@@ -4,19 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
-	"muster/orchestrator/artifact"
-	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
-	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
 
@@ -36,32 +30,12 @@ func runQueue(env environment, c *cli.Context) error {
 		return err
 	}
 	return withQueue(env.creating(), c, queueSettings, func(ctx context.Context, q queueScope) error {
-		content := c.String("content")
-		if content == "" {
-			content = filepath.Join(q.cfg.DataDir, "content")
-		}
-		logger := newLogger(env, q.display, q.cfg.Log)
-		limits := newQueueLimits(logger, q)
-		fetcher, err := artifact.NewFetcher(artifact.FetcherConfig{
-			Dir: content, UserAgent: q.cfg.Queue.UserAgent, Filter: q.cfg.Network.Filter(), Logger: logger,
-			Robots: q.cfg.Queue.Robots, Pacer: limits.pacer, Breaker: limits.breaker, Slots: limits.hosts,
-		})
+		pool, err := q.system.NewQueuePool(q.Name(), c.String("content"), c.Bool("drain"))
 		if err != nil {
 			return err
 		}
-		mux := workqueue.NewMux()
-		mux.Handle(artifact.FetchKind, fetcher.Handle)
-		pool, err := workqueue.NewPool(q.Queue, mux, workqueue.PoolConfig{
-			Workers: q.cfg.Queue.MaxWorkers, Heartbeat: q.cfg.Queue.Heartbeat(), Grace: q.cfg.Shutdown.Drain,
-			Hard: env.hard, Drain: c.Bool("drain"), Limiter: limits.of, Logger: logger,
-		})
-		if err != nil {
-			return err
-		}
-		q.system.OnReload(limits.reload)
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, "queue", q.system.System, q.display, workqueue.MetricsHandler(
-				workqueue.NewCollector(q.Queue, pool), limits.collector(), orchestrator.RuntimeMetrics()))
+			stop, err := serveMetrics(address, "queue", q.system.System, q.display, workqueue.MetricsHandler(append(pool.Collectors(), orchestrator.RuntimeMetrics())...))
 			if err != nil {
 				return err
 			}
@@ -86,7 +60,7 @@ func runQueue(env environment, c *cli.Context) error {
 }
 
 // show updates a track until ctx is done.
-func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *workqueue.Pool) {
+func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *orchestrator.QueuePool) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	var last int64
@@ -112,7 +86,7 @@ func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *workqu
 
 // report prints how a run ended. A drain that left items is an error, unless it
 // was interrupted.
-func (q queueScope) report(ctx context.Context, env environment, c *cli.Context, track *monitor.Track, pool *workqueue.Pool, took time.Duration) error {
+func (q queueScope) report(ctx context.Context, env environment, c *cli.Context, track *monitor.Track, pool *orchestrator.QueuePool, took time.Duration) error {
 	s, err := q.Stats(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
@@ -145,61 +119,4 @@ func (q queueScope) report(ctx context.Context, env environment, c *cli.Context,
 		err = errors.Join(err, fmt.Errorf("the queue is not empty: %d items are left; run it again", s.Open()))
 	}
 	return err
-}
-
-// queueLimits are the limits of a run by host and resolver.
-type queueLimits struct {
-	hosts, resolvers *limit.KeyedLimiter
-	pacer            *limit.Pacer
-	breaker          *limit.Breaker
-}
-
-// slotTTL is how long the slots of a killed run stay in use.
-const slotTTL = 10 * time.Second
-
-func newQueueLimits(logger *slog.Logger, q queueScope) queueLimits {
-	rdb := q.system.Client.Redis()
-	slots := func(n int, perKey map[string]int) *limit.KeyedLimiter {
-		return limit.NewKeyedLimiter(rdb, limit.KeyedConfig{
-			Default: n, PerKey: perKey, TTL: slotTTL, FailOpen: true, Logger: logger,
-		})
-	}
-	return queueLimits{
-		hosts:     slots(q.cfg.Queue.MaxPerHost, nil),
-		resolvers: slots(q.cfg.Queue.MaxWorkers, perResolver(q.cfg.Queue)),
-		pacer:     limit.NewPacer(rdb, limit.PacerConfig{Default: paceOf(q.cfg.Queue), FailOpen: true, Logger: logger}),
-		breaker:   limit.NewBreaker(rdb, limit.BreakerConfig{FailOpen: true, Changed: q.system.BreakerChanged, Logger: logger}),
-	}
-}
-
-func paceOf(q config.Queue) limit.Pace { return limit.Pace{Interval: q.HostInterval()} }
-
-func (l queueLimits) collector() *limit.Collector {
-	return limit.NewCollector(map[string]*limit.KeyedLimiter{"host": l.hosts, "resolver": l.resolvers}, l.breaker)
-}
-
-func perResolver(q config.Queue) map[string]int {
-	out := make(map[string]int, len(q.MaxPerResolver))
-	for name, n := range q.MaxPerResolver {
-		out[artifact.ResolverKey+name] = n
-	}
-	return out
-}
-
-// of returns the limiter of a resource key.
-func (l queueLimits) of(key string) *limit.KeyedLimiter {
-	switch {
-	case strings.HasPrefix(key, artifact.HostKey):
-		return l.hosts
-	case strings.HasPrefix(key, artifact.ResolverKey):
-		return l.resolvers
-	}
-	return nil
-}
-
-// reload takes the limits of settings over.
-func (l queueLimits) reload(cfg config.Config) {
-	l.hosts.Configure(cfg.Queue.MaxPerHost, nil)
-	l.resolvers.Configure(cfg.Queue.MaxWorkers, perResolver(cfg.Queue))
-	l.pacer.Configure(paceOf(cfg.Queue), nil)
 }

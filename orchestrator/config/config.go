@@ -100,6 +100,7 @@ type Workers struct {
 // Queue says how the items of the work queue are handed out. Its names and
 // units are those that users of the queue know.
 type Queue struct {
+	Run                 []string       `yaml:"run" rule:"queues"`
 	MaxWorkers          int            `yaml:"max_workers" range:"1 256"`
 	MaxPerResolver      map[string]int `yaml:"max_per_resolver" range:"1 1000000" reload:"yes"`
 	MaxPerHost          int            `yaml:"max_per_host" range:"1 1000000" reload:"yes"`

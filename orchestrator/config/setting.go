@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -296,6 +297,14 @@ func (s setting) checkRule() []error {
 			}
 		}
 		return errs
+	case "queues":
+		var errs []error
+		for _, name := range s.v.Interface().([]string) {
+			if !queueName.MatchString(name) {
+				errs = append(errs, fmt.Errorf("queue %.120q: a name has up to 100 letters, digits, dots, hyphens and underscores, and begins with a letter or digit", name))
+			}
+		}
+		return errs
 	case "cron":
 		return checkSchedule(s.v.Interface().(map[string]string))
 	case "jobs":
@@ -303,6 +312,9 @@ func (s setting) checkRule() []error {
 	}
 	return nil
 }
+
+// queueName matches the names of queues.
+var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // checkSchedule checks cron specifications by site.
 func checkSchedule(entries map[string]string) []error {

@@ -1,0 +1,133 @@
+package orchestrator
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muster/orchestrator/artifact"
+	"muster/orchestrator/config"
+	"muster/tasks/limit"
+	"muster/tasks/workqueue"
+)
+
+// ArtifactQueue returns the artifact queue of a name, with the settings in force.
+func (s *System) ArtifactQueue(name string) *workqueue.Queue {
+	q := s.cfg().Queue
+	return workqueue.New(s.Client.Redis(), name, workqueue.Config{
+		MaxAttempts: q.MaxJobAttempts,
+		Backoff:     workqueue.Backoff{Base: q.RetryBackoff(), Jitter: q.Jitter(), Max: time.Hour},
+		LeaseTTL:    q.LeaseTTL(),
+		Logger:      s.logger,
+	})
+}
+
+// QueuePool fetches the artifacts of a queue.
+type QueuePool struct {
+	*workqueue.Pool
+	queue  *workqueue.Queue
+	limits queueLimits
+}
+
+// NewQueuePool returns a pool that fetches the artifacts of a queue to a directory; "" means content in the data directory. The
+// pool ends when the queue is empty if drain is set. Its limits follow the settings.
+func (o *Orchestrator) NewQueuePool(name, dir string, drain bool) (*QueuePool, error) {
+	cfg := o.Config()
+	if dir == "" {
+		dir = filepath.Join(cfg.DataDir, "content")
+	}
+	limits := o.newQueueLimits(cfg.Queue)
+	fetcher, err := artifact.NewFetcher(artifact.FetcherConfig{
+		Dir: dir, UserAgent: cfg.Queue.UserAgent, Filter: cfg.Network.Filter(), Logger: o.opts.Logger,
+		Robots: cfg.Queue.Robots, Pacer: limits.pacer, Breaker: limits.breaker, Slots: limits.hosts,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := workqueue.NewMux()
+	mux.Handle(artifact.FetchKind, fetcher.Handle)
+	queue := o.ArtifactQueue(name)
+	pool, err := workqueue.NewPool(queue, mux, workqueue.PoolConfig{
+		Workers: cfg.Queue.MaxWorkers, Heartbeat: cfg.Queue.Heartbeat(), Grace: cfg.Shutdown.Drain,
+		Hard: o.opts.Hard, Drain: drain, Limiter: limits.of, Logger: o.opts.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.OnReload(func(cfg config.Config) { limits.reload(cfg.Queue) })
+	return &QueuePool{pool, queue, limits}, nil
+}
+
+// Collectors returns the metrics of the queue, of the pool and of its limits.
+func (p *QueuePool) Collectors() []prometheus.Collector {
+	l := p.limits
+	return []prometheus.Collector{
+		workqueue.NewCollector(p.queue, p.Pool),
+		limit.NewCollector(map[string]*limit.KeyedLimiter{"host": l.hosts, "resolver": l.resolvers}, l.breaker),
+	}
+}
+
+// queuePools returns a pool for each queue of the setting queue.run.
+func (o *Orchestrator) queuePools() ([]*QueuePool, error) {
+	var pools []*QueuePool
+	for _, name := range o.Config().Queue.Run {
+		pool, err := o.NewQueuePool(name, "", false)
+		if err != nil {
+			return nil, fmt.Errorf("queue.run: %s: %w", name, err)
+		}
+		pools = append(pools, pool)
+	}
+	return pools, nil
+}
+
+// queueLimits are the limits of a pool by host and resolver, which all processes share.
+type queueLimits struct {
+	hosts, resolvers *limit.KeyedLimiter
+	pacer            *limit.Pacer
+	breaker          *limit.Breaker
+}
+
+// slotTTL is the time after which places of a killed process are free.
+const slotTTL = 10 * time.Second
+
+func (s *System) newQueueLimits(cfg config.Queue) queueLimits {
+	rdb := s.Client.Redis()
+	slots := func(n int, perKey map[string]int) *limit.KeyedLimiter {
+		return limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: n, PerKey: perKey, TTL: slotTTL, FailOpen: true, Logger: s.logger})
+	}
+	return queueLimits{
+		hosts:     slots(cfg.MaxPerHost, nil),
+		resolvers: slots(cfg.MaxWorkers, perResolver(cfg)),
+		pacer:     limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: cfg.HostInterval()}, FailOpen: true, Logger: s.logger}),
+		breaker:   limit.NewBreaker(rdb, limit.BreakerConfig{FailOpen: true, Changed: s.BreakerChanged, Logger: s.logger}),
+	}
+}
+
+func perResolver(cfg config.Queue) map[string]int {
+	out := make(map[string]int, len(cfg.MaxPerResolver))
+	for name, n := range cfg.MaxPerResolver {
+		out[artifact.ResolverKey+name] = n
+	}
+	return out
+}
+
+// of returns the limiter of a resource key.
+func (l queueLimits) of(key string) *limit.KeyedLimiter {
+	switch {
+	case strings.HasPrefix(key, artifact.HostKey):
+		return l.hosts
+	case strings.HasPrefix(key, artifact.ResolverKey):
+		return l.resolvers
+	}
+	return nil
+}
+
+// reload applies settings.
+func (l queueLimits) reload(cfg config.Queue) {
+	l.hosts.Configure(cfg.MaxPerHost, nil)
+	l.resolvers.Configure(cfg.MaxWorkers, perResolver(cfg))
+	l.pacer.Configure(limit.Pace{Interval: cfg.HostInterval()}, nil)
+}
