@@ -8,7 +8,7 @@ import (
 
 // commands is the command tree, in the order in which a new user needs it.
 func commands(env environment) []*cli.Command {
-	return []*cli.Command{
+	return append([]*cli.Command{
 		demoCommand(env),
 		startCommand(env),
 		workerCommand(env),
@@ -36,7 +36,7 @@ func commands(env environment) []*cli.Command {
 		completionCommand(env),
 		manCommand(env),
 		helpCommand(),
-	}
+	}, hiddenCommands(env)...)
 }
 
 // touch creates an empty file, for scripts that wait for it; none if path is empty.

@@ -42,6 +42,9 @@ func TestHelpFits(t *testing.T) {
 		}
 		pages++
 		for _, c := range list {
+			if c.Hidden {
+				continue
+			}
 			if !strings.Contains(page, "\n   "+c.Name) {
 				t.Errorf("%v does not list %s", path, c.Name)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -96,5 +97,24 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if !testutil.Becomes(func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil }) {
 		ts.Fatalf("there is still no file %s", args[0])
+	}
+}
+
+// Names of the first design run the same commands, and help omits them.
+func TestHiddenNamesOfCommands(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"orchestrator start", "job start", "job status", "job list", "job cancel", "site scrape", "site status", "site list"} {
+		var out bytes.Buffer
+		app := newApp(environment{stdout: &out, stderr: &out})
+		app.Writer = &out
+		if err := app.Run(append([]string{"muster"}, append(strings.Fields(line), "--help")...)); err != nil || !strings.Contains(out.String(), "muster "+line) {
+			t.Errorf("muster %s --help: got %v and %q, want the help of the command", line, err, out.String())
+		}
+	}
+	var out bytes.Buffer
+	app := newApp(environment{stdout: &out, stderr: &out})
+	app.Writer = &out
+	if err := app.Run([]string{"muster", "--help"}); err != nil || strings.Contains(out.String(), "another name") {
+		t.Errorf("muster --help: got %v and\n%s\nwant no hidden names", err, out.String())
 	}
 }

@@ -18,11 +18,14 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/cli.md")
 
-// leaves calls fn with each command that does something.
+// leaves calls fn with each command that help shows and that has no commands below it.
 func leaves(fn func(path string, c *cli.Command)) {
 	var walk func(path string, list []*cli.Command)
 	walk = func(path string, list []*cli.Command) {
 		for _, c := range list {
+			if c.Hidden {
+				continue
+			}
 			if walk(path+" "+c.Name, c.Subcommands); len(c.Subcommands) == 0 {
 				fn(path+" "+c.Name, c)
 			}

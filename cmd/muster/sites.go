@@ -23,21 +23,7 @@ func sitesCommand(env environment) *cli.Command {
 		Name:  "sites",
 		Usage: "write, check and test site definitions, and pause sites",
 		Subcommands: []*cli.Command{
-			{
-				Name:  "list",
-				Usage: "list the sites",
-				Flags: append(flagsOf(sitesSetting), watchFlag(), jsonFlag()),
-				Action: func(c *cli.Context) error {
-					if err := arguments(c, 0, 0); err != nil {
-						return err
-					}
-					loaded, err := loadConfig(env, c, sitesSetting)
-					if err != nil {
-						return err
-					}
-					return listSites(env, loaded.Config, c.Bool("json"))
-				},
-			},
+			sitesListCommand(env),
 			sitesHealthCommand(env),
 			sitesPauseCommand(env),
 			sitesResumeCommand(env),
@@ -47,6 +33,24 @@ func sitesCommand(env environment) *cli.Command {
 			testSitesCommand(env),
 			capturePageCommand(env),
 			shellCommand(env),
+		},
+	}
+}
+
+func sitesListCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: "list the sites",
+		Flags: append(flagsOf(sitesSetting), watchFlag(), jsonFlag()),
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			loaded, err := loadConfig(env, c, sitesSetting)
+			if err != nil {
+				return err
+			}
+			return listSites(env, loaded.Config, c.Bool("json"))
 		},
 	}
 }

@@ -1,0 +1,19 @@
+package main
+
+import "github.com/urfave/cli/v2"
+
+// hiddenCommands are other names of commands, which help, completion and the manual omit: muster orchestrator start, muster job
+// for muster jobs, and muster site scrape, status and list.
+func hiddenCommands(env environment) []*cli.Command {
+	job, status := jobsCommand(env), jobsStatusCommand(env)
+	job.Name = "job"
+	list := []*cli.Command{
+		job,
+		{Name: "orchestrator", Subcommands: []*cli.Command{startCommand(env)}},
+		{Name: "site", Subcommands: []*cli.Command{scrapeCommand(env), status, sitesListCommand(env)}},
+	}
+	for _, c := range list {
+		c.Hidden, c.Usage = true, "another name"
+	}
+	return list
+}
