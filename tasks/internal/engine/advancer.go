@@ -286,9 +286,15 @@ func sooner(a, b time.Duration) time.Duration {
 
 // giveUp ends a workflow that cannot be decoded.
 func (a *advancer) giveUp(ctx context.Context, f store.Flow, cause error) error {
+	_, err := a.giveUpIn(ctx, f, cause, "", "")
+	return err
+}
+
+// giveUpIn is giveUp for a workflow in a batch of a worker. A worker that has lost the batch may know a plan that Redis lost.
+func (a *advancer) giveUpIn(ctx context.Context, f store.Flow, cause error, worker, batch string) (bool, error) {
 	a.log.ErrorContext(ctx, "workflow cannot be read, and was given up", "workflow", f.ID(), "error", cause)
 	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: shorten(fmt.Sprintf("its data in Redis cannot be decoded, key %s: %v", f.Key(), cause))}
-	return a.store.Flows.Abort(ctx, f, encodeFailure(failure))
+	return a.store.Flows.Abort(ctx, f, encodeFailure(failure), worker, batch)
 }
 
 func encodeFailure(f *tasktype.Failure) []byte {

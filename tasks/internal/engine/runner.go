@@ -134,7 +134,8 @@ func (rn *runner) inputFor(ctx context.Context, s *slot, r *Run) ([]byte, error)
 	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
 		return nil, nil // the workflow is gone, or what this comes after was lost with Redis
 	case errors.Is(err, errUnreadable):
-		return nil, rn.advancer.giveUp(ctx, r.fl.Flow, err)
+		_, err = r.b.withID(func(id string) (bool, error) { return rn.advancer.giveUpIn(ctx, r.fl.Flow, err, rn.cfg.Name, id) })
+		return nil, err
 	case err != nil:
 		return nil, err
 	}

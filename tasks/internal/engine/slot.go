@@ -149,7 +149,7 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 		case bad == nil:
 			b.todo = append(b.todo, it)
 		case errors.Is(bad, errUnreadable):
-			if err := s.tk.advancer.giveUp(ctx, it.fl.Flow, bad); err != nil {
+			if _, err := s.tk.advancer.giveUpIn(ctx, it.fl.Flow, bad, s.tk.cfg.Name, b.id); err != nil {
 				b.todo = b.todo[:n]
 				return err
 			}

@@ -61,7 +61,7 @@ func (h *history) look(f *flow) {
 			f.nodes[node] = rec
 		}
 	}
-	if f.ended {
+	if f.ended && !f.forgot {
 		h.checkCounts(f, have)
 	}
 }

@@ -118,12 +118,14 @@ const AbortField = "!"
 // unknown.
 const abortRetention = 24 * 3600 * 1000
 
-// Abort gives up a workflow that cannot be read.
-func (s Flows) Abort(ctx context.Context, f Flow, failure []byte) error {
-	if _, err := s.call(ctx, "abort", f.shard, f.Ref, failure, abortRetention); err != nil {
-		return fmt.Errorf("give up workflow %s: %w", f.ID(), err)
+// Abort gives up a workflow that cannot be read. If a batch is given, its worker must still have it. It reports whether the
+// workflow had not ended before.
+func (s Flows) Abort(ctx context.Context, f Flow, failure []byte, worker, batch string) (bool, error) {
+	res, err := s.call(ctx, "abort", f.shard, f.Ref, failure, abortRetention, worker, batch)
+	if err != nil {
+		return false, fmt.Errorf("give up workflow %s: %w", f.ID(), err)
 	}
-	return nil
+	return toInt(res[0]) == 1, nil
 }
 
 // DropPlaces deletes the sets of members that hold places of groups, and the lists of those that wait for one.

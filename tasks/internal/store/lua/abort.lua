@@ -1,8 +1,9 @@
 -- abort gives up a workflow that cannot be read: its nodes are not taken any more, and it expires.
 -- KEYS as in lib
--- ARGV[1] reference of the workflow, [2] failure, [3] retention ms
--- returns 1, or 0 if it has ended
+-- ARGV[1] reference of the workflow, [2] failure, [3] retention ms, [4] worker and [5] batch in which it was found, or both ''
+-- returns 1, or 0 if it has ended or the worker does not have the batch any more
 local wf = P .. 'w:' .. ARGV[1]
+if ARGV[5] ~= '' and redis.call('HEXISTS', P .. 'lease:' .. ARGV[4], ARGV[5]) == 0 then return 0 end
 if redis.call('PTTL', wf) >= 0 then return 0 end
 
 -- Its name and the time it was sent are in its graph, which may be undecodable, and in the index.
