@@ -74,8 +74,12 @@ func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, u
 		return nil, s.lost(ctx, h, err)
 	case err != nil:
 		return nil, err
-	case h.open() && !h.now.Before(h.Deadline):
-		return nil, s.lost(ctx, h, jobs.ErrLeaseLost)
+	case !h.Done && !h.Deadline.IsZero() && !h.now.Before(h.Deadline): // the lease lasts a little longer
+		if err := s.cfg.Jobs.Fail(ctx, h.Work, errDeadline, 0, true); err != nil {
+			return nil, s.lost(ctx, h, err)
+		}
+		s.warn(ctx, "end an assignment", s.end(ctx, h, endExpired, errDeadline.Error(), ""), "assignment", h.ID)
+		return nil, fmt.Errorf("assignment %s: %w: %w", h.ID, errDeadline, jobs.ErrLeaseLost)
 	}
 	return h, nil
 }

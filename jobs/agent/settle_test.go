@@ -405,3 +405,23 @@ func TestALargePromptIsNamedByURLAndHash(t *testing.T) {
 		t.Errorf("got %+v, want a URL and a hash in place of the prompt", b.Job)
 	}
 }
+
+// Once a call of its agent has found the deadline passed, an assignment cannot be completed, and its work goes to others.
+func TestAnAnswerAfterALateHeartbeatIsRejected(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	r.jobs.timeout = 300 * time.Millisecond
+	id := r.register("one", 1, "validator")
+	r.jobs.put("validator", 1)
+	a := r.leaseOne(id)
+	testutil.Eventually(t, "the deadline", func() bool {
+		_, err := r.Beat(t.Context(), a.ID, id, a.Fence, nil)
+		return errors.Is(err, jobs.ErrLeaseLost)
+	})
+	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
+		t.Errorf("complete: got %v, want %v", err, jobs.ErrLeaseLost)
+	}
+	if it := r.jobs.item(0); it.state == "done" || it.attempts != 1 {
+		t.Errorf("got the item %s with %d failed attempts, want it to wait with 1", it.state, it.attempts)
+	}
+}
