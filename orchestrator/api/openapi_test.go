@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"muster/internal/testutil"
 	"muster/orchestrator/access"
 	"muster/orchestrator/breaker"
+	"muster/orchestrator/health"
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks/limit"
@@ -31,6 +33,7 @@ func everything(t *testing.T) Config {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
+	cfg.Check = func(context.Context) health.Report { return health.Report{Status: health.OK} }
 	cfg.Proxies = fakePool{proxies.NewPool(proxies.PoolConfig{Redis: cfg.Client.Redis()})}
 	cfg.Queue = func(name string) *workqueue.Queue { return workqueue.New(cfg.Client.Redis(), name, workqueue.Config{}) }
 	agents := limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{Namespace: "muster:agents"})

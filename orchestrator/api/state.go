@@ -47,6 +47,8 @@ type readinessOutput struct {
 	Body   Readiness
 }
 
+type reportOutput struct{ Body health.Report }
+
 type statusOutput struct{ Body SystemStatus }
 
 func addState(s *server) {
@@ -77,6 +79,12 @@ func addState(s *server) {
 	ready := s.api.OpenAPI().Paths["/ready"].Get.Responses["503"]
 	ready.Description, ready.Content["application/json"] = "It is not ready.", &huma.MediaType{Schema: notReady}
 
+	if s.cfg.Check != nil {
+		op = describe(s, http.MethodGet, "/v1/health", "getHealthReport", tagState, "Check Redis, the workers, the agents, the scrapes and the proxies")
+		route(s, op, 0, func(ctx context.Context, _ *nothing) (*reportOutput, error) {
+			return &reportOutput{s.cfg.Check(ctx)}, nil
+		})
+	}
 	if s.cfg.Metrics != nil {
 		served := describe(s, http.MethodGet, "/metrics", "getMetrics", tagState, "Metrics for Prometheus")
 		answersWith(&served, "The metrics, as text", "text/plain")
