@@ -35,7 +35,7 @@ var (
 	ErrNotYours   = errors.New("the assignment belongs to another agent")
 	ErrNoneSuch   = errors.New("no such assignment, or it ended more than ten minutes ago")
 	ErrTooMany    = errors.New("there are too many; try again later")
-	ErrNotOwner   = errors.New("the agent belongs to another key; use that one, or another name, or remove it with muster agents remove")
+	ErrNotOwner   = errors.New("the agent belongs to another key; use that one, or another name, or delete it with muster agents delete")
 	ErrNotAllowed = errors.New("the URL is not below one of the setting agents.allow")
 )
 

@@ -104,7 +104,7 @@ func addAgents(s *server) {
 		a, err := registry.agents.Get(ctx, in.ID)
 		return &agentOutput{a}, err
 	})
-	op = describe(s, http.MethodDelete, "/v1/agents/{id}", "removeAgent", tagAgents, "Remove an agent; its work goes to others", http.StatusNotFound, http.StatusConflict)
+	op = describe(s, http.MethodDelete, "/v1/agents/{id}", "deleteAgent", tagAgents, "Delete an agent; its work goes to others", http.StatusNotFound, http.StatusConflict)
 	needs(&op, access.Agent)
 	route(s, op, 0, func(ctx context.Context, in *AgentPath) (*nothing, error) {
 		if err := owns(ctx, registry.agents, in.ID); err != nil {

@@ -82,8 +82,10 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 			if err == nil {
 				err = s.tk.advancer.settle(within(ctx), fl, t)
 			}
-			if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
-				return nil // the agenda has an entry for each step: it gives up what cannot be read
+			// The agenda has an entry for each step, which gives up what cannot be read. Without a value, Redis has lost the
+			// change that the step follows, and the entry with it.
+			if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) || errors.Is(err, errNoValue) {
+				return nil
 			}
 			return err
 		})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,9 +41,11 @@ func (c *Count) Add(outcome string, took time.Duration, ran bool) {
 // Add stores counts of attempts that ended now.
 func (s Counts) Add(ctx context.Context, counts map[Counted]*Count) error {
 	var args []any
-	for id, c := range counts {
-		for outcome, n := range c.ended {
-			args = append(args, id.Queue, id.Task, outcome, n)
+	byName := func(a, b Counted) int { return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Task, b.Task)) }
+	for _, id := range slices.SortedFunc(maps.Keys(counts), byName) {
+		c := counts[id]
+		for _, outcome := range slices.Sorted(maps.Keys(c.ended)) {
+			args = append(args, id.Queue, id.Task, outcome, c.ended[outcome])
 		}
 		if ms := c.ran.Milliseconds(); ms > 0 {
 			args = append(args, id.Queue, id.Task, "ms", ms)
