@@ -336,7 +336,7 @@ func TestAbandonedWorker(t *testing.T) {
 		testutil.Eventually(t, "the pages that hang are requested", func() bool {
 			one, _ := site.counts("/item/13")
 			two, _ := site.counts("/item/14")
-			return one+two == 2
+			return one > 0 && two > 0
 		})
 		// It neither settles nor returns the pages: their leases must be taken over.
 		t.Cleanup(func() { abandon(); <-gone })
