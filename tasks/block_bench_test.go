@@ -30,6 +30,9 @@ func BenchmarkLongestScript(b *testing.B) {
 		"AtMost": func(c *tasks.Client) error {
 			return sendAndRevoke(b, c, tasks.Each(elements, benchStep, tasks.AtMost(10)))
 		},
+		"Expires": func(c *tasks.Client) error {
+			return sendAndRevoke(b, c, tasks.Each(elements, benchStep, tasks.Queue("none"), tasks.Expires(time.Hour)))
+		},
 		"MapIn": func(c *tasks.Client) error {
 			_, err := tasks.Chord(tasks.Map(list.S(size), benchStep.With(tasks.In(time.Second))), benchSum).Do(b.Context(), c)
 			return err
