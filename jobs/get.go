@@ -28,7 +28,7 @@ func (s *Reader) Get(ctx context.Context, id string) (Job, error) {
 // lanes are the counts of a job's stages by lane.
 type lanes map[string]workqueue.Counts
 
-// whole returns a job with what is not in its record. A brief one lacks its usage, the rest of a large prompt, and the agents
+// whole returns a job with its data outside its record. A brief one lacks its usage, the rest of a large prompt, and the agents
 // of stages that are completed. Its counts are those given, or read if they are nil.
 func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, counts lanes) (Job, error) {
 	var (

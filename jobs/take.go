@@ -27,7 +27,7 @@ const (
 
 // Take leases up to n pieces of work for a role, or for "task:NAME", to an agent: of the job whose work was not taken for
 // longest, so that jobs take turns. A point of priority is worth a minute. next is how long to wait before another call can find more; it is below
-// 0 when only WaitForWork can tell.
+// 0 when only WaitForWork reports it.
 func (s *Leases) Take(ctx context.Context, worker, agent string, n int) (work []Work, next time.Duration, err error) {
 	n = min(n, maxTake)
 	next = -1
@@ -242,7 +242,7 @@ type brief struct {
 	headers              map[string]string
 }
 
-// brief reads what agents are told of a job. It is not remembered: the context can be edited.
+// brief reads the fields of a job that assignments carry. They are not cached: the context can be edited.
 func (s *store) brief(ctx context.Context, id string) (brief, error) {
 	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc", "headers", "prompt_sha256").Result()
 	if err != nil {
@@ -277,7 +277,7 @@ func (s *store) plan(ctx context.Context, id string) (*pipeline.Pipeline, error)
 }
 
 // WaitForWork waits up to d, rounded up to seconds, until there may be work for a role, or for "task:NAME". It reports whether
-// there may be: no other process is told, so the caller takes it or calls PassOn.
+// there may be: no other process is woken, so the caller takes it or calls PassOn.
 func (s *Leases) WaitForWork(ctx context.Context, worker string, d time.Duration) (bool, error) {
 	err := s.rdb.BLPop(ctx, max(d.Round(time.Second), time.Second), wakeKey(worker)).Err()
 	switch {

@@ -13,7 +13,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Agents are told to call three times in a lease: one that does is healthy, however long the lease is.
+// Agents call three times in a lease: an agent that does is healthy, however long the lease is.
 func TestAgentsOfLongLeasesAreHealthy(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

@@ -90,7 +90,7 @@ func (s *System) apiConfig() (api.Config, error) {
 	return served, nil
 }
 
-// agentHeartbeat returns how often agents are expected to call: as they are told when they register, or less often.
+// agentHeartbeat returns how often agents are expected to call: at the interval of their registration, or less often.
 func agentHeartbeat(cfg config.Jobs) time.Duration { return max(cfg.Lease/3, 15*time.Second) }
 
 // agentStates reads the states of the agents, by the settings in force.

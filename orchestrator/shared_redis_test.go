@@ -78,7 +78,7 @@ func TestWorkerEndsWithTheRedisOfItsDataFolder(t *testing.T) {
 	}
 }
 
-// The Redis of an orchestrator that was killed may still answer while it ends: a command then starts a Redis of its own.
+// The Redis of an orchestrator that was killed may still answer while it ends: a command then starts another Redis.
 func TestRedisOfAKilledOrchestratorIsNotUsed(t *testing.T) {
 	t.Parallel()
 	dying := redistest.Server(t)

@@ -416,7 +416,7 @@ func (r *Reader) Health(ctx context.Context) ([]report.Health, error) {
 	return store.LastHealth(ctx, r.client.Redis())
 }
 
-// allSites is what the states of all sites have in common.
+// allSites is the shared data of the states of all sites.
 type allSites struct {
 	names  []string                  // sorted
 	newest map[string]string         // jobs by site

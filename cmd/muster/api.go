@@ -25,7 +25,7 @@ func serverFlag() cli.Flag {
 	return &cli.StringFlag{Name: "server", Usage: "call the orchestrator at `URL`, with the key in " + apiKeyVariable}
 }
 
-// apiScope has what a command that calls the HTTP API uses.
+// apiScope is the environment of a command that calls the HTTP API.
 type apiScope struct {
 	api     *client.Client
 	own     *orchestrator.Orchestrator // serves the API in this process; nil: another process serves it

@@ -167,7 +167,7 @@ func (s *assignments) assignment(w jobs.Work) Assignment {
 	return a
 }
 
-// assigned is an assignment with what is known of it in Redis: its work is in the work queue of the job, and how it ended
+// assigned is an assignment with its record in Redis: its work is in the work queue of the job, and its outcome
 // is in a record that expires.
 type assigned struct {
 	Assignment
@@ -179,13 +179,13 @@ type assigned struct {
 
 func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
 
-// assignments are what agents have been given.
+// assignments creates, reads and ends the assignments of agents.
 type assignments struct {
 	*core
 	onEnd func(agent string) // is called when one of an agent has ended
 }
 
-// load reads an assignment. caller is the agent that asks, "" for a process of ours, and usage what the assignment has used
+// load reads an assignment. caller is the calling agent, "" for a server process, and usage the usage of the assignment
 // so far, nil for no change. It returns ErrNoneSuch and, with what
 // is known, jobs.ErrLeaseLost.
 func (s *assignments) load(ctx context.Context, id, caller string, usage map[string]int64) (*assigned, error) {
@@ -291,7 +291,7 @@ func (s *assignments) heldBy(ctx context.Context, agent, before string) (all []r
 	return all, nil
 }
 
-// room is how an agent stands after it was given assignments.
+// room is the load of an agent after it got assignments.
 type room struct {
 	got, held int
 	rest      time.Duration // for which it takes no work; <0 unknown
@@ -328,7 +328,7 @@ func (s *assignments) hold(ctx context.Context, agent, mode string, capacity int
 	return all[:now.got], now, err
 }
 
-// beat extends the lease of an open assignment, and notes what it has used so far. It ends one that is lost, and returns
+// beat extends the lease of an open assignment, and stores its usage so far. It ends a lost one, and returns
 // jobs.ErrLeaseLost then.
 func (s *assignments) beat(ctx context.Context, h *assigned, usage map[string]int64) error {
 	until, err := s.cfg.Jobs.Beat(ctx, h.Work)
@@ -355,7 +355,7 @@ func usageText(id string, usage map[string]int64) (string, error) {
 	return string(raw), nil
 }
 
-// report stores when the lease of an assignment expires, and what it has used so far, nil for no change. It reports whether the assignment is open.
+// report stores when the lease of an assignment expires, and its usage so far, nil for no change. It reports whether the assignment is open.
 func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, usage map[string]int64) (bool, error) {
 	text, err := usageText(h.ID, usage)
 	if err != nil {

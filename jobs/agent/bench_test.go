@@ -21,7 +21,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// redisCosts are what a Redis has done since its start.
+// redisCosts are counters of a Redis since its start.
 type redisCosts struct{ scripts, commands, cpu float64 }
 
 var commandCalls = regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`)
@@ -49,7 +49,7 @@ func costsOf(ctx context.Context, b *testing.B, rdb redis.UniversalClient) redis
 	return c
 }
 
-// BenchmarkSettledItem measures what an item of a job costs from its lease to its completion by an agent that fetches one
+// BenchmarkSettledItem measures the cost of an item of a job from its lease to its completion by an agent that fetches one
 // item at a time, with prompts of two sizes.
 func BenchmarkSettledItem(b *testing.B) {
 	for _, size := range []int{10, 900_000} {

@@ -75,7 +75,7 @@ func (k keys) took() string { return k.prefix + "took" }
 // and tokens. It expires 25 hours after its last change.
 func (k keys) hour(at time.Time) string { return k.prefix + "hour:" + at.UTC().Format("2006010215") }
 
-// assignment is a hash of what is known of an assignment beside its work, by its id: usage (JSON) so far, span (JSON), and
+// assignment is a hash with the record of an assignment without its work, by its id: usage (JSON) so far, span (JSON), and
 // once it has ended outcome and digest (of the response that completed it). Expires ten minutes after the assignment has
 // ended, and a day after its last change.
 func (k keys) assignment(id string) string {

@@ -55,7 +55,7 @@ func cleanLine(text string, n int) string {
 	}, strings.ToValidUTF8(text, " ")), n)
 }
 
-// mine reads an assignment that an agent says it has. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
+// mine reads an assignment of a calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
 // fence of another lease and for one that was lost. One that has ended is returned. usage is what it has used so far, nil
 // for no change.
 func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*assigned, error) {

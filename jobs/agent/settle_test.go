@@ -394,7 +394,7 @@ func TestUsageThatGrowsIsProgress(t *testing.T) {
 	}
 }
 
-// A large prompt is not in what an agent gets: it is named by a URL and a hash.
+// An assignment has the URL and the hash of a large prompt instead of its text.
 func TestALargePromptIsNamedByURLAndHash(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)

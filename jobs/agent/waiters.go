@@ -57,7 +57,7 @@ func (w *waiter) before(u *waiter) bool {
 	return w.since.Before(u.since)
 }
 
-// waiters are what waits for work in this process. For each role with waiters, one goroutine waits at the wake-up list of
+// waiters holds the waiters of this process. For each role with waiters, one goroutine waits at the wake-up list of
 // the role, and wakes the waiter that gets work next.
 type waiters struct {
 	s     *Service
@@ -69,7 +69,7 @@ type waiters struct {
 	roles map[string]*roleState
 }
 
-// roleState is what this process knows of a role.
+// roleState is the state of a role in this process.
 type roleState struct {
 	watched bool      // a goroutine waits at the wake-up list
 	none    time.Time // until when a new poll needs no look, because there was no work
@@ -252,7 +252,7 @@ func (ws *waiters) some(role string) {
 	ws.role(role).none = time.Time{}
 }
 
-// none notes that a role has no work, and wakes a waiter when there may be some; next < 0 means that only a token can tell.
+// none notes that a role has no work, and wakes a waiter when there may be some; next < 0 means that only a token ends the wait.
 func (ws *waiters) none(role string, next time.Duration) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -270,7 +270,7 @@ func (ws *waiters) none(role string, next time.Duration) {
 	})
 }
 
-// holds notes that a waiter has got assignments, and how its agent stands.
+// holds stores that a waiter has got assignments, and the load of its agent.
 func (ws *waiters) holds(w *waiter, n int, now room) {
 	ws.mu.Lock()
 	for u := range ws.all {

@@ -259,7 +259,7 @@ func (x *run) key(r *definition.Record, rec *Record) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// identity returns what identifies the page: its URL or that of its original, and what it was requested with if it was
+// identity returns the identity of the page: its URL or the URL of its original, and the form of its request if it was
 // fetched by POST.
 func (x *run) identity() string {
 	id := x.def.Canonical(cmp.Or(x.doc.Original, x.doc.Page.URL))

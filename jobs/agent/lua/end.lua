@@ -3,11 +3,11 @@
 -- stored first.
 -- KEYS: record of the assignment, held by the agent, agents, numbers of the
 -- agent, usage of the agent, used by the job, stale, took, hour.
--- ARGV: id, agent, outcome, digest of the answer or "", seconds to keep the
+-- ARGV: id, agent, outcome, digest of the response or "", seconds to keep the
 -- record, error or "", job, unix ms at which it began or "", bounds of took in
 -- seconds, most names of the agent's usage, most fields that the job has used.
 -- Returns {1 if this call has counted it else 0, its outcome, digest and span, then
--- the fields and totals of what the job has used that have changed}.
+-- the changed fields and totals of the usage of the job}.
 local RECORD, AGENTS, NUMBERS, USAGE, USED, HOUR = KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[9]
 local agent, outcome, digest = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call("ZREM", KEYS[2], ARGV[1])

@@ -1,4 +1,4 @@
--- Reads what is known of an assignment beside its work. The call is a sign of
+-- Reads the record of an assignment. The call is a sign of
 -- life of its agent.
 -- KEYS: record of the assignment, agents, seen, held by the agent. ARGV: id, the
 -- agent that calls or "" for a process of ours, what the assignment has used so

@@ -1,4 +1,4 @@
--- Notes that the lease of an assignment was extended, and what the assignment has
+-- Stores that the lease of an assignment was extended, and what the assignment has
 -- used so far: that is counted when it ends, however it does.
 -- KEYS: record of the assignment, held by the agent.
 -- ARGV: id, unix ms at which the lease expires, usage or "".

@@ -68,7 +68,7 @@ func (c *Client) Events(ctx context.Context, id, after string, follow bool, yiel
 	return lines.Err()
 }
 
-// errEnded ends a stream of events that is no longer needed.
+// errEnded ends the stream of events of a wait that has ended.
 var errEnded = errors.New("the job has ended")
 
 // WaitJob returns a job once it has ended. It calls progress, if not nil, with the progress after each event of the job, and at

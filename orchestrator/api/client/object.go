@@ -11,7 +11,7 @@ type Object json.RawMessage
 // MarshalJSON returns the object.
 func (o Object) MarshalJSON() ([]byte, error) { return json.RawMessage(o).MarshalJSON() }
 
-// UnmarshalJSON keeps a copy of data; null is no object.
+// UnmarshalJSON stores a copy of data, or nil for null.
 func (o *Object) UnmarshalJSON(data []byte) error {
 	*o = nil
 	if string(data) != "null" {

@@ -17,7 +17,7 @@ type Pipeline struct {
 	Context     []string        `json:"context,omitempty" doc:"keys of the context by which jobs can be found"`
 }
 
-// PipelineStage is what is done with a job or with each of its items.
+// PipelineStage is a step of a pipeline, which takes the job or each of its items.
 type PipelineStage struct {
 	Name       string            `json:"name"`
 	Role       string            `json:"role,omitempty" doc:"of the agents that do it"`

@@ -39,7 +39,7 @@ type process struct {
 	handlers map[string]*engine.Handler // of its worker
 }
 
-// keeper is an [engine.Hook] that keeps what a process makes.
+// keeper is an [engine.Hook] that records the parts of a process.
 type keeper struct{ p *process }
 
 func (k keeper) EngineMade(e *engine.Engine)                    { k.p.engine = e }
