@@ -1,4 +1,5 @@
--- look finds queues with ready nodes that no worker takes.
+-- look finds queues with ready nodes that no worker takes. It adds the queues to asynq's list of queues, from which
+-- asynq removes a queue that an operator deletes.
 -- KEYS as in lib
 -- ARGV[1] ms: a queue from which nothing was taken for longer has no worker, and a wake-task that has
 -- been pending for longer is overdue, then queues
@@ -8,9 +9,9 @@ for i = 2, #ARGV do
   local q = ARGV[i]
   local k = P .. 'wake:' .. q
   local h = redis.call('HMGET', k, 'p', 'g', 't', 'n')
+  if LISTS then redis.call('SADD', 'asynq:queues', q) end
   if math.abs(now - tonumber(h[3] or '0')) > patience and waiting(q) then
     if h[4] and h[4] ~= '0' then redis.call('HSET', k, 'n', '0') end -- no slot takes, so the count is wrong
-    if LISTS then redis.call('SADD', 'asynq:queues', q) end -- an operator may have deleted it
     if not h[1] or h[1] == '' then
       want(q)
     elseif math.abs(now - tonumber(h[1])) > patience and not (LISTS and redis.call('EXISTS', P .. 'wakeup:' .. q) == 1) then
