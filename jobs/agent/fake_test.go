@@ -54,16 +54,16 @@ type fakeJobs struct {
 	deaf       bool             // SetUsage fails
 	progressed int              // calls of Progressed
 	added      []jobs.Item
-	taken      map[string]int  // by agent
-	strict     error           // that Complete returns
-	cut        error           // that Complete returns once it is done
-	gone       error           // that all calls for work return, because its job is gone
-	tokens     map[string]bool // by role
+	taken      map[string]int           // by agent
+	strict     error                    // that Complete returns
+	cut        error                    // that Complete returns once it is done
+	gone       error                    // that all calls for work return, because its job is gone
+	tokens     map[string]chan struct{} // by role
 }
 
 func newFakeJobs() *fakeJobs {
 	return &fakeJobs{lease: 30 * time.Second, timeout: time.Hour, looks: map[string]int{}, usage: map[string]int64{},
-		taken: map[string]int{}, tokens: map[string]bool{}}
+		taken: map[string]int{}, tokens: map[string]chan struct{}{}}
 }
 
 // put adds n items for a role and signals that.
@@ -80,20 +80,26 @@ func (f *fakeJobs) put(role string, n int) {
 func (f *fakeJobs) signal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	roles := map[string]bool{}
 	for _, it := range f.items {
-		f.tokens[it.role] = true
+		roles[it.role] = true
+	}
+	for role := range roles {
+		f.pass(role)
 	}
 }
 
 func (f *fakeJobs) WaitForWork(ctx context.Context, role string, d time.Duration) (bool, error) {
-	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		f.mu.Lock()
-		token := f.tokens[role]
-		f.tokens[role] = false
-		f.mu.Unlock()
-		if token {
-			return true, nil
-		}
+	f.mu.Lock()
+	token := f.token(role)
+	f.mu.Unlock()
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	select {
+	case <-token:
+		return true, nil
+	case <-timeout.C:
+	case <-ctx.Done():
 	}
 	return false, nil
 }
@@ -101,8 +107,24 @@ func (f *fakeJobs) WaitForWork(ctx context.Context, role string, d time.Duration
 func (f *fakeJobs) PassOn(_ context.Context, role string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tokens[role] = true
+	f.pass(role)
 	return nil
+}
+
+// token returns the wake-up list of a role. The caller holds mu.
+func (f *fakeJobs) token(role string) chan struct{} {
+	if f.tokens[role] == nil {
+		f.tokens[role] = make(chan struct{}, 1)
+	}
+	return f.tokens[role]
+}
+
+// pass puts a token into the wake-up list of a role. The caller holds mu.
+func (f *fakeJobs) pass(role string) {
+	select {
+	case f.token(role) <- struct{}{}:
+	default:
+	}
 }
 
 func (f *fakeJobs) Prompt(context.Context, string) (string, error) { return "the whole prompt", nil }
