@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"muster/internal/tracing"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/breaker"
 	"muster/orchestrator/health"
@@ -39,7 +40,7 @@ type Config struct {
 	Jobs      Jobs
 	Reports   Reports
 	Events    Events
-	Pipelines Pipelines
+	Pipelines *pipeline.Registry
 	Documents Documents
 	Agents    Agents
 	Webhooks  Webhooks

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -415,19 +417,19 @@ func (f *fakeAgents) Release(_ context.Context, assignment, agent string, fence 
 	return f.held(assignment, agent, fence)
 }
 
-// fakePipelines knows the default pipeline.
-type fakePipelines struct{}
-
-func (fakePipelines) Get(name string) (*pipeline.Pipeline, error) {
-	if name != pipeline.Default {
-		return nil, fmt.Errorf("no pipeline %q", name)
+// pipelines returns the default pipeline, which declares two keys of the context.
+func pipelines(t *testing.T) *pipeline.Registry {
+	t.Helper()
+	dir := t.TempDir()
+	const text = "context: [customer, a.b]\nstages:\n- {name: create, role: creator, takes: job, timeout: 1h}\n- {name: validate, role: validator, takes: item}\n"
+	if err := os.WriteFile(filepath.Join(dir, "default.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	return &pipeline.Pipeline{Name: name, Context: []string{"customer", "a.b"}, Stages: []pipeline.Stage{{Name: "create", Role: "creator", Takes: pipeline.TakesJob, Timeout: time.Hour}}}, nil
-}
-
-func (f fakePipelines) List() []*pipeline.Pipeline {
-	p, _ := f.Get(pipeline.Default)
-	return []*pipeline.Pipeline{p}
+	r, err := pipeline.Load(dir)
+	if err != nil || len(r.Broken()) > 0 {
+		t.Fatalf("got %v, %v, want a pipeline", r.Broken(), err)
+	}
+	return r
 }
 
 // fakes are all services of an interface.
@@ -453,7 +455,7 @@ func faked(t *testing.T) (Config, *fakes) {
 	}
 	cfg := setup(t)
 	cfg.Write = true
-	cfg.Jobs, cfg.Documents, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports, cfg.Webhooks = f.jobs, f.documents, f.events, f.agents, fakePipelines{}, fakeReports{}, f.webhooks
+	cfg.Jobs, cfg.Documents, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports, cfg.Webhooks = f.jobs, f.documents, f.events, f.agents, pipelines(t), fakeReports{}, f.webhooks
 	return cfg, f
 }
 

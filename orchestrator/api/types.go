@@ -7,7 +7,6 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
 	"muster/orchestrator/ui"
 	"muster/orchestrator/webhook"
@@ -44,12 +43,6 @@ type Jobs interface {
 	Totals(ctx context.Context) (map[jobs.Status]int64, error)
 	// Numbers returns the counters of all jobs, without a look at them.
 	Numbers(ctx context.Context) (jobs.Numbers, error)
-}
-
-// Pipelines are the pipelines that jobs can have.
-type Pipelines interface {
-	Get(name string) (*pipeline.Pipeline, error)
-	List() []*pipeline.Pipeline
 }
 
 // Documents stores the documents of jobs.

@@ -5,14 +5,7 @@ import (
 	"net/http"
 
 	"muster/internal/webui"
-	"muster/jobs/pipeline"
 )
-
-// Pipelines are the pipelines that jobs can have.
-type Pipelines interface {
-	Get(name string) (*pipeline.Pipeline, error)
-	List() []*pipeline.Pipeline
-}
 
 // pipelines lists the pipelines.
 func (c jobPages) pipelines(context.Context, *http.Request) (webui.View, error) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"muster/internal/webui"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
 	"muster/sites"
@@ -25,7 +26,7 @@ type Config struct {
 	// Jobs, Agents and Pipelines are what the pages of jobs show. Those of agents and pipelines need Jobs.
 	Jobs      Jobs
 	Agents    Agents
-	Pipelines Pipelines
+	Pipelines *pipeline.Registry
 	// Documents stores documents of jobs that are started here, and Events says what happened to jobs. Optional.
 	Documents Documents
 	Events    Events

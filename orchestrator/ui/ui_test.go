@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -36,26 +38,23 @@ const (
 	unknown = "2f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d13"
 )
 
-// plans are the pipelines of the tests.
-type plans struct{}
-
-var all = []*pipeline.Pipeline{
-	{Name: pipeline.Default, Labels: []string{"gdpr"}, Stages: []pipeline.Stage{
-		{Name: "create", Role: "creator", Takes: pipeline.TakesJob}, {Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(0)},
-	}},
-	{Name: "careful", Description: hostile, Stages: []pipeline.Stage{
-		{Name: "create", Role: "creator", Takes: pipeline.TakesJob}, {Name: "validate", Role: "validator", Takes: pipeline.TakesItem, MaxRetries: new(0), Review: true},
-	}},
-}
-
-func (plans) List() []*pipeline.Pipeline { return all }
-func (plans) Get(name string) (*pipeline.Pipeline, error) {
-	for _, p := range all {
-		if p.Name == name {
-			return p, nil
+// pipelines returns a registry of the pipelines of the tests.
+func pipelines(t *testing.T) *pipeline.Registry {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"default": "labels: [gdpr]\nstages:\n- {name: create, role: creator, takes: job}\n- {name: validate, role: validator, takes: item, max_retries: 0}\n",
+		"careful": fmt.Sprintf("description: %+q\nstages:\n- {name: create, role: creator, takes: job}\n- {name: validate, role: validator, takes: item, max_retries: 0, review: true}\n", hostile),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return nil, fmt.Errorf("no pipeline %q", name)
+	r, err := pipeline.Load(dir)
+	if err != nil || len(r.Broken()) > 0 {
+		t.Fatalf("got %v, %v, want two pipelines", r.Broken(), err)
+	}
+	return r
 }
 
 // documents keep the texts of documents.
@@ -110,9 +109,9 @@ type world struct {
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
 	client := tasks.NewClient(redistest.New(t))
-	w := &world{t: t, docs: &documents{}}
+	w, plans := &world{t: t, docs: &documents{}}, pipelines(t)
 	var err error
-	if w.Service, err = jobs.New(jobs.Config{Client: client, Pipelines: plans{}.Get, Emit: jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Documents: w.docs, Limits: jobs.Limits{CheckEvery: time.Hour}}); err != nil {
+	if w.Service, err = jobs.New(jobs.Config{Client: client, Pipelines: plans.Get, Emit: jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Documents: w.docs, Limits: jobs.Limits{CheckEvery: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -129,7 +128,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 		_ = client.Close()
 	})
 	cfg := Config{
-		Client: client, Jobs: w.Service, Agents: agents, Pipelines: plans{}, Documents: w.docs, Events: event.New(client.Redis()), Reports: true,
+		Client: client, Jobs: w.Service, Agents: agents, Pipelines: plans, Documents: w.docs, Events: event.New(client.Redis()), Reports: true,
 		Scrapes: scrapes{}, Write: true, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
