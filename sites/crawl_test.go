@@ -63,7 +63,7 @@ func (m *measuredSite) counts() (peak, requests, most int) {
 }
 
 // scrapeOn scrapes a site on workers of several processes with four slots each.
-func scrapeOn(t *testing.T, processes int, yaml string) report.Summary {
+func scrapeOn(t *testing.T, processes int, yaml string, change ...func(*Config)) report.Summary {
 	t.Helper()
 	def, err := definition.Parse("site.yaml", []byte(yaml))
 	if err != nil {
@@ -74,7 +74,11 @@ func scrapeOn(t *testing.T, processes int, yaml string) report.Summary {
 	for range processes {
 		client := tasks.NewClient(rdb)
 		t.Cleanup(func() { _ = client.Close() })
-		s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def), Logger: noLog})
+		cfg := Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def), Logger: noLog}
+		for _, f := range change {
+			f(&cfg)
+		}
+		s, err := NewService(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

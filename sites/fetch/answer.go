@@ -26,13 +26,13 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 		if v := sessionOf(ctx); v != nil && s == http.StatusTooManyRequests && c.sessions.isLimitedAlone(v) {
 			return fail(RateLimited, 0) // another session may retry
 		}
+		if err := c.cfg.Clock.Hold(ctx, c.cfg.Key, after); err != nil {
+			c.cfg.Logger.WarnContext(ctx, "cannot pause the site's clock", "site", c.def.Site, "error", err)
+		}
 		if c.cfg.Throttle != nil && s == http.StatusTooManyRequests {
 			if err := c.cfg.Throttle.Limited(ctx, c.def.Politeness.Delay, after); err != nil {
 				c.cfg.Logger.WarnContext(ctx, "cannot store the site's pace", "site", c.def.Site, "error", err)
 			}
-		}
-		if err := c.cfg.Clock.Hold(ctx, c.cfg.Key, after); err != nil {
-			c.cfg.Logger.WarnContext(ctx, "cannot pause the site's clock", "site", c.def.Site, "error", err)
 		}
 		return fail(RateLimited, after)
 	case s >= 500:

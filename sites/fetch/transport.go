@@ -110,7 +110,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	began := time.Now()
 	res, err := c.send(c.cfg.Transport, req)
-	if err == nil && c.cfg.Throttle != nil {
+	if err == nil && c.cfg.Throttle != nil && res.StatusCode != http.StatusTooManyRequests { // see statusError
 		if terr := c.cfg.Throttle.Observe(ctx, time.Since(began), res.StatusCode == http.StatusOK); terr != nil {
 			c.cfg.Logger.WarnContext(ctx, "cannot store the site's pace", "site", c.def.Site, "error", terr)
 		}
