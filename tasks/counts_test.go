@@ -91,6 +91,27 @@ func TestPredecessorsOfANode(t *testing.T) {
 	}
 }
 
+// The members of a group that expire need no record each.
+func TestExpiringGroupNeedsNoRecords(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		client := tasks.NewClient(rdb)
+		size := func(opts ...tasks.EachOption) (n int) {
+			run, err := tasks.Chord(tasks.Each(ints(1000), ID, opts...), Sum).Send(t.Context(), client, tasks.Queue("unserved"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for field, value := range rdb.HGetAll(t.Context(), shards(t, rdb)[0]+"w:"+run.ID()+"~").Val() {
+				n += len(field) + len(value)
+			}
+			return n
+		}
+		if plain, expiring := size(), size(tasks.Expires(time.Hour)); plain == 0 || expiring > plain+200 {
+			t.Errorf("got %d bytes, %d of a group that expires; want at most 200 more", plain, expiring)
+		}
+	})
+}
+
 // A group whose members wait for the same time is one entry of the outbox, which ends with the workflow.
 func TestDelayedGroupIsOneEntry(t *testing.T) {
 	t.Parallel()

@@ -158,9 +158,16 @@ func TestExpiresKeepsTheLastError(t *testing.T) {
 		if f.Code != tasktype.CodeError || f.Attempts != 1 || errors.Is(err, tasks.ErrRevoked) {
 			t.Errorf("got %+v, want code %q after one attempt", f, tasktype.CodeError)
 		}
-		_, err = send(t, w, Late.S(1))
-		if f := wantFailure(t, err, "not called again, before it expired"); f.Code != tasktype.CodeExpired || !errors.Is(err, tasks.ErrRevoked) {
-			t.Errorf("got %+v, want code %q", f, tasktype.CodeExpired)
+		group := tasks.Each([]int{7, 7}, Fail, tasks.MaxRetry(5), tasks.ConstantBackoff(time.Hour), tasks.Expires(time.Minute))
+		_, err = send(t, w, tasks.Chord(group, Sum))
+		if f := wantFailure(t, err, "E7"); f.Code != tasktype.CodeError || f.Attempts != 1 {
+			t.Errorf("a group: got %+v, want code %q after one attempt", f, tasktype.CodeError)
+		}
+		for _, s := range []tasks.Signature[int]{Late.S(1), tasks.Chord(tasks.Each(ints(3), Late, tasks.In(time.Millisecond)), Sum)} {
+			_, err = send(t, w, s)
+			if f := wantFailure(t, err, "not called again, before it expired"); f.Code != tasktype.CodeExpired || !errors.Is(err, tasks.ErrRevoked) {
+				t.Errorf("got %+v, want code %q", f, tasktype.CodeExpired)
+			}
 		}
 	})
 }

@@ -38,6 +38,9 @@ func (d *Def) callOptions() []tasks.CallOption {
 	if d.Delay > 0 {
 		out = append(out, tasks.In(time.Duration(d.Delay)*time.Millisecond))
 	}
+	if d.Delay%2 == 1 && !d.Late {
+		out = append(out, tasks.Expires(24*time.Hour))
+	}
 	if d.Queue != "" {
 		out = append(out, tasks.Queue(d.Queue))
 	}

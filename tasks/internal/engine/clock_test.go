@@ -195,7 +195,7 @@ func TestClockOfRedisIsSet(t *testing.T) {
 	testutil.Eventually(t, "a task runs", func() bool { return w.held.Load() == 1 })
 	for _, step := range []time.Duration{-10 * time.Minute, time.Hour, -time.Hour, 2 * time.Second, -2 * time.Second} {
 		var runs []*tasks.AsyncResult[int]
-		group := tasks.Each([]int{0, 0}, plain, tasks.In(400*time.Millisecond))
+		group := tasks.Each([]int{0, 0}, plain, tasks.In(400*time.Millisecond), tasks.Expires(2*time.Hour))
 		for _, s := range []tasks.Signature[int]{plain.S(0, tasks.In(500*time.Millisecond)), plain.S(0, tasks.In(30*time.Millisecond)), tasks.After(group, plain.S(0)), ask.S(0)} {
 			run, err := s.Send(ctx, w.client)
 			if err != nil {

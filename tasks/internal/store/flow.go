@@ -56,7 +56,7 @@ func RunsField(node string) string { return "a" + node }
 // ErrorField returns the field that the last error of a node is in which is to run again.
 func ErrorField(node string) string { return "e" + node }
 
-// DelayedField is the field with the spans of nodes without records that wait for their time.
+// DelayedField is the field with the times of spans of nodes without records.
 const DelayedField = "d"
 
 // DueInSpan returns when a node is due, by [DelayedField]; zero if it is in none of the spans.
@@ -67,6 +67,9 @@ func DueInSpan(delayed, node string) time.Time {
 		first, last, _ := strings.Cut(strings.TrimPrefix(span, prefix), "-")
 		if strings.HasPrefix(span, prefix) && !strings.ContainsAny(first, ".:") && int(toInt(first)) <= n && n <= int(toInt(last)) {
 			at, _, _ := strings.Cut(rest, " ")
+			if at == "0" {
+				return time.Time{}
+			}
 			return time.UnixMilli(toInt(at))
 		}
 	}

@@ -32,8 +32,8 @@ const storeKey = "muster:store"
 //	t<node>         "<attempt> <hash>" of the token that the node can be answered with; of no use once that attempt is over
 //	n z vn vz       tasks and steps: known, terminal
 //	ct cc           members of maps: known, terminal
-//	d               spans of nodes without records that wait for their time, a line each: "<span> <due, unix ms> <wait, ms; empty
-//	                for a fixed time> <lane>"
+//	d               spans of nodes without records that wait for their time or expire, a line each: "<span> <due, unix ms; 0 once
+//	                they are ready> <wait, ms; empty for a fixed time> <expiry, unix ms; empty for never> <lane>"
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it

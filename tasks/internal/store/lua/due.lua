@@ -22,11 +22,16 @@ local out = {whole(now), '0', wants, #lines, whole(setBack())}
 local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
 
--- take removes the line of a span from the field d of its workflow, and returns its lane; nil if there is none.
+-- take removes the due time of a span from the field d of its workflow, and returns its lane; nil if there is none.
 local function take(wf, d, span)
   local left, lane = {}, nil
-  for s, rest in string.gmatch(d, '(%S+) ([^\n]*\n)') do
-    if s == span then lane = string.match(rest, '^%d+ %d* ([^\n]*)') else left[#left + 1] = s .. ' ' .. rest end
+  for s, at, rest in string.gmatch(d, '(%S+) (%d+)( [^\n]*\n)') do
+    local expires
+    if s == span and at ~= '0' then
+      expires, lane = string.match(rest, '^ %d* (%d*) ([^\n]*)')
+      at, rest = '0', '  ' .. expires .. ' ' .. lane .. '\n'
+    end
+    if expires ~= '' then left[#left + 1] = s .. ' ' .. at .. rest end
   end
   if lane then redis.call('HSET', wf, 'd', table.concat(left)) end
   return lane

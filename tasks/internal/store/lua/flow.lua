@@ -86,7 +86,8 @@ local function flow(onLane, onMost, on)
     -- unix ms, or '' for never; nil keeps it.
     local function waits(id, letter, attempts, lost, at, wait, expires, lane)
       local rec = record(id)
-      expires = expires or rec and string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|(%d*)|') or ''
+      if not expires and (not rec or string.sub(rec, 1, 1) == 'i') then expires = expiry(have[12], id) end
+      expires = expires or string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|(%d*)|') or ''
       put(id, table.concat({letter, attempts, lost, whole(at), wait, expires, lane, input(rec)}, '|'))
       if letter == 'Q' then return end
       note(at, id)
@@ -142,16 +143,23 @@ local function flow(onLane, onMost, on)
     -- spanOf writes the span of the nodes a to b.
     local function spanOf(prefix, a, b) return prefix .. (a < b and whole(a) .. '-' .. whole(b) or whole(a)) end
 
-    -- emitSpan is emit for the nodes a to b. Without a time to expire they need no records: the field d has their time.
+    -- emitSpan is emit for the nodes a to b. They need no records: the field d has their times.
     local function emitSpan(prefix, a, b, lane, delay)
-      local absolute, wait = string.match(delay, '^(@?)(%d*)$')
-      if a == b or lane == '-' or not wait then
+      if a == b or lane == '-' then
         for i = a, b do emit(prefix .. whole(i), lane, delay) end
         return
       end
-      local span, at = spanOf(prefix, a, b), math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
-      if at == now then return ready(span, lane) end
-      redis.call('HSET', wf, 'd', (redis.call('HGET', wf, 'd') or '') .. table.concat({span, whole(at), absolute == '' and wait or '', lane}, ' ') .. '\n')
+      local span = spanOf(prefix, a, b)
+      if delay == '' then return ready(span, lane) end
+      local absolute, wait, lasts = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
+      local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
+      local later, expires = at > now, lasts ~= '' and whole(at + lasts) or ''
+      if later or expires ~= '' then
+        local line = table.concat({span, later and whole(at) or '0', later and absolute == '' and wait or '', expires, lane}, ' ')
+        have[12] = (redis.call('HGET', wf, 'd') or '') .. line .. '\n'
+        redis.call('HSET', wf, 'd', have[12])
+      end
+      if not later then return ready(span, lane) end
       note(at, span)
       if timed == 0 or at < timed then timed = at end
     end

@@ -68,6 +68,17 @@ local function read(el)
   return wf, prefix, a, b, lost
 end
 
+-- expiry returns when a node without a record of its own times expires, by the field d of its workflow; '' for never.
+local function expiry(d, node)
+  if not d then return '' end
+  local prefix, n = string.match(node, '^(.-)(%d+)$')
+  n = tonumber(n)
+  for p, a, b, expires in string.gmatch(d, '(%S-)(%d+)%-(%d+) %d+ %d* (%d*) [^\n]*\n') do
+    if p == prefix and tonumber(a) <= n and n <= tonumber(b) then return expires end
+  end
+  return ''
+end
+
 -- size returns how many nodes an element has.
 local function size(el)
   local a, b = string.match(el, '(%d+)%-(%d+)@?%d*$')

@@ -11,11 +11,12 @@ local function longest(wf, node)
   if node == '!progress' then return tonumber(ARGV[2]) end
   if string.find(node, '^[^!].*%-') then -- a span
     local d = redis.call('HGET', wf, 'd') or ''
-    for line, at, wait in string.gmatch(d, '(%S+) (%d+) (%d*) [^\n]*\n') do
-      if line == node then
+    for line, at, wait, expires in string.gmatch(d, '(%S+) (%d+) (%d*) (%d*) [^\n]*\n') do
+      if line == node and at ~= '0' then
         return tonumber(wait), function(ms)
-          local from, to = string.find(d, node .. ' ' .. at, 1, true)
-          redis.call('HSET', wf, 'd', string.sub(d, 1, from - 1) .. node .. ' ' .. whole(at - ms) .. string.sub(d, to + 1))
+          local lasts = expires ~= '' and whole(expires - ms) or ''
+          local from, to = string.find(d, table.concat({node, at, wait, expires}, ' '), 1, true)
+          redis.call('HSET', wf, 'd', string.sub(d, 1, from - 1) .. table.concat({node, whole(at - ms), wait, lasts}, ' ') .. string.sub(d, to + 1))
         end
       end
     end

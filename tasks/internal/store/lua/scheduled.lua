@@ -12,7 +12,7 @@ for _, line in ipairs(redis.call('ZRANGE', P .. 'agenda', ARGV[1], ARGV[1] + ARG
   local span = id and string.find(node, '-', 1, true)
   local rec = id and redis.call('HGET', P .. 'w:' .. id, span and 'd' or node)
   if rec and span then
-    for s, at, lane in string.gmatch(rec, '(%S+) (%d+) %d* ([^\n]*)\n') do
+    for s, at, lane in string.gmatch(rec, '(%S+) (%d+) %d* %d* ([^\n]*)\n') do
       if s == node then
         for _, v in ipairs({line, 'D', at, lane}) do out[#out + 1] = v end
       end

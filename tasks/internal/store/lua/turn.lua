@@ -32,18 +32,22 @@ local left, bytes = tonumber(ARGV[5]), 0
 -- nil. It returns how many it added; nil if the workflow is gone or revoked.
 local function add(wf, prefix, a, b, lost)
   local scope = string.match(prefix, '^(.*):')
-  local fields = {'n', 'x', 'g', 's' .. (scope or '')}
+  local fields = {'n', 'x', 'g', 's' .. (scope or ''), 'd'}
   if string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'n' end
   if b then
     for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
   else
-    fields[5] = prefix
+    fields[6] = prefix
   end
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
   if got.err or not got[1] or got[2] then return nil end
   local el = {'', fields[3] == 'g' and got[3], scope and got[4] or false}
   local n = 0
-  for i = 5, #fields do
+  for i = 6, #fields do
+    if got[5] and (not got[i] or string.sub(got[i], 1, 1) == 'i') then
+      local expires = expiry(got[5], fields[i])
+      if expires ~= '' then got[i] = 'Q|0|0|0||' .. expires .. '||' .. string.sub(got[i] or '', 2) end
+    end
     local size = got[i] and #got[i] or 0
     if (n > 0 or #elements > 0) and bytes + size > MOST_BYTES then break end
     bytes = bytes + size
