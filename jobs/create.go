@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -216,13 +218,21 @@ func soft(p *pipeline.Pipeline, labels []string, context json.RawMessage) []stri
 	if json.Unmarshal(context, &values) != nil {
 		return keys
 	}
-	for _, key := range p.Context {
+	declared := p.Context
+	if slices.Contains(declared, pipeline.AnyContext) {
+		declared = slices.Sorted(maps.Keys(values))
+		declared = declared[:min(len(declared), maxContextKeys)]
+	}
+	for _, key := range declared {
 		if value, ok := values[key]; ok {
 			keys = append(keys, contextKey(key, plainValue(value)))
 		}
 	}
 	return keys
 }
+
+// maxContextKeys is how many keys of a context are indexed for a pipeline that declares all.
+const maxContextKeys = 50
 
 // plainValue is how a value of the context is written in a filter: a string as it is, anything else as JSON.
 func plainValue(raw json.RawMessage) string {

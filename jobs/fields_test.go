@@ -140,8 +140,14 @@ func TestItemKeepsItsFields(t *testing.T) {
 			}
 		}
 		plain, err := w.Item(w.ctx, j.ID, "plain")
-		if err != nil || plain.Status != jobs.ItemPending || plain.Priority != "medium" || plain.RetryCount != 0 || plain.ExternalID != "" || len(plain.Labels)+len(plain.Citations) != 0 {
+		if err != nil || plain.Status != jobs.ItemPending || plain.Priority != "medium" || plain.RetryCount != 0 || plain.ExternalID != "" {
 			t.Errorf("an item with defaults: %+v, %v", plain, err)
+		}
+		text, err := json.Marshal(plain)
+		for _, want := range []string{`"labels":{"gdpr":false,"gobd":false}`, `"citations":[]`, `"mentioned_objects":[]`, `"mentioned_messages":[]`, `"retry_count":0`} {
+			if err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("an item with defaults: got %s, %v, want %s in it", text, err, want)
+			}
 		}
 
 		want := jobs.Item{

@@ -47,6 +47,7 @@ var pipelines = map[string]*pipeline.Pipeline{
 		{Name: "validate", Role: "validator", Takes: pipeline.TakesItem, States: map[string]string{"good": "integrated", "poor": "rejected"}},
 		{Name: "publish", Role: "publisher", Takes: pipeline.TakesJob},
 	}},
+	"open": {Name: "open", Context: []string{pipeline.AnyContext}, Stages: []pipeline.Stage{{Name: "create", Role: "creator", Takes: pipeline.TakesJob}}},
 	"setting": {Name: "setting", Stages: []pipeline.Stage{
 		{Name: "create", Role: "creator", Takes: pipeline.TakesJob},
 	}},

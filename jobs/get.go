@@ -238,7 +238,7 @@ func (j *Job) addUsage(all map[string]string) {
 			j.AgentUsage[agent] = map[string]int64{}
 		}
 		j.AgentUsage[agent][name] += n
-		if name != "items" {
+		if name != "assignments" {
 			j.Usage[name] += n
 		}
 	}

@@ -170,6 +170,7 @@ func itemOf(job string, p *pipeline.Pipeline, info workqueue.Info) Item {
 			it.UpdatedAt = time.UnixMilli(o.At).UTC()
 		}
 	}
+	it.fill(p)
 	switch info.State {
 	case workqueue.StateQueued:
 		it.Status, it.LastError = ItemPending, info.Note
@@ -190,6 +191,20 @@ func itemOf(job string, p *pipeline.Pipeline, info workqueue.Info) Item {
 		it.Status, it.LastError = ItemFailed, damage.Error()
 	}
 	return it
+}
+
+// fill sets the lists and labels that an item lacks to empty lists and false.
+func (it *Item) fill(p *pipeline.Pipeline) {
+	for _, list := range []*[]string{&it.Citations, &it.MentionedObjects, &it.MentionedMessages} {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+	labels := make(map[string]bool, len(p.Labels))
+	for _, name := range p.Labels {
+		labels[name] = it.Labels[name]
+	}
+	it.Labels = labels
 }
 
 // patchable are the fields of an item that an agent may set when it ends its work.

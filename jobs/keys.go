@@ -13,7 +13,7 @@ const prefix = "muster:{jobs}:"
 // recordKey is the hash of a job; see record.go for its fields. Deleted with the job.
 func recordKey(id string) string { return prefix + "j:" + id }
 
-// usageKey is a hash of the usage of a job: "<agent> <name>" → number; the name "items" counts assignments. Deleted with
+// usageKey is a hash of the usage of a job: "<agent> <name>" → number; the name "assignments" counts those completed. Deleted with
 // the job.
 func usageKey(id string) string { return prefix + "u:" + id }
 

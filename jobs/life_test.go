@@ -459,13 +459,13 @@ func TestUsageIsSummedByAgent(t *testing.T) {
 		// Calls may come again, and late.
 		for _, tokens := range []int64{90, 100, 9} {
 			for _, agent := range []string{"agent 0", "agent 1"} {
-				if err := w.SetUsage(w.ctx, j.ID, map[string]map[string]int64{agent: {"tokens": tokens, "requests": 2, "items": 1}}); err != nil {
+				if err := w.SetUsage(w.ctx, j.ID, map[string]map[string]int64{agent: {"tokens": tokens, "requests": 2, "assignments": 1}}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		got, err := w.Get(w.ctx, j.ID)
-		if err != nil || got.Usage["tokens"] != 200 || got.Usage["requests"] != 4 || got.AgentUsage["agent 1"]["items"] != 1 {
+		if err != nil || got.Usage["tokens"] != 200 || got.Usage["requests"] != 4 || got.AgentUsage["agent 1"]["assignments"] != 1 {
 			t.Errorf("usage: got %+v by agent %+v, %v, want 200 tokens, 4 requests and an item of each", got.Usage, got.AgentUsage, err)
 		}
 	})

@@ -166,6 +166,9 @@ func (f Filter) CheckContext(pipelines []*pipeline.Pipeline) error {
 	}
 	slices.Sort(declared)
 	declared = slices.Compact(declared)
+	if slices.Contains(declared, pipeline.AnyContext) {
+		return nil
+	}
 	for _, key := range slices.Sorted(maps.Keys(f.Context)) {
 		if slices.Contains(declared, key) {
 			continue

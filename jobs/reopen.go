@@ -44,7 +44,7 @@ func (s *Service) Retry(ctx context.Context, id string, keys ...string) (int, er
 		return len(ids), err
 	}
 	if len(ids) > 0 {
-		_, err = s.note(ctx, id, "", "job.retried", fmt.Sprintf(`{"items":%d}`, len(ids)))
+		_, err = s.note(ctx, id, "", "job.retried", fmt.Sprintf(`{"retried":%d}`, len(ids)))
 	}
 	return len(ids), err
 }
@@ -77,7 +77,7 @@ func (s *Service) reopen(ctx context.Context, id string, r record, options workq
 	if at.stage == len(p.Stages) {
 		return 0, nil
 	}
-	args := []any{id, statusPrefix, fmt.Sprintf(`{"items":%d}`, len(ids)), s.limits.Load().CheckEvery.Milliseconds()}
+	args := []any{id, statusPrefix, fmt.Sprintf(`{"retried":%d}`, len(ids)), s.limits.Load().CheckEvery.Milliseconds()}
 	for i, st := range p.Stages[at.stage:] {
 		if i == 0 || st.Takes == pipeline.TakesItem {
 			args = append(args, "done:"+st.Name)

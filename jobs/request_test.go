@@ -219,6 +219,48 @@ func TestOneOfManyEditsOfAVersionWins(t *testing.T) {
 	})
 }
 
+// A pipeline may declare all keys of its contexts.
+func TestJobIsFoundByAnyKeyOfItsContext(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		many := map[string]int{"zone": 7}
+		for i := range 200 {
+			many[fmt.Sprintf("key %03d", i)] = i
+		}
+		context, _ := json.Marshal(many)
+		w.create(jobs.Request{Pipeline: "open", Context: json.RawMessage(`{"customer":"acme","zone":7}`)})
+		j := w.create(jobs.Request{Pipeline: "open", Context: context})
+		find := func(key, value string) int {
+			t.Helper()
+			page, err := w.List(w.ctx, jobs.Filter{Context: map[string]string{key: value}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(page.Jobs)
+		}
+		for _, c := range []struct {
+			key, value string
+			want       int
+		}{{"customer", "acme", 1}, {"zone", "7", 1}, {"key 000", "0", 1}, {"key 049", "49", 1}, {"key 050", "50", 0}} {
+			if n := find(c.key, c.value); n != c.want {
+				t.Errorf("%s=%s: got %d jobs, want %d", c.key, c.value, n, c.want)
+			}
+		}
+		if _, err := w.Edit(w.ctx, j.ID, w.until(j.ID, jobs.Processing).Version, jobs.Edit{Context: json.RawMessage(`{"zone":8}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if before, now := find("key 000", "0"), find("zone", "8"); before != 0 || now != 1 {
+			t.Errorf("after an edit: got %d jobs by the key before and %d by the new one, want 0 and 1", before, now)
+		}
+		open := []*pipeline.Pipeline{pipelines["default"], pipelines["open"]}
+		if err := (jobs.Filter{Context: map[string]string{"anything": "1"}}).CheckContext(open); err != nil {
+			t.Errorf("a filter by any key: %v", err)
+		}
+		if err := (jobs.Filter{Name: "default", Context: map[string]string{"anything": "1"}}).CheckContext(open); err == nil {
+			t.Error("a filter by a key that its pipeline does not declare: got no error")
+		}
+	})
+}
+
 func TestJobComesAfterOthers(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		first := w.create(jobs.Request{})

@@ -296,7 +296,7 @@ func (s *Leases) Release(ctx context.Context, w Work) error {
 	return nil
 }
 
-// SetUsage stores what a job has used, by agent and name; the name "items" counts the assignments that an agent has
+// SetUsage stores what a job has used, by agent and name; the name "assignments" counts the assignments that an agent has
 // completed. Totals only grow: one that is below what is known changes nothing, so that a call may be repeated. It does
 // nothing if the job was deleted.
 func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[string]int64) error {

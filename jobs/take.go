@@ -164,6 +164,7 @@ func newWork(id string, p *pipeline.Pipeline, it workqueue.Leased) (Work, error)
 			return Work{}, err
 		}
 		item.Status, item.Stage, item.Agent, item.RetryCount = ItemValidating, st.Name, by.agent, it.Attempts
+		item.fill(p)
 		w.Key, w.Item = item.Key, &item
 	}
 	return w, nil

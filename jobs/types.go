@@ -178,7 +178,7 @@ type Job struct {
 	Stages       []Stage                     `json:"stages,omitempty"`
 	Items        Counts                      `json:"items"`
 	Usage        map[string]int64            `json:"usage,omitempty"`          // totals, as agents reported them
-	AgentUsage   map[string]map[string]int64 `json:"usage_by_agent,omitempty"` // by agent; "items" counts the assignments that it completed
+	AgentUsage   map[string]map[string]int64 `json:"usage_by_agent,omitempty"` // by agent; "assignments" counts the assignments that it completed
 	CreatedAt    time.Time                   `json:"created_at"`
 	UpdatedAt    time.Time                   `json:"updated_at"`
 	StartedAt    time.Time                   `json:"started_at,omitzero"`
@@ -234,11 +234,11 @@ type Item struct {
 	Type              string          `json:"type,omitempty"`
 	SourceDocument    string          `json:"source_document,omitempty"`
 	SourceLocation    string          `json:"source_location,omitempty"`
-	Labels            map[string]bool `json:"labels,omitempty"` // of those that the pipeline declares
+	Labels            map[string]bool `json:"labels,omitzero"` // of those that the pipeline declares; each of them, in items that were read
 	ResearchNotes     string          `json:"research_notes,omitempty"`
-	Citations         []string        `json:"citations,omitempty"`
-	MentionedObjects  []string        `json:"mentioned_objects,omitempty"`
-	MentionedMessages []string        `json:"mentioned_messages,omitempty"`
+	Citations         []string        `json:"citations,omitzero"`
+	MentionedObjects  []string        `json:"mentioned_objects,omitzero"`
+	MentionedMessages []string        `json:"mentioned_messages,omitzero"`
 	Confidence        *float64        `json:"confidence_score,omitempty"` // from 0 to 1
 	ExternalID        string          `json:"external_id,omitempty"`      // where it was integrated
 	Priority          string          `json:"priority,omitempty"`         // high, medium or low. Defaults to medium.

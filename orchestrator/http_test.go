@@ -146,7 +146,7 @@ func (w *web) ended(t *testing.T, id string) {
 	w.ask("GET", job+"/compare/"+second, nil).has(t, "compare", 200, map[string]string{"counts.gone": "4", "differences.0.a.job_id": id})
 	w.ask("DELETE", "/jobs/"+second+"?cleanup=true", nil).has(t, "cancel the next one", 200, map[string]string{"success": "true", "status": "cancelled", "cleanup": "false"})
 	w.ask("GET", job+"/document", nil).has(t, "the document that both have", 200, nil)
-	w.ask("POST", job+"/retry", map[string]any{"items": []string{"none"}}).has(t, "retry of another item", 200, map[string]string{"retried": "0"})
+	w.ask("POST", job+"/retry", map[string]any{"keys": []string{"none"}}).has(t, "retry of another item", 200, map[string]string{"retried": "0"})
 	w.ask("POST", job+"/retry", nil).has(t, "retry", 200, map[string]string{"retried": "1"})
 	w.ask("POST", job+"/pause", nil).has(t, "pause", 200, map[string]string{"status": "processing", "paused": "true"})
 	w.ask("POST", job+"/resume", nil).has(t, "resume", 200, map[string]string{"status": "processing"})

@@ -137,7 +137,7 @@ An accepted item goes to its next stage, or is integrated by its last one.
 				if len(keys) == 1 {
 					return s.decide(ctx, c, id, keys[0], d)
 				}
-				decided, err := s.api.DecideItems(ctx, id, client.Decisions{Items: keys, Accept: d.Accept, Reason: d.Reason})
+				decided, err := s.api.DecideItems(ctx, id, client.Decisions{Keys: keys, Accept: d.Accept, Reason: d.Reason})
 				if err != nil {
 					return noJobID(id, err)
 				}

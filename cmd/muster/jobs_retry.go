@@ -45,8 +45,8 @@ If no worker is running, the command starts one and waits.
 
 // retryResult is the JSON result of jobs retry.
 type retryResult struct {
-	Job   string `json:"job"`   // its id, or the id of the job that continues it; empty if nothing is left to do
-	Items int    `json:"items"` // that went back to their stages
+	Job     string `json:"job"`     // its id, or the id of the job that continues it; empty if nothing is left to do
+	Retried int    `json:"retried"` // items and stages that run again
 }
 
 // retry gives failed items of a job new attempts, or creates its next version.

@@ -132,9 +132,9 @@ func TestValidatorsJudgeAndLabelItems(t *testing.T) {
 			t.Fatalf("got %d completions, want 3: %v", len(got), got)
 		}
 		want := []string{
-			"map[agent:agent-1 fence:7 item:map[external_id:req-idem1 labels:map[gdpr:true gobd:false]] usage:map[words:5] verdict:accept]",
-			"map[agent:agent-1 fence:7 reason:it requires nothing: no must, shall, should, may not or require usage:map[words:1] verdict:reject]",
-			"map[agent:agent-1 fence:7 item:map[external_id:req-idem3 labels:map[gdpr:false gobd:true]] usage:map[words:4] verdict:accept]",
+			"map[agent:agent-1 fence:7 item:map[external_id:req-idem1 labels:map[gdpr:true gobd:false]] usage:map[requests:1 tokens:5] verdict:accept]",
+			"map[agent:agent-1 fence:7 reason:it requires nothing: no must, shall, should, may not or require usage:map[requests:1 tokens:1] verdict:reject]",
+			"map[agent:agent-1 fence:7 item:map[external_id:req-idem3 labels:map[gdpr:false gobd:true]] usage:map[requests:1 tokens:4] verdict:accept]",
 		}
 		for i, c := range got {
 			if path := fmt.Sprintf("/v1/assignments/a%d/complete", i+1); c.path != path || fmt.Sprint(c.body) != want[i] {

@@ -32,7 +32,7 @@ async function serve(me, a) {
   try {
     const answer = judge(a)
     if (ended) return
-    await call(`${path}/complete`, { ...holder, ...answer, usage: { words: a.item.text.split(/\s+/).length } })
+    await call(`${path}/complete`, { ...holder, ...answer, usage: { requests: 1, tokens: a.item.text.split(/\s+/).length } })
     console.log(JSON.stringify({ job: a.job.id, key: a.item.key, agent: me.id, ...answer }))
   } catch (error) { // 404 and 409: another agent has it, or the job has ended
     if (![404, 409].includes(error.status)) await call(`${path}/fail`, { ...holder, error: error.message })

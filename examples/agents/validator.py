@@ -32,7 +32,7 @@ def work(path, holder, a, ended):
     if not re.search(r"(?i)\b(must|shall|should|may not|required?)\b", text):
         answer = {"verdict": "reject", "reason": "it requires nothing: no must, shall, should, may not or require"}
     if not ended.is_set():  # a longer work looks at it again and again
-        call(path + "/complete", {**holder, **answer, "usage": {"words": len(text.split())}})
+        call(path + "/complete", {**holder, **answer, "usage": {"requests": 1, "tokens": len(text.split())}})
         print(json.dumps({"job": a["job"]["id"], "key": a["item"]["key"], "agent": holder["agent"], **answer}), flush=True)
 
 def serve(me):

@@ -315,8 +315,8 @@ func (f *fakeJobs) totals() (map[string]int64, int) {
 		_, name, _ := strings.Cut(field, " ")
 		out[name] += n
 	}
-	items := int(out["items"])
-	delete(out, "items")
+	items := int(out["assignments"])
+	delete(out, "assignments")
 	return out, items
 }
 

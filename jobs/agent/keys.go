@@ -61,7 +61,7 @@ func (k keys) numbers(agent string) string { return k.prefix + "numbers:" + agen
 // usage is a hash of an agent: name → total.
 func (k keys) usage(agent string) string { return k.prefix + "usage:" + agent }
 
-// used is a hash of what a job has used, counted when assignments end: "<agent> <name>" → total; the name "items" counts
+// used is a hash of what a job has used, counted when assignments end: "<agent> <name>" → total; the name "assignments" counts
 // those that were completed. The job has a copy; see stale. It expires 30 days after its last change.
 func (k keys) used(job string) string { return k.prefix + "used:" + job }
 

@@ -112,7 +112,9 @@ func (c *checker) check(p *Pipeline) {
 	c.duration("stuck_after", p.StuckAfter)
 	c.duration("timeout", p.Timeout)
 	c.names("labels", p.Labels, maxLabels)
-	c.names("context", p.Context, maxContext)
+	if !slices.Equal(p.Context, []string{AnyContext}) {
+		c.names("context", p.Context, maxContext)
+	}
 	switch {
 	case len(p.Stages) == 0:
 		c.fail("stages", "is missing; list at least one stage")

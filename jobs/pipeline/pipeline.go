@@ -36,8 +36,11 @@ type Pipeline struct {
 	StuckAfter  time.Duration `yaml:"stuck_after" json:"stuck_after,omitempty"` // without progress; 0: the setting jobs.stuck_after
 	Timeout     time.Duration `yaml:"timeout" json:"timeout,omitempty"`         // of a job; 0: the setting jobs.timeout
 	Labels      []string      `yaml:"labels" json:"labels,omitempty"`           // booleans that items may carry and reports count
-	Context     []string      `yaml:"context" json:"context,omitempty"`         // keys of a job's context by which jobs can be found
+	Context     []string      `yaml:"context" json:"context,omitempty"`         // keys of a job's context by which jobs can be found, or AnyContext
 }
+
+// AnyContext in Pipeline.Context declares the first 50 keys of each context.
+const AnyContext = "*"
 
 // Stage is what is done with a job or with each of its items.
 type Stage struct {

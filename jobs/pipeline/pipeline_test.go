@@ -180,7 +180,7 @@ func TestDefaultPipelineIsShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := r.Get("")
-	want := &Pipeline{Name: "default", Description: "Create items from a document, then validate each of them.", Labels: []string{"gobd", "gdpr"}, Stages: []Stage{
+	want := &Pipeline{Name: "default", Description: "Create items from a document, then validate each of them.", Labels: []string{"gobd", "gdpr"}, Context: []string{AnyContext}, Stages: []Stage{
 		{Name: "create", Role: "creator", Takes: TakesJob, Timeout: time.Hour},
 		{Name: "validate", Role: "validator", Takes: TakesItem, Timeout: 10 * time.Minute, States: map[string]string{"accept": Integrated, "reject": Rejected}},
 	}}

@@ -67,7 +67,7 @@ func ordinary() fake {
 			},
 			Items:        jobs.Counts{Total: 60, Integrated: 30, Rejected: 10, Failed: 10, Review: 10},
 			Usage:        map[string]int64{"requests": 90, "tokens": 123456},
-			AgentUsage:   map[string]map[string]int64{"creator-1": {"requests": 30, "tokens": 100000, "items": 1}, "validator-1": {"requests": 60, "tokens": 23456, "items": 50}},
+			AgentUsage:   map[string]map[string]int64{"creator-1": {"requests": 30, "tokens": 100000, "assignments": 1}, "validator-1": {"requests": 60, "tokens": 23456, "assignments": 50}},
 			Pipeline:     &pipeline.Pipeline{Labels: []string{"gobd", "gdpr"}},
 			ErrorMessage: "10 items have failed for the last time; see their errors with muster jobs items --status failed.",
 		},

@@ -130,7 +130,7 @@ func (s *Summary) usage(p *page) {
 }
 
 // assignments is the name in the usage of an agent of how many assignments it has completed.
-const assignments = "items"
+const assignments = "assignments"
 
 // agents lists the agents, those with the most items first.
 func (s *Summary) agents(p *page) {

@@ -129,7 +129,7 @@ func (c jobCommands) cancel(ctx context.Context, in *cancelInput) (*cancelOutput
 func (c jobCommands) retry(ctx context.Context, in *retryInput) (*retryOutput, error) {
 	var keys []string
 	if in.Body != nil {
-		keys = in.Body.Items
+		keys = in.Body.Keys
 	}
 	n, err := c.jobs.Retry(ctx, in.ID, keys...)
 	return &retryOutput{client.RetriedJob{JobID: in.ID, Retried: n}}, err

@@ -113,7 +113,7 @@ func addItems(s *server) {
 	route(s, op, maxBody, func(ctx context.Context, in *decideAllInput) (*decideAllOutput, error) {
 		out := &decideAllOutput{}
 		var err error
-		out.Body.Decided, err = s.cfg.Jobs.DecideAll(ctx, in.ID, in.Body.Items, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
+		out.Body.Decided, err = s.cfg.Jobs.DecideAll(ctx, in.ID, in.Body.Keys, jobs.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: access.CallerOf(ctx).Name})
 		return out, err
 	})
 	op = describe(s, http.MethodGet, "/v1/reviews", "listReviews", tagItems, "List items that wait for a decision, of all jobs")

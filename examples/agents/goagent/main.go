@@ -218,7 +218,7 @@ var (
 
 // judge accepts what requires something, and labels it.
 func judge(as assignment) answer {
-	usage := map[string]int{"words": len(strings.Fields(as.Item.Text))}
+	usage := map[string]int{"requests": 1, "tokens": len(strings.Fields(as.Item.Text))}
 	if !requires.MatchString(as.Item.Text) {
 		return answer{Verdict: "reject", Reason: "it requires nothing: no must, shall, should, may not or require", Usage: usage}
 	}

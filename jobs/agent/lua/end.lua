@@ -38,7 +38,7 @@ local function used(name, n)
     out[#out + 1] = total
   end
 end
-if outcome == "completed" then used("items", 1) end
+if outcome == "completed" then used("assignments", 1) end
 local usage = {}
 if first then usage = cjson.decode(before[4] or "{}") end
 for name, n in pairs(usage) do used(name, string.format("%.0f", n)) end

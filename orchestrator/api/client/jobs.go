@@ -65,7 +65,7 @@ type CancelledJob struct {
 
 // JobRetry selects the failed items of a job that are retried.
 type JobRetry struct {
-	Items []string `json:"items,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all that failed."`
+	Keys []string `json:"keys,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all that failed."`
 }
 
 // RetriedJob is the result of a retry.
@@ -83,7 +83,7 @@ type Decision struct {
 
 // Decisions ends the review of several items of a job.
 type Decisions struct {
-	Items  []string `json:"items,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all in review."`
+	Keys   []string `json:"keys,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all in review."`
 	Accept bool     `json:"accept" doc:"true: the items go to their next stage, or are integrated by their last one; false: they are rejected"`
 	Reason string   `json:"reason,omitempty" maxLength:"10000" doc:"required to reject"`
 }
@@ -265,7 +265,7 @@ func (c *Client) DeleteJob(ctx context.Context, id string) error {
 
 // RetryJob runs failed items of a job again: those with keys, or all. An ended job is reopened.
 func (c *Client) RetryJob(ctx context.Context, id string, keys ...string) (r RetriedJob, err error) {
-	err = c.do(ctx, http.MethodPost, jobPath(id, "retry"), nil, JobRetry{Items: keys}, &r)
+	err = c.do(ctx, http.MethodPost, jobPath(id, "retry"), nil, JobRetry{Keys: keys}, &r)
 	return r, err
 }
 
