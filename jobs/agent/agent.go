@@ -87,6 +87,7 @@ type Config struct {
 	Static    []Registration // agents of the configuration. Defaults to none.
 	Allow     []string       // URLs below which work is pushed to agents that have registered. Defaults to none.
 	Max       int            // agents at a time, without those of the configuration. Defaults to 1000.
+	MaxOwned  int            // agents of one owner at a time. Defaults to a quarter of Max.
 
 	Heartbeat     time.Duration // how often agents should call. Defaults to 15 s.
 	ForgetAfter   time.Duration // when a silent agent is forgotten. Defaults to 24 h.
@@ -135,6 +136,7 @@ func (cfg Config) withDefaults() Config {
 		}
 	}
 	number(&cfg.Max, 1000)
+	number(&cfg.MaxOwned, max(1, cfg.Max/4))
 	number(&cfg.TaskSlots, 64)
 	number(&cfg.PushSlots, 256)
 	if cfg.Namespace == "" {

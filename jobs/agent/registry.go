@@ -78,7 +78,7 @@ func (s *agents) store(ctx context.Context, rec *record, id, owner string, stati
 	k := s.keys
 	v, err := scripts["register"].Run(ctx, s.rdb,
 		[]string{k.agents(), k.names(), k.seen(), k.static(), k.checks(), k.health(), k.version(), k.owners()},
-		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner).Slice()
+		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner, s.cfg.MaxOwned).Slice()
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
 	}
@@ -91,6 +91,8 @@ func (s *agents) store(ctx context.Context, rec *record, id, owner string, stati
 		return "", bad("name", "agent %q is in the configuration; use another name", rec.Name)
 	case 3:
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, ErrNotOwner)
+	case 4:
+		return "", fmt.Errorf("register agent %q: the key has registered %d agents: %w", rec.Name, s.cfg.MaxOwned, ErrTooMany)
 	}
 	return id, nil
 }

@@ -158,6 +158,27 @@ func TestANameBelongsToItsOwner(t *testing.T) {
 	}
 }
 
+// One key cannot use all the places of agents.
+func TestAnOwnerHasNoMoreAgentsThanAllowed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), func(c *agent.Config) { c.Max = 8 })
+	register := func(name, owner string) error {
+		_, _, err := r.Register(t.Context(), agent.Registration{Name: name, Roles: []string{"r"}, Owner: owner})
+		return err
+	}
+	for _, name := range []string{"a", "b", "a"} { // a third registration that replaces the first
+		if err := register(name, "key:one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := register("c", "key:one"); !errors.Is(err, agent.ErrTooMany) || !strings.Contains(err.Error(), "2 agents") {
+		t.Errorf("a third agent of an owner: got %v, want %v with the limit", err, agent.ErrTooMany)
+	}
+	if err := register("c", "key:other"); err != nil {
+		t.Errorf("an agent of another owner: %v", err)
+	}
+}
+
 func TestThereAreNoMoreAgentsThanAllowed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)

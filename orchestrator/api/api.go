@@ -171,6 +171,7 @@ func (c Config) layered(served *routes) (http.Handler, error) {
 		crossOrigin,
 		c.authenticated,
 		c.permitted,
+		c.sized,
 		c.audited,
 		c.readOnly,
 	}

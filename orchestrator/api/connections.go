@@ -11,8 +11,9 @@ import (
 // mostConnections is how many connections a listener has at a time, if the process may open twice as many files.
 const mostConnections = 4096
 
-// connections bounds the connections of a server, so that clients cannot use up the descriptors of the process. A new
-// connection beyond the limit replaces the one that has waited longest for a request.
+// connections limits the connections of a server, so that clients cannot use up the descriptors of the process. A new
+// connection beyond the limit replaces one that waits for a request: of the address with the most such connections, the
+// one that has waited longest.
 type connections struct {
 	most   int
 	logger *slog.Logger
@@ -46,11 +47,19 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// replace closes the connection that has waited longest, or the new one if none waits.
+// replace closes a waiting connection of the address with the most of them, or the new one if none waits.
 func (c *connections) replace(oldest net.Conn, since time.Time) {
+	waiting := map[string]int{}
 	for conn, at := range c.waiting {
-		if !at.IsZero() && at.Before(since) {
-			oldest, since = conn, at
+		if !at.IsZero() {
+			waiting[addressOf(conn)]++
+		}
+	}
+	most := 0
+	for conn, at := range c.waiting {
+		n := waiting[addressOf(conn)]
+		if !at.IsZero() && (n > most || n == most && at.Before(since)) {
+			oldest, since, most = conn, at, n
 		}
 	}
 	_ = oldest.Close()
@@ -59,4 +68,13 @@ func (c *connections) replace(oldest net.Conn, since time.Time) {
 		c.warned = now
 		c.logger.Warn("too many connections: closing those that have waited longest for a request", "limit", c.most, "address", oldest.RemoteAddr())
 	}
+}
+
+// addressOf returns the address of the client of a connection, without its port.
+func addressOf(conn net.Conn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return conn.RemoteAddr().String()
+	}
+	return host
 }

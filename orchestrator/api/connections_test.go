@@ -5,10 +5,42 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 
 	"muster/internal/testutil"
 )
+
+// A client with many idle connections loses those, not the connections of others.
+func TestAddressWithTheMostIdleConnectionsMakesRoom(t *testing.T) {
+	t.Parallel()
+	conns := newConnections(4, slog.New(slog.DiscardHandler))
+	closed := map[string]int{}
+	open := func(address string) {
+		conn := &addressed{address: address, closed: closed}
+		conns.track(conn, http.StateNew)
+	}
+	open("192.0.2.1:1")
+	for range 20 {
+		open("192.0.2.2:1")
+	}
+	open("192.0.2.3:1")
+	if closed["192.0.2.1:1"] != 0 || closed["192.0.2.3:1"] != 0 || closed["192.0.2.2:1"] != 18 {
+		t.Errorf("closed %v, want 18 connections of 192.0.2.2", closed)
+	}
+}
+
+// addressed is a connection of an address. It counts its closing.
+type addressed struct {
+	net.Conn
+	address string
+	closed  map[string]int
+}
+
+func (a *addressed) Close() error { a.closed[a.address]++; return nil }
+func (a *addressed) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a.address))
+}
 
 // Connections without a request, silent ones and kept ones, make room for new ones; those with a request stay.
 func TestWaitingConnectionsMakeRoom(t *testing.T) {

@@ -51,11 +51,8 @@ type eventStreams struct {
 	untilShutdown func(context.Context) (context.Context, context.CancelFunc)
 	identify      func(r *http.Request, guarded bool) (access.Caller, error)
 	logger        *slog.Logger
-	places        chan struct{} // one is taken by each open stream
+	open          *shares
 }
-
-// maxStreams is how many streams of events may be open.
-const maxStreams = 500
 
 type jobEventsInput struct {
 	JobPath
@@ -64,12 +61,12 @@ type jobEventsInput struct {
 
 // addEvents adds the streams of events.
 func addEvents(s *server) {
-	streams := &eventStreams{s.cfg.Events, s.untilShutdown, s.cfg.identify, s.cfg.Logger, make(chan struct{}, maxStreams)}
+	streams := &eventStreams{s.cfg.Events, s.untilShutdown, s.cfg.identify, s.cfg.Logger, newShares("streams of events", maxStreams, maxStreamsEach)}
 	const what = "Server-sent events: id, event (the type) and data (the event as JSON). " +
 		"A comment comes every 15 seconds, and the event gap where events are no longer kept. The stream ends when the key is revoked or expires."
 	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
-	route(s, op, 0, func(_ context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream("", *in) })
+	route(s, op, 0, func(ctx context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream(ctx, "", *in) })
 
 	op = describe(s, http.MethodGet, "/v1/jobs/{id}/events", "streamJobEvents", tagEvents, "What happens to a job", http.StatusNotFound, http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
@@ -79,20 +76,19 @@ func addEvents(s *server) {
 				return nil, err
 			}
 		}
-		return streams.stream(in.ID, in.EventPlace)
+		return streams.stream(ctx, in.ID, in.EventPlace)
 	})
 }
 
 // stream streams the events of a job, or of all, until the client disconnects, its key is revoked or expires, or the server
 // shuts down.
-func (s *eventStreams) stream(id string, at EventPlace) (*streamOutput, error) {
-	select {
-	case s.places <- struct{}{}:
-	default:
-		return nil, problem(http.StatusTooManyRequests, "%d streams of events are open already", maxStreams)
+func (s *eventStreams) stream(ctx context.Context, id string, at EventPlace) (*streamOutput, error) {
+	release, err := s.open.take(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return &streamOutput{func(hc huma.Context) {
-		defer func() { <-s.places }()
+		defer release()
 		r, w := humago.Unwrap(hc)
 		waits(r.Context())
 		ctx, cancel := s.untilShutdown(r.Context())

@@ -77,10 +77,7 @@ func (l *limits) allow(w http.ResponseWriter, r *http.Request, caller access.Cal
 	}
 	key := client
 	if caller.ID != "" {
-		key = caller.Owner() + " " + caller.ID + " " + client
-		if caller.IsToken() { // each has an id of its own
-			key = caller.Owner() + " " + client
-		}
+		key = identityOf(caller) + " " + client
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -149,4 +146,73 @@ func (l *limits) blocks(client string) bool {
 		ok = false
 	}
 	return ok
+}
+
+// identityOf names a caller for its limits. Each token has an id of its own, so that the tokens of a subject count together.
+func identityOf(caller access.Caller) string {
+	if caller.ID == "" || caller.IsToken() {
+		return caller.Owner()
+	}
+	return caller.Owner() + " " + caller.ID
+}
+
+// Limits of what one caller, and all callers together, may have open at a time in a process.
+const (
+	maxStreams, maxStreamsEach = 500, 50 // streams of events
+	maxBodies, maxBodiesEach   = 16, 4   // requests with a body above maxBody: they take memory until they are decoded
+)
+
+// shares limits what callers have open at a time.
+type shares struct {
+	what      string // as in "streams of events"
+	all, each int
+
+	mu   sync.Mutex // guards the fields below
+	open int
+	of   map[string]int // by the identity of the caller
+}
+
+func newShares(what string, all, each int) *shares {
+	return &shares{what: what, all: all, each: each, of: map[string]int{}}
+}
+
+// take reserves a place for the caller of ctx until release is called. The error is a *Problem.
+func (s *shares) take(ctx context.Context) (release func(), err error) {
+	who := identityOf(access.CallerOf(ctx))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.of[who] >= s.each:
+		return nil, problem(http.StatusTooManyRequests, "a caller may have %d %s at a time; wait for the end of one", s.each, s.what)
+	case s.open >= s.all:
+		return nil, problem(http.StatusTooManyRequests, "all callers together may have %d %s at a time; try again later", s.all, s.what)
+	}
+	s.open++
+	s.of[who]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+		if s.of[who]--; s.of[who] == 0 {
+			delete(s.of, who)
+		}
+	}, nil
+}
+
+// sized limits the large bodies that a caller sends at a time.
+func (c Config) sized(next http.Handler) http.Handler {
+	bodies := newShares("requests with a large body", maxBodies, maxBodiesEach)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength >= 0 && r.ContentLength <= maxBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		release, err := bodies.take(r.Context())
+		if err != nil {
+			writeProblem(w, problemOf(err, ""))
+			return
+		}
+		defer release()
+		next.ServeHTTP(w, r)
+	})
 }

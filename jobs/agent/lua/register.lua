@@ -1,9 +1,11 @@
 -- Stores an agent under its name.
 -- KEYS: agents, names, seen, static, checks, health, version, owners.
 -- ARGV: name, id for a new agent, record, most agents, "1" for an agent of the
--- configuration, "1" for an agent with a URL, owner or "" for no change.
--- Returns {1, id}; {0, ""} if there are too many agents; {2, id} if the name is
--- that of an agent of the configuration; {3, id} if it has another owner.
+-- configuration, "1" for an agent with a URL, owner or "" for no change, most agents
+-- of an owner.
+-- Returns {1, id}; {0, ""} if there are too many agents; {4, ""} if the owner has too
+-- many; {2, id} if the name is that of an agent of the configuration; {3, id} if it has
+-- another owner.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local static = ARGV[5] == "1"
@@ -15,6 +17,13 @@ if id and ARGV[7] ~= "" then
 end
 if not id then
   if not static and redis.call("HLEN", KEYS[1]) >= tonumber(ARGV[4]) then return { 0, "" } end
+  if ARGV[7] ~= "" then
+    local own = 0
+    for _, owner in ipairs(redis.call("HVALS", KEYS[8])) do
+      if owner == ARGV[7] then own = own + 1 end
+    end
+    if own >= tonumber(ARGV[8]) then return { 4, "" } end
+  end
   id = ARGV[2]
 end
 redis.call("HSET", KEYS[1], id, ARGV[3])
