@@ -146,6 +146,7 @@ func addAssignments(s *server) {
 	held := []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict}
 	op := describe(s, http.MethodPost, "/v1/agents/{id}/lease", "leaseWork", tagWork, "Take work, and wait for it", http.StatusNotFound, http.StatusTooManyRequests)
 	ofAgents(&op)
+	op.Metadata[waitsKey] = true
 	route(s, op, maxBody, w.lease)
 
 	op = describe(s, http.MethodPost, "/v1/assignments/{id}/heartbeat", "heartbeatAssignment", tagWork, "Keep an assignment", held...)
@@ -202,7 +203,6 @@ func (w work) lease(ctx context.Context, in *leaseInput) (*leaseOutput, error) {
 	wait := min(time.Duration(in.Body.Wait*float64(time.Second)), maxWait)
 	polling, cancel := w.untilShutdown(ctx)
 	defer cancel()
-	waits(ctx)
 	list, err := w.agents.Lease(polling, in.ID, in.Body.Roles, in.Body.Max, wait)
 	if err != nil && (polling.Err() == nil || ctx.Err() != nil) {
 		return nil, err

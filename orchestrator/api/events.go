@@ -66,10 +66,12 @@ func addEvents(s *server) {
 		"A comment comes every 15 seconds, and the event gap where events are no longer kept. The stream ends when the key is revoked or expires."
 	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
+	op.Metadata[waitsKey] = true
 	route(s, op, 0, func(ctx context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream(ctx, "", *in) })
 
 	op = describe(s, http.MethodGet, "/v1/jobs/{id}/events", "streamJobEvents", tagEvents, "What happens to a job", http.StatusNotFound, http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
+	op.Metadata[waitsKey] = true
 	route(s, op, 0, func(ctx context.Context, in *jobEventsInput) (*streamOutput, error) {
 		if s.cfg.Jobs != nil {
 			if _, err := s.cfg.Jobs.Get(ctx, in.ID); err != nil {
@@ -90,7 +92,6 @@ func (s *eventStreams) stream(ctx context.Context, id string, at EventPlace) (*s
 	return &streamOutput{func(hc huma.Context) {
 		defer release()
 		r, w := humago.Unwrap(hc)
-		waits(r.Context())
 		ctx, cancel := s.untilShutdown(r.Context())
 		defer cancel()
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -159,6 +159,7 @@ const (
 	roleKey     = "roles"    // of which a caller needs one
 	frequentKey = "frequent" // as frequent as work
 	optionalKey = "optional" // it needs no key
+	waitsKey    = "waits"    // its requests wait for something to happen
 )
 
 // needs sets the roles of which an operation takes one. Without it, that is Viewer for reads and Operator for the rest.

@@ -25,6 +25,7 @@ type routeInfo struct {
 	optional  bool          // it needs no key, and responds with more to a viewer
 	operation string        // its id, or the pattern
 	frequent  bool          // what agents do with work, which is not for the audit log
+	waits     bool          // its requests wait for something to happen
 	refuse    refusal       // nil: a problem
 }
 
@@ -69,6 +70,7 @@ func (s *routes) addOperations(api huma.API) {
 			r := routeInfo{operation: op.OperationID, open: len(op.Security) == 0}
 			r.roles, _ = op.Metadata[roleKey].([]access.Role)
 			r.frequent, _ = op.Metadata[frequentKey].(bool)
+			r.waits, _ = op.Metadata[waitsKey].(bool)
 			r.optional, _ = op.Metadata[optionalKey].(bool)
 			s.by[method+" "+path] = r
 			if r.open || r.optional {

@@ -4,43 +4,36 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"slices"
-	"strconv"
-	"time"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// timedMethods are the methods that are values of a label; a client can choose any.
-var timedMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
-
-// otherLabel is the label of a method that is not one of timedMethods, and of paths without a route.
-const otherLabel = "other"
-
-// Timing counts and times the requests of a Handler for Prometheus. Routes are
-// those of the interface, as in /jobs/{id}, never paths. Requests that wait for
-// something to happen, which are polls for work and streams of events, are
+// Timing counts and times the requests of a Handler for Prometheus. The label route is the pattern of a route, as in
+// /jobs/{id}, and never a path. Requests that wait for something to happen, which are polls for work and streams, are
 // counted but not timed.
 type Timing struct {
 	duration *prometheus.HistogramVec
 	requests *prometheus.CounterVec
-	bytes    *prometheus.CounterVec
+	size     *prometheus.SummaryVec
 	open     *prometheus.GaugeVec
 }
 
 // NewTiming returns the collector of the requests of one process.
 func NewTiming() *Timing {
+	labels := []string{"method", "route", "code"}
 	t := &Timing{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "muster_http_request_duration_seconds", Help: "How long requests took, without those that wait for work or events, by method, route and class of the status. A path without a route, and a method that is none of HTTP's, are other.",
+			Name: "muster_http_request_duration_seconds", Help: "How long requests took, without those that wait for work or events, by method, route and status. A path without a route is other.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-		}, []string{"method", "route", "code"}),
+		}, labels),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "muster_http_requests_total", Help: "Requests that were answered, by method, route and status.",
-		}, []string{"method", "route", "code"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_http_response_bytes_total", Help: "Bytes of the bodies of answers.",
-		}, []string{"method", "route"}),
+		}, labels),
+		size: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+			Name: "muster_http_response_size_bytes", Help: "Bytes of responses, by method, route and status.",
+		}, labels),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "muster_http_requests_in_flight", Help: "Requests that are being answered; those that wait for work or events have the state waiting.",
 		}, []string{"state"}),
@@ -51,7 +44,7 @@ func NewTiming() *Timing {
 }
 
 func (t *Timing) parts() []prometheus.Collector {
-	return []prometheus.Collector{t.duration, t.requests, t.bytes, t.open}
+	return []prometheus.Collector{t.duration, t.requests, t.size, t.open}
 }
 
 // Describe implements prometheus.Collector.
@@ -68,25 +61,8 @@ func (t *Timing) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// timedRequest is what is known of a request while it is answered.
-type timedRequest struct {
-	timing *Timing
-	waits  bool
-}
-
-type timedKey struct{}
-
-// waits says that the request of ctx waits for something to happen from here on, so that it is not timed. It is called
-// by the goroutine that answers the request.
-func waits(ctx context.Context) {
-	r, _ := ctx.Value(timedKey{}).(*timedRequest)
-	if r == nil || r.waits {
-		return
-	}
-	r.waits = true
-	r.timing.open.WithLabelValues("active").Dec()
-	r.timing.open.WithLabelValues("waiting").Inc()
-}
+// timedRoute is the key of the label route in the context of a request.
+type timedRoute struct{}
 
 // timed counts and times the requests that next answers, by the patterns of routes.
 func (c Config) timed(next http.Handler) http.Handler {
@@ -94,29 +70,20 @@ func (c Config) timed(next http.Handler) http.Handler {
 	if t == nil {
 		return next
 	}
+	route := promhttp.WithLabelFromCtx("route", func(ctx context.Context) string {
+		label, _ := ctx.Value(timedRoute{}).(string)
+		return label
+	})
+	counted := promhttp.InstrumentHandlerCounter(t.requests, promhttp.InstrumentHandlerResponseSize(t.size, next, route), route)
+	waiting := promhttp.InstrumentHandlerInFlight(t.open.WithLabelValues("waiting"), counted)
+	active := promhttp.InstrumentHandlerInFlight(t.open.WithLabelValues("active"), promhttp.InstrumentHandlerDuration(t.duration, counted, route))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		method, route := r.Method, cmp.Or(c.route(r), otherLabel)
-		if !slices.Contains(timedMethods, method) {
-			method = otherLabel
+		label := cmp.Or(c.route(r), "other")
+		r = r.WithContext(context.WithValue(r.Context(), timedRoute{}, label))
+		if c.routeOf(r).waits || strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+			waiting.ServeHTTP(w, r)
+			return
 		}
-		watched, state, start := &statusWriter{ResponseWriter: w}, &timedRequest{timing: t}, time.Now()
-		t.open.WithLabelValues("active").Inc()
-		ended := false
-		defer func() {
-			code := watched.code()
-			if !ended && watched.status == 0 { // it panics
-				code = http.StatusInternalServerError
-			}
-			t.requests.WithLabelValues(method, route, strconv.Itoa(code)).Inc()
-			t.bytes.WithLabelValues(method, route).Add(float64(watched.bytes))
-			if state.waits {
-				t.open.WithLabelValues("waiting").Dec()
-				return
-			}
-			t.open.WithLabelValues("active").Dec()
-			t.duration.WithLabelValues(method, route, strconv.Itoa(code/100)+"xx").Observe(time.Since(start).Seconds())
-		}()
-		next.ServeHTTP(watched, r.WithContext(context.WithValue(r.Context(), timedKey{}, state)))
-		ended = true
+		active.ServeHTTP(w, r)
 	})
 }
