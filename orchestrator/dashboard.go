@@ -83,7 +83,7 @@ func (s *System) apiConfig() (api.Config, error) {
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
 	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, proxyPages{s.Pool, s}, s.Breakers
 	served.Queue = s.ArtifactQueue
-	served.MaxDocument, served.Lease = s.cfg().Jobs.MaxDocumentBytes(), s.cfg().Jobs.Lease
+	served.Lease = s.cfg().Jobs.Lease
 	served.Sites, served.Check, served.Tracing = s.Sites, checks.Run, s.tracing
 	served.Timing = api.NewTiming()
 	served.Metrics = metrics.Handler(s.metrics(served))

@@ -15,6 +15,7 @@ import (
 	"muster/internal/tracing/otlp"
 	"muster/jobs"
 	"muster/jobs/agent"
+	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/breaker"
@@ -48,7 +49,7 @@ type System struct {
 	// Webhooks get the events, while Webhooks.Run runs.
 	Webhooks  *webhook.Service
 	Pipelines *pipeline.Registry
-	Documents *Documents
+	Documents *document.Store
 	Events    *event.Stream
 	Breakers  *breaker.Service
 	// Keys and Audit are of the HTTP interface.
@@ -133,7 +134,10 @@ func (s *System) openJobs() (err error) {
 	if s.Pipelines, err = pipeline.Load(s.cfg().Pipelines()); err != nil {
 		return err
 	}
-	s.Documents = &Documents{dir: s.cfg().Documents(), limit: cfg.MaxDocumentBytes(), filter: s.cfg().Network.Filter(), storeID: func(ctx context.Context) (string, error) { return s.Jobs.StoreID(ctx) }}
+	s.Documents = document.New(document.Config{
+		Dir: s.cfg().Documents(), Limit: cfg.MaxDocumentBytes(), Filter: s.cfg().Network.Filter(),
+		Owner: func(ctx context.Context) (string, error) { return s.Jobs.StoreID(ctx) },
+	})
 	track, sweep := s.reconcile(), s.sweepDocuments()
 	s.Jobs, err = jobs.New(jobs.Config{
 		Client: s.Client, Pipelines: s.Pipelines.Get, Documents: s.Documents,

@@ -23,10 +23,12 @@ const (
 )
 
 // Fetch downloads a document over http or https and stores it; see Put. It follows up to five redirects and takes at
-// most ten minutes. filter decides about every address that it connects to; nil allows public ones only. A URL that
-// cannot be used is a *jobs.FieldError. Errors and the source of the document have neither the credentials nor the
-// query of the URL, which may be secret.
-func (s *Store) Fetch(ctx context.Context, rawURL string, limit int64, filter *addressfilter.Filter) (jobs.Document, error) {
+// most ten minutes. A URL that cannot be used is a *jobs.FieldError. Errors and the source of the document contain neither
+// the credentials nor the query of the URL, which may be secret.
+func (s *Store) Fetch(ctx context.Context, rawURL string) (jobs.Document, error) {
+	if err := s.open(ctx); err != nil {
+		return jobs.Document{}, err
+	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return jobs.Document{}, badURL("it cannot be parsed")
@@ -42,7 +44,7 @@ func (s *Store) Fetch(ctx context.Context, rawURL string, limit int64, filter *a
 	}
 	req.Header.Set("User-Agent", userAgent)
 
-	transport := filter.Transport()
+	transport := s.cfg.Filter.Transport()
 	transport.ResponseHeaderTimeout = answerWait
 	transport.DisableKeepAlives = true // a document is fetched once
 	client := &http.Client{Transport: transport, CheckRedirect: checkRedirect}
@@ -55,10 +57,10 @@ func (s *Store) Fetch(ctx context.Context, rawURL string, limit int64, filter *a
 		return jobs.Document{}, fmt.Errorf("%w of %s: the server responds with %d %s", ErrDownload, shown(u), res.StatusCode, http.StatusText(res.StatusCode))
 	}
 	name := nameIn(res)
-	if res.ContentLength > limit {
-		return jobs.Document{}, &TooLargeError{Name: name, Limit: limit}
+	if res.ContentLength > s.cfg.Limit {
+		return jobs.Document{}, &TooLargeError{Name: name, Limit: s.cfg.Limit}
 	}
-	in := incoming{name: name, source: shown(u), from: downloaded{res.Body}, limit: limit}
+	in := incoming{name: name, source: shown(u), from: downloaded{res.Body}}
 	if t := withoutParameters(res.Header.Get("Content-Type")); t != "application/octet-stream" && t != "binary/octet-stream" {
 		in.mediaType = t
 	}

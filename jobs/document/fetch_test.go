@@ -63,8 +63,8 @@ func serve(t *testing.T) (string, *addressfilter.Filter) {
 
 func TestFetchStoresWhatAServerSends(t *testing.T) {
 	t.Parallel()
-	s := open(t)
 	at, filter := serve(t)
+	s := storeOf(t, func(c *Config) { c.Filter = filter })
 	with := strings.Replace(at, "http://", "http://me:secret@", 1)
 	for _, c := range []struct {
 		url  string
@@ -74,7 +74,7 @@ func TestFetchStoresWhatAServerSends(t *testing.T) {
 		{at + "/moved", jobs.Document{Name: "Report 1.pdf", Hash: hashOf("named"), Size: 5, Type: "application/pdf", Source: at + "/moved"}},
 		{with + "/files/a.html?token=secret#top", jobs.Document{Name: "a.html", Hash: hashOf("page"), Size: 4, Type: "application/xhtml+xml", Source: at + "/files/a.html"}},
 	} {
-		if got, err := s.Fetch(t.Context(), c.url, limit, filter); err != nil || got != c.want {
+		if got, err := s.Fetch(t.Context(), c.url); err != nil || got != c.want {
 			t.Errorf("%s: got %+v, %v, want %+v", c.url, got, err, c.want)
 		}
 	}
@@ -82,8 +82,8 @@ func TestFetchStoresWhatAServerSends(t *testing.T) {
 
 func TestFetchRefuses(t *testing.T) {
 	t.Parallel()
-	s := open(t)
 	at, filter := serve(t)
+	s := storeOf(t, func(c *Config) { c.Filter = filter })
 	field := func(err error) bool {
 		e, ok := errors.AsType[*jobs.FieldError](err)
 		return ok && e.Field == "document_url"
@@ -108,12 +108,12 @@ func TestFetchRefuses(t *testing.T) {
 		{at + "/cut", "download failed: unexpected EOF", other},
 		{at + "/empty", "empty is empty", other},
 	} {
-		_, err := s.Fetch(t.Context(), c.url, limit, filter)
+		_, err := s.Fetch(t.Context(), c.url)
 		if !c.is(err) || !strings.Contains(fmt.Sprint(err), c.want) || strings.Contains(fmt.Sprint(err), "secret") {
 			t.Errorf("%s: got %v, want %q", c.url, err, c.want)
 		}
 	}
-	if _, err := s.Fetch(t.Context(), at+"/named", limit, nil); !field(err) {
+	if _, err := storeOf(t).Fetch(t.Context(), at+"/named"); !field(err) {
 		t.Errorf("without a filter: got %v, want loopback to be refused", err)
 	}
 	if got := contents(t, s); len(got) != 0 {
@@ -127,13 +127,13 @@ func TestFetchRefuses(t *testing.T) {
 // A download ends with its ctx, also while the server is silent.
 func TestFetchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	s := open(t)
 	at, filter := serve(t)
+	s := storeOf(t, func(c *Config) { c.Filter = filter })
 	stop := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	opened := s.part
 	s.part = func(dir string) (*os.File, error) { cancel(stop); return opened(dir) } // the body is read next
-	if _, err := s.Fetch(ctx, at+"/silent", limit, filter); !errors.Is(err, stop) {
+	if _, err := s.Fetch(ctx, at+"/silent"); !errors.Is(err, stop) {
 		t.Errorf("got %v, want %v", err, stop)
 	}
 	if got := contents(t, s); len(got) != 0 {

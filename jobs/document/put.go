@@ -21,73 +21,14 @@ import (
 	"muster/jobs"
 )
 
-// Put stores what r has, up to limit bytes, under a name, of which only the part after the last slash counts. The hash
-// is of what was stored. More is a *TooLargeError; nothing is a *job.FieldError. If it fails, nothing is left behind.
-// When ctx is done it returns after the read from r that it is in.
-func (s *Store) Put(ctx context.Context, name string, r io.Reader, limit int64) (jobs.Document, error) {
-	return s.put(ctx, incoming{name: baseName(name), from: r, limit: limit})
-}
-
-// PutFile stores a regular file; see Put. It is an error if the file changes while it is read.
-func (s *Store) PutFile(ctx context.Context, file string, limit int64) (jobs.Document, error) {
-	fail := func(err error) (jobs.Document, error) {
-		return jobs.Document{}, fmt.Errorf("read the document %s: %w", file, err)
+// Put stores the content of r under a name, of which only the part after the last slash counts. More than Config.Limit is a
+// *TooLargeError; an empty document is a *jobs.FieldError. A failed call leaves nothing behind. When ctx is done, Put returns
+// after its current read from r.
+func (s *Store) Put(ctx context.Context, name string, r io.Reader) (jobs.Document, error) {
+	if err := s.open(ctx); err != nil {
+		return jobs.Document{}, err
 	}
-	info, err := os.Stat(file) // before it is opened: a FIFO would block
-	if err == nil {
-		err = regular(info)
-	}
-	if err != nil {
-		return fail(inner(err))
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return fail(inner(err))
-	}
-	defer f.Close()
-	before, err := f.Stat()
-	if err == nil {
-		err = regular(before)
-	}
-	if err != nil {
-		return fail(inner(err))
-	}
-	name := baseName(file)
-	if before.Size() > limit {
-		return jobs.Document{}, &TooLargeError{Name: name, Limit: limit}
-	}
-	source, err := filepath.Abs(file)
-	if err != nil {
-		return fail(err)
-	}
-	return s.put(ctx, incoming{name: name, source: source, from: f, limit: limit, check: func(read int64) error {
-		after, err := f.Stat()
-		if err != nil {
-			return inner(err)
-		}
-		if read != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
-			return fmt.Errorf("the document %s changed while it was read; try again when nothing writes to it", file)
-		}
-		return nil
-	}})
-}
-
-// inner returns the error without the path, which the message gives already.
-func inner(err error) error {
-	if e, ok := errors.AsType[*os.PathError](err); ok {
-		return e.Err
-	}
-	return err
-}
-
-func regular(info os.FileInfo) error {
-	switch {
-	case info.IsDir():
-		return errors.New("it is a folder; name a file")
-	case !info.Mode().IsRegular():
-		return errors.New("it is no regular file; name one")
-	}
-	return nil
+	return s.put(ctx, incoming{name: baseName(name), from: r})
 }
 
 // incoming is a document to store.
@@ -95,15 +36,10 @@ type incoming struct {
 	name, source string
 	mediaType    string // "": found out from the name or the content
 	from         io.Reader
-	limit        int64
-	check        func(read int64) error // called before the document becomes visible; may be nil
 }
 
 func (s *Store) put(ctx context.Context, in incoming) (doc jobs.Document, err error) {
-	if in.limit <= 0 {
-		return doc, fmt.Errorf("store the document %s: a limit of %d bytes", in.name, in.limit)
-	}
-	f, err := s.part(s.dir)
+	f, err := s.part(s.cfg.Dir)
 	if err != nil {
 		return doc, s.storeError(in.name, err)
 	}
@@ -113,20 +49,15 @@ func (s *Store) put(ctx context.Context, in incoming) (doc jobs.Document, err er
 	}()
 	sum, head := sha256.New(), &head{}
 	from := &source{ctx: ctx, r: in.from}
-	n, err := io.Copy(io.MultiWriter(f, sum, head), io.LimitReader(from, in.limit))
-	if err == nil && n == in.limit && from.hasMore() {
-		return doc, &TooLargeError{Name: in.name, Limit: in.limit}
+	n, err := io.Copy(io.MultiWriter(f, sum, head), io.LimitReader(from, s.cfg.Limit))
+	if err == nil && n == s.cfg.Limit && from.hasMore() {
+		return doc, &TooLargeError{Name: in.name, Limit: s.cfg.Limit}
 	}
 	switch {
 	case from.err != nil:
 		return doc, fmt.Errorf("read the document %s after %d bytes: %w", in.name, n, from.err)
 	case err != nil:
 		return doc, s.storeError(in.name, err)
-	}
-	if in.check != nil {
-		if err := in.check(n); err != nil {
-			return doc, err
-		}
 	}
 	if n == 0 {
 		return doc, emptyError(in.name)
@@ -160,14 +91,14 @@ func (s *Store) keep(f *os.File, hash string) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return errors.Join(atomicfile.SyncDir(filepath.Dir(path)), atomicfile.SyncDir(s.dir)) // its folder may be new
+	return errors.Join(atomicfile.SyncDir(filepath.Dir(path)), atomicfile.SyncDir(s.cfg.Dir)) // its folder may be new
 }
 
 func (s *Store) storeError(name string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("store the document %s: no space is left in %s; free some, or use a folder on another disk: %w", name, s.dir, err)
+		return fmt.Errorf("store the document %s: no space is left in %s; free some, or use a folder on another disk: %w", name, s.cfg.Dir, err)
 	}
-	return fmt.Errorf("store the document %s in %s: %w", name, s.dir, err)
+	return fmt.Errorf("store the document %s in %s: %w", name, s.cfg.Dir, err)
 }
 
 // source reads until ctx is done, and keeps the error of a read apart from those of writes.

@@ -4,6 +4,7 @@
 package document
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
+	"muster/internal/addressfilter"
 	"muster/jobs"
 )
 
@@ -22,10 +25,22 @@ const (
 	partFolder = "incoming" // has the files that are being written
 )
 
-// Store is a folder of documents. It may be used by many goroutines at once, and a folder by many processes.
+// Config sets up a Store.
+type Config struct {
+	Dir    string                                // Required.
+	Limit  int64                                 // bytes of a document
+	Filter *addressfilter.Filter                 // decides about the addresses that Fetch connects to. Defaults to public addresses.
+	Owner  func(context.Context) (string, error) // returns the ID of the owner of the directory, such as that of a Redis. Required.
+}
+
+// Store is a directory of documents. The first call that needs the directory creates and marks it; a directory with the
+// mark of another owner is an error. A Store may be used by many goroutines at once, and a directory by many processes.
 type Store struct {
-	dir, id string
-	part    func(dir string) (*os.File, error) // creates the file that a document is written to
+	cfg  Config
+	part func(dir string) (*os.File, error) // creates the file that a document is written to
+
+	mu sync.Mutex // guards id
+	id string     // of the owner, "" before the first call
 }
 
 var (
@@ -33,23 +48,37 @@ var (
 	hash    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// Open opens the folder of documents of the store with an id, such as that of its Redis. It creates and marks the
-// folder if need be. It is an error if another store has marked it.
-func Open(dir, id string) (*Store, error) {
-	if dir == "" || !storeID.MatchString(id) {
-		return nil, fmt.Errorf("open the folder of documents %q of the store %q: a folder and an id without spaces are needed", dir, id)
+// New returns a Store. It does no I/O, and needs no Close.
+func New(cfg Config) *Store { return &Store{cfg: cfg, part: newPart} }
+
+// Limit returns the largest number of bytes of a document.
+func (s *Store) Limit() int64 { return s.cfg.Limit }
+
+// open creates and marks the directory at its first call.
+func (s *Store) open(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id != "" {
+		return nil
 	}
-	s := &Store{dir: dir, id: id, part: newPart}
-	if err := os.MkdirAll(filepath.Join(dir, partFolder), 0o700); err != nil {
-		return nil, fmt.Errorf("create the folder of documents: %w", err)
+	id, err := s.cfg.Owner(ctx)
+	if err != nil {
+		return fmt.Errorf("open the directory of documents: %w", err)
 	}
-	if err := s.mark(); err != nil {
-		return nil, fmt.Errorf("mark the folder of documents %s: %w", dir, err)
+	if s.cfg.Dir == "" || !storeID.MatchString(id) {
+		return fmt.Errorf("open the directory of documents %q of the store %q: a directory and an ID without spaces are required", s.cfg.Dir, id)
 	}
-	if err := s.Check(); err != nil {
-		return nil, err
+	if err := os.MkdirAll(filepath.Join(s.cfg.Dir, partFolder), 0o700); err != nil {
+		return fmt.Errorf("create the directory of documents: %w", err)
 	}
-	return s, nil
+	if err := s.mark(id); err != nil {
+		return fmt.Errorf("mark the directory of documents %s: %w", s.cfg.Dir, err)
+	}
+	if err := s.check(id); err != nil {
+		return err
+	}
+	s.id = id
+	return nil
 }
 
 func newPart(dir string) (*os.File, error) {
@@ -57,17 +86,17 @@ func newPart(dir string) (*os.File, error) {
 }
 
 // mark writes the mark unless there is one. Of two processes that do so at once, one succeeds.
-func (s *Store) mark() error {
-	path := filepath.Join(s.dir, markFile)
+func (s *Store) mark(id string) error {
+	path := filepath.Join(s.cfg.Dir, markFile)
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := s.part(s.dir)
+	f, err := s.part(s.cfg.Dir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.WriteString(s.id + "\n")
+	_, err = f.WriteString(id + "\n")
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
 		return err
@@ -78,11 +107,18 @@ func (s *Store) mark() error {
 	return nil
 }
 
-// Check returns an error if the folder is gone or cannot be written to, or if it does not have the mark of this store.
-func (s *Store) Check() error {
-	f, err := os.Open(filepath.Join(s.dir, markFile))
+// Check returns an error if the directory is missing or not writable, or belongs to another owner.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	return s.check(s.id)
+}
+
+func (s *Store) check(id string) error {
+	f, err := os.Open(filepath.Join(s.cfg.Dir, markFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the folder of documents %s is no longer there, or has lost its file %s: mount it again, or restart to make a new one", s.dir, markFile)
+		return fmt.Errorf("the folder of documents %s is no longer there, or has lost its file %s: mount it again, or restart to make a new one", s.cfg.Dir, markFile)
 	}
 	if err != nil {
 		return fmt.Errorf("check the folder of documents: %w", err)
@@ -92,11 +128,11 @@ func (s *Store) Check() error {
 	if err != nil {
 		return fmt.Errorf("check the folder of documents: %w", err)
 	}
-	if got := strings.TrimSpace(string(text)); got != s.id {
+	if got := strings.TrimSpace(string(text)); got != id {
 		return fmt.Errorf("the folder of documents %s belongs to the store %q, and this is %q: use another folder, "+
-			"or, if this store replaces the other, remove %s", s.dir, got, s.id, f.Name())
+			"or, if this store replaces the other, remove %s", s.cfg.Dir, got, id, f.Name())
 	}
-	part, err := s.part(s.dir)
+	part, err := s.part(s.cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("the folder of documents cannot be written to: %w", err)
 	}
@@ -108,11 +144,14 @@ func (s *Store) path(of string) (string, error) {
 	if !hash.MatchString(of) {
 		return "", fmt.Errorf("%.80q is not the SHA-256 of a document; want 64 of 0-9 and a-f", of)
 	}
-	return filepath.Join(s.dir, of[:2], of), nil
+	return filepath.Join(s.cfg.Dir, of[:2], of), nil
 }
 
 // Open opens the document with a hash. The caller closes it. The error is or wraps fs.ErrNotExist if there is none.
 func (s *Store) Open(hash string) (io.ReadCloser, error) {
+	if err := s.open(context.Background()); err != nil {
+		return nil, err
+	}
 	path, err := s.path(hash)
 	if err != nil {
 		return nil, err
@@ -128,6 +167,9 @@ func (s *Store) Open(hash string) (io.ReadCloser, error) {
 // stored for another job meanwhile: unused is called when the document cannot be opened any more, and decides whether
 // it is put back. If that fails, Sweep does it.
 func (s *Store) Remove(hash string, unused func() (bool, error)) error {
+	if err := s.open(context.Background()); err != nil {
+		return err
+	}
 	path, err := s.path(hash)
 	if err != nil {
 		return err
@@ -151,7 +193,7 @@ func (s *Store) Remove(hash string, unused func() (bool, error)) error {
 
 // aside is a new name for a document that is being removed. It begins with the hash, so that the document can be put back.
 func (s *Store) aside(hash string) string {
-	return filepath.Join(s.dir, partFolder, hash+"."+rand.Text()+".part")
+	return filepath.Join(s.cfg.Dir, partFolder, hash+"."+rand.Text()+".part")
 }
 
 // TooLargeError means that a document has more bytes than it may have.

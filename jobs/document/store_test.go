@@ -18,15 +18,22 @@ import (
 	"muster/jobs"
 )
 
-const limit = 1 << 20
-
-func open(t *testing.T) *Store {
+// storeOf returns a store whose directory exists.
+func storeOf(t *testing.T, change ...func(*Config)) *Store {
 	t.Helper()
-	s, err := Open(filepath.Join(t.TempDir(), "documents"), "store-1")
-	if err != nil {
+	s := at(filepath.Join(t.TempDir(), "documents"), "store-1", change...)
+	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func at(dir, owner string, change ...func(*Config)) *Store {
+	cfg := Config{Dir: dir, Limit: 1 << 20, Owner: func(context.Context) (string, error) { return owner, nil }}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return New(cfg)
 }
 
 func hashOf(text string) string {
@@ -37,7 +44,7 @@ func hashOf(text string) string {
 // contents are the files below the folder, apart from the mark.
 func contents(t *testing.T, s *Store) (files []string) {
 	t.Helper()
-	err := filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(s.cfg.Dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && e.Name() != markFile {
 			files = append(files, e.Name())
 		}
@@ -51,12 +58,12 @@ func contents(t *testing.T, s *Store) (files []string) {
 
 func TestPutKeepsTheSameContentOnce(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := storeOf(t)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			name := fmt.Sprintf("folder/report %d.pdf", i)
-			got, err := s.Put(t.Context(), name, strings.NewReader("content"), limit)
+			got, err := s.Put(t.Context(), name, strings.NewReader("content"))
 			want := jobs.Document{Name: fmt.Sprintf("report %d.pdf", i), Hash: hashOf("content"), Size: 7, Type: "application/pdf"}
 			if err != nil || got != want {
 				t.Errorf("got %+v, %v, want %+v", got, err, want)
@@ -75,7 +82,7 @@ func TestPutKeepsTheSameContentOnce(t *testing.T) {
 	if got, err := io.ReadAll(r); string(got) != "content" || err != nil {
 		t.Errorf("got %q, %v, want the content", got, err)
 	}
-	info, err := os.Stat(s.dir)
+	info, err := os.Stat(s.cfg.Dir)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("got %v, %v, want a folder for its owner only", info.Mode(), err)
 	}
@@ -84,9 +91,9 @@ func TestPutKeepsTheSameContentOnce(t *testing.T) {
 // A content that was damaged on disk is whole again after it was put again.
 func TestPutRepairsADamagedContent(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := storeOf(t)
 	for range 2 {
-		doc, err := s.Put(t.Context(), "a", strings.NewReader("content"), limit)
+		doc, err := s.Put(t.Context(), "a", strings.NewReader("content"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,31 +112,29 @@ func TestPutRepairsADamagedContent(t *testing.T) {
 
 func TestFailedPutLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := storeOf(t, func(c *Config) { c.Limit = 4 })
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
-		r     io.Reader
-		limit int64
-		ok    func(error) bool
+		r  io.Reader
+		ok func(error) bool
 	}{
-		"empty":      {strings.NewReader(""), limit, func(err error) bool { return errors.As(err, new(*jobs.FieldError)) }},
-		"too large":  {strings.NewReader("12345"), 4, func(err error) bool { return errors.As(err, new(*TooLargeError)) }},
-		"read error": {io.MultiReader(strings.NewReader("x"), iotest.ErrReader(boom)), limit, func(err error) bool { return errors.Is(err, boom) }},
-		"no limit":   {strings.NewReader("x"), 0, func(err error) bool { return err != nil }},
+		"empty":      {strings.NewReader(""), func(err error) bool { return errors.As(err, new(*jobs.FieldError)) }},
+		"too large":  {strings.NewReader("12345"), func(err error) bool { return errors.As(err, new(*TooLargeError)) }},
+		"read error": {io.MultiReader(strings.NewReader("x"), iotest.ErrReader(boom)), func(err error) bool { return errors.Is(err, boom) }},
 	} {
-		if _, err := s.Put(t.Context(), name, c.r, c.limit); !c.ok(err) {
+		if _, err := s.Put(t.Context(), name, c.r); !c.ok(err) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Put(cancelled, "a", strings.NewReader("x"), limit); !errors.Is(err, context.Canceled) {
+	if _, err := s.Put(cancelled, "a", strings.NewReader("x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v, want context.Canceled", err)
 	}
 	if got := contents(t, s); len(got) != 0 {
 		t.Errorf("got the files %v, want none", got)
 	}
-	if _, err := s.Put(t.Context(), "a", strings.NewReader("1234"), 4); err != nil {
+	if _, err := s.Put(t.Context(), "a", strings.NewReader("1234")); err != nil {
 		t.Errorf("as large as the limit: got %v", err)
 	}
 }
@@ -139,7 +144,7 @@ func TestFullDiskIsAnError(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full here")
 	}
-	s := open(t)
+	s := storeOf(t)
 	s.part = func(dir string) (*os.File, error) {
 		link := filepath.Join(dir, partFolder, "full.part")
 		if err := os.Symlink("/dev/full", link); err != nil {
@@ -147,7 +152,7 @@ func TestFullDiskIsAnError(t *testing.T) {
 		}
 		return os.OpenFile(link, os.O_RDWR, 0)
 	}
-	if _, err := s.Put(t.Context(), "a", strings.NewReader("x"), limit); err == nil || !strings.Contains(err.Error(), "no space is left in "+s.dir) {
+	if _, err := s.Put(t.Context(), "a", strings.NewReader("x")); err == nil || !strings.Contains(err.Error(), "no space is left in "+s.cfg.Dir) {
 		t.Errorf("got %v, want an error that says so", err)
 	}
 	if got := contents(t, s); len(got) != 0 {
@@ -168,7 +173,7 @@ func TestNamesAndTypes(t *testing.T) {
 		{long + ".pdf", "x", strings.Repeat("ä", 98) + ".pdf", "application/pdf"},
 		{"bad\xff.csv", "x", "bad.csv", "text/csv"},
 	} {
-		got, err := open(t).Put(t.Context(), c.name, strings.NewReader(c.content), limit)
+		got, err := storeOf(t).Put(t.Context(), c.name, strings.NewReader(c.content))
 		if err != nil || got.Name != c.wantName || got.Type != c.wantType {
 			t.Errorf("%.40q: got %q of type %s, %v, want %q of type %s", c.name, got.Name, got.Type, err, c.wantName, c.wantType)
 		}
@@ -178,7 +183,7 @@ func TestNamesAndTypes(t *testing.T) {
 // A hash comes from outside: it never leads to another file.
 func TestHashesAreNoPaths(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := storeOf(t)
 	for _, bad := range []string{"", markFile, "../" + markFile, strings.Repeat("A", 64), strings.Repeat("a", 63), strings.Repeat("a", 65), strings.Repeat("a", 64) + "\n"} {
 		if _, err := s.Open(bad); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("open %q: got %v, want a refusal", bad, err)
@@ -198,8 +203,8 @@ func TestHashesAreNoPaths(t *testing.T) {
 
 func TestRemoveRemoves(t *testing.T) {
 	t.Parallel()
-	s := open(t)
-	doc, err := s.Put(t.Context(), "a", strings.NewReader("x"), limit)
+	s := storeOf(t)
+	doc, err := s.Put(t.Context(), "a", strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,18 +218,18 @@ func TestRemoveRemoves(t *testing.T) {
 
 func TestFolderBelongsToOneStore(t *testing.T) {
 	t.Parallel()
-	s := open(t)
-	if _, err := Open(s.dir, "store-1"); err != nil {
+	s := storeOf(t)
+	if err := at(s.cfg.Dir, "store-1").Check(t.Context()); err != nil {
 		t.Errorf("the same store again: got %v", err)
 	}
-	_, err := Open(s.dir, "store-2")
-	for _, want := range []string{`"store-1"`, `"store-2"`, "use another folder", filepath.Join(s.dir, markFile)} {
+	err := at(s.cfg.Dir, "store-2").Check(t.Context())
+	for _, want := range []string{`"store-1"`, `"store-2"`, "use another folder", filepath.Join(s.cfg.Dir, markFile)} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %s", err, want)
 		}
 	}
 	for _, bad := range []string{"", "two words", "line\n", strings.Repeat("x", 201)} {
-		if _, err := Open(t.TempDir(), bad); err == nil {
+		if err := at(t.TempDir(), bad).Check(t.Context()); err == nil {
 			t.Errorf("the id %q: got no error, want one", bad)
 		}
 	}
@@ -238,7 +243,7 @@ func TestTwoStoresCannotMarkAFolderAtOnce(t *testing.T) {
 	opened := make(chan *Store, 8)
 	for i := range cap(opened) {
 		all.Go(func() {
-			if s, err := Open(dir, fmt.Sprint("store-", i)); err == nil {
+			if s := at(dir, fmt.Sprint("store-", i)); s.Check(t.Context()) == nil {
 				opened <- s
 			}
 		})
@@ -247,30 +252,30 @@ func TestTwoStoresCannotMarkAFolderAtOnce(t *testing.T) {
 	if len(opened) != 1 {
 		t.Fatalf("got %d stores in one folder, want 1", len(opened))
 	}
-	if err := (<-opened).Check(); err != nil {
+	if err := (<-opened).Check(t.Context()); err != nil {
 		t.Errorf("the store that got it: got %v", err)
 	}
 }
 
 func TestCheckFindsALostFolder(t *testing.T) {
 	t.Parallel()
-	s := open(t)
-	if err := s.Check(); err != nil {
+	s := storeOf(t)
+	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := contents(t, s); len(got) != 0 {
 		t.Errorf("Check left the files %v", got)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, markFile), []byte("other\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.cfg.Dir, markFile), []byte("other\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(); err == nil || !strings.Contains(err.Error(), `belongs to the store "other"`) {
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `belongs to the store "other"`) {
 		t.Errorf("another mark: got %v", err)
 	}
-	if err := os.RemoveAll(s.dir); err != nil {
+	if err := os.RemoveAll(s.cfg.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "is no longer there") {
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is no longer there") {
 		t.Errorf("no folder: got %v", err)
 	}
 }
@@ -284,12 +289,12 @@ func TestRemoveKeepsWhatIsUsedAgain(t *testing.T) {
 		"used":      func(*Store) (bool, error) { return false, nil },
 		"not known": func(*Store) (bool, error) { return false, errors.New("no answer") },
 		"stored anew": func(s *Store) (bool, error) {
-			_, err := s.Put(t.Context(), "a", strings.NewReader("x"), limit)
+			_, err := s.Put(t.Context(), "a", strings.NewReader("x"))
 			return true, err
 		},
 	} {
-		s := open(t)
-		doc, err := s.Put(t.Context(), "a", strings.NewReader("x"), limit)
+		s := storeOf(t)
+		doc, err := s.Put(t.Context(), "a", strings.NewReader("x"))
 		if err != nil {
 			t.Fatal(err)
 		}

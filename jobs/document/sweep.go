@@ -18,14 +18,17 @@ const sweepAge = 24 * time.Hour
 // Sweep removes files that were written more than a day ago and that nothing needs: documents that used does not
 // report, as of requests that were refused, and what processes that were killed had begun to write. It returns how many.
 func (s *Store) Sweep(ctx context.Context, used func(ctx context.Context, hash string) (bool, error)) (int, error) {
-	if err := s.Check(); err != nil { // of another store: used knows nothing of its documents
+	if _, err := os.Stat(s.cfg.Dir); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // it is created by the first document
+	}
+	if err := s.Check(ctx); err != nil { // of another store: used knows nothing of its documents
 		return 0, err
 	}
-	parts, err := filepath.Glob(filepath.Join(s.dir, partFolder, "*.part"))
+	parts, err := filepath.Glob(filepath.Join(s.cfg.Dir, partFolder, "*.part"))
 	if err != nil {
 		return 0, fmt.Errorf("sweep the folder of documents: %w", err)
 	}
-	documents, err := filepath.Glob(filepath.Join(s.dir, "[0-9a-f][0-9a-f]", "*"))
+	documents, err := filepath.Glob(filepath.Join(s.cfg.Dir, "[0-9a-f][0-9a-f]", "*"))
 	if err != nil {
 		return 0, fmt.Errorf("sweep the folder of documents: %w", err)
 	}

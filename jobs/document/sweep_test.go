@@ -16,7 +16,7 @@ import (
 // putAged stores a text that was written as long ago as age.
 func putAged(t *testing.T, s *Store, text string, age time.Duration) jobs.Document {
 	t.Helper()
-	doc, err := s.Put(t.Context(), "a", strings.NewReader(text), limit)
+	doc, err := s.Put(t.Context(), "a", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +38,10 @@ func makeOld(t *testing.T, file string, age time.Duration) {
 
 func TestSweepRemovesWhatIsOldAndNotUsed(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := storeOf(t)
 	used, _, young := putAged(t, s, "used", 25*time.Hour), putAged(t, s, "unused", 25*time.Hour), putAged(t, s, "young", 23*time.Hour)
 	for name, age := range map[string]time.Duration{"old.part": 25 * time.Hour, "new.part": 0} {
-		part := filepath.Join(s.dir, partFolder, name)
+		part := filepath.Join(s.cfg.Dir, partFolder, name)
 		if err := os.WriteFile(part, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestSweepRemovesWhatIsOldAndNotUsed(t *testing.T) {
 // A document that is stored again while it is swept stays.
 func TestSweepKeepsWhatIsStoredMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := storeOf(t)
 	doc := putAged(t, s, "text", 25*time.Hour)
 	n, err := s.Sweep(t.Context(), func(context.Context, string) (bool, error) {
 		putAged(t, s, "text", 0)
@@ -77,13 +77,13 @@ func TestSweepKeepsWhatIsStoredMeanwhile(t *testing.T) {
 // Without an answer about the use of a document, or in the folder of another store, nothing is removed.
 func TestSweepThatFailsRemovesNoDocument(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	s := storeOf(t)
 	doc := putAged(t, s, "text", 25*time.Hour)
 	why := errors.New("no answer")
 	if n, err := s.Sweep(t.Context(), func(context.Context, string) (bool, error) { return false, why }); n != 0 || !errors.Is(err, why) {
 		t.Errorf("got %d, %v, want %v", n, err, why)
 	}
-	other := &Store{dir: s.dir, id: "other", part: newPart}
+	other := at(s.cfg.Dir, "other")
 	if n, err := other.Sweep(t.Context(), func(context.Context, string) (bool, error) { return false, nil }); n != 0 || err == nil {
 		t.Errorf("another store: got %d, %v, want an error", n, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"muster/internal/tracing"
+	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/breaker"
@@ -41,12 +42,9 @@ type Config struct {
 	Reports   Reports
 	Events    Events
 	Pipelines *pipeline.Registry
-	Documents Documents
+	Documents *document.Store
 	Agents    Agents
 	Webhooks  Webhooks
-	// MaxDocument is how large an uploaded document may be, in bytes. Defaults
-	// to 64 MiB.
-	MaxDocument int64
 	// Lease is how long agents hold work without a heartbeat. Defaults to 30 s.
 	Lease time.Duration
 	// Listen is the address. Beyond loopback requests must need a key. Defaults to
@@ -108,9 +106,6 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:8000"
-	}
-	if c.MaxDocument <= 0 {
-		c.MaxDocument = 64 << 20
 	}
 	if c.Lease <= 0 {
 		c.Lease = 30 * time.Second

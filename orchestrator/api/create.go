@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"muster/jobs"
+	"muster/jobs/document"
 	"muster/orchestrator/api/client"
 )
 
@@ -55,17 +56,16 @@ type createOutput struct {
 
 // creation creates jobs.
 type creation struct {
-	jobs        Jobs
-	documents   Documents // nil: none are stored
-	maxDocument int64     // bytes
-	schemas     huma.Registry
-	schema      *huma.Schema // of NewJob
+	jobs      Jobs
+	documents *document.Store // nil: none are stored
+	schemas   huma.Registry
+	schema    *huma.Schema // of NewJob
 }
 
 // addCreate adds the creation of jobs: JSON, or a form with a document.
 func addCreate(s *server) {
 	schema := s.api.OpenAPI().Components.Schemas.Schema(typeOf[NewJob](), true, "NewJob")
-	c := creation{s.cfg.Jobs, s.cfg.Documents, s.cfg.MaxDocument, s.api.OpenAPI().Components.Schemas, schema}
+	c := creation{s.cfg.Jobs, s.cfg.Documents, s.api.OpenAPI().Components.Schemas, schema}
 	op := describe(s, http.MethodPost, "/jobs", "createJob", tagJobs, "Create a job",
 		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusBadGateway)
 	op.Description = "As JSON, or as a form of the same fields with the file document. In a form, context is JSON, and labels and after may be repeated. " +
@@ -93,7 +93,7 @@ func (c creation) describeBody(s *server, described *huma.Operation) {
 
 func (c creation) create(ctx context.Context, in *createInput) (*createOutput, error) {
 	var n NewJob
-	var document *jobs.Document
+	var uploaded *jobs.Document
 	if isForm(in.r) && c.documents != nil {
 		form, err := c.readForm(ctx, in)
 		if err != nil {
@@ -102,7 +102,7 @@ func (c creation) create(ctx context.Context, in *createInput) (*createOutput, e
 		if n, err = c.newJob(form.fields); err != nil {
 			return nil, err
 		}
-		document = form.document
+		uploaded = form.document
 	} else {
 		data, p := readJSON(in.w, in.r, maxBody)
 		if p != nil {
@@ -117,7 +117,7 @@ func (c creation) create(ctx context.Context, in *createInput) (*createOutput, e
 	if err != nil {
 		return nil, err
 	}
-	if req.Document, err = c.documentOf(ctx, n, document); err != nil {
+	if req.Document, err = c.documentOf(ctx, n, uploaded); err != nil {
 		return nil, err
 	}
 	j, created, err := c.jobs.Create(ctx, req)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/jobs"
 	"muster/jobs/agent"
+	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
 	"muster/proxies"
@@ -212,39 +213,17 @@ func (f *fakeJobs) Numbers(context.Context) (jobs.Numbers, error) {
 	}, f.err
 }
 
-// fakeDocuments keeps the last document.
-type fakeDocuments struct {
-	mu      sync.Mutex // guards what follows
-	content string
-	broken  error // of Check
-}
-
-func (f *fakeDocuments) Put(_ context.Context, name string, r io.Reader) (jobs.Document, error) {
-	data, err := io.ReadAll(r)
+// documents returns a store whose documents come from public addresses and those allowed.
+func documents(t *testing.T, limit int64, allow ...string) *document.Store {
+	t.Helper()
+	filter, err := addressfilter.New(allow...)
 	if err != nil {
-		return jobs.Document{}, err
+		t.Fatal(err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.content = string(data)
-	return jobs.Document{Name: name, Hash: "abc", Size: int64(len(data))}, nil
+	return document.New(document.Config{
+		Dir: filepath.Join(t.TempDir(), "documents"), Limit: limit, Filter: filter, Owner: func(context.Context) (string, error) { return "store-1", nil },
+	})
 }
-
-func (f *fakeDocuments) Fetch(_ context.Context, url string) (jobs.Document, error) {
-	if strings.Contains(url, "127.0.0.1") {
-		return jobs.Document{}, &jobs.FieldError{Field: "document_url", Why: "the address is not public"}
-	}
-	return jobs.Document{Name: "fetched", Hash: "abc", Source: url}, nil
-}
-
-func (f *fakeDocuments) Open(hash string) (io.ReadCloser, error) {
-	if hash != "abc" {
-		return nil, errors.New("no such file")
-	}
-	return io.NopCloser(strings.NewReader("<script>alert(1)</script>")), nil
-}
-
-func (f *fakeDocuments) Check(context.Context) error { return f.broken }
 
 // fakeReports writes a short report.
 type fakeReports struct{ fail error } // after the first bytes
@@ -434,28 +413,32 @@ func pipelines(t *testing.T) *pipeline.Registry {
 
 // fakes are all services of an interface.
 type fakes struct {
-	jobs      *fakeJobs
-	documents *fakeDocuments
-	events    *fakeEvents
-	agents    *fakeAgents
-	webhooks  *fakeWebhooks
+	jobs     *fakeJobs
+	events   *fakeEvents
+	agents   *fakeAgents
+	webhooks *fakeWebhooks
 }
 
 // faked returns a config whose services are fakes.
 func faked(t *testing.T) (Config, *fakes) {
 	t.Helper()
+	cfg := setup(t)
+	cfg.Documents = documents(t, 1000)
+	doc, err := cfg.Documents.Put(t.Context(), "a.html", strings.NewReader("<script>alert(1)</script>"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	f := &fakes{
 		jobs: &fakeJobs{job: jobs.Job{
 			ID: aJob, Kind: jobs.KindPipeline, Name: "default", Status: jobs.Processing, Version: 3, Generation: 1,
-			Document: &jobs.Document{Name: "../a \"b\".html", Hash: "abc", Size: 25, Type: "text/html"},
+			Document: &jobs.Document{Name: "../a \"b\".html", Hash: doc.Hash, Size: doc.Size, Type: doc.Type},
 			Stages:   []jobs.Stage{{Name: "create", Role: "creator", Status: jobs.StageCompleted}, {Name: "validate", Role: "validator", Status: jobs.StageProcessing}},
 			Items:    jobs.Counts{Total: 10, Integrated: 4, Pending: 6}, Usage: map[string]int64{"tokens": 1500, "requests": 2},
 		}},
-		documents: &fakeDocuments{}, events: &fakeEvents{reading: make(chan string, 100)}, agents: &fakeAgents{}, webhooks: &fakeWebhooks{},
+		events: &fakeEvents{reading: make(chan string, 100)}, agents: &fakeAgents{}, webhooks: &fakeWebhooks{},
 	}
-	cfg := setup(t)
 	cfg.Write = true
-	cfg.Jobs, cfg.Documents, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports, cfg.Webhooks = f.jobs, f.documents, f.events, f.agents, pipelines(t), fakeReports{}, f.webhooks
+	cfg.Jobs, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports, cfg.Webhooks = f.jobs, f.events, f.agents, pipelines(t), fakeReports{}, f.webhooks
 	return cfg, f
 }
 

@@ -2,10 +2,12 @@ package api
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime/multipart"
 	"net"
 	"net/http"
@@ -175,9 +177,12 @@ func TestErrorsOfTheServices(t *testing.T) {
 func TestCreateJob(t *testing.T) {
 	t.Parallel()
 	cfg, f := faked(t)
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
+	defer files.Close()
+	cfg.Documents = documents(t, 1000, files.Listener.Addr().String())
 	h := handler(t, cfg)
 	w := post(t, h, "POST", "/jobs", []byte(`{"prompt":"Do it","pipeline":"default","context":{"customer":"ac\u00e9me"},"priority":-7,"labels":["a"],
-		"after":["`+otherJob+`"],"on_failure":"run","at":"2026-12-01T10:00:00Z","stuck_after":"5m","dedupe":"allow","document_url":"https://x.example/d.pdf"}`),
+		"after":["`+otherJob+`"],"on_failure":"run","at":"2026-12-01T10:00:00Z","stuck_after":"5m","dedupe":"allow","document_url":"`+files.URL+`/d.pdf"}`),
 		header("Idempotency-Key", "order 4711"))
 	got := decode(t, w)
 	if w.Code != http.StatusCreated || got["job_id"] != aJob || got["prompt"] != "Do it" || w.Header().Get("Location") != "/v1/jobs/"+aJob {
@@ -186,7 +191,7 @@ func TestCreateJob(t *testing.T) {
 	r := f.jobs.request
 	if r.Prompt != "Do it" || string(r.Context) != `{"customer":"ac\u00e9me"}` || r.Priority != -7 || !slices.Equal(r.After, []string{otherJob}) || r.OnFailure != "run" ||
 		!r.At.Equal(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)) || r.StuckAfter != 5*time.Minute || r.Dedupe != "allow" || r.IdempotencyKey != "order 4711" ||
-		r.Document == nil || r.Document.Source != "https://x.example/d.pdf" {
+		r.Document == nil || r.Document.Source != files.URL+"/d.pdf" {
 		t.Errorf("got %+v, want what was sent", r)
 	}
 	f.jobs.joined = true
@@ -221,10 +226,24 @@ func formOf(t *testing.T, parts ...part) ([]byte, func(*http.Request)) {
 	return b.Bytes(), header("Content-Type", m.FormDataContentType())
 }
 
+// stored returns the hash of a document with this content, or "" if it is not stored.
+func stored(t *testing.T, cfg Config, content string) string {
+	t.Helper()
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
+	f, err := cfg.Documents.Open(hash)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	return hash
+}
+
 func TestCreateJobWithAForm(t *testing.T) {
 	t.Parallel()
 	cfg, f := faked(t)
-	cfg.MaxDocument = 1000
 	h := handler(t, cfg)
 	body, as := formOf(t, part{name: "document", file: `C:\temp\..\a b.pdf`, text: "content"}, part{name: "prompt", text: "Do it"},
 		part{name: "context", text: `{"a":1}`}, part{name: "priority", text: "5"}, part{name: "labels", text: "x"}, part{name: "labels", text: "y"})
@@ -233,8 +252,8 @@ func TestCreateJobWithAForm(t *testing.T) {
 	}
 	r := f.jobs.request
 	if r.Prompt != "Do it" || string(r.Context) != `{"a":1}` || r.Priority != 5 || !slices.Equal(r.Labels, []string{"x", "y"}) ||
-		r.Document == nil || r.Document.Name != "a b.pdf" || f.documents.content != "content" {
-		t.Errorf("got %+v and a document %q, want what was sent", r, f.documents.content)
+		r.Document == nil || r.Document.Name != "a b.pdf" || stored(t, cfg, "content") != r.Document.Hash {
+		t.Errorf("got %+v, want what was sent", r)
 	}
 	prompt, doc := part{name: "prompt", text: "p"}, part{name: "document", file: "d", text: "c"}
 	for what, c := range map[string]struct {
@@ -262,18 +281,19 @@ func TestCreateJobWithAForm(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %d at %s", what, w.Code, w.Body, c.want, c.at)
 		}
 	}
+	doc.text = "refused"
 	for what, parts := range map[string][]part{
 		"unknown field": {{name: "promt", text: "x"}, doc},
 		"blank prompt":  {{name: "prompt", text: " "}, doc},
 		"stuck_after":   {{name: "stuck_after", text: "soon"}, doc, prompt},
 		"two documents": {{name: "document_url", text: "https://x.example/"}, doc, prompt},
 	} {
-		f.documents.content = "none"
 		body, as := formOf(t, parts...)
-		if w := post(t, h, "POST", "/jobs", body, as); w.Code != http.StatusBadRequest || f.documents.content != "none" {
-			t.Errorf("%s before the document: got %d and stored %q, want 400 and nothing", what, w.Code, f.documents.content)
+		if w := post(t, h, "POST", "/jobs", body, as); w.Code != http.StatusBadRequest || stored(t, cfg, doc.text) != "" {
+			t.Errorf("%s before the document: got %d and stored %q, want 400 and nothing", what, w.Code, stored(t, cfg, doc.text))
 		}
 	}
+	body, as = formOf(t, prompt, doc)
 	for n := range len(body) - 4 { // the last line break may be missing, and the last two hyphens are needed
 		if w := post(t, h, "POST", "/jobs", body[:n], as); w.Code != http.StatusBadRequest {
 			t.Fatalf("the first %d of %d bytes: got %d %s, want 400", n, len(body), w.Code, w.Body)

@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"muster/internal/logctx"
+	"muster/jobs/document"
 	"muster/orchestrator/health"
 	"muster/tasks"
 	"muster/tasks/metrics"
@@ -26,7 +28,9 @@ func TestHealthAndReadiness(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	cfg, f := faked(t)
+	cfg, _ := faked(t)
+	dir := t.TempDir()
+	cfg.Documents = document.New(document.Config{Dir: dir, Owner: func(context.Context) (string, error) { return "store-1", nil }})
 	cfg.Client, cfg.Gate = client, gate(t, "a long enough key")
 	cfg.Check = func(context.Context) health.Report {
 		return health.Report{Checks: []health.Result{{Name: "agents", Detail: "agent Victim"}}}
@@ -35,7 +39,12 @@ func TestHealthAndReadiness(t *testing.T) {
 	if got := decode(t, ask(t, h, "GET", "/ready", bearer("a long enough key"))); got["ready"] != true || got["redis"] != "ok" || got["checks"] == nil {
 		t.Errorf("got %v, want ready", got)
 	}
-	f.documents.broken = errors.New("the folder belongs to another store")
+	mark := func(owner string) {
+		if err := os.WriteFile(filepath.Join(dir, ".store"), []byte(owner), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark("another store")
 	key := bearer("a long enough key")
 	if w := ask(t, h, "GET", "/ready", key); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "another store") || !strings.Contains(w.Body.String(), "agent Victim") {
 		t.Errorf("documents of another store: got %d %s, want 503 and why", w.Code, w.Body)
@@ -46,7 +55,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	if w := ask(t, h, "GET", "/ready", bearer("another long key")); w.Code != http.StatusUnauthorized {
 		t.Errorf("with a wrong key: got %d %s, want 401", w.Code, w.Body)
 	}
-	f.documents.broken = nil
+	mark("store-1")
 	server.Kill()
 	w := ask(t, h, "GET", "/ready", key)
 	if got := decode(t, w); w.Code != http.StatusServiceUnavailable || got["ready"] != false || got["redis"] != "away" || got["message"] == "" || got["checks"] != nil {

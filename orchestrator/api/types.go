@@ -45,19 +45,6 @@ type Jobs interface {
 	Numbers(ctx context.Context) (jobs.Numbers, error)
 }
 
-// Documents stores the documents of jobs.
-type Documents interface {
-	// Put stores what it reads. The error of r is returned as it is.
-	Put(ctx context.Context, name string, r io.Reader) (jobs.Document, error)
-	// Fetch stores what a URL leads to. A URL that cannot be used is a
-	// *job.FieldError, a document that is too large a *document.TooLargeError.
-	Fetch(ctx context.Context, url string) (jobs.Document, error)
-	// Open returns a stored document. The caller closes it.
-	Open(hash string) (io.ReadCloser, error)
-	// Check returns an error unless documents can be stored and read here.
-	Check(ctx context.Context) error
-}
-
 // Events is what happened to jobs, in order; see event.Stream.
 type Events interface {
 	Read(ctx context.Context, jobID, after string, limit int, block time.Duration) (event.Batch, error)

@@ -40,7 +40,7 @@ type form struct {
 
 // readForm reads a form, and stores its document while it arrives.
 func (c creation) readForm(ctx context.Context, in *createInput) (*form, error) {
-	limit := c.maxDocument + 2*maxBody
+	limit := c.documents.Limit() + 2*maxBody
 	slow := &slowReader{r: http.MaxBytesReader(in.w, in.r.Body, limit), control: http.NewResponseController(in.w), until: time.Now().Add(uploadTime)}
 	in.r.Body = slow
 	parts, err := in.r.MultipartReader()
@@ -176,13 +176,13 @@ func (c creation) putDocument(ctx context.Context, f *form, part *multipart.Part
 	if f.document != nil {
 		return badField("body.document", "the form has more than one document")
 	}
-	limited := &limitedReader{r: part, left: c.maxDocument}
+	limited := &limitedReader{r: part, left: c.documents.Limit()}
 	d, err := c.documents.Put(ctx, fileName(part.FileName()), limited)
 	switch {
 	case limited.over:
 		return &Problem{Type: "about:blank", Title: http.StatusText(http.StatusRequestEntityTooLarge), Status: http.StatusRequestEntityTooLarge,
 			Detail: "the document is too large; see the setting jobs.max_document_mb",
-			Errors: []ProblemField{{Location: "body.document", Message: "at most " + strconv.FormatInt(c.maxDocument, 10) + " bytes"}}}
+			Errors: []ProblemField{{Location: "body.document", Message: "at most " + strconv.FormatInt(c.documents.Limit(), 10) + " bytes"}}}
 	case limited.failed != nil:
 		return uploadProblem(limited.failed)
 	case err != nil:

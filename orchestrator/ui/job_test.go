@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -79,16 +80,16 @@ func TestChangesOfJobs(t *testing.T) {
 	w.refused("/jobs/start", url.Values{"pipeline": {"none"}, "prompt": {"p"}}, 400, "none")
 	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"high"}}, 400, "priority")
 	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"1000"}}, 400, "priority")
-	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "url": {"file:///etc/passwd"}}, 400, "cannot be used")
-	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "url": {"https://docs.example/a.pdf"}, "document": {"text"}}, 400, "not both")
+	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "url": {"file:///etc/passwd"}}, 400, "want an http or https URL")
+	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "url": {w.docs + "/a.pdf"}, "document": {"text"}}, 400, "not both")
 	first := url.Values{"pipeline": {"default"}, "prompt": {"List them"}, "document": {"a text"}, "priority": {"7"}}
 	id := strings.TrimPrefix(w.done("/jobs/start", first, "/ui/jobs/"), "/ui/jobs/")
 	j, err := w.Get(w.ctx, id)
-	if err != nil || j.Prompt != "List them" || j.Priority != 7 || j.Document == nil || j.Document.Name != "document.txt" || w.docs.text != "a text" {
-		t.Fatalf("got %+v %q, %v", j, w.docs.text, err)
+	if err != nil || j.Prompt != "List them" || j.Priority != 7 || j.Document == nil || j.Document.Name != "document.txt" || j.Document.Hash != fmt.Sprintf("%x", sha256.Sum256([]byte("a text"))) {
+		t.Fatalf("got %+v, %v", j, err)
 	}
 	w.refused("/jobs/start", first, 200, "The job is there already")
-	w.done(strings.TrimPrefix(w.done("/jobs/start", url.Values{"prompt": {"Another"}, "url": {"https://docs.example/a.pdf"}}, "/ui/jobs/"), "/ui")+"/cancel", nil, "/ui/jobs/")
+	w.done(strings.TrimPrefix(w.done("/jobs/start", url.Values{"prompt": {"Another"}, "url": {w.docs + "/a.pdf"}}, "/ui/jobs/"), "/ui")+"/cancel", nil, "/ui/jobs/")
 
 	at := "/jobs/" + id
 	w.emit(jobs.Item{Key: "a", Text: "t"}, jobs.Item{Key: "b", Text: "t"})

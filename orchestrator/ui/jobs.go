@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -45,13 +44,6 @@ type Jobs interface {
 	Delete(ctx context.Context, id string) error
 	Decide(ctx context.Context, id, key string, d jobs.Decision) (jobs.Item, error)
 	DecideAll(ctx context.Context, id string, keys []string, d jobs.Decision) (n int, err error)
-}
-
-// Documents stores the documents of jobs.
-type Documents interface {
-	Put(ctx context.Context, name string, r io.Reader) (jobs.Document, error)
-	// Fetch stores what a URL leads to. A URL that cannot be used is a *job.FieldError.
-	Fetch(ctx context.Context, url string) (jobs.Document, error)
 }
 
 // Events is what happened to jobs; *event.Stream is one.

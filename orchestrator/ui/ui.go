@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"muster/internal/webui"
+	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
@@ -28,7 +29,7 @@ type Config struct {
 	Agents    Agents
 	Pipelines *pipeline.Registry
 	// Documents stores documents of jobs that are started here, and Events says what happened to jobs. Optional.
-	Documents Documents
+	Documents *document.Store
 	Events    Events
 	// Reports says that /jobs/{id}/report is served.
 	Reports bool

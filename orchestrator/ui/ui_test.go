@@ -20,9 +20,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"muster/internal/addressfilter"
 	"muster/internal/testutil"
 	"muster/jobs"
 	"muster/jobs/agent"
+	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/event"
@@ -57,35 +59,6 @@ func pipelines(t *testing.T) *pipeline.Registry {
 	return r
 }
 
-// documents keep the texts of documents.
-type documents struct {
-	mu   sync.Mutex // guards text
-	text string
-}
-
-func (f *documents) Put(_ context.Context, name string, r io.Reader) (jobs.Document, error) {
-	data, err := io.ReadAll(r)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.text = string(data)
-	return jobs.Document{Name: name, Hash: strings.Repeat("a", 64), Size: int64(len(data))}, err
-}
-
-func (f *documents) Fetch(_ context.Context, address string) (jobs.Document, error) {
-	if address != "https://docs.example/a.pdf" {
-		return jobs.Document{}, &jobs.FieldError{Field: "document_url", Why: "cannot be used"}
-	}
-	return jobs.Document{Name: "a.pdf", Hash: strings.Repeat("b", 64), Size: 5, Source: address}, nil
-}
-
-func (f *documents) Open(string) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader(f.text)), nil
-}
-func (f *documents) Remove(_ string, unused func() (bool, error)) error {
-	_, err := unused()
-	return err
-}
-
 // scrapes knows one scrape.
 type scrapes struct{}
 
@@ -101,7 +74,7 @@ type world struct {
 	*jobs.Service
 	t    *testing.T
 	ctx  context.Context
-	docs *documents
+	docs string // the URL of a document
 	h    http.Handler
 }
 
@@ -109,9 +82,15 @@ type world struct {
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
 	client := tasks.NewClient(redistest.New(t))
-	w, plans := &world{t: t, docs: &documents{}}, pipelines(t)
-	var err error
-	if w.Service, err = jobs.New(jobs.Config{Client: client, Pipelines: plans.Get, Emit: jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Documents: w.docs, Limits: jobs.Limits{CheckEvery: time.Hour}}); err != nil {
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "pages") }))
+	t.Cleanup(files.Close)
+	filter, err := addressfilter.New(files.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := document.New(document.Config{Dir: t.TempDir(), Limit: 1 << 20, Filter: filter, Owner: func(context.Context) (string, error) { return "store-1", nil }})
+	w, plans := &world{t: t, docs: files.URL}, pipelines(t)
+	if w.Service, err = jobs.New(jobs.Config{Client: client, Pipelines: plans.Get, Emit: jobs.Emit{Lua: event.Lua, Keys: event.Keys}, Documents: docs, Limits: jobs.Limits{CheckEvery: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -128,7 +107,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 		_ = client.Close()
 	})
 	cfg := Config{
-		Client: client, Jobs: w.Service, Agents: agents, Pipelines: plans, Documents: w.docs, Events: event.New(client.Redis()), Reports: true,
+		Client: client, Jobs: w.Service, Agents: agents, Pipelines: plans, Documents: docs, Events: event.New(client.Redis()), Reports: true,
 		Scrapes: scrapes{}, Write: true, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
