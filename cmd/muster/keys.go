@@ -32,10 +32,11 @@ Permissions of the roles:
 				Description: `The key is the only line on standard output. It is not stored, and cannot be
 shown again.
 
-    muster keys create --name creator --role agent > creator.key`,
+    muster keys create --name creator --role agent --agent-role creator > creator.key`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "name", Usage: "the `NAME` of who will use it; keys of the same name are the same owner of agents"},
 					&cli.StringFlag{Name: "role", Usage: "permissions of the key: `ROLE` is viewer, operator, admin or agent"},
+					&cli.StringSliceFlag{Name: "agent-role", Usage: "of a key of the role agent: a `ROLE` that its agents may have; may be repeated", DefaultText: "any"},
 					&cli.StringFlag{Name: "expires", Usage: "when it ends: `TIME` from now as in 720h, or a date as in 2027-01-31", DefaultText: "never"},
 					serverFlag(), jsonFlag(),
 				},
@@ -91,7 +92,7 @@ func createKey(env environment) cli.ActionFunc {
 		if err != nil {
 			return usageError{err}
 		}
-		n := client.NewKey{Name: c.String("name"), Role: string(role)}
+		n := client.NewKey{Name: c.String("name"), Role: string(role), AgentRoles: c.StringSlice("agent-role")}
 		expires, err := endOf(c.String("expires"), time.Now())
 		if err != nil {
 			return usageError{err}

@@ -77,7 +77,7 @@ func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (C
 		if err != nil {
 			return Caller{}, err
 		}
-		return Caller{Name: key.Name, ID: key.ID, Role: key.Role}, nil
+		return Caller{Name: key.Name, ID: key.ID, Role: key.Role, AgentRoles: strings.Join(key.AgentRoles, " ")}, nil
 	}
 	if g.tokens != nil && strings.Count(credential, ".") == 2 {
 		return g.tokens.verify(ctx, credential)

@@ -53,9 +53,10 @@ func names(roles []Role) string {
 
 // Caller is who a request comes from.
 type Caller struct {
-	Name string // of the key, or the subject of the token; "open" where no key is needed
-	ID   string // of the key or token: not secret. "" where no key is needed
-	Role Role
+	Name       string // of the key, or the subject of the token; "open" where no key is needed
+	ID         string // of the key or token: not secret. "" where no key is needed
+	Role       Role
+	AgentRoles string // that its agents may have, with spaces between; "": any
 }
 
 // Open is the caller while no key is needed.
@@ -71,6 +72,11 @@ func (c Caller) Owner() string {
 		return "token:" + c.Name
 	}
 	return "key:" + c.Name
+}
+
+// MayHave reports whether agents of the caller may have a role.
+func (c Caller) MayHave(role string) bool {
+	return c.AgentRoles == "" || slices.Contains(strings.Fields(c.AgentRoles), role)
 }
 
 type callerKey struct{}

@@ -43,13 +43,14 @@ func (e *KeyError) Error() string { return e.Field + ": " + e.Why }
 
 // Key is a stored key. Its secret is not stored.
 type Key struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name"` // keys of the same name are the same caller for the ownership of agents
-	Role    Role      `json:"role"`
-	Created time.Time `json:"created_at"`
-	Expires time.Time `json:"expires_at,omitzero"` // zero: never
-	Revoked time.Time `json:"revoked_at,omitzero"` // zero: it is not
-	Used    time.Time `json:"used_at,omitzero"`    // last use, to the minute; zero: never
+	ID         string    `json:"id"`
+	Name       string    `json:"name"` // keys of the same name are the same caller for the ownership of agents
+	Role       Role      `json:"role"`
+	AgentRoles []string  `json:"agent_roles,omitempty"` // that agents of a key of the role agent may have; none: any
+	Created    time.Time `json:"created_at"`
+	Expires    time.Time `json:"expires_at,omitzero"` // zero: never
+	Revoked    time.Time `json:"revoked_at,omitzero"` // zero: it is not
+	Used       time.Time `json:"used_at,omitzero"`    // last use, to the minute; zero: never
 }
 
 // State is "active", "expired", "revoked", or "damaged" for a record that cannot be decoded.
@@ -102,10 +103,17 @@ func NewKeys(rdb redis.UniversalClient) *Keys {
 
 // NewKey is what a key is created with.
 type NewKey struct {
-	Name    string    // 1 to 60 letters, digits, . _ : @ and -
-	Role    Role      // one of Roles
-	Expires time.Time // Defaults to never
+	Name       string    // 1 to 60 letters, digits, . _ : @ and -
+	Role       Role      // one of Roles
+	AgentRoles []string  // that agents of a key of the role agent may have. Defaults to any.
+	Expires    time.Time // Defaults to never
 }
+
+// agentRole is the form of the role of an agent.
+var agentRole = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
+
+// maxAgentRoles is how many roles of agents a key may be bound to.
+const maxAgentRoles = 20
 
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,59}$`)
 
@@ -119,6 +127,10 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 		return Key{}, "", &KeyError{"name", "use 1 to 60 letters, digits, . _ : @ and -, and begin with a letter or digit"}
 	case !slices.Contains(Roles, n.Role):
 		return Key{}, "", &KeyError{"role", "use one of " + names(Roles)}
+	case len(n.AgentRoles) > 0 && n.Role != Agent:
+		return Key{}, "", &KeyError{"agent_roles", "only a key of the role agent is bound to roles of agents"}
+	case len(n.AgentRoles) > maxAgentRoles, slices.ContainsFunc(n.AgentRoles, func(role string) bool { return !agentRole.MatchString(role) }):
+		return Key{}, "", &KeyError{"agent_roles", fmt.Sprintf("use up to %d roles of 1 to 40 small letters, digits, _ and -", maxAgentRoles)}
 	case !n.Expires.IsZero() && !n.Expires.After(k.now()):
 		return Key{}, "", &KeyError{"expires", "use a time that is not over"}
 	}
@@ -126,7 +138,7 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	var secret [32]byte
 	_, _ = rand.Read(id[:]) // never fails
 	_, _ = rand.Read(secret[:])
-	key := Key{ID: hex.EncodeToString(id[:]), Name: n.Name, Role: n.Role, Created: now}
+	key := Key{ID: hex.EncodeToString(id[:]), Name: n.Name, Role: n.Role, AgentRoles: n.AgentRoles, Created: now}
 	expires := ""
 	if !n.Expires.IsZero() {
 		key.Expires = n.Expires.UTC().Truncate(time.Millisecond)
@@ -135,7 +147,7 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	sum := sha256.Sum256(secret[:])
 	create := func() (int, error) {
 		return scripts["create"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(key.ID), k.keys.volatile()},
-			key.ID, maxKeys, key.Name, string(key.Role), hex.EncodeToString(sum[:]), now.UnixMilli(), expires).Int()
+			key.ID, maxKeys, key.Name, string(key.Role), hex.EncodeToString(sum[:]), now.UnixMilli(), expires, strings.Join(n.AgentRoles, " ")).Int()
 	}
 	done, err := create()
 	if err == nil && done == 0 {
@@ -230,7 +242,7 @@ func parseKey(id string, fields map[string]string) (stored, bool) {
 		}
 	}
 	return stored{Key{
-		ID: id, Name: fields["name"], Role: role, Created: at("created"), Expires: at("expires"), Revoked: at("revoked"), Used: at("used"),
+		ID: id, Name: fields["name"], Role: role, AgentRoles: strings.Fields(fields["agent_roles"]), Created: at("created"), Expires: at("expires"), Revoked: at("revoked"), Used: at("used"),
 	}, hash}, true
 }
 

@@ -315,6 +315,47 @@ func TestBodyIsNotReadForAnotherAssignment(t *testing.T) {
 	}
 }
 
+// A key of the role agent may be bound to roles of agents.
+func TestAgentsOfAKeyHaveItsRoles(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	admin := closed(t, &cfg)["admin"]
+	cfg.Keys = access.NewKeys(cfg.Client.Redis())
+	h := handler(t, cfg)
+	send := func(key, path, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost"+path, strings.NewReader(body))
+		bearer(key)(r)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	for body, want := range map[string]int{
+		`{"name": "v", "role": "agent", "agent_roles": ["validator", "enricher"]}`: 201,
+		`{"name": "v", "role": "viewer", "agent_roles": ["validator"]}`:            400,
+		`{"name": "v", "role": "agent", "agent_roles": ["Validator"]}`:             400,
+	} {
+		if w := send(admin, "/v1/keys", body); w.Code != want {
+			t.Errorf("%s: got %d %s, want %d", body, w.Code, w.Body, want)
+		}
+	}
+	bound := fmt.Sprint(decode(t, send(admin, "/v1/keys", `{"name": "w", "role": "agent", "agent_roles": ["validator"]}`))["secret"])
+	for _, c := range []struct {
+		path, body string
+		want       int
+	}{
+		{"/v1/agents", `{"name": "a", "roles": ["validator"]}`, 201},
+		{"/v1/agents", `{"name": "a", "roles": ["validator", "creator"]}`, 403},
+		{"/v1/agents/agent-1/lease", `{"roles": ["validator"]}`, 200},
+		{"/v1/agents/agent-1/lease", `{"roles": ["creator"]}`, 403},
+		{"/v1/agents/agent-1/lease", `{}`, 403}, // all roles of the agent, which another key registered
+	} {
+		if w := send(bound, c.path, c.body); w.Code != c.want {
+			t.Errorf("%s %s: got %d %s, want %d", c.path, c.body, w.Code, w.Body, c.want)
+		}
+	}
+}
+
 // An agent acts for those that its key registered; people may act for all.
 func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func addKeys(s *server) {
 	op.DefaultStatus = http.StatusCreated
 	needs(&op, access.Admin)
 	route(s, op, maxBody, func(ctx context.Context, in *newKeyInput) (*newKeyOutput, error) {
-		n := access.NewKey{Name: in.Body.Name, Role: access.Role(in.Body.Role)}
+		n := access.NewKey{Name: in.Body.Name, Role: access.Role(in.Body.Role), AgentRoles: in.Body.AgentRoles}
 		if in.Body.Expires != nil {
 			n.Expires = *in.Body.Expires
 		}

@@ -164,6 +164,17 @@ func owns(ctx context.Context, agents Agents, id string) error {
 	return err
 }
 
+// mayHave returns an error if agents of the caller of a request may not have one of roles.
+func mayHave(ctx context.Context, roles []string) error {
+	caller := access.CallerOf(ctx)
+	for _, role := range roles {
+		if !caller.MayHave(role) {
+			return problem(http.StatusForbidden, "the key is bound to agents of the role %s, and may not have the role %s", caller.AgentRoles, role)
+		}
+	}
+	return nil
+}
+
 // reads returns an error if the caller of a request may not read a job: it is an agent without an assignment of the job.
 func (s *server) reads(ctx context.Context, jobID string) error {
 	me := ownerOf(ctx)
@@ -185,6 +196,9 @@ func (s *server) reads(ctx context.Context, jobID string) error {
 
 func (r agentRegistry) register(ctx context.Context, in *registerInput) (*registerOutput, error) {
 	n := in.Body
+	if err := mayHave(ctx, n.Roles); err != nil {
+		return nil, err
+	}
 	for key, value := range n.Labels {
 		if len(key) > 100 || len(value) > 1000 {
 			return nil, badField("body.labels."+keyOf([]byte(key)), "a label has a name of up to 100 bytes and a text of up to 1000")

@@ -11,6 +11,7 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/agent"
+	"muster/orchestrator/access"
 )
 
 // maxWait is how long a request for work may wait.
@@ -198,6 +199,16 @@ func (w work) held(r *http.Request) error {
 
 func (w work) lease(ctx context.Context, in *leaseInput) (*leaseOutput, error) {
 	if err := owns(ctx, w.agents, in.ID); err != nil {
+		return nil, err
+	}
+	if len(in.Body.Roles) == 0 && access.CallerOf(ctx).AgentRoles != "" {
+		a, err := w.agents.Get(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		in.Body.Roles = a.Roles
+	}
+	if err := mayHave(ctx, in.Body.Roles); err != nil {
 		return nil, err
 	}
 	wait := min(time.Duration(in.Body.Wait*float64(time.Second)), maxWait)
