@@ -52,7 +52,7 @@ func (g *Gate) SetStatic(static []string) error {
 
 // Closed reports whether requests need a credential: there are keys in the
 // settings, tokens are accepted, or a key was ever created. It may be two
-// seconds late.
+// seconds late for a key that another process creates.
 func (g *Gate) Closed(ctx context.Context) (bool, error) {
 	switch {
 	case g == nil:

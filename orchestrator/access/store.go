@@ -164,6 +164,9 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, err)
 	}
+	k.mu.Lock()
+	k.any = true // from now on requests to this process need a key
+	k.mu.Unlock()
 	return key, prefix + key.ID + "_" + base64.RawURLEncoding.EncodeToString(secret[:]), nil
 }
 
@@ -327,7 +330,7 @@ func (k *Keys) OwnerActive(ctx context.Context, owner string) (bool, error) {
 	return names[name], nil
 }
 
-// Any reports whether a key was ever created. It may be two seconds late. While
+// Any reports whether a key was ever created. It may be two seconds late for a key that another process creates. While
 // Redis cannot be read, the last answer counts.
 func (k *Keys) Any(ctx context.Context) (bool, error) {
 	now := k.now()

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/access"
+	"muster/tasks/redistest"
+)
+
+// programWith runs a command with a key for the server, and returns its exit code and what it printed.
+func programWith(t *testing.T, key, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	env := environment{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, environ: []string{apiKeyVariable + "=" + key}, hard: t.Context()}
+	code = run(t.Context(), env, append([]string{"muster"}, args...))
+	return code, out.String(), errs.String()
+}
+
+// startDashboard runs muster dashboard on a data directory until the test ends, and returns its URL.
+func startDashboard(t *testing.T, redis, dir string) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: writer, hard: t.Context()}
+		ended <- run(ctx, env, []string{"muster", "dashboard", "--redis", redis, "--data-dir", dir, "--config", "", "--listen", "127.0.0.1:0"})
+		_ = writer.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	address := make(chan string, 1)
+	go func() {
+		var text bytes.Buffer
+		found := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+		buf := make([]byte, 4096)
+		for {
+			n, err := reader.Read(buf)
+			text.Write(buf[:n])
+			if url := found.FindString(text.String()); url != "" && bytes.ContainsRune(text.Bytes(), '\n') {
+				select {
+				case address <- url:
+				default:
+				}
+			}
+			if err != nil {
+				close(address)
+				return
+			}
+		}
+	}()
+	url, ok := <-address
+	if !ok {
+		t.Fatalf("muster dashboard ended with %d", <-ended)
+	}
+	return url
+}
+
+// commandsOfTheAPI returns the names of the commands with the option --server.
+func commandsOfTheAPI() (names []string) {
+	var walk func(string, []*cli.Command)
+	walk = func(prefix string, list []*cli.Command) {
+		for _, c := range list {
+			if c.Hidden {
+				continue
+			}
+			if slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "server") }) {
+				names = append(names, prefix+c.Name)
+			}
+			walk(prefix+c.Name+" ", c.Subcommands)
+		}
+	}
+	walk("", newApp(environment{}).Commands)
+	return names
+}
+
+// Each command that calls the API needs the role of what it does: with a key of another role it ends with 1 and says why.
+func TestCommandsTakeTheirRole(t *testing.T) {
+	t.Parallel()
+	redis, dir := redistest.URL(t), t.TempDir()
+	server := startDashboard(t, redis, dir)
+	keys := map[access.Role]string{}
+	for _, role := range access.Roles {
+		code, out, errs := programWith(t, "", "", "keys", "create", "--name", string(role), "--role", string(role), "--data-dir", dir, "--redis", redis, "--config", "")
+		if code != 0 {
+			t.Fatalf("keys create: %d %s%s", code, out, errs)
+		}
+		keys[role] = regexp.MustCompile(`muster_\S+`).FindString(out)
+		if keys[role] == "" {
+			t.Fatalf("no key in %q", out)
+		}
+	}
+	testutil.Eventually(t, "the server needs a key", func() bool { // another process created them
+		code, _, _ := programWith(t, "", "", "jobs", "list", "--server", server)
+		return code == 1
+	})
+	list := filepath.Join(t.TempDir(), "list.jsonl")
+	if err := os.WriteFile(list, []byte(`{"artifact_id":"b"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := programWith(t, keys[access.Operator], "", "jobs", "start", "default", "--prompt", "letters", "--server", server)
+	id := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).FindString(out)
+	if code != 0 || id == "" {
+		t.Fatalf("jobs start: %d %s%s", code, out, errs)
+	}
+	register, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/agents", strings.NewReader(`{"name": "one", "roles": ["creator"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	register.Header.Set("Authorization", "Bearer "+keys[access.Operator])
+	register.Header.Set("Content-Type", "application/json")
+	registered, err := http.DefaultClient.Do(register)
+	if err != nil || registered.Body.Close() != nil || registered.StatusCode != http.StatusCreated {
+		t.Fatalf("register an agent: %v, %v", registered, err)
+	}
+	arguments := map[string]string{
+		"jobs start": "default --prompt words", "jobs status": id, "jobs report": id, "jobs items": id, "jobs decide": id + " a accept",
+		"jobs wait": "none", "jobs events": "all --follow=false", "jobs compare": id + " " + id, "jobs retry": id, "jobs cancel": id + " --force", "jobs pause": id, "jobs resume": id,
+		"agents get": "one", "agents pause": "one", "agents resume": "one", "agents delete": "one",
+		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
+		"webhooks rotate": "none", "webhooks deliveries": "none", "webhooks redeliver": "none 1-0", "webhooks test": "none",
+		"sites pause": "none", "sites resume": "none", "proxies delete": "192.0.2.1:1", "proxies ban": "192.0.2.1:1", "proxies unban": "192.0.2.1:1",
+		"queue enqueue": "a", "queue import": list, "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
+	}
+	reads := []string{
+		"jobs list", "jobs status", "jobs report", "jobs items", "jobs wait", "jobs events", "jobs compare", "agents list", "agents get", "agents activity",
+		"sites health", "proxies list", "proxies count", "proxies stats", "proxies sources", "queue stats", "breakers list",
+	}
+	checked := 0
+	for _, name := range commandsOfTheAPI() {
+		least := access.Operator
+		switch group, _, _ := strings.Cut(name, " "); {
+		case slices.Contains(reads, name):
+			least = access.Viewer
+		case group == "keys" || group == "audit" || group == "webhooks":
+			least = access.Admin
+		}
+		for _, role := range []access.Role{access.Agent, access.Viewer, access.Operator, access.Admin} {
+			args := slices.Concat(strings.Fields(name), strings.Fields(arguments[name]), []string{"--server", server})
+			code, out, errs := programWith(t, keys[role], "", args...)
+			denied := strings.Contains(errs, "this takes the role") || strings.Contains(errs, "a key of the role agent may")
+			if want := role != access.Admin && !role.May(least); denied != want || denied && code != 1 || code == 2 {
+				t.Errorf("%v as %s: got %d %s%s, want it denied: %v, for a key without the role %s", args, role, code, out, errs, want, least)
+			}
+			checked++
+		}
+	}
+	if checked < 200 {
+		t.Errorf("checked %d, want every command with every role", checked)
+	}
+	if code, _, errs := programWith(t, "no such key", "", "jobs", "list", "--server", server); code != 1 || !strings.Contains(errs, "key") {
+		t.Errorf("with an unknown key: got %d %s, want 1 and that the key is not valid", code, errs)
+	}
+	if code, _, errs := programWith(t, "", "", "keys", "revoke", "viewer", "--data-dir", dir, "--redis", redis, "--config", ""); code != 0 {
+		t.Fatalf("keys revoke: %d %s", code, errs)
+	}
+	testutil.Eventually(t, "a revoked key is rejected", func() bool { // another process revoked it
+		code, _, errs := programWith(t, keys[access.Viewer], "", "jobs", "list", "--server", server)
+		return code == 1 && strings.Contains(errs, "the key is revoked")
+	})
+}
+
+// A server that is no orchestrator, or one of another version, is an error that names it. The key stays with the server.
+func TestServersThatAreNoOrchestratorAreNamed(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("a request to another host with Authorization %q", r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	for what, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"HTML": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<title>Router</title>")
+		}, "does not respond like an orchestrator"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		}, "redirects to"},
+		"nothing":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "call the orchestrator"},
+		"other version": {func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, "status 404"},
+		"other type": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `[7]`)
+		}, "decode the response"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			srv := httptest.NewServer(c.answer)
+			defer srv.Close()
+			u, err := url.Parse(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, command := range []string{"jobs list", "jobs cancel x", "proxies stats", "keys list", "queue stats", "sites health"} {
+				args := append(strings.Fields(command), "--server", srv.URL)
+				code, out, errs := programWith(t, "a secret key", "", args...)
+				if code != 1 || !strings.Contains(errs, c.want) || !strings.Contains(errs, u.Host) || strings.Contains(out+errs, "a secret key") {
+					t.Errorf("%s: got %d %s%s, want 1, %q and the server, without the key", command, code, out, errs, c.want)
+				}
+			}
+		})
+	}
+}
+
+// A command ends when its caller interrupts it, although the server does not answer.
+func TestSilentServerCanBeInterrupted(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer srv.Close()
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, hard: t.Context()}
+		ended <- run(ctx, env, []string{"muster", "jobs", "list", "--server", srv.URL})
+	}()
+	<-asked
+	interrupt(errors.New("interrupted"))
+	select {
+	case code := <-ended:
+		if code == 0 {
+			t.Error("got exit code 0, want a failure")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the command does not end")
+	}
+}
