@@ -27,6 +27,7 @@ import (
 	"muster/orchestrator/breaker"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
+	"muster/orchestrator/webhook"
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/workqueue"
@@ -44,7 +45,7 @@ type Config struct {
 	Pipelines *pipeline.Registry
 	Documents *document.Store
 	Agents    Agents
-	Webhooks  Webhooks
+	Webhooks  *webhook.Service
 	// Lease is how long agents hold work without a heartbeat. Defaults to 30 s.
 	Lease time.Duration
 	// Listen is the address. Beyond loopback requests must need a key. Defaults to

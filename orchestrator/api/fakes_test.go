@@ -413,10 +413,9 @@ func pipelines(t *testing.T) *pipeline.Registry {
 
 // fakes are all services of an interface.
 type fakes struct {
-	jobs     *fakeJobs
-	events   *fakeEvents
-	agents   *fakeAgents
-	webhooks *fakeWebhooks
+	jobs   *fakeJobs
+	events *fakeEvents
+	agents *fakeAgents
 }
 
 // faked returns a config whose services are fakes.
@@ -435,10 +434,10 @@ func faked(t *testing.T) (Config, *fakes) {
 			Stages:   []jobs.Stage{{Name: "create", Role: "creator", Status: jobs.StageCompleted}, {Name: "validate", Role: "validator", Status: jobs.StageProcessing}},
 			Items:    jobs.Counts{Total: 10, Integrated: 4, Pending: 6}, Usage: map[string]int64{"tokens": 1500, "requests": 2},
 		}},
-		events: &fakeEvents{reading: make(chan string, 100)}, agents: &fakeAgents{}, webhooks: &fakeWebhooks{},
+		events: &fakeEvents{reading: make(chan string, 100)}, agents: &fakeAgents{},
 	}
 	cfg.Write = true
-	cfg.Jobs, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports, cfg.Webhooks = f.jobs, f.events, f.agents, pipelines(t), fakeReports{}, f.webhooks
+	cfg.Jobs, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports, cfg.Webhooks = f.jobs, f.events, f.agents, pipelines(t), fakeReports{}, webhooks(t, cfg, "https://ops.example/")
 	return cfg, f
 }
 

@@ -9,7 +9,6 @@ import (
 	"muster/jobs/agent"
 	"muster/orchestrator/event"
 	"muster/orchestrator/ui"
-	"muster/orchestrator/webhook"
 	"muster/proxies"
 )
 
@@ -57,19 +56,6 @@ type Reports interface {
 	// Write writes the report of a job as "text", "json" or "csv". It returns
 	// job.ErrNotFound before it has written anything.
 	Write(ctx context.Context, w io.Writer, id, format string) error
-}
-
-// Webhooks are the endpoints that get events. Errors are *job.FieldError, and those of package webhook.
-type Webhooks interface {
-	List(ctx context.Context) ([]webhook.Endpoint, error)
-	Get(ctx context.Context, id string) (webhook.Endpoint, error)
-	Create(ctx context.Context, n webhook.NewEndpoint) (e webhook.Endpoint, secret string, err error)
-	Edit(ctx context.Context, id string, e webhook.Edit) (webhook.Endpoint, error)
-	Remove(ctx context.Context, id string) error
-	Rotate(ctx context.Context, id string, keep time.Duration) (e webhook.Endpoint, secret string, err error)
-	Deliveries(ctx context.Context, id string, f webhook.DeliveryFilter) (webhook.DeliveryPage, error)
-	Redeliver(ctx context.Context, id, delivery string) (webhook.Delivery, error)
-	Test(ctx context.Context, id string) (webhook.Delivery, error)
 }
 
 // Agents are the agents that work on jobs, and their assignments. Errors are

@@ -123,7 +123,7 @@ func addWebhooks(s *server) {
 }
 
 // findWebhook returns the webhook with an id or a name.
-func findWebhook(ctx context.Context, hooks Webhooks, name string) (webhook.Endpoint, error) {
+func findWebhook(ctx context.Context, hooks *webhook.Service, name string) (webhook.Endpoint, error) {
 	list, err := hooks.List(ctx)
 	if err != nil {
 		return webhook.Endpoint{}, err

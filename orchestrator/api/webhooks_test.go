@@ -1,125 +1,84 @@
 package api
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
+	"muster/internal/addressfilter"
+	"muster/internal/testutil"
 	"muster/orchestrator/webhook"
 )
 
-// fakeWebhooks knows one webhook with one delivery. It keeps what it was asked for.
-type fakeWebhooks struct {
-	mu     sync.Mutex // guards what follows
-	asked  []any
-	failed error
-}
-
-func (f *fakeWebhooks) one(id string, asked ...any) (webhook.Endpoint, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.asked = append(f.asked, asked...)
-	if id != "wh-1" {
-		return webhook.Endpoint{}, fmt.Errorf("%w: %s", webhook.ErrNoEndpoint, id)
+// webhooks returns a service with the webhook ops, which sends to public addresses and those allowed.
+func webhooks(t *testing.T, cfg Config, url string, allow ...string) *webhook.Service {
+	t.Helper()
+	filter, err := addressfilter.New(allow...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return webhook.Endpoint{ID: id, Name: "ops", URL: "https://ops.example/", State: webhook.StateActive}, f.failed
-}
-
-func (f *fakeWebhooks) List(context.Context) ([]webhook.Endpoint, error) {
-	e, err := f.one("wh-1")
-	return []webhook.Endpoint{e}, err
-}
-func (f *fakeWebhooks) Get(_ context.Context, id string) (webhook.Endpoint, error) { return f.one(id) }
-func (f *fakeWebhooks) Create(_ context.Context, n webhook.NewEndpoint) (webhook.Endpoint, string, error) {
-	e, err := f.one("wh-1", n)
-	return e, "whsec_new", err
-}
-func (f *fakeWebhooks) Edit(_ context.Context, id string, e webhook.Edit) (webhook.Endpoint, error) {
-	return f.one(id, e)
-}
-func (f *fakeWebhooks) Remove(_ context.Context, id string) error {
-	_, err := f.one(id)
-	return err
-}
-func (f *fakeWebhooks) Rotate(_ context.Context, id string, keep time.Duration) (webhook.Endpoint, string, error) {
-	e, err := f.one(id, keep)
-	return e, "whsec_rotated", err
-}
-func (f *fakeWebhooks) Deliveries(_ context.Context, id string, filter webhook.DeliveryFilter) (webhook.DeliveryPage, error) {
-	_, err := f.one(id, filter)
-	return webhook.DeliveryPage{Deliveries: []webhook.Delivery{{ID: "1-0", Type: "job.completed", State: webhook.DeliveryFailed, Status: 500}}, Next: "5_1-0"}, err
-}
-func (f *fakeWebhooks) Redeliver(_ context.Context, id, delivery string) (webhook.Delivery, error) {
-	_, err := f.one(id)
-	if err == nil && delivery != "1-0" {
-		err = webhook.ErrNoDelivery
+	hooks, err := webhook.New(webhook.Config{
+		Redis: cfg.Client.Redis(), Filter: filter, Max: 3,
+		Static: []webhook.Static{{Name: "fixed", URL: url, Events: []string{"job.deleted"}, Secrets: []string{"whsec_" + strings.Repeat("A", 32)}}},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return webhook.Delivery{ID: delivery, State: webhook.DeliveryPending}, err
-}
-func (f *fakeWebhooks) Test(_ context.Context, id string) (webhook.Delivery, error) {
-	_, err := f.one(id)
-	return webhook.Delivery{ID: "test-1", State: webhook.DeliveryPending}, err
+	if _, _, err := hooks.Create(t.Context(), webhook.NewEndpoint{Name: "ops", URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	return hooks
 }
 
 func TestWebhooksOverHTTP(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer receiver.Close()
+	cfg := setup(t)
+	cfg.Write, cfg.Webhooks = true, webhooks(t, cfg, receiver.URL, receiver.Listener.Addr().String())
 	h := handler(t, cfg)
-	off := true
-	for _, c := range []struct {
-		method, path, body string
-		status             int
-		want               string // in the answer
-		asked              any
-	}{
-		{"GET", "/v1/webhooks", "", 200, `"data":[{"id":"wh-1"`, nil},
-		{"POST", "/v1/webhooks", `{"url":"https://ops.example/","events":["job.*"]}`, 201, `"secret":"whsec_new"`, webhook.NewEndpoint{URL: "https://ops.example/", Events: []string{"job.*"}}},
-		{"GET", "/v1/webhooks/wh-1", "", 200, `"state":"active"`, nil},
-		{"POST", "/v1/webhooks/ops/rotate", `{"keep":"1000h"}`, 400, "body.keep", nil},
-		{"POST", "/v1/webhooks/ops/rotate", `{"keep":"-1s"}`, 400, "body.keep", nil},
-		{"GET", "/v1/webhooks/ops", "", 200, `"id":"wh-1"`, nil},
-		{"GET", "/v1/webhooks/wh-2", "", 404, "no such webhook", nil},
-		{"PATCH", "/v1/webhooks/wh-1", `{"disabled":true}`, 200, `"id":"wh-1"`, webhook.Edit{Disabled: &off}},
-		{"POST", "/v1/webhooks/wh-1/rotate", "", 200, `"secret":"whsec_rotated"`, 24 * time.Hour},
-		{"POST", "/v1/webhooks/wh-1/rotate", `{"keep":"0s"}`, 200, `"secret":"whsec_rotated"`, time.Duration(0)},
-		{"GET", "/v1/webhooks/wh-1/deliveries?state=failed&limit=2&cursor=9_2-0", "", 200, `"next":"5_1-0"`, webhook.DeliveryFilter{State: "failed", Limit: 2, Cursor: "9_2-0"}},
-		{"GET", "/v1/webhooks/wh-1/deliveries?state=lost", "", 400, "query.state", nil},
-		{"POST", "/v1/webhooks/wh-1/deliveries/1-0/redeliver", "", 200, `"state":"pending"`, nil},
-		{"POST", "/v1/webhooks/wh-1/deliveries/2-0/redeliver", "", 404, "no such delivery", nil},
-		{"POST", "/v1/webhooks/wh-1/test", "", 200, `"id":"test-1"`, nil},
-		{"DELETE", "/v1/webhooks/wh-1", "", 204, "", nil},
-	} {
-		w := ask(t, h, c.method, c.path, header("Content-Type", "application/json"), func(r *http.Request) {
-			r.Body = http.NoBody
-			if c.body != "" {
-				r.Body, r.ContentLength = io.NopCloser(strings.NewReader(c.body)), int64(len(c.body))
-			}
-		})
-		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
-			t.Errorf("%s %s: got %d %s, want %d with %s", c.method, c.path, w.Code, w.Body, c.status, c.want)
+	expect := func(method, path, body string, status int, want string) fieldsOf {
+		t.Helper()
+		w := post(t, h, method, path, []byte(body))
+		if w.Code != status || !strings.Contains(w.Body.String(), want) {
+			t.Fatalf("%s %s: got %d %s, want %d with %s", method, path, w.Code, w.Body, status, want)
 		}
-		if c.asked == nil {
-			continue
+		if w.Body.Len() == 0 {
+			return nil
 		}
-		f.webhooks.mu.Lock()
-		got, _ := json.Marshal(f.webhooks.asked[len(f.webhooks.asked)-1])
-		f.webhooks.mu.Unlock()
-		if want, _ := json.Marshal(c.asked); string(got) != string(want) {
-			t.Errorf("%s %s: asked for %s, want %s", c.method, c.path, got, want)
-		}
+		return decode(t, w)
 	}
-	for err, status := range map[error]int{webhook.ErrStatic: 409, webhook.ErrOpen: 409, webhook.ErrDisabled: 409, webhook.ErrTooMany: 409} {
-		f.webhooks.mu.Lock()
-		f.webhooks.failed = err
-		f.webhooks.mu.Unlock()
-		if w := ask(t, h, "POST", "/v1/webhooks/wh-1/test"); w.Code != status {
-			t.Errorf("%v: got %d, want %d", err, w.Code, status)
-		}
-	}
+	created := expect("POST", "/v1/webhooks", `{"url":"`+receiver.URL+`","events":["job.*"]}`, 201, `"secret":"whsec_`)
+	id, _ := created["id"].(string)
+	expect("GET", "/v1/webhooks", "", 200, `"name":"ops"`)
+	expect("GET", "/v1/webhooks/"+id, "", 200, `"state":"active"`)
+	expect("GET", "/v1/webhooks/ops", "", 200, `"name":"ops"`)
+	expect("GET", "/v1/webhooks/none", "", 404, "no such webhook")
+	expect("POST", "/v1/webhooks/ops/rotate", `{"keep":"1000h"}`, 400, "body.keep")
+	expect("POST", "/v1/webhooks/ops/rotate", `{"keep":"-1s"}`, 400, "body.keep")
+	expect("POST", "/v1/webhooks/ops/rotate", "", 200, `"secret":"whsec_`)
+	expect("POST", "/v1/webhooks/ops/rotate", `{"keep":"0s"}`, 200, `"secret":"whsec_`)
+	expect("PATCH", "/v1/webhooks/ops", `{"disabled":true}`, 200, `"state":"disabled"`)
+	expect("POST", "/v1/webhooks/ops/test", "", 409, `"code":"webhook_disabled"`)
+	expect("PATCH", "/v1/webhooks/ops", `{"disabled":false}`, 200, `"state":"active"`)
+
+	sent := expect("POST", "/v1/webhooks/ops/test", "", 200, `"state":"pending"`)
+	again := "/v1/webhooks/ops/deliveries/" + sent["id"].(string) + "/redeliver"
+	expect("POST", again, "", 409, `"code":"delivery_not_ended"`)
+	t.Cleanup(testutil.Background(t, cfg.Webhooks.Run))
+	testutil.Eventually(t, "the delivery", func() bool {
+		return strings.Contains(ask(t, h, "GET", "/v1/webhooks/ops/deliveries?state=delivered").Body.String(), `"type":"webhook.test"`)
+	})
+	expect("POST", again, "", 200, `"redelivered":1`)
+	expect("POST", "/v1/webhooks/ops/deliveries/none/redeliver", "", 404, "no such delivery")
+	expect("POST", "/v1/webhooks/ops/test", "", 200, `"state":"pending"`)
+	first := expect("GET", "/v1/webhooks/ops/deliveries?limit=1", "", 200, `"next":"`)
+	expect("GET", "/v1/webhooks/ops/deliveries?limit=1&cursor="+first["next"].(string), "", 200, `"redelivered":1`)
+	expect("GET", "/v1/webhooks/ops/deliveries?state=failed", "", 200, `{"data":[]`)
+	expect("GET", "/v1/webhooks/ops/deliveries?state=lost", "", 400, "query.state")
+	expect("POST", "/v1/webhooks", `{"url":"`+receiver.URL+`"}`, 409, `"code":"too_many_webhooks"`)
+	expect("POST", "/v1/webhooks/fixed/rotate", "", 409, `"code":"webhook_static"`)
+	expect("DELETE", "/v1/webhooks/"+id, "", 204, "")
+	expect("GET", "/v1/webhooks/"+id, "", 404, "")
 }
