@@ -24,7 +24,8 @@ local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, CO
 
 -- byLane says that the queue counts by lane, too; sealed that no lease holds,
 -- and nothing is leased and added; endings that it keeps them.
-local version, byLane, sealed, endings = unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings"))
+local version, byLane, sealed, endings, paused, lastSeq, lastToken, moves, clock =
+  unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings", "paused", "seq", "token", "moves", "clock"))
 if version and tonumber(version) > 2 then
   return redis.error_reply("WQNEWER the queue was written by a newer version")
 end
@@ -35,9 +36,10 @@ local function number(s) return tonumber(s or "0") end
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- What this script adds to each counter, written once by finish. The counter of
--- a lane is the field name \0 lane; there is none for zero.
-local delta, laneDelta = {}, {}
+-- What this script adds to each counter, and sets in META, written once by finish. The counter of a lane is the field
+-- name \0 lane; there is none for zero.
+local delta, laneDelta, metaChanges = {}, {}, {}
+local places = { seq = number(lastSeq), token = number(lastToken) } -- the last ones taken
 local freed = false
 local function add(to, name, n) to[name] = (to[name] or 0) + n end
 
@@ -47,14 +49,42 @@ local function count(name, n, lane)
   if byLane then add(laneDelta, name .. "\0" .. lane, n) end
 end
 
+-- addAll adds to counters, 1000 at a time at most, because unpack takes some thousands of values.
+local function addAll(fields, deltas)
+  local old = redis.call("HMGET", COUNTS, unpack(fields))
+  local set, gone = {}, {}
+  for i, field in ipairs(fields) do
+    local n = number(old[i]) + deltas[i]
+    if n == 0 and laneDelta[field] then
+      if old[i] then gone[#gone + 1] = field end
+    else
+      set[#set + 1] = field
+      set[#set + 1] = string.format("%.0f", n)
+    end
+  end
+  if #gone > 0 then redis.call("HDEL", COUNTS, unpack(gone)) end
+  if #set > 0 then redis.call("HSET", COUNTS, unpack(set)) end
+end
+
 local function finish(moved)
-  for name, n in pairs(delta) do
-    if n ~= 0 then redis.call("HINCRBY", COUNTS, name, n) end
+  if moved > 0 then metaChanges.moves = string.format("%.0f", number(moves) + moved) end
+  local set = {}
+  for field, value in pairs(metaChanges) do
+    set[#set + 1] = field
+    set[#set + 1] = value
   end
-  for name, n in pairs(laneDelta) do
-    if n ~= 0 and redis.call("HINCRBY", COUNTS, name, n) == 0 then redis.call("HDEL", COUNTS, name) end
+  if #set > 0 then redis.call("HSET", META, unpack(set)) end
+  local fields, deltas = {}, {}
+  for _, changes in ipairs({ delta, laneDelta }) do
+    for field, n in pairs(changes) do
+      if n ~= 0 then fields[#fields + 1], deltas[#fields + 1] = field, n end
+      if #fields == 1000 then
+        addAll(fields, deltas)
+        fields, deltas = {}, {}
+      end
+    end
   end
-  if moved > 0 then redis.call("HINCRBY", META, "moves", moved) end
+  if #fields > 0 then addAll(fields, deltas) end
   if freed then redis.call("PUBLISH", META, "ready") end
 end
 
@@ -123,7 +153,11 @@ local function fixLane(lane)
 end
 
 -- take reserves n places ("seq") or tokens ("token"), and returns the last one.
-local function take(name, n) return redis.call("HINCRBY", META, name, n) end
+local function take(name, n)
+  places[name] = places[name] + n
+  metaChanges[name] = string.format("%.0f", places[name])
+  return places[name]
+end
 
 local function nextSeq() return take("seq", 1) end
 
@@ -167,17 +201,31 @@ local function fail(id, r, note, counted, limit, due)
   save(id, r)
 end
 
+-- nextDue returns the unix ms at which the first waiting item or lease comes due, math.huge if there is none.
+local function nextDue()
+  local first = math.huge
+  for _, key in ipairs({ DELAYED, LEASED }) do
+    first = math.min(first, tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2]) or math.huge)
+  end
+  return first
+end
+
+local due -- what nextDue returned, while it holds
+
 -- wakeUp returns expired leases to the queue, counted as attempts, and moves
 -- waiting items that are due to their lanes. It returns how many.
 local function wakeUp(limit)
+  due = nextDue()
+  if due > now then return 0 end
+  due = nil
   local late = redis.call("ZRANGEBYSCORE", LEASED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(late) do
     local r = load(id)
     if r then fail(id, r, "lease expired", true, limit, 0) else unlease(id) end
   end
   expired(#late)
-  local due = redis.call("ZRANGEBYSCORE", DELAYED, "-inf", now, "LIMIT", 0, 500)
-  for _, id in ipairs(due) do
+  local waiting = redis.call("ZRANGEBYSCORE", DELAYED, "-inf", now, "LIMIT", 0, 500)
+  for _, id in ipairs(waiting) do
     local r = load(id)
     if r then
       r.seq = nextSeq()
@@ -185,8 +233,8 @@ local function wakeUp(limit)
       save(id, r)
     end
   end
-  if #due > 0 then redis.call("ZREM", DELAYED, unpack(due)) end
-  return #late + #due
+  if #waiting > 0 then redis.call("ZREM", DELAYED, unpack(waiting)) end
+  return #late + #waiting
 end
 
 -- expireAll ends the leases of dead workers, named by the keys of a table, as
@@ -217,9 +265,9 @@ local BACK = 1000 -- ms that the clock may be behind the time of an earlier leas
 -- part of the delayed items, of the others in the calls that follow: they last no longer than when they began. It returns
 -- the ms by which the clock was set back, in the first of these calls only, and whether parts are left.
 local function setBack(ttl)
-  local back = number(redis.call("HGET", META, "clock")) - now
+  local back = number(clock) - now
   if back <= BACK then
-    if back < 0 then redis.call("HSET", META, "clock", string.format("%.0f", now)) end
+    if back < 0 then metaChanges.clock = string.format("%.0f", now) end
     return 0, false
   end
   local latest = string.format("%.0f", now + ttl)
@@ -247,17 +295,10 @@ local function setBack(ttl)
 end
 
 -- untilNext returns the milliseconds until a waiting item or a lease comes
--- due, -1 if there is none.
-local function untilNext()
-  local best = -1
-  for _, key in ipairs({ DELAYED, LEASED }) do
-    local first = redis.call("ZRANGE", key, 0, 0, "WITHSCORES")
-    if first[2] then
-      local ms = math.max(0, tonumber(first[2]) - now)
-      if best < 0 or ms < best then best = ms end
-    end
-  end
-  return best
+-- due, -1 if there is none. Leases that this script has taken expire at taken.
+local function untilNext(taken)
+  local first = math.min(due or nextDue(), taken or math.huge)
+  return first < math.huge and math.max(0, first - now) or -1
 end
 
 -- lease leases ids, whose records are given, to a worker and returns

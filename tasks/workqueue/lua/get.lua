@@ -6,13 +6,16 @@
 local out = {}
 for i, id in ipairs(ARGV) do
   local at = 8 * (i - 1)
-  local result = redis.call("HGET", RESULT, id)
-  local due = redis.call("ZSCORE", DELAYED, id)
-  local ends = redis.call("ZSCORE", LEASED, id)
-  out[at + 1] = redis.call("HGET", REC, id) or ""
-  out[at + 2] = redis.call("HGET", SPEC, id) or ""
-  out[at + 3] = redis.call("HGET", WORKER, id) or ""
-  out[at + 4] = redis.call("HGET", NOTE, id) or ""
+  local rec = redis.call("HGET", REC, id) or ""
+  local state = string.sub(rec, 1, 1)
+  local ended = string.find("dse", state, 1, true)
+  local result = ended and redis.call("HGET", RESULT, id)
+  local due = state == "w" and redis.call("ZSCORE", DELAYED, id)
+  local ends = state == "i" and redis.call("ZSCORE", LEASED, id)
+  out[at + 1] = rec
+  out[at + 2] = rec ~= "" and redis.call("HGET", SPEC, id) or ""
+  out[at + 3] = state == "i" and redis.call("HGET", WORKER, id) or ""
+  out[at + 4] = rec ~= "" and redis.call("HGET", NOTE, id) or ""
   out[at + 5] = result and 1 or 0
   out[at + 6] = result or ""
   out[at + 7] = due and tonumber(due) - now or 0

@@ -21,7 +21,7 @@ if most > 0 then
   end
   others = math.max(0, redis.call("ZCARD", LEASED) - held)
 end
-if redis.call("HGET", META, "paused") then
+if paused then
   finish(moved)
   return { 1, unbounded and 0 or untilNext(), 0, back, others, exhausted }
 end
@@ -42,7 +42,7 @@ local opened, ids, members, records, taken = {}, {}, {}, {}, {}
 local offset, page, pos, passed = 0, {}, 1, 0
 
 local function nextLane()
-  if pos > #page then
+  if pos > #page and (offset == 0 or #page == 200) then
     page = redis.call("ZRANGE", LANES, offset, offset + 99, "WITHSCORES")
     offset = offset + 100
     pos = 1
@@ -51,7 +51,8 @@ local function nextLane()
 end
 
 local function refill(l)
-  l.members = redis.call("ZRANGEBYLEX", READY, l.from, "(" .. l.name .. "\1", "LIMIT", 0, math.min(n - #ids, 64))
+  l.most = math.min(n - #ids, 64) + 1 -- and the head that the lane has then
+  l.members = redis.call("ZRANGEBYLEX", READY, l.from, "(" .. l.name .. "\1", "LIMIT", 0, l.most)
   l.at = 1
 end
 
@@ -92,7 +93,7 @@ while #ids < n do
     local m = best.members[best.at]
     best.at = best.at + 1
     best.from = "(" .. m
-    taken[best.name] = taken[best.name] or {}
+    taken[best.name] = taken[best.name] or { lane = best }
     table.insert(taken[best.name], m)
     ids[#ids + 1], members[#ids + 1] = string.sub(m, #best.name + 19), m
     for _, key in ipairs(best.keys) do
@@ -117,12 +118,19 @@ if asked > 0 then
   ids = good
   for lane, all in pairs(taken) do
     redis.call("ZREM", READY, unpack(all))
-    fixLane(lane)
+    local l = all.lane
+    if l.members[l.at] then
+      redis.call("ZADD", LANES, string.format("%.0f", placeIn(lane, l.members[l.at])), lane)
+    elseif #l.members < l.most then
+      redis.call("ZREM", LANES, lane)
+    else
+      fixLane(lane)
+    end
   end
 end
 freed = false
 local got = lease(ids, records, worker, ttl)
 finish(moved + #ids)
-local out = { 0, (unbounded or #ids < asked) and 0 or untilNext(), passed, back, others, exhausted } -- others may be ready in place of those that were not leased
+local out = { 0, (unbounded or #ids < asked) and 0 or untilNext(#ids > 0 and now + ttl or nil), passed, back, others, exhausted } -- others may be ready in place of those that were not leased
 for i = 1, #got do out[6 + i] = got[i] end
 return out
