@@ -145,15 +145,15 @@ func (s *store) results(ctx context.Context, id string, stages []pipeline.Stage)
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	infos, err := s.queue(id).Get(ctx, ids...)
+	all, err := s.queue(id).Results(ctx, ids...)
 	if err != nil {
 		return nil, err
 	}
 	results := map[string]json.RawMessage{}
-	for _, info := range infos {
-		var st Stage
-		if st.ofJob(info); len(st.Result) > 0 {
-			results[strings.TrimPrefix(info.ID, stageID(""))] = st.Result
+	for i, raw := range all {
+		var o outcome
+		if json.Unmarshal(raw, &o) == nil && len(o.Patch) > 0 {
+			results[strings.TrimPrefix(ids[i], stageID(""))] = o.Patch
 		}
 	}
 	return results, nil

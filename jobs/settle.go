@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,15 +114,18 @@ func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
 			return err
 		}
 	}
+	last := true
 	if w.Takes == pipeline.TakesJob {
 		err = s.completeJobStage(ctx, w, a)
 	} else {
-		err = s.completeItem(ctx, p, *st, w, a)
+		last, err = s.completeItem(ctx, p, *st, w, a)
 	}
 	if err != nil {
 		return lost(err)
 	}
-	s.flow.settled(ctx, w.JobID, *st)
+	if last {
+		s.flow.settled(ctx, w.JobID, *st)
+	}
 	return nil
 }
 
@@ -169,49 +173,50 @@ func (s *Leases) settledBy(ctx context.Context, w Work) bool {
 	return err == nil && len(infos) == 1 && infos[0].State == workqueue.StateDone && infos[0].Token == w.Fence
 }
 
-func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipeline.Stage, w Work, a Answer) error {
+// completeItem ends work on an item. last is false if other items of the stage are known to be open.
+func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipeline.Stage, w Work, a Answer) (last bool, err error) {
 	if len(a.Items) > 0 {
-		return bad("items", "stage %s takes items and emits none", st.Name)
+		return false, bad("items", "stage %s takes items and emits none", st.Name)
 	}
 	to, err := stateOf(st, a.Verdict)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if to == pipeline.Rejected && strings.TrimSpace(a.Reason) == "" {
-		return bad("reason", "is needed to reject an item")
+		return false, bad("reason", "is needed to reject an item")
 	}
 	it := *w.Item
 	if err := it.apply(a.Patch); err != nil {
-		return err
+		return false, err
 	}
 	if err := it.check("item", p); err != nil {
-		return err
+		return false, err
 	}
 	q := s.queue(w.JobID)
 	if next := following(p, st.Name); next != nil && to == pipeline.Integrated {
 		item, err := it.queued(*next, s.attempts(*next), it.CreatedAt)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := q.Pass(ctx, w.lease(), item); err != nil {
-			return err
+			return false, err
 		}
 		s.pace(ctx, w.JobID)
-		return s.ready(ctx, w.JobID, next.Worker(), 0)
+		return true, s.ready(ctx, w.JobID, next.Worker(), 0)
 	}
 	result, err := json.Marshal(outcome{Agent: w.Agent, Verdict: a.Verdict, Reason: a.Reason, At: time.Now().UnixMilli(), Patch: a.Patch})
 	if err != nil {
-		return err
+		return false, err
 	}
 	o := workqueue.Done()
 	if to == pipeline.Rejected {
 		o = workqueue.Skipped(a.Reason)
 	}
-	if err := q.Settle(ctx, w.lease(), o.With(result)); err != nil {
-		return err
+	if last, err = q.SettleLast(ctx, w.lease(), o.With(result)); err != nil {
+		return false, err
 	}
 	s.ended(ctx, w, ItemStatus(to))
-	return nil
+	return last, nil
 }
 
 // stateOf returns the state that a verdict leads to.
@@ -306,11 +311,12 @@ func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[
 			args = append(args, agent+" "+name, n)
 		}
 	}
-	if len(args) == 0 {
-		return nil
+	for part := range slices.Chunk(args, 2000) {
+		if _, err := s.run(ctx, "store the usage of job "+id, "usage", []string{recordKey(id), usageKey(id)}, part...); err != nil {
+			return err
+		}
 	}
-	_, err := s.run(ctx, "store the usage of job "+id, "usage", []string{recordKey(id), usageKey(id)}, args...)
-	return err
+	return nil
 }
 
 // Progressed records progress of a job, for example growing usage that its agents report.

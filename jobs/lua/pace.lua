@@ -6,11 +6,12 @@ if redis.call("EXISTS", KEYS[1]) == 0 then return 0 end
 redis.call("HSET", KEYS[1], "progressed", string.format("%.0f", now), "futile", 0)
 if tonumber(ARGV[1]) > 0 then
   observe(KEYS[3], "item." .. ARGV[2], math.max(0, now - tonumber(ARGV[3])), ARGV[4])
-  redis.call("HINCRBY", KEYS[2], math.floor(now / 10000), ARGV[1])
-  redis.call("EXPIRE", KEYS[2], 3600)
-  if redis.call("HLEN", KEYS[2]) > 120 then
-    for _, step in ipairs(redis.call("HKEYS", KEYS[2])) do
-      if tonumber(step) < now / 10000 - 60 then redis.call("HDEL", KEYS[2], step) end
+  if redis.call("HINCRBY", KEYS[2], math.floor(now / 10000), ARGV[1]) == tonumber(ARGV[1]) then
+    redis.call("EXPIRE", KEYS[2], 3600)
+    if redis.call("HLEN", KEYS[2]) > 120 then
+      for _, step in ipairs(redis.call("HKEYS", KEYS[2])) do
+        if tonumber(step) < now / 10000 - 60 then redis.call("HDEL", KEYS[2], step) end
+      end
     end
   end
 end

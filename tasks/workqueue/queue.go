@@ -179,6 +179,24 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 	return infos, nil
 }
 
+// Results returns the results of items, nil for those that have none.
+func (q *Queue) Results(ctx context.Context, ids ...string) ([][]byte, error) {
+	if q.err != nil || len(ids) == 0 {
+		return nil, q.err
+	}
+	values, err := q.rdb.HMGet(ctx, q.keys.result, ids...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read results of queue %s: %w", q.name, err)
+	}
+	results := make([][]byte, len(ids))
+	for i, v := range values {
+		if text, ok := v.(string); ok {
+			results[i] = []byte(text)
+		}
+	}
+	return results, nil
+}
+
 // Pause stops the leasing of items, in every process, until Resume. Items that
 // are leased continue. It reports whether the queue was running.
 func (q *Admin) Pause(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 1) }

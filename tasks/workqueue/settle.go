@@ -76,10 +76,23 @@ func (q *Queue) Settle(ctx context.Context, lease Leased, o Outcome) error {
 	return q.SettleAll(ctx, Settlement{lease, o})[0]
 }
 
+// SettleLast is Settle. It reports whether no item of the same resource keys waits or is in progress afterwards, of a
+// queue that counts by lane.
+func (q *Queue) SettleLast(ctx context.Context, lease Leased, o Outcome) (last bool, err error) {
+	errs, open := q.settleAll(ctx, []Settlement{{lease, o}})
+	return open == 0, errs[0]
+}
+
 // SettleAll is Settle of many items in few round trips. It returns an error, or
 // nil, for each.
 func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
-	errs := make([]error, len(ss))
+	errs, _ := q.settleAll(ctx, ss)
+	return errs
+}
+
+// settleAll is SettleAll. open is how many items of the resource keys of the last one wait or are in progress, or 0.
+func (q *Queue) settleAll(ctx context.Context, ss []Settlement) (errs []error, open int64) {
+	errs = make([]error, len(ss))
 	args := []any{q.cfg.MaxItems}
 	var sent []int
 	size := 0
@@ -97,6 +110,9 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 			case codes[k] < 0:
 				q.cfg.Logger.WarnContext(ctx, "settled an item that does not exist", "queue", q.name, "item", ss[i].Lease.ID)
 			}
+		}
+		if len(codes) > len(sent) {
+			open = codes[len(sent)]
 		}
 		args, sent, size = args[:1], sent[:0], 0
 	}
@@ -133,7 +149,7 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 		}
 	}
 	flush()
-	return errs
+	return errs, open
 }
 
 // settled returns the arguments of the items that are added in the step that

@@ -16,32 +16,39 @@ if before[1] and (before[1] ~= "lost" or outcome == "lost") then return { 0, bef
 local first = not before[1]
 if first and outcome == "lost" and held == 0 then return { 0, outcome, "", "" } end
 redis.call("HSET", RECORD, "outcome", outcome, "digest", digest)
-redis.call("HDEL", RECORD, "span", "usage")
 redis.call("EXPIRE", RECORD, ARGV[5])
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- add adds to a field of a hash with at most so many; a total that is too large stays.
-local function add(key, field, n, most)
-  if redis.call("HEXISTS", key, field) == 1 or redis.call("HLEN", key) < tonumber(most) then
-    redis.pcall("HINCRBY", key, field, n)
+-- add adds numbers to fields of a hash with at most so many. A total that is too large stays. It returns the fields and
+-- their totals.
+local function add(key, numbers, most)
+  local fields = {}
+  for field in pairs(numbers) do fields[#fields + 1] = field end
+  local totals = {}
+  if #fields == 0 then return totals end
+  local room
+  for i, old in ipairs(redis.call("HMGET", key, unpack(fields))) do
+    if not old then
+      room = (room or tonumber(most) - redis.call("HLEN", key)) - 1
+    end
+    local total = tonumber(old or 0) + numbers[fields[i]]
+    if total > 2^53 then total = tonumber(old or 0) end
+    if old or room >= 0 then
+      totals[#totals + 1] = fields[i]
+      totals[#totals + 1] = string.format("%.0f", total)
+    end
   end
+  if #totals > 0 then redis.call("HSET", key, unpack(totals)) end
+  return totals
 end
 
-local out = { first and 1 or 0, outcome, digest, before[3] or "" }
-local function used(name, n)
-  local field = agent .. " " .. name
-  add(USED, field, n, ARGV[11])
-  local total = redis.call("HGET", USED, field)
-  if total then
-    out[#out + 1] = field
-    out[#out + 1] = total
-  end
-end
-if outcome == "completed" then used("assignments", 1) end
-local usage = {}
+local usage, used = {}, {}
 if first then usage = cjson.decode(before[4] or "{}") end
-for name, n in pairs(usage) do used(name, string.format("%.0f", n)) end
+for name, n in pairs(usage) do used[agent .. " " .. name] = n end
+if outcome == "completed" then used[agent .. " assignments"] = (used[agent .. " assignments"] or 0) + 1 end
+local out = { first and 1 or 0, outcome, digest, before[3] or "" }
+for _, value in ipairs(add(USED, used, ARGV[11])) do out[#out + 1] = value end
 if #out > 4 then
   redis.call("EXPIRE", USED, 30 * 86400)
   redis.call("ZADD", KEYS[7], now, ARGV[7])
@@ -66,13 +73,12 @@ if not first then failed = failed - 1 end -- it was counted as lost
 if failed ~= 0 then redis.call("HINCRBY", NUMBERS, "failed", failed) end
 if ARGV[6] ~= "" then redis.call("HSET", NUMBERS, "last_error", ARGV[6]) end
 if not first then return out end
-for name, n in pairs(usage) do
-  n = string.format("%.0f", n)
-  add(USAGE, name, n, ARGV[10])
-  if name == "requests" or name == "tokens" then redis.call("HINCRBY", HOUR, agent .. " " .. name, n) end
+add(USAGE, usage, ARGV[10])
+local did = { [agent .. " assignments"] = 1, [agent .. " ms"] = ms }
+if failed ~= 0 then did[agent .. " failed"] = failed end
+for _, name in ipairs({ "requests", "tokens" }) do
+  if usage[name] then did[agent .. " " .. name] = usage[name] end
 end
-redis.call("HINCRBY", HOUR, agent .. " assignments", 1)
-redis.call("HINCRBY", HOUR, agent .. " failed", failed)
-redis.call("HINCRBY", HOUR, agent .. " ms", ms)
+add(HOUR, did, math.huge)
 redis.call("EXPIRE", HOUR, 25 * 3600)
 return out

@@ -5,16 +5,18 @@
 -- number of items, the outputs, and the items as insert takes them.
 -- Each output says how many bytes of data were appended before it, ever.
 -- Returns per lease 1 settled (also if it was before, by this lease), 0 lost,
--- -1 no such item.
+-- -1 no such item, and then, if the queue counts by lane, how many items of the
+-- lane of the last one wait or are in progress.
 local counter = { d = "done", s = "skipped", e = "error" }
 local most = tonumber(ARGV[1])
 local out, moved, i = {}, 0, 2
-local written
+local written, lane
 while i <= #ARGV do
   local id, token, state, note = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
   local n, items = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 7])
   local r = load(id)
   local code = 0
+  lane = r and r.lane
   if not r then
     code = -1
   elseif r.token == token and r.state == state then
@@ -45,4 +47,8 @@ while i <= #ARGV do
   i = i + 8 + n + 7 * items
 end
 finish(moved)
+if byLane and lane then
+  local open = redis.call("HMGET", COUNTS, "queued\0" .. lane, "in_progress\0" .. lane)
+  out[#out + 1] = number(open[1]) + number(open[2])
+end
 return out
