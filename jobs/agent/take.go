@@ -38,7 +38,7 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 	if limit < 1 {
 		return nil, bad("max", "give 1 or more")
 	}
-	poll := &waiter{agent: id, roles: roles, mode: modePull, slots: &slots{min(limit, maxLease)}, capacity: t.Capacity, held: t.Held, idle: t.idle}
+	poll := &waiter{agent: id, roles: roles, mode: modePull, slots: &slots{min(limit, maxLease)}, capacity: t.Capacity, held: t.Held, idle: t.idle, once: wait <= 0}
 	if !s.waiters.join(poll) {
 		return nil, fmt.Errorf("agent %s: %d polls at a time: %w", id, maxPolls, ErrTooMany)
 	}
@@ -87,6 +87,9 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 	roles, capacity := w.roles, w.capacity
 	s.waiters.mu.Unlock()
 	for _, role := range roles {
+		if !w.once && !s.waiters.maybe(role) {
+			continue
+		}
 		n := min(s.waiters.portion(w, role), most)
 		if n == 0 {
 			return nil, nil

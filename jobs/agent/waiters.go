@@ -23,6 +23,7 @@ type waiter struct {
 	mode     string
 	wake     chan struct{} // has a value when it should look for work
 	waiting  bool          // it looks for work once it is woken; else it looks now, or will
+	once     bool          // it does not wait, so it looks at each of its roles
 	roles    []string
 	slots    *slots
 	capacity int
@@ -189,6 +190,9 @@ func (ws *waiters) watchRole(ctx context.Context, role string) {
 			}
 			pause.Stop()
 		}
+		if token {
+			ws.some(role)
+		}
 		if ws.wakeOne(role) || !token {
 			continue
 		}
@@ -245,7 +249,14 @@ func (ws *waiters) mayHave(w *waiter) bool {
 	return slices.ContainsFunc(w.roles, func(role string) bool { return ws.first(role) == nil && !now.Before(ws.role(role).none) })
 }
 
-// some notes that a role has had work.
+// maybe reports whether a role may have work: this process has not found lately that it has none.
+func (ws *waiters) maybe(role string) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return !time.Now().Before(ws.role(role).none)
+}
+
+// some notes that a role may have work.
 func (ws *waiters) some(role string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
