@@ -72,7 +72,7 @@ func TestWebhooksOverHTTP(t *testing.T) {
 	})
 	expect("POST", again, "", 200, `"redelivered":1`)
 	expect("POST", "/v1/webhooks/ops/deliveries/none/redeliver", "", 404, "no such delivery")
-	expect("POST", "/v1/webhooks/ops/test", "", 200, `"state":"pending"`)
+	expect("POST", "/v1/webhooks/ops/test", "", 200, `"type":"webhook.test"`)
 	first := expect("GET", "/v1/webhooks/ops/deliveries?limit=1", "", 200, `"next":"`)
 	expect("GET", "/v1/webhooks/ops/deliveries?limit=1&cursor="+first["next"].(string), "", 200, `"redelivered":1`)
 	expect("GET", "/v1/webhooks/ops/deliveries?state=failed", "", 200, `{"data":[]`)
