@@ -23,10 +23,15 @@ type Event struct {
 }
 
 // Stream reads and adds events. It may be used by many goroutines at once.
-type Stream struct{ rdb redis.UniversalClient }
+type Stream struct {
+	rdb     redis.UniversalClient
+	waiters *waiters
+}
 
 // New returns a Stream.
-func New(rdb redis.UniversalClient) *Stream { return &Stream{rdb: rdb} }
+func New(rdb redis.UniversalClient) *Stream {
+	return &Stream{rdb: rdb, waiters: &waiters{rdb: rdb, all: map[*waiter]struct{}{}}}
+}
 
 // Batch is what Read has read.
 type Batch struct {
@@ -37,10 +42,7 @@ type Batch struct {
 	Next string // for the next Read
 }
 
-const (
-	maxBatch  = 1000
-	lookEvery = 250 * time.Millisecond // while a reader waits
-)
+const maxBatch = 1000
 
 // start is the place before all events.
 var start = position{}
@@ -62,6 +64,7 @@ func (s *Stream) Read(ctx context.Context, jobID, after string, limit int, block
 		return Batch{}, fmt.Errorf("read the %s: %w", what, err)
 	}
 	limit = min(max(limit, 1), maxBatch)
+	var waiting *waiter
 	for end := time.Now().Add(block); ; {
 		if ctx.Err() != nil {
 			return Batch{Next: from.String()}, context.Cause(ctx)
@@ -77,13 +80,12 @@ func (s *Stream) Read(ctx context.Context, jobID, after string, limit int, block
 		if len(b.Events) > 0 || left <= 0 {
 			return b, nil
 		}
-		// XREAD could wait itself, but it would hold a connection for each reader.
-		t := time.NewTimer(min(left, lookEvery))
-		select {
-		case <-ctx.Done():
-		case <-t.C:
+		if waiting == nil {
+			waiting = s.waiters.join(jobID)
+			defer s.waiters.leave(waiting)
+			continue // an event may have been added before it joined
 		}
-		t.Stop()
+		waiting.wait(ctx, left)
 	}
 }
 

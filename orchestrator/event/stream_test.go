@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,12 +23,15 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // add adds an event with an id to both streams, and trims them to keep entries.
 func add(t *testing.T, rdb redis.UniversalClient, id, job string, keep int64) {
 	t.Helper()
-	for _, key := range []string{AllKey(), JobKey(job)} {
-		err := rdb.XAdd(context.Background(), &redis.XAddArgs{Stream: key, ID: id, MaxLen: keep,
-			Values: []any{"type", "job.created", "job", job, "at", "1735689600123", "data", `{"id":"` + id + `"}`}}).Err()
-		if err != nil {
-			t.Fatal(err)
+	_, err := rdb.TxPipelined(context.Background(), func(p redis.Pipeliner) error {
+		for _, key := range []string{AllKey(), JobKey(job)} {
+			p.XAdd(context.Background(), &redis.XAddArgs{Stream: key, ID: id, MaxLen: keep,
+				Values: []any{"type", "job.created", "job", job, "at", "1735689600123", "data", `{"id":"` + id + `"}`}})
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -186,6 +190,77 @@ func TestReadWaitsForAnEvent(t *testing.T) {
 			t.Errorf("got %q, %v after %s, want nothing after 50 ms", ids(b), err, took)
 		}
 	})
+}
+
+// Readers that wait share one reader of Redis. Each on its own made 400 calls in a second.
+func TestWaitingReadersShareAReader(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		counted := &calls{}
+		rdb.AddHook(counted)
+		s := New(rdb)
+		var all sync.WaitGroup
+		got := make(chan string, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for i := range 100 {
+			job := ""
+			if i > 0 {
+				job = fmt.Sprint("job", i)
+			}
+			all.Go(func() {
+				if b, err := s.Read(ctx, job, "0-0", 10, time.Minute); err == nil {
+					got <- job + " " + ids(b)
+				}
+			})
+		}
+		for counted.n.Load() < 200 { // each has looked, and looked again when it waited
+			time.Sleep(time.Millisecond)
+		}
+		for s.waiters.count() < 100 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+		before := counted.n.Load()
+		time.Sleep(time.Second)
+		if n := counted.n.Load() - before; n > 250 {
+			t.Errorf("100 waiting readers made %d calls in a second, want those of one reader", n)
+		}
+		add(t, rdb, "10-1", "job5", 100)
+		want := map[string]bool{" 10-1": true, "job5 10-1": true}
+		for range 2 {
+			if r := <-got; !want[r] {
+				t.Errorf("got %q, want the event for readers of all jobs and of its job", r)
+			}
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+// calls counts calls of Redis; a pipeline is one.
+type calls struct{ n atomic.Int64 }
+
+func (c *calls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+func (ws *waiters) count() int {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return len(ws.all)
 }
 
 func TestReadEndsWithItsContext(t *testing.T) {
