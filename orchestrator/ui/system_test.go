@@ -15,6 +15,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/jobs"
+	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
 	"muster/proxies"
@@ -27,34 +28,39 @@ import (
 // harmful is a text that would do harm if it were not shown as text.
 const harmful = "<script>alert(1)</script>\u202Egnp.exe\x1b[31m"
 
-// jobIndex knows one job, which failed, and one that is stuck.
-type jobIndex struct{ Jobs }
-
 const (
-	failedJob = "0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"
-	aProxy    = "http://192.0.2.7:3128"
-	aSecret   = "hush-hush"
+	aProxy  = "http://192.0.2.7:3128"
+	aSecret = "hush-hush"
 )
 
-func (jobIndex) Get(_ context.Context, id string) (jobs.Job, error) {
-	if id != failedJob {
-		return jobs.Job{}, jobs.ErrNotFound
+// someJobs returns jobs of which one failed, one has an item in review, and one is stuck.
+func someJobs(t *testing.T, client *tasks.Client) (s *jobs.Service, failed string) {
+	t.Helper()
+	ctx := t.Context()
+	s, err := jobs.New(jobs.Config{Client: client, Pipelines: pipelines(t).Get, Limits: jobs.Limits{StuckAfter: time.Second}, Roles: func(context.Context) (map[string]int, error) { return nil, nil }})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return jobs.Job{ID: failedJob}, nil
-}
-
-func (jobIndex) List(context.Context, jobs.Filter) (jobs.Page, error) {
-	return jobs.Page{Jobs: []jobs.Job{{ID: failedJob, Kind: jobs.KindPipeline, Name: "default", Status: jobs.Failed, ErrorMessage: "no creator " + harmful}}}, nil
-}
-
-func (jobIndex) InReview(context.Context) (items int64, jobs int, err error) { return 35, 2, nil }
-
-func (jobIndex) Totals(context.Context) (map[jobs.Status]int64, error) {
-	return map[jobs.Status]int64{jobs.Failed: 1234}, nil
-}
-
-func (jobIndex) Stuck(context.Context) ([]jobs.Stuck, error) {
-	return []jobs.Stuck{{JobID: failedJob, Name: "default", Stage: "create", Reason: "no agent of role creator"}}, nil
+	w := &world{Service: s, t: t, ctx: ctx}
+	create := func(name string) string {
+		id := w.create(name, "p").ID
+		if err := s.Sweep(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	create("careful")
+	w.emit(jobs.Item{Key: "a", Text: "t"})
+	w.fail("unclear")
+	failed = create(pipeline.Default)
+	if _, err := s.CompleteStage(ctx, failed, "create", "no creator "+harmful); err != nil {
+		t.Fatal(err)
+	}
+	create(pipeline.Default)
+	if err := s.Sweep(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return s, failed
 }
 
 // pool is a pool for which workflows are sent that no worker runs.
@@ -92,6 +98,7 @@ type system struct {
 	cfg    Config
 	server *redistest.Instance
 	scrape string // the id of the job
+	failed string // the id of another job
 	role   access.Role
 	routes []Route
 }
@@ -139,8 +146,9 @@ retries: {attempts: 1}
 			t.Error(err)
 		}
 	})
-	w := &system{t: t, server: server, role: access.Admin, mux: http.NewServeMux(), cfg: Config{
-		Client: client, Sites: service, Proxies: pool{proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()}), client}, Jobs: jobIndex{},
+	index, failed := someJobs(t, client)
+	w := &system{t: t, server: server, failed: failed, role: access.Admin, mux: http.NewServeMux(), cfg: Config{
+		Client: client, Sites: service, Proxies: pool{proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()}), client}, Jobs: index,
 		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis(), 0), Write: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Check: func(context.Context) health.Report {
 			return health.Report{Status: health.Failed, Checks: []health.Result{{Name: "redis", Status: health.OK, Detail: "4 ms"}, {Name: "workers", Status: health.Failed, Error: "none is up"}}}
