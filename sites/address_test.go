@@ -6,6 +6,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -20,23 +21,18 @@ func TestServiceConnectsOnlyToWhatIsAllowed(t *testing.T) {
 	for name, filter := range map[string]*addressfilter.Filter{"refused": nil, "allowed": allowed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := newShop(t, 1, 2)
+			site := sitetest.NewShop(t, 1, 2)
 			client := tasks.NewClient(redistest.New(t))
 			s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Filter: filter})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _, _ = s.Close(), client.Close() })
-			j := begin(t, s, "job", site.definition(t, ""), ScrapeOptions{BaseURL: strings.Replace(site.URL, "127.0.0.1", "shop.test", 1)})
+			j := begin(t, s, "job", site.Definition(t, ""), ScrapeOptions{BaseURL: strings.Replace(site.URL, "127.0.0.1", "shop.test", 1)})
 			collect(t, j)
 			crawl(t, j)
 			_, err = j.sum(t.Context(), nil)
-			asked := 0
-			site.mu.Lock()
-			for _, n := range site.asked {
-				asked += n
-			}
-			site.mu.Unlock()
+			asked := site.Sum()
 			if filter != nil {
 				if err != nil || asked == 0 {
 					t.Errorf("got %v and %d requests, want the pages", err, asked)

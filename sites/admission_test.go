@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/sites/polite"
 	"muster/tasks"
 	"muster/tasks/limit"
@@ -37,9 +38,9 @@ func TestAdmission(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := newShop(t, 1, 1)
+			site := sitetest.NewShop(t, 1, 1)
 			s := newService(t, redistest.New(t))
-			j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+			j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 			a := j.crawler.admission
 			c.prepare(t, j, a)
 			d, err := a.page(t.Context())
@@ -59,13 +60,13 @@ func TestAdmission(t *testing.T) {
 // Config.BreakerChanged gets the breakers of sites. One that was reset does not open again by a single failure.
 func TestBreakerOfASiteTellsChanges(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 1)
+	site := sitetest.NewShop(t, 1, 1)
 	rdb := redistest.New(t)
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	var got []string
 	s := process(t, Config{Client: client, OutDir: t.TempDir(), BreakerChanged: func(_ context.Context, s limit.BreakerState) { got = append(got, s.State+" "+s.Key+" "+s.LastBlock) }})
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	down := &fetch.Error{Class: fetch.Server, Direct: true, Err: errors.New("down")}
 	openBreaker(t, j.crawler.admission, down)
 	key := siteKey(j.def)
@@ -113,11 +114,11 @@ func must(t *testing.T, err error) {
 // The report says how often pages waited and why; Redis has it from all processes.
 func TestDelaysAreReported(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 3)
-	site.faults["/item/1"] = []string{"429"}
+	site := sitetest.NewShop(t, 1, 3)
+	site.Faults["/item/1"] = []string{"429"}
 	rdb := redistest.New(t)
-	one := begin(t, newService(t, rdb), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	two := begin(t, newService(t, rdb), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	one := begin(t, newService(t, rdb), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	two := begin(t, newService(t, rdb), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	two.crawler.delays.add(string(DelaySlots))
 	must(t, two.crawler.delays.flush(t.Context()))
 	sum := run(t, one)

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks/redistest"
 )
@@ -16,19 +17,19 @@ import (
 // nothing that it did not meet for gone.
 func TestMaxRecords(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 4, 5)
+	site := sitetest.NewShop(t, 4, 5)
 	s := newService(t, redistest.New(t))
-	if sum := run(t, begin(t, s, "all", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})); sum.Records != 40 || len(sum.Limits) != 0 {
+	if sum := run(t, begin(t, s, "all", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})); sum.Records != 40 || len(sum.Limits) != 0 {
 		t.Fatalf("without limits: got %+v, want 40 records", sum)
 	}
-	sum := run(t, begin(t, s, "some", site.definition(t, "limits: {max_records: 7}\n"), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "some", site.Definition(t, "limits: {max_records: 7}\n"), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.Records != 7 || sum.Extracted != 7 || sum.Changes.Gone != 0 || len(sum.Missing) != 0 {
 		t.Errorf("got %+v, want COMPLETE with 7 records, none gone or missing", sum)
 	}
 	if len(sum.Limits) != 1 || !strings.Contains(sum.Text(), "limits.max_records (7) was reached; there may be more") || !sum.Health.Limited {
 		t.Errorf("got limits %v, want max_records in this text:\n%s", sum.Limits, sum.Text())
 	}
-	if asked, _ := site.counts("/page/4"); asked != 1 {
+	if asked, _ := site.Counts("/page/4"); asked != 1 {
 		t.Errorf("got %d requests for the last page, want 1: the second is beyond the limit", asked)
 	}
 }
@@ -36,9 +37,9 @@ func TestMaxRecords(t *testing.T) {
 // A job that has as many bytes as it may begins no more pages.
 func TestMaxTotalBytes(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 2, 10)
+	site := sitetest.NewShop(t, 2, 10)
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, "limits: {max_total_bytes: 3KiB}\n"), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, "limits: {max_total_bytes: 3KiB}\n"), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusIncomplete || sum.Bytes < 3<<10 || sum.Skipped != 0 || sum.Pages > 12 || sum.Pages == 0 {
 		t.Errorf("got %+v, want INCOMPLETE with 1 to 12 pages of at least 3 KiB", sum)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks/redistest"
 )
@@ -27,7 +28,7 @@ func TestCarry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+			site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/" {
 					fmt.Fprint(w, c.list)
 					return
@@ -42,11 +43,11 @@ func TestCarry(t *testing.T) {
 			if sum.Records != 2 || sum.Status != report.StatusComplete {
 				t.Fatalf("got %+v, want 2 records", sum)
 			}
-			got := readKeys(t, sum.Files[0], "price")
+			got := sitetest.ReadKeys(t, sum.Files[0], "price")
 			if want := "map[map[amount:1.5 currency:EUR]:true map[amount:2.5 currency:EUR]:true]"; fmt.Sprint(got) != want {
 				t.Errorf("got prices %v, want %s", got, want)
 			}
-			if got := readKeys(t, sum.Files[0], "rank"); !got["7"] {
+			if got := sitetest.ReadKeys(t, sum.Files[0], "rank"); !got["7"] {
 				t.Errorf("got ranks %v, want one of 7", got)
 			}
 		})
@@ -56,7 +57,7 @@ func TestCarry(t *testing.T) {
 // JSON in an element of a page has a record per element of its list.
 func TestRecordsOfJSONInAnElement(t *testing.T) {
 	t.Parallel()
-	site := newMeasured(t, 0, func(w http.ResponseWriter, _ *http.Request) {
+	site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `<h1>Shop</h1><script id=data type="application/json">{"items": [{"name": "lamp", "price": 5}, {"name": "chair", "price": 9}]}</script><div data-state='[{"name": "table"}]'></div>`)
 	})
 	for each, want := range map[string]string{"script#data": "[lamp chair]", "div::attr(data-state)": "[table]"} {
@@ -67,9 +68,9 @@ func TestRecordsOfJSONInAnElement(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum := run(t, begin(t, newService(t, redistest.New(t)), "j", def, ScrapeOptions{}))
-		names := readKeys(t, sum.Files[0], "name")
+		names := sitetest.ReadKeys(t, sum.Files[0], "name")
 		for _, name := range strings.Fields(strings.Trim(want, "[]")) {
-			if !names[name] || !readKeys(t, sum.Files[0], "shop")["Shop"] {
+			if !names[name] || !sitetest.ReadKeys(t, sum.Files[0], "shop")["Shop"] {
 				t.Errorf("%s: got records %v, want %s", each, names, want)
 			}
 		}

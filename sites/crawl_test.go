@@ -6,61 +6,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
-
-// measuredSite is a loopback site that measures its requests.
-type measuredSite struct {
-	*httptest.Server
-	mu                  sync.Mutex // guards the fields below
-	now, peak, requests int
-	asked               map[string]int
-}
-
-// newMeasured returns a site whose pages take a time.
-func newMeasured(t testing.TB, took time.Duration, page func(w http.ResponseWriter, r *http.Request)) *measuredSite {
-	t.Helper()
-	m := &measuredSite{asked: map[string]int{}}
-	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m.mu.Lock()
-		m.now++
-		m.requests++
-		m.peak = max(m.peak, m.now)
-		m.asked[r.URL.RequestURI()]++
-		m.mu.Unlock()
-		defer func() {
-			m.mu.Lock()
-			m.now--
-			m.mu.Unlock()
-		}()
-		select {
-		case <-time.After(took):
-			page(w, r)
-		case <-r.Context().Done():
-		}
-	}))
-	t.Cleanup(m.Close)
-	return m
-}
-
-// counts returns the most requests at once, the number of requests, and how often the same page was requested at most.
-func (m *measuredSite) counts() (peak, requests, most int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, n := range m.asked {
-		most = max(most, n)
-	}
-	return m.peak, m.requests, most
-}
 
 // scrapeOn scrapes a site on workers of several processes with four slots each.
 func scrapeOn(t *testing.T, processes int, yaml string, change ...func(*Config)) report.Summary {
@@ -112,8 +68,6 @@ func tree(nodes int) func(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-const pageRecords = "records: {page: {key: [name], fields: {name: {css: h1, required: true}}}}\n"
-
 // Pages of every kind are in flight at the same time, and never more of a site than it allows, over all processes.
 func TestPagesInFlight(t *testing.T) {
 	t.Parallel()
@@ -123,16 +77,16 @@ func TestPagesInFlight(t *testing.T) {
 		starts[i] = fmt.Sprintf("/p/%d", 1000+i)
 	}
 	for name, yaml := range map[string]string{
-		"detail pages that lead to detail pages":   "start: [{url: /p/1, as: detail}]\ndetail: {links: [{css: a, as: detail}]}\n" + pageRecords,
+		"detail pages that lead to detail pages":   "start: [{url: /p/1, as: detail}]\ndetail: {links: [{css: a, as: detail}]}\n" + sitetest.PageRecords,
 		"listing pages only":                       "start: [" + strings.Join(starts, ", ") + "]\nrecords: {page: {from: listing, key: [name], fields: {name: {css: h1, required: true}}}}\n",
 		"listing pages that lead to listing pages": "start: [/p/1]\nlisting: {links: [{css: a, as: listing}]}\nrecords: {page: {from: listing, key: [name], fields: {name: {css: h1, required: true}}}}\n",
 	} {
 		for _, processes := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d processes", name, processes), func(t *testing.T) {
 				t.Parallel()
-				site := newMeasured(t, 20*time.Millisecond, tree(n))
+				site := sitetest.NewMeasured(t, 20*time.Millisecond, tree(n))
 				sum := scrapeOn(t, processes, fmt.Sprintf("site: tree\nbase_url: %s\npoliteness: {delay: 0, robots: false, max_per_domain: %d}\n%s", site.URL, perDomain, yaml))
-				peak, requests, most := site.counts()
+				peak, requests, most := site.Counts()
 				if sum.Records != n || sum.Status != report.StatusComplete || requests != n || most != 1 {
 					t.Errorf("got %d records, %s, %d requests, up to %d of a page, want %d, COMPLETE, and one request each", sum.Records, sum.Status, requests, most, n)
 				}
@@ -149,7 +103,7 @@ func TestListingPageThatHangs(t *testing.T) {
 	t.Parallel()
 	const lists = 40
 	hang, hanging := make(chan struct{}), make(chan struct{}, 10)
-	site := newMeasured(t, time.Millisecond, func(w http.ResponseWriter, r *http.Request) {
+	site := sitetest.NewMeasured(t, time.Millisecond, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/list/3" {
 			hanging <- struct{}{}
 			select {
@@ -195,15 +149,15 @@ func TestMaxPagesOfASite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+			site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 				fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, strings.Repeat("<p>words</p>", 40))
 				for i := range 200 {
 					fmt.Fprintf(w, `<a href="/item/%d">item</a>`, i)
 				}
 			})
-			sum := scrapeOn(t, 1, "site: many\nbase_url: "+site.URL+"\nlimits: {max_pages: 50}\npoliteness: {delay: 0, robots: false}\n"+start+pageRecords)
+			sum := scrapeOn(t, 1, "site: many\nbase_url: "+site.URL+"\nlimits: {max_pages: 50}\npoliteness: {delay: 0, robots: false}\n"+start+sitetest.PageRecords)
 			want := "[limits.max_pages (50) was reached: 151 pages were not fetched]"
-			if _, requests, _ := site.counts(); sum.Pages != 50 || requests != 50 || sum.Status != report.StatusIncomplete || fmt.Sprint(sum.Missing) != want {
+			if _, requests, _ := site.Counts(); sum.Pages != 50 || requests != 50 || sum.Status != report.StatusIncomplete || fmt.Sprint(sum.Missing) != want {
 				t.Errorf("got %d pages, %d requests, %s, %v; want 50, 50, INCOMPLETE, %s", sum.Pages, requests, sum.Status, sum.Missing, want)
 			}
 			if !strings.Contains(sum.Text(), "151 pages were not fetched") {
@@ -252,10 +206,10 @@ func TestRepeatedListing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+			site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 				var page int
 				fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, strings.Repeat("<p>words</p>", 40))
-				if !scan(r.URL.Path, "/list/%d", &page) {
+				if !sitetest.Scan(r.URL.Path, "/list/%d", &page) {
 					return
 				}
 				for _, i := range c.links(page) {
@@ -269,12 +223,12 @@ func TestRepeatedListing(t *testing.T) {
 			if name == "the first page at two addresses" {
 				start = "start: [/list/0, /list/1]\n"
 			}
-			sum := scrapeOn(t, 1, "site: lists\nbase_url: "+site.URL+"\nlimits: {max_depth: 11}\npoliteness: {delay: 0, robots: false}\nlisting: {next: a.next, links: a.item}\n"+start+pageRecords)
+			sum := scrapeOn(t, 1, "site: lists\nbase_url: "+site.URL+"\nlimits: {max_depth: 11}\npoliteness: {delay: 0, robots: false}\nlisting: {next: a.next, links: a.item}\n"+start+sitetest.PageRecords)
 			want := c.missing
 			if strings.Contains(want, "%") {
 				want = fmt.Sprintf(want, site.URL)
 			}
-			if _, requests, _ := site.counts(); requests != c.pages || fmt.Sprint(sum.Missing) != want {
+			if _, requests, _ := site.Counts(); requests != c.pages || fmt.Sprint(sum.Missing) != want {
 				t.Errorf("got %d requests, %s; want %d, %s", requests, fmt.Sprint(sum.Missing), c.pages, want)
 			}
 		})
@@ -334,7 +288,7 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 		t.Fatal(err)
 	}
 	work(t, client, s)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	long, err := s.Send(ctx, "big.example", ScrapeOptions{})
 	if err != nil {
@@ -365,13 +319,13 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 // Detail pages are fetched up to the limit of a scrape, also by a second crawler, and no more listing pages than that needs.
 func TestLimitOfAScrape(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 8, 10)
+	site := sitetest.NewShop(t, 8, 10)
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Limit: 25}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Limit: 25}))
 	if sum.ByType["item"] != 25 || sum.ByType["teaser"] != 25 || sum.Status != report.StatusComplete || len(sum.Missing) != 0 {
 		t.Errorf("got %+v, want COMPLETE with 25 records of each type", sum)
 	}
-	if asked, _ := site.counts("/page/5"); asked != 0 {
+	if asked, _ := site.Counts("/page/5"); asked != 0 {
 		t.Errorf("got %d requests for the fifth listing page, want 0: three have enough", asked)
 	}
 }
@@ -382,8 +336,8 @@ func TestMemoryOfWaitingPages(t *testing.T) {
 	const pages = 20_000
 	srv := redistest.Server(t)
 	rdb := srv.Client()
-	site := newShop(t, 1, 1)
-	j := begin(t, newService(t, rdb), "j", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	site := sitetest.NewShop(t, 1, 1)
+	j := begin(t, newService(t, rdb), "j", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	used := func() (n int64) {
 		info, err := rdb.InfoMap(t.Context(), "memory").Result()
 		if err != nil {

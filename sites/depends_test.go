@@ -10,6 +10,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
@@ -17,9 +18,9 @@ import (
 )
 
 // behind is the definition of a site that depends on shop.example.
-func behind(t *testing.T, site *shop) *definition.Definition {
+func behind(t *testing.T, site *sitetest.Shop) *definition.Definition {
 	t.Helper()
-	yaml := strings.Replace(string(site.definition(t, "").YAML()), "site: shop.example", "site: behind.example\ndepends_on: [shop.example]", 1)
+	yaml := strings.Replace(string(site.Definition(t, "").YAML()), "site: shop.example", "site: behind.example\ndepends_on: [shop.example]", 1)
 	def, err := definition.Parse("behind.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
@@ -34,19 +35,19 @@ type twoJobs struct {
 	t             *testing.T
 	ctx           context.Context
 	client        *tasks.Client
-	first, second *shop
+	first, second *sitetest.Shop
 	a, b          *tasks.AsyncResult[report.Summary]
 }
 
 func sendTwo(t *testing.T, faults string) *twoJobs {
 	t.Helper()
-	j := &twoJobs{t: t, first: newShop(t, 2, 3), second: newShop(t, 1, 3), client: tasks.NewClient(redistest.New(t))}
-	j.first.faults = map[string][]string{"/item/1": {"hang"}, "/page/2": strings.Fields(faults)}
+	j := &twoJobs{t: t, first: sitetest.NewShop(t, 2, 3), second: sitetest.NewShop(t, 1, 3), client: tasks.NewClient(redistest.New(t))}
+	j.first.Faults = map[string][]string{"/item/1": {"hang"}, "/page/2": strings.Fields(faults)}
 	t.Cleanup(func() { _ = j.client.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	t.Cleanup(cancel)
 	j.ctx = ctx
-	cfg := Config{Client: j.client, OutDir: t.TempDir(), Registry: NewRegistry(j.first.definition(t, ""), behind(t, j.second))}
+	cfg := Config{Client: j.client, OutDir: t.TempDir(), Registry: NewRegistry(j.first.Definition(t, ""), behind(t, j.second))}
 	sender, err := NewService(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +73,7 @@ func (j *twoJobs) workUntilWaiting() {
 	j.t.Helper()
 	work(j.t, j.client, j.Service)
 	select {
-	case <-j.first.hangs:
+	case <-j.first.Hangs:
 	case <-j.ctx.Done():
 		j.t.Fatal("no page of the first site was requested")
 	}
@@ -98,7 +99,7 @@ func (j *twoJobs) checkSecond(status, waitsFor string, requested bool) Job {
 	if got := fmt.Sprint(b.WaitsFor); b.Status != status || got != waitsFor {
 		j.t.Errorf("the second job: got status %s, waiting for %s, want %s, waiting for %s", b.Status, got, status, waitsFor)
 	}
-	if asked, _ := j.second.counts("/"); (asked > 0) != requested {
+	if asked, _ := j.second.Counts("/"); (asked > 0) != requested {
 		j.t.Errorf("the first page of the second site: got %d requests, want any: %v", asked, requested)
 	}
 	return b
@@ -113,7 +114,7 @@ func TestDependentScrapeWaitsUntilTheOtherIsComplete(t *testing.T) {
 	}
 	jobs.workUntilWaiting()
 	jobs.checkSecond(JobWaiting, "[shop.example]", false)
-	close(jobs.first.hang)
+	close(jobs.first.Hang)
 	if _, err := jobs.b.Wait(jobs.ctx); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
@@ -142,7 +143,7 @@ func TestDependentScrapeFailsUnlessTheOtherIsComplete(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			close(jobs.first.hang)
+			close(jobs.first.Hang)
 			want := fmt.Sprintf("not started: it depends on shop.example, whose job %s ended as %s", jobs.a.ID(), ended)
 			if _, err := jobs.b.Wait(jobs.ctx); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got error %v, want %q", err, want)
@@ -156,16 +157,16 @@ func TestDependentScrapeFailsUnlessTheOtherIsComplete(t *testing.T) {
 // does the jobs of the same round.
 func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	t.Parallel()
-	first, second := newShop(t, 1, 1), newShop(t, 1, 1)
-	first.faults = map[string][]string{"/": strings.Fields(strings.Repeat("500 ", 9))}
+	first, second := sitetest.NewShop(t, 1, 1), sitetest.NewShop(t, 1, 1)
+	first.Faults = map[string][]string{"/": strings.Fields(strings.Repeat("500 ", 9))}
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(first.definition(t, ""), behind(t, second))})
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(first.Definition(t, ""), behind(t, second))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	work(t, client, s)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	a, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: first.URL})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks/redistest"
 )
@@ -25,7 +26,7 @@ func newSame(t *testing.T, body string) *httptest.Server {
 			for i := range 12 {
 				_, _ = fmt.Fprintf(w, "<a class=to href=/item/%d>item</a>", i)
 			}
-		case !scan(r.URL.Path, "/item/%d", &item):
+		case !sitetest.Scan(r.URL.Path, "/item/%d", &item):
 			http.NotFound(w, r)
 		case item < 3:
 			_, _ = fmt.Fprintf(w, "<h1>Item %d</h1><img src=/i%d.png>", item, item)
@@ -88,7 +89,7 @@ func TestCanonicalPagesCountOnce(t *testing.T) {
 		"/item/1": "/item/1", "/item/1?color=red": "/item/1", "/item/2?from=home": "/item/2#top", "/item/3": "/", "/item/4": "/item/99",
 		"/en/item/5": "/en/item/5", "/de/item/5": "/de/item/5", "/item/6": "http://other.example/item/1", "/item/2": "",
 	}
-	site := newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+	site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			for path := range canonical {
 				fmt.Fprintf(w, `<a href="%s">item</a>`, path)
@@ -97,7 +98,7 @@ func TestCanonicalPagesCountOnce(t *testing.T) {
 		}
 		fmt.Fprintf(w, `<head><link rel="canonical" href="%s"><link rel="alternate" hreflang="de" href="/de/item/5"></head><h1>Item</h1><p>%s</p>`, canonical[r.URL.RequestURI()], r.URL.RequestURI())
 	})
-	sum := scrapeOn(t, 1, "site: copies\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\n"+impatient+"records: {item: {fields: {name: h1, path: p}}}\n")
+	sum := scrapeOn(t, 1, "site: copies\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\n"+sitetest.Impatient+"records: {item: {fields: {name: h1, path: p}}}\n")
 	if sum.Pages != 10 || sum.Records != 7 || sum.Duplicates != 2 {
 		t.Errorf("got %d pages, %d records, %d copies; want 10, 7, 2: %+v", sum.Pages, sum.Records, sum.Duplicates, sum)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks/redistest"
@@ -43,13 +44,13 @@ func failedPages(t *testing.T, file, site string) map[string]report.PageStatus {
 // Failed pages have a status, which the next run of the job updates: pages that it fetches are resolved, and stay so.
 func TestFailedPagesHaveAStatus(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 6)
+	site := sitetest.NewShop(t, 1, 6)
 	all := func(fault string, n int) []string { return strings.Fields(strings.Repeat(fault+" ", n)) }
-	site.faults = map[string][]string{
+	site.Faults = map[string][]string{
 		"/item/1": all("500", 4), "/item/2": all("soft", 4), "/item/3": all("500", 8), "/item/4": append(all("500", 4), "404"),
 	}
 	s := newService(t, redistest.New(t))
-	first := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	first := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	again := func(id string) report.Summary {
 		req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
 		if err != nil {
@@ -81,10 +82,10 @@ func TestFailedPagesHaveAStatus(t *testing.T) {
 // A page that the site allows again at a time is listed with it. The files of a job are readable by their owner only.
 func TestFailedPageHasRetryAfter(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 2)
-	site.faults = map[string][]string{"/item/1": {"429"}}
+	site := sitetest.NewShop(t, 1, 2)
+	site.Faults = map[string][]string{"/item/1": {"429"}}
 	s := newService(t, redistest.New(t))
-	def, err := definition.Parse("shop.yaml", bytes.Replace(site.definition(t, "").YAML(), []byte("cap: 50ms"), []byte("cap: 50ms, stall_max: 500ms"), 1))
+	def, err := definition.Parse("shop.yaml", bytes.Replace(site.Definition(t, "").YAML(), []byte("cap: 50ms"), []byte("cap: 50ms, stall_max: 500ms"), 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,11 +116,11 @@ func TestFailedPageHasRetryAfter(t *testing.T) {
 // Error pages with status 200 and pages that lack required fields are fetched again later, also without a proxy.
 func TestErrorPagesWithStatus200AreRetried(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 10)
+	site := sitetest.NewShop(t, 1, 10)
 	for i := range 5 {
-		site.faults[fmt.Sprint("/item/", i)] = []string{"busy", "busy"}
+		site.Faults[fmt.Sprint("/item/", i)] = []string{"busy", "busy"}
 	}
-	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.ByType["item"] != 10 || sum.Errors != 0 || sum.Health.Status != report.Healthy {
 		t.Errorf("got %+v, want 10 items and no errors", sum)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"muster/sites/internal/sitetest"
 	"muster/sites/sink"
 	"muster/tasks/redistest"
 )
@@ -61,9 +62,9 @@ func (f *follow) look(want map[string]int) {
 
 func TestFollowPassesEachRecordOnOnce(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 10)
+	site := sitetest.NewShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
-	begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	a, c, d := `{"a":1}`, `{"c":2}`, `{"d":3}`
 	f := newFollow(t, s)
 	f.look(map[string]int{})
@@ -81,9 +82,9 @@ func TestFollowPassesEachRecordOnOnce(t *testing.T) {
 
 func TestFollowEnds(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 10)
+	site := sitetest.NewShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	sum := run(t, j)
 	seen := 0
 	count := func([]byte) error { seen++; return nil }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -18,9 +19,9 @@ import (
 func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "appendonly", "yes")
-	site := newShop(t, 1, 3)
-	site.faults["/item/0"] = []string{"hang"}
-	j := begin(t, newService(t, srv.Client()), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	site := sitetest.NewShop(t, 1, 3)
+	site.Faults["/item/0"] = []string{"hang"}
+	j := begin(t, newService(t, srv.Client()), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	var pages []string
 	for i := range 3 {
 		pages = append(pages, fmt.Sprintf("%s/item/%d", site.URL, i))
@@ -28,9 +29,9 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	ids := enqueue(t, j, pages...)
 	ended := make(chan error, 1)
 	go func() { ended <- crawlAs(t.Context(), j, "crawler") }()
-	<-site.hangs
+	<-site.Hangs
 	srv.FillDisk()
-	close(site.hang)
+	close(site.Hang)
 	if err := <-ended; !tasks.Refused(err) {
 		t.Fatalf("got %v, want that Redis takes no writes", err)
 	}
@@ -57,8 +58,8 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 func TestErrorOfRedisUsesUpNoAttemptsOfACrawler(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
-	site := newShop(t, 1, 3)
-	j := begin(t, newService(t, srv.Client()), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	site := sitetest.NewShop(t, 1, 3)
+	j := begin(t, newService(t, srv.Client()), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	collect(t, j)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -96,9 +97,9 @@ func enqueue(t *testing.T, j *job, urls ...string) []string {
 func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "appendonly", "yes")
-	site := newShop(t, 1, 3)
+	site := sitetest.NewShop(t, 1, 3)
 	s := newService(t, srv.Client())
-	def := site.definition(t, "")
+	def := site.Definition(t, "")
 	req, err := s.request(t.Context(), def, ScrapeOptions{BaseURL: site.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -129,9 +130,9 @@ func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 func TestCrawlerEndsWithAnErrorOfRedis(t *testing.T) {
 	t.Parallel()
 	for n := range 3 {
-		site := newShop(t, 1, 1)
+		site := sitetest.NewShop(t, 1, 1)
 		f := redistest.NewFault(redistest.Refused, n+1)
-		j := begin(t, newService(t, f.Client(t, redistest.URL(t))), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+		j := begin(t, newService(t, f.Client(t, redistest.URL(t))), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 		collect(t, j)
 		f.Arm()
 		if n, err := crawlOnce(t.Context(), j, "crawler"); n != 0 || !errors.Is(err, redistest.ErrFault) {

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"muster/internal/testutil"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/tasks/redistest"
 )
@@ -155,9 +156,9 @@ func wantRows(t *testing.T, path string, want int) {
 // healSink scrapes a site while its records cannot be written, and after that.
 func healSink(t *testing.T, out string, c sinkTrouble) {
 	t.Helper()
-	site := newShop(t, 1, 30)
+	site := sitetest.NewShop(t, 1, 30)
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, OutDir: out, Sinks: c.sinks})
+	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, OutDir: out, Sinks: c.sinks})
 	// trouble writes, as the service does while the job's workflow exists, and returns why it cannot.
 	trouble := func() (why string, ok bool) {
 		_, _ = s.recorder.Write(t.Context(), j.run)
@@ -172,11 +173,11 @@ func healSink(t *testing.T, out string, c sinkTrouble) {
 		why, ok := trouble()
 		return ok && strings.Contains(why, c.says)
 	})
-	before := site.sum()
+	before := site.Sum()
 	if _, err := crawlOnce(t.Context(), j, "crawler"); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want that the job waits", err)
 	}
-	if after := site.sum(); after != before {
+	if after := site.Sum(); after != before {
 		t.Errorf("%d pages were begun although records cannot be written, want none", after-before)
 	}
 	c.heal()
@@ -184,7 +185,7 @@ func healSink(t *testing.T, out string, c sinkTrouble) {
 		why, ok := trouble()
 		return ok && why == ""
 	})
-	site.isWhole(t, run(t, j))
+	site.IsWhole(t, run(t, j))
 	if c.check != nil {
 		c.check(t, 2*30)
 	}
@@ -219,10 +220,10 @@ func TestPostgresThatHangsUpIsReported(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	site := newShop(t, 1, 3)
+	site := sitetest.NewShop(t, 1, 3)
 	rdb := redistest.New(t)
 	s := newService(t, rdb)
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Sinks: []string{"postgres://me@" + l.Addr().String() + "/app?sslmode=disable"}})
+	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Sinks: []string{"postgres://me@" + l.Addr().String() + "/app?sslmode=disable"}})
 	collect(t, j)
 	if err := fetchFirst(t.Context(), j); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/record"
 	"muster/sites/report"
@@ -29,14 +30,14 @@ import (
 // The first job of a site has nothing to be compared with.
 func TestHealthOfTheFirstJob(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 3, 10)
+	site := sitetest.NewShop(t, 3, 10)
 	s := newService(t, redistest.New(t))
 	edits := 0
 	edit := func(oldTo ...string) *definition.Definition {
 		t.Helper()
 		edits++
 		oldTo = append(oldTo, "site: shop.example", fmt.Sprintf("site: shop%d.example", edits)) // without a history
-		yaml := string(site.definition(t, "").YAML())
+		yaml := string(site.Definition(t, "").YAML())
 		for i := 0; i < len(oldTo); i += 2 {
 			if strings.Count(yaml, oldTo[i]) != 1 {
 				t.Fatalf("got %d times %q in the definition, want 1", strings.Count(yaml, oldTo[i]), oldTo[i])
@@ -56,7 +57,7 @@ func TestHealthOfTheFirstJob(t *testing.T) {
 		alert  string
 		fields string
 	}{
-		{"all is there", site.definition(t, ""), report.Healthy, "", "map[item.name:1 item.price:1 teaser.name:1]"},
+		{"all is there", site.Definition(t, ""), report.Healthy, "", "map[item.name:1 item.price:1 teaser.name:1]"},
 		{"each matches nothing on listing pages", edit(teasers, strings.Replace(teasers, "li.item", "li.card", 1)), report.Healthy, "", "map[item.name:1 item.price:1]"},
 		{"links match nothing", edit("links: .item a", "links: .card a"), report.Degraded, "no item records; every detail page should yield one", "map[teaser.name:1]"},
 		{"a required field is on no listing page", edit("name: {css: a, required: true}", "name: {css: i, required: true}"), report.Critical,
@@ -81,19 +82,17 @@ func TestHealthOfTheFirstJob(t *testing.T) {
 // records count.
 func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 20)
+	site := sitetest.NewShop(t, 1, 20)
 	for i := range 19 {
-		site.faults[fmt.Sprint("/item/", i)] = strings.Fields("empty empty empty empty")
+		site.Faults[fmt.Sprint("/item/", i)] = strings.Fields("empty empty empty empty")
 	}
 	s := newService(t, redistest.New(t))
-	def := site.definition(t, "")
+	def := site.Definition(t, "")
 	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if sum.Health.Data != report.Critical || sum.Errors != 19 {
 		t.Errorf("19 of 20 pages failed: got data %s, %d errors, want critical", sum.Health.Data, sum.Errors)
 	}
-	site.mu.Lock()
-	clear(site.faults)
-	site.mu.Unlock()
+	site.Heal()
 	home, err := record.FolderName(s.cfg.OutDir)
 	if err != nil {
 		t.Fatal(err)
@@ -114,11 +113,11 @@ func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 20)
+	site := sitetest.NewShop(t, 1, 20)
 	forever := strings.Fields(strings.Repeat("500 ", 50))
-	site.faults = map[string][]string{"/item/1": forever, "/item/2": forever, "/item/3": strings.Fields(strings.Repeat("soft ", 50))}
+	site.Faults = map[string][]string{"/item/1": forever, "/item/2": forever, "/item/3": strings.Fields(strings.Repeat("soft ", 50))}
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if len(sum.Groups) != 2 || sum.Groups[0].Pages+sum.Groups[1].Pages != 3 || sum.Extracted != 37 || len(sum.Times) == 0 {
 		t.Errorf("got groups %+v, %d extracted, times %v, want 3 pages in 2 groups, 37 extracted", sum.Groups, sum.Extracted, sum.Times)
 	}
@@ -135,8 +134,8 @@ func TestReport(t *testing.T) {
 	if err != nil || len(health) != 1 || health[0].JobID != "j1" || health[0].Status == report.Healthy {
 		t.Errorf("got health %+v, error %v, want that of j1, not healthy", health, err)
 	}
-	site.faults = nil
-	sum = run(t, begin(t, s, "j2", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	site.Faults = nil
+	sum = run(t, begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Health.Status != report.Healthy || fmt.Sprint(sum.Health.Before["item.price"]) != "1" {
 		t.Errorf("got %+v, want healthy, with item.price in all records before", sum.Health)
 	}
@@ -146,8 +145,8 @@ func TestReport(t *testing.T) {
 // answer.
 func TestResponseIsWithoutDelays(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 1)
-	def, err := definition.Parse("shop.yaml", []byte(strings.Replace(string(site.definition(t, "").YAML()), "delay: 0", "delay: 1s", 1)))
+	site := sitetest.NewShop(t, 1, 1)
+	def, err := definition.Parse("shop.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "delay: 0", "delay: 1s", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,8 +159,8 @@ func TestResponseIsWithoutDelays(t *testing.T) {
 // The health of each job is announced with the status before, again after an error, and once it has been.
 func TestHealthIsAnnounced(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 20)
-	site.faults = map[string][]string{"/item/1": strings.Fields(strings.Repeat("500 ", 50)), "/item/2": strings.Fields(strings.Repeat("500 ", 50))}
+	site := sitetest.NewShop(t, 1, 20)
+	site.Faults = map[string][]string{"/item/1": strings.Fields(strings.Repeat("500 ", 50)), "/item/2": strings.Fields(strings.Repeat("500 ", 50))}
 	client := tasks.NewClient(redistest.New(t))
 	var got []string
 	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
@@ -175,11 +174,9 @@ func TestHealthIsAnnounced(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = errors.Join(s.Close(), client.Close()) })
 
-	run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	site.mu.Lock()
-	clear(site.faults)
-	site.mu.Unlock()
-	run(t, begin(t, s, "j2", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	site.Heal()
+	run(t, begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	want := []string{`j1 degraded, before ""`, `j1 degraded, before ""`, `j2 healthy, before "degraded"`}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -206,7 +203,7 @@ func TestFailedScrapeIsUnhealthy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := newShop(t, 1, 3)
+			site := sitetest.NewShop(t, 1, 3)
 			var good atomic.Bool
 			site.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if good.Load() || r.URL.Path == "/robots.txt" {
@@ -215,7 +212,7 @@ func TestFailedScrapeIsUnhealthy(t *testing.T) {
 				}
 				broken(w, r)
 			})
-			yaml := strings.Replace(string(site.definition(t, "").YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 1, base: 1ms, cap: 1ms, stall_max: 500ms}", 1)
+			yaml := strings.Replace(string(site.Definition(t, "").YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 1, base: 1ms, cap: 1ms, stall_max: 500ms}", 1)
 			def, err := definition.Parse("shop.yaml", []byte(yaml))
 			if err != nil {
 				t.Fatal(err)
@@ -260,8 +257,8 @@ func TestStalledScrape(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		var log bytes.Buffer
 		client := tasks.NewClient(rdb)
-		site := newShop(t, 1, 3)
-		s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.definition(t, "")), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		site := sitetest.NewShop(t, 1, 3)
+		s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.Definition(t, "")), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +268,7 @@ func TestStalledScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := run.ID()
-		j := begin(t, s, id, site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+		j := begin(t, s, id, site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 		stalled := func(what string, want int) []Stalled {
 			t.Helper()
 			list, err := StalledJobs(t.Context(), client)

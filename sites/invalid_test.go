@@ -10,34 +10,30 @@ import (
 	"testing"
 
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
-)
-
-const (
-	impatient = "politeness: {delay: 0, robots: false}\nretries: {attempts: 2, base: 1ms, cap: 5ms}\n"
-	words     = "<p>some words about the item, so that the page is not empty</p>"
 )
 
 // Redirects that lead from host to host and back end at limits.redirects.
 func TestRedirectLoopOverHosts(t *testing.T) {
 	t.Parallel()
 	var other *httptest.Server
-	site := newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+	site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/":
 			fmt.Fprint(w, `<a href="/loop">loop</a><a href="/item">item</a>`)
 		case "/loop":
 			http.Redirect(w, r, other.URL+"/back", http.StatusFound)
 		default:
-			fmt.Fprint(w, "<h1>Item</h1>", words)
+			fmt.Fprint(w, "<h1>Item</h1>", sitetest.Words)
 		}
 	})
 	other = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, site.URL+"/loop", http.StatusMovedPermanently)
 	}))
 	t.Cleanup(other.Close)
-	sum := scrapeOn(t, 1, "site: loops\nbase_url: "+site.URL+"\nallow_addresses: [127.0.0.1]\nhosts: ["+strings.TrimPrefix(other.URL, "http://")+"]\nlimits: {redirects: 7}\nstart: [/]\nlisting: {links: a}\n"+impatient+pageRecords)
-	if _, requests, most := site.counts(); sum.ByClass[fetch.Redirect] != 1 || sum.Records != 1 || sum.Errors != 1 || most > 5 || requests > 7 {
+	sum := scrapeOn(t, 1, "site: loops\nbase_url: "+site.URL+"\nallow_addresses: [127.0.0.1]\nhosts: ["+strings.TrimPrefix(other.URL, "http://")+"]\nlimits: {redirects: 7}\nstart: [/]\nlisting: {links: a}\n"+sitetest.Impatient+sitetest.PageRecords)
+	if _, requests, most := site.Counts(); sum.ByClass[fetch.Redirect] != 1 || sum.Records != 1 || sum.Errors != 1 || most > 5 || requests > 7 {
 		t.Errorf("got %v, %d records, %d errors, %d requests, up to %d of a page; want one redirect error after 8 hops, and the other page", sum.ByClass, sum.Records, sum.Errors, requests, most)
 	}
 }
@@ -46,11 +42,11 @@ func TestRedirectLoopOverHosts(t *testing.T) {
 func TestLargeSitemaps(t *testing.T) {
 	t.Parallel()
 	const urls, most = 50_000, 60
-	var site *measuredSite
-	site = newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+	var site *sitetest.Measured
+	site = sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 		var n int
 		switch {
-		case r.URL.Path == "/index.xml" || scan(r.URL.Path, "/index/%d.xml", &n):
+		case r.URL.Path == "/index.xml" || sitetest.Scan(r.URL.Path, "/index/%d.xml", &n):
 			to := "index/%d.xml"
 			if n > 0 {
 				to = "pages/%d.xml"
@@ -60,7 +56,7 @@ func TestLargeSitemaps(t *testing.T) {
 				fmt.Fprintf(w, "<sitemap><loc>%s/"+to+"</loc></sitemap>", site.URL, 2*n+i+1)
 			}
 			fmt.Fprint(w, "</sitemapindex>")
-		case scan(r.URL.Path, "/pages/%d.xml", &n):
+		case sitetest.Scan(r.URL.Path, "/pages/%d.xml", &n):
 			fmt.Fprint(w, "<urlset>")
 			entry := strings.Repeat(" ", 900)
 			for i := range urls {
@@ -68,11 +64,11 @@ func TestLargeSitemaps(t *testing.T) {
 			}
 			fmt.Fprint(w, "</urlset>")
 		default:
-			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, words)
+			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, sitetest.Words)
 		}
 	})
-	sum := scrapeOn(t, 1, fmt.Sprintf("site: maps\nbase_url: %s\nstart: [{sitemap: /index.xml}]\nlimits: {max_pages: %d, max_bytes: 60MiB}\n", site.URL, most)+impatient+pageRecords)
-	if _, requests, _ := site.counts(); sum.Pages != most || requests != most || sum.Status != report.StatusIncomplete || len(sum.Missing) != 1 || !strings.Contains(sum.Missing[0], "limits.max_pages (60) was reached") {
+	sum := scrapeOn(t, 1, fmt.Sprintf("site: maps\nbase_url: %s\nstart: [{sitemap: /index.xml}]\nlimits: {max_pages: %d, max_bytes: 60MiB}\n", site.URL, most)+sitetest.Impatient+sitetest.PageRecords)
+	if _, requests, _ := site.Counts(); sum.Pages != most || requests != most || sum.Status != report.StatusIncomplete || len(sum.Missing) != 1 || !strings.Contains(sum.Missing[0], "limits.max_pages (60) was reached") {
 		t.Errorf("got %d pages, %d requests, %s, %v; want %d, INCOMPLETE by max_pages", sum.Pages, requests, sum.Status, sum.Missing, most)
 	}
 }
@@ -99,17 +95,17 @@ func TestSitesWithoutAnEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var site *measuredSite
-			site = newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+			var site *sitetest.Measured
+			site = sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 				n := 0
 				_, _ = fmt.Sscanf(r.URL.Path, "/list/%d", &n)
-				fmt.Fprintf(w, "<h1>%d</h1>%s", n, words)
-				_, requests, _ := site.counts()
+				fmt.Fprintf(w, "<h1>%d</h1>%s", n, sitetest.Words)
+				_, requests, _ := site.Counts()
 				c.page(w, n, requests)
 			})
-			sum := scrapeOn(t, 1, "site: endless\nbase_url: "+site.URL+"\nstart: [/list/0]\nlimits: {"+c.limit+"}\nlisting: {next: a.next, links: [{css: a.to, as: listing}]}\n"+impatient+
+			sum := scrapeOn(t, 1, "site: endless\nbase_url: "+site.URL+"\nstart: [/list/0]\nlimits: {"+c.limit+"}\nlisting: {next: a.next, links: [{css: a.to, as: listing}]}\n"+sitetest.Impatient+
 				"records: {month: {from: listing, fields: {n: {css: h1, required: true}}}}\n")
-			if _, requests, most := site.counts(); requests != c.pages || most != 1 || sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), c.says) {
+			if _, requests, most := site.Counts(); requests != c.pages || most != 1 || sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), c.says) {
 				t.Errorf("got %d requests, up to %d of a page, %s, %v; want %d, 1, INCOMPLETE, %q", requests, most, sum.Status, sum.Missing, c.pages, c.says)
 			}
 		})
@@ -120,10 +116,10 @@ func TestSitesWithoutAnEnd(t *testing.T) {
 // links that differ in the case of their path, to several.
 func TestSpellingsOfALink(t *testing.T) {
 	t.Parallel()
-	var site *measuredSite
-	site = newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+	var site *sitetest.Measured
+	site = sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/" {
-			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.RequestURI(), words)
+			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.RequestURI(), sitetest.Words)
 			return
 		}
 		host := strings.TrimPrefix(site.URL, "http://")
@@ -134,8 +130,8 @@ func TestSpellingsOfALink(t *testing.T) {
 			fmt.Fprintf(w, `<a href="%s">item</a>`, to)
 		}
 	})
-	sum := scrapeOn(t, 1, "site: spellings\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: 'a[href*=tem]'}\n"+impatient+pageRecords)
-	if _, requests, _ := site.counts(); sum.Records != 3 || requests != 4 || sum.Status != report.StatusComplete {
+	sum := scrapeOn(t, 1, "site: spellings\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: 'a[href*=tem]'}\n"+sitetest.Impatient+sitetest.PageRecords)
+	if _, requests, _ := site.Counts(); sum.Records != 3 || requests != 4 || sum.Status != report.StatusComplete {
 		t.Errorf("got %d records and %d requests, %s, want 3 and 4", sum.Records, requests, sum.Status)
 	}
 }
@@ -151,7 +147,7 @@ func TestPagesThatChangeTheirKind(t *testing.T) {
 		asked[r.URL.Path]++
 		first := asked[r.URL.Path] == 1
 		mu.Unlock()
-		if n := 9; first && scan(r.URL.Path, "/item/%d", &n) && n < 4 { // fewer pages than open the breaker of the site
+		if n := 9; first && sitetest.Scan(r.URL.Path, "/item/%d", &n) && n < 4 { // fewer pages than open the breaker of the site
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -173,13 +169,13 @@ func TestPagesThatChangeTheirKind(t *testing.T) {
 			w.Header().Set("Content-Type", "application/xml")
 			fmt.Fprint(w, "<urlset><url><loc>/item/9</loc></url></urlset>")
 		case "/more": // a detail page
-			fmt.Fprint(w, "<h1>Not a list</h1>", words)
+			fmt.Fprint(w, "<h1>Not a list</h1>", sitetest.Words)
 		default:
-			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, words)
+			fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, sitetest.Words)
 		}
 	}))
 	t.Cleanup(site.Close)
-	sum := scrapeOn(t, 1, "site: kinds\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a.item, next: a.next}\n"+impatient+pageRecords)
+	sum := scrapeOn(t, 1, "site: kinds\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a.item, next: a.next}\n"+sitetest.Impatient+sitetest.PageRecords)
 	want := map[fetch.Class]int{fetch.OK: 6, fetch.BadType: 1, fetch.Validate: 3}
 	if sum.Records != 4 || fmt.Sprint(sum.ByClass) != fmt.Sprint(want) {
 		t.Errorf("got %d records and %v, want 4 and %v: %+v", sum.Records, sum.ByClass, want, sum.Samples)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/internal/testutil"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -17,9 +18,9 @@ import (
 // A job is known from when it is sent, whether or not a worker is there to begin it.
 func TestJobThatWaits(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 1)
+	site := sitetest.NewShop(t, 1, 1)
 	s := newService(t, redistest.New(t))
-	s.Registry().Replace(NewRegistry(site.definition(t, "")))
+	s.Registry().Replace(NewRegistry(site.Definition(t, "")))
 	run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -68,14 +69,14 @@ func TestStateIncludesTheNewestJob(t *testing.T) {
 type operated struct {
 	*Service
 	t    *testing.T
-	site *shop
+	site *sitetest.Shop
 }
 
-func operate(t *testing.T, site *shop) operated {
+func operate(t *testing.T, site *sitetest.Shop) operated {
 	t.Helper()
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.definition(t, ""))})
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.Definition(t, ""))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,17 +127,17 @@ func (o operated) isResumed(id string) (resumed string) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	o.site.isWhole(o.t, sum)
+	o.site.IsWhole(o.t, sum)
 	return run.ID()
 }
 
 func TestPausedSiteIsNotFetched(t *testing.T) {
 	t.Parallel()
-	o := operate(t, newShop(t, 1, 3))
+	o := operate(t, sitetest.NewShop(t, 1, 3))
 	o.pause()
 	run := o.send()
 	o.becomes(run.ID(), JobPaused)
-	if asked, _ := o.site.counts("/"); asked != 0 {
+	if asked, _ := o.site.Counts("/"); asked != 0 {
 		t.Errorf("got %d requests for a page of a paused site, want none", asked)
 	}
 	if paused, err := o.PausedSites(t.Context()); err != nil || !slices.Equal(paused, []string{"shop.example"}) {
@@ -147,16 +148,16 @@ func TestPausedSiteIsNotFetched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.site.isWhole(t, sum)
+	o.site.IsWhole(t, sum)
 }
 
 func TestSecondScrapeOfASiteJoinsOrIsRefused(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 5)
-	site.faults = map[string][]string{"/item/3": {"hang"}}
+	site := sitetest.NewShop(t, 1, 5)
+	site.Faults = map[string][]string{"/item/3": {"hang"}}
 	o := operate(t, site)
 	run := o.send()
-	testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/3"); return asked > 0 })
+	testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.Counts("/item/3"); return asked > 0 })
 	same, err := o.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
 	if !errors.Is(err, tasks.ErrDuplicate) || same.ID() != run.ID() {
 		t.Errorf("got %v, want to join %s", err, run.ID())
@@ -164,7 +165,7 @@ func TestSecondScrapeOfASiteJoinsOrIsRefused(t *testing.T) {
 	if _, err := o.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL, Limit: 3}); err == nil || !strings.Contains(err.Error(), "another limit") {
 		t.Errorf("got %v, want an error that names the other limit", err)
 	}
-	close(site.hang)
+	close(site.Hang)
 	if _, err := run.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +173,8 @@ func TestSecondScrapeOfASiteJoinsOrIsRefused(t *testing.T) {
 
 func TestFailedPagesAreFetchedByResume(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 20)
-	site.faults = map[string][]string{"/item/4": strings.Fields(strings.Repeat("500 ", 4))}
+	site := sitetest.NewShop(t, 1, 20)
+	site.Faults = map[string][]string{"/item/4": strings.Fields(strings.Repeat("500 ", 4))}
 	o := operate(t, site)
 	run := o.send()
 	if _, err := run.Wait(t.Context()); err != nil {
@@ -198,7 +199,7 @@ func TestFailedPagesAreFetchedByResume(t *testing.T) {
 
 func TestCanceledJobCanBeResumed(t *testing.T) {
 	t.Parallel()
-	o := operate(t, newShop(t, 1, 5))
+	o := operate(t, sitetest.NewShop(t, 1, 5))
 	o.pause()
 	run := o.send()
 	o.becomes(run.ID(), JobPaused)
@@ -213,11 +214,11 @@ func TestCanceledJobCanBeResumed(t *testing.T) {
 // A job that has begun waits for a worker when there is none any more.
 func TestBegunJobWaitsForAWorker(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 3)
-	site.faults = map[string][]string{"/item/1": {"hang"}}
+	site := sitetest.NewShop(t, 1, 3)
+	site.Faults = map[string][]string{"/item/1": {"hang"}}
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.definition(t, ""))})
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.Definition(t, ""))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,8 +239,8 @@ func TestBegunJobWaitsForAWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-site.hangs:
-	case <-time.After(patience):
+	case <-site.Hangs:
+	case <-time.After(sitetest.Patience):
 		t.Fatal("got no request for the page that hangs, want one")
 	}
 	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobRunning {

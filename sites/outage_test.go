@@ -14,6 +14,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/polite"
 	"muster/sites/report"
 	"muster/tasks"
@@ -149,12 +150,12 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 		for _, how := range []string{closes, resets, refuses, answers5, cuts} {
 			t.Run(how+" "+name, func(t *testing.T) {
 				t.Parallel()
-				site := newShop(t, lists, perList)
+				site := sitetest.NewShop(t, lists, perList)
 				down := newOutage(t, site, from, how)
 				rdb := redistest.New(t)
 				client := tasks.NewClient(rdb)
 				t.Cleanup(func() { _ = client.Close() })
-				def, dir := site.definition(t, ""), t.TempDir()
+				def, dir := site.Definition(t, ""), t.TempDir()
 				jobs := make([]*job, 2)
 				for i := range jobs {
 					s := process(t, Config{Client: client, OutDir: dir, Transport: func(*definition.Definition) http.RoundTripper { return down.transport() }})
@@ -195,7 +196,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				if want := lists + lists*perList; sum.Pages != want || sum.Errors != 0 || sum.Status != report.StatusComplete {
 					t.Errorf("got %s with %d pages and %d errors, want %d pages and none: %+v", sum.Status, sum.Pages, sum.Errors, want, sum.Samples)
 				} else {
-					site.isWhole(t, sum)
+					site.IsWhole(t, sum)
 				}
 				t.Logf("%d requests while it was down", down.failed.Load())
 				if n := down.failed.Load(); n > 20 {

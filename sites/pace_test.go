@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 )
 
@@ -32,7 +33,7 @@ func TestPaceAtTheServer(t *testing.T) {
 			var at []time.Time
 			var limited, read time.Time // when the response 429 was sent and read
 			early := 0                  // requests between then and the end of Retry-After
-			site := newMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+			site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/robots.txt" {
 					fmt.Fprint(w, c.robots)
 					return
@@ -50,14 +51,14 @@ func TestPaceAtTheServer(t *testing.T) {
 					early++
 				}
 				if r.URL.Path != "/" {
-					fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, words)
+					fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, sitetest.Words)
 					return
 				}
 				for i := range pages {
 					fmt.Fprintf(w, `<a href="/item/%d">item</a>`, i)
 				}
 			})
-			sum := scrapeOn(t, 2, "site: paced\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: "+c.politeness+"\n"+pageRecords, func(cfg *Config) {
+			sum := scrapeOn(t, 2, "site: paced\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: "+c.politeness+"\n"+sitetest.PageRecords, func(cfg *Config) {
 				cfg.Observe = func(ctx context.Context, _ Visit) (context.Context, func(Visited)) {
 					return ctx, func(v Visited) {
 						if v.Class == string(fetch.RateLimited) {
@@ -74,7 +75,7 @@ func TestPaceAtTheServer(t *testing.T) {
 			if took := at[len(at)-1].Sub(at[0]); took < c.least-100*time.Millisecond {
 				t.Errorf("got all requests within %v, want at least %v", took, c.least)
 			}
-			if peak, _, _ := site.counts(); peak > 4 || early > 3 { // three may have been on their way
+			if peak, _, _ := site.Counts(); peak > 4 || early > 3 { // three may have been on their way
 				t.Errorf("got %d requests at once and %d between the response 429 and the end of Retry-After, want at most 4 and 3", peak, early)
 			}
 		})

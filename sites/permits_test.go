@@ -16,6 +16,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/record"
 	"muster/sites/report"
@@ -28,7 +29,7 @@ import (
 type guarded struct {
 	*Service
 	t    *testing.T
-	site *shop
+	site *sitetest.Shop
 	def  *definition.Definition
 	good store.Request // what it may write
 	out  string        // the other folder
@@ -36,8 +37,8 @@ type guarded struct {
 
 func guard(t *testing.T, rdb redis.UniversalClient) *guarded {
 	t.Helper()
-	g := &guarded{t: t, site: newShop(t, 1, 3), out: t.TempDir()}
-	g.def = g.site.definition(t, "")
+	g := &guarded{t: t, site: sitetest.NewShop(t, 1, 3), out: t.TempDir()}
+	g.def = g.site.Definition(t, "")
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
 	var err error
@@ -108,7 +109,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 		if after := filesIn(t, out); !slices.Equal(after, before) {
 			t.Errorf("got %v in a folder that is not its own, want %v", after, before)
 		}
-		if asked, _ := g.site.counts("/hook"); asked > 0 {
+		if asked, _ := g.site.Counts("/hook"); asked > 0 {
 			t.Errorf("the webhook was called %d times, want none", asked)
 		}
 	})
@@ -142,7 +143,7 @@ func TestWorkerWritesBelowItsFolder(t *testing.T) {
 		g := guard(t, rdb)
 		sub := filepath.Join(g.cfg.OutDir, "sub")
 		run := g.send(func(r *store.Request) { r.OutDir, r.Home, r.Sinks = sub, g.name(sub), []string{"sqlite:all.db"} })
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 		defer cancel()
 		if sum, err := run.Wait(ctx); err != nil || sum.Records != 6 {
 			t.Errorf("got %d records, %v, want 6", sum.Records, err)
@@ -156,9 +157,9 @@ func TestWorkerWritesBelowItsFolder(t *testing.T) {
 // A record in Redis cannot name a file elsewhere by its type.
 func TestRecordCannotNameAnotherFile(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 1)
+	site := sitetest.NewShop(t, 1, 1)
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	elsewhere := filepath.Join(s.cfg.OutDir, "x.jsonl")
 	record, err := json.Marshal(map[string]string{"_type": "../../x", "_key": "k", "_url": "http://shop.example/"})
 	if err != nil {
@@ -189,8 +190,8 @@ func filesIn(t *testing.T, dir string) (names []string) {
 // A sender learns whether others write what it asks for, and a job that none writes says so.
 func TestSenderLearnsWhoWrites(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 3)
-	def := site.definition(t, "")
+	site := sitetest.NewShop(t, 1, 3)
+	def := site.Definition(t, "")
 	rdb := redistest.New(t)
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
@@ -233,7 +234,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
 	})
 	testutil.Background(t, sender.Run)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	if sum, err := res.Wait(ctx); err != nil || sum.Records != 6 || !strings.HasPrefix(sum.Files[0], other) {
 		t.Errorf("got %d records in %v, %v, want 6 in %s", sum.Records, sum.Files, err, other)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -15,9 +16,9 @@ import (
 // and whether the site's breaker is open.
 func TestReportOfProxiesAndBreaker(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 6)
-	site.faults["/item/2"] = []string{"soft", "404"}
-	site.faults["/item/3"] = []string{"403"}
+	site := sitetest.NewShop(t, 1, 6)
+	site.Faults["/item/2"] = []string{"soft", "404"}
+	site.Faults["/item/3"] = []string{"403"}
 	via := func(r *http.Response) string {
 		switch r.Request.URL.Path {
 		case "/item/2":
@@ -38,7 +39,7 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 		}
 		_ = client.Close()
 	})
-	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	// the listing and 4 items; a refusal and a 404; a 403 and then the item
 	want := report.ProxyUsage{Proxies: 3, Answers: 9, Failures: 2}
 	if sum.Proxies == nil || sum.Proxies.Proxies != want.Proxies || sum.Proxies.Answers != want.Answers || sum.Proxies.Failures != want.Failures {
@@ -59,7 +60,7 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 		t.Errorf("got %v, want one page that is gone", sum.ByClass)
 	}
 
-	direct := run(t, begin(t, newService(t, redistest.New(t)), "j1", newShop(t, 1, 1).definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	direct := run(t, begin(t, newService(t, redistest.New(t)), "j1", sitetest.NewShop(t, 1, 1).Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if direct.Proxies != nil || strings.Contains(direct.Text(), "proxies") {
 		t.Errorf("without proxies: got %+v, want none", direct.Proxies)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -61,7 +62,7 @@ func TestProxiesThatRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := newShop(t, 1, 2)
+			site := sitetest.NewShop(t, 1, 2)
 			client := tasks.NewClient(redistest.New(t))
 			way := &sparse{times: c.times, why: c.why, had: map[string]int{}}
 			s, err := NewService(Config{Client: client, OutDir: t.TempDir(), NoProxy: errNoWay, Transport: func(*definition.Definition) http.RoundTripper { return way }})
@@ -73,7 +74,7 @@ func TestProxiesThatRest(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			yaml := strings.Replace(string(site.definition(t, c.rest).YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 2, base: 1ms, cap: 1ms, stall_max: "+c.stall+"}", 1)
+			yaml := strings.Replace(string(site.Definition(t, c.rest).YAML()), "retries: {base: 10ms, cap: 50ms}", "retries: {attempts: 2, base: 1ms, cap: 1ms, stall_max: "+c.stall+"}", 1)
 			def, err := definition.Parse("shop.yaml", []byte(yaml))
 			if err != nil {
 				t.Fatal(err)

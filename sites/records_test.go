@@ -18,6 +18,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/record"
 	"muster/sites/report"
@@ -29,9 +30,9 @@ import (
 // What a job finds is compared with the one before, and with the sinks.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 10)
+	site := sitetest.NewShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
-	def, out := site.definition(t, ""), t.TempDir()
+	def, out := site.Definition(t, ""), t.TempDir()
 	scrape := func(id string, o ScrapeOptions) report.Summary {
 		t.Helper()
 		o.BaseURL, o.OutDir, o.Sinks = site.URL, out, []string{"sqlite:records.db"}
@@ -41,8 +42,8 @@ func TestChanges(t *testing.T) {
 	if c := first.Changes; c.New != 20 || c.Changed+c.Unchanged+c.Gone != 0 {
 		t.Errorf("the first job: got %+v, want 20 new", c)
 	}
-	site.price(3, 777)
-	site.hide(5)
+	site.Price(3, 777)
+	site.Hide(5)
 	if c := scrape("j2", ScrapeOptions{Limit: 4}).Changes; c.Gone != 0 || c.Changed != 1 || c.Unchanged != 7 {
 		t.Errorf("a job with a limit: got %+v, want 1 changed and 7 unchanged", c)
 	}
@@ -50,8 +51,8 @@ func TestChanges(t *testing.T) {
 	if c := sum.Changes; c.New != 0 || c.Changed != 0 || c.Unchanged != 18 || c.Gone != 2 {
 		t.Errorf("the third job: got %+v, want 18 unchanged and 2 gone", c)
 	}
-	site.price(3, 778)
-	site.hide()
+	site.Price(3, 778)
+	site.Hide()
 	sum = scrape("j4", ScrapeOptions{})
 	if c := sum.Changes; c.New != 2 || c.Changed != 1 || c.Unchanged != 17 || c.Gone != 0 {
 		t.Errorf("the fourth job: got %+v, want 2 new, 1 changed and 17 unchanged", c)
@@ -97,10 +98,10 @@ func TestSinkAway(t *testing.T) {
 		took.Add(int64(len(b.Records)))
 	}))
 	t.Cleanup(hook.Close)
-	site := newShop(t, 1, 10)
+	site := sitetest.NewShop(t, 1, 10)
 	rdb := redistest.New(t)
 	s := newService(t, rdb)
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Sinks: []string{hook.URL}})
+	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Sinks: []string{hook.URL}})
 	collect(t, j)
 	crawl(t, j)
 	if _, err := j.aggregate(t.Context(), nil); !errors.As(err, new(later)) {
@@ -111,7 +112,7 @@ func TestSinkAway(t *testing.T) {
 	}
 	away.Store(false)
 	sum := aggregate(t, j)
-	site.isWhole(t, sum)
+	site.IsWhole(t, sum)
 	if took.Load() != 20 {
 		t.Errorf("the sink got %d records, want 20", took.Load())
 	}
@@ -123,10 +124,10 @@ func TestSinkAway(t *testing.T) {
 // No more pages are fetched while no process writes the records.
 func TestBackPressure(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 3)
+	site := sitetest.NewShop(t, 1, 3)
 	rdb := redistest.New(t)
 	s := newService(t, rdb)
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	collect(t, j)
 	if err := fetchFirst(t.Context(), j); err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func TestBackPressure(t *testing.T) {
 	if _, err := crawlOnce(t.Context(), j, "crawler"); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want later", err)
 	}
-	if asked, _ := site.counts("/item/0"); asked != 0 {
+	if asked, _ := site.Counts("/item/0"); asked != 0 {
 		t.Error("got a page whose records no process could write, want none")
 	}
 }
@@ -223,8 +224,8 @@ func settleWith(t *testing.T, j *job, outputs ...[]byte) {
 func TestWorkersElsewhere(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		site := newShop(t, 2, 5)
-		def := site.definition(t, "")
+		site := sitetest.NewShop(t, 2, 5)
+		def := site.Definition(t, "")
 		client := tasks.NewClient(rdb)
 		t.Cleanup(func() { _ = client.Close() })
 		sender, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def)})
@@ -241,7 +242,7 @@ func TestWorkersElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		work(t, client, far)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 		defer cancel()
 		res, err := sender.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
 		if err != nil {
@@ -259,7 +260,7 @@ func TestWorkersElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		site.isWhole(t, sum)
+		site.IsWhole(t, sum)
 		if !strings.HasPrefix(sum.Files[0], sender.cfg.OutDir) {
 			t.Errorf("got files %v, want them in %s", sum.Files, sender.cfg.OutDir)
 		}
@@ -300,10 +301,10 @@ func TestSinksAreChecked(t *testing.T) {
 // them is taken over at once by the crawler of the same name.
 func TestInterleaves(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 4, 5)
-	site.faults = map[string][]string{"/item/1": {"hang"}, "/item/2": {"hang"}} // all pages that may be in flight
+	site := sitetest.NewShop(t, 4, 5)
+	site.Faults = map[string][]string{"/item/1": {"hang"}, "/item/2": {"hang"}} // all pages that may be in flight
 	rdb := redistest.New(t)
-	def := site.definition(t, "")
+	def := site.Definition(t, "")
 	o := ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
 	first := begin(t, newService(t, rdb), "j1", def, o)
 	ctx, abandon := context.WithCancel(t.Context())
@@ -315,19 +316,19 @@ func TestInterleaves(t *testing.T) {
 	}()
 	t.Cleanup(func() { abandon(); <-gone })
 	testutil.Eventually(t, "two detail pages hang", func() bool {
-		one, _ := site.counts("/item/1")
-		two, _ := site.counts("/item/2")
+		one, _ := site.Counts("/item/1")
+		two, _ := site.Counts("/item/2")
 		return one+two == 2
 	})
-	if asked, _ := site.counts("/page/4"); asked != 0 {
+	if asked, _ := site.Counts("/page/4"); asked != 0 {
 		t.Errorf("got %d requests for the last listing page before the third detail page, want 0", asked)
 	}
 
 	second := begin(t, newService(t, rdb), "j1", def, o)
 	sum := run(t, second)
-	site.isWhole(t, sum)
+	site.IsWhole(t, sum)
 	for i := range 20 {
-		if asked, _ := site.counts(fmt.Sprint("/item/", i)); asked != 1 && i != 1 && i != 2 {
+		if asked, _ := site.Counts(fmt.Sprint("/item/", i)); asked != 1 && i != 1 && i != 2 {
 			t.Errorf("got %d requests for item %d, want 1", asked, i)
 		}
 	}

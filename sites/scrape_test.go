@@ -19,6 +19,7 @@ import (
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/record"
 	"muster/sites/report"
@@ -77,7 +78,7 @@ func again[T any](t *testing.T, step func() (T, error)) T {
 
 // until is again for where there is no test to fail.
 func until[T any](ctx context.Context, step func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the step never ends"))
+	ctx, cancel := context.WithTimeoutCause(ctx, sitetest.Patience, errors.New("the step never ends"))
 	defer cancel()
 	for {
 		v, err := step()
@@ -135,19 +136,19 @@ func aggregate(t *testing.T, j *job) report.Summary {
 func TestScrapeWithFaults(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		site := newShop(t, 3, 10)
-		site.faults = map[string][]string{
+		site := sitetest.NewShop(t, 3, 10)
+		site.Faults = map[string][]string{
 			"/": {"500"}, "/page/2": {"soft", "429"}, "/page/3": {"empty"},
 			"/item/1": {"429"}, "/item/2": {"500", "500"}, "/item/3": {"soft"}, "/item/4": {"empty"}, "/item/5": {"cut"}, "/item/6": {"403"}, "/item/7": {"503", "429"},
 		}
 		s := newService(t, rdb)
-		sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-		site.isWhole(t, sum)
+		sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+		site.IsWhole(t, sum)
 		if sum.Status != report.StatusComplete || sum.Pages != 33 || sum.Errors != 0 || sum.ByClass[fetch.OK] != 33 {
 			t.Errorf("got %+v, want COMPLETE with 33 pages", sum)
 		}
 		for i := range 30 {
-			if _, given := site.counts(fmt.Sprint("/item/", i)); given != 1 {
+			if _, given := site.Counts(fmt.Sprint("/item/", i)); given != 1 {
 				t.Errorf("item %d was given %d times, want once", i, given)
 			}
 		}
@@ -156,9 +157,9 @@ func TestScrapeWithFaults(t *testing.T) {
 
 func TestScrapeOnWorkers(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 3, 20)
-	site.faults = map[string][]string{"/item/3": {"429"}, "/item/30": {"500"}, "/page/2": {"500"}, "/item/59": {"soft"}}
-	def := site.definition(t, "")
+	site := sitetest.NewShop(t, 3, 20)
+	site.Faults = map[string][]string{"/item/3": {"429"}, "/item/30": {"500"}, "/page/2": {"500"}, "/item/59": {"soft"}}
+	def := site.Definition(t, "")
 	rdb := redistest.New(t)
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
@@ -167,7 +168,7 @@ func TestScrapeOnWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	work(t, client, s)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
 	if err != nil {
@@ -180,7 +181,7 @@ func TestScrapeOnWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site.isWhole(t, sum)
+	site.IsWhole(t, sum)
 	for name, want := range map[string]string{"total_urls": "63", "result_count": "120", "error_count": "0", "total_chunks": "3", "completed_chunks": "3", "status": "COMPLETE"} {
 		key := "scrape_shop.example:" + res.ID() + ":" + name
 		if got := waitKey(ctx, rdb, key, want); got != want {
@@ -195,16 +196,16 @@ func TestScrapeOnWorkers(t *testing.T) {
 // The status key is PROCESSING as soon as the start pages are queued.
 func TestStatusKey(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 3, 20)
-	site.faults = map[string][]string{"/page/2": {"hang"}}
+	site := sitetest.NewShop(t, 3, 20)
+	site.Faults = map[string][]string{"/page/2": {"hang"}}
 	rdb := redistest.New(t)
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.definition(t, ""))})
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.Definition(t, ""))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
 	if err != nil {
@@ -216,19 +217,19 @@ func TestStatusKey(t *testing.T) {
 	}
 	work(t, client, s)
 	select {
-	case <-site.hangs:
+	case <-site.Hangs:
 	case <-ctx.Done():
 		t.Fatal("got no request for the second listing page, want one")
 	}
 	if got := waitKey(ctx, rdb, "scrape_shop.example:"+res.ID()+":status", "PROCESSING"); got != "PROCESSING" {
 		t.Errorf("a listing page is in flight: got status %q, want PROCESSING", got)
 	}
-	close(site.hang)
+	close(site.Hang)
 	sum, err := res.Wait(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	site.isWhole(t, sum)
+	site.IsWhole(t, sum)
 	if got := waitKey(ctx, rdb, "scrape_shop.example:"+res.ID()+":status", "COMPLETE"); got != "COMPLETE" {
 		t.Errorf("over: got status %q, want COMPLETE", got)
 	}
@@ -238,9 +239,9 @@ func TestStatusKey(t *testing.T) {
 // other site's.
 func TestSitesFailAlone(t *testing.T) {
 	t.Parallel()
-	bad, good := newShop(t, 1, 5), newShop(t, 1, 5)
-	bad.faults["/"] = strings.Fields(strings.Repeat("500 ", 50))
-	def := good.definition(t, "")
+	bad, good := sitetest.NewShop(t, 1, 5), sitetest.NewShop(t, 1, 5)
+	bad.Faults["/"] = strings.Fields(strings.Repeat("500 ", 50))
+	def := good.Definition(t, "")
 	other, err := definition.Parse("other.yaml", []byte(strings.Replace(string(def.YAML()), "site: shop.example", "site: other.example", 1)))
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +253,7 @@ func TestSitesFailAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	work(t, client, s)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	failing, err := s.Send(ctx, "other.example", ScrapeOptions{BaseURL: bad.URL})
 	if err != nil {
@@ -265,7 +266,7 @@ func TestSitesFailAlone(t *testing.T) {
 	if sum, err := running.Wait(ctx); err != nil {
 		t.Error(err)
 	} else {
-		good.isWhole(t, sum)
+		good.IsWhole(t, sum)
 	}
 	if _, err := failing.Wait(ctx); err == nil || !strings.Contains(err.Error(), "no start page could be fetched") || !strings.Contains(err.Error(), "500") {
 		t.Errorf("got %v, want the reason", err)
@@ -319,10 +320,10 @@ func work(t *testing.T, client *tasks.Client, s *Service) {
 func TestAbandonedWorker(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		site := newShop(t, 2, 20)
-		site.faults = map[string][]string{"/item/13": {"hang"}}
+		site := sitetest.NewShop(t, 2, 20)
+		site.Faults = map[string][]string{"/item/13": {"hang"}}
 		out := t.TempDir()
-		def, err := definition.Parse("shop.yaml", bytes.Replace(site.definition(t, "").YAML(), []byte("max_per_domain: 2"), []byte("max_per_domain: 1"), 1))
+		def, err := definition.Parse("shop.yaml", bytes.Replace(site.Definition(t, "").YAML(), []byte("max_per_domain: 2"), []byte("max_per_domain: 1"), 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,7 +338,7 @@ func TestAbandonedWorker(t *testing.T) {
 			_ = crawlAs(ctx, first, "crawler")
 		}()
 		testutil.Eventually(t, "the page that hangs is requested", func() bool {
-			asked, _ := site.counts("/item/13")
+			asked, _ := site.Counts("/item/13")
 			return asked > 0
 		})
 		// It neither settles nor returns the page: its lease must be taken over.
@@ -345,15 +346,15 @@ func TestAbandonedWorker(t *testing.T) {
 
 		second := begin(t, newService(t, rdb), "j1", def, o)
 		crawl(t, second)
-		site.isWhole(t, aggregate(t, second))
+		site.IsWhole(t, aggregate(t, second))
 		for i := range 40 {
-			asked, given := site.counts(fmt.Sprint("/item/", i))
+			asked, given := site.Counts(fmt.Sprint("/item/", i))
 			if i != 13 && (asked != 1 || given != 1) {
 				t.Errorf("item %d was asked for %d times, want once", i, asked)
 			}
 		}
 		for _, p := range []string{"/", "/page/2"} {
-			if asked, _ := site.counts(p); asked != 1 {
+			if asked, _ := site.Counts(p); asked != 1 {
 				t.Errorf("%s was asked for %d times, want once", p, asked)
 			}
 		}
@@ -362,13 +363,13 @@ func TestAbandonedWorker(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 5, 10)
+	site := sitetest.NewShop(t, 5, 10)
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Limit: 4}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Limit: 4}))
 	if sum.ByType["item"] != 4 || sum.ByType["teaser"] != 4 || sum.Pages != 5 {
 		t.Errorf("got %+v, want 4 of each from 5 pages", sum)
 	}
-	if asked, _ := site.counts("/page/2"); asked != 0 {
+	if asked, _ := site.Counts("/page/2"); asked != 0 {
 		t.Errorf("got %d requests for the second listing page, want 0: the first has enough", asked)
 	}
 }
@@ -377,11 +378,11 @@ func TestLimit(t *testing.T) {
 // others.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 10)
+	site := sitetest.NewShop(t, 1, 10)
 	forever := func(f string) []string { return strings.Split(strings.Repeat(f+" ", 50), " ") }
-	site.faults = map[string][]string{"/item/1": forever("500"), "/item/2": forever("404"), "/item/3": forever("soft"), "/item/4": forever("empty")}
+	site.Faults = map[string][]string{"/item/1": forever("500"), "/item/2": forever("404"), "/item/3": forever("soft"), "/item/4": forever("empty")}
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.Errors != 3 || sum.Skipped != 1 || sum.ByType["item"] != 6 {
 		t.Errorf("got %+v, want COMPLETE with 6 items, 3 errors and 1 skipped page", sum)
 	}
@@ -394,10 +395,10 @@ func TestFailures(t *testing.T) {
 	if err != nil || strings.Count(string(data), "\n") != 3 || !strings.Contains(string(data), `/item/1`) {
 		t.Errorf("failed.jsonl: got %s, error %v, want 3 lines, with /item/1", data, err)
 	}
-	if asked, _ := site.counts("/item/1"); asked != 4 {
+	if asked, _ := site.Counts("/item/1"); asked != 4 {
 		t.Errorf("a page with 500 was asked for %d times, want 1 and 3 retries", asked)
 	}
-	if asked, _ := site.counts("/item/2"); asked != 1 {
+	if asked, _ := site.Counts("/item/2"); asked != 1 {
 		t.Errorf("a page with 404 was asked for %d times, want once", asked)
 	}
 }
@@ -405,16 +406,15 @@ func TestFailures(t *testing.T) {
 // A listing page that fails makes the job incomplete, and says so.
 func TestFailedListing(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 3, 5)
-	site.faults = map[string][]string{"/page/2": strings.Split(strings.Repeat("500 ", 50), " ")}
+	site := sitetest.NewShop(t, 3, 5)
+	site.Faults = map[string][]string{"/page/2": strings.Split(strings.Repeat("500 ", 50), " ")}
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 could not be fetched") || sum.ByType["item"] != 5 {
 		t.Errorf("got %s, missing %v, records %v, want INCOMPLETE without /page/2, with 5 items", sum.Status, sum.Missing, sum.ByType)
 	}
-	site.faults["/"] = site.faults["/page/2"]
-	site.asked = map[string]int{}
-	j := begin(t, s, "j2", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	site.Faults["/"] = site.Faults["/page/2"]
+	j := begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	collect(t, j)
 	crawl(t, j)
 	if _, err := j.aggregate(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no start page could be fetched") {
@@ -424,9 +424,9 @@ func TestFailedListing(t *testing.T) {
 
 func TestNoURLs(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 0)
+	site := sitetest.NewShop(t, 1, 0)
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.Records != 0 || sum.Pages != 1 {
 		t.Errorf("got %+v, want COMPLETE with one page and no records", sum)
 	}
@@ -441,10 +441,10 @@ func TestEndlessListing(t *testing.T) {
 		_, _ = fmt.Sscanf(r.URL.Path, "/page/%d", &n)
 		fmt.Fprintf(w, `<ul class=items><li class=item><a href="/item/%d">a</a></ul><a class=next href="/page/%d">next</a>`, n, n+1)
 	})
-	site := newShop(t, 1, 1)
+	site := sitetest.NewShop(t, 1, 1)
 	site.Config.Handler = mux
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, "limits: {max_pages: 20}\n"), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, "limits: {max_pages: 20}\n"), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusIncomplete || sum.Pages+sum.Errors != 20 || !strings.Contains(fmt.Sprint(sum.Missing), "limits.max_pages (20) was reached: ") {
 		t.Errorf("got %d pages, %s, missing %v, want 20, INCOMPLETE, max_pages", sum.Pages+sum.Errors, sum.Status, sum.Missing)
 	}
@@ -478,11 +478,11 @@ func TestEndlessCalendar(t *testing.T) {
 // only those pages are asked for, and the files become whole.
 func TestResume(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 2, 10)
+	site := sitetest.NewShop(t, 2, 10)
 	broken := strings.Fields(strings.Repeat("500 ", 4))
-	site.faults = map[string][]string{"/item/3": broken, "/page/2": broken}
+	site.Faults = map[string][]string{"/item/3": broken, "/page/2": broken}
 	s := newService(t, redistest.New(t))
-	def := site.definition(t, "")
+	def := site.Definition(t, "")
 	first := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if first.Status != report.StatusIncomplete || first.ByType["item"] != 9 {
 		t.Fatalf("the first job: got %+v, want INCOMPLETE with 9 items", first)
@@ -497,12 +497,12 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := run(t, j)
-	site.isWhole(t, sum)
+	site.IsWhole(t, sum)
 	if sum.Status != report.StatusComplete || sum.JobID != "j2" || sum.Files[0] != first.Files[0] {
 		t.Errorf("the job that resumes: got %+v, want j2, COMPLETE, with the files %v", sum, first.Files)
 	}
 	for i := range 20 {
-		if _, given := site.counts(fmt.Sprint("/item/", i)); given != 1 {
+		if _, given := site.Counts(fmt.Sprint("/item/", i)); given != 1 {
 			t.Errorf("item %d was given %d times, want once", i, given)
 		}
 	}
@@ -514,9 +514,9 @@ func TestResume(t *testing.T) {
 // Each sitemap has its own filter, also two entries of the same sitemap and the sitemaps of an index.
 func TestSitemap(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 2, 10)
-	site.faults["/items.xml"] = []string{"500"}
-	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.definition(t, "").YAML()), "start: [/]", `start: [{sitemap: /sitemap.xml, allow: '/item/0$'}, {sitemap: /sitemap.xml, allow: '/item/1$'}, {sitemap: /items.xml}]`, 1)))
+	site := sitetest.NewShop(t, 2, 10)
+	site.Faults["/items.xml"] = []string{"500"}
+	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "start: [/]", `start: [{sitemap: /sitemap.xml, allow: '/item/0$'}, {sitemap: /sitemap.xml, allow: '/item/1$'}, {sitemap: /items.xml}]`, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -529,9 +529,9 @@ func TestSitemap(t *testing.T) {
 
 func TestCSV(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 3)
+	site := sitetest.NewShop(t, 1, 3)
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, CSV: true}))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, CSV: true}))
 	if len(sum.Files) != 4 || !strings.HasSuffix(sum.Files[2], "item.csv") {
 		t.Fatalf("got files %v, want 4, of which the third is item.csv", sum.Files)
 	}
@@ -543,16 +543,16 @@ func TestCSV(t *testing.T) {
 
 func TestMaxDuration(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 10)
+	site := sitetest.NewShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, "limits: {max_duration: 1h}\n"), ScrapeOptions{BaseURL: site.URL})
+	j := begin(t, s, "j1", site.Definition(t, "limits: {max_duration: 1h}\n"), ScrapeOptions{BaseURL: site.URL})
 	collect(t, j)
-	site.faults["/"] = []string{"hang"}
+	site.Faults["/"] = []string{"hang"}
 	fetching := make(chan error, 1)
 	go func() { fetching <- crawlAs(t.Context(), j, "crawler") }()
-	<-site.hangs
+	<-site.Hangs
 	j.req.Began -= 2 * time.Hour.Milliseconds()
-	close(site.hang)
+	close(site.Hang)
 	if err := <-fetching; err != nil {
 		t.Fatal(err)
 	}
@@ -560,7 +560,7 @@ func TestMaxDuration(t *testing.T) {
 	if sum.Status != report.StatusIncomplete || sum.Pages != 1 || sum.Skipped+sum.Errors != 0 || fmt.Sprint(sum.Missing) != "[limits.max_duration (1h0m0s) was reached: 10 pages were not fetched]" {
 		t.Errorf("got %+v, want INCOMPLETE with 1 page, without 10 for max_duration", sum)
 	}
-	if asked, _ := site.counts("/item/0"); asked != 0 {
+	if asked, _ := site.Counts("/item/0"); asked != 0 {
 		t.Errorf("got %d requests for a page after limits.max_duration, want 0", asked)
 	}
 }
@@ -661,9 +661,9 @@ func TestSitemapOfAnotherHost(t *testing.T) {
 	mux.HandleFunc("/item/0", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "<h1 class=name>Item</h1><p class=price>1 €</p>%s", strings.Repeat("<p>words about the item</p>", 20))
 	})
-	site := newShop(t, 1, 1)
+	site := sitetest.NewShop(t, 1, 1)
 	site.Config.Handler = mux
-	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.definition(t, "").YAML()), "start: [/]", "start: [{sitemap: /sitemap.xml}]", 1)))
+	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "start: [/]", "start: [{sitemap: /sitemap.xml}]", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -689,9 +689,9 @@ func TestRedirects(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	})
-	site := newShop(t, 1, 1)
+	site := sitetest.NewShop(t, 1, 1)
 	site.Config.Handler = mux
-	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Errors != 2 || sum.ByClass[fetch.Redirect] != 2 {
 		t.Errorf("got %d errors, classes %v, want 2 of class %s", sum.Errors, sum.ByClass, fetch.Redirect)
 	}

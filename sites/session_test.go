@@ -12,6 +12,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks/redistest"
@@ -21,15 +22,15 @@ import (
 // have ended.
 func TestFaultsInSessions(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 3, 10)
-	site.faults = map[string][]string{
+	site := sitetest.NewShop(t, 3, 10)
+	site.Faults = map[string][]string{
 		"/item/1": {"429"}, "/item/2": {"500", "500"}, "/item/3": {"soft"}, "/item/4": {"empty"}, "/item/5": {"cut"}, "/item/6": {"403"}, "/page/2": {"soft"},
 	}
 	s := newService(t, redistest.New(t))
 	// So many sessions that each fault ends one of its own; only what a page says of itself can be read so late, on a
 	// busy machine, that the next one has had the same session.
-	sum := run(t, begin(t, s, "j1", site.definition(t, "session: {max: 16}\n"), ScrapeOptions{BaseURL: site.URL}))
-	site.isWhole(t, sum)
+	sum := run(t, begin(t, s, "j1", site.Definition(t, "session: {max: 16}\n"), ScrapeOptions{BaseURL: site.URL}))
+	site.IsWhole(t, sum)
 	if sum.Status != report.StatusComplete || sum.Errors != 0 {
 		t.Errorf("got %+v, want COMPLETE without errors", sum)
 	}
@@ -64,7 +65,7 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 		}
 		visitors[c.Value]++
 		var n int
-		if scan(r.URL.Path, "/p/%d", &n) {
+		if sitetest.Scan(r.URL.Path, "/p/%d", &n) {
 			_, _ = fmt.Fprintf(w, "<h1>Page %d</h1>", n)
 			return
 		}
@@ -108,10 +109,10 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 // another.
 func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 3)
+	site := sitetest.NewShop(t, 1, 3)
 	rdb := redistest.New(t)
 	here, there := newService(t, rdb), newService(t, rdb)
-	def, o := site.definition(t, "session: {}\n"), ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
+	def, o := site.Definition(t, "session: {}\n"), ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
 	begin(t, here, "j1", def, o)
 	run(t, begin(t, there, "j1", def, o))
 	if err := rdb.SRem(t.Context(), store.OpenJobsKey, "j1").Err(); err != nil { // as Aggregate does
@@ -124,9 +125,9 @@ func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 // The class of a failure in session.start is the page's, and never its end.
 func TestSessionStartThatIsGone(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 1, 3)
+	site := sitetest.NewShop(t, 1, 3)
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, "session: {start: /door}\n"), ScrapeOptions{BaseURL: site.URL})
+	j := begin(t, s, "j1", site.Definition(t, "session: {start: /door}\n"), ScrapeOptions{BaseURL: site.URL})
 	collect(t, j)
 	crawl(t, j)
 	_, err := j.sum(t.Context(), nil)

@@ -15,6 +15,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -93,7 +94,7 @@ func fickle(t *testing.T, items int) *definition.Definition {
 			for i := range items {
 				fmt.Fprintf(w, "<a href=/item/%d>item</a> ", i)
 			}
-		case !scan(r.URL.Path, "/item/%d", &n):
+		case !sitetest.Scan(r.URL.Path, "/item/%d", &n):
 			http.NotFound(w, r)
 		case n > 0 && r.Header.Get("X-Proxy") == "http://first.example:1", n == items-1:
 			fmt.Fprintf(w, "<p>Back soon %d</p>", n)

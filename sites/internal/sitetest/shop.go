@@ -1,4 +1,5 @@
-package sites
+// Package sitetest serves sites for the tests of scrapes.
+package sitetest
 
 import (
 	"encoding/json"
@@ -16,15 +17,15 @@ import (
 	"muster/sites/report"
 )
 
-// shop is a loopback site that counts the requests for each page and those it
+// Shop is a loopback site that counts the requests for each page and those it
 // answered with the page.
-type shop struct {
+type Shop struct {
 	*httptest.Server
 	lists, perList int
-	faults         map[string][]string // by path: what goes wrong with its first requests
-	hang           chan struct{}       // closed: slow pages continue
+	Faults         map[string][]string // by path: what goes wrong with its first requests
+	Hang           chan struct{}       // closed: slow pages continue
 	hanging        func()              // called when a page begins to hang
-	hangs          <-chan struct{}     // closed then
+	Hangs          <-chan struct{}     // closed then
 
 	mu     sync.Mutex  // guards the fields below
 	prices map[int]int // of items that do not cost what they did
@@ -33,30 +34,32 @@ type shop struct {
 	given  map[string]int
 }
 
-func newShop(t *testing.T, lists, perList int) *shop {
+// NewShop returns a shop with listing pages of some items each.
+func NewShop(t *testing.T, lists, perList int) *Shop {
 	t.Helper()
-	s := &shop{lists: lists, perList: perList, faults: map[string][]string{}, hang: make(chan struct{}), asked: map[string]int{}, given: map[string]int{}, prices: map[int]int{}, hidden: map[int]bool{}}
+	s := &Shop{lists: lists, perList: perList, Faults: map[string][]string{}, Hang: make(chan struct{}), asked: map[string]int{}, given: map[string]int{}, prices: map[int]int{}, hidden: map[int]bool{}}
 	hangs := make(chan struct{})
-	s.hanging, s.hangs = sync.OnceFunc(func() { close(hangs) }), hangs
+	s.hanging, s.Hangs = sync.OnceFunc(func() { close(hangs) }), hangs
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
 }
 
-func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	s.mu.Lock()
 	n := s.asked[path]
 	s.asked[path]++
 	fault := ""
-	if f := s.faults[path]; n < len(f) {
+	if f := s.Faults[path]; n < len(f) {
 		fault = f[n]
 	}
 	s.mu.Unlock()
 	switch fault {
 	case "429 while another hangs":
 		select {
-		case <-s.hangs:
+		case <-s.Hangs:
 		case <-r.Context().Done():
 			return
 		}
@@ -85,7 +88,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "hang":
 		s.hanging()
 		select {
-		case <-s.hang:
+		case <-s.Hang:
 		case <-r.Context().Done():
 			return
 		}
@@ -108,9 +111,9 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case path == "/":
 		s.listing(w, 1)
-	case scan(path, "/page/%d", &list) && list <= s.lists:
+	case Scan(path, "/page/%d", &list) && list <= s.lists:
 		s.listing(w, list)
-	case scan(path, "/item/%d", &item) && item < s.lists*s.perList:
+	case Scan(path, "/item/%d", &item) && item < s.lists*s.perList:
 		s.mu.Lock()
 		price, ok := s.prices[item]
 		s.mu.Unlock()
@@ -127,12 +130,13 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 }
 
-func scan(s, format string, n *int) bool {
+// Scan reads a number from a string by a format.
+func Scan(s, format string, n *int) bool {
 	_, err := fmt.Sscanf(s, format, n)
 	return err == nil
 }
 
-func (s *shop) listing(w http.ResponseWriter, n int) {
+func (s *Shop) listing(w http.ResponseWriter, n int) {
 	fmt.Fprintf(w, `<html><title>Page %d</title><body><ul class=items>`, n)
 	for i := (n - 1) * s.perList; i < n*s.perList; i++ {
 		if s.isHidden(i) {
@@ -147,15 +151,15 @@ func (s *shop) listing(w http.ResponseWriter, n int) {
 	fmt.Fprint(w, `</body></html>`)
 }
 
-// price changes what an item costs.
-func (s *shop) price(item, price int) {
+// Price changes what an item costs.
+func (s *Shop) Price(item, price int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prices[item] = price
 }
 
-// hide takes items, and no others, out of the lists.
-func (s *shop) hide(items ...int) {
+// Hide takes items, and no others, out of the lists.
+func (s *Shop) Hide(items ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.hidden)
@@ -164,20 +168,21 @@ func (s *shop) hide(items ...int) {
 	}
 }
 
-func (s *shop) isHidden(item int) bool {
+func (s *Shop) isHidden(item int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hidden[item]
 }
 
-func (s *shop) counts(path string) (asked, given int) {
+// Counts returns how often a path was requested, and how often with the page as the response.
+func (s *Shop) Counts(path string) (asked, given int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[path], s.given[path]
 }
 
-// definition of the shop; rest is added to it.
-func (s *shop) definition(t *testing.T, rest string) *definition.Definition {
+// Definition of the shop; rest is added to it.
+func (s *Shop) Definition(t *testing.T, rest string) *definition.Definition {
 	t.Helper()
 	def, err := definition.Parse("shop.yaml", []byte(`site: shop.example
 base_url: http://shop.example
@@ -208,9 +213,9 @@ retries: {base: 10ms, cap: 50ms}
 	return def
 }
 
-// readKeys returns a field of every record of a file, and fails when a key is
+// ReadKeys returns a field of every record of a file, and fails when a key is
 // there twice.
-func readKeys(t *testing.T, path, field string) map[string]bool {
+func ReadKeys(t *testing.T, path, field string) map[string]bool {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -232,11 +237,11 @@ func readKeys(t *testing.T, path, field string) map[string]bool {
 	return names
 }
 
-// isWhole checks that the files hold every record of the shop, none twice.
-func (s *shop) isWhole(t *testing.T, sum report.Summary) {
+// IsWhole checks that the files hold every record of the shop, none twice.
+func (s *Shop) IsWhole(t *testing.T, sum report.Summary) {
 	t.Helper()
 	for _, f := range sum.Files {
-		names := readKeys(t, f, "name")
+		names := ReadKeys(t, f, "name")
 		if len(names) != s.lists*s.perList {
 			t.Errorf("%s: got %d records, want %d", filepath.Base(f), len(names), s.lists*s.perList)
 		}
@@ -251,11 +256,18 @@ func (s *shop) isWhole(t *testing.T, sum report.Summary) {
 	}
 }
 
-// patience bounds a test that waits for a fact.
-const patience = 60 * time.Second
+// Patience bounds a test that waits for a fact.
+const Patience = 60 * time.Second
 
-// sum returns the number of requests.
-func (s *shop) sum() int {
+// Heal ends all faults.
+func (s *Shop) Heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.Faults)
+}
+
+// Sum returns the number of requests.
+func (s *Shop) Sum() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
