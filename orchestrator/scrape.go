@@ -111,15 +111,6 @@ func (s *Scraper) Send(ctx context.Context, names []string, opts ScrapeOptions, 
 	return nil
 }
 
-// Resume sends a job that continues another, and returns its id.
-func (s *Scraper) Resume(ctx context.Context, id string) (string, error) {
-	run, _, err := s.send(ctx, "", ScrapeOptions{Resume: id}, nil)
-	if err != nil {
-		return "", err
-	}
-	return run.ID(), nil
-}
-
 // order sorts sites so that each comes after those that it depends on.
 func (s *Scraper) order(names []string) ([]string, error) {
 	order, err := s.system.Sites.Registry().Order(names...)
