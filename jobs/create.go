@@ -33,7 +33,7 @@ const (
 	MaxPriority  = 100
 	MaxLabels    = 20
 	MaxAfter     = 100
-	maxLabel     = 100 // bytes
+	MaxLabel     = 100 // bytes
 	minStuckTime = time.Second
 )
 
@@ -342,7 +342,7 @@ func checkLabels(labels []string) error {
 		if l == "" || strings.ContainsFunc(l, unicode.IsControl) {
 			return bad("labels", "%.40q is not a label", l)
 		}
-		if err := text("labels", l, maxLabel); err != nil {
+		if err := text("labels", l, MaxLabel); err != nil {
 			return err
 		}
 	}

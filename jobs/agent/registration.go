@@ -20,11 +20,11 @@ import (
 
 // Limits of a registration.
 const (
-	maxName     = 100
-	maxRoles    = 20
-	maxCapacity = 1000
+	MaxName     = 100
+	MaxRoles    = 20
+	MaxCapacity = 1000
 	maxLabels   = 20
-	maxURL      = 2000
+	MaxURL      = 2000
 )
 
 // Registration is what an agent says about itself.
@@ -63,19 +63,19 @@ func plain(text string) bool {
 // check returns the record of a registration, or a *job.FieldError.
 func (r Registration) check() (record, error) {
 	none := record{}
-	if strings.TrimSpace(r.Name) != r.Name || r.Name == "" || !plain(r.Name) || utf8.RuneCountInString(r.Name) > maxName {
-		return none, bad("name", "give 1 to %d characters of plain text, without space around them", maxName)
+	if strings.TrimSpace(r.Name) != r.Name || r.Name == "" || !plain(r.Name) || utf8.RuneCountInString(r.Name) > MaxName {
+		return none, bad("name", "give 1 to %d characters of plain text, without space around them", MaxName)
 	}
-	if len(r.Roles) == 0 || len(r.Roles) > maxRoles {
-		return none, bad("roles", "give 1 to %d roles", maxRoles)
+	if len(r.Roles) == 0 || len(r.Roles) > MaxRoles {
+		return none, bad("roles", "give 1 to %d roles", MaxRoles)
 	}
 	for i, role := range r.Roles {
 		if !roleName.MatchString(role) {
 			return none, bad(fmt.Sprintf("roles[%d]", i), "a role has 1 to 40 small letters, digits, _ and -")
 		}
 	}
-	if r.Capacity < 0 || r.Capacity > maxCapacity {
-		return none, bad("capacity", "give 1 to %d assignments", maxCapacity)
+	if r.Capacity < 0 || r.Capacity > MaxCapacity {
+		return none, bad("capacity", "give 1 to %d assignments", MaxCapacity)
 	}
 	if len(r.Labels) > maxLabels {
 		return none, bad("labels", "give at most %d labels", maxLabels)
@@ -102,8 +102,8 @@ func checkURL(text string) error {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case len(text) > maxURL:
-		return bad("url", "give at most %d bytes", maxURL)
+	case len(text) > MaxURL:
+		return bad("url", "give at most %d bytes", MaxURL)
 	case err != nil || !plain(text):
 		return bad("url", "this is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -123,8 +123,8 @@ func checkURL(text string) error {
 // staticRecord returns the record of an agent of the configuration.
 func staticRecord(r Registration) (record, error) {
 	if r.Name == "" && r.URL != "" {
-		r.Name = clip.Bytes(strings.Join(r.Roles, "+")+" "+r.URL, maxName)
-		if sum := sha256.Sum256([]byte(r.URL)); strings.TrimSpace(r.Name) != r.Name || len(strings.Join(r.Roles, "+")+" "+r.URL) > maxName {
+		r.Name = clip.Bytes(strings.Join(r.Roles, "+")+" "+r.URL, MaxName)
+		if sum := sha256.Sum256([]byte(r.URL)); strings.TrimSpace(r.Name) != r.Name || len(strings.Join(r.Roles, "+")+" "+r.URL) > MaxName {
 			r.Name = "agent " + hex.EncodeToString(sum[:8])
 		}
 	}

@@ -23,7 +23,6 @@ const (
 	maxUsage      = 1_000_000_000_000
 	maxAgentUsage = 100  // names of the usage of an agent, ever
 	maxJobUsage   = 5000 // of the usage of a job: names of all agents
-	maxAddItems   = 1000
 	maxMessage    = 2000
 	maxRetryAfter = 24 * time.Hour
 )
@@ -118,12 +117,9 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 	return h.Assignment, nil
 }
 
-// AddItems adds up to 1000 items to the job of an assignment. Those whose key
+// AddItems adds up to jobs.MaxItems items to the job of an assignment. Those whose key
 // is there already change nothing. The errors are those of Beat.
 func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
-	if len(items) > maxAddItems {
-		return 0, bad("items", "give at most %d items in a call", maxAddItems)
-	}
 	h, err := s.mine(ctx, assignment, agent, fence, nil)
 	if err != nil {
 		return 0, err

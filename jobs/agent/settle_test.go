@@ -331,10 +331,6 @@ func TestUsageAndFailuresAreBounded(t *testing.T) {
 	for name, err := range map[string]error{
 		"blank": r.Fail(t.Context(), a.ID, id, a.Fence, " \x00 ", nil, false, nil),
 		"long":  r.Fail(t.Context(), a.ID, id, a.Fence, "no", &day, false, nil),
-		"too many": func() error {
-			_, err := r.AddItems(t.Context(), a.ID, id, a.Fence, make([]jobs.Item, 1001))
-			return err
-		}(),
 	} {
 		var wrong *jobs.FieldError
 		if !errors.As(err, &wrong) {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxLease = 100 // assignments in one response
-	maxWait  = 30 * time.Second
+	MaxLease = 100 // assignments in one response
+	MaxWait  = 30 * time.Second
 )
 
 // Lease waits for work of roles of the agent; none means all of its roles. It
@@ -38,12 +38,12 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 	if limit < 1 {
 		return nil, bad("max", "give 1 or more")
 	}
-	poll := &waiter{agent: id, roles: roles, mode: modePull, slots: &slots{min(limit, maxLease)}, capacity: t.Capacity, held: t.Held, idle: t.idle, once: wait <= 0}
+	poll := &waiter{agent: id, roles: roles, mode: modePull, slots: &slots{min(limit, MaxLease)}, capacity: t.Capacity, held: t.Held, idle: t.idle, once: wait <= 0}
 	if !s.waiters.join(poll) {
 		return nil, fmt.Errorf("agent %s: %d polls at a time: %w", id, maxPolls, ErrTooMany)
 	}
 	defer s.waiters.leave(ctx, poll)
-	over := time.NewTimer(min(max(wait, 0), maxWait))
+	over := time.NewTimer(min(max(wait, 0), MaxWait))
 	defer over.Stop()
 	first := true
 	for look := wait <= 0 || s.waiters.mayHave(poll); ; look = true {
@@ -58,7 +58,7 @@ func (s *Service) Lease(ctx context.Context, id string, roles []string, limit in
 			if t.State == StateDraining {
 				s.waiters.block(poll, blockFor)
 			} else {
-				got, err = s.take(ctx, poll, maxLease)
+				got, err = s.take(ctx, poll, MaxLease)
 			}
 			if ctx.Err() != nil {
 				s.releaseAll(ctx, got)

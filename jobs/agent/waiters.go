@@ -236,7 +236,7 @@ func (ws *waiters) portion(w *waiter, role string) int {
 			n++
 		}
 	}
-	room := min(w.room(), maxLease)
+	room := min(w.room(), MaxLease)
 	return min(room, max(1, room/(n+1)))
 }
 

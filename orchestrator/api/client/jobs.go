@@ -33,7 +33,7 @@ type Job struct {
 
 // NewJob is a job to create.
 type NewJob struct {
-	Prompt      string    `json:"prompt" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"1000000" doc:"instructions for the agents" example:"List the requirements of this document"`
+	Prompt      string    `json:"prompt" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"1048576" doc:"instructions for the agents" example:"List the requirements of this document"`
 	Pipeline    string    `json:"pipeline,omitempty" maxLength:"100" doc:"Defaults to default." example:"default"`
 	Context     Object    `json:"context,omitempty" doc:"data for the agents; lists of jobs can be filtered by the keys that the pipeline declares"`
 	DocumentURL string    `json:"document_url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"address from which the document is downloaded"`
