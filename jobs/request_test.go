@@ -321,6 +321,27 @@ func TestScheduleCreatesJobs(t *testing.T) {
 	})
 }
 
+// A schedule has the time zone of its prefix, with daylight saving time.
+func TestScheduleHasATimeZone(t *testing.T) {
+	both(t, nil, func(t *testing.T, w *world) {
+		s := w.create(jobs.Request{Cron: "CRON_TZ=Europe/Sofia 0 6 * * *"})
+		ms, err := w.client.Redis().HGet(w.ctx, "muster:{jobs}:j:"+s.ID, "next").Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sofia, err := time.LoadLocation("Europe/Sofia")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := time.UnixMilli(ms).In(sofia); at.Format("15:04:05") != "06:00:00" || !at.After(time.Now()) {
+			t.Errorf("next time: got %v, want 06:00 in Sofia", at)
+		}
+		if _, _, err := w.Create(w.ctx, jobs.Request{Prompt: "x", Cron: "CRON_TZ=Europe/Nowhere 0 6 * * *"}); !strings.HasPrefix(fmt.Sprint(err), "cron: ") {
+			t.Errorf("an unknown time zone: got %v, want an error of cron", err)
+		}
+	})
+}
+
 func TestJobBeginsAtItsTime(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		later := w.create(jobs.Request{At: time.Now().Add(time.Hour)})

@@ -1,11 +1,14 @@
 package jobs_test
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
 	"muster/internal/testutil"
 	"muster/jobs"
+	"muster/tasks"
+	"muster/tasks/redistest"
 )
 
 // Wait returns with the event of the end, not at the next interval.
@@ -33,6 +36,40 @@ func TestWaitReturnsWithTheLastEvent(t *testing.T) {
 			t.Error("Wait has not returned")
 		}
 	})
+}
+
+// BenchmarkSchedule measures how late the jobs of a schedule are created.
+func BenchmarkSchedule(b *testing.B) {
+	ctx := b.Context()
+	client := tasks.NewClient(redistest.New(b))
+	defer client.Close()
+	s, err := jobs.New(jobs.Config{Client: client, Pipelines: named, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	testutil.Background(b, s.Run)
+	if _, _, err := s.Create(ctx, jobs.Request{Prompt: "p", Cron: "* * * * * *"}); err != nil {
+		b.Fatal(err)
+	}
+	var sum, most time.Duration
+	seen := map[string]bool{}
+	for len(seen) < b.N {
+		time.Sleep(100 * time.Millisecond)
+		page, err := s.List(ctx, jobs.Filter{Limit: 100})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, j := range page.Jobs {
+			if j.Parent == "" || seen[j.ID] || len(seen) == b.N {
+				continue
+			}
+			seen[j.ID] = true
+			late := j.CreatedAt.Sub(j.CreatedAt.Truncate(time.Second))
+			sum, most = sum+late, max(most, late)
+		}
+	}
+	b.ReportMetric(float64(sum.Milliseconds())/float64(b.N), "ms-late")
+	b.ReportMetric(float64(most.Milliseconds()), "ms-late-most")
 }
 
 // A schedule fires at its time, without a sweep.
