@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,7 +57,13 @@ func flowList(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return "[" + strings.Join(list, ", ") + "]"
+	words := slices.Clone(list)
+	for i, w := range words {
+		if w == pipeline.AnyContext { // an alias in YAML, unless it is quoted
+			words[i] = strconv.Quote(w)
+		}
+	}
+	return "[" + strings.Join(words, ", ") + "]"
 }
 
 // spanText is a duration without its zeros, as in 1h30m; "" for none.
