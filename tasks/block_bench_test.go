@@ -17,7 +17,15 @@ func BenchmarkLongestScript(b *testing.B) {
 	const size = 100_000
 	list := tasks.New[int, []int]("bench.list")
 	bad := tasks.New[int, int]("bench.bad")
+	instead := tasks.New[tasks.Failure, int]("bench.instead")
+	ask := tasks.New[int, int]("bench.ask", tasks.External())
 	elements := ints(size)
+	each := func(n int, member func(i int) tasks.Signature[int]) (out []tasks.Signature[int]) {
+		for i := range n {
+			out = append(out, member(i))
+		}
+		return out
+	}
 	for name, run := range map[string]func(*tasks.Client) error{
 		"Plain": func(c *tasks.Client) error { return sendAndRevoke(b, c, tasks.Each(elements, benchStep)) },
 		"In": func(c *tasks.Client) error {
@@ -32,6 +40,92 @@ func BenchmarkLongestScript(b *testing.B) {
 		},
 		"Expires": func(c *tasks.Client) error {
 			return sendAndRevoke(b, c, tasks.Each(elements, benchStep, tasks.Queue("none"), tasks.Expires(time.Hour)))
+		},
+		"Priority": func(c *tasks.Client) error {
+			return sendAndRevoke(b, c, tasks.Each(elements, benchStep, tasks.Priority(1)))
+		},
+		"Retry": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.Settle(tasks.Each(elements, bad, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Second))))
+		},
+		"Timeout": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.Each(elements, benchStep, tasks.Timeout(time.Minute), tasks.HardTimeout(time.Minute)))
+		},
+		"LinkError": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.Settle(tasks.Each(elements[:size/3], bad, tasks.LinkError(instead))))
+		},
+		"Rescue": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.GroupOf(each(size/3, func(i int) tasks.Signature[int] { return bad.S(i).Rescue(instead) })))
+		},
+		"OnError": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.Settle(tasks.GroupOf(each(size/3, func(i int) tasks.Signature[int] { return tasks.OnError(bad.S(i), instead) }))))
+		},
+		"GroupOnError": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.OnError(tasks.Each(elements, bad), instead))
+		},
+		"TwoQueues": func(c *tasks.Client) error {
+			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] { return benchStep.S(i, tasks.Queue([]string{"none", "void"}[i%2])) })))
+		},
+		"TwoQueuesIn": func(c *tasks.Client) error {
+			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] {
+				return benchStep.S(i, tasks.Queue([]string{"none", "void"}[i%2]), tasks.In(time.Hour))
+			})))
+		},
+		"DifferentIn": func(c *tasks.Client) error {
+			return sendAndRevoke(b, c, tasks.GroupOf(each(size, func(i int) tasks.Signature[int] {
+				return benchStep.S(i, tasks.In(time.Hour+time.Duration(i)*time.Millisecond))
+			})))
+		},
+		"After": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.After(benchStep.S(1), tasks.Each(elements, benchStep)))
+		},
+		"AfterFailed": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.After(bad.S(1), tasks.Each(elements, benchStep)))
+		},
+		"AfterIn": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.After(benchStep.S(1), tasks.Each(elements, benchStep, tasks.In(time.Second))))
+		},
+		"Chains": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.GroupOf(each(size/3, func(i int) tasks.Signature[int] { return tasks.Chain(benchStep.S(i), benchStep) })))
+		},
+		"MapFunc": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.MapFunc(list.S(20000), func(s tasks.Signature[int]) tasks.Signature[int] { return tasks.Chain(s, benchStep) }))
+		},
+		"MapFailFast": func(c *tasks.Client) error {
+			return waitFor(b, c, tasks.Map(list.S(size), bad, tasks.FailFast()))
+		},
+		"External": func(c *tasks.Client) error {
+			run, err := tasks.Each(elements, ask).Send(b.Context(), c)
+			if err != nil {
+				return err
+			}
+			time.Sleep(5 * time.Second)
+			if _, _, err := c.OpenTokens(b.Context(), "bench.ask", ""); err != nil {
+				return err
+			}
+			return run.Revoke(b.Context())
+		},
+		"Read": func(c *tasks.Client) error {
+			run, err := tasks.Chord(tasks.Each(elements, benchStep, tasks.Queue("none")), benchSum).Send(b.Context(), c)
+			if err != nil {
+				return err
+			}
+			if _, err := run.Detail(b.Context()); err != nil {
+				return err
+			}
+			if _, err := c.Nodes(b.Context(), run.ID()); err != nil {
+				return err
+			}
+			return run.Revoke(b.Context())
+		},
+		"Forget": func(c *tasks.Client) error {
+			run, err := tasks.Chord(tasks.Each(elements, benchStep), benchSum).Send(b.Context(), c)
+			if err != nil {
+				return err
+			}
+			if err := run.WaitAll(b.Context()); err != nil {
+				return err
+			}
+			return run.Forget(b.Context())
 		},
 		"MapIn": func(c *tasks.Client) error {
 			_, err := tasks.Chord(tasks.Map(list.S(size), benchStep.With(tasks.In(time.Second))), benchSum).Do(b.Context(), c)
@@ -63,6 +157,7 @@ func BenchmarkLongestScript(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			client := benchClient(b, func(mux *tasks.Mux) {
 				tasks.Handle(mux, list, func(_ context.Context, n int) ([]int, error) { return ints(n), nil })
+				tasks.Handle(mux, instead, func(context.Context, tasks.Failure) (int, error) { return 0, nil })
 				tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New("bad") })
 			})
 			rdb := client.Redis()
@@ -89,6 +184,14 @@ func BenchmarkLongestScript(b *testing.B) {
 			b.ReportMetric(float64(longest.Duration.Microseconds())/1000, "blocked-ms")
 		})
 	}
+}
+
+func waitFor[O any](b *testing.B, c *tasks.Client, s tasks.Signature[O]) error {
+	run, err := s.Send(b.Context(), c)
+	if err != nil {
+		return err
+	}
+	return run.WaitAll(b.Context())
 }
 
 func sendAndRevoke(b *testing.B, c *tasks.Client, s tasks.Signature[[]int]) error {

@@ -172,3 +172,32 @@ func TestRevokedWorkflowOfASharedKeyNeverRuns(t *testing.T) {
 	}
 	testutil.Eventually(t, "no node is ready", func() bool { return slices.Equal(ready(), []any{"0", "0"}) })
 }
+
+// A group that follows a task runs as a span. Members that were revoked before are left out of it.
+func TestGroupAfterATaskWithoutItsRevokedMembers(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		group := tasks.After(ID.S(1, tasks.In(time.Second)), tasks.Each(ints(6), ID))
+		run := sent(t, w, tasks.Chord(tasks.Settle(group), Outcomes))
+		revoked := 0
+		for _, n := range nodes(t, w, run.ID()) {
+			if n.Task == ID.Name() && len(n.Needs) > 0 {
+				if revoked++; revoked == 3 || revoked == 6 {
+					if err := w.client.RevokeNode(t.Context(), run.ID(), n.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if _, err := run.Wait(limited(t)); err != nil || revoked != 6 {
+			t.Fatalf("got %v after %d members, want 6", err, revoked)
+		}
+		counts := map[tasktype.Status]int{}
+		for _, n := range nodes(t, w, run.ID()) {
+			counts[n.Status]++
+		}
+		if counts[tasktype.Revoked] != 2 || counts[tasktype.Pending] != 0 {
+			t.Errorf("got %v, want two revoked members, and the others run", counts)
+		}
+	})
+}

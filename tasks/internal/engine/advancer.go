@@ -255,6 +255,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 			c.Back += " " + id.At(n.By-1, -1).String()
 		}
 	}
+	first, last := 0, -2 // of the span at the end of the edges
 	for _, e := range edges {
 		if outcome == "S" && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.OwnCatch) {
 			continue // they act on failures
@@ -267,6 +268,16 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
 		if e.Kind == graph.OfMap {
 			s.Need, s.Lane = "0+"+s.Node, store.NoLane
+		}
+		if plain := outcome == "S" && e.Kind == graph.Need && inst == -1 && s.Need == "1" && s.Lim == "" && s.Lane != store.NoLane; plain {
+			if e.To == last+1 && s.Delay == c.Edges[len(c.Edges)-1].Delay && s.Lane == c.Edges[len(c.Edges)-1].Lane {
+				last = e.To
+				c.Edges[len(c.Edges)-1].Node = id.At(first, -1).String() + "-" + strconv.Itoa(last)
+				continue
+			}
+			first, last = e.To, e.To
+		} else {
+			last = -2
 		}
 		c.Edges = append(c.Edges, s)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -16,7 +15,6 @@ type slot struct {
 	tk      *taker
 	wake    Wake
 	counted bool              // among the slots that take from the queue
-	recent  []string          // workflows whose graphs this worker has
 	values  map[string][]byte // results of the last batch, by workflow and node
 }
 
@@ -24,7 +22,7 @@ type slot struct {
 // or the worker is killed: a turn that is made twice changes nothing more.
 func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned, error) {
 	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue, s.tk.others[s.wake.Queue]
-	t.ID, t.Known = s.tk.batches.add(), s.recent
+	t.ID, t.Known = s.tk.batches.add(), s.tk.graphs.recentRefs()
 	var done []result
 	if b != nil {
 		b.mu.Lock()
@@ -177,8 +175,8 @@ func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(g.Nodes) > 1 && !slices.Contains(s.recent, el.Flow.Ref) {
-		s.recent = append(s.recent[max(0, len(s.recent)-keptLarge+1):], el.Flow.Ref)
+	if len(g.Nodes) > 1 {
+		gs.used(el.Flow.Ref)
 	}
 	fl := newFlow(el.Flow, g)
 	if el.Planned == "" {

@@ -19,7 +19,6 @@ const (
 	lingers   = 2                      // times that a slot looks at an empty queue of short tasks before it leaves
 	lingerFor = 400 * time.Microsecond // before the first of these; the next wait is longer by as much
 	gatherFor = time.Millisecond       // pause between small batches, in which more nodes become ready
-	keptLarge = 8                      // workflows whose graphs Redis need not send again
 )
 
 // taker takes batches of ready nodes for the slots of a worker, and stores their results.

@@ -199,6 +199,17 @@ func TestAfterHoldsBackItsSecondPart(t *testing.T) {
 	}
 }
 
+// The name of a workflow is read for each batch: it must not depend on the size of a group.
+func TestEndsCopiesNoNodes(t *testing.T) {
+	g, err := Compile(combine(Chord, combine(Group, calls(1000))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(10, func() { g.Ends() }); n > 0 {
+		t.Errorf("got %v allocations, want none", n)
+	}
+}
+
 // An After of parts that share nothing adds edges to the first nodes of the second part only.
 func TestAfterAddsOneEdgeForEachFirstNode(t *testing.T) {
 	t.Parallel()

@@ -178,11 +178,16 @@ func (g *Graph) Ends() (first, last string) {
 			}
 			first, last = cmp.Or(a, first), cmp.Or(last, b)
 		}
-		ps := n.preds()
-		if len(ps) == 0 {
-			break
+		switch { // without a copy of the predecessors, of which a group has many
+		case len(n.Args) > 0:
+			i = n.Args[0]
+		case len(n.After) > 0:
+			i = n.After[0]
+		case n.In > 0:
+			i = n.In - 1
+		default:
+			return first, last
 		}
-		i = ps[0]
 	}
 	return first, last
 }

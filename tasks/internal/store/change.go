@@ -2,7 +2,7 @@ package store
 
 import "time"
 
-// Edge leads from a node that ends to one that depends on its outcome.
+// Edge leads from a node that ends to one that depends on its outcome, or to a span of nodes that depend on its success only.
 type Edge struct{ Node, Kind, Need, Delay, Lim, Lane string }
 
 // The outcomes of changes, beside S, F, X and K, which end nodes.

@@ -102,8 +102,8 @@ local function flow(onLane, onMost, on)
       elseif lane == onLane and #on < onMost and not string.find(span, '-', 1, true) then
         on[#on + 1] = {W .. '/' .. span, key}
       else
-        if not lanes[lane] then lanes[lane] = {} end
-        table.insert(lanes[lane], W .. '/' .. span .. (lost and lost ~= '0' and '@' .. lost or ''))
+        local els = lanes[lane] or {}
+        lanes[lane], els[#els + 1] = els, W .. '/' .. span .. (lost and lost ~= '0' and '@' .. lost or '')
       end
     end
 
@@ -150,7 +150,6 @@ local function flow(onLane, onMost, on)
         return
       end
       local span = spanOf(prefix, a, b)
-      if delay == '' then return ready(span, lane) end
       local absolute, wait, lasts = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
       local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
       local later, expires = at > now, lasts ~= '' and whole(at + lasts) or ''
@@ -166,6 +165,7 @@ local function flow(onLane, onMost, on)
 
     -- releaseSpan is release for a span of nodes that are released for the first time.
     function releaseSpan(span, lane, delay, lim)
+      if delay == '' and lim == '' then return ready(span, lane) end
       local prefix, a, b = string.match(span, '^(.-)(%d+)%-(%d+)$')
       if not prefix then return release(span, lane, delay, lim) end
       a, b = tonumber(a), tonumber(b)
@@ -241,6 +241,26 @@ local function flow(onLane, onMost, on)
       if not terminal(record(id)) then release(id, lane, delay, lim) end
     end
 
+    -- ripenSpan is ripen for a span.
+    local function ripenSpan(span, lane, delay)
+      local prefix, a, b = string.match(span, '^(.-)(%d+)%-(%d+)$')
+      local first, final = tonumber(a), tonumber(b)
+      local function upTo(last)
+        if first <= last then emitSpan(prefix, first, last, lane, delay) end
+      end
+      for from = first, final, 1000 do
+        local ids = {}
+        for i = from, math.min(from + 999, final) do ids[#ids + 1] = prefix .. whole(i) end
+        for i, rec in ipairs(redis.call('HMGET', wf, unpack(ids))) do
+          if terminal(recs[ids[i]] or rec) then
+            upTo(from + i - 2)
+            first = from + i
+          end
+        end
+      end
+      upTo(final)
+    end
+
     -- join counts m outcomes that a node waits for.
     local function join(id, lane, need, delay, lim, m)
       if need == '1' or need == '0' then return ripen(id, lane, delay, lim) end
@@ -267,7 +287,8 @@ local function flow(onLane, onMost, on)
     local function follow(outcome, cause, m, id, kind, need, delay, lim, lane)
       local ok = outcome == 'S'
       if kind == 'n' then
-        if ok then join(id, lane, need, delay, lim, m) else skip(id, cause) end
+        if not ok then return skip(id, cause) end
+        if string.find(id, '-', 1, true) then ripenSpan(id, lane, delay) else join(id, lane, need, delay, lim, m) end
       elseif kind == 'a' then
         join(id, lane, need, delay, lim, m)
       elseif kind == 'i' then

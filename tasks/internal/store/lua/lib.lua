@@ -81,6 +81,7 @@ end
 
 -- size returns how many nodes an element has.
 local function size(el)
+  if not string.find(el, '-', 1, true) then return 1 end
   local a, b = string.match(el, '(%d+)%-(%d+)@?%d*$')
   return a and b - a + 1 or 1
 end

@@ -11,10 +11,10 @@
 -- now on; leave: it is not any more; or-none: likewise, if it gets nothing; take: it takes a batch; direct: the changes are of
 -- nodes without a batch
 -- returns {said, now, wants, todos, '<lane> <unix µs at which the batch was taken>', then the elements of the batch}.
--- said is ok, gone (the worker does not have the batch any more: nothing was changed
--- or taken), yield (another queue has a
--- wake-task: nothing was taken) or paused (the queue is: likewise; the wake-task stays pending). todos has what close returns, for each workflow. An element is {its text, graph or
--- false, time at which the plan with its nodes was stored or false, then the record of each node or false}
+-- said is ok, gone (the worker does not have the batch any more: nothing was changed or taken), yield (another queue has a
+-- wake-task: nothing was taken) or paused (the queue is: likewise; the wake-task stays pending). todos has what close returns,
+-- for each workflow. An element is {its text, graph or false, time at which the plan with its nodes was stored or false, then
+-- the record of each node or false}. A graph is in the first element of its workflow, if the worker does not have it
 local MOST_KEYS = 256         -- fairness keys that one take looks at
 local AT_ONCE = 32            -- fairness keys read in one call
 local MOST_FIELDS = 5000      -- nodes read in one call
@@ -27,13 +27,14 @@ local function has(f) return string.find(flags, f, 1, true) end
 
 local said, todos, elements, takenFrom = 'ok', {}, {}, ''
 local left, bytes = tonumber(ARGV[5]), 0
+local sent = {} -- the workflows whose graphs are in elements
 
 -- add reads the nodes a to b of an element and adds them to the batch, as far as there is room. For a single node b is
 -- nil. It returns how many it added; nil if the workflow is gone or revoked.
 local function add(wf, prefix, a, b, lost)
   local scope = string.match(prefix, '^(.*):')
   local fields = {'n', 'x', 'g', 's' .. (scope or ''), 'd'}
-  if string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'n' end
+  if sent[wf] or string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'n' end
   if b then
     for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
   else
@@ -55,6 +56,7 @@ local function add(wf, prefix, a, b, lost)
     el[3 + n] = got[i]
   end
   if n == 0 then return 0 end
+  sent[wf] = true
   left = left - n
   local span = prefix
   if b then span = prefix .. (n > 1 and whole(a) .. '-' .. whole(a + n - 1) or whole(a)) end
