@@ -68,7 +68,7 @@ func named(name string) (*pipeline.Pipeline, error) {
 
 // emit adds the events of a job to its stream.
 var emit = jobs.Emit{
-	Lua: `local function record(all, of_job, outbox, type, job, at, data)
+	Lua: `local function record(all, of_job, webhooks, type, job, at, data)
   redis.call("XADD", of_job, "*", "type", type, "data", data)
 end
 `,

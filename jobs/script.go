@@ -15,10 +15,10 @@ var sources embed.FS
 
 // Emit adds events to streams in the scripts that change jobs: a change and its event are one step.
 type Emit struct {
-	// Lua declares the local function record(all, of_job, outbox, type, job, at, data), which adds an event to the
+	// Lua declares the local function record(all, of_job, webhooks, type, job, at, data), which adds an event to the
 	// streams that Keys names: at is in unix ms, and data is JSON or "".
 	Lua  string
-	Keys func(job string) []string // all, of_job, outbox; in the slot of jobs. The stream of_job is deleted with its job.
+	Keys func(job string) []string // all, of_job, webhooks; in the slot of jobs. The stream of_job is deleted with its job.
 }
 
 // scripts returns the files of lua by name, each with the function record and common.lua in front of it.

@@ -1,12 +1,12 @@
 -- Shared opening of the scripts of jobs. In those that say so, KEYS[1] is the record of the job, KEYS[2] to KEYS[4] are
--- the streams of events: of all jobs, of this one, and the outbox. The function record is of package event.
-local RECORD, EVENTS, EVENTS_OF_JOB, OUTBOX = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- keys of events: the streams of all jobs and of this one, and a key of webhooks. The function record is of package event.
+local RECORD, EVENTS, EVENTS_OF_JOB, WEBHOOKS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local stamp = string.format("%.0f", now)
 
-local function emit(type, job, data) return record(EVENTS, EVENTS_OF_JOB, OUTBOX, type, job, stamp, data) end
+local function emit(type, job, data) return record(EVENTS, EVENTS_OF_JOB, WEBHOOKS, type, job, stamp, data) end
 
 -- observe counts how long something took, in ms, in a histogram; bounds are in seconds. See package histogram.
 local function observe(key, name, ms, bounds)

@@ -15,14 +15,14 @@ var sources embed.FS
 
 var scripts = luascript.Read(sources)
 
-// Lua is the function record(all, of_job, outbox, type, job, at, data), by which scripts of other packages add events in
+// Lua is the function record(all, of_job, relayed, type, job, at, data), by which scripts of other packages add events in
 // the step that makes them true. Keys returns the names of the streams.
 //
 //go:embed lua/common.lua
 var Lua string
 
 // Keys returns the streams that an event of a job is added to.
-func Keys(job string) []string { return []string{AllKey(), JobKey(job), OutboxKey()} }
+func Keys(job string) []string { return []string{AllKey(), JobKey(job), RelayedKey()} }
 
 // remembered is how long an event that is added once is remembered.
 const remembered = 7 * 24 * time.Hour
@@ -34,7 +34,7 @@ func (s *Stream) Add(ctx context.Context, eventType, job, once string, data any)
 	if err != nil {
 		return "", fmt.Errorf("encode the event %s: %w", eventType, err)
 	}
-	keys := []string{AllKey(), OutboxKey(), AllKey()}
+	keys := []string{AllKey(), RelayedKey(), AllKey()}
 	if once != "" {
 		keys[2] = onceKey(eventType + " " + once)
 	}

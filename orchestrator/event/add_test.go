@@ -31,31 +31,37 @@ func TestAddedEventsAreInTheStreamOfAll(t *testing.T) {
 	})
 }
 
-// Without an endpoint there is no outbox, and events cost nothing more.
-func TestOutboxIsWrittenOnlyWhileThereIsOne(t *testing.T) {
+// Events that the relay of webhooks has not passed on are not trimmed.
+func TestEventsAreKeptForWebhooks(t *testing.T) {
 	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		s := New(rdb)
-		if _, err := s.Add(t.Context(), "site.unhealthy", "", "", nil); err != nil {
-			t.Fatal(err)
-		}
-		if n := rdb.Exists(t.Context(), OutboxKey()).Val(); n != 0 {
-			t.Fatal("got an outbox, want none")
-		}
-		// An outbox that has been emptied is still one.
-		if err := rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: OutboxKey(), ID: "1-1", Values: []any{"id", ""}}).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := rdb.XDel(t.Context(), OutboxKey(), "1-1").Err(); err != nil {
-			t.Fatal(err)
-		}
-		id, err := s.Add(t.Context(), "site.recovered", "", "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := rdb.XRange(t.Context(), OutboxKey(), "-", "+").Result()
-		if err != nil || len(got) != 1 || got[0].Values["id"] != id || got[0].Values["type"] != "site.recovered" {
-			t.Errorf("got the outbox %v, %v, want the event %s", got, err, id)
+		for _, relayed := range []bool{true, false} {
+			if err := rdb.Del(t.Context(), RelayedKey(), AllKey()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if relayed {
+				if err := rdb.Set(t.Context(), RelayedKey(), "0-0", 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 13 {
+				if _, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+					for range 1000 {
+						p.XAdd(t.Context(), &redis.XAddArgs{Stream: AllKey(), Values: []any{"type", "job.created", "at", 1}})
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.Add(t.Context(), "site.recovered", "", "", nil); err != nil {
+				t.Fatal(err)
+			}
+			n := rdb.XLen(t.Context(), AllKey()).Val()
+			if relayed && n != 13001 || !relayed && n > Keep+200 {
+				t.Errorf("with webhooks %v: got %d events, want all, or some %d without", relayed, n, Keep)
+			}
 		}
 	})
 }

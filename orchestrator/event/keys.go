@@ -8,17 +8,16 @@ import (
 const prefix = "muster:{jobs}:events"
 
 // AllKey is the key of the stream of all events: type, job, at (unix ms), data (JSON or ""). Whoever adds
-// an event trims the stream; it does not expire. The braces are the slot of all keys of jobs.
+// an event trims the stream, or the relay of webhooks; it does not expire. The braces are the slot of all keys of jobs.
 func AllKey() string { return prefix }
 
 // JobKey is the key of the stream of the events of a job. Its entries are those of AllKey, with the same ids. Whoever
 // adds an event trims the stream; it is removed with the job.
 func JobKey(id string) string { return prefix + ":" + id }
 
-// OutboxKey is the key of the stream of the events that are not yet passed on to webhooks: id (of the event), type, job,
-// at, data. Package webhook creates it with the first endpoint, and deletes it with the last; while it exists,
-// each event is added to it by the script that adds the event to AllKey. Who has passed an entry on deletes it.
-func OutboxKey() string { return "muster:{jobs}:outbox" }
+// RelayedKey is a string: the id of the last event of which the deliveries of webhooks were queued. Package webhook creates it
+// with the first endpoint, and deletes it with the last. While it exists, the stream of all events is trimmed behind it.
+func RelayedKey() string { return "muster:{jobs}:relayed" }
 
 // onceKey is a string: the id of an event that must be added once. Expires after a week.
 func onceKey(name string) string {

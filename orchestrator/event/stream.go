@@ -44,6 +44,9 @@ type Batch struct {
 
 const maxBatch = 1000
 
+// Keep is about how many events of all jobs are stored.
+const Keep = 10_000
+
 // start is the place before all events.
 var start = position{}
 

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
-	"muster/orchestrator/event"
 	"muster/tasks/redistest"
 )
 
@@ -56,7 +55,7 @@ func TestEventsAreDelivered(t *testing.T) {
 				t.Errorf("got %s", g.body)
 			}
 		}
-		testutil.Eventually(t, "an empty outbox", func() bool { return k.rdb.XLen(t.Context(), event.OutboxKey()).Val() == 0 })
+		testutil.Eventually(t, "all events are passed on", func() bool { return k.passed(t) })
 		if n := rdb.ZCard(t.Context(), openKey).Val(); n != 0 {
 			t.Errorf("got %d open deliveries, want none", n)
 		}
@@ -139,7 +138,7 @@ func TestGoneDisablesAnEndpoint(t *testing.T) {
 		t.Errorf("got %d requests, want those that were under way", n)
 	}
 	k.emit(t, "job.completed", 1) // no endpoint gets it
-	testutil.Eventually(t, "an empty outbox", func() bool { return k.rdb.XLen(t.Context(), event.OutboxKey()).Val() == 0 })
+	testutil.Eventually(t, "all events are passed on", func() bool { return k.passed(t) })
 	if _, err := k.Test(t.Context(), e.ID); !errors.Is(err, ErrDisabled) {
 		t.Errorf("a test: got %v, want %v", err, ErrDisabled)
 	}

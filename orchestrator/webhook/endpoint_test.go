@@ -85,29 +85,30 @@ func TestEditIsChecked(t *testing.T) {
 	}
 }
 
-// The outbox exists as long as there is an endpoint.
-func TestOutboxLivesWithTheEndpoints(t *testing.T) {
+// Events are passed on from the first endpoint on, until the last is removed.
+func TestEventsArePassedOnWhileThereAreEndpoints(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		k := open(t, quick(t, rdb))
-		exists := func() bool { return rdb.Exists(t.Context(), event.OutboxKey()).Val() == 1 }
+		exists := func() bool { return rdb.Exists(t.Context(), event.RelayedKey()).Val() == 1 }
+		k.emit(t, "job.created", 2) // before there is an endpoint
 		a, _ := k.create(t, "http://127.0.0.1:1/")
 		b, _ := k.create(t, "http://127.0.0.1:1/")
 		k.emit(t, "job.created", 3)
-		if n := rdb.XLen(t.Context(), event.OutboxKey()).Val(); n != 3 {
-			t.Errorf("got %d entries, want 3", n)
+		if n, err := k.behind(t.Context()); n != 3 || err != nil {
+			t.Errorf("got %d events, %v, want 3", n, err)
 		}
 		for i, e := range []Endpoint{a, b} {
 			if err := k.Remove(t.Context(), e.ID); err != nil {
 				t.Fatal(err)
 			}
 			if want := i == 0; exists() != want {
-				t.Errorf("after %d removals: outbox %v, want %v", i+1, exists(), want)
+				t.Errorf("after %d removals: passed on %v, want %v", i+1, exists(), want)
 			}
 		}
 		k.emit(t, "job.created", 1)
-		if exists() {
-			t.Error("got an outbox without endpoints")
+		if n, err := k.behind(t.Context()); exists() || n != 0 || err != nil {
+			t.Errorf("without endpoints: got %d events, %v, want none", n, err)
 		}
 	})
 }

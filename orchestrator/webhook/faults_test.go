@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"muster/internal/testutil"
-	"muster/orchestrator/event"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -46,7 +45,7 @@ func deliverWithFault(t *testing.T, f *redistest.Fault) {
 		if is, err = k.Get(t.Context(), e.ID); err != nil {
 			t.Fatal(err)
 		}
-		return is.Delivered >= n && is.Pending == 0 && k.rdb.XLen(t.Context(), event.OutboxKey()).Val() == 0
+		return is.Delivered >= n && is.Pending == 0 && k.passed(t)
 	})
 	f.Release()
 	stop()

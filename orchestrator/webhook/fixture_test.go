@@ -139,6 +139,13 @@ func (k kit) emit(t *testing.T, eventType string, n int) (ids []string) {
 	return ids
 }
 
+// passed reports whether all events are passed on.
+func (k kit) passed(t *testing.T) bool {
+	t.Helper()
+	n, err := k.behind(context.Background())
+	return err == nil && n == 0
+}
+
 // states counts the deliveries of an endpoint by state.
 func (k kit) states(t *testing.T, endpoint string) string {
 	t.Helper()

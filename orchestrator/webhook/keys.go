@@ -2,7 +2,7 @@ package webhook
 
 import "muster/orchestrator/event"
 
-// The keys of endpoints are in the slot of jobs: with the first endpoint the outbox is created, in one script. Those of
+// The keys of endpoints are in the slot of jobs: with the first endpoint, events are passed on. Those of
 // deliveries are in the slot of their queue. None expires.
 
 // endpointsKey is a hash: id of an endpoint → its record as JSON.
@@ -19,7 +19,7 @@ const relayKey = endpointsKey + ":relay"
 
 // endpointKeys are the keys that the scripts of endpoints take.
 func endpointKeys() []string {
-	return []string{endpointsKey, namesKey, staticKey, event.OutboxKey()}
+	return []string{endpointsKey, namesKey, staticKey, event.RelayedKey(), event.AllKey()}
 }
 
 // queueName is the name of the queue of deliveries, and its slot.

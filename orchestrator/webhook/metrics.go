@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"muster/internal/webhook"
 	"muster/orchestrator/event"
@@ -15,7 +16,7 @@ var (
 	metricEndpoints = prometheus.NewDesc("muster_webhooks", "Webhooks by state: active, failing or disabled.", []string{"state"}, nil)
 	metricPending   = prometheus.NewDesc("muster_webhook_deliveries_pending", "Deliveries that wait or are being sent.", nil, nil)
 	metricOldest    = prometheus.NewDesc("muster_webhook_oldest_pending_seconds", "How long the delivery that waits longest has waited.", nil, nil)
-	metricOutbox    = prometheus.NewDesc("muster_webhook_outbox_events", "Events that no delivery has been made of yet.", nil, nil)
+	metricBehind    = prometheus.NewDesc("muster_webhook_waiting_events", "Events of which no deliveries have been queued yet; 1000 for more.", nil, nil)
 )
 
 // counts are the numbers of this process.
@@ -54,7 +55,7 @@ func NewMetrics(s *Service) *Metrics { return &Metrics{s} }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{metricUp, metricEndpoints, metricPending, metricOldest, metricOutbox} {
+	for _, d := range []*prometheus.Desc{metricUp, metricEndpoints, metricPending, metricOldest, metricBehind} {
 		ch <- d
 	}
 	for _, c := range []prometheus.Collector{m.s.counts.attempts, m.s.counts.ended, m.s.counts.took} {
@@ -79,7 +80,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	stats, err := m.s.core.queue.Stats(ctx)
 	oldest, err2 := m.s.core.oldest(ctx)
-	outbox, err3 := m.s.core.rdb.XLen(ctx, event.OutboxKey()).Result()
+	behind, err3 := m.s.behind(ctx)
 	if err != nil || err2 != nil || err3 != nil {
 		gauge(metricUp, 0)
 		return
@@ -98,5 +99,18 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		age = max(0, time.Since(oldest).Seconds())
 	}
 	gauge(metricOldest, age)
-	gauge(metricOutbox, float64(outbox))
+	gauge(metricBehind, float64(behind))
+}
+
+// behind returns the number of events that were not passed on, at most 1000.
+func (s *Service) behind(ctx context.Context) (int, error) {
+	last, err := s.core.rdb.Get(ctx, event.RelayedKey()).Result()
+	if err != nil {
+		return 0, ignoreNil(err)
+	}
+	read, err := s.core.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{event.AllKey(), last}, Count: 1000, Block: -1}).Result()
+	if ignoreNil(err) != nil || len(read) == 0 {
+		return 0, ignoreNil(err)
+	}
+	return len(read[0].Messages), nil
 }

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	relayBatch = 500              // entries of the outbox at a time
+	relayBatch = 500              // events at a time
 	relayHold  = 15 * time.Second // how long a relay that died keeps others waiting
 	tidyEvery  = 30 * time.Second
 	askAtOnce  = 8 // jobs that a relay reads at a time
 )
 
-// relay makes deliveries of the events of the outbox. Several at a time do no harm.
+// relay makes deliveries of events. Several at a time do no harm.
 type relay struct {
 	*core
 	endpoints *endpoints
@@ -85,15 +85,19 @@ func ignoreNil(err error) error {
 	return err
 }
 
-// entry is an event in the outbox.
+// entry is an event.
 type entry struct {
 	msg Message
 	to  []string // endpoints that want it
 }
 
-// round makes deliveries of a batch, and returns how many entries it had.
+// round makes deliveries of a batch of events, and returns how many events it had.
 func (r *relay) round(ctx context.Context) (int, error) {
-	raw, err := r.rdb.XRangeN(ctx, event.OutboxKey(), "-", "+", relayBatch).Result()
+	last, err := r.rdb.Get(ctx, event.RelayedKey()).Result()
+	if err != nil {
+		return 0, ignoreNil(err) // nil: there are no endpoints
+	}
+	raw, stored, err := r.read(ctx, last)
 	if err != nil || len(raw) == 0 {
 		return 0, err
 	}
@@ -103,9 +107,7 @@ func (r *relay) round(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	var entries []entry
-	done := make([]string, len(raw))
-	for i, x := range raw {
-		done[i] = x.ID
+	for _, x := range raw {
 		e, err := parseEntry(x)
 		if err != nil {
 			r.log.ErrorContext(ctx, "webhooks: an event cannot be read and is not sent", "entry", x.ID, "err", err)
@@ -126,23 +128,43 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	if err := r.enqueue(ctx, entries); err != nil {
 		return 0, err
 	}
-	return len(raw), r.rdb.XDel(ctx, event.OutboxKey(), done...).Err()
+	length := ""
+	if len(raw) < relayBatch {
+		length = strconv.FormatInt(stored, 10)
+	}
+	err = scripts["pass"].Run(ctx, r.rdb, []string{event.RelayedKey(), event.AllKey()}, last, raw[len(raw)-1].ID, event.Keep, length).Err()
+	return len(raw), err
+}
+
+// read returns a batch of the events after an id, and how many are stored.
+func (r *relay) read(ctx context.Context, after string) ([]redis.XMessage, int64, error) {
+	var all *redis.IntCmd
+	var read *redis.XStreamSliceCmd
+	_, err := r.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		all = p.XLen(ctx, event.AllKey())
+		read = p.XRead(ctx, &redis.XReadArgs{Streams: []string{event.AllKey(), after}, Count: relayBatch, Block: -1})
+		return nil
+	})
+	if ignoreNil(err) != nil || len(read.Val()) == 0 {
+		return nil, 0, ignoreNil(err)
+	}
+	return read.Val()[0].Messages, all.Val(), nil
 }
 
 // yearTenThousand is the first time, in unix ms, that has no form in JSON.
 const yearTenThousand = 253402300800000
 
-// parseEntry reads an entry of the outbox.
+// parseEntry reads an entry of the stream of events.
 func parseEntry(x redis.XMessage) (entry, error) {
 	text := func(name string) string {
 		s, _ := x.Values[name].(string)
 		return s
 	}
 	ms, err := strconv.ParseInt(text("at"), 10, 64)
-	if err != nil || text("id") == "" || text("type") == "" || ms < 0 || ms >= yearTenThousand {
-		return entry{}, fmt.Errorf("event %.50q of type %.50q at %.50q", text("id"), text("type"), text("at"))
+	if err != nil || text("type") == "" || ms < 0 || ms >= yearTenThousand {
+		return entry{}, fmt.Errorf("event %.50q of type %.50q at %.50q", x.ID, text("type"), text("at"))
 	}
-	e := entry{msg: Message{Type: text("type"), Timestamp: time.UnixMilli(ms).UTC(), Data: Data{EventID: text("id"), JobID: text("job")}}}
+	e := entry{msg: Message{Type: text("type"), Timestamp: time.UnixMilli(ms).UTC(), Data: Data{EventID: x.ID, JobID: text("job")}}}
 	if data := text("data"); json.Valid([]byte(data)) { // "" is not
 		e.msg.Data.Details = json.RawMessage(data)
 	}

@@ -1,5 +1,5 @@
 -- Adds an event, once.
--- KEYS: 1 stream of all, 2 outbox, 3 what remembers the event, or the stream of all again for nothing.
+-- KEYS: 1 stream of all, 2 id of the last event that was passed on to webhooks, 3 what remembers the event, or the stream of all again for nothing.
 -- ARGV: type, job or "", data (JSON or ""), ms for which it is remembered.
 -- Returns the id of the event, also if it was added before.
 local once = KEYS[3] ~= KEYS[1]

@@ -1,5 +1,5 @@
--- Removes an endpoint. With the last one the outbox is deleted.
--- KEYS: 1 endpoints, 2 names, 3 static, 4 outbox. ARGV: id, name.
+-- Removes an endpoint. With the last one, events are no longer passed on.
+-- KEYS: 1 endpoints, 2 names, 3 static, 4 id of the last event that was passed on, 5 events. ARGV: id, name.
 -- Returns 1, or 0 if there is no such endpoint.
 local id, name = ARGV[1], ARGV[2]
 local was = redis.call("HDEL", KEYS[1], id)

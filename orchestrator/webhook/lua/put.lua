@@ -1,5 +1,5 @@
--- Stores an endpoint that is new, or has not changed since it was read. With the first one the outbox is created.
--- KEYS: 1 endpoints, 2 names, 3 static, 4 outbox.
+-- Stores an endpoint that is new, or has not changed since it was read. From the first one on, events are passed on.
+-- KEYS: 1 endpoints, 2 names, 3 static, 4 id of the last event that was passed on, 5 events.
 -- ARGV: id, name, record, the record that it replaces ("" for a new endpoint), most endpoints, unix ms if it is of the
 -- configuration or else "".
 -- Returns 1, 0 if it has changed or was removed, -1 if there are too many, or -2 if another endpoint has the name.
@@ -14,6 +14,7 @@ redis.call("HSET", KEYS[1], id, ARGV[3])
 redis.call("HSET", KEYS[2], name, id)
 if ARGV[6] ~= "" then redis.call("ZADD", KEYS[3], ARGV[6], id) end
 if redis.call("EXISTS", KEYS[4]) == 0 then
-  redis.call("XDEL", KEYS[4], redis.call("XADD", KEYS[4], "*", "id", ""))
+  local last = redis.call("XREVRANGE", KEYS[5], "+", "-", "COUNT", 1)[1]
+  redis.call("SET", KEYS[4], last and last[1] or "0-0")
 end
 return 1
