@@ -84,8 +84,7 @@ func TestFollowEnds(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	sum := run(t, j)
+	sum := scrape(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	seen := 0
 	count := func([]byte) error { seen++; return nil }
 	if err := s.Follow(t.Context(), "j1", count); err != nil || seen != sum.Records {

@@ -1,98 +1,15 @@
 package sites
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"muster/sites/definition"
+	"muster/internal/testutil"
 	"muster/sites/internal/sitetest"
 	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
-
-// A page whose end Redis does not take, because its disk is full, is fetched again, and that is no attempt at it.
-func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Server(t, "appendonly", "yes")
-	site := sitetest.NewShop(t, 1, 3)
-	site.Faults["/item/0"] = []string{"hang"}
-	j := begin(t, newService(t, srv.Client()), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	var pages []string
-	for i := range 3 {
-		pages = append(pages, fmt.Sprintf("%s/item/%d", site.URL, i))
-	}
-	ids := enqueue(t, j, pages...)
-	ended := make(chan error, 1)
-	go func() { ended <- crawlAs(t.Context(), j, "crawler") }()
-	<-site.Hangs
-	srv.FillDisk()
-	close(site.Hang)
-	if err := <-ended; !tasks.Refused(err) {
-		t.Fatalf("got %v, want that Redis takes no writes", err)
-	}
-	srv.FreeDisk()
-	again(t, func() (any, error) {
-		_, err := crawlOnce(t.Context(), j, "crawler")
-		if tasks.Refused(err) { // it looks once a second whether there is room
-			err = later{}
-		}
-		return nil, err
-	})
-	infos, err := j.queue.Get(t.Context(), ids...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, got := range infos {
-		if got.Attempts != 0 || got.State != "done" {
-			t.Errorf("page %s is %s after %d attempts (%s), want done after none", got.ID, got.State, got.Attempts, got.Note)
-		}
-	}
-}
-
-// A crawler continues after an error of Redis, however many there were.
-func TestErrorOfRedisUsesUpNoAttemptsOfACrawler(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Server(t)
-	site := sitetest.NewShop(t, 1, 3)
-	j := begin(t, newService(t, srv.Client()), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	collect(t, j)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	srv.Stop()
-	_, err := crawlOnce(ctx, j, "crawler")
-	if err == nil || !tasks.IsAgain(crawlError(err)) {
-		t.Errorf("got %v, %v, want an error that runs the crawler again", err, crawlError(err))
-	}
-	if err := crawlError(store.ErrNoJob); tasks.IsAgain(err) {
-		t.Errorf("got %v for a job that is gone, want a failure", err)
-	}
-}
-
-// enqueue queues detail pages, and returns their IDs.
-func enqueue(t *testing.T, j *job, urls ...string) []string {
-	t.Helper()
-	var pages []visit
-	for _, u := range urls {
-		pages = append(pages, visit{URL: u, Kind: definition.KindDetail})
-	}
-	items, err := j.items(pages)
-	if err == nil {
-		_, err = j.queue.Enqueue(t.Context(), items...)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := make([]string, len(items))
-	for i, it := range items {
-		ids[i] = it.ID
-	}
-	return ids
-}
 
 func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 	t.Parallel()
@@ -100,12 +17,8 @@ func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 	site := sitetest.NewShop(t, 1, 3)
 	s := newService(t, srv.Client())
 	def := site.Definition(t, "")
-	req, err := s.request(t.Context(), def, ScrapeOptions{BaseURL: site.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})
-	if _, err := signature(req).Send(t.Context(), s.cfg.Client, tasks.ID("j1")); err != nil {
+	req := begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})
+	if _, err := store.Scrape(req).Send(t.Context(), s.cfg.Client, tasks.ID("j1")); err != nil {
 		t.Fatal(err)
 	}
 	srv.FillDisk()
@@ -114,29 +27,13 @@ func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
 		t.Errorf("got %s, %q, %v; want %s, and the disk of %s", j.Status, j.Trouble, err, JobBlocked, srv.Dir)
 	}
 	srv.FreeDisk()
-	again(t, func() (any, error) {
-		if j, err = s.Job(t.Context(), "j1"); err == nil && j.Status == JobBlocked {
-			return nil, later{}
+	testutil.Eventually(t, "the job is not blocked", func() bool {
+		if j, err = s.Job(t.Context(), "j1"); err != nil {
+			t.Fatal(err)
 		}
-		return nil, err
+		return j.Status != JobBlocked
 	})
 	if j.Status != JobWaiting || j.Trouble != "" {
 		t.Errorf("with room: got %s, %q, want %s", j.Status, j.Trouble, JobWaiting)
-	}
-}
-
-// A crawler does not end as if no page were left when Redis fails as it begins: it takes over leases, counts the records that
-// wait to be written and leases pages. A script may need two calls.
-func TestCrawlerEndsWithAnErrorOfRedis(t *testing.T) {
-	t.Parallel()
-	for n := range 3 {
-		site := sitetest.NewShop(t, 1, 1)
-		f := redistest.NewFault(redistest.Refused, n+1)
-		j := begin(t, newService(t, f.Client(t, redistest.URL(t))), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-		collect(t, j)
-		f.Arm()
-		if n, err := crawlOnce(t.Context(), j, "crawler"); n != 0 || !errors.Is(err, redistest.ErrFault) {
-			t.Errorf("got %d pages and error %v, want %v: %v", n, err, redistest.ErrFault, f)
-		}
 	}
 }

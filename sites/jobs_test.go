@@ -254,3 +254,10 @@ func TestBegunJobWaitsForAWorker(t *testing.T) {
 		t.Errorf("without a worker: got %s, %v, want WAITING", j.Status, err)
 	}
 }
+
+func TestResumeOfAnUnknownJob(t *testing.T) {
+	t.Parallel()
+	if _, err := newService(t, redistest.New(t)).Resume(t.Context(), "none"); !errors.Is(err, ErrNoJob) {
+		t.Errorf("got %v, want ErrNoJob", err)
+	}
+}

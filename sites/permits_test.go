@@ -2,7 +2,6 @@ package sites
 
 import (
 	"context"
-	"encoding/json"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -65,7 +64,7 @@ func (g *guarded) send(change func(*store.Request)) *tasks.AsyncResult[report.Su
 	g.t.Helper()
 	r := g.good
 	change(&r)
-	run, err := signature(r).Send(g.t.Context(), g.cfg.Client)
+	run, err := store.Scrape(r).Send(g.t.Context(), g.cfg.Client)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -152,26 +151,6 @@ func TestWorkerWritesBelowItsFolder(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// A record in Redis cannot name a file elsewhere by its type.
-func TestRecordCannotNameAnotherFile(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 1)
-	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	elsewhere := filepath.Join(s.cfg.OutDir, "x.jsonl")
-	record, err := json.Marshal(map[string]string{"_type": "../../x", "_key": "k", "_url": "http://shop.example/"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	settleWith(t, j, record)
-	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "which the definition does not have") {
-		t.Errorf("got %v, want an error that names the type", err)
-	}
-	if _, err := os.Stat(elsewhere); err == nil {
-		t.Errorf("got a file %s, want none", elsewhere)
-	}
 }
 
 // filesIn lists all that is in a folder.
@@ -271,7 +250,11 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.handlers.begin(t.Context(), "refused", req); err == nil || !strings.Contains(err.Error(), "this worker has not read it itself") || len(seen) > 0 {
+	refused, err := store.Scrape(req).Send(t.Context(), s.cfg.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := refused.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "this worker has not read it itself") || len(seen) > 0 {
 		t.Errorf("got %v and %d requests, want an error that says why, and none", err, len(seen))
 	}
 
@@ -282,7 +265,7 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	if req, err = s.request(t.Context(), def, ScrapeOptions{BaseURL: server.URL}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := signature(req).Send(t.Context(), s.cfg.Client)
+	run, err := store.Scrape(req).Send(t.Context(), s.cfg.Client)
 	if err != nil {
 		t.Fatal(err)
 	}

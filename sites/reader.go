@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/crawl"
 	"muster/sites/definition"
 	"muster/sites/internal/lines"
 	"muster/sites/internal/store"
@@ -151,14 +152,22 @@ func (r *Reader) PausedSites(ctx context.Context) ([]string, error) {
 	return sites, nil
 }
 
+// Stalled is a scrape under way in which no page was fetched or given up for at least two minutes.
+type Stalled = crawl.Stalled
+
+// StalledJobs returns the scrapes that make no progress, the longest first. Paused ones are left out.
+func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
+	return crawl.StalledJobs(ctx, client)
+}
+
 // The statuses of a Job beside those of a Summary.
 const (
 	JobWaiting  = "WAITING" // for a worker, or for the jobs that it depends on
 	JobRunning  = "RUNNING"
 	JobPaused   = "PAUSED"  // by PauseSite
 	JobBlocked  = "BLOCKED" // its records, or its state in Redis, cannot be written; Trouble is the reason
-	JobFailed   = "FAILED"
-	JobCanceled = "CANCELED"
+	JobFailed   = crawl.StatusFailed
+	JobCanceled = crawl.StatusCanceled
 )
 
 // Job is a scrape of a site, under way or over.
@@ -173,7 +182,7 @@ type Job struct {
 	WaitsFor []string        `json:"waits_for,omitempty"`
 	Pages    workqueue.Stats `json:"pages"`
 	Records  map[string]int  `json:"records"`          // those that are written, by type
-	Delays   map[string]int  `json:"delays,omitempty"` // how often pages waited, by Delay
+	Delays   map[string]int  `json:"delays,omitempty"` // how often pages waited, by crawl.Delay
 	Trouble  string          `json:"trouble,omitempty"`
 	Error    string          `json:"error,omitempty"`   // of one that failed
 	Summary  *report.Summary `json:"summary,omitempty"` // of one that is over
@@ -267,7 +276,7 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	if j.Records, j.Trouble, err = store.Written(ctx, q.Outputs()); err != nil {
 		return Job{}, err
 	}
-	if j.Delays, err = readCounts(ctx, rdb, store.DelaysKey(req.PagesOf(id))); err != nil {
+	if j.Delays, err = crawl.Counts(ctx, rdb, store.DelaysKey(req.PagesOf(id))); err != nil {
 		return Job{}, err
 	}
 	if sum, ok, err := store.ReadJSON[report.Summary](ctx, rdb, store.SummaryKey(id)); err != nil {
@@ -540,7 +549,7 @@ func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
 	if err != nil { // it is of another release, and the job will fail
 		return false, nil
 	}
-	b := polite.NewSiteBreaker(rdb, siteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: r.log})
+	b := polite.NewSiteBreaker(rdb, crawl.SiteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: r.log})
 	state, err := b.State(ctx)
 	return state.State == "open", err
 }
@@ -717,8 +726,10 @@ func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte)
 		if err != nil || over {
 			return err
 		}
-		if err := sleep(ctx, followEvery); err != nil {
-			return err
+		select {
+		case <-time.After(followEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -2,222 +2,17 @@ package sites
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
-	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
-	"muster/sites/internal/store"
-	"muster/sites/record"
-	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
-	"muster/tasks/workqueue"
 )
-
-// What a job finds is compared with the one before, and with the sinks.
-func TestChanges(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 10)
-	s := newService(t, redistest.New(t))
-	def, out := site.Definition(t, ""), t.TempDir()
-	scrape := func(id string, o ScrapeOptions) report.Summary {
-		t.Helper()
-		o.BaseURL, o.OutDir, o.Sinks = site.URL, out, []string{"sqlite:records.db"}
-		return run(t, begin(t, s, id, def, o))
-	}
-	first := scrape("j1", ScrapeOptions{})
-	if c := first.Changes; c.New != 20 || c.Changed+c.Unchanged+c.Gone != 0 {
-		t.Errorf("the first job: got %+v, want 20 new", c)
-	}
-	site.Price(3, 777)
-	site.Hide(5)
-	if c := scrape("j2", ScrapeOptions{Limit: 4}).Changes; c.Gone != 0 || c.Changed != 1 || c.Unchanged != 7 {
-		t.Errorf("a job with a limit: got %+v, want 1 changed and 7 unchanged", c)
-	}
-	sum := scrape("j3", ScrapeOptions{})
-	if c := sum.Changes; c.New != 0 || c.Changed != 0 || c.Unchanged != 18 || c.Gone != 2 {
-		t.Errorf("the third job: got %+v, want 18 unchanged and 2 gone", c)
-	}
-	site.Price(3, 778)
-	site.Hide()
-	sum = scrape("j4", ScrapeOptions{})
-	if c := sum.Changes; c.New != 2 || c.Changed != 1 || c.Unchanged != 17 || c.Gone != 0 {
-		t.Errorf("the fourth job: got %+v, want 2 new, 1 changed and 17 unchanged", c)
-	}
-	data, err := os.ReadFile(sum.Changes.File)
-	if err != nil || !strings.Contains(string(data), `"diff":{"price":`) || strings.Count(string(data), "\n") != 3 {
-		t.Errorf("changes.jsonl: got %s, error %v, want 3 lines with the diff of a price", data, err)
-	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(out, "records.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for query, want := range map[string]string{
-		`SELECT COUNT(*) FROM muster_records`:                           "20",
-		`SELECT COUNT(*) FROM muster_records WHERE gone_at IS NOT NULL`: "0",
-		`SELECT COUNT(*) FROM muster_changes WHERE change = 'gone'`:     "2",
-		`SELECT COUNT(*) FROM muster_changes WHERE change = 'changed'`:  "2",
-	} {
-		var got string
-		if err := db.QueryRow(query).Scan(&got); err != nil || got != want {
-			t.Errorf("%s: got %s, %v, want %s", query, got, err, want)
-		}
-	}
-}
-
-// A sink that is away makes the job wait; nothing is lost, and nothing is
-// fetched without end meanwhile.
-func TestSinkAway(t *testing.T) {
-	t.Parallel()
-	var away atomic.Bool
-	var took atomic.Int64
-	away.Store(true)
-	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if away.Load() {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		var b struct{ Records []json.RawMessage }
-		if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
-			t.Error(err)
-		}
-		took.Add(int64(len(b.Records)))
-	}))
-	t.Cleanup(hook.Close)
-	site := sitetest.NewShop(t, 1, 10)
-	rdb := redistest.New(t)
-	s := newService(t, rdb)
-	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Sinks: []string{hook.URL}})
-	collect(t, j)
-	crawl(t, j)
-	if _, err := j.aggregate(t.Context(), nil); !errors.As(err, new(later)) {
-		t.Errorf("got %v, want that the job waits", err)
-	}
-	if _, trouble, err := store.Written(t.Context(), j.queue.Outputs()); err != nil || !strings.Contains(trouble, "403") {
-		t.Errorf("got trouble %q, error %v, want 403", trouble, err)
-	}
-	away.Store(false)
-	sum := aggregate(t, j)
-	site.IsWhole(t, sum)
-	if took.Load() != 20 {
-		t.Errorf("the sink got %d records, want 20", took.Load())
-	}
-	if _, trouble, err := store.Written(t.Context(), j.queue.Outputs()); err != nil || trouble != "" {
-		t.Errorf("got trouble %q, error %v, want none", trouble, err)
-	}
-}
-
-// No more pages are fetched while no process writes the records.
-func TestBackPressure(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 3)
-	rdb := redistest.New(t)
-	s := newService(t, rdb)
-	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	collect(t, j)
-	if err := fetchFirst(t.Context(), j); err != nil {
-		t.Fatal(err)
-	}
-	flood(t, j, maxUnwritten)
-	if _, err := crawlOnce(t.Context(), j, "crawler"); !errors.As(err, new(later)) {
-		t.Errorf("got %v, want later", err)
-	}
-	if asked, _ := site.Counts("/item/0"); asked != 0 {
-		t.Error("got a page whose records no process could write, want none")
-	}
-}
-
-// That also holds for few large records: only those that fit, and those of pages
-// in flight, wait.
-func TestBackPressureOfBytes(t *testing.T) {
-	t.Parallel()
-	const pages, size, room = 8, 300 << 10, 1 << 20
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/" {
-			for i := range pages {
-				fmt.Fprintf(w, `<a class=to href="/page/%d">page</a>`, i)
-			}
-			return
-		}
-		fmt.Fprintf(w, "<html><h1>%s</h1><p>%s</p></html>", r.URL.Path, strings.Repeat("many words ", size/11))
-	}))
-	t.Cleanup(server.Close)
-	def, err := definition.Parse("s.yaml", []byte("site: large\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false, max_per_domain: 2}\n"+
-		"records: {page: {key: [name], fields: {name: {css: h1, required: true}, text: p}}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j", def, ScrapeOptions{})
-	j.crawler.admission.room = room
-	collect(t, j)
-	testutil.Eventually(t, "the crawler waits for records to be written", func() bool {
-		if _, err := crawlOnce(t.Context(), j, "crawler"); !errors.As(err, new(later)) {
-			t.Fatalf("got %v, want later", err)
-		}
-		delays, err := j.crawler.delays.all(t.Context())
-		return err == nil && delays[string(DelayRecords)] > 0
-	})
-	n, bytes, err := j.queue.Outputs().Backlog(t.Context())
-	if err != nil || bytes < room || bytes > room+4*size+64<<10 {
-		t.Errorf("got %d waiting records of %d bytes, error %v, want at most %d bytes and the pages in flight or being settled", n, bytes, err, room)
-	}
-	again(t, func() (int, error) {
-		if _, err := s.recorder.Write(t.Context(), j.run); err != nil {
-			t.Fatal(err)
-		}
-		return crawlOnce(t.Context(), j, "crawler")
-	})
-	if sum := aggregate(t, j); sum.Records != pages || sum.Errors != 0 {
-		t.Errorf("got %+v, want %d records", sum, pages)
-	}
-}
-
-// flood puts records into the job's stream.
-func flood(t *testing.T, j *job, n int) {
-	t.Helper()
-	var outputs [][]byte
-	for i := range n {
-		outputs = append(outputs, fmt.Appendf(nil, `{"_type":"item","_key":"f%d"}`, i))
-	}
-	settleWith(t, j, outputs...)
-}
-
-// settleWith puts records as they are into the job's stream.
-func settleWith(t *testing.T, j *job, outputs ...[]byte) {
-	t.Helper()
-	enqueue(t, j, "http://shop.example/flood")
-	leases, err := j.queue.Lease(t.Context(), "flood", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range leases {
-		var v visit
-		if err := json.Unmarshal(l.Payload, &v); err != nil || !strings.HasSuffix(v.URL, "/flood") {
-			if err := j.queue.Return(t.Context(), l); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		if err := j.crawler.leases.settle(t.Context(), l, workqueue.Done().With(nil, outputs...)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // Workers that do not see the folder for the records hand them over through
 // Redis to the process that sent the job.
@@ -267,25 +62,6 @@ func TestWorkersElsewhere(t *testing.T) {
 	})
 }
 
-func TestHome(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	first, err := record.FolderName(dir)
-	if err != nil || first == "" {
-		t.Fatalf("got %q, error %v, want a name", first, err)
-	}
-	if again, err := record.FolderName(dir); err != nil || again != first {
-		t.Errorf("got %s, %v, want %s", again, err, first)
-	}
-	if other, err := record.FolderName(t.TempDir()); err != nil || other == first {
-		t.Errorf("got %s, %v, want another name", other, err)
-	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 1 {
-		t.Errorf("got %v, %v, want one file", left, err)
-	}
-}
-
 func TestSinksAreChecked(t *testing.T) {
 	t.Parallel()
 	s := newService(t, redistest.New(t))
@@ -294,42 +70,5 @@ func TestSinksAreChecked(t *testing.T) {
 	}
 	if _, err := NewService(Config{Client: s.cfg.Client, Sinks: []string{"mysql://x"}}); err == nil {
 		t.Error("NewService with an invalid sink: got no error, want one")
-	}
-}
-
-// Detail pages are fetched while listing pages are; what a crash leaves of
-// them is taken over at once by the crawler of the same name.
-func TestInterleaves(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 4, 5)
-	site.Faults = map[string][]string{"/item/1": {"hang"}, "/item/2": {"hang"}} // all pages that may be in flight
-	rdb := redistest.New(t)
-	def := site.Definition(t, "")
-	o := ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
-	first := begin(t, newService(t, rdb), "j1", def, o)
-	ctx, abandon := context.WithCancel(t.Context())
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		_ = first.collect(ctx)
-		_ = crawlAs(ctx, first, "crawler")
-	}()
-	t.Cleanup(func() { abandon(); <-gone })
-	testutil.Eventually(t, "two detail pages hang", func() bool {
-		one, _ := site.Counts("/item/1")
-		two, _ := site.Counts("/item/2")
-		return one+two == 2
-	})
-	if asked, _ := site.Counts("/page/4"); asked != 0 {
-		t.Errorf("got %d requests for the last listing page before the third detail page, want 0", asked)
-	}
-
-	second := begin(t, newService(t, rdb), "j1", def, o)
-	sum := run(t, second)
-	site.IsWhole(t, sum)
-	for i := range 20 {
-		if asked, _ := site.Counts(fmt.Sprint("/item/", i)); asked != 1 && i != 1 && i != 2 {
-			t.Errorf("got %d requests for item %d, want 1", asked, i)
-		}
 	}
 }

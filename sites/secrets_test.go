@@ -69,7 +69,7 @@ func TestSecretsOfADefinition(t *testing.T) {
 	s := newService(t, rdb)
 	s.Registry().Replace(registry)
 	s.Registry().Replace(NewRegistry()) // the file was removed
-	run(t, begin(t, s, "job", def, ScrapeOptions{}))
+	scrape(t, s, "job", def, ScrapeOptions{})
 	if right.Load() == 0 {
 		t.Error("the site did not get the token and the cookie")
 	}

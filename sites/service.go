@@ -1,12 +1,8 @@
 // Package sites turns the pages of sites into records.
 //
-// A Service scrapes the sites of a Registry. A scrape is a workflow of tasks: collect queues the start pages, crawlers fetch
-// pages until none is left, and aggregate adds up the results. To follow a scrape, read Service.Send (service.go),
-// handlers (handlers.go), slot.run, which is the crawl loop (crawl.go), and crawler.visit and crawler.conclude (crawler.go).
-//
-// Each page is an item of the job's work queue. One script settles it together with its records and the pages that it leads
-// to, so that a job continues after a crash without fetching a page again or writing a record twice. Pages that must
-// wait do so in the queue; no worker sleeps for them.
+// A Service sends scrapes of the sites of a Registry, and a Reader reads their progress and results. A scrape is a workflow
+// of tasks, which package crawl runs. To follow a scrape, read Service.Send (service.go), then the package comment of
+// sites/crawl.
 package sites
 
 import (
@@ -24,7 +20,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/logctx"
-	"muster/internal/webhook"
+	"muster/sites/crawl"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
@@ -75,38 +71,16 @@ type Config struct {
 }
 
 // Visit is the fetch of a page.
-type Visit struct {
-	Site, Kind, URL string
-	Item            string // id in the queue of the job
-	Attempt         int    // from 1
-}
+type Visit = crawl.Visit
 
 // Visited is how a fetch ended.
-type Visited struct {
-	Status  int           // of HTTP; 0 without an answer
-	Via     string        // the proxy, as Config.Via names it
-	Class   string        // of the error
-	Delayed bool          // the page was not requested: it must wait for its turn, or its job stops
-	Took    time.Duration // response time of the site; 0 without a page
-	Records int
-	Err     error
-}
-
-// unproxied reports whether a scrape uses no proxies because this process has
-// none and the definition has no fallback for that.
-func (c *Config) unproxied(ctx context.Context, def *definition.Definition) (bool, error) {
-	if c.Unproxied == nil || def.Proxy.Fallback != "" {
-		return false, nil
-	}
-	return c.Unproxied(ctx)
-}
+type Visited = crawl.Visited
 
 // Service scrapes sites. It may be used by many goroutines. Close it.
 type Service struct {
 	*Reader
-	cfg      Config
-	recorder *record.Recorder
-	handlers *handlers
+	cfg    Config
+	worker *crawl.Worker
 }
 
 // NewService returns a Service.
@@ -121,36 +95,24 @@ func NewService(cfg Config) (*Service, error) {
 		}
 		cfg.Registry = r
 	}
-	for _, address := range cfg.Sinks {
-		if err := sink.Check(address); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Secret != "" {
-		if err := webhook.CheckSecret(cfg.Secret); err != nil {
-			return nil, fmt.Errorf("the secret of webhooks: %w", err)
-		}
-	}
 	if cfg.OutDir == "" {
 		cfg.OutDir = "out"
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	jobs := newLocalJobs(cfg)
-	recorder, err := record.New(record.Config{
-		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Lease: cfg.WriterLease,
-		Judged: cfg.Judged, Secret: cfg.Secret, Filter: cfg.Filter, Round: jobs.tidy, Logger: cfg.Logger,
+	worker, err := crawl.New(crawl.Config{
+		Client: cfg.Client, Secrets: cfg.Registry.withSecrets, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Secret: cfg.Secret, WriterLease: cfg.WriterLease,
+		Transport: cfg.Transport, Filter: cfg.Filter, NoProxy: cfg.NoProxy, Unproxied: cfg.Unproxied, Refused: cfg.Refused, Via: cfg.Via, Route: cfg.Route,
+		Observe: cfg.Observe, MaxPages: cfg.MaxPages, Memory: cfg.Memory, Judged: cfg.Judged, BreakerChanged: cfg.BreakerChanged, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	jobs.recorder = recorder
 	return &Service{
-		Reader:   &Reader{client: cfg.Client, registry: cfg.Registry, recorder: recorder, log: cfg.Logger},
-		cfg:      cfg,
-		recorder: recorder,
-		handlers: &handlers{client: cfg.Client, rdb: cfg.Client.Redis(), jobs: jobs},
+		Reader: &Reader{client: cfg.Client, registry: cfg.Registry, recorder: worker.Recorder(), log: cfg.Logger},
+		cfg:    cfg,
+		worker: worker,
 	}, nil
 }
 
@@ -158,16 +120,13 @@ func NewService(cfg Config) (*Service, error) {
 // write to, until ctx ends. Records that are not written wait in Redis. It must
 // run in processes that run tasks of scrapes, and in those that send scrapes with
 // an OutDir or Sinks of their own.
-func (s *Service) Run(ctx context.Context) error { return s.recorder.Run(ctx) }
+func (s *Service) Run(ctx context.Context) error { return s.worker.Run(ctx) }
 
 // Close closes what the service has open. Call it when Run has returned.
-func (s *Service) Close() error {
-	s.handlers.jobs.close()
-	return s.recorder.Close()
-}
+func (s *Service) Close() error { return s.worker.Close() }
 
 // Register binds the tasks of scrapes to their handlers.
-func (s *Service) Register(mux *tasks.Mux) { s.handlers.register(mux) }
+func (s *Service) Register(mux *tasks.Mux) { s.worker.Register(mux) }
 
 // Registry returns the sites of the service.
 func (s *Service) Registry() *Registry { return s.cfg.Registry }
@@ -222,7 +181,7 @@ func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (wor
 	if err != nil {
 		return work, nil, err
 	}
-	return signature(req), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
+	return store.Scrape(req), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
 }
 
 func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (store.Request, error) {
@@ -261,7 +220,7 @@ func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, 
 	if asked {
 		return report.DirectAsked, nil
 	}
-	unproxied, err := s.cfg.unproxied(ctx, def)
+	unproxied, err := s.worker.Unproxied(ctx, def)
 	if err != nil || !unproxied {
 		return "", err
 	}
@@ -280,10 +239,6 @@ func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err 
 		sinks = s.cfg.Sinks
 	}
 	return dir, sinks, nil
-}
-
-func signature(req store.Request) tasks.Signature[report.Summary] {
-	return tasks.Chord(store.Collect.S(req), store.Aggregate)
 }
 
 // WrittenElsewhere reports whether a process other than this one writes the
@@ -310,7 +265,7 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	if err != nil {
 		return nil, err
 	}
-	run, err := signature(req).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
+	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if errors.Is(err, tasks.ErrDuplicate) {
 		if other := s.different(ctx, run.ID(), req); other != nil {
 			return nil, other
@@ -401,7 +356,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
 		return nil, err
 	}
-	run, err := signature(req).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
+	run, err := store.Scrape(req).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if err == nil {
 		s.sent(ctx, req, run.ID())
 	}

@@ -44,7 +44,7 @@ var confined = map[string][]string{
 // server, pass a client on, read scripts, or have their keys in an internal/store.
 var handedRedis = []string{
 	"orchestrator/redisd", "tasks/redistest", "tasks/taskstest", "tasks/internal/engine", "tasks",
-	"sites", "sites/record", "internal/luascript",
+	"sites", "sites/crawl", "sites/record", "internal/luascript",
 }
 
 // pkg is a package as go list prints it.

@@ -18,6 +18,11 @@ var (
 	Aggregate = tasks.New[[]tasks.Outcome[int], report.Summary]("sites.aggregate", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
 )
 
+// Scrape returns the workflow of a scrape.
+func Scrape(req Request) tasks.Signature[report.Summary] {
+	return tasks.Chord(Collect.S(req), Aggregate)
+}
+
 // Crawler is one of the crawlers of a job.
 type Crawler struct {
 	Site   string `json:"site"`

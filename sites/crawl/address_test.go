@@ -1,0 +1,47 @@
+package crawl
+
+import (
+	"strings"
+	"testing"
+
+	"muster/internal/addressfilter"
+	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// A site whose name stands for loopback is not fetched unless the settings allow it, and its page is not tried again.
+func TestServiceConnectsOnlyToWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	allowed, err := addressfilter.New("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, filter := range map[string]*addressfilter.Filter{"refused": nil, "allowed": allowed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			site := sitetest.NewShop(t, 1, 2)
+			client := tasks.NewClient(redistest.New(t))
+			s, err := New(Config{Client: client, OutDir: t.TempDir(), Filter: filter})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _, _ = s.Close(), client.Close() })
+			j := begin(t, s, "job", site.Definition(t, ""), ScrapeOptions{BaseURL: strings.Replace(site.URL, "127.0.0.1", "shop.test", 1)})
+			collect(t, j)
+			crawl(t, j)
+			_, err = j.sum(t.Context(), nil)
+			asked := site.Sum()
+			if filter != nil {
+				if err != nil || asked == 0 {
+					t.Errorf("got %v and %d requests, want the pages", err, asked)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), string(fetch.Address)) || !strings.Contains(err.Error(), "network.allow") || asked != 0 {
+				t.Errorf("got %v and %d requests, want an error that names the setting, and none", err, asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package crawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
+	"muster/sites/polite"
+	"muster/tasks"
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+)
+
+func TestAdmission(t *testing.T) {
+	t.Parallel()
+	down := &fetch.Error{Class: fetch.Server, Direct: true, Err: errors.New("down")}
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, j *job, a *admission)
+		action  action
+		delay   Delay
+		class   fetch.Class
+	}{
+		"a page":               {func(*testing.T, *job, *admission) {}, admit, "", ""},
+		"records wait":         {func(t *testing.T, j *job, a *admission) { flood(t, j, 2); a.room = 1; a.heavy.Store(true) }, wait, DelayRecords, ""},
+		"no page slot is free": {takeSlot, wait, DelaySlots, ""},
+		"the site is down": {func(t *testing.T, _ *job, a *admission) {
+			openBreaker(t, a, down)
+		}, wait, DelayDown, ""},
+		"the site is down for too long": {func(t *testing.T, j *job, a *admission) {
+			a.breaker = polite.NewSiteBreaker(j.rdb, SiteKey(j.def), time.Nanosecond, time.Now().Add(-time.Hour), limit.BreakerConfig{Cooldown: time.Hour, Logger: noLog})
+			openBreaker(t, a, down)
+		}, refuse, "", fetch.Server},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			site := sitetest.NewShop(t, 1, 1)
+			s := newWorker(t, redistest.New(t))
+			j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+			a := j.crawler.admission
+			c.prepare(t, j, a)
+			d, err := a.page(t.Context())
+			if err != nil || d.action != c.action || d.delay != c.delay || d.class != c.class {
+				t.Fatalf("got %d, %q, %q, %v; want %d, %q, %q", d.action, d.delay, d.class, err, c.action, c.delay, c.class)
+			}
+			if d.action == admit {
+				d.release()
+			}
+			if (d.action == wait) != (d.after > 0) || (d.action == refuse) != (d.err != nil) {
+				t.Errorf("got action %v, a wait of %s and the error %v, want a wait only to wait, and an error only to refuse", d.action, d.after, d.err)
+			}
+		})
+	}
+}
+
+// Config.BreakerChanged gets the breakers of sites. One that was reset does not open again by a single failure.
+func TestBreakerOfASiteTellsChanges(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 1)
+	rdb := redistest.New(t)
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	var got []string
+	s := process(t, Config{Client: client, OutDir: t.TempDir(), BreakerChanged: func(_ context.Context, s limit.BreakerState) { got = append(got, s.State+" "+s.Key+" "+s.LastBlock) }})
+	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	down := &fetch.Error{Class: fetch.Server, Direct: true, Err: errors.New("down")}
+	openBreaker(t, j.crawler.admission, down)
+	key := SiteKey(j.def)
+	if want := []string{"open " + key + " server"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	must(t, polite.Forget(t.Context(), rdb, key))
+	must(t, limit.NewBreaker(rdb, limit.BreakerConfig{Logger: noLog}).Reset(t.Context(), key))
+	_, err := j.crawler.breaker.Report(t.Context(), limit.Permit{}, "another", true, fetch.OutcomeOf(down))
+	must(t, err)
+	if state, err := j.crawler.breaker.State(t.Context()); err != nil || state.State != "closed" {
+		t.Errorf("after a reset and one failure: got %+v, %v, want closed", state, err)
+	}
+}
+
+// openBreaker reports so many failed pages that the breaker of the site opens.
+func openBreaker(t *testing.T, a *admission, failure error) {
+	t.Helper()
+	for i := range 10 {
+		if state, err := a.breaker.State(t.Context()); err == nil && state.State == "open" {
+			return
+		}
+		_, err := a.breaker.Report(t.Context(), limit.Permit{}, fmt.Sprint(i), true, fetch.OutcomeOf(failure))
+		must(t, err)
+	}
+	t.Fatal("the breaker is closed, want open")
+}
+
+// takeSlot has another page take the only slot of all pages.
+func takeSlot(t *testing.T, j *job, a *admission) {
+	a.patience = time.Millisecond
+	a.slots = limit.NewKeyedLimiter(j.rdb, limit.KeyedConfig{Default: 1, Logger: noLog})
+	slot, err := a.slots.Acquire(t.Context(), slotsName)
+	must(t, err)
+	t.Cleanup(func() { _ = slot.Release(t.Context()) })
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The report says how often pages waited and why; Redis has it from all processes.
+func TestDelaysAreReported(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 3)
+	site.Faults["/item/1"] = []string{"429"}
+	rdb := redistest.New(t)
+	one := begin(t, newWorker(t, rdb), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	two := begin(t, newWorker(t, rdb), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	two.crawler.delays.add(string(DelaySlots))
+	must(t, two.crawler.delays.flush(t.Context()))
+	sum := run(t, one)
+	if sum.Delays["rate limited"] != 1 || sum.Delays["page slots"] != 1 {
+		t.Errorf("got %v, want that a page waited for the site and one for a slot", sum.Delays)
+	}
+}

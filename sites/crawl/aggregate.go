@@ -1,0 +1,241 @@
+package crawl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+	"muster/sites/internal/store"
+	"muster/sites/record"
+	"muster/sites/report"
+	"muster/tasks/workqueue"
+)
+
+// invalidPage is the error of a page whose records are invalid.
+type invalidPage struct {
+	error
+	invalid int
+	hits    map[string]map[string]int
+	faults  extract.Faults
+}
+
+func (p *invalidPage) Unwrap() error { return p.error }
+
+func invalidIn(res extract.Result, err error) error {
+	return &invalidPage{err, len(res.Invalid), res.Hits, res.Faults}
+}
+
+// pageOf is a terminal page, to be counted.
+func pageOf(url string, info workqueue.Info, y yield) report.Page {
+	return report.Page{
+		URL: url, State: info.State, Attempts: info.Attempts, Note: info.Note, Class: y.Class,
+		Records: y.Records, Invalid: y.Invalid, Hits: y.Hits, Faults: y.Faults, Bytes: y.Bytes, Duplicate: y.Duplicate,
+		Took: time.Duration(y.Took) * time.Millisecond,
+	}
+}
+
+// countAnswer counts an answer that came through a proxy, for the report of the job.
+func (p *pages) countAnswer(ctx context.Context, via string, failure error) error {
+	if fe, ok := errors.AsType[*fetch.Error](failure); ok && via == "" && fe.Status != 0 {
+		via = fe.Via
+	}
+	if via == "" {
+		return nil
+	}
+	class := fetch.ClassOf(failure)
+	return store.AddAnswer(ctx, p.rdb, p.id, via, class == fetch.OK || class == fetch.Gone)
+}
+
+// errNoStart fails a job that fetched no page.
+var errNoStart = errors.New("no start page could be fetched")
+
+// aggregate adds up the counts of a job and has its files closed by their
+// writer, in this process or another. While that cannot be done, it returns later.
+// lost are the errors of crawlers that failed.
+func (j *job) aggregate(ctx context.Context, lost []string) (report.Summary, error) {
+	sum, ok, err := store.ReadJSON[report.Summary](ctx, j.rdb, store.SummaryKey(j.run))
+	if err != nil {
+		return report.Summary{}, err
+	}
+	if !ok {
+		if sum, err = j.sum(ctx, lost); err != nil {
+			return report.Summary{}, err
+		}
+		data, err := json.Marshal(sum)
+		if err != nil {
+			return report.Summary{}, fmt.Errorf("encode the summary: %w", err)
+		}
+		if err := j.rdb.Set(ctx, store.CountedKey(j.run), data, store.Keep).Err(); err != nil {
+			return report.Summary{}, fmt.Errorf("store the counts of job %s: %w", j.run, err)
+		}
+		switch sum, err = j.finish(ctx, j.run, sum); {
+		case errors.Is(err, record.ErrNotWriter):
+			return report.Summary{}, later{100 * time.Millisecond}
+		case err != nil && ctx.Err() == nil:
+			// The writer reports the error, and closes the job as soon as it can.
+			return report.Summary{}, later{record.RetryAfter}
+		case err != nil:
+			return report.Summary{}, err
+		}
+	}
+	if err := j.queue.Expire(ctx, store.Keep); err != nil {
+		return report.Summary{}, fmt.Errorf("let the queue expire: %w", err)
+	}
+	return sum, nil
+}
+
+// sum adds up what Redis has of a job.
+func (j *job) sum(ctx context.Context, lost []string) (report.Summary, error) {
+	sum := report.Summary{Site: j.def.Site, JobID: j.run, Status: report.StatusComplete}
+	if err := j.count(ctx, &sum); err != nil {
+		return report.Summary{}, err
+	}
+	if sum.Pages == 0 && len(sum.Samples) > 0 {
+		return report.Summary{}, fmt.Errorf("%w: %s", errNoStart, sum.FirstFailure())
+	}
+	if err := j.addLimits(ctx, &sum, lost); err != nil {
+		return report.Summary{}, err
+	}
+	var err error
+	if j.def.Session != nil {
+		if sum.Sessions, err = j.crawler.ends.all(ctx); err != nil {
+			return report.Summary{}, err
+		}
+	}
+	if sum.Delays, err = j.crawler.delays.all(ctx); err != nil {
+		return report.Summary{}, err
+	}
+	if sum.Proxies, err = store.ProxyUsage(ctx, j.rdb, j.id); err != nil {
+		return report.Summary{}, err
+	}
+	breaker, err := j.crawler.breaker.State(ctx)
+	if err != nil {
+		j.log.WarnContext(ctx, "the report lacks the breaker of the site", "error", err)
+	}
+	sum.Breaker = breaker.State
+	if sum.Pages+sum.Errors+sum.Skipped == 0 {
+		sum.Reason = "NO_URLS"
+	}
+	if len(sum.Missing) > 0 {
+		sum.Status = report.StatusIncomplete
+	}
+	return sum, nil
+}
+
+// maxMissing bounds the listing pages that a summary names.
+const maxMissing = 20
+
+// count adds up the pages of the job, and notes which listing pages are missing.
+func (j *job) count(ctx context.Context, sum *report.Summary) error {
+	missing := func(format string, args ...any) {
+		if len(sum.Missing) < maxMissing {
+			sum.Missing = append(sum.Missing, fmt.Sprintf(format, args...))
+		}
+	}
+	type repeat struct{ url, first, next string }
+	var repeats []repeat
+	known := map[string]bool{}
+	for cursor := ""; ; {
+		infos, next, err := j.queue.Scan(ctx, cursor, 1000)
+		if err != nil {
+			return fmt.Errorf("count pages: %w", err)
+		}
+		for _, info := range infos {
+			if known[info.ID] { // a scan may return an item twice
+				continue
+			}
+			known[info.ID] = true
+			if !info.State.Terminal() {
+				continue
+			}
+			var v visit
+			if json.Unmarshal(info.Payload, &v) != nil {
+				v.URL = info.ID
+			}
+			y := yieldOf(info)
+			p := pageOf(v.URL, info, y)
+			p.End = v.N > 0 && y.Class == fetch.Gone // a counted listing page that does not exist
+			sum.Add(p)
+			if info.Kind != definition.KindDetail && info.State != workqueue.StateDone && !p.End && y.Class != fetch.Enough {
+				missing("listing page %s could not be fetched: %s", v.URL, info.Note)
+			}
+			if y.Repeats != "" {
+				repeats = append(repeats, repeat{v.URL, y.Repeats, y.Unfollowed})
+			}
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	for _, r := range repeats {
+		if !known[r.next] {
+			missing("listing page %s has the same links as %s: its next page was not followed", r.url, r.first)
+		}
+	}
+	slices.Sort(sum.Missing)
+	return j.countDeep(ctx, sum, known)
+}
+
+// countDeep notes how many pages are beyond limits.max_depth and were not found on a shorter way.
+func (j *job) countDeep(ctx context.Context, sum *report.Summary, known map[string]bool) error {
+	if j.def.Limits.MaxDepth == 0 {
+		return nil
+	}
+	deep, err := j.rdb.SMembers(ctx, store.DeepKey(j.id)).Result()
+	if err != nil {
+		return fmt.Errorf("count pages beyond limits.max_depth: %w", err)
+	}
+	if deep = slices.DeleteFunc(deep, func(id string) bool { return known[id] }); len(deep) > 0 {
+		sum.Missing = append(sum.Missing, fmt.Sprintf("limits.max_depth (%d) was reached: %s", j.def.Limits.MaxDepth, notFetched(int64(len(deep)), maxDeep)))
+	}
+	return nil
+}
+
+// notFetched describes the number of pages that were not fetched; from the number from on, it is a lower bound.
+func notFetched(n, from int64) string {
+	switch {
+	case from > 0 && n >= from:
+		return fmt.Sprintf("at least %d pages were not fetched", n)
+	case n == 1:
+		return "1 page was not fetched"
+	}
+	return fmt.Sprintf("%d pages were not fetched", n)
+}
+
+// addLimits notes the limits that the job has reached, and how many pages are left.
+func (j *job) addLimits(ctx context.Context, sum *report.Summary, lost []string) error {
+	stats, err := j.queue.Stats(ctx)
+	if err != nil {
+		return fmt.Errorf("count pages: %w", err)
+	}
+	if stats.Refused > 0 && j.req.Limit == 0 {
+		sum.Missing = append(sum.Missing, fmt.Sprintf("limits.max_pages (%d) was reached: %s", j.def.Limits.MaxPages, notFetched(stats.Refused, 10_000)))
+	}
+	reached, err := j.crawler.admission.reached(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range reached {
+		switch {
+		case l.wanted:
+			sum.Limits = append(sum.Limits, l.text)
+		case stats.Open() > 0:
+			sum.Missing = append(sum.Missing, l.text+": "+notFetched(stats.Open(), 0))
+		}
+	}
+	if stats.Open() > 0 && len(reached) == 0 {
+		why := "all crawlers have ended"
+		if len(lost) > 0 {
+			why = lost[0]
+		}
+		sum.Errors += int(stats.Open())
+		sum.Missing = append(sum.Missing, notFetched(stats.Open(), 0)+": "+why)
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+package crawl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"muster/sites/extract"
+	"muster/sites/fetch"
+	"muster/sites/polite"
+	"muster/tasks"
+	"muster/tasks/workqueue"
+)
+
+const (
+	// maxAttempts gives up a page that crashes its workers. Retries after an error
+	// end sooner.
+	maxAttempts = 25
+	// leaseTTL must be longer than the pages of a crawler take.
+	leaseTTL = 15 * time.Minute
+)
+
+// crawler fetches pages of a job in this process: each is leased, admitted,
+// fetched, extracted and settled. It may be used by many goroutines.
+type crawler struct {
+	*pages
+	leases    *leases
+	admission *admission
+	client    *fetch.Client
+	breaker   *polite.SiteBreaker
+	extractor *extractor
+	observe   func(context.Context, Visit) (context.Context, func(Visited)) // nil for none
+	progress  *progress
+	delays    *counters    // by Delay
+	ends      *counters    // of sessions, by why they ended
+	deep      atomic.Int64 // pages found beyond limits.max_depth
+}
+
+// visited is a leased page after its visit.
+type visited struct {
+	visit   visit
+	invalid error    // of its payload
+	d       decision // whether it was fetched
+	err     error    // of the decision
+	enough  bool     // the scrape needs no more listing pages
+	fetched          // with admit
+}
+
+// visit fetches and extracts a page if it may be fetched now. It calls landed when the response has been read, and does
+// not end the lease.
+func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func()) (f visited) {
+	if f.invalid = json.Unmarshal(lease.Payload, &f.visit); f.invalid != nil {
+		return f
+	}
+	f.visit.Kind = lease.Kind
+	if f.enough, f.err = c.enough(ctx, f.visit.Kind); f.err != nil || f.enough {
+		return f
+	}
+	if f.d, f.err = c.admission.page(ctx); f.err != nil || f.d.action != admit {
+		return f
+	}
+	defer f.d.release()
+	f.fetched = c.fetch(ctx, lease, f.visit, f.d, landed)
+	return f
+}
+
+// conclude ends the lease of a page after its visit. It returns an error of type later, of ctx or of Redis; the error of the page
+// itself is settled with it.
+func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visited) error {
+	switch {
+	case f.invalid != nil:
+		return c.leases.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", f.invalid)))
+	case f.err != nil:
+		return errors.Join(c.leases.giveBack(ctx, lease), f.err)
+	case f.enough:
+		return c.giveUp(ctx, lease, fetch.Enough, errEnough)
+	case f.d.action == wait:
+		return errors.Join(c.leases.giveBack(ctx, lease), c.delayed(f.d))
+	case f.d.action == refuse:
+		return c.giveUp(ctx, lease, f.d.class, f.d.err)
+	case f.failure != nil:
+		return c.failed(ctx, lease, f.fetched)
+	}
+	return c.done(ctx, lease, f.visit, f.fetched)
+}
+
+// delayed counts a delay and returns later, or nil if the page need not wait.
+func (c *crawler) delayed(d decision) error {
+	if d.action != wait {
+		return nil
+	}
+	c.delays.add(string(d.delay))
+	return later{d.after}
+}
+
+// fetched is the result of fetching a page.
+type fetched struct {
+	yield   *yield
+	records [][]byte
+	failure error
+	down    time.Duration // how long the site gets no requests; 0: it is not down
+}
+
+// fetch fetches and extracts a page, and adds the result to the breaker and the
+// report of the job.
+func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision, landed func()) (f fetched) {
+	var page extract.Page
+	if c.observe != nil {
+		var visited func(Visited)
+		ctx, visited = c.observe(ctx, Visit{Site: c.def.Site, Kind: v.Kind, URL: v.URL, Item: lease.ID, Attempt: lease.Attempts + 1})
+		defer func() {
+			end := Visited{Status: page.Status, Via: page.Via, Took: page.Took, Records: len(f.records), Err: f.failure}
+			if f.failure != nil {
+				class := fetch.ClassOf(f.failure)
+				end.Class, end.Delayed = string(class), class == fetch.Throttled || class == fetch.Canceled
+			}
+			visited(end)
+		}()
+	}
+	page, f.failure = c.client.Fetch(ctx, v.URL, v.Kind, v.Post)
+	landed()
+	if f.failure == nil {
+		f.yield, f.records, f.failure = c.extractor.extract(ctx, v, page, lease.Attempts)
+	}
+	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
+	if err != nil {
+		c.log.WarnContext(ctx, "cannot report the result of a page to the site's breaker", "error", err)
+	}
+	f.down = down
+	via := ""
+	if f.yield != nil {
+		via = f.yield.via
+	}
+	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.failure); err != nil {
+		c.log.WarnContext(ctx, "the report will lack an answer of a proxy", "error", err)
+	}
+	return f
+}
+
+// done settles a page with its records and the pages that it leads to. A page that is not settled is fetched again.
+func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
+	records, err := c.limitRecords(ctx, lease, f.yield, f.records)
+	var to []workqueue.Item
+	if err == nil {
+		to, err = c.follow(ctx, lease.ID, v, f.yield)
+	}
+	if err != nil {
+		return errors.Join(err, c.leases.giveBack(ctx, lease))
+	}
+	result, err := json.Marshal(f.yield)
+	if err != nil {
+		return fmt.Errorf("encode result of %s: %w", v.URL, err)
+	}
+	size := 0
+	for _, r := range records {
+		size += len(r)
+	}
+	o := workqueue.Done().With(result, records...)
+	o.Items = to
+	err = c.settle(ctx, lease, o)
+	if size >= heavyPage {
+		c.admission.heavy.Store(true)
+	}
+	return err
+}
+
+// failed retries, delays or gives up a page, by the class of its failure.
+func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, f fetched) error {
+	err, class := f.failure, fetch.ClassOf(f.failure)
+	if ctx.Err() != nil || class == fetch.Canceled {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return errors.Join(err, c.leases.giveBack(ctx, lease))
+	}
+	if tasks.Refused(err) { // Redis failed, and not the page
+		return errors.Join(err, c.leases.giveBack(ctx, lease))
+	}
+	var after time.Duration
+	if fe, ok := errors.AsType[*fetch.Error](err); ok {
+		after = fe.After
+	}
+	if class == fetch.Throttled {
+		return errors.Join(c.leases.giveBack(ctx, lease), c.delayed(waitFor(DelayPace, after)))
+	}
+	policy := fetch.PolicyFor(class, c.def.Retries)
+	attempt := lease.Attempts + 1
+	c.log.DebugContext(ctx, "page failed", "page", lease.ID, "class", class, "attempt", attempt, "down", f.down, "error", err)
+	switch {
+	case f.down > 0: // when the site may be up again, other pages are tried first
+		return c.wait(ctx, lease, class, err, waitFor(DelayDown, max(after, f.down+policy.Wait(1, c.def.Retries.Cap))))
+	case policy.Free:
+		return c.wait(ctx, lease, class, err, waitFor(DelayLimited, after))
+	case class == fetch.NoProxy && after > 0:
+		return c.wait(ctx, lease, class, err, waitFor(DelayProxies, after))
+	case attempt <= policy.Retries:
+		return c.leases.retry(ctx, lease, err, max(after, policy.Wait(attempt, c.def.Retries.Cap)), true)
+	}
+	return c.giveUp(ctx, lease, class, err)
+}
+
+// wait delays a page; that is not an attempt. A page that has waited for too long
+// is given up.
+func (c *crawler) wait(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error, d decision) error {
+	since := time.Now()
+	if infos, gerr := c.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
+		since = delayedSince(infos[0].Note, since)
+	}
+	if time.Since(since)+d.after > c.stallMax(class) {
+		return c.giveUp(ctx, lease, class, fmt.Errorf("delayed for too long: %w", err))
+	}
+	c.delays.add(string(d.delay))
+	return c.leases.retry(ctx, lease, fmt.Errorf("%s%s: %w", delayNote, since.UTC().Format(time.RFC3339), err), d.after, false)
+}
+
+// stallMax is how long a page may be delayed. While all proxies rest, it may be
+// delayed as long as its job may take, if that has a limit.
+func (c *crawler) stallMax(class fetch.Class) time.Duration {
+	if limit := c.def.Limits.MaxDuration; class == fetch.NoProxy && limit > 0 {
+		return max(limit, c.def.Retries.StallMax)
+	}
+	return c.def.Retries.StallMax
+}
+
+// giveUp settles a page that is not tried again.
+func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error) error {
+	y := yield{Class: class}
+	if p, ok := errors.AsType[*invalidPage](err); ok {
+		y.Invalid, y.Hits, y.Faults = p.invalid, p.hits, p.faults
+	}
+	if fe, ok := errors.AsType[*fetch.Error](err); ok && fe.After > 0 {
+		y.RetryAfter = time.Now().Add(fe.After).UTC().Truncate(time.Second)
+	}
+	result, merr := json.Marshal(y)
+	if merr != nil {
+		return fmt.Errorf("encode failure: %w", merr)
+	}
+	outcome := workqueue.Failed(err)
+	if class == fetch.Gone || class == fetch.Robots || class == fetch.Enough {
+		outcome = workqueue.Skipped(err.Error())
+	}
+	return c.settle(ctx, lease, outcome.With(result))
+}
+
+// settle ends the lease of a page that is fetched or given up, which is progress of the job.
+func (c *crawler) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Outcome) error {
+	err := c.leases.settle(ctx, lease, o)
+	if err == nil {
+		if perr := c.progress.note(ctx); perr != nil {
+			c.log.DebugContext(ctx, "the progress of the job is not stored", "error", perr)
+		}
+	}
+	return err
+}
+
+const delayNote = "delayed since "
+
+// delayedSince reads from the note of an item when it was first delayed, and
+// returns missing if the note does not have that.
+func delayedSince(note string, missing time.Time) time.Time {
+	rest, ok := strings.CutPrefix(note, delayNote)
+	if !ok {
+		return missing
+	}
+	stamp, _, _ := strings.Cut(rest, ": ")
+	if t, err := time.Parse(time.RFC3339, stamp); err == nil {
+		return t
+	}
+	return missing
+}

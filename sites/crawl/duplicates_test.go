@@ -1,0 +1,105 @@
+package crawl
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
+	"muster/sites/report"
+	"muster/tasks/redistest"
+)
+
+// newSame is a site of 12 items: 0 to 2 are pages of their own, the others all
+// have one body, in which {item} is the number.
+func newSame(t *testing.T, body string) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		var item int
+		switch {
+		case r.URL.Path == "/":
+			for i := range 12 {
+				_, _ = fmt.Fprintf(w, "<a class=to href=/item/%d>item</a>", i)
+			}
+		case !sitetest.Scan(r.URL.Path, "/item/%d", &item):
+			http.NotFound(w, r)
+		case item < 3:
+			_, _ = fmt.Fprintf(w, "<h1>Item %d</h1><img src=/i%d.png>", item, item)
+		default:
+			_, _ = fmt.Fprint(w, strings.ReplaceAll(body, "{item}", fmt.Sprint(item)))
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func scrapeSame(t *testing.T, body, records string) report.Summary {
+	t.Helper()
+	def, err := definition.Parse("s.yaml", []byte("site: same\nbase_url: "+newSame(t, body).URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false}\nretries: {attempts: 0}\n"+records))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
+}
+
+func TestPagesWithTheSameContentAreReported(t *testing.T) {
+	t.Parallel()
+	const records = "records: {item: {fields: {name: h1, picture: {css: img, attr: src}}}}\n"
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"one page at nine addresses": {`<h1>One second</h1><script>var ray={item}</script>`, 8},
+		"other words":                {`<h1>Article {item}</h1>`, 0},
+		"another picture":            {`<h1>Picture</h1><img src=/i{item}.png>`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sum := scrapeSame(t, c.body, records)
+			if sum.Duplicates != c.want || sum.ByType["item"] != 12 || sum.Errors != 0 {
+				t.Errorf("got %d duplicates, %d records, %d errors; want %d, 12, 0", sum.Duplicates, sum.ByType["item"], sum.Errors, c.want)
+			}
+			said := strings.Contains(sum.Text(), fmt.Sprintf("%d pages have the content of another page, such as http://", c.want))
+			if said != (c.want > 0) {
+				t.Errorf("the report tells of duplicates: got %v, want %v:\n%s", said, c.want > 0, sum.Text())
+			}
+		})
+	}
+}
+
+// A page with markup and nothing to read is empty.
+func TestEmptyPages(t *testing.T) {
+	t.Parallel()
+	sum := scrapeSame(t, `<html><head><title>x</title></head><body><div> </div><script>1</script></body></html>`, "records: {item: {from: listing, each: a, fields: {name: a}}}\n")
+	if got := sum.ByClass[fetch.Empty]; got != 9 {
+		t.Errorf("got %d empty pages, want 9: %v", got, sum.ByClass)
+	}
+}
+
+// A page that names another page of the job as its canonical URL gives the record of that page. Names of a listing page, of
+// pages that the job does not have and of other hosts mean nothing; alternates in other languages are pages of their own.
+func TestCanonicalPagesCountOnce(t *testing.T) {
+	t.Parallel()
+	canonical := map[string]string{
+		"/item/1": "/item/1", "/item/1?color=red": "/item/1", "/item/2?from=home": "/item/2#top", "/item/3": "/", "/item/4": "/item/99",
+		"/en/item/5": "/en/item/5", "/de/item/5": "/de/item/5", "/item/6": "http://other.example/item/1", "/item/2": "",
+	}
+	site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			for path := range canonical {
+				fmt.Fprintf(w, `<a href="%s">item</a>`, path)
+			}
+			return
+		}
+		fmt.Fprintf(w, `<head><link rel="canonical" href="%s"><link rel="alternate" hreflang="de" href="/de/item/5"></head><h1>Item</h1><p>%s</p>`, canonical[r.URL.RequestURI()], r.URL.RequestURI())
+	})
+	sum := scrapeOn(t, 1, "site: copies\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\n"+sitetest.Impatient+"records: {item: {fields: {name: h1, path: p}}}\n")
+	if sum.Pages != 10 || sum.Records != 7 || sum.Duplicates != 2 {
+		t.Errorf("got %d pages, %d records, %d copies; want 10, 7, 2: %+v", sum.Pages, sum.Records, sum.Duplicates, sum)
+	}
+}

@@ -1,0 +1,200 @@
+package crawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"sync"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+)
+
+// maxSitemaps is how deeply sitemaps may be nested.
+const maxSitemaps = 3
+
+// extractor makes records and links of the pages of a job. It may be used by
+// many goroutines.
+type extractor struct {
+	def      *definition.Definition
+	limit    int // of records of a type from a listing page; 0: none
+	memory   *memory
+	contents duplicates
+	siblings *siblings
+}
+
+// extract makes records and links of a fetched page; tries is how often the page
+// was tried before. Every error except that of ctx is a *fetch.Error.
+func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tries int) (*yield, [][]byte, error) {
+	leave, err := x.memory.enter(ctx, len(page.Body))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	page.N, page.Carry = v.N, v.Carry
+	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
+		if page.Suspect != nil {
+			page.Suspect()
+		}
+		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Via: page.Via, Err: err}
+	}
+	if v.Kind == definition.KindSitemap {
+		y, err := x.sitemap(v, page)
+		if err != nil {
+			return fail(fetch.Parse, err)
+		}
+		return y, nil, nil
+	}
+	doc, err := extract.Parse(x.def, page)
+	if err != nil {
+		return fail(fetch.Parse, err)
+	}
+	if err := fetch.Inspect(x.def, doc); err != nil {
+		return nil, nil, err
+	}
+	doc.Original = x.siblings.original(ctx, v, doc)
+	res, err := extract.Run(x.def, doc)
+	if err := x.siblings.suspect(ctx, doc, &res, tries); err != nil {
+		return nil, nil, err
+	}
+	if err != nil {
+		return fail(fetch.Validate, invalidIn(res, err))
+	}
+	if class, err := x.check(doc, res); err != nil {
+		return fail(class, err)
+	}
+	y, records, err := x.yield(v, doc, res)
+	if err != nil {
+		return fail(fetch.Validate, err)
+	}
+	return y, records, nil
+}
+
+func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
+	page.Start = v.Start
+	res, err := extract.Sitemap(x.def, page)
+	if err != nil {
+		return nil, err
+	}
+	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via}
+	for _, l := range res.Links {
+		if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
+			to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1}
+			if l.Kind == definition.KindSitemap {
+				to.Start = v.Start
+			}
+			y.links = append(y.links, to)
+		}
+	}
+	return y, nil
+}
+
+// check returns why a page cannot be one that the definition describes, or nil.
+func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, error) {
+	if !extract.MustHave(x.def, doc) {
+		why := "the page has none of must_have"
+		if fetch.NeedsScript(doc) {
+			why += "; it seems to need JavaScript, which is not run; see render in the definition"
+		}
+		return fetch.Validate, errors.New(why)
+	}
+	if len(res.Records)+len(res.Links) > 0 || res.Next != nil {
+		return fetch.OK, nil
+	}
+	switch {
+	case len(res.Invalid) > 0:
+		return fetch.Validate, invalidIn(res, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
+	case fetch.NeedsScript(doc):
+		return fetch.Validate, errors.New("the page is an empty frame that needs JavaScript, which is not run; see render in the definition")
+	case doc.Root != nil && doc.JSON == nil && len(x.def.Page(doc.Page.Kind).MustHave) == 0 && doc.Text() == "":
+		return fetch.Empty, errors.New("the page has no text")
+	}
+	return fetch.OK, nil
+}
+
+// yield returns the result of a page, and its records as JSON.
+func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield, [][]byte, error) {
+	y := &yield{
+		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1), Duplicate: x.contents.of(doc, &res),
+		counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
+	}
+	if doc.Original != nil {
+		y.Duplicate = doc.Original.String()
+	}
+	var found []string
+	records := make([][]byte, 0, len(res.Records))
+	for i := range res.Records {
+		r := &res.Records[i]
+		if x.limit > 0 && v.Kind == definition.KindListing && y.Records[r.Type] >= x.limit {
+			continue
+		}
+		line, err := r.JSON()
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode record: %w", err)
+		}
+		found = append(found, r.Type+" "+r.Key)
+		y.Records[r.Type]++
+		y.types = append(y.types, r.Type)
+		records = append(records, line)
+	}
+	for _, l := range res.Links {
+		to := visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1, Carry: l.Carry}
+		found = append(found, l.URL)
+		y.links = append(y.links, to)
+	}
+	if res.Next != nil {
+		y.next = &visit{URL: res.Next.URL, Kind: definition.KindListing, N: res.Next.N, Depth: v.Depth + 1, Post: res.Next.Post}
+		y.print = printOf(found)
+	}
+	return y, records, nil
+}
+
+// maxContents bounds how many pages duplicates remembers.
+const maxContents = 10_000
+
+// duplicates finds pages of a job with the content of a page at another
+// address: the same text and the same records, apart from keys and URLs. It
+// remembers only the last pages of this process, so it may miss some.
+// The zero value is ready for use by many goroutines.
+type duplicates struct {
+	mu    sync.Mutex // guards first
+	first map[uint64]string
+}
+
+var contentSeed = maphash.MakeSeed()
+
+// of returns the address of the detail page that had the same content first,
+// or "" when there is none.
+func (d *duplicates) of(doc *extract.Doc, res *extract.Result) string {
+	text := doc.Text()
+	if doc.Page.Kind != definition.KindDetail || text == "" {
+		return ""
+	}
+	var h maphash.Hash
+	h.SetSeed(contentSeed)
+	_, _ = h.WriteString(text) // never fails, as the other write
+	for _, r := range res.Records {
+		r.Key, r.URL = "", ""
+		line, err := r.JSON()
+		if err != nil {
+			return ""
+		}
+		_, _ = h.Write(line)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first, ok := d.first[h.Sum64()]
+	if !ok {
+		if d.first == nil || len(d.first) >= maxContents {
+			d.first = map[uint64]string{}
+		}
+		d.first[h.Sum64()] = doc.Page.Requested
+	}
+	if first == doc.Page.Requested {
+		return ""
+	}
+	return first
+}

@@ -1,0 +1,249 @@
+package crawl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
+	"muster/sites/internal/store"
+	"muster/sites/record"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// The first job of a site has nothing to be compared with.
+func TestHealthOfTheFirstJob(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 3, 10)
+	s := newWorker(t, redistest.New(t))
+	edits := 0
+	edit := func(oldTo ...string) *definition.Definition {
+		t.Helper()
+		edits++
+		oldTo = append(oldTo, "site: shop.example", fmt.Sprintf("site: shop%d.example", edits)) // without a history
+		yaml := string(site.Definition(t, "").YAML())
+		for i := 0; i < len(oldTo); i += 2 {
+			if strings.Count(yaml, oldTo[i]) != 1 {
+				t.Fatalf("got %d times %q in the definition, want 1", strings.Count(yaml, oldTo[i]), oldTo[i])
+			}
+		}
+		def, err := definition.Parse("shop.yaml", []byte(strings.NewReplacer(oldTo...).Replace(yaml)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return def
+	}
+	teasers := "  teaser:\n    from: listing\n    each: li.item\n    fields:\n      name: {css: a, required: true}\n"
+	for i, c := range []struct {
+		name   string
+		def    *definition.Definition
+		want   report.HealthStatus
+		alert  string
+		fields string
+	}{
+		{"all is there", site.Definition(t, ""), report.Healthy, "", "map[item.name:1 item.price:1 teaser.name:1]"},
+		{"each matches nothing on listing pages", edit(teasers, strings.Replace(teasers, "li.item", "li.card", 1)), report.Healthy, "", "map[item.name:1 item.price:1]"},
+		{"links match nothing", edit("links: .item a", "links: .card a"), report.Degraded, "no item records; every detail page should yield one", "map[teaser.name:1]"},
+		{"a required field is on no listing page", edit("name: {css: a, required: true}", "name: {css: i, required: true}"), report.Critical,
+			"field teaser.name: 30 of 30 records are invalid by it (is missing)", "map[item.name:1 item.price:1 teaser.name:0]"},
+		{"a required field is on no detail page", edit("css: .price,", "css: .cost,"), report.Critical,
+			"field item.price: 30 of 30 records are invalid by it (is missing)", "map[item.name:1 item.price:0 teaser.name:1]"},
+		{"likewise, and it fails the page", edit("css: .price,", "css: .cost,", "    key: [name]\n", "    key: [name]\n    on_invalid: fail\n"), report.Critical,
+			"field item.price: 30 of 30 records are invalid by it (is missing)", "map[item.name:1 item.price:0 teaser.name:1]"},
+		{"neither links nor records", edit("links: .item a", "links: .card a", teasers, ""), report.Critical, "no records (pages: 3 fetched, 0 skipped, 0 errors)", "map[]"},
+	} {
+		sum := run(t, begin(t, s, fmt.Sprint("j", i), c.def, ScrapeOptions{BaseURL: site.URL}))
+		if sum.Health.Status != c.want || !strings.Contains(strings.Join(sum.Health.Alerts, "; "), c.alert) || c.alert == "" && len(sum.Health.Alerts) > 0 {
+			t.Errorf("%s: got %s %q, want %s %q", c.name, sum.Health.Status, sum.Health.Alerts, c.want, c.alert)
+		}
+		if got := fmt.Sprint(sum.Health.Fields); got != c.fields {
+			t.Errorf("%s: got fields %s, want %s", c.name, got, c.fields)
+		}
+	}
+}
+
+// A job that resumes another is judged by the records of both, and unchanged
+// records count.
+func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 20)
+	for i := range 19 {
+		site.Faults[fmt.Sprint("/item/", i)] = strings.Fields("empty empty empty empty")
+	}
+	s := newWorker(t, redistest.New(t))
+	def := site.Definition(t, "")
+	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if sum.Health.Data != report.Critical || sum.Errors != 19 {
+		t.Errorf("19 of 20 pages failed: got data %s, %d errors, want critical", sum.Health.Data, sum.Errors)
+	}
+	site.Heal()
+	home, err := record.FolderName(s.cfg.OutDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume, err := s.handlers.begin(t.Context(), "j2", store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: s.cfg.OutDir, Resume: "j1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum = run(t, resume)
+	if sum.Health.Data != report.Healthy || sum.Health.Records != 40 {
+		t.Errorf("resumed: got data %s %q, %d records, want healthy, 40", sum.Health.Data, sum.Health.Alerts, sum.Health.Records)
+	}
+	sum = run(t, begin(t, s, "j3", def, ScrapeOptions{BaseURL: site.URL}))
+	if sum.Health.Data != report.Healthy || sum.Changes.Unchanged != 40 {
+		t.Errorf("nothing changed: got data %s %q, %d unchanged records, want healthy, 40", sum.Health.Data, sum.Health.Alerts, sum.Changes.Unchanged)
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 20)
+	forever := strings.Fields(strings.Repeat("500 ", 50))
+	site.Faults = map[string][]string{"/item/1": forever, "/item/2": forever, "/item/3": strings.Fields(strings.Repeat("soft ", 50))}
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if len(sum.Groups) != 2 || sum.Groups[0].Pages+sum.Groups[1].Pages != 3 || sum.Extracted != 37 || len(sum.Times) == 0 {
+		t.Errorf("got groups %+v, %d extracted, times %v, want 3 pages in 2 groups, 37 extracted", sum.Groups, sum.Extracted, sum.Times)
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"18 fetched (0.0 MB), 0 skipped, 3 errors", "37 extracted, 0 invalid, 0 duplicates, 37 written: 37 new", "ALERT", "item.price   100 %", "answered 500", "/item/", "muster jobs retry j1", "p95"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the report lacks %q:\n%s", want, text)
+		}
+	}
+	health, err := store.LastHealth(t.Context(), s.cfg.Client.Redis())
+	if err != nil || len(health) != 1 || health[0].JobID != "j1" || health[0].Status == report.Healthy {
+		t.Errorf("got health %+v, error %v, want that of j1, not healthy", health, err)
+	}
+	site.Faults = nil
+	sum = run(t, begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Health.Status != report.Healthy || fmt.Sprint(sum.Health.Before["item.price"]) != "1" {
+		t.Errorf("got %+v, want healthy, with item.price in all records before", sum.Health)
+	}
+}
+
+// How long a site has pages wait for their turn is not how long it takes to
+// answer.
+func TestResponseIsWithoutDelays(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 1)
+	def, err := definition.Parse("shop.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "delay: 0", "delay: 1s", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if got := sum.Times.Mean(); sum.Pages != 2 || got <= 0 || got >= 500*time.Millisecond { // a turn is at least that
+		t.Errorf("got a mean response of %s in %d pages, want that of the server", got, sum.Pages)
+	}
+}
+
+// The health of each job is announced with the status before, again after an error, and once it has been.
+func TestHealthIsAnnounced(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 20)
+	site.Faults = map[string][]string{"/item/1": strings.Fields(strings.Repeat("500 ", 50)), "/item/2": strings.Fields(strings.Repeat("500 ", 50))}
+	client := tasks.NewClient(redistest.New(t))
+	var got []string
+	s, err := New(Config{Client: client, OutDir: t.TempDir(), Judged: func(_ context.Context, h report.Health, before report.HealthStatus) error {
+		if got = append(got, fmt.Sprintf("%s %s, before %q", h.JobID, h.Status, before)); len(got) == 1 {
+			return errors.New("redis is away")
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(s.Close(), client.Close()) })
+
+	run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	site.Heal()
+	run(t, begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	want := []string{`j1 degraded, before ""`, `j1 degraded, before ""`, `j2 healthy, before "degraded"`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A scrape without a settled page for two minutes is listed and logged once, unless it is paused.
+func TestStalledScrape(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		var log bytes.Buffer
+		client := tasks.NewClient(rdb)
+		site := sitetest.NewShop(t, 1, 3)
+		s, err := New(Config{Client: client, OutDir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = errors.Join(s.Close(), client.Close()) })
+		run, err := store.Scrape(requestOf(t, site.Definition(t, ""), s.cfg.OutDir, ScrapeOptions{BaseURL: site.URL})).Send(t.Context(), client) // no worker takes it
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := run.ID()
+		j := begin(t, s, id, site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+		stalled := func(what string, want int) []Stalled {
+			t.Helper()
+			list, err := StalledJobs(t.Context(), client)
+			if err != nil || len(list) != want {
+				t.Errorf("%s: got %v, %v, want %d stalled jobs", what, list, err, want)
+			}
+			return list
+		}
+		age := func() {
+			t.Helper()
+			if err := rdb.ZIncrBy(t.Context(), store.ProgressKey, -float64(3*time.Minute.Milliseconds()), id).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stalled("at first", 0)
+		age()
+		j.crawler.delays.add(string(DelayProxies))
+		if err := j.crawler.delays.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if list := stalled("after three minutes", 1); len(list) == 1 && !regexp.MustCompile(`^shop\.example \(job .*\): no page for 3m\d+s; delays so far: proxies \(1\)$`).MatchString(list[0].String()) {
+			t.Errorf("got %s, want the site, the time and the delays", list[0])
+		}
+		for range 2 {
+			s.handlers.jobs.looked = time.Time{}
+			s.handlers.jobs.warnStalled(t.Context())
+		}
+		if n := strings.Count(log.String(), "a scrape makes no progress"); n != 1 {
+			t.Errorf("got %d lines, want 1:\n%s", n, log.String())
+		}
+		if _, err := j.queue.Pause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stalled("paused", 0)
+		if _, err := j.queue.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stalled("resumed", 1)
+		enqueue(t, j, site.URL+"/item/0")
+		crawl(t, j)
+		stalled("after a page", 0)
+		age()
+		if err := rdb.Del(t.Context(), store.RequestKey(id)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		stalled("after its request has expired", 0)
+	})
+}

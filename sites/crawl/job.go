@@ -1,0 +1,177 @@
+package crawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+	"muster/tasks/workqueue"
+)
+
+// job is a scrape in this process.
+type job struct {
+	*pages
+	crawler *crawler
+	// finish closes the files of the job; see record.Recorder.Finish.
+	finish func(ctx context.Context, run string, sum report.Summary) (report.Summary, error)
+}
+
+// later is the error of a step that must run again after some time.
+type later struct{ after time.Duration }
+
+func (l later) Error() string { return fmt.Sprintf("nothing to do for %s", l.after) }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// publish stores the progress of the job.
+func (j *job) publish(ctx context.Context) {
+	if byType, _, err := store.Written(ctx, j.queue.Outputs()); err == nil && len(byType) > 0 {
+		n := 0
+		for _, of := range byType {
+			n += of
+		}
+		tasks.PublishKey(ctx, "result_count", fmt.Sprint(n))
+	}
+	for _, c := range []*counters{j.crawler.delays, j.crawler.ends} {
+		if err := c.flush(ctx); err != nil {
+			j.log.WarnContext(ctx, "the report will lack delays or ends of sessions", "error", err)
+		}
+	}
+	if stats, err := j.queue.Stats(ctx); err == nil {
+		total, completed := chunks(j.def, stats)
+		tasks.PublishKey(ctx, "error_count", fmt.Sprint(stats.Error))
+		tasks.PublishKey(ctx, "total_urls", fmt.Sprint(stats.Total))
+		tasks.PublishKey(ctx, "total_chunks", fmt.Sprint(total)) // before those that are completed
+		tasks.PublishKey(ctx, "completed_chunks", fmt.Sprint(completed))
+	}
+}
+
+// chunks returns the pages of a job in chunks of ten times max_per_domain, at least 25: how many are known, and how many
+// will not be fetched any more. The last chunk is complete when no page is open.
+func chunks(def *definition.Definition, pages workqueue.Stats) (total, completed int64) {
+	size := int64(max(10*def.Politeness.MaxPerDomain, 25))
+	total = (pages.Total + size - 1) / size
+	if pages.Open() == 0 {
+		return total, total
+	}
+	return total, (pages.Total - pages.Open()) / size
+}
+
+// applyPause pauses a job that begins while its site is paused. Otherwise it
+// resumes the queue, which may be that of an earlier job that ended paused.
+func (j *job) applyPause(ctx context.Context) error {
+	paused, err := j.rdb.SIsMember(ctx, store.PausedSitesKey, j.def.Site).Result()
+	if err != nil {
+		return fmt.Errorf("look whether site %s is paused: %w", j.def.Site, err)
+	}
+	set := j.queue.Resume
+	if paused {
+		set = j.queue.Pause
+	}
+	if _, err := set(ctx); err != nil {
+		return fmt.Errorf("pause or resume job %s: %w", j.id, err)
+	}
+	return nil
+}
+
+// collect queues the start pages of the job, and ends the leases of an earlier run of the job that was killed.
+func (j *job) collect(ctx context.Context) error {
+	if err := j.requeue(ctx); err != nil {
+		return err
+	}
+	if err := j.crawler.leases.returnPending(ctx); err != nil {
+		return err
+	}
+	if err := errors.Join(j.queue.Seal(ctx), j.queue.Unseal(ctx)); err != nil {
+		return fmt.Errorf("end the leases of an earlier run: %w", err)
+	}
+	var starts []visit
+	for _, p := range j.def.StartPages() {
+		v := visit{URL: p.URL, Kind: p.Kind, Post: p.Post}
+		if p.Kind == definition.KindSitemap {
+			v.Start = p.Start
+		}
+		starts = append(starts, v)
+	}
+	starts, err := j.crawler.limitDetails(ctx, "start", starts)
+	if err != nil {
+		return err
+	}
+	items, err := j.items(starts)
+	if err != nil {
+		return err
+	}
+	if _, err := j.queue.Enqueue(ctx, items...); err != nil {
+		return fmt.Errorf("queue the start pages: %w", err)
+	}
+	return nil
+}
+
+// requeue puts the failed pages of the resumed job back into the queue, once.
+func (j *job) requeue(ctx context.Context) error {
+	if j.req.Resume == "" {
+		return nil
+	}
+	done, err := j.rdb.Exists(ctx, store.ResumedKey(j.run)).Result()
+	if err != nil {
+		return fmt.Errorf("resume job %s: %w", j.id, err)
+	}
+	if done > 0 {
+		return nil
+	}
+	ids, err := j.queue.Requeue(ctx, workqueue.RequeueOptions{})
+	if err != nil {
+		return fmt.Errorf("requeue the failed pages of job %s: %w", j.id, err)
+	}
+	j.log.InfoContext(ctx, "failed pages are requeued", "pages", len(ids))
+	if err := j.rdb.Set(ctx, store.ResumedKey(j.run), len(ids), store.Keep).Err(); err != nil {
+		return fmt.Errorf("resume job %s: %w", j.id, err)
+	}
+	return nil
+}
+
+// crawlersFor returns the crawlers of a job: one for each eight pages that may be in flight, but not more than the live
+// workers have slots for scrapes.
+func crawlersFor(ctx context.Context, client *tasks.Client, def *definition.Definition) ([]store.Crawler, error) {
+	workers, err := client.Workers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count the slots of workers: %w", err)
+	}
+	n := max(min((def.Politeness.MaxPerDomain+leastWindow-1)/leastWindow, slotsOf(workers)), 1)
+	crawlers := make([]store.Crawler, n)
+	for i := range crawlers {
+		crawlers[i] = store.Crawler{Site: def.Site, Number: i, Of: n}
+	}
+	return crawlers, nil
+}
+
+// slotsOf returns how many tasks of scrapes the workers run at once.
+func slotsOf(workers []tasktype.Worker) int {
+	slots := 0
+	for _, w := range workers {
+		if w.Queues[store.Queue] == 0 {
+			continue
+		}
+		n := w.Concurrency
+		if limit, ok := w.QueueLimits[store.Queue]; ok {
+			n = min(n, limit)
+		}
+		slots += n
+	}
+	return slots
+}

@@ -1,0 +1,206 @@
+package crawl
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/tasks/workqueue"
+)
+
+// follow returns the pages that a page leads to as items: first the next listing page, so that it is fetched beside the
+// pages that this one lists.
+func (c *crawler) follow(ctx context.Context, page string, v visit, y *yield) ([]workqueue.Item, error) {
+	to := y.links
+	if y.next != nil && (!y.counted || y.print != "") {
+		first, err := c.firstWith(ctx, v, y)
+		switch {
+		case err != nil:
+			return nil, err
+		case first == "":
+			to = append([]visit{*y.next}, to...)
+		case !y.counted: // else the count ends here
+			y.Repeats, y.Unfollowed = first, c.itemID(*y.next)
+		}
+	}
+	to, err := c.limitDetails(ctx, page, to)
+	if err != nil {
+		return nil, err
+	}
+	if to, err = c.limitDepth(ctx, to); err != nil {
+		return nil, err
+	}
+	return c.items(to)
+}
+
+// firstWith returns the address of another listing page that has the links and records of this one, or "".
+func (c *crawler) firstWith(ctx context.Context, v visit, y *yield) (string, error) {
+	if y.print == "" {
+		return "", nil
+	}
+	key := store.PrintsKey(c.id)
+	self := c.itemID(v) + " " + v.URL
+	var first *redis.StringCmd
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSetNX(ctx, key, y.print, self)
+		first = p.HGet(ctx, key, y.print)
+		p.Expire(ctx, key, store.Keep)
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("compare with earlier listing pages: %w", err)
+	}
+	if first.Val() == self {
+		return "", nil
+	}
+	_, address, _ := strings.Cut(first.Val(), " ")
+	return address, nil
+}
+
+// printOf returns the hash of a set of addresses and keys, or "" if it is empty.
+func printOf(parts []string) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Sort(parts)
+	h := sha256.New()
+	for _, p := range slices.Compact(parts) {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// maxDeep bounds how many pages beyond limits.max_depth a process stores to count them, if there were some before.
+const maxDeep = 10_000
+
+// limitDepth returns the pages that are not beyond limits.max_depth, and stores the others for the report.
+func (c *crawler) limitDepth(ctx context.Context, to []visit) ([]visit, error) {
+	deepest := c.def.Limits.MaxDepth
+	if deepest == 0 {
+		return to, nil
+	}
+	var near []visit
+	var deep []any
+	for _, v := range to {
+		if v.Depth > deepest {
+			deep = append(deep, c.itemID(v))
+		} else {
+			near = append(near, v)
+		}
+	}
+	if len(deep) == 0 || c.deep.Add(int64(len(deep))) > maxDeep {
+		return near, nil
+	}
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.SAdd(ctx, store.DeepKey(c.id), deep...)
+		p.Expire(ctx, store.DeepKey(c.id), store.Keep)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store pages beyond limits.max_depth: %w", err)
+	}
+	return near, nil
+}
+
+var errEnough = errors.New("the scrape has as many pages and records as its limit allows")
+
+// detailPages names the detail pages among what a scrape with a limit counts; the others are types of records.
+const detailPages = "/pages"
+
+// limitDetails returns the pages without the detail pages beyond the limit of the scrape. A second call for the same page
+// returns the same.
+func (c *crawler) limitDetails(ctx context.Context, page string, to []visit) ([]visit, error) {
+	isDetail := func(v visit) bool { return v.Kind == definition.KindDetail }
+	if c.req.Limit == 0 || !slices.ContainsFunc(to, isDetail) {
+		return to, nil
+	}
+	details := map[string]bool{}
+	for _, v := range to {
+		if isDetail(v) {
+			details[c.itemID(v)] = true
+		}
+	}
+	left, err := store.Grant(ctx, c.rdb, store.WantedKey(c.id, detailPages), store.Page{ID: page, Records: len(details)}, int64(c.req.Limit))
+	if err != nil {
+		return nil, err
+	}
+	var taken []visit
+	for _, v := range to {
+		if isDetail(v) {
+			if id := c.itemID(v); !details[id] {
+				continue
+			} else if delete(details, id); left == 0 {
+				continue
+			}
+			left--
+		}
+		taken = append(taken, v)
+	}
+	return taken, nil
+}
+
+// limitRecords returns the records of a page that the limits of the job and of the scrape allow.
+func (c *crawler) limitRecords(ctx context.Context, lease workqueue.Leased, y *yield, records [][]byte) ([][]byte, error) {
+	if c.req.Limit > 0 && lease.Kind == definition.KindListing {
+		left := map[string]int{}
+		for typ, n := range y.Records {
+			granted, err := store.Grant(ctx, c.rdb, store.WantedKey(c.id, typ), store.Page{ID: lease.ID, Records: n}, int64(c.req.Limit))
+			if err != nil {
+				return nil, err
+			}
+			left[typ], y.Records[typ] = granted, granted
+		}
+		var kept [][]byte
+		var types []string
+		for i, r := range records {
+			if typ := y.types[i]; left[typ] > 0 {
+				left[typ]--
+				kept, types = append(kept, r), append(types, typ)
+			}
+		}
+		records, y.types = kept, types
+	}
+	n, err := c.admission.budget.grant(ctx, lease.ID, len(records), y.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	for _, typ := range y.types[min(n, len(y.types)):] {
+		y.Records[typ]--
+	}
+	return records[:n], nil
+}
+
+// enough reports whether a scrape with a limit needs no more pages of a kind.
+func (c *crawler) enough(ctx context.Context, kind string) (bool, error) {
+	if c.req.Limit == 0 || kind == definition.KindDetail {
+		return false, nil
+	}
+	var wanted []string
+	leads := slices.ContainsFunc(c.def.Listing.Links, func(l definition.Link) bool { return l.As == definition.KindDetail })
+	if leads || slices.ContainsFunc(c.def.Start, func(s definition.Start) bool { return s.Sitemap != "" }) {
+		wanted = append(wanted, detailPages)
+	}
+	for _, r := range c.def.RecordsFrom(definition.KindListing) {
+		wanted = append(wanted, r.Name)
+	}
+	for _, of := range wanted {
+		text, err := c.rdb.HGet(ctx, store.WantedKey(c.id, of), "records").Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return false, fmt.Errorf("look at the limit of job %s: %w", c.id, err)
+		}
+		if n, _ := strconv.Atoi(text); n < c.req.Limit { // 0 when there is none
+			return false, nil
+		}
+	}
+	return true, nil
+}

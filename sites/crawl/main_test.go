@@ -1,0 +1,18 @@
+package crawl
+
+import (
+	"log/slog"
+	"net"
+	"testing"
+
+	"muster/internal/dnstest"
+	"muster/tasks/redistest"
+)
+
+// TestMain makes names below .test stand for loopback.
+func TestMain(m *testing.M) {
+	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
+	redistest.Main(m)
+}
+
+var noLog = slog.New(slog.DiscardHandler)

@@ -1,0 +1,223 @@
+package crawl
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"muster/internal/testutil"
+	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
+	"muster/sites/polite"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+)
+
+// The ways in which a site is down.
+const (
+	closes   = "it closes connections"
+	resets   = "it resets connections"
+	refuses  = "it refuses connections"
+	answers5 = "it answers 503"
+	cuts     = "it cuts bodies"
+)
+
+// outage is a site that is down for a while, from a page on until up is called.
+type outage struct {
+	site http.Handler
+	from int // this many pages are given before
+	how  string
+	addr string
+
+	server http.Server
+	down   atomic.Bool
+	failed atomic.Int64 // requests while it is down
+
+	mu       sync.Mutex // guards the fields below
+	pages    int
+	listener net.Listener
+}
+
+func newOutage(t *testing.T, site http.Handler, from int, how string) *outage {
+	t.Helper()
+	o := &outage{site: site, from: from, how: how, addr: testutil.FreeAddr(t)}
+	o.server.Handler = o
+	o.listen(t)
+	t.Cleanup(func() { _ = o.server.Close() })
+	return o
+}
+
+func (o *outage) listen(t *testing.T) {
+	l, err := net.Listen("tcp", o.addr)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	o.mu.Lock()
+	o.listener = l
+	o.mu.Unlock()
+	go func() { _ = o.server.Serve(l) }()
+}
+
+// up ends the outage.
+func (o *outage) up(t *testing.T) {
+	if o.how == refuses {
+		o.listen(t)
+	}
+	o.down.Store(false)
+}
+
+func (o *outage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	if r.URL.Path != "/robots.txt" {
+		o.pages++
+	}
+	if o.pages == o.from+1 && !o.down.Load() {
+		o.pages++
+		o.down.Store(true)
+		if o.how == refuses {
+			_ = o.listener.Close()
+		}
+	}
+	o.mu.Unlock()
+	if !o.down.Load() {
+		o.site.ServeHTTP(w, r)
+		return
+	}
+	o.failed.Add(1)
+	switch o.how {
+	case answers5:
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	case cuts:
+		w.Header().Set("Content-Length", "5000")
+		fmt.Fprint(w, "<html><h1>It be")
+		_ = http.NewResponseController(w).Flush()
+	}
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	if o.how == resets {
+		_ = conn.(*net.TCPConn).SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// transport carries requests without a proxy, and counts the connections that
+// are refused.
+func (o *outage) transport() http.RoundTripper {
+	var d net.Dialer
+	return &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil && o.down.Load() {
+			o.failed.Add(1)
+		}
+		return conn, err
+	}}
+}
+
+// process returns a service with a transport of its own, as a process has it.
+func process(t *testing.T, cfg Config) *Worker {
+	t.Helper()
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// While a site is down its pages wait: few requests go out, no page uses up its
+// attempts, and all are fetched afterwards.
+func TestSiteIsDownForAWhile(t *testing.T) {
+	t.Parallel()
+	const lists, perList = 4, 100
+	for name, from := range map[string]int{"between details": 150, "between listing pages": 2} {
+		for _, how := range []string{closes, resets, refuses, answers5, cuts} {
+			t.Run(how+" "+name, func(t *testing.T) {
+				t.Parallel()
+				site := sitetest.NewShop(t, lists, perList)
+				down := newOutage(t, site, from, how)
+				rdb := redistest.New(t)
+				client := tasks.NewClient(rdb)
+				t.Cleanup(func() { _ = client.Close() })
+				def, dir := site.Definition(t, ""), t.TempDir()
+				jobs := make([]*job, 2)
+				for i := range jobs {
+					s := process(t, Config{Client: client, OutDir: dir, Transport: func(*definition.Definition) http.RoundTripper { return down.transport() }})
+					jobs[i] = begin(t, s, "j1", def, ScrapeOptions{BaseURL: "http://" + down.addr})
+					breaker := polite.NewSiteBreaker(rdb, SiteKey(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
+					jobs[i].crawler.breaker, jobs[i].crawler.admission.breaker = breaker, breaker
+				}
+
+				// It comes up again after three failed trials.
+				over, watched := make(chan struct{}), make(chan struct{})
+				opened := map[time.Time]bool{}
+				go func() {
+					defer close(watched)
+					if testutil.Becomes(func() bool {
+						select {
+						case <-over:
+							return true
+						default:
+						}
+						state, err := jobs[0].crawler.breaker.State(context.Background())
+						if err == nil && state.State != "closed" {
+							opened[state.OpenedAt] = true
+						}
+						return len(opened) > 3
+					}) {
+						down.up(t)
+					}
+				}()
+				sum, err := runOn(t.Context(), jobs)
+				close(over)
+				<-watched
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(opened) <= 3 {
+					t.Errorf("the breaker was seen to open %d times, want 4", len(opened))
+				}
+				if want := lists + lists*perList; sum.Pages != want || sum.Errors != 0 || sum.Status != report.StatusComplete {
+					t.Errorf("got %s with %d pages and %d errors, want %d pages and none: %+v", sum.Status, sum.Pages, sum.Errors, want, sum.Samples)
+				} else {
+					site.IsWhole(t, sum)
+				}
+				t.Logf("%d requests while it was down", down.failed.Load())
+				if n := down.failed.Load(); n > 20 {
+					t.Errorf("%d requests went out while the site was down, want at most 20", n)
+				}
+			})
+		}
+	}
+}
+
+// runOn takes the steps of a job in several processes, with a crawler in each.
+func runOn(ctx context.Context, jobs []*job) (report.Summary, error) {
+	if err := jobs[0].collect(ctx); err != nil {
+		return report.Summary{}, err
+	}
+	var g errgroup.Group
+	for p, j := range jobs {
+		g.Go(func() error { return crawlAs(ctx, j, fmt.Sprint("crawler ", p)) })
+	}
+	if err := g.Wait(); err != nil {
+		return report.Summary{}, err
+	}
+	return until(ctx, func() (report.Summary, error) { return jobs[0].aggregate(ctx, nil) })
+}

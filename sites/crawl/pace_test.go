@@ -1,0 +1,83 @@
+package crawl
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
+	"muster/sites/report"
+)
+
+// Requests of all processes keep to the delay of the definition, the Crawl-delay of robots.txt and Retry-After, as the server
+// sees them. A request may arrive late, so times are compared over the whole scrape.
+func TestPaceAtTheServer(t *testing.T) {
+	t.Parallel()
+	const pages = 20
+	for name, c := range map[string]struct {
+		politeness, robots string
+		least              time.Duration // of all requests for pages
+	}{
+		"delay": {"{delay: 100ms, robots: false, max_per_domain: 4}", "", pages * 50 * time.Millisecond},
+		// Crawl-delay is a minimum: it is not varied below.
+		"Crawl-delay": {"{delay: 0, max_per_domain: 4}", "User-agent: *\nCrawl-delay: 0.1\n", pages * 100 * time.Millisecond},
+		"Retry-After": {"{delay: 0, robots: false, max_per_domain: 4}", "", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			var at []time.Time
+			var limited, read time.Time // when the response 429 was sent and read
+			early := 0                  // requests between then and the end of Retry-After
+			site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/robots.txt" {
+					fmt.Fprint(w, c.robots)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				at = append(at, time.Now())
+				if name == "Retry-After" && len(at) == pages/2 {
+					limited = time.Now()
+					w.Header().Set("Retry-After", "1")
+					w.WriteHeader(http.StatusTooManyRequests)
+					return
+				}
+				if !read.IsZero() && time.Since(limited) < 990*time.Millisecond {
+					early++
+				}
+				if r.URL.Path != "/" {
+					fmt.Fprintf(w, "<h1>%s</h1>%s", r.URL.Path, sitetest.Words)
+					return
+				}
+				for i := range pages {
+					fmt.Fprintf(w, `<a href="/item/%d">item</a>`, i)
+				}
+			})
+			sum := scrapeOn(t, 2, "site: paced\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: "+c.politeness+"\n"+sitetest.PageRecords, func(cfg *Config) {
+				cfg.Observe = func(ctx context.Context, _ Visit) (context.Context, func(Visited)) {
+					return ctx, func(v Visited) {
+						if v.Class == string(fetch.RateLimited) {
+							mu.Lock()
+							defer mu.Unlock()
+							read = time.Now()
+						}
+					}
+				}
+			})
+			if sum.Records != pages || sum.Status != report.StatusComplete {
+				t.Errorf("got %d records, %s, want %d, COMPLETE", sum.Records, sum.Status, pages)
+			}
+			if took := at[len(at)-1].Sub(at[0]); took < c.least-100*time.Millisecond {
+				t.Errorf("got all requests within %v, want at least %v", took, c.least)
+			}
+			if peak, _, _ := site.Counts(); peak > 4 || early > 3 { // three may have been on their way
+				t.Errorf("got %d requests at once and %d between the response 429 and the end of Retry-After, want at most 4 and 3", peak, early)
+			}
+		})
+	}
+}

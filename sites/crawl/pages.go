@@ -1,0 +1,134 @@
+package crawl
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+	"muster/sites/internal/store"
+	"muster/tasks/workqueue"
+)
+
+// pages are the request of a job and its pages, which are the items of a work
+// queue. Their state is in Redis.
+type pages struct {
+	id    string // of the job that has the pages
+	run   string // of the workflow; the same unless it resumes another
+	req   store.Request
+	def   *definition.Definition
+	rdb   redis.UniversalClient
+	queue *workqueue.Queue
+	log   *slog.Logger
+}
+
+// began is when the job began.
+func (p *pages) began() time.Time { return time.UnixMilli(p.req.Began) }
+
+// visit is a page to fetch: the payload of an item.
+type visit struct {
+	URL   string `json:"url"`
+	Kind  string `json:"-"` // kind of the item
+	N     int    `json:"n,omitempty"`
+	Depth int    `json:"depth,omitempty"` // links from the start
+	Start int    `json:"start,omitempty"` // of a sitemap: see definition.InSitemap
+
+	Post  definition.Post   `json:"post,omitzero"`   // how it is requested
+	Carry map[string]string `json:"carry,omitempty"` // see extract.Page
+}
+
+// yield is the result of a page, which is stored with its item.
+type yield struct {
+	Class   fetch.Class    `json:"class"`
+	Records map[string]int `json:"records,omitempty"` // by type
+	Invalid int            `json:"invalid,omitempty"`
+	Took    int64          `json:"took,omitempty"` // milliseconds; see extract.Page
+	// Hits and Faults are the field coverage of the page; see extract.Result.
+	Hits   map[string]map[string]int `json:"hits,omitempty"`
+	Faults extract.Faults            `json:"faults,omitempty"`
+	Bytes  int                       `json:"bytes,omitempty"` // of the page, unpacked
+	// RetryAfter is when the site allows the next request for a failed page, if it named a time.
+	RetryAfter time.Time `json:"retry_after,omitzero"`
+	// Duplicate is the address of a page with the same content, or "".
+	Duplicate string `json:"duplicate,omitempty"`
+	// Repeats is the address of an earlier listing page with the same links and records, if there is one, and
+	// Unfollowed the ID of the next page of this one.
+	Repeats    string `json:"repeats,omitempty"`
+	Unfollowed string `json:"unfollowed,omitempty"`
+
+	next    *visit
+	counted bool     // see extract.Result
+	links   []visit  // without next
+	print   string   // of the set of links and records of a listing page, or ""
+	via     string   // the proxy that it came through
+	types   []string // of its records, in their order
+}
+
+// itemID is the identity of a page in a job.
+func (p *pages) itemID(v visit) string {
+	canonical := v.URL
+	if u, err := url.Parse(v.URL); err == nil {
+		canonical = p.def.Canonical(u)
+	}
+	id := "GET " + canonical
+	if !v.Post.IsZero() {
+		id = "POST " + canonical + "\n" + v.Post.Type + "\n" + v.Post.Text
+	}
+	if v.Start > 1 {
+		id += fmt.Sprintf("\nstart %d", v.Start) // which other URLs of the same sitemap may be fetched for
+	}
+	h := sha256.Sum256([]byte(id))
+	return v.Kind[:1] + base64.RawURLEncoding.EncodeToString(h[:12])
+}
+
+// original returns the URL that a detail page names by rel=canonical if it is another detail page of the job on the same
+// host; else nil. Many sites name their home page or a page that does not exist.
+func (p *pages) original(ctx context.Context, v visit, doc *extract.Doc) *url.URL {
+	if v.Kind != definition.KindDetail || !v.Post.IsZero() {
+		return nil
+	}
+	to := doc.Canonical(p.def)
+	if to == nil || p.def.Canonical(to) == p.def.Canonical(doc.Page.URL) {
+		return nil
+	}
+	id := p.itemID(visit{URL: to.String(), Kind: v.Kind})
+	infos, err := p.queue.Get(ctx, id)
+	if err != nil {
+		p.log.WarnContext(ctx, "a copy of a page may count as another page", "page", v.URL, "original", to.String(), "error", err)
+		return nil
+	}
+	if id == p.itemID(v) || len(infos) == 0 || infos[0].State == workqueue.StateError || infos[0].State == workqueue.StateSkipped {
+		return nil
+	}
+	return to
+}
+
+// items returns pages as items of the queue.
+func (p *pages) items(visits []visit) ([]workqueue.Item, error) {
+	items := make([]workqueue.Item, len(visits))
+	for i, v := range visits {
+		payload, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("encode page: %w", err)
+		}
+		items[i] = workqueue.Item{ID: p.itemID(v), Kind: v.Kind, Payload: payload}
+	}
+	return items, nil
+}
+
+func yieldOf(info workqueue.Info) yield {
+	var y yield
+	if len(info.Result) == 0 || json.Unmarshal(info.Result, &y) != nil {
+		y.Class = "lost"
+	}
+	return y
+}

@@ -1,0 +1,113 @@
+package crawl
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"muster/sites/definition"
+	"muster/sites/report"
+	"muster/tasks/redistest"
+)
+
+// A search by POST goes from page to page, also after an error: a form, and JSON with a cursor. Pages with one URL
+// and different forms are different pages.
+func TestScrapeByPost(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(searches())
+	t.Cleanup(server.Close)
+	const head = "base_url: %s\npoliteness: {delay: 0s}\nretries: {base: 1ms}\n"
+	for _, c := range []struct{ site, text string }{
+		{"form", head + `start: [{url: /form, form: {q: lamp & co, page: 1}}]
+listing: {next: {param: page}}
+records: {hit: {from: listing, fields: {name: {css: .hit, required: true}}}}
+`},
+		{"json", head + `start: [{url: /json, json: {paging: {cursor: 1}}}]
+listing: {format: json, next: {param: paging.cursor, cursor: next}}
+records: {hit: {from: listing, fields: {name: {json: hit, required: true}}}}
+`},
+	} {
+		t.Run(c.site, func(t *testing.T) {
+			t.Parallel()
+			def, err := definition.Parse("s.yaml", fmt.Appendf(nil, "site: %s\n"+c.text, c.site, server.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", def, ScrapeOptions{}))
+			if sum.Status != report.StatusComplete || len(sum.Files) == 0 {
+				t.Fatalf("got %+v, want COMPLETE with files", sum)
+			}
+			got, err := os.ReadFile(sum.Files[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys := map[string]bool{}
+			for line := range strings.Lines(string(got)) {
+				var record struct {
+					Key string `json:"_key"`
+				}
+				if err := json.Unmarshal([]byte(line), &record); err != nil {
+					t.Fatal(err)
+				}
+				keys[record.Key] = true
+			}
+			for n := 1; n <= 3; n++ {
+				if want := fmt.Sprintf("%s %d", c.site, n); !strings.Contains(string(got), want) {
+					t.Errorf("got no record %q in\n%s", want, got)
+				}
+			}
+			if len(keys) != 3 {
+				t.Errorf("got %d keys, want 3:\n%s", len(keys), got)
+			}
+		})
+	}
+}
+
+// searches is a site that is searched by POST, with three pages each.
+func searches() http.Handler {
+	var failures atomic.Int32
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		page := 0
+		switch r.URL.Path {
+		case "/form":
+			_, _ = fmt.Sscan(r.PostFormValue("page"), &page)
+			if r.PostFormValue("q") != "lamp & co" {
+				page = 99
+			}
+			if page == 2 && failures.Add(1) == 1 {
+				http.Error(w, "busy", http.StatusInternalServerError)
+				return
+			}
+		case "/json":
+			var asked struct{ Paging struct{ Cursor int } }
+			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || r.Header.Get("Content-Type") != "application/json" {
+				http.Error(w, "no JSON", http.StatusBadRequest)
+				return
+			}
+			page = asked.Paging.Cursor
+		}
+		if r.Method != http.MethodPost || page < 1 || page > 3 {
+			http.Error(w, "no such search", http.StatusNotFound)
+			return
+		}
+		if r.URL.Path == "/form" {
+			fmt.Fprintf(w, "<p class=hit>form %d</p>", page)
+			return
+		}
+		next := "null"
+		if page < 3 {
+			next = fmt.Sprint(page + 1)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"hit": "json %d", "next": %s}`, page, next)
+	})
+}

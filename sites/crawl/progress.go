@@ -1,0 +1,199 @@
+package crawl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/workqueue"
+)
+
+const (
+	stallAfter    = 2 * time.Minute  // without a settled page; longer for a site with longer delays
+	progressEvery = 5 * time.Second  // how often a process stores that a job makes progress
+	stallEvery    = 30 * time.Second // how often a process looks for stalled jobs
+)
+
+// Stalled is a scrape under way in which no page was fetched or given up for at least two minutes.
+type Stalled struct {
+	JobID, Site string
+	For         time.Duration
+	Delays      map[string]int // why pages have waited since the scrape began, by Delay, and how often
+}
+
+// String describes the scrape in one line.
+func (s Stalled) String() string {
+	text := fmt.Sprintf("%s (job %s): no page for %s", s.Site, s.JobID, s.For.Round(time.Second))
+	if len(s.Delays) == 0 {
+		return text + "; no page was delayed: look for slow responses of the site or its proxies"
+	}
+	var why []string
+	for _, delay := range slices.SortedFunc(maps.Keys(s.Delays), func(a, b string) int { return cmp.Or(s.Delays[b]-s.Delays[a], strings.Compare(a, b)) }) {
+		why = append(why, fmt.Sprintf("%s (%d)", delay, s.Delays[delay]))
+	}
+	return text + "; delays so far: " + strings.Join(why, ", ")
+}
+
+// StalledJobs returns the scrapes that make no progress, the longest first. Paused ones are left out.
+func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
+	rdb := client.Redis()
+	idle, err := store.IdleJobs(ctx, rdb, stallAfter)
+	if err != nil {
+		return nil, err
+	}
+	var stalled []Stalled
+	for _, job := range idle {
+		req, err := store.ReadRequest(ctx, rdb, job.Run)
+		if errors.Is(err, store.ErrNoJob) {
+			if err := store.Close(ctx, rdb, job.Run); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		def, err := req.Definition()
+		if err != nil || job.For < 2*max(def.Politeness.Delay, def.Politeness.CrawlDelayMax) {
+			continue // the job itself reports a bad definition
+		}
+		status, err := tasks.Attach[report.Summary](client, job.Run).Status(ctx)
+		if errors.Is(err, tasks.ErrUnknown) || err == nil && status.Terminal() {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look at job %s: %w", job.Run, err)
+		}
+		pages, err := workqueue.New(rdb, store.QueueName(req.Site, req.PagesOf(job.Run)), workqueue.Config{}).Stats(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look at the pages of job %s: %w", job.Run, err)
+		}
+		if pages.Paused {
+			continue
+		}
+		delays, err := Counts(ctx, rdb, store.DelaysKey(req.PagesOf(job.Run)))
+		if err != nil {
+			return nil, err
+		}
+		stalled = append(stalled, Stalled{JobID: job.Run, Site: req.Site, For: job.For, Delays: delays})
+	}
+	return stalled, nil
+}
+
+// progress stores that a job makes progress. It may be used by many goroutines.
+type progress struct {
+	rdb redis.UniversalClient
+	run string
+
+	mu   sync.Mutex // guards last
+	last time.Time
+}
+
+// note records a settled page.
+func (p *progress) note(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.last) < progressEvery {
+		return nil
+	}
+	p.last = time.Now()
+	return store.NoteProgress(ctx, p.rdb, p.run)
+}
+
+// warnStalled logs each stalled job of this process once, until it makes progress again.
+func (l *localJobs) warnStalled(ctx context.Context) {
+	if time.Since(l.looked) < stallEvery {
+		return
+	}
+	l.looked = time.Now()
+	stalled, err := StalledJobs(ctx, l.cfg.Client)
+	if err != nil {
+		if ctx.Err() == nil {
+			l.cfg.Logger.DebugContext(ctx, "cannot look for scrapes without progress", "error", err)
+		}
+		return
+	}
+	still := map[string]bool{}
+	for _, s := range stalled {
+		l.mu.Lock()
+		_, mine := l.jobs[s.JobID]
+		l.mu.Unlock()
+		if mine && !l.stalled[s.JobID] {
+			l.cfg.Logger.WarnContext(ctx, "a scrape makes no progress", "site", s.Site, "job", s.JobID, "for", s.For.Round(time.Second), "delays", s.Delays)
+		}
+		still[s.JobID] = mine
+	}
+	l.stalled = still
+}
+
+// counters counts events of a job by name. Each process counts on its own until
+// it flushes to a hash in Redis. It may be used by many goroutines.
+type counters struct {
+	rdb redis.UniversalClient
+	key string
+
+	mu sync.Mutex // guards by
+	by map[string]int64
+}
+
+func (c *counters) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]int64{}
+	}
+	c.by[name]++
+}
+
+// flush adds what this process has counted to what all have.
+func (c *counters) flush(ctx context.Context) error {
+	c.mu.Lock()
+	by := c.by
+	c.by = nil
+	c.mu.Unlock()
+	if len(by) == 0 {
+		return nil
+	}
+	pipe := c.rdb.Pipeline()
+	for name, n := range by {
+		pipe.HIncrBy(ctx, c.key, name, n)
+	}
+	pipe.Expire(ctx, c.key, store.Keep)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("store counts: %w", err)
+	}
+	return nil
+}
+
+// all returns the counts of all processes that have flushed, and of this one.
+func (c *counters) all(ctx context.Context) (map[string]int, error) {
+	if err := c.flush(ctx); err != nil {
+		return nil, err
+	}
+	return Counts(ctx, c.rdb, c.key)
+}
+
+// Counts reads the counts that all processes have flushed to a key.
+func Counts(ctx context.Context, rdb redis.UniversalClient, key string) (map[string]int, error) {
+	stored, err := rdb.HGetAll(ctx, key).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read counts: %w", err)
+	}
+	by := map[string]int{}
+	for name, text := range stored {
+		by[name], _ = strconv.Atoi(text) // 0 for what flush has not written
+	}
+	return by, nil
+}

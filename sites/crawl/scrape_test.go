@@ -1,0 +1,503 @@
+package crawl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
+	"muster/sites/internal/store"
+	"muster/sites/record"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+)
+
+// ScrapeOptions are the options of a scrape that a test begins.
+type ScrapeOptions struct {
+	Limit           int
+	BaseURL, OutDir string
+	CSV             bool
+	Sinks           []string
+}
+
+// newWorker returns a worker on rdb, as a process has it. It does not run: a job
+// is written when it ends.
+func newWorker(t *testing.T, rdb redis.UniversalClient) *Worker {
+	t.Helper()
+	client := tasks.NewClient(rdb)
+	s, err := New(Config{Client: client, OutDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// begin begins a job without a worker, so that a test can take its steps.
+func begin(t *testing.T, s *Worker, id string, def *definition.Definition, o ScrapeOptions) *job {
+	t.Helper()
+	dir := o.OutDir
+	if dir == "" {
+		dir = s.cfg.OutDir
+	}
+	if err := s.recorder.Allow(dir, o.Sinks); err != nil {
+		t.Fatal(err)
+	}
+	j, err := s.handlers.begin(t.Context(), id, requestOf(t, def, dir, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// requestOf returns the request of a scrape with its records in dir.
+func requestOf(t *testing.T, def *definition.Definition, dir string, o ScrapeOptions) store.Request {
+	t.Helper()
+	home, err := record.FolderName(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks}
+}
+
+// work runs a worker until the test ends.
+func work(t *testing.T, client *tasks.Client, s *Worker) {
+	t.Helper()
+	mux := tasks.NewMux()
+	s.Register(mux)
+	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{store.Queue: 1}, Concurrency: 4, Grace: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	testutil.Background(t, s.Run)
+	testutil.Background(t, w.Run)
+}
+
+// again calls a step as the engine does: until it does not ask for later.
+func again[T any](t *testing.T, step func() (T, error)) T {
+	t.Helper()
+	v, err := until(t.Context(), step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// until is again for where there is no test to fail.
+func until[T any](ctx context.Context, step func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, sitetest.Patience, errors.New("the step never ends"))
+	defer cancel()
+	for {
+		v, err := step()
+		l, ok := errors.AsType[later](err)
+		if !ok {
+			return v, err
+		}
+		if err := sleep(ctx, l.after); err != nil {
+			return v, err
+		}
+	}
+}
+
+// run takes all steps of a job in this goroutine.
+func run(t *testing.T, j *job) report.Summary {
+	t.Helper()
+	collect(t, j)
+	crawl(t, j)
+	return aggregate(t, j)
+}
+
+// collect queues the start pages of a job.
+func collect(t *testing.T, j *job) {
+	t.Helper()
+	if err := j.collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crawl fetches all pages of a job with one crawler.
+func crawl(t *testing.T, j *job) {
+	t.Helper()
+	if err := crawlAs(t.Context(), j, "crawler"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crawlAs is crawl without a test, for a named crawler.
+func crawlAs(ctx context.Context, j *job, name string) error {
+	_, err := until(ctx, func() (int, error) { return crawlOnce(ctx, j, name) })
+	return err
+}
+
+// crawlOnce runs a crawler for a slice.
+func crawlOnce(ctx context.Context, j *job, name string) (int, error) {
+	return j.crawler.crawl(ctx, name, store.Crawler{Of: 1})
+}
+
+// aggregate closes a job.
+func aggregate(t *testing.T, j *job) report.Summary {
+	t.Helper()
+	return again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), nil) })
+}
+
+func TestScrapeWithFaults(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		site := sitetest.NewShop(t, 3, 10)
+		site.Faults = map[string][]string{
+			"/": {"500"}, "/page/2": {"soft", "429"}, "/page/3": {"empty"},
+			"/item/1": {"429"}, "/item/2": {"500", "500"}, "/item/3": {"soft"}, "/item/4": {"empty"}, "/item/5": {"cut"}, "/item/6": {"403"}, "/item/7": {"503", "429"},
+		}
+		s := newWorker(t, rdb)
+		sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+		site.IsWhole(t, sum)
+		if sum.Status != report.StatusComplete || sum.Pages != 33 || sum.Errors != 0 || sum.ByClass[fetch.OK] != 33 {
+			t.Errorf("got %+v, want COMPLETE with 33 pages", sum)
+		}
+		for i := range 30 {
+			if _, given := site.Counts(fmt.Sprint("/item/", i)); given != 1 {
+				t.Errorf("item %d was given %d times, want once", i, given)
+			}
+		}
+	})
+}
+
+// A worker that is gone in the middle of a page, with its files open, costs this page a second request and nothing else.
+func TestAbandonedWorker(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		site := sitetest.NewShop(t, 2, 20)
+		site.Faults = map[string][]string{"/item/13": {"hang"}}
+		out := t.TempDir()
+		def, err := definition.Parse("shop.yaml", bytes.Replace(site.Definition(t, "").YAML(), []byte("max_per_domain: 2"), []byte("max_per_domain: 1"), 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := ScrapeOptions{BaseURL: site.URL, OutDir: out}
+
+		first := begin(t, newWorker(t, rdb), "j1", def, o)
+		collect(t, first)
+		ctx, abandon := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_ = crawlAs(ctx, first, "crawler")
+		}()
+		testutil.Eventually(t, "the page that hangs is requested", func() bool {
+			asked, _ := site.Counts("/item/13")
+			return asked > 0
+		})
+		// It neither settles nor returns the page: its lease must be taken over.
+		t.Cleanup(func() { abandon(); <-gone })
+
+		second := begin(t, newWorker(t, rdb), "j1", def, o)
+		crawl(t, second)
+		site.IsWhole(t, aggregate(t, second))
+		for i := range 40 {
+			asked, given := site.Counts(fmt.Sprint("/item/", i))
+			if i != 13 && (asked != 1 || given != 1) {
+				t.Errorf("item %d was asked for %d times, want once", i, asked)
+			}
+		}
+		for _, p := range []string{"/", "/page/2"} {
+			if asked, _ := site.Counts(p); asked != 1 {
+				t.Errorf("%s was asked for %d times, want once", p, asked)
+			}
+		}
+	})
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 5, 10)
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, Limit: 4}))
+	if sum.ByType["item"] != 4 || sum.ByType["teaser"] != 4 || sum.Pages != 5 {
+		t.Errorf("got %+v, want 4 of each from 5 pages", sum)
+	}
+	if asked, _ := site.Counts("/page/2"); asked != 0 {
+		t.Errorf("got %d requests for the second listing page, want 0: the first has enough", asked)
+	}
+}
+
+// Pages that cannot be fetched are reported with their class, and do not stop
+// others.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 10)
+	forever := func(f string) []string { return strings.Split(strings.Repeat(f+" ", 50), " ") }
+	site.Faults = map[string][]string{"/item/1": forever("500"), "/item/2": forever("404"), "/item/3": forever("soft"), "/item/4": forever("empty")}
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != report.StatusComplete || sum.Errors != 3 || sum.Skipped != 1 || sum.ByType["item"] != 6 {
+		t.Errorf("got %+v, want COMPLETE with 6 items, 3 errors and 1 skipped page", sum)
+	}
+	for class, want := range map[fetch.Class]int{fetch.Server: 1, fetch.Gone: 1, fetch.SoftBlock: 1, fetch.Empty: 1, fetch.OK: 7} {
+		if sum.ByClass[class] != want {
+			t.Errorf("%s: got %d pages, want %d", class, sum.ByClass[class], want)
+		}
+	}
+	data, err := os.ReadFile(sum.Failed)
+	if err != nil || strings.Count(string(data), "\n") != 3 || !strings.Contains(string(data), `/item/1`) {
+		t.Errorf("failed.jsonl: got %s, error %v, want 3 lines, with /item/1", data, err)
+	}
+	if asked, _ := site.Counts("/item/1"); asked != 4 {
+		t.Errorf("a page with 500 was asked for %d times, want 1 and 3 retries", asked)
+	}
+	if asked, _ := site.Counts("/item/2"); asked != 1 {
+		t.Errorf("a page with 404 was asked for %d times, want once", asked)
+	}
+}
+
+// A listing page that fails makes the job incomplete, and says so.
+func TestFailedListing(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 3, 5)
+	site.Faults = map[string][]string{"/page/2": strings.Split(strings.Repeat("500 ", 50), " ")}
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 could not be fetched") || sum.ByType["item"] != 5 {
+		t.Errorf("got %s, missing %v, records %v, want INCOMPLETE without /page/2, with 5 items", sum.Status, sum.Missing, sum.ByType)
+	}
+	site.Faults["/"] = site.Faults["/page/2"]
+	j := begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	collect(t, j)
+	crawl(t, j)
+	if _, err := j.aggregate(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no start page could be fetched") {
+		t.Errorf("got error %v, want that no start page could be fetched", err)
+	}
+}
+
+func TestNoURLs(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 0)
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != report.StatusComplete || sum.Records != 0 || sum.Pages != 1 {
+		t.Errorf("got %+v, want COMPLETE with one page and no records", sum)
+	}
+}
+
+// An endless calendar ends at max_pages, visibly.
+func TestEndlessListing(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		var n int
+		_, _ = fmt.Sscanf(r.URL.Path, "/page/%d", &n)
+		fmt.Fprintf(w, `<ul class=items><li class=item><a href="/item/%d">a</a></ul><a class=next href="/page/%d">next</a>`, n, n+1)
+	})
+	site := sitetest.NewShop(t, 1, 1)
+	site.Config.Handler = mux
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, "limits: {max_pages: 20}\n"), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != report.StatusIncomplete || sum.Pages+sum.Errors != 20 || !strings.Contains(fmt.Sprint(sum.Missing), "limits.max_pages (20) was reached: ") {
+		t.Errorf("got %d pages, %s, missing %v, want 20, INCOMPLETE, max_pages", sum.Pages+sum.Errors, sum.Status, sum.Missing)
+	}
+}
+
+// A calendar whose months link to the next for ever ends at limits.max_depth, which counts next pages, and the job says so.
+func TestEndlessCalendar(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var month int
+		_, _ = fmt.Sscanf(r.URL.Path, "/month/%d", &month)
+		asked.Add(1)
+		fmt.Fprintf(w, "<p>Nothing happens in month %d of the calendar.</p><a class=next href=/month/%d>next</a>", month, month+1)
+		if month < 3 {
+			fmt.Fprintf(w, "<b>event %d</b>", month)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	def, err := definition.Parse("calendar.yaml", []byte("site: calendar.example\nbase_url: "+srv.URL+"\nstart: [/month/0]\nlisting: {next: a.next}\nlimits: {max_depth: 30}\nrecords: {event: {from: listing, each: b, fields: {name: {take: text}}}}\npoliteness: {delay: 0, robots: false}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "scrape_calendar_example_1", def, ScrapeOptions{}))
+	if sum.Records != 3 || asked.Load() != 31 || sum.Status != report.StatusIncomplete || fmt.Sprint(sum.Missing) != "[limits.max_depth (30) was reached: 1 page was not fetched]" {
+		t.Errorf("got %+v after %d pages, want 3 records, 31 pages, and the limit", sum, asked.Load())
+	}
+}
+
+// Each sitemap has its own filter, also two entries of the same sitemap and the sitemaps of an index.
+func TestSitemap(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 2, 10)
+	site.Faults["/items.xml"] = []string{"500"}
+	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "start: [/]", `start: [{sitemap: /sitemap.xml, allow: '/item/0$'}, {sitemap: /sitemap.xml, allow: '/item/1$'}, {sitemap: /items.xml}]`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != report.StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 25 {
+		t.Errorf("got %+v, want COMPLETE with 25 pages and 20 items", sum)
+	}
+}
+
+func TestCSV(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 3)
+	s := newWorker(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, CSV: true}))
+	if len(sum.Files) != 4 || !strings.HasSuffix(sum.Files[2], "item.csv") {
+		t.Fatalf("got files %v, want 4, of which the third is item.csv", sum.Files)
+	}
+	data, err := os.ReadFile(sum.Files[2])
+	if err != nil || !strings.HasPrefix(string(data), "_key,_url,name,price.amount,price.currency\r\n") || strings.Count(string(data), "\r\n") != 4 {
+		t.Errorf("got %q, error %v, want a header and 3 records", data, err)
+	}
+}
+
+func TestMaxDuration(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 1, 10)
+	s := newWorker(t, redistest.New(t))
+	j := begin(t, s, "j1", site.Definition(t, "limits: {max_duration: 1h}\n"), ScrapeOptions{BaseURL: site.URL})
+	collect(t, j)
+	site.Faults["/"] = []string{"hang"}
+	fetching := make(chan error, 1)
+	go func() { fetching <- crawlAs(t.Context(), j, "crawler") }()
+	<-site.Hangs
+	j.req.Began -= 2 * time.Hour.Milliseconds()
+	close(site.Hang)
+	if err := <-fetching; err != nil {
+		t.Fatal(err)
+	}
+	sum := aggregate(t, j)
+	if sum.Status != report.StatusIncomplete || sum.Pages != 1 || sum.Skipped+sum.Errors != 0 || fmt.Sprint(sum.Missing) != "[limits.max_duration (1h0m0s) was reached: 10 pages were not fetched]" {
+		t.Errorf("got %+v, want INCOMPLETE with 1 page, without 10 for max_duration", sum)
+	}
+	if asked, _ := site.Counts("/item/0"); asked != 0 {
+		t.Errorf("got %d requests for a page after limits.max_duration, want 0", asked)
+	}
+}
+
+func TestChunks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		perDomain        int
+		pages            workqueue.Stats
+		total, completed int64
+	}{
+		{2, workqueue.Stats{Total: 50, Queued: 50}, 2, 0},
+		{2, workqueue.Stats{Total: 51, Queued: 20, Done: 31}, 3, 1},
+		{2, workqueue.Stats{Total: 51, Done: 50, Error: 1}, 3, 3},
+		{4, workqueue.Stats{Total: 81, InProgress: 1, Done: 40, Skipped: 39, Error: 1}, 3, 2},
+		{4, workqueue.Stats{}, 0, 0},
+	} {
+		def := &definition.Definition{Politeness: definition.Politeness{MaxPerDomain: c.perDomain}}
+		if total, completed := chunks(def, c.pages); total != c.total || completed != c.completed {
+			t.Errorf("%d at once, %+v: got %d of %d chunks, want %d of %d", c.perDomain, c.pages, completed, total, c.completed, c.total)
+		}
+	}
+}
+
+// A sitemap may name what it likes; only what belongs to the site is fetched.
+func TestSitemapOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/sitemap.xml", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<urlset>")
+		for i := range 50_000 {
+			fmt.Fprintf(w, "<url><loc>http://127.0.0.2:1/item/%d</loc></url>", i)
+		}
+		fmt.Fprint(w, "<url><loc>http://shop.example/item/0</loc></url><url><loc>http://shop.example/item/0;jsessionid=7?utm_source=x</loc></url></urlset>")
+	})
+	mux.HandleFunc("/item/0", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "<h1 class=name>Item</h1><p class=price>1 €</p>%s", strings.Repeat("<p>words about the item</p>", 20))
+	})
+	site := sitetest.NewShop(t, 1, 1)
+	site.Config.Handler = mux
+	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.Definition(t, "").YAML()), "start: [/]", "start: [{sitemap: /sitemap.xml}]", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if sum.Pages != 2 || sum.Errors != 0 || sum.ByType["item"] != 1 {
+		t.Errorf("got %+v, want 2 pages and 1 item", sum)
+	}
+}
+
+// Pages that redirect for ever, or to another host, are errors of their own.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			fmt.Fprint(w, `<ul class=items><li class=item><a href="/item/loop">a</a></li><li class=item><a href="/item/away">b</a></li></ul>`+strings.Repeat("words ", 50))
+		case "/item/loop":
+			http.Redirect(w, r, "/item/loop", http.StatusFound)
+		case "/item/away":
+			http.Redirect(w, r, "http://127.0.0.2:1/", http.StatusFound)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	site := sitetest.NewShop(t, 1, 1)
+	site.Config.Handler = mux
+	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Errors != 2 || sum.ByClass[fetch.Redirect] != 2 {
+		t.Errorf("got %d errors, classes %v, want 2 of class %s", sum.Errors, sum.ByClass, fetch.Redirect)
+	}
+}
+
+// A job that could not have some pages is resumed when the site has healed:
+// only those pages are asked for, and the files become whole.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	site := sitetest.NewShop(t, 2, 10)
+	broken := strings.Fields(strings.Repeat("500 ", 4))
+	site.Faults = map[string][]string{"/item/3": broken, "/page/2": broken}
+	s := newWorker(t, redistest.New(t))
+	def := site.Definition(t, "")
+	first := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if first.Status != report.StatusIncomplete || first.ByType["item"] != 9 {
+		t.Fatalf("the first job: got %+v, want INCOMPLETE with 9 items", first)
+	}
+	req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Resume = "j1"
+	j, err := s.handlers.begin(t.Context(), "j2", req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, j)
+	site.IsWhole(t, sum)
+	if sum.Status != report.StatusComplete || sum.JobID != "j2" || sum.Files[0] != first.Files[0] {
+		t.Errorf("the job that resumes: got %+v, want j2, COMPLETE, with the files %v", sum, first.Files)
+	}
+	for i := range 20 {
+		if _, given := site.Counts(fmt.Sprint("/item/", i)); given != 1 {
+			t.Errorf("item %d was given %d times, want once", i, given)
+		}
+	}
+}

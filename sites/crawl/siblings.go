@@ -1,0 +1,151 @@
+package crawl
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+	"muster/sites/internal/store"
+)
+
+var errFieldsMissing = errors.New("required fields missing where siblings have them")
+
+// maxWithout is how many pages of a kind may lack their fields through every
+// proxy before such pages are assumed to be normal for the site.
+const maxWithout = 3
+
+// siblings recognizes pages of a job that lack their required fields where
+// other pages of their kind have them. It may be used by many goroutines.
+type siblings struct {
+	*pages
+
+	mu      sync.Mutex      // guards the fields below
+	had     map[string]bool // kinds of page that have had the fields
+	without map[string]int  // by kind, how many pages lacked the fields at their last try since a retry found them
+}
+
+// suspect returns a *fetch.Error of class SoftBlock, and calls page.OnBlocked, if a
+// page that came through a proxy has none of its required fields although a page
+// of its kind has had them in this job, in any process. Tries is how often the
+// page was tried before. It accepts a page at its last try, one without a proxy,
+// and any after maxWithout pages that had no fields through any proxy.
+func (s *siblings) suspect(ctx context.Context, doc *extract.Doc, res *extract.Result, tries int) error {
+	found, wanted := requiredFields(s.def, doc, res)
+	page := doc.Page
+	switch {
+	case !wanted || s.def.Blocks.Off:
+		return nil
+	case found:
+		s.noteFields(ctx, page.Kind, tries > 0)
+		return nil
+	case page.Via == "" || !s.haveFields(ctx, page.Kind):
+		return nil
+	case tries >= fetch.PolicyFor(fetch.SoftBlock, s.def.Retries).Retries:
+		s.noteWithout(page.Kind)
+		return nil
+	case s.manyWithout(page.Kind):
+		return nil
+	}
+	if page.OnBlocked != nil {
+		page.OnBlocked()
+	}
+	return &fetch.Error{Class: fetch.SoftBlock, URL: page.Requested, Status: page.Status, Via: page.Via, Err: errFieldsMissing}
+}
+
+// requiredFields reports whether the definition wants must_have or required
+// fields of a page, and whether the page has them: one of must_have, and a
+// value of any of the required fields. A page that lacks only some of them is
+// not a block page.
+func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.Result) (found, wanted bool) {
+	if !extract.MustHave(def, doc) {
+		return false, true
+	}
+	found = len(def.Page(doc.Page.Kind).MustHave) > 0
+	wanted = found
+	asked, hit := false, false
+	for _, r := range def.RecordsFrom(doc.Page.Kind) {
+		for i := range r.Fields {
+			if !r.Fields[i].Required {
+				continue
+			}
+			for by, n := range res.Hits[r.Name+"."+r.Fields[i].Name] {
+				asked = true
+				hit = hit || n > 0 && by != "none"
+			}
+		}
+	}
+	if asked {
+		return hit, true
+	}
+	return found, wanted
+}
+
+// noteFields stores for all processes that a page of a kind has its required
+// fields, and whether it was tried before.
+func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
+	if !s.note(kind, again) {
+		return
+	}
+	pipe := s.rdb.Pipeline()
+	pipe.SAdd(ctx, store.FieldsKey(s.id), kind)
+	pipe.Expire(ctx, store.FieldsKey(s.id), store.Keep)
+	if _, err := pipe.Exec(ctx); err != nil {
+		s.log.WarnContext(ctx, "other processes may not see that pages have their required fields", "error", err)
+	}
+}
+
+// haveFields reports whether a page of a kind has had its required fields.
+func (s *siblings) haveFields(ctx context.Context, kind string) bool {
+	if s.have(kind) {
+		return true
+	}
+	had, err := s.rdb.SIsMember(ctx, store.FieldsKey(s.id), kind).Result()
+	if err != nil {
+		s.log.WarnContext(ctx, "cannot see whether pages have had their required fields", "error", err)
+		return false
+	}
+	return had
+}
+
+// note notes a page with its fields, and reports whether it is the first of
+// its kind.
+func (s *siblings) note(kind string, again bool) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if again {
+		delete(s.without, kind)
+	}
+	if s.had[kind] {
+		return false
+	}
+	if s.had == nil {
+		s.had = map[string]bool{}
+	}
+	s.had[kind] = true
+	return true
+}
+
+func (s *siblings) have(kind string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.had[kind]
+}
+
+// noteWithout notes a page that lacks its fields at its last try.
+func (s *siblings) noteWithout(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.without == nil {
+		s.without = map[string]int{}
+	}
+	s.without[kind]++
+}
+
+func (s *siblings) manyWithout(kind string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.without[kind] >= maxWithout
+}

@@ -1,0 +1,245 @@
+package crawl
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+	"muster/sites/internal/sitetest"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// twoProxies is a transport of two proxies. The site shows block pages, which
+// nothing but their missing fields tells, to the first of them from its second
+// item on. The pool uses the first one that does not rest.
+type twoProxies struct {
+	mu      sync.Mutex // guards the fields below
+	resting []string
+	used    []string // for items, in turn
+}
+
+func (p *twoProxies) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	proxy := "http://first.example:1"
+	if slices.Contains(p.resting, proxy) {
+		proxy = "http://second.example:1"
+	}
+	if strings.HasPrefix(r.URL.Path, "/item/") {
+		p.used = append(p.used, proxy)
+	}
+	p.mu.Unlock()
+	r = r.Clone(r.Context())
+	r.Header.Set("X-Proxy", proxy)
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		res.Header.Set("X-Via", proxy)
+	}
+	return res, err
+}
+
+func (p *twoProxies) via(r *http.Response) string { return r.Header.Get("X-Via") }
+
+func (p *twoProxies) blocked(r *http.Response) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resting = append(p.resting, p.via(r))
+}
+
+// scrapePage fetches and extracts a page that was tried so often before.
+func scrapePage(t *testing.T, j *job, v visit, tries int) (*yield, [][]byte, error) {
+	t.Helper()
+	page, err := j.crawler.client.Get(t.Context(), v.URL, v.Kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	return j.crawler.extractor.extract(t.Context(), v, page, tries)
+}
+
+func (p *twoProxies) service(t *testing.T, rdb redis.UniversalClient) *Worker {
+	t.Helper()
+	client := tasks.NewClient(rdb)
+	s, err := New(Config{Client: client, OutDir: t.TempDir(), Transport: func(*definition.Definition) http.RoundTripper { return p }, Via: p.via, Refused: p.blocked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// fickle is a site of items, the last of which has no fields for anybody. The
+// text of the block page differs from item to item.
+func fickle(t *testing.T, items int) *definition.Definition {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		var n int
+		switch {
+		case r.URL.Path == "/":
+			for i := range items {
+				fmt.Fprintf(w, "<a href=/item/%d>item</a> ", i)
+			}
+		case !sitetest.Scan(r.URL.Path, "/item/%d", &n):
+			http.NotFound(w, r)
+		case n > 0 && r.Header.Get("X-Proxy") == "http://first.example:1", n == items-1:
+			fmt.Fprintf(w, "<p>Back soon %d</p>", n)
+		default:
+			fmt.Fprintf(w, "<h1>Item %d</h1><p class=price>%d €</p>", n, n)
+		}
+	}))
+	t.Cleanup(server.Close)
+	def, err := definition.Parse("s.yaml", []byte("site: fickle\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: {delay: 0, robots: false, max_per_domain: 1}\nretries: {base: 10ms}\n"+
+		"records: {item: {fields: {name: {css: h1, required: true}, price: {css: .price, required: true}}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return def
+}
+
+func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
+	t.Parallel()
+	const items = 6
+	p := &twoProxies{}
+	def := fickle(t, items)
+	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
+	if _, _, err := scrapePage(t, j, visit{URL: def.Base().String() + "/item/0", Kind: definition.KindDetail}, 0); err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, j)
+	if got, want := sum.ByType["item"], items-1; got != want {
+		t.Errorf("got %d items, want %d: %v", got, want, sum.ByClass)
+	}
+	if sum.ByClass[fetch.Validate] != 1 || sum.Errors != 1 || sum.Invalid != 1 {
+		t.Errorf("got %d errors, %d invalid records, classes %v; want the last item as one of class %s", sum.Errors, sum.Invalid, sum.ByClass, fetch.Validate)
+	}
+	if sum.Health.Status == report.Healthy {
+		t.Errorf("got health %+v, want worse", sum.Health)
+	}
+	if !slices.Contains(p.resting, "http://first.example:1") || p.used[len(p.used)-1] != "http://second.example:1" {
+		t.Errorf("got proxies %v of which %v rest, want the second in the end", p.used, p.resting)
+	}
+}
+
+// Two processes of a job know of each other's pages.
+func TestSuspectNeedsASiblingWithFields(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	p := &twoProxies{}
+	def := fickle(t, 5)
+	one, other := begin(t, p.service(t, rdb), "j", def, ScrapeOptions{}), begin(t, p.service(t, rdb), "j", def, ScrapeOptions{})
+	class := func(j *job, item, tries int) fetch.Class {
+		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
+		return fetch.ClassOf(err)
+	}
+	for i, step := range []struct {
+		j           *job
+		item, tries int
+		want        fetch.Class
+		rest        int // proxies that have been told to rest since
+	}{
+		{one, 1, 0, fetch.Validate, 0}, // no sibling was read yet
+		{one, 0, 0, fetch.OK, 0},
+		{one, 1, def.Retries.Attempts, fetch.Validate, 0}, // its last try
+		{other, 1, 0, fetch.SoftBlock, 1},
+		{other, 1, 1, fetch.OK, 1}, // by the second proxy
+		{one, 4, 0, fetch.SoftBlock, 2},
+	} {
+		if got := class(step.j, step.item, step.tries); got != step.want || len(p.resting) != step.rest {
+			t.Fatalf("step %d: got %s and %v at rest, want %s and %d", i, got, p.resting, step.want, step.rest)
+		}
+	}
+}
+
+// A site that has pages without fields for every proxy does not wear out the
+// pool with them.
+func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
+	t.Parallel()
+	p := &twoProxies{}
+	def := fickle(t, 2)
+	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
+	class := func(item, tries int) fetch.Class {
+		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
+		return fetch.ClassOf(err)
+	}
+	if got := class(0, 0); got != fetch.OK {
+		t.Fatalf("item 0: got %s, want %s", got, fetch.OK)
+	}
+	for n := range maxWithout {
+		if got := class(1, 0); got != fetch.SoftBlock {
+			t.Errorf("page %d without fields: got %s, want %s", n, got, fetch.SoftBlock)
+		}
+		if got := class(1, def.Retries.Attempts); got != fetch.Validate {
+			t.Errorf("page %d at its last try: got %s, want %s", n, got, fetch.Validate)
+		}
+	}
+	if got := class(1, 0); got != fetch.Validate {
+		t.Errorf("after %d such pages: got %s, want %s", maxWithout, got, fetch.Validate)
+	}
+	if got := class(0, 1); got != fetch.OK { // another proxy brings the fields of a page
+		t.Fatalf("item 0 again: got %s, want %s", got, fetch.OK)
+	}
+	if got := class(1, 0); got != fetch.SoftBlock {
+		t.Errorf("after a second try brought fields: got %s, want %s", got, fetch.SoftBlock)
+	}
+}
+
+// Without a proxy the page is not suspect: it is retried, like any page without
+// a valid record.
+func TestPageWithoutItsFieldsIsNotSuspectWithoutAProxy(t *testing.T) {
+	t.Parallel()
+	def := fickle(t, 4)
+	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j", def, ScrapeOptions{}))
+	if sum.ByClass[fetch.Validate] != 1 || sum.ByType["item"] != 3 || len(sum.Samples) != 1 || sum.Samples[0].Attempts != 2 {
+		t.Errorf("got %v, %v, samples %+v; want the last item given up after two retries", sum.ByClass, sum.ByType, sum.Samples)
+	}
+}
+
+func TestRequiredFields(t *testing.T) {
+	t.Parallel()
+	const must = "detail: {must_have: .item}\n"
+	const both = "records: {item: {fields: {name: {css: h1, required: true}, price: {css: .price, required: true}}}}\n"
+	for name, c := range map[string]struct {
+		rest, body    string
+		found, wanted bool
+	}{
+		"all":                             {both, "<h1>a</h1><p class=price>1", true, true},
+		"some":                            {both, "<h1>a</h1>", true, true},
+		"none":                            {both, "<p>a</p>", false, true},
+		"nothing is required":             {"records: {item: {fields: {name: h1}}}\n", "<p>a</p>", false, false},
+		"must_have":                       {must + "records: {item: {fields: {name: h1}}}\n", "<p class=item>a</p>", true, true},
+		"must_have is missing":            {must + both, "<h1>a</h1>", false, true},
+		"must_have, and no fields":        {must + both, "<p class=item>a</p>", false, true},
+		"the page may have no such items": {"records: {item: {each: .item, fields: {name: {css: h1, required: true}}}}\n", "<p>a</p>", false, false},
+	} {
+		def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\n"+c.rest))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		doc, err := extract.Parse(def, extract.Page{URL: def.Base(), Kind: definition.KindDetail, Header: http.Header{}, Body: []byte(c.body)})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		res, err := extract.Run(def, doc)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if found, wanted := requiredFields(def, doc, &res); found != c.found || wanted != c.wanted {
+			t.Errorf("%s: got found %v, wanted %v; want %v, %v", name, found, wanted, c.found, c.wanted)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+// Package crawl runs the tasks of scrapes in a worker: collect queues the start pages, crawlers fetch pages until none is
+// left, and aggregate adds up the results (tasks.go). To follow a page, read slot.run, which is the crawl loop (loop.go), then
+// crawler.visit and crawler.conclude (crawler.go).
+//
+// This is the life of a page:
+//
+//  1. A page is an item of the work queue of its job, put there by collect or by the page that links to it.
+//  2. Its ID is a hash of its kind and canonical URL, so a page is queued once, whatever leads to it.
+//  3. A crawler is a task that keeps a slot of a worker for at most 700 ms at a time, and leases ready pages: all crawlers
+//     of the job together at most max_per_domain, and a few ahead.
+//  4. Admission delays or refuses a page if the site is down, if all page slots are taken, or if too many records wait to be
+//     written.
+//  5. Package fetch requests the page as robots.txt and the clock of the site allow; a page whose turn is not soon is
+//     returned to the queue, and that is not an attempt.
+//  6. When the response has been read, the page is no longer in flight, and the next request may begin.
+//  7. The extractor turns the response into records and links, and the limits of the job decide which links are followed.
+//  8. One script settles the page with its records and the pages that it leads to; if the worker dies before, the lease
+//     expires or is taken over, and another crawler fetches the page.
+//  9. The class of a failure decides whether the page is retried, waits, or is given up.
+//  10. When no page is left or a limit is reached, the crawlers return, and aggregate counts the pages by their results.
+package crawl
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"muster/internal/addressfilter"
+	"muster/internal/webhook"
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/sites/record"
+	"muster/sites/report"
+	"muster/sites/sink"
+	"muster/tasks"
+	"muster/tasks/limit"
+)
+
+// Config sets up a Worker. The fields that sites.Config has, too, are described there.
+type Config struct {
+	Client *tasks.Client // Required.
+	// Secrets returns a definition of a job with the secrets that it refers to; rebased means that the scrape has another
+	// base URL. Defaults to definitions without secrets.
+	Secrets func(def *definition.Definition, rebased bool) (*definition.Definition, error)
+
+	OutDir      string // Required.
+	Sinks       []string
+	Secret      string
+	WriterLease time.Duration
+
+	Transport      func(site *definition.Definition) http.RoundTripper
+	Filter         *addressfilter.Filter
+	NoProxy        error
+	Unproxied      func(context.Context) (bool, error)
+	Refused        func(*http.Response)
+	Via            func(*http.Response) string
+	Route          func(before fetch.Route) fetch.Route
+	Observe        func(ctx context.Context, v Visit) (context.Context, func(Visited))
+	MaxPages       int
+	Memory         int64
+	Judged         func(ctx context.Context, h report.Health, before report.HealthStatus) error
+	BreakerChanged func(context.Context, limit.BreakerState)
+	Logger         *slog.Logger // Defaults to none.
+}
+
+// Visit is the fetch of a page.
+type Visit struct {
+	Site, Kind, URL string
+	Item            string // id in the queue of the job
+	Attempt         int    // from 1
+}
+
+// Visited is how a fetch ended.
+type Visited struct {
+	Status  int           // of HTTP; 0 without an answer
+	Via     string        // the proxy, as Config.Via names it
+	Class   string        // of the error
+	Delayed bool          // the page was not requested: it must wait for its turn, or its job stops
+	Took    time.Duration // response time of the site; 0 without a page
+	Records int
+	Err     error
+}
+
+// Worker runs the tasks of scrapes in this process, and writes their records. It may be used by many goroutines. Close it.
+type Worker struct {
+	cfg      Config
+	recorder *record.Recorder
+	handlers *handlers
+}
+
+// New returns a Worker.
+func New(cfg Config) (*Worker, error) {
+	for _, address := range cfg.Sinks {
+		if err := sink.Check(address); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Secret != "" {
+		if err := webhook.CheckSecret(cfg.Secret); err != nil {
+			return nil, fmt.Errorf("the secret of webhooks: %w", err)
+		}
+	}
+	if cfg.Secrets == nil {
+		cfg.Secrets = func(def *definition.Definition, _ bool) (*definition.Definition, error) { return def, nil }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	jobs := newLocalJobs(cfg)
+	recorder, err := record.New(record.Config{
+		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Lease: cfg.WriterLease,
+		Judged: cfg.Judged, Secret: cfg.Secret, Filter: cfg.Filter, Round: jobs.tidy, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	jobs.recorder = recorder
+	return &Worker{cfg: cfg, recorder: recorder, handlers: &handlers{client: cfg.Client, rdb: cfg.Client.Redis(), jobs: jobs}}, nil
+}
+
+// Recorder returns the writer of records.
+func (w *Worker) Recorder() *record.Recorder { return w.recorder }
+
+// Register binds the tasks of scrapes to their handlers.
+func (w *Worker) Register(mux *tasks.Mux) { w.handlers.register(mux) }
+
+// Run writes records until ctx ends; see sites.Service.Run.
+func (w *Worker) Run(ctx context.Context) error { return w.recorder.Run(ctx) }
+
+// Close closes what the worker has open. Call it when Run has returned.
+func (w *Worker) Close() error {
+	w.handlers.jobs.close()
+	return w.recorder.Close()
+}
+
+// Unproxied reports whether a scrape uses no proxies because this process has none and the definition has no fallback for
+// that.
+func (w *Worker) Unproxied(ctx context.Context, def *definition.Definition) (bool, error) {
+	return w.cfg.unproxied(ctx, def)
+}
+
+func (c *Config) unproxied(ctx context.Context, def *definition.Definition) (bool, error) {
+	if c.Unproxied == nil || def.Proxy.Fallback != "" {
+		return false, nil
+	}
+	return c.Unproxied(ctx)
+}

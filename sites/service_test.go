@@ -1,0 +1,81 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/sites/definition"
+	"muster/sites/internal/sitetest"
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/tasks"
+)
+
+// newService returns a service on rdb, as a process has it. It does not run.
+func newService(t *testing.T, rdb redis.UniversalClient) *Service {
+	t.Helper()
+	client := tasks.NewClient(rdb)
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// begin stores the request of a job that no worker has begun.
+func begin(t *testing.T, s *Service, id string, def *definition.Definition, o ScrapeOptions) store.Request {
+	t.Helper()
+	req, err := s.request(t.Context(), def, o)
+	if err == nil {
+		err = errors.Join(store.AddJob(t.Context(), s.cfg.Client.Redis(), id, req), store.Open(t.Context(), s.cfg.Client.Redis(), id))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// scrape scrapes a site with a worker that runs until the test ends.
+func scrape(t *testing.T, s *Service, id string, def *definition.Definition, o ScrapeOptions) report.Summary {
+	t.Helper()
+	work(t, s.cfg.Client, s)
+	run, err := store.Scrape(begin(t, s, id, def, o)).Send(t.Context(), s.cfg.Client, tasks.ID(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
+	defer cancel()
+	sum, err := run.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// work runs a worker until the test ends.
+func work(t *testing.T, client *tasks.Client, s *Service) {
+	t.Helper()
+	mux := tasks.NewMux()
+	s.Register(mux)
+	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 4, Grace: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	testutil.Background(t, s.Run)
+	testutil.Background(t, w.Run)
+}
