@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/jobs/report"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
@@ -80,7 +78,7 @@ func (s *System) apiConfig() (api.Config, error) {
 	if err != nil {
 		return served, err
 	}
-	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
+	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events
 	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, proxyPages{s.Pool, s}, s.Breakers
 	served.Queue = s.ArtifactQueue
 	served.Lease = s.cfg().Jobs.Lease
@@ -111,24 +109,6 @@ func agentStates(settings func() config.Config, client *tasks.Client) func(conte
 		}
 		return out, err
 	}
-}
-
-// reports writes the reports of jobs.
-type reports struct{ jobs *jobs.Service }
-
-// Write writes the report of a job; see api.Reports.
-func (r reports) Write(ctx context.Context, w io.Writer, id, format string) error {
-	switch format {
-	case "json":
-		return report.WriteJSON(ctx, w, r.jobs, id)
-	case "csv":
-		return report.WriteCSV(ctx, w, r.jobs, id)
-	}
-	sum, err := report.Summarize(ctx, r.jobs, id)
-	if err != nil {
-		return err
-	}
-	return sum.Text(w)
 }
 
 // Health returns the checks of a system: Redis, its memory, the workers, the

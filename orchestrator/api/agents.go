@@ -72,7 +72,7 @@ type beatOutput struct {
 
 // agentRegistry registers agents and says how they are.
 type agentRegistry struct {
-	agents Agents
+	agents *agent.Service
 	lease  time.Duration // without a heartbeat
 }
 
@@ -152,7 +152,7 @@ func ownerOf(ctx context.Context) string {
 
 // owns returns an error if the caller of a request may not act for an agent: it is an
 // agent, and another one has registered it.
-func owns(ctx context.Context, agents Agents, id string) error {
+func owns(ctx context.Context, agents *agent.Service, id string) error {
 	me := ownerOf(ctx)
 	if me == "" {
 		return nil

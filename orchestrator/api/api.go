@@ -21,10 +21,13 @@ import (
 	"time"
 
 	"muster/internal/tracing"
+	"muster/jobs"
+	"muster/jobs/agent"
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/breaker"
+	"muster/orchestrator/event"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
 	"muster/orchestrator/webhook"
@@ -37,14 +40,13 @@ import (
 type Config struct {
 	// Client is the connection to what is shown. Needed.
 	Client *tasks.Client
-	// Jobs, Reports, Events, Pipelines, Documents, Agents and Webhooks are what the
-	// operations work on. Those of one that is nil are left out.
-	Jobs      Jobs
-	Reports   Reports
-	Events    Events
+	// Jobs, Events, Pipelines, Documents, Agents and Webhooks are the services behind the operations. The operations of a
+	// service that is nil are left out.
+	Jobs      *jobs.Service
+	Events    *event.Stream
 	Pipelines *pipeline.Registry
 	Documents *document.Store
-	Agents    Agents
+	Agents    *agent.Service
 	Webhooks  *webhook.Service
 	// Lease is how long agents hold work without a heartbeat. Defaults to 30 s.
 	Lease time.Duration

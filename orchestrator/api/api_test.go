@@ -32,7 +32,11 @@ func TestMain(m *testing.M) {
 // setup is a config on a Redis with a queue that has a task.
 func setup(t *testing.T) Config {
 	t.Helper()
-	rdb := redistest.New(t)
+	return setupOn(t, redistest.New(t))
+}
+
+func setupOn(t *testing.T, rdb redis.UniversalClient) Config {
+	t.Helper()
 	enqueue(t, rdb)
 	client := tasks.NewClient(rdb)
 	t.Cleanup(func() { _ = client.Close() })

@@ -137,7 +137,7 @@ type emptyOutput struct {
 
 // work gives agents work and takes what they made of it.
 type work struct {
-	agents        Agents
+	agents        *agent.Service
 	untilShutdown func(context.Context) (context.Context, context.CancelFunc)
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -87,21 +88,24 @@ func (tr *trial) send(t *testing.T, h http.Handler) *httptest.ResponseRecorder {
 
 // base returns a good request for an operation.
 func (o openapi) base(method, path string, op operation) *trial {
-	known := map[string]string{"stage": "create", "key": "a%2Fb", "site": "quotes.toscrape.com", "name": "default", "other": otherJob, "delivery": "1-0", "id": aJob}
+	known := map[string]string{"stage": "create", "key": "a%2Fb", "site": "quotes.toscrape.com", "name": "default", "other": o.has.other, "delivery": "1-0", "id": o.has.job}
 	if strings.HasPrefix(path, "/v1/agents") {
-		known["id"] = "agent-1"
+		known["id"] = o.has.agent
+	}
+	if strings.HasPrefix(path, "/v1/keys") {
+		known["id"] = "some"
 	}
 	if strings.HasPrefix(path, "/v1/webhooks") {
 		known["id"] = "ops"
 	}
 	if strings.HasPrefix(path, "/v1/assignments") {
-		known["id"] = "as-1"
+		known["id"] = o.has.assignment
 	}
 	tr := &trial{method: strings.ToUpper(method), path: path, pathValues: known, query: url.Values{}, header: http.Header{}}
 	for _, p := range op.Parameters {
 		switch {
 		case p.In == "header" && p.Required:
-			tr.header.Set(p.Name, `"3"`)
+			tr.header.Set(p.Name, fmt.Sprintf("%q", strconv.FormatInt(o.has.version, 10)))
 		case p.In == "query" && p.Required:
 			tr.query.Set(p.Name, fmt.Sprint(o.valid(p.Name, p.Schema)))
 		case p.In == "path" && known[p.Name] == "":
@@ -116,6 +120,8 @@ func (o openapi) base(method, path string, op operation) *trial {
 		tr.body = map[string]any{"all": true}
 	case "/v1/queues/{queue}/import":
 		tr.header.Set("Content-Type", jsonLines)
+	case "/v1/jobs/{id}": // it has not ended, so it is not deleted
+		tr.unknown = method == "delete"
 	case "/v1/webhooks/{id}/deliveries/{delivery}/redeliver", // nothing was sent
 		"/v1/proxies/ban", "/v1/proxies/unban", "/v1/proxies/delete", // the pool is empty
 		"/v1/scrapes/{id}", "/v1/scrapes/{id}/cancel", "/v1/scrapes/{id}/resume": // and so is the list of scrapes
@@ -172,10 +178,10 @@ func (o openapi) valid(name string, schema map[string]any) any {
 		return list[0]
 	}
 	if name == "agent" {
-		return "agent-1"
+		return o.has.agent
 	}
 	if name == "fence" {
-		return 7
+		return o.has.fence
 	}
 	switch kind(schema) {
 	case "object":
@@ -368,7 +374,9 @@ func TestBadInputIsRefusedWithItsField(t *testing.T) {
 		for method, op := range methods {
 			t.Run(op.OperationID, func(t *testing.T) {
 				t.Parallel()
-				h := handler(t, everything(t)) // other operations may delete what this one needs
+				cfg := everything(t) // other operations may delete what this one needs
+				o, h := o, handler(t, cfg)
+				o.has = populate(t, cfg, "")
 				streams := strings.HasSuffix(path, "/events") || path == "/metrics"
 				if good := o.base(method, path, op); !streams {
 					if w := good.send(t, h); w.Code/100 != 2 && (!good.unknown || w.Code != http.StatusNotFound && w.Code != http.StatusConflict) {

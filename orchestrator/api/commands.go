@@ -45,7 +45,7 @@ type stageFailInput struct {
 }
 
 // jobCommands changes jobs.
-type jobCommands struct{ jobs Jobs }
+type jobCommands struct{ jobs *jobs.Service }
 
 // addJobCommands adds what changes jobs.
 func addJobCommands(s *server) {

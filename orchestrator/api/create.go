@@ -56,7 +56,7 @@ type createOutput struct {
 
 // creation creates jobs.
 type creation struct {
-	jobs      Jobs
+	jobs      *jobs.Service
 	documents *document.Store // nil: none are stored
 	schemas   huma.Registry
 	schema    *huma.Schema // of NewJob

@@ -47,7 +47,7 @@ func (p EventPlace) after() string {
 
 // eventStreams streams events to clients.
 type eventStreams struct {
-	events        Events
+	read          readEvents
 	untilShutdown func(context.Context) (context.Context, context.CancelFunc)
 	identify      func(r *http.Request, guarded bool) (access.Caller, error)
 	logger        *slog.Logger
@@ -59,9 +59,12 @@ type jobEventsInput struct {
 	EventPlace
 }
 
+// readEvents reads events as event.Stream.Read does.
+type readEvents func(ctx context.Context, jobID, after string, limit int, block time.Duration) (event.Batch, error)
+
 // addEvents adds the streams of events.
-func addEvents(s *server) {
-	streams := &eventStreams{s.cfg.Events, s.untilShutdown, s.cfg.identify, s.cfg.Logger, newShares("streams of events", maxStreams, maxStreamsEach)}
+func addEvents(s *server, read readEvents) {
+	streams := &eventStreams{read, s.untilShutdown, s.cfg.identify, s.cfg.Logger, newShares("streams of events", maxStreams, maxStreamsEach)}
 	const what = "Server-sent events: id, event (the type) and data (the event as JSON). " +
 		"A comment comes every 15 seconds, and the event gap where events are no longer kept. The stream ends when the key is revoked or expires."
 	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
@@ -97,7 +100,7 @@ func (s *eventStreams) stream(ctx context.Context, id string, at EventPlace) (*s
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no") // a proxy in front passes events on at once
 		w.WriteHeader(http.StatusOK)
-		err := sendEvents(ctx, w, s.events, id, at, func() error {
+		err := s.send(ctx, w, id, at, func() error {
 			_, err := s.identify(r, false)
 			return err
 		})
@@ -107,17 +110,17 @@ func (s *eventStreams) stream(ctx context.Context, id string, at EventPlace) (*s
 	}}, nil
 }
 
-// sendEvents sends events until allowed returns a *access.Denied, at least once in each heartbeat.
-func sendEvents(ctx context.Context, w http.ResponseWriter, events Events, id string, at EventPlace, allowed func() error) error {
+// send sends events until allowed returns a *access.Denied, at least once in each heartbeat.
+func (s *eventStreams) send(ctx context.Context, w http.ResponseWriter, id string, at EventPlace, allowed func() error) error {
 	after, block := at.after(), heartbeat
 	if !at.Follow {
 		block = 0
 	}
-	if err := send(w, ": events follow\n\n"); err != nil {
+	if err := flush(w, ": events follow\n\n"); err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		batch, err := events.Read(ctx, id, after, maxEvents, block)
+		batch, err := s.read(ctx, id, after, maxEvents, block)
 		if err != nil {
 			return err
 		}
@@ -144,7 +147,7 @@ func sendEvents(ctx context.Context, w http.ResponseWriter, events Events, id st
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := send(w, b.String()); err != nil {
+		if err := flush(w, b.String()); err != nil {
 			return err
 		}
 	}
@@ -162,7 +165,7 @@ func writeEvent(b *strings.Builder, e event.Event) error {
 	return nil
 }
 
-func send(w http.ResponseWriter, text string) error {
+func flush(w http.ResponseWriter, text string) error {
 	if _, err := io.WriteString(w, text); err != nil {
 		return err
 	}

@@ -12,8 +12,10 @@ import (
 // The operations without a version have the fields and statuses of the first release.
 func TestOperationsOfTheFirstRelease(t *testing.T) {
 	t.Parallel()
-	h := handler(t, everything(t))
-	job := "/jobs/" + aJob
+	cfg := everything(t)
+	h := handler(t, cfg)
+	f := populate(t, cfg, "")
+	job := "/jobs/" + f.job
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -32,7 +34,7 @@ func TestOperationsOfTheFirstRelease(t *testing.T) {
 		{"GET", job + "/progress", ``, 200, "job_id status progress_percent eta_seconds"},
 		{"GET", job + "/report?format=text", ``, 200, ""},
 		{"DELETE", job + "?cleanup=true", ``, 200, "success job_id status cleanup"},
-		{"POST", job + "/cancel", ``, 200, "success job_id status cleanup"},
+		{"POST", "/jobs/" + f.other + "/cancel", ``, 200, "success job_id status cleanup"},
 		{"GET", "/agents/health", ``, 200, "agents"},
 		{"GET", "/stats/daily?days=7", ``, 200, "days"},
 		{"GET", "/stats/daily?days=31", ``, 400, "status detail errors"},

@@ -3,25 +3,28 @@ package api
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+
+	"muster/tasks/redistest"
 )
 
 // What fails because its client has gone is no failure of ours; anything else is logged.
 func TestRequestsWhoseClientHasGoneAreNotLoggedAsFailures(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{true, false} {
-		cfg, f := faked(t)
+		cfg := served(t)
 		var out bytes.Buffer
 		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
-		f.jobs.err = errors.New("context canceled")
 		ctx, cancel := context.WithCancel(t.Context())
 		if gone {
 			cancel()
 		}
+		broken := redistest.NewFault(redistest.Refused, redistest.EveryCall)
+		broken.Arm()
+		cfg.Client.Redis().AddHook(broken)
 		ask(t, handler(t, cfg), http.MethodGet, "/jobs", func(r *http.Request) { *r = *r.WithContext(ctx) })
 		if logged := strings.Contains(out.String(), "a request failed"); logged == gone {
 			t.Errorf("client gone %v: logged %v\n%s", gone, logged, out.String())

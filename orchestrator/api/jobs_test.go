@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,9 @@ import (
 	"time"
 
 	"muster/jobs"
+	"muster/jobs/agent"
 	"muster/jobs/document"
+	"muster/tasks/redistest"
 )
 
 // post sends JSON, or what is given as bytes.
@@ -55,8 +58,8 @@ func decode(t *testing.T, w *httptest.ResponseRecorder) fieldsOf {
 
 func TestStatusesOfJobs(t *testing.T) {
 	t.Parallel()
-	cfg, _ := faked(t)
-	h := handler(t, cfg)
+	cfg := served(t)
+	h, f := handler(t, cfg), populate(t, cfg, "")
 	for _, c := range []struct {
 		method, path, body string
 		want               int
@@ -72,41 +75,42 @@ func TestStatusesOfJobs(t *testing.T) {
 		{"GET", "/jobs/not-a-uuid", ``, 404, "no such job"},
 		{"GET", "/jobs/" + noJob, ``, 404, "no such job"},
 		{"GET", "/jobs/scrape_a_b_1234", ``, 404, "no such job"},
-		{"GET", "/jobs/" + aJob, ``, 200, `"progress_percent":40`},
+		{"GET", "/jobs/" + f.job, ``, 200, `"creator_status":"processing"`},
 		{"GET", "/jobs?limit=0", ``, 400, `"location":"query.limit"`},
 		{"GET", "/jobs?limit=101", ``, 400, `"location":"query.limit"`},
 		{"GET", "/jobs?offset=-1", ``, 400, `"location":"query.offset"`},
 		{"GET", "/jobs?status=done", ``, 400, `created, processing, completed, failed, cancelled, pending`},
 		{"GET", "/jobs?state=done", ``, 400, `"location":"query.state"`},
-		{"GET", "/jobs?status=created&status=failed", ``, 200, `"total":1`},
+		{"GET", "/jobs?status=processing&status=failed", ``, 200, `"total":2`},
 		{"GET", "/jobs?kind=pipeline", ``, 400, `"location":"query.kind"`},
 		{"GET", "/v1/jobs?limit=1001", ``, 400, `"location":"query.limit"`},
 		{"GET", "/v1/jobs?context=acme", ``, 400, `KEY=VALUE`},
 		{"GET", "/v1/jobs?context=customer=a&context=customer=b", ``, 400, `"location":"query.context"`},
-		{"GET", "/v1/jobs/stuck", ``, 200, `{"data":[{`},
-		{"GET", "/v1/jobs/daily", ``, 200, `{"data":[{`},
+		{"GET", "/v1/jobs/stuck", ``, 200, `{"data":[`},
+		{"GET", "/v1/jobs/daily", ``, 200, `{"data":[`},
 		{"GET", "/v1/reviews", ``, 200, `"key":"a/b"`},
 		{"GET", "/v1/jobs?cursor=abc", ``, 400, `"location":"query.cursor"`},
-		{"GET", "/jobs/stuck", ``, 200, "no agent of role creator"},
-		{"GET", "/jobs/" + aJob + "/progress", ``, 200, `"eta_seconds":60`},
+		{"GET", "/jobs/stuck", ``, 200, `{"jobs":[`},
+		{"GET", "/jobs/" + f.job + "/progress", ``, 200, `"eta_seconds":`},
 		{"GET", "/jobs/" + noJob + "/progress", ``, 404, "no such job"},
-		{"GET", "/jobs/" + aJob + "/report", ``, 200, "a report as json"},
-		{"GET", "/jobs/" + aJob + "/report?format=text", ``, 200, "a report as text"},
-		{"GET", "/jobs/" + aJob + "/report?format=pdf", ``, 400, `"location":"query.format"`},
+		{"GET", "/jobs/" + f.job + "/report", ``, 200, `"integrated_ids":[]`},
+		{"GET", "/jobs/" + f.job + "/report?format=text", ``, 200, "OVERVIEW"},
+		{"GET", "/jobs/" + f.job + "/report?format=csv", ``, 200, "a/b,"},
+		{"GET", "/jobs/" + f.job + "/report?format=pdf", ``, 400, `"location":"query.format"`},
 		{"GET", "/jobs/" + noJob + "/report", ``, 404, "no such job"},
-		{"GET", "/v1/jobs/" + aJob + "/items/a%2Fb", ``, 200, `"key":"a/b"`},
-		{"GET", "/v1/jobs/" + aJob + "/items/c", ``, 404, "no such item"},
-		{"GET", "/v1/jobs/" + aJob + "/items?status=done", ``, 400, `"location":"query.status"`},
+		{"GET", "/v1/jobs/" + f.job + "/items/a%2Fb", ``, 200, `"key":"a/b"`},
+		{"GET", "/v1/jobs/" + f.job + "/items/c", ``, 404, "no such item"},
+		{"GET", "/v1/jobs/" + f.job + "/items?status=done", ``, 400, `"location":"query.status"`},
 		{"GET", "/v1/jobs/" + noJob + "/document", ``, 404, "no such job"},
 		{"GET", "/stats/daily", ``, 200, `"jobs_created":2`},
 		{"GET", "/stats/daily?days=0", ``, 400, `"location":"query.days"`},
 		{"GET", "/stats/daily?days=31", ``, 400, `"location":"query.days"`},
 		{"GET", "/stats/daily?days=7;DROP", ``, 400, `"location":"query.days"`},
-		{"GET", "/status", ``, 200, `"completed":2500`},
+		{"GET", "/status", ``, 200, `"processing":2`},
 		{"GET", "/v1/pipelines", ``, 200, `"timeout":"1h0m0s"`},
 		{"GET", "/v1/pipelines/nowhere", ``, 404, "no pipeline"},
-		{"POST", "/v1/jobs/" + aJob + "/items/k/decide", `{"accept": false}`, 400, `"location":"body.reason"`},
-		{"PATCH", "/v1/jobs/" + aJob, `{"priority": 1}`, 400, `"location":"header.If-Match"`},
+		{"POST", "/v1/jobs/" + f.job + "/items/a%2Fb/decide", `{"accept": false}`, 400, `"location":"body.reason"`},
+		{"PATCH", "/v1/jobs/" + f.job, `{"priority": 1}`, 400, `"location":"header.If-Match"`},
 		{"PUT", "/jobs", `{}`, 405, "GET, HEAD, POST"},
 		{"GET", "/nowhere", ``, 404, "/openapi.json"},
 	} {
@@ -123,7 +127,7 @@ func TestStatusesOfJobs(t *testing.T) {
 		t.Errorf("a form without files: got %d %s, want 415", w.Code, w.Body)
 	}
 	for path, contentType := range map[string][]string{
-		"/jobs": {"text/plain"}, "/v1/agents": {"text/plain"}, "/v1/webhooks": {"application/xml"}, "/v1/jobs/" + aJob + "/stages/create/fail": {"multipart/form-data; boundary=x"},
+		"/jobs": {"text/plain"}, "/v1/agents": {"text/plain"}, "/v1/webhooks": {"application/xml"}, "/v1/jobs/" + f.job + "/stages/create/fail": {"multipart/form-data; boundary=x"},
 	} {
 		w := post(t, h, "POST", path, []byte("{}"), func(r *http.Request) { r.Header["Content-Type"] = contentType })
 		if w.Code != http.StatusUnsupportedMediaType {
@@ -132,69 +136,104 @@ func TestStatusesOfJobs(t *testing.T) {
 	}
 }
 
-// What the services refuse has a status that clients can act on.
+// Errors of the services have a status that clients can act on.
 func TestErrorsOfTheServices(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
-	h := handler(t, cfg)
-	job1 := "/v1/jobs/" + aJob
+	server := redistest.Server(t)
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	defer files.Close()
+	cfg := servedOn(t, server.Client(), files.Listener.Addr().String())
+	h, f := handler(t, cfg), populate(t, cfg, "")
+	ended, _, err := cfg.Jobs.Create(t.Context(), jobs.Request{Prompt: "p", Dedupe: jobs.DedupeAllow})
+	if err == nil {
+		_, err = cfg.Jobs.Cancel(t.Context(), ended.ID, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	job1, end1 := "/v1/jobs/"+f.job, "/v1/jobs/"+ended.ID
 	for _, c := range []struct {
-		err          error
-		method, path string
-		body         string
-		want         int
+		method, path, body string
+		want               int
+		code               string
 	}{
-		{jobs.ErrTerminal, "DELETE", job1, ``, 409},
-		{jobs.ErrTerminal, "POST", job1 + "/cancel", ``, 409},
-		{jobs.ErrTerminal, "POST", job1 + "/retry", ``, 409},
-		{jobs.ErrTerminal, "POST", job1 + "/stages/create/complete", ``, 409},
-		{jobs.ErrTerminal, "POST", job1 + "/stages/create/fail", `{"error":"broken"}`, 409},
-		{fmt.Errorf("edit: %w", jobs.ErrStale), "PATCH", job1, `{"priority":1}`, 412},
-		{jobs.ErrNotReview, "POST", job1 + "/items/k/decide", `{"accept":true}`, 409},
-		{jobs.ErrMismatch, "POST", "/jobs", `{"prompt":"p"}`, 422},
-		{jobs.ErrExists, "POST", "/jobs", `{"prompt":"p"}`, 409},
-		{&jobs.FieldError{Field: "pipeline", Why: "no pipeline x"}, "POST", "/jobs", `{"prompt":"p"}`, 400},
-		{&jobs.FieldError{Field: "cursor", Why: "old"}, "GET", "/v1/jobs", ``, 400},
-		{fmt.Errorf("x: %w", document.ErrDownload), "POST", "/jobs", `{"prompt":"p"}`, 502},
-		{errors.New("a script has a fault"), "GET", "/jobs", ``, 500},
-		{fmt.Errorf("list: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "GET", "/jobs", ``, 503},
-		{fmt.Errorf("list: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "GET", "/status", ``, 503},
+		{"DELETE", job1, ``, 409, "job_not_ended"},
+		{"POST", end1 + "/cancel", ``, 409, "job_ended"},
+		{"POST", end1 + "/retry", ``, 409, "job_ended"},
+		{"POST", end1 + "/stages/create/complete", ``, 409, "job_ended"},
+		{"POST", end1 + "/stages/create/fail", `{"error":"broken"}`, 409, "job_ended"},
+		{"PATCH", job1, `{"priority":1}`, 412, "version_mismatch"},
+		{"POST", job1 + "/items/s/decide", `{"accept":true}`, 409, "item_not_in_review"},
+		{"POST", "/jobs", `{"prompt":"a"}`, 201, ""},
+		{"POST", "/jobs", `{"prompt":"b"}`, 422, "idempotency_key_reused"},
+		{"POST", "/v1/jobs", `{"prompt":"a","pipeline":"none"}`, 400, "invalid_request"},
+		{"GET", "/v1/jobs?cursor=" + makeCursor("jobs", "old"), ``, 400, "invalid_request"},
+		{"POST", "/jobs", `{"prompt":"c","document_url":"` + files.URL + `"}`, 502, "download_failed"},
 	} {
-		f.jobs.err = c.err
-		w := post(t, h, c.method, c.path, []byte(c.body), header("If-Match", `"3"`))
-		if w.Code != c.want {
-			t.Errorf("%s %s with %v: got %d %s, want %d", c.method, c.path, c.err, w.Code, w.Body, c.want)
+		w := post(t, h, c.method, c.path, []byte(c.body), header("If-Match", `"77"`), header("Idempotency-Key", "order"))
+		if w.Code != c.want || c.code != "" && decode(t, w)["code"] != c.code {
+			t.Errorf("%s %s: got %d %s, want %d %s", c.method, c.path, w.Code, w.Body, c.want, c.code)
 		}
-		if got := decode(t, w); c.want >= 400 && (got["code"] == "" || c.want == 500 && strings.Contains(w.Body.String(), "script")) {
-			t.Errorf("%s %s with %v: got %s, want a code and no internal text", c.method, c.path, c.err, w.Body)
+	}
+	if w := post(t, h, "POST", "/jobs", []byte(`{"prompt":"a","dedupe":"reject"}`)); w.Code != http.StatusConflict || decode(t, w)["code"] != "job_exists" {
+		t.Errorf("the same work: got %d %s, want 409 job_exists", w.Code, w.Body)
+	}
+	server.Kill()
+	for _, path := range []string{"/jobs", "/status", job1} {
+		if w := ask(t, h, "GET", path); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || decode(t, w)["code"] != "unavailable" {
+			t.Errorf("%s without Redis: got %d %v %s, want 503 and a time", path, w.Code, w.Header(), w.Body)
 		}
-		if retry := w.Header().Get("Retry-After"); (retry != "") != (c.want == 503) {
-			t.Errorf("%s %s with %v: got Retry-After %q", c.method, c.path, c.err, retry)
+	}
+}
+
+func TestProblemsOfErrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("a script has a fault"), 500},
+		{fmt.Errorf("edit: %w", jobs.ErrStale), 412},
+		{fmt.Errorf("fetch: %w", document.ErrDownload), 502},
+		{fmt.Errorf("poll: %w", agent.ErrTooMany), 429},
+		{fmt.Errorf("store: %w", &document.TooLargeError{Name: "d", Limit: 1}), 413},
+		{fmt.Errorf("list: %w", context.DeadlineExceeded), 503},
+		{fmt.Errorf("list: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), 503},
+	} {
+		p := problemOf(c.err, "body.")
+		if p.Status != c.want || p.Code == "" || c.want == 500 && strings.Contains(p.Detail, "script") {
+			t.Errorf("%v: got %+v, want %d, a code and no internal text", c.err, p, c.want)
 		}
+	}
+	if p := problemOf(&jobs.FieldError{Field: "cursor", Why: "old"}, "query."); p.Status != 400 || p.Errors[0].Location != "query.cursor" {
+		t.Errorf("got %+v, want 400 at query.cursor", p)
 	}
 }
 
 func TestCreateJob(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
 	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
 	defer files.Close()
-	cfg.Documents = documents(t, 1000, files.Listener.Addr().String())
+	cfg := servedOn(t, redistest.New(t), files.Listener.Addr().String())
 	h := handler(t, cfg)
-	w := post(t, h, "POST", "/jobs", []byte(`{"prompt":"Do it","pipeline":"default","context":{"customer":"ac\u00e9me"},"priority":-7,"labels":["a"],
-		"after":["`+otherJob+`"],"on_failure":"run","at":"2026-12-01T10:00:00Z","stuck_after":"5m","dedupe":"allow","document_url":"`+files.URL+`/d.pdf"}`),
-		header("Idempotency-Key", "order 4711"))
+	first := decode(t, post(t, h, "POST", "/jobs", fieldsOf{"prompt": "p"}))["id"].(string)
+	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	body := []byte(`{"prompt":"Do it","pipeline":"default","context":{"customer":"ac\u00e9me"},"priority":-7,"labels":["a"],
+		"after":["` + first + `"],"on_failure":"run","at":"` + at.Format(time.RFC3339) + `","stuck_after":"5m","dedupe":"allow","document_url":"` + files.URL + `/d.pdf"}`)
+	w := post(t, h, "POST", "/jobs", body, header("Idempotency-Key", "order 4711"))
 	got := decode(t, w)
-	if w.Code != http.StatusCreated || got["job_id"] != aJob || got["prompt"] != "Do it" || w.Header().Get("Location") != "/v1/jobs/"+aJob {
+	id, _ := got["job_id"].(string)
+	if w.Code != http.StatusCreated || got["prompt"] != "Do it" || w.Header().Get("Location") != "/v1/jobs/"+id {
 		t.Errorf("got %d %v %v, want 201 and the job", w.Code, w.Header(), got)
 	}
-	r := f.jobs.request
-	if r.Prompt != "Do it" || string(r.Context) != `{"customer":"ac\u00e9me"}` || r.Priority != -7 || !slices.Equal(r.After, []string{otherJob}) || r.OnFailure != "run" ||
-		!r.At.Equal(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)) || r.StuckAfter != 5*time.Minute || r.Dedupe != "allow" || r.IdempotencyKey != "order 4711" ||
-		r.Document == nil || r.Document.Source != files.URL+"/d.pdf" {
-		t.Errorf("got %+v, want what was sent", r)
+	j, err := cfg.Jobs.Get(t.Context(), id)
+	if err != nil || !strings.Contains(string(j.Context), "customer") || j.Priority != -7 || !slices.Equal(j.Labels, []string{"a"}) || !slices.Equal(j.After, []string{first}) || j.OnFailure != "run" ||
+		!j.At.Equal(at) || j.StuckAfter != 5*time.Minute || j.Document == nil || j.Document.Source != files.URL+"/d.pdf" {
+		t.Errorf("got %+v, %v, want what was sent", j, err)
 	}
-	f.jobs.joined = true
+	if got := decode(t, post(t, h, "POST", "/jobs", body, header("Idempotency-Key", "order 4711"))); got["id"] != id {
+		t.Errorf("the same key: got %v, want the same job", got)
+	}
 	if w := post(t, h, "POST", "/jobs", fieldsOf{"prompt": "p"}); w.Code != http.StatusOK || decode(t, w)["duplicate"] != true {
 		t.Errorf("a joined job: got %d %s, want 200 and duplicate", w.Code, w.Body)
 	}
@@ -243,17 +282,18 @@ func stored(t *testing.T, cfg Config, content string) string {
 
 func TestCreateJobWithAForm(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
+	cfg := served(t)
 	h := handler(t, cfg)
 	body, as := formOf(t, part{name: "document", file: `C:\temp\..\a b.pdf`, text: "content"}, part{name: "prompt", text: "Do it"},
 		part{name: "context", text: `{"a":1}`}, part{name: "priority", text: "5"}, part{name: "labels", text: "x"}, part{name: "labels", text: "y"})
-	if w := post(t, h, "POST", "/jobs", body, as); w.Code != http.StatusCreated {
+	w := post(t, h, "POST", "/jobs", body, as)
+	if w.Code != http.StatusCreated {
 		t.Fatalf("got %d %s, want 201", w.Code, w.Body)
 	}
-	r := f.jobs.request
-	if r.Prompt != "Do it" || string(r.Context) != `{"a":1}` || r.Priority != 5 || !slices.Equal(r.Labels, []string{"x", "y"}) ||
-		r.Document == nil || r.Document.Name != "a b.pdf" || stored(t, cfg, "content") != r.Document.Hash {
-		t.Errorf("got %+v, want what was sent", r)
+	j, err := cfg.Jobs.Get(t.Context(), decode(t, w)["id"].(string))
+	if err != nil || j.Prompt != "Do it" || string(j.Context) != `{"a":1}` || j.Priority != 5 || !slices.Equal(j.Labels, []string{"x", "y"}) ||
+		j.Document == nil || j.Document.Name != "a b.pdf" || stored(t, cfg, "content") != j.Document.Hash {
+		t.Errorf("got %+v, %v, want what was sent", j, err)
 	}
 	prompt, doc := part{name: "prompt", text: "p"}, part{name: "document", file: "d", text: "c"}
 	for what, c := range map[string]struct {
@@ -303,22 +343,47 @@ func TestCreateJobWithAForm(t *testing.T) {
 
 func TestListFilter(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
+	cfg := served(t)
 	h := handler(t, cfg)
-	w := ask(t, h, "GET", "/v1/jobs?status=pending&status=failed&kind=pipeline&name=default&label=x&offset=5&context=customer=acme&context=a.b=1")
-	got := f.jobs.filter
-	if w.Code != 200 || got.Limit != 50 || got.Offset != 5 || !got.Pending || !slices.Equal(got.Statuses, []jobs.Status{jobs.Failed}) ||
-		got.Kind != "pipeline" || got.Name != "default" || got.Label != "x" || len(got.Context) != 2 || got.Context["customer"] != "acme" || got.Context["a.b"] != "1" {
-		t.Errorf("got %d and %+v, want what was asked for", w.Code, got)
+	var ids []string
+	for _, n := range []fieldsOf{
+		{"prompt": "1", "labels": []string{"x"}, "context": fieldsOf{"customer": "acme", "a.b": "1"}},
+		{"prompt": "2", "labels": []string{"x"}, "context": fieldsOf{"customer": "other"}},
+		{"prompt": "3"},
+	} {
+		ids = append(ids, decode(t, post(t, h, "POST", "/v1/jobs", n))["id"].(string))
 	}
-	next, _ := decode(t, w)["next"].(string)
-	if next == "" || strings.Contains(next, "1-2") {
-		t.Fatalf("got the cursor %q, want one that says nothing", next)
+	if err := cfg.Jobs.Sweep(t.Context()); err != nil { // starts the jobs
+		t.Fatal(err)
 	}
-	if w := ask(t, h, "GET", "/v1/jobs?cursor="+next); w.Code != 200 || f.jobs.filter.Cursor != "1-2" {
-		t.Errorf("got %d and the cursor %q, want 200 and that of the page before", w.Code, f.jobs.filter.Cursor)
+	list := func(query string) (got []string, next string) {
+		t.Helper()
+		var page struct {
+			Data []struct{ ID string }
+			Next string
+		}
+		getJSON(t, h, "/v1/jobs?"+query, &page)
+		for _, j := range page.Data {
+			got = append(got, j.ID)
+		}
+		return got, page.Next
 	}
-	if w := ask(t, h, "GET", "/v1/jobs/"+aJob+"/items?cursor="+next); w.Code != 400 {
+	for query, want := range map[string][]string{
+		"status=processing&status=failed": {ids[2], ids[1], ids[0]}, "status=pending&status=processing": {ids[2], ids[1], ids[0]}, "status=failed": nil, "kind=scrape": nil, "kind=pipeline&name=default&offset=2": {ids[0]},
+		"label=x": {ids[1], ids[0]}, "context=customer=acme&context=a.b=1": {ids[0]}, "context=customer=acme&context=a.b=2": nil,
+	} {
+		if got, _ := list(query); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+	got, next := list("limit=2")
+	if !slices.Equal(got, []string{ids[2], ids[1]}) || next == "" || strings.Contains(next, "-") {
+		t.Fatalf("got %q and the cursor %q, want two jobs and an opaque one", got, next)
+	}
+	if got, _ := list("limit=2&cursor=" + next); !slices.Equal(got, []string{ids[0]}) {
+		t.Errorf("the second page: got %q, want %s", got, ids[0])
+	}
+	if w := ask(t, h, "GET", "/v1/jobs/"+ids[0]+"/items?cursor="+next); w.Code != 400 {
 		t.Errorf("a cursor of jobs for items: got %d, want 400", w.Code)
 	}
 }
@@ -326,15 +391,14 @@ func TestListFilter(t *testing.T) {
 // An empty list would say that there is no such job.
 func TestListByAKeyThatNoPipelineDeclares(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
-	h := handler(t, cfg)
+	h := handler(t, served(t))
 	for query, want := range map[string]string{
 		"context=custmer=acme":             "declared are a.b, customer",
 		"context=customer=a&context=x=1":   "declares x",
 		"name=other&context=customer=acme": "no pipeline declares keys",
 	} {
 		w := ask(t, h, "GET", "/v1/jobs?"+query)
-		if w.Code != 400 || !strings.Contains(w.Body.String(), want) || len(f.jobs.filter.Context) > 0 {
+		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: got %d %s, want 400 with %q", query, w.Code, w.Body, want)
 		}
 	}
@@ -342,46 +406,43 @@ func TestListByAKeyThatNoPipelineDeclares(t *testing.T) {
 
 func TestJobCommands(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
-	h := handler(t, cfg)
-	w := ask(t, h, "GET", "/jobs/"+aJob)
-	got := decode(t, w)
-	if w.Header().Get("ETag") != `"3"` || got["creator_status"] != "completed" || got["validator_status"] != "processing" || got["total_tokens"] != 1500.0 || got["total_requests"] != 2.0 {
-		t.Errorf("got %v %v, want the states of both stages and the usage", w.Header(), got)
+	cfg := served(t)
+	h, f := handler(t, cfg), populate(t, cfg, "")
+	job := "/v1/jobs/" + f.job
+	expect := func(w *httptest.ResponseRecorder, code int, want ...string) {
+		t.Helper()
+		for _, part := range want {
+			if w.Code != code || !strings.Contains(w.Body.String(), part) {
+				t.Errorf("got %d %s, want %d and %s", w.Code, w.Body, code, part)
+			}
+		}
 	}
-	if w := post(t, h, "PATCH", "/v1/jobs/"+aJob, fieldsOf{"priority": 9, "labels": []string{}}, header("If-Match", w.Header().Get("ETag"))); w.Code != 200 ||
-		f.jobs.version != 3 || *f.jobs.edit.Priority != 9 || f.jobs.edit.Labels == nil {
-		t.Errorf("edit: got %d, %+v of version %d", w.Code, f.jobs.edit, f.jobs.version)
-	}
-	if w := post(t, h, "PATCH", "/v1/jobs/"+aJob, fieldsOf{}, header("If-Match", "three")); w.Code != 400 {
-		t.Errorf("edit of version three: got %d, want 400", w.Code)
-	}
-	if w := ask(t, h, "DELETE", "/jobs/"+aJob+"?cleanup=true"); w.Code != 200 || !f.jobs.cleanup || f.jobs.deleted || decode(t, w)["status"] != "cancelled" {
-		t.Errorf("cancel: got %d %s, cleanup %v, deleted %v", w.Code, w.Body, f.jobs.cleanup, f.jobs.deleted)
-	}
-	if w := ask(t, h, "DELETE", "/v1/jobs/"+aJob); w.Code != 204 || !f.jobs.deleted {
-		t.Errorf("delete: got %d %s, deleted %v", w.Code, w.Body, f.jobs.deleted)
-	}
-	if w := ask(t, h, "POST", "/v1/jobs/"+aJob+"/retry"); w.Code != 200 || decode(t, w)["retried"] != 3.0 {
-		t.Errorf("retry: got %d %s, want 3 items", w.Code, w.Body)
-	}
-	if w := post(t, h, "POST", "/v1/jobs/"+aJob+"/stages/create/fail", fieldsOf{"error": "broken"}); w.Code != 200 || f.jobs.failure != "broken" {
-		t.Errorf("fail a stage: got %d %s, with %q", w.Code, w.Body, f.jobs.failure)
-	}
-	if w := post(t, h, "POST", "/v1/jobs/"+aJob+"/items/k/decide", fieldsOf{"accept": false, "reason": "wrong"}); w.Code != 200 || f.jobs.decision.Accept || f.jobs.decision.Reason != "wrong" || f.jobs.decision.By != "open" {
-		t.Errorf("decide: got %d %s, with %+v", w.Code, w.Body, f.jobs.decision)
-	}
+	w := ask(t, h, "GET", "/jobs/"+f.job)
+	expect(w, 200, `"creator_status":"processing"`, `"validator_status":"processing"`, `"total_tokens":0`)
+	version := header("If-Match", w.Header().Get("ETag"))
+	expect(post(t, h, "PATCH", job, fieldsOf{"priority": 9, "labels": []string{"l"}}, version), 200, `"priority":9`, `"labels":["l"]`)
+	expect(post(t, h, "PATCH", job, fieldsOf{"priority": 8}, version), 412, `"code":"version_mismatch"`)
+	expect(post(t, h, "PATCH", job, fieldsOf{}, header("If-Match", "three")), 400, "header.If-Match")
+	expect(post(t, h, "POST", job+"/items/a%2Fb/decide", fieldsOf{"accept": false, "reason": "wrong"}), 200, `"status":"rejected"`, "wrong")
+	expect(ask(t, h, "POST", job+"/retry"), 200, `"retried":`)
+	expect(ask(t, h, "POST", job+"/pause"), 200, `"paused":true`)
+	expect(ask(t, h, "POST", job+"/resume"), 200, f.job)
+	expect(ask(t, h, "DELETE", "/jobs/"+f.job+"?cleanup=true"), 200, `"status":"cancelled"`, `"cleanup":true`)
+	expect(ask(t, h, "GET", job+"/document"), 404, "not stored here")
+	expect(ask(t, h, "DELETE", job), 204, "")
+	expect(ask(t, h, "GET", job), 404, "no such job")
+	expect(post(t, h, "POST", "/v1/jobs/"+f.other+"/stages/create/fail", fieldsOf{"error": "broken"}), 200, "broken")
 }
 
 func TestCompareJobs(t *testing.T) {
 	t.Parallel()
-	cfg, _ := faked(t)
-	h := handler(t, cfg)
-	w := ask(t, h, "GET", "/v1/jobs/"+aJob+"/compare/"+otherJob)
+	cfg := served(t)
+	h, f := handler(t, cfg), populate(t, cfg, "")
+	w := ask(t, h, "GET", "/v1/jobs/"+f.job+"/compare/"+f.other)
 	if list, _ := decode(t, w)["differences"].([]any); len(list) != 2 || !strings.Contains(w.Body.String(), `"same":1`) {
 		t.Errorf("compare: got %s, want two differences, and one that is the same counted", w.Body)
 	}
-	if w := ask(t, h, "GET", "/v1/jobs/"+aJob+"/compare/"+noJob); w.Code != 404 {
+	if w := ask(t, h, "GET", "/v1/jobs/"+f.job+"/compare/"+noJob); w.Code != 404 {
 		t.Errorf("compare with no job: got %d, want 404", w.Code)
 	}
 }
@@ -389,8 +450,9 @@ func TestCompareJobs(t *testing.T) {
 // A document is never shown by a browser.
 func TestDocumentIsAnAttachment(t *testing.T) {
 	t.Parallel()
-	cfg, _ := faked(t)
-	w := ask(t, handler(t, cfg), "GET", "/v1/jobs/"+aJob+"/document")
+	cfg := served(t)
+	f := populate(t, cfg, "")
+	w := ask(t, handler(t, cfg), "GET", "/v1/jobs/"+f.job+"/document")
 	h := w.Header()
 	if w.Code != 200 || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename=") || strings.Contains(h.Get("Content-Disposition"), "..") ||
 		h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") || h.Get("Content-Length") != "25" {
@@ -398,15 +460,24 @@ func TestDocumentIsAnAttachment(t *testing.T) {
 	}
 }
 
-// A report that fails later is cut off, so that a client does not take a part for the whole.
-func TestReportThatFailsIsCutOff(t *testing.T) {
+// A response that fails later is cut off, so that a client does not take a part for the whole.
+func TestStreamThatFailsIsCutOff(t *testing.T) {
 	t.Parallel()
-	cfg, _ := faked(t)
-	cfg.Reports = fakeReports{fail: errors.New("Redis is gone")}
+	h, err := only(Config{}.withDefaults(), func(s *server) {
+		route(s, describe(s, http.MethodGet, "/report", "report", tagJobs, "Fail after the first bytes"), 0, func(context.Context, *nothing) (*streamOutput, error) {
+			return s.stream(http.Header{}, func(_ context.Context, w io.Writer) error {
+				_, err := io.WriteString(w, "a part")
+				return errors.Join(err, errors.New("Redis is gone"))
+			}), nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() {
 		if r := recover(); r != http.ErrAbortHandler {
-			t.Errorf("got %v, want an aborted answer", r)
+			t.Errorf("got %v, want an aborted response", r)
 		}
 	}()
-	ask(t, handler(t, cfg), "GET", "/jobs/"+aJob+"/report")
+	ask(t, h, "GET", "/report")
 }

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write docs/reference/openapi.json")
 // everything returns a config in which nothing is left out.
 func everything(t *testing.T) Config {
 	t.Helper()
-	cfg, _ := faked(t)
+	cfg := served(t)
 	s, err := sites.NewService(sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func everything(t *testing.T) Config {
 	agents := limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{Namespace: "muster:agents"})
 	cfg.Breakers = breaker.New(cfg.Client, limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{}), agents)
 	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis(), 0)
-	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: aJob, Role: access.Viewer}); err != nil { // that a request can name
+	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: "some", Role: access.Viewer}); err != nil { // that a request can name
 		t.Fatal(err)
 	}
 	return cfg
@@ -65,6 +65,7 @@ type openapi struct {
 	OpenAPI string
 	Paths   map[string]map[string]operation
 	doc     any
+	has     sample // for values of requests
 }
 
 type operation struct {

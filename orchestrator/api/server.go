@@ -31,15 +31,13 @@ func operations(served *routes, cfg Config) error {
 		addItems(s)
 		addNumbers(s)
 		addCompare(s)
+		addReports(s)
 		if cfg.Documents != nil {
 			addDocuments(s)
 		}
 	}
-	if cfg.Reports != nil {
-		addReports(s)
-	}
 	if cfg.Events != nil {
-		addEvents(s)
+		addEvents(s, cfg.Events.Read)
 	}
 	if cfg.Pipelines != nil {
 		addPipelines(s)

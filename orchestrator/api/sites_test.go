@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/internal/testutil"
 	"muster/jobs"
@@ -123,8 +124,10 @@ func readAPI(t *testing.T, h http.Handler) (a apiAnswers) {
 func TestSitesOfTheAPI(t *testing.T) {
 	t.Parallel()
 	cfg := scraped(t)
-	fake := &fakeJobs{}
-	cfg.Jobs = fake
+	var err error
+	if cfg.Jobs, err = jobs.New(jobs.Config{Client: cfg.Client}); err != nil {
+		t.Fatal(err)
+	}
 	h := handler(t, cfg)
 	a := readAPI(t, h)
 	down, idle, shop := a.all.Data[0], a.all.Data[1], a.all.Data[2]
@@ -142,7 +145,9 @@ func TestSitesOfTheAPI(t *testing.T) {
 		t.Errorf("got alerts %q, want the share of errors", alerts)
 	}
 	id := a.shop.Jobs[0].ID
-	fake.job = jobs.Job{ID: id, Kind: jobs.KindScrape, Name: "shop.example", Status: jobs.Completed}
+	if err := cfg.Jobs.Track(t.Context(), id, jobs.KindScrape, "shop.example", time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	var got struct{ Scrape sites.Job }
 	getJSON(t, h, "/jobs/"+id, &got)
 	if got.Scrape.Summary == nil || got.Scrape.Summary.Records != 3 || got.Scrape.Summary.Errors != 1 {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,39 +14,56 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"muster/internal/testutil"
+	"muster/jobs/agent"
+	"muster/orchestrator/event"
 )
 
 func TestEventsAsAStream(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
-	h := handler(t, cfg)
-	for what, c := range map[string]struct {
-		path   string
-		change func(*http.Request)
-		after  string
-		want   string
-	}{
-		"from the start": {"/v1/events", func(*http.Request) {}, "0-0", "id: 1-0\nevent: job.created\ndata: {\"id\":\"1-0\""},
-		"Last-Event-ID":  {"/v1/jobs/" + aJob + "/events", header("Last-Event-ID", "0-1"), "0-1", "event: gap\ndata: {\"after\":\"0-1\"}\n\nid: 2-0\nevent: job.started\n"},
-		"after":          {"/v1/jobs/" + aJob + "/events?after=0-1", func(*http.Request) {}, "0-1", "event: gap\n"},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan string, 1)
-		go func() {
-			w := ask(t, h, "GET", c.path, func(r *http.Request) { *r = *r.WithContext(ctx) }, c.change)
-			done <- w.Header().Get("Content-Type") + "\n" + w.Body.String()
-		}()
-		if got := <-f.events.reading; got != c.after {
-			t.Errorf("%s: read after %q, want %q", what, got, c.after)
+	cfg := served(t)
+	h, f := handler(t, cfg), populate(t, cfg, "")
+	read := func(path string, change ...func(*http.Request)) string {
+		w := ask(t, h, "GET", path, change...)
+		return w.Header().Get("Content-Type") + "\n" + w.Body.String()
+	}
+	const begin, of = "text/event-stream\n: events follow\n\n", "/events?follow=false"
+	for _, path := range []string{"/v1", "/v1/jobs/" + f.job} {
+		if got := read(path + of); !strings.HasPrefix(got, begin+"id: ") || !strings.Contains(got, "\nevent: job.created\ndata: {\"id\":\"") {
+			t.Errorf("%s: got %q, want the stored events", path, got)
 		}
-		<-f.events.reading // what was read first is sent
-		cancel()
-		if got := <-done; !strings.HasPrefix(got, "text/event-stream\n: events follow\n\n") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: got %q, want %q", what, got, c.want)
-		}
+	}
+	all, err := cfg.Events.Last(t.Context(), f.job, 10)
+	if err != nil || len(all) < 2 {
+		t.Fatalf("got %v, %v, want events", all, err)
+	}
+	last, before := all[0], all[len(all)-1]
+	if err := cfg.Client.Redis().XTrimMaxLen(t.Context(), event.JobKey(f.job), 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := begin + "event: gap\ndata: {\"after\":\"" + before.ID + "\"}\n\nid: " + last.ID + "\nevent: " + last.Type + "\n"
+	if got := read("/v1/jobs/"+f.job+of, header("Last-Event-ID", before.ID)); !strings.HasPrefix(got, want) {
+		t.Errorf("Last-Event-ID: got %q, want %q", got, want)
+	}
+	if got := read("/v1/jobs/" + f.job + of + "&after=" + before.ID); !strings.HasPrefix(got, want) {
+		t.Errorf("after: got %q, want %q", got, want)
+	}
+	if got := read("/v1/jobs/" + f.job + of + "&after=$"); got != begin {
+		t.Errorf("after=$: got %q, want no event", got)
 	}
 	if w := ask(t, h, "GET", "/v1/jobs/"+noJob+"/events"); w.Code != http.StatusNotFound {
 		t.Errorf("events of no job: got %d, want 404", w.Code)
+	}
+}
+
+// quiet reads a stream to which nothing is added.
+func quiet(ctx context.Context, _, after string, _ int, block time.Duration) (event.Batch, error) {
+	select {
+	case <-ctx.Done():
+		return event.Batch{}, ctx.Err()
+	case <-time.After(block):
+		return event.Batch{Next: after}, nil
 	}
 }
 
@@ -85,12 +103,9 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 // A stream ends when its key no longer counts, at the latest with the next heartbeat.
 func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
 	synctest.Test(t, func(t *testing.T) {
-		f.events = &fakeEvents{reading: make(chan string)}
-		cfg := cfg
-		cfg.Events, cfg.Gate = f.events, gate(t, "a long enough key")
-		h, err := Handler(cfg.withDefaults())
+		cfg := Config{Gate: gate(t, "a long enough key")}.withDefaults()
+		h, err := only(cfg, func(s *server) { addEvents(s, quiet) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,19 +132,14 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	})
 }
 
-// A stream of events is longer than any answer may take, and ends at shutdown as a poll for work does.
+// A stream of events is longer than any response may take, and ends at shutdown.
 func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
 	synctest.Test(t, func(t *testing.T) {
-		f.events = &fakeEvents{reading: make(chan string)}
-		f.agents.waiting = make(chan struct{}, 1)
-		cfg := cfg
-		cfg.Events, cfg.Agents = f.events, f.agents
 		ctx, shutdown := context.WithCancel(t.Context())
-		cfg = cfg.withDefaults()
+		cfg := Config{}.withDefaults()
 		cfg.closing = ctx
-		h, err := Handler(cfg)
+		h, err := only(cfg, func(s *server) { addEvents(s, quiet) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,29 +164,42 @@ func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 			t.Fatalf("got %d heartbeats, want at least 15 in 5 minutes: %v", beats, lines.Err())
 		}
 
-		polled := make(chan string, 1)
-		go func() {
-			resp, err := client.Post("http://localhost/v1/agents/agent-1/lease", "application/json", strings.NewReader(`{"wait_seconds": 30}`))
-			if err != nil {
-				polled <- err.Error()
-				return
-			}
-			defer resp.Body.Close()
-			body, _ := io.ReadAll(resp.Body)
-			polled <- resp.Status + " " + strings.TrimSpace(string(body))
-		}()
-		<-f.agents.waiting
 		stopped := time.Now()
 		shutdown()
-		if got := <-polled; got != `200 OK {"assignments":[]}` {
-			t.Errorf("the poll got %s, want no work", got)
-		}
 		for lines.Scan() {
 		}
 		if err := <-served; err != nil || time.Since(stopped) > time.Second {
 			t.Errorf("got %v after %v, want the end at once", err, time.Since(stopped))
 		}
 	})
+}
+
+// A poll for work ends at shutdown, with a response.
+func TestPollsEndAtShutdown(t *testing.T) {
+	t.Parallel()
+	ctx, shutdown := context.WithCancel(t.Context())
+	defer shutdown()
+	cfg := served(t)
+	cfg.closing, cfg.Timing = ctx, NewTiming()
+	a, _, err := cfg.Agents.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, polled := handler(t, cfg), make(chan string, 1)
+	go func() {
+		w := askWith(t, h, "POST", "/v1/agents/"+a.ID+"/lease", `{"wait_seconds": 30}`)
+		polled <- fmt.Sprint(w.Code, " ", strings.TrimSpace(w.Body.String()))
+	}()
+	testutil.Eventually(t, "the poll waits", func() bool { return samples(t, cfg.Timing)["muster_http_requests_in_flight{state=waiting}"] == 1 })
+	shutdown()
+	select {
+	case got := <-polled:
+		if got != `200 {"assignments":[]}` {
+			t.Errorf("got %s, want no work", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the poll continues after the shutdown")
+	}
 }
 
 // only serves the operations that add adds, with all layers.

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"muster/jobs"
+	"muster/jobs/report"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
 )
@@ -79,8 +80,23 @@ func addReports(s *server) {
 		if in.Format == "csv" {
 			head.Set("Content-Disposition", `attachment; filename="`+in.ID+`.csv"`)
 		}
-		return s.stream(head, func(ctx context.Context, w io.Writer) error { return s.cfg.Reports.Write(ctx, w, in.ID, in.Format) }), nil
+		return s.stream(head, func(ctx context.Context, w io.Writer) error { return writeReport(ctx, w, s.cfg.Jobs, in.ID, in.Format) }), nil
 	})
+}
+
+// writeReport writes the report of a job as "text", "json" or "csv".
+func writeReport(ctx context.Context, w io.Writer, from *jobs.Service, id, format string) error {
+	switch format {
+	case "json":
+		return report.WriteJSON(ctx, w, from, id)
+	case "csv":
+		return report.WriteCSV(ctx, w, from, id)
+	}
+	sum, err := report.Summarize(ctx, from, id)
+	if err != nil {
+		return err
+	}
+	return sum.Text(w)
 }
 
 // addDocuments adds the documents of jobs.
@@ -148,7 +164,7 @@ func addCompare(s *server) {
 }
 
 // writeComparison writes the differences as they come.
-func writeComparison(ctx context.Context, w io.Writer, from Jobs, in *compareInput) error {
+func writeComparison(ctx context.Context, w io.Writer, from *jobs.Service, in *compareInput) error {
 	counts := map[string]int64{"new": 0, "gone": 0, "changed": 0, "same": 0}
 	sep := fmt.Sprintf(`{"a":%q,"b":%q,"differences":[`, in.ID, in.Other)
 	err := from.Compare(ctx, in.ID, in.Other, func(d jobs.Difference) error {

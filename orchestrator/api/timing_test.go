@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muster/internal/testutil"
+	"muster/jobs/agent"
 	"muster/tasks/metrics"
 )
 
@@ -46,15 +47,15 @@ func expectSamples(t *testing.T, got, want map[string]float64) {
 
 func TestRequestsAreTimedByRoute(t *testing.T) {
 	t.Parallel()
-	cfg, _ := faked(t)
+	cfg := served(t)
 	cfg.Timing = NewTiming()
-	h := handler(t, cfg)
+	h, f := handler(t, cfg), populate(t, cfg, "")
 	for range 3 {
-		ask(t, h, "GET", "/jobs/"+aJob)
+		ask(t, h, "GET", "/jobs/"+f.job)
 	}
 	answer := ask(t, h, "GET", "/jobs/"+noJob)
 	ask(t, h, "GET", "/no/such/path")
-	ask(t, h, "BREW", "/jobs/"+aJob)
+	ask(t, h, "BREW", "/jobs/"+f.job)
 	got := samples(t, cfg.Timing)
 	expectSamples(t, got, map[string]float64{
 		"muster_http_request_duration_seconds{code=200 method=get route=/jobs/{id}}": 3,
@@ -72,7 +73,7 @@ func TestRequestsAreTimedByRoute(t *testing.T) {
 
 func TestPathsAddNoLabels(t *testing.T) {
 	t.Parallel()
-	cfg, _ := faked(t)
+	cfg := served(t)
 	cfg.Timing = NewTiming()
 	h := handler(t, cfg)
 	for i := range 200 {
@@ -88,9 +89,12 @@ func TestPathsAddNoLabels(t *testing.T) {
 // A request that waits for work or events says nothing about how fast the interface is.
 func TestWaitingRequestsAreCountedAndNotTimed(t *testing.T) {
 	t.Parallel()
-	cfg, f := faked(t)
+	cfg := served(t)
 	cfg.Timing = NewTiming()
-	f.agents.waiting = make(chan struct{}, 1)
+	a, _, err := cfg.Agents.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"creator"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := handler(t, cfg)
 	waiting := func() float64 { return samples(t, cfg.Timing)["muster_http_requests_in_flight{state=waiting}"] }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -101,7 +105,7 @@ func TestWaitingRequestsAreCountedAndNotTimed(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		ended <- struct{}{}
 	}
-	go send("POST", "/v1/agents/agent-1/lease", `{"wait_seconds":30}`)
+	go send("POST", "/v1/agents/"+a.ID+"/lease", `{"wait_seconds":30}`)
 	go send("GET", "/v1/events", "")
 	testutil.Eventually(t, "both wait", func() bool { return waiting() == 2 })
 	cancel()

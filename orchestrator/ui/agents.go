@@ -16,16 +16,6 @@ import (
 	"muster/jobs/agent"
 )
 
-// Agents are the agents that work on jobs; *agent.Service is one.
-type Agents interface {
-	List(ctx context.Context) ([]agent.Agent, error)
-	Get(ctx context.Context, id string) (agent.Agent, error)
-	// Activity returns what agents did in each of the last hours.
-	Activity(ctx context.Context, hours int) ([]agent.Activity, error)
-	Drain(ctx context.Context, id string, on bool) error
-	Remove(ctx context.Context, id string) error
-}
-
 const (
 	activityHours = agent.MaxHours
 	activityEvery = 5 * time.Second // between two reads of the activity: it is counted by the hour
@@ -34,7 +24,7 @@ const (
 
 // agentPages show agents.
 type agentPages struct {
-	agents Agents
+	agents *agent.Service
 	past   *activity
 }
 

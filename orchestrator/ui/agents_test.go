@@ -1,77 +1,77 @@
 package ui
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
-	"sync"
 	"testing"
-	"time"
 
+	"muster/internal/testutil"
+	"muster/jobs"
 	"muster/jobs/agent"
 )
 
-// agents are agents that change as they are told.
-type agents struct {
-	mu   sync.Mutex // guards the fields below
-	list []agent.Agent
-	past []agent.Activity
-}
-
-func (f *agents) List(context.Context) ([]agent.Agent, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.list, nil
-}
-
-func (f *agents) Get(_ context.Context, id string) (agent.Agent, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, a := range f.list {
-		if a.ID == id {
-			return a, nil
-		}
-	}
-	return agent.Agent{}, agent.ErrNoAgent
-}
-
-func (f *agents) Activity(context.Context, int) ([]agent.Activity, error) { return f.past, nil }
-
-func (f *agents) Drain(_ context.Context, id string, on bool) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.list[0].State = map[bool]string{true: agent.StateDraining, false: agent.StateHealthy}[on]
-	return nil
-}
-
-func (f *agents) Remove(context.Context, string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.list = nil
-	return nil
-}
-
 func TestPagesOfAgents(t *testing.T) {
 	t.Parallel()
-	hour := time.Now().UTC().Truncate(time.Hour)
-	f := &agents{list: []agent.Agent{
-		{ID: "one-1", Name: hostile, Roles: []string{"creator", hostile}, Capacity: 4, Held: 3, State: agent.StateHealthy, Done: 12_000, Usage: map[string]int64{"tokens": 5000, hostile: 1}, Labels: map[string]string{hostile: hostile}},
-		{ID: "two-2", Name: "two", Roles: []string{"validator"}, Capacity: 1, State: agent.StateUnavailable, URL: "http://two.example/", Breaker: "open", Health: "refused " + hostile, Checked: time.Now()},
-	}, past: []agent.Activity{{Hour: hour, Agent: "one-1", Name: hostile, Assignments: 7, Failed: 2, Tokens: 90}, {Hour: hour.Add(-100 * time.Hour), Agent: "one-1", Assignments: 1}}}
-	w := newWorld(t, func(cfg *Config) { cfg.Agents, cfg.Logger = f, slog.New(slog.DiscardHandler) })
-	showsText(t, w.h, "/agents", "3 of 4", "1 unavailable", "12\u202f000", "refused &lt;script&gt;", "5 succeeded, 2 failed", `\u202e`, `<span class="badge FAILURE">open</span>`)
-	showsText(t, w.h, "/agents?role=validator", "two")
-	showsText(t, w.h, "/agents?role=none", "No agent has this role")
-	showsText(t, w.h, "/agents/one-1", "5\u202f000 tokens", "3 of 4", "5 succeeded, 2 failed", "/drain", "/remove")
-	showsText(t, w.h, "/agents/two-2", "refused", "http://two.example/", "It has ended no assignment")
+	away := "http://" + testutil.FreeAddr(t) + "/"
+	var agents *agent.Service
+	w := newWorld(t, func(cfg *Config) {
+		var err error
+		if agents, err = agent.New(agent.Config{Client: cfg.Client, Jobs: cfg.Jobs, Allow: []string{away}, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+			t.Fatal(err)
+		}
+		cfg.Agents = agents
+	})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	register := func(r agent.Registration) string {
+		t.Helper()
+		a, _, err := agents.Register(w.ctx, r)
+		must(err)
+		return a.ID
+	}
+	one := register(agent.Registration{Name: hostile, Roles: []string{"creator", "validator"}, Capacity: 4, Labels: map[string]string{hostile: hostile}})
+	two := register(agent.Registration{Name: "two", Roles: []string{"writer"}, URL: away})
+	_, err := agents.Check(w.ctx, two)
+	must(err)
+	lease := func(role string) (got agent.Assignment) {
+		t.Helper()
+		testutil.Eventually(t, "work for "+role, func() bool {
+			list, err := agents.Lease(w.ctx, one, []string{role}, 1, 0)
+			must(err)
+			if len(list) == 1 {
+				got = list[0]
+			}
+			return len(list) == 1
+		})
+		return got
+	}
+	w.create("default", "p")
+	a := lease("creator")
+	_, err = agents.AddItems(w.ctx, a.ID, one, a.Fence, []jobs.Item{{Key: "a", Text: "t"}, {Key: "b", Text: "t"}})
+	must(err)
+	v := lease("validator")
+	must(agents.Complete(w.ctx, v.ID, one, v.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 5000}}))
+	v = lease("validator")
+	must(agents.Fail(w.ctx, v.ID, one, v.Fence, "unclear "+hostile, nil, true, nil))
 
-	w.done("/agents/one-1/drain", nil, "/ui/agents/one-1")
-	showsText(t, w.h, "/agents/one-1", "draining", "/undrain")
-	w.done("/agents/one-1/undrain", nil, "/ui/agents/one-1")
-	showsText(t, w.h, "/agents/one-1", "healthy")
-	w.done("/agents/one-1/remove", nil, "/ui/agents")
+	showsText(t, w.h, "/agents", "1 of 4", "1 unavailable", "refused", "1 succeeded, 1 failed", `\u202e`)
+	showsText(t, w.h, "/agents?role=writer", "two")
+	showsText(t, w.h, "/agents?role=none", "No agent has this role")
+	showsText(t, w.h, "/agents/"+one, "5\u202f000 tokens", "1 of 4", "1 succeeded, 1 failed", "/drain", "/remove", "unclear &lt;script&gt;")
+	showsText(t, w.h, "/agents/"+two, "refused", away[:len(away)-1], "It has ended no assignment")
+
+	w.done("/agents/"+one+"/drain", nil, "/ui/agents/"+one)
+	showsText(t, w.h, "/agents/"+one, "draining", "/undrain")
+	w.done("/agents/"+one+"/undrain", nil, "/ui/agents/"+one)
+	showsText(t, w.h, "/agents/"+one, "healthy")
+	w.done("/agents/"+one+"/remove", nil, "/ui/agents")
+	w.done("/agents/"+two+"/remove", nil, "/ui/agents")
 	showsText(t, w.h, "/agents", "No agent is registered")
-	if code, _ := get(t, w.h, "/agents/one-1"); code != http.StatusNotFound {
+	if code, _ := get(t, w.h, "/agents/"+one); code != http.StatusNotFound {
 		t.Errorf("an agent that was removed: got %d, want 404", code)
 	}
 }

@@ -42,7 +42,6 @@ type jobData struct {
 	ByAgent  []agentUse
 	Workflow string // its address
 	Results  []stageResult
-	Reports  bool
 	Review   bool // items wait for a decision
 }
 
@@ -90,7 +89,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 	}
 	d := jobData{
 		Job: j, Progress: progress, Bar: byState(j.Items), Steps: stepsOf(j), Prompted: shown(j.Prompt, promptShown), Given: indented(j.Context),
-		Detail: indented(j.ErrorDetails), Used: totals(j.Usage), Reports: c.Reports, Left: -1, Review: j.Items.Review > 0 && !j.Status.Terminal(),
+		Detail: indented(j.ErrorDetails), Used: totals(j.Usage), Left: -1, Review: j.Items.Review > 0 && !j.Status.Terminal(),
 		Took: time.Duration(progress.ElapsedSeconds * float64(time.Second)),
 	}
 	if progress.ETASeconds != nil && progress.PerMinute > 0 {

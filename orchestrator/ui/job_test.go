@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -11,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/jobs"
 	"muster/jobs/pipeline"
+	"muster/tasks/redistest"
 )
 
 // The pages of a job show it, whatever its texts are.
@@ -177,30 +179,12 @@ func TestPageOfAJobThatIsDeleted(t *testing.T) {
 	until("There is no such job")
 }
 
-// scanned counts the calls that look at many items.
-type scanned struct {
-	*jobs.Service
-	calls int
-}
-
-func (s *scanned) Items(ctx context.Context, id string, f jobs.ItemFilter) (jobs.ItemPage, error) {
-	s.calls++
-	return s.Service.Items(ctx, id, f)
-}
-
-func (s *scanned) EachItem(context.Context, string, func(jobs.Item) error) error {
-	s.calls++
-	return nil
-}
-
 // The page of a job of many items looks at none of them.
 func TestPageOfALargeJob(t *testing.T) {
 	t.Parallel()
-	var seen scanned
-	w := newWorld(t, func(cfg *Config) {
-		seen.Service, _ = cfg.Jobs.(*jobs.Service)
-		cfg.Jobs = &seen
-	})
+	scans := redistest.NewFault(redistest.Refused, 0)
+	scans.Match = func(cmd redis.Cmder) bool { return strings.EqualFold(cmd.Name(), "hscan") }
+	w := newWorld(t, func(cfg *Config) { cfg.Client.Redis().AddHook(scans) })
 	j := w.create("careful", "p")
 	items := make([]jobs.Item, 10_000)
 	for i := range items {
@@ -210,15 +194,19 @@ func TestPageOfALargeJob(t *testing.T) {
 	for i := range 60 {
 		w.fail(fmt.Sprintf("error %d", i%20))
 	}
+	scans.Arm()
 	at := "/jobs/" + j.ID
 	showsText(t, w.h, at, "0 of 10\u202f000", "error 0", "Of the last 60 items")
 	showsText(t, w.h, "/jobs", "10\u202f000")
 	showsText(t, w.h, "/reviews", "There are more")
 	showsText(t, w.h, at+"/items?state=review", "Next page")
-	if seen.calls != 0 {
-		t.Errorf("got %d looks at all items, want none", seen.calls)
+	if n := scans.Calls(); n != 0 {
+		t.Errorf("got %d looks at all items, want none", n)
 	}
 	showsText(t, w.h, at+"/items", "Next page")
+	if scans.Calls() == 0 {
+		t.Error("the list of all items was read without a look that is counted")
+	}
 }
 
 // Jobs of other kinds have a page as well, without items.

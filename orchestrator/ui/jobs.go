@@ -15,42 +15,8 @@ import (
 	"muster/jobs/agent"
 	"muster/jobs/document"
 	"muster/orchestrator/access"
-	"muster/orchestrator/event"
 	"muster/sites"
 )
-
-// Jobs keeps jobs; *jobs.Service is one.
-type Jobs interface {
-	Get(ctx context.Context, id string) (jobs.Job, error)
-	Look(ctx context.Context, id string) (jobs.Job, jobs.Progress, error)
-	List(ctx context.Context, f jobs.Filter) (jobs.Page, error)
-	Totals(ctx context.Context) (map[jobs.Status]int64, error)
-	Stuck(ctx context.Context) ([]jobs.Stuck, error)
-	Items(ctx context.Context, id string, f jobs.ItemFilter) (jobs.ItemPage, error)
-	Item(ctx context.Context, id, key string) (jobs.Item, error)
-	Failures(ctx context.Context, id string, status jobs.ItemStatus, offset, n int) (items []jobs.Item, next int, err error)
-	LastErrors(ctx context.Context, id string, n int) ([]jobs.ItemError, error)
-	Reviews(ctx context.Context, n int) (jobs.Reviews, error)
-	InReview(ctx context.Context) (items int64, jobs int, err error)
-	Compare(ctx context.Context, a, b string, yield func(jobs.Difference) error) error
-
-	Create(ctx context.Context, req jobs.Request) (j jobs.Job, created bool, err error)
-	Cancel(ctx context.Context, id string, cleanup bool) (jobs.Job, error)
-	Retry(ctx context.Context, id string, keys ...string) (n int, err error)
-	Pause(ctx context.Context, id string) (jobs.Job, error)
-	Resume(ctx context.Context, id string) (jobs.Job, error)
-	Again(ctx context.Context, id string) (jobs.Job, error)
-	CompleteStage(ctx context.Context, id, stage, failure string) (jobs.Job, error)
-	Delete(ctx context.Context, id string) error
-	Decide(ctx context.Context, id, key string, d jobs.Decision) (jobs.Item, error)
-	DecideAll(ctx context.Context, id string, keys []string, d jobs.Decision) (n int, err error)
-}
-
-// Events is what happened to jobs; *event.Stream is one.
-type Events interface {
-	// Last returns the newest events of a job, the newest first.
-	Last(ctx context.Context, jobID string, n int) ([]event.Event, error)
-}
 
 // Scrapes are the scrapes of sites; *sites.Service is one.
 type Scrapes interface {

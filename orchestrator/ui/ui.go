@@ -11,9 +11,12 @@ import (
 	"slices"
 
 	"muster/internal/webui"
+	"muster/jobs"
+	"muster/jobs/agent"
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
+	"muster/orchestrator/event"
 	"muster/orchestrator/health"
 	"muster/sites"
 	"muster/tasks"
@@ -25,14 +28,12 @@ type Config struct {
 	// Client is the connection to what is shown. Needed.
 	Client *tasks.Client
 	// Jobs, Agents and Pipelines are what the pages of jobs show. Those of agents and pipelines need Jobs.
-	Jobs      Jobs
-	Agents    Agents
+	Jobs      *jobs.Service
+	Agents    *agent.Service
 	Pipelines *pipeline.Registry
 	// Documents stores documents of jobs that are started here, and Events says what happened to jobs. Optional.
 	Documents *document.Store
-	Events    Events
-	// Reports says that /jobs/{id}/report is served.
-	Reports bool
+	Events    *event.Stream
 	// Scrapes are those that have a page of their own. Optional.
 	Scrapes Scrapes
 	// Sites are the sites and their scrapes.

@@ -107,7 +107,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 		_ = client.Close()
 	})
 	cfg := Config{
-		Client: client, Jobs: w.Service, Agents: agents, Pipelines: plans, Documents: docs, Events: event.New(client.Redis()), Reports: true,
+		Client: client, Jobs: w.Service, Agents: agents, Pipelines: plans, Documents: docs, Events: event.New(client.Redis()),
 		Scrapes: scrapes{}, Write: true, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
