@@ -118,23 +118,16 @@ func (l *load) addJob(id string, j sentJob) {
 	}
 }
 
-// findJobs adds the jobs whose ids no command answered: refreshes, and scrapes after a fault. It deletes runs of the queue
-// that have ended: those that were killed have failed.
+// findJobs adds the jobs whose ids no command returned: refreshes, and scrapes after a fault.
 func (l *load) findJobs(ctx context.Context) error {
-	for kind, name := range map[string]string{"scrape": kindScrape, "refresh": kindRefresh, "queue": ""} {
+	for kind, name := range map[string]string{"scrape": kindScrape, "refresh": kindRefresh} {
 		for cursor := ""; ; {
 			var page jobPage
-			if err := l.s.call(ctx, http.MethodGet, "/jobs?limit=100&kind="+kind+"&cursor="+cursor, nil, &page); err != nil {
+			if err := l.s.call(ctx, http.MethodGet, "/v1/jobs?limit=100&kind="+kind+"&cursor="+cursor, nil, &page); err != nil {
 				return err
 			}
-			for _, j := range page.Jobs {
-				if name != "" {
-					l.addJob(j.ID, sentJob{kind: name})
-				} else if j.ended() {
-					if err := l.purge(ctx, j.ID); err != nil {
-						return err
-					}
-				}
+			for _, j := range page.Data {
+				l.addJob(j.ID, sentJob{kind: name})
 			}
 			if cursor = page.Next; cursor == "" {
 				break
@@ -183,7 +176,7 @@ func (l *load) auditJobs(ctx context.Context) (open int, err error) {
 // check says whether a job ended as it must, once it has ended.
 func (l *load) check(ctx context.Context, id string, sent *sentJob) error {
 	var j listedJob
-	err := l.s.call(ctx, http.MethodGet, "/jobs/"+id, nil, &j)
+	err := l.s.call(ctx, http.MethodGet, "/v1/jobs/"+id, nil, &j)
 	var status *statusError
 	switch {
 	case errors.As(err, &status) && status.code == http.StatusNotFound:
@@ -205,7 +198,7 @@ func (l *load) check(ctx context.Context, id string, sent *sentJob) error {
 
 // purge deletes a job that has ended.
 func (l *load) purge(ctx context.Context, id string) error {
-	err := l.s.call(ctx, http.MethodDelete, "/jobs/"+id+"?purge=true", nil, nil)
+	err := l.s.call(ctx, http.MethodDelete, "/v1/jobs/"+id, nil, nil)
 	var status *statusError
 	if errors.As(err, &status) && status.code == http.StatusNotFound {
 		return nil

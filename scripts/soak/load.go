@@ -225,7 +225,7 @@ func (l *load) sendItems(n int) error {
 
 // sendJob creates a job for the agents; every other has a document.
 func (l *load) sendJob(n int) error {
-	const sentences = 6
+	const sentences = 50
 	var text bytes.Buffer
 	for i := range sentences {
 		if i%3 == 2 {
@@ -251,7 +251,7 @@ func (l *load) sendJob(n int) error {
 	}
 	var j struct{ ID string }
 	key := fmt.Sprint("soak-", n)
-	if err := l.s.send(l.ctx, http.MethodPost, "/jobs", w.FormDataContentType(), form.Bytes(), &j, "Idempotency-Key", key); err != nil {
+	if err := l.s.send(l.ctx, http.MethodPost, "/v1/jobs", w.FormDataContentType(), form.Bytes(), &j, "Idempotency-Key", key); err != nil {
 		return err
 	}
 	l.addJob(j.ID, sentJob{kind: kindJob, items: sentences})
@@ -331,7 +331,7 @@ func (l *load) drain(ctx context.Context) error {
 
 // jobPage is the part of a list of jobs that is looked at.
 type jobPage struct {
-	Jobs []listedJob
+	Data []listedJob
 	Next string
 }
 

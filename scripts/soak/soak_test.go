@@ -214,7 +214,7 @@ func TestJobsAreAuditedOnce(t *testing.T) {
 			if gone = true; deletes == 1 { // done, but the answer is lost
 				w.WriteHeader(http.StatusBadGateway)
 			}
-		case r.URL.Path == "/jobs/lost" || gone:
+		case r.URL.Path == "/v1/jobs/lost" || gone:
 			w.WriteHeader(http.StatusNotFound)
 		default:
 			fmt.Fprintf(w, `{"id":"there","name":"refresh","status":%q}`, status)
