@@ -249,7 +249,7 @@ func TestEnsureProxiesSaysWhyThereAreNone(t *testing.T) {
 	}{
 		"no sources":        {func(cfg *config.Config) { cfg.Proxies.Sources, cfg.Proxies.Fallback = nil, "fail" }, ErrFewProxies, "proxies.sources"},
 		"unreadable":        {func(cfg *config.Config) { cfg.Proxies.Sources = config.SourcesAt("/nowhere/list.txt") }, nil, "no proxy source could be read"},
-		"judge unreachable": {func(cfg *config.Config) { cfg.Proxies.Judges = []string{"http://127.0.0.1:1"} }, nil, "no judge answers"},
+		"judge unreachable": {func(cfg *config.Config) { cfg.Proxies.Judges = []string{"http://127.0.0.1:1"} }, nil, "no judge is reachable"},
 		"too few":           {func(cfg *config.Config) { cfg.Proxies.MinUsable = 1000 }, ErrFewProxies, "of the 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func newFleet(t *testing.T, cfg probe.Config, sources ...source.Source) *fleet {
 	f := &fleet{client: tasks.NewClient(redistest.New(t)), dir: t.TempDir(), getenv: map[string]string{}}
 	t.Cleanup(func() { f.client.Close() })
 	f.pool = newPool(t, f.client.Redis(), nil)
-	cfg.AnswerTimeout, cfg.GreetingTimeout = 2*time.Second, time.Second
+	cfg.ResponseTimeout, cfg.GreetingTimeout = 2*time.Second, time.Second
 	service, err := NewService(Config{Pool: f.pool, Probe: cfg, ExportDir: f.dir, Sources: sources, Fetcher: &source.Fetcher{
 		Getenv: func(name string) (string, bool) { v, ok := f.getenv[name]; return v, ok },
 	}})
@@ -264,7 +264,7 @@ func TestRefreshFailures(t *testing.T) {
 	check("unreadable", "no proxy source could be read: source "+filepath.Join(f.dir, "a"), source.Source{URL: filepath.Join(f.dir, "a")}, source.Source{URL: filepath.Join(f.dir, "b")})
 	check("a web page", "a web page, not a list", source.Source{URL: writeFile(t, "<html><body>log in</body></html>")})
 	judge.Close()
-	check("no judge", "no judge answers", source.Source{URL: good, AllowLocal: true})
+	check("no judge", "no judge is reachable", source.Source{URL: good, AllowLocal: true})
 }
 
 // A recheck looks only at what is due, rests the dead, takes them out at the third time, and brings back those that

@@ -256,7 +256,7 @@ func (t *transport) blame(request *http.Request, s *Session, lease *Lease, err e
 // site's. An answer that is certainly its own is an error.
 func proxysAnswer(r *http.Response) (may bool, refusal error) {
 	refuse := func(reason tunnel.Reason, asked bool) (bool, error) {
-		return true, &tunnel.Error{Reason: reason, Detail: "the proxy answered " + r.Status, Asked: asked}
+		return true, &tunnel.Error{Reason: reason, Detail: "the proxy answered " + r.Status, TargetSent: asked}
 	}
 	switch r.StatusCode {
 	case http.StatusProxyAuthRequired:

@@ -23,7 +23,7 @@ func TestCheckReadsLongListsWhole(t *testing.T) {
 	var out, errs bytes.Buffer
 	env := environment{stdin: strings.NewReader(list.String()), stdout: &out, stderr: &errs, hard: t.Context()}
 	run(t.Context(), env, []string{"muster", "proxies", "check", "--allow-local", "--judge", "http://127.0.0.1:1", "--file", "-"})
-	if got := errs.String(); !strings.Contains(got, "no judge answers") || strings.Contains(got, "left out") {
+	if got := errs.String(); !strings.Contains(got, "no judge is reachable") || strings.Contains(got, "left out") {
 		t.Errorf("got %q, want the judge's error and nothing left out", got)
 	}
 }
@@ -55,7 +55,7 @@ func TestCheckAgainstTarget(t *testing.T) {
 	}
 	target := []string{"check", "--target", site.URL + "/", "--expect", "our catalogue"}
 	out, errs := muster(0, append(target, names...)...)
-	for _, want := range []string{"works  socks5 ", "works  http     http://me:***@", "no     http ", "200  ", "unexpected: answered 200, without the text", "dead   http ", "refused: "} {
+	for _, want := range []string{"works  socks5 ", "works  http     http://me:***@", "no     http ", "200  ", "unexpected: status 200, without the expected string", "dead   http ", "refused: "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%s\nwant %s in it", out, want)
 		}

@@ -55,8 +55,8 @@ func TestWrongSources(t *testing.T) {
 	for text, want := range map[string]string{
 		"{url: a.txt, protocl: http}":                "protocl",
 		"{name: x}":                                  "without a url",
-		"{gateway: 'http://u:s3same@h:1'}":           "a gateway needs a name",
-		"{name: x, sessions: 2}":                     "a gateway is written as",
+		"{gateway: 'http://u:s3same@h:1'}":           "a gateway requires a name",
+		"{name: x, sessions: 2}":                     "invalid gateway: use",
 		"{url: a.txt, protocol: sock5}":              "did you mean socks5?",
 		"{url: a.txt, every: 10s}":                   "no duration from 1m to 720h",
 		"{url: a.txt, timeout: soon}":                "no duration from 1s to 10m",

@@ -20,7 +20,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Requests for 10 kB by 16 clients through the gateway and eight proxies, against the same proxies without the gateway.
+// BenchmarkGateway compares requests for 10 kB by 16 clients through the gateway and eight proxies with requests
+// through the same proxies without the gateway.
 func BenchmarkGateway(b *testing.B) {
 	for name, secure := range map[string]bool{"http": false, "https": true} {
 		b.Run(name, func(b *testing.B) { benchGateway(b, secure) })

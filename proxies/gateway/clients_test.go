@@ -20,12 +20,12 @@ import (
 	"muster/proxies/proxytest"
 )
 
-// curl uses it as it is.
+// curl works through the gateway.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	curl, err := exec.LookPath("curl")
 	if err != nil {
-		t.Skip("no curl here")
+		t.Skip("curl is not installed")
 	}
 	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(2, proxytest.Elite, proxytest.SOCKS5)...)
 	roots := filepath.Join(t.TempDir(), "ca.pem")
@@ -45,8 +45,8 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// golang.org/x/net/proxy is a SOCKS5 client that is not ours.
-func TestForeignSOCKSClient(t *testing.T) {
+// The SOCKS5 client of golang.org/x/net/proxy works through the gateway.
+func TestSOCKSClientOfXNet(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
 	dialer, err := proxy.SOCKS5("tcp", f.addr, &proxy.Auth{User: "me", Password: "open-sesame"}, proxy.Direct)
@@ -65,7 +65,7 @@ func TestForeignSOCKSClient(t *testing.T) {
 	}
 }
 
-// Half a greeting, noise and endless headers end without harm.
+// Truncated greetings, noise and endless headers do no harm.
 func TestBadClients(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
@@ -91,8 +91,8 @@ func TestBadClients(t *testing.T) {
 	}
 }
 
-// A client that has said all it has to say gets what the target answers to it, however late.
-func TestHalfClosedTunnelGetsItsAnswer(t *testing.T) {
+// A client that has closed its writing side receives a late response of the target.
+func TestHalfClosedTunnelReceivesResponse(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.SOCKS5, proxytest.OverTLS} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestHalfClosedTunnelGetsItsAnswer(t *testing.T) {
 					return
 				}
 				defer conn.Close()
-				all, _ := io.ReadAll(conn) // up to the end of what the client says
+				all, _ := io.ReadAll(conn) // until the client closes its side
 				fmt.Fprintf(conn, "got %s", all)
 			}()
 			conn, in := f.talk(t, fmt.Sprintf("CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", l.Addr()))
@@ -119,27 +119,27 @@ func TestHalfClosedTunnelGetsItsAnswer(t *testing.T) {
 			_, _ = io.WriteString(conn, "all of it")
 			_ = conn.(*net.TCPConn).CloseWrite()
 			if answer, err := io.ReadAll(in); err != nil || string(answer) != "got all of it" {
-				t.Errorf("got %q %v, want the answer", answer, err)
+				t.Errorf("got %q %v, want the response", answer, err)
 			}
 		})
 	}
 }
 
-// Targets that cannot exist are refused without asking a proxy, and cannot put a header into what a proxy is sent.
-func TestImpossibleTargets(t *testing.T) {
+// Invalid targets are rejected without a request to a proxy, and cannot inject headers.
+func TestInvalidTargets(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
 	for _, host := range []string{"a..b", ".", strings.Repeat("a.", 127) + "a"} {
 		for _, text := range []string{"CONNECT " + host + ":443 HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://" + host + "/ HTTP/1.1\r\nHost: x\r\n\r\n"} {
 			_, in := f.talk(t, text)
-			if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, "target address") {
+			if r, body := readResponse(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, "target address") {
 				t.Errorf("%.40q: got %s %q, want 400", text, r.Status, body)
 			}
 		}
 	}
 	for _, text := range []string{"CONNECT shop.example:0 HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT shop.example HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://shop.example:0/ HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		_, in := f.talk(t, text)
-		if r, _ := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest {
+		if r, _ := readResponse(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("%.40q: got %s, want 400", text, r.Status)
 		}
 	}

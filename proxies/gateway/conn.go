@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// clientConn is the connection of a client. A write to it ends with a time-out when the client takes nothing for idle.
+// clientConn is a client connection. A write times out if the client does not read for idle.
 type clientConn struct {
 	net.Conn
 	idle  time.Duration
-	first []byte // what was read to tell the protocol; the next Read returns it
+	first []byte // bytes read to detect the protocol; the next Read returns them
 	ended func() // called once, by end
 }
 
@@ -28,7 +28,7 @@ func (c *clientConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// CloseWrite ends the sending side.
+// CloseWrite closes the writing side.
 func (c *clientConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -36,13 +36,13 @@ func (c *clientConn) CloseWrite() error {
 	return nil
 }
 
-// end closes the connection and frees its place. The goroutine that serves the connection calls it once, at the end.
+// end closes the connection and releases its slot. It is called once, by the goroutine that serves the connection.
 func (c *clientConn) end() {
 	c.Close()
 	c.ended()
 }
 
-// webListener hands connections that speak HTTP to an http.Server, until ctx is done.
+// webListener passes HTTP connections to an http.Server until ctx is done.
 type webListener struct {
 	ctx   context.Context
 	addr  net.Addr
@@ -62,5 +62,5 @@ func (l *webListener) Accept() (net.Conn, error) {
 // Addr implements net.Listener.
 func (l *webListener) Addr() net.Addr { return l.addr }
 
-// Close implements net.Listener. It does nothing: the end of ctx is the end of the listener.
+// Close implements net.Listener. It does nothing: ctx stops the listener.
 func (l *webListener) Close() error { return nil }

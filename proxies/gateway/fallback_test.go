@@ -12,10 +12,10 @@ import (
 	"muster/proxies/proxytest"
 )
 
-// fronts are the ways to ask a gateway, with a target for each.
+// fronts maps the protocols of the gateway to a scheme and a target.
 var fronts = map[string][2]string{"http": {"http", "http://shop.example/"}, "CONNECT": {"http", "https://example.com/"}, "SOCKS5": {"socks5", "https://example.com/"}}
 
-// Without a proxy, the fallback says what happens, for http, CONNECT and SOCKS5 alike.
+// Without a proxy the fallback applies to HTTP, CONNECT and SOCKS5.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	for name, front := range fronts {
@@ -32,19 +32,19 @@ func TestFallback(t *testing.T) {
 					target = direct.secure.URL
 				}
 				if status, body := fetch(t, direct.client(t, front[0], nil), target); local != (status == 200 && body == "127.0.0.1") {
-					t.Errorf("direct: got %d %q, want an answer to this machine: %t", status, body, local)
+					t.Errorf("direct: got %d %q, want a direct response: %t", status, body, local)
 				}
 			}
 			fail := newFront(t, Config{Fallback: proxies.FallbackFail, Options: proxies.PickOptions{Wait: time.Minute}})
 			if status, body := fetch(t, fail.client(t, front[0], nil), front[1]); status == 200 || fail.gateway.Stats().NoProxy != 1 {
-				t.Errorf("fail: got %d %q, want that there is no proxy", status, body)
+				t.Errorf("fail: got %d %q, want a no-proxy error", status, body)
 			}
 		})
 	}
 }
 
-// A name that stands for loopback is not let in by the fallback direct either.
-func TestFallbackDirectChecksWhatNamesStandFor(t *testing.T) {
+// FallbackDirect does not connect to a name that resolves to loopback.
+func TestFallbackDirectChecksResolvedAddresses(t *testing.T) {
 	t.Parallel()
 	for name, front := range fronts {
 		t.Run(name, func(t *testing.T) {
@@ -56,15 +56,15 @@ func TestFallbackDirectChecksWhatNamesStandFor(t *testing.T) {
 					target = strings.Replace(f.secure.URL, "127.0.0.1", host, 1)
 				}
 				if status, body := fetch(t, f.client(t, front[0], nil), target); status == 200 {
-					t.Errorf("%s: got %q, want a refusal", target, body)
+					t.Errorf("%s: got %q, want a rejection", target, body)
 				}
 			}
 		})
 	}
 }
 
-// With the fallback wait no client is turned away while proxies are busy.
-func TestFallbackWaitServesEverybody(t *testing.T) {
+// With FallbackWait no client is rejected while proxies are busy.
+func TestFallbackWaitServesAllClients(t *testing.T) {
 	t.Parallel()
 	for name, front := range fronts {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestFallbackWaitServesEverybody(t *testing.T) {
 	}
 }
 
-// Without proxies the client is told, and nothing goes directly.
+// With an empty pool clients receive an error, and no request is sent directly.
 func TestEmptyPool(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{})

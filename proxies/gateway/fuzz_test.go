@@ -14,7 +14,7 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// client is the connection of a client that has sent all it will.
+// client is a client connection with a fixed input.
 type client struct {
 	*bytes.Reader
 	got bytes.Buffer
@@ -28,8 +28,8 @@ func (c *client) SetDeadline(time.Time) error      { return nil }
 func (c *client) SetReadDeadline(time.Time) error  { return nil }
 func (c *client) SetWriteDeadline(time.Time) error { return nil }
 
-// FuzzSOCKS wants no client without the key to get past the authentication, whatever it sends. There is no pool: a
-// client that could ask for a tunnel would end the test with a panic.
+// FuzzSOCKS checks that no client without the key passes authentication. There is no pool: a request for a tunnel
+// would panic.
 func FuzzSOCKS(f *testing.F) {
 	const key = "k3y-of-the-gateway"
 	f.Add([]byte("\x05\x01\x00"))
@@ -45,12 +45,12 @@ func FuzzSOCKS(f *testing.F) {
 		c := &client{Reader: bytes.NewReader(sent)}
 		g.socks(context.Background(), &clientConn{Conn: c, idle: time.Minute})
 		if g.tunnels.Load() != 0 || c.got.Len() > 16 || bytes.Contains(c.got.Bytes(), []byte(key)) {
-			t.Errorf("%q: answered by %q, %d tunnels", sent, c.got.Bytes(), g.tunnels.Load())
+			t.Errorf("%q: got reply %q and %d tunnels", sent, c.got.Bytes(), g.tunnels.Load())
 		}
 	})
 }
 
-// FuzzSOCKSTarget wants a request to name a target that a proxy can be asked for, or a reply that refuses it.
+// FuzzSOCKSTarget checks that a request results in a valid target or in a reply with an error.
 func FuzzSOCKSTarget(f *testing.F) {
 	f.Add([]byte("\x05\x01\x00\x01\x01\x02\x03\x04\x00\x50"))
 	f.Add([]byte("\x05\x01\x00\x03\x09a.example\x01\xbb"))
@@ -70,7 +70,7 @@ func FuzzSOCKSTarget(f *testing.F) {
 	})
 }
 
-// FuzzUser wants a user name to choose among the options of the gateway, and never to change others.
+// FuzzUser checks that a user name sets options of the gateway only.
 func FuzzUser(f *testing.F) {
 	for _, s := range []string{"me-session-abc-country-bg", "me-ttl-90m", "me-ttl--1s", "-", "me-session", "me-protocol-http-anonymity-elite", "me-session-1b9d6bcd-bbfd-country", "me-session-a-session-b", "me-ttl-9999999h"} {
 		f.Add(s)

@@ -1,8 +1,9 @@
-// Package gateway offers the pool as one rotating proxy to any other program: curl, a browser, another scraper.
+// Package gateway provides the pool as a rotating proxy for other programs, such as curl, browsers and scrapers.
 //
-// It speaks HTTP in absolute form, CONNECT and SOCKS5 on one port. Each request, or each tunnel, goes by a proxy of the
-// pool, another one being tried as long as nothing has been passed on. Nothing that is encrypted is opened. The user
-// name has the options of a client: user-session-abc-country-bg keeps one Bulgarian proxy for all of session abc.
+// It supports HTTP requests in absolute form, CONNECT and SOCKS5 on the same port. Each request or tunnel uses a
+// proxy of the pool; after a failure it is retried with other proxies, until data has been sent to the client. TLS is
+// not intercepted. The user name may contain options: user-session-abc-country-bg selects a Bulgarian proxy, the same
+// one for all requests of session abc.
 package gateway
 
 import (
@@ -23,46 +24,47 @@ import (
 	"muster/proxies"
 )
 
-// Config says how a gateway works.
+// Config configures a Gateway.
 type Config struct {
-	// Pool lends the proxies. Needed.
+	// Pool provides the proxies. Required.
 	Pool *proxies.Pool
-	// Listen is the address. Defaults to 127.0.0.1:8089. An address that is not loopback needs Keys.
+	// Listen is the listen address. Defaults to 127.0.0.1:8089. An address other than loopback requires Keys.
 	Listen string
-	// Keys are the accepted passwords, each of at least eight bytes. Defaults to none: every user of this machine may use
-	// the gateway. A client address may fail 20 times in a minute; then its logins are rejected for the rest of it.
+	// Keys are the accepted passwords, each of at least eight bytes. Defaults to none: every user of this machine has
+	// access. After 20 failed logins within a minute, the logins of a client address are rejected for the rest of
+	// that minute.
 	Keys []string
-	// Options are what every request asks of the pool, before its user name adds to it. Wait counts with FallbackWait
-	// only. Defaults to the zero value.
+	// Options are the pick options of all requests; user names may add more. Wait applies with FallbackWait only.
+	// Defaults to the zero value.
 	Options proxies.PickOptions
-	// Fallback is what happens when the pool has no proxy. Defaults to FallbackFail.
+	// Fallback selects the behavior if the pool has no proxy. Defaults to FallbackFail.
 	Fallback proxies.Fallback
-	// Filter says which addresses that are not public FallbackDirect reaches. Defaults to none: clients of the
-	// gateway do not get access to this network.
+	// Filter selects the non-public addresses that FallbackDirect may reach. Defaults to none: clients of the gateway
+	// have no access to this network.
 	Filter *addressfilter.Filter
-	// Tries is how many proxies a request is tried with. Defaults to 3.
+	// Tries is the maximum number of proxies per request. Defaults to 3.
 	Tries int
-	// Idle ends a tunnel or a client connection on which nothing moves. Defaults to 2 minutes.
+	// Idle is the timeout of tunnels and client connections without traffic. Defaults to 2 minutes.
 	Idle time.Duration
-	// MaxConns is how many clients may be connected. Defaults to 4096.
+	// MaxConns is the maximum number of client connections. Defaults to 4096.
 	MaxConns int
-	// ShowProxy adds X-Proxy-Id to answers of plain HTTP. Defaults to false.
+	// ShowProxy adds the header X-Proxy-Id to plain HTTP responses. Defaults to false.
 	ShowProxy bool
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
-// Stats are counts since the start.
+// Stats holds the counters since the start.
 type Stats struct {
 	Requests int64 `json:"requests"` // plain HTTP
 	Tunnels  int64 `json:"tunnels"`  // CONNECT and SOCKS5
 	Refused  int64 `json:"refused"`  // wrong or missing credentials
-	NoProxy  int64 `json:"no_proxy"` // the pool had none
-	Failed   int64 `json:"failed"`   // no proxy that was tried got through
-	Active   int64 `json:"active"`   // connections of clients, now
+	NoProxy  int64 `json:"no_proxy"` // the pool had no proxy
+	Failed   int64 `json:"failed"`   // all attempted proxies failed
+	Active   int64 `json:"active"`   // open client connections
 }
 
-// Gateway is a proxy that rotates. Use Listen, then Serve.
+// A Gateway is a rotating proxy server. Start it with Run or Serve.
 type Gateway struct {
 	cfg    Config
 	direct *http.Transport // without a proxy
@@ -71,10 +73,10 @@ type Gateway struct {
 	requests, tunnels, refused, noProxy, failed, active atomic.Int64
 }
 
-// New checks cfg.
+// New validates cfg and returns a Gateway.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.Pool == nil {
-		return nil, errors.New("gateway: Config.Pool is needed")
+		return nil, errors.New("gateway: Config.Pool is required")
 	}
 	cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8089")
 	cfg.Tries = cmp.Or(cfg.Tries, 3)
@@ -88,7 +90,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, fmt.Errorf("gateway: listen address %q: %w", cfg.Listen, err)
 	}
 	if !addressfilter.IsLoopback(host) && len(cfg.Keys) == 0 {
-		return nil, fmt.Errorf("gateway: %s is open to other machines; give it keys, or listen on 127.0.0.1", cfg.Listen)
+		return nil, fmt.Errorf("gateway: %s is reachable from other machines; configure keys or listen on 127.0.0.1", cfg.Listen)
 	}
 	direct := &http.Transport{DialContext: cfg.Filter.Dial(&net.Dialer{Timeout: 10 * time.Second}), DisableCompression: true, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10}
 	g := &Gateway{cfg: cfg, direct: direct}
@@ -100,10 +102,10 @@ func New(cfg Config) (*Gateway, error) {
 	return g, g.SetKeys(cfg.Keys)
 }
 
-// SetKeys replaces the keys. Connections that were accepted with others stay open.
+// SetKeys replaces the keys. Open connections remain open, whatever their key.
 func (g *Gateway) SetKeys(keys []string) error {
 	if len(keys) == 0 {
-		return errors.New("gateway: no keys; give at least one")
+		return errors.New("gateway: no keys; at least one is required")
 	}
 	for i, key := range keys {
 		if len(key) < minKey {
@@ -114,23 +116,24 @@ func (g *Gateway) SetKeys(keys []string) error {
 	return nil
 }
 
-// dial opens the tunnel that a client asks for.
+// dial opens a tunnel for a client.
 func (g *Gateway) dial(ctx context.Context, addr string, o proxies.PickOptions) (net.Conn, error) {
 	o.Site = siteOf(addr)
 	conn, _, err := g.cfg.Pool.Dial(ctx, addr, proxies.DialOptions{PickOptions: o, Fallback: g.cfg.Fallback, Tries: g.cfg.Tries, Direct: g.direct.DialContext})
 	return conn, err
 }
 
-// Stats returns the counts.
+// Stats returns the counters.
 func (g *Gateway) Stats() Stats {
 	return Stats{Requests: g.requests.Load(), Tunnels: g.tunnels.Load(), Refused: g.refused.Load(), NoProxy: g.noProxy.Load(), Failed: g.failed.Load(), Active: g.active.Load()}
 }
 
-// Run listens and serves until ctx is done. ready, if not nil, is called with the address once it listens.
+// Run listens and serves until ctx is done. If ready is not nil, it is called with the address when the listener is
+// open.
 func (g *Gateway) Run(ctx context.Context, ready func(net.Addr)) error {
 	l, err := net.Listen("tcp", g.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("gateway: %w; choose another address, or port 0 for any", err)
+		return fmt.Errorf("gateway: %w; choose another address, or port 0 for any free port", err)
 	}
 	if ready != nil {
 		ready(l.Addr())
@@ -138,7 +141,7 @@ func (g *Gateway) Run(ctx context.Context, ready func(net.Addr)) error {
 	return g.Serve(ctx, l)
 }
 
-// Serve serves clients of l until ctx is done, and then breaks off what is under way. It closes l.
+// Serve serves clients of l until ctx is done, then closes all connections and l.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,7 +150,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 
 	web := &webListener{ctx: ctx, addr: l.Addr(), conns: make(chan net.Conn)}
 	var group sync.WaitGroup
-	group.Go(func() { _ = g.webServer(ctx).Serve(web) }) // its error is that of web: ctx is done
+	group.Go(func() { _ = g.webServer(ctx).Serve(web) }) // always the error of web: ctx is done
 	err := g.accept(ctx, l, web, &group)
 	cancel()
 	l.Close()
@@ -156,7 +159,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// accept takes connections from l until ctx is done. It adds each to the group until it has ended.
+// accept accepts connections from l until ctx is done and serves them in group.
 func (g *Gateway) accept(ctx context.Context, l net.Listener, web *webListener, group *sync.WaitGroup) error {
 	free := make(chan struct{}, g.cfg.MaxConns)
 	for {
@@ -174,7 +177,7 @@ func (g *Gateway) accept(ctx context.Context, l net.Listener, web *webListener, 
 		select {
 		case free <- struct{}{}:
 		default:
-			accepted.Close() // full: better than to keep everyone waiting
+			accepted.Close() // full: new clients are rejected so that the others do not wait
 			continue
 		}
 		g.active.Add(1)
@@ -217,7 +220,7 @@ func (g *Gateway) greet(ctx context.Context, c *clientConn, web *webListener) {
 	}
 }
 
-// siteOf returns the site whose health a request counts for.
+// siteOf returns the site under which the health of a request is recorded.
 func siteOf(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return strings.ToLower(host)

@@ -25,13 +25,13 @@ import (
 	"muster/tasks/redistest"
 )
 
-// TestMain makes names below .test stand for loopback.
+// TestMain resolves names below .test to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	redistest.Main(m)
 }
 
-// front is a gateway before some proxies, and a site under names that only they resolve.
+// front is a gateway with proxies and a site under names that only the proxies resolve.
 type front struct {
 	gateway *Gateway
 	addr    string
@@ -66,7 +66,7 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 			for i := range 3 {
 				fmt.Fprintf(w, "event %d\n", i)
 				_ = http.NewResponseController(w).Flush()
-				<-r.Context().Done() // only the first is ever needed
+				<-r.Context().Done() // tests read the first event only
 			}
 		default:
 			_, _ = io.WriteString(w, host)
@@ -108,14 +108,14 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 			t.Error(err)
 		}
 		if n := f.gateway.Stats().Active; n != 0 {
-			t.Errorf("%d connections are left", n)
+			t.Errorf("%d connections are open", n)
 		}
 	})
 	f.addr = (<-listening).String()
 	return f
 }
 
-// client goes by the gateway, with a user.
+// client returns a client that uses the gateway with a user.
 func (f *front) client(t *testing.T, scheme string, user *url.Userinfo) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(f.secure.Certificate())
@@ -145,8 +145,8 @@ func kinds(n int, kind ...proxytest.Kind) (out []proxytest.Options) {
 	return out
 }
 
-// HTTP, CONNECT and SOCKS5 all rotate over the pool.
-func TestFronts(t *testing.T) {
+// HTTP, CONNECT and SOCKS5 rotate over the pool.
+func TestProtocolsRotate(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{}, kinds(6, proxytest.Elite, proxytest.SOCKS5, proxytest.ConnectOnly)...)
 	for scheme, target := range map[string]string{"http": "http://shop.example/", "http ": "https://example.com/", "socks5": "http://shop.example/", "socks5 ": "https://example.com/"} {
@@ -169,8 +169,8 @@ func TestFronts(t *testing.T) {
 	}
 }
 
-// A session keeps its proxy, a country is kept to, and an unknown option is refused.
-func TestUserNameSaysWhatIsWanted(t *testing.T) {
+// A session keeps its proxy, a country selects proxies, and an unknown option is rejected.
+func TestUserNameOptionsSelectProxies(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{}, kinds(8, proxytest.Elite)...)
 	for _, scheme := range []string{"http", "socks5"} {
@@ -180,10 +180,10 @@ func TestUserNameSaysWhatIsWanted(t *testing.T) {
 			seen[body] = true
 		}
 		if len(seen) != 1 {
-			t.Errorf("%s: the session went by %v", scheme, seen)
+			t.Errorf("%s: session used %v", scheme, seen)
 		}
 	}
-	for range 10 { // Bulgarian ones have even numbers
+	for range 10 { // Bulgarian proxies have even numbers
 		_, body := fetch(t, f.client(t, "http", url.UserPassword("me-country-bg", "x")), "http://shop.example/")
 		if addr, err := netip.ParseAddr(body); err != nil || (addr.As4()[2]-1)%2 != 0 {
 			t.Errorf("got exit %s, want one in Bulgaria", body)
@@ -197,7 +197,7 @@ func TestUserNameSaysWhatIsWanted(t *testing.T) {
 	}
 }
 
-// Every request needs the key when there is one: also the second on a connection, also CONNECT and SOCKS5.
+// With keys every request needs one, including the second one on a connection, CONNECT and SOCKS5.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(2, proxytest.Elite)...)
@@ -209,7 +209,7 @@ func TestKeys(t *testing.T) {
 			}
 			for _, user := range []*url.Userinfo{bad, nil} {
 				if status, _ := fetch(t, f.client(t, scheme, user), target); status == 200 {
-					t.Errorf("%s %s: let in with %v", scheme, target, user)
+					t.Errorf("%s %s: accepted with %v", scheme, target, user)
 				}
 			}
 		}
@@ -249,12 +249,12 @@ func TestMetrics(t *testing.T) {
 		`muster_gateway_failures_total{reason="no_proxy"} 1`, `muster_gateway_failures_total{reason="failed"} 0`, "muster_gateway_clients ",
 	} {
 		if !strings.Contains(w.Body.String(), "\n"+line) {
-			t.Errorf("no %s in\n%s", line, w.Body)
+			t.Errorf("missing %s in\n%s", line, w.Body)
 		}
 	}
 }
 
-func TestOpenToOthersNeedsKeys(t *testing.T) {
+func TestNonLoopbackAddressRequiresKeys(t *testing.T) {
 	t.Parallel()
 	pool := &proxies.Pool{}
 	for listen, ok := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true, "0.0.0.0:0": false, ":0": false, "192.168.1.5:1": false, "nonsense": false} {
@@ -267,8 +267,8 @@ func TestOpenToOthersNeedsKeys(t *testing.T) {
 	}
 }
 
-// A proxy that fails is replaced before the client notices, for requests and for tunnels.
-func TestRetriesBehindTheScenes(t *testing.T) {
+// Failed proxies are replaced transparently, for requests and for tunnels.
+func TestFailedProxiesAreReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{},
 		proxytest.Options{Kind: proxytest.HangsUp}, proxytest.Options{Kind: proxytest.Dead}, proxytest.Options{Kind: proxytest.Elite})
@@ -279,15 +279,15 @@ func TestRetriesBehindTheScenes(t *testing.T) {
 	}
 }
 
-// What the client sends reaches the site as it is: nothing added, no credentials, bodies of any size both ways.
-func TestNothingIsAddedOrLost(t *testing.T) {
+// Requests reach the site unmodified: no added headers, no credentials, bodies of any size.
+func TestRequestsAreForwardedUnmodified(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
 	client := f.client(t, "http", url.UserPassword("me", "open-sesame"))
 	_, headers := fetch(t, client, "http://shop.example/headers")
 	for _, word := range []string{"Via", "Forwarded", "Proxy", "Muster", "open-sesame"} {
 		if strings.Contains(headers, word) {
-			t.Errorf("the site saw %s:\n%s", word, headers)
+			t.Errorf("the site received %s:\n%s", word, headers)
 		}
 	}
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
@@ -301,7 +301,7 @@ func TestNothingIsAddedOrLost(t *testing.T) {
 	}
 }
 
-// An event goes through when it comes, not when the answer ends.
+// An event is forwarded immediately, before the end of the response.
 func TestStreaming(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{}, kinds(1, proxytest.SOCKS5)...)
@@ -319,24 +319,24 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// A URL that cannot be read is refused without repeating it: there may be a password in it.
-func TestBadURLIsNotRepeated(t *testing.T) {
+// The error for an invalid URL does not repeat it, because it may contain a password.
+func TestInvalidURLIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
 	_, in := f.talk(t, "GET http://me:topsecret@shop.example:port/ HTTP/1.1\r\nHost: x\r\n\r\n")
-	if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest || strings.Contains(body, "topsecret") {
+	if r, body := readResponse(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest || strings.Contains(body, "topsecret") {
 		t.Errorf("got %s %q, want 400 without the password", r.Status, body)
 	}
 }
 
-// The name of the scheme of authorization may be written in any case.
-func TestBasicInAnyCase(t *testing.T) {
+// The scheme of the Proxy-Authorization header is case-insensitive.
+func TestAuthSchemeIsCaseInsensitive(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
 	auth := base64.StdEncoding.EncodeToString([]byte("me:open-sesame"))
 	for _, scheme := range []string{"Basic ", "basic ", "BASIC  "} {
 		_, in := f.talk(t, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nProxy-Authorization: "+scheme+auth+"\r\n\r\n")
-		if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != 200 {
+		if r, body := readResponse(t, in, http.MethodGet); r.StatusCode != 200 {
 			t.Errorf("%q: got %s %q, want 200", scheme, r.Status, body)
 		}
 	}

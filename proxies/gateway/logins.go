@@ -12,31 +12,31 @@ import (
 
 const (
 	minKey        = 8           // bytes
-	maxFailures   = 20          // of a client in failureWindow; then its logins are rejected until the end of the window
-	failureWindow = time.Minute // begins with the first failure
-	maxClients    = 10_000      // with failures; all further ones together count as one client
+	maxFailures   = 20          // per client and failureWindow; further logins are rejected until the end of the window
+	failureWindow = time.Minute // starts with the first failure
+	maxClients    = 10_000      // number of clients with failures; the clients beyond it share one counter
 	logEvery      = 10 * time.Second
 )
 
 // errNoKey rejects a client without a valid key.
-var errNoKey = errors.New("a key is needed: give it as the proxy password")
+var errNoKey = errors.New("a key is required; send it as the proxy password")
 
-// blockedError rejects a client whose logins failed too often, even with a valid key.
+// blockedError rejects a client with too many failed logins, even with a valid key.
 type blockedError struct{ after time.Duration }
 
 func (e *blockedError) Error() string {
-	return "too many logins from this address failed; try again after " + e.after.Round(time.Second).String()
+	return "too many failed logins from this address; retry after " + e.after.Round(time.Second).String()
 }
 
 // logins checks the keys of clients and limits how often each client may fail.
 type logins struct {
 	logger *slog.Logger
-	keys   atomic.Pointer[[][sha256.Size]byte] // hashes: comparing them does not reveal the length of a key
+	keys   atomic.Pointer[[][sha256.Size]byte] // hashes, so that comparisons do not reveal the length of a key
 
 	mu       sync.Mutex // guards the fields below
 	failures map[string]failures
-	logged   time.Time // when the log last got a line
-	unlogged int       // failures since
+	logged   time.Time // time of the last log line
+	unlogged int       // failures since then
 }
 
 // failures counts the failed logins of a client in a window.
@@ -45,7 +45,7 @@ type failures struct {
 	end time.Time
 }
 
-// setKeys replaces the keys; none means that every client is accepted.
+// setKeys replaces the keys. Without keys, every client is accepted.
 func (l *logins) setKeys(keys []string) {
 	hashes := make([][sha256.Size]byte, len(keys))
 	for i, key := range keys {
@@ -57,7 +57,7 @@ func (l *logins) setKeys(keys []string) {
 // required reports whether clients need a key.
 func (l *logins) required() bool { return len(*l.keys.Load()) > 0 }
 
-// check returns nil if a password is a key, errNoKey, or a *blockedError.
+// check returns nil if the password is a key, errNoKey otherwise, or a *blockedError.
 func (l *logins) check(client, password string) error {
 	if !l.required() {
 		return nil
@@ -79,7 +79,7 @@ func (l *logins) check(client, password string) error {
 	switch {
 	case valid == 1:
 		return nil
-	case password == "": // clients often send a key only when asked for one
+	case password == "": // many clients send the key only after a 407
 		return errNoKey
 	}
 	l.fail(client, now)
@@ -106,7 +106,7 @@ func (l *logins) fail(client string, now time.Time) {
 	l.failures[client] = f
 	l.unlogged++
 	if now.Sub(l.logged) >= logEvery {
-		l.logger.Warn("logins at the proxy gateway failed", "client", client, "blocked", f.n >= maxFailures, "failures", l.unlogged)
+		l.logger.Warn("failed logins at the proxy gateway", "client", client, "blocked", f.n >= maxFailures, "failures", l.unlogged)
 		l.logged, l.unlogged = now, 0
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"muster/proxies/proxytest"
 )
 
-// The name of a user has known options with known values only. A value may contain dashes.
+// A user name accepts only known options with valid values. Values may contain dashes.
 func TestUserOptions(t *testing.T) {
 	t.Parallel()
 	const id = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
@@ -40,7 +40,7 @@ func TestUserOptions(t *testing.T) {
 		"me-":                    `unknown option ""`,
 		"me-session":             "session has no value",
 		"me-session-country-bg":  "session has no value",
-		"me-session-a-session-b": "session is given twice",
+		"me-session-a-session-b": "duplicate option session",
 		"me-ttl-0s":              "invalid ttl",
 		"me-ttl-25h":             "invalid ttl",
 		"me-country-bgr":         "invalid country",
@@ -57,7 +57,7 @@ func TestUserOptions(t *testing.T) {
 	}
 }
 
-// A key is compared as a whole, and a client that fails too often is rejected for a minute, whatever it sends then.
+// Keys are compared as a whole, and a client with too many failures is rejected for a minute, even with a valid key.
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestLogins(t *testing.T) {
 		var mu sync.Mutex
 		var guesses int
 		var wg sync.WaitGroup
-		for i := range 5000 { // parallel guesses are counted, too
+		for i := range 5000 { // concurrent guesses count too
 			wg.Go(func() {
 				if errors.Is(l.check("192.0.2.1", fmt.Sprint("guess", i)), errNoKey) {
 					mu.Lock()
@@ -95,7 +95,7 @@ func TestLogins(t *testing.T) {
 			t.Errorf("got %v after a minute, want no error", err)
 		}
 		for i := range 2 * maxClients {
-			_ = l.check(fmt.Sprint(i), "wrong key") // most are further clients
+			_ = l.check(fmt.Sprint(i), "wrong key") // most share the counter of further clients
 		}
 		if n := len(l.failures); n > maxClients+1 {
 			t.Errorf("got %d clients in memory, want at most %d", n, maxClients+1)
@@ -106,7 +106,7 @@ func TestLogins(t *testing.T) {
 	})
 }
 
-// Clients of every protocol are rejected after too many failed logins, with the reason over HTTP.
+// Clients of every protocol are rejected after too many failed logins. HTTP clients receive the reason.
 func TestFailedLoginsAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{Keys: []string{"open-sesame"}}, kinds(1, proxytest.Elite)...)
@@ -114,8 +114,8 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 		_, _ = fetch(t, f.client(t, "socks5", url.UserPassword("me", "wrong")), "http://shop.example/")
 	}
 	good := url.UserPassword("me", "open-sesame")
-	if status, body := fetch(t, f.client(t, "http", good), "http://shop.example/"); status != http.StatusTooManyRequests || !strings.Contains(body, "try again after") {
-		t.Errorf("got %d %q, want 429 and when to try again", status, body)
+	if status, body := fetch(t, f.client(t, "http", good), "http://shop.example/"); status != http.StatusTooManyRequests || !strings.Contains(body, "retry after") {
+		t.Errorf("got %d %q, want 429 and a retry time", status, body)
 	}
 	if status, body := fetch(t, f.client(t, "socks5", good), "http://shop.example/"); status != 0 {
 		t.Errorf("socks5: got %d %q, want no connection", status, body)

@@ -3,10 +3,10 @@ package gateway
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	requestsTotal = prometheus.NewDesc("muster_gateway_requests_total", "Plain HTTP requests of clients that were let in.", nil, nil)
-	tunnelsTotal  = prometheus.NewDesc("muster_gateway_tunnels_total", "Tunnels that clients asked for, by CONNECT or SOCKS5.", nil, nil)
-	failuresTotal = prometheus.NewDesc("muster_gateway_failures_total", "Requests and tunnels that failed, by reason: refused (wrong credentials), no_proxy (none is usable), or failed (none that was tried got through).", []string{"reason"}, nil)
-	clientsNow    = prometheus.NewDesc("muster_gateway_clients", "Connections of clients that are open.", nil, nil)
+	requestsTotal = prometheus.NewDesc("muster_gateway_requests_total", "Plain HTTP requests of authorized clients.", nil, nil)
+	tunnelsTotal  = prometheus.NewDesc("muster_gateway_tunnels_total", "Tunnels requested by CONNECT or SOCKS5.", nil, nil)
+	failuresTotal = prometheus.NewDesc("muster_gateway_failures_total", "Failed requests and tunnels by reason: refused (wrong credentials), no_proxy (no usable proxy) or failed (all attempted proxies failed).", []string{"reason"}, nil)
+	clientsNow    = prometheus.NewDesc("muster_gateway_clients", "Open client connections.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// relay copies between a client, whose side is read from from, and a target, until both are done, nothing has moved for
-// Config.Idle, or ctx is done.
+// relay copies data between a client and a target until both sides are closed, no data has been copied for
+// Config.Idle, or ctx is done. from is the reader of the client's data.
 func (g *Gateway) relay(ctx context.Context, client *clientConn, from io.Reader, target net.Conn) {
 	stop := context.AfterFunc(ctx, func() { target.Close() })
 	defer stop()
@@ -25,16 +25,16 @@ func (g *Gateway) relay(ctx context.Context, client *clientConn, from io.Reader,
 	})
 	_, _ = io.Copy(idle.writer(client.Conn), target)
 	_ = client.CloseWrite()
-	// In all protocols that are used through proxies, a target that has ended its side ignores what still comes.
+	// Targets that have closed their side ignore further data in all protocols used through proxies.
 	_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
 	group.Wait()
 }
 
-// idleTimer sets the deadlines of a relay anew whenever something moves, at most once a second.
+// idleTimer extends the deadlines of a relay on each transfer, at most once per second.
 type idleTimer struct {
 	after time.Duration
 	conns []net.Conn
-	last  atomic.Int64 // unix nanoseconds of the last touch
+	last  atomic.Int64 // Unix time of the last touch in nanoseconds
 }
 
 func (t *idleTimer) touch() {
@@ -49,7 +49,7 @@ func (t *idleTimer) touch() {
 
 func (t *idleTimer) writer(w io.Writer) io.Writer { return &idleWriter{w, t} }
 
-// idleWriter notes each write with its timer.
+// idleWriter touches its timer on each write.
 type idleWriter struct {
 	io.Writer
 	timer *idleTimer

@@ -15,30 +15,30 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// The replies of RFC 1928.
+// Constants of RFC 1928.
 const (
 	socksOK              = 0
 	socksFailure         = 1
 	socksUnreachable     = 4
 	socksNoSuchCommand   = 7
 	socksNoSuchAddress   = 8
-	socksNoAuth          = 0x00 // methods of authentication
+	socksNoAuth          = 0x00 // authentication methods
 	socksUserAndPassword = 0x02
 	socksNoMethod        = 0xff
 )
 
-// errSOCKS ends a conversation with a client that does not keep to the protocol, or leaves.
+// errSOCKS aborts the handshake with a client that violates the protocol or disconnects.
 var errSOCKS = errors.New("bad SOCKS5 client")
 
-// socks serves one client of RFC 1928: CONNECT alone, with user and password whenever the client offers them. A client
-// that speaks SOCKS4 is refused, for it cannot send a key.
+// socks serves one SOCKS5 client (RFC 1928). Only CONNECT is supported, with a user name and password if the client
+// offers them. SOCKS4 clients are rejected, because the protocol has no field for a key.
 func (g *Gateway) socks(ctx context.Context, c *clientConn) {
 	var version [1]byte
 	if _, err := io.ReadFull(c, version[:]); err != nil {
 		return
 	}
 	if version[0] == 4 {
-		_, _ = c.Write([]byte{0, 91, 0, 0, 0, 0, 0, 0}) // rejected
+		_, _ = c.Write([]byte{0, 91, 0, 0, 0, 0, 0, 0}) // request rejected
 		return
 	}
 	options, err := g.socksAuth(c, clientOf(c.RemoteAddr().String()))
@@ -66,7 +66,7 @@ func (g *Gateway) socks(ctx context.Context, c *clientConn) {
 	}
 }
 
-// socksAuth agrees on a method of authentication and reads user and password.
+// socksAuth negotiates the authentication method and reads the user name and password.
 func (g *Gateway) socksAuth(c net.Conn, client string) (proxies.PickOptions, error) {
 	methods, err := readShort(c)
 	if err != nil {
@@ -108,7 +108,7 @@ func (g *Gateway) socksAuth(c net.Conn, client string) (proxies.PickOptions, err
 	return options, errors.Join(err, werr)
 }
 
-// socksFailed counts a tunnel that could not be opened and returns the reply that says so.
+// socksFailed counts a failed tunnel and returns the reply code for err.
 func (g *Gateway) socksFailed(err error) byte {
 	if errors.Is(err, proxies.ErrNoProxy) {
 		g.noProxy.Add(1)
@@ -126,7 +126,7 @@ func reply(c net.Conn, code byte) error {
 	return err
 }
 
-// readShort reads a byte and as many bytes as it says.
+// readShort reads a string with a length prefix of one byte.
 func readShort(r io.Reader) ([]byte, error) {
 	var length [1]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -137,7 +137,7 @@ func readShort(r io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// readTarget reads a request; code is the reply when it cannot be served.
+// readTarget reads a request. code is the reply for an unsupported request.
 func readTarget(c net.Conn) (addr string, code byte) {
 	var head [4]byte // version, command, reserved, type of address
 	if _, err := io.ReadFull(c, head[:]); err != nil || head[0] != 5 {

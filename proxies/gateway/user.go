@@ -12,7 +12,7 @@ import (
 	"muster/proxies/source"
 )
 
-// authorized checks the credentials of a client and returns the options that its user name asks for.
+// authorized checks the credentials of a client and returns the pick options in its user name.
 func (g *Gateway) authorized(client, user, password string) (proxies.PickOptions, error) {
 	if err := g.logins.check(client, password); err != nil {
 		g.refused.Add(1)
@@ -21,7 +21,7 @@ func (g *Gateway) authorized(client, user, password string) (proxies.PickOptions
 	return withUser(g.cfg.Options, user)
 }
 
-// clientOf returns the address of a client: of IPv6 the network, since one client may have all of it.
+// clientOf returns the address of a client; for IPv6 the /64 network, because one client may use all its addresses.
 func clientOf(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -35,21 +35,21 @@ func clientOf(remote string) string {
 	return network.String()
 }
 
-// userOptions has the options of a user name, in the order in which errors list them.
+// userOptions lists the options of a user name, in the order of error messages.
 var userOptions = []string{"session", "ttl", "country", "protocol", "anonymity"}
 
-// withUser adds to options those of a user name: name-option-value-option-value. A value ends before the next option, so
-// it may contain dashes; the name may not.
+// withUser adds the options of a user name to o. The syntax is name-option-value-option-value. A value extends to the
+// next option, so it may contain dashes; the name must not.
 func withUser(o proxies.PickOptions, user string) (proxies.PickOptions, error) {
 	parts := strings.Split(user, "-")[1:]
 	var given []string
 	for len(parts) > 0 {
 		option := parts[0]
 		if !slices.Contains(userOptions, option) {
-			return o, fmt.Errorf("user name: unknown option %q; after the name, which has no dash, use one of %s", option, strings.Join(userOptions, ", "))
+			return o, fmt.Errorf("user name: unknown option %q; use NAME-OPTION-VALUE with a NAME without dashes and one of %s", option, strings.Join(userOptions, ", "))
 		}
 		if slices.Contains(given, option) {
-			return o, fmt.Errorf("user name: %s is given twice", option)
+			return o, fmt.Errorf("user name: duplicate option %s", option)
 		}
 		given = append(given, option)
 		end := slices.IndexFunc(parts[1:], func(part string) bool { return slices.Contains(userOptions, part) })
@@ -59,7 +59,7 @@ func withUser(o proxies.PickOptions, user string) (proxies.PickOptions, error) {
 		value := strings.Join(parts[1:1+end], "-")
 		parts = parts[1+end:]
 		if value == "" {
-			return o, fmt.Errorf("user name: %s has no value; write user-session-abc-country-bg", option)
+			return o, fmt.Errorf("user name: %s has no value; use the form user-session-abc-country-bg", option)
 		}
 		if err := setOption(&o, option, value); err != nil {
 			return o, err
@@ -68,7 +68,7 @@ func withUser(o proxies.PickOptions, user string) (proxies.PickOptions, error) {
 	return o, nil
 }
 
-// setOption sets an option of userOptions.
+// setOption sets one of userOptions.
 func setOption(o *proxies.PickOptions, option, value string) error {
 	oneOf := func(known ...string) error {
 		if !slices.Contains(known, value) {
@@ -88,7 +88,7 @@ func setOption(o *proxies.PickOptions, option, value string) error {
 	case "country":
 		country := strings.ToUpper(value)
 		if len(country) != 2 || strings.Trim(country, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-			return fmt.Errorf("user name: invalid country %q; use two letters, as in bg", value)
+			return fmt.Errorf("user name: invalid country %q; use two letters, such as bg", value)
 		}
 		o.Filter.Countries = []string{country}
 	case "protocol":

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	headTimeout   = 20 * time.Second // for the head of a request
-	headBytes     = 64 << 10         // of it, about
+	headTimeout   = 20 * time.Second // for reading a request head
+	headBytes     = 64 << 10         // approximate limit of a request head
 	flushInterval = 5 * time.Millisecond
-	// lingerTimeout is how long a connection that is about to be closed takes what the client still sends: one closed
-	// with bytes unread is reset, and the client may never see the answer.
+	// lingerTimeout limits how long the gateway reads from a client before it closes the connection. Closing it with
+	// unread data sends a reset, and the client may lose the response.
 	lingerTimeout = 500 * time.Millisecond
 )
 
-// webServer returns the server of the clients that speak HTTP. ctx is the base of the contexts of all requests.
+// webServer returns the server for HTTP clients. ctx is the base context of all requests.
 func (g *Gateway) webServer(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:                      http.HandlerFunc(g.serveHTTP),
@@ -41,7 +41,7 @@ func (g *Gateway) webServer(ctx context.Context) *http.Server {
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
 		ErrorLog:                     slog.NewLogLogger(g.cfg.Logger.Handler(), slog.LevelDebug),
 		ConnState: func(c net.Conn, state http.ConnState) {
-			if state == http.StateClosed { // not called for a connection that connect has taken over
+			if state == http.StateClosed { // not called for a connection hijacked by connect
 				c.(*clientConn).end()
 			}
 		},
@@ -55,20 +55,20 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case isBlocked:
 		w.Header().Set("Retry-After", strconv.Itoa(int(blocked.after/time.Second)+1))
-		answer(w, r, http.StatusTooManyRequests, err.Error())
+		respond(w, r, http.StatusTooManyRequests, err.Error())
 	case err != nil:
 		w.Header().Set("Proxy-Authenticate", `Basic realm="muster"`)
-		answer(w, r, http.StatusProxyAuthRequired, err.Error())
+		respond(w, r, http.StatusProxyAuthRequired, err.Error())
 	case r.Method == http.MethodConnect:
 		g.connect(w, r, options)
 	case !r.URL.IsAbs() || r.URL.Scheme != "http":
-		answer(w, r, http.StatusBadRequest, "this is a proxy; ask it for http://… or CONNECT")
+		respond(w, r, http.StatusBadRequest, "this is a proxy; send requests with an http:// URL or CONNECT")
 	default:
 		g.forward(w, r, options)
 	}
 }
 
-// credentials returns the user and the password that a client gives, empty if it gives none.
+// credentials returns the user name and password of a request, or empty strings.
 func credentials(r *http.Request) (user, password string) {
 	scheme, text, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
 	if !strings.EqualFold(scheme, "Basic") {
@@ -82,10 +82,10 @@ func credentials(r *http.Request) (user, password string) {
 	return user, password
 }
 
-// connect opens the tunnel that a client asks for, and takes the connection over from the server.
+// connect opens a tunnel for a client and hijacks its connection.
 func (g *Gateway) connect(w http.ResponseWriter, r *http.Request, options proxies.PickOptions) {
 	if err := tunnel.CheckTarget(r.Host); err != nil {
-		answer(w, r, http.StatusBadRequest, err.Error())
+		respond(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	g.tunnels.Add(1)
@@ -97,25 +97,25 @@ func (g *Gateway) connect(w http.ResponseWriter, r *http.Request, options proxie
 	defer target.Close()
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		g.cfg.Logger.Error("a connection cannot be taken over for a tunnel", "err", err)
+		g.cfg.Logger.Error("cannot hijack a connection for a tunnel", "err", err)
 		return
 	}
 	client := conn.(*clientConn)
 	defer client.end()
-	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // the client need not wait for the tunnel
+	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // clients may send data before the tunnel is open
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
 		g.relay(r.Context(), client, io.MultiReader(bytes.NewReader(early), client), target)
 	}
 }
 
-// forward sends a request in absolute form by proxies of the pool.
+// forward sends a request in absolute form through proxies of the pool.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, options proxies.PickOptions) {
 	if err := tunnel.CheckTarget(net.JoinHostPort(r.URL.Hostname(), cmp.Or(r.URL.Port(), "80"))); err != nil {
-		answer(w, r, http.StatusBadRequest, err.Error())
+		respond(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	g.requests.Add(1)
-	r.Header.Del("Upgrade") // a client that wants another protocol asks for a tunnel
+	r.Header.Del("Upgrade") // clients use a tunnel for other protocols
 	var sent *upload
 	if r.ContentLength != 0 {
 		sent = newUpload(w, r, g.cfg.Idle)
@@ -126,10 +126,10 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, options proxie
 		Transport: g.cfg.Pool.Transport(siteOf(r.URL.Host), proxies.TransportOptions{PickOptions: options, Tries: g.cfg.Tries, Fallback: g.cfg.Fallback, Direct: g.direct, KeepEncoding: true}),
 		Rewrite:   rewrite,
 		ModifyResponse: func(response *http.Response) error {
-			w.Header()["Content-Type"] = nil // or the server would guess one that the site has not sent
-			// The rest of a body that is still coming would be taken for the next request. A request with both a length
-			// and chunks may be two to another server before this one (RFC 9112, section 6.1); net/http hides the
-			// length, so all requests with chunks end the connection.
+			w.Header()["Content-Type"] = nil // prevents content sniffing by the server
+			// The rest of an unfinished body would be parsed as the next request. A request with both Content-Length
+			// and chunked encoding may be interpreted differently by an upstream server (RFC 9112, section 6.1).
+			// net/http hides the length, so every chunked request closes the connection.
 			if sent != nil && !sent.done.Load() || len(r.TransferEncoding) > 0 {
 				w.Header().Set("Connection", "close")
 			}
@@ -146,7 +146,7 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, options proxie
 	proxy.ServeHTTP(w, r)
 }
 
-// rewrite undoes what ReverseProxy changes of a request beyond the headers that are for the next hop alone.
+// rewrite restores the parts of a request that ReverseProxy modifies, except for hop-by-hop headers.
 func rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -154,24 +154,24 @@ func rewrite(r *httputil.ProxyRequest) {
 			r.Out.Header[name] = values
 		}
 	}
-	r.Out.Header.Del("Expect") // the server has answered it, or will as soon as the body is read
+	r.Out.Header.Del("Expect") // the server sends 100 Continue when the body is read
 }
 
-// fail answers when no proxy did.
+// fail sends the error response for err.
 func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, proxies.ErrNoProxy) {
 		g.noProxy.Add(1)
 		w.Header().Set("Proxy-Status", "muster; error=proxy_unavailable")
-		answer(w, r, http.StatusServiceUnavailable, err.Error())
+		respond(w, r, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	g.failed.Add(1)
 	w.Header().Set("Proxy-Status", "muster; error=destination_unavailable")
-	answer(w, r, http.StatusBadGateway, err.Error())
+	respond(w, r, http.StatusBadGateway, err.Error())
 }
 
-// answer writes an answer of the gateway itself. It ends a connection on which a body may be unread.
-func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
+// respond sends a response of the gateway itself. It closes a connection with a possibly unread body.
+func respond(w http.ResponseWriter, r *http.Request, status int, text string) {
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTimeout))
@@ -181,17 +181,17 @@ func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
 	_, _ = io.WriteString(w, "muster: "+text+"\n")
 }
 
-// upload is the body of a request. It ends with a time-out when nothing of it comes for idle.
+// upload is a request body. Reads time out if no data arrives for idle.
 type upload struct {
 	io.ReadCloser
 	control *http.ResponseController
 	idle    time.Duration
-	done    atomic.Bool // all of it has been read
+	done    atomic.Bool // the body has been read completely
 }
 
 func newUpload(w http.ResponseWriter, r *http.Request, idle time.Duration) *upload {
 	u := &upload{ReadCloser: r.Body, control: http.NewResponseController(w), idle: idle}
-	_ = u.control.EnableFullDuplex() // an answer may come before the end of the body
+	_ = u.control.EnableFullDuplex() // a response may precede the end of the body
 	return u
 }
 
@@ -200,13 +200,12 @@ func (u *upload) Read(b []byte) (int, error) {
 	n, err := u.ReadCloser.Read(b)
 	if err == io.EOF {
 		u.done.Store(true)
-		_ = u.control.SetReadDeadline(time.Time{}) // the server watches the connection from here on
+		_ = u.control.SetReadDeadline(time.Time{}) // from now on the server monitors the connection
 	}
 	return n, err
 }
 
-// linger sends what there is of the answer and closes a body of which not all was read. The server would do so without
-// a time-out.
+// linger flushes the response and drains an unread body with a timeout, which the server would do without one.
 func (u *upload) linger() {
 	if u.done.Load() {
 		return
@@ -216,7 +215,7 @@ func (u *upload) linger() {
 	_ = u.Close()
 }
 
-// buffers are those through which ReverseProxy copies bodies.
+// buffers holds the copy buffers of ReverseProxy.
 var buffers bufferPool
 
 type bufferPool struct{ sync.Pool }

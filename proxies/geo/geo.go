@@ -1,4 +1,4 @@
-// Package geo looks up the country and the network of addresses, offline, from databases in MaxMind's format (.mmdb).
+// Package geo looks up the country and network of IP addresses in local databases in MaxMind's format (.mmdb).
 package geo
 
 import (
@@ -10,41 +10,42 @@ import (
 	"github.com/oschwald/maxminddb-golang/v2"
 )
 
-// maxFile bounds a database: it is read into memory whole. The largest that are published for this have some 100 MB.
+// maxFile limits the size of a database, which is read into memory. The largest published databases have about 100
+// MB.
 const maxFile = 512 << 20
 
-// Place is what databases say of an address. What they do not know is zero.
+// A Place holds the data about an address. Unknown fields are zero.
 type Place struct {
 	Country string // two letters
 	ASN     uint
 	ASOrg   string
 }
 
-// DB is databases opened together. It may be used by many goroutines, and has nothing to close: it is in memory.
+// A DB is a set of databases in memory. It is safe for concurrent use and needs no Close.
 type DB struct{ readers []*maxminddb.Reader }
 
-// Open reads databases: one of countries or cities, one of autonomous systems, or one that has both. An error names the
-// file that is not one.
+// Open reads databases: one of countries or cities and one of autonomous systems, or one with both. An error names
+// the invalid file.
 func Open(paths ...string) (*DB, error) {
 	db := &DB{}
 	for _, path := range paths {
 		r, err := open(path)
 		if err != nil {
-			return nil, fmt.Errorf("open the address database %s: %w", path, err)
+			return nil, fmt.Errorf("open address database %s: %w", path, err)
 		}
 		db.readers = append(db.readers, r)
 	}
 	return db, nil
 }
 
-// open reads a file whole: one that is mapped and then cut short by an update would end the process.
+// open reads a whole file. A memory-mapped file that is truncated by an update would crash the process.
 func open(path string) (*maxminddb.Reader, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, errors.Unwrap(err)
 	}
 	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%d bytes are more than %d", info.Size(), maxFile)
+		return nil, fmt.Errorf("file of %d bytes exceeds the limit of %d", info.Size(), maxFile)
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -53,6 +54,7 @@ func open(path string) (*maxminddb.Reader, error) {
 	return maxminddb.OpenBytes(content)
 }
 
+// record has the fields of MaxMind's databases and of the flat databases of other vendors.
 // record has the fields of the databases of MaxMind, and those of the flat ones that others publish.
 type record struct {
 	Country struct {
@@ -65,12 +67,12 @@ type record struct {
 	ASOrg string `maxminddb:"autonomous_system_organization"`
 }
 
-// flat is for databases whose country is a text.
+// flat is the record of databases with the country as a string.
 type flat struct {
 	Country string `maxminddb:"country_code"`
 }
 
-// Lookup returns what the databases have on an address. A damaged entry counts as missing.
+// Lookup returns the data about an address. A damaged entry counts as missing.
 func (db *DB) Lookup(addr netip.Addr) Place {
 	var place Place
 	addr = addr.Unmap()

@@ -58,7 +58,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	if _, err := geo.Open(filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("got %v", err)
 	}
-	// A data section with rubbish in it is no reason to fall over.
+	// A damaged data section does not cause a panic.
 	broken := bytes.Clone(content)
 	at := bytes.Index(broken, []byte("country")) - 2
 	copy(broken[at:], bytes.Repeat([]byte{0xff}, 12))

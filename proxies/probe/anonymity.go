@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// sent are the names of the headers that each request of ours has.
-var sent = func() map[string]bool {
+// sentHeaders holds the names of the headers of our requests.
+var sentHeaders = func() map[string]bool {
 	names := map[string]bool{}
 	for line := range strings.Lines(knownHeaders) {
 		name, _, _ := strings.Cut(line, ":")
@@ -24,27 +24,27 @@ var sent = func() map[string]bool {
 	return names
 }()
 
-// mayChange are the request headers that HTTP software sets or drops for its own connection, with the values that any
-// client sends. Every other header that was added, changed or dropped shows a proxy, known to us or not.
-var mayChange = map[string]*regexp.Regexp{
+// connectionHeaders are the request headers that HTTP software sets or drops for its own connection, with the values
+// common to all clients. A change of any other header reveals a proxy, known to us or not.
+var connectionHeaders = map[string]*regexp.Regexp{
 	"connection":      regexp.MustCompile(`(?i)^(close|keep-alive)$`),
 	"keep-alive":      regexp.MustCompile(`(?i)^(\d+|(timeout|max)=\d+(, *(timeout|max)=\d+)?)$`),
 	"accept-encoding": regexp.MustCompile(`(?i)^([a-z*]{1,8}(;q=[01](\.\d{1,3})?)?(, *|$))*$`),
 	"content-length":  regexp.MustCompile(`^0$`),
-	"cache-control":   regexp.MustCompile(`(?i)^max-age=\d+$`), // squid's, with nothing else to show for it
+	"cache-control":   regexp.MustCompile(`(?i)^max-age=\d+$`), // squid, which adds no other header
 }
 
-// requestLine is what grade calls the request line among the headers.
+// requestLine is the name of the request line in the results of grade.
 const requestLine = "(request line)"
 
-// grade compares what the judge saw through the proxy with what it sees without one. added are the headers that were
-// added, changed or dropped.
+// grade compares a request received through the proxy with the baseline. added lists the headers that were added,
+// changed or dropped.
 func grade(baseline, through *Echo, real []netip.Addr) (anonymity string, added []string) {
 	shown, marked := slices.Contains(real, through.Peer), false
 	note := func(name, value string) {
 		added = append(added, http.CanonicalHeaderKey(name))
 		shown = shown || slices.ContainsFunc(real, func(own netip.Addr) bool { return showsAddress(value, own) })
-		allowed := mayChange[name]
+		allowed := connectionHeaders[name]
 		marked = marked || allowed == nil || value != "" && !allowed.MatchString(value)
 	}
 	before := map[string][]string{}
@@ -56,17 +56,17 @@ func grade(baseline, through *Echo, real []netip.Addr) (anonymity string, added 
 		name, value := strings.ToLower(h[0]), h[1]
 		known := before[name]
 		switch i := slices.Index(known, value); {
-		case name == "host": // is the judge's own address
+		case name == "host": // the judge's own address
 		case i >= 0:
 			before[name] = slices.Delete(known, i, i+1)
-		case len(known) > 0 && !sent[name]: // what stands before a judge of others adds it, to our own requests as well
+		case len(known) > 0 && !sentHeaders[name]: // added by a reverse proxy of the judge, to direct requests too
 			shown = shown || slices.ContainsFunc(real, func(own netip.Addr) bool { return showsAddress(value, own) })
 		default:
 			note(name, value)
 		}
 	}
 	for name, rest := range before {
-		if len(rest) > 0 && sent[name] {
+		if len(rest) > 0 && sentHeaders[name] {
 			note(name, "")
 		}
 	}
@@ -84,14 +84,14 @@ func grade(baseline, through *Echo, real []netip.Addr) (anonymity string, added 
 	return Elite, added
 }
 
-// target is the request line without the nonce and the version, which is that of one connection.
+// target returns the request line without the nonce and the HTTP version, which belongs to a single connection.
 func (e *Echo) target() string {
 	line := strings.ReplaceAll(e.Line, e.Nonce, "")
 	return line[:max(strings.LastIndexByte(line, ' '), 0)]
 }
 
-// showsAddress reports whether an address stands in a text: written as addresses are, as one decimal number, or in a
-// token that is hex or base64 of its bytes or its text.
+// showsAddress reports whether text contains addr: in standard notation, as one decimal number, or in a token with
+// the hex or base64 encoding of its bytes or its text.
 func showsAddress(text string, addr netip.Addr) bool {
 	if slices.Contains(addressTokens(text), addr) {
 		return true
@@ -119,14 +119,14 @@ func showsAddress(text string, addr netip.Addr) bool {
 	return false
 }
 
-// tokens are the runs of ASCII letters, digits and other characters in a text.
+// tokens returns the runs of ASCII letters, digits and the characters in others.
 func tokens(text, others string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(text, func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune(others, c)
 	})
 }
 
-// addressTokens returns every IP address that stands in a header value as a token of its own, with or without a port.
+// addressTokens returns the IP addresses that are separate tokens of a header value, with or without a port.
 func addressTokens(value string) []netip.Addr {
 	var found []netip.Addr
 	add := func(token string) bool {
@@ -142,18 +142,18 @@ func addressTokens(value string) []netip.Addr {
 	}
 	split := func(separators string) {
 		for token := range strings.FieldsFuncSeq(value, func(c rune) bool { return strings.ContainsRune(separators, c) }) {
-			if !add(token) { // a v4 address may stand before a port or a full stop
+			if !add(token) { // an IPv4 address may precede a port or a full stop
 				add(strings.TrimRight(token, ".:"))
 			}
 		}
 	}
 	split(" \t,;=\"'()<>|/")    // keeps [v6]:port whole
-	split(" \t,;=\"'()<>|/[]")  // and finds a bare [v6]
-	split(" \t,;=\"'()<>|/[]:") // and v4 with something glued on by a colon
+	split(" \t,;=\"'()<>|/[]")  // for a bare [v6]
+	split(" \t,;=\"'()<>|/[]:") // for v4:suffix
 	return found
 }
 
-// sameNetwork reports whether exit lies in the network of one of our own addresses.
+// sameNetwork reports whether exit is in the network of one of our addresses.
 func sameNetwork(exit netip.Addr, real []netip.Addr, bits4, bits6 int) bool {
 	for _, own := range real {
 		bits := bits4

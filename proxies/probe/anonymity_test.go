@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// An unknown header shows a proxy, a header with our address in it shows us, and only what plain HTTP software does to a
-// connection shows nothing.
-func TestGradeGoesByWhatWasAdded(t *testing.T) {
+// An unknown header reveals a proxy, a header with our address reveals us, and changes that any HTTP client makes to
+// its own connection reveal nothing.
+func TestGradeByAddedHeaders(t *testing.T) {
 	t.Parallel()
 	real := []netip.Addr{netip.MustParseAddr("1.2.3.4"), netip.MustParseAddr("2001:db8::7")}
 	for header, want := range map[string]string{
@@ -23,21 +23,21 @@ func TestGradeGoesByWhatWasAdded(t *testing.T) {
 		"X-Client: ::ffff:1.2.3.4":               Transparent,
 		"X-Client: ::ffff:102:304":               Transparent,
 		"X-Id: 01020304":                         Transparent, // hex
-		"X-Id: req-01020304aabbccdd-7":           Transparent, // hex in something longer
+		"X-Id: req-01020304aabbccdd-7":           Transparent, // hex within a longer token
 		"X-Id: 312E322e332E34":                   Transparent, // hex of the text
 		"X-Id: 20010DB8000000000000000000000007": Transparent, // hex of IPv6
 		"X-Id: MS4yLjMuNA==":                     Transparent, // base64 of the text
 		"X-Id: aXA9MS4yLjMuNDtwb3J0PTk":          Transparent, // base64 of ip=1.2.3.4;port=9
 		"X-Id: AQIDBA":                           Transparent, // base64 of the bytes
 		"X-Id: 16909060":                         Transparent, // decimal
-		"Connection: keep-alive, 1.2.3.4":        Transparent, // also where other changes are allowed
+		"Connection: keep-alive, 1.2.3.4":        Transparent, // in a header that may change
 		"Cache-Control: max-age=16909060":        Transparent,
 		"Via: 1.1 1.2.3.4:8080":                  Transparent,
 		// a proxy, but not us
 		"vIA: 1.1 x":                                  Anonymous,
 		"X-Forwarded-Server: p":                       Anonymous,
-		"X-Trivia: via":                               Anonymous, // only a proxy adds this
-		"X-Thing: 11.2.3.45":                          Anonymous, // the address of another
+		"X-Trivia: via":                               Anonymous, // added by a proxy only
+		"X-Thing: 11.2.3.45":                          Anonymous, // another address
 		"X-Thing: 116909060":                          Anonymous,
 		"X-Forwarded-For: unknown":                    Anonymous,
 		"X-Forwarded-Proto: http":                     Anonymous,
@@ -85,13 +85,13 @@ func TestGradeGoesByWhatWasAdded(t *testing.T) {
 	}
 }
 
-// direct are the headers of a request of ours as a judge sees them.
+// direct returns the headers of a direct request as received by a judge.
 func direct() [][2]string {
 	return [][2]string{{"Host", "judge:80"}, {"User-Agent", "Muster"}, {"Accept", "*/*"}, {"Accept-Encoding", "identity"}, {"Connection", "close"}}
 }
 
-// What a proxy drops or doubles counts as what it adds, and so does our own address as its exit.
-func TestGradeOfDroppedHeadersAndOwnExit(t *testing.T) {
+// Dropped and duplicate headers count as changes, and our own exit address is transparent.
+func TestGradeByDroppedHeadersAndExit(t *testing.T) {
 	t.Parallel()
 	us, elsewhere := netip.MustParseAddr("1.2.3.4"), netip.MustParseAddr("9.9.9.9")
 	without := func(names ...string) [][2]string {
@@ -120,8 +120,8 @@ func TestGradeOfDroppedHeadersAndOwnExit(t *testing.T) {
 	}
 }
 
-// A request line in another form shows a proxy; its version is that of one connection and shows nothing.
-func TestGradeOfTheRequestLine(t *testing.T) {
+// A request target in another form reveals a proxy. The HTTP version belongs to one connection and reveals nothing.
+func TestGradeByRequestLine(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"GET /echo?n=7 HTTP/1.1":             Elite,
@@ -137,8 +137,9 @@ func TestGradeOfTheRequestLine(t *testing.T) {
 	}
 }
 
-// What the servers before a judge add to every request is no sign of a proxy, unless our address is in it.
-func TestGradeLeavesOutHeadersOfTheBaseline(t *testing.T) {
+// Headers that a reverse proxy of the judge adds to every request do not reveal a proxy, unless they contain our
+// address.
+func TestGradeIgnoresBaselineHeaders(t *testing.T) {
 	t.Parallel()
 	us := netip.MustParseAddr("1.2.3.4")
 	for value, want := range map[string]string{"ray-2": Elite, "ray-1": Elite, "1.2.3.4": Transparent} {

@@ -18,34 +18,35 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// finding is what one check has seen.
+// A finding is the result of one check.
 type finding struct {
 	ok        bool
 	exit      netip.Addr
-	latency   Latency // of the check of TLS
+	latency   Latency // set by checkTLS
 	tampering []string
-	detail    string // what the tampering is
+	detail    string // describes the tampering
 	err       error
 }
 
-// add notes a kind of tampering.
+// add records a kind of tampering.
 func (f *finding) add(kind, detail string) {
 	f.tampering = append(f.tampering, kind)
 	f.detail = strings.TrimPrefix(f.detail+"; "+detail, "; ")
 }
 
-// checks are what is found out about a candidate once the judge was reached through it. Checks that do not apply stay
-// zero.
+// checks are the results of the checks of a candidate through which the judge is reachable. Checks that do not apply
+// are zero.
 type checks struct {
-	page, missing         finding // a page that exists, and one that does not, arrive unchanged
-	again                 finding // an answer is not one that was kept
-	secure, connect, ipv6 finding // TLS, a tunnel, and an IPv6 address get through
+	page, missing         finding // existing and missing pages arrive unmodified
+	again                 finding // responses do not come from a cache
+	secure, connect, ipv6 finding // TLS, tunnels and IPv6 targets work
 }
 
-// finish completes the result of a candidate through which the judge has been reached by m, with the answer first.
-func (p *Prober) finish(ctx context.Context, c source.Candidate, m mode, judged *standing, first *Echo, result *Result) {
+// finish completes the result of a candidate through which the judge was reached by m; first is the echo of that
+// request.
+func (p *Prober) finish(ctx context.Context, c source.Candidate, m mode, judged *judgeState, first *Echo, result *Result) {
 	found := p.check(ctx, c, m, judged, first)
-	if err := found.localError(); err != nil { // what this machine could not check says nothing of the proxy
+	if err := found.localError(); err != nil { // a local failure is not a property of the proxy
 		result.Alive, result.Reason, result.Detail = false, tunnel.Local, err.Error()
 		return
 	}
@@ -62,18 +63,18 @@ func (p *Prober) finish(ctx context.Context, c source.Candidate, m mode, judged 
 
 	switch {
 	case tunnel.ReasonOf(found.secure.err) == MITM:
-		result.Reason, result.Detail = MITM, "a certificate that is not the judge's"
+		result.Reason, result.Detail = MITM, "the certificate is not the judge's certificate"
 	case altered:
 		result.Alive, result.Reason = false, Injects
 	case result.Reason != "":
 	case found.page.err != nil:
 		result.Alive = false
-		result.Reason, result.Detail = tunnel.ReasonOf(found.page.err), "worked once and then not again: "+found.page.err.Error()
+		result.Reason, result.Detail = tunnel.ReasonOf(found.page.err), "worked once, then failed: "+found.page.err.Error()
 	}
 }
 
-// check runs the checks side by side, each on a connection of its own.
-func (p *Prober) check(ctx context.Context, c source.Candidate, m mode, judged *standing, first *Echo) *checks {
+// check runs the checks concurrently, each on its own connection.
+func (p *Prober) check(ctx context.Context, c source.Candidate, m mode, judged *judgeState, first *Echo) *checks {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.TotalTimeout)
 	defer cancel()
 	found := &checks{}
@@ -97,7 +98,7 @@ func (p *Prober) check(ctx context.Context, c source.Candidate, m mode, judged *
 	return found
 }
 
-// localError returns why this machine could not do a check, nil if it could do all.
+// localError returns the local failure that prevented a check, or nil.
 func (f *checks) localError() error {
 	for _, one := range []finding{f.page, f.missing, f.again, f.secure, f.connect, f.ipv6} {
 		if tunnel.IsLocal(one.err) {
@@ -107,14 +108,14 @@ func (f *checks) localError() error {
 	return nil
 }
 
-// capabilities notes what gets through a candidate that was reached by m.
+// capabilities sets the capabilities of a candidate that was reached by m.
 func (f *checks) capabilities(m mode, can *Capabilities) {
 	can.Connect = !m.forward || f.connect.ok || f.secure.ok
 	can.HTTPS = f.secure.ok
 	can.IPv6 = f.ipv6.ok
 }
 
-// exits returns the addresses that the candidate left by, of the same family as the first.
+// exits returns the exit addresses of the candidate, of the same family as the first one.
 func (f *checks) exits(first netip.Addr) []netip.Addr {
 	exits := []netip.Addr{first}
 	for _, one := range []finding{f.page, f.secure, f.connect} {
@@ -125,26 +126,26 @@ func (f *checks) exits(first netip.Addr) []netip.Addr {
 	return exits
 }
 
-// tampers notes kinds of tampering.
+// tampers adds kinds of tampering.
 func (r *Result) tampers(kinds ...string) {
 	r.Tampering = append(r.Tampering, kinds...)
 	slices.Sort(r.Tampering)
 	r.Tampering = slices.Compact(r.Tampering)
 }
 
-// setExits notes what the addresses show by which the candidate left; the first is the one it was reached by.
-func (r *Result) setExits(exits []netip.Addr, judged *standing, cfg Config) {
+// setExits evaluates the exit addresses of the candidate; the first one is that of the initial request.
+func (r *Result) setExits(exits []netip.Addr, judged *judgeState, cfg Config) {
 	for _, exit := range exits {
 		r.Rotating = r.Rotating || exit != r.Exit
 		if sameNetwork(exit, judged.real, cfg.OwnBits4, cfg.OwnBits6) {
-			r.Reason, r.Detail = OwnNetwork, "it leaves by "+exit.String()
+			r.Reason, r.Detail = OwnNetwork, "exit address "+exit.String()
 		}
 	}
 }
 
-// httpsUnknown reports whether a failed check of TLS leaves open if https gets through: many proxies open tunnels to port
-// 443 alone.
-func (p *Prober) httpsUnknown(judged *standing, secure *finding) bool {
+// httpsUnknown reports whether a failed TLS check is inconclusive for HTTPS: many proxies allow tunnels to port 443
+// only.
+func (p *Prober) httpsUnknown(judged *judgeState, secure *finding) bool {
 	hint := judged.baseline.TLS
 	if hint == nil {
 		return true
@@ -153,29 +154,29 @@ func (p *Prober) httpsUnknown(judged *standing, secure *finding) bool {
 		return false
 	}
 	if here, err := netip.ParseAddr(judged.judge.host); (err != nil || !here.IsLoopback()) && !p.warned.Swap(true) {
-		p.cfg.Logger.Warn("proxies refuse tunnels to the port on which the judge speaks TLS, so whether https gets through them is not known; run the judge with its TLS on port 443", "port", hint.Port)
+		p.cfg.Logger.Warn("proxies refuse tunnels to the TLS port of the judge, so their HTTPS support is unknown; run the judge with TLS on port 443", "port", hint.Port)
 	}
 	return true
 }
 
-// checkEcho checks that the judge can be reached by another mode.
+// checkEcho checks that the judge is reachable by another mode.
 func (p *Prober) checkEcho(ctx context.Context, c source.Candidate, m mode, j judge) finding {
-	answer, err := p.echoThrough(ctx, c, m, j)
+	response, err := p.echoThrough(ctx, c, m, j)
 	if err != nil {
 		return finding{err: err}
 	}
-	return finding{ok: true, exit: answer.echo.Peer}
+	return finding{ok: true, exit: response.echo.Peer}
 }
 
-// checkPage checks that a page comes through unchanged. It has two tries: what we report is a fault of the proxy, not a
-// lost packet.
+// checkPage checks that a page arrives unmodified. It makes two attempts, so that a lost packet is not reported as a
+// fault of the proxy.
 func (p *Prober) checkPage(ctx context.Context, c source.Candidate, m mode, j judge, path string, status int) finding {
 	var last error
 	for range 2 {
 		nonce := newNonce()
 		reply, _, err := p.fetch(ctx, c, m, j, path+"?n="+nonce)
 		if err == nil && reply.status != status && reply.status/100 != 2 {
-			if err = p.statusError(c, m, reply.status); tunnel.ReasonOf(err) == NotProxy { // no refusal of its own
+			if err = p.statusError(c, m, reply.status); tunnel.ReasonOf(err) == NotProxy { // the proxy did not refuse the request
 				err = nil
 			}
 		}
@@ -186,20 +187,20 @@ func (p *Prober) checkPage(ctx context.Context, c source.Candidate, m mode, j ju
 		var found finding
 		peer, err := p.verifyPage(reply, nonce)
 		if reply.status != status {
-			found.add(TamperStatus, fmt.Sprintf("it makes status %d of %d", reply.status, status))
+			found.add(TamperStatus, fmt.Sprintf("status %d instead of %d", reply.status, status))
 		} else if err != nil {
 			found.add(TamperBody, err.Error())
 		}
 		found.ok, found.exit = len(found.tampering) == 0, peer
 		if headers := changedHeaders(reply.header); found.ok && len(headers) > 0 {
-			found.add(TamperHeaders, "it changes headers of answers: "+strings.Join(headers, ", "))
+			found.add(TamperHeaders, "modifies response headers: "+strings.Join(headers, ", "))
 		}
 		return found
 	}
 	return finding{err: last}
 }
 
-// checkCache repeats the first request: each answer of the judge has a serial number of its own, whatever the request.
+// checkCache repeats the first request: each response of the judge has a unique serial number.
 func (p *Prober) checkCache(ctx context.Context, c source.Candidate, m mode, j judge, first *Echo) finding {
 	reply, _, err := p.get(ctx, c, m, j, echoPath+"?n="+first.Nonce)
 	if err != nil {
@@ -212,12 +213,12 @@ func (p *Prober) checkCache(ctx context.Context, c source.Candidate, m mode, j j
 	found := finding{ok: true, exit: echo.Peer}
 	if echo.Serial == first.Serial {
 		found = finding{}
-		found.add(TamperCache, "it answers from a cache, though the judge forbids that")
+		found.add(TamperCache, "serves cached responses despite no-store")
 	}
 	return found
 }
 
-// checkTLS speaks TLS with the judge through a tunnel and compares its certificate.
+// checkTLS opens a TLS connection to the judge through a tunnel and compares the certificate.
 func (p *Prober) checkTLS(ctx context.Context, c source.Candidate, m mode, j judge, hint tlsHint) finding {
 	begin := time.Now()
 	j.addr = net.JoinHostPort(j.host, hint.Port)
@@ -239,9 +240,9 @@ func (p *Prober) checkTLS(ctx context.Context, c source.Candidate, m mode, j jud
 			return nil
 		},
 	}
-	shaking := time.Now()
+	handshakeStart := time.Now()
 	secure := tls.Client(conn, config)
-	handshake, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
+	handshake, cancel := context.WithTimeout(ctx, p.cfg.ResponseTimeout)
 	defer cancel()
 	if err := secure.HandshakeContext(handshake); err != nil {
 		if wrong {
@@ -249,9 +250,9 @@ func (p *Prober) checkTLS(ctx context.Context, c source.Candidate, m mode, j jud
 		}
 		return finding{err: err}
 	}
-	took := time.Since(shaking)
+	took := time.Since(handshakeStart)
 	nonce := newNonce()
-	reply, err := exchange(ctx, secure, exchangeRequest{target: echoPath + "?n=" + nonce, host: j.addr, wait: p.cfg.AnswerTimeout})
+	reply, err := exchange(ctx, secure, exchangeRequest{target: echoPath + "?n=" + nonce, host: j.addr, wait: p.cfg.ResponseTimeout})
 	if err != nil {
 		return finding{err: err}
 	}

@@ -13,40 +13,42 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// Config says how to probe.
+// Config configures a Prober.
 type Config struct {
-	// Judges are the URLs of judges, http://host:port, the first that answers being used. An IPv6 one is also used to
-	// see who reaches IPv6. Needed.
+	// Judges are the URLs of judges, such as http://host:port. The first reachable one is used. A judge with an IPv6
+	// address also tests the IPv6 support of candidates. Required unless Target is set.
 	Judges []string
-	// Key is the judges' key. Defaults to none.
+	// Key is the signing key of the judges. Defaults to none.
 	Key string
-	// Target, if set, is what candidates are checked against, and no judge is asked or needed: a result then has only its
-	// protocol, latency, status and reason. Defaults to none.
+	// Target, if set, replaces the judges: candidates are checked against it, and their results have only a protocol,
+	// latency, status and reason. Defaults to none.
 	Target *Target
-	// RealAddresses are addresses of ours that a judge cannot see, such as that of another uplink. Defaults to none.
+	// RealAddresses are addresses of ours that a judge does not see, such as the address of a second uplink. Defaults
+	// to none.
 	RealAddresses []netip.Addr
-	// OwnBits4 and OwnBits6 are the size of what counts as our own network. Default to 24 and 48.
+	// OwnBits4 and OwnBits6 are the prefix lengths of our own network. Default to 24 and 48.
 	OwnBits4, OwnBits6 int
-	// ConnectTimeout bounds TCP to the candidate. It decides how long a run takes. Defaults to 4 s.
+	// ConnectTimeout limits the TCP connection to a candidate. It dominates the duration of a run. Defaults to 4 s.
 	ConnectTimeout time.Duration
-	// GreetingTimeout bounds the first answer of a SOCKS server. Defaults to a third of TotalTimeout.
+	// GreetingTimeout limits the first response of a SOCKS server. Defaults to a third of TotalTimeout.
 	GreetingTimeout time.Duration
-	// AnswerTimeout bounds every other wait for an answer. Defaults to two thirds of TotalTimeout.
-	AnswerTimeout time.Duration
-	// TotalTimeout bounds all attempts with a candidate together, and then the checks of one that works. Defaults to 12 s.
+	// ResponseTimeout limits every other wait for a response. Defaults to two thirds of TotalTimeout.
+	ResponseTimeout time.Duration
+	// TotalTimeout limits all attempts with a candidate, and then the checks of a live one. Defaults to 12 s.
 	TotalTimeout time.Duration
-	// Tries is how often Each probes a candidate that gives no answer; one that has worked before is probed at least
-	// twice. Defaults to 1.
+	// Tries is how often Each probes a candidate that times out. Known candidates are probed at least twice. Defaults
+	// to 1.
 	Tries int
-	// Concurrency is how many candidates Each probes at once; the file limit may lower it. Defaults to 256.
+	// Concurrency is the number of candidates that Each probes in parallel. The file descriptor limit may lower it.
+	// Defaults to 256.
 	Concurrency int
-	// PerNetwork is how many of them may be in the same /24 or /48, or ports of the same name; loopback is exempt.
-	// Defaults to 32.
+	// PerNetwork limits the concurrent probes of each /24 or /48 and of each host name. Loopback is exempt. Defaults
+	// to 32.
 	PerNetwork int
-	// Filter says which addresses that are not public the names of candidates may stand for. A candidate that is written
-	// as an address or localhost is probed in any case. Defaults to none.
+	// Filter selects the non-public addresses to which the names of candidates may resolve. It does not apply to
+	// literal addresses and localhost. Defaults to none.
 	Filter *addressfilter.Filter
-	// Dial reaches candidates and judges. Defaults to a net.Dialer, for candidates with Filter.
+	// Dial connects to candidates and judges. Defaults to a net.Dialer, with Filter applied for candidates.
 	Dial tunnel.DialFunc
 	// Logger defaults to none.
 	Logger *slog.Logger
@@ -60,7 +62,7 @@ func (c Config) withDefaults() Config {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 4*time.Second)
 	c.TotalTimeout = cmp.Or(c.TotalTimeout, 12*time.Second)
 	c.GreetingTimeout = cmp.Or(c.GreetingTimeout, c.TotalTimeout/3)
-	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, 2*c.TotalTimeout/3)
+	c.ResponseTimeout = cmp.Or(c.ResponseTimeout, 2*c.TotalTimeout/3)
 	c.Tries = cmp.Or(c.Tries, 1)
 	c.Concurrency = cmp.Or(c.Concurrency, 256)
 	c.PerNetwork = cmp.Or(c.PerNetwork, 32)
@@ -86,18 +88,18 @@ func (c Config) validate() error {
 	for _, judge := range c.Judges {
 		u, err := url.Parse(judge)
 		if err != nil || u.Scheme != "http" || u.Hostname() == "" {
-			return fmt.Errorf("probe: judge %q must be http://host:port", judge)
+			return fmt.Errorf("probe: invalid judge %q: must be http://host:port", judge)
 		}
 	}
 	if c.OwnBits4 < 0 || c.OwnBits4 > 32 || c.OwnBits6 < 0 || c.OwnBits6 > 128 {
-		return fmt.Errorf("probe: OwnBits4 %d must be 0 to 32 and OwnBits6 %d 0 to 128", c.OwnBits4, c.OwnBits6)
+		return fmt.Errorf("probe: OwnBits4 %d must be from 0 to 32 and OwnBits6 %d from 0 to 128", c.OwnBits4, c.OwnBits6)
 	}
 	if c.Concurrency < 1 || c.PerNetwork < 1 {
 		return fmt.Errorf("probe: Concurrency %d and PerNetwork %d must be at least 1", c.Concurrency, c.PerNetwork)
 	}
-	if c.Tries < 1 || min(c.ConnectTimeout, c.GreetingTimeout, c.AnswerTimeout, c.TotalTimeout) <= 0 {
-		return fmt.Errorf("probe: Tries %d must be at least 1, and ConnectTimeout %s, GreetingTimeout %s, AnswerTimeout %s and TotalTimeout %s more than 0",
-			c.Tries, c.ConnectTimeout, c.GreetingTimeout, c.AnswerTimeout, c.TotalTimeout)
+	if c.Tries < 1 || min(c.ConnectTimeout, c.GreetingTimeout, c.ResponseTimeout, c.TotalTimeout) <= 0 {
+		return fmt.Errorf("probe: Tries %d must be at least 1, and ConnectTimeout %s, GreetingTimeout %s, ResponseTimeout %s and TotalTimeout %s positive",
+			c.Tries, c.ConnectTimeout, c.GreetingTimeout, c.ResponseTimeout, c.TotalTimeout)
 	}
 	return nil
 }

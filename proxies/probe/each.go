@@ -12,23 +12,23 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// Each probes all candidates, Config.Concurrency at once, and hands each result to report as soon as it is there, one
-// call at a time, in the order in which they end. It waits for the probes that it started. The error is nil when
-// all have been probed; after ErrJudge or the end of ctx, earlier results are valid.
+// Each probes all candidates, up to Config.Concurrency in parallel, and calls report with each result, one call at a
+// time, in order of completion. It returns after its probes have finished. The error is nil if all candidates were
+// probed. After ErrJudge or the cancellation of ctx, the results reported before it are valid.
 //
-// When this machine runs out of descriptors or ports, no candidate is at fault: Each lowers its concurrency and
-// probes them again.
+// If this machine runs out of file descriptors or ports, Each lowers its concurrency and probes the affected
+// candidates again.
 func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate], report func(Result)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// The checks of a live candidate take up to five connections each, but few are alive.
+	// The checks of a live candidate use up to five connections, but few candidates are alive.
 	gate := newGate(min(p.cfg.Concurrency, max(8, int(fileLimit()*3/4))))
 	networks := &networks{limit: p.cfg.PerNetwork, inside: map[string]int{}, waiting: map[string][]source.Candidate{}}
 
 	var group sync.WaitGroup
 	var reporting sync.Mutex
 	one := func(c source.Candidate) bool {
-		result, err := p.patiently(ctx, c, gate)
+		result, err := p.probeWithRetries(ctx, c, gate)
 		if err != nil {
 			if ctx.Err() == nil {
 				cancel(err)
@@ -42,7 +42,7 @@ func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate]
 	}
 	for c := range candidates {
 		if !networks.enter(c) {
-			continue // next passes it on when one of its network has ended
+			continue // networks.next returns it when a probe of its network finishes
 		}
 		if !gate.enter(ctx) {
 			break
@@ -58,10 +58,11 @@ func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate]
 	return context.Cause(ctx)
 }
 
-// patiently probes again, later and with fewer neighbours, while it is this machine that fails. The caller is inside
-// the gate; while it waits, another may enter. What gives no answer is probed Config.Tries times, and what has worked
-// before at least twice: of all failures a lost packet is the one that passes.
-func (p *Prober) patiently(ctx context.Context, c source.Candidate, gate *gate) (Result, error) {
+// probeWithRetries probes c and retries with backoff and lower concurrency while failures are local to this machine.
+// The caller holds a slot of gate, which is released during a backoff. A candidate that times out or closes the
+// connection is probed Config.Tries times, at least twice if it is known to have worked before, because a packet may
+// have been lost.
+func (p *Prober) probeWithRetries(ctx context.Context, c source.Candidate, gate *gate) (Result, error) {
 	tries := p.cfg.Tries
 	if c.Known {
 		tries = max(tries, 2)
@@ -75,7 +76,7 @@ func (p *Prober) patiently(ctx context.Context, c source.Candidate, gate *gate) 
 			return result, err
 		}
 		if limit, lowered := gate.lower(); lowered {
-			p.cfg.Logger.Warn("this machine is out of descriptors or ports; probing fewer at once", "concurrency", limit, "err", result.Detail)
+			p.cfg.Logger.Warn("out of file descriptors or ports; lowering the probe concurrency", "concurrency", limit, "err", result.Detail)
 		}
 		gate.leave()
 		select {
@@ -94,12 +95,12 @@ type gate struct {
 	mu     sync.Mutex // guards the fields below
 	limit  int
 	inside int
-	at     time.Time     // of the last lowering
+	at     time.Time     // of the last decrease
 	freed  chan struct{} // closed and replaced by leave
 }
 
-// fewest is how low the limit goes.
-const fewest = 4
+// minConcurrency is the lower bound of a gate's limit.
+const minConcurrency = 4
 
 func newGate(limit int) *gate { return &gate{limit: limit, freed: make(chan struct{})} }
 
@@ -124,7 +125,7 @@ func (g *gate) enter(ctx context.Context) bool {
 	}
 }
 
-// reenter is enter for one that will leave in any case: when ctx is done it is inside above the limit.
+// reenter is enter for a caller that leaves in any case: if ctx is done, it enters above the limit.
 func (g *gate) reenter(ctx context.Context) {
 	if !g.enter(ctx) {
 		g.mu.Lock()
@@ -141,19 +142,20 @@ func (g *gate) leave() {
 	g.freed = make(chan struct{})
 }
 
-// lower takes a quarter off the limit, at most once in a while: many fail together for the same cause.
+// lower decreases the limit by a quarter, at most once per interval, because a shortage makes many probes fail
+// together.
 func (g *gate) lower() (limit int, lowered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if time.Since(g.at) < 100*time.Millisecond || g.limit <= fewest {
+	if time.Since(g.at) < 100*time.Millisecond || g.limit <= minConcurrency {
 		return g.limit, false
 	}
-	g.limit, g.at = max(fewest, min(g.limit, g.inside)*3/4), time.Now()
+	g.limit, g.at = max(minConcurrency, min(g.limit, g.inside)*3/4), time.Now()
 	return g.limit, true
 }
 
-// networks keeps the number of probes into one network, and to one name, small, so that it does not look like an attack.
-// A candidate that waits takes no place of other networks.
+// networks limits the concurrent probes of each network and each host name, so that they do not resemble an attack.
+// Waiting candidates occupy no slot of another network.
 type networks struct {
 	limit int
 
@@ -162,7 +164,7 @@ type networks struct {
 	waiting map[string][]source.Candidate
 }
 
-// networkOf names the network of a candidate; "" for loopback, which has no limit.
+// networkOf returns the network of a candidate, or "" for loopback, which has no limit.
 func networkOf(c source.Candidate) string {
 	addr, err := netip.ParseAddr(c.Host)
 	if err != nil {
@@ -179,7 +181,7 @@ func networkOf(c source.Candidate) string {
 	return network.String()
 }
 
-// enter takes a place in the candidate's network, or keeps the candidate until next frees one.
+// enter acquires a slot in the candidate's network, or queues the candidate for next.
 func (n *networks) enter(c source.Candidate) bool {
 	network := networkOf(c)
 	if network == "" {
@@ -195,7 +197,7 @@ func (n *networks) enter(c source.Candidate) bool {
 	return true
 }
 
-// next passes the place of a candidate on to one that waits for it, or frees the place.
+// next transfers the slot of c to a waiting candidate of its network, or releases it.
 func (n *networks) next(c source.Candidate) (source.Candidate, bool) {
 	network := networkOf(c)
 	if network == "" {

@@ -19,14 +19,14 @@ import (
 	"muster/proxies/source"
 )
 
-// A thousand probes at once: each result is the candidate's own, told by its exit, its kind and its number.
-func TestThousandProbesAtOnceDoNotMix(t *testing.T) {
+// Results of a thousand concurrent probes are not mixed up: exit, kind and number belong to the same candidate.
+func TestConcurrentResultsAreNotMixed(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	cfg := patient(judge, "k")
 	cfg.Concurrency = crowd
 	prober := newProber(t, cfg)
-	// None that waits for more of a greeting than comes: with these patient timeouts that takes a minute.
+	// No kind that waits for the rest of a greeting: with these timeouts it takes a minute.
 	kinds := []proxytest.Kind{proxytest.Elite, proxytest.Transparent, proxytest.SOCKS5, proxytest.Anonymous, proxytest.ForwardOnly,
 		proxytest.ConnectOnly, proxytest.Parking, proxytest.HangsUp, proxytest.Forbidding, proxytest.Dead}
 	proxies := map[uint16]*proxytest.Proxy{}
@@ -61,11 +61,11 @@ func TestThousandProbesAtOnceDoNotMix(t *testing.T) {
 	}
 }
 
-// Ctrl-C keeps what is known and leaves nothing running.
+// Cancellation keeps the results so far and leaves no probe running.
 func TestEachStopsOnCancel(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
-	prober := newProber(t, probe.Config{Judges: judge.URLs, Concurrency: 4, AnswerTimeout: time.Minute, TotalTimeout: time.Minute})
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Concurrency: 4, ResponseTimeout: time.Minute, TotalTimeout: time.Minute})
 	good := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
 	silent := start(t, proxytest.Options{Kind: proxytest.Silent})
 	candidates := append([]source.Candidate{candidate(good, "")}, slices.Repeat([]source.Candidate{candidate(silent, "")}, 10)...)
@@ -81,8 +81,8 @@ func TestEachStopsOnCancel(t *testing.T) {
 	}
 }
 
-// What gives no answer is tried as often as Tries says, and what has worked before at least twice; what says no is believed.
-func TestTriesOfWhatGivesNoAnswer(t *testing.T) {
+// A candidate that times out is probed Tries times, a known one at least twice. A refusal is final.
+func TestTimeoutsAreRetried(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	good := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
@@ -92,16 +92,16 @@ func TestTriesOfWhatGivesNoAnswer(t *testing.T) {
 		fail  error // of the first lost dials
 		lost  int64
 		alive bool
-		dials int64 // of those that do not come to life
+		dials int64 // if the candidate is not alive
 	}{
-		"new":                            {false, 0, os.ErrDeadlineExceeded, 1, false, 1},
-		"known":                          {true, 0, os.ErrDeadlineExceeded, 1, true, 0},
-		"known, lost twice":              {true, 0, os.ErrDeadlineExceeded, 2, false, 2},
-		"three tries":                    {false, 3, os.ErrDeadlineExceeded, 2, true, 0},
-		"three tries, lost thrice":       {false, 3, os.ErrDeadlineExceeded, 3, false, 3},
-		"known, three tries":             {true, 3, os.ErrDeadlineExceeded, 2, true, 0},
-		"three tries of what says no":    {false, 3, syscall.ECONNREFUSED, 1, false, 1},
-		"known that says no is believed": {true, 0, syscall.ECONNREFUSED, 1, false, 1},
+		"new":                      {false, 0, os.ErrDeadlineExceeded, 1, false, 1},
+		"known":                    {true, 0, os.ErrDeadlineExceeded, 1, true, 0},
+		"known, lost twice":        {true, 0, os.ErrDeadlineExceeded, 2, false, 2},
+		"three tries":              {false, 3, os.ErrDeadlineExceeded, 2, true, 0},
+		"three tries, lost thrice": {false, 3, os.ErrDeadlineExceeded, 3, false, 3},
+		"known, three tries":       {true, 3, os.ErrDeadlineExceeded, 2, true, 0},
+		"refused, three tries":     {false, 3, syscall.ECONNREFUSED, 1, false, 1},
+		"refused, known":           {true, 0, syscall.ECONNREFUSED, 1, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,8 +128,8 @@ func TestTriesOfWhatGivesNoAnswer(t *testing.T) {
 	}
 }
 
-// No network and no name gets more than a few probes at once, and those that wait do not delay others.
-func TestNetworksAreSpared(t *testing.T) {
+// Concurrent probes per network and per name are limited, and waiting candidates do not delay other networks.
+func TestProbesPerNetworkAreLimited(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	const others = 40
@@ -144,7 +144,7 @@ func TestNetworksAreSpared(t *testing.T) {
 		if strings.HasPrefix(addr, "10.0.0.") || strings.HasPrefix(addr, "gate.example") {
 			raise(&mostNear, near.Add(1))
 			defer near.Add(-1)
-			select { // until all others are done
+			select { // until all others have finished
 			case <-release:
 			case <-ctx.Done():
 			}
@@ -173,14 +173,14 @@ func TestNetworksAreSpared(t *testing.T) {
 	}
 }
 
-// raise keeps the largest value.
+// raise sets most to the maximum of most and n.
 func raise(most *atomic.Int64, n int64) {
 	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 	}
 }
 
-// While this machine has no descriptors left, candidates wait; none is called dead for it.
-func TestLocalShortageIsNoFaultOfTheProxy(t *testing.T) {
+// While this machine is out of file descriptors, candidates wait and none is reported as dead.
+func TestFileDescriptorShortageIsRetried(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	p := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})

@@ -20,30 +20,30 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// maxReply bounds everything that is read of one answer: head, body, and what a chunked body adds.
+// maxReply limits the bytes read of one response: head, body and chunked framing.
 const maxReply = 128 << 10
 
-// knownHeaders are sent with each request, always the same, so that a change is the proxy's.
+// knownHeaders are sent with every request. They are constant, so that a change is attributable to the proxy.
 const knownHeaders = "User-Agent: Mozilla/5.0 (compatible; Muster)\r\nAccept: */*\r\nAccept-Encoding: identity\r\nConnection: close\r\n"
 
 type exchangeRequest struct {
-	target    string // what stands in the request line
+	target    string // the request target
 	host      string
 	proxyAuth string
-	wait      time.Duration // for the first byte, and again for the rest
-	most      int64         // bytes read of the answer. Defaults to maxReply
+	wait      time.Duration // for the first byte, and again for the remainder
+	maxBytes  int64         // limit on the bytes of the response. Defaults to maxReply
 }
 
 type reply struct {
 	status    int
 	header    http.Header
 	body      []byte
-	truncated bool // the body was longer than we read
+	truncated bool // the body exceeded the limit
 	firstByte time.Duration
 }
 
-// exchange sends one request and reads its answer. Whatever the other side does, it ends by ctx and request.wait and
-// reads no more than request.most.
+// exchange sends one request and reads its response. It returns within the limits of ctx and request.wait, and reads
+// at most request.maxBytes bytes, whatever the peer does.
 func exchange(ctx context.Context, conn net.Conn, request exchangeRequest) (*reply, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -69,15 +69,15 @@ func exchange(ctx context.Context, conn net.Conn, request exchangeRequest) (*rep
 		return nil, err
 	}
 
-	most := cmp.Or(request.most, maxReply)
-	limited := &io.LimitedReader{R: conn, N: most}
+	maxBytes := cmp.Or(request.maxBytes, maxReply)
+	limited := &io.LimitedReader{R: conn, N: maxBytes}
 	reader := bufio.NewReaderSize(limited, 2<<10)
 	if _, err := reader.Peek(1); err != nil {
 		return nil, err
 	}
 	out := &reply{firstByte: time.Since(begin)}
 	wait()
-	for range 5 { // 1xx answers may come before the answer
+	for range 5 { // 1xx responses may precede the final one
 		response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodGet})
 		if err != nil {
 			if limited.N <= 0 {
@@ -89,31 +89,31 @@ func exchange(ctx context.Context, conn net.Conn, request exchangeRequest) (*rep
 			continue
 		}
 		out.status, out.header = response.StatusCode, response.Header
-		out.body, err = io.ReadAll(io.LimitReader(response.Body, most))
+		out.body, err = io.ReadAll(io.LimitReader(response.Body, maxBytes))
 		out.truncated = limited.N <= 0
-		if err != nil && !out.truncated && (out.status/100 == 2 || out.status == http.StatusNotFound) { // what the judge answers
+		if err != nil && !out.truncated && (out.status/100 == 2 || out.status == http.StatusNotFound) { // a status that the judge sends
 			return nil, err
 		}
 		return out, nil
 	}
-	return nil, &tunnel.Error{Reason: tunnel.Garbage, Detail: "1xx answers without end"}
+	return nil, &tunnel.Error{Reason: tunnel.Garbage, Detail: "too many 1xx responses"}
 }
 
-// verifyEcho takes a reply for the judge's only when it carries the nonce and, whole, the judge's signature.
+// verifyEcho returns the echo in r if it carries the nonce and a valid signature of the judge.
 func (p *Prober) verifyEcho(r *reply, nonce string) (*Echo, error) {
 	var sealed envelope
 	var echo Echo
 	if r.truncated || json.Unmarshal(r.body, &sealed) != nil || json.Unmarshal(sealed.Echo, &echo) != nil || sealed.MAC == "" {
 		if bytes.Contains(r.body, []byte(`"nonce":"`+nonce+`"`)) {
-			return nil, &tunnel.Error{Reason: Injects, Detail: "the judge's answer came with something else around it"}
+			return nil, &tunnel.Error{Reason: Injects, Detail: "content added around the judge's response"}
 		}
-		return nil, &tunnel.Error{Reason: NotProxy, Detail: fmt.Sprintf("answered %d with a page of its own", r.status)}
+		return nil, &tunnel.Error{Reason: NotProxy, Detail: fmt.Sprintf("status %d with a foreign page", r.status)}
 	}
 	if !hmac.Equal([]byte(sealed.MAC), []byte(sign(p.cfg.Key, sealed.Echo))) {
 		if echo.Nonce == nonce {
-			return nil, &tunnel.Error{Reason: Injects, Detail: "the judge's answer was changed"}
+			return nil, &tunnel.Error{Reason: Injects, Detail: "the judge's response was modified"}
 		}
-		return nil, &tunnel.Error{Reason: Forged, Detail: "the judge's signature is wrong"}
+		return nil, &tunnel.Error{Reason: Forged, Detail: "invalid signature of the judge"}
 	}
 	if echo.Nonce != nonce {
 		return nil, &tunnel.Error{Reason: Forged, Err: errOtherRequest}
@@ -124,26 +124,27 @@ func (p *Prober) verifyEcho(r *reply, nonce string) (*Echo, error) {
 	return &echo, nil
 }
 
-var errAltered = errors.New("the page is not the one that the judge sends")
+var errAltered = errors.New("the page differs from the judge's page")
 
-// errOtherRequest is in the error for an answer of the judge, whole and signed, that belongs to another request.
-var errOtherRequest = errors.New("the answer to another request")
+// errOtherRequest is wrapped by errors about a correctly signed response of the judge that belongs to another
+// request.
+var errOtherRequest = errors.New("response belongs to another request")
 
-// wrongBody is an answer with a good status whose body is not the judge's to this request.
+// wrongBody is the error for a successful status whose body is not the judge's response to this request.
 type wrongBody struct {
 	error
-	tampering string // what that is, if it is a proxy that sent it
+	tampering string // the kind of tampering, if a proxy sent it
 }
 
 func (e *wrongBody) Unwrap() error { return e.error }
 
-// proxyHeaders are what a proxy may add to an answer or change in it, openly.
+// proxyHeaders are the response headers that a proxy may add or change.
 var proxyHeaders = []string{
 	"Via", "Age", "Date", "Connection", "Proxy-Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length", "Trailer",
 	"X-Cache", "X-Cache-Lookup", "Cache-Status", "Proxy-Status", "Warning",
 }
 
-// changedHeaders are the names of the headers of a page of the judge that were added, changed or dropped.
+// changedHeaders returns the names of headers that were added, changed or dropped in a page of the judge.
 func changedHeaders(header http.Header) []string {
 	want := http.Header{"Cache-Control": {cacheControl}, "Content-Type": {pageType}}
 	var names []string
@@ -161,7 +162,7 @@ func changedHeaders(header http.Header) []string {
 	return names
 }
 
-// verifyPage returns the peer that the judge wrote into the page, when the page is exactly the judge's.
+// verifyPage returns the peer address in the page if the page is exactly the judge's.
 func (p *Prober) verifyPage(r *reply, nonce string) (netip.Addr, error) {
 	_, rest, _ := bytes.Cut(r.body, []byte(`content="`+nonce+" "))
 	text, _, _ := bytes.Cut(rest, []byte(`"`))

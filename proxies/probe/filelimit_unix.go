@@ -4,7 +4,7 @@ package probe
 
 import "golang.org/x/sys/unix"
 
-// fileLimit is how many descriptors this process may have.
+// fileLimit returns the maximum number of file descriptors of this process.
 func fileLimit() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzJudge wants no answer to pass as the judge's that is not signed with its key.
+// FuzzJudge checks that only responses signed with the judge's key are accepted.
 func FuzzJudge(f *testing.F) {
 	const nonce = "n0nce"
 	p := &Prober{}
@@ -32,7 +32,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// FuzzHead wants the head of a request to be what came, line by line.
+// FuzzHead checks that the parsed head equals the received bytes line by line.
 func FuzzHead(f *testing.F) {
 	f.Add([]byte("GET /echo HTTP/1.1\r\nHost: a\r\nX: \r\n\r\nbody"))
 	f.Add([]byte("\n\n"))

@@ -12,8 +12,8 @@ import (
 	"muster/proxies/proxytest"
 )
 
-// A refusal to open a tunnel to another port than 443 says nothing of https. With the judge's TLS on 443, https is known.
-func TestHTTPSOfProxiesThatTunnelTo443Alone(t *testing.T) {
+// A refused tunnel to a port other than 443 leaves HTTPS unknown. With the judge's TLS on 443, HTTPS is known.
+func TestHTTPSWithTunnelsTo443Only(t *testing.T) {
 	t.Parallel()
 	elsewhere := startJudge(t, probe.JudgeConfig{})
 	at443 := startJudge(t, probe.JudgeConfig{TLSPort: "443"})
@@ -28,8 +28,8 @@ func TestHTTPSOfProxiesThatTunnelTo443Alone(t *testing.T) {
 		"random port taken":          {elsewhere, proxytest.Elite, nil, true, true, false},
 		"443":                        {at443, proxytest.Elite, []string{"443"}, true, true, false},
 		"443 refused as well":        {at443, proxytest.Elite, []string{}, true, false, false},
-		"no TLS at the judge":        {none, proxytest.Elite, nil, true, false, true},
-		"443 and nothing else":       {at443, proxytest.ConnectOnly, []string{"443"}, false, true, false},
+		"judge without TLS":          {none, proxytest.Elite, nil, true, false, true},
+		"443 only":                   {at443, proxytest.ConnectOnly, []string{"443"}, false, true, false},
 		"443 and forwards unchanged": {at443, proxytest.Anonymous, []string{"443"}, true, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestHTTPSOfProxiesThatTunnelTo443Alone(t *testing.T) {
 	}
 }
 
-// Who runs the judge is told once that proxies refuse tunnels to the port of its TLS.
-func TestRefusedTLSPortOfTheJudgeIsWarnedOfOnce(t *testing.T) {
+// A warning that proxies refuse tunnels to the judge's TLS port is logged once.
+func TestRefusedTLSPortIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	var log bytes.Buffer

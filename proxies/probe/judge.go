@@ -32,11 +32,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Paths that a judge answers on.
+// Paths of a judge.
 const (
-	echoPath    = "/echo"    // what arrived, as JSON: an envelope
-	pagePath    = "/page"    // a page whose every byte the prober can foretell
-	missingPath = "/missing" // the same, as a 404
+	echoPath    = "/echo"    // the request as the judge received it, in JSON; see envelope
+	pagePath    = "/page"    // a page whose exact bytes the prober computes too
+	missingPath = "/missing" // the same page with status 404
 )
 
 // Headers of the judge's pages.
@@ -45,34 +45,34 @@ const (
 	pageType     = "text/html; charset=utf-8"
 )
 
-// Limits of what a judge takes from a client.
+// Limits on requests to a judge.
 const (
 	maxNonce     = 64
 	maxRawHeader = 32 << 10
 )
 
-// JudgeConfig says how a judge runs.
+// JudgeConfig configures a judge.
 type JudgeConfig struct {
-	// Key signs the answers, so that a proxy cannot write them itself. Probers need the same one. Defaults to none,
-	// which is safe only as long as no proxy knows what it talks to.
+	// Key signs the responses, so that a proxy cannot forge them. Probers need the same key. Defaults to none, which
+	// is safe only while no proxy recognizes the judge.
 	Key string
-	// Listen are the plain addresses. Defaults to 127.0.0.1 on a free port.
+	// Listen lists the addresses for plain HTTP. Defaults to 127.0.0.1 on a free port.
 	Listen []string
-	// ListenTLS is the TLS address; its certificate is made at start and its fingerprint told in each answer.
-	// Defaults to the first plain host on a free port. "-" is none.
+	// ListenTLS is the TLS address. Its certificate is generated at start; each response carries the fingerprint.
+	// Defaults to a free port of the first host in Listen. "-" disables TLS.
 	ListenTLS string
-	// TLSPort is the port by which proxies reach the TLS address, when it is another than the one listened at, as behind
-	// a port that is forwarded. Defaults to the one listened at.
+	// TLSPort is the public port of the TLS address, if it differs from the port in ListenTLS, for example behind
+	// port forwarding. Defaults to the port in ListenTLS.
 	TLSPort string
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
-// Judge answers requests with what it sees of them: the peer's address, the request line, the headers in order as they
-// came. It is the fixed point that a proxy is measured against. Serve it with [StartJudge]; as a bare http.Handler
-// it works too, but the headers come sorted then, for net/http forgets their order.
+// A Judge is an HTTP server that returns each request as it arrived: peer address, request line, and headers in their
+// original order. Proxies are compared with its responses to direct requests. Serve it with [StartJudge]. As a plain
+// http.Handler it returns sorted headers, because net/http does not keep their order.
 type Judge struct {
-	secret atomic.Pointer[string] // that signs; nil for none
+	secret atomic.Pointer[string] // the signing key; nil if there is none
 	tls    *tlsHint
 }
 
@@ -83,16 +83,16 @@ func (j *Judge) key() string {
 	return ""
 }
 
-// Echo is what a judge saw of one request.
+// Echo describes a request as the judge received it.
 type Echo struct {
 	Nonce   string      `json:"nonce"`
-	Serial  string      `json:"serial"` // new with each answer
+	Serial  string      `json:"serial"` // unique for each response
 	Peer    netip.Addr  `json:"peer"`
 	Line    string      `json:"line"`            // the request line
 	Headers [][2]string `json:"headers"`         // name and value, in order
-	Ordered bool        `json:"ordered"`         // the headers are raw: spelled and ordered as they came
-	TLS     *tlsHint    `json:"tls,omitempty"`   // where the same judge speaks TLS
-	Secure  bool        `json:"secure,omitzero"` // this answer came over TLS
+	Ordered bool        `json:"ordered"`         // the headers have their original spelling and order
+	TLS     *tlsHint    `json:"tls,omitempty"`   // the TLS address of the judge
+	Secure  bool        `json:"secure,omitzero"` // the request arrived over TLS
 }
 
 type tlsHint struct {
@@ -100,7 +100,7 @@ type tlsHint struct {
 	Fingerprint string `json:"fingerprint"` // hex SHA-256 of the certificate
 }
 
-// envelope carries an Echo with the MAC over its exact bytes.
+// envelope carries an Echo with the MAC of its exact bytes.
 type envelope struct {
 	Echo json.RawMessage `json:"echo"`
 	MAC  string          `json:"mac"`
@@ -112,11 +112,11 @@ func sign(key string, message []byte) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// ServeHTTP answers /echo, /page and /missing, each with ?n=NONCE; /missing and everything else is 404.
+// ServeHTTP serves /echo, /page and /missing, each with the query n=NONCE. Other paths return 404.
 func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	nonce := r.URL.Query().Get("n")
 	if len(nonce) > maxNonce || strings.ContainsFunc(nonce, func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'z') }) {
-		http.Error(w, "n must be a nonce of at most 64 digits and lower-case letters", http.StatusBadRequest)
+		http.Error(w, "invalid nonce n: must be at most 64 digits and lower-case letters", http.StatusBadRequest)
 		return
 	}
 	remote, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -156,7 +156,7 @@ func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page is a small HTML page with everything that injectors look for: a head, a body, a link, a script.
+// page returns a small HTML page with the elements that injectors modify: head, body, link and script.
 func page(key, nonce string, peer netip.Addr) string {
 	mark := nonce + " " + peer.String()
 	return "<!DOCTYPE html>\n<html><head><title>Muster judge</title><meta name=\"description\" content=\"" + mark + "\">" +
@@ -179,8 +179,8 @@ func sortedHeaders(h http.Header) [][2]string {
 // rawKey is the context key of the connection's rawConn.
 type rawKey struct{}
 
-// rawConn keeps the first bytes that came in, for a look at the request head as it was sent.
-// Each connection carries one request: the judge closes it after its answer.
+// rawConn records the first bytes of a connection, for access to the original request head. Each connection carries
+// one request: the judge closes it after the response.
 type rawConn struct {
 	net.Conn
 	mu   sync.Mutex // guards seen: net/http reads in the background while a handler runs
@@ -197,7 +197,7 @@ func (c *rawConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// head splits what came into the request line and the headers; nil headers when they did not come whole.
+// head parses the recorded bytes into the request line and headers. headers is nil if the head is incomplete.
 func (c *rawConn) head() (line string, headers [][2]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,20 +224,20 @@ func (l rawListener) Accept() (net.Conn, error) {
 	return &rawConn{Conn: conn}, nil
 }
 
-// JudgeServer is a judge that listens. Close it.
+// A JudgeServer is a running judge. Stop it with Close.
 type JudgeServer struct {
-	URLs   []string // plain, one for each address
-	TLSURL string   // "" when it speaks no TLS
+	URLs   []string // plain HTTP, one per address
+	TLSURL string   // empty without TLS
 
 	servers []*http.Server
 	group   errgroup.Group
 	judge   *Judge
 }
 
-// SetKey replaces the key that signs the answers from now on.
+// SetKey replaces the signing key for subsequent responses.
 func (s *JudgeServer) SetKey(key string) { s.judge.secret.Store(&key) }
 
-// StartJudge listens on all addresses of cfg before it returns, and answers until Close.
+// StartJudge listens on all addresses of cfg and serves until Close.
 func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 	if len(cfg.Listen) == 0 {
 		cfg.Listen = []string{"127.0.0.1:0"}
@@ -255,7 +255,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 	for _, addr := range cfg.Listen {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fail(fmt.Errorf("listen for the judge: %w; choose another address, or port 0 for any", err))
+			return fail(fmt.Errorf("listen for judge: %w; choose another address, or port 0 for any free port", err))
 		}
 		listeners = append(listeners, rawListener{l})
 		s.URLs = append(s.URLs, "http://"+l.Addr().String())
@@ -268,11 +268,11 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 		}
 		cert, err := selfSigned()
 		if err != nil {
-			return fail(fmt.Errorf("make the judge's certificate: %w", err))
+			return fail(fmt.Errorf("generate judge certificate: %w", err))
 		}
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fail(fmt.Errorf("listen for the judge: %w; choose another address, or port 0 for any", err))
+			return fail(fmt.Errorf("listen for judge: %w; choose another address, or port 0 for any free port", err))
 		}
 		sum := sha256.Sum256(cert.Certificate[0])
 		_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -292,7 +292,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 			ReadTimeout:       15 * time.Second,
 			WriteTimeout:      15 * time.Second,
 			MaxHeaderBytes:    maxRawHeader,
-			ErrorLog:          log.New(io.Discard, "", 0), // clients of a judge are proxies: they break off all the time
+			ErrorLog:          log.New(io.Discard, "", 0), // clients are proxies, which abort connections all the time
 			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 				return context.WithValue(ctx, rawKey{}, c)
 			},
@@ -300,7 +300,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 		s.servers = append(s.servers, server)
 		s.group.Go(func() error {
 			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				logger.Error("the judge stopped", "err", err)
+				logger.Error("judge server failed", "err", err)
 				return err
 			}
 			return nil
@@ -309,7 +309,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 	return s, nil
 }
 
-// Close stops listening, breaks open connections off and waits until all is quiet.
+// Close stops listening, closes open connections and waits for the server goroutines.
 func (s *JudgeServer) Close() error {
 	for _, server := range s.servers {
 		server.Close()

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// mode is how an endpoint is used.
+// A mode is a way to use an endpoint as a proxy.
 type mode struct {
 	scheme  string
-	forward bool // an http request in absolute form, rather than a tunnel
+	forward bool // an HTTP request in absolute form instead of a tunnel
 }
 
-// isTunnelOverHTTP reports whether it is CONNECT.
+// isTunnelOverHTTP reports whether m uses CONNECT.
 func (m mode) isTunnelOverHTTP() bool {
 	return !m.forward && (m.scheme == "http" || m.scheme == "https")
 }
@@ -26,15 +26,15 @@ func (m mode) String() string {
 	return m.scheme
 }
 
-// family is the modes of one wire protocol: a server that does not answer one mode of a family answers none of it.
+// family returns the wire protocol of m. A server that times out for one mode of a family does so for all of them.
 func (m mode) family() string {
 	return strings.TrimSuffix(strings.TrimSuffix(m.scheme, "s"), "a")
 }
 
-// modesFor orders the modes to try by the label. An https label stands for CONNECT in most lists and seldom for TLS
-// with the proxy; a TLS server turns plain HTTP away at once, so plain HTTP comes first there too. HTTP comes before
-// SOCKS when there is no label: SOCKS servers hang up on HTTP, while HTTP servers wait for the rest of a SOCKS greeting,
-// as SOCKS4 servers do.
+// modesFor returns the modes in the order in which to try them for a label. In most lists an https label means
+// CONNECT, rarely TLS to the proxy. A TLS server rejects plain HTTP immediately, so plain HTTP comes first there too.
+// Without a label, HTTP comes before SOCKS: SOCKS servers close the connection on HTTP, while HTTP and SOCKS4 servers
+// wait for the rest of a SOCKS5 greeting.
 func modesFor(label string) []mode {
 	http := []mode{{"http", true}, {"http", false}, {"https", true}, {"https", false}}
 	socks5 := []mode{{"socks5", false}}

@@ -2,5 +2,5 @@
 
 package probe_test
 
-// crowd is how many are probed at once.
+// crowd is the number of concurrent probes.
 const crowd = 1000

@@ -1,13 +1,14 @@
-// Package probe finds out whether an endpoint is a proxy, of which kind, how fast, what its exit address is, and what it shows of the client.
+// Package probe determines whether an endpoint is a proxy, and measures its protocol, speed, exit address and
+// anonymity.
 //
-// It does so with the help of a [Judge], a small server that answers with what it saw, or fetches a [Target] alone. A [Prober] first asks the judge
-// directly, which yields our real addresses and the baseline of headers, and then through each candidate. Every request
-// carries a nonce of its own and every answer a signature, and every attempt has a connection of its own, so an answer
-// can only be that candidate's and only the judge's.
+// A [Prober] sends requests to a [Judge], a small server that returns each request as it arrived, or fetches a
+// [Target] instead. It queries the judge directly first, for our public addresses and the baseline of headers, and
+// then through each candidate. Each attempt has its own connection, each request a unique nonce and each response a
+// signature, so a response cannot come from another candidate or another server.
 //
-//	candidate ── TCP ── protocol by protocol, the label's first ── echo ──┬── page: unchanged? same exit?
-//	              └ refused, silent, …: dead, with a Reason               ├── TLS judge: the right certificate?
-//	                                                                      └── what else can it do?
+//	candidate ── TCP ── each protocol, starting with the label's ── echo ──┬── page: unmodified? same exit?
+//	              └ refused, timeout, …: dead, with a Reason               ├── TLS judge: valid certificate?
+//	                                                                       └── other capabilities
 package probe
 
 import (
@@ -30,24 +31,24 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// ErrJudge is in the error when no judge answers. It says nothing of any candidate.
-var ErrJudge = errors.New("no judge answers; start one with muster judge and name it in proxies.judges")
+// ErrJudge is wrapped by errors that mean that no judge was reachable. They imply nothing about candidates.
+var ErrJudge = errors.New("no judge is reachable; start one with muster judge and add its URL to proxies.judges")
 
-// Prober probes candidates, any number at once.
+// A Prober probes candidates. It is safe for concurrent use.
 type Prober struct {
 	cfg    Config
 	judges []judge
 
-	warned atomic.Bool // of a judge whose TLS is on a port that proxies refuse
+	warned atomic.Bool // about a judge whose TLS port is refused by proxies
 
-	asking sync.Mutex // held while the judges are asked directly
+	querying sync.Mutex // held while the judges are queried directly
 
 	mu        sync.Mutex // guards the fields below
-	current   *standing
-	checkedAt time.Time // when the judges were last asked with success
+	current   *judgeState
+	checkedAt time.Time // time of the last successful query of the judges
 }
 
-// New checks cfg. It does no I/O: the first probe looks for the judge, or Start does.
+// New validates cfg and returns a Prober. It does no I/O; Start or the first probe queries the judges.
 func New(cfg Config) (*Prober, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -62,11 +63,10 @@ func New(cfg Config) (*Prober, error) {
 	return p, nil
 }
 
-// Probe finds out about one candidate. The error is nil for a dead candidate as well: that is a result. Without a result
-// it is ErrJudge or that of ctx.
+// Probe probes one candidate. A dead candidate is a result, not an error. The error is ErrJudge or the error of ctx.
 func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) {
 	if p.cfg.Target != nil {
-		u, _ := url.Parse(p.cfg.Target.URL) // New has checked it
+		u, _ := url.Parse(p.cfg.Target.URL) // validated by New
 		result := (&visitor{p, u}).try(ctx, c)
 		return result, ctx.Err()
 	}
@@ -81,54 +81,54 @@ func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) 
 	}
 
 	if unreachableFrom(c, judged.judge) {
-		return Result{}, fmt.Errorf("%w: the judge is on loopback (%s), where proxies of the net such as %s cannot reach it; run muster judge on a public address", ErrJudge, judged.judge.addr, c.Address())
+		return Result{}, fmt.Errorf("%w: the judge listens on loopback (%s), which remote proxies such as %s cannot reach; run muster judge on a public address", ErrJudge, judged.judge.addr, c.Address())
 	}
 	result := p.try(ctx, c, judged, modesFor(c.Protocol))
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
 	if !result.Alive && mayBeJudge(result.Reason) {
-		// It may be the judge that failed, and not the proxy: ask it directly.
+		// The judge may have failed instead of the proxy; query it directly.
 		again, err := p.judgeSince(ctx, time.Now())
 		if err != nil {
 			return Result{}, err
 		}
-		if again.judge.url != judged.judge.url { // the judge of this probe is gone, and another took its place
+		if again.judge.url != judged.judge.url { // another judge has replaced the one of this probe
 			result = p.try(ctx, c, again, modesFor(c.Protocol))
 		}
 	}
 	return result, ctx.Err()
 }
 
-// unreachableFrom reports whether the candidate cannot possibly reach the judge: it would seem dead, and is not.
+// unreachableFrom reports whether the judge is unreachable for the candidate, which would be misreported as dead.
 func unreachableFrom(c source.Candidate, j judge) bool {
 	here, err := netip.ParseAddr(j.host)
 	there, err1 := netip.ParseAddr(c.Host)
 	return err == nil && err1 == nil && here.IsLoopback() && there.IsGlobalUnicast() && !there.IsPrivate()
 }
 
-// mayBeJudge reports whether a dead judge could be the reason.
+// mayBeJudge reports whether a failed judge could cause the reason.
 func mayBeJudge(reason Reason) bool {
 	return reason == tunnel.Upstream || reason == tunnel.Closed || reason == tunnel.Timeout || reason == NotProxy || reason == Forged
 }
 
 func newNonce() string {
 	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = rand.Read(b[:]) // documented never to fail
 	return hex.EncodeToString(b[:])
 }
 
-// try goes through the modes until one reaches the judge and brings its answers unchanged.
-func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing, modes []mode) (result Result) {
+// try attempts the modes in order until one reaches the judge and returns its responses unmodified.
+func (p *Prober) try(ctx context.Context, c source.Candidate, judged *judgeState, modes []mode) (result Result) {
 	begin := time.Now()
 	result = Result{Candidate: c, Protocol: c.Protocol, CheckedAt: begin.UTC()}
 	attempts, cancel := context.WithTimeout(ctx, p.cfg.TotalTimeout)
 	defer cancel()
 
 	failed := &failures{}
-	forwarded := Result{} // what requests in absolute form have shown, where tunnels show something better
+	forwarded := Result{} // the results of forwarded requests, if a tunnel has better ones
 	defer func() {
-		if result.Alive || result.Reason == Injects { // else what answered was no proxy
+		if result.Alive || result.Reason == Injects { // otherwise the endpoint is not a proxy
 			result.tampers(forwarded.Tampering...)
 			result.Detail = cmp.Or(result.Detail, forwarded.Detail)
 		}
@@ -137,7 +137,7 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing, 
 		if failed.final || attempts.Err() != nil || !failed.worthTrying(m) {
 			continue
 		}
-		answer, err := p.echoThrough(attempts, c, m, judged.judge)
+		response, err := p.echoThrough(attempts, c, m, judged.judge)
 		if err != nil {
 			failed.add(m, err)
 			if wrong, ok := errors.AsType[*wrongBody](err); ok && m.forward {
@@ -147,7 +147,7 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing, 
 			if !m.isTunnelOverHTTP() || tunnel.ReasonOf(err) != tunnel.Denied || judged.baseline.TLS == nil {
 				continue
 			}
-			// Many proxies open tunnels to the port of https alone.
+			// Many proxies allow tunnels to port 443 only.
 			secure := p.checkTLS(attempts, c, m, judged.judge, *judged.baseline.TLS)
 			if !secure.ok {
 				if tunnel.ReasonOf(secure.err) == MITM {
@@ -162,12 +162,12 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing, 
 			return result
 		}
 		cancel()
-		result.Latency = answer.latency
-		result.Latency.Total = milliseconds(answer.took)
-		result.reached(m, answer.echo.Peer)
-		result.Anonymity, result.Added = grade(judged.baseline, answer.echo, judged.real)
-		p.finish(ctx, c, m, judged, answer.echo, &result)
-		if !result.Alive && m.forward && result.Can.Connect && result.Reason != tunnel.Local { // a tunnel may be good where what is forwarded is not
+		result.Latency = response.latency
+		result.Latency.Total = milliseconds(response.took)
+		result.reached(m, response.echo.Peer)
+		result.Anonymity, result.Added = grade(judged.baseline, response.echo, judged.real)
+		p.finish(ctx, c, m, judged, response.echo, &result)
+		if !result.Alive && m.forward && result.Can.Connect && result.Reason != tunnel.Local { // a tunnel may work although forwarding does not
 			if other := p.try(ctx, c, judged, []mode{{scheme: m.scheme}}); other.Alive {
 				forwarded, result = result, other
 			}
@@ -179,25 +179,25 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing, 
 	return result
 }
 
-// reached notes that the judge was reached by a mode.
+// reached records that the judge was reached by mode m.
 func (r *Result) reached(m mode, exit netip.Addr) {
 	r.Alive, r.Protocol, r.Exit, r.Tunnel = true, m.scheme, exit, !m.forward
 	r.Can.Auth = r.Candidate.Username != "" || r.Candidate.Password != ""
 }
 
-// failures gathers what the attempts with one candidate have shown, to say in the end what it is.
+// failures collects the failed attempts with one candidate and derives the reason of its result.
 type failures struct {
-	final  bool   // nothing else is worth a try
-	spoke  string // the family that it is known to speak, without letting us through
-	tls    bool   // it may be a TLS server
-	silent string // the family to which it said nothing at all
-	reason Reason
-	detail string
-	rank   int // how much reason says; the first of the highest rank stays
+	final        bool   // further attempts are useless
+	spokenFamily string // the protocol family that it speaks, although it refused the request
+	tls          bool   // it may be a TLS server
+	silentFamily string // the protocol family that timed out
+	reason       Reason
+	detail       string
+	rank         int // the significance of reason; the first reason of the highest rank is kept
 }
 
 func (f *failures) worthTrying(m mode) bool {
-	if f.spoke != "" && f.spoke != m.family() || f.silent == m.family() {
+	if f.spokenFamily != "" && f.spokenFamily != m.family() || f.silentFamily == m.family() {
 		return false
 	}
 	return m.scheme != "https" || f.tls
@@ -214,21 +214,21 @@ func (f *failures) add(m mode, err error) {
 		f.final, rank = true, 6
 	case tunnel.Denied, tunnel.Upstream, NotProxy, Forged, Injects, MITM:
 		rank = 5
-		f.spoke = m.family()
-		// TLS servers answer plain HTTP with a 400 that says so.
+		f.spokenFamily = m.family()
+		// TLS servers reject plain HTTP with status 400.
 		f.tls = f.tls || m.scheme == "http" && failure.Status == http.StatusBadRequest
 	case tunnel.Timeout:
 		rank = 4
-		f.final = f.silent != "" // to the other protocol as well
-		f.silent = m.family()
+		f.final = f.silentFamily != "" // two protocol families timed out
+		f.silentFamily = m.family()
 	case tunnel.Closed, tunnel.Garbage:
 		rank = 3
-		f.tls = f.tls || m.scheme == "http" // or with an alert, or by hanging up
+		f.tls = f.tls || m.scheme == "http" // or with an alert, or by closing the connection
 	case tunnel.Unsupported:
 		rank = 1
 	case tunnel.TLS:
 		f.tls, rank = false, 1
-	default: // no connection at all; if it did take an earlier one, what that one showed says more
+	default: // no connection; the results of an earlier connection are more significant
 		f.final, rank = true, 2
 	}
 	if rank > f.rank {
@@ -237,22 +237,22 @@ func (f *failures) add(m mode, err error) {
 	}
 }
 
-// answer is a good echo and what it took.
-type answer struct {
+// An echoResult is a valid echo with its timings.
+type echoResult struct {
 	echo    *Echo
 	latency Latency
 	took    time.Duration
 }
 
-// dialer makes the tunnel dialer for one attempt.
+// dialer returns the tunnel dialer for one attempt.
 func (p *Prober) dialer(c source.Candidate, m mode) *tunnel.Dialer {
 	proxy := c.URL()
 	proxy.Scheme = m.scheme
-	wait := p.cfg.AnswerTimeout
+	wait := p.cfg.ResponseTimeout
 	return &tunnel.Dialer{Proxy: proxy, Dial: p.cfg.dialCandidate, ConnectTimeout: p.cfg.ConnectTimeout, HandshakeTimeout: wait}
 }
 
-// open connects to the candidate, and for a tunnel through it to addr.
+// open connects to the candidate and, unless m forwards, opens a tunnel to addr.
 func (p *Prober) open(ctx context.Context, c source.Candidate, m mode, addr string) (*tunnel.Conn, *tunnel.Dialer, error) {
 	d := p.dialer(c, m)
 	if m.forward {
@@ -266,8 +266,8 @@ func (p *Prober) open(ctx context.Context, c source.Candidate, m mode, addr stri
 	return conn, d, err
 }
 
-// echoThrough asks the judge through the candidate.
-func (p *Prober) echoThrough(ctx context.Context, c source.Candidate, m mode, j judge) (*answer, error) {
+// echoThrough sends an echo request to the judge through the candidate.
+func (p *Prober) echoThrough(ctx context.Context, c source.Candidate, m mode, j judge) (*echoResult, error) {
 	begin := time.Now()
 	nonce := newNonce()
 	reply, conn, err := p.get(ctx, c, m, j, echoPath+"?n="+nonce)
@@ -282,15 +282,15 @@ func (p *Prober) echoThrough(ctx context.Context, c source.Candidate, m mode, j 
 		}
 		return nil, wrong
 	}
-	return &answer{echo: echo, took: time.Since(begin), latency: Latency{
+	return &echoResult{echo: echo, took: time.Since(begin), latency: Latency{
 		Connect:   milliseconds(conn.Timing.Connect),
 		Handshake: milliseconds(conn.Timing.Handshake),
 		FirstByte: milliseconds(reply.firstByte),
 	}}, nil
 }
 
-// get fetches a path of the judge through the candidate, on a connection of its own, which is closed on return. A status
-// other than 2xx is an error.
+// get fetches a path of the judge through the candidate on a new connection, which it closes. A status other than 2xx
+// is an error.
 func (p *Prober) get(ctx context.Context, c source.Candidate, m mode, j judge, path string) (*reply, *tunnel.Conn, error) {
 	reply, conn, err := p.fetch(ctx, c, m, j, path)
 	if err == nil && reply.status/100 != 2 {
@@ -302,14 +302,14 @@ func (p *Prober) get(ctx context.Context, c source.Candidate, m mode, j judge, p
 	return reply, conn, nil
 }
 
-// fetch is get with any status.
+// fetch is like get, but returns responses of any status.
 func (p *Prober) fetch(ctx context.Context, c source.Candidate, m mode, j judge, path string) (*reply, *tunnel.Conn, error) {
 	conn, d, err := p.open(ctx, c, m, j.addr)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer conn.Close()
-	request := exchangeRequest{target: path, host: j.addr, wait: p.cfg.AnswerTimeout}
+	request := exchangeRequest{target: path, host: j.addr, wait: p.cfg.ResponseTimeout}
 	if m.forward {
 		request.target, request.proxyAuth = j.url+path, d.BasicAuth()
 	}
@@ -320,11 +320,11 @@ func (p *Prober) fetch(ctx context.Context, c source.Candidate, m mode, j judge,
 	return reply, conn, nil
 }
 
-// statusError is what a status that is not the judge's says of the candidate: a refusal of its own, or NotProxy.
+// statusError returns the error for a status that the judge did not send: a refusal by the proxy, or NotProxy.
 func (p *Prober) statusError(c source.Candidate, m mode, status int) error {
 	err := tunnel.StatusError(status, m.forward && (c.Username != "" || c.Password != ""))
 	if tunnel.ReasonOf(err) == tunnel.Garbage || !m.forward && tunnel.ReasonOf(err) != tunnel.Upstream {
-		err = &tunnel.Error{Reason: NotProxy, Detail: fmt.Sprintf("answered %d", status), Status: status}
+		err = &tunnel.Error{Reason: NotProxy, Detail: fmt.Sprintf("status %d", status), Status: status}
 	}
 	return err
 }

@@ -22,13 +22,13 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// TestMain makes names below .test stand for loopback.
+// TestMain resolves names below .test to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	goleak.VerifyTestMain(m)
 }
 
-// candidate is the proxy as a list would name it.
+// candidate returns the proxy as a candidate with a label.
 func candidate(p *proxytest.Proxy, label string) source.Candidate {
 	pair := netip.MustParseAddrPort(p.URL.Host)
 	c := source.Candidate{Protocol: label, Host: pair.Addr().String(), Port: pair.Port(), Username: p.User, Password: p.Password}
@@ -47,7 +47,7 @@ func startJudge(t *testing.T, cfg probe.JudgeConfig) *probe.JudgeServer {
 
 func newProber(t *testing.T, cfg probe.Config) *probe.Prober {
 	t.Helper()
-	cfg.AnswerTimeout = max(cfg.AnswerTimeout, 4*time.Second) // on a machine that is busy with other tests
+	cfg.ResponseTimeout = max(cfg.ResponseTimeout, 4*time.Second) // tolerates a machine that is busy with other tests
 	cfg.GreetingTimeout = max(cfg.GreetingTimeout, 3*time.Second)
 	prober, err := probe.New(cfg)
 	if err != nil {
@@ -56,9 +56,9 @@ func newProber(t *testing.T, cfg probe.Config) *probe.Prober {
 	return prober
 }
 
-// patient is a configuration for what answers, if only when the machine comes to it.
+// patient returns a configuration with timeouts that tolerate a busy machine.
 func patient(judge *probe.JudgeServer, key string) probe.Config {
-	return probe.Config{Judges: judge.URLs, Key: key, ConnectTimeout: time.Minute, GreetingTimeout: time.Minute, AnswerTimeout: time.Minute, TotalTimeout: 4 * time.Minute}
+	return probe.Config{Judges: judge.URLs, Key: key, ConnectTimeout: time.Minute, GreetingTimeout: time.Minute, ResponseTimeout: time.Minute, TotalTimeout: 4 * time.Minute}
 }
 
 func start(t *testing.T, o proxytest.Options) *proxytest.Proxy {
@@ -71,19 +71,19 @@ func start(t *testing.T, o proxytest.Options) *proxytest.Proxy {
 	return p
 }
 
-// Every kind of proxy is told for what it is, under its own label, without one, and under a wrong one.
-func TestEveryKindUnderAnyLabel(t *testing.T) {
+// Each kind of proxy is recognized with its own label, without one and with a wrong one.
+func TestAllKindsWithAnyLabel(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
-	// Not all at once: they share this machine with other tests.
+	// Limited concurrency: other tests share this machine.
 	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k", Concurrency: 64})
-	kinds := []proxytest.Options{ // first those that take their time
+	kinds := []proxytest.Options{ // slow kinds first
 		{Kind: proxytest.Silent}, {Kind: proxytest.Dribble}, {Kind: proxytest.SOCKS4}, {Kind: proxytest.SOCKS4A},
 		{Kind: proxytest.Elite}, {Kind: proxytest.Anonymous}, {Kind: proxytest.Transparent}, {Kind: proxytest.ForwardOnly},
 		{Kind: proxytest.ConnectOnly}, {Kind: proxytest.OverTLS}, {Kind: proxytest.SOCKS5}, {Kind: proxytest.Slow},
 		{Kind: proxytest.Rotating}, {Kind: proxytest.OwnNetwork}, {Kind: proxytest.Injector}, {Kind: proxytest.MITM},
 		{Kind: proxytest.Dead}, {Kind: proxytest.HangsUp}, {Kind: proxytest.Parking}, {Kind: proxytest.Redirecting},
-		{Kind: proxytest.Forbidding}, {Kind: proxytest.WantsAuth}, {Kind: proxytest.BadGateway}, {Kind: proxytest.HalfAnswer},
+		{Kind: proxytest.Forbidding}, {Kind: proxytest.WantsAuth}, {Kind: proxytest.BadGateway}, {Kind: proxytest.HalfResponse},
 		{Kind: proxytest.Noise}, {Kind: proxytest.Endless}, {Kind: proxytest.Huge},
 		{Kind: proxytest.Elite, User: "u", Password: "p@ss:w/rd"}, {Kind: proxytest.SOCKS5, User: "u", Password: "p"},
 	}
@@ -105,7 +105,7 @@ func TestEveryKindUnderAnyLabel(t *testing.T) {
 			candidates = append(candidates, c)
 		}
 	}
-	// What takes too long on a busy machine gets a second chance, a few at a time.
+	// Timeouts on a busy machine are probed again, at low concurrency.
 	var late []source.Candidate
 	var again bool
 	judged := func(r probe.Result) {
@@ -117,7 +117,7 @@ func TestEveryKindUnderAnyLabel(t *testing.T) {
 			got.Protocol = r.Protocol
 		}
 		want := p.Expect()
-		if got.Reason != "" && p.Kind == proxytest.HalfAnswer { // half of what, is a matter of the question
+		if got.Reason != "" && p.Kind == proxytest.HalfResponse { // the reason depends on the protocol of the truncated response
 			got.Reason = want.Reason
 		}
 		if got != want && !again {
@@ -148,13 +148,13 @@ func TestEveryKindUnderAnyLabel(t *testing.T) {
 	}
 }
 
-// A proxy that answers with what it heard before is not taken for a fresh one, even though that answer was signed.
-func TestReplayedAnswerIsForged(t *testing.T) {
+// A replayed response is rejected as forged although its signature is valid.
+func TestReplayedResponseIsForged(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	prober := newProber(t, patient(judge, "k"))
 	p := start(t, proxytest.Options{Kind: proxytest.Replays, Exit: proxytest.ExitAddress(1)})
-	if _, err := prober.Probe(t.Context(), candidate(p, "http")); err != nil { // the first answer is right
+	if _, err := prober.Probe(t.Context(), candidate(p, "http")); err != nil { // the first response is genuine
 		t.Fatal(err)
 	}
 	r, err := prober.Probe(t.Context(), candidate(p, "http"))
@@ -163,7 +163,7 @@ func TestReplayedAnswerIsForged(t *testing.T) {
 	}
 }
 
-// Wrong credentials are told from missing ones.
+// Wrong credentials and missing credentials have different reasons.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
@@ -187,7 +187,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Without a judge nothing is said of any proxy: one clear error instead.
+// Without a judge no results are reported, only ErrJudge.
 func TestNoJudge(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
@@ -203,7 +203,7 @@ func TestNoJudge(t *testing.T) {
 		t.Fatalf("got %v, want ErrJudge: refused", err)
 	}
 	if reported != 0 {
-		t.Fatalf("%d proxies were called dead because the judge is", reported)
+		t.Fatalf("got %d results without a judge, want 0", reported)
 	}
 
 	wrongKey := startJudge(t, probe.JudgeConfig{Key: "one"})
@@ -213,8 +213,8 @@ func TestNoJudge(t *testing.T) {
 	}
 }
 
-// A judge on loopback says nothing of proxies elsewhere; to call them dead would be a lie.
-func TestLoopbackJudgeAndProxyOfTheNet(t *testing.T) {
+// Proxies that cannot reach a judge on loopback are not reported as dead.
+func TestLoopbackJudgeRejectsRemoteProxy(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	prober := newProber(t, probe.Config{Judges: judge.URLs})
@@ -224,7 +224,7 @@ func TestLoopbackJudgeAndProxyOfTheNet(t *testing.T) {
 	}
 }
 
-// When the judge in use dies, the next one takes over and no proxy is blamed.
+// When the current judge fails, the next one replaces it and no proxy is reported as dead.
 func TestSecondJudgeTakesOver(t *testing.T) {
 	t.Parallel()
 	one, two := startJudge(t, probe.JudgeConfig{}), startJudge(t, probe.JudgeConfig{})
@@ -242,11 +242,11 @@ func TestSecondJudgeTakesOver(t *testing.T) {
 	}
 }
 
-// A judge on IPv6 shows who reaches IPv6.
+// A judge with an IPv6 address tests the IPv6 support of proxies.
 func TestIPv6Judge(t *testing.T) {
 	t.Parallel()
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
-		t.Skip("no IPv6 loopback here")
+		t.Skip("IPv6 loopback is not available")
 	} else {
 		l.Close()
 	}
@@ -254,7 +254,7 @@ func TestIPv6Judge(t *testing.T) {
 	for kind, want := range map[proxytest.Kind]bool{proxytest.SOCKS5: true, proxytest.SOCKS4: false, proxytest.Elite: true} {
 		p := start(t, proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(1)})
 		cfg := patient(judge, "")
-		if kind == proxytest.SOCKS4 { // which waits for more of a SOCKS5 greeting
+		if kind == proxytest.SOCKS4 { // waits for the rest of a SOCKS5 greeting
 			cfg = probe.Config{Judges: judge.URLs}
 		}
 		prober := newProber(t, cfg)
@@ -268,8 +268,8 @@ func TestIPv6Judge(t *testing.T) {
 	}
 }
 
-// A total shorter than the default shortens its parts, and one that makes no sense is refused.
-func TestTimeoutOfACheckIsASetting(t *testing.T) {
+// TotalTimeout limits the other timeouts. Invalid values are rejected.
+func TestTotalTimeoutLimitsOtherTimeouts(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	silent := start(t, proxytest.Options{Kind: proxytest.Silent})
@@ -282,7 +282,7 @@ func TestTimeoutOfACheckIsASetting(t *testing.T) {
 	if err != nil || r.Alive || r.Reason != "timeout" {
 		t.Errorf("got %+v %v, want a timeout", r, err)
 	}
-	if took := time.Since(begin); took > 4*time.Second { // the least that the default would take
+	if took := time.Since(begin); took > 4*time.Second { // the minimum with the default timeouts
 		t.Errorf("took %s of a total of 300ms", took)
 	}
 	for _, cfg := range []probe.Config{{Tries: -1}, {TotalTimeout: -time.Second}, {ConnectTimeout: -1}} {
@@ -293,8 +293,8 @@ func TestTimeoutOfACheckIsASetting(t *testing.T) {
 	}
 }
 
-// A closed connection at every byte of a good answer is never taken for an answer.
-func TestAnswerCutAnywhereIsDead(t *testing.T) {
+// A truncated response is never accepted, whatever the number of bytes.
+func TestTruncatedResponseIsDead(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	prober := newProber(t, probe.Config{Judges: judge.URLs, Concurrency: 64})
@@ -324,7 +324,7 @@ func TestAnswerCutAnywhereIsDead(t *testing.T) {
 	}
 }
 
-// cutter forwards and passes on only the first n bytes of each answer.
+// cutter is a forwarding proxy that sends only the first n bytes of each response.
 func cutter(n int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -350,8 +350,8 @@ func cutter(n int) http.Handler {
 	})
 }
 
-// Half of every SOCKS reply is no tunnel.
-func TestHalfSOCKSReplies(t *testing.T) {
+// A truncated SOCKS reply does not open a tunnel.
+func TestTruncatedSOCKSReplies(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	prober := newProber(t, probe.Config{Judges: judge.URLs})
@@ -392,8 +392,8 @@ func TestHalfSOCKSReplies(t *testing.T) {
 	}
 }
 
-// A candidate whose name stands for loopback is not connected to unless that is allowed.
-func TestNamesOfPrivateAddressesAreNotProbed(t *testing.T) {
+// A candidate whose name resolves to loopback is not connected to unless the filter allows it.
+func TestPrivateAddressesOfNamesAreNotProbed(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	p := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
@@ -412,7 +412,7 @@ func TestNamesOfPrivateAddressesAreNotProbed(t *testing.T) {
 				t.Errorf("got %+v, %v and %d requests, want reason %s and no request", r, err, p.Requests(), tunnel.PrivateAddress)
 			}
 		} else if err != nil || !r.Alive {
-			t.Errorf("allowed: got %+v, %v, want one that works", r, err)
+			t.Errorf("allowed: got %+v, %v, want alive", r, err)
 		}
 	}
 }

@@ -2,6 +2,5 @@
 
 package probe_test
 
-// crowd is how many are probed at once: fewer than a thousand here, as the
-// race detector makes the work of each ten times that.
+// crowd is the number of concurrent probes. It is lower because of the overhead of the race detector.
 const crowd = 300

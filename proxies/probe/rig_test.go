@@ -15,13 +15,13 @@ import (
 	"muster/proxies/source"
 )
 
-// TestRealProxies probes proxy servers of others: tinyproxy, squid, microsocks and Dante. Give the list of
-// a running rig in MUSTER_TEST_PROXY_RIG; without one there is nothing to test against.
+// TestRealProxies probes tinyproxy, squid, microsocks and Dante. MUSTER_TEST_PROXY_RIG is the list of a running rig;
+// the test is skipped without one.
 func TestRealProxies(t *testing.T) {
 	t.Parallel()
 	list := os.Getenv("MUSTER_TEST_PROXY_RIG")
 	if list == "" {
-		t.Skip("MUSTER_TEST_PROXY_RIG names no list of real proxies: not tested against foreign software")
+		t.Skip("set MUSTER_TEST_PROXY_RIG to a list of real proxies")
 	}
 	type want struct {
 		accepted  bool
@@ -50,7 +50,7 @@ func TestRealProxies(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer judge.Close()
-		prober, err := probe.New(probe.Config{Judges: judge.URLs, Key: "rig", AnswerTimeout: 3 * time.Second, GreetingTimeout: 2 * time.Second})
+		prober, err := probe.New(probe.Config{Judges: judge.URLs, Key: "rig", ResponseTimeout: 3 * time.Second, GreetingTimeout: 2 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

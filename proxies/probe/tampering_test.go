@@ -17,7 +17,7 @@ import (
 	"muster/proxies/proxytest"
 )
 
-// body makes an Alter that changes bodies, with a length that is right.
+// body returns an Alter function that changes the body and sets the matching Content-Length.
 func body(change func(*http.Response, []byte) []byte) func(*http.Response) {
 	return func(r *http.Response) {
 		old, _ := io.ReadAll(r.Body)
@@ -28,7 +28,7 @@ func body(change func(*http.Response, []byte) []byte) func(*http.Response) {
 	}
 }
 
-// caching makes an Alter that answers each URL with what it answered first.
+// caching returns an Alter function that repeats the first response for each URL.
 func caching() func(*http.Response) {
 	var mu sync.Mutex
 	kept := map[string][]byte{}
@@ -43,19 +43,19 @@ func caching() func(*http.Response) {
 	})
 }
 
-// header makes an Alter that sets a header.
+// header returns an Alter function that sets a header.
 func header(name, value string) func(*http.Response) {
 	return func(r *http.Response) { r.Header.Set(name, value) }
 }
 
-// tampering is something that a proxy does to answers, and what is found.
+// tampering is a modification of responses and the kinds expected in the result.
 type tampering struct {
 	alter func() func(*http.Response)
 	want  []string
 }
 
-// ofBodies returns what is done to bodies, ofHeads what is done to the rest of an answer.
-func ofBodies() map[string]tampering {
+// bodyTampering returns modifications of bodies, headTampering those of statuses and headers.
+func bodyTampering() map[string]tampering {
 	return map[string]tampering{
 		"append to all": {func() func(*http.Response) {
 			return body(func(_ *http.Response, b []byte) []byte { return append(b, "<!-- ad -->"...) })
@@ -68,7 +68,7 @@ func ofBodies() map[string]tampering {
 				return b
 			})
 		}, []string{probe.TamperBody}},
-		"swap a word for one as long": {func() func(*http.Response) {
+		"replace a word by one of equal length": {func() func(*http.Response) {
 			return body(func(_ *http.Response, b []byte) []byte {
 				return bytes.ReplaceAll(b, []byte("Muster"), []byte("Custer"))
 			})
@@ -76,7 +76,7 @@ func ofBodies() map[string]tampering {
 		"cut in half": {func() func(*http.Response) {
 			return body(func(_ *http.Response, b []byte) []byte { return b[:len(b)/2] })
 		}, []string{probe.TamperBody}},
-		"its own page for a 404": {func() func(*http.Response) {
+		"replacement for a 404 page": {func() func(*http.Response) {
 			return body(func(r *http.Response, b []byte) []byte {
 				if r.StatusCode == http.StatusNotFound {
 					b = []byte("search with us")
@@ -87,7 +87,7 @@ func ofBodies() map[string]tampering {
 	}
 }
 
-func ofHeads() map[string]tampering {
+func headTampering() map[string]tampering {
 	return map[string]tampering{
 		"honest proxy headers": {func() func(*http.Response) {
 			return func(r *http.Response) {
@@ -120,14 +120,14 @@ func ofHeads() map[string]tampering {
 	}
 }
 
-// What a proxy does to the answers of plain http is found and named. What changes bodies or statuses or keeps what it
-// must not is not used to forward, but its tunnels are; one without tunnels is of no use.
-func TestTamperingIsFoundAndKeepsFromForwarding(t *testing.T) {
+// A proxy that changes bodies or statuses or serves cached responses is not used for forwarding. Its tunnels remain
+// usable; without tunnels it is rejected.
+func TestTamperingPreventsForwarding(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	prober := newProber(t, patient(judge, "k"))
-	all := ofBodies()
-	maps.Copy(all, ofHeads())
+	all := bodyTampering()
+	maps.Copy(all, headTampering())
 	for name, test := range all {
 		for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.ForwardOnly} {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
@@ -153,8 +153,8 @@ func TestTamperingIsFoundAndKeepsFromForwarding(t *testing.T) {
 	}
 }
 
-// A judge whose own pages do not come unchanged is no judge: what changes them is not the proxies.
-func TestJudgeBehindSomethingThatTampersIsNotUsed(t *testing.T) {
+// A judge whose pages are modified without a proxy is unusable: modifications could not be attributed to proxies.
+func TestJudgeBehindMiddleboxIsUnusable(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
 	front := start(t, proxytest.Options{Kind: proxytest.Injector})
@@ -166,8 +166,9 @@ func TestJudgeBehindSomethingThatTampersIsNotUsed(t *testing.T) {
 	}
 }
 
-// What tampers with http and tunnels to 443 alone is of use for https, unless it breaks TLS open.
-func TestTampererThatTunnelsTo443Alone(t *testing.T) {
+// A proxy that tampers with plain HTTP and opens tunnels to port 443 only is accepted for HTTPS, unless it intercepts
+// TLS.
+func TestTamperingProxyWithTunnelsTo443(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{TLSPort: "443"})
 	hosts := proxytest.Hosts{"127.0.0.1:443": strings.TrimPrefix(judge.TLSURL, "https://")}

@@ -17,60 +17,61 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// Reasons of checks against a Target, beyond those of all checks.
+// Reasons of checks against a Target, in addition to the other reasons.
 const (
-	Unexpected  Reason = "unexpected"  // an answer came, with another status than 2xx or without the text
-	Certificate Reason = "certificate" // the certificate that came for the target is not valid
+	Unexpected  Reason = "unexpected"  // a response with a status other than 2xx or without the expected string
+	Certificate Reason = "certificate" // the certificate presented for the target is invalid
 )
 
-// MaxTarget is how much of a target's answer is read, in bytes.
+// MaxTarget is the number of bytes read of a target's body.
 const MaxTarget = 1 << 20
 
-// Target is a page that candidates must bring, instead of the answers of a judge. It is fetched through each candidate and
-// never directly. Redirects are not followed.
+// A Target is a page that is fetched through each candidate instead of the judge's pages. It is never fetched
+// directly. Redirects are not followed.
 type Target struct {
-	// URL is of http or https, without a login. An http one needs Expect: any server could answer for it.
+	// URL is an http or https URL without credentials. An http URL requires Expect, because any server could respond
+	// to it.
 	URL string
-	// Expect must be in the first MaxTarget bytes of the body. Defaults to nothing, so that any 2xx will do.
+	// Expect must occur in the first MaxTarget bytes of the body. Defaults to empty: any 2xx response is accepted.
 	Expect string
-	// RootCAs sign the certificate of the target. Defaults to those of the system.
+	// RootCAs are the trusted authorities for the certificate of the target. Defaults to the system's.
 	RootCAs *x509.CertPool
 }
 
-// validate returns what is wrong with a target.
+// validate returns an error if t is invalid.
 func (t *Target) validate() error {
 	u, err := url.Parse(t.URL)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return fmt.Errorf("target %q is no http or https URL", t.URL)
+		return fmt.Errorf("invalid target %q: must be an http or https URL", t.URL)
 	case u.User != nil:
-		return errors.New("a target has no login in its URL")
+		return errors.New("invalid target: the URL must not contain credentials")
 	case u.Scheme == "http" && t.Expect == "":
-		return errors.New("an http target needs a text to expect, since any server could answer for it; or use https")
+		return errors.New("an http target requires an expected string, because any server could respond to it; or use https")
 	}
 	return tunnel.CheckTarget(targetAddress(u))
 }
 
-// targetAddress is the host:port of a URL.
+// targetAddress returns the host:port of a URL.
 func targetAddress(u *url.URL) string {
 	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
 }
 
-// visitor fetches the target of a prober.
+// A visitor fetches the target of a prober.
 type visitor struct {
 	*Prober
 	url *url.URL
 }
 
-// try fetches the target by the candidate's modes until one brings what is expected. What a proxy answers to a request in
-// absolute form may be its own; then its tunnel decides.
+// try fetches the target by the candidate's modes until one returns the expected response. An unexpected response to
+// a request in absolute form may come from the proxy itself, so a tunnel is tried too.
 func (v *visitor) try(ctx context.Context, c source.Candidate) Result {
 	begin := time.Now()
 	attempts, cancel := context.WithTimeout(ctx, v.cfg.TotalTimeout)
 	defer cancel()
 	failed := &failures{}
-	var wrong *Result // an answer that is not as expected
+	var wrong *Result // the first unexpected response
 	for _, m := range modesFor(c.Protocol) {
 		if failed.final || attempts.Err() != nil || !failed.worthTrying(m) || m.forward && v.url.Scheme == "https" {
 			continue
@@ -104,22 +105,23 @@ func (v *visitor) try(ctx context.Context, c source.Candidate) Result {
 	return result
 }
 
-// judge returns what is wrong with an answer of the target.
+// judge returns an error if r is not the expected response of the target.
 func (t *Target) judge(r *reply) error {
 	switch {
 	case r.status/100 == 3 && r.header.Get("Location") != "":
-		return &tunnel.Error{Reason: Unexpected, Detail: fmt.Sprintf("answered %d, a redirect to %.200q", r.status, r.header.Get("Location"))}
+		return &tunnel.Error{Reason: Unexpected, Detail: fmt.Sprintf("status %d, a redirect to %.200q", r.status, r.header.Get("Location"))}
 	case r.status/100 != 2:
-		return &tunnel.Error{Reason: Unexpected, Detail: fmt.Sprintf("answered %d", r.status)}
+		return &tunnel.Error{Reason: Unexpected, Detail: fmt.Sprintf("status %d", r.status)}
 	case !bytes.Contains(r.body, []byte(t.Expect)) && r.truncated:
-		return &tunnel.Error{Reason: Unexpected, Detail: fmt.Sprintf("answered %d, without the text in its first %d bytes", r.status, len(r.body))}
+		return &tunnel.Error{Reason: Unexpected, Detail: fmt.Sprintf("status %d, without the expected string in the first %d bytes", r.status, len(r.body))}
 	case !bytes.Contains(r.body, []byte(t.Expect)):
-		return &tunnel.Error{Reason: Unexpected, Detail: fmt.Sprintf("answered %d, without the text", r.status)}
+		return &tunnel.Error{Reason: Unexpected, Detail: fmt.Sprintf("status %d, without the expected string", r.status)}
 	}
 	return nil
 }
 
-// fetch fetches the target by one mode, on a connection of its own. An answer that may be the target's has no error.
+// fetch fetches the target by one mode on a new connection. The error is nil for any response that may be the
+// target's.
 func (v *visitor) fetch(ctx context.Context, c source.Candidate, m mode) (*reply, Latency, error) {
 	u := v.url
 	conn, d, err := v.open(ctx, c, m, targetAddress(u))
@@ -128,15 +130,15 @@ func (v *visitor) fetch(ctx context.Context, c source.Candidate, m mode) (*reply
 	}
 	defer conn.Close()
 	latency := Latency{Connect: milliseconds(conn.Timing.Connect), Handshake: milliseconds(conn.Timing.Handshake)}
-	request := exchangeRequest{target: u.RequestURI(), host: u.Host, wait: v.cfg.AnswerTimeout, most: MaxTarget}
+	request := exchangeRequest{target: u.RequestURI(), host: u.Host, wait: v.cfg.ResponseTimeout, maxBytes: MaxTarget}
 	if m.forward {
 		request.target, request.proxyAuth = u.Scheme+"://"+u.Host+u.RequestURI(), d.BasicAuth()
 	}
 	var stream net.Conn = conn
 	if u.Scheme == "https" {
-		shaking := time.Now()
+		handshakeStart := time.Now()
 		secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname(), RootCAs: v.cfg.Target.RootCAs})
-		handshake, cancel := context.WithTimeout(ctx, v.cfg.AnswerTimeout)
+		handshake, cancel := context.WithTimeout(ctx, v.cfg.ResponseTimeout)
 		defer cancel()
 		if err := secure.HandshakeContext(handshake); err != nil {
 			if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -144,7 +146,7 @@ func (v *visitor) fetch(ctx context.Context, c source.Candidate, m mode) (*reply
 			}
 			return nil, latency, tunnel.Classify(ctx, "TLS with the target", err)
 		}
-		stream, latency.TLS = secure, milliseconds(time.Since(shaking))
+		stream, latency.TLS = secure, milliseconds(time.Since(handshakeStart))
 	}
 	reply, err := exchange(ctx, stream, request)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"muster/proxies/source"
 )
 
-// targetSite answers "/" with a text that is expected, and other paths with what is not.
+// targetSite serves the expected string at "/" and unexpected responses at other paths.
 func targetSite(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/":
@@ -31,7 +31,7 @@ func targetSite(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkTarget checks a proxy of a kind against a target and returns the result.
+// checkTarget returns the result of a proxy for a target.
 func checkTarget(t *testing.T, o proxytest.Options, label string, target probe.Target) probe.Result {
 	t.Helper()
 	proxy, err := proxytest.Start(o)
@@ -54,20 +54,20 @@ func checkTarget(t *testing.T, o proxytest.Options, label string, target probe.T
 	return result
 }
 
-// Proxies of every kind bring the target or do not, over http and https, with the right label and with none.
-func TestTargetThroughEveryKindOfProxy(t *testing.T) {
+// Each kind of proxy has the expected result for an http and an https target, with the right label and without one.
+func TestTargetThroughAllKinds(t *testing.T) {
 	t.Parallel()
 	plain := httptest.NewServer(http.HandlerFunc(targetSite))
 	t.Cleanup(plain.Close)
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(targetSite))
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // some proxies break TLS off
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // some proxies abort TLS
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(secure.Certificate())
 	for _, test := range []struct {
 		kind          proxytest.Kind
-		http, https   string // the reason; "": it works
+		http, https   string // the reason; "" if it succeeds
 		label, spoken string
 	}{
 		{proxytest.Elite, "", "", "http", "http"},
@@ -85,7 +85,7 @@ func TestTargetThroughEveryKindOfProxy(t *testing.T) {
 		for _, label := range []string{test.label, ""} {
 			for target, want := range map[*httptest.Server]string{plain: test.http, secure: test.https} {
 				if test.kind == proxytest.Parking && target == secure {
-					continue // what it answers to CONNECT is not the point here
+					continue // the response to CONNECT is tested elsewhere
 				}
 				t.Run(fmt.Sprintf("%s %s %.5s", test.kind, label, target.URL), func(t *testing.T) {
 					t.Parallel()
@@ -99,13 +99,13 @@ func TestTargetThroughEveryKindOfProxy(t *testing.T) {
 	}
 }
 
-// An answer counts only with a status of 2xx and the text within what is read.
-func TestTargetAnswerThatIsNotExpected(t *testing.T) {
+// A response is accepted only with a 2xx status and the expected string within MaxTarget bytes.
+func TestUnexpectedTargetResponse(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(targetSite))
 	t.Cleanup(site.Close)
 	for path, want := range map[string]string{
-		"/other": "answered 404", "/moved": `answered 302, a redirect to "/"`, "/far": "answered 200, without the text in its first",
+		"/other": "status 404", "/moved": `status 302, a redirect to "/"`, "/far": "status 200, without the expected string in the first",
 	} {
 		got := checkTarget(t, proxytest.Options{Kind: proxytest.Elite}, "http", probe.Target{URL: site.URL + path, Expect: "the catalogue"})
 		if got.Reason != probe.Unexpected || !got.Alive || !strings.HasPrefix(got.Detail, want) {
@@ -114,16 +114,16 @@ func TestTargetAnswerThatIsNotExpected(t *testing.T) {
 	}
 }
 
-func TestTargetIsValidated(t *testing.T) {
+func TestTargetValidation(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[probe.Target]string{
-		{URL: "shop.example", Expect: "x"}:              "no http or https URL",
-		{URL: "ftp://shop.example/", Expect: "x"}:       "no http or https URL",
-		{URL: "http://shop.example/"}:                   "needs a text to expect",
-		{URL: "https://me:hunter2@shop.example/"}:       "no login",
+		{URL: "shop.example", Expect: "x"}:              "must be an http or https URL",
+		{URL: "ftp://shop.example/", Expect: "x"}:       "must be an http or https URL",
+		{URL: "http://shop.example/"}:                   "requires an expected string",
+		{URL: "https://me:hunter2@shop.example/"}:       "must not contain credentials",
 		{URL: "https://shop.example:70000/"}:            "a port is a number",
 		{URL: "http://shop..example/", Expect: "x"}:     "no empty part",
-		{URL: "https://shop.example/%zz", Expect: "ok"}: "no http or https URL",
+		{URL: "https://shop.example/%zz", Expect: "ok"}: "must be an http or https URL",
 	} {
 		if _, err := probe.New(probe.Config{Target: &target}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v, want %s", target.URL, err, want)

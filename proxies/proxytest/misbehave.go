@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// misbehave serves one connection of a kind that breaks HTTP.
+// misbehave serves one connection of a kind that violates HTTP.
 func (p *Proxy) misbehave(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	if _, err := in.Peek(1); err != nil {
@@ -32,9 +32,9 @@ func (p *Proxy) misbehave(conn net.Conn) {
 	case Noise:
 		noise := make([]byte, 512)
 		_, _ = rand.Read(noise)
-		noise[0] |= 0x80 // never the start of an answer
+		noise[0] |= 0x80 // never the start of a valid response
 		_, _ = conn.Write(noise)
-	case HalfAnswer:
+	case HalfResponse:
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{\"echo\":")
 	case Endless:
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
@@ -64,12 +64,12 @@ func (p *Proxy) misbehave(conn net.Conn) {
 			}
 		}
 	case Replays:
-		p.answerAgain(conn, in)
+		p.serveReplay(conn, in)
 	}
 }
 
-// answerAgain relays the first request there ever was, and repeats its answer from then on.
-func (p *Proxy) answerAgain(conn net.Conn, in *bufio.Reader) {
+// serveReplay forwards the first request of the proxy and repeats its response for all later requests.
+func (p *Proxy) serveReplay(conn net.Conn, in *bufio.Reader) {
 	request, err := http.ReadRequest(in)
 	if err != nil || !request.URL.IsAbs() {
 		return
@@ -92,7 +92,7 @@ func (p *Proxy) answerAgain(conn net.Conn, in *bufio.Reader) {
 	_, _ = conn.Write(p.replay)
 }
 
-// certificate makes one that no client trusts, once for all proxies.
+// certificate returns an untrusted certificate, shared by all proxies.
 var certificate = sync.OnceValues(func() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package proxytest runs proxies of every kind, good and bad, on loopback, and a judge for them.
+// Package proxytest runs working and faulty proxies of many kinds on loopback, and a judge for them.
 //
-// Each [Proxy] leaves by an address of its own in 127.0.0.0/8, so that a judge or a site tells them apart as it would
-// tell real ones. [NewWorld] starts a mix of them, with what a right check finds of each.
+// Each [Proxy] has its own exit address in 127.0.0.0/8, so that judges and sites can distinguish them like real
+// proxies. [NewWorld] starts a mix of proxies with known expectations.
 package proxytest
 
 import (
@@ -24,44 +24,44 @@ import (
 	"time"
 )
 
-// Kind is what a proxy does.
+// Kind is the behavior of a proxy.
 type Kind string
 
-// The kinds. Those that work relay to any target that Hosts or the system resolves.
+// Kinds of proxies. Working ones connect to any target that Hosts or the system resolves.
 const (
-	Elite       Kind = "elite"        // HTTP and CONNECT, adds nothing
-	Anonymous   Kind = "anonymous"    // HTTP and CONNECT, adds Via
-	Transparent Kind = "transparent"  // HTTP and CONNECT, adds Via and the client's address
-	ForwardOnly Kind = "forward_only" // HTTP without CONNECT
-	ConnectOnly Kind = "connect_only" // CONNECT without HTTP
-	OverTLS     Kind = "over_tls"     // Elite, spoken to by TLS
-	SOCKS5      Kind = "socks5"       //
-	SOCKS4      Kind = "socks4"       // without 4a
-	SOCKS4A     Kind = "socks4a"      //
-	Slow        Kind = "slow"         // Elite, after Delay or 400 ms
-	Rotating    Kind = "rotating"     // Elite, leaves by another address each time
-	OwnNetwork  Kind = "own_network"  // Elite, leaves by 127.0.0.1
-	Injector    Kind = "injector"     // adds a script to HTML that it forwards; its tunnels are good
-	MITM        Kind = "mitm"         // breaks TLS open with a certificate of its own
-	Dead        Kind = "dead"         // nothing listens
-	Silent      Kind = "silent"       // accepts, and never says anything
-	HangsUp     Kind = "hangs_up"     // accepts, and closes when something comes
-	Parking     Kind = "parking"      // a web server that answers 200 with its page to everything
-	Redirecting Kind = "redirecting"  // a web server that answers 302 to itself
-	Forbidding  Kind = "forbidding"   // answers 403
-	WantsAuth   Kind = "wants_auth"   // answers 407, whatever the credentials
-	BadGateway  Kind = "bad_gateway"  // answers 502
-	HalfAnswer  Kind = "half_answer"  // breaks off in the middle of each answer
-	Noise       Kind = "noise"        // answers random bytes
-	Endless     Kind = "endless"      // sends headers without end
-	Huge        Kind = "huge"         // sends a body without end
-	Dribble     Kind = "dribble"      // answers a byte at a time, a second apart
-	Replays     Kind = "replays"      // gives each client the first answer it ever saw
-	DiesAfter   Kind = "dies_after"   // Elite for Lives requests, then hangs up
+	Elite        Kind = "elite"         // HTTP and CONNECT, adds nothing
+	Anonymous    Kind = "anonymous"     // HTTP and CONNECT, adds Via
+	Transparent  Kind = "transparent"   // HTTP and CONNECT, adds Via and the client's address
+	ForwardOnly  Kind = "forward_only"  // HTTP without CONNECT
+	ConnectOnly  Kind = "connect_only"  // CONNECT without HTTP
+	OverTLS      Kind = "over_tls"      // Elite over TLS
+	SOCKS5       Kind = "socks5"        //
+	SOCKS4       Kind = "socks4"        // without 4a
+	SOCKS4A      Kind = "socks4a"       //
+	Slow         Kind = "slow"          // Elite, with a delay of Delay or 400 ms
+	Rotating     Kind = "rotating"      // Elite, with a different exit address for each request
+	OwnNetwork   Kind = "own_network"   // Elite, with exit address 127.0.0.1
+	Injector     Kind = "injector"      // adds a script to forwarded HTML; its tunnels are unmodified
+	MITM         Kind = "mitm"          // intercepts TLS with its own certificate
+	Dead         Kind = "dead"          // the port is closed
+	Silent       Kind = "silent"        // accepts connections and sends nothing
+	HangsUp      Kind = "hangs_up"      // accepts connections and closes them on the first data
+	Parking      Kind = "parking"       // a web server that returns 200 with its own page for each request
+	Redirecting  Kind = "redirecting"   // a web server that redirects each request to itself
+	Forbidding   Kind = "forbidding"    // returns 403
+	WantsAuth    Kind = "wants_auth"    // returns 407, whatever the credentials
+	BadGateway   Kind = "bad_gateway"   // returns 502
+	HalfResponse Kind = "half_response" // truncates each response
+	Noise        Kind = "noise"         // sends random bytes
+	Endless      Kind = "endless"       // sends endless headers
+	Huge         Kind = "huge"          // sends an endless body
+	Dribble      Kind = "dribble"       // sends one byte per second
+	Replays      Kind = "replays"       // returns its first response to every client
+	DiesAfter    Kind = "dies_after"    // Elite for Lives requests, then closes connections
 )
 
-// Hosts maps the names that the proxies of a test can reach to where they are: "shop.example" or "shop.example:80" to
-// "127.0.0.1:4567", or to an address alone, which keeps the port. Other names go to the system's resolver.
+// Hosts maps names that the proxies resolve to addresses: "shop.example" or "shop.example:80" to "127.0.0.1:4567", or
+// to an address without a port, which keeps the port. Other names are resolved by the system.
 type Hosts map[string]string
 
 func (h Hosts) resolve(addr string) string {
@@ -82,30 +82,29 @@ func (h Hosts) resolve(addr string) string {
 	return net.JoinHostPort(to, port)
 }
 
-// Options say what to start.
+// Options configure a Proxy.
 type Options struct {
 	Kind           Kind
-	Exit           netip.Addr    // the address that it leaves by. Defaults to the system's choice, 127.0.0.1
-	User, Password string        // needed from clients when set
-	Delay          time.Duration // before each request is served
-	Lives          int           // of DiesAfter
+	Exit           netip.Addr    // the exit address. Defaults to the system's choice, 127.0.0.1
+	User, Password string        // required from clients if set
+	Delay          time.Duration // before each request
+	Lives          int           // for DiesAfter
 	Hosts          Hosts
-	// Alter changes an answer that is forwarded before it is passed on. It is called by several requests at once.
-	// Defaults to nothing.
+	// Alter modifies a forwarded response. It is called concurrently. Defaults to none.
 	Alter func(*http.Response)
-	// ConnectPorts are the ports to which CONNECT is allowed. Defaults to all.
+	// ConnectPorts lists the ports that CONNECT may use. Defaults to all.
 	ConnectPorts []string
 }
 
-// Proxy is one that runs. Close it.
+// A Proxy is a running proxy. Stop it with Close.
 type Proxy struct {
 	Options
-	URL *url.URL // how it is used, with credentials
+	URL *url.URL // the proxy URL, with credentials
 
 	listener  net.Listener
 	server    *http.Server // of the HTTP kinds
 	transport *http.Transport
-	ctx       context.Context // done when it closes
+	ctx       context.Context // done after Close
 	cancel    context.CancelFunc
 	tasks     sync.WaitGroup
 	requests  atomic.Int64
@@ -138,7 +137,7 @@ func Start(o Options) (*Proxy, error) {
 		}
 	case OwnNetwork:
 		p.Exit = netip.MustParseAddr("127.0.0.1")
-	case Dead: // the port is ours on this address, so no server listens there on the next one
+	case Dead: // the listener reserves the port on 127.0.0.1 only, so that it is closed on 127.0.0.2
 		p.URL.Host = strings.Replace(p.URL.Host, "127.0.0.1", "127.0.0.2", 1)
 	}
 	if o.User != "" {
@@ -155,7 +154,7 @@ func Start(o Options) (*Proxy, error) {
 		serve = func(net.Conn) { <-p.ctx.Done() }
 	case Dead:
 		serve = func(net.Conn) {}
-	case HangsUp, HalfAnswer, Noise, Endless, Huge, Dribble, Replays:
+	case HangsUp, HalfResponse, Noise, Endless, Huge, Dribble, Replays:
 		serve = p.misbehave
 	}
 	if serve != nil {
@@ -170,7 +169,7 @@ func Start(o Options) (*Proxy, error) {
 		cert, err := certificate()
 		if err != nil {
 			l.Close()
-			return nil, fmt.Errorf("make a certificate: %w", err)
+			return nil, fmt.Errorf("generate certificate: %w", err)
 		}
 		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})
 	}
@@ -178,10 +177,10 @@ func Start(o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// Requests is how many requests or tunnels were asked for.
+// Requests returns the number of requests and tunnels received.
 func (p *Proxy) Requests() int64 { return p.requests.Load() }
 
-// Close stops the proxy, breaks its connections off and waits until all is quiet.
+// Close stops the proxy, closes its connections and waits for its goroutines.
 func (p *Proxy) Close() {
 	p.cancel()
 	p.listener.Close()
@@ -205,7 +204,7 @@ func (p *Proxy) accept(serve func(net.Conn)) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			time.Sleep(5 * time.Millisecond) // out of descriptors: others will be freed
+			time.Sleep(5 * time.Millisecond) // out of file descriptors; wait until some are released
 			continue
 		}
 		if !p.hold(conn) {
@@ -218,7 +217,7 @@ func (p *Proxy) accept(serve func(net.Conn)) {
 	}
 }
 
-// hold keeps conn among those that Close breaks off; false when Close has been.
+// hold registers conn to be closed by Close. It returns false after Close.
 func (p *Proxy) hold(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +236,7 @@ func (p *Proxy) drop(conn net.Conn) {
 	delete(p.conns, conn)
 }
 
-// dialTarget connects to addr, leaving by the proxy's exit.
+// dialTarget connects to addr from the exit address of the proxy.
 func (p *Proxy) dialTarget(ctx context.Context, _, addr string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: time.Minute}
 	exit := p.Exit
@@ -251,7 +250,7 @@ func (p *Proxy) dialTarget(ctx context.Context, _, addr string) (net.Conn, error
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// pause waits for the proxy's delay; false when it closes.
+// pause waits for the delay. It returns false if the proxy is closed meanwhile.
 func (p *Proxy) pause() bool {
 	if p.Delay == 0 {
 		return true
@@ -264,7 +263,7 @@ func (p *Proxy) pause() bool {
 	}
 }
 
-// alive counts a request against the Lives of DiesAfter.
+// alive counts a request and reports whether the proxy still works; see DiesAfter.
 func (p *Proxy) alive() bool {
 	p.requests.Add(1)
 	if p.Kind != DiesAfter {
@@ -289,7 +288,7 @@ func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.User+":"+p.Password))
 		if r.Header.Get("Proxy-Authorization") != want || p.Kind == WantsAuth {
 			w.Header().Set("Proxy-Authenticate", `Basic realm="proxytest"`)
-			http.Error(w, "who are you?", http.StatusProxyAuthRequired)
+			http.Error(w, "authentication required", http.StatusProxyAuthRequired)
 			return
 		}
 	}
@@ -300,7 +299,7 @@ func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	case Redirecting:
 		http.Redirect(w, r, "http://"+p.URL.Host+"/again", http.StatusFound)
 	case Forbidding:
-		http.Error(w, "not you", http.StatusForbidden)
+		http.Error(w, "forbidden", http.StatusForbidden)
 	case BadGateway:
 		w.Header().Set("Via", "1.1 proxytest")
 		http.Error(w, "bad gateway", http.StatusBadGateway)
@@ -315,7 +314,7 @@ func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	if !r.URL.IsAbs() || p.Kind == ConnectOnly {
-		http.Error(w, "CONNECT, please", http.StatusBadRequest)
+		http.Error(w, "use CONNECT", http.StatusBadRequest)
 		return
 	}
 	out := r.Clone(r.Context())
@@ -325,7 +324,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		out.Header.Del(name)
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = nil // or the transport would say its own
+		out.Header["User-Agent"] = nil // prevents the transport's default
 	}
 	switch p.Kind {
 	case Transparent:
@@ -338,7 +337,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	response, err := p.transport.RoundTrip(out)
 	if err != nil {
 		w.Header().Set("Proxy-Status", "proxytest; error=connection_refused")
-		http.Error(w, "cannot reach the target", http.StatusBadGateway)
+		http.Error(w, "target unreachable", http.StatusBadGateway)
 		return
 	}
 	defer response.Body.Close()
@@ -364,22 +363,22 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(response.StatusCode)
 	if _, err := io.Copy(w, response.Body); err != nil {
-		panic(http.ErrAbortHandler) // the client must not take half a body for a whole one
+		panic(http.ErrAbortHandler) // the client must detect the truncated body
 	}
 }
 
 func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	if p.Kind == ForwardOnly {
-		http.Error(w, "no CONNECT here", http.StatusMethodNotAllowed)
+		http.Error(w, "CONNECT is not supported", http.StatusMethodNotAllowed)
 		return
 	}
 	if _, port, _ := net.SplitHostPort(r.Host); p.ConnectPorts != nil && !slices.Contains(p.ConnectPorts, port) {
-		http.Error(w, "not to this port", http.StatusForbidden)
+		http.Error(w, "port not allowed", http.StatusForbidden)
 		return
 	}
 	target, err := p.dialTarget(r.Context(), "tcp", r.Host)
 	if err != nil {
-		http.Error(w, "cannot reach the target", http.StatusBadGateway)
+		http.Error(w, "target unreachable", http.StatusBadGateway)
 		return
 	}
 	client, buffered, err := http.NewResponseController(w).Hijack()
@@ -399,15 +398,15 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if p.Kind == MITM {
-			p.breakOpen(client, buffered.Reader, target)
+			p.intercept(client, buffered.Reader, target)
 			return
 		}
 		relay(client, buffered.Reader, target)
 	})
 }
 
-// breakOpen relays what looks like TLS with both ends in the clear.
-func (p *Proxy) breakOpen(client net.Conn, from *bufio.Reader, target net.Conn) {
+// intercept relays TLS connections with TLS on both sides and the plain text in between.
+func (p *Proxy) intercept(client net.Conn, from *bufio.Reader, target net.Conn) {
 	first, err := from.Peek(1)
 	if err != nil {
 		return
@@ -427,7 +426,7 @@ func (p *Proxy) breakOpen(client net.Conn, from *bufio.Reader, target net.Conn) 
 	}
 }
 
-// readFrom is a connection whose first bytes have been read into a buffer.
+// readFrom is a connection with buffered initial bytes.
 type readFrom struct {
 	net.Conn
 	from io.Reader
@@ -435,7 +434,7 @@ type readFrom struct {
 
 func (c *readFrom) Read(b []byte) (int, error) { return c.from.Read(b) }
 
-// relay copies both ways until one end is done.
+// relay copies data in both directions until one side is closed.
 func relay(client net.Conn, from io.Reader, target net.Conn) {
 	done := make(chan struct{})
 	go func() {

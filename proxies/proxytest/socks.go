@@ -27,7 +27,7 @@ func (p *Proxy) socks5(conn net.Conn) {
 	p.connected(conn, in, target, []byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
 }
 
-// connected tells the client that its target is reached, and relays.
+// connected sends the success reply to the client and relays.
 func (p *Proxy) connected(conn net.Conn, in *bufio.Reader, target net.Conn, reply []byte) {
 	if !p.hold(target) {
 		return
@@ -38,7 +38,7 @@ func (p *Proxy) connected(conn net.Conn, in *bufio.Reader, target net.Conn, repl
 	}
 }
 
-// greet agrees with a client on how it proves who it is, and checks it. It returns false when that fails.
+// greet negotiates the authentication method and checks the credentials. It returns false on failure.
 func (p *Proxy) greet(conn net.Conn, in *bufio.Reader) bool {
 	version, err := in.ReadByte()
 	if err != nil || version != 5 {
@@ -73,7 +73,7 @@ func (p *Proxy) greet(conn net.Conn, in *bufio.Reader) bool {
 	return err == nil
 }
 
-// readTarget reads a request to connect.
+// readTarget reads a CONNECT request.
 func readTarget(in *bufio.Reader) (addr string, ok bool) {
 	var request [4]byte
 	if _, err := io.ReadFull(in, request[:]); err != nil || request[1] != 1 {
@@ -130,7 +130,7 @@ func (p *Proxy) socks4(conn net.Conn) {
 		if err != nil || len(name) > 256 {
 			return
 		}
-		if p.Kind == SOCKS4 { // takes 0.0.0.x for an address, which it cannot reach
+		if p.Kind == SOCKS4 { // does not support 4a and treats 0.0.0.x as an unreachable address
 			_, _ = conn.Write([]byte{0, 0x5b, 0, 0, 0, 0, 0, 0})
 			return
 		}

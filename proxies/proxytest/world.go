@@ -8,30 +8,31 @@ import (
 	"muster/proxies/probe"
 )
 
-// WorldConfig says how large a world is.
+// WorldConfig configures a World.
 type WorldConfig struct {
-	// Proxies is how many there are. Every kind that a first look can tell is among 40. Defaults to 48.
+	// Proxies is the number of proxies. The first 40 include each kind that a single check can detect. Defaults to
+	// 48.
 	Proxies int
-	// Hosts are the names that the proxies can reach.
+	// Hosts are the names that the proxies resolve.
 	Hosts Hosts
-	// Key is the judge's. Defaults to "world".
+	// Key is the signing key of the judge. Defaults to "world".
 	Key string
 }
 
-// World is a judge and a mix of proxies, all of which run. Close it.
+// A World is a judge and a mix of running proxies. Stop it with Close.
 type World struct {
 	Judge   *probe.JudgeServer
-	Key     string // the judge's
+	Key     string // the signing key of the judge
 	Proxies []*Proxy
 }
 
-// first has each kind once, and then the second round's; later rounds repeat rest.
+// first is the start of the mix, with each kind at least once; rest is repeated afterwards.
 var (
 	first = []Options{
 		{Kind: Elite}, {Kind: Anonymous}, {Kind: Transparent}, {Kind: SOCKS5}, {Kind: OwnNetwork}, {Kind: Dead}, {Kind: Silent}, {Kind: Slow},
 		{Kind: Parking}, {Kind: ConnectOnly}, {Kind: ForwardOnly}, {Kind: SOCKS5, User: "world", Password: "p@ss:w/rd"},
 		{Kind: Elite, User: "world", Password: "p@ss:w/rd"}, {Kind: SOCKS4A}, {Kind: OverTLS}, {Kind: Rotating}, {Kind: Injector}, {Kind: MITM},
-		{Kind: HangsUp}, {Kind: Forbidding}, {Kind: WantsAuth}, {Kind: BadGateway}, {Kind: HalfAnswer}, {Kind: Noise}, {Kind: SOCKS4},
+		{Kind: HangsUp}, {Kind: Forbidding}, {Kind: WantsAuth}, {Kind: BadGateway}, {Kind: HalfResponse}, {Kind: Noise}, {Kind: SOCKS4},
 	}
 	rest = []Options{
 		{Kind: Elite}, {Kind: SOCKS5}, {Kind: Anonymous}, {Kind: Elite}, {Kind: Transparent}, {Kind: Dead},
@@ -70,12 +71,12 @@ func NewWorld(cfg WorldConfig) (*World, error) {
 	return w, nil
 }
 
-// ExitAddress is the i-th of 60,000 loopback addresses, each in a /24 of its own.
+// ExitAddress returns the i-th of 60,000 loopback addresses, each in a different /24.
 func ExitAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(16 + i/250%180), byte(1 + i%250), 7})
 }
 
-// Close stops all proxies and the judge.
+// Close stops the proxies and the judge.
 func (w *World) Close() {
 	for _, p := range w.Proxies {
 		p.Close()
@@ -83,8 +84,8 @@ func (w *World) Close() {
 	_ = w.Judge.Close()
 }
 
-// List is the proxies as a list of the kind one finds: one on a line, in several spellings, with and without labels,
-// some of them wrong.
+// List returns the proxies as a typical public list: one per line, in several formats, with correct, wrong and
+// missing labels.
 func (w *World) List() string {
 	var b strings.Builder
 	b.WriteString("# proxies of the loopback world\n")
@@ -103,20 +104,20 @@ func (w *World) List() string {
 	return b.String()
 }
 
-// Expectation is what a right check finds.
+// Expectation is the expected result of a check.
 type Expectation struct {
 	Alive     bool
-	Accepted  bool // alive and nothing against it
+	Accepted  bool // alive and not rejected
 	Reason    probe.Reason
 	Anonymity string
-	Protocol  string // "" when it is dead
-	HTTPS     bool   // TLS gets through it
+	Protocol  string // "" if it is dead
+	HTTPS     bool   // HTTPS works through it
 }
 
-// Usable is Accepted and not transparent.
+// Usable reports whether the proxy is accepted and not transparent.
 func (e Expectation) Usable() bool { return e.Accepted && e.Anonymity != probe.Transparent }
 
-// Expect is what a right check finds of the proxy, given its credentials.
+// Expect returns the expected result for the proxy when checked with its credentials.
 func (p *Proxy) Expect() Expectation {
 	good := Expectation{Alive: true, Accepted: true, Anonymity: probe.Elite, Protocol: "http", HTTPS: true}
 	switch p.Kind {
@@ -136,7 +137,7 @@ func (p *Proxy) Expect() Expectation {
 	default:
 		return Expectation{Reason: map[Kind]probe.Reason{
 			Dead: "refused", Silent: "timeout", Dribble: "timeout", HangsUp: "closed", DiesAfter: "closed",
-			Forbidding: "denied", WantsAuth: "auth_required", BadGateway: "upstream", HalfAnswer: "closed",
+			Forbidding: "denied", WantsAuth: "auth_required", BadGateway: "upstream", HalfResponse: "closed",
 			Noise: "garbage", Endless: "garbage", Parking: probe.NotProxy, Redirecting: probe.NotProxy,
 			Huge: probe.NotProxy, Replays: probe.Forged,
 		}[p.Kind]}

@@ -9,35 +9,35 @@ import (
 	"strings"
 )
 
-// Candidate is an endpoint that a list calls a proxy. It holds credentials: print it with String, never field by field.
+// A Candidate is an endpoint from a list of proxies. It contains credentials: print it with String, not by field.
 type Candidate struct {
-	Protocol string   `json:"protocol,omitempty"` // what the list calls it, one of Protocols; "" when it does not say
-	Host     string   `json:"host"`               // an IP address without brackets, or a name in lower case
+	Protocol string   `json:"protocol,omitempty"` // the label in the list, one of Protocols, or ""
+	Host     string   `json:"host"`               // an IP address without brackets, or a lower-case name
 	Port     uint16   `json:"port"`
 	Username string   `json:"username,omitempty"`
 	Password string   `json:"password,omitempty"`
-	Variant  string   `json:"variant,omitempty"`  // sets it apart from others of its address and user, as a session of a gateway
-	Country  string   `json:"country,omitempty"`  // two letters, as the list has it
-	Sources  []string `json:"sources,omitempty"`  // names of the lists it stands in
-	Known    bool     `json:"known,omitempty"`    // it has worked before: a second try may pay
-	Unlisted bool     `json:"unlisted,omitempty"` // it is in no list of today; Sources are from before
+	Variant  string   `json:"variant,omitempty"`  // distinguishes candidates with the same address and user, such as sessions of a gateway
+	Country  string   `json:"country,omitempty"`  // two letters, according to the list
+	Sources  []string `json:"sources,omitempty"`  // names of the lists that contain it
+	Known    bool     `json:"known,omitempty"`    // it has worked before, so a retry is worthwhile
+	Unlisted bool     `json:"unlisted,omitempty"` // it is in no current list; Sources are from earlier lists
 }
 
-// Protocols are the words for a proxy's protocol, which are also its URL schemes.
+// Protocols are the labels of proxy protocols and the schemes of their URLs.
 var Protocols = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
 
-// Key identifies a candidate: protocol and Endpoint.
+// Key identifies a candidate by Protocol and Endpoint.
 func (c Candidate) Key() string { return c.Protocol + "|" + c.Endpoint() }
 
-// Endpoint identifies a candidate whatever it speaks: host, port, user and variant, without the password.
+// Endpoint identifies a candidate by host, port, user and variant, independent of its protocol and password.
 func (c Candidate) Endpoint() string { return c.Address() + "|" + c.Username + "|" + c.Variant }
 
-// Address is host:port, with brackets around IPv6.
+// Address returns host:port, with brackets around an IPv6 address.
 func (c Candidate) Address() string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
 }
 
-// URL returns the candidate as a proxy URL, with its credentials. A candidate without protocol counts as http.
+// URL returns the proxy URL with credentials. The default scheme is http.
 func (c Candidate) URL() *url.URL {
 	u := &url.URL{Scheme: c.Protocol, Host: c.Address()}
 	if u.Scheme == "" {
@@ -49,7 +49,7 @@ func (c Candidate) URL() *url.URL {
 	return u
 }
 
-// String is the candidate for people: its password is left out.
+// String returns the candidate without its password.
 func (c Candidate) String() string {
 	var s strings.Builder
 	if c.Protocol != "" {
@@ -65,8 +65,8 @@ func (c Candidate) String() string {
 	return s.String()
 }
 
-// GoString is String, so that %#v shows no password either.
+// GoString returns the same as String, so that %#v does not reveal the password.
 func (c Candidate) GoString() string { return fmt.Sprintf("source.Candidate(%s)", c) }
 
-// LogValue is String, so that a log shows no password.
+// LogValue returns the same as String, so that logs do not reveal the password.
 func (c Candidate) LogValue() slog.Value { return slog.StringValue(c.String()) }

@@ -8,10 +8,10 @@ import (
 	"io"
 )
 
-// errTooLarge is in the error for a list of more than Options.MaxBytes.
-var errTooLarge = errors.New("it is too large")
+// errTooLarge is returned for a list larger than Options.MaxBytes.
+var errTooLarge = errors.New("list is too large")
 
-// readPlain reads a list as UTF-8 text with lines that end in "\n". It decompresses gzip.
+// readPlain reads a list as UTF-8 text with "\n" line endings. It decompresses gzip.
 func readPlain(r io.Reader, limit int64) ([]byte, error) {
 	body, err := readAll(r, limit)
 	if err != nil {
@@ -27,7 +27,7 @@ func readPlain(r io.Reader, limit int64) ([]byte, error) {
 	return bytes.ReplaceAll(body, []byte("\r"), []byte("\n")), nil
 }
 
-// readAll is io.ReadAll for at most limit bytes.
+// readAll is like io.ReadAll, but returns errTooLarge after limit bytes.
 func readAll(r io.Reader, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(body)) > limit {
@@ -36,17 +36,17 @@ func readAll(r io.Reader, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// isGzip reports whether body begins as gzip does: its two magic bytes and the one method that there is.
+// isGzip reports whether body starts with gzip's magic bytes and its only compression method.
 func isGzip(body []byte) bool { return bytes.HasPrefix(body, []byte{0x1f, 0x8b, 8}) }
 
 func gunzip(body []byte, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("decompress it: %w", err)
+		return nil, fmt.Errorf("decompress list: %w", err)
 	}
 	out, err := readAll(z, limit)
 	if err != nil && !errors.Is(err, errTooLarge) {
-		err = fmt.Errorf("decompress it: %w", err)
+		err = fmt.Errorf("decompress list: %w", err)
 	}
 	return out, err
 }

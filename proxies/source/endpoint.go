@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// token takes one word in one of the spellings of an endpoint, and returns false for any other word:
-// [scheme://][user:pass@]host:port, host:port:user:pass, user:pass:host:port, host:port@user:pass.
+// token parses an endpoint in one of these forms: [scheme://][user:pass@]host:port, host:port:user:pass,
+// user:pass:host:port, host:port@user:pass. It returns false if word has none of them.
 func (p *parser) token(word, label string) bool {
 	c := Candidate{Protocol: protocolOf(label)}
 	if scheme, rest, ok := strings.Cut(word, "://"); ok {
@@ -39,13 +39,13 @@ func (p *parser) token(word, label string) bool {
 	if host, port, ok := hostPort(word); ok {
 		c.Host = host
 		if bareName := !strings.ContainsAny(host, ".["); bareName && c.Protocol == "" && !p.AllowLocal {
-			// "note:1" in running text is no endpoint worth counting
+			// text such as "note:1" is not counted as an endpoint
 			return false
 		}
 		p.add(c, port)
 		return true
 	}
-	parts := strings.SplitN(word, ":", 4) // the password may have colons
+	parts := strings.SplitN(word, ":", 4) // the password may contain colons
 	if len(parts) != 4 || strings.HasPrefix(word, "[") || isIPv6(word) {
 		return false
 	}
@@ -62,7 +62,7 @@ func (p *parser) token(word, label string) bool {
 	return true
 }
 
-// hostPort splits host:port with a number for a port and something like a host before it.
+// hostPort splits host:port. It requires a numeric port and a plausible host.
 func hostPort(s string) (host, port string, ok bool) {
 	colon := strings.LastIndexByte(s, ':')
 	if colon <= 0 {
@@ -72,7 +72,7 @@ func hostPort(s string) (host, port string, ok bool) {
 	return host, port, isNumber(port) && looksLikeHost(host)
 }
 
-// unescape undoes %-encoding where there is a valid one.
+// unescape decodes valid %-encoding.
 func unescape(s string) string {
 	if plain, err := url.PathUnescape(s); err == nil {
 		return plain
@@ -80,7 +80,7 @@ func unescape(s string) string {
 	return s
 }
 
-// cutNetwork splits 1.2.3.0/30:80.
+// cutNetwork splits an endpoint such as 1.2.3.0/30:80.
 func cutNetwork(s string) (network, port string, ok bool) {
 	network, port, _ = strings.Cut(s, ":")
 	addr, bits, _ := strings.Cut(network, "/")
@@ -109,7 +109,7 @@ func (p *parser) expand(network, port string) bool {
 	return true
 }
 
-// protocolOf returns the protocol that a word stands for, or "".
+// protocolOf returns the protocol for a label, or "".
 func protocolOf(word string) string {
 	word = strings.ToLower(strings.TrimSpace(word))
 	if word == "socks" {
@@ -121,7 +121,7 @@ func protocolOf(word string) string {
 	return ""
 }
 
-// countryOf returns the code of a country that stands alone, or before the letter of an anonymity, as in "BG-A"; else "".
+// countryOf returns the country code in s, alone or followed by an anonymity letter as in "BG-A", or "".
 func countryOf(s string) string {
 	code, anonymity, marked := strings.Cut(s, "-")
 	if len(code) != 2 || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
@@ -148,7 +148,7 @@ func isIPv6(s string) bool {
 	return err == nil && addr.Is6()
 }
 
-// isQuad reports whether s is four numbers with dots between, each of up to three digits.
+// isQuad reports whether s is four dot-separated numbers with up to three digits each.
 func isQuad(s string) bool {
 	parts := strings.Split(s, ".")
 	return len(parts) == 4 && !slices.ContainsFunc(parts, func(part string) bool { return !isDigits(part) || len(part) > 3 })

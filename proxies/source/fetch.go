@@ -18,76 +18,77 @@ import (
 	"muster/internal/secret"
 )
 
-// Source is a list of proxies: where it is and how to read it.
+// Source configures a list of proxies.
 type Source struct {
-	// Name is what it is called in reports. Defaults to URL without credentials.
+	// Name identifies the source in reports. Defaults to URL without credentials.
 	Name string `json:"name,omitempty" yaml:"name"`
-	// URL is http://, https://, file://, a path, or "-" for standard input. It may have references to secrets, see
+	// URL is http://, https://, file://, a path, or "-" for standard input. It may contain references to secrets; see
 	// package secret.
 	URL string `json:"url" yaml:"url"`
-	// Gateway is, in place of URL, the address of a paid gateway, as http://USER:PASSWORD@HOST:PORT: itself a proxy, with
-	// many behind it. Its parts may have references to secrets, {country} and {session}: there is a candidate for each of
-	// Countries and each number of Sessions. It is not sent to other processes; they must have it, too. Needs Name.
+	// Gateway replaces URL by the address of a paid gateway, such as http://USER:PASSWORD@HOST:PORT: a proxy with
+	// many exits. It may contain references to secrets, {country} and {session}. It yields a candidate for each of
+	// Countries and each session. It is not sent to other processes, which need the same setting. Requires Name.
 	Gateway   string   `json:"-" yaml:"gateway"`
-	Countries []string `json:"-" yaml:"countries"` // as the provider spells them
-	Sessions  int      `json:"-" yaml:"sessions"`  // from 1
-	// Protocol is the label of entries without one. Defaults to none.
+	Countries []string `json:"-" yaml:"countries"` // in the spelling of the provider
+	Sessions  int      `json:"-" yaml:"sessions"`  // number of sessions, counted from 1
+	// Protocol is the label for entries without one. Defaults to none.
 	Protocol string `json:"protocol,omitempty" yaml:"protocol"`
-	// Headers are sent with the request; they may have references to secrets. Defaults to none.
+	// Headers are request headers. The values may contain references to secrets. Defaults to none.
 	Headers map[string]string `json:"headers,omitempty" yaml:"headers"`
-	// Auth is user:password for HTTP Basic; it may have references to secrets. Defaults to none.
+	// Auth is user:password for HTTP Basic. It may contain references to secrets. Defaults to none.
 	Auth string `json:"auth,omitempty" yaml:"auth"`
-	// Max is how many candidates are taken. Defaults to 100,000.
+	// Max is the maximum number of candidates. Defaults to 100,000.
 	Max int `json:"max,omitempty" yaml:"max"`
-	// Timeout bounds the whole fetch. Defaults to 30 s.
+	// Timeout limits the fetch. Defaults to 30 s.
 	Timeout time.Duration `json:"timeout,omitempty" yaml:"timeout"`
-	// CIDR expands networks. Defaults to false.
+	// CIDR expands networks to their hosts. Defaults to false.
 	CIDR bool `json:"cidr,omitempty" yaml:"cidr"`
-	// AllowLocal takes loopback and private addresses. Defaults to false.
+	// AllowLocal accepts loopback and private addresses. Defaults to false.
 	AllowLocal bool `json:"allow_local,omitempty" yaml:"allow_local"`
 }
 
-// Label is the name for reports and logs; it holds no credentials.
+// Label returns the name for reports and logs, without credentials.
 func (s Source) Label() string {
 	if s.Name != "" {
 		return s.Name
 	}
 	if u, err := url.Parse(s.URL); err == nil && u.Scheme != "" {
-		return u.Scheme + "://" + u.Host + u.Path // a query may hold a key
+		return u.Scheme + "://" + u.Host + u.Path // the query may contain a key
 	}
 	return s.URL
 }
 
-// List is what one source has yielded.
+// A List is the result of fetching a source.
 type List struct {
-	Source     string         `json:"source"` // its label
+	Source     string         `json:"source"` // the label of the source
 	Candidates []Candidate    `json:"candidates"`
 	Rejects    map[Reject]int `json:"rejects,omitempty"`
 	Bytes      int64          `json:"bytes"`
 }
 
-// ErrEmpty is in the error for a source without a single usable endpoint.
-var ErrEmpty = errors.New("no proxy in it")
+// ErrEmpty is wrapped by errors for a source without usable endpoints.
+var ErrEmpty = errors.New("no proxies found")
 
-// Fetcher gets lists. Its zero value is ready.
+// A Fetcher fetches lists. The zero value is usable.
 type Fetcher struct {
-	// Filter says which addresses that are not public the hosts of URLs may stand for, redirects included. One that is
-	// written as an address in a source is connected to in any case. Defaults to none.
+	// Filter selects the non-public addresses to which the hosts of URLs may resolve, including redirects. It does
+	// not apply to a literal address in a source. Defaults to none.
 	Filter *addressfilter.Filter
-	// Client fetches URLs. Defaults to one with Filter that follows up to 5 redirects, over http and https only.
+	// Client fetches URLs. The default applies Filter and follows up to 5 redirects, to http and https only.
 	Client *http.Client
-	// Stdin is what "-" reads. Defaults to os.Stdin.
+	// Stdin is the input for "-". Defaults to os.Stdin.
 	Stdin io.Reader
-	// MaxBytes is how large a list may be, after decompression; a larger one is an error. Defaults to DefaultMaxBytes.
+	// MaxBytes is the maximum size of a list after decompression; a larger list is an error. Defaults to
+	// DefaultMaxBytes.
 	MaxBytes int64
-	// Getenv returns the variables that references name. Defaults to os.LookupEnv.
+	// Getenv looks up the variables of references. Defaults to os.LookupEnv.
 	Getenv func(string) (string, bool)
 }
 
-// DefaultMaxBytes is how large a list may be when nothing else is said.
+// DefaultMaxBytes is the default of Fetcher.MaxBytes.
 const DefaultMaxBytes = 32 << 20
 
-// client is for the URL of one source.
+// client returns the client for the URL of a source.
 func (f *Fetcher) client(where string) *http.Client {
 	if f.Client != nil {
 		return f.Client
@@ -101,15 +102,14 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 	if len(via) >= 5 {
 		return errors.New("more than 5 redirects")
 	}
-	if request.URL.Host != via[0].URL.Host || request.URL.Scheme != via[0].URL.Scheme { // secrets of the source are not for others
+	if request.URL.Host != via[0].URL.Host || request.URL.Scheme != via[0].URL.Scheme { // secrets of the source must not reach other hosts
 		request.Header = http.Header{"User-Agent": request.Header["User-Agent"], "Accept": request.Header["Accept"]}
 	}
 	return nil
 }
 
-// Fetch gets one source, whole. The error says what is wrong with it, without its credentials; a source that is larger
-// than MaxBytes or breaks off yields an error and no candidates, and so does one that has no proxy in it: it is a web
-// page, a login form or a list that has moved.
+// Fetch fetches a complete list. A list that is truncated, larger than MaxBytes or without proxies, such as a web
+// page, yields an error and no candidates. Errors do not contain credentials.
 func (f *Fetcher) Fetch(ctx context.Context, s Source) (List, error) {
 	label := s.Label()
 	list, err := f.fetch(ctx, s)
@@ -122,7 +122,7 @@ func (f *Fetcher) Fetch(ctx context.Context, s Source) (List, error) {
 
 func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	if s.Protocol != "" && !slices.Contains(Protocols, s.Protocol) {
-		return List{}, fmt.Errorf("protocol %q is none of %s", s.Protocol, strings.Join(Protocols, ", "))
+		return List{}, fmt.Errorf("unknown protocol %q; use one of %s", s.Protocol, strings.Join(Protocols, ", "))
 	}
 	if s.Gateway != "" {
 		parsed, err := f.gateway(s)
@@ -134,7 +134,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	if err != nil {
 		return List{}, err
 	}
-	stop := context.AfterFunc(ctx, func() { body.Close() }) // a pipe that says nothing ends by its deadline as well
+	stop := context.AfterFunc(ctx, func() { body.Close() }) // applies the timeout to a silent pipe too
 	defer stop()
 	defer body.Close()
 
@@ -143,25 +143,25 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	parsed, err := Parse(counted, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, CIDR: s.CIDR, Max: s.Max, MaxBytes: limit, Name: s.Label()})
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return List{}, fmt.Errorf("it takes longer than %s", cmp.Or(s.Timeout, 30*time.Second))
+		return List{}, fmt.Errorf("list was not received within %s", cmp.Or(s.Timeout, 30*time.Second))
 	case errors.Is(err, errTooLarge):
-		return List{}, fmt.Errorf("it is larger than %s: raise proxies.max_list_mb, or --max-list-mb", size(limit))
+		return List{}, fmt.Errorf("list is larger than %s; increase proxies.max_list_mb or --max-list-mb", size(limit))
 	case err != nil:
-		return List{}, fmt.Errorf("it breaks off after %d bytes: %w", counted.n, err)
+		return List{}, fmt.Errorf("list is truncated after %d bytes: %w", counted.n, err)
 	}
 	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Bytes: counted.n}
 	switch {
 	case counted.n == 0:
-		return list, fmt.Errorf("it is empty: %w", ErrEmpty)
+		return list, fmt.Errorf("list is empty: %w", ErrEmpty)
 	case len(list.Candidates) == 0 && parsed.HTML:
-		return list, fmt.Errorf("it is a web page, not a list: %w", ErrEmpty)
+		return list, fmt.Errorf("a web page instead of a list: %w", ErrEmpty)
 	case len(list.Candidates) == 0:
 		return list, fmt.Errorf("%d bytes, rejected %s; use lines with protocol://host:port, JSON or CSV: %w", list.Bytes, describe(list.Rejects), ErrEmpty)
 	}
 	return list, nil
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(bytes int64) string {
 	if bytes%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", bytes>>20)
@@ -169,7 +169,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// Local reports whether a source is a file or standard input, as far as is known without its variables.
+// Local reports whether a source is a file or standard input, as far as it is known without the variables.
 func (f *Fetcher) Local(s Source) bool {
 	where, err := f.expand(s.URL)
 	if err != nil || where == "" {
@@ -179,7 +179,7 @@ func (f *Fetcher) Local(s Source) bool {
 	return !remote || strings.EqualFold(scheme, "file")
 }
 
-// open starts to read a source.
+// open opens a source for reading.
 func (f *Fetcher) open(ctx context.Context, s Source) (io.ReadCloser, error) {
 	where, err := f.expand(s.URL)
 	if err != nil {
@@ -187,7 +187,7 @@ func (f *Fetcher) open(ctx context.Context, s Source) (io.ReadCloser, error) {
 	}
 	switch {
 	case where == "":
-		return nil, errors.New("no url")
+		return nil, errors.New("missing URL")
 	case where == "-":
 		in := f.Stdin
 		if in == nil {
@@ -199,19 +199,19 @@ func (f *Fetcher) open(ctx context.Context, s Source) (io.ReadCloser, error) {
 	}
 	u, err := url.Parse(where)
 	if err != nil {
-		return nil, errors.New("the url cannot be parsed") // the cause would show its credentials
+		return nil, errors.New("invalid URL") // the cause contains credentials
 	}
 	switch u.Scheme {
 	case "file":
 		return openFile(filepath.FromSlash(u.Path))
 	case "http", "https":
 	default:
-		return nil, fmt.Errorf("a url starts with http, https or file, not %q", u.Scheme)
+		return nil, fmt.Errorf("unsupported URL scheme %q; use http, https or file", u.Scheme)
 	}
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
-		return nil, errors.New("the url cannot be parsed")
+		return nil, errors.New("invalid URL")
 	}
 	request.Header.Set("User-Agent", "Muster")
 	request.Header.Set("Accept", "text/plain, application/json;q=0.9, text/csv;q=0.9, */*;q=0.5")
@@ -233,13 +233,13 @@ func (f *Fetcher) open(ctx context.Context, s Source) (io.ReadCloser, error) {
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // without the URL, which may hold a key
+			err = failed.Err // the URL may contain a key
 		}
-		return nil, fmt.Errorf("cannot be reached: %w", err)
+		return nil, fmt.Errorf("fetch list: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		response.Body.Close()
-		return nil, fmt.Errorf("answered %s", response.Status)
+		return nil, fmt.Errorf("fetch list: status %s", response.Status)
 	}
 	return response.Body, nil
 }
@@ -251,12 +251,12 @@ func openFile(path string) (io.ReadCloser, error) {
 	}
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		file.Close()
-		return nil, fmt.Errorf("%s is a folder", path)
+		return nil, fmt.Errorf("%s is a directory", path)
 	}
 	return file, nil
 }
 
-// expand puts secrets in the place of their references.
+// expand replaces references by secrets.
 func (f *Fetcher) expand(text string) (string, error) {
 	getenv := f.Getenv
 	if getenv == nil {
@@ -288,12 +288,12 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Merge puts lists together: each endpoint once, with the names of all lists it stands in.
-// An endpoint that one list labels and another does not is one, with the label.
+// Merge merges lists: each endpoint occurs once, with the names of all lists that contain it. Entries with and
+// without a label for the same endpoint are merged into one with the label.
 func Merge(lists []List) []Candidate {
 	var out []Candidate
 	at := map[string]int{}
-	labelled := map[string]int{} // by address and user: a labelled one, whatever the label
+	labelled := map[string]int{} // index of an entry with a label, by endpoint
 	for _, list := range lists {
 		for _, c := range list.Candidates {
 			if i, ok := at[c.Key()]; ok {

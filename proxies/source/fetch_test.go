@@ -25,20 +25,20 @@ import (
 	"muster/internal/dnstest"
 )
 
-// TestMain makes names below .test stand for loopback.
+// TestMain resolves names below .test to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	goleak.VerifyTestMain(m)
 }
 
-// newFetcher has a client whose idle connections end with the test.
+// newFetcher returns a Fetcher whose idle connections are closed after the test.
 func newFetcher(t *testing.T) *Fetcher {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &Fetcher{Client: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}
 }
 
-func TestFetchGoodSources(t *testing.T) {
+func TestFetchValidSources(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "list.txt")
 	if err := os.WriteFile(file, []byte("8.8.8.8:80\n"), 0o600); err != nil {
@@ -67,13 +67,13 @@ func TestFetchGoodSources(t *testing.T) {
 			t.Errorf("%s: got %+v %v", s.URL, list, err)
 		}
 		if strings.Contains(list.Source, "KEY") || strings.Contains(list.Source, "k1") {
-			t.Errorf("label %q shows the key", list.Source)
+			t.Errorf("label %q contains the key", list.Source)
 		}
 	}
 }
 
-// Each bad source has an error of its own, soon, and within limits.
-func TestFetchBadSources(t *testing.T) {
+// Each invalid source has a specific error, without delay and within the limits.
+func TestFetchInvalidSources(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	mux := http.NewServeMux()
@@ -111,23 +111,23 @@ func TestFetchBadSources(t *testing.T) {
 		source Source
 		want   string
 	}{
-		"empty":        {Source{URL: server.URL + "/empty"}, "it is empty"},
-		"web page":     {Source{URL: server.URL + "/html"}, "a web page, not a list"},
-		"404":          {Source{URL: server.URL + "/missing"}, "answered 404"},
+		"empty":        {Source{URL: server.URL + "/empty"}, "list is empty"},
+		"web page":     {Source{URL: server.URL + "/html"}, "a web page instead of a list"},
+		"404":          {Source{URL: server.URL + "/missing"}, "status 404"},
 		"redirects":    {Source{URL: server.URL + "/loop"}, "more than 5 redirects"},
 		"hangs":        {Source{URL: server.URL + "/hang", Timeout: 200 * time.Millisecond}, "deadline"},
-		"hangs later":  {Source{URL: server.URL + "/hangs-later", Timeout: 200 * time.Millisecond}, "longer than 200ms"},
+		"hangs later":  {Source{URL: server.URL + "/hangs-later", Timeout: 200 * time.Millisecond}, "not received within 200ms"},
 		"unreachable":  {Source{URL: "http://127.0.0.1:1/x?key=secret"}, "refused"},
 		"only private": {Source{URL: server.URL + "/private"}, "rejected private 2"},
-		"binary":       {Source{URL: server.URL + "/binary"}, "no proxy in it"},
+		"binary":       {Source{URL: server.URL + "/binary"}, "no proxies found"},
 		"cut":          {Source{URL: server.URL + "/cut"}, "EOF"},
 		"no file":      {Source{URL: filepath.Join(folder, "none")}, "no such file"},
-		"folder":       {Source{URL: folder}, "is a folder"},
-		"scheme":       {Source{URL: "gopher://x"}, "http, https or file"},
+		"directory":    {Source{URL: folder}, "is a directory"},
+		"scheme":       {Source{URL: "gopher://x"}, "use http, https or file"},
 		"variable":     {Source{URL: "http://x/${NOT_SET_HERE}"}, "NOT_SET_HERE is not set"},
 		"brace":        {Source{URL: "http://x/${"}, "${ without }"},
-		"protocol":     {Source{URL: "-", Protocol: "gopher"}, "is none of http"},
-		"no url":       {Source{}, "no url"},
+		"protocol":     {Source{URL: "-", Protocol: "gopher"}, "use one of http"},
+		"missing URL":  {Source{}, "missing URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -145,8 +145,9 @@ func TestFetchBadSources(t *testing.T) {
 	}
 }
 
-// A list that is larger than MaxBytes is refused with the limit named, compressed or not; one of exactly that size is read.
-func TestListLargerThanTheLimitIsRefused(t *testing.T) {
+// A list larger than MaxBytes is rejected with an error that names the limit, compressed or not. A list of exactly
+// that size is accepted.
+func TestMaxBytes(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
@@ -170,9 +171,9 @@ func TestListLargerThanTheLimitIsRefused(t *testing.T) {
 		limit int64
 		want  string
 	}{
-		"compressed":     {"/bomb", 2 << 20, "it is larger than 2 MiB"},
-		"one byte more":  {"/plain", size - 1, "it is larger than 1048598 bytes"},
-		"just the limit": {"/plain", size, ""},
+		"compressed":     {"/bomb", 2 << 20, "list is larger than 2 MiB"},
+		"one byte more":  {"/plain", size - 1, "list is larger than 1048598 bytes"},
+		"equal to limit": {"/plain", size, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,9 +193,9 @@ func TestListLargerThanTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// A list whose end is missing is an error of its source and no shorter list: a body shorter than its Content-Length, a
-// chunked body or a compressed stream that breaks off, and a source that stops sending.
-func TestListThatBreaksOffIsAnError(t *testing.T) {
+// A truncated list is an error without candidates: a body shorter than its Content-Length, a truncated chunked or
+// compressed body, and a source that stops sending.
+func TestTruncatedListIsRejected(t *testing.T) {
 	t.Parallel()
 	var whole bytes.Buffer
 	z := gzip.NewWriter(&whole)
@@ -228,9 +229,9 @@ func TestListThatBreaksOffIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := Source{URL: server.URL + "/" + name}
-			want := "it breaks off after"
+			want := "list is truncated after"
 			if name == "stops" {
-				s.Timeout, want = 300*time.Millisecond, "it takes longer than 300ms"
+				s.Timeout, want = 300*time.Millisecond, "list was not received within 300ms"
 			}
 			list, err := newFetcher(t).Fetch(t.Context(), s)
 			if err == nil || !strings.Contains(err.Error(), want) || len(list.Candidates) != 0 {
@@ -240,7 +241,7 @@ func TestListThatBreaksOffIsAnError(t *testing.T) {
 	}
 }
 
-func TestFetchStopsWithItsContext(t *testing.T) {
+func TestFetchIsCanceled(t *testing.T) {
 	t.Parallel()
 	reader, writer := io.Pipe()
 	defer writer.Close()
@@ -248,18 +249,18 @@ func TestFetchStopsWithItsContext(t *testing.T) {
 	f.Stdin = reader
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	go func() { <-ctx.Done(); writer.CloseWithError(errors.New("the terminal is gone")) }()
+	go func() { <-ctx.Done(); writer.CloseWithError(errors.New("terminal closed")) }()
 	if _, err := f.Fetch(ctx, Source{URL: "-"}); err == nil {
 		t.Error("got no error")
 	}
 }
 
-// Credentials are read from the environment and sent to the source, not to servers that it redirects to.
-func TestCredentialsStayWithTheSource(t *testing.T) {
+// Credentials are read from the environment and sent to the source, but not to other hosts after a redirect.
+func TestCredentialsAreNotSentToOtherHosts(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Token") != "" || r.Header.Get("Authorization") != "" {
-			t.Errorf("the other host got %v", r.Header)
+			t.Errorf("the other host received %v", r.Header)
 		}
 		_, _ = io.WriteString(w, "8.8.8.8:80")
 	}))
@@ -289,7 +290,8 @@ func TestCredentialsStayWithTheSource(t *testing.T) {
 	}
 }
 
-// The shipped list is whole, and each of its sources fails by itself, clearly and soon, where there is no net.
+// The embedded list is complete. Without a network each of its sources fails separately, with a clear error and
+// without delay.
 func TestPublicSources(t *testing.T) {
 	t.Parallel()
 	list := Public()
@@ -302,18 +304,18 @@ func TestPublicSources(t *testing.T) {
 		names[s.Name] = true
 	}
 	if len(list) < 20 {
-		t.Errorf("only %d sources", len(list))
+		t.Errorf("got only %d sources", len(list))
 	}
 	f := &Fetcher{Client: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}
 	}}}}
-	if _, err := f.Fetch(t.Context(), list[0]); err == nil || !strings.Contains(err.Error(), "source "+list[0].Name+": cannot be reached") || !strings.Contains(err.Error(), "no such host") {
+	if _, err := f.Fetch(t.Context(), list[0]); err == nil || !strings.Contains(err.Error(), "source "+list[0].Name+": fetch list") || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A list is fetched from where its source names it, and a redirect does not lead into a private network.
-func TestFetchConnectsOnlyToWhatIsAllowed(t *testing.T) {
+// A source may use its literal local address, but a redirect or a name must not lead into a private network.
+func TestFetchAppliesFilter(t *testing.T) {
 	t.Parallel()
 	var inside atomic.Int64
 	secret := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -329,7 +331,7 @@ func TestFetchConnectsOnlyToWhatIsAllowed(t *testing.T) {
 	named := fmt.Sprintf("http://list.test:%d", port)
 	for _, from := range []string{named, fmt.Sprintf("%s/127.0.0.1:%d", open.URL, port), fmt.Sprintf("%s/list.test:%d", open.URL, port), fmt.Sprintf("%s/[::ffff:127.0.0.1]:%d", open.URL, port)} {
 		if _, err := (&Fetcher{}).Fetch(t.Context(), Source{URL: from}); !addressfilter.Is(err) || inside.Load() != 0 {
-			t.Errorf("%s: got %v and %d requests, want a refusal and none", from, err, inside.Load())
+			t.Errorf("%s: got %v and %d requests, want a rejection and none", from, err, inside.Load())
 		}
 	}
 	allowed, err := addressfilter.New("list.test")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzGateway wants the address of a gateway to be taken apart without its password in errors, and placeholders only where
-// they were written.
+// FuzzGateway checks that errors of the gateway parser do not contain the password, and that only literal
+// placeholders are replaced.
 func FuzzGateway(f *testing.F) {
 	for _, s := range []string{"http://u-{country}:", "http://${USER}:", "socks5://:", "ftp://u:", "http://{session}", "://", "http://@:"} {
 		f.Add(s, "@gate.example:31112")
@@ -28,7 +28,8 @@ func FuzzGateway(f *testing.F) {
 	})
 }
 
-// FuzzCandidate wants a candidate of a list to be found again in a list of its URLs, and its password in no text for people.
+// FuzzCandidate checks that a candidate is parsed again from its URL, and that its string does not contain the
+// password.
 func FuzzCandidate(f *testing.F) {
 	for _, s := range []string{"1.2.3.4:80", "socks5://u:p@h.example:1", "http://u%40:%2F@[2001:db8::1]:8080", "8.8.8.8:1:user:pass", "https://h:1", "u:p:8.8.8.8:1"} {
 		f.Add(s)
@@ -43,9 +44,9 @@ func FuzzCandidate(f *testing.F) {
 		}
 		for _, c := range parsed.Candidates {
 			if len(c.Password) > 8 && !strings.Contains(c.Address()+c.Username, c.Password) && strings.Contains(c.String()+c.GoString(), c.Password) {
-				t.Errorf("%q: the candidate is shown as %s", line, c)
+				t.Errorf("%q: the string is %s", line, c)
 			}
-			if strings.ContainsAny(c.Username+c.Password, " \t\x00<>\"'`|,;") { // those end a URL in a text
+			if strings.ContainsAny(c.Username+c.Password, " \t\x00<>\"'`|,;") { // these characters terminate a URL in text
 				continue
 			}
 			again, err := Parse(strings.NewReader(c.URL().String()), Options{Max: 10})

@@ -9,30 +9,30 @@ import (
 	"strings"
 )
 
-// maxGateway is how many candidates a gateway makes.
+// maxGateway is the maximum number of candidates of a gateway.
 const maxGateway = 10_000
 
-// CheckGateway returns what is wrong with a source that is a gateway, without secrets in the error.
+// CheckGateway returns an error if the gateway of s is invalid. The error contains no secrets.
 func (s Source) CheckGateway() error {
 	g, err := parseGateway(s.Gateway)
 	country, session := g.has("{country}"), g.has("{session}")
 	switch {
 	case s.URL != "":
-		return errors.New("it has a url and a gateway; a source is one of the two")
+		return errors.New("url and gateway are mutually exclusive")
 	case s.Name == "":
-		return errors.New("a gateway needs a name")
+		return errors.New("a gateway requires a name")
 	case err != nil:
 		return err
 	case country != (len(s.Countries) > 0):
-		return errors.New("a gateway with {country} needs countries, and countries need {country}")
+		return errors.New("{country} and countries require each other")
 	case session != (s.Sessions > 0):
-		return errors.New("a gateway with {session} needs sessions, and sessions need {session}")
+		return errors.New("{session} and sessions require each other")
 	case s.Sessions < 0 || s.Sessions > maxGateway || max(s.Sessions, 1)*max(len(s.Countries), 1) > maxGateway:
-		return fmt.Errorf("a gateway has at most %d sessions, all countries together", maxGateway)
+		return fmt.Errorf("more than %d sessions over all countries", maxGateway)
 	}
 	for _, c := range s.Countries {
 		if !countryName.MatchString(c) {
-			return fmt.Errorf("country %q: use letters, digits, - and _, as the provider spells it", c)
+			return fmt.Errorf("invalid country %q: use letters, digits, - and _, as the provider spells it", c)
 		}
 	}
 	return nil
@@ -44,8 +44,8 @@ var (
 	placeholder = regexp.MustCompile(`\$\{[^}]*\}|\{country\}|\{session\}`)
 )
 
-// gateway is the address of a paid gateway, taken apart. Each part may have {country}, {session} and references to
-// secrets; those have any characters, so it is taken apart before they are in it.
+// gateway is the parsed address of a paid gateway. Each part may contain {country}, {session} and references to
+// secrets. Secrets may contain any characters, so the address is parsed before they are inserted.
 type gateway struct{ scheme, user, password, host, port string }
 
 func parseGateway(text string) (gateway, error) {
@@ -59,13 +59,13 @@ func parseGateway(text string) (gateway, error) {
 	}
 	colon := strings.LastIndexByte(shape, ':')
 	if protocolOf(scheme) != scheme || scheme == "" || colon <= 0 || strings.ContainsAny(shape, "/?# ") {
-		return g, errors.New("a gateway is written as http://USER:PASSWORD@HOST:PORT, or with another scheme of " + strings.Join(Protocols, ", "))
+		return g, errors.New("invalid gateway: use http://USER:PASSWORD@HOST:PORT, with one of the schemes " + strings.Join(Protocols, ", "))
 	}
 	g.host, g.port = address[:colon], address[colon+1:]
 	return g, nil
 }
 
-// has reports whether a part has a placeholder.
+// has reports whether a part of g contains the placeholder name.
 func (g gateway) has(name string) bool {
 	return slices.ContainsFunc([]string{g.user, g.password, g.host, g.port}, func(part string) bool {
 		return slices.Contains(placeholder.FindAllString(part, -1), name)
@@ -102,7 +102,7 @@ func (f *Fetcher) gateway(s Source) (Parsed, error) {
 					case "{session}":
 						return session
 					}
-					return name // a reference
+					return name // a reference to a secret
 				})
 				if parts[i], err = f.expand(part); err != nil {
 					return Parsed{}, err

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A gateway is a candidate for each country and session. Secrets may have any characters, and are in no text.
+// A gateway yields a candidate for each country and session. Secrets may contain any characters and are not printed.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
@@ -30,11 +30,11 @@ func TestGateway(t *testing.T) {
 			"me@home p@ss:w/${x}{country}_country-Romania_session-00000001 gate.example.org:31112 Romania.1 ",
 			"me@home p@ss:w/${x}{country}_country-Romania_session-00000002 gate.example.org:31112 Romania.2 ",
 		}},
-		"in the user":                       {Source{Name: "paid", Gateway: "socks5h://u-{session}:p@gate.example.org:7000", Sessions: 1}, []string{"u-00000001 p gate.example.org:7000 1 "}},
-		"in the host":                       {Source{Name: "paid", Gateway: "http://u:p@{country}.gate.example.org:7000", Countries: []string{"bg"}}, []string{"u p bg.gate.example.org:7000 bg BG"}},
-		"one for all":                       {Source{Name: "paid", Gateway: "http://u:p@gate.example.org:7000"}, []string{"u p gate.example.org:7000  "}},
-		"without login":                     {Source{Name: "paid", Gateway: "http://gate.example.org:7000"}, []string{"  gate.example.org:7000  "}},
-		"a variable that is called country": {Source{Name: "paid", Gateway: "http://u:${country}@gate.example.org:1"}, []string{"u a variable gate.example.org:1  "}},
+		"in the user name":       {Source{Name: "paid", Gateway: "socks5h://u-{session}:p@gate.example.org:7000", Sessions: 1}, []string{"u-00000001 p gate.example.org:7000 1 "}},
+		"in the host":            {Source{Name: "paid", Gateway: "http://u:p@{country}.gate.example.org:7000", Countries: []string{"bg"}}, []string{"u p bg.gate.example.org:7000 bg BG"}},
+		"no placeholders":        {Source{Name: "paid", Gateway: "http://u:p@gate.example.org:7000"}, []string{"u p gate.example.org:7000  "}},
+		"without credentials":    {Source{Name: "paid", Gateway: "http://gate.example.org:7000"}, []string{"  gate.example.org:7000  "}},
+		"variable named country": {Source{Name: "paid", Gateway: "http://u:${country}@gate.example.org:1"}, []string{"u a variable gate.example.org:1  "}},
 	} {
 		list, err := f.Fetch(t.Context(), test.source)
 		if err != nil || list.Source != "paid" {
@@ -50,29 +50,29 @@ func TestGateway(t *testing.T) {
 			keys = append(keys, c.Key())
 		}
 		if !slices.Equal(got, test.want) || len(slices.Compact(keys)) != len(got) {
-			t.Errorf("%s: got %q\nwant %q, each with a key of its own", name, got, test.want)
+			t.Errorf("%s: got %q\nwant %q, each with a unique key", name, got, test.want)
 		}
 		if b, err := json.Marshal(test.source); err != nil || strings.Contains(string(b), "gate") {
-			t.Errorf("%s: got %s, %v: what is sent to other processes must not have the gateway", name, b, err)
+			t.Errorf("%s: got %s, %v: the JSON must not contain the gateway", name, b, err)
 		}
 	}
 }
 
-func TestWrongGateways(t *testing.T) {
+func TestInvalidGateways(t *testing.T) {
 	t.Parallel()
 	const address = "http://u:hunter2@gate.example.org:1"
 	for want, s := range map[string]Source{
-		"one of the two":                            {Name: "x", URL: "http://a.b/", Gateway: address},
-		"needs a name":                              {Gateway: address},
-		"is written as http":                        {Name: "x", Gateway: "u:hunter2@gate.example.org:1"},
-		"or with another scheme of http, https":     {Name: "x", Gateway: "ftp://u:hunter2@gate.example.org:1"},
-		"is written as http://USER":                 {Name: "x", Gateway: "http://u:hunter2@gate.example.org"},
-		"is written as http://USER:PASSWORD":        {Name: "x", Gateway: address + "/path"},
-		"with {country} needs countries":            {Name: "x", Gateway: "http://u-{country}:hunter2@gate.example.org:1"},
-		"countries need {country}":                  {Name: "x", Gateway: address, Countries: []string{"bg"}},
-		"sessions need {session}":                   {Name: "x", Gateway: address, Sessions: 2},
-		"with {session} needs sessions":             {Name: "x", Gateway: "http://u-{session}:hunter2@gate.example.org:1"},
-		"at most 10000 sessions":                    {Name: "x", Gateway: "http://u-{session}-{country}:hunter2@gate.example.org:1", Sessions: 5001, Countries: []string{"bg", "ro"}},
+		"mutually exclusive":                        {Name: "x", URL: "http://a.b/", Gateway: address},
+		"requires a name":                           {Gateway: address},
+		"use http":                                  {Name: "x", Gateway: "u:hunter2@gate.example.org:1"},
+		"with one of the schemes http, https":       {Name: "x", Gateway: "ftp://u:hunter2@gate.example.org:1"},
+		"use http://USER":                           {Name: "x", Gateway: "http://u:hunter2@gate.example.org"},
+		"use http://USER:PASSWORD":                  {Name: "x", Gateway: address + "/path"},
+		"{country} and countries":                   {Name: "x", Gateway: "http://u-{country}:hunter2@gate.example.org:1"},
+		"countries require each other":              {Name: "x", Gateway: address, Countries: []string{"bg"}},
+		"sessions require each other":               {Name: "x", Gateway: address, Sessions: 2},
+		"{session} and sessions":                    {Name: "x", Gateway: "http://u-{session}:hunter2@gate.example.org:1"},
+		"more than 10000 sessions":                  {Name: "x", Gateway: "http://u-{session}-{country}:hunter2@gate.example.org:1", Sessions: 5001, Countries: []string{"bg", "ro"}},
 		`country "${HOME}"`:                         {Name: "x", Gateway: "http://u-{country}:hunter2@gate.example.org:1", Countries: []string{"${HOME}"}},
 		"environment variable UNSET_KEY is not set": {Name: "x", Gateway: "http://u:${UNSET_KEY}@gate.example.org:1"},
 	} {

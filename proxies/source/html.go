@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// html reads tables: a cell that is an address followed by one that is a port. Text outside of tables is read as text.
+// html parses tables with an address in one cell and a port in the next. Text outside tables is parsed as text.
 func (p *parser) html(body []byte) {
 	z := html.NewTokenizer(bytes.NewReader(body))
 	z.SetMaxBuf(1 << 20)
@@ -30,13 +30,13 @@ func (p *parser) html(body []byte) {
 	}
 }
 
-// htmlReader gathers the cells of a row and the text outside of tables.
+// htmlReader collects the cells of a row and the text outside tables.
 type htmlReader struct {
 	parser      *parser
 	cells       []string
 	cell, loose strings.Builder
 	inCell      bool
-	hidden      int // how many scripts and styles are open
+	hidden      int // number of open script and style elements
 }
 
 func (r *htmlReader) start(token html.Token) {
@@ -54,7 +54,7 @@ func (r *htmlReader) start(token html.Token) {
 	}
 }
 
-// dataOf takes <tr data-ip="…" data-port="…"> for cells.
+// dataOf adds the attributes of <tr data-ip="…" data-port="…"> as cells.
 func (r *htmlReader) dataOf(attributes []html.Attribute) {
 	for i, a := range attributes {
 		if host, ok := strings.CutPrefix(a.Key, "data-"); !ok || !slices.Contains(columns.host, host) {
@@ -107,7 +107,7 @@ func (p *parser) tableRow(cells []string) {
 	for i, cell := range cells {
 		if isQuad(cell) || isIPv6(cell) {
 			if i+1 >= len(cells) || !isNumber(cells[i+1]) {
-				p.out.Rejects[Unparsed]++ // a port in an image or a script
+				p.out.Rejects[Unparsed]++ // the port is an image or computed by a script
 				return
 			}
 			row := map[string]string{"ip": cell, "port": cells[i+1]}

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// json walks a document of any nesting, and returns false when it is not JSON.
+// json parses JSON of any nesting. It returns false if body is not JSON.
 func (p *parser) json(body []byte) bool {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
 	documents := 0
-	for { // also one document a line
+	for { // also accepts JSON lines
 		var document any
 		if err := decoder.Decode(&document); err != nil {
 			return documents > 0
@@ -43,7 +43,7 @@ func (p *parser) walk(v any, depth int) {
 		for key := range v {
 			keys = append(keys, key)
 		}
-		slices.Sort(keys) // so that the order of candidates does not change from run to run
+		slices.Sort(keys) // keeps the order of candidates deterministic
 		for _, key := range keys {
 			p.walk(v[key], depth-1)
 		}
@@ -54,7 +54,7 @@ func (p *parser) walk(v any, depth int) {
 	}
 }
 
-// scalar is a JSON value as a word, a list of words with blanks between.
+// scalar returns a JSON value as a string, the elements of a list separated by spaces.
 func scalar(v any) string {
 	switch v := v.(type) {
 	case string:

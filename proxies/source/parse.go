@@ -1,8 +1,8 @@
-// Package source turns lists of proxies, in whatever form they come, into candidates.
+// Package source reads lists of proxies in many formats and returns candidates.
 //
-// [Parse] reads text, JSON, CSV and tables in HTML, also as gzip; [Fetcher] gets lists from files, URLs and standard
-// input and puts several together. What is no usable endpoint is dropped and counted by its [Reject]. A label in a list is kept as a
-// hint: only a probe knows what an endpoint speaks.
+// [Parse] reads text, JSON, CSV and HTML tables, optionally compressed with gzip. [Fetcher] reads lists from files,
+// URLs and standard input, and [Merge] merges them. Unusable entries are dropped and counted by [Reject]. A label in
+// a list is only a hint: the probe determines the protocol.
 package source
 
 import (
@@ -18,35 +18,36 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// Reject says why something in a list is not taken.
+// Reject is the reason why an entry of a list was dropped.
 type Reject string
 
-// What is not taken.
+// Reasons for dropping an entry.
 const (
-	BadAddress  Reject = "bad_address"  // looked like an endpoint, and is none
-	BadPort     Reject = "bad_port"     // 0, or above 65535
+	BadAddress  Reject = "bad_address"  // resembles an endpoint, but its address is invalid
+	BadPort     Reject = "bad_port"     // port 0 or above 65535
 	Private     Reject = "private"      // a private, loopback, link-local or shared address
-	Reserved    Reject = "reserved"     // multicast, documentation, "this network" and others that are no one's
-	SingleLabel Reject = "single_label" // a name without a dot
-	Duplicate   Reject = "duplicate"    // seen before
+	Reserved    Reject = "reserved"     // a multicast, documentation, "this network" or otherwise reserved address
+	SingleLabel Reject = "single_label" // a host name without a dot
+	Duplicate   Reject = "duplicate"    // already in the list
 	LongLine    Reject = "long_line"    // a line longer than 4 kB
-	Capped      Reject = "capped"       // beyond the source's maximum
-	Unparsed    Reject = "unparsed"     // a line with text in which there is no endpoint
+	Capped      Reject = "capped"       // exceeds the maximum of the source
+	Unparsed    Reject = "unparsed"     // a line of text without an endpoint
 )
 
-// Options say how to read a list.
+// Options configure Parse.
 type Options struct {
-	// Protocol is the label of entries without one. Defaults to none.
+	// Protocol is the label for entries without one. Defaults to none.
 	Protocol string
-	// AllowLocal takes private and loopback addresses and single-label names. Defaults to false.
+	// AllowLocal accepts private and loopback addresses and single-label names. Defaults to false.
 	AllowLocal bool
-	// CIDR expands 1.2.3.0/30:80 to its hosts, up to 65,536 of a network and Max of all. Defaults to false: such lines are unparsed.
+	// CIDR expands 1.2.3.0/30:80 to its hosts, up to 65,536 per network and Max in total. Defaults to false: such
+	// lines are unparsed.
 	CIDR bool
-	// Max is how many candidates are taken. Defaults to 100,000.
+	// Max is the maximum number of candidates. Defaults to 100,000.
 	Max int
-	// MaxBytes is how large the list may be, before and after decompression. Defaults to DefaultMaxBytes.
+	// MaxBytes is the maximum size of the list, before and after decompression. Defaults to DefaultMaxBytes.
 	MaxBytes int64
-	// Name goes into each candidate's Sources. Defaults to none.
+	// Name is added to the Sources of each candidate. Defaults to none.
 	Name string
 }
 
@@ -56,15 +57,15 @@ const (
 	maxJSONDeep = 64
 )
 
-// Parsed is what is in a list.
+// Parsed is the content of a list.
 type Parsed struct {
 	Candidates []Candidate
 	Rejects    map[Reject]int
-	HTML       bool // it is a web page
+	HTML       bool // the list is a web page
 }
 
-// Parse reads a list and detects its form by its content. It returns the error of r, or an error if the list is larger
-// than MaxBytes or cannot be decompressed; an empty list yields no candidates.
+// Parse reads a list and detects its format. It returns an error of r, or an error if the list is larger than
+// MaxBytes or cannot be decompressed. An empty list yields no candidates.
 func Parse(r io.Reader, o Options) (Parsed, error) {
 	body, err := readPlain(r, cmp.Or(o.MaxBytes, DefaultMaxBytes))
 	p := newParser(o)
@@ -88,10 +89,10 @@ func isHTML(start []byte) bool {
 
 type parser struct {
 	Options
-	filter   *addressfilter.Filter // of what AllowLocal allows
+	filter   *addressfilter.Filter // addresses accepted by AllowLocal
 	seen     map[string]bool
 	out      Parsed
-	expanded int // addresses of networks, at most Max
+	expanded int // addresses of expanded networks, at most Max
 }
 
 func newParser(o Options) *parser {
@@ -105,7 +106,7 @@ func newParser(o Options) *parser {
 	return p
 }
 
-// add takes an endpoint, or counts why not.
+// add adds an endpoint, or counts the reason for rejecting it.
 func (p *parser) add(c Candidate, port string) {
 	n, err := strconv.ParseUint(port, 10, 32)
 	if err != nil || n == 0 || n > 65535 {
@@ -172,7 +173,7 @@ func (p *parser) judgeAddress(addr netip.Addr) Reject {
 	return Reserved
 }
 
-// text reads lines: each is one endpoint in one of its spellings, or free text with endpoints in it.
+// text parses lines. Each line is one endpoint, or free text that contains endpoints.
 func (p *parser) text(body string) {
 	var rows *table // nil before a header
 	for line := range strings.Lines(body) {
@@ -181,7 +182,7 @@ func (p *parser) text(body string) {
 				p.out.Rejects[LongLine]++
 				continue
 			}
-			// One long line of many endpoints is a list as well: it is read word by word.
+			// A single long line with many endpoints is parsed word by word.
 			p.words(strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(" ,;\t\r\n|", c) }))
 			continue
 		}
@@ -210,7 +211,7 @@ func (p *parser) words(words []string) {
 	}
 }
 
-// line takes the endpoints of a line; false when there is none.
+// line adds the endpoints of a line. It returns false if there are none.
 func (p *parser) line(line string) bool {
 	fields := strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(" ,;\t|\"'<>()", c) })
 	if len(fields) == 0 {
@@ -221,7 +222,7 @@ func (p *parser) line(line string) bool {
 	}
 	found := false
 	var label, country string
-	for _, f := range fields[1:] { // hints stand behind the endpoint
+	for _, f := range fields[1:] { // hints follow the endpoint
 		if code := countryOf(f); code != "" {
 			country = code
 		}

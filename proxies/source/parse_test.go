@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestForms(t *testing.T) {
+func TestParseFormats(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		text string
@@ -56,7 +56,7 @@ func TestForms(t *testing.T) {
 		"invalid UTF-8":                        {"8.8.8.8:80 \xff\xfe caf\xe9", []string{"8.8.8.8:80"}},
 		"upper case name":                      {"GATE.Example.ORG:80", []string{"gate.example.org:80"}},
 		"nothing":                              {"", nil},
-		"not JSON after all":                   {"[x\n8.8.8.8:80", []string{"8.8.8.8:80"}},
+		"text that starts like JSON":           {"[x\n8.8.8.8:80", []string{"8.8.8.8:80"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,13 +65,13 @@ func TestForms(t *testing.T) {
 	}
 }
 
-func TestEncodings(t *testing.T) {
+func TestParseEncodings(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		text string
 		want []string
 	}{
-		"ends of lines of old":    {"8.8.8.8:80\r9.9.9.9:81\r", []string{"8.8.8.8:80", "9.9.9.9:81"}},
+		"CR line endings":         {"8.8.8.8:80\r9.9.9.9:81\r", []string{"8.8.8.8:80", "9.9.9.9:81"}},
 		"gzip":                    {zipped("8.8.8.8:80\n"), []string{"8.8.8.8:80"}},
 		"gzip of JSON":            {zipped(`[{"ip":"8.8.8.8","port":80}]`), []string{"8.8.8.8:80"}},
 		"gzip, several members":   {zipped("8.8.8.8:80\n") + zipped("9.9.9.9:81\n"), []string{"8.8.8.8:80", "9.9.9.9:81"}},
@@ -84,7 +84,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// parses checks what is in a list, as protocol://user:password@host:port country.
+// parses checks the candidates of a list, in the form protocol://user:password@host:port country.
 func parses(t *testing.T, text string, want []string) {
 	t.Helper()
 	parsed, err := Parse(strings.NewReader(text), Options{})
@@ -113,19 +113,19 @@ func parses(t *testing.T, text string, want []string) {
 func zipped(s string) string {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
-	_, _ = z.Write([]byte(s)) // a bytes.Buffer takes all
+	_, _ = z.Write([]byte(s)) // a bytes.Buffer does not fail
 	_ = z.Close()
 	return out.String()
 }
 
-// What is compressed is bounded as it is read, and an archive that is cut is no list.
-func TestCompressedListsAreBoundedAndWhole(t *testing.T) {
+// Decompression is limited while reading, and a truncated archive is rejected.
+func TestDecompressionLimits(t *testing.T) {
 	t.Parallel()
 	bomb := zipped(strings.Repeat("8.8.8.8:80\n", 1<<20)) // 11 MiB in 12 kB
 	for name, test := range map[string]struct{ text, want string }{
 		"too large": {bomb, "too large"},
 		"cut":       {zipped("8.8.8.8:80\n")[:20], "unexpected EOF"},
-		"damaged":   {strings.Replace(zipped("8.8.8.8:80\n"), "\x1f\x8b\x08", "\x1f\x8b\x08\xff", 1), "decompress it"},
+		"damaged":   {strings.Replace(zipped("8.8.8.8:80\n"), "\x1f\x8b\x08", "\x1f\x8b\x08\xff", 1), "decompress list"},
 	} {
 		parsed, err := Parse(strings.NewReader(test.text), Options{MaxBytes: 1 << 20})
 		if err == nil || !strings.Contains(err.Error(), test.want) || len(parsed.Candidates) != 0 {
@@ -134,7 +134,7 @@ func TestCompressedListsAreBoundedAndWhole(t *testing.T) {
 	}
 }
 
-func TestJunkIsCounted(t *testing.T) {
+func TestRejectsAreCounted(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Reject{
 		"10.0.0.1:80": Private, "192.168.1.1:80": Private, "127.0.0.1:80": Private, "169.254.1.1:80": Private, "100.64.0.1:80": Private,
@@ -154,7 +154,7 @@ func TestJunkIsCounted(t *testing.T) {
 	}
 }
 
-func TestLocalAndNetworksOnlyWhenAsked(t *testing.T) {
+func TestAllowLocalAndCIDR(t *testing.T) {
 	t.Parallel()
 	parsed, err := Parse(strings.NewReader("127.0.0.1:80\n10.0.0.1:81\nlocalhost:82\n1.2.3.0/30:80\n8.0.0.0/8:80\n"), Options{AllowLocal: true, CIDR: true, Protocol: "socks5", Name: "n"})
 	if err != nil || len(parsed.Candidates) != 7 {
@@ -167,7 +167,7 @@ func TestLocalAndNetworksOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-// A password never gets into text, however it is printed.
+// No format verb prints a password.
 func TestPasswordIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	c := Candidate{Protocol: "http", Host: "8.8.8.8", Port: 80, Username: "u", Password: "secret"}
@@ -207,7 +207,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		parsed, err := Parse(strings.NewReader(text), Options{CIDR: true, Max: 1000, MaxBytes: 1 << 20})
-		if err != nil && (len(parsed.Candidates) > 0 || !errors.Is(err, errTooLarge) && !strings.HasPrefix(err.Error(), "decompress it")) {
+		if err != nil && (len(parsed.Candidates) > 0 || !errors.Is(err, errTooLarge) && !strings.HasPrefix(err.Error(), "decompress list")) {
 			t.Fatalf("%q gives %v and %v", text, parsed.Candidates, err)
 		}
 		for _, c := range parsed.Candidates {

@@ -10,14 +10,14 @@ import (
 //go:embed public.yaml
 var publicYAML []byte
 
-// publicTimeout is short, so that a machine without a network fails soon.
+// publicTimeout is short so that a machine without a network fails quickly.
 const publicTimeout = 15 * time.Second
 
-// Public are well-known lists that anybody may read. They are read only when asked for.
+// Public returns well-known public lists. They are fetched only on request.
 func Public() []Source {
 	var list []Source
 	if err := yaml.UnmarshalWithOptions(publicYAML, &list, yaml.Strict()); err != nil {
-		panic("the shipped list of public sources: " + err.Error())
+		panic("embedded list of public sources: " + err.Error())
 	}
 	for i := range list {
 		list[i].Timeout = publicTimeout

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// columns are the names that the parts of an endpoint have in tables and objects, the best first.
+// columns lists the column and field names for each part of an endpoint, in order of preference.
 var columns = struct{ host, protocol, user, password, country []string }{
 	host:     []string{"ip", "host", "addr", "address", "ip address", "ipaddress", "ip_address", "hostname", "server", "proxy"},
 	protocol: []string{"protocol", "protocols", "type", "scheme", "proto", "anonymity type"},
@@ -15,15 +15,15 @@ var columns = struct{ host, protocol, user, password, country []string }{
 	country:  []string{"country_code", "countrycode", "country", "cc", "code"},
 }
 
-// table reads the rows below a header that names a host and a port.
+// table parses the rows below a header with a host and a port column.
 type table struct {
 	separator rune
-	names     []string // of the columns, in lower case
+	names     []string // lower-case column names
 	line      *strings.Reader
-	rows      *csv.Reader // of line; one for all rows, because each reader has a buffer of 4 KiB
+	rows      *csv.Reader // reads line; shared by all rows because each reader allocates a 4 KiB buffer
 }
 
-// tableOf returns the table that a line is the header of, or nil.
+// tableOf returns the table for a header line, or nil if line is not a header.
 func tableOf(line string) *table {
 	lower := strings.ToLower(line)
 	if !strings.Contains(lower, "port") {
@@ -45,7 +45,7 @@ func tableOf(line string) *table {
 	return t
 }
 
-// cells splits a row.
+// cells splits a row into cells.
 func (t *table) cells(line string) []string {
 	t.line.Reset(line)
 	cells, err := t.rows.Read()
@@ -58,7 +58,7 @@ func (t *table) cells(line string) []string {
 	return cells
 }
 
-// csvRow takes the endpoint of a row; false when there is none.
+// csvRow adds the endpoint of a row. It returns false if there is none.
 func (p *parser) csvRow(line string, t *table) bool {
 	cells := t.cells(line)
 	if len(cells) < 2 {
@@ -80,13 +80,13 @@ func firstOf(row map[string]string, keys []string) string {
 	return ""
 }
 
-// row takes an endpoint whose parts have names.
+// row adds an endpoint with named parts.
 func (p *parser) row(row map[string]string) bool {
 	host, port := firstOf(row, columns.host), row["port"]
 	if host == "" {
 		return false
 	}
-	if port == "" { // "proxy": "http://1.2.3.4:80"
+	if port == "" { // as in "proxy": "http://1.2.3.4:80"
 		return p.token(host, row["protocol"])
 	}
 	c := Candidate{Host: host, Username: firstOf(row, columns.user), Password: firstOf(row, columns.password)}

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxConnectAnswer bounds the head of a proxy's answer to CONNECT.
-const maxConnectAnswer = 16 << 10
+// maxConnectResponse limits the size of the head of the proxy's response to CONNECT.
+const maxConnectResponse = 16 << 10
 
-// BasicAuth returns the value of the Proxy-Authorization header for the proxy, or "" when it has no credentials.
+// BasicAuth returns the Proxy-Authorization header for the proxy, or "" if it has no credentials.
 func (d *Dialer) BasicAuth() string {
 	user, password, ok := d.credentials()
 	if !ok {
@@ -28,18 +28,18 @@ func (d *Dialer) connect(conn *Conn, addr string) error {
 		fmt.Fprintf(&request, "Proxy-Authorization: %s\r\n", auth)
 	}
 	request.WriteString("\r\n")
-	conn.asked = true
+	conn.targetSent = true
 	if _, err := io.WriteString(conn.Conn, request.String()); err != nil {
 		return err
 	}
 
-	// The limit is for the head only; what follows it is already the target's.
-	limited := &io.LimitedReader{R: conn.Conn, N: maxConnectAnswer}
+	// The limit applies to the head only; the subsequent bytes come from the target.
+	limited := &io.LimitedReader{R: conn.Conn, N: maxConnectResponse}
 	reader := bufio.NewReaderSize(limited, 1<<10)
 	answer, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		if limited.N <= 0 {
-			return &Error{Reason: Garbage, Detail: "endless answer to CONNECT"}
+			return &Error{Reason: Garbage, Detail: "response to CONNECT is too large"}
 		}
 		return err
 	}
@@ -50,9 +50,10 @@ func (d *Dialer) connect(conn *Conn, addr string) error {
 	return nil
 }
 
-// StatusError is what a status other than 2xx says of the proxy that sent it; authorized says that it got credentials.
+// StatusError returns the error for a status other than 2xx from a proxy. authorized means that the request had
+// credentials.
 func StatusError(status int, authorized bool) error {
-	err := &Error{Detail: fmt.Sprintf("answered %d", status), Status: status}
+	err := &Error{Detail: fmt.Sprintf("status %d", status), Status: status}
 	switch {
 	case status == http.StatusProxyAuthRequired && authorized:
 		err.Reason = AuthRejected
@@ -64,7 +65,7 @@ func StatusError(status int, authorized bool) error {
 	case status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:
 		err.Reason = Upstream
 	default:
-		err.Reason, err.Asked = Garbage, true // as 400, which some say of any target that they cannot reach
+		err.Reason, err.TargetSent = Garbage, true // like 400, which some proxies return for any unreachable target
 	}
 	return err
 }

@@ -12,36 +12,37 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// Reason says in one word why a proxy could not be used. The words are stable: they are stored, counted and printed.
+// Reason is a code for the reason why a proxy was unusable. The codes are stable: they are stored, counted and
+// printed.
 type Reason string
 
-// Reasons that a connection through a proxy can fail for.
+// Reasons of failed connections through a proxy.
 const (
-	Refused        Reason = "refused"         // nothing listens there
-	Unreachable    Reason = "unreachable"     // no route, or a router said no
-	ConnectTimeout Reason = "connect_timeout" // no answer to the TCP handshake
+	Refused        Reason = "refused"         // the port is closed
+	Unreachable    Reason = "unreachable"     // no route to the proxy
+	ConnectTimeout Reason = "connect_timeout" // no response to the TCP handshake
 	NoSuchHost     Reason = "no_such_host"    // the proxy's own name does not resolve
 	PrivateAddress Reason = "private_address" // the proxy's own name has an address that is not public
-	Timeout        Reason = "timeout"         // it accepts, and then says nothing in time
-	Closed         Reason = "closed"          // it closes the connection before it has answered
-	Garbage        Reason = "garbage"         // what it answers is not the protocol
-	AuthRequired   Reason = "auth_required"   // it wants credentials and has been given none
-	AuthRejected   Reason = "auth_rejected"   // it does not take the credentials it has been given
-	Denied         Reason = "denied"          // it forbids this use of it
-	Upstream       Reason = "upstream"        // it says that it cannot reach the target
-	TLS            Reason = "tls"             // no TLS with the proxy itself
-	Unsupported    Reason = "unsupported"     // its protocol cannot carry this target
-	Local          Reason = "local"           // this machine is out of descriptors, ports or buffers: no fault of the proxy
-	Canceled       Reason = "canceled"        // the caller gave up: no fault of the proxy
+	Timeout        Reason = "timeout"         // the proxy accepts the connection, but does not respond in time
+	Closed         Reason = "closed"          // the proxy closes the connection before it has responded
+	Garbage        Reason = "garbage"         // the response violates the protocol
+	AuthRequired   Reason = "auth_required"   // the proxy requires credentials and received none
+	AuthRejected   Reason = "auth_rejected"   // the proxy rejects the credentials
+	Denied         Reason = "denied"          // the proxy forbids this use
+	Upstream       Reason = "upstream"        // the proxy reports that the target is unreachable
+	TLS            Reason = "tls"             // the TLS handshake with the proxy failed
+	Unsupported    Reason = "unsupported"     // the protocol of the proxy does not support this target
+	Local          Reason = "local"           // this machine is out of file descriptors, ports or buffers; not caused by the proxy
+	Canceled       Reason = "canceled"        // the caller canceled the context; not caused by the proxy
 )
 
-// Error is a failure with its reason. Every error of this package is one.
+// An Error is a failure with its reason. All errors of this package have this type.
 type Error struct {
-	Reason Reason
-	Detail string // what exactly was seen, without credentials
-	Err    error  // the cause, when there is one
-	Status int    // of HTTP that the proxy answered with, when that is the failure
-	Asked  bool   // the target had been sent to the proxy, so that the failure may be the target's
+	Reason     Reason
+	Detail     string // details, without credentials
+	Err        error  // the cause, if any
+	Status     int    // the HTTP status of a refusal by the proxy
+	TargetSent bool   // the target was sent to the proxy, so the target may have caused the failure
 }
 
 func (e *Error) Error() string {
@@ -58,7 +59,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ReasonOf returns the reason in err's chain, or "" when there is none.
+// ReasonOf returns the reason in err's chain, or "" if there is none.
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason
@@ -66,17 +67,16 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// MayBeTargets reports whether err came after the target had been sent to the proxy: what it does then may be the
-// target's fault.
+// MayBeTargets reports whether the target may have caused err, because its address had been sent to the proxy.
 func MayBeTargets(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Asked
+	return ok && e.TargetSent
 }
 
-// localErrors are what the machine we run on answers when it is the bottleneck.
+// localErrors are the system errors for a shortage of resources on this machine.
 var localErrors = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EAGAIN}
 
-// dialError gives a failed TCP connection to the proxy its reason.
+// dialError returns err, a failed TCP connection to the proxy, with its reason.
 func dialError(ctx context.Context, err error) error {
 	var dns *net.DNSError
 	switch {
@@ -96,7 +96,7 @@ func dialError(ctx context.Context, err error) error {
 	return &Error{Reason: Unreachable, Err: err}
 }
 
-// Classify gives a failure on an open connection its reason; a failure that already has one keeps it.
+// Classify returns err, a failure on an open connection, with its reason. An error that has one is unchanged.
 func Classify(ctx context.Context, doing string, err error) error {
 	switch {
 	case ReasonOf(err) != "":
@@ -114,7 +114,7 @@ func Classify(ctx context.Context, doing string, err error) error {
 	return &Error{Reason: Garbage, Detail: doing, Err: err}
 }
 
-// IsLocal reports whether it is this machine that failed: out of descriptors, ports or memory.
+// IsLocal reports whether err is a shortage of resources on this machine: file descriptors, ports or memory.
 func IsLocal(err error) bool {
 	for _, local := range localErrors {
 		if errors.Is(err, local) {

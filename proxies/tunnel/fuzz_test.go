@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// answers is a connection that reads what a proxy answers, and keeps what is sent to it.
-type answers struct {
+// responseConn is a connection that reads a scripted response and records the data sent.
+type responseConn struct {
 	io.Reader
 	sent   bytes.Buffer
 	closed bool
 }
 
-func (c *answers) Write(p []byte) (int, error)      { return c.sent.Write(p) }
-func (c *answers) Close() error                     { c.closed = true; return nil }
-func (c *answers) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (c *answers) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (c *answers) SetDeadline(time.Time) error      { return nil }
-func (c *answers) SetReadDeadline(time.Time) error  { return nil }
-func (c *answers) SetWriteDeadline(time.Time) error { return nil }
+func (c *responseConn) Write(p []byte) (int, error)      { return c.sent.Write(p) }
+func (c *responseConn) Close() error                     { c.closed = true; return nil }
+func (c *responseConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *responseConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c *responseConn) SetDeadline(time.Time) error      { return nil }
+func (c *responseConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *responseConn) SetWriteDeadline(time.Time) error { return nil }
 
-// FuzzHandshake wants any answer of a proxy to make a tunnel or an error with a reason, with no password in it, and what
-// follows the answer to be read through the tunnel.
+// FuzzHandshake checks that each response of a proxy results in a tunnel or in an error with a reason and without the
+// password, and that the data after the response is read through the tunnel.
 func FuzzHandshake(f *testing.F) {
 	f.Add(byte(0), []byte("HTTP/1.1 200 OK\r\n\r\nhello"))
 	f.Add(byte(0), []byte("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 5\r\n\r\nhello"))
@@ -40,7 +40,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(byte(3), []byte("\x04\x5d\x00\x00\x00\x00\x00\x00"))
 	schemes := []string{"http", "socks5", "socks4", "socks4a"}
 	f.Fuzz(func(t *testing.T, scheme byte, answer []byte) {
-		conn := &answers{Reader: io.MultiReader(bytes.NewReader(answer))}
+		conn := &responseConn{Reader: io.MultiReader(bytes.NewReader(answer))}
 		d := Dialer{
 			Proxy: &url.URL{Scheme: schemes[int(scheme)%len(schemes)], Host: "192.0.2.1:1080", User: url.UserPassword("me", "s3cr3t")},
 			Dial:  func(context.Context, string, string) (net.Conn, error) { return conn, nil },
@@ -55,13 +55,13 @@ func FuzzHandshake(f *testing.F) {
 		}
 		rest, err := io.ReadAll(got)
 		if err != nil || !bytes.HasSuffix(answer, rest) || len(rest) == len(answer) {
-			t.Fatalf("%q: read %q, %v behind the answer", answer, rest, err)
+			t.Fatalf("%q: read %q, %v after the response", answer, rest, err)
 		}
 	})
 }
 
-// FuzzTarget wants an address that is let through to be the same for every protocol, and without anything that could end a
-// line of a request.
+// FuzzTarget checks that an accepted address is the same for every protocol and contains no character that could
+// terminate a request line.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"a.example:80", "[::1]:443", "1.2.3.4:0", "a..b:1", "a.:1", "[fe80::1%lo]:1", "a b:1", "a\r\nX: y:1", strings.Repeat("a", 254) + ":1", "ä.example:65536", ":1"} {
 		f.Add(s)
@@ -72,7 +72,7 @@ func FuzzTarget(f *testing.F) {
 			return
 		}
 		if host == "" || len(host) > 255 || port == 0 || strings.ContainsAny(addr, " \r\n\t/@\x00") {
-			t.Errorf("%q is let through as %q and %d", addr, host, port)
+			t.Errorf("%q is accepted as %q and %d", addr, host, port)
 		}
 	})
 }

@@ -12,12 +12,12 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// socks5 asks for a connection as RFC 1928 has it, with RFC 1929 credentials when there are any.
-// Names go to the proxy as they are.
+// socks5 requests a connection according to RFC 1928, with the credentials, if any, according to RFC 1929. The proxy
+// resolves names.
 func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 	user, password, authorized := d.credentials()
 	if len(user) > 255 || len(password) > 255 {
-		return &Error{Reason: Unsupported, Detail: "credentials longer than SOCKS5 can carry (255 bytes)"}
+		return &Error{Reason: Unsupported, Detail: "credentials exceed the SOCKS5 limit of 255 bytes"}
 	}
 	greeting := []byte{5, 1, 0}
 	if authorized {
@@ -32,7 +32,7 @@ func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 	}
 	switch {
 	case choice[0] != 5:
-		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS5 greeting answered by %#x", choice[0])}
+		return &Error{Reason: Garbage, Detail: fmt.Sprintf("unexpected version %#x in response to SOCKS5 greeting", choice[0])}
 	case choice[1] == 0:
 	case choice[1] == 2 && authorized:
 		if err := socks5Login(conn, user, password); err != nil {
@@ -55,9 +55,9 @@ func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 		}
 		request = append(append(request, kind), ip.AsSlice()...)
 	} else {
-		request = append(append(request, 3, byte(len(host))), host...) // CheckTarget bounds its length
+		request = append(append(request, 3, byte(len(host))), host...) // CheckTarget limits its length
 	}
-	conn.asked = true
+	conn.targetSent = true
 	if _, err := conn.Write(binary.BigEndian.AppendUint16(request, port)); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 		return err
 	}
 	if head[0] != 5 {
-		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS5 request answered by %#x", head[0])}
+		return &Error{Reason: Garbage, Detail: fmt.Sprintf("unexpected version %#x in response to SOCKS5 request", head[0])}
 	}
 	if head[1] != 0 {
 		return socks5Refusal(head[1])
@@ -102,7 +102,7 @@ func socks5Login(conn *Conn, user, password string) error {
 		return err
 	}
 	if answer[1] != 0 {
-		return &Error{Reason: AuthRejected, Detail: "SOCKS5 user and password"}
+		return &Error{Reason: AuthRejected, Detail: "SOCKS5 user name and password"}
 	}
 	return nil
 }
@@ -120,11 +120,11 @@ func socks5Refusal(code byte) error {
 	return &Error{Reason: Garbage, Detail: detail}
 }
 
-// resolve4 returns the IPv4 address of host, which SOCKS4 needs. What fails here is no fault of the proxy.
+// resolve4 returns the IPv4 address of host, as SOCKS4 requires. A failure is not caused by the proxy.
 func (d *Dialer) resolve4(ctx context.Context, host string) (netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip = ip.Unmap(); !ip.Is4() {
-			return ip, &Error{Reason: Unsupported, Detail: "SOCKS4 carries IPv4 only"}
+			return ip, &Error{Reason: Unsupported, Detail: "SOCKS4 supports IPv4 only"}
 		}
 		return ip, nil
 	}
@@ -135,18 +135,18 @@ func (d *Dialer) resolve4(ctx context.Context, host string) (netip.Addr, error) 
 	case context.Cause(ctx) == context.Canceled:
 		return netip.Addr{}, &Error{Reason: Canceled, Err: err}
 	case err != nil || len(found) == 0:
-		return netip.Addr{}, &Error{Reason: Unsupported, Detail: "SOCKS4 needs an IPv4 address, and this machine finds none for " + host, Err: addressfilter.Redact(err, host)}
+		return netip.Addr{}, &Error{Reason: Unsupported, Detail: "SOCKS4 requires an IPv4 address; local lookup found none for " + host, Err: addressfilter.Redact(err, host)}
 	}
 	return found[0].Unmap(), nil
 }
 
-// socks4 asks for a connection to ip by SOCKS4, or to host by 4a, whose extension carries a name.
+// socks4 requests a connection to ip by SOCKS4, or to host by SOCKS4a, an extension with host names.
 func (d *Dialer) socks4(conn *Conn, ip netip.Addr, host string, port uint16) error {
 	user, _, _ := d.credentials()
 	if strings.ContainsRune(user, 0) || len(user) > 255 {
-		return &Error{Reason: Unsupported, Detail: "a user name that SOCKS4 cannot carry"}
+		return &Error{Reason: Unsupported, Detail: "SOCKS4 does not support this user name"}
 	}
-	byName := d.Proxy.Scheme == "socks4a" // a literal address may go by name as well: the proxy parses it
+	byName := d.Proxy.Scheme == "socks4a" // this includes literal addresses, which the proxy parses
 	if byName {
 		ip = netip.AddrFrom4([4]byte{0, 0, 0, 1})
 	}
@@ -155,7 +155,7 @@ func (d *Dialer) socks4(conn *Conn, ip netip.Addr, host string, port uint16) err
 	if byName {
 		request = append(append(request, host...), 0)
 	}
-	conn.asked = true
+	conn.targetSent = true
 	if _, err := conn.Write(request); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (d *Dialer) socks4(conn *Conn, ip netip.Addr, host string, port uint16) err
 	}
 	switch {
 	case answer[0] != 0 && answer[0] != 4:
-		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS4 request answered by %#x", answer[0])}
+		return &Error{Reason: Garbage, Detail: fmt.Sprintf("unexpected version %#x in response to SOCKS4 request", answer[0])}
 	case answer[1] == 0x5a:
 		return nil
 	case answer[1] == 0x5b:

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// CheckTarget returns an error when addr, "host:port", cannot be the address of anything, whoever is asked for it: there
-// is no port from 1 to 65535, or a host that is neither an IP address nor a name that DNS can hold.
+// CheckTarget returns an error if addr is not a valid "host:port": the port must be from 1 to 65535, the host an IP
+// address or a valid DNS name.
 func CheckTarget(addr string) error {
 	_, _, err := splitTarget(addr)
 	return err
@@ -19,40 +19,40 @@ func CheckTarget(addr string) error {
 func splitTarget(addr string) (host string, port uint16, err error) {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", 0, fmt.Errorf("target address %q: write host:port", addr)
+		return "", 0, fmt.Errorf("invalid target address %q: must be host:port", addr)
 	}
 	n, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("target address %q: a port is a number from 1 to 65535", addr)
+		return "", 0, fmt.Errorf("invalid target address %q: port must be from 1 to 65535", addr)
 	}
 	if err := checkHost(host); err != nil {
-		return "", 0, fmt.Errorf("target address %q: %w", addr, err)
+		return "", 0, fmt.Errorf("invalid target address %q: %w", addr, err)
 	}
 	return host, uint16(n), nil
 }
 
-// checkHost takes IP addresses without a zone, and names with letters, digits, - and _ between their dots. Letters beyond
-// ASCII are left to the proxy.
+// checkHost accepts IP addresses without a zone, and names whose labels contain letters, digits, - and _. Non-ASCII
+// letters are left to the proxy.
 func checkHost(host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.Zone() != "" {
-			return errors.New("an address with a zone means something on this machine only")
+			return errors.New("addresses with a zone are local to this machine")
 		}
 		return nil
 	}
 	name := strings.TrimSuffix(host, ".")
 	if len(name) > 253 {
-		return errors.New("a host name has at most 253 bytes")
+		return errors.New("host name is longer than 253 bytes")
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if label == "" {
-			return errors.New("a host name has no empty part")
+			return errors.New("host name has an empty label")
 		}
 		for i := range len(label) {
 			switch c := label[i]; {
 			case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c >= 0x80:
 			default:
-				return fmt.Errorf("a host name has no %q", c)
+				return fmt.Errorf("host name contains %q", c)
 			}
 		}
 	}

@@ -1,7 +1,8 @@
-// Package tunnel opens connections through a proxy, by CONNECT, SOCKS4, 4a or 5, and says in one word why one cannot be opened.
+// Package tunnel opens connections through a proxy, by CONNECT, SOCKS4, SOCKS4a or SOCKS5. Each error has a
+// machine-readable [Reason].
 //
-// A [Dialer] stands for one proxy. It has no state and keeps no connection: each Dial makes one of its own,
-// so no fault of one proxy can be blamed on another.
+// A [Dialer] connects through one proxy. It has no state and no connection pool: each Dial opens a new connection, so
+// that a failure is attributable to one proxy.
 package tunnel
 
 import (
@@ -17,37 +18,37 @@ import (
 	"time"
 )
 
-// DialFunc opens a plain connection, as [net.Dialer.DialContext] does.
+// DialFunc opens a direct connection, like [net.Dialer.DialContext].
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Dialer opens connections through one proxy. It may be used by several goroutines at once.
+// A Dialer opens connections through one proxy. It is safe for concurrent use.
 type Dialer struct {
-	// Proxy is scheme://[user:password@]host:port, the scheme one of http, https, socks4, socks4a, socks5, socks5h.
+	// Proxy is a URL scheme://[user:password@]host:port with scheme http, https, socks4, socks4a, socks5 or socks5h.
 	Proxy *url.URL
-	// Dial reaches the proxy itself. Defaults to a net.Dialer.
+	// Dial connects to the proxy. Defaults to a net.Dialer.
 	Dial DialFunc
-	// ConnectTimeout bounds the TCP connection to the proxy. Defaults to 4 s.
+	// ConnectTimeout limits the TCP connection to the proxy. Defaults to 4 s.
 	ConnectTimeout time.Duration
-	// HandshakeTimeout bounds what comes after it, until the tunnel is open: TLS with the proxy, then its answer. Defaults to 8 s.
+	// HandshakeTimeout limits the setup of the tunnel: TLS with the proxy and its response. Defaults to 8 s.
 	HandshakeTimeout time.Duration
-	// ProxyTLS is used towards an https proxy. Defaults to a configuration that does not verify: the proxies of
-	// public lists have no valid certificates, and what is sent to them is no more secret than over http.
+	// ProxyTLS is the configuration for TLS with an https proxy. Defaults to one without verification: proxies of
+	// public lists have no valid certificates, and data sent to them is no more confidential than over http.
 	ProxyTLS *tls.Config
 }
 
-// Timing is what the parts of a connection took.
+// Timing holds the durations of the phases of a connection.
 type Timing struct {
-	Connect   time.Duration // TCP to the proxy
-	Handshake time.Duration // TLS with the proxy and its answer
+	Connect   time.Duration // TCP connection to the proxy
+	Handshake time.Duration // TLS with the proxy and its response
 }
 
-// Conn is a connection to a proxy or, through it, to a target.
+// A Conn is a connection to a proxy or through it to a target.
 type Conn struct {
 	net.Conn
 	Timing Timing
 
-	buffered *bufio.Reader // what came behind the proxy's answer, or nil
-	asked    bool          // the target has been sent to the proxy, or part of it
+	buffered   *bufio.Reader // data received after the proxy's response, or nil
+	targetSent bool          // the target was sent to the proxy, at least in part
 }
 
 func (c *Conn) Read(p []byte) (int, error) {
@@ -60,7 +61,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// DialProxy connects to the proxy, with TLS when it is an https one, and says nothing to it yet.
+// DialProxy connects to the proxy, with TLS if its scheme is https. It sends no request.
 func (d *Dialer) DialProxy(ctx context.Context) (*Conn, error) {
 	host, port := d.Proxy.Hostname(), d.Proxy.Port()
 	if port == "" {
@@ -108,13 +109,13 @@ func (d *Dialer) DialProxy(ctx context.Context) (*Conn, error) {
 	return conn, nil
 }
 
-// DialContext opens a tunnel to addr ("host:port") through the proxy. The proxy resolves names, except a socks4 one,
-// which cannot: for it they are resolved here, to IPv4.
+// DialContext opens a tunnel to addr ("host:port") through the proxy. The proxy resolves names, except for socks4:
+// names are resolved to IPv4 locally, because the protocol does not support them.
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	return d.Tunnel(ctx, addr)
 }
 
-// Tunnel is DialContext with the concrete type, for its Timing.
+// Tunnel is like DialContext, but returns a *Conn, which has the Timing.
 func (d *Dialer) Tunnel(ctx context.Context, addr string) (*Conn, error) {
 	host, port, err := splitTarget(addr)
 	if err != nil {
@@ -158,7 +159,7 @@ func (d *Dialer) Tunnel(ctx context.Context, addr string) (*Conn, error) {
 		if e, ok := errors.AsType[*Error](err); ok {
 			switch e.Reason {
 			case Denied, Upstream, Timeout, Closed:
-				e.Asked = conn.asked
+				e.TargetSent = conn.targetSent
 			}
 		}
 		return nil, err
@@ -172,7 +173,7 @@ func (d *Dialer) handshakeTimeout() time.Duration {
 	return cmp.Or(d.HandshakeTimeout, 8*time.Second)
 }
 
-// credentials returns user and password, and whether there are any.
+// credentials returns the user name and password; ok is false if there are none.
 func (d *Dialer) credentials() (user, password string, ok bool) {
 	if d.Proxy.User == nil {
 		return "", "", false

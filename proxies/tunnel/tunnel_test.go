@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// scripted serves one connection: it waits for each of what, and answers with the text behind it.
+// scripted serves a single connection with script and returns a Dialer for it.
 func scripted(t *testing.T, proxy string, script func(in *bufio.Reader, out io.Writer)) *tunnel.Dialer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,8 +55,8 @@ func head(in *bufio.Reader) string {
 	}
 }
 
-// What a target says first may come in one packet with the proxy's answer, and is not lost.
-func TestConnectKeepsWhatComesBehindTheHead(t *testing.T) {
+// Data of the target in the same packet as the proxy's response is not lost.
+func TestConnectKeepsDataAfterHead(t *testing.T) {
 	t.Parallel()
 	var asked string
 	d := scripted(t, "http://u:p%%40w@%s", func(in *bufio.Reader, out io.Writer) {
@@ -74,7 +74,7 @@ func TestConnectKeepsWhatComesBehindTheHead(t *testing.T) {
 		t.Errorf("got %q %v", greeting, err)
 	}
 	if want := "CONNECT mail.example:25 HTTP/1.1\r\nHost: mail.example:25\r\nProxy-Authorization: Basic dTpwQHc=\r\n\r\n"; asked != want {
-		t.Errorf("asked %q\nwant  %q", asked, want)
+		t.Errorf("request %q\nwant  %q", asked, want)
 	}
 }
 
@@ -98,14 +98,14 @@ func TestReasons(t *testing.T) {
 		"502":                     {"http://%s", answer("HTTP/1.1 502 No\r\n\r\n"), tunnel.Upstream},
 		"200 of another protocol": {"http://%s", answer("SSH-2.0-OpenSSH\r\n"), tunnel.Garbage},
 		"endless head":            {"http://%s", answer("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 10_000)), tunnel.Garbage},
-		"says nothing":            {"http://%s", answer(""), tunnel.Timeout},
-		"hangs up":                {"socks5://%s", func(in *bufio.Reader, _ io.Writer) { _, _ = in.ReadByte() }, tunnel.Closed},
-		"SOCKS5 wants auth":       {"socks5://%s", answer("\x05\xff"), tunnel.AuthRequired},
-		"SOCKS5 refuses auth":     {"socks5://u:p@%s", answer("\x05\x02\x01\x01"), tunnel.AuthRejected},
+		"no response":             {"http://%s", answer(""), tunnel.Timeout},
+		"connection closed":       {"socks5://%s", func(in *bufio.Reader, _ io.Writer) { _, _ = in.ReadByte() }, tunnel.Closed},
+		"SOCKS5 requires auth":    {"socks5://%s", answer("\x05\xff"), tunnel.AuthRequired},
+		"SOCKS5 rejects auth":     {"socks5://u:p@%s", answer("\x05\x02\x01\x01"), tunnel.AuthRejected},
 		"SOCKS5 not allowed":      {"socks5://%s", answer("\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Denied},
 		"SOCKS5 refused target":   {"socks5://%s", answer("\x05\x00\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Upstream},
 		"SOCKS4 rejected":         {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), tunnel.Upstream},
-		"SOCKS4 wants identd":     {"socks4a://%s", answer("\x00\x5c\x00\x00\x00\x00\x00\x00"), tunnel.AuthRequired},
+		"SOCKS4 requires identd":  {"socks4a://%s", answer("\x00\x5c\x00\x00\x00\x00\x00\x00"), tunnel.AuthRequired},
 		"no TLS":                  {"https://%s", answer("HTTP/1.1 400 Bad Request\r\n\r\n"), tunnel.TLS},
 		"unknown protocol":        {"gopher://%s", answer(""), tunnel.Unsupported},
 	} {
@@ -122,7 +122,7 @@ func TestReasons(t *testing.T) {
 			if err == nil {
 				conn.Close()
 			} else if strings.Contains(err.Error(), "u:p") {
-				t.Errorf("the error shows credentials: %v", err)
+				t.Errorf("error contains credentials: %v", err)
 			}
 		})
 	}
@@ -148,11 +148,11 @@ func TestDialReasons(t *testing.T) {
 	}
 }
 
-// What cannot be the address of anything is refused before a proxy is asked.
-func TestImpossibleTargetsAreRefused(t *testing.T) {
+// Invalid targets are rejected without a connection to the proxy.
+func TestInvalidTargetsAreRejected(t *testing.T) {
 	t.Parallel()
 	d := &tunnel.Dialer{Proxy: &url.URL{Scheme: "http", Host: "proxy.example:1"}, Dial: func(context.Context, string, string) (net.Conn, error) {
-		t.Error("got a connection to the proxy, want none")
+		t.Error("unexpected connection to the proxy")
 		return nil, errors.New("unexpected")
 	}}
 	for _, target := range []string{"", "nohost", ":80", "a:70000", "a:x", "a:0", "a:-1", "a b:80", "a..b:80", ".a:80", ".:80", "a\r\nX-Y: z:80", "a\x00:80", "a/b:80", "a@b:80",
@@ -171,8 +171,9 @@ func TestImpossibleTargetsAreRefused(t *testing.T) {
 	}
 }
 
-// What a proxy does once it knows the target may be the target's fault; what it does before, and its wish for a password, is its own.
-func TestFailuresThatMayBeTheTargets(t *testing.T) {
+// Failures after the target was sent may be caused by the target; earlier failures and requests for credentials are
+// not.
+func TestMayBeTargets(t *testing.T) {
 	t.Parallel()
 	type script = func(*bufio.Reader, io.Writer)
 	answer := func(text string) script {
@@ -190,14 +191,14 @@ func TestFailuresThatMayBeTheTargets(t *testing.T) {
 		"CONNECT 400":             {"http://%s", answer("HTTP/1.1 400 No\r\n\r\n"), true},
 		"CONNECT 403":             {"http://%s", answer("HTTP/1.1 403 No\r\n\r\n"), true},
 		"CONNECT 502":             {"http://%s", answer("HTTP/1.1 502 No\r\n\r\n"), true},
-		"CONNECT without answer":  {"http://%s", answer(""), true},
-		"CONNECT and hanging up":  {"http://%s", func(in *bufio.Reader, _ io.Writer) { head(in) }, true},
+		"CONNECT timeout":         {"http://%s", answer(""), true},
+		"CONNECT and close":       {"http://%s", func(in *bufio.Reader, _ io.Writer) { head(in) }, true},
 		"SOCKS5 refusal":          {"socks5://%s", answer("\x05\x00\x05\x04\x00\x01\x00\x00\x00\x00\x00\x00"), true},
 		"SOCKS4 refusal":          {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), true},
 		"CONNECT 407":             {"http://%s", answer("HTTP/1.1 407 No\r\n\r\n"), false},
 		"CONNECT and noise":       {"http://%s", answer("SSH-2.0-OpenSSH\r\n"), false},
 		"SOCKS5 without greeting": {"socks5://%s", answer(""), false},
-		"SOCKS5 wants a password": {"socks5://%s", answer("\x05\xff"), false},
+		"SOCKS5 requires auth":    {"socks5://%s", answer("\x05\xff"), false},
 		"no TLS with the proxy":   {"https://%s", answer("HTTP/1.1 400 Bad Request\r\n\r\n"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,14 +218,14 @@ func TestFailuresThatMayBeTheTargets(t *testing.T) {
 	}
 }
 
-// SOCKS4 needs an IPv4 address: what has none is refused before the proxy is asked.
-func TestSOCKS4LooksForAnAddressFirst(t *testing.T) {
+// Targets without an IPv4 address are rejected without a connection to a SOCKS4 proxy.
+func TestSOCKS4RequiresIPv4Address(t *testing.T) {
 	t.Parallel()
 	d := &tunnel.Dialer{Proxy: &url.URL{Scheme: "socks4", Host: "proxy.example:1"}, Dial: func(context.Context, string, string) (net.Conn, error) {
-		t.Error("got a connection to the proxy, want none")
+		t.Error("unexpected connection to the proxy")
 		return nil, errors.New("unexpected")
 	}}
-	unknown := strings.Repeat("a", 64) + ".example:80" // too long a part for DNS: no resolver is asked
+	unknown := strings.Repeat("a", 64) + ".example:80" // the label is too long for DNS, so no resolver is queried
 	for _, target := range []string{"[2001:db8::1]:80", unknown} {
 		if _, err := d.DialContext(t.Context(), "tcp", target); tunnel.ReasonOf(err) != tunnel.Unsupported || tunnel.MayBeTargets(err) {
 			t.Errorf("%s: got %v, want %s", target, err, tunnel.Unsupported)
@@ -232,8 +233,8 @@ func TestSOCKS4LooksForAnAddressFirst(t *testing.T) {
 	}
 }
 
-// The end of the context ends a handshake at once.
-func TestHandshakeEndsWithItsContext(t *testing.T) {
+// Cancellation of the context aborts a handshake immediately.
+func TestHandshakeIsCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	d := scripted(t, "socks5://%s", func(in *bufio.Reader, _ io.Writer) {

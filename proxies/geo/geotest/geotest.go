@@ -1,4 +1,4 @@
-// Package geotest makes small databases of addresses for tests.
+// Package geotest creates small address databases for tests.
 package geotest
 
 import (
@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// Database writes a small .mmdb of IPv4 networks, as the format's specification has it: a search tree with records of 24
-// bits, the data section, and the metadata. It returns the path.
+// Database writes a small .mmdb of IPv4 networks and returns its path. As specified, it has a search tree with 24-bit
+// records, a data section and metadata.
 func Database(tb testing.TB, networks map[string]map[string]any) string {
 	tb.Helper()
-	type node [2]int // a child's index, -1 for nothing, or -2-n for the n-th value
+	type node [2]int // index of a child, -1 for none, or -2-n for value n
 	tree := []node{{-1, -1}}
 	var data bytes.Buffer
 	var offsets []int
@@ -69,12 +69,12 @@ func Database(tb testing.TB, networks map[string]map[string]any) string {
 	return path
 }
 
-// encode writes a value of the data section: texts, unsigned numbers and small maps.
+// encode writes a value of the data section: a string, an unsigned number or a small map.
 func encode(tb testing.TB, out *bytes.Buffer, value any) {
 	tb.Helper()
 	number := func(kind byte, v uint64) {
 		text := bytes.TrimLeft(binary.BigEndian.AppendUint64(nil, v), "\x00")
-		if kind == 9 { // an extended type
+		if kind == 9 { // extended type
 			out.WriteByte(byte(len(text)))
 			out.WriteByte(kind - 7)
 		} else {
@@ -108,6 +108,6 @@ func encode(tb testing.TB, out *bytes.Buffer, value any) {
 			encode(tb, out, v[key])
 		}
 	default:
-		tb.Fatalf("cannot write %T", value)
+		tb.Fatalf("unsupported type %T", value)
 	}
 }

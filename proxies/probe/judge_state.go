@@ -13,23 +13,23 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// judge is one of Config.Judges, taken apart.
+// judge is a parsed URL of Config.Judges.
 type judge struct {
 	url  string // without a path
 	addr string // host:port
 	host string
 }
 
-// standing is what the judges have answered when asked directly. It is not changed once it is made.
-type standing struct {
+// judgeState is the result of querying the judges directly. It is immutable.
+type judgeState struct {
 	judge    judge
-	judge6   *judge // one that is an IPv6 address, or nil
+	judge6   *judge // a judge with an IPv6 address, or nil
 	baseline *Echo
 	real     []netip.Addr
 }
 
-// Start asks all judges directly, to learn our real addresses and the baseline. An error says why none can be used. With
-// a Target it does nothing.
+// Start queries all judges directly to learn our public addresses and the baseline of headers. It returns an error if
+// none is usable. With a Target it does nothing.
 func (p *Prober) Start(ctx context.Context) error {
 	if p.cfg.Target != nil {
 		return nil
@@ -38,7 +38,7 @@ func (p *Prober) Start(ctx context.Context) error {
 	return err
 }
 
-// RealAddresses returns our addresses as the judges see them. It is empty before Start.
+// RealAddresses returns our addresses as seen by the judges. It is empty before Start.
 func (p *Prober) RealAddresses() []netip.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,10 +48,10 @@ func (p *Prober) RealAddresses() []netip.Addr {
 	return slices.Clone(p.current.real)
 }
 
-// judgeSince returns a standing of judges that were asked after since.
-func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*standing, error) {
-	p.asking.Lock()
-	defer p.asking.Unlock()
+// judgeSince returns the state of judges that were queried after since.
+func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*judgeState, error) {
+	p.querying.Lock()
+	defer p.querying.Unlock()
 	p.mu.Lock()
 	current, checkedAt := p.current, p.checkedAt
 	p.mu.Unlock()
@@ -60,13 +60,13 @@ func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*standing, er
 	}
 
 	begin := time.Now()
-	next, err := p.askJudges(ctx)
-	if err != nil && ctx.Err() == nil { // it may have been one lost packet
-		next, err = p.askJudges(ctx)
+	next, err := p.queryJudges(ctx)
+	if err != nil && ctx.Err() == nil { // retry once: a packet may be lost
+		next, err = p.queryJudges(ctx)
 	}
 	for tries := 0; err != nil && tunnel.IsLocal(err) && ctx.Err() == nil && tries < 100; tries++ {
-		time.Sleep(50 * time.Millisecond) // this machine has no descriptor for it; the running probes will free some
-		next, err = p.askJudges(ctx)
+		time.Sleep(50 * time.Millisecond) // out of file descriptors; running probes will release some
+		next, err = p.queryJudges(ctx)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,12 +78,12 @@ func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*standing, er
 	return next, nil
 }
 
-func (p *Prober) askJudges(ctx context.Context) (*standing, error) {
-	found := &standing{real: slices.Clone(p.cfg.RealAddresses)}
+func (p *Prober) queryJudges(ctx context.Context) (*judgeState, error) {
+	found := &judgeState{real: slices.Clone(p.cfg.RealAddresses)}
 	var reasons []string
 	var failures []error
 	for _, j := range p.judges {
-		echo, err := p.askDirectly(ctx, j)
+		echo, err := p.queryJudge(ctx, j)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -106,12 +106,12 @@ func (p *Prober) askJudges(ctx context.Context) (*standing, error) {
 		return nil, &judgeError{text: strings.Join(reasons, "; "), causes: failures}
 	}
 	if len(reasons) > 0 {
-		p.cfg.Logger.Warn("some judges do not answer", "why", strings.Join(reasons, "; "))
+		p.cfg.Logger.Warn("some judges are unreachable", "why", strings.Join(reasons, "; "))
 	}
 	return found, nil
 }
 
-// judgeError is ErrJudge with what each judge's failure was.
+// judgeError is ErrJudge with the failure of each judge.
 type judgeError struct {
 	text   string
 	causes []error
@@ -121,8 +121,8 @@ func (e *judgeError) Error() string { return ErrJudge.Error() + ": " + e.text }
 
 func (e *judgeError) Unwrap() []error { return append([]error{ErrJudge}, e.causes...) }
 
-func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout+p.cfg.AnswerTimeout)
+func (p *Prober) queryJudge(ctx context.Context, j judge) (*Echo, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout+p.cfg.ResponseTimeout)
 	defer cancel()
 	ask := func(path string) (*reply, error) {
 		conn, err := p.cfg.Dial(ctx, "tcp", j.addr)
@@ -130,7 +130,7 @@ func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 			return nil, err
 		}
 		defer conn.Close()
-		return exchange(ctx, conn, exchangeRequest{target: path, host: j.addr, wait: p.cfg.AnswerTimeout})
+		return exchange(ctx, conn, exchangeRequest{target: path, host: j.addr, wait: p.cfg.ResponseTimeout})
 	}
 	nonce := newNonce()
 	reply, err := ask(echoPath + "?n=" + nonce)
@@ -139,12 +139,12 @@ func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 	}
 	echo, err := p.verifyEcho(reply, nonce)
 	if reason := tunnel.ReasonOf(err); reason == Forged || reason == Injects {
-		return nil, fmt.Errorf("its signature is wrong: the judge has another key than the prober, or something in between changes its answers (%w)", err)
+		return nil, fmt.Errorf("invalid signature: judge and prober have different keys, or a middlebox modifies the response (%w)", err)
 	}
 	if err != nil {
 		return echo, err
 	}
-	// A page that does not arrive unchanged without a proxy is no fault of a proxy.
+	// A modification without a proxy must not be attributed to proxies.
 	for path, status := range map[string]int{pagePath: http.StatusOK, missingPath: http.StatusNotFound} {
 		reply, err := ask(path + "?n=" + nonce)
 		if err != nil {
@@ -152,7 +152,7 @@ func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 		}
 		_, err = p.verifyPage(reply, nonce)
 		if headers := changedHeaders(reply.header); err != nil || reply.status != status || len(headers) > 0 {
-			return nil, fmt.Errorf("its %s does not come as it should without a proxy (status %d, headers changed: %s): the judge is of another version, or something in between changes it",
+			return nil, fmt.Errorf("unexpected %s without a proxy (status %d, changed headers: %s): the judge has a different version, or a middlebox modifies the response",
 				path, reply.status, cmp.Or(strings.Join(headers, ", "), "none"))
 		}
 	}
