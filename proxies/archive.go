@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// firstRecheck is how long after its removal a proxy is checked again.
+// firstRecheck is the delay between the removal of a proxy and its first recheck.
 const firstRecheck = 5 * time.Minute
 
-// archivedDue returns at most n proxies of the archive that are due for a check, and records that they are checked now.
-// The intervals double: each check is twice as long after the removal as the one before.
+// archivedDue returns up to n archived proxies that are due for a check and records the check. The delay since the
+// removal doubles with each check.
 func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy, error) {
 	taken, err := s.rdb.ZRangeWithScores(ctx, archiveKey(s.name), 0, -1).Result()
 	if err != nil {
@@ -23,11 +23,11 @@ func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy,
 	}
 	dayAgo := strconv.FormatInt(now.Add(-24*time.Hour).UnixMilli(), 10)
 	if err := s.rdb.ZRemRangeByScore(ctx, lookedKey(s.name), "-inf", dayAgo).Err(); err != nil {
-		return nil, fmt.Errorf("forget old checks: %w", err)
+		return nil, fmt.Errorf("delete expired check times: %w", err)
 	}
 	looks, err := s.rdb.ZRangeWithScores(ctx, lookedKey(s.name), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read when archived proxies were checked: %w", err)
+		return nil, fmt.Errorf("read check times of archived proxies: %w", err)
 	}
 	looked := make(map[string]int64, len(looks))
 	for _, z := range looks {

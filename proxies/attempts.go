@@ -12,30 +12,30 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// attempts is the tries of one request: which proxies were tried, and whose fault the failures were.
+// attempts tracks the attempts of one request: the proxies used, and the cause of each failure.
 type attempts struct {
-	pick     PickOptions // of the next one
-	left     int
-	deadline time.Time // for proxies to wait for
-	wait     bool
-	direct   bool
-	suspects []suspect
-	last     error // what to return when no other proxy is tried
+	pick      PickOptions // for the next attempt
+	triesLeft int
+	deadline  time.Time // of waiting for a proxy
+	wait      bool
+	direct    bool
+	suspects  []suspect
+	lastErr   error // returned after the last attempt
 }
 
-// defaultWait is how long FallbackWait waits.
+// defaultWait is the default of PickOptions.Wait with FallbackWait.
 const defaultWait = 30 * time.Second
 
 func newAttempts(o PickOptions, fallback Fallback, tries int) *attempts {
-	a := &attempts{pick: o, left: tries, wait: fallback == FallbackWait, direct: fallback == FallbackDirect}
+	a := &attempts{pick: o, triesLeft: tries, wait: fallback == FallbackWait, direct: fallback == FallbackDirect}
 	a.pick.Except = slices.Clone(o.Except)
 	a.deadline = time.Now().Add(cmp.Or(o.Wait, defaultWait))
 	return a
 }
 
-// next returns what to pick next. It waits for a proxy only while the failures so far were certainly the proxies' own.
+// next returns the options of the next pick. It waits for a proxy only if all failures so far were caused by proxies.
 func (a *attempts) next() PickOptions {
-	a.left--
+	a.triesLeft--
 	a.pick.Wait = 0
 	if a.wait && len(a.suspects) == 0 && a.pick.without == "" {
 		a.pick.Wait = time.Until(a.deadline)
@@ -43,96 +43,97 @@ func (a *attempts) next() PickOptions {
 	return a.pick
 }
 
-// noProxy records that no proxy is left to try.
+// noProxy records that the pool has no further proxy.
 func (a *attempts) noProxy(err error) {
-	if a.last == nil || a.goDirectly(err) {
-		a.last = err
+	if a.lastErr == nil || a.allowsDirect(err) {
+		a.lastErr = err
 	}
 }
 
-// goDirectly reports whether to connect directly after err. It returns false when a proxy could not reach the target: then the
-// pool is not at fault.
-func (a *attempts) goDirectly(err error) bool {
+// allowsDirect reports whether to connect directly after err. If a proxy could not reach the target or does not
+// support it, the pool is not the cause and a direct connection is not allowed.
+func (a *attempts) allowsDirect(err error) bool {
 	return a.direct && errors.Is(err, ErrNoProxy) && len(a.suspects) == 0 && a.pick.without == ""
 }
 
-// fail records how a proxy failed, by an error or an answer of its own, and whose fault that was.
+// fail records a failed attempt: its verdict, and either err or the proxy's own response.
 func (a *attempts) fail(lease *Lease, v verdict, response *http.Response, err error) {
 	a.pick.Except = append(a.pick.Except, lease.Proxy.ID)
 	if err != nil {
-		a.last = &fault{error: err, via: lease.Proxy.ID, sure: v == guilty && tunnel.ReasonOf(err) != ""}
+		a.lastErr = &fault{error: err, proxyID: lease.Proxy.ID, certain: v == verdictProxy && tunnel.ReasonOf(err) != ""}
 	}
 	switch v {
-	case doubtful:
+	case verdictUnknown:
 		a.suspects = append(a.suspects, suspect{lease, chargeOf(err), response})
-	case unfit:
-		if lease.Proxy.Protocol == "socks4" && a.pick.without == "" { // which all fail alike, before they are asked
+	case verdictUnsupported:
+		if lease.Proxy.Protocol == "socks4" && a.pick.without == "" { // all of them fail in the same way, without a connection
 			a.pick.without = lease.Proxy.Protocol
-			a.left++
+			a.triesLeft++
 		}
 	}
 }
 
-// fault is an error of a request through a proxy.
+// A fault is the error of a request through a proxy.
 type fault struct {
 	error
-	via  string // the proxy
-	sure bool   // it was the proxy's and not the target's
+	proxyID string // ID of the proxy
+	certain bool   // the proxy certainly caused the failure
 }
 
 // Unwrap returns the cause.
 func (f *fault) Unwrap() error { return f.error }
 
-// ProxyFault reports whether the proxy failed for certain, and not the target.
-func (f *fault) ProxyFault() bool { return f.sure }
+// ProxyFault reports whether the proxy certainly caused the failure.
+func (f *fault) ProxyFault() bool { return f.certain }
 
-// Via is the id of the proxy that carried the request.
-func (f *fault) Via() string { return f.via }
+// Via returns the ID of the proxy that carried the request.
+func (f *fault) Via() string { return f.proxyID }
 
-// verdict is whose fault an outcome was.
+// A verdict is the cause of an outcome.
 type verdict int
 
 const (
-	clean    verdict = iota // an answer of the site, to pass on
-	unproven                // an answer to pass on that may be the proxy's own, without reaching the site
-	guilty                  // the proxy's; it has been reported
-	doubtful                // the proxy's or the target's
-	unfit                   // no one's: the protocol of the proxy cannot carry the target
-	ours                    // this process's or the caller's
+	verdictOK          verdict = iota // a response of the site
+	verdictUnproven                   // a response that may come from the proxy itself and does not prove that the site was reached
+	verdictProxy                      // the proxy failed and was reported
+	verdictUnknown                    // the proxy or the target failed
+	verdictUnsupported                // the protocol of the proxy does not support the target
+	verdictLocal                      // this process failed, or the caller canceled
 )
 
-// blame returns whose fault an error was, and ends the lease unless that is in doubt.
+// blame returns the cause of an error and ends the lease, unless the cause is verdictUnknown.
 func blame(lease *Lease, err error) verdict {
 	switch reason := tunnel.ReasonOf(err); {
 	case reason == tunnel.Local, reason == tunnel.Canceled:
 		lease.Release()
-		return ours
-	case reason == tunnel.Unsupported: // such as an IPv6 target for SOCKS4, or a name that does not resolve here
+		return verdictLocal
+	case reason == tunnel.Unsupported: // such as an IPv6 target for SOCKS4, or a name that does not resolve locally
 		lease.Release()
-		return unfit
+		return verdictUnsupported
 	case reason == "", tunnel.MayBeTargets(err):
-		return doubtful
+		return verdictUnknown
 	case reason == tunnel.ConnectTimeout, reason == tunnel.Timeout:
 		lease.Report(TimedOut, 0)
 	default:
 		lease.Report(Failed, 0)
 	}
-	return guilty
+	return verdictProxy
 }
 
-// suspect is a proxy whose failure may be the target's fault. The target is at fault unless another proxy reaches it.
+// A suspect is a proxy whose failure may have been caused by the target. The target is the cause unless another proxy
+// reaches it.
 type suspect struct {
 	lease    *Lease
-	outcome  Outcome        // to report if another reaches the target
-	response *http.Response // its own, if it gave one
+	outcome  Outcome        // to report if another proxy reaches the target
+	response *http.Response // the response of the proxy, if any
 }
 
-// chargeOf is the outcome of a proxy that failed with err when another reaches the target.
+// chargeOf returns the outcome for a proxy that failed with err if another proxy reaches the target.
 func chargeOf(err error) Outcome {
 	var wrongCertificate *tls.CertificateVerificationError
 	var unknownAuthority x509.UnknownAuthorityError
 	switch {
-	case errors.As(err, &wrongCertificate), errors.As(err, &unknownAuthority): // its own, since the other saw a good one
+	case errors.As(err, &wrongCertificate), errors.As(err, &unknownAuthority): // issued by the proxy, because the other proxy received a valid one
 		return Failed
 	case tunnel.ReasonOf(err) == tunnel.Denied:
 		return useless
@@ -142,12 +143,12 @@ func chargeOf(err error) Outcome {
 	return missed
 }
 
-// settle ends the leases of the suspects: with a report when another proxy has reached the target, else with none. A proxy
-// that timed out rests at the target in any case, so that the next request does not take as long.
-func settle(suspects []suspect, guilty bool) {
+// settle ends the leases of the suspects, with a report if another proxy reached the target. A proxy that timed out
+// is suspended at the target in any case, so that the next request does not wait for it.
+func settle(suspects []suspect, reached bool) {
 	for _, s := range suspects {
 		switch {
-		case guilty:
+		case reached:
 			s.lease.Report(s.outcome, 0)
 		case s.outcome == missedTimedOut:
 			s.lease.Report(useless, 0)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Ban keeps proxies from a site for a while, or from all sites when site is "", whatever checks and requests say in the
-// meantime. A d of 0 is without end. The proxies stay in the pool, and are used again when the time is over.
+// Ban excludes proxies from a site, or from all sites if site is "", for d. A d of 0 means forever. Checks and
+// requests do not end a ban. The proxies stay in the pool and become available when the ban expires.
 func (p *Pool) Ban(ctx context.Context, site string, d time.Duration, ids ...string) error {
 	defer p.view.expire()
 	return p.store.ban(ctx, site, d, ids)
@@ -33,7 +33,7 @@ func (s *store) ban(ctx context.Context, site string, d time.Duration, ids []str
 	return nil
 }
 
-// Unban ends bans from a site, or those from all sites when site is "". It returns how many there were.
+// Unban removes bans from a site, or the bans from all sites if site is "". It returns the number of bans removed.
 func (p *Pool) Unban(ctx context.Context, site string, ids ...string) (int, error) {
 	defer p.view.expire()
 	return p.store.unban(ctx, site, ids)
@@ -49,23 +49,23 @@ func (s *store) unban(ctx context.Context, site string, ids []string) (int, erro
 	}
 	n, err := s.rdb.HDel(ctx, bansKey(s.name), fields...).Result()
 	if err != nil {
-		return 0, fmt.Errorf("end bans: %w", err)
+		return 0, fmt.Errorf("remove bans: %w", err)
 	}
 	return int(n), nil
 }
 
-// Ban keeps a proxy from a site, or from all.
+// A Ban excludes a proxy from a site or from all sites.
 type Ban struct {
 	ID    string    `json:"id"`
-	Site  string    `json:"site,omitempty"` // "" is all
-	Until time.Time `json:"until,omitzero"` // zero is without end
+	Site  string    `json:"site,omitempty"` // "" means all sites
+	Until time.Time `json:"until,omitzero"` // zero means forever
 }
 
-// bans returns the bans in force, and deletes those that have ended.
+// bans returns the active bans and deletes expired ones.
 func (s *store) bans(ctx context.Context) ([]Ban, error) {
 	texts, err := s.rdb.HGetAll(ctx, bansKey(s.name)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the bans: %w", err)
+		return nil, fmt.Errorf("read bans: %w", err)
 	}
 	now := time.Now()
 	var bans []Ban
@@ -88,11 +88,11 @@ func (s *store) bans(ctx context.Context) ([]Ban, error) {
 	}
 	if len(over) > 0 {
 		if err := s.rdb.HDel(ctx, bansKey(s.name), over...).Err(); err != nil {
-			return nil, fmt.Errorf("delete bans that have ended: %w", err)
+			return nil, fmt.Errorf("delete expired bans: %w", err)
 		}
 	}
 	return bans, nil
 }
 
-// banField is the field of a ban; an id has no space in it.
+// banField returns the hash field of a ban. IDs contain no space.
 func banField(id, site string) string { return strings.TrimRight(id+" "+site, " ") }

@@ -11,7 +11,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A ban holds for its site and its time, whatever checks say, and in every process.
+// A ban applies to its site until it expires, in all processes, regardless of checks.
 func TestBan(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -26,7 +26,7 @@ func TestBan(t *testing.T) {
 		}
 		gets := func(site string, want ...string) {
 			t.Helper()
-			mustPublish(t, mine, result(1, nil), result(2, nil)) // a check is no reason to end a ban
+			mustPublish(t, mine, result(1, nil), result(2, nil)) // a check does not end a ban
 			got := map[string]bool{}
 			for range 40 {
 				lease, err := theirs.Pick(t.Context(), PickOptions{Site: site})
@@ -41,7 +41,7 @@ func TestBan(t *testing.T) {
 			}
 			for _, id := range want {
 				if !got[id] {
-					t.Errorf("%q never gets %s", site, id)
+					t.Errorf("%q got no lease on %s", site, id)
 				}
 			}
 		}
@@ -61,18 +61,18 @@ func TestBan(t *testing.T) {
 			t.Errorf("got %+v %v, want two members, one of them banned", list, err)
 		}
 		if n, err := mine.Unban(t.Context(), "shop", one, two); n != 1 || err != nil {
-			t.Errorf("%d bans ended, %v", n, err)
+			t.Errorf("%d bans removed, %v", n, err)
 		}
 		gets("shop", one)
 
-		// One that is over is forgotten.
+		// An expired ban is deleted.
 		ban("", time.Nanosecond, two)
 		gets("shop", one, two)
 		if bans, err := mine.store.bans(t.Context()); err != nil || len(bans) != 0 {
 			t.Errorf("got %v %v, want no bans", bans, err)
 		}
 		if n, _ := rdb.HLen(t.Context(), bansKey("{muster:proxies}")).Result(); n != 0 {
-			t.Errorf("%d bans are kept", n)
+			t.Errorf("%d bans remain", n)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A member is named by what a list calls it, whatever its user name is made of, and by that alone.
+// A member is found by its listed string, whatever characters its user name contains, and only that member.
 func TestFindAsListed(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)
@@ -115,8 +115,8 @@ func TestFindAsListed(t *testing.T) {
 	}
 }
 
-// A list for a site shows its bans and its health, and the score that a pick for the site would go by.
-func TestListAtASite(t *testing.T) {
+// A list for a site has its bans, its health and the score of a pick for the site.
+func TestListAt(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)
 	mustPublish(t, pool, result(1, nil), result(2, nil), result(3, nil))
@@ -149,10 +149,10 @@ func TestListAtASite(t *testing.T) {
 	}
 	everywhere, err := pool.List(t.Context(), Filter{})
 	if err != nil || len(everywhere) != 2 || everywhere[0].Banned || everywhere[0].SiteHealth != nil {
-		t.Fatalf("without a site: got %+v %v, want two members that no site is told of", everywhere, err)
+		t.Fatalf("without a site: got %+v %v, want two members without a site", everywhere, err)
 	}
 	if members[2].Score >= everywhere[1].Score {
-		t.Errorf("got score %v at the site that turns it away, want less than %v, that over all sites", members[2].Score, everywhere[1].Score)
+		t.Errorf("got score %v at the site that bans it, want less than the overall score %v", members[2].Score, everywhere[1].Score)
 	}
 	s, err := pool.Stats(t.Context())
 	if err != nil || s.SiteBans["shop"] != 2 || s.Banned != 1 {

@@ -9,7 +9,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Picks from a pool of 10,000 proxies, each with a report.
+// BenchmarkPickAndReport picks from a pool of 10,000 proxies with reports.
 func BenchmarkPickAndReport(b *testing.B) {
 	pool := NewPool(PoolConfig{Redis: redistest.Server(b).Client()})
 	defer pool.Close()

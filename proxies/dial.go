@@ -13,20 +13,20 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// DialOptions say how Dial uses the pool.
+// DialOptions configure Dial.
 type DialOptions struct {
-	PickOptions // Wait counts with FallbackWait only and defaults to 30 s there
+	PickOptions // Wait applies with FallbackWait only and defaults to 30 s there
 	// Fallback defaults to FallbackFail.
 	Fallback Fallback
-	// Tries is how many proxies are tried. Defaults to 3.
+	// Tries is the maximum number of proxies. Defaults to 3.
 	Tries int
-	// Direct reaches the target with FallbackDirect. Defaults to a net.Dialer that connects to public addresses alone.
+	// Direct connects to the target with FallbackDirect. Defaults to a net.Dialer restricted to public addresses.
 	Direct tunnel.DialFunc
 }
 
-// Dial opens a tunnel to addr ("host:port") through a proxy of the pool, and tries up to Tries of them. Closing the
-// connection ends the lease, as a success when anything was received. The outcome counts for the proxy and addr, not for
-// Site, whose health and bans only decide which proxy is picked. The proxy is the zero Proxy when the connection is direct.
+// Dial opens a tunnel to addr ("host:port") through a proxy of the pool, with up to Tries attempts. Closing the
+// connection ends the lease, as a success if data was received. The outcome is recorded for the proxy and addr. Site
+// only affects which proxy is picked, by its health and bans. The returned Proxy is zero for a direct connection.
 func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, Proxy, error) {
 	if err := tunnel.CheckTarget(addr); err != nil {
 		return nil, Proxy{}, err
@@ -34,7 +34,7 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 	a := newAttempts(o.PickOptions, o.Fallback, cmp.Or(o.Tries, defaultTries))
 	a.pick.Filter.Connect = true
 	a.pick.tunnel = addr
-	for a.left > 0 {
+	for a.triesLeft > 0 {
 		lease, err := p.Pick(ctx, a.next())
 		if err != nil {
 			a.noProxy(err)
@@ -43,25 +43,25 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 		begun := time.Now()
 		conn, err := p.transports.dialer(lease.Proxy).Tunnel(ctx, addr)
 		if err == nil {
-			for _, s := range a.suspects { // they may still be at fault: some proxies report any tunnel as open
+			for _, s := range a.suspects { // they may still have failed: some proxies accept every tunnel
 				s.lease.Release()
 			}
 			return &leasedConn{Conn: conn, lease: lease, latency: time.Since(begun), suspects: a.suspects}, lease.Proxy, nil
 		}
-		v := ours
+		v := verdictLocal
 		if ctx.Err() != nil {
 			lease.Release()
 		} else {
 			v = blame(lease, err)
 		}
 		a.fail(lease, v, nil, err)
-		if v == ours {
+		if v == verdictLocal {
 			break
 		}
 	}
 	settle(a.suspects, false)
-	if a.goDirectly(a.last) {
-		p.transports.warnDirect(o.Site, a.last)
+	if a.allowsDirect(a.lastErr) {
+		p.transports.warnDirect(o.Site, a.lastErr)
 		dial := o.Direct
 		if dial == nil {
 			dial = (*addressfilter.Filter)(nil).Dial(&net.Dialer{})
@@ -72,16 +72,16 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 		}
 		return conn, Proxy{}, nil
 	}
-	return nil, Proxy{}, a.last
+	return nil, Proxy{}, a.lastErr
 }
 
-// leasedConn ends its lease when it is closed.
+// leasedConn is a connection that ends its lease on Close.
 type leasedConn struct {
 	*tunnel.Conn
 	lease    *Lease
 	latency  time.Duration
-	suspects []suspect   // proxies that did not reach the target; their leases have ended
-	got      atomic.Bool // something was received
+	suspects []suspect   // proxies that failed to reach the target; their leases have ended
+	got      atomic.Bool // data was received
 	once     sync.Once
 }
 
@@ -95,7 +95,7 @@ func (c *leasedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite closes the sending side where the connection can.
+// CloseWrite closes the writing side if the connection supports it.
 func (c *leasedConn) CloseWrite() error {
 	if half, ok := c.Conn.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

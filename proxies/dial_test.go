@@ -20,10 +20,10 @@ import (
 	"muster/tasks/redistest"
 )
 
-// noDNS is a name that no resolver is asked for: one of its parts is too long for DNS. Hosts may have it anyway.
+// noDNS is a name that is never looked up in DNS, because a label is too long. Hosts may contain it.
 var noDNS = strings.Repeat("a", 64) + ".example"
 
-// say opens a tunnel, sends a request, and returns what came back.
+// say opens a tunnel, sends a request and returns the response.
 func (b *bench) say(t *testing.T, addr string, o DialOptions) (string, error) {
 	t.Helper()
 	conn, _, err := b.pool.Dial(t.Context(), addr, o)
@@ -46,13 +46,12 @@ func (b *bench) wantFails(t *testing.T, when string, want float64, ids ...string
 	}
 }
 
-// Requests in the clear show who is banned from a site. What goes through tunnels to the same host, pages that say no
-// among it, changes nothing of that.
-func TestTunnelsSayNothingOfASite(t *testing.T) {
+// Plain requests reveal bans of a site. Tunnels to the same host do not affect them, whatever their content.
+func TestTunnelsDoNotAffectSiteHealth(t *testing.T) {
 	t.Parallel()
 	const proxies, blocked, site = 98, 38, "shop.example"
 	pool := newPool(t, redistest.New(t), func(c *PoolConfig) {
-		c.Dial = func(context.Context, string, string) (net.Conn, error) { // every proxy opens every tunnel
+		c.Dial = func(context.Context, string, string) (net.Conn, error) { // every proxy accepts every tunnel
 			near, far := net.Pipe()
 			go func() {
 				defer far.Close()
@@ -114,7 +113,7 @@ func TestTunnelsSayNothingOfASite(t *testing.T) {
 		}
 	}
 	if ok < 190 {
-		t.Errorf("got %d of 200 requests answered after the tunnels, want 190 or more", ok)
+		t.Errorf("got %d of 200 successful requests after the tunnels, want 190 or more", ok)
 	}
 	requests := 0
 	members, err := pool.List(t.Context(), Filter{})
@@ -126,8 +125,8 @@ func TestTunnelsSayNothingOfASite(t *testing.T) {
 	}
 }
 
-// A target that no proxy reaches costs none of them anything, however they say so.
-func TestUnreachableTargetsCostNothing(t *testing.T) {
+// Proxies are not penalized for a target that no proxy reaches, whatever the form of the failure.
+func TestUnreachableTargetsAreNotPenalized(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []proxytest.Kind{proxytest.SOCKS5, proxytest.SOCKS4A, proxytest.Elite, proxytest.BadGateway, proxytest.Forbidding, proxytest.HangsUp, proxytest.Silent} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -142,14 +141,14 @@ func TestUnreachableTargetsCostNothing(t *testing.T) {
 				ids = append(ids, b.add(t, proxytest.Options{Kind: kind})...)
 			}
 			for i := range 4 {
-				noDNS := fmt.Sprintf("%d.%s", i, noDNS) // who has kept a client waiting for one rests there
+				noDNS := fmt.Sprintf("%d.%s", i, noDNS) // a proxy that timed out at a target is suspended there
 				if _, err := b.say(t, noDNS+":443", DialOptions{}); err == nil || errors.Is(err, ErrNoProxy) {
-					t.Fatalf("a tunnel: got %v, want that the target cannot be reached", err)
+					t.Fatalf("a tunnel: got %v, want target unreachable", err)
 				}
 				if _, _, err := get(t, b.pool.Transport("secure."+noDNS, TransportOptions{}), "https://"+noDNS+"/"); err == nil || errors.Is(err, ErrNoProxy) {
-					t.Fatalf("https: got %v, want that the target cannot be reached", err)
+					t.Fatalf("https: got %v, want target unreachable", err)
 				}
-				if kind != proxytest.Forbidding { // whose page may be the site's
+				if kind != proxytest.Forbidding { // its page may come from the site
 					_, _, _ = get(t, b.pool.Transport(noDNS, TransportOptions{}), "http://"+noDNS+"/")
 				}
 			}
@@ -158,8 +157,8 @@ func TestUnreachableTargetsCostNothing(t *testing.T) {
 	}
 }
 
-// The page by which a proxy says that a target is down does not prove that it was reached.
-func TestErrorPageOfAProxyProvesNothing(t *testing.T) {
+// The error page of a proxy for an unreachable target does not prove that the target was reached.
+func TestErrorPageOfProxy(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{404, 500, 502, 503} {
 		b := newBench(t, hello, nil)
@@ -177,9 +176,9 @@ func TestErrorPageOfAProxyProvesNothing(t *testing.T) {
 	}
 }
 
-// A proxy that does not reach what another reaches has failed, and once only for each target: it may be the target that
-// turns it away. That a tunnel stands proves nothing as long as nothing has come through it.
-func TestRefusalThatAnotherDisproves(t *testing.T) {
+// A proxy that cannot reach a target which another proxy reaches is penalized once per target, because the target may
+// reject it. An open tunnel proves nothing until data was received through it.
+func TestMissIsPenalizedIfAnotherProxySucceeds(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[proxytest.Kind]float64{proxytest.BadGateway: 1, proxytest.HangsUp: 1, proxytest.Silent: 0.5, proxytest.Forbidding: 0} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -197,20 +196,20 @@ func TestRefusalThatAnotherDisproves(t *testing.T) {
 				t.Fatalf("got %v %v, want the other proxy", used, err)
 			}
 			conn.Close()
-			b.wantFails(t, "before anything came through", 0, ids[0])
+			b.wantFails(t, "before data was received", 0, ids[0])
 
 			if text, err := b.say(t, "shop.example:80", options()); err != nil || !strings.Contains(text, "hello") {
 				t.Fatalf("got %q %v", text, err)
 			}
-			b.wantFails(t, "when another has reached the target", want, ids[0])
-			b.wantFails(t, "when it has reached the target", 0, ids[1])
+			b.wantFails(t, "after another proxy reached the target", want, ids[0])
+			b.wantFails(t, "the proxy that reached the target", 0, ids[1])
 
 			asked := b.exits[ids[0]].Requests()
 			if text, err := b.say(t, "shop.example:80", options()); err != nil || !strings.Contains(text, "hello") {
 				t.Fatalf("got %q %v", text, err)
 			}
 			if again := b.exits[ids[0]].Requests(); again != asked {
-				t.Errorf("got %d requests for a target that it does not reach, want %d: it rests there", again, asked)
+				t.Errorf("got %d requests for an unreachable target, want %d: the proxy is suspended there", again, asked)
 			}
 			if sites := siteHealth(t, b.pool, "shop.example"); len(sites) != 0 {
 				t.Errorf("got %v at the site, want nothing", sites)
@@ -219,25 +218,25 @@ func TestRefusalThatAnotherDisproves(t *testing.T) {
 	}
 }
 
-// A proxy that keeps a client waiting for a target that no proxy reaches rests there, and there alone.
-func TestHungProxiesRestAtTheTarget(t *testing.T) {
+// A proxy that times out at a target which no proxy reaches is suspended there and only there.
+func TestTimeoutSuspendsProxyAtTarget(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, func(c *PoolConfig) {
 		c.HandshakeTimeout, c.HeaderTimeout = 50*time.Millisecond, 50*time.Millisecond
 	})
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Silent}, proxytest.Options{Kind: proxytest.Silent})
-	for _, want := range []bool{false, true} { // whether there is no proxy, so that no client waits
+	for _, want := range []bool{false, true} { // whether no proxy is available, so that no client waits
 		if _, err := b.say(t, "shop.example:80", DialOptions{}); err == nil || errors.Is(err, ErrNoProxy) != want {
-			t.Errorf("a tunnel: got %v, want that there is no proxy: %t", err, want)
+			t.Errorf("a tunnel: got %v, want no proxy: %t", err, want)
 		}
 		if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), "http://shop.example/"); err == nil || errors.Is(err, ErrNoProxy) != want {
-			t.Errorf("http: got %v, want that there is no proxy: %t", err, want)
+			t.Errorf("http: got %v, want no proxy: %t", err, want)
 		}
 	}
 	b.wantFails(t, "in the end", 0, ids...)
 }
 
-// However often a proxy misses one target, it counts as one failure over all sites; the misses at others add up.
+// Repeated misses of a target count as one failure over all sites. Misses of different targets add up.
 func TestMissesCountOncePerTarget(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)
@@ -268,7 +267,7 @@ func TestMissesCountOncePerTarget(t *testing.T) {
 	}
 	for _, site := range []string{"shop", "news", "strict"} {
 		if h := siteHealth(t, pool, site); h[id].Fails == 0 || h[id].Until.IsZero() {
-			t.Errorf("%s: got %+v, want a rest", site, h[id])
+			t.Errorf("%s: got %+v, want a cooldown", site, h[id])
 		}
 	}
 	miss("third", missed)
@@ -278,8 +277,8 @@ func TestMissesCountOncePerTarget(t *testing.T) {
 	}
 }
 
-// A proxy that needs an address from us is not to blame when there is none, and the others get a try.
-func TestSOCKS4IsNotBlamedForOurNames(t *testing.T) {
+// A SOCKS4 proxy is not penalized if a name has no local address, and other proxies are tried.
+func TestSOCKS4IsNotPenalizedForLocalLookup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	b.hosts[noDNS] = b.site.Listener.Addr().String()
@@ -305,8 +304,8 @@ func TestSOCKS4IsNotBlamedForOurNames(t *testing.T) {
 	b.wantFails(t, "in the end", 0, ids...)
 }
 
-// An impossible target is an error at once, and no proxy is asked.
-func TestImpossibleTargetsAskNoProxy(t *testing.T) {
+// An invalid target is rejected immediately, without a request to a proxy.
+func TestInvalidTargetsUseNoProxy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
@@ -325,8 +324,8 @@ func TestImpossibleTargetsAskNoProxy(t *testing.T) {
 	}
 }
 
-// A proxy that fails is no reason not to wait for one that is busy.
-func TestWaitGoesOnAfterAFailure(t *testing.T) {
+// A failed proxy does not prevent waiting for a busy one.
+func TestWaitContinuesAfterFailure(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(*bench, PickOptions) error{
 		"http": func(b *bench, o PickOptions) error {
@@ -354,15 +353,14 @@ func TestWaitGoesOnAfterAFailure(t *testing.T) {
 			go func() { done <- send(b, o) }()
 			busy.Release()
 			if err := <-done; err != nil {
-				t.Errorf("got %v, want an answer by the proxy that is free again", err)
+				t.Errorf("got %v, want a response through the released proxy", err)
 			}
 		})
 	}
 }
 
-// With FallbackDirect a tunnel, too, is a direct connection when no proxy works, and not when a proxy says that the
-// target is down.
-func TestDialFallsBackToADirectConnection(t *testing.T) {
+// With FallbackDirect a tunnel is direct if no proxy works, but not if a proxy reports that the target is down.
+func TestDialFallbackDirect(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	o := DialOptions{Fallback: FallbackDirect, Direct: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -377,15 +375,15 @@ func TestDialFallsBackToADirectConnection(t *testing.T) {
 		b.add(t, proxytest.Options{Kind: kind})
 	}
 	if _, _, err := b.pool.Dial(t.Context(), "down.example:80", o); tunnel.ReasonOf(err) != tunnel.Upstream {
-		t.Errorf("got %v, want that the target is down", err)
+		t.Errorf("got %v, want target down", err)
 	}
-	if n := strings.Count(b.logs.String(), "going directly"); n != 1 {
+	if n := strings.Count(b.logs.String(), "connecting directly"); n != 1 {
 		t.Errorf("got %d warnings that connections are direct, want 1", n)
 	}
 }
 
-// A proxy whose name stands for loopback is not connected to unless that is allowed, for tunnels and requests alike.
-func TestNamesOfPrivateAddressesAreNotConnectedTo(t *testing.T) {
+// A proxy whose name resolves to loopback is not connected to unless the filter allows it, for tunnels and requests.
+func TestPrivateAddressesOfNamesAreNotDialed(t *testing.T) {
 	t.Parallel()
 	allowed, err := addressfilter.New("127.0.0.1")
 	if err != nil {
@@ -421,8 +419,8 @@ func TestNamesOfPrivateAddressesAreNotConnectedTo(t *testing.T) {
 	}
 }
 
-// Going directly for want of a proxy reaches public addresses alone, unless the caller brings another way.
-func TestFallbackDirectReachesPublicAddressesAlone(t *testing.T) {
+// The default direct connection reaches public addresses only.
+func TestFallbackDirectReachesPublicAddressesOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	port := b.site.Listener.Addr().(*net.TCPAddr).Port
@@ -431,7 +429,7 @@ func TestFallbackDirectReachesPublicAddressesAlone(t *testing.T) {
 		_, _, dialed := b.pool.Dial(t.Context(), to, DialOptions{Fallback: FallbackDirect})
 		_, _, requested := get(t, b.pool.Transport("shop", TransportOptions{Fallback: FallbackDirect}), "http://"+to+"/")
 		if !addressfilter.Is(dialed) || !addressfilter.Is(requested) || b.hits.Load() != 0 {
-			t.Errorf("%s: got %v and %v and %d requests, want refusals and none", to, dialed, requested, b.hits.Load())
+			t.Errorf("%s: got %v and %v and %d requests, want rejections and none", to, dialed, requested, b.hits.Load())
 		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// Export writes the usable proxies of the pool into files of dir, the fastest first, those without a latency last: in
-// the formats that are named, or all of Formats. Each file is replaced in one step, so a reader never sees half of one.
-// The files hold the proxies' credentials and are for their owner alone. It returns how many proxies there are.
+// Export writes the usable proxies of the pool to files in dir, in the given formats or in all of Formats. Proxies
+// are sorted by latency, those without a latency last. Each file is replaced atomically. The files contain
+// credentials and are accessible to their owner only. Export returns the number of proxies.
 func (p *Pool) Export(ctx context.Context, dir string, formats ...string) (int, error) {
 	chosen, err := FormatsOf(formats)
 	if err != nil {
@@ -41,7 +41,7 @@ func (p *Pool) Export(ctx context.Context, dir string, formats ...string) (int, 
 	return len(list), nil
 }
 
-// ExportTo writes the usable proxies of the pool to w, in one format, in the order of Export.
+// ExportTo writes the usable proxies of the pool to w in one format, in the order of Export.
 func (p *Pool) ExportTo(ctx context.Context, w io.Writer, format string) error {
 	chosen, err := FormatsOf([]string{format})
 	if err != nil {
@@ -74,7 +74,7 @@ func exported(ctx context.Context, p *Pool) ([]Proxy, error) {
 	return list, nil
 }
 
-// ReadExport reads a live_proxies.json, such as another host has written. A missing file is an error; count it as none.
+// ReadExport reads a live_proxies.json, for example from another host. A missing file is an error.
 func ReadExport(path string) ([]Proxy, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -87,7 +87,7 @@ func ReadExport(path string) ([]Proxy, error) {
 	}
 	for i, p := range proxies {
 		if err := tunnel.CheckTarget(p.URL().Host); err != nil || !slices.Contains(source.Protocols, p.Protocol) {
-			return nil, fmt.Errorf("read exported proxies: %s is corrupt: entry %d is no address of a proxy", path, i+1)
+			return nil, fmt.Errorf("read exported proxies: %s is corrupt: entry %d is not a valid proxy", path, i+1)
 		}
 		proxies[i].ID = proxyID(p)
 	}

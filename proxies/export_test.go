@@ -14,7 +14,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Readers of the exported file see an old list or a new one, never half of one; it is sorted and holds no transparent proxy.
+// Readers of an exported file see a complete list at any time. It is sorted and contains no transparent proxies.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)
@@ -37,7 +37,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("got %q %v, want the URLs with the fastest first", text, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, ExportJSON)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("got mode %v %v, want 0600: it holds passwords", info.Mode(), err)
+		t.Errorf("got mode %v %v, want 0600: it contains passwords", info.Mode(), err)
 	}
 
 	stop := make(chan struct{})
@@ -50,7 +50,7 @@ func TestExport(t *testing.T) {
 			default:
 			}
 			if seen, err := ReadExport(filepath.Join(dir, ExportJSON)); err != nil || len(seen) != 4 {
-				t.Errorf("a reader saw %d proxies, %v", len(seen), err)
+				t.Errorf("a reader got %d proxies, %v", len(seen), err)
 				return
 			}
 		}
@@ -63,7 +63,7 @@ func TestExport(t *testing.T) {
 	close(stop)
 	readers.Wait()
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) != 0 {
-		t.Errorf("left behind %v", left)
+		t.Errorf("remaining files: %v", left)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestExportFormats(t *testing.T) {
 	}
 }
 
-// A proxy of an exported file is usable unless it is transparent, in whichever spelling; one without a grade is.
+// A proxy of an exported file is usable unless it is transparent, in any spelling. A proxy without a grade is usable.
 func TestReadExport(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func TestReadExport(t *testing.T) {
 	}
 }
 
-// Passwords are in the exported files and nowhere else that is printed.
+// Passwords occur in exported files and in no printed form.
 func TestPasswordIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)

@@ -10,29 +10,29 @@ import (
 	"strings"
 )
 
-// The files of an export that others of ours read.
+// Names of exported files that other parts of muster read.
 const (
 	ExportJSON = "live_proxies.json"
 	ExportText = "live_proxies.txt"
 	ExportCSV  = "live_proxies.csv"
 )
 
-// Format is a form in which proxies are exported.
+// A Format is an export format.
 type Format struct {
-	Name string // what muster proxies export --format takes
-	File string // its file in the folder of an export
-	// encode returns what the file holds of usable proxies, the fastest first.
+	Name string // value of muster proxies export --format
+	File string // file name in the export directory
+	// encode returns the content of the file.
 	encode func([]Proxy) ([]byte, error)
 }
 
-// Formats are all forms. The JSON is last: a program that watches its file finds the others new as well.
+// Formats lists all formats. JSON is last: when a program sees a new JSON file, the other files are new too.
 var Formats = []Format{
 	{"text", ExportText, textOf},
 	{"csv", ExportCSV, csvOf},
 	{"json", ExportJSON, jsonOf},
 }
 
-// FormatNames returns the names of all forms.
+// FormatNames returns the names of all formats.
 func FormatNames() []string {
 	var names []string
 	for _, f := range Formats {
@@ -41,13 +41,13 @@ func FormatNames() []string {
 	return names
 }
 
-// removedFormats has the replacement of each form that was removed.
+// removedFormats maps removed formats to their replacements.
 var removedFormats = map[string]string{
 	"http": "text", "https": "text", "socks4": "text", "socks5": "text",
 	"proxychains": "muster proxies serve", "pac": "muster proxies serve", "clash": "muster proxies serve",
 }
 
-// FormatsOf returns the forms of some names, all if there are none.
+// FormatsOf returns the formats with the given names, or all formats if there are none.
 func FormatsOf(names []string) ([]Format, error) {
 	if len(names) == 0 {
 		return Formats, nil
@@ -67,7 +67,7 @@ func FormatsOf(names []string) ([]Format, error) {
 	return list, nil
 }
 
-// textOf writes the URLs of the proxies, one a line.
+// textOf returns the URLs of the proxies, one per line.
 func textOf(list []Proxy) ([]byte, error) {
 	var b bytes.Buffer
 	for _, p := range list {

@@ -10,7 +10,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Any call of a process that uses a pool can go wrong: who repeats what failed has done it once, and finds the pool whole.
+// After a fault at any call, repeating the failed operation succeeds and leaves the pool consistent.
 func TestPoolSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
@@ -47,7 +47,7 @@ func poolWithFault(t *testing.T, f *redistest.Fault) {
 		}
 		return err
 	})
-	again("store what was learnt", pool.Flush)
+	again("store the reports", pool.Flush)
 	f.Release()
 
 	other := newPool(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), nil)
@@ -64,7 +64,7 @@ func poolWithFault(t *testing.T, f *redistest.Fault) {
 			t.Fatal(err)
 		}
 		if l.Proxy.ID == kept {
-			t.Error("got the proxy that is banned")
+			t.Error("picked the banned proxy")
 		}
 		l.Report(Succeeded, time.Millisecond)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzHealth wants stored health to be numbers that can be shown as JSON, or an error.
+// FuzzHealth checks that stored health is parsed to numbers that are valid in JSON, or rejected.
 func FuzzHealth(f *testing.F) {
 	for _, s := range []string{"0.5 3 1 1700000000000 0 0 120.5 9", "NaN 1 1 1 1 1 1", "1e308 1e308 Inf 1e300 -1 -Inf 0", "1 2", "0x1p4 1 1 1 1 1 1"} {
 		f.Add(s)
@@ -25,13 +25,13 @@ func FuzzHealth(f *testing.F) {
 			}
 		}
 		if _, err := json.Marshal(h); err != nil {
-			t.Errorf("%q cannot be shown: %v", text, err)
+			t.Errorf("%q cannot be encoded: %v", text, err)
 		}
 	})
 }
 
-// FuzzExport wants an export of another host to be refused or read, and to be written in each form without a new line, an
-// item or a word of a configuration that came from within a name.
+// FuzzExport checks that an export of another host is parsed or rejected, and that names cannot inject lines, fields
+// or words into any format.
 func FuzzExport(f *testing.F) {
 	f.Add([]byte(`[{"protocol": "socks5", "host": "192.0.2.1", "port": 1080, "username": "u", "password": "p"}]`))
 	f.Add([]byte(`[{"protocol": "http", "host": "a\nb", "port": 1}, {}]`))

@@ -8,30 +8,31 @@ import (
 	"time"
 )
 
-// Health is what requests through a proxy have shown: to one site, or to all of them together.
+// Health is the history of requests through a proxy, to one site or to all sites.
 type Health struct {
-	OK       float64   `json:"ok"`                 // share of successes, the last ones weighing most
-	Requests int       `json:"requests"`           // how many were counted
-	Fails    float64   `json:"fails"`              // failures since the last success; a timeout is half of one
+	OK       float64   `json:"ok"`                 // exponentially weighted share of successes
+	Requests int       `json:"requests"`           // number of requests
+	Fails    float64   `json:"fails"`              // consecutive failures; a timeout counts half
 	LastOK   time.Time `json:"last_ok,omitzero"`   //
 	LastFail time.Time `json:"last_fail,omitzero"` //
-	Until    time.Time `json:"until,omitzero"`     // not used before
-	Latency  float64   `json:"latency_ms"`         // moving mean of the time to the first byte
+	Until    time.Time `json:"until,omitzero"`     // suspended until
+	Latency  float64   `json:"latency_ms"`         // moving average of the time to the first byte
 }
 
-// unknownHealth is that of a proxy without a report.
+// unknownHealth returns the health of a proxy without reports.
 func unknownHealth() Health { return Health{OK: 0.5} }
 
-// mostHealth bounds stored numbers, the largest of which are times in ms, to what can be shown: the year 9892.
-const mostHealth = 250e12
+// maxHealth limits stored numbers, the largest of which are times in milliseconds, to the range of time.Time in JSON:
+// the year 9892.
+const maxHealth = 250e12
 
-// parseHealth reads what report.lua writes.
+// parseHealth parses the format of report.lua.
 func parseHealth(text string) (Health, error) {
-	var n [8]float64 // the last, which only the script uses, may be missing
+	var n [8]float64 // the last number is optional and used by the script only
 	i := 0
 	for field := range strings.FieldsSeq(text) {
 		v, err := strconv.ParseFloat(field, 64)
-		if err != nil || i == len(n) || math.IsNaN(v) || math.Abs(v) > mostHealth {
+		if err != nil || i == len(n) || math.IsNaN(v) || math.Abs(v) > maxHealth {
 			return unknownHealth(), fmt.Errorf("parse health %q", text)
 		}
 		n[i] = v
@@ -50,8 +51,8 @@ func unixMilli(ms float64) time.Time {
 	return time.UnixMilli(int64(ms))
 }
 
-// score weighs a proxy: how often it works, more so when it did not long ago, and how fast it is.
-// A site's own numbers count once there are five.
+// score returns the weight of a proxy: its success rate, adjusted for recent failures and latency. The health of a
+// site is used if it has at least five requests.
 func score(all, site Health, checked float64, now time.Time) float64 {
 	h := all
 	if site.Requests >= 5 {

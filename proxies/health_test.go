@@ -8,9 +8,8 @@ import (
 	"muster/proxies/proxytest"
 )
 
-// A proxy rests on a site twice as long with each refusal in a row, whether the status said so or the page; a page that
-// came, and was one, ends the row.
-func TestRestsGrowWithRefusals(t *testing.T) {
+// The cooldown at a site doubles with each consecutive ban, by status or by page. A successful page resets it.
+func TestCooldownDoublesWithBans(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	id := b.add(t, proxytest.Options{Kind: proxytest.Elite})[0]
@@ -40,20 +39,20 @@ func TestRestsGrowWithRefusals(t *testing.T) {
 		{[]Outcome{Succeeded}, 0},
 		{[]Outcome{Succeeded, bannedLate}, 1},
 		{[]Outcome{Banned}, 2},
-		{[]Outcome{Succeeded, bannedLate, bannedLate}, 3}, // told twice of one request
+		{[]Outcome{Succeeded, bannedLate, bannedLate}, 3}, // reported twice for one request
 	} {
 		h := report(step.outcomes...)
 		if h.Fails != step.fails {
-			t.Errorf("step %d: got %v refusals in a row, want %v", i, h.Fails, step.fails)
+			t.Errorf("step %d: got %v consecutive bans, want %v", i, h.Fails, step.fails)
 		}
 		if most := 30 * time.Second << int(h.Fails); h.Fails > 0 && time.Until(h.Until) > most {
-			t.Errorf("step %d: got a rest of %s, want at most %s", i, time.Until(h.Until), most)
+			t.Errorf("step %d: got a cooldown of %s, want at most %s", i, time.Until(h.Until), most)
 		}
 	}
 }
 
-// An answer to a request that was under way when the proxy was refused says nothing of what comes after.
-func TestALateAnswerEndsNoRest(t *testing.T) {
+// The response to a request that was in flight when the proxy was banned does not end the cooldown.
+func TestLateResponseDoesNotEndCooldown(t *testing.T) {
 	t.Parallel()
 	for _, refused := range [][]Outcome{{Banned}, {Succeeded, bannedLate}, {Paused}} {
 		b := newBench(t, hello, nil)
@@ -70,7 +69,7 @@ func TestALateAnswerEndsNoRest(t *testing.T) {
 		}
 		all, there, _ := b.health(t, id, "shop")
 		if there.Fails != 1 && rest < 0 || rest > 0 && time.Until(there.Until) < rest/2 {
-			t.Errorf("%v: the rest is over: %+v", refused, there)
+			t.Errorf("%v: the cooldown has ended: %+v", refused, there)
 		}
 		if all.Fails != 0 {
 			t.Errorf("got %+v elsewhere", all)

@@ -12,13 +12,12 @@ import (
 	"muster/tasks"
 )
 
-// FetchInput says what a Fetch reads: one of three, so that a client that sends tasks cannot read the worker's files
-// and environment.
+// FetchInput is the input of Fetch. It has three forms, so that a client that can send tasks has no access to the
+// worker's files and environment:
 //
-//   - a list at an http or https URL, read as it is written: ${NAME} is refused;
-//   - with Configured, the source of the same name and URL in the worker's own Config.Sources, which alone says how it
-//     is read: files, headers, passwords and ${NAME} come from there;
-//   - with List, a list that the sender has read, or with Unread, why the sender could not read it.
+//   - an http or https URL, used verbatim: ${NAME} is rejected;
+//   - with Configured, the source with the same name and URL in the worker's own Config.Sources, which provides files, headers, passwords and ${NAME};
+//   - with List, a list that the sender has read, or with Unread, the sender's error.
 type FetchInput struct {
 	source.Source
 	Configured bool         `json:"configured,omitempty"`
@@ -26,10 +25,10 @@ type FetchInput struct {
 	Unread     string       `json:"unread,omitempty"`
 }
 
-// errRefused is in the error for an input that asks for what only the settings may name.
-var errRefused = errors.New("only the settings of a worker name files and ${NAME}: put the source into proxies.sources there")
+// errRefused is wrapped by errors for inputs that are allowed in the settings only.
+var errRefused = errors.New("files and ${NAME} are allowed in the settings of the worker only; add the source to its proxies.sources")
 
-// input describes a source to a worker, without its secrets. A file is read here: the worker may run on
+// input returns the input for a source, without its secrets. Files are read here, because the worker may run on
 // another machine.
 func (s *Service) input(ctx context.Context, from source.Source) FetchInput {
 	switch {
@@ -45,12 +44,12 @@ func (s *Service) input(ctx context.Context, from source.Source) FetchInput {
 	return FetchInput{Source: source.Source{Name: from.Name, URL: shown(from.URL)}, Configured: true}
 }
 
-// plain reports whether a source holds no secret.
+// plain reports whether a source contains no secrets.
 func plain(s source.Source) bool {
 	return s.Gateway == "" && len(s.Headers) == 0 && s.Auth == "" && !strings.Contains(s.URL, "${") && shown(s.URL) == s.URL
 }
 
-// shown is a URL as it is written, without its password.
+// shown returns a URL without its password.
 func shown(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -62,7 +61,7 @@ func shown(address string) string {
 	return u.Redacted()
 }
 
-// read gets the list of an input.
+// read reads the list of an input.
 func (s *Service) read(ctx context.Context, in FetchInput) (source.List, error) {
 	if in.Unread != "" {
 		return source.List{Source: in.Label()}, tasks.Permanent(errors.New(in.Unread))
@@ -86,7 +85,7 @@ func (s *Service) read(ctx context.Context, in FetchInput) (source.List, error) 
 	return s.cfg.Fetcher.Fetch(ctx, bounded(from))
 }
 
-// configured returns the source of the worker's settings that an input names.
+// configured returns the source of the worker's settings that matches an input.
 func (s *Service) configured(named source.Source) (source.Source, bool) {
 	for _, own := range s.cfg.Sources {
 		if shown(own.URL) == named.URL && own.Name == named.Name {
@@ -96,14 +95,14 @@ func (s *Service) configured(named source.Source) (source.Source, bool) {
 	return source.Source{}, false
 }
 
-// adHoc returns why a source that a task brings is not read.
+// adHoc returns an error if a source of a task is not allowed.
 func adHoc(s source.Source) error {
 	if scheme, _, _ := strings.Cut(s.URL, "://"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
-		return fmt.Errorf("a task may bring an http or https URL, no file: %w", errRefused)
+		return fmt.Errorf("a task may contain http and https URLs only: %w", errRefused)
 	}
 	for _, text := range append([]string{s.URL, s.Auth}, headerTexts(s.Headers)...) {
 		if strings.Contains(text, "${") {
-			return fmt.Errorf("a task may bring no ${NAME}: %w", errRefused)
+			return fmt.Errorf("a task must not contain ${NAME}: %w", errRefused)
 		}
 	}
 	return nil
@@ -117,7 +116,7 @@ func headerTexts(headers map[string]string) []string {
 	return texts
 }
 
-// bounded takes no more candidates than fit into the result of a task.
+// bounded limits the candidates of a source to the maximum size of a task result.
 func bounded(s source.Source) source.Source {
 	s.Max = min(cmp.Or(s.Max, maxPerSource), maxPerSource)
 	return s

@@ -16,7 +16,7 @@ import (
 	"muster/tasks"
 )
 
-// listServer serves a list of proxies and keeps what it is asked for.
+// listServer serves a list of proxies and records the requests.
 func listServer(t *testing.T) (address string, asked chan *http.Request) {
 	t.Helper()
 	asked = make(chan *http.Request, 20)
@@ -28,25 +28,25 @@ func listServer(t *testing.T) (address string, asked chan *http.Request) {
 	return server.URL, asked
 }
 
-// A task cannot have its worker read the environment or files that the worker's settings do not name.
-func TestFetchInputCannotReadTheWorkersFilesOrEnvironment(t *testing.T) {
+// A task cannot make its worker read its environment or files that are not in its settings.
+func TestFetchInputHasNoAccessToWorker(t *testing.T) {
 	t.Parallel()
 	at, asked := listServer(t)
 	f := newFleet(t, probe.Config{})
 	f.getenv["PGPASSWORD"] = "hunter2"
 	file := writeFile(t, "http://9.9.9.7:8080")
 	for name, in := range map[string]FetchInput{
-		"variable in the URL":      {Source: source.Source{URL: at + "/?k=${PGPASSWORD}"}},
-		"variable as the host":     {Source: source.Source{URL: "${PGPASSWORD}"}},
-		"variable in a header":     {Source: source.Source{URL: at, Headers: map[string]string{"X-Key": "${PGPASSWORD}"}}},
-		"variable in auth":         {Source: source.Source{URL: at, Auth: "me:${PGPASSWORD}"}},
-		"path":                     {Source: source.Source{URL: file}},
-		"file URL":                 {Source: source.Source{URL: "file://" + file}},
-		"file URL in capitals":     {Source: source.Source{URL: "FILE://" + file}},
-		"standard input":           {Source: source.Source{URL: "-"}},
-		"path said to be known":    {Source: source.Source{URL: file}, Configured: true},
-		"path by a known name":     {Source: source.Source{Name: "paid", URL: file}, Configured: true},
-		"another URL's credential": {Source: source.Source{Name: "paid", URL: at}, Configured: true},
+		"variable in the URL":         {Source: source.Source{URL: at + "/?k=${PGPASSWORD}"}},
+		"variable as the host":        {Source: source.Source{URL: "${PGPASSWORD}"}},
+		"variable in a header":        {Source: source.Source{URL: at, Headers: map[string]string{"X-Key": "${PGPASSWORD}"}}},
+		"variable in auth":            {Source: source.Source{URL: at, Auth: "me:${PGPASSWORD}"}},
+		"path":                        {Source: source.Source{URL: file}},
+		"file URL":                    {Source: source.Source{URL: "file://" + file}},
+		"file URL in capitals":        {Source: source.Source{URL: "FILE://" + file}},
+		"standard input":              {Source: source.Source{URL: "-"}},
+		"path with Configured":        {Source: source.Source{URL: file}, Configured: true},
+		"path with a configured name": {Source: source.Source{Name: "paid", URL: file}, Configured: true},
+		"another URL's credentials":   {Source: source.Source{Name: "paid", URL: at}, Configured: true},
 	} {
 		run, err := Fetch.S(in).Send(t.Context(), f.client)
 		if err != nil {
@@ -55,9 +55,9 @@ func TestFetchInputCannotReadTheWorkersFilesOrEnvironment(t *testing.T) {
 		list, err := run.Wait(t.Context())
 		failure, ok := errors.AsType[*tasks.Failure](err)
 		if !ok || !strings.Contains(failure.Message, "proxies.sources") {
-			t.Errorf("%s: got %v, %v, want a refusal that names proxies.sources", name, list, err)
+			t.Errorf("%s: got %v, %v, want an error that names proxies.sources", name, list, err)
 		} else if strings.Contains(failure.Message, "hunter2") {
-			t.Errorf("%s: the error holds the secret: %s", name, failure.Message)
+			t.Errorf("%s: the error contains the secret: %s", name, failure.Message)
 		}
 	}
 	if len(asked) > 0 {
@@ -65,8 +65,8 @@ func TestFetchInputCannotReadTheWorkersFilesOrEnvironment(t *testing.T) {
 	}
 }
 
-// What the settings of a worker name is read with what they say, and its secrets do not pass through Redis.
-func TestConfiguredSourceIsReadWithTheWorkersSecrets(t *testing.T) {
+// A source of the worker's settings is read with their secrets, which are not stored in Redis.
+func TestConfiguredSourceUsesWorkerSecrets(t *testing.T) {
 	t.Parallel()
 	at, asked := listServer(t)
 	paid := source.Source{Name: "paid", URL: at + "/list?key=${KEY}", Headers: map[string]string{"X-Token": "plain-secret"}, Auth: "me:${KEY}"}
@@ -92,18 +92,18 @@ func TestConfiguredSourceIsReadWithTheWorkersSecrets(t *testing.T) {
 		t.Errorf("got %s with %v, want the secrets of the settings", r.URL, r.Header)
 	}
 	if user, password, _ := (<-asked).BasicAuth(); user != "me" || password != "letmein" {
-		t.Errorf("got %s:%s, want the login of the URL", user, password)
+		t.Errorf("got %s:%s, want the credentials of the URL", user, password)
 	}
 }
 
-// A gateway is known to the settings alone: its name is all that is sent. Its sessions are members of their own.
+// Only the name of a gateway is sent. Its sessions are separate members.
 func TestRefreshOfAGateway(t *testing.T) {
 	t.Parallel()
 	from := source.Source{Name: "paid", Gateway: "http://me:hunter2_{session}@gate.example.org:7000", Sessions: 2}
 	f := newFleet(t, probe.Config{}, from)
 	in := f.host.input(t.Context(), from)
 	if text, err := json.Marshal(in); err != nil || !in.Configured || strings.Contains(string(text), "hunter2") {
-		t.Errorf("got %s, %v, want the name alone", text, err)
+		t.Errorf("got %s, %v, want the name only", text, err)
 	}
 	run, err := Fetch.S(in).Send(t.Context(), f.client)
 	if err != nil {
@@ -116,13 +116,13 @@ func TestRefreshOfAGateway(t *testing.T) {
 	for i, c := range list.Candidates {
 		p := proxyOf(probe.Result{Candidate: c, Protocol: "http", Alive: true})
 		if want := fmt.Sprintf("~%d", i+1); !strings.HasSuffix(p.ID, want) || p.Candidate().Password != c.Password || candidateID(p.Candidate()) != p.ID {
-			t.Errorf("got %s, want an id that ends in %s, also when it is checked again", p.ID, want)
+			t.Errorf("got %s, want an id that ends in %s, after a recheck too", p.ID, want)
 		}
 	}
 }
 
-// A file is read by the process that starts the refresh: a worker need not have it.
-func TestRefreshReadsFilesWhereItIsStarted(t *testing.T) {
+// A file is read by the process that starts the refresh.
+func TestRefreshReadsFilesLocally(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, probe.Config{})
 	file := writeFile(t, "http://9.9.9.7:8080\nhttp://9.9.9.8:8080")

@@ -13,23 +13,23 @@ import (
 	"muster/tasks"
 )
 
-// Known is all that a pool has of one proxy.
+// Known is the data of a pool about one proxy.
 type Known struct {
-	Member             // Health is over all sites, and Banned from all sites
-	Removed  time.Time // when it was removed from the pool, within the last day; zero if it is in it
-	Verdicts []Verdict // of the sites that were asked for and have seen it, or ban it
+	Member             // Health and Banned refer to all sites
+	Removed  time.Time // time of removal within the last day; zero for a member of the pool
+	Verdicts []Verdict // of the requested sites that have used or banned it
 }
 
-// Verdict is what one site has shown of a proxy.
+// A Verdict is the data of one site about a proxy.
 type Verdict struct {
 	Site   string
-	Health *Health // nil when the site has not seen the proxy
-	Score  float64 // as a pick for the site would weigh it
-	Ban    *Ban    // nil when it is not banned from the site
+	Health *Health // nil if the site has not used the proxy
+	Score  float64 // the weight in a pick for the site
+	Ban    *Ban    // nil if there is no ban from the site
 }
 
-// Lookup returns what the pool has of the proxy with an id, and its verdicts of some sites. It returns false when the
-// proxy is not in the pool, and was not within the last day. It reads Redis, not this process's view.
+// Lookup returns the data about a proxy by ID, with its verdicts of the given sites. found is false if the proxy is
+// not in the pool and was not removed within the last day. Lookup reads Redis, not the view of this process.
 func (p *Pool) Lookup(ctx context.Context, id string, sites []string) (known Known, found bool, err error) {
 	return p.store.lookup(ctx, id, sites, time.Now())
 }
@@ -80,7 +80,7 @@ func (s *store) lookup(ctx context.Context, id string, sites []string, now time.
 	return k, true, nil
 }
 
-// healthOr reads a health; one that is missing or damaged is not known.
+// healthOr returns the parsed health, or unknownHealth if text is missing or damaged.
 func healthOr(text string) Health {
 	h, err := parseHealth(text)
 	if err != nil {
@@ -89,7 +89,7 @@ func healthOr(text string) Health {
 	return h
 }
 
-// banOf returns the ban in a field of the hash of bans, or nil if there is none in force.
+// banOf returns the ban in a field of the hash of bans, or nil without an active one.
 func banOf(value any, id, site string, now time.Time) *Ban {
 	text, _ := value.(string)
 	ms, err := strconv.ParseInt(text, 10, 64)
@@ -105,15 +105,15 @@ func banOf(value any, id, site string, now time.Time) *Ban {
 	return ban
 }
 
-// candidate is the proxy to check again, which does not count for its sources.
+// candidate returns the candidate for a recheck, which does not count for its sources.
 func (k Known) candidate() Candidate {
 	c := k.Proxy.Candidate()
 	c.Known, c.Unlisted = k.Removed.IsZero(), true
 	return c
 }
 
-// RecheckOne checks one proxy of the pool again, or one that was removed within the last day, as [Recheck] does. Its
-// report counts one check.
+// RecheckOne returns a signature that rechecks one proxy, which is in the pool or was removed within the last day,
+// like [Recheck]. The report counts one check.
 func (s *Service) RecheckOne(k Known) tasks.Signature[Report] {
 	return tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{k.candidate()}}, Check)), settleRecheck)
 }

@@ -7,7 +7,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-func TestLookupHasWhatSitesShowOfAProxy(t *testing.T) {
+func TestLookup(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	pool := NewPool(PoolConfig{Redis: rdb})
@@ -22,7 +22,7 @@ func TestLookupHasWhatSitesShowOfAProxy(t *testing.T) {
 	if err := pool.Ban(ctx, "b.example", time.Hour, id); err != nil {
 		t.Fatal(err)
 	}
-	if err := pool.Ban(ctx, "c.example", time.Nanosecond, id); err != nil { // it is over
+	if err := pool.Ban(ctx, "c.example", time.Nanosecond, id); err != nil { // it expires immediately
 		t.Fatal(err)
 	}
 	if err := pool.Ban(ctx, "", 0, id); err != nil {
@@ -38,14 +38,14 @@ func TestLookupHasWhatSitesShowOfAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if k, found, err := pool.Lookup(ctx, id, nil); err != nil || !found || k.Removed.IsZero() || k.candidate().Known {
-		t.Errorf("removed: got %v, %v, removed at %v, want when", found, err, k.Removed)
+		t.Errorf("removed: got %v, %v, removed at %v, want a time", found, err, k.Removed)
 	}
 	if _, found, err := pool.Lookup(ctx, "http://192.0.2.8:80", asked); err != nil || found {
 		t.Errorf("an unknown one: got %v, %v, want none", found, err)
 	}
 }
 
-// checkVerdicts checks those of a site that has seen a proxy, and of one that bans it.
+// checkVerdicts checks the verdicts of a site that has used a proxy and of one that bans it.
 func checkVerdicts(t *testing.T, got []Verdict) {
 	t.Helper()
 	if len(got) != 2 || got[0].Site != "a.example" || got[0].Health == nil || got[0].Health.Requests != 1 || got[0].Ban != nil ||

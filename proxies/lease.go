@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lease is a proxy that was picked. End it with Report, Pause or Release, once.
+// A Lease is the use of a picked proxy for one request. End it once with Report, Pause or Release.
 type Lease struct {
 	Proxy Proxy
 
@@ -16,47 +16,47 @@ type Lease struct {
 	site  string // or another scope
 	begun time.Time
 	trial bool
-	done  bool // has ended
-	ban   bool // reported as banned
+	done  bool // the lease has ended
+	ban   bool // the lease was reported as banned
 }
 
-// Outcome is the outcome of a request.
+// Outcome is the result of a request.
 type Outcome string
 
-// The outcomes.
+// Outcomes of requests.
 const (
-	Succeeded Outcome = "ok"   // the site answered, whatever it said
-	Failed    Outcome = "fail" // it was the proxy's fault
-	TimedOut  Outcome = "slow" // it timed out, which may be the proxy's fault
-	Banned    Outcome = "ban"  // the site does not want this proxy
-	Paused    Outcome = "wait" // the site wants a pause from this proxy
+	Succeeded Outcome = "ok"   // the site responded, whatever the status
+	Failed    Outcome = "fail" // the proxy failed
+	TimedOut  Outcome = "slow" // it timed out; the proxy may have failed
+	Banned    Outcome = "ban"  // the site bans the proxy
+	Paused    Outcome = "wait" // the site requests a pause from the proxy
 
-	// bannedLate replaces a success that was reported before.
+	// bannedLate replaces an earlier reported success.
 	bannedLate Outcome = "late"
 
-	// A target that others reach, and this proxy does not. It counts over all sites only the first time in a row: it may
-	// be the target that turns the proxy away.
+	// The target is reachable for other proxies, but not for this one. Consecutive misses of one target count as a
+	// single failure over all sites, because the target may reject the proxy.
 	missed         Outcome = "miss"
-	missedTimedOut Outcome = "hang" // by a timeout, which is half of a failure
-	// A target that the proxy does not reach either, for a reason that counts there alone: its own rules forbid it, or
-	// it took too long over what no proxy has reached.
+	missedTimedOut Outcome = "hang" // by a timeout, which counts half
+	// The proxy does not reach the target, for a reason that affects this target only: its rules forbid the target,
+	// or it timed out at a target that no proxy reached.
 	useless Outcome = "useless"
 )
 
 // Release ends the lease without an outcome.
-func (l *Lease) Release() { l.from.give(l, nil) }
+func (l *Lease) Release() { l.from.end(l, nil) }
 
-// Report ends the lease with the outcome of the request, and the time to its first byte when it succeeded.
+// Report ends the lease with the outcome of the request and, for a success, the time to the first byte.
 func (l *Lease) Report(o Outcome, latency time.Duration) {
-	l.from.give(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, latency: latency, cooldown: -1})
+	l.from.end(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, latency: latency, cooldown: -1})
 }
 
-// Pause ends the lease; the proxy is not used for the site for d.
+// Pause ends the lease and suspends the proxy at the site for d.
 func (l *Lease) Pause(o Outcome, d time.Duration) {
-	l.from.give(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: d})
+	l.from.end(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: d})
 }
 
-// reportBan reports that the site does not want the proxy, also when the lease has ended as a success.
+// reportBan reports that the site bans the proxy, even if the lease has ended as a success.
 func (l *Lease) reportBan() {
 	v := l.from.view
 	v.mu.Lock()
@@ -71,21 +71,22 @@ func (l *Lease) reportBan() {
 	}
 }
 
-// reportLate reports an outcome that became known after the lease had ended.
+// reportLate reports an outcome that became known after the end of the lease.
 func (l *Lease) reportLate(o Outcome) {
 	l.from.report(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: -1})
 }
 
-// report is the outcome of one request, to be written to Redis.
+// A report is the outcome of one request, to be written to Redis.
 type report struct {
 	id       string
 	outcome  Outcome
 	begun    time.Time
 	latency  time.Duration
-	cooldown time.Duration // negative is the usual one
+	cooldown time.Duration // negative means the default
 }
 
-// leases lends members of a view and collects the reports on them. It lives as long as the Pool; run writes the reports.
+// leases manages the leases on members of a view and collects the reports. It has the lifetime of the Pool; run
+// writes the reports.
 type leases struct {
 	view     *view
 	store    *store
@@ -93,12 +94,12 @@ type leases struct {
 	maxFails float64
 	every    time.Duration // PoolConfig.FlushEvery
 	maxAge   time.Duration // PoolConfig.SyncEvery
-	pending  chan struct{} // has a token when there are reports for run to write
+	pending  chan struct{} // has a token if there are reports to write
 	writing  sync.Mutex    // held while reports are written
 
 	mu      sync.Mutex          // guards the fields below
 	reports map[string][]report // by scope
-	count   int                 // of reports
+	count   int                 // number of reports
 }
 
 func newLeases(v *view, s *store, cfg PoolConfig) *leases {
@@ -108,7 +109,7 @@ func newLeases(v *view, s *store, cfg PoolConfig) *leases {
 	}
 }
 
-// run writes reports, each at most FlushEvery after it was made, until ctx is done; then it writes the last ones.
+// run writes each report within FlushEvery until ctx is done, then the remaining ones.
 func (ls *leases) run(ctx context.Context) {
 	for {
 		select {
@@ -125,11 +126,11 @@ func (ls *leases) run(ctx context.Context) {
 	}
 }
 
-// lend takes a member for a request. The caller holds the view's mu.
-func (ls *leases) lend(m *member, scope string) *Lease {
+// acquire creates a lease on a member. The caller holds the view's mu.
+func (ls *leases) acquire(m *member, scope string) *Lease {
 	m.inFlight++
 	there := ls.view.scopeOf(scope).health[m.ID]
-	// It begins after the known failures, also when their times are from the clock of another machine, or in the same
+	// The start must be later than known failures, even if their times are from another clock or in the same
 	// millisecond: report.lua compares these times.
 	begun := time.Now()
 	for _, failed := range []time.Time{m.all.LastFail, there.LastFail} {
@@ -140,8 +141,8 @@ func (ls *leases) lend(m *member, scope string) *Lease {
 	return &Lease{Proxy: m.Proxy, from: ls, site: scope, begun: begun, trial: m.all.Fails > 0 || there.Fails > 0}
 }
 
-// give ends a lease, with a report if r is not nil. A second call does nothing.
-func (ls *leases) give(l *Lease, r *report) {
+// end ends a lease, with a report if r is not nil. Further calls do nothing.
+func (ls *leases) end(l *Lease, r *report) {
 	v := ls.view
 	v.mu.Lock()
 	if l.done {
@@ -162,18 +163,18 @@ func (ls *leases) give(l *Lease, r *report) {
 	}
 }
 
-// report keeps a report for run, and writes all of them when there are many.
+// report queues a report for run. It flushes when many reports are queued.
 func (ls *leases) report(l *Lease, r *report) {
 	const many, most = 512, 100_000
 	v := ls.view
 	v.mu.Lock()
 	if m := v.members[l.Proxy.ID]; m != nil {
-		ls.foresee(m, v.scopeOf(l.site), r)
+		ls.suspend(m, v.scopeOf(l.site), r)
 	}
 	v.mu.Unlock()
 
 	ls.mu.Lock()
-	if ls.count >= most { // Redis has been down for long: the oldest reports are dropped to bound memory
+	if ls.count >= most { // Redis has been down for a long time; drop the reports to limit memory use
 		clear(ls.reports)
 		ls.count = 0
 	}
@@ -190,9 +191,9 @@ func (ls *leases) report(l *Lease, r *report) {
 	}
 }
 
-// foresee holds back a member until the report is in Redis and the view has been read, so that this process does not pick
-// a failed proxy again. The caller holds the view's mu.
-func (ls *leases) foresee(m *member, s *scope, r *report) {
+// suspend excludes a member until the report is in Redis and the view was read again, so that this process does not
+// pick a failed proxy. The caller holds the view's mu.
+func (ls *leases) suspend(m *member, s *scope, r *report) {
 	miss := r.outcome == missed || r.outcome == missedTimedOut
 	if r.outcome == Failed || r.outcome == TimedOut || miss && s.health[m.ID].Fails == 0 {
 		m.failed = time.Now()
@@ -205,16 +206,16 @@ func (ls *leases) foresee(m *member, s *scope, r *report) {
 	}
 }
 
-// flushNow is flush within five seconds; a failure is logged, and the reports are kept for the next time.
+// flushNow calls flush with a timeout of five seconds and logs a failure. The reports are kept for the next flush.
 func (ls *leases) flushNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := ls.flush(ctx); err != nil {
-		ls.logger.WarnContext(ctx, "reports on proxies could not be written", "err", err)
+		ls.logger.WarnContext(ctx, "failed to write proxy reports", "err", err)
 	}
 }
 
-// flush writes the reports collected so far.
+// flush writes the queued reports.
 func (ls *leases) flush(ctx context.Context) error {
 	ls.writing.Lock()
 	defer ls.writing.Unlock()
@@ -235,11 +236,11 @@ func (ls *leases) flush(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// write writes reports on requests in a scope. Members that these remove from the pool are removed from the view.
+// write writes the reports of a scope. Members removed from the pool by them are removed from the view.
 func (ls *leases) write(ctx context.Context, scope string, list []report) error {
 	dead, err := ls.store.report(ctx, scope, ls.maxFails, list)
 	if len(dead) > 0 {
-		ls.logger.InfoContext(ctx, "proxies failed too often and were removed from the pool", "count", len(dead))
+		ls.logger.InfoContext(ctx, "removed failed proxies from the pool", "count", len(dead))
 		ls.view.dropAll(dead)
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Three failures in a row are the end of a proxy; a success in between resets, and a timeout is half a failure.
-func TestConsecutiveFailuresEndAProxy(t *testing.T) {
+// Three consecutive failures remove a proxy. A success resets the count, and a timeout counts half.
+func TestConsecutiveFailuresRemoveProxy(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		pool := newPool(t, rdb, nil)
@@ -36,18 +36,18 @@ func TestConsecutiveFailuresEndAProxy(t *testing.T) {
 				t.Fatalf("step %d: got %d in the pool, %v; want alive %t", i, n, err, step.alive)
 			}
 		}
-		// A report on one that has left changes nothing.
+		// A report on a removed proxy changes nothing.
 		if err := pool.leases.write(t.Context(), "s", []report{{id: id, outcome: Succeeded, begun: time.Now()}}); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := pool.Count(t.Context()); err != nil || n != 0 {
-			t.Fatalf("got %d %v: it came back unchecked", n, err)
+			t.Fatalf("got %d %v: the proxy returned without a check", n, err)
 		}
 	})
 }
 
-// Many requests that are under way when a proxy dies are one failure, not many.
-func TestRequestsUnderWayFailOnce(t *testing.T) {
+// Many requests that are in flight when a proxy dies count as one failure.
+func TestRequestsInFlightFailOnce(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)
 	mustPublish(t, pool, result(1, nil))
@@ -57,7 +57,7 @@ func TestRequestsUnderWayFailOnce(t *testing.T) {
 	}
 	for _, l := range leases {
 		l.Report(Failed, 0)
-		l.Report(Failed, 0) // twice changes nothing
+		l.Report(Failed, 0) // a second report changes nothing
 	}
 	flush(t, pool)
 	list, err := pool.List(t.Context(), Filter{})
@@ -66,7 +66,7 @@ func TestRequestsUnderWayFailOnce(t *testing.T) {
 	}
 }
 
-// Ten goroutines pick and report while proxies come and go.
+// Picks and reports are safe while proxies are added and removed concurrently.
 func TestPoolUnderLoad(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.SyncEvery, c.FlushEvery = 2*time.Millisecond, time.Millisecond })
@@ -107,7 +107,7 @@ func TestPoolUnderLoad(t *testing.T) {
 	}
 }
 
-// Run writes reports soon after they are made, and the last of them when it ends.
+// Run writes reports continuously and the last ones before it returns.
 func TestRunWritesReports(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -135,8 +135,8 @@ func TestRunWritesReports(t *testing.T) {
 	}
 }
 
-// A pool keeps lending what it has read while Redis is down, and writes its reports when Redis is up again.
-func TestRedisAway(t *testing.T) {
+// While Redis is down, a pool picks from its last view. Its reports are written when Redis is available again.
+func TestRedisDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, DialTimeout: time.Second})

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Usable returns how many proxies of the pool hide our address and are not banned from all sites.
+// Usable returns the number of proxies of the pool that hide our address and are not banned from all sites.
 func (p *Pool) Usable(ctx context.Context) (int, error) {
 	if err := p.view.refresh(ctx, nil, true); err != nil {
 		return 0, fmt.Errorf("count usable proxies: %w", err)
@@ -18,17 +18,18 @@ func (p *Pool) Usable(ctx context.Context) (int, error) {
 	return len(p.view.list("", Filter{}, time.Now())), nil
 }
 
-// Member is a proxy with its health over all sites, and at the site of the list if one was named.
+// Member is a proxy with its health over all sites and, if a list names a site, at that site.
 type Member struct {
 	Proxy
 	Health      Health    `json:"health"`
-	SiteHealth  *Health   `json:"site_health,omitempty"` // nil when the site has not seen the proxy
-	Score       float64   `json:"score"`                 // with the site of the list, as a pick for it would weigh it
-	Banned      bool      `json:"banned,omitzero"`       // from all sites, and then not in Usable and Export; or from the site of the list
-	BannedUntil time.Time `json:"banned_until,omitzero"` // zero is without end
+	SiteHealth  *Health   `json:"site_health,omitempty"` // nil if the site has not used the proxy
+	Score       float64   `json:"score"`                 // the weight in a pick for the site of the list
+	Banned      bool      `json:"banned,omitzero"`       // from all sites, which excludes it from Usable and Export, or from the site of the list
+	BannedUntil time.Time `json:"banned_until,omitzero"` // zero means forever
 }
 
-// ShownHealth returns the health at the site of the list, if the proxy was used there, otherwise that over all sites.
+// ShownHealth returns the health at the site of the list if the proxy was used there, otherwise the health over all
+// sites.
 func (m Member) ShownHealth() Health {
 	if m.SiteHealth != nil {
 		return *m.SiteHealth
@@ -36,19 +37,19 @@ func (m Member) ShownHealth() Health {
 	return m.Health
 }
 
-// MarshalJSON leaves the password out: a listing is for people. Export writes it, into a file of its own.
+// MarshalJSON omits the password, because listings are displayed. Export includes it.
 func (m Member) MarshalJSON() ([]byte, error) {
 	type plain Member
 	m.Password = ""
 	return json.Marshal(plain(m))
 }
 
-// List returns the proxies that f takes, the fastest first, those without a latency last.
+// List returns the proxies selected by f, sorted by latency, those without a latency last.
 func (p *Pool) List(ctx context.Context, f Filter) ([]Member, error) {
 	return p.ListAt(ctx, "", f)
 }
 
-// ListAt is List with the health and the bans at a site too. With "" it is List.
+// ListAt is like List, with the health and bans at a site. With "" it is the same as List.
 func (p *Pool) ListAt(ctx context.Context, site string, f Filter) ([]Member, error) {
 	if err := p.view.refresh(ctx, []string{site}, true); err != nil {
 		return nil, fmt.Errorf("list proxies: %w", err)
@@ -58,7 +59,7 @@ func (p *Pool) ListAt(ctx context.Context, site string, f Filter) ([]Member, err
 	return out, nil
 }
 
-// list returns the members that f takes, in no order.
+// list returns the members selected by f, in no particular order.
 func (v *view) list(site string, f Filter, now time.Time) []Member {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -78,8 +79,8 @@ func (v *view) list(site string, f Filter, now time.Time) []Member {
 	return out
 }
 
-// Find returns the members with a name as people write it: the one with that id or that URL without the password, or else
-// all that match a URL with or without credentials, a host:port or a host.
+// Find returns the members that match a name: the member with that ID or URL without password, otherwise all that
+// match a URL with or without credentials, a host:port or a host.
 func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
 	members, err := p.List(ctx, Everything)
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 )
 
 var (
-	metricUp        = prometheus.NewDesc("muster_proxies_up", "1 if the pool could be read, else 0.", nil, nil)
-	metricProxies   = prometheus.NewDesc("muster_proxies", "Proxies in the pool by state: ready, resting, banned, or unusable because they show our address.", []string{"state"}, nil)
+	metricUp        = prometheus.NewDesc("muster_proxies_up", "1 if the pool is readable, otherwise 0.", nil, nil)
+	metricProxies   = prometheus.NewDesc("muster_proxies", "Proxies in the pool by state: ready, resting, banned, or unusable (they reveal our address).", []string{"state"}, nil)
 	metricProtocol  = prometheus.NewDesc("muster_proxies_by_protocol", "Proxies in the pool by protocol.", []string{"protocol"}, nil)
-	metricAnonymity = prometheus.NewDesc("muster_proxies_by_anonymity", "Proxies in the pool by what sites see.", []string{"anonymity"}, nil)
-	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Latency of usable proxies as checked, by percentile: 50, 90 or 99.", []string{"percentile"}, nil)
-	metricArchived  = prometheus.NewDesc("muster_proxies_archived", "Proxies that were removed within the last day.", nil, nil)
-	metricStale     = prometheus.NewDesc("muster_proxies_stale", "1 if the last refresh found nothing and the old pool stayed, else 0.", nil, nil)
-	metricRefreshed = prometheus.NewDesc("muster_proxies_refreshed_timestamp_seconds", "When a refresh last found proxies; 0 for never.", nil, nil)
-	metricDry       = prometheus.NewDesc("muster_proxies_sources_dry", "Sources without a usable proxy for three refreshes in a row.", nil, nil)
+	metricAnonymity = prometheus.NewDesc("muster_proxies_by_anonymity", "Proxies in the pool by anonymity grade.", []string{"anonymity"}, nil)
+	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Measured latency of usable proxies by percentile: 50, 90 or 99.", []string{"percentile"}, nil)
+	metricArchived  = prometheus.NewDesc("muster_proxies_archived", "Proxies removed within the last day.", nil, nil)
+	metricStale     = prometheus.NewDesc("muster_proxies_stale", "1 if the last refresh found no proxies and kept the old pool, otherwise 0.", nil, nil)
+	metricRefreshed = prometheus.NewDesc("muster_proxies_refreshed_timestamp_seconds", "Time of the last refresh that found proxies; 0 if there is none.", nil, nil)
+	metricDry       = prometheus.NewDesc("muster_proxies_sources_dry", "Sources without a usable proxy in three consecutive refreshes.", nil, nil)
 )
 
-// Metrics collects the numbers of a pool for Prometheus. It may be scraped by many at once.
+// Metrics is a Prometheus collector of the metrics of a pool. It is safe for concurrent use.
 type Metrics struct{ pool *Pool }
 
-// NewMetrics returns the collector of a pool.
+// NewMetrics returns a collector for pool.
 func NewMetrics(pool *Pool) *Metrics { return &Metrics{pool} }
 
 // Describe implements prometheus.Collector.
@@ -32,7 +32,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It asks Redis, for at most five seconds.
+// Collect implements prometheus.Collector. It reads Redis with a timeout of five seconds.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -30,7 +30,7 @@ func TestMetrics(t *testing.T) {
 		`muster_proxies_latency_seconds{percentile="50"} 0.011`, `muster_proxies_sources_dry 0`, `muster_proxies_stale 0`, `muster_proxies_refreshed_timestamp_seconds 0`,
 	} {
 		if !strings.Contains(string(text), line+"\n") {
-			t.Errorf("no %s in\n%s", line, text)
+			t.Errorf("missing %s in\n%s", line, text)
 		}
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// PickOptions say which proxy is wanted.
+// PickOptions select a proxy.
 type PickOptions struct {
-	// Site is the site whose health counts. Defaults to none.
+	// Site is the site whose health is used. Defaults to none.
 	Site   string
 	Filter Filter
-	// Sticky gives every pick with the same key the same proxy, for StickyFor, as long as it works.
-	// Defaults to none.
+	// Sticky assigns the same proxy to all picks with the same key, for StickyFor, while it works. Defaults to none.
 	Sticky string
-	// StickyFor defaults to 10 minutes.
+	// StickyFor is the lifetime of a sticky assignment. Defaults to 10 minutes.
 	StickyFor time.Duration
-	// Wait is how long to wait for a proxy to become free or return from its cooldown. Defaults to 0: ErrNoProxy at once.
+	// Wait is the maximum time to wait for a free proxy or the end of a cooldown. Defaults to 0: ErrNoProxy
+	// immediately.
 	Wait time.Duration
-	// Except are ids not to pick.
+	// Except lists IDs that must not be picked.
 	Except []string
 
-	only    string // the id of the one proxy to pick
-	apart   bool   // preferably a proxy that no session uses
-	tunnel  string // the target of a tunnel: its outcome counts there, and not at the site
-	without string // a protocol that cannot carry the request
+	only    string // the ID of the only acceptable proxy
+	apart   bool   // prefer a proxy that no session uses
+	tunnel  string // the target of a tunnel: the outcome is recorded for it instead of the site
+	without string // a protocol that does not support the request
 }
 
-// scope is where the outcome of a request counts, beside all sites together.
+// scope returns the scope in which the outcome of a request is recorded, in addition to all sites.
 func (o *PickOptions) scope() string {
 	if o.tunnel != "" {
 		return tunnelScope(o.tunnel)
@@ -39,17 +39,19 @@ func (o *PickOptions) scope() string {
 	return o.Site
 }
 
-// waitStep is how often Pick looks for a proxy while it waits for one.
+// waitStep is the polling interval of Pick while it waits.
 const waitStep = 250 * time.Millisecond
 
-// Pick lends a proxy: the better of two at random, by success and latency; one pick in twenty is random. When none fits, it waits for PickOptions.Wait and then returns an error that wraps ErrNoProxy. When
-// some fit but rest or are busy, the error has a method Resting that returns for how long.
+// Pick returns a lease on a proxy: the better one of two random proxies, by success rate and latency, or, in one of
+// twenty picks, a random one. If no proxy is available, Pick waits for PickOptions.Wait and then returns an error
+// that wraps ErrNoProxy. If matching proxies are cooling down or busy, the error has a method Resting that returns
+// the expected time until one is available.
 func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	deadline := time.Now().Add(o.Wait)
-	var last *shortage // of the last look; nil before the first
+	var last *shortage // of the last attempt; nil before the first
 	for {
 		if err := p.refreshForPick(ctx, &o); err != nil {
-			if last != nil && ctx.Err() != nil { // the wait is over; Redis is not the reason
+			if last != nil && ctx.Err() != nil { // the timeout has expired; Redis is not the cause
 				err = errors.Join(last.err(), ctx.Err())
 			}
 			return nil, err
@@ -57,7 +59,7 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 		lease, why := p.picker.pick(&o)
 		switch {
 		case lease != nil && lease.trial && !p.store.startTrial(ctx, lease.site, lease.Proxy.ID):
-			lease.trial = false // another process tries it
+			lease.trial = false // another process runs the trial
 			lease.Release()
 			o.Except = append(slices.Clip(o.Except), lease.Proxy.ID)
 			continue
@@ -78,34 +80,34 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	}
 }
 
-// refreshForPick updates the view. While Redis is down, a view with members is used as it is.
+// refreshForPick updates the view. While Redis is down, the existing members of the view are used.
 func (p *Pool) refreshForPick(ctx context.Context, o *PickOptions) error {
 	err := p.view.refresh(ctx, []string{o.Site, o.scope()}, false)
 	if err != nil && ctx.Err() == nil && !p.view.empty() {
-		p.cfg.Logger.WarnContext(ctx, "the pool cannot be read; using the copy of this process", "err", err)
+		p.cfg.Logger.WarnContext(ctx, "cannot read the proxy pool; using the local copy", "err", err)
 		return nil
 	}
 	return err
 }
 
-// shortage says why no proxy was picked: how many members could not be, by reason.
+// A shortage explains why no proxy was picked: the number of members by reason.
 type shortage struct {
 	total, unfit, cooling, busy, tried, banned int
-	back                                       time.Time // when the first of those that cool down may be picked
+	back                                       time.Time // earliest time at which a cooling proxy is available
 }
 
-// cools counts a proxy that may be picked again later.
-func (s *shortage) cools(until time.Time) {
+// addCooling counts a proxy that is available again at until.
+func (s *shortage) addCooling(until time.Time) {
 	s.cooling++
 	if s.back.IsZero() || until.Before(s.back) {
 		s.back = until
 	}
 }
 
-// busyFor is the estimate of how long a busy proxy stays busy.
+// busyFor is the estimated time until a busy proxy is available.
 const busyFor = 500 * time.Millisecond
 
-// err is ErrNoProxy and why.
+// err returns an error that wraps ErrNoProxy, with the reasons.
 func (s *shortage) err() error {
 	err := fmt.Errorf("%w (%s)", ErrNoProxy, s)
 	switch {
@@ -121,10 +123,10 @@ func (s *shortage) String() string {
 	if s.total == 0 {
 		return "the pool is empty"
 	}
-	return fmt.Sprintf("of %d in the pool %d do not fit, %d cool down, %d are busy, %d were tried, %d are banned", s.total, s.unfit, s.cooling, s.busy, s.tried, s.banned)
+	return fmt.Sprintf("of %d in the pool: %d do not match, %d are cooling down, %d are busy, %d were tried, %d are banned", s.total, s.unfit, s.cooling, s.busy, s.tried, s.banned)
 }
 
-// restError is an ErrNoProxy that ends by itself: there are proxies that fit, but not now.
+// restError is an ErrNoProxy for a temporary shortage: matching proxies exist, but are unavailable now.
 type restError struct {
 	error
 	after time.Duration
@@ -133,19 +135,19 @@ type restError struct {
 // Unwrap returns the cause.
 func (e *restError) Unwrap() error { return e.error }
 
-// Resting is how long it is until one of the proxies may be picked.
+// Resting returns the time until one of the proxies is expected to be available.
 func (e *restError) Resting() time.Duration { return e.after }
 
-// picker chooses members of a view. It lives as long as the Pool; its maps are guarded by the view's mu.
+// picker selects members of a view. It has the lifetime of the Pool; its maps are guarded by the view's mu.
 type picker struct {
 	view        *view
 	leases      *leases
 	maxInFlight int // PoolConfig.MaxInFlight
 	stickies    map[string]*sticky
-	sessions    map[string]int // proxy → how many sessions use it
+	sessions    map[string]int // number of sessions by proxy
 }
 
-// sticky is the proxy of the picks with one key.
+// sticky is the proxy assigned to a sticky key.
 type sticky struct {
 	id    string
 	until time.Time
@@ -155,16 +157,16 @@ func newPicker(v *view, ls *leases, maxInFlight int) *picker {
 	return &picker{view: v, leases: ls, maxInFlight: maxInFlight, stickies: map[string]*sticky{}, sessions: map[string]int{}}
 }
 
-// search is one search for a proxy.
+// A search selects a proxy for one pick.
 type search struct {
 	*picker
 	options   *PickOptions
-	site, own *scope // of the site, and where the outcome of the request counts
+	site, own *scope // the site, and the scope of the outcome
 	now       time.Time
 	why       shortage
 }
 
-// pick lends a member that suits o and is free. Without one it returns nil and why.
+// pick returns a lease on an available member that matches o, or nil and the reason.
 func (p *picker) pick(o *PickOptions) (*Lease, *shortage) {
 	p.view.mu.Lock()
 	defer p.view.mu.Unlock()
@@ -174,15 +176,15 @@ func (p *picker) pick(o *PickOptions) (*Lease, *shortage) {
 	if m == nil {
 		return nil, &s.why
 	}
-	return p.leases.lend(m, o.scope()), nil
+	return p.leases.acquire(m, o.scope()), nil
 }
 
-// choose returns the member for a search, or nil.
+// choose returns the selected member, or nil.
 func (s *search) choose() *member {
 	if s.options.only != "" {
 		return s.member(s.options.only)
 	}
-	if m := s.stuck(); m != nil {
+	if m := s.stickyMember(); m != nil {
 		return m
 	}
 	var m *member
@@ -193,13 +195,13 @@ func (s *search) choose() *member {
 		m = s.best(s.fits)
 	}
 	if m != nil && s.options.Sticky != "" {
-		s.stick(m)
+		s.setSticky(m)
 	}
 	return m
 }
 
-// best returns the better of two members that fit, or one at random: a proxy that failed at first would never be picked
-// again otherwise. It looks at some members at random, and then at all.
+// best returns the better one of two matching members, or sometimes a random one, because a proxy that failed at
+// first would never be picked again. It examines a random sample first, then all members.
 func (s *search) best(fits func(*member) bool) *member {
 	const samples = 24
 	order, want := s.view.order, 2
@@ -212,7 +214,7 @@ func (s *search) best(fits func(*member) bool) *member {
 	var best *member
 	for i, start := 0, rand.IntN(max(len(order), 1)); want > 0 && i < samples+len(order) && len(order) > 0; i++ {
 		if i == samples {
-			s.why = shortage{total: len(order)} // count each member once
+			s.why = shortage{total: len(order)} // restart, so that each member is counted once
 		}
 		m := order[(start+i)%len(order)]
 		if i < samples {
@@ -229,7 +231,7 @@ func (s *search) best(fits func(*member) bool) *member {
 	return best
 }
 
-// member returns the one with an id, if it fits.
+// member returns the member with an ID if it is available.
 func (s *search) member(id string) *member {
 	if m := s.view.members[id]; m != nil && s.fits(m) {
 		return m
@@ -237,7 +239,7 @@ func (s *search) member(id string) *member {
 	return nil
 }
 
-// fits reports whether a member can be lent now, and counts the reason if not.
+// fits reports whether a member is available for the pick. Otherwise it counts the reason.
 func (s *search) fits(m *member) bool {
 	past := s.own.health[m.ID]
 	failed := slices.MaxFunc([]time.Time{m.failed, s.own.failed[m.ID], s.site.failed[m.ID]}, time.Time.Compare)
@@ -251,7 +253,7 @@ func (s *search) fits(m *member) bool {
 	case banned:
 		s.why.banned++
 	case s.now.Before(until):
-		s.why.cools(until)
+		s.why.addCooling(until)
 	case m.inFlight >= s.maxInFlight, m.inFlight > 0 && (m.all.Fails > 0 || past.Fails > 0): // one trial at a time
 		s.why.busy++
 	default:
@@ -260,8 +262,8 @@ func (s *search) fits(m *member) bool {
 	return false
 }
 
-// stuck returns the member of the sticky key, if it can be lent now.
-func (s *search) stuck() *member {
+// stickyMember returns the member assigned to the sticky key if it is available.
+func (s *search) stickyMember() *member {
 	last := s.stickies[s.options.Sticky]
 	if s.options.Sticky == "" || last == nil || !s.now.Before(last.until) {
 		return nil
@@ -269,8 +271,8 @@ func (s *search) stuck() *member {
 	return s.member(last.id)
 }
 
-// stick assigns a member to the sticky key. The number of keys is bounded.
-func (s *search) stick(m *member) {
+// setSticky assigns a member to the sticky key. The number of keys is limited.
+func (s *search) setSticky(m *member) {
 	const most = 10_000
 	if len(s.stickies) >= most {
 		for key, last := range s.stickies {
@@ -286,7 +288,7 @@ func (s *search) stick(m *member) {
 	s.stickies[o.Sticky] = &sticky{id: m.ID, until: s.now.Add(cmp.Or(o.StickyFor, 10*time.Minute))}
 }
 
-// addSession counts n more sessions that use a proxy.
+// addSession adds n to the number of sessions that use a proxy.
 func (p *picker) addSession(proxy string, n int) {
 	p.view.mu.Lock()
 	defer p.view.mu.Unlock()

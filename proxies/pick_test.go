@@ -13,7 +13,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// resting is how long an error says that proxies rest.
+// resting returns the duration in the error for a temporary shortage.
 func resting(err error) time.Duration {
 	if r, ok := errors.AsType[interface {
 		error
@@ -24,22 +24,22 @@ func resting(err error) time.Duration {
 	return 0
 }
 
-// Who waits for a busy proxy until its time is over learns that it is busy.
-func TestWaitForABusyProxyEnds(t *testing.T) {
+// When a wait for a busy proxy times out, the error contains the shortage.
+func TestWaitForBusyProxyTimesOut(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.MaxInFlight = 1 })
 	mustPublish(t, pool, result(1, nil))
 	pickOne(t, pool, PickOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it looks a few times
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // several polls
 	defer cancel()
 	_, err := pool.Pick(ctx, PickOptions{Wait: time.Hour})
 	if !errors.Is(err, ErrNoProxy) || !errors.Is(err, context.DeadlineExceeded) || resting(err) <= 0 {
-		t.Errorf("got %v, want ErrNoProxy, the deadline and a rest", err)
+		t.Errorf("got %v, want ErrNoProxy, the deadline and a Resting duration", err)
 	}
 }
 
-// After its cooldown a proxy gets one request, in all processes, until that has ended.
-func TestOneTrialOnReturn(t *testing.T) {
+// After its cooldown a proxy receives a single trial request, across all processes.
+func TestOneTrialAfterCooldown(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	one, two := newPool(t, rdb, nil), newPool(t, rdb, nil)
@@ -61,7 +61,7 @@ func TestOneTrialOnReturn(t *testing.T) {
 	}
 }
 
-// A trial outlives the failure that it knows of, also one that was seen by a clock ahead of ours.
+// A trial succeeds after an earlier failure, even if that has a later time from another clock.
 func TestTrialAfterFailureOfAnotherClock(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -73,7 +73,7 @@ func TestTrialAfterFailureOfAnotherClock(t *testing.T) {
 	for _, site := range []string{"", "a"} {
 		key := healthKey(one.cfg.Name, site)
 		health := strings.Fields(rdb.HGet(t.Context(), key, lease.Proxy.ID).Val())
-		health[4] = strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10) // when it failed last
+		health[4] = strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10) // time of the last failure
 		if err := rdb.HSet(t.Context(), key, lease.Proxy.ID, strings.Join(health, " ")).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestPicks(t *testing.T) {
 	if got := count(PickOptions{Sticky: "t2", StickyFor: time.Hour}, 10); len(got) != 1 {
 		t.Errorf("sticky for an hour: got %v, want one", got)
 	}
-	// One that fails is taken seldom by weight; its health need not be known elsewhere for that.
+	// A failing proxy has a low weight, without reports from other processes.
 	var bad string
 	list, err := pool.List(t.Context(), Filter{})
 	if err != nil {
@@ -193,8 +193,8 @@ func TestInFlightCapAndWait(t *testing.T) {
 	}
 }
 
-// No proxy fits a grade of anonymity that does not exist.
-func TestUnknownGradeFitsNothing(t *testing.T) {
+// A filter with an unknown grade selects no proxy.
+func TestUnknownGradeSelectsNothing(t *testing.T) {
 	t.Parallel()
 	for grade, want := range map[string]bool{"": true, probe.Transparent: true, probe.Elite: true, "Elite": false, "elit": false} {
 		if got := (&Filter{Anonymity: grade}).takes(&Proxy{Anonymity: probe.Elite}); got != want {

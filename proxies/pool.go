@@ -15,35 +15,38 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// ErrNoProxy says that no proxy of the pool can be used now. Its text says what to do.
+// ErrNoProxy means that no proxy of the pool is available. Its message contains remedies.
 var ErrNoProxy = errors.New("no usable proxy; run muster proxies refresh, or set fallback: wait or direct")
 
-// PoolConfig says how a pool lends its proxies.
+// PoolConfig configures a Pool.
 type PoolConfig struct {
-	// Redis holds the pool. Needed.
+	// Redis stores the pool. Required.
 	Redis redis.UniversalClient
-	// Name distinguishes pools on one Redis. Defaults to "{muster:proxies}"; the braces keep it on one slot of a cluster.
+	// Name distinguishes pools on the same Redis. Defaults to "{muster:proxies}"; the braces keep it on one slot of a
+	// cluster.
 	Name string
-	// MaxFails is how many failures in a row remove a proxy; a timeout is half of one. Defaults to 3.
+	// MaxFails is the number of consecutive failures after which a proxy is removed. A timeout counts half. Defaults
+	// to 3.
 	MaxFails float64
-	// MaxInFlight is how many requests of this process one proxy carries at once. Defaults to 32.
+	// MaxInFlight is the maximum number of concurrent requests of this process per proxy. Defaults to 32.
 	MaxInFlight int
-	// MaxTransports is how many proxies keep connections open. Defaults to 256.
+	// MaxTransports is the maximum number of proxies with open connections. Defaults to 256.
 	MaxTransports int
-	// SyncEvery is how old this process's view of the pool may be. Defaults to 1 s.
+	// SyncEvery is the maximum age of this process's view of the pool. Defaults to 1 s.
 	SyncEvery time.Duration
-	// FlushEvery is how long Run collects reports before it writes them. Defaults to 100 ms.
+	// FlushEvery is the interval at which Run writes reports. Defaults to 100 ms.
 	FlushEvery time.Duration
-	// ConnectTimeout and HandshakeTimeout bound connecting to a proxy, and opening a tunnel through it. Default to 8 s and 10 s.
+	// ConnectTimeout limits the connection to a proxy, HandshakeTimeout the setup of a tunnel. Default to 8 s and 10
+	// s.
 	ConnectTimeout, HandshakeTimeout time.Duration
-	// HeaderTimeout bounds the wait for the header of a response. Defaults to 30 s.
+	// HeaderTimeout limits the wait for the response header. Defaults to 30 s.
 	HeaderTimeout time.Duration
-	// TLS is used towards targets. Defaults to the system's roots, always verified.
+	// TLS is the configuration for targets. Defaults to the system's roots. Certificates are always verified.
 	TLS *tls.Config
-	// Filter says to which addresses that are not public the names of proxies may resolve. A proxy that is written as an
-	// address or localhost is connected to in any case. Defaults to none.
+	// Filter selects the non-public addresses to which the names of proxies may resolve. It does not apply to literal
+	// addresses and localhost. Defaults to none.
 	Filter *addressfilter.Filter
-	// Dial reaches proxies. Defaults to a net.Dialer with Filter.
+	// Dial connects to proxies. Defaults to a net.Dialer with Filter.
 	Dial tunnel.DialFunc
 	// Logger defaults to none.
 	Logger *slog.Logger
@@ -68,9 +71,9 @@ func (c PoolConfig) withDefaults() PoolConfig {
 	return c
 }
 
-// Pool is the live proxies. Their records and their health are in Redis, where all processes share them; each process
-// picks from a view of its own, which it reads again when it is too old, and collects reports, which Run writes. All
-// methods may be called by many goroutines. Close it.
+// A Pool is the set of live proxies. Their records and health are in Redis and shared by all processes. Each process
+// picks from its own view, which is updated when it is too old, and queues reports, which Run writes. A Pool is safe
+// for concurrent use. Stop it with Close.
 type Pool struct {
 	cfg        PoolConfig
 	store      *store
@@ -81,7 +84,7 @@ type Pool struct {
 	yields     yields
 }
 
-// NewPool returns a pool; it does no I/O.
+// NewPool returns a pool. It does no I/O.
 func NewPool(cfg PoolConfig) *Pool {
 	cfg = cfg.withDefaults()
 	p := &Pool{cfg: cfg, store: &store{rdb: cfg.Redis, name: cfg.Name}, transports: newTransports(cfg)}
@@ -93,14 +96,14 @@ func NewPool(cfg PoolConfig) *Pool {
 	return p
 }
 
-// Run writes the reports on proxies as they are made, until ctx is done. Without it they are written when there are many,
-// and by Flush and Close.
+// Run writes reports on proxies continuously until ctx is done. Without Run, reports are written when many are
+// queued, and by Flush and Close.
 func (p *Pool) Run(ctx context.Context) { p.leases.run(ctx) }
 
-// Flush writes the reports collected so far.
+// Flush writes the queued reports.
 func (p *Pool) Flush(ctx context.Context) error { return p.leases.flush(ctx) }
 
-// Close writes what has been reported and closes idle connections. Run must have ended.
+// Close writes the queued reports and closes idle connections. Run must have returned.
 func (p *Pool) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -109,7 +112,7 @@ func (p *Pool) Close() error {
 	return err
 }
 
-// Add puts proxies into the pool without a check; their ids are set.
+// Add adds proxies to the pool without a check and sets their IDs.
 func (p *Pool) Add(ctx context.Context, proxies ...Proxy) (added int, err error) {
 	for i := range proxies {
 		proxies[i].ID = proxyID(proxies[i])
@@ -122,19 +125,19 @@ func (p *Pool) put(ctx context.Context, proxies []Proxy) (added int, err error) 
 	return p.store.publish(ctx, proxies)
 }
 
-// Remove removes proxies by id. It returns how many were in the pool.
+// Remove removes proxies by ID. It returns the number of removed proxies.
 func (p *Pool) Remove(ctx context.Context, ids ...string) (removed int, err error) {
 	defer p.view.expire()
 	return p.store.remove(ctx, ids)
 }
 
-// Count returns how many proxies are in the pool.
+// Count returns the number of proxies in the pool.
 func (p *Pool) Count(ctx context.Context) (int, error) { return p.store.count(ctx) }
 
-// Status returns the state of the pool as a whole.
+// Status returns the status of the pool.
 func (p *Pool) Status(ctx context.Context) (Status, error) { return p.store.status(ctx) }
 
-// Report returns the report of a refresh, and false when Redis does not have it: Redis keeps it for a day.
+// Report returns the report of a refresh. ok is false if Redis does not have it; reports expire after a day.
 func (p *Pool) Report(ctx context.Context, job string) (report Report, ok bool, err error) {
 	return p.store.refreshReport(ctx, job)
 }

@@ -17,13 +17,13 @@ import (
 	"muster/tasks/redistest"
 )
 
-// TestMain makes names below .test stand for loopback.
+// TestMain resolves names below .test to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	redistest.Main(m)
 }
 
-// result is a good one for port, changed by edit.
+// result returns a successful result for port, modified by edit.
 func result(port uint16, edit func(*probe.Result)) probe.Result {
 	r := probe.Result{
 		Candidate: source.Candidate{Protocol: "http", Host: "8.8.8.8", Port: port, Password: "secret", Username: "u", Sources: []string{"list"}},
@@ -59,7 +59,7 @@ func mustPublish(t *testing.T, pool *Pool, results ...probe.Result) {
 	}
 }
 
-// publish adds the accepted results to the pool and removes the others. It returns how many are new.
+// publish adds the accepted results to the pool and removes the others. It returns the number of new members.
 func publish(ctx context.Context, pool *Pool, results ...probe.Result) (added int, err error) {
 	var members []Proxy
 	var failed []string
@@ -77,7 +77,7 @@ func publish(ctx context.Context, pool *Pool, results ...probe.Result) (added in
 	return added, err
 }
 
-// archived returns the records of the archive, by id.
+// archived returns the records of the archive by ID.
 func archived(t *testing.T, pool *Pool) map[string]string {
 	t.Helper()
 	records, err := pool.store.rdb.HGetAll(t.Context(), archivedKey(pool.store.name)).Result()
@@ -87,7 +87,7 @@ func archived(t *testing.T, pool *Pool) map[string]string {
 	return records
 }
 
-// siteHealth returns the health of proxies at a site, by id, also of those that have left the pool.
+// siteHealth returns the health of proxies at a site by ID, including removed ones.
 func siteHealth(t *testing.T, pool *Pool, site string) map[string]Health {
 	t.Helper()
 	texts, err := pool.store.rdb.HGetAll(t.Context(), healthKey(pool.store.name, site)).Result()
@@ -124,7 +124,7 @@ func TestPublishAndCount(t *testing.T) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		pool := newPool(t, rdb, nil)
 		added, err := publish(t.Context(), pool,
-			result(1, nil), result(2, nil), result(2, nil), // one of them twice
+			result(1, nil), result(2, nil), result(2, nil), // a duplicate
 			result(3, func(r *probe.Result) { r.Anonymity = probe.Transparent }),
 			result(4, func(r *probe.Result) { r.Anonymity = "" }),
 			result(5, func(r *probe.Result) { r.Alive = false; r.Reason = "timeout" }),
@@ -138,7 +138,7 @@ func TestPublishAndCount(t *testing.T) {
 			t.Fatalf("got %d, %d usable, %v %v; want 4 and 3", count, usable, err1, err2)
 		}
 
-		// The new record wins, and what failed its new check goes.
+		// A new record replaces the old one, and a failed check removes a member.
 		mustPublish(t, pool, result(1, func(r *probe.Result) { r.Anonymity = probe.Anonymous }),
 			result(2, func(r *probe.Result) { r.Alive = false; r.Reason = "refused" }))
 		list, err := pool.List(t.Context(), Filter{})
@@ -148,7 +148,7 @@ func TestPublishAndCount(t *testing.T) {
 		if got := archived(t, pool); len(got) != 1 || got[proxyOf(result(2, nil)).ID] == "" {
 			t.Fatalf("got %v in the archive, want the proxy at port 2", got)
 		}
-		// And it may come back, by a new check alone.
+		// A removed proxy returns after a successful check.
 		mustPublish(t, pool, result(2, nil))
 		if got := archived(t, pool); len(got) != 0 {
 			t.Fatalf("got %v in the archive, want none", got)
@@ -156,8 +156,8 @@ func TestPublishAndCount(t *testing.T) {
 	})
 }
 
-// All of a pool's keys are on one slot, so that its scripts run on a cluster.
-func TestPoolOnACluster(t *testing.T) {
+// All keys of a pool are in one slot, so that its scripts work on a cluster.
+func TestPoolOnCluster(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.Cluster(t), nil)
 	mustPublish(t, pool, result(1, nil), result(2, nil))
@@ -177,8 +177,8 @@ func TestPoolOnACluster(t *testing.T) {
 	}
 }
 
-// Another process sees what is published, reported and removed, and its health is the same.
-func TestViewsOfOnePoolAgree(t *testing.T) {
+// Published, reported and removed proxies are visible to other processes, with the same health.
+func TestViewsAreConsistent(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		one, two := newPool(t, rdb, nil), newPool(t, rdb, nil)
@@ -186,12 +186,12 @@ func TestViewsOfOnePoolAgree(t *testing.T) {
 		lease := pickOne(t, two, PickOptions{Site: "a"})
 		lease.Report(Banned, 0)
 		flush(t, two)
-		if _, err := one.Pick(t.Context(), PickOptions{Site: "a"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "1 cool down") {
+		if _, err := one.Pick(t.Context(), PickOptions{Site: "a"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "1 are cooling down") {
 			t.Errorf("got %v, want the ban on site a in the other process", err)
 		} else if d := resting(err); d <= 0 || d > time.Hour {
-			t.Errorf("the proxy rests for %s", d)
+			t.Errorf("the proxy cools down for %s", d)
 		}
-		pickOne(t, one, PickOptions{Site: "b"}).Report(Succeeded, 20*time.Millisecond) // a ban on one site is none on another
+		pickOne(t, one, PickOptions{Site: "b"}).Report(Succeeded, 20*time.Millisecond) // a ban from one site does not affect another
 		flush(t, one)
 		if list, err := two.List(t.Context(), Filter{}); err != nil || list[0].Health.Requests != 3 || list[0].Health.Fails != 0 {
 			t.Errorf("got %+v %v, want 3 requests and no failure", list, err)
@@ -202,7 +202,7 @@ func TestViewsOfOnePoolAgree(t *testing.T) {
 		if _, err := two.Pick(t.Context(), PickOptions{Site: "b"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "the pool is empty") {
 			t.Errorf("got %v after removal, want an empty pool", err)
 		} else if d := resting(err); d != 0 {
-			t.Errorf("an empty pool is said to rest for %s", d)
+			t.Errorf("an empty pool has a Resting duration of %s", d)
 		}
 	})
 }

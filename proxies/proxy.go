@@ -18,11 +18,11 @@ import (
 	"muster/proxies/source"
 )
 
-// Candidate is an endpoint that a list calls a proxy.
+// Candidate is an endpoint from a list of proxies.
 type Candidate = source.Candidate
 
-// Proxy is a member of the pool: an endpoint that a check has found to work. It holds credentials: print it with
-// String, never field by field.
+// A Proxy is a member of the pool: an endpoint that passed a check. It contains credentials: print it with String,
+// not by field.
 type Proxy struct {
 	ID        string             `json:"id"`
 	Protocol  string             `json:"protocol"`
@@ -35,18 +35,18 @@ type Proxy struct {
 	Rotating  bool               `json:"rotating,omitzero"`
 	Anonymity string             `json:"anonymity,omitempty"`
 	Tunnel    bool               `json:"tunnel,omitzero"`
-	Tampering []string           `json:"tampering,omitempty"` // what it does to plain http; see probe.Result
+	Tampering []string           `json:"tampering,omitempty"` // with plain HTTP; see probe.Result
 	Can       probe.Capabilities `json:"can"`
 	Country   string             `json:"country,omitempty"`
 	ASN       uint               `json:"asn,omitzero"`
 	ASOrg     string             `json:"as_org,omitempty"`
-	LatencyMS float64            `json:"latency_ms,omitzero"` // to the first byte, with connection and handshake
+	LatencyMS float64            `json:"latency_ms,omitzero"` // to the first byte, including connection and handshake
 	CheckedAt time.Time          `json:"checked_at,omitzero"`
 	Sources   []string           `json:"sources,omitempty"`
 	Tier      int                `json:"tier,omitzero"`
 }
 
-// proxyOf makes a pool member of a result. The result must be alive.
+// proxyOf returns the pool member for a result, which must be alive.
 func proxyOf(r probe.Result) Proxy {
 	c := r.Candidate
 	p := Proxy{
@@ -59,8 +59,8 @@ func proxyOf(r probe.Result) Proxy {
 	return p
 }
 
-// proxyID identifies a member by protocol, host, port, user and variant. The user is in it as a hash: paid gateways put
-// account names there.
+// proxyID returns the ID of a proxy, from protocol, host, port, user and variant. The user is hashed, because it is
+// an account name with paid gateways.
 func proxyID(p Proxy) string {
 	id := p.Protocol + "://" + net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
 	if p.Username != "" {
@@ -73,56 +73,57 @@ func proxyID(p Proxy) string {
 	return id
 }
 
-// candidateID is the id of the pool member that a candidate would be if it spoke what its label says.
+// candidateID returns the ID of the pool member for a candidate whose label is correct.
 func candidateID(c Candidate) string {
 	return proxyID(Proxy{Protocol: c.Protocol, Host: c.Host, Port: c.Port, Username: c.Username, Variant: c.Variant})
 }
 
-// Candidate is the proxy as something to check again. What it was found to speak is its label.
+// Candidate returns the candidate for a recheck, with the detected protocol as its label.
 func (p Proxy) Candidate() Candidate {
 	return Candidate{Protocol: p.Protocol, Host: p.Host, Port: p.Port, Username: p.Username, Password: p.Password, Variant: p.Variant, Country: p.Country, Sources: p.Sources}
 }
 
-// URL is how to use the proxy, with its credentials.
+// URL returns the proxy URL with credentials.
 func (p Proxy) URL() *url.URL { return p.Candidate().URL() }
 
-// String is the proxy for people: its password is left out.
+// String returns the proxy without its password.
 func (p Proxy) String() string { return p.Candidate().String() }
 
-// GoString is String.
+// GoString returns the same as String.
 func (p Proxy) GoString() string { return fmt.Sprintf("proxies.Proxy(%s)", p) }
 
-// LogValue is String.
+// LogValue returns the same as String.
 func (p Proxy) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
-// Usable reports whether the proxy hides our address. A proxy for which that is unknown counts as usable.
+// Usable reports whether the proxy hides our address. A proxy of unknown anonymity is usable.
 func (p Proxy) Usable() bool {
 	return !strings.EqualFold(p.Anonymity, probe.Transparent) && p.Anonymity != "1"
 }
 
-// onlyHTTPS reports whether the proxy carries https alone: it tunnels to port 443 only, and alters what it forwards.
+// onlyHTTPS reports whether the proxy supports only https: it tunnels to port 443 only and alters forwarded
+// responses.
 func (p *Proxy) onlyHTTPS() bool { return p.Can.HTTPS && !p.Can.Forward && !p.Can.Connect }
 
-// Filter says which proxies fit. Its zero value takes every one that is not transparent.
+// A Filter selects proxies. The zero value selects all that are not transparent.
 type Filter struct {
-	Protocols  []string // any of these. Defaults to all
-	Countries  []string // any of these two-letter codes. Defaults to all
-	Anonymity  string   // at least this: "transparent", "anonymous" or "elite"; none fits another grade. Defaults to anonymous
-	HTTPS      bool     // TLS must be known to get through
-	Connect    bool     // it must open tunnels, as far as is known
-	Plain      bool     // it must carry plain http, as far as is known
+	Protocols  []string // allowed protocols. Defaults to all
+	Countries  []string // allowed two-letter codes. Defaults to all
+	Anonymity  string   // minimum grade: "transparent", "anonymous" or "elite"; any other value selects no proxy. Defaults to anonymous
+	HTTPS      bool     // TLS is known to work
+	Connect    bool     // it is not known to reject tunnels
+	Plain      bool     // it is not known to reject plain HTTP
 	MaxLatency time.Duration
 	ExcludeASN []uint
-	MaxTier    int  // with a tier of at most this, when it is not 0
-	Banned     bool // also those that are banned from all sites; for lists, no pick takes one
+	MaxTier    int  // maximum tier, unless 0
+	Banned     bool // includes proxies banned from all sites; for lists only, picks never return them
 }
 
-// Everything takes every member, for lists.
+// Everything selects all members, for lists.
 var Everything = Filter{Anonymity: probe.Transparent, Banned: true}
 
 var anonymityRank = map[string]int{probe.Transparent: 0, "": 1, probe.Anonymous: 1, probe.Elite: 2}
 
-// takes reports whether the proxy fits, as far as its check shows.
+// takes reports whether the filter selects the proxy, according to its last check.
 func (f *Filter) takes(p *Proxy) bool {
 	want, known := anonymityRank[f.Anonymity]
 	switch {
@@ -141,7 +142,7 @@ func (f *Filter) takes(p *Proxy) bool {
 	return f.MaxLatency == 0 || p.LatencyMS > 0 && p.LatencyMS <= float64(f.MaxLatency)/float64(time.Millisecond)
 }
 
-// compareLatency sorts fastest first; one without a latency is last.
+// compareLatency sorts by latency. Proxies without a latency are last.
 func compareLatency(a, b Proxy) int {
 	key := func(p Proxy) float64 {
 		if p.LatencyMS <= 0 {

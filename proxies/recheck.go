@@ -9,22 +9,23 @@ import (
 	"muster/tasks"
 )
 
-// Recheck checks the members that are due and the proxies that were removed within the last day, in chunks over the
-// fleet. A new proxy is due every minute, one that has never failed every half hour, and a removed one after 5 minutes
-// and then at intervals that double. A member that fails rests until its next check, and is removed from the pool after
-// PoolConfig.MaxFails failures in a row. Send it every minute or so.
+// Recheck checks the members that are due and the proxies removed within the last day, in chunks distributed over the
+// workers. A new proxy is due every minute, one without failures every half hour, and a removed one after 5 minutes
+// and then at doubling intervals. A member that fails a check is suspended until its next check and removed after
+// PoolConfig.MaxFails consecutive failures. Send it about once a minute.
 var Recheck = tasks.New[RecheckInput, Report]("proxies.recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute))
 
-// RecheckInput says how much is checked.
+// RecheckInput limits a recheck.
 type RecheckInput struct {
-	Max      int  `json:"max"`                // proxies. Defaults to 1000
-	Archived bool `json:"archived,omitempty"` // also those that were removed
+	Max      int  `json:"max"`                // maximum number of proxies. Defaults to 1000
+	Archived bool `json:"archived,omitempty"` // includes removed proxies
 }
 
-// settleRecheck ends a recheck as Publish ends a refresh, but without the yields of sources.
+// settleRecheck finishes a recheck like Publish finishes a refresh, but does not record yields of sources.
 var settleRecheck = tasks.New[[]tasks.Outcome[Tally], Report]("proxies.settle_recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute), tasks.MaxRetry(2))
 
-// recheckEvery is how long after its last success a member is due: longer, the more often it has worked.
+// recheckEvery returns the interval between the last success and the next check. It grows with the number of
+// successes.
 func recheckEvery(h Health) time.Duration {
 	if h.Fails > 0 {
 		return time.Minute
@@ -44,7 +45,7 @@ func (s *Service) recheck(ctx context.Context, in RecheckInput) (tasks.Signature
 	return tasks.Chord(tasks.Settle(tasks.Each(chunks, Check)), settleRecheck), nil
 }
 
-// due returns the candidates of a recheck at a time, the most overdue first.
+// due returns the candidates that are due for a recheck, the most overdue first.
 func (s *Service) due(ctx context.Context, in RecheckInput, now time.Time) ([]Candidate, error) {
 	members, err := s.cfg.Pool.List(ctx, Filter{Anonymity: probe.Transparent})
 	if err != nil {
@@ -80,10 +81,10 @@ func (s *Service) due(ctx context.Context, in RecheckInput, now time.Time) ([]Ca
 	return due, nil
 }
 
-// untilNextCheck is how long a member that failed a check is not lent: the next check ends it.
+// untilNextCheck is the suspension after a failed check. The next check ends it earlier.
 const untilNextCheck = 3 * time.Minute
 
-// failChecks counts a failed check against members.
+// failChecks records a failed check for members.
 func (ls *leases) failChecks(ctx context.Context, ids []string) error {
 	reports := make([]report, len(ids))
 	for i, id := range ids {
@@ -93,7 +94,7 @@ func (ls *leases) failChecks(ctx context.Context, ids []string) error {
 	return ls.write(ctx, "", reports)
 }
 
-// settle counts what failed against it and exports the rest.
+// settle records the failures of a recheck and exports the pool.
 func (s *Service) settle(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
 	var report Report
 	for _, o := range outcomes {
@@ -109,7 +110,7 @@ func (s *Service) settle(ctx context.Context, outcomes []tasks.Outcome[Tally]) (
 	if err != nil {
 		return report, err
 	}
-	if report.Accepted > 0 || 2*len(report.Gone) < live { // else it is more likely our network than half of the pool
+	if report.Accepted > 0 || 2*len(report.Gone) < live { // otherwise a failure of our network is more likely than a failure of half the pool
 		if err := pool.leases.failChecks(ctx, report.Gone); err != nil {
 			return report, err
 		}

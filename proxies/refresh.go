@@ -1,11 +1,12 @@
-// Package proxies keeps a scored pool of working proxies and lends it out as an http.RoundTripper.
+// Package proxies maintains a scored pool of working proxies and provides it as an http.RoundTripper.
 //
-// Lists come from package source, are checked by package probe, and those that work are published to a [Pool] in Redis,
-// as they are found. [Service.Refresh] is the workflow:
+// Lists are read by package source and checked by package probe. Working proxies are published to a [Pool] in Redis
+// immediately. [Service.Refresh] is the workflow:
 //
-//	Fetch, one per source ─▶ Merge: once each, in chunks of 100 ─▶ Check, one per chunk, over the fleet ─▶ Publish
+//	Fetch, one per source ─▶ Merge: deduplicate, in chunks of 100 ─▶ Check, one per chunk, on all workers ─▶ Publish
 //
-// [Pool.Transport] sends requests through the pool: each by one proxy, and by another when that fails. A failure counts
+// [Pool.Transport] sends each request through a proxy of the pool and retries with another one. Failures are
+// attributed to the proxy or to the site.
 // against the proxy or against the site, whichever caused it.
 package proxies
 
@@ -31,19 +32,19 @@ import (
 	"muster/tasks"
 )
 
-// ProgressPrefix is that of the progress keys of a refresh.
+// ProgressPrefix is the prefix of the progress keys of a refresh.
 const ProgressPrefix = "proxy_refresh"
 
-// ChunkSize is how many candidates one Check checks.
+// ChunkSize is the number of candidates per Check.
 const ChunkSize = 100
 
-// A list travels between tasks as their result, which has a limit of 16 MiB.
+// Lists are passed between tasks as results, which are limited to 16 MiB.
 const (
 	maxPerSource  = 50_000
 	maxCandidates = 80_000
 )
 
-// The tasks of a refresh.
+// Tasks of a refresh.
 var (
 	Fetch   = tasks.New[FetchInput, source.List]("proxies.fetch", tasks.Queue("probe"), tasks.Timeout(3*time.Minute), tasks.MaxRetry(1), tasks.Backoff(time.Second, 5*time.Second))
 	Merge   = tasks.New[[]tasks.Outcome[source.List], [][]Candidate]("proxies.merge", tasks.Queue("probe"), tasks.Timeout(5*time.Minute), tasks.MaxRetry(2))
@@ -51,19 +52,19 @@ var (
 	Publish = tasks.New[[]tasks.Outcome[Tally], Report]("proxies.publish", tasks.Queue("probe"), tasks.Timeout(5*time.Minute), tasks.MaxRetry(3))
 )
 
-// Tally counts what checks have found.
+// A Tally counts the results of checks.
 type Tally struct {
 	Checked  int                  `json:"checked"`
-	Alive    int                  `json:"alive"`    // the judge was reached through them
-	Accepted int                  `json:"accepted"` // and not rejected
-	Usable   int                  `json:"usable"`   // and they hide our address
+	Alive    int                  `json:"alive"`    // the judge was reachable through them
+	Accepted int                  `json:"accepted"` // alive and not rejected
+	Usable   int                  `json:"usable"`   // accepted and not transparent
 	Elite    int                  `json:"elite"`
-	Reasons  map[probe.Reason]int `json:"reasons,omitempty"` // why the others are not accepted
+	Reasons  map[probe.Reason]int `json:"reasons,omitempty"` // of candidates that were not accepted
 	Sources  map[string]Yield     `json:"sources,omitempty"`
-	Gone     []string             `json:"gone,omitempty"` // ids of members of the pool that are not accepted any more
+	Gone     []string             `json:"gone,omitempty"` // IDs of pool members that are no longer accepted
 }
 
-// Add counts a result.
+// Add adds a result.
 func (t *Tally) Add(r probe.Result) {
 	t.Checked++
 	one := Yield{Candidates: 1}
@@ -87,7 +88,7 @@ func (t *Tally) Add(r probe.Result) {
 			one.Elite = 1
 		}
 	}
-	if r.Candidate.Unlisted { // does not count for its list
+	if r.Candidate.Unlisted { // does not count for its former lists
 		return
 	}
 	if len(r.Candidate.Sources) == 1 {
@@ -107,7 +108,7 @@ func (t *Tally) yield(name string, y Yield) {
 	t.Sources[name] = sum
 }
 
-// Merge adds another tally.
+// Merge adds the counts of another tally.
 func (t *Tally) Merge(o Tally) {
 	t.Checked += o.Checked
 	t.Alive += o.Alive
@@ -126,37 +127,37 @@ func (t *Tally) Merge(o Tally) {
 	}
 }
 
-// Report is the result of a refresh.
+// A Report is the result of a refresh.
 type Report struct {
 	Tally
 	JobID      string `json:"job_id,omitempty"` // of the refresh
-	Candidates int    `json:"candidates"`       // as Checked
-	Live       int    `json:"live"`             // in the pool now
-	Errors     int    `json:"errors"`           // chunks that failed permanently
-	Stale      bool   `json:"stale"`            // nothing was found, and the old pool stays
+	Candidates int    `json:"candidates"`       // equal to Checked
+	Live       int    `json:"live"`             // current size of the pool
+	Errors     int    `json:"errors"`           // number of permanently failed chunks
+	Stale      bool   `json:"stale"`            // no proxy was found and the old pool was kept
 }
 
-// ReportFile is the file with the Report of the last refresh, beside the exported proxies.
+// ReportFile is the file with the Report of the last refresh, in the export directory.
 const ReportFile = "refresh_report.json"
 
-// keepReport stores the report for callers that wait for the refresh, also when the workflow is lost.
+// keepReport stores the report for callers that wait for the refresh, even if the workflow is lost.
 func (s *Service) keepReport(ctx context.Context, report Report) error {
 	data, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode the report of the refresh: %w", err)
+		return fmt.Errorf("encode refresh report: %w", err)
 	}
 	if s.cfg.ExportDir != "" {
 		if err := os.MkdirAll(s.cfg.ExportDir, 0o755); err != nil {
-			return fmt.Errorf("write the report of the refresh: %w", err)
+			return fmt.Errorf("write refresh report: %w", err)
 		}
 		if err := atomicfile.WriteBytes(filepath.Join(s.cfg.ExportDir, ReportFile), 0o600, append(data, '\n')); err != nil {
-			return fmt.Errorf("write the report of the refresh: %w", err)
+			return fmt.Errorf("write refresh report: %w", err)
 		}
 	}
 	return s.cfg.Pool.store.setRefreshReport(ctx, report.JobID, data)
 }
 
-// ReadReport is [Pool.Report] from the folder that the refresh exported to, which has the report of the last one.
+// ReadReport is like [Pool.Report], but reads the export directory, which has only the report of the last refresh.
 func ReadReport(dir, job string) (report Report, ok bool, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, ReportFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,14 +175,14 @@ func ReadReport(dir, job string) (report Report, ok bool, err error) {
 	return report, true, nil
 }
 
-// Refresh gathers candidates from sources, checks them in chunks wherever workers are, and publishes what works. Members
-// of the pool are checked too, so that none stays in it unchecked. Send it with tasks.ProgressKeys(ProgressPrefix).
+// Refresh returns the workflow that reads sources, checks the candidates in chunks on all workers and publishes the
+// working ones. It rechecks the members of the pool too. Send it with tasks.ProgressKeys(ProgressPrefix).
 //
-// Files are read here, before anything is sent. A source that takes a secret is named to the workers, which have it in
-// their own Config.Sources; see [FetchInput].
+// Files are read here, before the workflow is sent. For a source with secrets only the name is sent; the workers have
+// the source in their own Config.Sources. See [FetchInput].
 //
-// Some sources and chunks may fail. When no source can be read, the refresh fails. When no proxy is found, it succeeds
-// and leaves the old pool, marked stale.
+// Some sources and chunks may fail. If no source is readable, the refresh fails. If no proxy is found, it succeeds,
+// keeps the old pool and marks it as stale.
 func (s *Service) Refresh(ctx context.Context, sources ...source.Source) tasks.Signature[Report] {
 	inputs := make([]FetchInput, len(sources))
 	for i, from := range sources {
@@ -193,34 +194,34 @@ func (s *Service) Refresh(ctx context.Context, sources ...source.Source) tasks.S
 	return tasks.Chord(checked, Publish)
 }
 
-// Config says how a Service works.
+// Config configures a Service.
 type Config struct {
-	// Pool is where proxies go. Needed.
+	// Pool receives the proxies. Required.
 	Pool *Pool
-	// Probe says how candidates are checked; its Judges are needed as soon as something is checked.
+	// Probe configures the checks. Its Judges are required for the first check.
 	Probe probe.Config
-	// ExportDir is where live_proxies.json and .txt are written after a refresh. Defaults to none.
+	// ExportDir is the directory for live_proxies.json and .txt after a refresh. Defaults to none.
 	ExportDir string
-	// Sources are the lists that a task may name without saying how they are read; see FetchInput. Defaults to none.
+	// Sources are the sources that a task may name with Configured; see FetchInput. Defaults to none.
 	Sources []source.Source
-	// Fetcher gets the lists. Defaults to the zero Fetcher.
+	// Fetcher reads the lists. Defaults to the zero Fetcher.
 	Fetcher *source.Fetcher
-	// Annotate adds data about an exit, such as its country. Defaults to nothing.
+	// Annotate adds data about the exit address, such as its country. Defaults to none.
 	Annotate func(*Proxy)
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
-// Service is the handlers of the tasks of this package.
+// A Service implements the tasks of this package.
 type Service struct {
 	cfg    Config
 	prober func() (*probe.Prober, error)
 }
 
-// NewService returns a service; it does no I/O.
+// NewService returns a service. It does no I/O.
 func NewService(cfg Config) (*Service, error) {
 	if cfg.Pool == nil {
-		return nil, errors.New("proxies: Config.Pool is needed")
+		return nil, errors.New("proxies: Config.Pool is required")
 	}
 	if cfg.Fetcher == nil {
 		cfg.Fetcher = &source.Fetcher{}
@@ -234,10 +235,10 @@ func NewService(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Register binds the tasks of a refresh to the service.
+// Register registers the handlers of the tasks.
 func (s *Service) Register(mux *tasks.Mux) { s.RegisterAround(mux, s.check) }
 
-// RegisterAround is Register with another check, to see what a refresh costs apart from it.
+// RegisterAround is like Register, but replaces the check, to measure the remaining cost of a refresh.
 func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []Candidate) (Tally, error)) {
 	tasks.Handle(mux, Fetch, s.fetch)
 	tasks.Handle(mux, Merge, s.merge)
@@ -250,7 +251,7 @@ func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []C
 func (s *Service) fetch(ctx context.Context, in FetchInput) (source.List, error) {
 	list, err := s.read(ctx, in)
 	if failed := s.cfg.Pool.yields.recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); failed != nil {
-		s.cfg.Logger.WarnContext(ctx, "the yield of a source cannot be recorded", "source", list.Source, "err", failed)
+		s.cfg.Logger.WarnContext(ctx, "cannot record the yield of a source", "source", list.Source, "err", failed)
 	}
 	if err != nil {
 		if errors.Is(err, source.ErrEmpty) || errors.Is(err, errRefused) {
@@ -262,21 +263,21 @@ func (s *Service) fetch(ctx context.Context, in FetchInput) (source.List, error)
 	return list, nil
 }
 
-// merge joins the lists with the members of the pool, once each, and cuts them into chunks.
+// merge merges the lists with the members of the pool and splits the candidates into chunks.
 func (s *Service) merge(ctx context.Context, outcomes []tasks.Outcome[source.List]) ([][]Candidate, error) {
 	var lists []source.List
 	var reasons []string
 	for _, o := range outcomes {
 		if o.Err != nil {
 			reasons = append(reasons, o.Err.Message)
-			s.cfg.Logger.WarnContext(ctx, "a source cannot be read", "err", o.Err.Message)
+			s.cfg.Logger.WarnContext(ctx, "cannot read a proxy source", "err", o.Err.Message)
 			continue
 		}
 		lists = append(lists, o.Value)
 	}
 	switch {
 	case len(outcomes) == 0:
-		return nil, tasks.Permanent(errors.New("no proxy sources are configured; name some under proxies.sources"))
+		return nil, tasks.Permanent(errors.New("no proxy sources are configured; add them to proxies.sources"))
 	case len(lists) == 0:
 		more := ""
 		if n := len(reasons) - 3; n > 0 {
@@ -289,15 +290,15 @@ func (s *Service) merge(ctx context.Context, outcomes []tasks.Outcome[source.Lis
 		return nil, err
 	}
 	if len(candidates) > maxCandidates {
-		s.cfg.Logger.WarnContext(ctx, "more candidates than a refresh checks; the rest is left", "candidates", len(candidates), "checked", maxCandidates)
+		s.cfg.Logger.WarnContext(ctx, "too many candidates for a refresh; the rest is not checked", "candidates", len(candidates), "checked", maxCandidates)
 		candidates = candidates[:maxCandidates]
 	}
 	tasks.PublishKey(ctx, "candidates", strconv.Itoa(len(candidates)))
 	return slices.Collect(slices.Chunk(candidates, ChunkSize)), nil
 }
 
-// withMembers adds the members of the pool that are in no list. A member that is in one keeps its place in it, and its
-// label becomes what it was found to speak.
+// withMembers adds the members of the pool to the candidates. A member that is in a list keeps its position, with the
+// detected protocol as its label.
 func (s *Service) withMembers(ctx context.Context, candidates []Candidate) ([]Candidate, error) {
 	members, err := s.cfg.Pool.List(ctx, Filter{Anonymity: probe.Transparent})
 	if err != nil {
@@ -319,8 +320,8 @@ func (s *Service) withMembers(ctx context.Context, candidates []Candidate) ([]Ca
 	return candidates, nil
 }
 
-// check probes a chunk and publishes what works as it is found. Members that fail stay until the refresh ends: when it
-// finds no proxy at all, the fault is more likely our network.
+// check probes a chunk and publishes working proxies immediately. Members that fail remain until the end of the
+// refresh: if it finds no proxy at all, a failure of our network is more likely.
 func (s *Service) check(ctx context.Context, chunk []Candidate) (Tally, error) {
 	var tally Tally
 	err := s.Check(ctx, chunk, func(r probe.Result) {
@@ -333,7 +334,7 @@ func (s *Service) check(ctx context.Context, chunk []Candidate) (Tally, error) {
 	return tally, err
 }
 
-// Check probes candidates, publishes those that work to the pool as they are found, and hands each result to report, one
+// Check probes candidates and publishes working ones to the pool immediately. It passes each result to report, one
 // call at a time.
 func (s *Service) Check(ctx context.Context, candidates []Candidate, report func(probe.Result)) error {
 	prober, err := s.prober()
@@ -353,7 +354,7 @@ func (s *Service) Check(ctx context.Context, candidates []Candidate, report func
 	return cmp.Or(err, failure)
 }
 
-// take publishes one accepted result.
+// take publishes an accepted result.
 func (s *Service) take(ctx context.Context, r probe.Result) error {
 	proxy := proxyOf(r)
 	if s.cfg.Annotate != nil {
@@ -363,7 +364,7 @@ func (s *Service) take(ctx context.Context, r probe.Result) error {
 	return err
 }
 
-// publish ends a refresh: it sums up the chunks, removes what failed, exports the pool and stores the report.
+// publish finishes a refresh: it merges the tallies, removes failed members, exports the pool and stores the report.
 func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
 	var report Report
 	var lost []string
@@ -378,7 +379,7 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 	report.Candidates = report.Checked
 	tasks.PublishKey(ctx, "error_count", strconv.Itoa(report.Errors))
 	if len(outcomes) > 0 && report.Errors == len(outcomes) {
-		return report, tasks.Permanent(fmt.Errorf("no chunk of candidates could be checked: %s", lost[0]))
+		return report, tasks.Permanent(fmt.Errorf("all chunks of candidates failed: %s", lost[0]))
 	}
 	tasks.PublishKey(ctx, "status", "AGGREGATING")
 
@@ -396,13 +397,13 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 	report.Live = live
 	if usable, err := pool.Usable(ctx); err != nil {
 		return report, err
-	} else if live > 0 { // an endpoint with two names in the lists was checked twice, and is one
+	} else if live > 0 { // an endpoint with two names in the lists is checked twice
 		report.Usable = min(report.Usable, usable)
 	}
 	report.Stale = report.Accepted == 0 && live > 0
 	status := Status{RefreshedAt: time.Now(), Stale: report.Stale, Candidates: report.Candidates, Alive: report.Alive, Usable: report.Usable}
 	if report.Stale {
-		s.cfg.Logger.WarnContext(ctx, "the refresh found no proxy; the old pool stays, marked stale", "live", live)
+		s.cfg.Logger.WarnContext(ctx, "the refresh found no proxies; keeping the old pool, marked stale", "live", live)
 	}
 	if err := pool.store.setStatus(ctx, status); err != nil {
 		return report, err

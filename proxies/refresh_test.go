@@ -23,7 +23,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// fleet is a client and a worker that runs the tasks of a refresh.
+// fleet is a client and a worker with the tasks of a refresh.
 type fleet struct {
 	client *tasks.Client
 	pool   *Pool
@@ -81,7 +81,7 @@ func (f *fleet) refresh(t *testing.T, sources ...source.Source) (Report, string,
 	return report, run.ID(), err
 }
 
-// key returns a progress key once it is want, or what it is after a while.
+// key waits for a progress key to have the value want and returns its last value.
 func (f *fleet) key(t *testing.T, id, name, want string) string {
 	t.Helper()
 	var value string
@@ -102,7 +102,7 @@ func newWorld(t *testing.T, n int) *proxytest.World {
 	return world
 }
 
-// startJudge runs a judge until the test ends and returns its URLs.
+// startJudge runs a judge during the test and returns its URLs.
 func startJudge(t *testing.T) []string {
 	t.Helper()
 	judge, err := probe.StartJudge(probe.JudgeConfig{})
@@ -113,7 +113,7 @@ func startJudge(t *testing.T) []string {
 	return judge.URLs
 }
 
-// startProxy runs a proxy until the test ends.
+// startProxy runs a proxy during the test.
 func startProxy(t *testing.T, kind proxytest.Kind, exit int) *proxytest.Proxy {
 	t.Helper()
 	p, err := proxytest.Start(proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(exit)})
@@ -133,8 +133,8 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
-// A refresh finds in a world of every kind exactly what is good, whatever list it is in, and leaves out a broken source.
-func TestRefreshOfAWorld(t *testing.T) {
+// A refresh of a world of all kinds finds exactly the working proxies in its lists and skips an unreadable source.
+func TestRefreshWorld(t *testing.T) {
 	t.Parallel()
 	world := newWorld(t, 48)
 	f := newFleet(t, probe.Config{Judges: world.Judge.URLs, Key: world.Key})
@@ -165,7 +165,7 @@ func TestRefreshOfAWorld(t *testing.T) {
 	}
 	for _, m := range members {
 		if !accepted[m.Candidate().Address()] {
-			t.Errorf("%v is in the pool", m.Proxy)
+			t.Errorf("%v must not be in the pool", m.Proxy)
 		}
 	}
 	exported, err := ReadExport(filepath.Join(f.dir, ExportJSON))
@@ -181,12 +181,12 @@ func TestRefreshOfAWorld(t *testing.T) {
 		}
 	}
 	if f.key(t, id, "started_at", "") > f.key(t, id, "completed_at", "") {
-		t.Error("it was complete before it started")
+		t.Error("the refresh completed before it started")
 	}
 }
 
-// A proxy that has died leaves the pool with the next refresh, though no list names it any more.
-func TestRefreshChecksMembersAgain(t *testing.T) {
+// A refresh removes a dead proxy even if it is in no list.
+func TestRefreshRechecksMembers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, probe.Config{Judges: startJudge(t)})
 	var lists []source.Source
@@ -203,7 +203,7 @@ func TestRefreshChecksMembersAgain(t *testing.T) {
 	if report, _, err := f.refresh(t, lists[1]); err != nil || report.Live != 1 || report.Candidates != 2 {
 		t.Fatalf("got %+v %v, want 1 live of 2 candidates", report, err)
 	}
-	// When nothing at all is found the old pool stays, and says that it is stale.
+	// If a refresh finds no proxies, it keeps the old pool, marked stale.
 	proxies[1].Close()
 	report, id, err := f.refresh(t, lists[1])
 	if err != nil || report.Live != 1 || !report.Stale || report.Usable != 0 {
@@ -222,13 +222,13 @@ func TestRefreshChecksMembersAgain(t *testing.T) {
 	}
 }
 
-// Many candidates are cut into chunks of a hundred, and each is checked.
+// Many candidates are split into chunks of a hundred, all of which are checked.
 func TestRefreshInChunks(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, probe.Config{Judges: startJudge(t)})
 	good := startProxy(t, proxytest.SOCKS5, 1)
 	var list strings.Builder
-	for port := 1; port <= 249; port++ { // nothing listens on low ports of 127.0.0.9
+	for port := 1; port <= 249; port++ { // low ports of 127.0.0.9 are closed
 		list.WriteString("http://127.0.0.9:" + strconv.Itoa(port) + "\n")
 	}
 	report, id, err := f.refresh(t, source.Source{URL: writeFile(t, list.String()+good.URL.String()), AllowLocal: true})
@@ -240,7 +240,7 @@ func TestRefreshInChunks(t *testing.T) {
 	}
 }
 
-// A refresh that can do nothing fails and says why.
+// A refresh without usable input fails with the cause.
 func TestRefreshFailures(t *testing.T) {
 	t.Parallel()
 	judge, err := probe.StartJudge(probe.JudgeConfig{Listen: []string{testutil.FreeAddr(t)}})
@@ -262,13 +262,13 @@ func TestRefreshFailures(t *testing.T) {
 	}
 	check("no sources", "no proxy sources are configured")
 	check("unreadable", "no proxy source could be read: source "+filepath.Join(f.dir, "a"), source.Source{URL: filepath.Join(f.dir, "a")}, source.Source{URL: filepath.Join(f.dir, "b")})
-	check("a web page", "a web page, not a list", source.Source{URL: writeFile(t, "<html><body>log in</body></html>")})
+	check("a web page", "a web page instead of a list", source.Source{URL: writeFile(t, "<html><body>log in</body></html>")})
 	judge.Close()
 	check("no judge", "no judge is reachable", source.Source{URL: good, AllowLocal: true})
 }
 
-// A recheck looks only at what is due, rests the dead, takes them out at the third time, and brings back those that
-// work again.
+// A recheck checks only due members, suspends failed ones, removes them after the third failure and restores
+// recovered ones.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, probe.Config{Judges: startJudge(t)})
@@ -283,7 +283,7 @@ func TestRecheck(t *testing.T) {
 		if _, err := f.pool.Add(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		// Add takes the word of its caller for a success now; a record that is old has an old one.
+		// Add records a current success; an old record has an old one.
 		h := "0.9 3 0 " + strconv.Itoa(int(checked.UnixMilli())) + " 0 0 10"
 		if err := f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), proxyID(c), h).Err(); err != nil {
 			t.Fatal(err)
@@ -330,7 +330,7 @@ func TestRecheck(t *testing.T) {
 	if got, want := left(), map[string]bool{dead: false, good: true, fresh: true, back: true}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	for range 2 { // the dead one is due again: it has failed, and its last success is long ago
+	for range 2 { // it is due again after the failure, because its last success is long ago
 		recheck()
 	}
 	if got, want := left(), map[string]bool{good: true, fresh: true, back: true}; !maps.Equal(got, want) {
@@ -338,8 +338,8 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// The archive is looked at after 5 minutes, and then at intervals that double, for a day.
-func TestArchiveIsLookedAtLessAndLess(t *testing.T) {
+// Archived proxies are rechecked after 5 minutes and then at doubling intervals, for a day.
+func TestArchiveRecheckIntervalDoubles(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)
 	mustPublish(t, pool, result(1, nil))
@@ -358,7 +358,7 @@ func TestArchiveIsLookedAtLessAndLess(t *testing.T) {
 		}
 	}
 	if want := []int{5, 11, 23, 47, 95, 191, 383, 767}; !slices.Equal(looks, want) {
-		t.Errorf("looked at after %v minutes, want %v", looks, want)
+		t.Errorf("rechecked after %v minutes, want %v", looks, want)
 	}
 }
 

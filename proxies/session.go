@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// Session sends its requests through one proxy, the one that answers the first request, on connections that it shares with
-// no other session. When the proxy can no longer be used, the requests fail: a site must not see a session change its
-// address. Make a new session then. It may be used by many goroutines.
+// A Session sends its requests through the proxy that served its first request, on connections that it shares with no
+// other session. If the proxy becomes unavailable, requests fail, because a site must not see the address of a
+// session change. Create a new session in that case. A Session is safe for concurrent use.
 type Session struct {
 	pool  *Pool
-	after string        // the proxy of the session before this one
+	after string        // the proxy of the preceding session
 	first chan struct{} // has a token while no goroutine sends the first request
 
 	mu     sync.Mutex // guards the fields below
-	proxy  string     // "" until one has answered
-	direct bool       // the session has no proxy and goes directly, as configured
+	proxy  string     // "" until a proxy has served a request
+	direct bool       // the session connects directly, as configured
 	pair   *pair
 	closed bool
 }
 
-// Session returns a new session. It gets another proxy than the session after, if there is one, preferably one that no
-// session uses. After may be nil. It does no I/O.
+// Session returns a new session. If possible, its proxy is not used by any other session, nor by the session after,
+// which may be nil. It does no I/O.
 func (p *Pool) Session(after *Session) *Session {
 	s := &Session{pool: p, first: make(chan struct{}, 1)}
 	s.first <- struct{}{}
@@ -41,7 +41,7 @@ func (p *Pool) Session(after *Session) *Session {
 
 type sessionKey struct{}
 
-// Bind returns a context whose requests belong to the session, when a Transport of its pool carries them.
+// Bind returns a context that assigns the requests of a Transport of the pool to the session.
 func (s *Session) Bind(ctx context.Context) context.Context {
 	return context.WithValue(ctx, sessionKey{}, s)
 }
@@ -51,7 +51,7 @@ func sessionOf(ctx context.Context) *Session {
 	return s
 }
 
-// Close closes the session's idle connections. Requests in flight continue; send no others.
+// Close closes the session's idle connections. Requests in flight continue. Send no further requests.
 func (s *Session) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,26 +67,26 @@ func (s *Session) Close() {
 	}
 }
 
-// sessionError says that the proxy of a session can no longer be used. The request was not sent.
+// sessionError means that the proxy of a session is unavailable. The request was not sent.
 type sessionError struct{ why *shortage }
 
 func (e *sessionError) Error() string {
-	return fmt.Sprintf("the session's proxy can no longer be used (%s)", e.why)
+	return fmt.Sprintf("the proxy of the session has become unavailable (%s)", e.why)
 }
 
-// ProxyFault reports that it was not the target's fault.
+// ProxyFault reports that the target did not cause the failure.
 func (e *sessionError) ProxyFault() bool { return true }
 
-// Unsent reports that the request can be sent in another session.
+// Unsent reports that the request may be sent in another session.
 func (e *sessionError) Unsent() bool { return true }
 
-// sessionWait is how long a request of a session waits while its proxy is busy with others.
+// sessionWait is the maximum time that a request waits for the busy proxy of its session.
 const sessionWait = 10 * time.Second
 
 // inSession sends a request through the proxy of its session.
 func (t *transport) inSession(request *http.Request, s *Session) (*http.Response, error) {
 	proxy, direct := s.route()
-	if proxy == "" && !direct { // one request finds the proxy, the others wait for it
+	if proxy == "" && !direct { // one request selects the proxy while the others wait
 		select {
 		case <-s.first:
 		case <-request.Context().Done():
@@ -104,14 +104,14 @@ func (t *transport) inSession(request *http.Request, s *Session) (*http.Response
 	return t.send(request, s, 1)
 }
 
-// route returns the proxy of the session, or true when it goes directly; "" and false before the first answer.
+// route returns the proxy of the session, or direct. Both are zero before the first response.
 func (s *Session) route() (proxy string, direct bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proxy, s.direct
 }
 
-// hasProxy reports whether the session has found its proxy. The session may be nil.
+// hasProxy reports whether the session has a proxy. s may be nil.
 func (s *Session) hasProxy() bool {
 	if s == nil {
 		return false
@@ -120,7 +120,7 @@ func (s *Session) hasProxy() bool {
 	return proxy != ""
 }
 
-// pick lends a proxy for a request of a session, or of none.
+// pick returns a lease for a request, in a session or without one.
 func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease, error) {
 	if s == nil {
 		return t.pool.Pick(ctx, o)
@@ -130,7 +130,7 @@ func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease
 		return t.pool.Pick(ctx, o)
 	}
 	o.apart = true
-	for _, w := range s.wishes(o) {
+	for _, w := range s.preferences(o) {
 		if lease, err := t.pool.Pick(ctx, w); !errors.Is(err, ErrNoProxy) {
 			return lease, err
 		}
@@ -138,9 +138,9 @@ func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease
 	return t.pool.Pick(ctx, o)
 }
 
-// wishes returns the options to try before o for the first request of the session, the best first: a proxy that carries http and
-// https, wherever the site leads, and another than that of the session before.
-func (s *Session) wishes(o PickOptions) []PickOptions {
+// preferences returns alternatives to o for the first request of the session, in order of preference: a proxy that
+// supports both http and https, because the site may redirect, and one that the preceding session did not use.
+func (s *Session) preferences(o PickOptions) []PickOptions {
 	o.Wait = 0
 	both := o
 	both.Filter.Connect, both.Filter.Plain = true, true
@@ -153,7 +153,7 @@ func (s *Session) wishes(o PickOptions) []PickOptions {
 	return []PickOptions{bothOther, other, both}
 }
 
-// transport is how the session uses a proxy.
+// transport returns the session's transport for a proxy.
 func (s *Session) transport(proxy Proxy, scheme string) (transport *http.Transport, forward bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Session) transport(proxy Proxy, scheme string) (transport *http.Transpo
 	return s.pair.of(proxy, scheme)
 }
 
-// setProxy makes a proxy that has answered the session's, if it has none. The session may be nil.
+// setProxy sets the proxy of a session that has none. s may be nil.
 func (s *Session) setProxy(proxy string) {
 	if s == nil {
 		return
@@ -179,8 +179,8 @@ func (s *Session) setProxy(proxy string) {
 	}
 }
 
-// goDirectly makes the session one without a proxy. The session may be nil.
-func (s *Session) goDirectly() {
+// setDirect makes the session connect directly. s may be nil.
+func (s *Session) setDirect() {
 	if s != nil {
 		s.mu.Lock()
 		s.direct = true

@@ -15,7 +15,7 @@ import (
 	"muster/proxies/proxytest"
 )
 
-// visit is a request of a session, and the address and the connection that the site saw.
+// visit sends a request in a session and returns the address and the connection seen by the site.
 func visit(ctx context.Context, rt http.RoundTripper, s *Session, url string) (peer, conn string, err error) {
 	request, err := http.NewRequestWithContext(s.Bind(ctx), http.MethodGet, url, nil)
 	if err != nil {
@@ -34,9 +34,9 @@ func visit(ctx context.Context, rt http.RoundTripper, s *Session, url string) (p
 
 var bothSchemes = []string{"http://shop.example/", "https://example.com/"}
 
-// All requests of a session come from one address, whatever their scheme and however many begin at once; two sessions
-// come from two, as long as there are enough.
-func TestASessionKeepsToOneProxy(t *testing.T) {
+// All requests of a session use one exit address, for any scheme and concurrency. Two sessions use different ones if
+// possible.
+func TestSessionUsesOneProxy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	b.add(t, proxytest.Options{Kind: proxytest.Elite}, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.ConnectOnly}, proxytest.Options{Kind: proxytest.ForwardOnly})
@@ -61,18 +61,18 @@ func TestASessionKeepsToOneProxy(t *testing.T) {
 		}
 		wg.Wait()
 		if slices.Sort(peers); len(slices.Compact(peers)) != 1 {
-			t.Errorf("the site saw one session from %v", slices.Compact(peers))
+			t.Errorf("one session used the addresses %v", slices.Compact(peers))
 		}
 		all = append(all, peers[0])
 	}
 	if slices.Sort(all); len(slices.Compact(all)) != 3 {
-		t.Errorf("the site saw three sessions from %v", all)
+		t.Errorf("three sessions used the addresses %v", all)
 	}
 }
 
-// No connection carries two sessions, though they share a proxy; one session uses its connections again. What a proxy
-// that forwards http requests does on its other side is its own affair.
-func TestSessionsShareNoConnection(t *testing.T) {
+// No connection is shared by two sessions with the same proxy, and a session reuses its connections. Connections
+// between a forwarding proxy and the site are not covered.
+func TestSessionsDoNotShareConnections(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.SOCKS5, proxytest.OverTLS} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -98,11 +98,11 @@ func TestSessionsShareNoConnection(t *testing.T) {
 							t.Fatal(err)
 						}
 						if o := owner[conn]; o != nil && o != who {
-							t.Errorf("round %d: %s carried two sessions", round, conn)
+							t.Errorf("round %d: %s was used by two sessions", round, conn)
 						}
 						owner[conn], conns[conn] = who, true
 					}
-					// A connection may not be back when the next request is made, on a busy machine.
+					// On a busy machine a connection may not be idle in time for the next request.
 					if len(conns) < 2 || len(conns) > 5 {
 						t.Errorf("two sessions used %d connections for six requests", len(conns))
 					}
@@ -114,8 +114,8 @@ func TestSessionsShareNoConnection(t *testing.T) {
 	}
 }
 
-// A new session has another proxy than the one before it, and that one again when there is no other.
-func TestTheNextSessionHasAnotherProxy(t *testing.T) {
+// A new session has a different proxy than its predecessor, or the same one if there is no other.
+func TestNextSessionHasAnotherProxy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite}, proxytest.Options{Kind: proxytest.Elite})
@@ -129,7 +129,7 @@ func TestTheNextSessionHasAnotherProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if peer == last {
-			t.Errorf("session %d has the proxy of the one before it", i)
+			t.Errorf("session %d has the proxy of its predecessor", i)
 		}
 		last = peer
 		s.Close()
@@ -146,12 +146,12 @@ func TestTheNextSessionHasAnotherProxy(t *testing.T) {
 		s.Close()
 	}
 	if len(b.pool.picker.sessions) > 0 {
-		t.Errorf("closed sessions keep %v", b.pool.picker.sessions)
+		t.Errorf("sessions remaining after Close: %v", b.pool.picker.sessions)
 	}
 }
 
-// A session whose proxy is banned or dies is over: nothing goes by another. One that has no proxy yet finds one.
-func TestASessionEndsWithItsProxy(t *testing.T) {
+// A session fails when its proxy is banned or dies. A session without a proxy selects another one.
+func TestSessionFailsWithItsProxy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Dead}, proxytest.Options{Kind: proxytest.Elite})
@@ -181,7 +181,7 @@ func TestASessionEndsWithItsProxy(t *testing.T) {
 		}
 	}
 	if b.hits.Load() != before {
-		t.Error("the site was asked by another proxy")
+		t.Error("another proxy was used")
 	}
 
 	s2 := b.pool.Session(s)
@@ -197,8 +197,8 @@ func TestASessionEndsWithItsProxy(t *testing.T) {
 	}
 }
 
-// A session that went directly stays direct, also when there are proxies again.
-func TestASessionStaysDirect(t *testing.T) {
+// A direct session remains direct when proxies become available.
+func TestSessionStaysDirect(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	direct := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -223,7 +223,7 @@ func TestASessionStaysDirect(t *testing.T) {
 	}
 }
 
-// What only a proxy can do wrong is said to be its fault; what the target may have caused is not.
+// An error is attributed to the proxy only if the target cannot have caused it.
 func TestErrorsNameTheProxy(t *testing.T) {
 	t.Parallel()
 	for kind, sure := range map[proxytest.Kind]bool{proxytest.Dead: true, proxytest.HangsUp: false, proxytest.WantsAuth: true, proxytest.Noise: true, proxytest.Elite: false} {

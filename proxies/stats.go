@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// Stats is a pool in numbers.
+// Stats holds statistics of a pool.
 type Stats struct {
 	Status
 	Live      int            `json:"live"`      // in the pool
-	Usable    int            `json:"usable"`    // of them, hiding our address and not banned
-	Ready     int            `json:"ready"`     // of these, not cooling down
-	Cooling   int            `json:"cooling"`   // of the usable ones
+	Usable    int            `json:"usable"`    // live, not transparent and not banned
+	Ready     int            `json:"ready"`     // usable and not cooling down
+	Cooling   int            `json:"cooling"`   // usable and cooling down
 	Banned    int            `json:"banned"`    // from all sites
-	SiteBans  map[string]int `json:"site_bans"` // how many are banned from a site, by site
-	Archived  int            `json:"archived"`  // taken out within the last day
+	SiteBans  map[string]int `json:"site_bans"` // number of proxies banned from each site
+	Archived  int            `json:"archived"`  // removed within the last day
 	Protocols map[string]int `json:"protocols"`
 	Anonymity map[string]int `json:"anonymity"`
 	Countries map[string]int `json:"countries"`
-	HTTPS     int            `json:"https"`    // known to let TLS through
-	Rotating  int            `json:"rotating"` // whose exit changes
+	HTTPS     int            `json:"https"`    // known to support HTTPS
+	Rotating  int            `json:"rotating"` // with a changing exit address
 	Latency   Percentiles    `json:"latency_ms"`
-	Requests  int            `json:"requests"` // counted over all members
+	Requests  int            `json:"requests"` // total of all members
 }
 
-// Percentiles are of the usable members' latency in milliseconds, of those for which one is known.
+// Percentiles are the percentiles of the known latencies of usable members, in milliseconds.
 type Percentiles struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
 	P99 float64 `json:"p99"`
 }
 
-// Stats counts the pool.
+// Stats returns the statistics of the pool.
 func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 	status, err := p.store.status(ctx)
 	if err != nil {

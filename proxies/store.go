@@ -29,18 +29,18 @@ var (
 	reportCmd  = redis.NewScript(reportLua)
 )
 
-// store is a pool as Redis holds it. It has no state of its own.
+// store accesses a pool in Redis. It is stateless.
 type store struct {
 	rdb  redis.UniversalClient
 	name string
 }
 
-// keys are the keys that all scripts share, in their order.
+// keys returns the keys that all scripts share, in their order.
 func (s *store) keys() []string {
 	return []string{recordsKey(s.name), healthKey(s.name, ""), archiveKey(s.name), archivedKey(s.name)}
 }
 
-// publish adds proxies to the pool, or replaces their records. It returns how many were not there before.
+// publish adds proxies to the pool or replaces their records. It returns the number of new proxies.
 func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err error) {
 	for chunk := range slices.Chunk(proxies, 200) {
 		args := []any{time.Now().UnixMilli()}
@@ -60,7 +60,7 @@ func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err er
 	return added, nil
 }
 
-// remove archives proxies. It returns how many were in the pool.
+// remove archives proxies. It returns the number of removed proxies.
 func (s *store) remove(ctx context.Context, ids []string) (removed int, err error) {
 	for chunk := range slices.Chunk(ids, 500) {
 		args := []any{time.Now().UnixMilli()}
@@ -76,9 +76,9 @@ func (s *store) remove(ctx context.Context, ids []string) (removed int, err erro
 	return removed, nil
 }
 
-// report records outcomes of requests in a scope. It returns the ids of the proxies that they removed from the pool.
+// report records outcomes of requests in a scope. It returns the IDs of proxies that were removed from the pool.
 func (s *store) report(ctx context.Context, scope string, maxFails float64, reports []report) (dead []string, err error) {
-	if scope == "" { // requests of no site in particular have a scope of their own
+	if scope == "" { // requests without a site have their own scope
 		scope = "*none*"
 	}
 	keys := append(s.keys(), healthKey(s.name, scope))
@@ -93,14 +93,14 @@ func (s *store) report(ctx context.Context, scope string, maxFails float64, repo
 		}
 		ids, err := reportCmd.Run(ctx, s.rdb, keys, args...).StringSlice()
 		if err != nil {
-			return dead, fmt.Errorf("report on proxies: %w", err)
+			return dead, fmt.Errorf("write proxy reports: %w", err)
 		}
 		dead = append(dead, ids...)
 	}
 	return dead, nil
 }
 
-// count returns how many proxies are in the pool.
+// count returns the number of proxies in the pool.
 func (s *store) count(ctx context.Context) (int, error) {
 	n, err := s.rdb.HLen(ctx, recordsKey(s.name)).Result()
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *store) count(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// read returns the records of the pool and the healths of each scope, by proxy id.
+// read returns the records of the pool and the healths of each scope, by proxy ID.
 func (s *store) read(ctx context.Context, scopes []string) (records map[string]string, healths []map[string]string, err error) {
 	var all *redis.MapStringStringCmd
 	of := make([]*redis.MapStringStringCmd, len(scopes))
@@ -128,7 +128,7 @@ func (s *store) read(ctx context.Context, scopes []string) (records map[string]s
 	return all.Val(), healths, nil
 }
 
-// startTrial lets one of all processes use a proxy that returns from its cooldown, until endTrial.
+// startTrial acquires the trial of a proxy after its cooldown, for one process at a time, until endTrial.
 func (s *store) startTrial(ctx context.Context, scope, id string) bool {
 	ok, err := s.rdb.SetNX(ctx, trialKey(s.name, scope, id), "1", 30*time.Second).Result()
 	return ok || err != nil
@@ -137,13 +137,13 @@ func (s *store) startTrial(ctx context.Context, scope, id string) bool {
 func (s *store) endTrial(scope, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.rdb.Del(ctx, trialKey(s.name, scope, id)).Err() // or it expires
+	_ = s.rdb.Del(ctx, trialKey(s.name, scope, id)).Err() // on failure it expires
 }
 
-// Status is the state of the pool as a whole.
+// Status is the status of a pool.
 type Status struct {
-	RefreshedAt time.Time `json:"refreshed_at,omitzero"` // when a refresh last found proxies
-	Stale       bool      `json:"stale"`                 // the last refresh found none, and the old ones stayed
+	RefreshedAt time.Time `json:"refreshed_at,omitzero"` // time of the last refresh that found proxies
+	Stale       bool      `json:"stale"`                 // the last refresh found none and the old pool was kept
 	Candidates  int       `json:"candidates"`            // of the last refresh
 	Alive       int       `json:"alive"`
 	Usable      int       `json:"usable"`
@@ -152,7 +152,7 @@ type Status struct {
 func (s *store) status(ctx context.Context) (Status, error) {
 	values, err := s.rdb.HGetAll(ctx, statusKey(s.name)).Result()
 	if err != nil {
-		return Status{}, fmt.Errorf("read the pool's status: %w", err)
+		return Status{}, fmt.Errorf("read pool status: %w", err)
 	}
 	number := func(name string) int { n, _ := strconv.Atoi(values[name]); return n }
 	status := Status{Stale: values["stale"] == "1", Candidates: number("candidates"), Alive: number("alive"), Usable: number("usable")}
@@ -162,29 +162,29 @@ func (s *store) status(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
-// setStatus records a refresh. A stale one leaves RefreshedAt as it is.
+// setStatus records a refresh. A stale one does not change RefreshedAt.
 func (s *store) setStatus(ctx context.Context, status Status) error {
 	fields := map[string]any{"candidates": status.Candidates, "alive": status.Alive, "usable": status.Usable, "stale": "1"}
 	if !status.Stale {
 		fields["stale"], fields["refreshed_at"] = "0", status.RefreshedAt.Unix()
 	}
 	if err := s.rdb.HSet(ctx, statusKey(s.name), fields).Err(); err != nil {
-		return fmt.Errorf("record the refresh: %w", err)
+		return fmt.Errorf("record refresh: %w", err)
 	}
 	return nil
 }
 
-// reportExpiry is how long Redis holds the report of a refresh.
+// reportExpiry is the lifetime of refresh reports in Redis.
 const reportExpiry = 24 * time.Hour
 
 func (s *store) setRefreshReport(ctx context.Context, job string, report []byte) error {
 	if err := s.rdb.Set(ctx, reportKey(s.name, job), report, reportExpiry).Err(); err != nil {
-		return fmt.Errorf("store the report of the refresh: %w", err)
+		return fmt.Errorf("store refresh report: %w", err)
 	}
 	return nil
 }
 
-// refreshReport returns the report of a refresh, or false when Redis has none.
+// refreshReport returns the report of a refresh. ok is false if Redis does not have it.
 func (s *store) refreshReport(ctx context.Context, job string) (report Report, ok bool, err error) {
 	data, err := s.rdb.Get(ctx, reportKey(s.name, job)).Bytes()
 	if errors.Is(err, redis.Nil) {

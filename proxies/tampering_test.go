@@ -13,7 +13,7 @@ import (
 	"muster/proxies/proxytest"
 )
 
-// What a proxy does to plain http stays with it in the pool.
+// Kinds of tampering are stored with the member.
 func TestTamperingIsStoredWithTheMember(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
@@ -25,8 +25,8 @@ func TestTamperingIsStoredWithTheMember(t *testing.T) {
 	}
 }
 
-// A proxy that tampers with what it forwards and tunnels to port 443 alone carries https and is lent for nothing else.
-func TestProxyForHTTPSAloneIsNotLentForHTTP(t *testing.T) {
+// A proxy that tampers with forwarded responses and tunnels to port 443 only is used for https only.
+func TestHTTPSOnlyProxyIsNotUsedForHTTP(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
 	p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1), Hosts: b.hosts, ConnectPorts: []string{"443"},
@@ -52,6 +52,6 @@ func TestProxyForHTTPSAloneIsNotLentForHTTP(t *testing.T) {
 		t.Errorf("http: got %d %q %v, want %v", status, body, err, ErrNoProxy)
 	}
 	if n := p.Requests() - before; n != 0 {
-		t.Errorf("http: the proxy was asked %d times, want 0", n)
+		t.Errorf("http: got %d requests at the proxy, want 0", n)
 	}
 }

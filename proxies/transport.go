@@ -16,43 +16,44 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// Fallback says what happens when the pool has no proxy for a request.
+// Fallback is the behavior if the pool has no proxy for a request.
 type Fallback string
 
-// The fallbacks. Only FallbackDirect goes directly.
+// Fallbacks. Only FallbackDirect connects directly.
 const (
-	FallbackFail   Fallback = "fail"   // ErrNoProxy at once: the default
-	FallbackWait   Fallback = "wait"   // wait for one, up to TransportOptions.Wait, then ErrNoProxy
-	FallbackDirect Fallback = "direct" // without a proxy, with a warning
+	FallbackFail   Fallback = "fail"   // return ErrNoProxy immediately; the default
+	FallbackWait   Fallback = "wait"   // wait for a proxy for up to TransportOptions.Wait, then return ErrNoProxy
+	FallbackDirect Fallback = "direct" // connect without a proxy and log a warning
 )
 
-// defaultTries is how many proxies a request or a tunnel is tried with.
+// defaultTries is the default number of proxies per request or tunnel.
 const defaultTries = 3
 
-// TransportOptions say how a transport uses the pool.
+// TransportOptions configure a Transport.
 type TransportOptions struct {
-	PickOptions // Site is set by Transport; Wait counts with FallbackWait only and defaults to 30 s there
+	PickOptions // Transport sets Site; Wait applies with FallbackWait only and defaults to 30 s there
 	// Fallback defaults to FallbackFail.
 	Fallback Fallback
-	// Tries is how many proxies a request is tried with. Defaults to 3.
+	// Tries is the maximum number of proxies per request. Defaults to 3.
 	Tries int
-	// Direct is used by FallbackDirect. Defaults to a transport that connects to public addresses alone, and to no proxy
-	// that the environment names.
+	// Direct is the transport for FallbackDirect. The default connects to public addresses only and ignores proxy
+	// settings of the environment.
 	Direct http.RoundTripper
-	// KeepEncoding leaves bodies compressed as received, to pass them on. Defaults to false.
+	// KeepEncoding keeps bodies compressed as received, for forwarding. Defaults to false.
 	KeepEncoding bool
-	// Bans reports whether the header of a response says that the site bans the proxy. Defaults to status 403.
+	// Bans reports whether a response header means that the site bans the proxy. Defaults to status 403.
 	Bans func(*http.Response) bool
 }
 
-// Transport sends requests to one site through the pool. Each request goes through a proxy that fits. A fault of the
-// proxy counts against it on all sites, a ban on this one only, and the site's own 404 or 500 against no proxy. As long as
-// no part of an answer has been passed on, and the request can be sent again, another proxy is tried. The transport may
-// be used by many goroutines.
+// Transport returns a RoundTripper that sends requests to one site through the pool. A failure of a proxy is recorded
+// for all sites, a ban for this site only; responses such as 404 or 500 from the site itself are no failures. If no
+// part of the response has been returned and the request is repeatable, it is retried with another proxy. The
+// RoundTripper is safe for concurrent use.
 //
-// An error's methods ProxyFault and Via say whether it was the proxy's fault for certain, and which proxy that was.
+// Errors have the methods ProxyFault, which reports whether the proxy certainly failed, and Via, which returns its
+// ID.
 //
-// Close the body of each answer: the proxy stays in use until then.
+// Close the body of each response: the proxy is in use until then.
 func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 	o.Site = site
 	o.Fallback = cmp.Or(o.Fallback, FallbackFail)
@@ -76,7 +77,7 @@ type transport struct {
 
 type leaseKey struct{}
 
-// Used returns the proxy that an answer came through, and false when it came directly.
+// Used returns the proxy that carried a response. ok is false for a direct connection.
 func Used(r *http.Response) (Proxy, bool) {
 	if r == nil || r.Request == nil {
 		return Proxy{}, false
@@ -88,8 +89,8 @@ func Used(r *http.Response) (Proxy, bool) {
 	return lease.Proxy, true
 }
 
-// Blocked reports to the pool that the body of an answer says that the site blocks its proxy, as a captcha does. The proxy
-// rests on this site; on others nothing changes. It may be called before or after the body was read and closed.
+// Blocked reports that the body of a response shows that the site blocks its proxy, for example with a captcha. The
+// proxy is suspended at this site only. Blocked may be called before or after the body is read and closed.
 func Blocked(r *http.Response) {
 	if r != nil && r.Request != nil {
 		if lease, ok := r.Request.Context().Value(leaseKey{}).(*Lease); ok {
@@ -106,7 +107,8 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.send(request, nil, t.options.Tries)
 }
 
-// send tries up to tries proxies; in a session the first that answers becomes the session's proxy.
+// send attempts the request with up to tries proxies. In a session, the first proxy that responds becomes the
+// session's proxy.
 func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Response, error) {
 	if err := tunnel.CheckTarget(addressOf(request.URL)); err != nil {
 		return nil, closeBody(request, err)
@@ -114,7 +116,7 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 	a := newAttempts(t.options.PickOptions, t.options.Fallback, tries)
 	a.pick.Filter.Connect = a.pick.Filter.Connect || request.URL.Scheme == "https"
 	a.pick.Filter.Plain = a.pick.Filter.Plain || request.URL.Scheme == "http"
-	for sent := false; a.left > 0; sent = true {
+	for sent := false; a.triesLeft > 0; sent = true {
 		if sent && !canRepeat(request) {
 			break
 		}
@@ -125,19 +127,19 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		}
 		response, verdict, err := t.once(request, s, lease)
 		switch verdict {
-		case clean, unproven:
-			settle(a.suspects, verdict == clean)
+		case verdictOK, verdictUnproven:
+			settle(a.suspects, verdict == verdictOK)
 			closeBody(request, nil)
 			s.setProxy(lease.Proxy.ID)
 			return response, nil
-		case ours:
+		case verdictLocal:
 			settle(a.suspects, false)
 			return nil, closeBody(request, err)
 		}
 		a.fail(lease, verdict, response, err)
 	}
 
-	// All that were tried failed alike: it is the target. Its answer, if there is one, is passed on.
+	// All attempts failed in the same way, so the target is the cause. Its response, if any, is returned.
 	if n := len(a.suspects); n > 0 {
 		final := a.suspects[n-1]
 		if final.response != nil {
@@ -147,12 +149,12 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		}
 		settle(a.suspects, false)
 	}
-	if a.goDirectly(a.last) {
-		t.pool.transports.warnDirect(t.options.Site, a.last)
-		s.goDirectly()
+	if a.allowsDirect(a.lastErr) {
+		t.pool.transports.warnDirect(t.options.Site, a.lastErr)
+		s.setDirect()
 		return t.options.Direct.RoundTrip(request)
 	}
-	return nil, closeBody(request, a.last)
+	return nil, closeBody(request, a.lastErr)
 }
 
 // addressOf returns the host:port of a URL.
@@ -166,7 +168,7 @@ func addressOf(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// closeBody closes the request's body, as a RoundTripper must, and passes err on.
+// closeBody closes the request's body, as required of a RoundTripper, and returns err.
 func closeBody(request *http.Request, err error) error {
 	if request.Body != nil {
 		request.Body.Close()
@@ -193,12 +195,12 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 		body, err := request.GetBody()
 		if err != nil {
 			lease.Release()
-			return nil, ours, err
+			return nil, verdictLocal, err
 		}
 		out.Body = body
 	}
 	if t.options.KeepEncoding && out.Header.Get("Accept-Encoding") == "" {
-		out.Header["Accept-Encoding"] = []string{"identity"} // or net/http would ask for gzip and undo it
+		out.Header["Accept-Encoding"] = []string{"identity"} // prevents net/http from adding gzip and decompressing the body
 	}
 	var via *http.Transport
 	var forward bool
@@ -214,14 +216,14 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 		return nil, t.blame(request, s, lease, err), err
 	}
 	if forward {
-		answer, refusal := proxysAnswer(response)
+		answer, refusal := classifyResponse(response)
 		switch {
 		case refusal != nil:
 			response.Body.Close()
 			return nil, blame(lease, refusal), refusal
 		case answer:
 			response.Body = &body{ReadCloser: response.Body, lease: lease} // no outcome
-			return response, doubtful, nil
+			return response, verdictUnknown, nil
 		}
 	}
 
@@ -233,30 +235,30 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 		b.outcome = Banned
 	}
 	response.Body = b
-	if forward && response.StatusCode >= 400 { // many say so of a name that does not resolve
-		return response, unproven, nil
+	if forward && response.StatusCode >= 400 { // many proxies do this for names that do not resolve
+		return response, verdictUnproven, nil
 	}
-	return response, clean, nil
+	return response, verdictOK, nil
 }
 
-// blame returns whose fault an error of a request is, and ends the lease unless that is in doubt.
+// blame returns the cause of a failed request and ends the lease, unless the cause is verdictUnknown.
 func (t *transport) blame(request *http.Request, s *Session, lease *Lease, err error) verdict {
 	switch {
 	case request.Context().Err() == context.Canceled:
 		lease.Release()
-		return ours
-	case request.Context().Err() != nil, s.hasProxy() && isTimeout(err): // of a proxy that has reached the site
+		return verdictLocal
+	case request.Context().Err() != nil, s.hasProxy() && isTimeout(err): // of a proxy that has reached the site before
 		lease.Report(TimedOut, 0)
-		return guilty
+		return verdictProxy
 	}
 	return blame(lease, err)
 }
 
-// proxysAnswer reports whether an answer to an http request in absolute form may be the proxy's own rather than the
-// site's. An answer that is certainly its own is an error.
-func proxysAnswer(r *http.Response) (may bool, refusal error) {
+// classifyResponse reports whether a response to an http request in absolute form may come from the proxy instead of
+// the site. If it certainly does, refusal is not nil.
+func classifyResponse(r *http.Response) (may bool, refusal error) {
 	refuse := func(reason tunnel.Reason, asked bool) (bool, error) {
-		return true, &tunnel.Error{Reason: reason, Detail: "the proxy answered " + r.Status, TargetSent: asked}
+		return true, &tunnel.Error{Reason: reason, Detail: "proxy returned status " + r.Status, TargetSent: asked}
 	}
 	switch r.StatusCode {
 	case http.StatusProxyAuthRequired:
@@ -274,7 +276,7 @@ func proxysAnswer(r *http.Response) (may bool, refusal error) {
 	return false, nil
 }
 
-// retryAfter is the pause that a site asks for, between 1 s and an hour.
+// retryAfter returns the pause requested by a site, between 1 s and an hour.
 func retryAfter(r *http.Response) time.Duration {
 	wait, ok := retryafter.Parse(r.Header.Get("Retry-After"), time.Now(), time.Hour)
 	if !ok {
@@ -283,7 +285,7 @@ func retryAfter(r *http.Response) time.Duration {
 	return max(wait, time.Second)
 }
 
-// body ends its lease when it is closed, read to the end, or fails.
+// A body ends its lease on Close, EOF or an error.
 type body struct {
 	io.ReadCloser
 	lease    *Lease
@@ -305,7 +307,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case isTimeout(err):
 		b.ended = true
 		b.lease.Report(missedTimedOut, 0)
-	default: // broke off in the middle
+	default: // truncated
 		b.ended = true
 		b.lease.Report(missed, 0)
 	}

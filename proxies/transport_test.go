@@ -25,7 +25,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// bench is a site under a name that only the proxies can resolve, and a pool of proxies that were started for it.
+// bench is a site under a name that only the proxies resolve, and a pool with proxies.
 type bench struct {
 	site   *httptest.Server
 	secure *httptest.Server
@@ -33,8 +33,8 @@ type bench struct {
 	pool   *Pool
 	logs   *bytes.Buffer
 	hits   atomic.Int64
-	peers  sync.Map                    // addresses that requests came from
-	exits  map[string]*proxytest.Proxy // by id
+	peers  sync.Map                    // addresses of the clients
+	exits  map[string]*proxytest.Proxy // by ID
 }
 
 func newBench(t *testing.T, handler http.HandlerFunc, edit func(*PoolConfig)) *bench {
@@ -65,7 +65,7 @@ func newBench(t *testing.T, handler http.HandlerFunc, edit func(*PoolConfig)) *b
 	return b
 }
 
-// add starts proxies and puts them into the pool, with what a check would say of them.
+// add starts proxies and adds them to the pool, with the expected result of a check.
 func (b *bench) add(t *testing.T, options ...proxytest.Options) []string {
 	t.Helper()
 	var ids []string
@@ -91,7 +91,7 @@ func (b *bench) add(t *testing.T, options ...proxytest.Options) []string {
 	return ids
 }
 
-// first returns options of which the first pick takes the proxy with an id.
+// first returns options that pick the proxy with an ID first.
 func (b *bench) first(id string) PickOptions {
 	b.pool.picker.stickies["first"] = &sticky{id: id, until: time.Now().Add(time.Hour)}
 	return PickOptions{Sticky: "first"}
@@ -112,7 +112,7 @@ func get(t *testing.T, rt http.RoundTripper, url string) (status int, body strin
 	return response.StatusCode, string(text), err
 }
 
-// health returns failures over all sites and at the site.
+// health returns the health over all sites and at the site.
 func (b *bench) health(t *testing.T, id, site string) (all, there Health, inPool bool) {
 	t.Helper()
 	flush(t, b.pool)
@@ -130,7 +130,7 @@ func (b *bench) health(t *testing.T, id, site string) (all, there Health, inPool
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
-// Every kind carries http and https to names that only it can resolve, and leaves by its own address.
+// Proxies of every kind carry http and https to names that only they resolve, from their own exit address.
 func TestEveryKindCarriesRequests(t *testing.T) {
 	t.Parallel()
 	for _, o := range []proxytest.Options{
@@ -151,7 +151,7 @@ func TestEveryKindCarriesRequests(t *testing.T) {
 			}
 			b.peers.Range(func(peer, _ any) bool {
 				if peer != o.Exit.String() {
-					t.Errorf("the site saw %v", peer)
+					t.Errorf("the site received a request from %v", peer)
 				}
 				return true
 			})
@@ -159,8 +159,8 @@ func TestEveryKindCarriesRequests(t *testing.T) {
 	}
 }
 
-// What a proxy does wrong is charged to it and made good by another.
-func TestAnotherProxyIsTried(t *testing.T) {
+// A failure is recorded for the proxy and the request is retried with another one.
+func TestRetryWithAnotherProxy(t *testing.T) {
 	t.Parallel()
 	for kind, wantFails := range map[proxytest.Kind]float64{
 		proxytest.Dead: 1, proxytest.HangsUp: 1, proxytest.WantsAuth: 1, proxytest.BadGateway: 1, proxytest.Noise: 1, proxytest.Silent: 0.5,
@@ -183,8 +183,8 @@ func TestAnotherProxyIsTried(t *testing.T) {
 	}
 }
 
-// The site's own answers are charged to no proxy: only a ban is, on that site alone.
-func TestTheSitesAnswers(t *testing.T) {
+// Responses of the site itself are not recorded as failures, except for a ban, at that site only.
+func TestSiteResponses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		status               int
@@ -209,7 +209,7 @@ func TestTheSitesAnswers(t *testing.T) {
 			}
 			all, there, _ := b.health(t, ids[0], "shop")
 			if all.Fails != 0 || all.OK <= 0.5 {
-				t.Errorf("charged on all sites: %+v", all)
+				t.Errorf("recorded for all sites: %+v", all)
 			}
 			if got := there.Fails > 0; got != test.banned {
 				t.Errorf("got banned %t want %t (%+v)", got, test.banned, there)
@@ -230,8 +230,8 @@ func TestTheSitesAnswers(t *testing.T) {
 	}
 }
 
-// When no proxy reaches the target, it is the target, and no proxy is charged.
-func TestTargetDownIsNobodysFault(t *testing.T) {
+// If no proxy reaches the target, no failure is recorded.
+func TestTargetDownIsNotPenalized(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []proxytest.Kind{proxytest.SOCKS5, proxytest.ConnectOnly} {
 		b := newBench(t, hello, nil)
@@ -250,7 +250,7 @@ func TestTargetDownIsNobodysFault(t *testing.T) {
 	}
 }
 
-// A captcha page is told to the pool by who has read it, before the body is closed or after, and counts once.
+// Blocked is recorded once, before or after the body is closed.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
 	for name, early := range map[string]bool{"before the body is closed": true, "after": false} {
@@ -278,16 +278,16 @@ func blocked(t *testing.T, early bool) {
 	}
 	Blocked(response)
 	all, there, _ := b.health(t, ids[0], "shop")
-	if there.Fails != 1 || there.Until.IsZero() || all.Fails != 0 || all.Requests != 2 { // the check and this
-		t.Errorf("got %+v %+v, want a ban at the site alone", all, there)
+	if there.Fails != 1 || there.Until.IsZero() || all.Fails != 0 || all.Requests != 2 { // the check and this request
+		t.Errorf("got %+v %+v, want a ban at the site only", all, there)
 	}
 	if _, err := b.pool.Pick(t.Context(), PickOptions{Site: "shop"}); !errors.Is(err, ErrNoProxy) {
-		t.Errorf("the shop gets it again: %v", err)
+		t.Errorf("the shop picked it again: %v", err)
 	}
 	pickOne(t, b.pool, PickOptions{Site: "news"}).Release()
 }
 
-// A body that breaks off after some of it was passed on is an error, is charged, and is not sent again.
+// A truncated body is an error and a failure of the proxy. The request is not repeated.
 func TestBrokenBody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -306,7 +306,7 @@ func TestBrokenBody(t *testing.T) {
 	}
 }
 
-// A request that must not be sent twice is not.
+// A request that is not repeatable is sent once.
 func TestPostIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
@@ -330,7 +330,7 @@ func TestPostIsNotRepeated(t *testing.T) {
 	}
 }
 
-// Without a proxy a request fails with advice; it goes directly only when that was asked for, and says so.
+// Without a proxy a request fails with a remedy, or is sent directly with a warning if configured.
 func TestFallbacks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
@@ -344,7 +344,7 @@ func TestFallbacks(t *testing.T) {
 		t.Errorf("wait: got %v after %s, want ErrNoProxy after 300ms", err, time.Since(begun))
 	}
 	if b.hits.Load() != 0 {
-		t.Fatal("a request went directly, unasked")
+		t.Fatal("unexpected direct request")
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -354,8 +354,8 @@ func TestFallbacks(t *testing.T) {
 			t.Errorf("direct: got %d %v, want 200", status, err)
 		}
 	}
-	if n := strings.Count(b.logs.String(), "going directly"); n != 1 {
-		t.Errorf("said %d times that requests go directly, want once", n)
+	if n := strings.Count(b.logs.String(), "connecting directly"); n != 1 {
+		t.Errorf("got %d warnings about direct connections, want 1", n)
 	}
 	wait.Wait = 20 * time.Second
 	done := make(chan error, 1)
@@ -369,7 +369,7 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// Requests in parallel go by different proxies, and the transports kept are bounded.
+// Concurrent requests use different proxies, and the number of cached transports is limited.
 func TestOneTransportPerProxy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, w.Header().Get("X-Peer")) },
@@ -393,14 +393,14 @@ func TestOneTransportPerProxy(t *testing.T) {
 				body, err := io.ReadAll(response.Body)
 				response.Body.Close()
 				if used, _ := Used(response); err != nil || used.Exit.String() != string(body) {
-					t.Errorf("the site saw %s, the proxy was %v which leaves by %v; %v", body, used, used.Exit, err)
+					t.Errorf("the site received a request from %s through proxy %v with exit %v; %v", body, used, used.Exit, err)
 				}
 			}
 		})
 	}
 	group.Wait()
 	if n := b.pool.transports.len(); n > 4 {
-		t.Errorf("got %d transports kept, want at most 4", n)
+		t.Errorf("got %d cached transports, want at most 4", n)
 	}
 	seen := 0
 	b.peers.Range(func(_, _ any) bool { seen++; return true })

@@ -13,30 +13,30 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// transports keeps the connections of the proxies used last: each has transports of its own, so that no connection,
-// and no HTTP/2 session, is ever shared by two proxies.
+// transports caches the connections of the most recently used proxies. Each proxy has its own transports, so that no
+// connection or HTTP/2 session is shared by two proxies.
 type transports struct {
 	cfg      PoolConfig
-	warnedAt atomic.Int64 // unix s when the log last said that requests go directly
+	warnedAt atomic.Int64 // Unix time of the last warning about direct connections
 
 	mu    sync.Mutex // guards the fields below
-	used  *list.List // of *pair, the last used first
+	used  *list.List // of *pair, most recently used first
 	byKey map[string]*list.Element
 }
 
-// pair is the two transports of one proxy.
+// A pair holds the two transports of a proxy.
 type pair struct {
 	id      string
-	address string          // of the proxy, with credentials: a change makes new transports
-	forward *http.Transport // http requests in absolute form
-	tunnel  *http.Transport // everything through a tunnel
+	address string          // of the proxy, with credentials; a change replaces the transports
+	forward *http.Transport // for http requests in absolute form
+	tunnel  *http.Transport // for all other requests
 }
 
 func newTransports(cfg PoolConfig) *transports {
 	return &transports{cfg: cfg, used: list.New(), byKey: map[string]*list.Element{}}
 }
 
-// of returns the transport for a request of a scheme through the proxy.
+// of returns the transport for a request with the given scheme through the proxy.
 func (t *transports) of(proxy Proxy, scheme string) (transport *http.Transport, forward bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *transports) of(proxy Proxy, scheme string) (transport *http.Transport, 
 	return element.Value.(*pair).of(proxy, scheme)
 }
 
-// of returns the one of the two for a request of a scheme.
+// of returns the transport of the pair for a request with the given scheme.
 func (p *pair) of(proxy Proxy, scheme string) (transport *http.Transport, forward bool) {
 	if scheme == "http" && canForward(proxy) {
 		return p.forward, true
@@ -65,37 +65,37 @@ func (p *pair) of(proxy Proxy, scheme string) (transport *http.Transport, forwar
 	return p.tunnel, false
 }
 
-// close ends the connections that are idle. Those in use end when they become so: a transport whose idle ones were
-// closed keeps no new ones.
+// close closes idle connections. Active ones are closed when they become idle, because a transport keeps no new idle
+// connections afterwards.
 func (p *pair) close() {
 	p.forward.CloseIdleConnections()
 	p.tunnel.CloseIdleConnections()
 }
 
-// canForward reports whether the proxy takes http requests in absolute form. One that was not checked is assumed to.
+// canForward reports whether the proxy supports http requests in absolute form. An unchecked proxy is assumed to.
 func canForward(p Proxy) bool {
 	return (p.Protocol == "http" || p.Protocol == "https") && (p.Can.Forward || !p.Can.Connect && !p.Can.HTTPS)
 }
 
-// dialer returns what connects to and through a proxy.
+// dialer returns the dialer for connections to and through a proxy.
 func (t *transports) dialer(proxy Proxy) *tunnel.Dialer {
 	return &tunnel.Dialer{Proxy: proxy.URL(), Dial: t.cfg.Dial, ConnectTimeout: t.cfg.ConnectTimeout, HandshakeTimeout: t.cfg.HandshakeTimeout}
 }
 
-// warnDirect logs that requests go directly, once a minute.
+// warnDirect logs direct connections, at most once per minute.
 func (t *transports) warnDirect(site string, why error) {
 	now, before := time.Now().Unix(), t.warnedAt.Load()
 	if now-before >= 60 && t.warnedAt.CompareAndSwap(before, now) {
-		t.cfg.Logger.Warn("no proxy: going directly, as configured", "site", site, "why", why)
+		t.cfg.Logger.Warn("no proxy available; connecting directly as configured", "site", site, "why", why)
 	}
 }
 
-// newPair returns transports of a proxy that are not kept.
+// newPair returns new transports for a proxy, which are not cached.
 func (t *transports) newPair(proxy Proxy, address string) *pair {
 	cfg, dialer := t.cfg, t.dialer(proxy)
 	base := &http.Transport{
 		MaxIdleConns:           2 * cfg.MaxInFlight,
-		MaxIdleConnsPerHost:    cfg.MaxInFlight, // less would close and open connections all the time under load
+		MaxIdleConnsPerHost:    cfg.MaxInFlight, // a smaller value causes constant reconnects under load
 		ReadBufferSize:         16 << 10,
 		IdleConnTimeout:        60 * time.Second,
 		TLSHandshakeTimeout:    cfg.HandshakeTimeout,
@@ -109,13 +109,13 @@ func (t *transports) newPair(proxy Proxy, address string) *pair {
 	}
 	through.DialContext = dialer.DialContext
 	forward := base
-	// net/http writes the absolute form and the credentials; TLS with the proxy, if any, is the dialer's.
+	// net/http writes the absolute form and the credentials. The dialer handles TLS to the proxy.
 	forward.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: proxy.Candidate().Address(), User: proxy.URL().User})
 	forward.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialProxy(ctx) }
 	return &pair{id: proxy.ID, address: address, forward: forward, tunnel: through}
 }
 
-// evict closes what is kept for a proxy.
+// evict removes and closes the transports of a proxy.
 func (t *transports) evict(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,39 +9,39 @@ import (
 	"time"
 )
 
-// view is this process's copy of the pool: its members, their health and bans, and how this process uses them. It lives
-// as long as the Pool. It is read from Redis when it is used and too old.
+// A view is this process's copy of the pool: members, health, bans and their local state. It has the lifetime of the
+// Pool and is read from Redis on use if it is too old.
 type view struct {
 	store  *store
 	maxAge time.Duration               // PoolConfig.SyncEvery
-	onDrop func(id string)             // called when a member leaves
+	onDrop func(id string)             // called when a member is removed
 	flush  func(context.Context) error // writes the reports of this process
 
 	updating sync.Mutex // held by the goroutine that updates the view
 
 	mu      sync.Mutex // guards the fields below, the members, and the state of the picker and of leases
 	members map[string]*member
-	order   []*member // in no order, for random access; swapped on removal
+	order   []*member // in no particular order, for random access; changed on removal
 	scopes  map[string]*scope
-	bans    map[string]time.Time // by banField; zero is without end
+	bans    map[string]time.Time // by banField; zero means forever
 	readAt  time.Time            // zero before the first read
 }
 
-// member is a proxy in the view.
+// A member is a proxy in the view.
 type member struct {
 	Proxy
 	record   string // as in Redis
-	at       int    // in view.order
+	at       int    // index in view.order
 	all      Health
-	failed   time.Time // when a failure was reported that may not be in Redis yet
+	failed   time.Time // time of the last reported failure that may be missing in Redis
 	inFlight int       // requests of this process
 }
 
-// scope is a site in the view, or the tunnels to a target.
+// A scope is a site in the view, or the tunnels to a target.
 type scope struct {
 	usedAt time.Time
 	health map[string]Health    // nil before the first read
-	failed map[string]time.Time // as in member, at this site
+	failed map[string]time.Time // as in member, for this scope
 }
 
 func newView(s *store, cfg PoolConfig, onDrop func(id string)) *view {
@@ -55,8 +55,8 @@ func (v *view) expire() {
 	v.readAt = time.Time{}
 }
 
-// refresh updates the view, with the scopes named, when it is older than maxAge, or always with now. Of several callers
-// one does it; the others use the view as it is, except before the first time.
+// refresh updates the view, including the named scopes, if it is older than maxAge or now is set. Of concurrent
+// callers one updates it; the others use the current view, except before the first update.
 func (v *view) refresh(ctx context.Context, scopes []string, now bool) error {
 	v.mu.Lock()
 	v.addScopes(scopes)
@@ -81,7 +81,7 @@ func (v *view) refresh(ctx context.Context, scopes []string, now bool) error {
 	return v.update(ctx)
 }
 
-// addScopes adds the scopes to the view. The caller holds mu.
+// addScopes adds scopes to the view. The caller holds mu.
 func (v *view) addScopes(names []string) {
 	for _, name := range names {
 		if name == "" {
@@ -94,16 +94,16 @@ func (v *view) addScopes(names []string) {
 	}
 }
 
-// fresh reports whether the view need not be read, and has all the scopes. The caller holds mu.
+// fresh reports whether the view is recent enough and has all the scopes. The caller holds mu.
 func (v *view) fresh(scopes []string) bool {
 	missing := func(name string) bool { return name != "" && v.scopes[name].health == nil }
 	return time.Since(v.readAt) < v.maxAge && !slices.ContainsFunc(scopes, missing)
 }
 
-// scopeExpiry is how long after its last use a scope stays in the view.
+// scopeExpiry is the time after which an unused scope is removed from the view.
 const scopeExpiry = time.Hour
 
-// update writes the reports of this process, and reads the pool and every scope of the view. The caller holds updating.
+// update writes the reports of this process and reads the pool and all scopes of the view. The caller holds updating.
 func (v *view) update(ctx context.Context) error {
 	begun := time.Now()
 	if err := v.flush(ctx); err != nil {
@@ -147,7 +147,7 @@ func (v *view) update(ctx context.Context) error {
 	return nil
 }
 
-// apply replaces the members. A record that cannot be decoded counts as missing. The caller holds mu.
+// apply replaces the members. Records that cannot be decoded are ignored. The caller holds mu.
 func (v *view) apply(records, healths map[string]string) {
 	for id := range v.members {
 		if records[id] == "" {
@@ -209,7 +209,7 @@ func (v *view) empty() bool {
 	return len(v.order) == 0
 }
 
-// scopeOf returns a scope of the view, an empty one for "". The caller holds mu.
+// scopeOf returns a scope of the view, or an empty one for "". The caller holds mu.
 func (v *view) scopeOf(name string) *scope {
 	if s := v.scopes[name]; s != nil && name != "" {
 		return s
@@ -217,7 +217,7 @@ func (v *view) scopeOf(name string) *scope {
 	return &scope{}
 }
 
-// bannedUntil reports whether a proxy may not be used for a site, and when the last of the bans ends, zero for never. The
+// bannedUntil reports whether a proxy is banned from a site, and the end of the longest ban, zero for never. The
 // caller holds mu.
 func (v *view) bannedUntil(id, site string, now time.Time) (end time.Time, banned bool) {
 	if len(v.bans) == 0 {

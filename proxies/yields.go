@@ -15,10 +15,10 @@ import (
 	"muster/proxies/source"
 )
 
-// Yield is what one source has yielded.
+// A Yield counts the candidates of a source.
 type Yield struct {
 	Candidates int `json:"candidates"`
-	Unique     int `json:"unique"` // that no other source had
+	Unique     int `json:"unique"` // in no other source
 	Alive      int `json:"alive"`
 	Usable     int `json:"usable"`
 	Elite      int `json:"elite"`
@@ -32,25 +32,25 @@ func (y *Yield) add(o Yield) {
 	y.Elite += o.Elite
 }
 
-// SourceYield is what a source has yielded over time.
+// A SourceYield is the history of the yields of a source.
 type SourceYield struct {
 	Last      Yield                 `json:"last"`
 	LastAt    time.Time             `json:"last_at,omitzero"`
 	Total     Yield                 `json:"total"`
 	Refreshes int                   `json:"refreshes"`
-	DryFor    int                   `json:"dry_for"`           // refreshes in a row without a usable proxy, or without an answer
-	Rejects   map[source.Reject]int `json:"rejects,omitempty"` // entries left out of the last list, by reason
-	Error     string                `json:"error,omitempty"`   // why it could not be read the last time
-	Run       string                `json:"run,omitempty"`     // the last refresh that is counted
+	DryFor    int                   `json:"dry_for"`           // consecutive refreshes without a usable proxy or without a list
+	Rejects   map[source.Reject]int `json:"rejects,omitempty"` // rejected entries of the last list, by reason
+	Error     string                `json:"error,omitempty"`   // of the last attempt to read the source
+	Run       string                `json:"run,omitempty"`     // the last refresh included
 }
 
-// ErrNoSources means that a refresh has nothing to read.
-var ErrNoSources = errors.New("there are no sources; name lists of proxies in proxies.sources")
+// ErrNoSources means that no sources are configured.
+var ErrNoSources = errors.New("no proxy sources; add lists of proxies to proxies.sources")
 
-// dryAfter is how many refreshes without a usable proxy make a source dry.
+// dryAfter is the number of refreshes without a usable proxy after which a source is dry.
 const dryAfter = 3
 
-// State describes a source in a word or two.
+// State returns a short description of the state of a source.
 func (y SourceYield) State() string {
 	switch {
 	case y.LastAt.IsZero():
@@ -65,12 +65,12 @@ func (y SourceYield) State() string {
 	return "yields"
 }
 
-// Yields returns what each source has yielded, by name.
+// Yields returns the yields of all sources by name.
 func (p *Pool) Yields(ctx context.Context) (map[string]SourceYield, error) {
 	return p.yields.all(ctx)
 }
 
-// yields are what sources have yielded, as Redis holds it.
+// yields accesses the yields of sources in Redis.
 type yields struct {
 	*store
 	logger *slog.Logger
@@ -79,7 +79,7 @@ type yields struct {
 func (ys yields) all(ctx context.Context) (map[string]SourceYield, error) {
 	texts, err := ys.rdb.HGetAll(ctx, yieldsKey(ys.name)).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the yields of sources: %w", err)
+		return nil, fmt.Errorf("read yields of sources: %w", err)
 	}
 	out := map[string]SourceYield{}
 	for name, text := range texts {
@@ -91,19 +91,19 @@ func (ys yields) all(ctx context.Context) (map[string]SourceYield, error) {
 	return out, nil
 }
 
-// recordRead records how the reading of a source ended in a refresh. record adds the yield of its candidates.
+// recordRead records the result of reading a source in a refresh. record adds the yield of its candidates.
 func (ys yields) recordRead(ctx context.Context, run string, list source.List, failure error) error {
 	var y SourceYield
 	text, err := ys.rdb.HGet(ctx, yieldsKey(ys.name), list.Source).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("read the yield of %s: %w", list.Source, err)
+		return fmt.Errorf("read yield of %s: %w", list.Source, err)
 	}
-	_ = json.Unmarshal([]byte(text), &y) // a broken record is replaced
+	_ = json.Unmarshal([]byte(text), &y) // a damaged record is replaced
 	y.Rejects, y.Error = list.Rejects, ""
 	if failure != nil {
 		y.Error = failure.Error()
 		y.Last, y.LastAt = Yield{}, time.Now().UTC()
-		if y.Run != run { // a second try is the same refresh
+		if y.Run != run { // a retry belongs to the same refresh
 			y.Run = run
 			y.Refreshes++
 			ys.dry(list.Source, &y)
@@ -140,10 +140,10 @@ func (ys yields) record(ctx context.Context, run string, sources map[string]Yiel
 	return ys.write(ctx, changed)
 }
 
-// dry counts a refresh without a usable proxy, and logs when there have been too many.
+// dry counts a refresh without a usable proxy and logs when the source becomes dry.
 func (ys yields) dry(name string, y *SourceYield) {
 	if y.DryFor++; y.DryFor == dryAfter {
-		ys.logger.Warn("a source of proxies has yielded nothing usable for three refreshes; see muster proxies sources", "source", name)
+		ys.logger.Warn("no usable proxies from a source in three refreshes; see muster proxies sources", "source", name)
 	}
 }
 
@@ -152,7 +152,7 @@ func (ys yields) write(ctx context.Context, all map[string]SourceYield) error {
 	for name, y := range all {
 		text, err := json.Marshal(y)
 		if err != nil {
-			return fmt.Errorf("encode the yield of %s: %w", name, err)
+			return fmt.Errorf("encode yield of %s: %w", name, err)
 		}
 		values[name] = text
 	}
@@ -160,7 +160,7 @@ func (ys yields) write(ctx context.Context, all map[string]SourceYield) error {
 		return nil
 	}
 	if err := ys.rdb.HSet(ctx, yieldsKey(ys.name), values).Err(); err != nil {
-		return fmt.Errorf("record the yields of sources: %w", err)
+		return fmt.Errorf("record yields of sources: %w", err)
 	}
 	return nil
 }

@@ -12,14 +12,14 @@ import (
 	"muster/tasks/redistest"
 )
 
-// What a source yields is counted over refreshes; one that yields nothing is told of once, and counted on.
+// Yields are summed up over refreshes. A source without yield is reported in the log once.
 func TestYields(t *testing.T) {
 	t.Parallel()
 	var logs bytes.Buffer
 	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.Logger = slog.New(slog.NewTextHandler(&logs, nil)) })
 	record := func(run string, sources map[string]Yield) {
 		t.Helper()
-		for range 2 { // a task may be told twice
+		for range 2 { // a task may run twice
 			if err := pool.yields.record(t.Context(), run, sources); err != nil {
 				t.Fatal(err)
 			}
@@ -28,7 +28,7 @@ func TestYields(t *testing.T) {
 	good := Yield{Candidates: 10, Unique: 4, Alive: 3, Usable: 2, Elite: 1}
 	record("1", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	record("2", map[string]Yield{"a": good, "b": {Candidates: 5}})
-	for range 2 { // two tries of one refresh
+	for range 2 { // two attempts of one refresh
 		if err := pool.yields.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty); err != nil {
 			t.Fatal(err)
 		}
@@ -44,8 +44,8 @@ func TestYields(t *testing.T) {
 	if b.DryFor != 3 || b.Refreshes != 3 || b.State() != "DRY for 3" || b.Error != source.ErrEmpty.Error() || b.Rejects[source.Private] != 3 || b.Last != (Yield{}) {
 		t.Errorf("b: got %+v, want dry for three refreshes", b)
 	}
-	if n := strings.Count(logs.String(), "yielded nothing usable"); n != 1 || !strings.Contains(logs.String(), "source=b") {
-		t.Errorf("told of %d times: %s", n, logs.String())
+	if n := strings.Count(logs.String(), "no usable proxies"); n != 1 || !strings.Contains(logs.String(), "source=b") {
+		t.Errorf("logged %d times: %s", n, logs.String())
 	}
 	record("4", map[string]Yield{"b": good})
 	if yields, _ := pool.Yields(t.Context()); yields["b"].DryFor != 0 {
@@ -53,9 +53,9 @@ func TestYields(t *testing.T) {
 	}
 }
 
-// A refresh notes of each source what was left out, who else had its candidates, and why it could not be read; members
-// of the pool that are in no list count for none.
-func TestRefreshNotesYields(t *testing.T) {
+// A refresh records for each source the rejects, shared candidates and read errors. Members in no list count for no
+// source.
+func TestRefreshRecordsYields(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, proxytest.Elite, 1)
 	f := newFleet(t, probe.Config{Judges: startJudge(t)})

@@ -55,7 +55,6 @@ func open(path string) (*maxminddb.Reader, error) {
 }
 
 // record has the fields of MaxMind's databases and of the flat databases of other vendors.
-// record has the fields of the databases of MaxMind, and those of the flat ones that others publish.
 type record struct {
 	Country struct {
 		ISOCode string `maxminddb:"iso_code"`

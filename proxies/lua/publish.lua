@@ -1,7 +1,8 @@
--- Puts proxies that a check found alive into the pool. The new record wins; health is kept, and the check counts as one more success.
+-- Adds proxies that passed a check to the pool. A new record replaces the old one; the health is kept, and the check
+-- counts as a success.
 -- KEYS[1] records  [2] health of all sites  [3] archive  [4] archived
 -- ARGV[1] now, unix ms; then for each proxy: id, record as JSON (opaque), latency in ms
--- Returns how many were not in the pool before.
+-- Returns the number of proxies that are new in the pool.
 local now = tonumber(ARGV[1])
 local fresh = 0
 for i = 2, #ARGV, 3 do
@@ -12,7 +13,7 @@ for i = 2, #ARGV, 3 do
   if health then
     local a, b, _, _, _, _, c = string.match(health, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
     a, b, c = tonumber(a or ''), tonumber(b or ''), tonumber(c or '')
-    if a and b and c then ok, n, lat = a, b, c * 0.7 + latency * 0.3 end -- else it is damaged, and replaced
+    if a and b and c then ok, n, lat = a, b, c * 0.7 + latency * 0.3 end -- a damaged health is replaced
   end
   ok = ok + 0.15 * (1 - ok)
   redis.call('HSET', KEYS[2], id, string.format('%.6f %d 0 %.0f 0 0 %.1f', ok, n + 1, now, lat))

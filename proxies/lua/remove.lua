@@ -1,7 +1,7 @@
--- Moves proxies from the pool to the archive, and deletes those archived for more than a day.
+-- Moves proxies from the pool to the archive, and deletes proxies archived more than a day ago.
 -- KEYS[1] records  [2] health of all sites  [3] archive  [4] archived
 -- ARGV[1] now, unix ms; then ids
--- Returns how many were in the pool.
+-- Returns the number of removed proxies.
 local now = tonumber(ARGV[1])
 local removed = 0
 for i = 2, #ARGV do

@@ -1,12 +1,12 @@
 -- Records the outcomes of requests to one site, and removes dead proxies from the pool.
--- A failure counts once for all requests that were in flight when it was seen; [2] failures in a row remove the proxy.
+-- A failure counts once for all requests that were in flight when it occurred; [2] consecutive failures remove the proxy.
 -- KEYS[1] records  [2] health of all sites  [3] archive  [4] archived  [5] health of the site
 -- ARGV[1] now, unix ms  [2] consecutive failures that remove a proxy; then for each request:
---     proxy id, outcome, begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
---     The outcome is ok, fail, slow, ban, wait, late for a ban that was counted as ok before, or, where another proxy has reached the
---     target: miss, or hang for a miss by a timeout; useless is a failure at this site alone
--- Returns the ids that were removed.
--- A member has a health of all sites; reports on ids without one are dropped. At most 150 requests a call.
+--     proxy id, outcome, start time (unix ms), latency in ms, cooldown in ms or -1 for the default, a random number in [0, 1)
+--     Outcomes: ok, fail, slow, ban, wait; late: a ban recorded as ok before; miss: another proxy reached the target; hang: a
+--     miss by a timeout; useless: a failure at this site only
+-- Returns the ids of removed proxies.
+-- Only members have a health of all sites; reports on other ids are dropped. At most 150 requests per call.
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
 local ids, at = {}, {}
 for i = 3, #ARGV, 6 do
@@ -18,7 +18,7 @@ for i = 3, #ARGV, 6 do
 end
 if #ids == 0 then return {} end
 
--- A health that is damaged is replaced by that of a proxy without a report.
+-- A damaged health is replaced by the initial one.
 local function parse(text)
   local v = { string.match(text or '', '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)') }
   for i = 1, 7 do
@@ -28,11 +28,11 @@ local function parse(text)
   return { ok = tonumber(a), n = tonumber(b), fails = tonumber(c), lastok = tonumber(d), lastfail = tonumber(e), till = tonumber(f), lat = tonumber(g), was = tonumber(h) or 0 }
 end
 
--- Everything is read at once and written at once: calls take most of the time.
+-- Reads and writes are batched: calls dominate the run time.
 local alls, sites = redis.call('HMGET', KEYS[2], unpack(ids)), redis.call('HMGET', KEYS[5], unpack(ids))
 
--- was is how many failures in a row the last success ended: that success may be replaced by a late ban. At
--- a site, the answer to a request that was in flight at the last failure ends neither the row of failures nor the rest.
+-- was is the number of consecutive failures before the last success, which a late ban may replace. At a site, the
+-- response to a request that was in flight at the last failure resets neither the failures nor the cooldown.
 local function succeed(h, latency, begun, patient)
   local stale = patient and begun <= h.lastfail
   if stale then
@@ -53,7 +53,7 @@ end
 local function fail(h, weight, begun, cooldown, random, cools)
   h.ok = h.ok - 0.15 * weight * h.ok
   h.n = h.n + 1
-  if begun > h.lastfail then -- else it was in flight when the last failure was seen
+  if begun > h.lastfail then -- otherwise it was in flight at the last failure
     h.fails = h.fails + weight
     h.lastfail = now
     if cools then
@@ -78,7 +78,7 @@ for i = 3, #ARGV, 6 do
       fail(m.site, weight, begun, cooldown, random, false)
       m.dead = m.all.fails >= limit or (m.all.ok < 0.05 and m.all.n >= 8)
     elseif outcome == 'miss' or outcome == 'hang' then
-      -- The site may be closed to this proxy alone: that is one failure over all sites, however often it is seen here.
+      -- The site may reject this proxy only: that counts as a single failure over all sites.
       local weight = 1
       if outcome == 'hang' then weight = 0.5 end
       if m.site.fails == 0 then fail(m.all, weight, begun, cooldown, random, true) end
@@ -89,7 +89,7 @@ for i = 3, #ARGV, 6 do
     elseif outcome == 'late' then
       if begun <= m.site.lastok then m.site.fails, m.site.was = math.max(m.site.fails, m.site.was), 0 end
       fail(m.site, 1, begun, cooldown, random, true)
-    else -- the proxy worked, whatever the site answered
+    else -- the proxy worked, whatever the response of the site
       succeed(m.all, latency, begun, false)
       if outcome == 'ban' then
         fail(m.site, 1, begun, cooldown, random, true)

@@ -133,7 +133,7 @@ func (r *Result) tampers(kinds ...string) {
 	r.Tampering = slices.Compact(r.Tampering)
 }
 
-// setExits evaluates the exit addresses of the candidate; the first one is that of the initial request.
+// setExits evaluates the exit addresses of the candidate, the first of which is from the initial request.
 func (r *Result) setExits(exits []netip.Addr, judged *judgeState, cfg Config) {
 	for _, exit := range exits {
 		r.Rotating = r.Rotating || exit != r.Exit

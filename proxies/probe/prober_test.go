@@ -208,8 +208,8 @@ func TestNoJudge(t *testing.T) {
 
 	wrongKey := startJudge(t, probe.JudgeConfig{Key: "one"})
 	prober = newProber(t, probe.Config{Judges: wrongKey.URLs, Key: "other"})
-	if err := prober.Start(t.Context()); !errors.Is(err, probe.ErrJudge) || !strings.Contains(err.Error(), "another key") {
-		t.Fatalf("got %v, want ErrJudge: another key", err)
+	if err := prober.Start(t.Context()); !errors.Is(err, probe.ErrJudge) || !strings.Contains(err.Error(), "different keys") {
+		t.Fatalf("got %v, want ErrJudge: different keys", err)
 	}
 }
 

@@ -43,7 +43,7 @@ type Result struct {
 	Protocol  string           `json:"protocol"`          // the detected protocol: http, https, socks4, socks4a or socks5; the label's if it is dead
 	Alive     bool             `json:"alive"`             // the judge was reached and its responses arrived unmodified
 	Reason    Reason           `json:"reason,omitempty"`  // why it is dead or rejected
-	Detail    string           `json:"detail,omitempty"`  // the observation behind the reason
+	Detail    string           `json:"detail,omitempty"`  // the observed details
 	Status    int              `json:"status,omitempty"`  // status code of the target; see Target
 	Exit      netip.Addr       `json:"exit,omitzero"`     // exit address
 	Rotating  bool             `json:"rotating,omitzero"` // the exit address varies between requests

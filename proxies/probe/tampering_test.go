@@ -54,7 +54,7 @@ type tampering struct {
 	want  []string
 }
 
-// bodyTampering returns modifications of bodies, headTampering those of statuses and headers.
+// bodyTampering modifies bodies, headTampering modifies statuses and headers.
 func bodyTampering() map[string]tampering {
 	return map[string]tampering{
 		"append to all": {func() func(*http.Response) {

@@ -121,8 +121,8 @@ func TestTargetValidation(t *testing.T) {
 		{URL: "ftp://shop.example/", Expect: "x"}:       "must be an http or https URL",
 		{URL: "http://shop.example/"}:                   "requires an expected string",
 		{URL: "https://me:hunter2@shop.example/"}:       "must not contain credentials",
-		{URL: "https://shop.example:70000/"}:            "a port is a number",
-		{URL: "http://shop..example/", Expect: "x"}:     "no empty part",
+		{URL: "https://shop.example:70000/"}:            "port must be from 1 to 65535",
+		{URL: "http://shop..example/", Expect: "x"}:     "host name has an empty label",
 		{URL: "https://shop.example/%zz", Expect: "ok"}: "must be an http or https URL",
 	} {
 		if _, err := probe.New(probe.Config{Target: &target}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
