@@ -4,42 +4,42 @@ import "time"
 
 // Info describes a run of a handler.
 type Info struct {
-	Workflow string // id of the workflow
-	Node     string // id of the node in the workflow
-	Task     string // name of the task
-	Queue    string // queue that the task was taken from
-	Priority int    // 0 to 255: above 0, the task runs before others in its queue; 0 if none was set
+	Workflow string // workflow ID
+	Node     string // ID of the node within the workflow
+	Task     string // task name
+	Queue    string // queue that the worker took the task from
+	Priority int    // 0 to 255: tasks above 0 run before others in their queue; defaults to 0
 	Attempt  int    // 1 for the first
-	Worker   string // name of the worker that runs it
+	Worker   string // name of the worker
 
-	// Key is an idempotency key: the same for every attempt at this node, and different for every other node, also of a
-	// later workflow with the same id.
+	// Key is an idempotency key. All attempts of this node have the same key, and no other node has it, not even in a
+	// later workflow with the same ID.
 	Key string
-	// Headers are those that the workflow was sent with. They must not be changed.
+	// Headers are the headers of the workflow. They must not be modified.
 	Headers map[string]string
 }
 
-// Attempt is an attempt at a task that has ended.
+// An Attempt is a completed attempt to run a task.
 type Attempt struct {
 	Info
 	Outcome Outcome
-	Code    string        // of the failure: one of the codes here or of the handler's; empty without a failure
-	Began   time.Time     // when the handler was called, by the worker's clock; zero if it was not called
-	Took    time.Duration // how long the handler ran, or how long the worker waited for it
+	Code    string        // failure code, predefined or chosen by the handler; empty without a failure
+	Began   time.Time     // time of the call of the handler by the worker's clock; zero if it was not called
+	Took    time.Duration // run time of the handler, or the time that the worker waited for it
 }
 
-// Outcome is how an attempt ended.
+// Outcome is the result of an attempt.
 type Outcome string
 
-// The outcomes of attempts.
+// Outcomes of attempts.
 const (
 	OutcomeSuccess  Outcome = "success"  // the handler returned a value
 	OutcomePlanned  Outcome = "planned"  // the handler returned a plan, which replaces the task
-	OutcomeFailure  Outcome = "failure"  // there will be no other attempt
-	OutcomeRetry    Outcome = "retry"    // it failed, and there will be another attempt
-	OutcomeAgain    Outcome = "again"    // the handler asked for another call
-	OutcomePending  Outcome = "pending"  // it waits for an answer from outside
-	OutcomeRevoked  Outcome = "revoked"  // revoked by a client or a failed group, or expired before it started
-	OutcomeReturned Outcome = "returned" // the worker stopped; another worker runs the task
-	OutcomeLost     Outcome = "lost"     // the worker died; another worker runs the task. No observer sees it
+	OutcomeFailure  Outcome = "failure"  // the attempt failed and is not retried
+	OutcomeRetry    Outcome = "retry"    // the attempt failed and is retried
+	OutcomeAgain    Outcome = "again"    // the handler requested another call
+	OutcomePending  Outcome = "pending"  // the task is completed externally
+	OutcomeRevoked  Outcome = "revoked"  // revoked by a client or a failed group, or expired before its start
+	OutcomeReturned Outcome = "returned" // the worker stopped; the task was requeued
+	OutcomeLost     Outcome = "lost"     // the worker died; the task was requeued. Not reported to observers
 )

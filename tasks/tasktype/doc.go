@@ -1,6 +1,6 @@
-// Package tasktype holds the types that describe tasks: what a handler knows about its run, how an attempt ended, and
-// what [muster/tasks.Client] returns of workflows, nodes, workers, queues and schedules.
+// Package tasktype defines the types that describe tasks: the information passed to handlers, the results of
+// attempts, and the results of [muster/tasks.Client] for workflows, nodes, workers, queues and schedules.
 //
-// They are plain values without a connection to Redis. JSON names of fields do not change between releases. Durations
-// in JSON are nanoseconds, as their names say.
+// The types are plain values without a connection to Redis. JSON field names are stable between releases. Durations
+// in JSON are in nanoseconds, as indicated by the field names.
 package tasktype

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// DurationBuckets is how many buckets durations are counted in.
+// DurationBuckets is the number of buckets of a Durations.
 const DurationBuckets = 49
 
-// Durations counts durations in buckets, each with a bound that is the square root of 2 times that of the one before:
-// 1 ms, 1.4 ms, 2 ms, … 4.7 h. The last one has all that are longer, too.
+// Durations is a histogram of durations. The bounds of the buckets grow by the square root of 2: 1 ms, 1.4 ms, 2 ms,
+// … 4.7 h. The last bucket includes all longer durations.
 type Durations [DurationBuckets]int64
 
 // DurationBucket returns the bucket of a duration.
@@ -32,7 +32,7 @@ func (d *Durations) Add(other Durations) {
 	}
 }
 
-// Count returns how many durations there are.
+// Count returns the number of durations.
 func (d Durations) Count() (n int64) {
 	for _, k := range d {
 		n += k
@@ -40,8 +40,8 @@ func (d Durations) Count() (n int64) {
 	return n
 }
 
-// Quantile returns the duration that a share q of all durations, from 0 to 1, does not exceed. Within a bucket it
-// counts as if they were spread evenly. It returns 0 if there are none.
+// Quantile returns the q-quantile of the durations, for q from 0 to 1, by linear interpolation within a bucket. It
+// returns 0 without durations.
 func (d Durations) Quantile(q float64) time.Duration {
 	all := d.Count()
 	if all == 0 {
@@ -61,15 +61,15 @@ func (d Durations) Quantile(q float64) time.Duration {
 	return durationBound(DurationBuckets - 1)
 }
 
-// DurationPoint has how long the handlers of a task ran in an hour.
+// A DurationPoint is the histogram of a task for one hour.
 type DurationPoint struct {
-	Time      time.Time // when the hour began
+	Time      time.Time // start of the hour
 	Queue     string    // name
-	Task      string    // at most 100 bytes of the name
-	Durations Durations // of attempts that succeeded or failed
+	Task      string    // the first 100 bytes of the name
+	Durations Durations // of succeeded and failed attempts
 }
 
-// FailedNode is a node that has failed.
+// FailedNode is a failed node.
 type FailedNode struct {
 	Workflow string    `json:"workflow"` // id
 	Node     string    `json:"node"`     // id within the workflow

@@ -2,19 +2,19 @@ package tasktype
 
 import "time"
 
-// Queue is the state of a queue. It includes tasks that were sent with asynq's own client.
+// Queue is the state of a queue, including tasks sent by asynq's own client.
 type Queue struct {
 	Name     string        `json:"name"`
-	Pending  int64         `json:"pending"`    // tasks that are ready
+	Pending  int64         `json:"pending"`    // ready tasks
 	Active   int64         `json:"active"`     // tasks in the batches of workers
-	Archived int64         `json:"archived"`   // asynq's own tasks that an operator or asynq has archived
-	Latency  time.Duration `json:"latency_ns"` // how long no worker has taken a task although some are pending; 0 if none are
-	Paused   bool          `json:"paused"`     // whether it is paused: workers take no tasks from it
-	Workers  int           `json:"workers"`    // live workers that take tasks from it
+	Archived int64         `json:"archived"`   // asynq's own tasks archived by an operator or by asynq
+	Latency  time.Duration `json:"latency_ns"` // time since a worker last took a task while some are pending; 0 without pending tasks
+	Paused   bool          `json:"paused"`     // whether workers are prevented from taking tasks
+	Workers  int           `json:"workers"`    // number of live workers of the queue
 }
 
-// Outbox is the size of the outbox, and how far workers are behind with it.
+// Outbox is the size and delay of the outbox.
 type Outbox struct {
-	Entries int64         // nodes that wait for their time, and steps that workers repeat if a process has died
-	Overdue time.Duration // how long ago the earliest entry was due; 0 if none is
+	Entries int64         // nodes scheduled for later, and steps that workers repeat after the death of a process
+	Overdue time.Duration // time since the earliest entry was due; 0 if none is due
 }

@@ -1,30 +1,30 @@
 package tasktype
 
-// Status is the state of a node of a workflow. The status of a workflow is that of the node that yields its value.
+// Status is the state of a node. The status of a workflow is the status of the node that produces its value.
 type Status string
 
-// The states. The last four are terminal: nothing follows them.
+// States of nodes. The last four are terminal.
 const (
-	Pending Status = "PENDING" // waits for a worker, for its time, or for the nodes that it comes after
-	Started Status = "STARTED" // is running, or waits for an answer from outside
-	Retry   Status = "RETRY"   // an attempt failed, and another one follows
-	Success Status = "SUCCESS" // has its value
+	Pending Status = "PENDING" // waiting for a worker, for its time or for its dependencies
+	Started Status = "STARTED" // running, or waiting for external completion
+	Retry   Status = "RETRY"   // waiting for a retry after a failed attempt
+	Success Status = "SUCCESS" // completed with a value
 	Failed  Status = "FAILURE" // the last attempt failed
-	Revoked Status = "REVOKED" // was revoked, or expired before it started
-	Skipped Status = "SKIPPED" // never ran, because a node that it needs has failed or was revoked
+	Revoked Status = "REVOKED" // revoked, or expired before its start
+	Skipped Status = "SKIPPED" // not run, because a dependency failed or was revoked
 )
 
-// Terminal reports whether s is a final state.
+// Terminal reports whether s is a terminal state.
 func (s Status) Terminal() bool {
 	return s == Success || s == Failed || s == Revoked || s == Skipped
 }
 
 // Progress counts the tasks of a workflow.
 type Progress struct {
-	Status     Status `json:"status"`      // of the value that the workflow yields
-	Done       int    `json:"done"`        // tasks that are terminal
-	Total      int    `json:"total"`       // tasks known so far; maps and plans add to it
-	ChunksDone int    `json:"chunks_done"` // members of maps that are terminal
-	Chunks     int    `json:"chunks"`      // members of maps known so far
-	Ended      bool   `json:"ended"`       // all tasks are terminal, also those that the value does not need
+	Status     Status `json:"status"`      // status of the value of the workflow
+	Done       int    `json:"done"`        // number of terminal tasks
+	Total      int    `json:"total"`       // number of tasks known so far; maps and plans add to it
+	ChunksDone int    `json:"chunks_done"` // number of terminal members of maps
+	Chunks     int    `json:"chunks"`      // number of members of maps known so far
+	Ended      bool   `json:"ended"`       // all tasks are terminal, including those on which the value does not depend
 }

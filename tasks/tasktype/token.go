@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// OpenToken is a node that waits for an answer from outside. It does not have the token; see
+// OpenToken is a node that waits for external completion. It does not contain the token; see
 // [muster/tasks.Client.NewToken].
 type OpenToken struct {
 	Workflow string          `json:"workflow"`
@@ -13,12 +13,12 @@ type OpenToken struct {
 	Task     string          `json:"task"`
 	Input    json.RawMessage `json:"input"`
 	Attempt  int             `json:"attempt"`           // 1 for the first
-	Opened   time.Time       `json:"opened"`            // when it began to wait
-	Deadline time.Time       `json:"deadline,omitzero"` // for the answer; zero if there is none
+	Opened   time.Time       `json:"opened"`            // time when it started to wait
+	Deadline time.Time       `json:"deadline,omitzero"` // deadline of the completion; zero without one
 }
 
-// OpenTask is a task with nodes that wait for an answer from outside.
+// OpenTask is a task with nodes that wait for external completion.
 type OpenTask struct {
-	Task string `json:"task"` // at most 100 bytes of the name
-	Open int64  `json:"open"` // its nodes that wait
+	Task string `json:"task"` // the first 100 bytes of the name
+	Open int64  `json:"open"` // number of waiting nodes
 }
