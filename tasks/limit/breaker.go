@@ -14,28 +14,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// BreakerConfig sets up a Breaker.
+// BreakerConfig configures a Breaker.
 type BreakerConfig struct {
 	Namespace string        // prefix of all keys. Defaults to "muster".
-	Threshold int           // failures in a row that open it. Defaults to 5.
-	Cooldown  time.Duration // how long it stays open. Defaults to 60 s.
-	// MaxCooldown bounds the cooldown, which doubles with each trial that fails. Defaults to Cooldown: it stays the
-	// same.
+	Threshold int           // consecutive failures that open the breaker. Defaults to 5.
+	Cooldown  time.Duration // time until trials are allowed. Defaults to 60 s.
+	// MaxCooldown limits the cooldown, which doubles with each failed trial. Defaults to Cooldown: it is constant.
 	MaxCooldown time.Duration
-	Trials      int           // requests at a time while it is half open. Defaults to 2.
-	TrialTTL    time.Duration // when a trial without a report ends. Defaults to 2 minutes.
-	Disabled    bool          // allow everything. Defaults to false.
-	FailOpen    bool          // allow everything while Redis is away. Defaults to false.
-	// Changed is called when a breaker opens that was closed, and when one closes that was open, by the process whose
-	// report or reset did that. It is not called again when a trial fails. The report waits for it. Defaults to none.
+	Trials      int           // concurrent requests in the half-open state. Defaults to 2.
+	TrialTTL    time.Duration // timeout of a trial without a report. Defaults to 2 minutes.
+	Disabled    bool          // allow all requests. Defaults to false.
+	FailOpen    bool          // allow all requests while Redis is unreachable. Defaults to false.
+	// Changed is called when a closed breaker opens and when an open one closes, by the process whose report or reset
+	// caused it. It is not called for failed trials. The report waits for it. Defaults to none.
 	Changed func(context.Context, BreakerState)
 	Logger  *slog.Logger // Defaults to slog.Default().
 }
 
-// Breaker stops the requests to a key that keeps failing, in all processes
-// together:
+// A Breaker stops the requests to a key after repeated failures, across all processes:
 //
-//	closed ── Threshold failures in a row ──▶ open ── cooldown ──▶ half_open
+//	closed ─ Threshold consecutive failures ▶ open ── cooldown ──▶ half_open
 //	   ▲                                       ▲                      │
 //	   │                                       └── a trial fails ─────┤
 //	   └──────────────────── a trial succeeds ────────────────────────┘
@@ -68,24 +66,22 @@ func NewBreaker(rdb redis.UniversalClient, cfg BreakerConfig) *Breaker {
 	return &Breaker{rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "breaker")}
 }
 
-// Permit allows one request. The caller reports, once, how the request ended.
-// The zero Permit reports nothing.
+// A Permit allows one request. The caller reports the result once. Reports on the zero Permit do nothing.
 type Permit struct {
-	b      *Breaker
-	key    string
-	token  string // of a trial
-	others bool   // see Tried
+	b             *Breaker
+	key           string
+	token         string // set for a trial
+	trialsRunning bool   // see Tried
 }
 
-// Trial reports whether the request decides if the breaker closes.
+// Trial reports whether the request is a trial, whose result may close the breaker.
 func (p Permit) Trial() bool { return p.token != "" }
 
-// Tried reports whether a request was not allowed because trials are running,
-// which may close the breaker soon.
-func (p Permit) Tried() bool { return p.others }
+// Tried reports whether the request was rejected because trials are running, which may close the breaker soon.
+func (p Permit) Tried() bool { return p.trialsRunning }
 
-// Allow reports whether a request to key may be made. If not, it returns how long
-// to wait before the next call. The empty key is always allowed.
+// Allow reports whether a request to key is allowed. If not, it returns the time to wait before the next call. The
+// empty key is always allowed.
 func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wait time.Duration, err error) {
 	if key == "" || b.cfg.Disabled {
 		return Permit{}, true, 0, nil
@@ -98,7 +94,7 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 			b.warn.open(err)
 			return Permit{}, true, 0, nil
 		}
-		return Permit{}, false, 0, fmt.Errorf("ask the breaker of %s: %w", key, err)
+		return Permit{}, false, 0, fmt.Errorf("check breaker of %s: %w", key, err)
 	}
 	switch v[0] {
 	case 1:
@@ -106,18 +102,18 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 	case 2:
 		return Permit{b: b, key: key, token: token}, true, 0, nil
 	}
-	return Permit{others: v[0] == 3}, false, time.Duration(v[1]) * time.Millisecond, nil
+	return Permit{trialsRunning: v[0] == 3}, false, time.Duration(v[1]) * time.Millisecond, nil
 }
 
-// Success reports that the request was answered as it should be.
+// Success reports that the request succeeded.
 func (p Permit) Success(ctx context.Context) error { return p.report(ctx, "success", "") }
 
-// Failure reports that the request failed, and the block, like "captcha".
+// Failure reports that the request failed, with the type of block, such as "captcha".
 func (p Permit) Failure(ctx context.Context, block string) error {
 	return p.report(ctx, "failure", block)
 }
 
-// Cancel reports that the request was not made, or says nothing about the key.
+// Cancel reports that the request was not made or that its result does not concern the key.
 func (p Permit) Cancel(ctx context.Context) error { return p.report(ctx, "none", "") }
 
 func (p Permit) report(ctx context.Context, outcome, block string) error {
@@ -140,18 +136,18 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 			b.warn.open(err)
 			return nil
 		}
-		return fmt.Errorf("report to the breaker of %s: %w", p.key, err)
+		return fmt.Errorf("report to breaker of %s: %w", p.key, err)
 	}
 	return nil
 }
 
-// opened makes known that a breaker has opened, by what report.lua has returned.
+// opened logs an opened breaker and calls Changed, with the result of report.lua.
 func (b *Breaker) opened(ctx context.Context, key, block string, v []any) error {
 	failed, _ := v[1].(int64)
 	at, _ := v[2].(int64)
 	until, _ := v[3].(int64)
 	s := BreakerState{Key: key, State: "open", Failures: b.cfg.Threshold, OpenedAt: time.UnixMilli(at), Since: time.UnixMilli(at), Until: time.UnixMilli(until), LastBlock: block, Now: time.UnixMilli(at)}
-	b.warn.log.Warn("requests are stopped: they keep failing", "key", key, "block", block, "for", s.Until.Sub(s.OpenedAt))
+	b.warn.log.Warn("breaker opened after repeated failures", "key", key, "block", block, "for", s.Until.Sub(s.OpenedAt))
 	err := b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(at), Member: key}).Err()
 	if failed == 0 {
 		b.changed(ctx, s)
@@ -166,43 +162,42 @@ func (b *Breaker) changed(ctx context.Context, s BreakerState) {
 	}
 }
 
-// BreakerState is the state of the breaker of a key. Its times are by the clock of Redis: compare them with Now.
+// BreakerState is the state of a breaker. Its times are from the clock of Redis; compare them with Now.
 type BreakerState struct {
 	Key       string    `json:"key"`
 	State     string    `json:"state"` // closed, open or half_open
 	Failures  int       `json:"failures"`
-	OpenedAt  time.Time `json:"opened_at,omitzero"` // the last time
-	Since     time.Time `json:"since,omitzero"`     // when it opened first, since it was closed
-	Until     time.Time `json:"until,omitzero"`     // when it lets a request through again
+	OpenedAt  time.Time `json:"opened_at,omitzero"` // most recently
+	Since     time.Time `json:"since,omitzero"`     // first opened after it was last closed
+	Until     time.Time `json:"until,omitzero"`     // end of the cooldown
 	LastBlock string    `json:"last_block,omitempty"`
-	Allowed   int64     `json:"allowed"` // requests since it opened first: the trials
-	Blocked   int64     `json:"blocked"` // requests that were not allowed since then
-	Now       time.Time `json:"-"`       // when the state was read
+	Allowed   int64     `json:"allowed"` // requests allowed since Since: the trials
+	Blocked   int64     `json:"blocked"` // requests rejected since Since
+	Now       time.Time `json:"-"`       // time of reading
 }
 
-// State reads the breaker of a key. One whose cooldown has passed reads as
-// half_open.
+// State returns the state of the breaker of a key. After its cooldown an open breaker is reported as half_open.
 func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
 	states, err := b.read(ctx, false, key)
 	if err != nil {
-		return BreakerState{Key: key}, fmt.Errorf("read the breaker of %s: %w", key, err)
+		return BreakerState{Key: key}, fmt.Errorf("read breaker of %s: %w", key, err)
 	}
 	return states[0], nil
 }
 
-// States lists the breakers that are not closed, those that opened last at the end. Until and the state of each follow the
-// cooldown of the process that opened it, as a process that only lists them does not know it.
+// States returns the breakers that are not closed, ordered by the time of opening. Until and State use the cooldown
+// of the process that opened the breaker, because a process that only lists breakers may have other settings.
 func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	keys, err := b.rdb.ZRange(ctx, breakerIndex(b.cfg.Namespace), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list the breakers: %w", err)
+		return nil, fmt.Errorf("list breakers: %w", err)
 	}
 	var out []BreakerState
 	var closed []any
 	for part := range slices.Chunk(keys, 500) {
 		states, err := b.read(ctx, true, part...)
 		if err != nil {
-			return out, fmt.Errorf("list the breakers: %w", err)
+			return out, fmt.Errorf("list breakers: %w", err)
 		}
 		for _, s := range states {
 			if s.State == "closed" {
@@ -214,13 +209,14 @@ func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	}
 	if len(closed) > 0 {
 		if err := b.rdb.ZRem(ctx, breakerIndex(b.cfg.Namespace), closed...).Err(); err != nil {
-			return out, fmt.Errorf("list the breakers: %w", err)
+			return out, fmt.Errorf("list breakers: %w", err)
 		}
 	}
 	return out, nil
 }
 
-// read reads the breakers of keys in one round trip. They are open for as long as recorded, or as the cooldown of b says.
+// read reads breakers in one round trip. With recorded it uses the recorded end of the cooldown, otherwise the
+// configuration of b.
 func (b *Breaker) read(ctx context.Context, recorded bool, keys ...string) ([]BreakerState, error) {
 	var clock *redis.TimeCmd
 	hashes := make([]*redis.MapStringStringCmd, len(keys))
@@ -237,7 +233,7 @@ func (b *Breaker) read(ctx context.Context, recorded bool, keys ...string) ([]Br
 	out := make([]BreakerState, len(keys))
 	for i, key := range keys {
 		h, err := hashes[i].Result()
-		if err != nil && !(recorded && redis.HasErrorPrefix(err, "WRONGTYPE")) { // which has no state, and others have one
+		if err != nil && !(recorded && redis.HasErrorPrefix(err, "WRONGTYPE")) { // skip a damaged key when listing
 			return nil, err
 		}
 		s := BreakerState{Key: key, State: "closed", LastBlock: h["last_block"], Now: clock.Val()}
@@ -264,8 +260,7 @@ func (b *Breaker) read(ctx context.Context, recorded bool, keys ...string) ([]Br
 	return out, nil
 }
 
-// cooldown returns how long the breaker stays open after a number of failed
-// trials. It is the same in allow.lua.
+// cooldown returns the cooldown after a number of failed trials, like allow.lua.
 func (b *Breaker) cooldown(failed int) time.Duration {
 	d := b.cfg.Cooldown
 	for ; failed > 0 && d < b.cfg.MaxCooldown; failed-- {
@@ -274,7 +269,7 @@ func (b *Breaker) cooldown(failed int) time.Duration {
 	return min(d, b.cfg.MaxCooldown)
 }
 
-// Reset closes the breakers of keys and forgets their failures.
+// Reset closes breakers and deletes their failures.
 func (b *Breaker) Reset(ctx context.Context, keys ...string) error {
 	var errs []error
 	for _, k := range keys {
@@ -283,7 +278,7 @@ func (b *Breaker) Reset(ctx context.Context, keys ...string) error {
 			err = b.rdb.Del(ctx, breakerKeys(b.cfg.Namespace, k)...).Err()
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("reset the breaker of %s: %w", k, err))
+			errs = append(errs, fmt.Errorf("reset breaker of %s: %w", k, err))
 		} else if before.State != "closed" {
 			b.changed(ctx, BreakerState{Key: k, State: "closed"})
 		}

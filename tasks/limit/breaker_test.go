@@ -13,7 +13,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// breakerTest is a key that three processes share; for the third the cooldown is over when it is not for the others.
+// breakerTest is a key shared by three processes. The third has a shorter cooldown.
 type breakerTest struct {
 	t          *testing.T
 	a, b, cool *limit.Breaker
@@ -64,7 +64,7 @@ func (k breakerTest) succeed(p limit.Permit) {
 	}
 }
 
-// open fails until the breaker is open and returns a permit from before.
+// open reports failures until the breaker opens and returns an earlier permit.
 func (k breakerTest) open() limit.Permit {
 	k.t.Helper()
 	p, _ := k.allow(k.a)
@@ -75,10 +75,10 @@ func (k breakerTest) open() limit.Permit {
 	return p
 }
 
-// trials waits for the cooldown and returns the two requests that are allowed then.
+// trials waits for the cooldown and returns the two permitted trials.
 func (k breakerTest) trials() (one, two limit.Permit) {
 	k.t.Helper()
-	testutil.Eventually(k.t, "the cooldown to pass", func() bool {
+	testutil.Eventually(k.t, "the end of the cooldown", func() bool {
 		return must[limit.BreakerState](k.t)(k.cool.State(k.t.Context(), breakerHost)).State == "half_open"
 	})
 	one, ok1 := k.allow(k.cool)
@@ -89,13 +89,13 @@ func (k breakerTest) trials() (one, two limit.Permit) {
 	return one, two
 }
 
-func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
+func TestBreakerOpensAfterConsecutiveFailures(t *testing.T) {
 	t.Parallel()
 	everyBreaker(t, func(k breakerTest) {
 		p, _ := k.allow(k.a)
 		k.fail(p, "x")
 		k.fail(p, "x")
-		k.succeed(p) // the count begins again
+		k.succeed(p) // resets the count
 		k.fail(p, "x")
 		k.fail(p, "x")
 		if s := k.want("closed"); s.Failures != 2 {
@@ -109,19 +109,19 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 		if _, ok := k.allow(k.b); ok {
 			k.t.Fatal("an open breaker: got a permit, want none")
 		}
-		k.fail(p, "late") // requests that began before it opened change nothing
+		k.fail(p, "late") // requests that started before it opened change nothing
 		k.succeed(p)
 		if s := k.want("open"); s.LastBlock != "captcha" || !s.OpenedAt.Equal(opened.OpenedAt) {
 			k.t.Fatalf("got %+v, want %+v", s, opened)
 		}
 		list := must[[]limit.BreakerState](k.t)(k.b.States(k.t.Context()))
 		if len(list) != 1 || list[0].Key != breakerHost {
-			k.t.Fatalf("got %+v, want the one of %s", list, breakerHost)
+			k.t.Fatalf("got %+v, want only %s", list, breakerHost)
 		}
 	})
 }
 
-func TestTrialThatFailsOpensTheBreakerAgain(t *testing.T) {
+func TestFailedTrialReopensBreaker(t *testing.T) {
 	t.Parallel()
 	everyBreaker(t, func(k breakerTest) {
 		k.open()
@@ -138,18 +138,18 @@ func TestTrialThatFailsOpensTheBreakerAgain(t *testing.T) {
 		if s := k.want("open"); s.LastBlock != "block" || !s.OpenedAt.After(opened.OpenedAt) {
 			k.t.Fatalf("got %+v, want block, later than %v", s, opened.OpenedAt)
 		}
-		k.succeed(two) // of the trials that have failed already
+		k.succeed(two) // a trial of the failed half-open phase
 		k.want("open")
 	})
 }
 
-func TestTrialThatSucceedsClosesTheBreaker(t *testing.T) {
+func TestSuccessfulTrialClosesBreaker(t *testing.T) {
 	t.Parallel()
 	everyBreaker(t, func(k breakerTest) {
 		k.open()
 		one, _ := k.trials()
 		k.fail(one, "block")
-		testutil.Eventually(k.t, "the cooldown to pass again", func() bool {
+		testutil.Eventually(k.t, "the end of the next cooldown", func() bool {
 			var ok bool
 			one, ok = k.allow(k.cool)
 			return ok
@@ -171,12 +171,12 @@ func TestTrialThatSucceedsClosesTheBreaker(t *testing.T) {
 	})
 }
 
-// The cooldown of a key that keeps failing doubles, until a trial succeeds.
+// The cooldown doubles with each failed trial, until a trial succeeds.
 func TestBreakerCooldownDoubles(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		quick := limit.BreakerConfig{Threshold: 1, Cooldown: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
-		b := limit.NewBreaker(rdb, quick) // for it the cooldown is over at once
+		b := limit.NewBreaker(rdb, quick) // has a very short cooldown
 		slow := quick
 		slow.Cooldown, slow.MaxCooldown = 30*time.Second, 2*time.Minute
 		patient := limit.NewBreaker(rdb, slow)
@@ -204,7 +204,7 @@ func TestBreakerCooldownDoubles(t *testing.T) {
 				t.Errorf("after %d trials: down since %s, want %s", i, s.Since, since)
 			}
 		}
-		testutil.Eventually(t, "a trial that succeeds", func() bool {
+		testutil.Eventually(t, "a successful trial", func() bool {
 			p, ok, _, err := b.Allow(t.Context(), "h")
 			return ok && err == nil && p.Success(t.Context()) == nil
 		})
@@ -214,8 +214,8 @@ func TestBreakerCooldownDoubles(t *testing.T) {
 	})
 }
 
-// Changed is called once when a breaker opens, whichever process opens it, and once when it closes.
-func TestBreakerTellsChanges(t *testing.T) {
+// Changed is called once when a breaker opens, in the process that opens it, and once when it closes.
+func TestBreakerReportsChanges(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		var got []limit.BreakerState
@@ -240,12 +240,12 @@ func TestBreakerTellsChanges(t *testing.T) {
 		report(allow(a).Failure(t.Context(), "502"))
 		report(allow(b).Failure(t.Context(), "captcha"))
 		if len(got) != 1 || got[0].Key != "h" || got[0].State != "open" || got[0].LastBlock != "captcha" || !got[0].Until.Equal(got[0].OpenedAt.Add(time.Millisecond)) {
-			t.Fatalf("got %+v, want that it opened", got)
+			t.Fatalf("got %+v, want opened", got)
 		}
 		report(allow(a).Failure(t.Context(), "502")) // a trial
 		report(allow(b).Success(t.Context()))
 		if len(got) != 2 || got[1].State != "closed" {
-			t.Fatalf("got %+v, want that it closed", got)
+			t.Fatalf("got %+v, want closed", got)
 		}
 		report(allow(b).Success(t.Context()))
 		report(a.Reset(t.Context(), "h"))
@@ -253,13 +253,13 @@ func TestBreakerTellsChanges(t *testing.T) {
 		report(allow(a).Failure(t.Context(), "502"))
 		report(a.Reset(t.Context(), "h"))
 		if len(got) != 4 || got[2].State != "open" || got[3].State != "closed" {
-			t.Errorf("got %+v, want that it opened and was reset", got)
+			t.Errorf("got %+v, want opened and closed by Reset", got)
 		}
 	})
 }
 
-// A list counts requests since a breaker opened, and has the cooldown of the process that opened it.
-func TestBreakerListKnowsCooldownsAndCounts(t *testing.T) {
+// A list has the requests since the breaker opened and the cooldown of the process that opened it.
+func TestBreakerListHasCooldownsAndCounts(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		quiet := slog.New(slog.DiscardHandler)
@@ -279,7 +279,7 @@ func TestBreakerListKnowsCooldownsAndCounts(t *testing.T) {
 		}
 		list := must[[]limit.BreakerState](t)(reader.States(t.Context()))
 		if len(list) != 1 || list[0].State != "open" || list[0].Until.Sub(list[0].OpenedAt) != time.Hour || list[0].Blocked != 3 || list[0].Allowed != 0 {
-			t.Fatalf("got %+v, want one that is open for an hour and has blocked 3", list)
+			t.Fatalf("got %+v, want one breaker, open for an hour, with 3 blocked requests", list)
 		}
 		testutil.Eventually(t, "a trial", func() bool {
 			p, ok, _, err := reader.Allow(t.Context(), "h")
@@ -291,7 +291,7 @@ func TestBreakerListKnowsCooldownsAndCounts(t *testing.T) {
 	})
 }
 
-func TestBreakerTrialsLapse(t *testing.T) {
+func TestBreakerTrialsExpire(t *testing.T) {
 	t.Parallel()
 	const ttl = 100 * time.Millisecond
 	b := limit.NewBreaker(redistest.New(t), limit.BreakerConfig{
@@ -305,11 +305,11 @@ func TestBreakerTrialsLapse(t *testing.T) {
 		return ok && err == nil
 	}
 	testutil.Eventually(t, "the first trial", allowed)
-	// On a busy machine the second question may come after the first trial has lapsed.
+	// On a busy machine the first trial may have expired before the second call.
 	for first := asked; allowed(); first = asked {
 		if time.Since(first) < ttl {
-			t.Fatal("got two trials at a time, want one")
+			t.Fatal("got two concurrent trials, want one")
 		}
 	}
-	testutil.Eventually(t, "the trial of a dead process to lapse", allowed)
+	testutil.Eventually(t, "the trial of a dead process to expire", allowed)
 }

@@ -11,36 +11,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Rate is what a bucket holds and how it fills.
+// Rate is the size and refill rate of a bucket.
 type Rate struct {
-	Capacity float64 // tokens
-	Burst    float64 // further tokens that it can hold
-	PerSec   float64 // tokens added a second; 0: never any
+	Capacity float64 // number of tokens
+	Burst    float64 // tokens in addition to Capacity
+	PerSec   float64 // tokens added per second; 0 means none
 }
 
-// PerMinute is the rate of n in a minute, all of which may come at once.
+// PerMinute returns the rate of n tokens per minute, with bursts of up to n.
 func PerMinute(n float64) Rate { return Rate{Capacity: n, PerSec: n / 60} }
 
-func (r Rate) most() float64 { return r.Capacity + r.Burst }
+func (r Rate) size() float64 { return r.Capacity + r.Burst }
 
-// BucketConfig sets up a TokenBucket.
+// BucketConfig configures a TokenBucket.
 type BucketConfig struct {
 	Namespace string          // prefix of all keys. Defaults to "muster".
-	Default   Rate            // of a key that PerKey does not name. Defaults to 5, burst 2, 1 a second.
-	PerKey    map[string]Rate // by key
-	FailOpen  bool            // allow everything while Redis is away. Defaults to false.
+	Default   Rate            // rate of keys that are not in PerKey. Defaults to 5, burst 2, 1 per second.
+	PerKey    map[string]Rate // rates by key
+	FailOpen  bool            // allow all requests while Redis is unreachable. Defaults to false.
 	Logger    *slog.Logger    // Defaults to slog.Default().
 }
 
-// TokenBucket bounds a rate per key, in all processes together. A bucket
-// starts full. It is safe for concurrent use.
+// A TokenBucket limits the rate of each key across all processes. A bucket is initially full. It is safe for
+// concurrent use.
 type TokenBucket struct {
 	rdb  redis.UniversalClient
 	cfg  BucketConfig
 	warn *warner
 }
 
-// NewTokenBucket returns a bucket for each key. It does no I/O.
+// NewTokenBucket returns a token bucket limiter. It does no I/O.
 func NewTokenBucket(rdb redis.UniversalClient, cfg BucketConfig) *TokenBucket {
 	if cfg.Namespace == "" {
 		cfg.Namespace = "muster"
@@ -59,8 +59,7 @@ func (b *TokenBucket) Rate(key string) Rate {
 	return b.cfg.Default
 }
 
-// Try takes n tokens if they are available. If not it takes none and returns how
-// long until they would be; ErrNever if they never will be.
+// Try takes n tokens if they are available. Otherwise it returns the time until they are, or ErrNever.
 func (b *TokenBucket) Try(ctx context.Context, key string, n float64) (ok bool, wait time.Duration, err error) {
 	t, err := b.take(ctx, key, n, 0)
 	return t.OK, t.Wait, err
@@ -69,19 +68,17 @@ func (b *TokenBucket) Try(ctx context.Context, key string, n float64) (ok bool, 
 // Taken is the result of Take.
 type Taken struct {
 	OK   bool          // the tokens were taken
-	Wait time.Duration // until the bucket holds enough tokens; 0 if OK
+	Wait time.Duration // time until enough tokens are available; 0 if OK
 	Left int           // whole tokens in the bucket after the call
 }
 
-// Take is Try that also returns how many tokens are left. With n = 0 it takes none
-// and only returns the state of the bucket.
+// Take is like Try, but also returns the remaining tokens. With n = 0 it only reads the state of the bucket.
 func (b *TokenBucket) Take(ctx context.Context, key string, n float64) (Taken, error) {
 	return b.take(ctx, key, n, 0)
 }
 
-// Reserve takes n tokens, now or ahead of time, and returns how long the caller
-// must wait before it uses them. If that is longer than patience it takes none
-// and returns ErrTooLong, or ErrNever, and the time.
+// Reserve takes n tokens, possibly in advance, and returns the time to wait before using them. If that exceeds
+// patience it takes none and returns the time with ErrTooLong or ErrNever.
 func (b *TokenBucket) Reserve(ctx context.Context, key string, n float64, patience time.Duration) (wait time.Duration, err error) {
 	t, err := b.take(ctx, key, n, patience)
 	if err == nil && !t.OK {
@@ -90,9 +87,8 @@ func (b *TokenBucket) Reserve(ctx context.Context, key string, n float64, patien
 	return t.Wait, err
 }
 
-// Wait takes n tokens and waits until they are available, and returns how long
-// that was. It fails at once if ctx would end before, and returns the tokens if
-// it ends meanwhile.
+// Wait takes n tokens, waits until they are available, and returns the duration. It fails immediately if the deadline
+// of ctx is earlier. If ctx is canceled while waiting, the tokens are refunded.
 func (b *TokenBucket) Wait(ctx context.Context, key string, n float64) (waited time.Duration, err error) {
 	wait, err := b.Reserve(ctx, key, n, patienceOf(ctx))
 	if err != nil {
@@ -107,7 +103,7 @@ func (b *TokenBucket) Wait(ctx context.Context, key string, n float64) (waited t
 	return time.Since(start), nil
 }
 
-// patienceOf is how long a wait may be that ends before ctx does.
+// patienceOf returns the longest wait that ends before the deadline of ctx.
 func patienceOf(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -116,7 +112,7 @@ func patienceOf(ctx context.Context) time.Duration {
 	return max(0, time.Until(end))
 }
 
-// Refund returns n tokens, as far as the bucket can hold them.
+// Refund returns n tokens, up to the size of the bucket.
 func (b *TokenBucket) Refund(ctx context.Context, key string, n float64) error {
 	if n <= 0 {
 		return nil
@@ -129,7 +125,7 @@ func (b *TokenBucket) Refund(ctx context.Context, key string, n float64) error {
 func (b *TokenBucket) Reset(ctx context.Context, keys ...string) error {
 	for _, k := range keys {
 		if err := b.rdb.Del(ctx, bucketKey(b.cfg.Namespace, k)).Err(); err != nil {
-			return fmt.Errorf("reset the rate of %s: %w", k, err)
+			return fmt.Errorf("reset rate of %s: %w", k, err)
 		}
 	}
 	return nil
@@ -141,16 +137,16 @@ func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience 
 		return Taken{}, fmt.Errorf("take %g tokens of %s: the number of tokens must be finite", n, key)
 	}
 	v, err := scripts["take"].Run(ctx, b.rdb, []string{bucketKey(b.cfg.Namespace, key)},
-		n, r.most(), math.Max(r.PerSec, 0), patience.Microseconds()).Int64Slice()
+		n, r.size(), math.Max(r.PerSec, 0), patience.Microseconds()).Int64Slice()
 	if err != nil {
 		if b.cfg.FailOpen && ctx.Err() == nil {
 			b.warn.open(err)
-			return Taken{OK: true, Left: int(r.most())}, nil
+			return Taken{OK: true, Left: int(r.size())}, nil
 		}
 		return Taken{}, fmt.Errorf("take %g tokens of %s: %w", n, key, err)
 	}
 	if v[1] < 0 {
-		return Taken{}, fmt.Errorf("take %g tokens of %s, which holds %g and gains %g a second: %w", n, key, r.most(), r.PerSec, ErrNever)
+		return Taken{}, fmt.Errorf("take %g tokens of %s, limited to %g with %g per second: %w", n, key, r.size(), r.PerSec, ErrNever)
 	}
 	return Taken{v[0] == 1, time.Duration(v[1]) * time.Microsecond, int(v[2])}, nil
 }

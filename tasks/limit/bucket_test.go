@@ -15,7 +15,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// buckets is two limiters of one rate: two processes.
+// buckets returns two limiters with the same rate, as in two processes.
 func buckets(rdb redis.UniversalClient, r limit.Rate) []*limit.TokenBucket {
 	cfg := limit.BucketConfig{Default: r, PerKey: map[string]limit.Rate{"ten": limit.PerMinute(10)}}
 	return []*limit.TokenBucket{limit.NewTokenBucket(rdb, cfg), limit.NewTokenBucket(rdb, cfg)}
@@ -30,7 +30,7 @@ func take(t *testing.T, b *limit.TokenBucket, key string, n float64) (bool, time
 	return ok, wait
 }
 
-// everyBucket runs a test with two buckets of a rate on each kind of Redis.
+// everyBucket runs a test with two buckets on each kind of Redis.
 func everyBucket(t *testing.T, r limit.Rate, test func(t *testing.T, bs []*limit.TokenBucket)) {
 	t.Helper()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) { test(t, buckets(rdb, r)) })
@@ -41,7 +41,7 @@ func TestTokenBucketBurstThenWait(t *testing.T) {
 	everyBucket(t, limit.Rate{Capacity: 5, Burst: 2, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
 		for i := range 7 {
 			if ok, _ := take(t, bs[i%2], "k", 1); !ok {
-				t.Fatalf("token %d: got none, want 7 at once", i+1)
+				t.Fatalf("token %d: got none, want 7 immediately", i+1)
 			}
 		}
 		ok, wait := take(t, bs[0], "k", 1)
@@ -67,7 +67,7 @@ func TestTokenBucketRefundIsCapped(t *testing.T) {
 	})
 }
 
-func TestTokenBucketGivesToManyAtOnce(t *testing.T) {
+func TestTokenBucketWithConcurrentCallers(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 100, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
 		var wg sync.WaitGroup
@@ -82,7 +82,7 @@ func TestTokenBucketGivesToManyAtOnce(t *testing.T) {
 	})
 }
 
-func TestTokenBucketOfRateZeroEnds(t *testing.T) {
+func TestTokenBucketWithoutRefill(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 5}, func(t *testing.T, bs []*limit.TokenBucket) {
 		var got atomic.Int32
@@ -106,7 +106,7 @@ func TestTokenBucketOfRateZeroEnds(t *testing.T) {
 	})
 }
 
-func TestTokenBucketOfNothingGivesNothing(t *testing.T) {
+func TestTokenBucketWithoutCapacity(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 0, Burst: 0, PerSec: -1}, func(t *testing.T, bs []*limit.TokenBucket) {
 		if _, _, err := bs[0].Try(t.Context(), "k", 1); !errors.Is(err, limit.ErrNever) {
@@ -115,7 +115,7 @@ func TestTokenBucketOfNothingGivesNothing(t *testing.T) {
 	})
 }
 
-func TestTokenBucketFailsAtOnceForMoreThanItHolds(t *testing.T) {
+func TestTokenBucketRejectsMoreThanItsSize(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 1, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
 		start := time.Now()
@@ -128,18 +128,18 @@ func TestTokenBucketFailsAtOnceForMoreThanItHolds(t *testing.T) {
 	})
 }
 
-func TestTokenBucketBurstMayBeAboveCapacity(t *testing.T) {
+func TestTokenBucketBurstAboveCapacity(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 10, Burst: 20, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
 		for range 6 {
 			if ok, _ := take(t, bs[0], "k", 5); !ok {
-				t.Fatal("got none, want 30 tokens at once")
+				t.Fatal("got none, want 30 tokens immediately")
 			}
 		}
 	})
 }
 
-func TestTokenBucketNeverGivesMoreThanItGained(t *testing.T) {
+func TestTokenBucketNeverExceedsRate(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 100, PerSec: 400}, func(t *testing.T, bs []*limit.TokenBucket) {
 		start := time.Now()
@@ -160,7 +160,7 @@ func TestTokenBucketNeverGivesMoreThanItGained(t *testing.T) {
 	})
 }
 
-func TestTokenBucketTakesAndRefundsSideBySide(t *testing.T) {
+func TestTokenBucketConcurrentRefunds(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 4, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
 		var wg sync.WaitGroup
@@ -180,7 +180,7 @@ func TestTokenBucketTakesAndRefundsSideBySide(t *testing.T) {
 	})
 }
 
-func TestTokenBucketCancelledWaitReturnsTheTokens(t *testing.T) {
+func TestTokenBucketCanceledWaitRefunds(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 1, PerSec: 0.5}, func(t *testing.T, bs []*limit.TokenBucket) {
 		take(t, bs[0], "k", 1)
@@ -190,7 +190,7 @@ func TestTokenBucketCancelledWaitReturnsTheTokens(t *testing.T) {
 			t.Fatal("got nil, want the error of the cancelled context")
 		}
 		if _, wait := take(t, bs[0], "k", 1); wait > 2*time.Second {
-			t.Fatalf("got a wait of %v, want 2s at most: its token is returned", wait)
+			t.Fatalf("got a wait of %v, want 2s at most: the token is refunded", wait)
 		}
 		short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer stop()
@@ -200,7 +200,7 @@ func TestTokenBucketCancelledWaitReturnsTheTokens(t *testing.T) {
 	})
 }
 
-func TestTokenBucketIsOneForAllClients(t *testing.T) {
+func TestTokenBucketIsShared(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.PerMinute(60), func(t *testing.T, bs []*limit.TokenBucket) {
 		var got atomic.Int32
@@ -220,16 +220,16 @@ func TestTokenBucketIsOneForAllClients(t *testing.T) {
 	})
 }
 
-func TestTokenBucketKeysAndResetsAreIndependent(t *testing.T) {
+func TestTokenBucketKeysAreIndependent(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.PerMinute(1), func(t *testing.T, bs []*limit.TokenBucket) {
 		for range 10 {
 			if ok, _ := take(t, bs[0], "ten", 1); !ok {
-				t.Fatal("got none, want ten a minute")
+				t.Fatal("got none, want ten per minute")
 			}
 		}
 		if ok, _ := take(t, bs[0], "ten", 1); ok {
-			t.Fatal("got an eleventh token, want ten a minute")
+			t.Fatal("got an eleventh token, want ten per minute")
 		}
 		take(t, bs[0], "a", 1)
 		take(t, bs[0], "b", 1)
@@ -239,12 +239,12 @@ func TestTokenBucketKeysAndResetsAreIndependent(t *testing.T) {
 		okA, _ := take(t, bs[0], "a", 1)
 		okB, waitB := take(t, bs[0], "b", 1)
 		if !okA || okB || waitB > time.Minute {
-			t.Fatalf("got a %v, b %v, wait %v; want a token of a, and none of b for a minute", okA, okB, waitB)
+			t.Fatalf("got a %v, b %v, wait %v; want a token of a, and none of b for up to a minute", okA, okB, waitB)
 		}
 	})
 }
 
-func TestTokenBucketRejectsWhatIsNotANumber(t *testing.T) {
+func TestTokenBucketRejectsInvalidNumbers(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.PerMinute(1), func(t *testing.T, bs []*limit.TokenBucket) {
 		for _, n := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
@@ -255,7 +255,7 @@ func TestTokenBucketRejectsWhatIsNotANumber(t *testing.T) {
 	})
 }
 
-func TestTakeOfZeroTokensReadsTheBucket(t *testing.T) {
+func TestTakeZeroReadsBucket(t *testing.T) {
 	t.Parallel()
 	everyBucket(t, limit.Rate{Capacity: 10, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
 		for _, taken := range []float64{0, 3, 5} { // a full bucket, then 7 and 2 tokens

@@ -11,8 +11,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// After the clock of Redis was set back by an hour nothing waits longer than it may, and the waits continue from there.
-func TestClockOfRedisIsSetBack(t *testing.T) {
+// After the clock of Redis is set back by an hour, no wait exceeds its limit, and limits continue to work.
+func TestRedisClockSetBack(t *testing.T) {
 	t.Parallel()
 	const key, hour = "k", time.Hour
 	for name, test := range map[string]func(t *testing.T, rdb redis.UniversalClient, jump func(time.Duration)){
@@ -39,7 +39,7 @@ func TestClockOfRedisIsSetBack(t *testing.T) {
 			}
 			jump(-hour)
 			if wait, ok := reserve(); ok || wait > 2*time.Minute {
-				t.Errorf("held back: got a wait of %v, %v, want at most two minutes", wait, ok)
+				t.Errorf("after NotBefore: got a wait of %v, %v, want at most two minutes", wait, ok)
 			}
 			jump(-hour)
 			if err := p.NotBefore(t.Context(), key, time.Now().Add(time.Second)); err != nil {
@@ -62,7 +62,7 @@ func TestClockOfRedisIsSetBack(t *testing.T) {
 			take()
 			jump(-hour)
 			if take() {
-				t.Error("got a token of an empty bucket")
+				t.Error("got a token from an empty bucket")
 			}
 			jump(time.Minute)
 			if !take() {
@@ -85,7 +85,7 @@ func TestClockOfRedisIsSetBack(t *testing.T) {
 			jump(-hour)
 			for range 2 {
 				if _, ok := allow(); ok {
-					t.Error("got a permit of an open breaker")
+					t.Error("got a permit from an open breaker")
 				}
 			}
 			jump(time.Minute)
@@ -94,11 +94,11 @@ func TestClockOfRedisIsSetBack(t *testing.T) {
 			}
 			jump(-hour)
 			if _, ok := allow(); ok {
-				t.Error("got a second trial, want one at a time")
+				t.Error("got a second trial, want one")
 			}
 			jump(time.Minute + time.Second)
 			if p, ok := allow(); !ok || !p.Trial() {
-				t.Error("after the time of the lost trial: got no trial, want one")
+				t.Error("after the TTL of the lost trial: got no trial, want one")
 			}
 		},
 		"slots": func(t *testing.T, rdb redis.UniversalClient, jump func(time.Duration)) {
@@ -115,7 +115,7 @@ func TestClockOfRedisIsSetBack(t *testing.T) {
 			jump(31 * time.Second)
 			slot, err := live.TryAcquire(t.Context(), key)
 			if slot == nil || err != nil {
-				t.Fatalf("after the time of the dead holder: got %v, %v, want a slot", slot, err)
+				t.Fatalf("after the TTL of the dead holder: got %v, %v, want a slot", slot, err)
 			}
 			if err := slot.Release(t.Context()); err != nil {
 				t.Error(err)

@@ -19,9 +19,9 @@ func ExampleHostKey() {
 	// xn--bcher-kva.de:8080
 }
 
-// Slots are shared by all processes; a caller waits when none is free.
+// Slots are shared by all processes. A caller waits if none is free.
 func ExampleKeyedLimiter() {
-	rdb, end := redistest.Example() // a program calls tasks.Connect
+	rdb, end := redistest.Example() // programs use tasks.Connect
 	defer end()
 	ctx := context.Background()
 	hosts := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 4, PerKey: map[string]int{"slow.example": 1}})
@@ -30,7 +30,7 @@ func ExampleKeyedLimiter() {
 	fmt.Println("first:", slot != nil, err)
 	none, err := hosts.TryAcquire(ctx, "slow.example")
 	fmt.Println("second:", none != nil, err)
-	fmt.Println("released:", slot.Release(ctx), slot.Release(ctx)) // again does nothing
+	fmt.Println("released:", slot.Release(ctx), slot.Release(ctx)) // a second call does nothing
 	again, err := hosts.TryAcquire(ctx, "slow.example")
 	fmt.Println("third:", again != nil, err, again.Release(ctx))
 	// Output:
@@ -79,7 +79,7 @@ func ExampleBreaker() {
 	// false true <nil>
 }
 
-// The first use is free at once, the second an interval later.
+// The first use is allowed immediately, the second one after the interval.
 func ExamplePacer() {
 	rdb, end := redistest.Example()
 	defer end()

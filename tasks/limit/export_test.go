@@ -1,13 +1,13 @@
 package limit
 
-// Waiting returns how many callers of this process wait for a slot of key.
+// Waiting returns the number of callers in this process that wait for a slot of key.
 func Waiting(l *KeyedLimiter, key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.lines[key])
 }
 
-// Die makes a limiter renew no slots, as if its process had died.
+// Die stops the renewal of slots, as if the process had died.
 func Die(l *KeyedLimiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,21 +12,19 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// HostKey is ParseHostKey that logs its error as a warning.
+// HostKey is like ParseHostKey, but logs the error as a warning.
 func HostKey(rawURL string) string {
 	key, err := ParseHostKey(rawURL)
 	if err != nil {
-		slog.Warn("cannot read the host of a URL; the limit is of the whole text", "key", key, "err", err)
+		slog.Warn("cannot parse the host of a URL; using the whole string as the key of the limit", "key", key, "err", err)
 	}
 	return key
 }
 
-// ParseHostKey returns the host of a URL, for limits per host: lower
-// case, punycode, without credentials or trailing dot, IPv6 in brackets, and
-// with the port only if it is not the scheme's own. A URL without a scheme is
-// read as if it had one. The key of an empty text is empty: the caller applies no
-// limit. The key of a text that is not a URL is the text without credentials, and
-// the error says why.
+// ParseHostKey returns the host of a URL as a key for limits: in lower case and punycode, without credentials and
+// trailing dot, IPv6 in brackets, and with the port only if it is not the default port of the scheme. The scheme is
+// optional. The key of an empty string is empty, for which callers apply no limit. If the string is not a URL, the
+// key is the string without credentials, and the error is not nil.
 func ParseHostKey(rawURL string) (string, error) {
 	s := strings.TrimSpace(rawURL)
 	if s == "" {
@@ -39,13 +37,12 @@ func ParseHostKey(rawURL string) (string, error) {
 	return key, nil
 }
 
-// hostKey returns errors that contain nothing of the URL but its port: it may
-// have credentials anywhere.
+// hostKey returns the key of a URL. Its errors contain nothing of the URL except the port, because credentials may
+// occur anywhere.
 func hostKey(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" {
-		// "example.com/path" is a path to url.Parse, and "example.com:80" has a
-		// scheme of example.com.
+		// url.Parse parses "example.com/path" as a path, and "example.com:80" as a URL with scheme example.com.
 		if strings.Contains(s, "://") {
 			return "", noHost(err)
 		}
@@ -63,17 +60,17 @@ func hostKey(s string) (string, error) {
 			host = "[" + host + "]"
 		}
 	} else if strings.Contains(host, ":") {
-		return "", errors.New("the host has colons and is not an IPv6 address")
+		return "", errors.New("the host contains colons but is not an IPv6 address")
 	} else if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 		host = ascii
 	}
 	if len(host) > 253 {
-		return "", fmt.Errorf("the host has %d bytes; names have 253 at most", len(host))
+		return "", fmt.Errorf("the host has %d bytes; the maximum is 253", len(host))
 	}
 	if p := u.Port(); p != "" {
 		n, err := strconv.Atoi(p)
 		if err != nil || n > 65535 {
-			return "", fmt.Errorf("the port %.20s is above 65535", p)
+			return "", fmt.Errorf("port %.20s is above 65535", p)
 		}
 		if !isDefaultPort(u.Scheme, n) {
 			host += ":" + strconv.Itoa(n)
@@ -84,12 +81,12 @@ func hostKey(s string) (string, error) {
 
 func noHost(err error) error {
 	if err != nil {
-		return errors.New("it cannot be read as a URL")
+		return errors.New("invalid URL")
 	}
 	return errors.New("the URL has no host")
 }
 
-// withoutUser removes what may be credentials from a text that is not a URL.
+// withoutUser removes possible credentials from a string that is not a URL.
 func withoutUser(s string) string {
 	at := strings.LastIndex(s, "@")
 	if at < 0 {

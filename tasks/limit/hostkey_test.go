@@ -59,15 +59,15 @@ func TestHostKey(t *testing.T) {
 	}
 }
 
-// A text that is not a URL has a key that is safe to store, and a reason.
+// A string that is not a URL has a key without credentials, and a warning.
 func TestHostKeyWarns(t *testing.T) {
-	var said bytes.Buffer // not in parallel: there is one log
+	var said bytes.Buffer // not parallel: the log is global
 	log.SetOutput(&said)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	for url, why := range map[string]string{
-		"http://me:secret@example.com:99999/x": "the port 99999 is above 65535",
-		"http://me:secret@a b/":                "cannot be read as a URL",
-		"http://me:sec%ret@example.com/":       "cannot be read as a URL",
+		"http://me:secret@example.com:99999/x": "port 99999 is above 65535",
+		"http://me:secret@a b/":                "invalid URL",
+		"http://me:sec%ret@example.com/":       "invalid URL",
 		"http://":                              "has no host",
 		"1:2:3":                                "is not an IPv6 address",
 		"http://" + strings.Repeat("x", 254):   "the host has 254 bytes",
@@ -80,7 +80,7 @@ func TestHostKeyWarns(t *testing.T) {
 			}
 		}
 		if strings.Contains(said.String()+key, "secret") {
-			t.Errorf("%s: got key %s and log %s, want no secret in them", url, key, &said)
+			t.Errorf("%s: got key %s and log %s, want both without the secret", url, key, &said)
 		}
 	}
 	said.Reset()
@@ -89,13 +89,13 @@ func TestHostKeyWarns(t *testing.T) {
 	}
 }
 
-// ParseHostKey has the reason as an error, beside a key.
+// ParseHostKey returns the reason as an error, together with a key.
 func TestParseHostKey(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]struct{ key, err string }{
 		"https://API.example.com:443/x":        {"api.example.com", ""},
 		" ":                                    {"", ""},
-		"http://me:secret@example.com:99999/x": {"http://example.com:99999/x", "the port 99999 is above 65535"},
+		"http://me:secret@example.com:99999/x": {"http://example.com:99999/x", "port 99999 is above 65535"},
 	} {
 		key, err := limit.ParseHostKey(url)
 		if key != want.key || (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {

@@ -14,31 +14,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// KeyedConfig sets up a KeyedLimiter.
+// KeyedConfig configures a KeyedLimiter.
 type KeyedConfig struct {
 	Namespace string         // prefix of all keys. Defaults to "muster".
-	Default   int            // slots of a key that PerKey does not name. Defaults to 1.
+	Default   int            // slots of keys that are not in PerKey. Defaults to 1.
 	PerKey    map[string]int // slots by key
-	TTL       time.Duration  // when the slots of a dead process expire; the same in all processes. Defaults to 30 s.
-	FailOpen  bool           // allow everything while Redis is away. Defaults to false.
+	TTL       time.Duration  // lifetime of the slots of a dead process, identical in all processes. Defaults to 30 s.
+	FailOpen  bool           // allow all requests while Redis is unreachable. Defaults to false.
 	Logger    *slog.Logger   // Defaults to slog.Default().
 }
 
-// KeyedLimiter gives each key a number of slots that all processes share.
-// Callers that wait are served in their order. It is safe for concurrent use.
+// A KeyedLimiter limits the concurrency of each key across all processes. Waiting callers are served in order. It is
+// safe for concurrent use.
 //
-// While slots are held, one goroutine renews them; it ends with the last.
+// While slots are held, one goroutine renews them.
 type KeyedLimiter struct {
 	rdb  redis.UniversalClient
 	cfg  KeyedConfig
 	warn *warner
 
 	mu      sync.Mutex                 // guards the fields below
-	held    map[*Slot]struct{}         // the slots that renewal renews
-	set     map[string]int             // by key: limits that SetLimit has set, as this process knows them
-	lines   map[string][]chan struct{} // by key: waiters of this process, the first of which polls Redis; a send wakes it
-	renewal context.CancelFunc         // nil while nothing is held
-	done    chan struct{}              // closed when the last renewal has ended
+	held    map[*Slot]struct{}         // slots to renew
+	set     map[string]int             // limits of SetLimit by key, as known to this process
+	lines   map[string][]chan struct{} // waiters of this process by key; the first one polls Redis, and a send wakes it
+	renewal context.CancelFunc         // nil while no slot is held
+	done    chan struct{}              // closed when the renewal goroutine has returned
 }
 
 // NewKeyedLimiter returns a limiter. It does no I/O.
@@ -57,17 +57,17 @@ func NewKeyedLimiter(rdb redis.UniversalClient, cfg KeyedConfig) *KeyedLimiter {
 	}
 }
 
-// Slot is a slot that is held until Release, or until its process dies.
+// A Slot is held until Release or the death of its process.
 type Slot struct {
 	l      *KeyedLimiter
 	key    string
-	holder string // "" for a slot of a limiter without Redis
+	holder string // empty if Redis was unreachable
 }
 
 // Key returns the key of the slot.
 func (s *Slot) Key() string { return s.key }
 
-// Limit returns the number of a key's slots.
+// Limit returns the number of slots of a key.
 func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 	n, err := l.rdb.Get(ctx, slotKeys(l.cfg.Namespace, key)[3]).Int()
 	if errors.Is(err, redis.Nil) {
@@ -76,13 +76,12 @@ func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 		return l.configured(key), nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the limit of %s: %w", key, err)
+		return 0, fmt.Errorf("read limit of %s: %w", key, err)
 	}
 	return n, nil
 }
 
-// Known is Limit without a call to Redis: a limit of SetLimit is known from the
-// next acquisition.
+// Known is like Limit, but does not access Redis. A limit of SetLimit is known after the next acquisition.
 func (l *KeyedLimiter) Known(key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,8 +91,7 @@ func (l *KeyedLimiter) Known(key string) int {
 	return l.configured(key)
 }
 
-// configured is the number of a key's slots as this process is set up. The
-// caller holds mu.
+// configured returns the number of slots of a key in the configuration of this process. The caller holds mu.
 func (l *KeyedLimiter) configured(key string) int {
 	if n, ok := l.cfg.PerKey[key]; ok {
 		return max(n, 1)
@@ -101,33 +99,32 @@ func (l *KeyedLimiter) configured(key string) int {
 	return l.cfg.Default
 }
 
-// learn stores the limit that Redis used.
-func (l *KeyedLimiter) learn(key string, asked, got int) {
+// learn records the limit that Redis applied.
+func (l *KeyedLimiter) learn(key string, configured, applied int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if got == asked {
+	if applied == configured {
 		delete(l.set, key)
 	} else {
-		l.set[key] = got
+		l.set[key] = applied
 	}
 }
 
-// SetLimit changes the number of a key's slots, at once and for all processes.
-// More slots wake waiters; fewer take effect as slots are released. It returns
-// an error for 0.
+// SetLimit changes the number of slots of a key immediately and for all processes. Additional slots wake waiters; a
+// lower limit takes effect as slots are released. n must be at least 1.
 func (l *KeyedLimiter) SetLimit(ctx context.Context, key string, n int) error {
 	if n < 1 {
-		return fmt.Errorf("limit of %s is %d; it must be at least 1", key, n)
+		return fmt.Errorf("invalid limit of %s: %d; must be at least 1", key, n)
 	}
 	if err := l.rdb.Set(ctx, slotKeys(l.cfg.Namespace, key)[3], n, 0).Err(); err != nil {
-		return fmt.Errorf("set the limit of %s: %w", key, err)
+		return fmt.Errorf("set limit of %s: %w", key, err)
 	}
 	l.wake(key)
 	return nil
 }
 
-// Configure replaces the default and the limits per key of this process, as a
-// reload of its configuration does. A limit of SetLimit has precedence.
+// Configure replaces the default and the limits by key of this process, for a reload of the configuration. Limits of
+// SetLimit have precedence.
 func (l *KeyedLimiter) Configure(byDefault int, perKey map[string]int) {
 	l.mu.Lock()
 	l.cfg.Default, l.cfg.PerKey = max(byDefault, 1), maps.Clone(perKey)
@@ -138,8 +135,7 @@ func (l *KeyedLimiter) Configure(byDefault int, perKey map[string]int) {
 	}
 }
 
-// TryAcquire takes a slot if one is free and no caller waits for it. Without a
-// slot it returns nil and no error.
+// TryAcquire acquires a slot if one is free and no caller is waiting. Otherwise it returns nil and no error.
 func (l *KeyedLimiter) TryAcquire(ctx context.Context, key string) (*Slot, error) {
 	l.mu.Lock()
 	line := len(l.lines[key])
@@ -147,10 +143,10 @@ func (l *KeyedLimiter) TryAcquire(ctx context.Context, key string) (*Slot, error
 	if line > 0 {
 		return nil, nil
 	}
-	return l.ask(ctx, key, rand.Text(), false)
+	return l.attempt(ctx, key, rand.Text(), false)
 }
 
-// TryAcquireFor is Acquire that gives up after a time, with nil and no error.
+// TryAcquireFor is like Acquire, but returns nil and no error after patience.
 func (l *KeyedLimiter) TryAcquireFor(ctx context.Context, key string, patience time.Duration) (*Slot, error) {
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -161,17 +157,16 @@ func (l *KeyedLimiter) TryAcquireFor(ctx context.Context, key string, patience t
 	return s, err
 }
 
-// A waiter polls Redis after these times unless a release in this process wakes
-// it.
+// Polling intervals of a waiter. A release in this process wakes it earlier.
 const (
-	askFirst = 5 * time.Millisecond
-	askMost  = 100 * time.Millisecond
+	minPoll = 5 * time.Millisecond
+	maxPoll = 100 * time.Millisecond
 )
 
-// waiterTTL is how long a waiter keeps its place without polling.
+// waiterTTL is the time after which a waiter that does not poll loses its position in the queue.
 const waiterTTL = 2 * time.Second
 
-// Acquire takes a slot, and waits for one if need be until ctx ends.
+// Acquire acquires a slot. It waits until one is free or ctx is done.
 func (l *KeyedLimiter) Acquire(ctx context.Context, key string) (*Slot, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -183,7 +178,7 @@ func (l *KeyedLimiter) Acquire(ctx context.Context, key string) (*Slot, error) {
 	l.mu.Unlock()
 	defer l.leave(key, me)
 
-	// Only the first waiter of this process has a place in the line in Redis.
+	// Only the first waiter of this process is in the queue in Redis.
 	if !first {
 		select {
 		case <-me:
@@ -192,8 +187,8 @@ func (l *KeyedLimiter) Acquire(ctx context.Context, key string) (*Slot, error) {
 		}
 	}
 	holder := rand.Text()
-	for pause := askFirst; ; pause = min(2*pause, askMost) {
-		s, err := l.ask(ctx, key, holder, true)
+	for pause := minPoll; ; pause = min(2*pause, maxPoll) {
+		s, err := l.attempt(ctx, key, holder, true)
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -202,7 +197,7 @@ func (l *KeyedLimiter) Acquire(ctx context.Context, key string) (*Slot, error) {
 		case <-t.C:
 		case <-me:
 			t.Stop()
-			pause = askFirst
+			pause = minPoll
 		case <-ctx.Done():
 			t.Stop()
 			l.quit(key, holder)
@@ -211,7 +206,7 @@ func (l *KeyedLimiter) Acquire(ctx context.Context, key string) (*Slot, error) {
 	}
 }
 
-// leave removes a waiter from the line of this process and wakes the next one.
+// leave removes a waiter from the local queue and wakes the next one.
 func (l *KeyedLimiter) leave(key string, me chan struct{}) {
 	l.mu.Lock()
 	line := slices.DeleteFunc(l.lines[key], func(c chan struct{}) bool { return c == me })
@@ -224,7 +219,7 @@ func (l *KeyedLimiter) leave(key string, me chan struct{}) {
 	l.wake(key)
 }
 
-// wake makes the first waiter of this process for a key poll at once.
+// wake makes the first local waiter of a key poll immediately.
 func (l *KeyedLimiter) wake(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,8 +231,8 @@ func (l *KeyedLimiter) wake(key string) {
 	}
 }
 
-// ask tries once to take a slot.
-func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (*Slot, error) {
+// attempt tries to acquire a slot once.
+func (l *KeyedLimiter) attempt(ctx context.Context, key, holder string, wait bool) (*Slot, error) {
 	waits := 0
 	if wait {
 		waits = 1
@@ -252,9 +247,9 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 			l.warn.open(err)
 			return &Slot{l: l, key: key}, nil
 		}
-		// The slot may be taken, and only the answer lost.
+		// The slot may have been acquired if only the reply was lost.
 		l.quit(key, holder)
-		return nil, fmt.Errorf("acquire a slot of %s: %w", key, err)
+		return nil, fmt.Errorf("acquire slot of %s: %w", key, err)
 	}
 	l.learn(key, limit, int(got[1]))
 	if got[0] == 0 {
@@ -265,11 +260,11 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 	return s, nil
 }
 
-// quit releases a place in the line, or a slot whose answer was lost.
+// quit removes a waiter from the queue, or releases a slot whose reply was lost.
 func (l *KeyedLimiter) quit(key, holder string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	// If this fails the place expires.
+	// On failure the entry expires.
 	_, _ = l.free(ctx, key, holder)
 }
 
@@ -277,8 +272,8 @@ func (l *KeyedLimiter) free(ctx context.Context, key, holder string) (int, error
 	return scripts["release"].Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key)[:3], holder).Int()
 }
 
-// Release releases the slot; a second call does nothing. It does so even if ctx
-// has ended. If Redis cannot be reached, the slot expires.
+// Release releases the slot, even if ctx is done. Further calls do nothing. If Redis is unreachable, the slot
+// expires.
 func (s *Slot) Release(ctx context.Context) error {
 	if !s.l.drop(s) || s.holder == "" {
 		return nil
@@ -288,25 +283,25 @@ func (s *Slot) Release(ctx context.Context) error {
 	_, err := s.l.free(ctx, s.key, s.holder)
 	s.l.wake(s.key)
 	if err != nil {
-		return fmt.Errorf("release a slot of %s: %w", s.key, err)
+		return fmt.Errorf("release slot of %s: %w", s.key, err)
 	}
 	return nil
 }
 
-// Held returns how many slots of a key are held in all processes.
+// Held returns the number of slots of a key that are held in all processes.
 func (l *KeyedLimiter) Held(ctx context.Context, key string) (int, error) {
 	now, err := l.rdb.Time(ctx).Result()
 	if err != nil {
-		return 0, fmt.Errorf("count the slots of %s: %w", key, err)
+		return 0, fmt.Errorf("count slots of %s: %w", key, err)
 	}
 	n, err := l.rdb.ZCount(ctx, slotKeys(l.cfg.Namespace, key)[0], fmt.Sprint(now.UnixMilli()), "+inf").Result()
 	if err != nil {
-		return 0, fmt.Errorf("count the slots of %s: %w", key, err)
+		return 0, fmt.Errorf("count slots of %s: %w", key, err)
 	}
 	return int(n), nil
 }
 
-// hold begins to renew a slot.
+// hold starts the renewal of a slot.
 func (l *KeyedLimiter) hold(s *Slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -326,7 +321,7 @@ func (l *KeyedLimiter) hold(s *Slot) {
 	}()
 }
 
-// drop stops renewing a slot. It reports whether it was held.
+// drop stops the renewal of a slot. It reports whether the slot was held.
 func (l *KeyedLimiter) drop(s *Slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -341,7 +336,7 @@ func (l *KeyedLimiter) drop(s *Slot) bool {
 	return true
 }
 
-// renew renews the held slots until ctx ends.
+// renew renews the held slots until ctx is done.
 func (l *KeyedLimiter) renew(ctx context.Context) {
 	tick := time.NewTicker(l.cfg.TTL / 3)
 	defer tick.Stop()
@@ -355,8 +350,7 @@ func (l *KeyedLimiter) renew(ctx context.Context) {
 		slots := slices.Collect(maps.Keys(l.held))
 		l.mu.Unlock()
 		for part := range slices.Chunk(slots, 500) {
-			// A slot that expired while Redis was away stays lost: another caller
-			// may hold it.
+			// A slot that expired while Redis was unreachable remains lost, because another caller may hold it.
 			_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, s := range part {
 					scripts["renew"].Eval(ctx, p, slotKeys(l.cfg.Namespace, s.key)[:1], s.holder, l.cfg.TTL.Milliseconds())

@@ -17,7 +17,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// crowd counts callers that hold a slot.
+// crowd counts the callers that hold a slot.
 type crowd struct{ now, most atomic.Int32 }
 
 func (c *crowd) enter() {
@@ -26,11 +26,11 @@ func (c *crowd) enter() {
 	}
 }
 
-func TestKeyedLimiterHoldsInAllProcesses(t *testing.T) {
+func TestKeyedLimiterIsShared(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		cfg := limit.KeyedConfig{Default: 3, PerKey: map[string]int{"a": 2, "zero": 0}}
-		// Two limiters are two processes.
+		// Two limiters simulate two processes.
 		ls := []*limit.KeyedLimiter{limit.NewKeyedLimiter(rdb, cfg), limit.NewKeyedLimiter(rdb, cfg)}
 		var inside crowd
 		var wg sync.WaitGroup
@@ -61,7 +61,7 @@ func TestKeyedLimiterHoldsInAllProcesses(t *testing.T) {
 			}
 		}
 		if n := rdb.DBSize(t.Context()).Val(); n != 0 {
-			t.Errorf("got keys %v without holders and waiters, want none", rdb.Keys(t.Context(), "*").Val())
+			t.Errorf("got keys %v after all slots were released, want none", rdb.Keys(t.Context(), "*").Val())
 		}
 	})
 }
@@ -70,14 +70,14 @@ func TestTryAcquire(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
-		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 0}) // as 1
+		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 0}) // the default 1
 		s := must[*limit.Slot](t)(l.TryAcquire(ctx, "a"))
 		if s == nil || s.Key() != "a" {
 			t.Fatalf("got %v, want a free slot of a", s)
 		}
 		start := time.Now()
 		if again, err := l.TryAcquireFor(ctx, "a", 50*time.Millisecond); again != nil || err != nil {
-			t.Fatalf("got %v, %v of one slot that is held, want none", again, err)
+			t.Fatalf("got %v, %v while the only slot is held, want none", again, err)
 		}
 		if d := time.Since(start); d < 50*time.Millisecond || d > 20*time.Second {
 			t.Fatalf("waited %v, want 50ms", d)
@@ -87,7 +87,7 @@ func TestTryAcquire(t *testing.T) {
 		} else {
 			_ = other.Release(ctx)
 		}
-		for range 3 { // releasing again is no second release
+		for range 3 { // repeated releases do nothing
 			if err := s.Release(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			_ = s.Release(ctx)
 		})
 		want = append(want, i)
-		testutil.Eventually(t, "a waiter to be in the line", func() bool { return limit.Waiting(l, "k") == i+1 })
+		testutil.Eventually(t, "a waiter in the queue", func() bool { return limit.Waiting(l, "k") == i+1 })
 	}
 	_ = first.Release(ctx)
 	wg.Wait()
@@ -184,7 +184,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	}
 }
 
-func TestDeadHoldersFreeTheirSlots(t *testing.T) {
+func TestSlotsOfDeadHoldersExpire(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
@@ -195,11 +195,11 @@ func TestDeadHoldersFreeTheirSlots(t *testing.T) {
 		held := must[*limit.Slot](t)(live.Acquire(ctx, "k"))
 		defer func() { _ = held.Release(ctx) }()
 
-		// A live holder keeps its slot well past the TTL.
+		// A live holder keeps its slot beyond the TTL.
 		keep, cancel := context.WithTimeout(ctx, 4500*time.Millisecond)
 		defer cancel()
 		if other, err := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}).Acquire(keep, "k"); err == nil {
-			t.Fatalf("got %v of a slot that is held, want none", other)
+			t.Fatalf("got %v while the slot is held, want none", other)
 		}
 		if n := must[int](t)(live.Held(ctx, "k")); n != 1 {
 			t.Fatalf("%d held, want 1", n)
@@ -207,16 +207,16 @@ func TestDeadHoldersFreeTheirSlots(t *testing.T) {
 		if err := held.Release(ctx); err != nil {
 			t.Fatal(err)
 		}
-		// A caller that gave up waiting has no place in the line.
+		// A caller that stopped waiting is not in the queue.
 		again := must[*limit.Slot](t)(live.TryAcquire(ctx, "k"))
 		if again == nil {
-			t.Fatal("got no slot, want the one that is free")
+			t.Fatal("got no slot, want the free one")
 		}
 		_ = again.Release(ctx)
 	})
 }
 
-func TestManyKeysLeaveNothing(t *testing.T) {
+func TestKeysAreDeletedAfterUse(t *testing.T) {
 	t.Parallel()
 	rdb, ctx := redistest.New(t), t.Context()
 	l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{})
@@ -236,7 +236,7 @@ func TestManyKeysLeaveNothing(t *testing.T) {
 	}
 	wg.Wait()
 	if n := rdb.DBSize(ctx).Val(); n != 1 {
-		t.Fatalf("%d keys are left, want that of the held one", n)
+		t.Fatalf("got %d keys, want only the key of the held slot", n)
 	}
 	_ = kept.Release(ctx)
 }

@@ -1,15 +1,13 @@
-// Package limit bounds what many processes do together: how many at once
-// ([KeyedLimiter]), how many in a time ([TokenBucket]), how soon after each
-// other ([Pacer]), and whether at all while something is broken ([Breaker]).
+// Package limit provides distributed limits: on concurrency ([KeyedLimiter]), on rate ([TokenBucket]), on the
+// interval between uses ([Pacer]), and a circuit breaker ([Breaker]).
 //
-// Each keeps its state in Redis, per key, changes it in one script, and reads
-// Redis's clock, so that all processes see one limit whatever their own clocks
-// say. The slots of a process that dies expire.
+// The state of each key is in Redis and is changed by one script with the clock of Redis, so that all processes share
+// the same limit, whatever their own clocks. The slots of a dead process expire.
 //
-// [HostKey] makes the key of a URL's host.
+// [HostKey] returns the key for the host of a URL.
 //
-// With FailOpen a limit that cannot reach Redis allows everything and warns;
-// without, it returns the error.
+// If Redis is unreachable, a limit with FailOpen allows all requests and logs a warning; without FailOpen it returns
+// the error.
 package limit
 
 import (
@@ -20,17 +18,15 @@ import (
 	"time"
 )
 
-// Errors that callers branch on.
+// Errors that callers distinguish.
 var (
-	// ErrNever says that waiting is of no use: the limit is below what the
-	// caller wants.
+	// ErrNever means that waiting is useless: the request exceeds the limit.
 	ErrNever = errors.New("the limit can never allow this")
-	// ErrTooLong says that the wait would be longer than the caller allows.
+	// ErrTooLong means that the wait would exceed the caller's maximum.
 	ErrTooLong = errors.New("the wait would be too long")
 )
 
-// warner logs that a limit is open because Redis is away, every ten seconds at
-// most.
+// warner logs that a limit is not enforced while Redis is unreachable, at most every ten seconds.
 type warner struct {
 	log  *slog.Logger
 	what string
@@ -54,11 +50,11 @@ func (w *warner) open(err error) {
 	}
 	w.mu.Unlock()
 	if !quiet {
-		w.log.Warn("the limit does not hold while Redis is away", "limit", w.what, "err", err)
+		w.log.Warn("limit not enforced: Redis is unreachable", "limit", w.what, "err", err)
 	}
 }
 
-// sleep waits for d, or returns why ctx ended.
+// sleep waits for d or returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)

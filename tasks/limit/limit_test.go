@@ -25,7 +25,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// away returns a client of an address without a server.
+// away returns a client with the address of a closed port.
 func away(t *testing.T) redis.UniversalClient {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -55,7 +55,7 @@ func TestWithoutRedis(t *testing.T) {
 		t.Errorf("slots: %v", err)
 	}
 
-	// Without FailOpen each returns an error.
+	// Without FailOpen, all limits return an error.
 	if ok, _, err := limit.NewTokenBucket(rdb, limit.BucketConfig{}).Try(ctx, "h", 1); ok || err == nil {
 		t.Errorf("bucket without FailOpen: got %v, %v; want an error", ok, err)
 	}
@@ -78,7 +78,7 @@ func TestWithoutRedis(t *testing.T) {
 	}
 }
 
-// No script touches two slots of a cluster.
+// All keys of a script are in one slot of a cluster.
 func TestOnCluster(t *testing.T) {
 	t.Parallel()
 	rdb, ctx := redistest.Cluster(t), t.Context()

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector collects how far limits are used. Keys are hosts and the like, of
-// which there may be any number, so it counts them and has no label for them.
+// Collector collects the use of limits. Keys are hosts and similar names in unlimited numbers, so they are counted
+// and not used as labels.
 type Collector struct {
 	slots   map[string]*KeyedLimiter
 	breaker *Breaker
@@ -16,15 +16,14 @@ type Collector struct {
 
 var (
 	slotsUsed = prometheus.NewDesc("muster_limit_slots_used",
-		"Slots that this process holds, by limiter: host or resolver.", []string{"limiter"}, nil)
+		"Slots held by this process, by limiter: host or resolver.", []string{"limiter"}, nil)
 	slotsWaiting = prometheus.NewDesc("muster_limit_slots_waiting",
-		"Callers in this process that wait for a slot, by limiter.", []string{"limiter"}, nil)
+		"Callers in this process waiting for a slot, by limiter.", []string{"limiter"}, nil)
 	breakersOpen = prometheus.NewDesc("muster_limit_breakers",
-		"Sites and hosts whose breaker is open or half_open, in all processes.", []string{"state"}, nil)
+		"Breakers of sites and hosts that are open or half-open, in all processes.", []string{"state"}, nil)
 )
 
-// NewCollector returns the collector of limiters by their name, like "host",
-// and of a breaker. Either may be nil.
+// NewCollector returns the collector of limiters by name, such as "host", and of a breaker. Either may be nil.
 func NewCollector(slots map[string]*KeyedLimiter, breaker *Breaker) *Collector {
 	return &Collector{slots, breaker}
 }
@@ -36,8 +35,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It reads the breakers from Redis,
-// for at most 2 s; without an answer it leaves them out.
+// Collect implements prometheus.Collector. It reads the breakers from Redis with a timeout of 2 s, and omits them on
+// failure.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n int, label string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), label)
@@ -65,7 +64,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// use counts the slots that this process holds, and its waiters.
+// use returns the number of slots held by this process and of its waiters.
 func (l *KeyedLimiter) use() (held, waiting int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,24 +12,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Pace is how far apart the uses of a key are: Interval and a random part of
-// Jitter.
+// Pace is the interval between uses of a key: Interval plus a random part of Jitter.
 type Pace struct {
 	Interval time.Duration
 	Jitter   time.Duration
 }
 
-// PacerConfig sets up a Pacer.
+// PacerConfig configures a Pacer.
 type PacerConfig struct {
 	Namespace string          // prefix of all keys. Defaults to "muster".
-	Default   Pace            // of a key that PerKey does not name. Defaults to none: no distance.
-	PerKey    map[string]Pace // by key
-	FailOpen  bool            // allow everything while Redis is away. Defaults to false.
+	Default   Pace            // pace of keys that are not in PerKey. Defaults to no interval.
+	PerKey    map[string]Pace // paces by key
+	FailOpen  bool            // allow all uses while Redis is unreachable. Defaults to false.
 	Logger    *slog.Logger    // Defaults to slog.Default().
 }
 
-// Pacer keeps the uses of a key apart, in all processes together. It is safe
-// for concurrent use.
+// A Pacer enforces a minimum interval between uses of each key across all processes. It is safe for concurrent use.
 type Pacer struct {
 	rdb  redis.UniversalClient
 	cfg  PacerConfig
@@ -47,8 +45,8 @@ func NewPacer(rdb redis.UniversalClient, cfg PacerConfig) *Pacer {
 	return &Pacer{rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "pace")}
 }
 
-// Configure replaces the default and the paces per key of this process, as a
-// reload of its configuration does. Moments that are taken stay taken.
+// Configure replaces the default and the paces by key of this process, for a reload of the configuration. Existing
+// reservations remain.
 func (p *Pacer) Configure(byDefault Pace, perKey map[string]Pace) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,15 +63,14 @@ func (p *Pacer) Pace(key string) Pace {
 	return p.cfg.Default
 }
 
-// Reserve takes the next free moment of a key and returns how long until then.
-// If that is longer than patience it takes nothing, and ok is false: try again
-// after the wait, and do not sleep.
+// Reserve reserves the next free time of a key and returns the time to wait for it. If that exceeds patience it
+// reserves nothing and ok is false: call it again after the wait.
 func (p *Pacer) Reserve(ctx context.Context, key string, patience time.Duration) (wait time.Duration, ok bool, err error) {
 	return p.ReserveApart(ctx, key, 0, patience)
 }
 
-// ReserveApart is Reserve for a key with a distance of its own, like the crawl
-// delay of a host: the longer of that and its pace holds.
+// ReserveApart is like Reserve with a specific interval, such as the crawl delay of a host. The longer one of apart
+// and the pace applies.
 func (p *Pacer) ReserveApart(ctx context.Context, key string, apart, patience time.Duration) (wait time.Duration, ok bool, err error) {
 	pace := p.Pace(key)
 	gap := max(pace.Interval, apart, 0)
@@ -86,29 +83,28 @@ func (p *Pacer) ReserveApart(ctx context.Context, key string, apart, patience ti
 			p.warn.open(err)
 			return 0, true, nil
 		}
-		return 0, false, fmt.Errorf("keep the pace of %s: %w", key, err)
+		return 0, false, fmt.Errorf("reserve pace of %s: %w", key, err)
 	}
 	return time.Duration(v[1]) * time.Microsecond, v[0] == 1, nil
 }
 
-// Wait takes the next free moment of a key and waits for it. It fails at once,
-// with ErrTooLong, if ctx would end before.
+// Wait reserves the next free time of a key and waits for it. It fails immediately with ErrTooLong if the deadline of
+// ctx is earlier.
 func (p *Pacer) Wait(ctx context.Context, key string) (waited time.Duration, err error) {
 	wait, ok, err := p.Reserve(ctx, key, patienceOf(ctx))
 	if err != nil {
 		return 0, err
 	}
 	if !ok {
-		return 0, fmt.Errorf("keep the pace of %s for %v: %w", key, wait, ErrTooLong)
+		return 0, fmt.Errorf("reserve pace of %s, wait %v: %w", key, wait, ErrTooLong)
 	}
 	start := time.Now()
 	err = sleep(ctx, wait)
 	return time.Since(start), err
 }
 
-// NotBefore makes the next free moment of a key t, as an answer with Retry-After
-// demands. Moments that are taken stay taken; if the next free moment is later,
-// it stays.
+// NotBefore sets the next free time of a key to t, as for a response with Retry-After. Existing reservations remain,
+// and a later free time is unchanged.
 func (p *Pacer) NotBefore(ctx context.Context, key string, t time.Time) error {
 	d := time.Until(t)
 	if d <= 0 {
@@ -119,7 +115,7 @@ func (p *Pacer) NotBefore(ctx context.Context, key string, t time.Time) error {
 			p.warn.open(err)
 			return nil
 		}
-		return fmt.Errorf("hold back %s: %w", key, err)
+		return fmt.Errorf("delay %s: %w", key, err)
 	}
 	return nil
 }

@@ -32,16 +32,16 @@ func TestPacer(t *testing.T) {
 		if wait, ok := reserve(a, "slow", 0); wait != 0 || !ok {
 			t.Fatalf("the first: got %v, %v; want no wait", wait, ok)
 		}
-		for range 2 { // a moment that was not taken stays free
+		for range 2 { // a free time that was not reserved remains free
 			if wait, ok := reserve(b, "slow", time.Second); ok || wait < 50*time.Second || wait > 2*time.Minute {
 				t.Fatalf("the second: got %v, %v; want one to two minutes, not taken", wait, ok)
 			}
 		}
 		if wait, ok := reserve(b, "slow", time.Hour); !ok || wait > 2*time.Minute {
-			t.Fatalf("a patient one: got %v, %v; want two minutes at most", wait, ok)
+			t.Fatalf("with more patience: got %v, %v; want two minutes at most", wait, ok)
 		}
 		if wait, ok := reserve(a, "slow", time.Hour); !ok || wait < 110*time.Second {
-			t.Fatalf("the one behind it: got %v, %v; want two minutes or more", wait, ok)
+			t.Fatalf("the next: got %v, %v; want two minutes or more", wait, ok)
 		}
 		start := time.Now()
 		for range 5 {
@@ -59,7 +59,7 @@ func TestPacer(t *testing.T) {
 			if err := b.NotBefore(ctx, "free", time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
-			_ = b.NotBefore(ctx, "free", time.Now().Add(time.Minute)) // earlier: stays
+			_ = b.NotBefore(ctx, "free", time.Now().Add(time.Minute)) // earlier: no effect
 			_ = b.NotBefore(ctx, "free", time.Now().Add(-time.Minute))
 		}
 		if wait, ok := reserve(a, "free", time.Minute); ok || wait < 59*time.Minute {
@@ -73,8 +73,8 @@ func TestPacer(t *testing.T) {
 	})
 }
 
-// A key with a distance of its own keeps the longer of that and its pace.
-func TestPacerKeepsTheLongerDistance(t *testing.T) {
+// The longer one of a specific interval and the pace of the key applies.
+func TestReserveApartUsesLongerInterval(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})

@@ -9,5 +9,5 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// scripts are the files of lua by name.
+// scripts maps the names of the Lua files to scripts.
 var scripts = luascript.Read(sources)

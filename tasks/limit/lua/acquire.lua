@@ -1,14 +1,14 @@
--- Takes a slot of a key, or a place in the line for one.
+-- Acquires a slot of a key, or a position in the queue.
 -- KEYS: slots, waiters, alive, max. ARGV: holder, limit unless max is set,
--- ttl ms, wait 0|1, ms for which a waiter is alive.
--- Returns {1 taken (or held already) | 0 not, the limit}.
+-- ttl ms, wait 0|1, lifetime of a waiter in ms.
+-- Returns {1 acquired (or already held) | 0 not, the limit}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local holder, ttl, alive = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
 local limit = tonumber(redis.call("GET", KEYS[4]) or "") or tonumber(ARGV[2])
 
 redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
--- Holders that expire later than a new one are from before the clock was set back.
+-- Holders that expire later than a new one were stored before the clock was set back.
 local latest = string.format("%.0f", now + ttl)
 for _, h in ipairs(redis.call("ZRANGEBYSCORE", KEYS[1], "(" .. latest, "+inf", "LIMIT", 0, 1000)) do
   redis.call("ZADD", KEYS[1], latest, h)

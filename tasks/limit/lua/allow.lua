@@ -1,12 +1,12 @@
 -- Decides whether a request is allowed.
--- KEYS: breaker, trials. ARGV: token, cooldown ms, the most it grows to with
--- trials that fail, number of trials, trial ttl ms.
--- Returns {0 blocked | 1 allowed | 2 allowed as a trial | 3 others try, ms until
--- the next call is useful}. Counts the calls while the breaker is not closed.
+-- KEYS: breaker, trials. ARGV: token, cooldown ms, maximum cooldown ms after
+-- failed trials, number of trials, trial ttl ms.
+-- Returns {0 blocked | 1 allowed | 2 allowed as a trial | 3 trials are running,
+-- ms until the next call is useful}. Counts the calls while the breaker is not closed.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- bound makes the members of a sorted set expire at a time at the latest: later ones are from before the clock was set back.
+-- bound limits the expiry of the members of a sorted set: later ones were stored before the clock was set back.
 local function bound(key, latest)
   for _, member in ipairs(redis.call("ZRANGEBYSCORE", key, "(" .. string.format("%.0f", latest), "+inf", "LIMIT", 0, 1000)) do
     redis.call("ZADD", key, string.format("%.0f", latest), member)
@@ -19,7 +19,7 @@ if state == "open" then
   local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or "") or 0
   local cooldown = math.min(tonumber(ARGV[2]) * 2 ^ failed, tonumber(ARGV[3]))
   local opened = tonumber(redis.call("HGET", KEYS[1], "opened_at") or "") or 0
-  if opened > now then -- the clock was set back: the cooldown begins again
+  if opened > now then -- the clock was set back: restart the cooldown
     opened = now
     redis.call("HSET", KEYS[1], "opened_at", string.format("%.0f", now), "until", string.format("%.0f", now + cooldown))
   end

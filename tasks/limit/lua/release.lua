@@ -1,4 +1,4 @@
--- Releases a slot, or a place in the line.
+-- Releases a slot, or a position in the queue.
 -- KEYS: slots, waiters, alive. ARGV: holder.
 -- Returns 1 if it was held, 0 if not.
 local held = redis.call("ZREM", KEYS[1], ARGV[1])

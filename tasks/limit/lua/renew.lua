@@ -1,4 +1,4 @@
--- Renews a slot that is held.
+-- Renews a held slot.
 -- KEYS: slots. ARGV: holder, ttl ms.
 -- Returns 1 if it was held, 0 if not.
 local time = redis.call("TIME")

@@ -1,10 +1,10 @@
--- Reports to a breaker how a request ended.
--- KEYS: breaker, trials. ARGV: token ("" for a request that was not a trial),
--- outcome success|failure|none, threshold, block type, cooldown ms, the most it
--- grows to with trials that fail.
--- Returns {the state: closed, open or half_open}, or if this opened it {opened,
--- how many trials have failed, unix ms now, unix ms until which it is open}, or
--- {recovered} if this closed it.
+-- Reports the result of a request to a breaker.
+-- KEYS: breaker, trials. ARGV: token ("" unless the request was a trial),
+-- outcome success|failure|none, threshold, block type, cooldown ms, maximum
+-- cooldown ms after failed trials.
+-- Returns {state: closed, open or half_open}; if this report opened the breaker
+-- {opened, number of failed trials, unix ms now, unix ms of the end of the
+-- cooldown}; or {recovered} if this report closed it.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local token, outcome = ARGV[1], ARGV[2]
@@ -32,8 +32,7 @@ if state == "closed" then
   end
   return { state }
 end
--- Only a trial that is still counted may move a breaker that has opened: any
--- other request began before it opened.
+-- Only a current trial changes an open breaker: all other requests started before it opened.
 if token == "" or redis.call("ZREM", KEYS[2], token) == 0 or state == "open" then return { state } end
 if outcome == "failure" then
   redis.call("HINCRBY", KEYS[1], "trials_failed", 1)

@@ -1,14 +1,14 @@
--- Takes tokens of a bucket, now or ahead of time; or returns some.
--- KEYS: bucket. ARGV: tokens (below zero: return), most it can hold, tokens
--- a second, µs the caller would wait.
--- Returns {1 taken | 0 not, µs to wait or -1 for ever, whole tokens left}.
+-- Takes tokens of a bucket, possibly in advance, or refunds them.
+-- KEYS: bucket. ARGV: tokens (negative: refund), size of the bucket, tokens per
+-- second, maximum wait of the caller in µs.
+-- Returns {1 taken | 0 not, µs to wait or -1 for never, whole tokens left}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local n, most, rate, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local b = redis.call("HMGET", KEYS[1], "tokens", "at")
 local tokens, at = tonumber(b[1] or "") or most, tonumber(b[2] or "") or now
 tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000000)
-local back = at > now -- the clock was set back: the bucket fills from now on
+local back = at > now -- the clock was set back: the refill starts now
 
 local function save()
   redis.call("HSET", KEYS[1], "tokens", string.format("%.9f", tokens), "at", string.format("%.0f", now))
@@ -26,7 +26,7 @@ if n < 0 then
 end
 if n > most then return { 0, -1, 0 } end
 local wait = 0
--- A billionth of a token is rounding.
+-- A billionth of a token is a rounding error.
 if tokens + 0.000000001 < n then
   if rate <= 0 then return { 0, -1, 0 } end
   wait = math.ceil((n - tokens) / rate * 1000000)
