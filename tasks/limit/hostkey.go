@@ -70,7 +70,7 @@ func hostKey(s string) (string, error) {
 	if p := u.Port(); p != "" {
 		n, err := strconv.Atoi(p)
 		if err != nil || n > 65535 {
-			return "", fmt.Errorf("port %.20s is above 65535", p)
+			return "", fmt.Errorf("the port %.20s is above 65535", p)
 		}
 		if !isDefaultPort(u.Scheme, n) {
 			host += ":" + strconv.Itoa(n)

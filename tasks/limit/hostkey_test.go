@@ -65,7 +65,7 @@ func TestHostKeyWarns(t *testing.T) {
 	log.SetOutput(&said)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	for url, why := range map[string]string{
-		"http://me:secret@example.com:99999/x": "port 99999 is above 65535",
+		"http://me:secret@example.com:99999/x": "the port 99999 is above 65535",
 		"http://me:secret@a b/":                "invalid URL",
 		"http://me:sec%ret@example.com/":       "invalid URL",
 		"http://":                              "has no host",
@@ -95,7 +95,7 @@ func TestParseHostKey(t *testing.T) {
 	for url, want := range map[string]struct{ key, err string }{
 		"https://API.example.com:443/x":        {"api.example.com", ""},
 		" ":                                    {"", ""},
-		"http://me:secret@example.com:99999/x": {"http://example.com:99999/x", "port 99999 is above 65535"},
+		"http://me:secret@example.com:99999/x": {"http://example.com:99999/x", "the port 99999 is above 65535"},
 	} {
 		key, err := limit.ParseHostKey(url)
 		if key != want.key || (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {
