@@ -1,17 +1,15 @@
 // Package metrics exports the state of a fleet and the work of its workers to Prometheus.
 //
-// A [Fleet] reads from Redis when it is scraped: the queues, the workers, the tasks that wait for their time, the
-// schedule. One for each Redis is enough. A [Process] counts what the workers of its own process do; each process has
-// one:
+// A [Fleet] reads the state of queues, workers, scheduled tasks and the schedule from Redis on each scrape. One per
+// Redis is sufficient. A [Process] counts the work of the workers in its own process. Each process has one:
 //
 //	process := metrics.NewProcess()
 //	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Observe: process.Observe})
 //	process.Watch(worker)
 //	http.Handle("/metrics", metrics.Handler(metrics.NewFleet(client), process))
 //
-// Label values are the names of queues, of entries of the schedule, of outcomes, and of the tasks that a worker has
-// handlers for. Inputs of tasks are never label values. Each label has at most [MaxLabels] values: the others are
-// counted together, as "(other)".
+// Label values are the names of queues, schedule entries, outcomes, and tasks with a handler. Inputs of tasks are
+// never label values. Each label has at most [MaxLabels] values; further values are combined as "(other)".
 package metrics
 
 import (
@@ -22,13 +20,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// MaxLabels is how many values a label has at most.
+// MaxLabels is the maximum number of values per label.
 const MaxLabels = 200
 
-// other is the label value of all values beyond MaxLabels.
+// other is the label value for all values beyond MaxLabels.
 const other = "(other)"
 
-// Handler serves the metrics of collectors over HTTP. It panics if two collectors have the same metric.
+// Handler returns an HTTP handler for the metrics of collectors. It panics if two of them have the same metric.
 func Handler(collectors ...prometheus.Collector) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors...)

@@ -10,33 +10,33 @@ import (
 	"muster/tasks"
 )
 
-// scrapeTimeout bounds the calls of Redis in one scrape.
+// scrapeTimeout limits the Redis calls of a scrape.
 const scrapeTimeout = 5 * time.Second
 
-// maxDue is how many scheduled tasks of workflows a scrape counts at most.
+// maxDue is the maximum number of scheduled tasks of workflows that a scrape counts.
 const maxDue = 2000
 
 var (
-	fleetUp       = desc("fleet_up", "1 if all of the fleet could be read from Redis, else 0.")
-	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state, with asynq's own tasks. Pending tasks are ready to run; active ones are in the batches of workers, which run them one after the other. Scheduled tasks wait for their time, retry tasks likewise after a failed attempt; of those of workflows, the first 2000 of both together are counted.", "queue", "state")
-	fleetLatency  = desc("fleet_latency_seconds", "How long no worker has taken a task from the queue although some are pending; for tasks of asynq's own client, how long the oldest has waited.", "queue")
-	fleetPaused   = desc("fleet_paused", "1 if the queue is paused, else 0.", "queue")
-	fleetWorkers  = desc("fleet_workers", "Workers that are alive.")
-	fleetSlots    = desc("fleet_slots", "Tasks that the workers may run at once.")
-	fleetBusy     = desc("fleet_slots_busy", "Tasks that the workers run.")
-	fleetOutbox   = desc("fleet_outbox_entries", "Tasks that wait for their time, and steps of workflows that workers repeat if the process that should take them has died. Pending tasks are not included.")
-	fleetOverdue  = desc("fleet_outbox_age_seconds", "How long ago the earliest entry of the outbox was due. More than some seconds means that no worker is running, or that the workers do not keep up.")
-	scheduleNext  = desc("schedule_next_timestamp_seconds", "When the entry of the schedule is due next.", "entry")
-	scheduleLast  = desc("schedule_last_timestamp_seconds", "When the entry of the schedule was last sent.", "entry")
-	scheduleSent  = desc("schedule_sent_total", "Ticks of the entry that were sent.", "entry")
-	scheduleMiss  = desc("schedule_missed_total", "Ticks of the entry that were not sent.", "entry")
-	scheduleAlive = desc("schedule_led", "1 if a running scheduler leads the entry, else 0.", "entry")
+	fleetUp       = desc("fleet_up", "1 if the state of the fleet is readable in Redis, otherwise 0.")
+	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state, including asynq's own tasks. Pending tasks are ready to run. Active tasks are in the batches of workers. Scheduled and retry tasks wait for their time, before the first attempt or after a failed one; for workflows, at most 2000 of both are counted.", "queue", "state")
+	fleetLatency  = desc("fleet_latency_seconds", "Time since a worker last took a task from the queue while tasks are pending; for tasks of asynq's own client, the age of the oldest pending task.", "queue")
+	fleetPaused   = desc("fleet_paused", "1 if the queue is paused, otherwise 0.", "queue")
+	fleetWorkers  = desc("fleet_workers", "Live workers.")
+	fleetSlots    = desc("fleet_slots", "Slots of all workers.")
+	fleetBusy     = desc("fleet_slots_busy", "Slots in use.")
+	fleetOutbox   = desc("fleet_outbox_entries", "Entries of the outbox: scheduled tasks, and steps of workflows to repeat after the death of a process. Pending tasks are not included.")
+	fleetOverdue  = desc("fleet_outbox_age_seconds", "Age of the earliest due entry of the outbox. More than a few seconds mean that no workers are running or that they are overloaded.")
+	scheduleNext  = desc("schedule_next_timestamp_seconds", "Next tick of the schedule entry.", "entry")
+	scheduleLast  = desc("schedule_last_timestamp_seconds", "Last sent tick of the schedule entry.", "entry")
+	scheduleSent  = desc("schedule_sent_total", "Sent ticks of the schedule entry.", "entry")
+	scheduleMiss  = desc("schedule_missed_total", "Missed ticks of the schedule entry.", "entry")
+	scheduleAlive = desc("schedule_led", "1 if a running scheduler leads the schedule entry, otherwise 0.", "entry")
 )
 
-// Fleet collects the state of a fleet from Redis. It may be scraped by many goroutines at once.
+// A Fleet collects the state of a fleet from Redis. It is safe for concurrent use.
 type Fleet struct{ client *tasks.Client }
 
-// NewFleet returns the collector of the fleet that client belongs to.
+// NewFleet returns a collector for the fleet of client.
 func NewFleet(client *tasks.Client) *Fleet { return &Fleet{client} }
 
 // Describe implements prometheus.Collector.
@@ -47,7 +47,7 @@ func (f *Fleet) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It reads from Redis, for at most five seconds.
+// Collect implements prometheus.Collector. It reads Redis with a timeout of five seconds.
 func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// scrape returns the samples that a Prometheus would get, by name and labels.
+// scrape returns the scraped samples by name and labels.
 func scrape(t *testing.T, collectors ...prometheus.Collector) map[string]float64 {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -65,7 +65,7 @@ var (
 	block = tasks.New[int, int]("m.block")
 )
 
-// startWorker runs a worker with 3 slots. Its task block closes running, and waits for release.
+// startWorker runs a worker with 3 slots. Its task block closes running and waits for release.
 func startWorker(t *testing.T, client *tasks.Client, process *metrics.Process, running chan<- struct{}, release <-chan struct{}) {
 	t.Helper()
 	mux := tasks.NewMux()
@@ -85,7 +85,7 @@ func startWorker(t *testing.T, client *tasks.Client, process *metrics.Process, r
 	testutil.Background(t, worker.Run)
 }
 
-func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
+func TestScrape(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
@@ -106,7 +106,7 @@ func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
 		}
 	}
 	if _, err := send(shaky.S(1)).Wait(t.Context()); err == nil {
-		t.Fatal("the shaky task succeeds")
+		t.Fatal("got success of the shaky task, want failure")
 	}
 	send(never.S(1))
 	held := send(block.S(1))
@@ -114,7 +114,7 @@ func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
 	send(fine.S(1), tasks.In(time.Hour))
 	send(fine.S(1), tasks.Queue("elsewhere"))
 	var got map[string]float64
-	testutil.Eventually(t, "all is counted", func() bool {
+	testutil.Eventually(t, "all tasks are counted", func() bool {
 		got = scrape(t, process, fleet)
 		return got[`muster_task_attempts_total{outcome="retry",task="m.never"}`] == 1 && got[`muster_fleet_slots_busy`] >= 1 &&
 			got[`muster_fleet_tasks{queue="default",state="retry"}`] >= 1
@@ -127,7 +127,7 @@ func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
 		`muster_fleet_tasks{queue="elsewhere",state="pending"}`:        1,
 		`muster_fleet_paused{queue="default"}`:                         0,
 		`muster_fleet_outbox_age_seconds`:                              0,
-		`muster_fleet_outbox_entries`:                                  2, // one is scheduled, one waits for a retry
+		`muster_fleet_outbox_entries`:                                  2, // one scheduled task and one retry
 		`muster_worker_slots`:                                          3,
 		`muster_worker_recovered_total`:                                0,
 		`muster_task_attempts_total{outcome="success",task="m.fine"}`:  3,
@@ -147,7 +147,7 @@ func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
 	}
 }
 
-func TestFleetTellsThatRedisIsAway(t *testing.T) {
+func TestFleetWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	client := tasks.NewClient(server.Client())
@@ -161,7 +161,7 @@ func TestFleetTellsThatRedisIsAway(t *testing.T) {
 	}
 }
 
-func TestLabelsAreFew(t *testing.T) {
+func TestLabelValuesAreLimited(t *testing.T) {
 	t.Parallel()
 	process := metrics.NewProcess()
 	for i := range 1000 {
@@ -182,7 +182,7 @@ func TestLabelsAreFew(t *testing.T) {
 	}
 }
 
-// A scrape counts the tasks that wait for their time without reading their inputs, those of asynq's own client too.
+// A scrape counts scheduled tasks without reading their inputs, including tasks of asynq's own client.
 func TestScrapeDoesNotReadInputs(t *testing.T) {
 	t.Parallel()
 	rdb, traffic := redistest.NewTraffic(t, redistest.URL(t))

@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	workerBusy      = desc("worker_slots_busy", "Tasks that the workers of this process run.")
-	workerSlots     = desc("worker_slots", "Tasks that the workers of this process may run at once.")
-	workerRecovered = desc("worker_recovered_total", "Tasks of dead workers that this process returned to their queues.")
+	workerBusy      = desc("worker_slots_busy", "Slots of this process in use.")
+	workerSlots     = desc("worker_slots", "Slots of this process.")
+	workerRecovered = desc("worker_recovered_total", "Tasks of dead workers requeued by this process.")
 )
 
-// Process counts what the workers of one process do. Its methods may be called by many goroutines at once.
+// A Process counts the work of the workers of one process. It is safe for concurrent use.
 type Process struct {
 	attempts *prometheus.CounterVec
 	failures *prometheus.CounterVec
@@ -24,20 +24,20 @@ type Process struct {
 
 	mu      sync.Mutex // guards the fields below
 	workers []*tasks.Worker
-	known   map[string]bool // names of tasks that the workers have handlers for
+	known   map[string]bool // names of tasks with a handler
 	tasks   label
 	codes   label
 }
 
-// NewProcess returns the collector of a process; see [Process.Observe] and [Process.Watch].
+// NewProcess returns a collector. See [Process.Observe] and [Process.Watch].
 func NewProcess() *Process {
 	return &Process{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_task_attempts_total",
-			Help: "Attempts at tasks by outcome."}, []string{"task", "outcome"}),
+			Help: "Attempts by outcome."}, []string{"task", "outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_task_errors_total",
-			Help: "Attempts that failed by the code of the failure, whether or not another follows."}, []string{"task", "code"}),
+			Help: "Failed attempts by failure code, whether retried or not."}, []string{"task", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "muster_task_duration_seconds",
-			Help: "How long handlers ran.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}, []string{"task"}),
+			Help: "Run time of handlers.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}, []string{"task"}),
 		known: map[string]bool{}, tasks: newLabel(), codes: newLabel(),
 	}
 }
@@ -47,7 +47,7 @@ func (p *Process) Observe(a tasktype.Attempt) {
 	p.mu.Lock()
 	name := a.Task
 	if len(p.known) > 0 && !p.known[name] {
-		name = other // a sender can choose any name
+		name = other // task names are chosen by senders
 	}
 	name = p.tasks.of(name)
 	code := ""
@@ -64,7 +64,7 @@ func (p *Process) Observe(a tasktype.Attempt) {
 	}
 }
 
-// Watch adds a worker of this process to the metrics of slots, and its tasks to the values of the label task.
+// Watch adds a worker of this process to the slot metrics, and its tasks to the values of the label task.
 func (p *Process) Watch(w *tasks.Worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,13 +103,13 @@ func (p *Process) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(workerRecovered, prometheus.CounterValue, recovered)
 }
 
-// label has the values of a label so far, at most MaxLabels.
+// label is the set of values of a label, at most MaxLabels.
 type label map[string]bool
 
 func newLabel() label { return label{} }
 
 func (l label) of(value string) string {
-	value = strings.ToValidUTF8(value, "?") // Prometheus accepts only UTF-8
+	value = strings.ToValidUTF8(value, "?") // Prometheus requires UTF-8
 	if l[value] {
 		return value
 	}

@@ -1,6 +1,6 @@
-// Package otel makes OpenTelemetry spans for the tasks of workflows.
+// Package otel creates OpenTelemetry spans for the tasks of workflows.
 //
-// The sender puts its trace into the workflow, and a worker continues it:
+// The sender adds its trace to the workflow, and workers continue it:
 //
 //	run, err := signature.Send(ctx, client, otel.Trace(ctx))
 //
@@ -8,18 +8,19 @@
 //
 // # Spans
 //
-// Each attempt at a task is a span of kind consumer with the name of the task. It is a child of the sender's span; in a
-// workflow that was sent without a trace, of the span of the first attempt that began, so that a workflow is one trace.
-// It has links to the spans of the tasks that it comes after and to that of the attempt before it, also if they ran in
-// other processes. The context of the handler has the span.
+// Each attempt of a task is a span of kind consumer with the name of the task. Its parent is the sender's span or, in
+// a workflow without a trace, the span of the first attempt, so that a workflow is one trace. It has links to the
+// spans of the dependencies and of the previous attempt, across processes. The context of the handler contains the
+// span.
 //
-// Its attributes are those of the semantic conventions for messaging, version 1.43: messaging.system (muster),
+// The attributes follow the semantic conventions for messaging, version 1.43: messaging.system (muster),
 // messaging.operation.type and messaging.operation.name (process), messaging.destination.name (the queue),
-// messaging.message.id (the idempotency key), messaging.message.conversation_id (the workflow), messaging.client.id (the
-// worker) and error.type; and muster.workflow, muster.node, muster.worker and muster.attempt.
+// messaging.message.id (the idempotency key), messaging.message.conversation_id (the workflow), messaging.client.id
+// (the worker) and error.type. Additional attributes are muster.workflow, muster.node, muster.worker and
+// muster.attempt.
 //
-// Errors are recorded, but not the errors of [tasks.Again], of [tasks.ResultPending] and of a worker that stops: these
-// are events.
+// Errors are recorded, except for [tasks.Again], [tasks.ResultPending] and errors caused by the shutdown of a worker,
+// which are events.
 //
 // Only programs that import this package depend on OpenTelemetry.
 package otel
@@ -44,39 +45,39 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Config is the configuration of [Middleware].
+// Config configures [Middleware].
 type Config struct {
-	// Provider makes the tracer. Defaults to the global one of OpenTelemetry.
+	// Provider creates the tracer. Defaults to the global provider of OpenTelemetry.
 	Provider trace.TracerProvider
-	// MaxLinks is the most links of a span to the tasks that it comes after. Defaults to 32.
+	// MaxLinks is the maximum number of links of a span to dependencies. Defaults to 32.
 	MaxLinks int
-	// Logger gets warnings of spans that could not be linked. Defaults to none.
+	// Logger receives warnings about missing links. Defaults to none.
 	Logger *slog.Logger
 }
 
-// How long the traceparents of spans are kept, and how long a task waits for Redis at most.
+// Lifetime of stored traceparents, and timeout of the Redis calls of a task.
 const (
 	keepFor  = 24 * time.Hour
 	patience = time.Second
 	maxRoots = 10000
 )
 
-// format is the W3C Trace Context.
+// format is the W3C Trace Context format.
 var format = propagation.TraceContext{}
 
-// traceparent is the header of format that names a span.
+// traceparent is the header of format that identifies a span.
 const traceparent = "traceparent"
 
-// Trace returns an option of Send that adds the trace of ctx to the headers of the workflow.
+// Trace returns a Send option that adds the trace of ctx to the headers of the workflow.
 func Trace(ctx context.Context) tasks.SendOption {
 	headers := propagation.MapCarrier{}
 	format.Inject(ctx, headers)
 	return tasks.Headers(headers)
 }
 
-// Middleware returns a middleware for [tasks.Mux.Use] that makes a span for each attempt. Links are found through the
-// Redis of client while the task runs, by one call for an attempt that is sampled and none for one that is not. While
-// Redis does not answer, spans have no links, and a task waits for it up to a second.
+// Middleware returns a middleware for [tasks.Mux.Use] that creates a span for each attempt. It reads the links from
+// the Redis of client while the task runs, with one call per sampled attempt. While Redis is unreachable, spans have
+// no links and tasks are delayed by up to a second.
 func Middleware(client *tasks.Client, cfg Config) tasks.Middleware {
 	if cfg.Provider == nil {
 		cfg.Provider = upstream.GetTracerProvider()
@@ -100,7 +101,7 @@ type tracing struct {
 
 func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context.Context) error) (err error) {
 	ctx = format.Extract(ctx, propagation.MapCarrier(info.Headers))
-	first := false // no attempt of the workflow has had a span
+	first := false // no earlier attempt of the workflow has a span
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		ctx, first = t.join(ctx, info)
 	}
@@ -132,9 +133,9 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 			span.SetAttributes(semconv.ErrorTypeKey.String("panic"))
 			span.SetStatus(codes.Error, "panic")
 		case tasks.IsPending(err):
-			span.AddEvent("waits for an answer from outside")
+			span.AddEvent("waits for external completion")
 		case tasks.IsAgain(err), err != nil && errors.Is(context.Cause(ctx), tasks.ErrShutdown):
-			span.AddEvent("called again later")
+			span.AddEvent("handler requested another call")
 		case err != nil:
 			span.RecordError(err)
 			span.SetAttributes(semconv.ErrorType(err))
@@ -148,33 +149,33 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 	return next(ctx)
 }
 
-// join returns a context with the span that the attempts of a workflow without a trace are children of. It reports
-// whether there is none yet: then that of this attempt is it.
+// join returns a context with the parent span for the attempts of a workflow without a trace. If there is none yet,
+// first is true and the span of this attempt becomes the parent.
 func (t *tracing) join(ctx context.Context, info tasktype.Info) (_ context.Context, first bool) {
 	if text, ok := t.roots.Load(info.Workflow); ok {
 		return format.Extract(ctx, propagation.MapCarrier{traceparent: text}), false
 	}
-	asking, cancel := context.WithTimeout(ctx, patience)
+	callCtx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	text, err := t.client.Redis().HGet(asking, traceKey(info.Workflow), rootField).Result()
+	text, err := t.client.Redis().HGet(callCtx, traceKey(info.Workflow), rootField).Result()
 	if errors.Is(err, redis.Nil) {
 		return ctx, true
 	}
 	if err != nil {
-		t.cfg.Logger.WarnContext(ctx, "span has a trace of its own", "workflow", info.Workflow, "node", info.Node, "error", err)
+		t.cfg.Logger.WarnContext(ctx, "span has a separate trace", "workflow", info.Workflow, "node", info.Node, "error", err)
 		return ctx, false
 	}
 	t.roots.Store(info.Workflow, text)
 	return format.Extract(ctx, propagation.MapCarrier{traceparent: text}), false
 }
 
-// roots remembers the parents of the spans of workflows that were sent without a trace.
+// roots caches the parent spans of workflows that were sent without a trace.
 type roots struct {
 	mu  sync.Mutex // guards all
 	all map[string]string
 }
 
-// Load returns the parent of a workflow, if it is remembered.
+// Load returns the cached parent of a workflow.
 func (r *roots) Load(workflow string) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +183,7 @@ func (r *roots) Load(workflow string) (string, bool) {
 	return text, ok
 }
 
-// Store remembers the parent of a workflow. Once there are many, it forgets the others.
+// Store caches the parent of a workflow. It clears the cache when it is full.
 func (r *roots) Store(workflow, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,36 +193,36 @@ func (r *roots) Store(workflow, text string) {
 	r.all[workflow] = text
 }
 
-// link links the span of ctx to those of the tasks that its task comes after, and to that of its attempt before. It
-// stores the span for those that come after it, and, if it is the first of the workflow, as the parent of all others. It
-// does so while the task runs; what it returns waits for the end.
+// link links the span of ctx to the spans of the dependencies and of the previous attempt. It stores the span for
+// dependents and, if first is set, as the parent of the workflow. It runs concurrently with the task; the returned
+// function waits for it.
 func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info, first bool) (wait func()) {
 	own := propagation.MapCarrier{}
 	format.Inject(ctx, own)
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	key := traceKey(info.Workflow)
 	pipe := t.client.Redis().Pipeline()
 	var nodes []string
 	var before *redis.SliceCmd
 	if span.IsRecording() {
 		var err error
-		if nodes, err = tasks.Predecessors(asking, t.cfg.MaxLinks); err != nil {
-			t.cfg.Logger.WarnContext(ctx, "span is not linked", "workflow", info.Workflow, "node", info.Node, "error", err)
+		if nodes, err = tasks.Predecessors(callCtx, t.cfg.MaxLinks); err != nil {
+			t.cfg.Logger.WarnContext(ctx, "cannot link span", "workflow", info.Workflow, "node", info.Node, "error", err)
 		}
 		nodes = append(nodes, info.Node)
-		before = pipe.HMGet(asking, key, nodes...)
-		pipe.HSet(asking, key, info.Node, own[traceparent])
+		before = pipe.HMGet(callCtx, key, nodes...)
+		pipe.HSet(callCtx, key, info.Node, own[traceparent])
 	}
 	if first {
-		pipe.HSetNX(asking, key, rootField, own[traceparent])
+		pipe.HSetNX(callCtx, key, rootField, own[traceparent])
 	}
-	pipe.PExpire(asking, key, keepFor)
+	pipe.PExpire(callCtx, key, keepFor)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer cancel()
-		if _, err := pipe.Exec(asking); err != nil {
-			t.cfg.Logger.WarnContext(ctx, "span is not linked", "workflow", info.Workflow, "node", info.Node, "error", err)
+		if _, err := pipe.Exec(callCtx); err != nil {
+			t.cfg.Logger.WarnContext(ctx, "cannot link span", "workflow", info.Workflow, "node", info.Node, "error", err)
 		} else if before != nil {
 			addLinks(span, nodes, before.Val())
 		}
@@ -229,7 +230,7 @@ func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info,
 	return func() { <-done }
 }
 
-// addLinks adds links to the spans of nodes, given by their traceparents.
+// addLinks adds links to the spans of nodes with the given traceparents.
 func addLinks(span trace.Span, nodes []string, before []any) {
 	for i, v := range before {
 		text, _ := v.(string)

@@ -35,7 +35,7 @@ var (
 	polls = tasks.New[int, int]("o.polls")
 )
 
-// fleet has the tasks above traced into an exporter in memory.
+// fleet returns a fleet with the tasks above and an in-memory exporter.
 func fleet(t *testing.T) (*taskstest.Fleet, *trace.TracerProvider, *tracetest.InMemoryExporter) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
@@ -47,7 +47,7 @@ func fleet(t *testing.T) (*taskstest.Fleet, *trace.TracerProvider, *tracetest.In
 	})
 	tasks.Handle(mux, inc, func(ctx context.Context, n int) (int, error) {
 		if !api.SpanContextFromContext(ctx).IsValid() {
-			return 0, tasks.Permanent(errors.New("the handler's context has no span"))
+			return 0, tasks.Permanent(errors.New("no span in the context of the handler"))
 		}
 		return n + 1, nil
 	})
@@ -79,8 +79,8 @@ func attr(attrs []attribute.KeyValue, key string) string {
 	return ""
 }
 
-// told lists the spans as "node attempt < what it links to".
-func told(spans tracetest.SpanStubs) []string {
+// describe returns the spans as "node attempt <links".
+func describe(spans tracetest.SpanStubs) []string {
 	byID := map[api.SpanID]string{}
 	name := func(s tracetest.SpanStub) string {
 		return attr(s.Attributes, "muster.node") + "#" + attr(s.Attributes, "muster.attempt")
@@ -126,15 +126,15 @@ func TestSpansLinkTheTasksOfAWorkflow(t *testing.T) {
 				t.Fatal(err)
 			}
 			spans := exporter.GetSpans()
-			if got := told(spans); !slices.Equal(got, c.want) {
+			if got := describe(spans); !slices.Equal(got, c.want) {
 				t.Errorf("spans\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
 			for _, s := range spans {
 				if s.SpanContext.TraceID() != root.SpanContext().TraceID() {
-					t.Errorf("span %s is of another trace", s.Name)
+					t.Errorf("span %s has another trace", s.Name)
 				}
 				if s.Name != "sender" && s.Parent.SpanID() != root.SpanContext().SpanID() {
-					t.Errorf("span %s is no child of the sender's", s.Name)
+					t.Errorf("span %s is not a child of the sender's span", s.Name)
 				}
 			}
 			keys, err := f.Client().Redis().Keys(t.Context(), "muster:trace:*").Result()
@@ -142,13 +142,13 @@ func TestSpansLinkTheTasksOfAWorkflow(t *testing.T) {
 				t.Fatalf("keys %v %v", keys, err)
 			}
 			if ttl := f.Client().Redis().TTL(t.Context(), keys[0]).Val(); ttl <= 0 || ttl > 24*time.Hour {
-				t.Errorf("key %s lives for %s", keys[0], ttl)
+				t.Errorf("key %s expires in %s", keys[0], ttl)
 			}
 		})
 	}
 }
 
-func TestSpansTellErrors(t *testing.T) {
+func TestSpansRecordErrors(t *testing.T) {
 	t.Parallel()
 	f, _, exporter := fleet(t)
 	for _, s := range []tasks.Signature[int]{bad.S(1), panik.S(1), polls.S(1)} {
@@ -168,14 +168,14 @@ func TestSpansTellErrors(t *testing.T) {
 	want := []string{
 		"o.bad Error no luck [exception no luck]", "o.bad Error no luck [exception no luck]",
 		"o.panic Error panic [exception panic: oh]",
-		"o.polls Unset  [called again later ]", "o.polls Unset ",
+		"o.polls Unset  [handler requested another call ]", "o.polls Unset ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("spans\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// Redis going away costs links, not tasks: here the key holds something else.
+// A Redis failure costs links only, not spans or tasks. Here the key has the wrong type.
 func TestSpansWithoutLinks(t *testing.T) {
 	t.Parallel()
 	f, _, exporter := fleet(t)
@@ -186,7 +186,7 @@ func TestSpansWithoutLinks(t *testing.T) {
 	}
 }
 
-func TestSpansOfAFleetOnRedis(t *testing.T) {
+func TestSpansOfFleetOnRedis(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
 	exporter := tracetest.NewInMemoryExporter()
@@ -215,11 +215,11 @@ func TestSpansOfAFleetOnRedis(t *testing.T) {
 	}
 	last := spans[slices.IndexFunc(spans, func(s tracetest.SpanStub) bool { return s.Name == "o.sum" })]
 	if len(last.Links) != 5 {
-		t.Errorf("the join has %d links, expected the 5 that it may have", len(last.Links))
+		t.Errorf("the join has %d links, want the maximum of 5", len(last.Links))
 	}
 }
 
-func TestWorkflowWithoutATraceIsOneTrace(t *testing.T) {
+func TestWorkflowWithoutTraceIsOneTrace(t *testing.T) {
 	t.Parallel()
 	f, _, exporter := fleet(t)
 	if _, err := taskstest.Do(f, tasks.Chord(tasks.Map(count.S(2), inc), sum)); err != nil {
@@ -240,7 +240,7 @@ func TestWorkflowWithoutATraceIsOneTrace(t *testing.T) {
 	}
 }
 
-// A trace that is not sampled stays so in all tasks, and needs no Redis when its sender has decided that.
+// A workflow that is not sampled has no spans, and needs no Redis call if the sender made the decision.
 func TestUnsampledWorkflows(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -273,7 +273,7 @@ func TestUnsampledWorkflows(t *testing.T) {
 				t.Errorf("%d spans, want none", n)
 			}
 			if len(traces) != 1 {
-				t.Errorf("the tasks had the traces %v, want one", traces)
+				t.Errorf("got the traces %v, want one", traces)
 			}
 			keys, err := f.Client().Redis().Keys(t.Context(), "muster:trace:*").Result()
 			if err != nil || len(keys) != c.keys {
@@ -289,7 +289,7 @@ func TestAttributesFollowTheConventions(t *testing.T) {
 	_, _ = taskstest.Do(f, bad.S(1), tasks.ID("w1"))
 	s := exporter.GetSpans()[0]
 	if s.SpanKind != api.SpanKindConsumer {
-		t.Errorf("its kind is %v", s.SpanKind)
+		t.Errorf("got kind %v", s.SpanKind)
 	}
 	for name, want := range map[string]string{
 		"messaging.system": "muster", "messaging.operation.type": "process", "messaging.operation.name": "process",

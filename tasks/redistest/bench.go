@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Measured runs work, which performs b.N operations, as the body of a benchmark. It reports the CPU time of Redis's main
-// thread and of this process, the calls of scripts, the commands (those in scripts included) and the growth of Redis's memory
-// per operation.
+// Measured runs work, which performs b.N operations, as the body of a benchmark. It reports the CPU time of Redis's
+// main thread and of this process, the script calls, the commands, including those in scripts, and the memory growth
+// of Redis, per operation.
 func Measured(b *testing.B, rdb redis.UniversalClient, work func()) {
 	b.Helper()
 	before, own := info(b, rdb), processCPU()
@@ -33,7 +33,7 @@ func Measured(b *testing.B, rdb redis.UniversalClient, work func()) {
 	b.ReportMetric((after["used_memory"]-before["used_memory"])/n, "redis-bytes/op")
 }
 
-// Baseline runs the same b.N operations in another way, and reports how many times as long they take, as x-NAME.
+// Baseline runs the same b.N operations in another way and reports the relative duration as x-NAME.
 func Baseline(b *testing.B, name string, work func()) {
 	b.Helper()
 	began := time.Now()

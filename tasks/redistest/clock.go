@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Clock is Mini with a clock that a test can set: jump moves it by d. Keys do not expire.
+// Clock is like Mini with a settable clock: jump advances it by d. Keys do not expire.
 func Clock(tb testing.TB) (rdb redis.UniversalClient, jump func(d time.Duration)) {
 	tb.Helper()
 	m := miniredis.NewMiniRedis()

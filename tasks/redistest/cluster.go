@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A cluster has only one database, so each test uses a cluster of its own. It takes two seconds until a new cluster
-// accepts writes, so clusters of tests that have ended are used again.
+// clusters are reused by later tests: a cluster has only one database, so each test needs its own cluster, and a new
+// one accepts writes only after two seconds.
 var clusters struct {
 	mu   sync.Mutex // guards the fields below
 	all  []*cluster
@@ -30,9 +30,8 @@ type cluster struct {
 	nodes []*process
 }
 
-// Cluster returns a client of an empty Redis Cluster of three nodes that only
-// tb uses. It refuses a command or script whose keys lie in different slots.
-// The test is skipped where there is no redis-server.
+// Cluster returns a client of an empty Redis Cluster of three nodes for tb only. It rejects commands and scripts with
+// keys in different slots. The test is skipped without a redis-server.
 func Cluster(tb testing.TB) redis.UniversalClient {
 	tb.Helper()
 	rdb := lendCluster(tb).client()
@@ -40,8 +39,7 @@ func Cluster(tb testing.TB) redis.UniversalClient {
 	return rdb
 }
 
-// ClusterURL returns the redis-cluster:// address of an empty Redis Cluster of
-// three nodes that only tb uses.
+// ClusterURL returns the redis-cluster:// address of an empty Redis Cluster of three nodes for tb only.
 func ClusterURL(tb testing.TB) string {
 	tb.Helper()
 	return "redis-cluster://" + strings.Join(lendCluster(tb).addrs(), ",")
@@ -60,7 +58,7 @@ func lendCluster(tb testing.TB) *cluster {
 		clusters.free = append(clusters.free, c)
 	})
 	if err := c.flush(); err != nil {
-		tb.Fatalf("empty the cluster: %v", err)
+		tb.Fatalf("flush cluster: %v", err)
 	}
 	return c
 }
@@ -84,7 +82,7 @@ func takeCluster() (*cluster, error) {
 	return c, nil
 }
 
-// endClusters stops the clusters that takeCluster has started.
+// endClusters stops all clusters.
 func endClusters() {
 	clusters.mu.Lock()
 	defer clusters.mu.Unlock()
@@ -158,8 +156,8 @@ func startCluster() (*cluster, error) {
 	return c, nil
 }
 
-// form assigns each node its share of the slots, introduces the nodes to each other, and
-// returns when all nodes know all others.
+// form assigns a share of the slots to each node, introduces the nodes to each other and waits until all nodes know
+// all others.
 func (c *cluster) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -178,13 +176,13 @@ func (c *cluster) form() error {
 			return fmt.Errorf("set epoch: %w", err)
 		}
 		if err := rdb.ClusterAddSlotsRange(ctx, from, to).Err(); err != nil {
-			return fmt.Errorf("give the node its slots: %w", err)
+			return fmt.Errorf("assign slots: %w", err)
 		}
 		host, port, err := net.SplitHostPort(n.addr)
 		if err != nil {
 			return err
 		}
-		// Without this they find each other too, but seconds later.
+		// Without this, the nodes take several seconds longer to discover each other.
 		for _, other := range rdbs[:i] {
 			if err := other.ClusterMeet(ctx, host, port).Err(); err != nil {
 				return fmt.Errorf("meet: %w", err)
@@ -201,7 +199,7 @@ func (c *cluster) form() error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("the cluster does not come up")
+			return errors.New("cluster is not ready")
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

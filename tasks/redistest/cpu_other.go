@@ -4,5 +4,5 @@ package redistest
 
 import "time"
 
-// processCPU returns 0: only Unix has the CPU time of a process.
+// processCPU returns 0: the CPU time is available on Unix only.
 func processCPU() time.Duration { return 0 }

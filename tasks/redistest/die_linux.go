@@ -2,8 +2,7 @@ package redistest
 
 import "syscall"
 
-// dieWithUs makes the kernel kill the child when this process ends, also after
-// kill -9.
+// dieWithUs makes the kernel kill the child when this process terminates, even by kill -9.
 func dieWithUs() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Example is [Mini] for an Example function, which has no testing.TB. Call end
-// when the example ends. Where a test would fail it panics.
+// Example is like [Mini] for an Example function, which has no testing.TB. Call end at the end of the example. It
+// panics where a test would fail.
 func Example() (rdb redis.UniversalClient, end func()) {
 	e := &example{}
 	return Mini(e), e.end

@@ -18,54 +18,56 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Kind is how a call to Redis goes wrong.
+// Kind is the kind of a fault.
 type Kind string
 
 const (
-	Refused  Kind = "refused"    // it is not sent; its caller gets ErrFault
-	Unheard  Kind = "unheard"    // Redis does it; its caller gets ErrFault
-	Repeated Kind = "repeated"   // Redis does it twice, as when the connection sends it again; the caller gets the second reply
-	Dies     Kind = "dies"       // it is not sent, nor are any later ones: the process is dead
-	DiesLate Kind = "dies-after" // Redis does it, and later ones are not sent: the process is dead
-	Slow     Kind = "slow"       // it is sent only after slowCalls more calls of its client, or Release
-	Killed   Kind = "killed"     // the process is killed before it or, with Reply, after it
-	Frozen   Kind = "frozen"     // it and all later ones are sent only after Release: the process is frozen
+	Refused  Kind = "refused"    // not sent; the caller receives ErrFault
+	Unheard  Kind = "unheard"    // executed, but the reply is lost; the caller receives ErrFault
+	Repeated Kind = "repeated"   // executed twice, as after a retransmission; the caller receives the second reply
+	Dies     Kind = "dies"       // this call and all later ones are not sent: the process is dead
+	DiesLate Kind = "dies-after" // executed, but later calls are not sent: the process is dead
+	Slow     Kind = "slow"       // sent after slowCalls more calls of the client, or after Release
+	Killed   Kind = "killed"     // the process is killed before the call or, with Reply, after it
+	Frozen   Kind = "frozen"     // this call and all later ones are sent after Release: the process is frozen
 )
 
-// ErrFault is the error of calls that go wrong.
+// ErrFault is the error of failed calls.
 var ErrFault = errors.New("redistest: connection reset by peer")
 
-// slowCalls is how many other calls overtake a slow one.
+// slowCalls is the number of calls that overtake a slow one.
 const slowCalls = 12
 
-// EveryCall as the number of a call selects every call.
+// EveryCall as the number of a call selects all calls.
 const EveryCall = -1
 
-// Fault is a hook of a client that makes one call fail. A pipeline is one call; commands that open a connection are none.
+// A Fault is a hook of a client that makes one call fail. A pipeline is one call. Commands that open a connection do
+// not count.
 //
-// Dies at call 1 kills a process at the time of Arm, and Frozen at call 1 freezes it then.
+// Dies at call 1 kills the process on Arm, and Frozen at call 1 freezes it on Arm.
 type Fault struct {
 	Kind  Kind
-	N     int                    // the number of that call; 0 for none, or EveryCall
-	Match func(redis.Cmder) bool // selects the calls that count, by one of their commands. Defaults to all.
+	N     int                    // number of the failing call; 0 for none, or EveryCall
+	Match func(redis.Cmder) bool // selects the calls to count by one of their commands. Defaults to all.
 	Reply func(redis.Cmder) bool // likewise, by a command with its successful reply; for Killed only
 
 	mu       sync.Mutex // guards the fields below
-	calls    int        // so far
-	hit      string     // the call that went wrong
-	armed    bool       // calls count
+	calls    int        // number of calls so far
+	hit      string     // description of the failed call
+	armed    bool       // whether calls are counted
 	dead     bool
 	overtook chan struct{} // closed after slowCalls calls
-	hitDone  chan struct{} // closed when the call has come
+	hitDone  chan struct{} // closed at the failing call
 	release  chan struct{} // closed by Release
 }
 
-// NewFault returns a fault at call n. Calls count from Arm on.
+// NewFault returns a fault at call n, counted from Arm.
 func NewFault(kind Kind, n int) *Fault {
 	return &Fault{Kind: kind, N: n, overtook: make(chan struct{}), hitDone: make(chan struct{}), release: make(chan struct{})}
 }
 
-// Client returns a client of the Redis at an address, as from [URL], that has the fault. It ends with tb.
+// Client returns a client with the fault for the Redis at an address, such as from [URL]. It is closed at the end of
+// tb.
 func (f *Fault) Client(tb testing.TB, address string) *redis.Client {
 	tb.Helper()
 	rdb := redis.NewClient(options(tb, address))
@@ -77,21 +79,21 @@ func (f *Fault) Client(tb testing.TB, address string) *redis.Client {
 	return rdb
 }
 
-// Arm begins to count calls.
+// Arm starts counting calls.
 func (f *Fault) Arm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.armed = true
 }
 
-// Disarm ends the counting of calls, and with it the fault.
+// Disarm stops counting calls and disables the fault.
 func (f *Fault) Disarm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.armed = false
 }
 
-// Release sends what is slow or frozen.
+// Release sends slow and frozen calls.
 func (f *Fault) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,17 +104,17 @@ func (f *Fault) Release() {
 	}
 }
 
-// Hit is closed when the call has come that goes wrong.
+// Hit returns a channel that is closed at the failing call.
 func (f *Fault) Hit() <-chan struct{} { return f.hitDone }
 
-// Calls returns how many calls there were.
+// Calls returns the number of calls.
 func (f *Fault) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
 }
 
-// Fails reports whether callers see an error.
+// Fails reports whether callers receive an error.
 func (f *Fault) Fails() bool { return f.Kind == Refused || f.Kind == Unheard || f.Deadly() }
 
 // Deadly reports whether the process is dead after the fault.
@@ -124,7 +126,7 @@ func (f *Fault) String() string {
 	return fmt.Sprintf("call %d of %d %s: %s", f.N, f.calls, f.Kind, cmp.Or(f.hit, "not reached"))
 }
 
-// call makes one call; do can be called more than once.
+// call makes one call. do may be called more than once.
 func (f *Fault) call(what func() string, do func() error) error {
 	f.mu.Lock()
 	if f.armed {
@@ -169,7 +171,7 @@ func (f *Fault) call(what func() string, do func() error) error {
 	return do()
 }
 
-// Die ends the process as kill -9 does.
+// Die terminates the process like kill -9.
 func Die() {
 	if me, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = me.Kill()
@@ -236,7 +238,7 @@ func (f *Fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// replied counts a call that has returned, if Reply selects it.
+// replied counts a returned call selected by Reply.
 func (f *Fault) replied(cmds ...redis.Cmder) {
 	for _, cmd := range cmds {
 		if cmd.Err() == nil && f.Reply(cmd) {
@@ -250,7 +252,7 @@ func (f *Fault) matches(cmds ...redis.Cmder) bool {
 	return f.Match == nil || slices.ContainsFunc(cmds, f.Match)
 }
 
-// connects reports whether a command is one with which a connection begins.
+// connects reports whether a command belongs to the setup of a connection.
 func connects(cmd redis.Cmder) bool {
 	switch cmd.Name() {
 	case "hello", "auth", "select", "client":
@@ -259,7 +261,7 @@ func connects(cmd redis.Cmder) bool {
 	return false
 }
 
-// shown describes a command for the reader of a failure.
+// shown formats a command for a failure message.
 func shown(cmd redis.Cmder) string {
 	words := []string{}
 	for _, arg := range cmd.Args() {
@@ -269,19 +271,19 @@ func shown(cmd redis.Cmder) string {
 	return strings.Join(words[:min(len(words), 8)], " ")
 }
 
-// faultsVar is "all" to have each call go wrong in each way, or a seed for the calls that EachFault chooses.
+// faultsVar is "all" for a fault of each kind at each call, or a seed for the random choice of EachFault.
 const faultsVar = "MUSTER_FAULTS"
 
-// EachFault runs a scenario twice without a fault, and then as parallel subtests in which each of its calls goes wrong, in each of
-// some kinds. Of a kind that map says how many calls go wrong, chosen at random, unless MUSTER_FAULTS is "all".
-// The scenario connects by [Fault.Client], and begins to count by [Fault.Arm].
+// EachFault runs a scenario twice without a fault and then in parallel subtests with a fault of each kind at each of
+// its calls. kinds limits the number of randomly chosen calls per kind, unless MUSTER_FAULTS is "all". The scenario
+// connects with [Fault.Client] and starts counting with [Fault.Arm].
 //
-// A scenario may make fewer calls at times, so that a subtest has no fault; it logs that. If that is so in more than half of
-// the subtests of a kind, t fails.
+// If a run makes fewer calls, a subtest may have no fault, which it logs. If that occurs in more than half of the
+// subtests of a kind, t fails.
 func EachFault(t *testing.T, kinds map[Kind]int, scenario func(t *testing.T, f *Fault)) {
 	t.Helper()
 	calls, ran, fine := 0, false, true
-	for _, name := range []string{"scripts", "none"} { // the first run loads scripts, by more calls than the others
+	for _, name := range []string{"scripts", "none"} { // the first run loads scripts, which takes additional calls
 		fine = t.Run(name, func(t *testing.T) {
 			ran = true
 			f := NewFault(Refused, 0)
@@ -290,16 +292,16 @@ func EachFault(t *testing.T, kinds map[Kind]int, scenario func(t *testing.T, f *
 		}) && fine
 	}
 	if !fine || ran && calls == 0 {
-		t.Errorf("%d calls without a fault: the scenario failed, or has no client of its fault", calls)
+		t.Errorf("%d calls without a fault: the scenario failed or does not use Fault.Client", calls)
 		return
 	}
 	seed, all := chosen(t)
-	if !ran { // -run names one of the others
+	if !ran { // -run selects other subtests
 		calls, all = 2000, true
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var faults []*Fault
-	t.Cleanup(func() { // the subtests have ended
+	t.Cleanup(func() { // after all subtests
 		if err := mostHit(faults); err != nil && ran {
 			t.Error(err)
 		}
@@ -326,15 +328,15 @@ func EachFault(t *testing.T, kinds map[Kind]int, scenario func(t *testing.T, f *
 	t.Logf("%d calls; seed %d", calls, seed)
 }
 
-// isHit reports whether the call has come that goes wrong.
+// isHit reports whether the failing call was made.
 func (f *Fault) isHit() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hit != ""
 }
 
-// mostHit returns an error if over half of the faults of a kind did not come, so that the tests show little. Faults
-// that counted no call were not run.
+// mostHit returns an error if more than half of the faults of a kind did not occur, because the tests are not
+// meaningful then. It ignores faults without counted calls, which were not run.
 func mostHit(faults []*Fault) error {
 	hit, missed := map[Kind]int{}, map[Kind]int{}
 	for _, f := range faults {
@@ -347,13 +349,13 @@ func mostHit(faults []*Fault) error {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(missed)) {
 		if missed[kind] > hit[kind] {
-			return fmt.Errorf("%s: %d faults came and %d did not: with a fault, the scenario makes fewer calls than without", kind, hit[kind], missed[kind])
+			return fmt.Errorf("%s: %d faults occurred and %d did not: the scenario makes fewer calls with a fault than without", kind, hit[kind], missed[kind])
 		}
 	}
 	return nil
 }
 
-// chosen returns the seed for what goes wrong, and whether all does.
+// chosen returns the seed of the random choice, and whether to test all faults.
 func chosen(t *testing.T) (seed uint64, all bool) {
 	t.Helper()
 	switch text := os.Getenv(faultsVar); text {
@@ -364,7 +366,7 @@ func chosen(t *testing.T) (seed uint64, all bool) {
 	default:
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
-			t.Fatalf("%s=%s: write all, or a number", faultsVar, text)
+			t.Fatalf("invalid %s=%s: must be all or a number", faultsVar, text)
 		}
 		return n, false
 	}

@@ -6,20 +6,20 @@ import (
 	"testing"
 )
 
-// Faults of which most do not come show nothing, whatever the subtests say.
-func TestFaultsThatDoNotComeAreAnError(t *testing.T) {
+// It is an error if most faults of a kind do not occur.
+func TestMostHit(t *testing.T) {
 	t.Parallel()
 	const calls = 4
 	for name, c := range map[string]struct {
-		ns   []int // the calls that go wrong, of 4
+		ns   []int // numbers of the failing calls, of 4
 		want string
 	}{
-		"all come":                 {[]int{1, 2, 3, 4}, "<nil>"},
-		"half of them":             {[]int{1, 4, 5, 9}, "<nil>"},
-		"less than half":           {[]int{1, 5, 6}, "refused: 1 faults came and 2 did not: with a fault, the scenario makes fewer calls than without"},
-		"none of those that ended": {[]int{7}, "refused: 0 faults came and 1 did not: with a fault, the scenario makes fewer calls than without"},
+		"all":            {[]int{1, 2, 3, 4}, "<nil>"},
+		"half":           {[]int{1, 4, 5, 9}, "<nil>"},
+		"less than half": {[]int{1, 5, 6}, "refused: 1 faults occurred and 2 did not: the scenario makes fewer calls with a fault than without"},
+		"none":           {[]int{7}, "refused: 0 faults occurred and 1 did not: the scenario makes fewer calls with a fault than without"},
 	} {
-		faults := []*Fault{NewFault(Unheard, 3), NewFault(Refused, 1)} // the other kind, and one that -run left out
+		faults := []*Fault{NewFault(Unheard, 3), NewFault(Refused, 1)} // another kind, and a fault without calls
 		for _, n := range c.ns {
 			faults = append(faults, NewFault(Refused, n))
 		}
@@ -38,8 +38,9 @@ func TestFaultsThatDoNotComeAreAnError(t *testing.T) {
 	}
 }
 
-// The first run of a scenario may make more calls, since it loads scripts: faults are chosen among the calls of the others.
-func TestEachFaultKnowsTheCallsOfLaterRuns(t *testing.T) {
+// The first run of a scenario may make more calls, because it loads scripts. Faults are chosen among the calls of
+// later runs.
+func TestEachFaultUsesCallsOfLaterRuns(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64
 	EachFault(t, map[Kind]int{Refused: 9}, func(t *testing.T, f *Fault) {

@@ -2,10 +2,10 @@
 
 package redistest
 
-// FillDisk skips the test: only Linux can bound the files of another process.
+// FillDisk skips the test: only Linux can limit the files of another process.
 func (s *Instance) FillDisk() {
 	s.tb.Helper()
-	s.tb.Skipf("NOT COVERED: %s needs Linux, to bound the files of a redis-server", s.tb.Name())
+	s.tb.Skipf("NOT COVERED: %s requires Linux to limit the files of redis-server", s.tb.Name())
 }
 
 // FreeDisk does nothing.

@@ -20,12 +20,11 @@ import (
 	"muster/internal/testutil"
 )
 
-// startTimeout bounds how long a redis-server may take to answer, on a machine
-// that runs every package's tests at once.
+// startTimeout limits the start of a redis-server. It tolerates a machine that runs the tests of all packages in
+// parallel.
 const startTimeout = 20 * time.Second
 
-// binary returns the path of the redis-server to test with, "" if there is
-// none.
+// binary returns the path of the redis-server for tests, or "" if there is none.
 var binary = sync.OnceValue(func() string {
 	name := os.Getenv("MUSTER_TEST_REDIS_SERVER")
 	switch name {
@@ -67,23 +66,22 @@ func announce(w io.Writer) {
 	fmt.Fprintf(w, "redistest: redis-server %s (%s)\n", version, path)
 }
 
-// process is a redis-server on a loopback port. It is killed when this process
-// ends, also if this process is killed.
+// process is a redis-server on a loopback port. It is killed when this process terminates, even by a signal.
 type process struct {
 	addr string
-	dir  string   // its working directory, also of its dump and append-only file
-	conf string   // file of directives, if there is one
-	args []string // further directives
-	bus  bool     // it needs the port above its own by 10000, too
+	dir  string   // working directory, with the dump and the append-only file
+	conf string   // configuration file, if any
+	args []string // additional directives
+	bus  bool     // also reserves its port plus 10000
 
 	release func() // releases the port; nil before the first start
 
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the running server has ended; nil before the first start
-	log  *bytes.Buffer // what it printed; read only after done
+	done chan struct{} // closed when the server has terminated; nil before the first start
+	log  *bytes.Buffer // output of the server; may be read after done
 }
 
-// startShared starts the server whose databases New returns.
+// startShared starts the server with the databases of New.
 func startShared() (*process, error) {
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
@@ -99,9 +97,8 @@ func startShared() (*process, error) {
 	return p, nil
 }
 
-// startAnywhere starts p on a port that stays reserved until free is called, also
-// while p is stopped. The port of the bus is not reserved, and another program can
-// take it before the start, so it tries several.
+// startAnywhere starts p on a port that is reserved until free is called, even while p is stopped. The bus port is
+// not reserved, and another program may bind it before the start, so several ports are tried.
 func (p *process) startAnywhere() error {
 	var errs []error
 	for range 5 {
@@ -118,8 +115,7 @@ func (p *process) startAnywhere() error {
 	return errors.Join(errs...)
 }
 
-// takePort reserves a loopback port for p; with bus, one for which port+10000
-// is free, too.
+// takePort reserves a loopback port for p. With bus, port+10000 must be free too.
 func (p *process) takePort() error {
 	for range 100 {
 		port, release, err := testutil.HoldPort()
@@ -130,9 +126,9 @@ func (p *process) takePort() error {
 			p.addr, p.release = testutil.LoopbackAddr(port), release
 			return nil
 		}
-		defer release() // not at once, or it would be found again
+		defer release() // after the loop, so that another port is found
 	}
-	return errors.New("no port of 100 has a free one above it by 10000")
+	return errors.New("no port with a free bus port found in 100 attempts")
 }
 
 func listens(addr string) bool {
@@ -151,7 +147,7 @@ func (p *process) free() {
 	}
 }
 
-// start starts the server at p.addr and returns when it answers.
+// start starts the server at p.addr and waits until it is ready.
 func (p *process) start() error {
 	_, port, err := net.SplitHostPort(p.addr)
 	if err != nil {
@@ -176,13 +172,13 @@ func (p *process) start() error {
 	}
 	if err := p.waitReady(); err != nil {
 		p.kill()
-		return fmt.Errorf("%w; its log ends:\n%s", err, tail(p.log.String(), 2000))
+		return fmt.Errorf("%w; end of its log:\n%s", err, tail(p.log.String(), 2000))
 	}
 	return nil
 }
 
-// hold starts cmd and keeps the thread that started it until cmd ends: the kernel
-// kills a child when its parent thread ends, not its parent process.
+// hold starts cmd and keeps the starting thread until cmd terminates: the kernel kills a child when its parent thread
+// terminates, not its parent process.
 func (p *process) hold(cmd *exec.Cmd, done chan<- struct{}, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -194,7 +190,7 @@ func (p *process) hold(cmd *exec.Cmd, done chan<- struct{}, started chan<- error
 	}
 }
 
-// waitReady polls until the server answers, and has loaded its data.
+// waitReady polls the server until it has loaded its data.
 func (p *process) waitReady() error {
 	rdb := redis.NewClient(&redis.Options{
 		Addr: p.addr, MaxRetries: -1, DisableIdentity: true,
@@ -209,7 +205,7 @@ func (p *process) waitReady() error {
 		if err == nil && strings.Contains(info, pid) {
 			err = rdb.Ping(ctx).Err()
 		} else if err == nil {
-			err = errors.New("another server answers on its port")
+			err = errors.New("another server listens on its port")
 		}
 		cancel()
 		if err == nil {
@@ -217,18 +213,18 @@ func (p *process) waitReady() error {
 		}
 		select {
 		case <-p.done:
-			return errors.New("redis-server ended at once")
+			return errors.New("redis-server terminated immediately")
 		case <-deadline:
-			return fmt.Errorf("redis-server does not answer: %w", err)
+			return fmt.Errorf("redis-server is not ready: %w", err)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
 
-// kill ends the server at once, as a crash would.
+// kill terminates the server immediately, like a crash.
 func (p *process) kill() { p.end(syscall.SIGKILL) }
 
-// end sends sig to the server and waits for its end.
+// end sends sig to the server and waits for its termination.
 func (p *process) end(sig syscall.Signal) {
 	if p.cmd == nil || p.cmd.Process == nil {
 		return

@@ -1,17 +1,14 @@
-// Package redistest gives every test a Redis of its own.
+// Package redistest provides a separate Redis for each test.
 //
-// [New] returns a client of one database of a redis-server that the test binary
-// shares, so that all tests of a package can run in parallel. If no redis-server is
-// installed it uses a miniredis instead, and [Main] prints what is then not
-// covered. [Both] runs a test on each of the two, [Every] also on a
-// Redis Cluster of three nodes. [Mini] is always miniredis, [Cluster] always
-// such a cluster, [Server] a redis-server that the test may kill and restart,
-// and [Sentinel] a master with a replica and the Sentinel that watches them.
+// [New] returns a client of one database of a redis-server that the test binary shares, so that all tests of a
+// package can run in parallel. Without an installed redis-server it uses miniredis, and [Main] prints the resulting
+// gaps in coverage. [Both] runs a test on each of the two, [Every] also on a Redis Cluster of three nodes. [Mini]
+// always uses miniredis, [Cluster] always a cluster, [Server] a redis-server that the test may kill and restart, and
+// [Sentinel] a master with a replica and a Sentinel.
 //
-// The environment variable MUSTER_TEST_REDIS_SERVER names the redis-server to
-// use; "off" means none. Pub/sub channels are not part of a database: tests of
-// one package receive each other's messages, so channel names must be unique to a
-// test if an extra message would matter.
+// The environment variable MUSTER_TEST_REDIS_SERVER is the path of the redis-server; "off" disables it. Pub/sub
+// channels are not part of a database: tests of a package receive each other's messages, so channel names must be
+// unique if that matters.
 package redistest
 
 import (
@@ -31,35 +28,32 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// databases is how many tests of one binary can hold a database at the same
-// time. An empty database costs redis-server a few hundred bytes.
+// databases is the maximum number of tests of a binary that use a database concurrently. An empty database takes a
+// few hundred bytes.
 const databases = 1024
 
-// shared is the redis-server of this test binary, started by the first test
-// that needs it.
+// shared is the redis-server of this test binary, started by the first test that needs it.
 var shared struct {
 	once sync.Once
 	proc *process
 	err  error
-	free chan int // the databases that no test uses; never closed
+	free chan int // unused databases; never closed
 }
 
-// New returns a client of an empty database that only tb uses: of a real Redis
-// where there is one, else of a miniredis. Client and database end with tb.
+// New returns a client of an empty database for tb only, in a redis-server if one is installed, otherwise in
+// miniredis. Client and database are released at the end of tb.
 func New(tb testing.TB) redis.UniversalClient {
 	tb.Helper()
 	return connect(tb, URL(tb))
 }
 
-// Mini is New on a miniredis whose clock advances with real time, so that keys
-// expire there too.
+// Mini is like New on miniredis with a clock that follows real time, so that keys expire.
 func Mini(tb testing.TB) redis.UniversalClient {
 	tb.Helper()
 	return connect(tb, MiniURL(tb))
 }
 
-// URL returns the redis:// address of an empty database that only tb uses, for
-// programs that connect on their own.
+// URL returns the redis:// address of an empty database for tb only, for programs that connect themselves.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	if binary() == "" {
@@ -68,8 +62,7 @@ func URL(tb testing.TB) string {
 	return realURL(tb)
 }
 
-// Both runs test as two parallel subtests, "redis" and "miniredis". The first
-// is skipped where there is no redis-server.
+// Both runs test in two parallel subtests, "redis" and "miniredis". The first one is skipped without a redis-server.
 func Both(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {
@@ -83,7 +76,7 @@ func Both(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 	})
 }
 
-// Every is Both, and a third parallel subtest, "cluster", on a Redis Cluster.
+// Every is like Both with a third parallel subtest, "cluster", on a Redis Cluster.
 func Every(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 	t.Helper()
 	Both(t, test)
@@ -93,7 +86,7 @@ func Every(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 	})
 }
 
-// MiniURL is URL for a miniredis in this process.
+// MiniURL is like URL for an in-process miniredis.
 func MiniURL(tb testing.TB) string {
 	tb.Helper()
 	m := miniredis.NewMiniRedis()
@@ -105,9 +98,8 @@ func MiniURL(tb testing.TB) string {
 	return "redis://" + m.Addr() + "/0"
 }
 
-// driveClock makes the keys of m expire as time passes: miniredis advances their
-// clock only by FastForward. Ticks that a busy machine drops are not made up for,
-// or keys could expire too early.
+// driveClock makes the keys of m expire in real time: miniredis advances its clock only by FastForward. Ticks dropped
+// by a busy machine are skipped, because keys must not expire too early.
 func driveClock(tb testing.TB, m *miniredis.Miniredis) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var pump sync.WaitGroup
@@ -155,14 +147,14 @@ func realURL(tb testing.TB) string {
 	return u
 }
 
-// flush deletes the keys that an earlier test left in a database.
+// flush deletes the keys of an earlier test from a database.
 func flush(tb testing.TB, u string) {
 	tb.Helper()
 	opt := options(tb, u)
 	rdb := redis.NewClient(opt)
 	defer func() { _ = rdb.Close() }()
 	if err := rdb.FlushDB(context.Background()).Err(); err != nil {
-		tb.Fatalf("empty database %d: %v", opt.DB, err)
+		tb.Fatalf("flush database %d: %v", opt.DB, err)
 	}
 }
 
@@ -179,10 +171,9 @@ func options(tb testing.TB, u string) *redis.Options {
 	if err != nil {
 		tb.Fatalf("parse %q: %v", u, err)
 	}
-	// Tests block on many connections at once, and neither server announces
-	// its maintenance.
+	// Tests block on many connections concurrently, and neither server sends maintenance notifications.
 	opt.PoolSize = 64
-	opt.ContextTimeoutEnabled = true // as tasks.ParseURL does
+	opt.ContextTimeoutEnabled = true // as in tasks.ParseURL
 	opt.MaintNotificationsConfig = noNotifications()
 	return opt
 }
@@ -191,24 +182,23 @@ func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// Main runs the tests of m, stops the shared server, and exits. Use it as the
-// package's TestMain:
+// Main runs the tests of m, stops the shared server and exits. Use it as the package's TestMain:
 //
-//	func TestMain(m *testing.M) { redistest.Main(m) }
+// func TestMain(m *testing.M) { redistest.Main(m) }
 //
-// Each check runs after the server has stopped; an error fails the run. Pass
-// goleak's to hold the package to leaving no goroutines:
+// Each check runs after the server has stopped; an error fails the run. Pass goleak's check to detect leaked
+// goroutines:
 //
-//	redistest.Main(m, func() error { return goleak.Find() })
+// redistest.Main(m, func() error { return goleak.Find() })
 func Main(m *testing.M, checks ...func() error) {
 	announce(os.Stderr)
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		// Tests wait for servers more than they work.
+		// Tests mostly wait for servers.
 		_ = f.Value.Set(strconv.Itoa(3 * runtime.GOMAXPROCS(0)))
 	}
 	code := m.Run()
-	shared.once.Do(func() {}) // a test that outlived its run starts no server
+	shared.once.Do(func() {}) // tests that outlive the run start no server
 	if shared.proc != nil {
 		shared.proc.free()
 		_ = os.RemoveAll(shared.proc.dir)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m, func() error { return goleak.Find() })
 }
 
-func TestNewIsAloneAndEmpty(t *testing.T) {
+func TestNewIsIsolated(t *testing.T) {
 	t.Parallel()
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -50,13 +50,13 @@ func TestBothExpireKeys(t *testing.T) {
 		if err := rdb.Set(t.Context(), "k", "v", 50*time.Millisecond).Err(); err != nil {
 			t.Fatal(err)
 		}
-		testutil.Eventually(t, "the key to expire", func() bool {
+		testutil.Eventually(t, "the key expires", func() bool {
 			return rdb.Exists(t.Context(), "k").Val() == 0
 		})
 	})
 }
 
-func TestURLIsADatabaseOfItsOwn(t *testing.T) {
+func TestURLIsIsolated(t *testing.T) {
 	t.Parallel()
 	a, b := redistest.URL(t), redistest.URL(t)
 	if a == b {
@@ -73,7 +73,7 @@ func TestURLIsADatabaseOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestServerKeepsItsDataOverAKill(t *testing.T) {
+func TestServerKeepsDataAfterKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
 	rdb := s.Client()
@@ -82,10 +82,10 @@ func TestServerKeepsItsDataOverAKill(t *testing.T) {
 	}
 	s.Kill()
 	if err := rdb.Ping(t.Context()).Err(); err == nil {
-		t.Fatal("a killed server answers")
+		t.Fatal("got a reply from a killed server")
 	}
 	s.Start()
-	s.Start() // a second start of a running server does nothing
+	s.Start() // starting a running server does nothing
 	if got := rdb.Get(t.Context(), "k").Val(); got != "v" {
 		t.Fatalf("got %q after the restart, want the value saved before", got)
 	}
@@ -95,7 +95,7 @@ func TestServerKeepsItsDataOverAKill(t *testing.T) {
 	}
 }
 
-func TestFrozenServerDoesNotAnswer(t *testing.T) {
+func TestFreeze(t *testing.T) {
 	t.Parallel()
 	s := redistest.Server(t)
 	rdb := s.Client()
@@ -106,16 +106,16 @@ func TestFrozenServerDoesNotAnswer(t *testing.T) {
 	go func() { pong <- rdb.Ping(t.Context()).Err() }()
 	select {
 	case err := <-pong:
-		t.Fatalf("a frozen server answered: %v", err)
+		t.Fatalf("got a reply from a frozen server: %v", err)
 	case <-ctx.Done():
 	}
 	s.Thaw()
 	if err := <-pong; err != nil {
-		t.Fatalf("a thawed server does not answer: %v", err)
+		t.Fatalf("no reply after Thaw: %v", err)
 	}
 }
 
-func TestClusterRefusesTwoSlots(t *testing.T) {
+func TestClusterRejectsTwoSlots(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Cluster(t)
 	script := redis.NewScript(`return redis.call("SET", KEYS[1], redis.call("EXISTS", KEYS[2]))`)
@@ -124,11 +124,11 @@ func TestClusterRefusesTwoSlots(t *testing.T) {
 	}
 	err := script.Run(t.Context(), rdb, []string{"{q}:a", "{r}:b"}).Err()
 	if err == nil || !strings.Contains(err.Error(), "slot") {
-		t.Fatalf("got %v for a script over two slots, want a refusal", err)
+		t.Fatalf("got %v for a script over two slots, want an error", err)
 	}
 }
 
-func TestClusterIsAloneAndEmpty(t *testing.T) {
+func TestClusterIsIsolated(t *testing.T) {
 	t.Parallel()
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -149,10 +149,10 @@ func TestClusterIsAloneAndEmpty(t *testing.T) {
 	}
 }
 
-// A killed test run leaves no redis-server behind.
+// A killed test run leaves no redis-server running.
 func TestServerDiesWithItsTestRun(t *testing.T) {
 	t.Parallel()
-	redistest.Server(t) // skips where there is none
+	redistest.Server(t) // skips without a redis-server
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -177,11 +177,10 @@ func TestServerDiesWithItsTestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	testutil.Eventually(t, "the server to end with its test run", func() bool { return !alive(pid) })
+	testutil.Eventually(t, "the server terminates with its test run", func() bool { return !alive(pid) })
 }
 
-// hang is the child of TestServerDiesWithItsTestRun: a test run that starts a
-// server and never ends.
+// hang is the child of TestServerDiesWithItsTestRun: a test run that starts a server and never returns.
 func hang() {
 	s := redistest.Server(&orphan{dir: os.Getenv("REDISTEST_HANG_DIR")})
 	fmt.Printf("server %d\n", s.PID())
@@ -203,7 +202,7 @@ func (o *orphan) TempDir() string {
 	return o.dir
 }
 
-// alive reports whether pid runs; a zombie does not.
+// alive reports whether pid is running and not a zombie.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -222,11 +221,11 @@ func TestSentinelPromotesTheReplica(t *testing.T) {
 	if err := w.Master.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "the replica to have the value", func() bool {
+	testutil.Eventually(t, "the replica has the value", func() bool {
 		return w.Replica.Client().Get(t.Context(), "k").Val() == "v"
 	})
 	w.Master.Kill()
-	testutil.Eventually(t, "the replica to take writes", func() bool {
+	testutil.Eventually(t, "the replica accepts writes", func() bool {
 		return w.Replica.Client().Set(t.Context(), "k", "w", 0).Err() == nil
 	})
 }

@@ -13,19 +13,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Watched is a master with a replica, and a Sentinel that promotes the replica when
-// the master does not answer.
+// Watched is a master with a replica and a Sentinel, which promotes the replica when the master fails.
 type Watched struct {
 	Master, Replica *Instance
 	sentinel        *process
 }
 
-// masterName is what the Sentinel calls the group.
+// masterName is the name of the group in the Sentinel.
 const masterName = "muster"
 
-// Sentinel starts a master, a replica and a Sentinel for tb alone. The Sentinel
-// treats the master as down after half a second without an answer. Directives are as in
-// [Server], for both. The test is skipped where there is no redis-server.
+// Sentinel starts a master, a replica and a Sentinel for tb only. The Sentinel considers the master down after half a
+// second without a reply. Directives are as in [Server], for both servers. The test is skipped without a
+// redis-server.
 func Sentinel(tb testing.TB, directives ...string) *Watched {
 	tb.Helper()
 	own := func(more ...string) []string { return append(more, directives...) }
@@ -35,7 +34,7 @@ func Sentinel(tb testing.TB, directives ...string) *Watched {
 		tb.Fatal(err)
 	}
 	w.Replica = Server(tb, own("repl-diskless-sync-delay", "0", "replicaof", host+" "+port)...)
-	eventually(tb, "the replica to follow", func() (string, bool) {
+	eventually(tb, "the replica is connected", func() (string, bool) {
 		info := w.Replica.Client().Info(tb.Context(), "replication").Val()
 		return info, strings.Contains(info, "master_link_status:up")
 	})
@@ -53,7 +52,7 @@ func Sentinel(tb testing.TB, directives ...string) *Watched {
 	tb.Cleanup(w.sentinel.free)
 	ask := w.ask()
 	defer func() { _ = ask.Close() }()
-	eventually(tb, "the Sentinel to know the replica", func() (string, bool) {
+	eventually(tb, "the Sentinel knows the replica", func() (string, bool) {
 		known, err := ask.Replicas(tb.Context(), masterName).Result()
 		return fmt.Sprint(known, err), len(known) == 1 && known[0]["master-link-status"] == "ok"
 	})
@@ -64,9 +63,8 @@ func (w *Watched) ask() *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{Addr: w.sentinel.addr, MaintNotificationsConfig: noNotifications()})
 }
 
-// Failover makes the Sentinel promote the replica while the master is running. It
-// returns when the failover has begun; clients of the old master are disconnected
-// at its end.
+// Failover makes the Sentinel promote the replica while the master is running. It returns when the failover has
+// started; clients of the old master are disconnected at its end.
 func (w *Watched) Failover(ctx context.Context) error {
 	ask := w.ask()
 	defer func() { _ = ask.Close() }()
@@ -78,7 +76,7 @@ func (w *Watched) URL() string {
 	return "redis-sentinel://" + w.sentinel.addr + "/" + masterName
 }
 
-// eventually waits until fact reports ok. After startTimeout it fails the test and prints the last state.
+// eventually waits until fact reports ok. After startTimeout it fails the test with the last state.
 func eventually(tb testing.TB, what string, fact func() (state string, ok bool)) {
 	tb.Helper()
 	deadline := time.After(startTimeout)
@@ -89,7 +87,7 @@ func eventually(tb testing.TB, what string, fact func() (state string, ok bool))
 		}
 		select {
 		case <-deadline:
-			tb.Fatalf("not after %s: %s; got %s", startTimeout, what, state)
+			tb.Fatalf("after %s still not true: %s; got %s", startTimeout, what, state)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

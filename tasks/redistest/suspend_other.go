@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// suspend returns an error: the system cannot suspend a process.
+// suspend returns an error: processes cannot be suspended on this system.
 func suspend(*os.Process) error { return errors.ErrUnsupported }
 
 func resume(*os.Process) error { return errors.ErrUnsupported }

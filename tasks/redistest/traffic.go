@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Traffic counts the commands that a client sends, and the bytes that it receives. It is a redis.Hook.
+// Traffic counts the commands sent and the bytes received by a client. It is a redis.Hook.
 type Traffic struct{ commands, bytes atomic.Int64 }
 
-// NewTraffic returns a client of the Redis at an address, as from [URL], and its traffic.
+// NewTraffic returns a client of the Redis at an address, such as from [URL], and its traffic.
 func NewTraffic(tb testing.TB, address string) (*redis.Client, *Traffic) {
 	tb.Helper()
 	t, rdb := &Traffic{}, redis.NewClient(options(tb, address))
@@ -21,7 +21,7 @@ func NewTraffic(tb testing.TB, address string) (*redis.Client, *Traffic) {
 	return rdb, t
 }
 
-// Take returns the commands and bytes since the last call. A command of a pipeline counts as one.
+// Take returns the commands and bytes since the last call. Each command of a pipeline counts.
 func (t *Traffic) Take() (commands, bytes int64) { return t.commands.Swap(0), t.bytes.Swap(0) }
 
 // DialHook implements redis.Hook.
@@ -51,7 +51,7 @@ func (t *Traffic) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// countedConn counts the bytes that are read.
+// countedConn counts the bytes received.
 type countedConn struct {
 	net.Conn
 	bytes *atomic.Int64

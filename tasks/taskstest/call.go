@@ -13,16 +13,16 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Call is one call of a handler.
+// A Call is one call of a handler.
 type Call struct {
 	tasktype.Info
-	At     time.Time       // by the fleet's clock
-	Input  json.RawMessage // of the handler
-	Output json.RawMessage // of the handler; nil if it returned an error or a plan
-	Err    error           // of the handler, also that of tasks.Again; nil if it succeeded
+	At     time.Time       // by the clock of the fleet
+	Input  json.RawMessage // input of the handler
+	Output json.RawMessage // result of the handler; nil if it returned an error or a plan
+	Err    error           // error of the handler, including tasks.Again; nil if it succeeded
 }
 
-// In decodes the input of a call. If it is not an I, the test fails.
+// In decodes the input of a call. The test fails if it is not an I.
 func In[I any](tb testing.TB, c Call) I {
 	tb.Helper()
 	var in I
@@ -32,7 +32,7 @@ func In[I any](tb testing.TB, c Call) I {
 	return in
 }
 
-// Calls returns the calls of handlers so far, in their order. If names are given, only calls of these tasks are returned.
+// Calls returns the calls of handlers so far, in order, optionally only of the tasks with the given names.
 func (f *Fleet) Calls(names ...string) []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +48,7 @@ func (f *Fleet) Calls(names ...string) []Call {
 	return out
 }
 
-// Names returns the name of the task of each call.
+// Names returns the task names of calls.
 func Names(calls []Call) []string {
 	out := make([]string, len(calls))
 	for i, c := range calls {
@@ -57,7 +57,7 @@ func Names(calls []Call) []string {
 	return out
 }
 
-// Stub makes h the handler of t, in place of the one in the Mux, if there is one. The middleware of the Mux wraps it.
+// Stub returns an option that replaces the handler of t by h. The middleware of the Mux applies to it.
 func Stub[I, O any](t tasks.Task[I, O], h func(context.Context, I) (O, error)) Option {
 	return func(f *Fleet) {
 		mux := tasks.NewMux()
@@ -71,12 +71,12 @@ func Stub[I, O any](t tasks.Task[I, O], h func(context.Context, I) (O, error)) O
 	}
 }
 
-// Returns is [Stub] with a handler that always returns out.
+// Returns is [Stub] with a handler that returns out.
 func Returns[I, O any](t tasks.Task[I, O], out O) Option {
 	return Stub(t, func(context.Context, I) (O, error) { return out, nil })
 }
 
-// Fails is [Stub] with a handler that always fails with err.
+// Fails is [Stub] with a handler that returns err.
 func Fails[I, O any](t tasks.Task[I, O], err error) Option {
 	return Stub(t, func(context.Context, I) (O, error) {
 		var zero O
@@ -84,15 +84,16 @@ func Fails[I, O any](t tasks.Task[I, O], err error) Option {
 	})
 }
 
-// Dies kills the worker in each of the first n attempts of t, before its handler is called: another worker runs the task
-// again, as after a kill -9. A task that has killed more than ten workers fails with the code lost.
+// Dies returns an option that kills the worker in each of the first n attempts of t, before its handler is called.
+// Another worker runs the task again, as after a kill -9. A task that has killed more than ten workers fails with the
+// code lost.
 func Dies[I, O any](t tasks.Task[I, O], n int) Option {
 	return func(f *Fleet) { f.deaths[t.Name()] = n }
 }
 
 var errDied = errors.New("the worker has died")
 
-// recorded returns h with its calls recorded, one at a time.
+// recorded returns h with a wrapper that records its calls, one at a time.
 func (f *Fleet) recorded(h *engine.Handler) *engine.Handler {
 	out := *h
 	out.Run = func(ctx context.Context, input []byte) (engine.Answer, error) {

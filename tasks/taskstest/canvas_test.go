@@ -16,13 +16,13 @@ import (
 
 var canvases = flag.Uint64("canvases", 300, "number of random workflows that TestRandomWorkflows runs")
 
-// seeded makes the choices of a canvas.
+// seeded is a source of random choices for a canvas.
 type seeded struct{ *rand.Rand }
 
 // Int implements canvas.Source.
 func (s seeded) Int(lo, hi int, _ string) int { return lo + s.IntN(hi-lo+1) }
 
-// canvasFleet returns a fleet for canvases, and the number of runs of each task.
+// canvasFleet returns a fleet for canvases and a map with the number of runs of each task.
 func canvasFleet(t *testing.T) (*taskstest.Fleet, map[string]int) {
 	mux := tasks.NewMux()
 	runs := map[string]int{}
@@ -34,8 +34,8 @@ func canvasFleet(t *testing.T) (*taskstest.Fleet, map[string]int) {
 	return taskstest.New(t, mux), runs
 }
 
-// A random workflow, in one of four cases with a limit on every group, has the result of its plain evaluation and runs
-// the same tasks.
+// A random workflow has the same result and runs the same tasks as its direct evaluation. One of four has a limit on
+// every group.
 func TestRandomWorkflows(t *testing.T) {
 	t.Parallel()
 	f, runs := canvasFleet(t)
@@ -49,7 +49,7 @@ func TestRandomWorkflows(t *testing.T) {
 	}
 }
 
-// Limited groups within members of limited groups do not wait for each other, and a limit does not change the result.
+// Nested limited groups do not deadlock, and a limit does not change the result.
 func TestLimitsDoNotChangeResults(t *testing.T) {
 	t.Parallel()
 	nested := &canvas.Scope{}
@@ -68,7 +68,7 @@ func TestLimitsDoNotChangeResults(t *testing.T) {
 	add(canvas.Def{Kind: "sum", Kids: []int{add(outer)}})
 	shared := &canvas.Scope{Defs: []canvas.Def{
 		{Kind: "leaf", Ints: []int{5}, Fail: true}, {Kind: "step", Kids: []int{0}}, // a member that fails,
-		{Kind: "leaf", Ints: []int{4}}, {Kind: "step", Kids: []int{0}}, {Kind: "group", Kids: []int{2, 3}}, {Kind: "count", Kids: []int{4}}, // one that does not,
+		{Kind: "leaf", Ints: []int{4}}, {Kind: "step", Kids: []int{0}}, {Kind: "group", Kids: []int{2, 3}}, {Kind: "count", Kids: []int{4}}, // a member that succeeds,
 		{Kind: "leaf", Ints: []int{10}}, {Kind: "group", Kids: []int{1, 5, 6}, AtMost: 1}, {Kind: "count", Kids: []int{7}},
 	}}
 	f, runs := canvasFleet(t)
@@ -80,7 +80,7 @@ func TestLimitsDoNotChangeResults(t *testing.T) {
 	}
 }
 
-// differences runs a canvas and returns the differences from its reference.
+// differences runs a canvas and returns the differences from the reference.
 func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[string]int) []string {
 	want := canvas.NewRuns()
 	res := canvas.Evaluate(s, want)
@@ -93,7 +93,7 @@ func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[str
 		if err := run.Revoke(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return []string{"it has not ended, and no task can run"}
+		return []string{"not completed, and no task is ready"}
 	}
 	got, err := run.Wait(t.Context())
 	failure := &tasks.Failure{}

@@ -1,17 +1,17 @@
-// Package taskstest runs workflows in a test: in memory, one task after the other, with a clock that
-// jumps instead of waiting.
+// Package taskstest runs workflows in tests: in memory, one task at a time, with a clock that jumps instead of
+// waiting.
 //
 //	out, err := taskstest.Run(t, mux, shop.Refresh(urls))
 //
-// The engine is that of production, on a Redis in this process, so a workflow behaves in the same way: states, retries,
-// time limits, plans, failures and skipped nodes. Three things differ. Tasks run one at a time, in the order in which
-// they became ready, whatever their queues. When no task can run, the clock jumps to the time when the next one can: an
-// hour of [tasks.In] or of a back-off takes no time. And a random back-off is as long as it can be.
+// The engine is the production engine on an in-process Redis, so workflows behave identically: states, retries, time
+// limits, plans, failures and skipped nodes. There are three differences. Tasks run one at a time, in the order in
+// which they became ready, whatever their queues. If no task is ready, the clock jumps to the next scheduled task: an
+// hour of [tasks.In] or of a backoff takes no time. A random backoff always has its maximum.
 //
-// Only the clock of the engine, [Fleet.Now], jumps. A handler that sleeps does sleep, and a [tasks.Timeout] counts real
-// time.
+// Only the clock of the engine, [Fleet.Now], jumps. A handler that sleeps takes real time, and [tasks.Timeout] is
+// measured in real time.
 //
-// A [Fleet] is for tests of more than one workflow: it sends, moves the clock and lists the calls of handlers. Methods of
-// its client that wait for a workflow run the tasks of the fleet, so that code under test may call them.
-// [Stub] replaces the handler of a task, and [Dies] kills the worker that runs it.
+// A [Fleet] is for tests with several workflows: it sends them, advances the clock and lists the calls of handlers.
+// Blocking methods of its client run the tasks of the fleet, so that code under test may call them. [Stub] replaces
+// the handler of a task, and [Dies] kills the worker that runs it.
 package taskstest

@@ -16,12 +16,12 @@ var (
 	Total = tasks.New[[]int, int]("shop.total")
 )
 
-// Prices adds up the prices of pages.
+// Prices returns a workflow that adds up the prices of pages.
 func Prices(urls []string) tasks.Signature[int] { return tasks.Chord(tasks.Each(urls, Fetch), Total) }
 
-// Register binds the tasks to their code.
+// Register registers the handlers.
 func Register(mux *tasks.Mux) {
-	tasks.Handle(mux, Fetch, func(context.Context, string) (int, error) { return 0, errors.New("there is no network here") })
+	tasks.Handle(mux, Fetch, func(context.Context, string) (int, error) { return 0, errors.New("network unreachable") })
 	tasks.Handle(mux, Total, func(_ context.Context, prices []int) (int, error) {
 		total := 0
 		for _, p := range prices {
@@ -31,7 +31,7 @@ func Register(mux *tasks.Mux) {
 	})
 }
 
-// A test of a workflow: one task is replaced, and fails at first; nothing waits for its retry.
+// This test replaces one task, which fails at first. The retry takes no time.
 func Example() {
 	test := func(t testing.TB) {
 		mux := tasks.NewMux()
@@ -56,7 +56,7 @@ func Example() {
 	// b attempt 2 <nil>
 }
 
-// run stands in for "go test".
+// run simulates "go test".
 func run(test func(testing.TB)) {
 	tb := &exampleTB{}
 	defer tb.end()

@@ -18,9 +18,9 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// Fleet runs the tasks of a Mux during calls of [Do], [Fleet.Drain] and [Fleet.Advance], and while a method of its client,
-// such as [tasks.AsyncResult.Wait], waits for a workflow. Call its methods from one goroutine; handlers and the code under
-// test may use its client in others. It is closed at the end of the test.
+// A Fleet runs the tasks of a Mux during calls of [Do], [Fleet.Drain] and [Fleet.Advance], and while a method of its
+// client, such as [tasks.AsyncResult.Wait], waits for a workflow. Call its methods from one goroutine; handlers and
+// the code under test may use its client concurrently. It is closed at the end of the test.
 type Fleet struct {
 	tb     testing.TB
 	client *tasks.Client
@@ -29,18 +29,18 @@ type Fleet struct {
 
 	handlers map[string]*engine.Handler
 	driving  sync.Mutex // held by the goroutine that runs tasks
-	turn     sync.Mutex // held by the task that runs
+	turn     sync.Mutex // held by the running task
 
 	mu      sync.Mutex         // guards the fields below
 	workers map[string]*worker // by queue
-	deaths  map[string]int     // that remain, by task; see Dies
+	deaths  map[string]int     // remaining deaths by task; see Dies
 	now     time.Time
 	calls   []Call
-	wakes   []engine.Wake              // sent, but not yet served
-	bound   map[string]*engine.Handler // of the worker that package tasks made last
+	wakes   []engine.Wake              // sent and not yet served
+	bound   map[string]*engine.Handler // of the last worker that package tasks created
 }
 
-// worker is a worker of a queue. A task that kills it closes died, and then waits for buried.
+// worker is the worker of a queue. A task that kills it closes died and then waits for buried.
 type worker struct {
 	*engine.Worker
 	died, buried chan struct{}
@@ -49,19 +49,19 @@ type worker struct {
 // Option is an option of a fleet, such as [Stub].
 type Option func(*Fleet)
 
-// New returns a fleet that runs the tasks of mux. Its clock starts at the time of the call and does not move while
-// tasks run.
+// New returns a fleet that runs the tasks of mux. Its clock starts at the current time and does not move while tasks
+// run.
 func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 	tb.Helper()
 	return NewFunc(tb, func(*tasks.Client) *tasks.Mux { return mux }, opts...)
 }
 
-// NewFunc is [New] for handlers that use the client of the fleet: build is called with it, and returns the mux.
+// NewFunc is like [New] for handlers that use the client of the fleet: build receives the client and returns the mux.
 func NewFunc(tb testing.TB, build func(*tasks.Client) *tasks.Mux, opts ...Option) *Fleet {
 	tb.Helper()
 	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), workers: map[string]*worker{}, deaths: map[string]int{}, now: time.Now().Truncate(time.Millisecond)}
 	if err := f.redis.Start(); err != nil {
-		tb.Fatalf("start a Redis in memory: %v", err)
+		tb.Fatalf("start miniredis: %v", err)
 	}
 	f.redis.SetTime(f.now)
 	f.redis.ClockTTL(true)
@@ -85,13 +85,13 @@ func NewFunc(tb testing.TB, build func(*tasks.Client) *tasks.Mux, opts ...Option
 	return f
 }
 
-// conn is the connection of a fleet, and an [engine.Hook]: engines and workers that use it belong to the fleet.
+// conn is the connection of a fleet and an [engine.Hook]: engines and workers that use it belong to the fleet.
 type conn struct {
 	redis.UniversalClient
 	f *Fleet
 }
 
-// EngineMade sets the clock, the wake function and the driver of an engine to those of the fleet.
+// EngineMade connects an engine to the clock, wake function and driver of the fleet.
 func (c conn) EngineMade(e *engine.Engine) {
 	e.SetClock(jumping{c.f})
 	e.SetWaker(c.f.wake)
@@ -101,7 +101,7 @@ func (c conn) EngineMade(e *engine.Engine) {
 	}
 }
 
-// Publish implements redis.Cmdable. Messages of the bus reach the workers before it returns.
+// Publish implements redis.Cmdable. Workers have received bus messages when it returns.
 func (c conn) Publish(ctx context.Context, channel string, message any) *redis.IntCmd {
 	cmd := c.UniversalClient.Publish(ctx, channel, message)
 	if text, ok := message.(string); ok && channel == store.BusChannel {
@@ -119,11 +119,11 @@ func (c conn) WorkerMade(handlers map[string]*engine.Handler) {
 	c.f.bound = handlers
 }
 
-// handlersOf returns the handlers of a mux by name: those of a worker that never runs.
+// handlersOf returns the handlers of a mux by name. It creates a worker, which does not run.
 func (f *Fleet) handlersOf(mux *tasks.Mux) map[string]*engine.Handler {
 	f.tb.Helper()
 	if _, err := tasks.NewWorker(f.client, mux, tasks.WorkerConfig{}); err != nil {
-		f.tb.Fatalf("make a worker: %v", err)
+		f.tb.Fatalf("create worker: %v", err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,25 +131,25 @@ func (f *Fleet) handlersOf(mux *tasks.Mux) map[string]*engine.Handler {
 }
 
 // Client returns a client of the fleet, for handlers and code under test that send work, and for reading the state of
-// workflows. Workflows that are sent with it run during the next [Do], [Fleet.Drain] or [Fleet.Advance], or while a method
-// of the client waits for one of them. Other clients that use its Redis connection belong to the fleet, too.
+// workflows. Workflows that it sends run during the next [Do], [Fleet.Drain] or [Fleet.Advance], or while a method of
+// the client waits for one of them. Other clients with the same Redis connection belong to the fleet too.
 func (f *Fleet) Client() *tasks.Client { return f.client }
 
-// Now returns the time by the fleet's clock.
+// Now returns the time of the fleet's clock.
 func (f *Fleet) Now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.now
 }
 
-// Run runs s to its end on a fleet of its own, and returns its value or a *[tasks.Failure].
+// Run runs s on a new fleet and returns its value or a *[tasks.Failure].
 func Run[O any](tb testing.TB, mux *tasks.Mux, s tasks.Signature[O], opts ...Option) (O, error) {
 	tb.Helper()
 	return Do(New(tb, mux, opts...), s)
 }
 
-// Do sends s and runs the tasks of the fleet until all tasks of s have ended, also those that its value does not need.
-// It returns the value or a *[tasks.Failure].
+// Do sends s and runs the tasks of the fleet until all tasks of s have completed, including those on which its value
+// does not depend. It returns the value or a *[tasks.Failure].
 func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.SendOption) (O, error) {
 	f.tb.Helper()
 	ctx := context.Background()
@@ -160,18 +160,18 @@ func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.SendOption) (O, err
 	}
 	f.run(time.Time{}, func() bool {
 		p, err := run.Progress(ctx)
-		return err != nil || p.Ended // an unknown workflow has ended and was not kept
+		return err != nil || p.Ended // an unknown workflow has completed and was not retained
 	})
 	return run.Wait(ctx)
 }
 
-// Drain runs tasks until none is left, however far the clock has to jump.
+// Drain runs all tasks, including scheduled ones, however far in the future.
 func (f *Fleet) Drain() {
 	f.tb.Helper()
 	f.run(time.Time{}, func() bool { return false })
 }
 
-// Advance runs the tasks that are due within d by the fleet's clock, and moves the clock by d.
+// Advance runs the tasks that are due within d by the fleet's clock, and advances the clock by d.
 func (f *Fleet) Advance(d time.Duration) {
 	f.tb.Helper()
 	end := f.Now().Add(d)
@@ -179,13 +179,13 @@ func (f *Fleet) Advance(d time.Duration) {
 	f.jump(end)
 }
 
-// Limits of one call of until.
+// Limits of a call of until.
 const (
 	maxJumps = 100_000
 	maxTime  = 10 * 365 * 24 * time.Hour
 )
 
-// run is until for the methods of the fleet.
+// run calls until for the methods of the fleet.
 func (f *Fleet) run(end time.Time, done func() bool) {
 	f.tb.Helper()
 	f.driving.Lock()
@@ -195,8 +195,8 @@ func (f *Fleet) run(end time.Time, done func() bool) {
 	}
 }
 
-// drive is the driver of the engines: it runs tasks until look returns true or an error, or ctx is done. While another
-// goroutine runs tasks, it does nothing.
+// drive is the driver of the engines. It runs tasks until look returns true or an error, or ctx is done. It does
+// nothing while another goroutine runs tasks.
 func (f *Fleet) drive(ctx context.Context, look func() (bool, error)) (over bool, err error) {
 	if !f.driving.TryLock() {
 		return false, nil
@@ -211,7 +211,7 @@ func (f *Fleet) drive(ctx context.Context, look func() (bool, error)) (over bool
 	return over, err
 }
 
-// until runs tasks until done returns true, no task is left, or all that are left are due after end.
+// until runs tasks until done returns true, no tasks remain, or the remaining ones are due after end.
 func (f *Fleet) until(end time.Time, done func() bool) error {
 	begun := f.Now()
 	for range maxJumps {
@@ -237,10 +237,10 @@ func (f *Fleet) until(end time.Time, done func() bool) error {
 			f.jump(next)
 		}
 	}
-	return fmt.Errorf("tasks remain after %d jumps of the fleet's clock: does a task return tasks.Again forever?", maxJumps)
+	return fmt.Errorf("tasks remain after %d jumps of the fleet's clock; a task may return tasks.Again forever", maxJumps)
 }
 
-// jump moves the clock forward to t. If t is in the past it does nothing.
+// jump advances the clock to t. It does nothing if t is in the past.
 func (f *Fleet) jump(t time.Time) {
 	f.mu.Lock()
 	if t.After(f.now) {
@@ -266,13 +266,13 @@ func (f *Fleet) worker() *worker {
 	return f.workerOf("default")
 }
 
-// jumping is the engine's clock: the fleet moves it, and timers do not wait for it.
+// jumping is the clock of the engine. The fleet advances it, and timers do not wait for it.
 type jumping struct{ *Fleet }
 
 func (jumping) AfterFunc(time.Duration, func()) func() bool { return func() bool { return true } }
 func (jumping) After(time.Duration) <-chan time.Time        { return time.After(10 * time.Microsecond) }
 
-// wake stores a wake-task, which is not sent to asynq.
+// wake stores a wake-task instead of sending it to asynq.
 func (f *Fleet) wake(_ context.Context, k engine.Wake) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -280,7 +280,7 @@ func (f *Fleet) wake(_ context.Context, k engine.Wake) error {
 	return nil
 }
 
-// work runs the tasks that are ready, one after the other.
+// work runs the ready tasks one at a time.
 func (f *Fleet) work() error {
 	for {
 		f.mu.Lock()
@@ -298,7 +298,7 @@ func (f *Fleet) work() error {
 	}
 }
 
-// serve runs the tasks of a wake-task. A worker that dies loses its batch to the next one at once.
+// serve runs the tasks of a wake-task. The batch of a dead worker is immediately taken by the next worker.
 func (f *Fleet) serve(k engine.Wake) error {
 	w, ctx := f.workerOf(k.Queue), context.Background()
 	served := make(chan struct{})
@@ -321,7 +321,7 @@ func (f *Fleet) serve(k engine.Wake) error {
 	return err
 }
 
-// dies kills the worker that runs a task if the task has deaths left. It reports whether it did.
+// dies kills the worker of a task with remaining deaths. It reports whether it did.
 func (f *Fleet) dies(task, name string) bool {
 	f.mu.Lock()
 	var of *worker

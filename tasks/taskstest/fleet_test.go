@@ -12,7 +12,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-func TestTheClockJumps(t *testing.T) {
+func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories(), taskstest.Fails(inc, errors.New("down")))
 	begun, real := f.Now(), time.Now()
@@ -33,7 +33,7 @@ func TestTheClockJumps(t *testing.T) {
 	}
 }
 
-func TestAdvanceRunsWhatIsDue(t *testing.T) {
+func TestAdvanceRunsDueTasks(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories())
 	begun := f.Now()
@@ -58,17 +58,17 @@ func TestAdvanceRunsWhatIsDue(t *testing.T) {
 		}
 	}
 	if got := f.Now().Sub(begun); got != 121*time.Minute {
-		t.Errorf("the clock is at %s", got)
+		t.Errorf("got clock at %s", got)
 	}
 	if f.Drain(); !slices.Equal(inputs(), []int{1, 2, 0}) {
-		t.Errorf("in the end: %v", inputs())
+		t.Errorf("after Drain: %v", inputs())
 	}
 	if got := f.Now().Sub(begun); got != 3*time.Hour {
-		t.Errorf("the clock is at %s when all has run", got)
+		t.Errorf("got clock at %s after all tasks ran", got)
 	}
 }
 
-func TestCallsTellWhatRan(t *testing.T) {
+func TestCalls(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories(), taskstest.Returns(count, []int{4, 5}), taskstest.Stub(absent, func(_ context.Context, n int) (int, error) {
 		return 10 * n, nil
@@ -109,7 +109,7 @@ func TestHandlersMaySendWork(t *testing.T) {
 	}
 }
 
-func TestWorkOfOtherClientsOfTheConnectionRuns(t *testing.T) {
+func TestOtherClientsOfConnection(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories())
 	if _, err := inc.S(1).Send(t.Context(), tasks.NewClient(f.Client().Redis())); err != nil {
@@ -121,7 +121,7 @@ func TestWorkOfOtherClientsOfTheConnectionRuns(t *testing.T) {
 	}
 }
 
-func TestRevokedInATest(t *testing.T) {
+func TestRevoke(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories())
 	run, err := inc.S(1).Send(t.Context(), f.Client(), tasks.In(time.Hour))
@@ -137,7 +137,7 @@ func TestRevokedInATest(t *testing.T) {
 	}
 }
 
-func TestResultsExpireByTheClock(t *testing.T) {
+func TestResultsExpireByFleetClock(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, stories())
 	if _, err := taskstest.Do(f, inc.S(1), tasks.ID("short"), tasks.Retention(time.Minute), tasks.ProgressKeys("p")); err != nil {
@@ -153,8 +153,8 @@ func TestResultsExpireByTheClock(t *testing.T) {
 	}
 }
 
-// A failure of the workflow is the test's to judge; work without end is not.
-func TestWorkWithoutEndIsTold(t *testing.T) {
+// A failed workflow does not fail the test; an endless workflow does.
+func TestEndlessWorkFailsTest(t *testing.T) {
 	t.Parallel()
 	again := tasks.New[int, int]("again")
 	mux := tasks.NewMux()
@@ -165,11 +165,11 @@ func TestWorkWithoutEndIsTold(t *testing.T) {
 		tb.said <- "nothing"
 	}()
 	if got := <-tb.said; got == "nothing" {
-		t.Error("a task that asks for ever for another call ends")
+		t.Error("got no failure for an endless task")
 	}
 }
 
-// fatal is a test whose end can be looked at.
+// fatal is a testing.TB that records a failure.
 type fatal struct {
 	testing.TB
 	said chan string

@@ -116,7 +116,7 @@ func stories() *tasks.Mux {
 	return mux
 }
 
-// story is a signature with what runs it on either side.
+// story is a signature with functions that run it on both fleets.
 type story struct {
 	name string
 	real func(*testing.T, *tasks.Client) string
@@ -135,7 +135,7 @@ func of[O any](name string, s tasks.Signature[O]) story {
 		if errors.As(err, &f) {
 			text = fmt.Sprintf("%s %d %s %s", f.Task, f.Attempts, f.Code, f.Message)
 			if f.Code == tasktype.CodeUnregistered {
-				text, _, _ = strings.Cut(text, "?") // the rest names the worker
+				text, _, _ = strings.Cut(text, "?") // the remainder names the worker
 			}
 		}
 		nodes, err := c.Nodes(t.Context(), run.ID())
@@ -170,7 +170,7 @@ func of[O any](name string, s tasks.Signature[O]) story {
 	}
 }
 
-// What is told by a fleet in a test is what is told by a fleet on a real Redis.
+// A workflow has the same results in a test fleet and on a real Redis.
 func TestSameAsOnRedis(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))

@@ -12,8 +12,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Revoke ends the contexts of running handlers, of a workflow and of a node.
-func TestRevokeEndsContextsOfHandlers(t *testing.T) {
+// Revoking a workflow or a node cancels the contexts of running handlers.
+func TestRevokeCancelsHandlers(t *testing.T) {
 	t.Parallel()
 	for name, revoke := range map[string]func(ctx context.Context, c *tasks.Client) error{
 		"workflow": func(ctx context.Context, c *tasks.Client) error {
@@ -44,9 +44,9 @@ func TestRevokeEndsContextsOfHandlers(t *testing.T) {
 	}
 }
 
-// All blocking methods of the client run the tasks of the fleet, and advance the clock for delayed tasks. Tasks with a
-// later time are not run.
-func TestWaitsOfTheClientRunTasks(t *testing.T) {
+// All blocking methods of the client run the tasks of the fleet and advance the clock for scheduled tasks, but do not
+// run later tasks.
+func TestBlockingMethodsRunTasks(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]func(ctx context.Context, c *tasks.Client) (int, error){
 		"Do": func(ctx context.Context, c *tasks.Client) (int, error) {
@@ -93,7 +93,7 @@ func TestWaitsOfTheClientRunTasks(t *testing.T) {
 				t.Errorf("got %d, %v, want 3", got, err)
 			}
 			if took := f.Now().Sub(begun); took != time.Hour {
-				t.Errorf("the clock moved by %s, want an hour", took)
+				t.Errorf("the clock advanced by %s, want an hour", took)
 			}
 			if s, err := later.Status(t.Context()); err != nil || s != tasktype.Pending {
 				t.Errorf("a later workflow is %s, %v, want %s", s, err, tasktype.Pending)
@@ -102,8 +102,9 @@ func TestWaitsOfTheClientRunTasks(t *testing.T) {
 	}
 }
 
-// Waits in a handler are errors, as on a worker. A wait that no task can end returns with its context.
-func TestWaitsThatCannotEnd(t *testing.T) {
+// Waiting in a handler is an error, as on a real worker. A wait that no task can end returns when its context is
+// done.
+func TestWaitsThatCannotReturn(t *testing.T) {
 	t.Parallel()
 	ask := tasks.New[int, int]("w.ask", tasks.External(), tasks.Timeout(0))
 	nested := tasks.New[int, int]("w.nested")
@@ -144,12 +145,12 @@ func TestWaitsThatCannotEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
-		t.Errorf("after the answer: %v", err)
+		t.Errorf("after the completion: %v", err)
 	}
 }
 
-// A task whose worker dies runs again on another one, and its effects are counted once. A task that has killed more than
-// ten workers fails.
+// A task whose worker dies is run by another worker, and its effects are counted once. A task that has killed more
+// than ten workers fails.
 func TestWorkersDie(t *testing.T) {
 	t.Parallel()
 	for deaths, want := range map[int]string{1: "", 3: "", 11: "lost"} {
@@ -176,6 +177,6 @@ func TestFleetWithoutHandlers(t *testing.T) {
 	t.Parallel()
 	var failure *tasks.Failure
 	if _, err := taskstest.Run(t, tasks.NewMux(), inc.S(1)); !errors.As(err, &failure) || !strings.Contains(failure.Message, "has no handlers") {
-		t.Errorf("got %v, want a failure that says that the worker has no handlers", err)
+		t.Errorf("got %v, want a failure about missing handlers", err)
 	}
 }
