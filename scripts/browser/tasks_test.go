@@ -257,7 +257,7 @@ func TestUpdatesKeepTypedText(t *testing.T) {
 	if got := eval[string](b, `location.search`); got != "?name=refund&within=24h" {
 		t.Errorf("the form was sent as %s", got)
 	}
-	b.shows("No workflow is listed here")
+	b.shows("No workflows found")
 }
 
 func TestKeyboard(t *testing.T) {
@@ -454,7 +454,7 @@ func TestRedisAway(t *testing.T) {
 		if got := b.visit(path); got != http.StatusServiceUnavailable {
 			t.Errorf("%s: got %d, want 503", path, got)
 		}
-		b.shows("Redis does not answer")
+		b.shows("Redis is unavailable")
 	}
 	b.inspect("outage")
 	b.visit(flow(run.ID()))

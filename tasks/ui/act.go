@@ -13,7 +13,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// actions are what can be changed, by path.
+// actions returns the actions of the pages by path.
 func (s *site) actions() map[string]webui.Action {
 	queues := s.cfg.Prefix + "/queues"
 	workflow := func(r *http.Request) string { return s.cfg.Prefix + "/workflows/" + url.PathEscape(r.PathValue("id")) }
@@ -23,7 +23,7 @@ func (s *site) actions() map[string]webui.Action {
 			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Revoke workflow " + r.PathValue("id"), Button: "Revoke the workflow", Danger: true, Back: workflow(r), At: s.cfg.Prefix + "/workflows",
-					Text: "Tasks that have not begun will not run. Those that run are told to stop. What has ended stays. This cannot be undone.",
+					Text: "Pending tasks will not run, running tasks are canceled, and completed tasks are unchanged. This cannot be undone.",
 				}, nil
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
@@ -31,14 +31,14 @@ func (s *site) actions() map[string]webui.Action {
 			},
 		},
 		"/revoke":                            {Class: webui.Operate, Says: s.askRevokeMany, Do: s.revokeMany},
-		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Says: answers{s}.askComplete, Do: answers{s}.complete},
-		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: answers{s}.askFail, Do: answers{s}.fail},
+		"/workflows/{id}/complete/{node...}": {Class: webui.Operate, Says: completions{s}.askComplete, Do: completions{s}.complete},
+		"/workflows/{id}/fail/{node...}":     {Class: webui.Operate, Says: completions{s}.askFail, Do: completions{s}.fail},
 		"/queues/{queue}/pause": {
 			Class: webui.Operate,
 			Says: func(ctx context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Pause queue " + r.PathValue("queue"), Button: "Pause the queue", Back: queues, At: queues,
-					Text: "Workers take no more tasks from it until it is resumed. Those that are running continue.",
+					Text: "Workers take no further tasks from the queue until it is resumed. Running tasks continue.",
 				}, findQueue(ctx, s.client, r)
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
@@ -53,7 +53,7 @@ func (s *site) actions() map[string]webui.Action {
 			Says: func(ctx context.Context, r *http.Request) (webui.Question, error) {
 				return webui.Question{
 					Title: "Resume queue " + r.PathValue("queue"), Button: "Resume the queue", Back: queues, At: queues,
-					Text: "Workers take tasks from it again.",
+					Text: "Workers resume taking tasks from the queue.",
 				}, findQueue(ctx, s.client, r)
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
@@ -67,7 +67,7 @@ func (s *site) actions() map[string]webui.Action {
 	}
 }
 
-// findQueue returns an error if nothing was sent to the queue of a request and no worker takes from it.
+// findQueue returns an error if the queue of a request has no tasks and no workers.
 func findQueue(ctx context.Context, client *tasks.Client, r *http.Request) error {
 	name := r.PathValue("queue")
 	all, err := client.Queues(ctx)
@@ -78,7 +78,7 @@ func findQueue(ctx context.Context, client *tasks.Client, r *http.Request) error
 	if err != nil || slices.ContainsFunc(live, func(w tasktype.Worker) bool { return w.Queues[name] > 0 }) {
 		return err
 	}
-	return webui.NotFound("There is no queue of this name.")
+	return webui.NotFound("Queue not found.")
 }
 
 func (s *site) askConcurrency(ctx context.Context, r *http.Request) (webui.Question, error) {
@@ -89,22 +89,22 @@ func (s *site) askConcurrency(ctx context.Context, r *http.Request) (webui.Quest
 	for i := range live {
 		if w := &live[i]; w.Name == r.PathValue("worker") {
 			return webui.Question{
-				Title: "Tasks at once of worker " + w.Name, Text: "It holds until the worker restarts.", Button: "Set it",
+				Title: "Concurrency of worker " + w.Name, Text: "The setting applies until the worker restarts.", Button: "Set concurrency",
 				Back: s.cfg.Prefix + "/workers", At: s.cfg.Prefix + "/workers",
 				Fields: []webui.Field{{
-					Name: "number", Type: "number", Label: fmt.Sprintf("Tasks at once, 1 to %d", w.MaxConcurrency),
+					Name: "number", Type: "number", Label: fmt.Sprintf("Concurrent tasks, 1 to %d", w.MaxConcurrency),
 					Value: strconv.Itoa(w.Concurrency), Min: 1, Max: w.MaxConcurrency, Required: true,
 				}},
 			}, nil
 		}
 	}
-	return webui.Question{}, webui.NotFound("There is no live worker of this name.")
+	return webui.Question{}, webui.NotFound("No live worker has this name.")
 }
 
 func (s *site) setConcurrency(ctx context.Context, r *http.Request) (webui.Done, error) {
 	n, err := strconv.Atoi(r.PostFormValue("number"))
 	if err != nil || n < 1 {
-		return webui.Done{}, webui.Invalid("Give a number from 1 on.")
+		return webui.Done{}, webui.Invalid("The number must be at least 1.")
 	}
 	return webui.Done{To: s.cfg.Prefix + "/workers"}, s.client.SetConcurrency(ctx, r.PathValue("worker"), n)
 }

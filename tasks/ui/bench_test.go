@@ -10,7 +10,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Pages of a store with 2,000 workflows and one of 10,000 nodes.
+// BenchmarkPages renders pages of a store with 2,000 workflows and one of 10,000 nodes.
 func BenchmarkPages(b *testing.B) {
 	client := tasks.NewClient(redistest.Server(b).Client())
 	defer client.Close()

@@ -12,21 +12,21 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// rounds is the distance up to which the neighbours of two nodes are compared.
+// rounds is the distance up to which the neighbors of two nodes are compared.
 const rounds = 8
 
-// box is an element of the graph and a row of the timeline: a task, or tasks that are alike.
+// A box is an element of the graph and a row of the timeline: one task, or a group of similar tasks.
 type box struct {
-	ID     string // of its first node
+	ID     string // ID of its first node
 	Task   string
-	Nodes  []int           // in the order of the workflow
-	States []stateCount    // of its nodes, the worst first
-	Needs  []int           // boxes that it depends on, without those that another one implies
+	Nodes  []int           // in workflow order
+	States []stateCount    // states of its nodes, the most urgent first
+	Needs  []int           // boxes that it depends on directly
 	Layer  int             // 0 without dependencies
-	Row    int             // in its layer
+	Row    int             // position in its layer
 	Path   bool            // whether one of its nodes is on the critical path
-	Status tasktype.Status // the worst state of its nodes
-	Open   int             // nodes that wait for an answer
+	Status tasktype.Status // most urgent state of its nodes
+	Open   int             // number of nodes that wait for external completion
 }
 
 // stateCount is the number of nodes in a state.
@@ -38,23 +38,23 @@ type stateCount struct {
 // Many reports whether the box has more than one node.
 func (b *box) Many() bool { return len(b.Nodes) > 1 }
 
-// worstFirst is the order of states by how urgent they are for a reader.
+// worstFirst lists the states by urgency.
 var worstFirst = []tasktype.Status{tasktype.Failed, tasktype.Retry, tasktype.Started, tasktype.Pending, tasktype.Revoked, tasktype.Skipped, tasktype.Success}
 
-// drawing is a workflow as boxes. Steps without a task have none.
+// A drawing is a workflow as boxes. Steps without a task have no box.
 type drawing struct {
 	Nodes   []tasktype.Node
 	Boxes   []box
 	Layers  int
-	Rows    int     // of the largest layer
+	Rows    int     // number of rows of the largest layer
 	boxOf   []int   // by node; -1 for a step
 	needs   [][]int // dependencies by node
 	sent    time.Time
-	OnePath []int // the critical path: nodes, from the first to the last
+	OnePath []int // the critical path, from the first node to the last
 }
 
-// draw groups the nodes of a workflow into boxes. Nodes are alike if they run the same task at the same distance from the
-// start and have alike neighbours. If that makes too many boxes, their distance is ignored.
+// draw groups the nodes of a workflow into boxes. Nodes are similar if they run the same task, have the same distance
+// from the start and similar neighbors. If that results in too many boxes, the distance is ignored.
 func draw(nodes []tasktype.Node, sent time.Time) *drawing {
 	d := &drawing{Nodes: nodes, needs: make([][]int, len(nodes)), sent: sent}
 	at := make(map[string]int, len(nodes))
@@ -78,7 +78,7 @@ func draw(nodes []tasktype.Node, sent time.Time) *drawing {
 	return d
 }
 
-// classes returns a number for each node, which is the same for nodes that are alike.
+// classes returns the class of each node. Similar nodes have the same class.
 func (d *drawing) classes(at map[string]int, layers []int) []int {
 	class, after := make([]int, len(d.Nodes)), dag.Invert(d.needs)
 	known := map[string]int{}
@@ -112,7 +112,7 @@ func (d *drawing) classes(at map[string]int, layers []int) []int {
 	return class
 }
 
-// distinct returns the classes of nodes, each once.
+// distinct returns the classes of nodes without duplicates.
 func distinct(class, nodes []int) []int {
 	all := make([]int, 0, min(len(nodes), 16))
 	for _, n := range nodes {
@@ -122,7 +122,7 @@ func distinct(class, nodes []int) []int {
 	return slices.Compact(all)
 }
 
-// group makes the boxes of the classes. Those of steps are at the end.
+// group creates the boxes of the classes. Boxes of steps are at the end.
 func (d *drawing) group(class []int) {
 	d.boxOf, d.Boxes = make([]int, len(d.Nodes)), nil
 	byClass := map[int]int{}
@@ -156,7 +156,7 @@ func (d *drawing) group(class []int) {
 	}
 }
 
-// states counts the states of nodes, the worst first.
+// states counts the states of nodes, the most urgent first.
 func (d *drawing) states(nodes []int) (out []stateCount) {
 	count := map[tasktype.Status]int{}
 	for _, i := range nodes {
@@ -170,8 +170,8 @@ func (d *drawing) states(nodes []int) (out []stateCount) {
 	return out
 }
 
-// criticalPath returns the nodes that decided when the workflow ended: the node that ended last, before it the last to end
-// of its dependencies, and so on. While the workflow runs, it is the path to the node that ended last so far.
+// criticalPath returns the nodes that determined the end of the workflow: the last completed node, the last completed
+// of its dependencies, and so on. While the workflow is running, the path leads to the most recently completed node.
 func (d *drawing) criticalPath() []int {
 	last := -1
 	for i := range d.Nodes {
@@ -194,9 +194,9 @@ func (d *drawing) criticalPath() []int {
 	return path
 }
 
-// link sets the dependencies and the layers of boxes, and removes the boxes of steps: what depended on one depends on its
-// dependencies. A dependency between boxes leads from a lower layer of nodes to a higher one, so there are no cycles; the
-// others are within a chain that is one box.
+// link sets the dependencies and layers of boxes and removes the boxes of steps, whose dependencies are passed on to
+// their dependents. Dependencies between boxes lead from a lower layer of nodes to a higher one, so there are no
+// cycles; all others are within a chain that is one box.
 func (d *drawing) link(layers []int) {
 	lowest := make([]int, len(d.Boxes))
 	for b := range d.Boxes {
@@ -227,7 +227,7 @@ func (d *drawing) link(layers []int) {
 		for of := range direct[b] {
 			if of >= tasks {
 				delete(direct[b], of)
-				for before := range direct[of] { // only tasks, since of was before b in the order
+				for before := range direct[of] { // only tasks, since of precedes b in the order
 					direct[b][before] = true
 				}
 			}
@@ -252,7 +252,8 @@ func (d *drawing) link(layers []int) {
 	}
 }
 
-// place sets the rows of the boxes of each layer in the order of the middle of their dependencies, so that few lines cross.
+// place sets the rows of the boxes of each layer, ordered by the average row of their dependencies, to reduce
+// crossings.
 func (d *drawing) place() {
 	byLayer := make([][]int, d.Layers)
 	for b := range d.Boxes {
@@ -273,7 +274,7 @@ func (d *drawing) place() {
 	}
 }
 
-// Summary describes the states of the box in a few words.
+// Summary describes the states of the box.
 func (b *box) Summary() string {
 	var parts []string
 	add := func(count int, word string) {
@@ -286,8 +287,8 @@ func (b *box) Summary() string {
 		}
 	}
 	for _, s := range b.States {
-		if s.Status == tasktype.Started { // open external tasks have this status, too
-			add(b.Open, "waiting for an answer")
+		if s.Status == tasktype.Started { // open external tasks have this status too
+			add(b.Open, "waiting for completion")
 			s.Count -= b.Open
 		}
 		add(s.Count, stateWord(s.Status))
@@ -295,7 +296,7 @@ func (b *box) Summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// fit shortens text in its middle so that it is at most so wide, in pixels, in the widest common font at a size of 13.
+// fit truncates text in the middle to a width in pixels, in the widest common font at size 13.
 func fit(text string, width float64) string {
 	if widthOf(text) <= width {
 		return text
@@ -319,7 +320,7 @@ func fit(text string, width float64) string {
 	return string(runes[:left]) + "…" + string(runes[right:])
 }
 
-// widthOf returns the approximate width of text, in pixels, in DejaVu Sans at a size of 13.
+// widthOf returns the approximate width of text in pixels, in DejaVu Sans at size 13.
 func widthOf(text string) (sum float64) {
 	for _, r := range text {
 		sum += runeWidth(r)

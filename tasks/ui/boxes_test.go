@@ -14,7 +14,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// describe writes the boxes of a drawing by layer and row: "task×nodes <- dependencies".
+// describe formats the boxes of a drawing by layer and row: "task×nodes <- dependencies".
 func describe(d *drawing) []string {
 	order := make([]int, len(d.Boxes))
 	for i := range order {
@@ -38,7 +38,7 @@ func describe(d *drawing) []string {
 	return out
 }
 
-// The boxes of a workflow are its tasks: behind the task that made them, alike ones together, without steps.
+// The boxes of a workflow follow its dependencies, group similar tasks and omit steps.
 func TestBoxes(t *testing.T) {
 	t.Parallel()
 	list, one, two := tasks.New[int, []int]("list"), tasks.New[int, int]("one"), tasks.New[int, int]("two")
@@ -99,12 +99,12 @@ func TestBoxes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if shown != w.Progress.Total || table.Total != w.Progress.Total || w.Progress.Done != w.Progress.Total {
-			t.Errorf("%s: got %d tasks in boxes, %d in the table and a progress of %d of %d, want the same everywhere", name, shown, table.Total, w.Progress.Done, w.Progress.Total)
+			t.Errorf("%s: got %d tasks in boxes, %d in the table and a progress of %d of %d, want equal numbers", name, shown, table.Total, w.Progress.Done, w.Progress.Total)
 		}
 	}
 }
 
-// A workflow with many different distances from the start has boxes of several distances.
+// A workflow with very many layers has boxes for a limited number of layers.
 func TestLongChainHasFewBoxes(t *testing.T) {
 	t.Parallel()
 	chain := []tasktype.Node{{ID: "0", Task: "a", Status: tasktype.Pending}}
@@ -116,7 +116,7 @@ func TestLongChainHasFewBoxes(t *testing.T) {
 	}
 }
 
-func TestFailuresAreVisibleInAGroupedBox(t *testing.T) {
+func TestFailuresAreVisibleInGroupedBox(t *testing.T) {
 	t.Parallel()
 	b := &box{Task: "a", Nodes: make([]int, 500), Status: tasktype.Failed, States: []stateCount{{tasktype.Failed, 1}, {tasktype.Success, 499}}}
 	got := segments(b)
@@ -128,7 +128,7 @@ func TestFailuresAreVisibleInAGroupedBox(t *testing.T) {
 	}
 }
 
-func TestBoxShowsWholeCounts(t *testing.T) {
+func TestBoxHasCompleteCounts(t *testing.T) {
 	t.Parallel()
 	b := drawnBox{box: &box{Task: "a", Nodes: make([]int, 40), States: []stateCount{{tasktype.Retry, 3}, {tasktype.Started, 4}, {tasktype.Pending, 13}, {tasktype.Success, 20}}}}
 	if got := b.Sub(); got != "3 retrying, 4 running, …" {
@@ -140,7 +140,7 @@ func TestBoxShowsWholeCounts(t *testing.T) {
 	}
 }
 
-func TestTextFitsIntoItsBox(t *testing.T) {
+func TestFit(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"short": "short", "": "", "billing.refund_after_failure_of_card": "billing.refun…lure_of_card",

@@ -7,7 +7,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// newChart shows how many tasks ended, with a bar for each step of time.
+// newChart returns a chart of the completed tasks with a bar for each step.
 func newChart(title string, points []tasktype.RatePoint, since, until time.Time, step time.Duration) webui.Chart {
 	all := make([]webui.Point, len(points))
 	for i, p := range points {

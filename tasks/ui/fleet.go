@@ -11,7 +11,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// mostReserved is how many nodes of a queue are listed.
+// mostReserved is the maximum number of listed nodes of a queue.
 const mostReserved = 20
 
 type queuesData struct {
@@ -35,14 +35,14 @@ func (s *site) queues(ctx context.Context, r *http.Request) (webui.View, error) 
 	return webui.View{Name: "Queues", At: s.cfg.Prefix + "/queues", Data: d, Cost: queueCost*len(d.Queues) + 4}, nil
 }
 
-// queueData is a queue: what waits in it, and what became of its tasks.
+// queueData is a queue with its waiting tasks and its statistics.
 type queueData struct {
 	tasktype.Queue
 	Rows    []taskRow
 	Hour    webui.Chart
 	Day     webui.Chart
-	Ready   []tasktype.ReservedNode // the first that wait
-	Workers []tasktype.Worker       // that take from it
+	Ready   []tasktype.ReservedNode // the next nodes
+	Workers []tasktype.Worker       // workers of the queue
 }
 
 // queue shows a queue.
@@ -62,16 +62,16 @@ func (s *site) queue(ctx context.Context, r *http.Request) (webui.View, error) {
 		return webui.View{}, err
 	}
 	if d.Name == "" && len(last.rows) == 0 {
-		return webui.View{}, webui.NotFound("No task was sent to a queue of this name in the last day.")
+		return webui.View{}, webui.NotFound("Queue not found: no task was sent to it in the last day.")
 	}
 	d.Name = name
-	d.Rows, d.Day = last.rows, newChart("Tasks of the queue that ended in the last day, by hour", last.points, last.since, last.now, time.Hour)
+	d.Rows, d.Day = last.rows, newChart("Completed tasks of the queue in the last day, by hour", last.points, last.since, last.now, time.Hour)
 	since := last.now.Add(-time.Hour)
 	points, err := s.client.Rates(ctx, tasktype.RateFilter{Queue: d.Name, Since: since})
 	if err != nil {
 		return webui.View{}, err
 	}
-	d.Hour = newChart("Tasks of the queue that ended in the last hour, by minute", points, since, last.now, time.Minute)
+	d.Hour = newChart("Completed tasks of the queue in the last hour, by minute", points, since, last.now, time.Minute)
 	ready, err := s.client.Reserved(ctx, mostReserved)
 	if err != nil {
 		return webui.View{}, err
@@ -97,7 +97,7 @@ type workersData struct {
 	Workers []workerRow
 }
 
-// workerRow is a worker and what it runs.
+// workerRow is a worker with its running tasks.
 type workerRow struct {
 	tasktype.Worker
 	Runs []tasktype.ActiveNode // at most mostRuns
@@ -129,13 +129,13 @@ func (s *site) workers(ctx context.Context, r *http.Request) (webui.View, error)
 	return webui.View{Name: "Workers", At: s.cfg.Prefix + "/workers", Data: d, Cost: 5}, nil
 }
 
-// mostEntries is how many entries of the schedule have their last result on the page.
+// mostEntries is the number of schedule entries whose last result is shown.
 const mostEntries = 50
 
-// scheduleRow is an entry of the schedule and what became of the workflow of its last tick.
+// scheduleRow is a schedule entry with the workflow of its last tick.
 type scheduleRow struct {
 	tasktype.ScheduleEntry
-	Result *tasktype.Workflow // nil if it is not known
+	Result *tasktype.Workflow // nil if unknown
 }
 
 func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error) {
@@ -151,7 +151,7 @@ func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error
 		}
 		w, err := tasks.Attach[any](s.client, e.Workflow).Summary(ctx)
 		if errors.Is(err, tasks.ErrUnknown) {
-			continue // its retention is over
+			continue // no longer retained
 		}
 		if err != nil {
 			return webui.View{}, err

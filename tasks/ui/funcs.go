@@ -9,7 +9,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// funcs are functions of the templates.
+// funcs are the functions of the templates.
 var funcs = template.FuncMap{
 	"state":    stateWord,
 	"workflow": workflowWord,
@@ -21,22 +21,22 @@ var funcs = template.FuncMap{
 	"flows":    func(prefix string, list []tasktype.Workflow) any { return flows{prefix, list} },
 }
 
-// flows is a list of workflows below the prefix of the pages.
+// flows is a list of workflows with the prefix of the pages.
 type flows struct {
 	Prefix string
 	List   []tasktype.Workflow
 }
 
-// mebibytes writes a number of bytes.
+// mebibytes formats a number of bytes.
 func mebibytes(n uint64) string { return strconv.FormatUint((n+1<<19)>>20, 10) + " MiB" }
 
-// names is a list of tasks below the prefix of the pages.
+// names is a list of tasks with the prefix of the pages.
 type names struct {
 	Prefix string
 	List   []taskRow
 }
 
-// ran returns how long the last run of a node took; negative if it did not run or has not ended.
+// ran returns the duration of the last run of a node; negative if it is running or did not run.
 func ran(n tasktype.Node) time.Duration {
 	end := n.Ended
 	if !n.Planned.IsZero() {

@@ -13,18 +13,18 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// taskRow is what became of the nodes of a task in the last day.
+// taskRow holds the statistics of a task for the last day.
 type taskRow struct {
 	Task, Queue                         string
 	Succeeded, Failed, Revoked, Retried int64
 	Busy                                time.Duration
-	Durations                           tasktype.Durations // of its attempts
+	Durations                           tasktype.Durations // of attempts
 }
 
-// Ended is how many nodes ended.
+// Ended returns the number of completed nodes.
 func (t taskRow) Ended() int64 { return t.Succeeded + t.Failed + t.Revoked }
 
-// Quantile is the duration that so many percent of the attempts do not exceed; negative without attempts.
+// Quantile returns a percentile of the durations of attempts; negative without attempts.
 func (t taskRow) Quantile(percent int) time.Duration {
 	if t.Durations.Count() == 0 {
 		return -1
@@ -32,18 +32,18 @@ func (t taskRow) Quantile(percent int) time.Duration {
 	return t.Durations.Quantile(float64(percent) / 100)
 }
 
-// URL is the path of the page of the task, below the prefix.
+// URL returns the path of the task's page without the prefix.
 func (t taskRow) URL() string { return "/names/" + url.PathEscape(t.Task) }
 
-// day is what became of tasks in the last day.
+// day holds the statistics of tasks for the last day.
 type day struct {
 	points []tasktype.RatePoint
 	since  time.Time
 	now    time.Time
-	rows   []taskRow // the busiest first
+	rows   []taskRow // sorted by activity
 }
 
-// lastDay reads what became of tasks, of one or of all, in 24 hours. It asks Redis for some 50 hashes in a few round
+// lastDay reads the statistics of one or all tasks for the last 24 hours. It reads about 50 hashes in a few round
 // trips.
 func (s *site) lastDay(ctx context.Context, queue, task string) (day, error) {
 	d := day{now: time.Now()}
@@ -81,7 +81,7 @@ func (s *site) lastDay(ctx context.Context, queue, task string) (day, error) {
 	return d, nil
 }
 
-// mostNames is how many tasks are listed.
+// mostNames is the maximum number of listed tasks.
 const mostNames = 500
 
 type tasksData struct {
@@ -90,22 +90,22 @@ type tasksData struct {
 	Day  webui.Chart
 }
 
-// taskNames lists the tasks that ran in the last day, the busiest first.
+// taskNames lists the tasks of the last day, the most active first.
 func (s *site) taskNames(ctx context.Context, r *http.Request) (webui.View, error) {
 	all, err := s.lastDay(ctx, "", "")
 	if err != nil {
 		return webui.View{}, err
 	}
-	d := tasksData{Rows: all.rows, Day: newChart("Tasks that ended in the last day, by hour", all.points, all.since, all.now, time.Hour)}
+	d := tasksData{Rows: all.rows, Day: newChart("Completed tasks in the last day, by hour", all.points, all.since, all.now, time.Hour)}
 	d.More = max(len(d.Rows)-mostNames, 0)
 	d.Rows = d.Rows[:len(d.Rows)-d.More]
 	return webui.View{Name: "Tasks", At: s.cfg.Prefix + "/names", Data: d, Cost: ratesCost}, nil
 }
 
-// lastFailures is how many failed nodes of a task are read.
+// lastFailures is the maximum number of failed nodes read for a task.
 const lastFailures = 50
 
-// rateName is how many bytes of the name of a task its counts have.
+// rateName is the maximum length in bytes of a task name in the statistics.
 const rateName = 100
 
 type nameData struct {
@@ -114,34 +114,34 @@ type nameData struct {
 	Day      webui.Chart
 	Hour     webui.Chart
 	Errors   []errorGroup
-	Failures int // that the groups were made of
-	Workers  int // live ones with a handler
+	Failures int // number of grouped failures
+	Workers  int // live workers with a handler
 	Open     int64
 }
 
-// errorGroup are failures of a task with the same text.
+// errorGroup groups the failures of a task with the same message.
 type errorGroup struct {
 	Last  tasktype.FailedNode
 	Count int
 }
 
-// taskName shows a task: how often it ended how, how long it took, and with which errors it failed last.
+// taskName shows a task with its statistics, durations and last errors.
 func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error) {
 	d := nameData{Task: r.PathValue("task")}
 	if len(d.Task) > 200 {
-		return webui.View{}, webui.Invalid("It is too long.")
+		return webui.View{}, webui.Invalid("The name is too long.")
 	}
 	all, err := s.lastDay(ctx, "", d.Task)
 	if err != nil {
 		return webui.View{}, err
 	}
-	d.Rows, d.Day = all.rows, newChart("Tasks that ended in the last day, by hour", all.points, all.since, all.now, time.Hour)
+	d.Rows, d.Day = all.rows, newChart("Completed tasks in the last day, by hour", all.points, all.since, all.now, time.Hour)
 	since := all.now.Add(-time.Hour)
 	points, err := s.client.Rates(ctx, tasktype.RateFilter{Task: d.Task, Since: since})
 	if err != nil {
 		return webui.View{}, err
 	}
-	d.Hour = newChart("Tasks that ended in the last hour, by minute", points, since, all.now, time.Minute)
+	d.Hour = newChart("Completed tasks in the last hour, by minute", points, since, all.now, time.Minute)
 	failed, err := s.client.Failures(ctx, d.Task, lastFailures)
 	if err != nil {
 		return webui.View{}, err
@@ -168,7 +168,7 @@ func (s *site) taskName(ctx context.Context, r *http.Request) (webui.View, error
 	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/names", Data: d, Cost: ratesCost + 10}, nil
 }
 
-// grouped groups failures by their text, the most frequent first.
+// grouped groups failures by message, the most frequent first.
 func grouped(failed []tasktype.FailedNode) (out []errorGroup) {
 	at := map[string]int{}
 	for _, n := range failed {

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// shownBytes is how much of an input and of a result is on a page; the rest can be downloaded.
+	// shownBytes is the displayed part of an input or result. The whole is available as a download.
 	shownBytes = 64 << 10
-	// mostRead is the most tasks of a workflow whose nodes are all read for a page.
+	// mostRead is the maximum number of tasks of a workflow whose nodes are all read for a page.
 	mostRead       = 20_000
 	mostNeighbours = 20
 	mostHeaders    = 50
@@ -28,32 +28,32 @@ const (
 type nodeData struct {
 	Workflow string
 	tasktype.NodeDetail
-	Before, After []tasktype.Node // the tasks that it depends on, and those that depend on it; at most mostNeighbours
+	Before, After []tasktype.Node // dependencies and dependents; at most mostNeighbours
 	MoreBefore    int
 	MoreAfter     int
-	Alone         bool // the workflow is too large to find the nodes before and after it
+	Alone         bool // the workflow is too large to find the dependencies
 	In, Out       document
-	Trace         string // id of the trace that the workflow belongs to, or empty
+	Trace         string // trace ID of the workflow, or empty
 	Last          *lastAttempt
-	Hidden        bool // the reader may not see inputs and results
-	over          bool // the workflow has ended
+	Hidden        bool // the client may not see inputs and results
+	over          bool // the workflow has completed
 }
 
-// document is JSON as it is shown.
+// document is JSON for display.
 type document struct {
 	Text  string // indented, at most shownBytes
 	Bytes int
-	Cut   bool // whether there is more
+	Cut   bool // whether it is truncated
 }
 
-// lastAttempt is the run after those of Tried.
+// lastAttempt is the run after the runs in Tried.
 type lastAttempt struct {
 	tasktype.NodeAttempt
 	Status tasktype.Status
 	Took   time.Duration
 }
 
-// Took is how long the last run took, or has taken; negative if none did.
+// Took returns the duration of the last run, so far if it is running; negative if there is none.
 func (d nodeData) Took(now time.Time) time.Duration {
 	n := d.Node
 	if n.Status == tasktype.Started && n.Ended.IsZero() && n.Planned.IsZero() {
@@ -62,7 +62,8 @@ func (d nodeData) Took(now time.Time) time.Duration {
 	return ran(n)
 }
 
-// Waited is how long the task could run before its first start, or has been able to; negative if it never could.
+// Waited returns the time from the scheduled start to the first start, or until now; negative if the task was never
+// ready.
 func (d nodeData) Waited(now time.Time) time.Duration {
 	end := now
 	switch {
@@ -73,10 +74,10 @@ func (d nodeData) Waited(now time.Time) time.Duration {
 	case !d.Ended.IsZero():
 		end = d.Ended
 	}
-	return end.Sub(d.Scheduled) // negative before its time
+	return end.Sub(d.Scheduled) // negative before the scheduled start
 }
 
-// node shows a node. It asks Redis for some ten things, and in a workflow that is not large for all its nodes.
+// node shows a node. It makes about ten Redis reads and, unless the workflow is large, reads all its nodes.
 func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
 	d := nodeData{Workflow: id}
@@ -110,14 +111,14 @@ func (s *site) node(ctx context.Context, r *http.Request) (webui.View, error) {
 	return webui.View{Name: d.Task, At: s.cfg.Prefix + "/workflows", Data: d, Cost: workflowCost + nodeCost, Fixed: d.over}, nil
 }
 
-// setLast sets the current or last run, unless it is among those that another run follows.
+// setLast sets the current or last run, unless it is in Tried.
 func (d *nodeData) setLast(now time.Time) {
 	if d.Step() || d.Attempts == 0 || d.Status == tasktype.Retry || d.Status == tasktype.Pending {
 		return
 	}
 	d.Last = &lastAttempt{Status: d.Status, Took: d.Took(now)}
 	d.Last.Run, d.Last.Attempt, d.Last.Started, d.Last.Ended, d.Last.Worker = max(d.Runs, 1), d.Attempts, d.Started, d.Ended, d.Worker
-	if n := len(d.Tried); n > 0 && d.Tried[n-1].Run == d.Runs { // it ended before another run of its handler
+	if n := len(d.Tried); n > 0 && d.Tried[n-1].Run == d.Runs { // it completed before another run of its handler
 		d.Last.Run, d.Last.Started, d.Last.Worker, d.Last.Took = d.Runs+1, time.Time{}, "", -1
 	}
 	if d.Failure != nil {
@@ -125,7 +126,7 @@ func (d *nodeData) setLast(now time.Time) {
 	}
 }
 
-// neighbours sets the dependencies and dependents of a node, when it could run, and why it waits.
+// neighbours sets the dependencies, dependents, ready time and wait reason of a node.
 func (s *site) neighbours(ctx context.Context, d *nodeData) error {
 	p, err := tasks.Attach[any](s.client, d.Workflow).Progress(ctx)
 	if err != nil {
@@ -169,7 +170,7 @@ func newDocument(raw json.RawMessage) document {
 	return d
 }
 
-// result reads the result of a node as JSON. A node without one has none: "".
+// result returns the result of a node as JSON, or "" if there is none.
 func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, error) {
 	raw, err := tasks.NodeValue[json.RawMessage](ctx, s.client, id, node)
 	if errors.Is(err, tasks.ErrUnknown) {
@@ -178,7 +179,7 @@ func (s *site) result(ctx context.Context, id, node string) (json.RawMessage, er
 	return raw, err
 }
 
-// readable indents JSON, and cuts what is too long to read.
+// readable indents JSON and truncates it to shownBytes.
 func readable(raw json.RawMessage) (text string, cut bool) {
 	if len(raw) > shownBytes {
 		return string(bytes.ToValidUTF8(raw[:shownBytes], []byte("\uFFFD"))), true
@@ -190,12 +191,12 @@ func readable(raw json.RawMessage) (text string, cut bool) {
 	return b.String(), false
 }
 
-// downloadResult serves the whole result of a node.
+// downloadResult serves the complete result of a node.
 func (s *site) downloadResult(w http.ResponseWriter, r *http.Request) {
 	s.download(w, r, "result.json", s.result)
 }
 
-// downloadInput serves the whole input of a node.
+// downloadInput serves the complete input of a node.
 func (s *site) downloadInput(w http.ResponseWriter, r *http.Request) {
 	s.download(w, r, "input.json", func(ctx context.Context, id, node string) (json.RawMessage, error) {
 		d, err := s.client.Node(ctx, id, node)
@@ -203,7 +204,7 @@ func (s *site) downloadInput(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-var errHidden = webui.Forbidden("You may not see inputs and results of tasks: they may have secrets.")
+var errHidden = webui.Forbidden("Inputs and results of tasks may contain secrets; you do not have permission to see them.")
 
 // download serves JSON of a node as a file.
 func (s *site) download(w http.ResponseWriter, r *http.Request, name string, of func(ctx context.Context, id, node string) (json.RawMessage, error)) {

@@ -10,16 +10,16 @@ import (
 	"muster/tasks/tasktype"
 )
 
-const newest = 10 // workflows of a kind on the overview
+const newest = 10 // workflows per section of the overview
 
-// overviewData is the first page: the state of the fleet, and its work.
+// overviewData is the start page: the state and work of the fleet.
 type overviewData struct {
 	Workers                []tasktype.Worker
 	Slots, Busy            int
 	Trouble                []Trouble
 	Queues                 []tasktype.Queue // with waiting tasks
 	Waiting                int64
-	Open                   int64 // tasks that wait for an answer
+	Open                   int64 // tasks that wait for external completion
 	Live                   int64 // running workflows
 	FailingTasks           []FailingTask
 	Outbox                 tasktype.Outbox
@@ -28,7 +28,7 @@ type overviewData struct {
 	Running, Failing, Last []tasktype.Workflow
 }
 
-// Idle reports whether nothing was ever sent.
+// Idle reports whether no workflow was ever sent.
 func (d overviewData) Idle() bool { return len(d.Running)+len(d.Failing)+len(d.Last) == 0 }
 
 func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error) {
@@ -63,7 +63,7 @@ func (s *site) overview(ctx context.Context, r *http.Request) (webui.View, error
 	if err != nil {
 		return webui.View{}, err
 	}
-	d.Hour = newChart("Tasks that ended in the last hour, by minute", points, now.Add(-time.Hour), now, time.Minute)
+	d.Hour = newChart("Completed tasks in the last hour, by minute", points, now.Add(-time.Hour), now, time.Minute)
 	for _, p := range points {
 		d.Succeeded += p.Succeeded
 		d.Failed += p.Failed

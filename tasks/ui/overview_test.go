@@ -9,7 +9,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-func TestOverviewNamesTrouble(t *testing.T) {
+func TestOverviewHasTrouble(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	lone := tasks.New[int, int]("u.lone", tasks.Queue("gpu"))
@@ -26,12 +26,12 @@ func TestOverviewNamesTrouble(t *testing.T) {
 	if _, err := lone.S(1).Send(t.Context(), f.Client()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Client().Redis().SAdd(t.Context(), "asynq:queues", "gpu").Err(); err != nil { // as asynq's client does
+	if err := f.Client().Redis().SAdd(t.Context(), "asynq:queues", "gpu").Err(); err != nil { // like asynq's client
 		t.Fatal(err)
 	}
 	_, body := get(t, h, "/")
 	for _, want := range []string{
-		"Queue gpu</a></b>: no live worker serves it; 1 task waiting, stalled for",
+		"Queue gpu</a></b>: no live workers; 1 task waiting, stalled for",
 		"u.bad</a></b>: all of 1 task failed in the last hour; last error:",
 		`<span>Waiting tasks</span><b>1</b>`,
 		`<span>Open tasks</span><b>1</b>`,
@@ -42,11 +42,11 @@ func TestOverviewNamesTrouble(t *testing.T) {
 		}
 	}
 	if strings.Contains(body, "<script>alert") || strings.Contains(body, "u.inc</a></b>") {
-		t.Errorf("got %s, want text only, and no trouble with u.inc", body)
+		t.Errorf("got %s, want escaped text and no trouble with u.inc", body)
 	}
 }
 
-func TestQueuesWithTrouble(t *testing.T) {
+func TestQueues(t *testing.T) {
 	t.Parallel()
 	got := Queues([]tasktype.Queue{
 		{Name: "busy", Pending: 3, Workers: 2, Latency: time.Hour},
@@ -55,7 +55,7 @@ func TestQueuesWithTrouble(t *testing.T) {
 		{Name: "mail", Pending: 1, Workers: 1, Paused: true},
 	})
 	want := []Trouble{
-		{true, "Queue gpu/1", "no live worker serves it; 1\u202f249 tasks waiting, stalled for 4 min 00 s", "/queues/gpu%2F1"},
+		{true, "Queue gpu/1", "no live workers; 1\u202f249 tasks waiting, stalled for 4 min 00 s", "/queues/gpu%2F1"},
 		{false, "Queue mail", "paused; 1 task waiting", "/queues/mail"},
 	}
 	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {

@@ -17,13 +17,13 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// formToken is a token of a browser.
+// formToken is a form token of a browser.
 var formToken = strings.Repeat("a", 32)
 
-// anyone may change things.
+// anyone permits all changes.
 var anyone = Config{May: func(*http.Request) bool { return true }}
 
-// wantIn checks that a page answers 200 and has texts.
+// wantIn checks that a page returns 200 and contains the texts.
 func wantIn(t *testing.T, h http.Handler, path string, wants ...string) {
 	t.Helper()
 	code, body := get(t, h, path)
@@ -37,7 +37,7 @@ func wantIn(t *testing.T, h http.Handler, path string, wants ...string) {
 	}
 }
 
-// wantPosted checks the status of a form that was sent.
+// wantPosted checks the status of a submitted form.
 func wantPosted(t *testing.T, h http.Handler, want int, path string, fields ...string) string {
 	t.Helper()
 	w := post(t, h, path, formToken, formToken, fields...)
@@ -47,11 +47,11 @@ func wantPosted(t *testing.T, h http.Handler, want int, path string, fields ...s
 	return w.Body.String()
 }
 
-// A person finds the tasks that wait for an answer, and answers on the page.
-func TestOpenTasksAreAnsweredOnThePage(t *testing.T) {
+// Open tasks are listed, and completed or failed on their page.
+func TestOpenTasksAreCompletedOnPage(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
-	wantIn(t, h, "/tokens", "No task waits for an answer")
+	wantIn(t, h, "/tokens", "No open tasks")
 	var runs []*tasks.AsyncResult[string]
 	for _, question := range []string{"really?", hostile} {
 		run, err := tasks.Chain(ask.S(question), text).Send(t.Context(), f.Client())
@@ -64,9 +64,9 @@ func TestOpenTasksAreAnsweredOnThePage(t *testing.T) {
 	at := "/workflows/" + runs[0].ID()
 	wantIn(t, h, "/tokens", "u.ask", "2 open", runs[0].ID(), runs[1].ID(), "really?", at+"/complete/0")
 	wantIn(t, h, "/tokens?task=u.ask", runs[0].ID())
-	wantIn(t, h, "/tokens?task=u.none", "No task waits")
-	wantIn(t, h, at+"/nodes/0", "Complete…", "Waiting for an answer since", "really?")
-	wantIn(t, h, at+"/complete/0", "Answer, as JSON")
+	wantIn(t, h, "/tokens?task=u.none", "No open tasks")
+	wantIn(t, h, at+"/nodes/0", "Complete…", "Waiting for completion since", "really?")
+	wantIn(t, h, at+"/complete/0", "Result (JSON)")
 	if _, body := get(t, h, "/tokens"); strings.Contains(body, "<script>alert") {
 		t.Error("the page has the script of an input")
 	}
@@ -85,13 +85,13 @@ func TestOpenTasksAreAnsweredOnThePage(t *testing.T) {
 		t.Errorf("got %s, %v, want %s", got, err, tasktype.Failed)
 	}
 	wantIn(t, h, "/workflows/"+runs[1].ID()+"/nodes/0", template.HTMLEscapeString("<script>alert(1)</script>"))
-	wantIn(t, h, "/tokens", "No task waits for an answer")
+	wantIn(t, h, "/tokens", "No open tasks")
 	if code, _ := get(t, h, at+"/complete/0"); code != http.StatusBadRequest {
-		t.Errorf("question about a node that has ended: got %d, want 400", code)
+		t.Errorf("action on a completed node: got %d, want 400", code)
 	}
 }
 
-// The page of a node has its input, its attempts and its trace; long JSON is cut, with the whole to download.
+// The page of a node has its input, attempts and trace. Long JSON is truncated and available as a download.
 func TestNodePageHasInputAndAttempts(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
@@ -102,7 +102,7 @@ func TestNodePageHasInputAndAttempts(t *testing.T) {
 	}
 	f.Drain()
 	at := "/workflows/" + run.ID()
-	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "the first 64 KiB", trace, "traceparent")
+	wantIn(t, h, at+"/nodes/0", "attempt one", "attempt two", "Attempts", "Input", "200\u202f002 bytes", "truncated to 64 KiB", trace, "traceparent")
 	if _, body := get(t, h, at+"/nodes/0"); len(body) > 100<<10 {
 		t.Errorf("the page has %d bytes, want at most 100 KiB", len(body))
 	}
@@ -116,13 +116,13 @@ func TestNodePageHasInputAndAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/1", chain.ID()), "not known before")
+	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/1", chain.ID()), "until the dependencies have completed")
 	f.Drain()
 	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/0", chain.ID()), ">41</pre>", ">42</pre>")
 }
 
-// The page of a task has its errors by text, and how long its handlers ran; that of a queue its tasks.
-func TestPagesOfATaskAndAQueue(t *testing.T) {
+// The page of a task has its errors by message and its durations, the page of a queue its tasks.
+func TestPagesOfTaskAndQueue(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	for range 3 {
@@ -132,16 +132,16 @@ func TestPagesOfATaskAndAQueue(t *testing.T) {
 	}
 	f.Drain()
 	wantIn(t, h, "/names", "u.bad", "/tasks/names/u.bad", "p95")
-	wantIn(t, h, "/names/u.bad", `<td class="n">3</td>`, "Of the last 3 tasks that failed", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
-	wantIn(t, h, "/names/u.none", "It has not ended in the last day", "None failed")
-	wantIn(t, h, "/queues/default", "u.bad", "Worker that takes from it", "Last day")
+	wantIn(t, h, "/names/u.bad", `<td class="n">3</td>`, "Errors of the last 3 failed tasks", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
+	wantIn(t, h, "/names/u.none", "No completed tasks in the last day", "No failures")
+	wantIn(t, h, "/queues/default", "u.bad", "Worker</th>", "Last day")
 	if code, _ := get(t, h, "/queues/none"); code != http.StatusNotFound {
 		t.Errorf("page of no queue: got %d, want 404", code)
 	}
 }
 
-// Workflows are listed by a part of their name and by state, and those that run are revoked together.
-func TestWorkflowsAreFilteredAndRevokedTogether(t *testing.T) {
+// Workflows are filtered by part of the name and state, and running ones are revoked together.
+func TestWorkflowsAreFilteredAndRevoked(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, anyone)
 	var ids []string
@@ -167,10 +167,10 @@ func TestWorkflowsAreFilteredAndRevokedTogether(t *testing.T) {
 	}
 	wantIn(t, h, "/revoke?name=inc", ": 3.", `value="3"`)
 	wantPosted(t, h, http.StatusBadRequest, "/revoke?name=inc", "most", "0")
-	if said := wantPosted(t, h, http.StatusOK, "/revoke?name=inc", "most", "2"); !strings.Contains(said, "2 workflows were revoked") {
-		t.Errorf("got %s", said)
+	if body := wantPosted(t, h, http.StatusOK, "/revoke?name=inc", "most", "2"); !strings.Contains(body, "Revoked 2 workflows") {
+		t.Errorf("got %s", body)
 	}
-	var revoked []string // the latest two; those of the same millisecond have no order
+	var revoked []string // the latest two; workflows of the same millisecond are not ordered
 	for _, id := range ids {
 		state, err := tasks.Attach[int](f.Client(), id).Status(t.Context())
 		if err != nil {
@@ -186,22 +186,22 @@ func TestWorkflowsAreFilteredAndRevokedTogether(t *testing.T) {
 	wantIn(t, h, "/workflows?state=revoked", revoked...)
 }
 
-// The pages of a workflow that is too large to read whole say so at once.
-func TestTooManyNodesAreNotRead(t *testing.T) {
+// Pages of a workflow that is too large do not read its nodes.
+func TestNodesOfLargeWorkflowAreNotRead(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	run, err := tasks.Each(make([]int, mostRead+1), inc).Send(t.Context(), f.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, h, "/workflows/"+run.ID(), "too many to show here", "0 of 20\u202f001", "muster inspect workflow "+run.ID())
-	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to show here", "u.inc")
+	wantIn(t, h, "/workflows/"+run.ID(), "too many to display", "0 of 20\u202f001", "muster inspect workflow "+run.ID())
+	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to display", "u.inc")
 }
 
 type roleKey struct{}
 
-// Readers without the right to data get no input, result and header, on no page and in no stream; readers with it get
-// them on both. A middleware puts the role into the context of the request.
+// Clients without permission for data get no inputs, results and headers, on any page or stream. A middleware sets
+// the role in the context of the request.
 func TestDataIsHidden(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{Data: func(r *http.Request) bool { return r.Context().Value(roleKey{}) == "admin" }})
@@ -243,7 +243,7 @@ func TestDataIsHidden(t *testing.T) {
 	}
 }
 
-// getAs requests a page with a role, as HTML or as a stream of which it returns the first update.
+// getAs requests a page with a role, as HTML or as a stream, of which it returns the first update.
 func getAs(t *testing.T, url, role, accept string) (code int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -267,8 +267,8 @@ func getAs(t *testing.T, url, role, accept string) (code int, body string) {
 	return res.StatusCode, string(raw)
 }
 
-// The page of a task has each of its runs, and counts waiting from when it could run.
-func TestNodePageHasItsRuns(t *testing.T) {
+// The page of a node has all its runs, and counts waiting from the time when it was ready.
+func TestNodePageHasRuns(t *testing.T) {
 	t.Parallel()
 	poll := tasks.New[int, int]("u.poll")
 	calls := 0
@@ -286,5 +286,5 @@ func TestNodePageHasItsRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Drain()
-	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/0", "asked to run again", "in 3 runs", "First start", "Last start", `<th scope="row">Waited</th><td>&lt; 1 ms</td>`)
+	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/0", "repeated", "in 3 runs", "First start", "Last start", `<th scope="row">Waited</th><td>&lt; 1 ms</td>`)
 }

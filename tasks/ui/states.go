@@ -2,7 +2,7 @@ package ui
 
 import "muster/tasks/tasktype"
 
-// stateWord is what the pages call the state of a node.
+// stateWord returns the label of a node state.
 func stateWord(s tasktype.Status) string {
 	switch s {
 	case tasktype.Pending:
@@ -23,11 +23,11 @@ func stateWord(s tasktype.Status) string {
 	return string(s)
 }
 
-// outcomeWord is the name of the outcome of a run that another run followed.
+// outcomeWord returns the label of the outcome of a run that was followed by another run.
 func outcomeWord(o tasktype.Outcome) string {
 	switch o {
 	case tasktype.OutcomeAgain:
-		return "asked to run again"
+		return "repeated"
 	case tasktype.OutcomeReturned:
 		return "worker stopped"
 	case tasktype.OutcomeLost:
@@ -38,7 +38,7 @@ func outcomeWord(o tasktype.Outcome) string {
 	return string(o)
 }
 
-// workflowWord is what the pages call the state of a workflow.
+// workflowWord returns the label of a workflow state.
 func workflowWord(s tasktype.WorkflowState) string {
 	switch s {
 	case tasktype.WorkflowSucceeded:

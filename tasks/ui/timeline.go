@@ -9,36 +9,36 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// timeline has a row for each box whose tasks ran, run or may still run, in the order in which they could run. Its axis is
-// 1000 wide.
+// A timeline has a row for each box with tasks that have run or may still run, ordered by the time when they were
+// ready. Its axis has a width of 1000.
 type timeline struct {
 	Rows  []row
 	Whole time.Duration
-	Ticks []string // of the axis
-	Kinds []kind   // in use, for the key
-	Never int      // tasks that did not run and never will
+	Ticks []string // labels of the axis
+	Kinds []kind   // kinds in use, for the legend
+	Never int      // number of tasks that did not run and never will
 }
 
-// row has the bars of a box.
+// A row holds the bars of a box.
 type row struct {
 	*box
 	Height int
 	Bars   []bar
-	Waited time.Duration // for a worker: the mean of its tasks; negative if none was ready
-	Ran    time.Duration // the longest run; negative if none ran
+	Waited time.Duration // mean wait of its tasks for a worker; negative if none was ready
+	Ran    time.Duration // the longest run; negative if there was none
 }
 
-// bar is a part of the time of a task or, in a row of many tasks, a column: how many ran at once.
+// A bar is a phase of a task or, in a row with many tasks, a column with the number of concurrent tasks.
 type bar struct {
 	Kind kind
 	X, W float64
 	Y, H float64
 }
 
-// kind is what a task did or waited for. It is a class of style.css.
+// kind is the kind of a phase. It is a class of style.css.
 type kind string
 
-// The kinds of bars, in the order of the key.
+// Kinds of bars, in the order of the legend.
 const (
 	forOthers kind = "t-others"
 	forTime   kind = "t-time"
@@ -53,7 +53,7 @@ const (
 
 var kinds = []kind{forOthers, forTime, forWorker, forPerson, earlier, running, succeeded, failed, revoked}
 
-// Label explains the kind in the key.
+// Label returns the text of the legend.
 func (k kind) Label() string {
 	return map[kind]string{forOthers: "waiting for other tasks", forTime: "waiting for its time", forWorker: "waiting for a worker",
 		forPerson: "waiting for a person or program", earlier: "earlier attempts and pauses", running: "running", succeeded: "succeeded",
@@ -61,19 +61,19 @@ func (k kind) Label() string {
 }
 
 const (
-	mostLines  = 24  // tasks of a row with bars each; more are columns
-	columns    = 100 // of a row of many tasks
+	mostLines  = 24  // maximum number of tasks with individual bars in a row; more are shown as columns
+	columns    = 100 // number of columns of a row with many tasks
 	lineHeight = 4
 	rowHeight  = 14
 )
 
-// phase is a part of the time of a task.
+// A phase is a part of the time of a task.
 type phase struct {
 	kind     kind
 	from, to time.Time
 }
 
-// phases returns what a node did and waited for up to end. Phases without a length are omitted, except runs.
+// phases returns the phases of a node up to end. Empty phases other than runs are omitted.
 func phases(n *tasktype.Node, sent, end time.Time) (out []phase) {
 	at := sent
 	add := func(k kind, to time.Time) {
@@ -103,7 +103,7 @@ func phases(n *tasktype.Node, sent, end time.Time) (out []phase) {
 	}
 	if n.First.IsZero() {
 		add(forWorker, end)
-		if never { // it failed before its handler was called, or was answered before it was opened
+		if never { // it failed before its handler was called, or was completed before it was opened
 			out = append(out, phase{ranAs(n), end, end})
 		}
 		return out
@@ -218,7 +218,7 @@ func newTimeline(d *drawing, ended, now time.Time) *timeline {
 	return t
 }
 
-// lines draws the phases of each task of a row on a line.
+// lines draws the phases of each task of a row on a separate line.
 func (r *row) lines(all [][]phase, at func(time.Time) float64) {
 	high := float64(lineHeight)
 	if len(all) == 1 {
@@ -243,7 +243,7 @@ func (r *row) lines(all [][]phase, at func(time.Time) float64) {
 	}
 }
 
-// columns draws how many of the tasks of a row ran at once, as a share of the most that did, with the failed ones on top.
+// columns draws the concurrency of the tasks of a row relative to its maximum, with failed tasks on top.
 func (r *row) columns(all [][]phase, sent time.Time, whole time.Duration) {
 	r.Height = 2 * rowHeight
 	count := map[kind]*[columns]int{}

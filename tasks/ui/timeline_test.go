@@ -10,7 +10,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-func TestPhasesOfATask(t *testing.T) {
+func TestPhases(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
 	ready := tasktype.Node{Ready: at(1), Scheduled: at(1)}
@@ -23,29 +23,29 @@ func TestPhasesOfATask(t *testing.T) {
 		n    tasktype.Node
 		want string
 	}{
-		"waits for others":     {tasktype.Node{Status: tasktype.Pending}, "others 0-100"},
+		"waiting for others":   {tasktype.Node{Status: tasktype.Pending}, "others 0-100"},
 		"skipped":              {tasktype.Node{Status: tasktype.Skipped, Ended: at(5)}, ""},
 		"revoked, never ready": {tasktype.Node{Status: tasktype.Revoked, Ended: at(5)}, ""},
 		"revoked while ready":  {node(func(n *tasktype.Node) { n.Status, n.Ended = tasktype.Revoked, at(5) }), "others 0-1"},
-		"waits for a worker":   {node(func(n *tasktype.Node) { n.Status = tasktype.Pending }), "others 0-1 worker 1-100"},
-		"waits for its time":   {node(func(n *tasktype.Node) { n.Status, n.Scheduled = tasktype.Pending, at(500) }), "others 0-1 time 1-100"},
-		"was delayed":          {node(func(n *tasktype.Node) { n.Status, n.Scheduled = tasktype.Pending, at(50) }), "others 0-1 time 1-50 worker 50-100"},
+		"waiting for a worker": {node(func(n *tasktype.Node) { n.Status = tasktype.Pending }), "others 0-1 worker 1-100"},
+		"scheduled":            {node(func(n *tasktype.Node) { n.Status, n.Scheduled = tasktype.Pending, at(500) }), "others 0-1 time 1-100"},
+		"delayed":              {node(func(n *tasktype.Node) { n.Status, n.Scheduled = tasktype.Pending, at(50) }), "others 0-1 time 1-50 worker 50-100"},
 		"runs":                 {node(func(n *tasktype.Node) { n.Status, n.First, n.Started = tasktype.Started, at(3), at(3) }), "others 0-1 worker 1-3 running 3-100"},
 		"ran":                  {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Ended = tasktype.Success, at(3), at(3), at(4) }), "others 0-1 worker 1-3 succeeded 3-4"},
-		"waits for a person": {node(func(n *tasktype.Node) {
+		"external": {node(func(n *tasktype.Node) {
 			n.Status, n.Open, n.First, n.Started, n.Opened = tasktype.Started, true, at(3), at(3), at(3)
 		}),
 			"others 0-1 worker 1-3 person 3-100"},
-		"was answered": {node(func(n *tasktype.Node) {
+		"externally completed": {node(func(n *tasktype.Node) {
 			n.Status, n.First, n.Started, n.Opened, n.Ended = tasktype.Success, at(3), at(3), at(3), at(9)
 		}), "others 0-1 worker 1-3 person 3-9 succeeded 9-9"},
-		"waits for its next attempt": {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Due = tasktype.Retry, at(3), at(30), at(400) }),
+		"waiting for a retry": {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Due = tasktype.Retry, at(3), at(30), at(400) }),
 			"others 0-1 worker 1-3 earlier 3-100"},
-		"failed in its third attempt": {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Ended = tasktype.Failed, at(3), at(30), at(31) }),
+		"failed in the third attempt": {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Ended = tasktype.Failed, at(3), at(30), at(31) }),
 			"others 0-1 worker 1-3 earlier 3-30 failed 30-31"},
-		"failed before its first run": {node(func(n *tasktype.Node) { n.Status, n.Ended = tasktype.Failed, at(7) }), "others 0-1 worker 1-7 failed 7-7"},
-		"revoked while it ran":        {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Ended = tasktype.Revoked, at(3), at(3), at(9) }), "others 0-1 worker 1-3 revoked 3-9"},
-		"its plan runs": {node(func(n *tasktype.Node) {
+		"failed before the first run": {node(func(n *tasktype.Node) { n.Status, n.Ended = tasktype.Failed, at(7) }), "others 0-1 worker 1-7 failed 7-7"},
+		"revoked while running":       {node(func(n *tasktype.Node) { n.Status, n.First, n.Started, n.Ended = tasktype.Revoked, at(3), at(3), at(9) }), "others 0-1 worker 1-3 revoked 3-9"},
+		"running plan": {node(func(n *tasktype.Node) {
 			n.Status, n.First, n.Started, n.Planned = tasktype.Started, at(3), at(3), at(5)
 		}), "others 0-1 worker 1-3 succeeded 3-5"},
 	} {
@@ -59,7 +59,7 @@ func TestPhasesOfATask(t *testing.T) {
 	}
 }
 
-func TestTimelineOfManyTasksAndOfTasksThatNeverRan(t *testing.T) {
+func TestTimeline(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
 	nodes := []tasktype.Node{{ID: "0", Task: "list", Status: tasktype.Success, Ready: at(0), Scheduled: at(0), First: at(1), Started: at(1), Ended: at(2)}}

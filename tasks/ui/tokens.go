@@ -15,38 +15,38 @@ import (
 )
 
 const (
-	mostOpenTasks = 10  // tasks whose open nodes are on one page
-	fewOpen       = 20  // open nodes of each of them
+	mostOpenTasks = 10  // maximum number of tasks with a list of open nodes on a page
+	fewOpen       = 20  // open nodes listed per task
 	inputShown    = 120 // characters of an input in a table
 )
 
-// tokensData are the nodes that wait for an answer from outside, by task.
+// tokensData lists the nodes that wait for external completion, by task.
 type tokensData struct {
-	Task  string // the only one, or empty
+	Task  string // the selected task, or empty
 	Lists []openList
 	More  []tasktype.OpenTask // tasks without a list
-	Next  string              // the address of the next page of the task
+	Next  string              // URL of the next page of the task
 }
 
-// openList are nodes of a task that wait.
+// openList is a task with open nodes.
 type openList struct {
 	tasktype.OpenTask
 	Nodes []openNode
-	All   string // the address of all of them, if there are more
+	All   string // URL of the complete list, if there are more nodes
 }
 
-// openNode is a node that waits, with the beginning of its input.
+// openNode is an open node with the start of its input.
 type openNode struct {
 	tasktype.OpenToken
 	Input string
 }
 
-// tokens lists the nodes that wait for an answer.
+// tokens lists the open nodes.
 func (s *site) tokens(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
 	d := tokensData{Task: q.Get("task")}
 	if len(d.Task) > 200 || len(q.Get("after")) > 500 {
-		return webui.View{}, webui.Invalid("It is too long.")
+		return webui.View{}, webui.Invalid("The name is too long.")
 	}
 	all, err := s.client.OpenTasks(ctx)
 	if err != nil {
@@ -82,55 +82,54 @@ func (s *site) tokens(ctx context.Context, r *http.Request) (webui.View, error) 
 	return webui.View{Name: "Open tasks", At: s.cfg.Prefix + "/tokens", Data: d}, nil
 }
 
-// answers are the actions that answer for nodes.
-type answers struct{ *site }
+// completions are the actions that complete or fail open nodes.
+type completions struct{ *site }
 
-// openQuestion returns the node of a request that waits for an answer, with the question that both answers have in
-// common.
-func (s answers) openQuestion(ctx context.Context, r *http.Request) (tasktype.NodeDetail, webui.Question, error) {
+// openQuestion returns the open node of a request, with the common part of the questions.
+func (s completions) openQuestion(ctx context.Context, r *http.Request) (tasktype.NodeDetail, webui.Question, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
 	d, err := s.client.Node(ctx, id, node)
 	if err != nil {
 		return d, webui.Question{}, err
 	}
 	if !d.Open {
-		return d, webui.Question{}, webui.Invalid("This node does not wait for an answer: it is %s.", stateWord(d.Status))
+		return d, webui.Question{}, webui.Invalid("This node is not open: it is %s.", stateWord(d.Status))
 	}
 	return d, webui.Question{
-		Text: "The input is " + clip.Line(string(s.given(r, d.Input)), 2000) + ". A token that was given out for the node is refused from then on.",
+		Text: "Input: " + clip.Line(string(s.given(r, d.Input)), 2000) + ". Existing tokens of the node become invalid.",
 		Back: s.cfg.Prefix + "/workflows/" + url.PathEscape(id) + "/nodes/" + url.PathEscape(node), At: s.cfg.Prefix + "/tokens",
 	}, nil
 }
 
-func (s answers) askComplete(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (s completions) askComplete(ctx context.Context, r *http.Request) (webui.Question, error) {
 	d, q, err := s.openQuestion(ctx, r)
-	q.Title, q.Button = "Answer for "+d.Task, "Complete the task"
-	q.Fields = []webui.Field{{Name: "value", Type: "textarea", Label: "Answer, as JSON", Hint: `A text needs its quotes: "yes". The workflow continues with it.`, Required: true}}
+	q.Title, q.Button = "Complete "+d.Task, "Complete the task"
+	q.Fields = []webui.Field{{Name: "value", Type: "textarea", Label: "Result (JSON)", Hint: `A string requires quotes: "yes". The workflow continues with this value.`, Required: true}}
 	return q, err
 }
 
-func (s answers) complete(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (s completions) complete(ctx context.Context, r *http.Request) (webui.Done, error) {
 	value := strings.TrimSpace(r.PostFormValue("value"))
 	if !json.Valid([]byte(value)) {
-		return webui.Done{}, webui.Invalid(`The answer is not JSON. A text needs its own quotes: "yes". Go back and try again.`)
+		return webui.Done{}, webui.Invalid(`Invalid JSON. A string requires quotes: "yes".`)
 	}
 	return s.settle(ctx, r, func(token string) error { return s.client.Complete(ctx, token, json.RawMessage(value)) })
 }
 
-func (s answers) askFail(ctx context.Context, r *http.Request) (webui.Question, error) {
+func (s completions) askFail(ctx context.Context, r *http.Request) (webui.Question, error) {
 	d, q, err := s.openQuestion(ctx, r)
 	q.Title, q.Button, q.Danger = "Fail "+d.Task, "Fail the attempt", true
 	q.Fields = []webui.Field{
 		{Name: "message", Type: "text", Label: "Why", Max: 2000, Required: true},
-		{Name: "permanent", Type: "checkbox", Label: "Do not open it again, even if it has attempts left"},
+		{Name: "permanent", Type: "checkbox", Label: "Do not retry, even if attempts remain"},
 	}
 	return q, err
 }
 
-func (s answers) fail(ctx context.Context, r *http.Request) (webui.Done, error) {
+func (s completions) fail(ctx context.Context, r *http.Request) (webui.Done, error) {
 	message := strings.TrimSpace(r.PostFormValue("message"))
 	if message == "" {
-		return webui.Done{}, webui.Invalid("Say why it fails.")
+		return webui.Done{}, webui.Invalid("A reason is required.")
 	}
 	cause := errors.New(message)
 	if r.PostFormValue("permanent") != "" {
@@ -139,12 +138,12 @@ func (s answers) fail(ctx context.Context, r *http.Request) (webui.Done, error) 
 	return s.settle(ctx, r, func(token string) error { return s.client.Fail(ctx, token, cause) })
 }
 
-// settle answers for a node that waits, with a new token.
-func (s answers) settle(ctx context.Context, r *http.Request, answer func(token string) error) (webui.Done, error) {
+// settle completes or fails an open node with a new token.
+func (s completions) settle(ctx context.Context, r *http.Request, submit func(token string) error) (webui.Done, error) {
 	id, node := r.PathValue("id"), r.PathValue("node")
 	token, err := s.client.NewToken(ctx, id, node)
 	if err == nil {
-		err = answer(token)
+		err = submit(token)
 	}
 	if errors.Is(err, tasks.ErrCompleted) || errors.Is(err, tasks.ErrNotOpen) || errors.Is(err, tasks.ErrStale) {
 		err = webui.Invalid("%s", err)
@@ -152,7 +151,7 @@ func (s answers) settle(ctx context.Context, r *http.Request, answer func(token 
 	return webui.Done{To: s.cfg.Prefix + "/workflows/" + url.PathEscape(id) + "/nodes/" + url.PathEscape(node)}, err
 }
 
-// given is the input of a task, or in place of it a word for those who may not see it.
+// given returns the input of a task, or a placeholder if the client may not see it.
 func (s *site) given(r *http.Request, input json.RawMessage) json.RawMessage {
 	if s.cfg.Data(r) {
 		return input

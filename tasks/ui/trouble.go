@@ -15,13 +15,13 @@ import (
 
 // Trouble is a queue or a task that needs attention.
 type Trouble struct {
-	Bad  bool   // work is not done; else a warning
-	What string // the name of the queue or task
+	Bad  bool   // tasks are not processed; otherwise a warning
+	What string // name of the queue or task
 	Why  string
-	Path string // of its page, below the prefix of the pages
+	Path string // path of its page without the prefix
 }
 
-// Queues returns the paused queues and those whose waiting tasks no worker takes, the longest first.
+// Queues returns paused and stalled queues with waiting tasks, the longest delay first.
 func Queues(queues []tasktype.Queue) (out []Trouble) {
 	waiting := slices.Clone(queues)
 	slices.SortStableFunc(waiting, func(a, b tasktype.Queue) int { return cmp.Compare(b.Pending, a.Pending) })
@@ -31,7 +31,7 @@ func Queues(queues []tasktype.Queue) (out []Trouble) {
 		case q.Paused:
 			t.Why = fmt.Sprintf("paused; %s waiting", tasksOf(q.Pending))
 		case q.Pending > 0 && q.Workers == 0:
-			t.Bad, t.Why = true, fmt.Sprintf("no live worker serves it; %s waiting, stalled for %s", tasksOf(q.Pending), webui.Took(q.Latency))
+			t.Bad, t.Why = true, fmt.Sprintf("no live workers; %s waiting, stalled for %s", tasksOf(q.Pending), webui.Took(q.Latency))
 		default:
 			continue
 		}
@@ -47,20 +47,20 @@ func tasksOf(n int64) string {
 	return webui.Number(n) + " tasks"
 }
 
-// FailingTask is a task of which nodes failed.
+// FailingTask is a task with failed nodes.
 type FailingTask struct {
 	Task          string
 	Failed, Ended int64
-	Last          *tasktype.FailedNode // the last one; nil if it is no longer kept
+	Last          *tasktype.FailedNode // the last failed node; nil if it has expired
 }
 
-// Path is the path of the page of the task, below the prefix of the pages.
+// Path returns the path of the task's page without the prefix.
 func (f FailingTask) Path() string { return "/names/" + url.PathEscape(f.Task) }
 
-// Share is the percentage of nodes that failed.
+// Share returns the percentage of failed nodes.
 func (f FailingTask) Share() int64 { return 100 * f.Failed / max(f.Ended, 1) }
 
-// Error is the last error in one line, or empty if it is not kept.
+// Error returns the last error in one line, or "" if it has expired.
 func (f FailingTask) Error() string {
 	if f.Last == nil {
 		return ""
@@ -68,11 +68,11 @@ func (f FailingTask) Error() string {
 	return clip.Line(f.Last.Failure.Code+": "+f.Last.Failure.Message, 200)
 }
 
-// mostFailing bounds the failing tasks that are listed.
+// mostFailing is the maximum number of listed failing tasks.
 const mostFailing = 10
 
-// Failing returns the tasks with failed nodes in points, most failures first, and as trouble those of which every node
-// failed. It reads the last failure of each, with about two commands of Redis.
+// Failing returns the tasks with failed nodes in points, most failures first. all lists the tasks of which all nodes
+// failed. It reads the last failure of each task with about two Redis commands.
 func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePoint) (list []FailingTask, all []Trouble, err error) {
 	byTask := map[string]*FailingTask{}
 	for _, p := range points {
@@ -111,7 +111,7 @@ func Failing(ctx context.Context, client *tasks.Client, points []tasktype.RatePo
 	return list, all, nil
 }
 
-// Open returns the number of nodes that a person or a program completes.
+// Open returns the number of nodes that wait for external completion.
 func Open(ctx context.Context, client *tasks.Client) (n int64, err error) {
 	list, err := client.OpenTasks(ctx)
 	for _, t := range list {
@@ -120,7 +120,7 @@ func Open(ctx context.Context, client *tasks.Client) (n int64, err error) {
 	return n, err
 }
 
-// Waiting returns the queues with waiting tasks, the longest wait first.
+// Waiting returns the queues with waiting tasks, the longest delay first.
 func Waiting(queues []tasktype.Queue) (out []tasktype.Queue, tasks int64) {
 	for _, q := range queues {
 		if q.Pending > 0 {

@@ -1,12 +1,13 @@
-// Package ui serves web pages of a fleet: its workflows as graphs and timelines, its tasks, queues, workers and schedule.
+// Package ui serves web pages for a fleet: workflows as graphs and timelines, tasks, queues, workers and the
+// schedule.
 //
 //	mux.Handle("/tasks/", ui.Handler(client, ui.Config{Prefix: "/tasks"}))
 //
-// The pages read what the engine keeps in Redis, so they show the whole fleet, whichever process serves them. They are
-// read-only unless [Config.May] says otherwise. They load nothing from elsewhere, work without JavaScript, and with it
-// show changes about a second after they happened.
+// The pages read the data of the engine in Redis, so they show the whole fleet, whichever process serves them. They
+// are read-only unless [Config.May] is set. They load no external resources and work without JavaScript. With
+// JavaScript they show changes within about a second.
 //
-// The pages show inputs and results of tasks. Whoever mounts them decides who may see them.
+// The pages show inputs and results of tasks. Restrict access where you mount them.
 package ui
 
 import (
@@ -22,43 +23,42 @@ import (
 	"muster/tasks"
 )
 
-// Config says how the pages are served.
+// Config configures the pages.
 type Config struct {
-	// Prefix is the path that the pages are mounted at, as in "/tasks". Defaults to the root.
+	// Prefix is the path of the pages, such as "/tasks". Defaults to the root.
 	Prefix string
-	// Title is the name in the head of the pages. Defaults to "Tasks".
+	// Title is the title in the page header. Defaults to "Tasks".
 	Title string
-	// Nav are links to the parts of the program, shown in the head of the pages. The one that leads to the prefix is
-	// marked as the current one. Defaults to none.
+	// Nav lists links to parts of the program, shown in the page header. The link to Prefix is marked as current.
+	// Defaults to none.
 	Nav []Link
-	// Shows reports whether the sender of a request sees the link of Nav with a URL. Defaults to all.
+	// Shows reports whether the client of a request sees the link of Nav with a URL. Defaults to all.
 	Shows func(r *http.Request, url string) bool
-	// Home is where the title leads. Defaults to the overview.
+	// Home is the link target of the title. Defaults to the overview.
 	Home string
-	// Search is the path of a page of the program that the search form asks with the parameter q, and SearchHint what it
-	// finds. Defaults to a page that finds workflows.
+	// Search is the path of a search page of the program, called with the parameter q. SearchHint describes its
+	// results. Defaults to a search for workflows.
 	Search, SearchHint string
-	// May reports whether the sender of a request may change things: revoke workflows, answer for tasks that wait for it,
-	// pause queues, set how many tasks a worker runs at once.
-	// Defaults to none: the pages are read-only.
+	// May reports whether the client of a request may make changes: revoke workflows, complete external tasks, pause
+	// queues and set the concurrency of workers. Defaults to none: the pages are read-only.
 	May func(*http.Request) bool
-	// Data reports whether the sender of a request may see inputs, results and headers of tasks, which may have secrets.
-	// Defaults to all.
+	// Data reports whether the client of a request may see inputs, results and headers of tasks, which may contain
+	// secrets. Defaults to all.
 	Data func(*http.Request) bool
-	// Caller names the sender of a request: each may have at most 100 pages open that update themselves. Defaults to the
-	// address, also where it returns "". Behind a reverse proxy, all readers have its address and share the 100 pages unless
-	// Caller names them, as by the user that the proxy has authenticated.
+	// Caller identifies the client of a request. Each client may have at most 100 open pages with live updates.
+	// Defaults to the address, also if Caller returns "". With a reverse proxy all clients have the same address
+	// and share the limit, so Caller should return the user authenticated by the proxy.
 	Caller func(*http.Request) string
-	// Done ends the streams of open pages once it is closed, as when the server shuts down: http.Server.Shutdown waits for
-	// them otherwise. Optional.
+	// Done, when closed, ends the streams of open pages, for which http.Server.Shutdown would wait otherwise.
+	// Optional.
 	Done <-chan struct{}
-	// Did is called after each change, for an audit log. It must not block for long. Defaults to nothing.
+	// Did is called after each change, for an audit log. It must return quickly. Defaults to none.
 	Did func(r *http.Request, action string, err error)
-	// Logger gets errors of pages. Defaults to none.
+	// Logger receives errors of pages. Defaults to none.
 	Logger *slog.Logger
 }
 
-// Link is a link in the head of the pages.
+// Link is a link in the page header.
 type Link struct{ Text, URL string }
 
 func (c Config) withDefaults() Config {
@@ -87,13 +87,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// About how many commands of Redis it takes to read something, with those that scripts call; see [webui.View.Cost].
+// Approximate numbers of Redis commands, including those in scripts; see [webui.View.Cost].
 const (
 	queueCost    = 8  // a queue
-	workflowCost = 12 // a workflow that has not changed since it was read last
+	workflowCost = 12 // a workflow that has not changed since the last read
 	nodeCost     = 10 // a node of a workflow
-	ratesCost    = 30 // what was counted of an hour or a day
-	listCost     = 20 // a list of workflows, and one more for each
+	ratesCost    = 30 // the statistics of an hour or a day
+	listCost     = 20 // a list of workflows, plus one for each
 )
 
 // site serves the pages.
@@ -106,8 +106,8 @@ type site struct {
 //go:embed pages
 var pages embed.FS
 
-// Handler returns the pages of the fleet that client belongs to, for all paths below [Config.Prefix]. It may be used by
-// many goroutines at once. It runs no goroutine while no page is open.
+// Handler returns a handler for the pages of the fleet of client, for all paths below [Config.Prefix]. It is safe for
+// concurrent use. It runs no goroutine while no page is open.
 func Handler(client *tasks.Client, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	s := &site{Site: webui.New(cfg.frame()), cfg: cfg, client: client}
@@ -146,7 +146,7 @@ func Handler(client *tasks.Client, cfg Config) http.Handler {
 	return mux
 }
 
-// frame is what all pages have in common.
+// frame returns the common configuration of the pages.
 func (c Config) frame() webui.Config {
 	own := webui.Area{Link: webui.Link{Text: c.Title, URL: c.Prefix + "/"}, Pages: []webui.Link{
 		{Text: "Overview", URL: c.Prefix + "/"}, {Text: "Workflows", URL: c.Prefix + "/workflows"}, {Text: "Tasks", URL: c.Prefix + "/names"},
@@ -172,17 +172,17 @@ func (c Config) frame() webui.Config {
 	}
 }
 
-// explain says what the page of an error says.
+// explain returns the status and title of an error page.
 func explain(err error) (status int, title string, ok bool) {
 	switch {
 	case errors.Is(err, tasks.ErrUnknown):
-		return http.StatusNotFound, "No such workflow", true
+		return http.StatusNotFound, "Workflow not found", true
 	case errors.Is(err, tasks.ErrNoNode):
-		return http.StatusNotFound, "No such node", true
+		return http.StatusNotFound, "Node not found", true
 	case errors.Is(err, tasks.ErrCursor):
-		return http.StatusBadRequest, "That does not work", true
+		return http.StatusBadRequest, "Invalid request", true
 	case tasks.Unavailable(err):
-		return http.StatusServiceUnavailable, "Redis does not answer", true
+		return http.StatusServiceUnavailable, "Redis is unavailable", true
 	}
 	return 0, "", false
 }

@@ -37,7 +37,7 @@ var (
 
 const hostile = "<script>alert(1)</script>\u202Egnp.exe\x1b[31m"
 
-// fleet has some tasks, and pages of it below /tasks.
+// fleet returns a fleet with some tasks and a handler for its pages below /tasks.
 func fleet(t *testing.T, cfg Config) (*taskstest.Fleet, http.Handler) {
 	t.Helper()
 	mux := tasks.NewMux()
@@ -63,7 +63,7 @@ func get(t *testing.T, h http.Handler, path string) (code int, body string) {
 	return w.Code, w.Body.String()
 }
 
-func TestPagesShowAWorkflow(t *testing.T) {
+func TestPages(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	run, err := tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum).Send(t.Context(), f.Client())
@@ -86,7 +86,7 @@ func TestPagesShowAWorkflow(t *testing.T) {
 		"/names":                                {"u.inc", "u.sum"},
 		"/queues":                               {"Queues"},
 		"/workers":                              {"Workers"},
-		"/schedule":                             {"Nothing is scheduled"},
+		"/schedule":                             {"The schedule is empty"},
 		"/assets/style.css":                     {"color-scheme"},
 		"/assets/live.js":                       {"EventSource"},
 	} {
@@ -102,7 +102,7 @@ func TestPagesShowAWorkflow(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsA404(t *testing.T) {
+func TestNotFound(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{May: func(*http.Request) bool { return true }})
 	run, err := inc.S(1).Send(t.Context(), f.Client())
@@ -129,8 +129,8 @@ func TestWhatIsNotThereIsA404(t *testing.T) {
 	}
 }
 
-// What tasks return or fail with is shown as text.
-func TestHostileTextIsShownAsText(t *testing.T) {
+// Results and errors of tasks are escaped.
+func TestHostileTextIsEscaped(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	failed, err := bad.S(1).Send(t.Context(), f.Client())
@@ -153,8 +153,8 @@ func TestHostileTextIsShownAsText(t *testing.T) {
 	}
 }
 
-// A large workflow is a small page: nodes that are alike are one box.
-func TestManyNodesAreASmallPage(t *testing.T) {
+// A large workflow has a small page, because similar nodes are one box.
+func TestManyNodesHaveSmallPage(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	const n = 10_000
@@ -175,7 +175,7 @@ func TestManyNodesAreASmallPage(t *testing.T) {
 	}
 }
 
-// reads returns what a page sends as events, one after the other.
+// reads returns a function that reads the events of a page.
 func reads(t *testing.T, url string) func() string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -210,8 +210,8 @@ func events(body io.Reader) func() string {
 	}
 }
 
-// An open page gets what changes, and many that have it open cost no more than one.
-func TestOpenPagesGetWhatChanges(t *testing.T) {
+// An open page receives changes, and several clients of a page cost as much as one.
+func TestOpenPagesReceiveChanges(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	run, err := tasks.Chain(inc.S(1), inc).Send(t.Context(), f.Client())
@@ -231,11 +231,11 @@ func TestOpenPagesGetWhatChanges(t *testing.T) {
 	}
 	f.Drain()
 	for _, read := range next {
-		testutil.Eventually(t, "the end of the workflow", func() bool { return strings.Contains(read(), "2 of 2") })
+		testutil.Eventually(t, "the workflow completes", func() bool { return strings.Contains(read(), "2 of 2") })
 	}
 }
 
-// post sends a form of the pages.
+// post submits a form of the pages.
 func post(t *testing.T, h http.Handler, path, cookie, token string, fields ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	form := url.Values{"muster_form": {token}}
@@ -252,8 +252,8 @@ func post(t *testing.T, h http.Handler, path, cookie, token string, fields ...st
 	return w
 }
 
-// What cannot be paused is not paused.
-func TestQueuesThatAreNotThereAreNotPaused(t *testing.T) {
+// Pausing an unknown queue fails.
+func TestUnknownQueuesAreNotPaused(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{May: func(*http.Request) bool { return true }})
 	worker, err := tasks.StartWorker(t.Context(), f.Client(), tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"there": 1}})
@@ -272,8 +272,8 @@ func TestQueuesThatAreNotThereAreNotPaused(t *testing.T) {
 	}
 }
 
-// One caller cannot take all open pages from the others.
-func TestEachCallerHasABoundedNumberOfPagesOpen(t *testing.T) {
+// The number of open pages is limited per caller.
+func TestOpenPagesPerCallerAreLimited(t *testing.T) {
 	t.Parallel()
 	_, h := fleet(t, Config{Caller: func(r *http.Request) string { return r.URL.Query().Get("who") }})
 	server := httptest.NewServer(h)
@@ -304,29 +304,29 @@ func TestEachCallerHasABoundedNumberOfPagesOpen(t *testing.T) {
 		t.Errorf("another caller: got %d, want 200", code)
 	}
 	leave()
-	testutil.Eventually(t, "there is room after the pages are closed", func() bool { return open(t.Context(), "who=a") == http.StatusOK })
+	testutil.Eventually(t, "closed pages no longer count", func() bool { return open(t.Context(), "who=a") == http.StatusOK })
 }
 
-// What is wrong is named: Redis, or not.
-func TestErrorsOfPagesSayWhatIsWrong(t *testing.T) {
+// An error page mentions Redis only if it is the cause.
+func TestErrorPages(t *testing.T) {
 	t.Parallel()
 	f, h := fleet(t, Config{})
 	if err := f.Client().Redis().Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, body := get(t, h, "/workflows"); code != http.StatusServiceUnavailable || !strings.Contains(body, "Redis does not answer") {
+	if code, body := get(t, h, "/workflows"); code != http.StatusServiceUnavailable || !strings.Contains(body, "Redis is unavailable") {
 		t.Errorf("a closed connection: got %d, want 503: %.2000s", code, body)
 	}
 	s := webui.New(Config{}.withDefaults().frame())
 	w := httptest.NewRecorder()
 	s.Fail(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), errors.New("a template is odd"))
 	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "Redis") {
-		t.Errorf("an unknown error: got %d, want 500 without a word of Redis: %s", w.Code, w.Body)
+		t.Errorf("an unknown error: got %d, want 500 without a mention of Redis: %s", w.Code, w.Body)
 	}
 }
 
-// A change takes permission, a question and the token of the browser.
-func TestChangesTakePermissionAndAToken(t *testing.T) {
+// A change requires permission, a confirmation and the form token of the browser.
+func TestChangesRequirePermissionAndToken(t *testing.T) {
 	t.Parallel()
 	var did []string
 	f, h := fleet(t, Config{
@@ -353,10 +353,10 @@ func TestChangesTakePermissionAndAToken(t *testing.T) {
 		t.Errorf("too long: got %d, done %v, want 413 and nothing done", w.Code, did)
 	}
 	if w := post(t, h, path, token, token); w.Code != http.StatusSeeOther || fmt.Sprint(did) != "[POST /tasks/workflows/{id}/revoke <nil>]" {
-		t.Errorf("got %d, done %v, want that it is done", w.Code, did)
+		t.Errorf("got %d, done %v, want one change", w.Code, did)
 	}
 	if p, err := run.Status(t.Context()); err != nil || p != tasktype.Revoked {
-		t.Errorf("got %s, %v, want that it is revoked", p, err)
+		t.Errorf("got %s, %v, want revoked", p, err)
 	}
 	_, closed := fleet(t, Config{})
 	if w := post(t, closed, path, token, token); w.Code != http.StatusForbidden {
@@ -364,9 +364,9 @@ func TestChangesTakePermissionAndAToken(t *testing.T) {
 	}
 }
 
-// A page of a large workflow that waits takes few commands and bytes from Redis, however often it is rendered: an open
-// page is rendered at most once a second. It shows all changes, and is not updated any more once the workflow has ended.
-func TestPageOfALargeWorkflowIsReadOnce(t *testing.T) {
+// Rendering the page of a large waiting workflow takes few Redis commands and bytes. An open page is rendered at most
+// once a second, shows all changes, and is not updated after the workflow has completed.
+func TestPageOfLargeWorkflowIsReadOnce(t *testing.T) {
 	t.Parallel()
 	address := redistest.URL(t)
 	client, err := tasks.Connect(t.Context(), address)
@@ -407,7 +407,7 @@ func TestPageOfALargeWorkflowIsReadOnce(t *testing.T) {
 			t.Errorf("the page took %d commands and %d bytes, want at most 20 and 50,000", commands, bytes)
 		}
 	}
-	testutil.Eventually(t, "the page of the other workflow shows progress", func() bool {
+	testutil.Eventually(t, "the other workflow's page shows progress", func() bool {
 		_, body := get(t, h, "/workflows/"+run.ID()+"/nodes/0")
 		return strings.Contains(body, "7 of 9")
 	})

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	mostBoxes = 300 // of a graph and a timeline; a larger one is unreadable
-	nodesPage = 100 // nodes in the table
+	mostBoxes = 300 // maximum size of a readable graph or timeline
+	nodesPage = 100 // nodes per page of the table
 )
 
-// The sizes of the graph, in pixels.
+// Dimensions of the graph in pixels.
 const (
 	boxWidth  = 220
 	boxHeight = 46
@@ -34,24 +34,24 @@ type workflowData struct {
 	tasktype.Workflow
 	Progress tasktype.Progress
 	States   []stateCount
-	Left     time.Duration    // at the pace so far; 0 if unknown
-	Failures []failure        // the first of each text
+	Left     time.Duration    // estimated remaining time; 0 if unknown
+	Failures []failure        // the first failure of each message
 	Open     []*tasktype.Node // open nodes, at most mostOpen
-	Opens    int              // all of them
-	Waits    []string         // reasons why ready nodes do not run, each once
-	Graph    *graphData       // nil if there is too much to draw
+	Opens    int              // number of all open nodes
+	Waits    []string         // distinct reasons why ready nodes do not run
+	Graph    *graphData       // nil if it is too large to draw
 	Line     *timeline
 	Table    table
 	Large    bool // it has more than mostRead tasks, and its nodes are not shown
 }
 
-// failure is a text with which nodes failed.
+// failure is an error message with its nodes.
 type failure struct {
 	Node  *tasktype.Node // the first
 	Count int
 }
 
-// Took is how long the workflow ran, or has run.
+// Took returns the duration of the workflow, so far if it is running.
 func (d workflowData) Took(now time.Time) time.Duration {
 	if !d.Ended.IsZero() {
 		return d.Ended.Sub(d.Created)
@@ -59,7 +59,7 @@ func (d workflowData) Took(now time.Time) time.Duration {
 	return now.Sub(d.Created)
 }
 
-// Percent is the share of tasks that have ended.
+// Percent returns the percentage of completed tasks.
 func (d workflowData) Percent() int { return 100 * d.Progress.Done / max(d.Progress.Total, 1) }
 
 func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error) {
@@ -95,10 +95,10 @@ func (s *site) workflow(ctx context.Context, r *http.Request) (webui.View, error
 	return view, nil
 }
 
-// mostOpen bounds the listed nodes that wait for an answer.
+// mostOpen is the maximum number of listed open nodes.
 const mostOpen = 5
 
-// sum sets the counts, failures and waits of the nodes.
+// sum sets the counts, failures and wait reasons of the nodes.
 func (d *workflowData) sum(nodes []tasktype.Node, now time.Time) {
 	count := map[tasktype.Status]int{}
 	at := map[string]int{}
@@ -130,7 +130,7 @@ func (d *workflowData) sum(nodes []tasktype.Node, now time.Time) {
 			d.States = append(d.States, stateCount{s, count[s]})
 		}
 	}
-	// The pace of people and of queues without workers says nothing about the rest.
+	// The duration of external tasks and of queues without workers cannot be extrapolated.
 	if done := d.Progress.Done; done > 0 && d.State == tasktype.WorkflowRunning && d.Opens == 0 && len(d.Waits) == 0 {
 		d.Left = now.Sub(d.Created) / time.Duration(done) * time.Duration(d.Progress.Total-done)
 	}
@@ -143,20 +143,20 @@ type graphData struct {
 	Lines         []line
 }
 
-// drawnBox is a box and its place.
+// drawnBox is a box with its position.
 type drawnBox struct {
 	*box
 	X, Y     int
 	Segments []segment
 }
 
-// Width is the width of the box.
+// Width returns the width of the box.
 func (drawnBox) Width() int { return boxWidth }
 
-// Title is the name of the task, shortened to the width of the box.
+// Title returns the task name, truncated to the width of the box.
 func (b drawnBox) Title() string { return fit(b.Task, boxWidth-20) }
 
-// Sub is the second line of the box: as many states as fit, each with its whole count.
+// Sub returns the second line of the box: as many states as fit, without truncated counts.
 func (b drawnBox) Sub() string {
 	const width = (boxWidth - 20) * 13 / 11.5
 	text := b.Summary()
@@ -169,20 +169,20 @@ func (b drawnBox) Sub() string {
 	return shown
 }
 
-// Label is the title of the box for screen readers, and its tooltip.
+// Label returns the text of the box for screen readers and tooltips.
 func (b drawnBox) Label() string { return b.Task + ": " + b.Summary() }
 
-// segment is the part of a bar that a state has.
+// segment is the part of a bar for one state.
 type segment struct {
 	Status tasktype.Status
 	X, W   float64
 }
 
-// leastSegment is the width of the part of a bar that a state other than success has at least, so that one failure among
-// thousands is visible.
+// leastSegment is the minimum width of a segment for a state other than success, so that one failure among thousands
+// is visible.
 const leastSegment = 8
 
-// segments divides the bar of a box among its states; terminal states are on the left.
+// segments divides the bar of a box by state, with terminal states on the left.
 func segments(b *box) (out []segment) {
 	room, total := float64(boxWidth), 0
 	for _, s := range b.States {
@@ -193,7 +193,7 @@ func segments(b *box) (out []segment) {
 		if s.Status != tasktype.Success {
 			w = min(max(w, leastSegment), room)
 		} else {
-			w = room // it is the last of the states
+			w = room // it is the last state
 		}
 		room -= w
 		out = append(out, segment{Status: s.Status, W: w})
@@ -208,10 +208,10 @@ func segments(b *box) (out []segment) {
 	return out
 }
 
-// line leads from a box to one that needs it.
+// A line leads from a box to a dependent box.
 type line struct {
 	Path string
-	On   bool // the critical path
+	On   bool // on the critical path
 }
 
 func newGraph(d *drawing) *graphData {
@@ -222,7 +222,7 @@ func newGraph(d *drawing) *graphData {
 	}
 	for i := range d.Boxes {
 		b := &d.Boxes[i]
-		lead := (d.Rows - inLayer[b.Layer]) * (boxHeight + gapY) / 2 // so that layers are centred
+		lead := (d.Rows - inLayer[b.Layer]) * (boxHeight + gapY) / 2 // centers the layers
 		g.Boxes = append(g.Boxes, drawnBox{b, margin + b.Layer*(boxWidth+gapX), margin + lead + b.Row*(boxHeight+gapY), segments(b)})
 	}
 	for i := range g.Boxes {
@@ -234,7 +234,7 @@ func newGraph(d *drawing) *graphData {
 			g.Lines = append(g.Lines, line{fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+half, y1, x2-half, y2, x2, y2), from.Path && to.Path})
 		}
 	}
-	slices.SortStableFunc(g.Lines, func(a, b line) int { return btoi(a.On) - btoi(b.On) }) // the path on top
+	slices.SortStableFunc(g.Lines, func(a, b line) int { return btoi(a.On) - btoi(b.On) }) // draws the path on top
 	return g
 }
 
@@ -245,31 +245,31 @@ func btoi(b bool) int {
 	return 0
 }
 
-// table is a part of the nodes.
+// A table is a page of the nodes.
 type table struct {
 	Nodes  []tasktype.Node
-	State  tasktype.Status // of those that are listed; empty for all
-	Box    string          // the first node of the box whose nodes are listed; empty for all
+	State  tasktype.Status // filter by state; empty for all
+	Box    string          // filter by box: the ID of its first node; empty for all
 	Total  int
 	From   int
-	Before string // the address of the part before, or empty
+	Before string // URL of the previous page, or empty
 	After  string
 }
 
-// Last is the number of the last node of the part.
+// Last returns the number of the last node of the page.
 func (t table) Last() int { return t.From + len(t.Nodes) }
 
-// First is the number of the first node of the part.
+// First returns the number of the first node of the page.
 func (t table) First() int { return min(t.From+1, t.Total) }
 
 func newTable(d *drawing, q url.Values) (table, error) {
 	t := table{State: tasktype.Status(q.Get("state")), Box: q.Get("box")}
 	if t.State != "" && !slices.Contains(worstFirst, t.State) {
-		return t, webui.Invalid("There is no state %.40q.", t.State)
+		return t, webui.Invalid("Unknown state %.40q.", t.State)
 	}
 	from, err := strconv.Atoi(q.Get("from"))
 	if q.Get("from") != "" && (err != nil || from < 0) {
-		return t, webui.Invalid("The parameter from is not the number of a node.")
+		return t, webui.Invalid("Invalid parameter from: must be the number of a node.")
 	}
 	only := -1
 	for b := range d.Boxes {

@@ -16,13 +16,13 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// pageSize is how many workflows are on a page.
+// pageSize is the number of workflows per page.
 const pageSize = 50
 
-// workflowStates are the states of a listing, in the order in which they are offered.
+// workflowStates lists the states of a listing in display order.
 var workflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype.WorkflowFailed, tasktype.WorkflowSucceeded, tasktype.WorkflowRevoked}
 
-// spans are how long ago the workflows of a listing may be.
+// spans are the choices of the time filter.
 var spans = []webui.Option{{Value: "", Text: "any time"}, {Value: "1h", Text: "last hour"}, {Value: "24h", Text: "last day"}, {Value: "168h", Text: "last week"}}
 
 type workflowsData struct {
@@ -32,40 +32,40 @@ type workflowsData struct {
 	Spans  []webui.Option
 	Tabs   []tab
 	List   []tasktype.Workflow
-	Next   string // the address of the next page; empty on the last
-	Revoke string // the address of the action that revokes those that are listed and run
+	Next   string // URL of the next page; empty on the last
+	Revoke string // URL of the action that revokes the running workflows of the listing
 }
 
-// tab leads to the workflows of a state.
+// tab is a link to the workflows of a state.
 type tab struct {
 	State tasktype.WorkflowState // empty for all
-	Count int64                  // that the index has
+	Count int64                  // number in the index
 	URL   string
 }
 
-// filterOf reads the filter of a listing from a request.
+// filterOf returns the filter of a request.
 func filterOf(q url.Values, now time.Time) (tasktype.WorkflowFilter, error) {
 	f := tasktype.WorkflowFilter{State: tasktype.WorkflowState(q.Get("state")), Contains: strings.TrimSpace(q.Get("name")), Cursor: q.Get("after")}
 	if f.State != "" && !slices.Contains(workflowStates, f.State) {
-		return f, webui.Invalid("There is no state %.40q.", f.State)
+		return f, webui.Invalid("Unknown state %.40q.", f.State)
 	}
 	if len(f.Contains) > 200 || len(f.Cursor) > 500 {
-		return f, webui.Invalid("It is too long.")
+		return f, webui.Invalid("The name or cursor is too long.")
 	}
 	if within := q.Get("within"); within != "" {
 		if !slices.ContainsFunc(spans, func(o webui.Option) bool { return o.Value == within }) {
-			return f, webui.Invalid("The parameter within is not one of the choices.")
+			return f, webui.Invalid("Invalid parameter within: must be one of the choices.")
 		}
 		d, err := time.ParseDuration(within)
 		if err != nil {
-			return f, webui.Invalid("The parameter within is not a duration.")
+			return f, webui.Invalid("Invalid parameter within: must be a duration.")
 		}
 		f.After = now.Add(-d)
 	}
 	return f, nil
 }
 
-// workflows lists workflows, the newest first, by state, part of the name and time. It reads a bounded part of the
+// workflows lists workflows by state, part of the name and time, the newest first. It reads a limited part of the
 // index.
 func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
@@ -105,10 +105,10 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 	return webui.View{Name: "Workflows", At: s.cfg.Prefix + "/workflows", Data: d, Cost: listCost + len(d.List)}, nil
 }
 
-// mostRevoked is how many workflows are revoked by one action.
+// mostRevoked is the maximum number of workflows revoked by one action.
 const mostRevoked = 500
 
-// runningOf returns the newest workflows that run and that a request filters by, at most so many.
+// runningOf returns up to most running workflows that match the filter of a request, the newest first.
 func (s *site) runningOf(ctx context.Context, r *http.Request, most int) ([]tasktype.Workflow, error) {
 	f, err := filterOf(r.URL.Query(), time.Now())
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *site) askRevokeMany(ctx context.Context, r *http.Request) (webui.Questi
 		return webui.Question{}, err
 	}
 	if len(list) == 0 {
-		return webui.Question{}, webui.Invalid("No workflow that this filter selects is running.")
+		return webui.Question{}, webui.Invalid("The filter selects no running workflow.")
 	}
 	which := "all running workflows"
 	if name := strings.TrimSpace(r.URL.Query().Get("name")); name != "" {
@@ -136,36 +136,36 @@ func (s *site) askRevokeMany(ctx context.Context, r *http.Request) (webui.Questi
 		count = "the newest " + count
 	}
 	return webui.Question{
-		Title: "Revoke workflows", Button: "Revoke them", Danger: true, Back: s.cfg.Prefix + "/workflows", At: s.cfg.Prefix + "/workflows",
-		Text:   "The filter selects " + which + ": " + count + ". Their tasks that have not begun will not run. Those that run are told to stop. This cannot be undone.",
-		Fields: []webui.Field{{Name: "most", Type: "number", Label: "Revoke the newest of them, at most", Value: strconv.Itoa(len(list)), Min: 1, Max: len(list), Required: true}},
+		Title: "Revoke workflows", Button: "Revoke workflows", Danger: true, Back: s.cfg.Prefix + "/workflows", At: s.cfg.Prefix + "/workflows",
+		Text:   "The filter selects " + which + ": " + count + ". Their pending tasks will not run and their running tasks are canceled. This cannot be undone.",
+		Fields: []webui.Field{{Name: "most", Type: "number", Label: "Maximum number, the newest first", Value: strconv.Itoa(len(list)), Min: 1, Max: len(list), Required: true}},
 	}, nil
 }
 
 func (s *site) revokeMany(ctx context.Context, r *http.Request) (webui.Done, error) {
 	most, err := strconv.Atoi(r.PostFormValue("most"))
 	if err != nil || most < 1 || most > mostRevoked {
-		return webui.Done{}, webui.Invalid("Give a number from 1 to %d.", mostRevoked)
+		return webui.Done{}, webui.Invalid("The number must be from 1 to %d.", mostRevoked)
 	}
 	list, err := s.runningOf(ctx, r, most)
 	if err != nil {
 		return webui.Done{}, err
 	}
-	done := webui.Done{To: s.cfg.Prefix + "/workflows?state=revoked", Title: "Workflows were revoked"}
+	done := webui.Done{To: s.cfg.Prefix + "/workflows?state=revoked", Title: "Workflows revoked"}
 	for i, w := range list {
 		if err := s.client.Revoke(ctx, w.ID); err != nil && !errors.Is(err, tasks.ErrUnknown) {
-			return webui.Done{}, fmt.Errorf("%d of %d workflows were revoked: %w", i, len(list), err)
+			return webui.Done{}, fmt.Errorf("revoked %d of %d workflows: %w", i, len(list), err)
 		}
 	}
-	done.Text = fmt.Sprintf("%d workflows were revoked.", len(list))
+	done.Text = fmt.Sprintf("Revoked %d workflows.", len(list))
 	return done, nil
 }
 
-// search leads to the workflow with an id, or lists those with a name.
+// search redirects to the workflow with an ID, or to the list of workflows with a name.
 func (s *site) search(w http.ResponseWriter, r *http.Request) {
 	q := strings.TrimSpace(r.URL.Query().Get("q"))
 	if len(q) > 200 {
-		s.Fail(w, r, webui.Invalid("It is too long."))
+		s.Fail(w, r, webui.Invalid("The search term is too long."))
 		return
 	}
 	to := s.cfg.Prefix + "/workflows"
