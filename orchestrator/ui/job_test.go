@@ -225,11 +225,9 @@ func TestPageOfAJobOfAnotherKind(t *testing.T) {
 // A scrape has a page of its own while its pages are kept, and another job has none.
 func TestScrapesHavePagesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	for id, to := range map[string]string{"shop_1": "/ui/scrapes/shop_1", "shop_2": ""} {
-		r := httptest.NewRecorder()
-		w.h.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, prefix+"/jobs/"+id, nil))
-		if r.Header().Get("Location") != to {
+	w := newSystem(t)
+	for id, to := range map[string]string{w.scrape: scrapeURL(w.scrape), "shop_2": "", w.failed: ""} {
+		if r := w.ask("GET", prefix+"/jobs/"+id, ""); r.Header().Get("Location") != to {
 			t.Errorf("%s: got %d to %q, want %q", id, r.Code, r.Header().Get("Location"), to)
 		}
 	}

@@ -15,14 +15,7 @@ import (
 	"muster/jobs/agent"
 	"muster/jobs/document"
 	"muster/orchestrator/access"
-	"muster/sites"
 )
-
-// Scrapes are the scrapes of sites; *sites.Service is one.
-type Scrapes interface {
-	// Job returns a scrape, or sites.ErrNoJob: they are kept for a week.
-	Job(ctx context.Context, id string) (sites.Job, error)
-}
 
 const (
 	jobsAt      = prefix + "/jobs"
@@ -102,12 +95,12 @@ func toScrape(w http.ResponseWriter, r *http.Request) {
 func (c jobPages) orScrape(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("job")
-		if c.Scrapes != nil && !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		if c.Sites != nil && !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 			ctx, cancel := context.WithTimeout(r.Context(), webui.AskTime)
 			defer cancel()
 			j, err := c.Jobs.Get(ctx, id)
 			if err != nil || j.Kind == jobs.KindScrape {
-				if _, err := c.Scrapes.Job(ctx, id); err == nil {
+				if _, err := c.Sites.Job(ctx, id); err == nil {
 					toScrape(w, r)
 					return
 				}

@@ -34,8 +34,6 @@ type Config struct {
 	// Documents stores documents of jobs that are started here, and Events says what happened to jobs. Optional.
 	Documents *document.Store
 	Events    *event.Stream
-	// Scrapes are those that have a page of their own. Optional.
-	Scrapes Scrapes
 	// Sites are the sites and their scrapes.
 	Sites *sites.Service
 	// Proxies is the pool.

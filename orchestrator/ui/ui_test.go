@@ -28,7 +28,6 @@ import (
 	"muster/jobs/pipeline"
 	"muster/orchestrator/access"
 	"muster/orchestrator/event"
-	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -57,16 +56,6 @@ func pipelines(t *testing.T) *pipeline.Registry {
 		t.Fatalf("got %v, %v, want two pipelines", r.Broken(), err)
 	}
 	return r
-}
-
-// scrapes knows one scrape.
-type scrapes struct{}
-
-func (scrapes) Job(_ context.Context, id string) (sites.Job, error) {
-	if id != "shop_1" {
-		return sites.Job{}, sites.ErrNoJob
-	}
-	return sites.Job{ID: id}, nil
 }
 
 // world is jobs with pages of them.
@@ -108,7 +97,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	})
 	cfg := Config{
 		Client: client, Jobs: w.Service, Agents: agents, Pipelines: plans, Documents: docs, Events: event.New(client.Redis()),
-		Scrapes: scrapes{}, Write: true, Logger: slog.New(slog.DiscardHandler),
+		Write: true, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&cfg)
