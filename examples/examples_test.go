@@ -16,7 +16,7 @@ import (
 
 const (
 	firstProgram = "firstprogram" // the program of README.md and tasks/doc.go
-	limit        = time.Minute    // for one example, on a machine that runs every package's tests at once
+	limit        = time.Minute    // for one example, while the tests of other packages run
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -42,7 +42,7 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 	}
 }
 
-// README.md and the package comment of tasks have the first program.
+// README.md and the package comment of tasks contain the first program.
 func TestFirstProgramIsQuoted(t *testing.T) {
 	t.Parallel()
 	source, _, _ := strings.Cut(sources(t)[firstProgram], "\n// Output:")
@@ -67,7 +67,7 @@ func TestFirstProgramIsQuoted(t *testing.T) {
 	}
 }
 
-// sources returns the text of each example's main.go, by the name of its folder.
+// sources returns main.go of each example, by directory name.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("*/main.go")
@@ -99,7 +99,7 @@ func output(source string) (want string, ok bool) {
 	return strings.TrimSpace(strings.Join(lines, "")), ok
 }
 
-// run runs a program with a Redis of its own and returns its output.
+// run runs a program with a separate Redis and returns its output.
 func run(t *testing.T, program string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -1,4 +1,4 @@
-// Package agents_test runs the agents of this folder against an API that is made up.
+// Package agents_test runs the agents of this directory against a fake API.
 package agents_test
 
 import (
@@ -24,10 +24,10 @@ import (
 const (
 	document = "Invoices must be kept for ten years. Hello there.\n\n- Personal data shall be erased on request.\n"
 	secret   = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	maxLines = 60 // of an agent in a file
+	maxLines = 60 // of an agent in one file
 )
 
-// validators are the agents that fetch work of the role validator.
+// validators are the polling agents of the role validator.
 var validators = [][]string{{"python3", "validator.py"}, {"node", "validator.js"}}
 
 func item(n int, text string) map[string]any {
@@ -37,7 +37,7 @@ func item(n int, text string) map[string]any {
 	}
 }
 
-// output is what a program printed so far.
+// output collects the output of a program.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -55,7 +55,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// start starts an agent. stop interrupts it, and wants that it ends without an error.
+// start starts an agent. stop interrupts it and fails the test if it exits with an error.
 func start(t *testing.T, env []string, program ...string) (out *output, stop func(os.Signal)) {
 	t.Helper()
 	path, err := exec.LookPath(program[0])
@@ -122,9 +122,9 @@ func TestValidatorsJudgeAndLabelItems(t *testing.T) {
 	t.Parallel()
 	each(t, validators, func(t *testing.T, program []string) {
 		api := newFake(t, item(1, "Personal data must be erased."), item(2, "Hello."), item(3, "Invoices shall be archived."))
-		api.set(func(f *fake) { f.away = 1 }) // it tries again
+		api.set(func(f *fake) { f.away = 1 }) // the agent retries
 		out, stop := start(t, []string{"MUSTER_API=" + api.url, "AGENT_NAME=v"}, program...)
-		testutil.Eventually(t, "three answers", func() bool { return strings.Count(out.String(), "\n") == 3 })
+		testutil.Eventually(t, "three results", func() bool { return strings.Count(out.String(), "\n") == 3 })
 		stop(syscall.SIGTERM)
 
 		got := api.seen(http.MethodPost, "/complete")
@@ -133,7 +133,7 @@ func TestValidatorsJudgeAndLabelItems(t *testing.T) {
 		}
 		want := []string{
 			"map[agent:agent-1 fence:7 item:map[external_id:req-idem1 labels:map[gdpr:true gobd:false]] usage:map[requests:1 tokens:5] verdict:accept]",
-			"map[agent:agent-1 fence:7 reason:it requires nothing: no must, shall, should, may not or require usage:map[requests:1 tokens:1] verdict:reject]",
+			"map[agent:agent-1 fence:7 reason:no requirement: none of must, shall, should, may not, require usage:map[requests:1 tokens:1] verdict:reject]",
 			"map[agent:agent-1 fence:7 item:map[external_id:req-idem3 labels:map[gdpr:false gobd:true]] usage:map[requests:1 tokens:4] verdict:accept]",
 		}
 		for i, c := range got {
@@ -154,14 +154,14 @@ func TestValidatorsDropWhatIsNoLongerTheirs(t *testing.T) {
 	t.Parallel()
 	each(t, validators, func(t *testing.T, program []string) {
 		api := newFake(t, item(1, "It must."), item(2, "It must."))
-		api.answerWith(func(c call) (int, string) {
+		api.respondWith(func(c call) (int, string) {
 			if strings.HasPrefix(c.path, "/v1/assignments/a1/") {
 				return http.StatusConflict, `{"status":409}`
 			}
 			return 0, ""
 		})
 		out, stop := start(t, []string{"MUSTER_API=" + api.url}, program...)
-		testutil.Eventually(t, "the second answer", func() bool { return strings.Contains(out.String(), "k2") })
+		testutil.Eventually(t, "the second result", func() bool { return strings.Contains(out.String(), "k2") })
 		stop(syscall.SIGINT)
 		if got := api.seen(http.MethodPost, "a1/complete"); len(got) != 1 || strings.Contains(out.String(), "k1") {
 			t.Errorf("got %d completions of the first and the output %s, want 1 and nothing about it", len(got), out)
@@ -176,7 +176,7 @@ func TestValidatorsFailWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	each(t, validators, func(t *testing.T, program []string) {
 		api := newFake(t, item(1, "It must."))
-		api.answerWith(func(c call) (int, string) {
+		api.respondWith(func(c call) (int, string) {
 			if strings.HasSuffix(c.path, "/complete") {
 				return http.StatusBadRequest, `{"status":400}`
 			}
@@ -195,7 +195,7 @@ func TestAgentsRegisterAgainWhenTheyAreForgotten(t *testing.T) {
 	t.Parallel()
 	each(t, append(validators, []string{"python3", "creator.py"}), func(t *testing.T, program []string) {
 		api := newFake(t)
-		api.answerWith(func(c call) (int, string) {
+		api.respondWith(func(c call) (int, string) {
 			if strings.HasSuffix(c.path, "/lease") && len(api.seen(http.MethodPost, "/v1/agents")) == 1 {
 				return http.StatusNotFound, `{"status":404}`
 			}
@@ -250,11 +250,11 @@ func TestCreatorStopsWhenAHeartbeatIsRefused(t *testing.T) {
 	t.Parallel()
 	api := newFake(t, creation(true))
 	api.set(func(f *fake) { f.lease = 0.1 })
-	api.answerWith(func(c call) (int, string) {
+	api.respondWith(func(c call) (int, string) {
 		switch {
 		case strings.HasSuffix(c.path, "/heartbeat"):
 			return http.StatusConflict, "{}"
-		case strings.HasSuffix(c.path, "/items"): // it takes so long that a heartbeat is refused meanwhile
+		case strings.HasSuffix(c.path, "/items"): // slow enough that a heartbeat is rejected meanwhile
 			testutil.Becomes(func() bool { return len(api.seen(http.MethodPost, "/heartbeat")) > 0 })
 			<-time.After(200 * time.Millisecond)
 		}
@@ -271,7 +271,7 @@ func TestCreatorStopsWhenAHeartbeatIsRefused(t *testing.T) {
 	}
 }
 
-// push sends an assignment as the API does, with a signature of a secret.
+// push sends a signed assignment, as the API does.
 func push(t *testing.T, url, secret, body string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/assignments", strings.NewReader(body))
@@ -305,7 +305,7 @@ func TestGoAgentTakesWhatIsPushed(t *testing.T) {
 	for _, tt := range []struct {
 		name, later string
 		want        int
-	}{{"answers", "", http.StatusOK}, {"answers later", "1", http.StatusAccepted}} {
+	}{{"in the response", "", http.StatusOK}, {"in a later call", "1", http.StatusAccepted}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			api := newFake(t)

@@ -1,4 +1,4 @@
-"""An agent of the role creator: it makes an item of each sentence of a document, or of the prompt. See README.md."""
+"""An agent of the role creator: emits an item for each sentence of a document, or of the prompt. See README.md."""
 import contextlib, hashlib, http.client, json, os, random, re, signal, socket, sys, threading, time, urllib.error, urllib.parse, urllib.request
 
 ROLE = "creator"
@@ -6,7 +6,7 @@ API = os.environ.get("MUSTER_API", "http://127.0.0.1:8000")
 NAME = os.environ.get("AGENT_NAME", f"{ROLE}-{socket.gethostname()}-{os.getpid()}")
 KEY = {"Authorization": "Bearer " + os.environ["MUSTER_KEY"]} if os.environ.get("MUSTER_KEY") else {}
 
-def call(path, body=None, method="POST", tries=10**9):  # is repeated while the API is away or busy; that changes nothing
+def call(path, body=None, method="POST", tries=10**9):  # retries while the API is unreachable or busy; calls are idempotent
     data, headers = None if body is None else json.dumps(body).encode(), {"Content-Type": "application/json", **KEY}
     for n in range(tries):
         try:
@@ -18,7 +18,7 @@ def call(path, body=None, method="POST", tries=10**9):  # is repeated while the 
             time.sleep(random.uniform(0.5, 1) * min(2 ** min(n, 9) / 4, 10))
 
 def heartbeat(path, holder, ended, seconds):
-    with contextlib.suppress(urllib.error.HTTPError):  # 409: the assignment is no longer ours
+    with contextlib.suppress(urllib.error.HTTPError):  # 409: the assignment was reassigned
         while not ended.wait(seconds):
             call(path + "/heartbeat", holder)
     ended.set()
@@ -30,7 +30,7 @@ def work(path, holder, a, ended):
     for n, sentence in enumerate(sentences, 1):
         if ended.is_set():
             return
-        key = hashlib.sha256(sentence.encode()).hexdigest()[:16]  # the same in each attempt, and in the next version
+        key = hashlib.sha256(sentence.encode()).hexdigest()[:16]  # the same in every attempt and version
         call(path + "/items", {**holder, "items": [{"key": key, "text": sentence, "source_location": f"sentence {n}"}]})
     call(path + "/complete", {**holder, "usage": {"requests": 1, "tokens": len(text.split())}})
     print(json.dumps({"job": job["id"], "sentences": len(sentences)}), flush=True)
@@ -41,7 +41,7 @@ def serve(me):
         threading.Thread(target=heartbeat, args=(path, holder, ended, me["lease_seconds"] / 3), daemon=True).start()
         try:
             work(path, holder, a, ended)
-        except Exception as error:  # 404 and 409: another agent has it, or the job has ended
+        except Exception as error:  # 404 and 409: the assignment was reassigned, or the job has ended
             if getattr(error, "code", 0) not in (404, 409):
                 call(path + "/fail", {**holder, "error": repr(error)})
         finally:
@@ -53,8 +53,8 @@ while me := json.loads(call("/v1/agents", {"name": NAME, "roles": [ROLE]})):
         while True:
             serve(me)
     except urllib.error.HTTPError as error:
-        if error.code not in (404, 409):  # 404: it was forgotten, and registers again
+        if error.code not in (404, 409):  # 404: the agent is unknown; register again
             raise
     except (SystemExit, KeyboardInterrupt):
-        call("/v1/agents/" + me["id"], method="DELETE", tries=1)  # others get what it works on
+        call("/v1/agents/" + me["id"], method="DELETE", tries=1)  # other agents get its work
         sys.exit()

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// call is a request that an agent made.
+// call is a request of an agent.
 type call struct {
 	method, path string
 	body         map[string]any
 }
 
-// fake is an API that has the work of a test. Its methods may be called concurrently.
+// fake is an API with the assignments of a test. Its methods are safe for concurrent use.
 type fake struct {
 	url string
 
-	mu     sync.Mutex // guards the rest
-	lease  float64    // lease_seconds
-	work   []map[string]any
-	calls  []call
-	away   int                                    // how many of the next requests are refused with 503
-	answer func(c call) (status int, body string) // overrides the answer to calls of assignments; 0 does not
+	mu      sync.Mutex // guards the rest
+	lease   float64    // lease_seconds
+	work    []map[string]any
+	calls   []call
+	away    int                                    // number of next requests that get 503
+	respond func(c call) (status int, body string) // overrides responses to calls of assignments, unless status is 0
 }
 
 const agentID = "agent-1"
@@ -38,16 +38,16 @@ func newFake(t *testing.T, work ...map[string]any) *fake {
 	return f
 }
 
-// set changes what it answers.
+// set changes the fake under its lock.
 func (f *fake) set(change func(f *fake)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
 }
 
-// answerWith overrides its answers to calls of assignments.
-func (f *fake) answerWith(answer func(c call) (status int, body string)) {
-	f.set(func(f *fake) { f.answer = answer })
+// respondWith overrides the responses to calls of assignments.
+func (f *fake) respondWith(respond func(c call) (status int, body string)) {
+	f.set(func(f *fake) { f.respond = respond })
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.calls = append(f.calls, c)
 	away := f.away > 0
 	f.away--
-	override, lease := f.answer, f.lease
+	override, lease := f.respond, f.lease
 	f.mu.Unlock()
 	if away {
 		http.Error(w, "away", http.StatusServiceUnavailable)
@@ -90,7 +90,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// next returns the next assignment, and none after a while.
+// next returns the next assignment, or none after a timeout.
 func (f *fake) next(r *http.Request) []map[string]any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +108,7 @@ func (f *fake) next(r *http.Request) []map[string]any {
 	return []map[string]any{}
 }
 
-// seen returns the calls whose path has an ending.
+// seen returns the calls whose path has a suffix.
 func (f *fake) seen(method, ending string) []call {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
-// Approval writes a draft and waits until an editor has decided on it, for a week at most and without holding
-// a worker. Newsrooms, expense reports and releases to production wait for people this way.
+// Approval writes a draft and waits for an editor's decision, for up to a week and without occupying a worker.
+// Newsrooms, expense reports and releases to production wait for people this way.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"muster/tasks"
 )
 
-// Verdict is what an editor says of a draft.
+// Verdict is an editor's decision on a draft.
 type Verdict struct {
 	Approved bool
 	Remark   string
@@ -40,13 +40,13 @@ func main() {
 	defer client.Close()
 	mux := tasks.NewMux()
 	tasks.Handle(mux, Write, func(_ context.Context, topic string) (string, error) { return "All about " + topic, nil })
-	mailbox := make(chan string, 1) // the editor's
+	mailbox := make(chan string, 1) // of the editor
 	tasks.Handle(mux, Review, func(ctx context.Context, draft string) (Verdict, error) {
 		token, err := tasks.TokenFrom(ctx)
 		if err != nil {
 			return Verdict{}, err
 		}
-		mailbox <- token // a program that has the token can answer, once
+		mailbox <- token // any program with the token can complete the task, once
 		return tasks.ResultPending[Verdict](ctx)
 	})
 	tasks.Handle(mux, Publish, func(_ context.Context, in tasks.Pair[string, Verdict]) (string, error) {

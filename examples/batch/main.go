@@ -1,5 +1,5 @@
-// Batch sends a newsletter to 200 subscribers and counts what was sent. The mail service takes 100 mails in
-// half a second and 4 at once, and so do all workers together. Mailings and calls of paid APIs are such batches.
+// Batch sends a newsletter to 200 subscribers and counts the mails. The mail service accepts 100 mails per half second and
+// 4 concurrent ones; the limits hold for all workers together. Mailings and calls of paid APIs are such batches.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	}
 	defer client.Close()
 	mux := tasks.NewMux()
-	var open atomic.Int64 // connections to the mail service
+	var open atomic.Int64 // concurrent connections to the mail service
 	tasks.Handle(mux, Mail, func(_ context.Context, _ string) (bool, error) {
 		defer open.Add(-1)
 		if now := open.Add(1); now > 4 {

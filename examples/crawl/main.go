@@ -1,5 +1,5 @@
-// Crawl visits every page of a site, many at once, although their number is not known: the next level has the pages
-// that the pages of a level link to. Search engines and link checkers fan out this way.
+// Crawl visits every page of a site in parallel, without knowing their number: each level contains the pages that the
+// previous level links to. Search engines and link checkers fan out this way.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"muster/tasks"
 )
 
-// Frontier has the pages that were visited, and those to visit next.
+// Frontier contains the visited pages and the pages to visit next.
 type Frontier struct{ Seen, Next []string }
 
 var (
@@ -22,7 +22,7 @@ var (
 	Merge = tasks.New[tasks.Pair[[][]string, []string], Frontier]("crawl.merge")
 )
 
-// level is the plan of Crawl: it visits all pages of a level at once, and then the next level.
+// level is the plan of Crawl: it visits all pages of a level in parallel, then the next level.
 func level(_ context.Context, f Frontier) (tasks.Signature[[]string], error) {
 	if len(f.Next) == 0 {
 		return tasks.Value(f.Seen), nil
@@ -32,7 +32,7 @@ func level(_ context.Context, f Frontier) (tasks.Signature[[]string], error) {
 	return tasks.Chain(next, Crawl), nil
 }
 
-// merge makes a level of the pages that the level before links to and that were not visited yet.
+// merge returns the next level: the linked pages that were not visited yet.
 func merge(_ context.Context, in tasks.Pair[[][]string, []string]) (Frontier, error) {
 	f := Frontier{Seen: in.Second}
 	for _, page := range slices.Concat(in.First...) {
@@ -43,7 +43,7 @@ func merge(_ context.Context, in tasks.Pair[[][]string, []string]) (Frontier, er
 	return f, nil
 }
 
-// site stands for the web: what each page links to.
+// site maps each page to its links.
 var site = map[string][]string{
 	"/":          {"/tea", "/mugs"},
 	"/tea":       {"/", "/tea/green", "/tea/black"},

@@ -1,6 +1,5 @@
-// Etl extracts the orders of a shop, transforms them in chunks that run at once, loads them, and
-// reports. A chunk with a bad line is left out and counted, and the others are loaded. Data warehouses are
-// filled this way every night.
+// Etl extracts the orders of a shop, transforms them in parallel chunks, loads them, and reports. Chunks with an invalid
+// line are counted and skipped. Data warehouses are filled this way every night.
 package main
 
 import (
@@ -16,7 +15,7 @@ import (
 	"muster/tasks"
 )
 
-// Report says what was loaded.
+// Report contains the totals of a load.
 type Report struct{ Orders, Cents, FailedChunks int }
 
 var (
@@ -42,7 +41,7 @@ func main() {
 			_, price, _ := strings.Cut(line, ";")
 			cents, err := strconv.Atoi(price)
 			if err != nil {
-				return nil, tasks.Permanent(fmt.Errorf("line %q has no price", line)) // another try has none either
+				return nil, tasks.Permanent(fmt.Errorf("line %q has no price", line)) // a retry would not help
 			}
 			prices = append(prices, cents)
 		}

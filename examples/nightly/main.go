@@ -1,5 +1,5 @@
-// Nightly makes the sales report of every night; here a night has 200 ms. Two machines run the same schedule, so that
-// one may be down, and each report is made once. A report that was due while both were down is made late.
+// Nightly creates a sales report every night; a night is 200 ms here. Two machines run the same schedule, so that one may
+// be down, and each report is created once. A report that was due while both were down is created late.
 package main
 
 import (
@@ -16,14 +16,14 @@ import (
 
 var Report = tasks.New[time.Time, string]("sales.report", tasks.MaxRetry(5))
 
-// schedule returns the schedule of a machine. It passes the ids of the reports it orders to sent.
+// schedule returns the schedule of a machine. It sends the ids of its reports to sent.
 func schedule(client *tasks.Client, machine string, sent chan<- string) (*tasks.Scheduler, error) {
 	s := tasks.NewScheduler(client, tasks.SchedulerConfig{
 		Name:    machine,
 		CatchUp: 12 * time.Hour,
 		Sent:    func(_, id string) { sent <- id },
 	})
-	night := func(tick time.Time) tasks.Work { return Report.S(tick.Add(-200 * time.Millisecond)) } // the night that ends at the tick
+	night := func(tick time.Time) tasks.Work { return Report.S(tick.Add(-200 * time.Millisecond)) } // the night before the tick
 	return s, s.AddFunc("sales.report", "@every 200ms", night)
 }
 
@@ -51,7 +51,7 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		machines.Go(func() { _ = s.Run(ctx) }) // ends without error when ctx does
+		machines.Go(func() { _ = s.Run(ctx) }) // returns nil when ctx is cancelled
 	}
 	reports := map[string]bool{}
 	for range 4 {

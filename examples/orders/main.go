@@ -1,5 +1,5 @@
-// Orders fulfils the orders of a shop. An order is a plan: it answers with a workflow for each of its items,
-// made by functions that other workflows use, too. Large workflows are composed of such parts.
+// Orders fulfils the orders of a shop. An order is a plan: it returns a workflow for each of its items, built by functions
+// that other workflows also use. Large workflows are composed of such parts.
 package main
 
 import (
@@ -27,7 +27,7 @@ var (
 	Ship    = tasks.New[tasks.Pair[string, string], string]("parcel.ship") // a parcel to a customer
 )
 
-// item takes an item from the stock, and wraps it if it is a gift.
+// item takes an item from stock, and wraps it if it is a gift.
 func item(name string, gift bool) tasks.Signature[string] {
 	if gift {
 		return tasks.Chain(Reserve.S(name), Wrap)
@@ -35,7 +35,7 @@ func item(name string, gift bool) tasks.Signature[string] {
 	return Reserve.S(name)
 }
 
-// parcel takes all items at once and packs them when the last one is there.
+// parcel collects all items in parallel, then packs them.
 func parcel(o Order) tasks.Signature[string] {
 	var items []tasks.Signature[string]
 	for _, name := range o.Items {

@@ -1,5 +1,5 @@
-// Saga books a flight, a hotel and a car. When one of them cannot be booked, it cancels those that were, in
-// reverse order. Travel agencies and shops do so where no transaction spans all services.
+// Saga books a flight, a hotel and a car. If a booking fails, it cancels the earlier ones in reverse order. Use this
+// pattern if no transaction spans all services.
 package main
 
 import (
@@ -29,7 +29,7 @@ func trip(traveller string) tasks.Signature[string] {
 	return booked.Rescue(tasks.Bind(Undo, traveller))
 }
 
-// undo is the plan of Undo: it cancels what was booked before the step that failed, the last one first.
+// undo is the plan of Undo: it cancels the bookings before the failed step, last one first.
 func undo(_ context.Context, in tasks.Pair[tasks.Failure, string]) (tasks.Signature[string], error) {
 	cancelled := tasks.Value(in.Second)
 	failed := slices.IndexFunc(steps, func(s step) bool { return s.book.Name() == in.First.Task })
@@ -39,7 +39,7 @@ func undo(_ context.Context, in tasks.Pair[tasks.Failure, string]) (tasks.Signat
 	return cancelled, nil
 }
 
-// call stands for calls to the services of airlines, hotels and car rentals.
+// call simulates calls to the services of airlines, hotels and car rentals.
 func call(ctx context.Context, traveller string) (string, error) {
 	service := tasks.InfoFrom(ctx).Task
 	if service == "car.book" {

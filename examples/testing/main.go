@@ -1,5 +1,5 @@
-// Testing is a program with a test of its workflow, in main_test.go: the test runs in memory, needs no Redis, and does
-// not wait, neither for retries nor for the day after which the reminder is sent.
+// Testing is a program with a test of its workflow, in main_test.go. The test runs in memory, without Redis, and does not
+// wait for retries or for the delay of a day.
 package main
 
 import (
@@ -25,7 +25,7 @@ func Checkout(products []string, pause time.Duration) tasks.Signature[string] {
 	return tasks.Chain(total, Remind, tasks.In(pause))
 }
 
-// Mux binds the tasks to their code.
+// Mux binds the tasks to their handlers.
 func Mux() *tasks.Mux {
 	mux := tasks.NewMux()
 	tasks.Handle(mux, Price, func(_ context.Context, product string) (int, error) { return 100 * len(product), nil })

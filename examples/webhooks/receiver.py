@@ -1,9 +1,9 @@
-"""Receives webhooks of Muster, checks their signatures, and prints each event once."""
+"""Receives Muster webhooks, checks their signatures, and prints each event once."""
 import base64, hashlib, hmac, http.server, json, os, time
 
 KEY = base64.b64decode(os.environ["WEBHOOK_SECRET"].removeprefix("whsec_"))
 HOST, PORT = os.environ.get("WEBHOOK_LISTEN", "127.0.0.1:9000").rsplit(":", 1)
-seen = set()  # a real receiver keeps the ids where it keeps its data
+seen = set()  # store the ids with your data in production
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):

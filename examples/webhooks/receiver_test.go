@@ -1,4 +1,4 @@
-// Package webhooks_test sends webhooks to the receiver of this folder.
+// Package webhooks_test sends webhooks to the receiver of this directory.
 package webhooks_test
 
 import (
@@ -15,7 +15,7 @@ import (
 	"muster/internal/webhook"
 )
 
-// output is what a program has printed so far.
+// output collects the output of a program.
 type output struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -33,7 +33,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// The receiver takes what is signed with its secret, prints each event once, and refuses the rest.
+// The receiver accepts requests signed with its secret, prints each event once, and rejects others.
 func TestReceiverChecksSignatures(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")

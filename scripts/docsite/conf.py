@@ -32,7 +32,7 @@ include_patterns = [
     "SECURITY.md",
 ]
 
-BESIDE = ["../examples/README", "../examples/agents/README", "../sites/README", "../CONTRIBUTING", "../SECURITY", "../CHANGELOG"]
+BESIDE = ["../examples/README", "../CONTRIBUTING", "../SECURITY", "../CHANGELOG"]
 
 
 def prepare(app, doc, source):

@@ -1,5 +1,5 @@
-// Command goagent is an agent of the role validator that work is pushed to: it serves HTTP and registers its URL, which
-// must match the setting agents.allow. See ../README.md.
+// Command goagent is a push agent of the role validator: it serves HTTP and registers its URL, which must match the
+// setting agents.allow. See ../README.md.
 package main
 
 import (
@@ -23,24 +23,23 @@ import (
 	"time"
 )
 
-// agent is this agent. Later makes it answer a push at once, and complete the assignment by a call of its own; else
-// the answer to the push completes it.
+// An agent receives assignments as HTTP requests. It completes an assignment in its response or, if async, in a later call.
 type agent struct {
 	api, key, name, url string
-	later               bool
+	async               bool
 	client              http.Client
-	work                sync.WaitGroup // answers that are given later
+	work                sync.WaitGroup // asynchronous completions
 
-	registering sync.RWMutex // locked until the secret of a registration is stored: work can arrive before it
+	registering sync.RWMutex // write-locked during a registration: work can arrive before its secret is stored
 
 	mu     sync.Mutex // guards the rest
 	id     string
 	secret string
-	last   time.Time // of the last assignment
-	job    string    // of the last assignment
+	last   time.Time // time of the last assignment
+	job    string    // job of the last assignment
 }
 
-// assignment is the part of an assignment that it uses.
+// An assignment contains the fields that this agent uses.
 type assignment struct {
 	ID             string `json:"id"`
 	Fence          int64  `json:"fence"`
@@ -54,8 +53,8 @@ type assignment struct {
 	} `json:"item"`
 }
 
-// answer is the body of the answer to a push, and of the call complete, where agent and fence say whose it is.
-type answer struct {
+// A completion is the body of a response to a push, and of the call complete, which requires agent and fence.
+type completion struct {
 	Agent   string         `json:"agent,omitempty"`
 	Fence   int64          `json:"fence,omitempty"`
 	Verdict string         `json:"verdict"`
@@ -78,7 +77,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	a := &agent{
-		api: cmp.Or(os.Getenv("MUSTER_API"), "http://127.0.0.1:8000"), key: os.Getenv("MUSTER_KEY"), later: os.Getenv("AGENT_LATER") != "",
+		api: cmp.Or(os.Getenv("MUSTER_API"), "http://127.0.0.1:8000"), key: os.Getenv("MUSTER_KEY"), async: os.Getenv("AGENT_LATER") != "",
 		url: cmp.Or(os.Getenv("AGENT_URL"), "http://"+listener.Addr().String()), client: http.Client{Timeout: time.Minute},
 	}
 	a.name = cmp.Or(os.Getenv("AGENT_NAME"), "validator-"+strings.NewReplacer("http://", "", "https://", "", "/", "-").Replace(a.url))
@@ -95,12 +94,12 @@ func run(ctx context.Context) error {
 	err = errors.Join(err, server.Shutdown(last))
 	a.work.Wait()
 	if a.id != "" {
-		_ = a.call(last, http.MethodDelete, "/v1/agents/"+a.id, nil, nil) // others get what it works on
+		_ = a.call(last, http.MethodDelete, "/v1/agents/"+a.id, nil, nil) // other agents get its work
 	}
 	return err
 }
 
-// stayRegistered registers the agent, and again when it was forgotten, until ctx ends or the server fails.
+// stayRegistered keeps the agent registered until ctx is cancelled or the server fails.
 func (a *agent) stayRegistered(ctx context.Context, failed <-chan error) error {
 	for n := 0; ; {
 		err := a.register(ctx)
@@ -122,7 +121,7 @@ func (a *agent) stayRegistered(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// register says that the agent lives. It registers it at first, and when it is not known any more.
+// register sends a heartbeat. It registers the agent if the API does not know it.
 func (a *agent) register(ctx context.Context) error {
 	a.mu.Lock()
 	id := a.id
@@ -146,18 +145,18 @@ func (a *agent) register(ctx context.Context) error {
 	return nil
 }
 
-// health answers health checks. Only the status is required.
+// health handles health checks. Only the status code is required.
 func (a *agent) health(w http.ResponseWriter, _ *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": "healthy", "last_activity": a.last, "current_job_id": a.job})
 }
 
-// assigned takes an assignment that was pushed.
+// assigned handles a pushed assignment.
 func (a *agent) assigned(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
 	if err != nil {
-		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		http.Error(w, "cannot read the body", http.StatusBadRequest)
 		return
 	}
 	a.registering.RLock()
@@ -171,30 +170,30 @@ func (a *agent) assigned(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	var as assignment
 	if err := json.Unmarshal(body, &as); err != nil {
-		http.Error(w, "the body is no assignment", http.StatusBadRequest)
+		http.Error(w, "invalid assignment", http.StatusBadRequest)
 		return
 	}
 	a.mu.Lock()
 	a.last, a.job = time.Now().UTC(), as.Job.ID
 	a.mu.Unlock()
-	verdict := judge(as)
-	if a.later {
-		verdict.Agent, verdict.Fence = id, as.Fence
-		a.work.Go(func() { a.complete(ctx, as, verdict) })
+	result := judge(as)
+	if a.async {
+		result.Agent, result.Fence = id, as.Fence
+		a.work.Go(func() { a.complete(ctx, as, result) })
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(verdict)
+	_ = json.NewEncoder(w).Encode(result)
 }
 
-// complete calls until there is an answer. 404 and 409: another agent has it, or the job has ended.
-func (a *agent) complete(ctx context.Context, as assignment, verdict answer) {
+// complete retries until the API responds. 404 and 409 mean that the assignment was reassigned or the job has ended.
+func (a *agent) complete(ctx context.Context, as assignment, result completion) {
 	for n := 0; ctx.Err() == nil; n++ {
-		err := a.call(ctx, http.MethodPost, "/v1/assignments/"+as.ID+"/complete", verdict, nil)
+		err := a.call(ctx, http.MethodPost, "/v1/assignments/"+as.ID+"/complete", result, nil)
 		if err == nil {
 			line, _ := json.Marshal(map[string]any{
-				"job": as.Job.ID, "key": as.Item.Key, "assignment": as.ID, "agent": verdict.Agent, "verdict": verdict.Verdict,
+				"job": as.Job.ID, "key": as.Item.Key, "assignment": as.ID, "agent": result.Agent, "verdict": result.Verdict,
 			})
 			fmt.Println(string(line))
 			return
@@ -216,24 +215,24 @@ var (
 	gdpr     = regexp.MustCompile(`(?i)\b(gdpr|personal|privacy|consent|data subject|erase)`)
 )
 
-// judge accepts what requires something, and labels it.
-func judge(as assignment) answer {
+// judge accepts and labels items that contain a requirement.
+func judge(as assignment) completion {
 	usage := map[string]int{"requests": 1, "tokens": len(strings.Fields(as.Item.Text))}
 	if !requires.MatchString(as.Item.Text) {
-		return answer{Verdict: "reject", Reason: "it requires nothing: no must, shall, should, may not or require", Usage: usage}
+		return completion{Verdict: "reject", Reason: "no requirement: none of must, shall, should, may not, require", Usage: usage}
 	}
 	labels := map[string]bool{"gobd": gobd.MatchString(as.Item.Text), "gdpr": gdpr.MatchString(as.Item.Text)}
-	return answer{Verdict: "accept", Item: map[string]any{"external_id": "req-" + as.IdempotencyKey, "labels": labels}, Usage: usage}
+	return completion{Verdict: "accept", Item: map[string]any{"external_id": "req-" + as.IdempotencyKey, "labels": labels}, Usage: usage}
 }
 
-// statusError is the status of an answer of the API that is no success.
+// statusError is an unsuccessful status code of the API.
 type statusError int
 
 func (e statusError) Error() string {
-	return fmt.Sprintf("the API answered %d %s", int(e), http.StatusText(int(e)))
+	return fmt.Sprintf("the API returned %d %s", int(e), http.StatusText(int(e)))
 }
 
-// call sends in as JSON, and reads the answer into out, unless that is nil.
+// call sends in as JSON and decodes the response into out, if it is not nil.
 func (a *agent) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -256,14 +255,14 @@ func (a *agent) call(ctx context.Context, method, path string, in, out any) erro
 		return err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 	switch {
 	case err != nil:
 		return err
 	case resp.StatusCode >= 300:
-		return fmt.Errorf("%s %s: %w: %.500s", method, path, statusError(resp.StatusCode), answer)
+		return fmt.Errorf("%s %s: %w: %.500s", method, path, statusError(resp.StatusCode), data)
 	case out == nil:
 		return nil
 	}
-	return json.Unmarshal(answer, out)
+	return json.Unmarshal(data, out)
 }

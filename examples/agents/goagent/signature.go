@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// verify checks that a request was signed with the secret that the registration returned, as Standard Webhooks say, and
-// not more than five minutes ago.
+// verify checks the Standard Webhooks signature of a request: it must be by the secret of the registration and at most
+// five minutes old.
 func verify(secret string, h http.Header, body []byte, now time.Time) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil || len(key) == 0 {
