@@ -200,6 +200,7 @@ func (w *Worker) server() *asynq.Server {
 		StrictPriority:           w.cfg.Strict,
 		TaskCheckInterval:        time.Microsecond, // the poller does the waiting
 		DelayedTaskCheckInterval: 5 * time.Second,
+		JanitorInterval:          time.Minute, // only tasks of asynq's own clients are kept
 		ShutdownTimeout:          time.Second,
 		RetryDelayFunc:           retryDelay,
 		IsFailure:                isPlain,

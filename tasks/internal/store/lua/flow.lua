@@ -12,23 +12,28 @@ local function flow(onLane, onMost, on)
   local wf, W, created, root, retention, name, key, revision
   local have = {}   -- its counts, in the order of counts; then its fields x and o (see keys.go), and others
   local counts = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
-  local add = {}    -- what to add to these
-  local recs, puts = {}, {} -- records by node; fields and values to write
-  local notes = {}  -- entries for the agenda
-  local lanes = {}  -- elements that become ready, by lane
+  local add         -- what to add to these
+  local recs, puts  -- records by node; fields and values to write
+  local notes       -- entries for the agenda
+  local lanes       -- elements that become ready, by lane
   local rooted      -- letter of the root's outcome, once it has one
   local told        -- whether to publish that the root has ended
-  local answerer = '' -- the call that answers for a node
+  local answerer    -- the call that answers for a node
   -- What the caller is to do: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
   -- '*node' has a plan that has ended, '!node' has failed and its siblings must be revoked, '=…' is the answer of a
   -- guard. timed is the earliest time that a node waits for.
-  local todo, timed = {}, 0
+  local todo, timed
+
+  local function reset()
+    add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
+  end
 
   -- new makes a new workflow the current one: its facts are at ARGV[p], and it has so many tasks and nodes without a
   -- task.
   local function new(p, fairness, work, virtual)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf, key, revision = P .. 'w:' .. W, fairness, 0
+    reset()
     have = {work, '0', virtual, '0', '0', '0'}
   end
 
@@ -37,7 +42,7 @@ local function flow(onLane, onMost, on)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
     have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u', 'v', 'd')
-    add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
+    reset()
     key, revision = have[9] or W, tonumber(have[11] or '') or 0
     return have[1] and not have[10]
   end
