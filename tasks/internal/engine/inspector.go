@@ -198,33 +198,6 @@ func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 	return out, nil
 }
 
-// letterOf returns the letter of the index for a state; 0 for none.
-func letterOf(state tasktype.WorkflowState) (letter byte, ok bool) {
-	switch state {
-	case "":
-		return 0, true
-	case tasktype.WorkflowRunning:
-		return store.Live, true
-	case tasktype.WorkflowSucceeded:
-		return 'S', true
-	case tasktype.WorkflowFailed:
-		return 'F', true
-	case tasktype.WorkflowRevoked:
-		return 'X', true
-	}
-	return 0, false
-}
-
-// stateOf returns the state that a letter of the index stands for.
-func stateOf(letter byte) tasktype.WorkflowState {
-	for _, state := range []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype.WorkflowSucceeded, tasktype.WorkflowFailed, tasktype.WorkflowRevoked} {
-		if l, _ := letterOf(state); l == letter {
-			return state
-		}
-	}
-	return ""
-}
-
 // maxPage and defaultPage are how many workflows a page of the index has.
 const (
 	maxPage     = 1000
@@ -233,8 +206,7 @@ const (
 
 // Workflows returns a page of the index of workflows, the latest first, and the cursor of the next.
 func (in *Inspector) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
-	state, ok := letterOf(q.State)
-	if !ok {
+	if q.State != "" && !slices.Contains(store.WorkflowStates, q.State) {
 		return nil, "", fmt.Errorf("%q is not a state of a workflow: use running, success, failure or revoked", q.State)
 	}
 	if q.Limit == 0 {
@@ -243,28 +215,19 @@ func (in *Inspector) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (
 	if q.Limit < 1 || q.Limit > maxPage {
 		return nil, "", fmt.Errorf("limit %d must be 1 to %d", q.Limit, maxPage)
 	}
-	list, next, err := in.store.Index.Workflows(ctx, store.WorkflowQuery{
-		State: state, Name: q.Name, Contains: q.Contains, After: q.After, Before: q.Before, Cursor: q.Cursor, Limit: q.Limit})
+	list, next, err := in.store.Index.Workflows(ctx, q)
 	if err != nil {
 		return nil, "", err
 	}
 	for _, w := range list {
-		page = append(page, tasktype.Workflow{ID: store.IDOf(w.Ref), Name: w.Name, State: stateOf(w.State), Created: w.Created, Ended: w.Ended})
+		page = append(page, tasktype.Workflow{ID: store.IDOf(w.Ref), Name: w.Name, State: w.State, Created: w.Created, Ended: w.Ended})
 	}
 	return page, next, nil
 }
 
 // Counts returns how many workflows the index has in each state.
 func (in *Inspector) Counts(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
-	counts, err := in.store.Index.Counts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := map[tasktype.WorkflowState]int64{}
-	for letter, n := range counts {
-		out[stateOf(letter)] = n
-	}
-	return out, nil
+	return in.store.Index.Counts(ctx)
 }
 
 // Rates returns the counts that q asks for, by time, queue and task.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/tasks/tasktype"
 )
 
 // FuzzLease wants what is stored of batches to be read, damaged or not, with bounded memory, and what this package
@@ -93,7 +95,7 @@ func FuzzIndex(f *testing.F) {
 				t.Errorf("%q: read %+v, and %+v, %v of what it writes", s, p, again, err)
 			}
 		}
-		if e, ok := parseIndexed(s, 'S', 1); ok && !strings.HasSuffix(s, e.Name) {
+		if e, ok := parseIndexed(s, tasktype.WorkflowSucceeded, 1); ok && !strings.HasSuffix(s, e.Name) {
 			t.Errorf("%q is read as %+v", s, e)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/tasks/tasktype"
+
 	"muster/internal/clip"
 )
 
@@ -41,13 +43,26 @@ func clipName(s string) string {
 	return s
 }
 
-// Live is the state of a workflow that has not ended. The others are 'S', 'F' and 'X'.
-const Live byte = 'L'
+// WorkflowStates are the states that the index has workflows by.
+var WorkflowStates = []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype.WorkflowSucceeded, tasktype.WorkflowFailed, tasktype.WorkflowRevoked}
+
+// indexKey returns the key of the index with the workflows in a state.
+func indexKey(shard int, state tasktype.WorkflowState) string {
+	switch state {
+	case tasktype.WorkflowSucceeded:
+		return doneKey(shard, 'S')
+	case tasktype.WorkflowFailed:
+		return doneKey(shard, 'F')
+	case tasktype.WorkflowRevoked:
+		return doneKey(shard, 'X')
+	}
+	return liveKey(shard)
+}
 
 // Indexed is a workflow as the index has it.
 type Indexed struct {
 	Ref, Name      string
-	State          byte
+	State          tasktype.WorkflowState
 	Created, Ended time.Time // Ended is zero while it is live
 
 	shard int
@@ -81,16 +96,6 @@ func parsePosition(s string) (position, error) {
 	return position{at, id}, nil
 }
 
-// WorkflowQuery says which workflows to list.
-type WorkflowQuery struct {
-	State         byte      // 0 for all
-	Name          string    // a title, or the name of its first or last task; empty for all
-	Contains      string    // a part of the name, in any case; empty for all
-	After, Before time.Time // bounds of when it ended (a live one: when it was sent); zero for no bound
-	Cursor        string    // of the page before
-	Limit         int
-}
-
 // The index is read in pieces.
 const (
 	indexLeast = 100    // entries of one key in the first round trip; twice as many in each that follows
@@ -101,7 +106,7 @@ const (
 // Workflows returns a page of the workflows that q asks for and that still exist, the latest first, and the
 // cursor of the next page, which is empty after the last one. A page can be short or empty although others follow,
 // because a call reads a bounded part of the index. A workflow is listed once in a page.
-func (s Index) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, next string, err error) {
+func (s Index) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (page []Indexed, next string, err error) {
 	shards, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, "", err
@@ -129,7 +134,7 @@ func (s Index) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, 
 // indexReader merges the keys of the index.
 type indexReader struct {
 	rdb     redis.UniversalClient
-	q       WorkflowQuery
+	q       tasktype.WorkflowFilter
 	from    position // the page begins behind it
 	after   int64    // unix ms
 	sources []*indexSource
@@ -142,13 +147,13 @@ type indexReader struct {
 // indexSource is a key of the index, which holds entries of one state from the latest to the earliest.
 type indexSource struct {
 	shard int
-	state byte
+	state tasktype.WorkflowState
 	skip  int64 // entries with the time last that were read
 	last  int64 // the time of the last entry that was read
 	over  bool  // all entries were read
 }
 
-func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*indexReader, error) {
+func newIndexReader(rdb redis.UniversalClient, shards int, q tasktype.WorkflowFilter) (*indexReader, error) {
 	r := &indexReader{rdb: rdb, q: q, from: position{math.MaxInt64, afterAll}, chunk: indexLeast, seen: map[string]bool{}}
 	if q.Cursor != "" {
 		from, err := parsePosition(q.Cursor)
@@ -165,8 +170,8 @@ func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*in
 	}
 	r.q.Contains, r.q.Limit = strings.ToLower(q.Contains), max(1, q.Limit)
 	for shard := range shards {
-		for _, state := range []byte{Live, 'S', 'F', 'X'} {
-			if q.State == 0 || q.State == state {
+		for _, state := range WorkflowStates {
+			if q.State == "" || q.State == state {
 				r.sources = append(r.sources, &indexSource{shard: shard, state: state, last: r.from.at})
 			}
 		}
@@ -214,9 +219,9 @@ func (r *indexReader) add(src *indexSource, members []redis.Z) {
 }
 
 // parseIndexed reads an entry of the index.
-func parseIndexed(member string, state byte, at int64) (e Indexed, ok bool) {
+func parseIndexed(member string, state tasktype.WorkflowState, at int64) (e Indexed, ok bool) {
 	ref, name, ok := strings.Cut(member, " ")
-	if state == Live {
+	if state == tasktype.WorkflowRunning {
 		return Indexed{Ref: ref, Name: name, Created: time.UnixMilli(at), at: at}, ok
 	}
 	ms, name, ok := strings.Cut(name, " ")
@@ -308,22 +313,22 @@ func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]boo
 }
 
 // Counts returns how many workflows the index has in each state. Some of those that have ended may have expired.
-func (s Index) Counts(ctx context.Context) (map[byte]int64, error) {
+func (s Index) Counts(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
 	shards, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	pipe := s.rdb.Pipeline()
-	cmds := map[byte][]*redis.IntCmd{}
+	cmds := map[tasktype.WorkflowState][]*redis.IntCmd{}
 	for shard := range shards {
-		for _, state := range []byte{Live, 'S', 'F', 'X'} {
+		for _, state := range WorkflowStates {
 			cmds[state] = append(cmds[state], pipe.ZCard(ctx, indexKey(shard, state)))
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("count workflows: %w", err)
 	}
-	out := map[byte]int64{}
+	out := map[tasktype.WorkflowState]int64{}
 	for state, list := range cmds {
 		for _, cmd := range list {
 			out[state] += cmd.Val()

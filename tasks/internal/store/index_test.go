@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // indexOps is a script over index.lua that has what it uses of lib.lua.
@@ -73,7 +74,7 @@ func (x indexed) end(shard int, now time.Time, id, name, letter string, created 
 }
 
 // list returns the references of all pages of a query.
-func (x indexed) list(q WorkflowQuery) (ids []string) {
+func (x indexed) list(q tasktype.WorkflowFilter) (ids []string) {
 	x.t.Helper()
 	for {
 		page, next, err := x.s.Index.Workflows(x.t.Context(), q)
@@ -92,7 +93,7 @@ func (x indexed) list(q WorkflowQuery) (ids []string) {
 	}
 }
 
-func (x indexed) want(q WorkflowQuery, want ...string) {
+func (x indexed) want(q tasktype.WorkflowFilter, want ...string) {
 	x.t.Helper()
 	if got := x.list(q); !slices.Equal(got, want) {
 		x.t.Errorf("%+v: got %v, want %v", q, got, want)
@@ -117,27 +118,27 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 		x.at(2, s(9), "dropped", "dropped", "scrape", "", "")
 		rdb.Del(t.Context(), flowKey(1, "forgotten"))
 
-		x.want(WorkflowQuery{Limit: 100}, "c", "d", "b", "a")
-		x.want(WorkflowQuery{Limit: 1}, "c", "d", "b", "a")
-		x.want(WorkflowQuery{Limit: 3, Name: "scrape"}, "c", "a")
-		x.want(WorkflowQuery{Limit: 3, Name: odd}, "b")
-		x.want(WorkflowQuery{Limit: 3, State: Live}, "a")
-		x.want(WorkflowQuery{Limit: 3, State: 'S'}, "d")
-		x.want(WorkflowQuery{Limit: 3, State: 'F'}, "b")
-		x.want(WorkflowQuery{Limit: 3, State: 'X', Name: "other"})
-		x.want(WorkflowQuery{Limit: 3, After: s(6), Before: s(8)}, "d", "b")
-		x.want(WorkflowQuery{Limit: 1, After: s(6), Before: s(8)}, "d", "b")
+		x.want(tasktype.WorkflowFilter{Limit: 100}, "c", "d", "b", "a")
+		x.want(tasktype.WorkflowFilter{Limit: 1}, "c", "d", "b", "a")
+		x.want(tasktype.WorkflowFilter{Limit: 3, Name: "scrape"}, "c", "a")
+		x.want(tasktype.WorkflowFilter{Limit: 3, Name: odd}, "b")
+		x.want(tasktype.WorkflowFilter{Limit: 3, State: tasktype.WorkflowRunning}, "a")
+		x.want(tasktype.WorkflowFilter{Limit: 3, State: tasktype.WorkflowSucceeded}, "d")
+		x.want(tasktype.WorkflowFilter{Limit: 3, State: tasktype.WorkflowFailed}, "b")
+		x.want(tasktype.WorkflowFilter{Limit: 3, State: tasktype.WorkflowRevoked, Name: "other"})
+		x.want(tasktype.WorkflowFilter{Limit: 3, After: s(6), Before: s(8)}, "d", "b")
+		x.want(tasktype.WorkflowFilter{Limit: 1, After: s(6), Before: s(8)}, "d", "b")
 
-		page, _, err := x.s.Index.Workflows(t.Context(), WorkflowQuery{Limit: 9, Name: odd})
+		page, _, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 9, Name: odd})
 		if err != nil || len(page) != 1 {
 			t.Fatalf("got %v, %v, want one workflow", page, err)
 		}
 		w := page[0]
-		if w.Name != odd || w.State != 'F' || !w.Created.Equal(s(1)) || !w.Ended.Equal(s(6)) {
+		if w.Name != odd || w.State != tasktype.WorkflowFailed || !w.Created.Equal(s(1)) || !w.Ended.Equal(s(6)) {
 			t.Errorf("got %+v, want %q failed, from %s to %s", w, odd, s(1), s(6))
 		}
-		page, _, err = x.s.Index.Workflows(t.Context(), WorkflowQuery{Limit: 9, State: Live})
-		if err != nil || len(page) != 1 || page[0].State != Live || !page[0].Created.Equal(s(0)) || !page[0].Ended.IsZero() {
+		page, _, err = x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 9, State: tasktype.WorkflowRunning})
+		if err != nil || len(page) != 1 || page[0].State != tasktype.WorkflowRunning || !page[0].Created.Equal(s(0)) || !page[0].Ended.IsZero() {
 			t.Errorf("got %+v, %v, want one live since %s", page, err, s(0))
 		}
 	})
@@ -168,7 +169,7 @@ func TestWorkflowsOfManyShardsAndOneMomentComeOnceEach(t *testing.T) {
 			x.at(shard, t0, ends...)
 		}
 		for _, limit := range []int{20, 250, 1000} {
-			got := x.list(WorkflowQuery{Limit: limit})
+			got := x.list(tasktype.WorkflowFilter{Limit: limit})
 			unique := map[string]bool{}
 			for _, id := range got {
 				unique[id] = true
@@ -195,7 +196,7 @@ func TestWorkflowsThatEndBetweenPagesAreNotMissed(t *testing.T) {
 			want = append(want, id)
 		}
 		slices.Reverse(want)
-		first, next, err := x.s.Index.Workflows(t.Context(), WorkflowQuery{Limit: 4})
+		first, next, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 4})
 		if err != nil || len(first) != 4 {
 			t.Fatalf("got %v, %v, want four workflows", first, err)
 		}
@@ -203,7 +204,7 @@ func TestWorkflowsThatEndBetweenPagesAreNotMissed(t *testing.T) {
 			x.open(0, t0.Add(time.Minute), fmt.Sprint("new", i), "n")
 			x.end(0, t0.Add(time.Minute), fmt.Sprint("new", i), "n", "S", t0)
 		}
-		x.want(WorkflowQuery{Limit: 4, Cursor: next}, want[4:]...)
+		x.want(tasktype.WorkflowFilter{Limit: 4, Cursor: next}, want[4:]...)
 	})
 }
 
@@ -233,7 +234,7 @@ func TestEndedWorkflowsAreBounded(t *testing.T) {
 		for _, id := range []int{sent - 1, sent - kept} { // and what is gone does not hide the last one
 			rdb.HSet(t.Context(), flowKey(0, strconv.Itoa(id)), "n", 1)
 		}
-		x.want(WorkflowQuery{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-kept))
+		x.want(tasktype.WorkflowFilter{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-kept))
 	})
 }
 
@@ -251,7 +252,7 @@ func TestPageReadsABoundedPartOfTheIndex(t *testing.T) {
 		}
 	}
 	x.s.rdb.HSet(t.Context(), flowKey(0, "rare"), "n", 1)
-	q := WorkflowQuery{Limit: 10, Name: "one"}
+	q := tasktype.WorkflowFilter{Limit: 10, Name: "one"}
 	page, next, err := x.s.Index.Workflows(t.Context(), q)
 	if err != nil || len(page) != 0 || next == "" {
 		t.Errorf("got %v, cursor %q, %v, want an empty page and a cursor", page, next, err)
@@ -270,9 +271,9 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 		}
 		rdb.ZAdd(t.Context(), liveKey(0), redis.Z{Score: 1e18, Member: "noname"}, redis.Z{Score: 5, Member: ""})
 		rdb.HSet(t.Context(), minutesKey(0, t0.Unix()/3600), "", "1", "1 S q", "1", "x S q t", "1", "1 S q t", "many")
-		x.want(WorkflowQuery{Limit: 1}, "b", "a")
+		x.want(tasktype.WorkflowFilter{Limit: 1}, "b", "a")
 		for _, cursor := range []string{"x", "1", "1.", "x.a", ".a"} {
-			if _, _, err := x.s.Index.Workflows(t.Context(), WorkflowQuery{Limit: 1, Cursor: cursor}); err == nil {
+			if _, _, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 1, Cursor: cursor}); err == nil {
 				t.Errorf("cursor %q: got no error, want one", cursor)
 			}
 		}

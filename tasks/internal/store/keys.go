@@ -109,14 +109,6 @@ func liveKey(shard int) string { return tag(shard) + "live" }
 // have expired.
 func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
 
-// indexKey returns the key of the index with the workflows in a state.
-func indexKey(shard int, state byte) string {
-	if state == Live {
-		return liveKey(shard)
-	}
-	return doneKey(shard, state)
-}
-
 // minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <what> <queue> <task>" to a number.
 // what is S, F or X for nodes that ended so, R for attempts with another to follow, and ms for the time that handlers
 // ran. Some 20,000 fields at most. Expires 25 hours after it was added to hoursKey; until then, after 31 days.
