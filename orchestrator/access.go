@@ -8,9 +8,8 @@ import (
 	"muster/orchestrator/api"
 )
 
-// Guarded returns the part of the configuration of a listener that says who may use it, by
-// the settings and by the keys that are stored. Its keys and hosts are those of the
-// settings in force.
+// Guarded returns the access configuration of a listener: API keys, allowed hosts and rate limits. Hosts and static keys
+// follow a reload of the settings.
 func Guarded(s *System) (api.Config, error) {
 	cfg, client, logger := s.cfg().API, s.Client, s.logger
 	var tokens *access.Tokens
@@ -28,7 +27,7 @@ func Guarded(s *System) (api.Config, error) {
 		return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
 	}
 	s.gates.add(gate)
-	if err := gate.SetStatic(s.cfg().API.Keys); err != nil { // those of a reload that was quicker
+	if err := gate.SetStatic(s.cfg().API.Keys); err != nil { // a reload may have run before the gate was added
 		return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
 	}
 	return api.Config{
@@ -38,7 +37,7 @@ func Guarded(s *System) (api.Config, error) {
 	}, nil
 }
 
-// gates are those of the listeners of a process. It may be used concurrently.
+// gates holds the gates of the listeners of a process. It may be used concurrently.
 type gates struct {
 	mu  sync.Mutex // guards all
 	all []*access.Gate
@@ -50,7 +49,7 @@ func (g *gates) add(one *access.Gate) {
 	g.all = append(g.all, one)
 }
 
-// setKeys gives keys of the settings, which a gate has taken already, to all gates.
+// setKeys sets the static keys of all gates. The keys have been validated by a gate before.
 func (g *gates) setKeys(keys []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

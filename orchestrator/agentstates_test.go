@@ -13,7 +13,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Agents call three times in a lease: an agent that does is healthy, however long the lease is.
+// Agents send three heartbeats per lease and are healthy, however long the lease is.
 func TestAgentsOfLongLeasesAreHealthy(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

@@ -13,20 +13,20 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// awaited describes a job to await besides its handle; see refreshwait.Job.
+// awaited describes a job to wait for, in addition to its handle; see refreshwait.Job.
 type awaited[O any] struct {
-	name, prefix string                                 // prefix is that of its progress keys
-	stored       func(context.Context) (O, bool, error) // the result that the job left in Redis
-	file         func() (O, bool, error)                // and in a file
+	name, prefix string                                 // prefix is the prefix of the progress keys
+	stored       func(context.Context) (O, bool, error) // reads the result from Redis
+	file         func() (O, bool, error)                // reads the result from a file
 	enough       func(context.Context) (bool, error)
-	moves        func(context.Context) (string, error)
+	marker       func(context.Context) (string, error)
 	progress     func(context.Context, tasktype.Progress) monitor.Progress
 }
 
-// showEvery is how often the progress of an awaited job is shown.
+// showEvery is the interval at which the progress of an awaited job is displayed.
 const showEvery = 250 * time.Millisecond
 
-// waits has what waiting for jobs needs of an orchestrator.
+// waits holds the parts of an orchestrator that waiting for a job requires.
 type waits struct {
 	system *System
 	logger *slog.Logger
@@ -37,7 +37,7 @@ func newWaits(system *System, logger *slog.Logger, alive func(context.Context) e
 	return &waits{system: system, logger: logger, alive: alive}
 }
 
-// waiter waits as the settings in force say.
+// waiter returns a Waiter with the current settings.
 func (w *waits) waiter() refreshwait.Waiter {
 	cfg := w.system.cfg()
 	return refreshwait.Waiter{
@@ -49,7 +49,7 @@ func (w *waits) waiter() refreshwait.Waiter {
 	}
 }
 
-// await shows the progress of a job, waits for its end and returns its result.
+// await displays the progress of a job until it finishes, and returns its result.
 func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *tasks.AsyncResult[O], a awaited[O]) (O, error) {
 	showing, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
@@ -84,10 +84,10 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 		},
 		Stored: a.stored,
 		File:   a.file,
-		Moves:  a.moves,
+		Marker: a.marker,
 		Enough: a.enough,
 		Alive:  w.alive,
 	})
-	w.logger.DebugContext(ctx, "the wait is over", "job", run.ID(), "stage", stage, "err", err)
+	w.logger.DebugContext(ctx, "job wait finished", "job", run.ID(), "stage", stage, "err", err)
 	return out, err
 }

@@ -27,14 +27,14 @@ import (
 	"muster/tasks/redistest"
 )
 
-// lateKey marks the context of a caller whose answers about workflows are late.
+// lateKey marks the context of a caller that sees the state of workflows late.
 type lateKey struct{}
 
-// late is a connection on which whoever has the mark in his context learns of a
-// workflow only when its job is complete and remove has taken its keys away.
+// late is a Redis hook. Calls with the mark in the context see a workflow only after its job has completed and remove has
+// deleted its keys.
 type late struct {
 	rdb    redis.UniversalClient
-	prefix func(job string) string // of the job's progress keys
+	prefix func(job string) string // prefix of the progress keys
 	remove func(job string)
 	once   sync.Once
 }
@@ -75,8 +75,7 @@ func (l *late) hold(ctx context.Context, cmds ...redis.Cmder) {
 	}
 }
 
-// unlink removes all keys that match one of patterns, and fails the test when
-// none does.
+// unlink deletes all keys that match patterns. Each pattern must match a key.
 func unlink(t *testing.T, rdb redis.UniversalClient, patterns ...string) {
 	for _, pattern := range patterns {
 		keys, err := rdb.Keys(context.Background(), pattern).Result()
@@ -89,7 +88,7 @@ func unlink(t *testing.T, rdb redis.UniversalClient, patterns ...string) {
 	}
 }
 
-// logbook is a log that can be read.
+// logbook is a log writer with a readable buffer.
 type logbook struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -107,8 +106,8 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
-// fallBack runs fn on an orchestrator whose workers are another's, with a
-// slow connection for calls with the context of fn.
+// fallBack runs fn with an orchestrator that uses the workers of another one. Calls with the context of fn use a slow
+// connection.
 func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remove func(redis.UniversalClient, string), fn func(context.Context, *Orchestrator) error) (log string) {
 	t.Helper()
 	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), redistest.URL(t)
@@ -132,8 +131,8 @@ func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remov
 	return book.String()
 }
 
-// However the end of a scrape is learned, its caller gets the whole summary.
-func TestScrapeAnswersAtEveryStage(t *testing.T) {
+// The caller receives the complete summary at every stage that can detect the end of a scrape.
+func TestScrapeReturnsSummaryAtEveryStage(t *testing.T) {
 	t.Parallel()
 	prefix := func(id string) string { return sites.ProgressPrefix("news") + ":" + id }
 	for stage, remove := range map[refreshwait.Stage]func(redis.UniversalClient, string){
@@ -157,7 +156,7 @@ func TestScrapeAnswersAtEveryStage(t *testing.T) {
 				return err
 			})
 			if !strings.Contains(log, "job="+got.JobID+" stage="+string(stage)) {
-				t.Errorf("not learned by %s:\n%s", stage, log)
+				t.Errorf("stage %s did not detect the end:\n%s", stage, log)
 			}
 			report, ok, err := sites.Reported(filepath.Join(cfg.Records(), "news", got.JobID), got.JobID)
 			if err != nil || !ok {
@@ -175,8 +174,8 @@ func TestScrapeAnswersAtEveryStage(t *testing.T) {
 	}
 }
 
-// However the end of a refresh is learned, its caller gets the whole report.
-func TestRefreshAnswersAtEveryStage(t *testing.T) {
+// The caller receives the complete report at every stage that can detect the end of a refresh.
+func TestRefreshReturnsReportAtEveryStage(t *testing.T) {
 	t.Parallel()
 	prefix := func(id string) string { return proxies.ProgressPrefix + ":" + id }
 	for stage, remove := range map[refreshwait.Stage]func(redis.UniversalClient, string){
@@ -200,7 +199,7 @@ func TestRefreshAnswersAtEveryStage(t *testing.T) {
 				return err
 			})
 			if got.JobID == "" || !strings.Contains(log, "job="+got.JobID+" stage="+string(stage)) {
-				t.Errorf("not learned by %s:\n%s", stage, log)
+				t.Errorf("stage %s did not detect the end:\n%s", stage, log)
 			}
 			if got.Candidates != n || got.Checked != n || got.Usable == 0 || got.Live < got.Usable || len(got.Sources) != 1 {
 				t.Errorf("got %+v, want all %d candidates of one source, and some usable of %d proxies", got, n, len(world.Proxies))
@@ -217,8 +216,8 @@ func TestRefreshAnswersAtEveryStage(t *testing.T) {
 	}
 }
 
-// A job whose Redis was emptied is not waited for.
-func TestWaitEndsWhenRedisWasEmptied(t *testing.T) {
+// The wait for a job ends when Redis has lost all data.
+func TestWaitEndsAfterRedisWasFlushed(t *testing.T) {
 	t.Parallel()
 	scrape := func(ctx context.Context, o *Orchestrator) error {
 		_, err := o.Scraper.Scrape(ctx, "slow", ScrapeOptions{})
@@ -230,7 +229,7 @@ func TestWaitEndsWhenRedisWasEmptied(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		wait  func(context.Context, *Orchestrator) error
-		reuse bool // workers of another
+		reuse bool // use the workers of another orchestrator
 	}{
 		"scrape":                        {scrape, false},
 		"scrape by workers of another":  {scrape, true},
@@ -263,7 +262,7 @@ func TestWaitEndsWhenRedisWasEmptied(t *testing.T) {
 					emptied <- o.Client.Redis().FlushDB(ctx).Err()
 				}()
 				err := c.wait(ctx, o)
-				release() // for the workers' sake
+				release() // lets the workers stop
 				if !errors.Is(err, refreshwait.ErrUnknown) {
 					t.Errorf("got %v, want %v", err, refreshwait.ErrUnknown)
 				}

@@ -21,9 +21,9 @@ import (
 	"muster/tasks/metrics"
 )
 
-// ServeDashboard serves the HTTP interface and the pages of the settings beside a
-// fleet that runs elsewhere, with metrics of the fleet, advances jobs, gives work to agents, and sends events to webhooks, until ctx is
-// done. Watch, if not nil, brings new settings; ready, if not nil, is called with its address.
+// ServeDashboard serves the HTTP API, the pages and the metrics next to a fleet that runs elsewhere, until ctx is done. It also
+// advances jobs, assigns work to agents and delivers webhooks. Watch, if not nil, supplies new settings; ready, if not nil, is
+// called with the address of the pages.
 func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, watch Watch, ready func(url string)) error {
 	s, err := NewSystem(cfg, client, logger)
 	if err != nil {
@@ -40,8 +40,8 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 	return errors.Join(err, s.Close())
 }
 
-// serveAPI serves the HTTP interface and the pages, and metrics, until ctx is done. With publish, commands on this machine
-// can find it.
+// serveAPI serves the HTTP API, the pages and the metrics until ctx is done. With publish, it writes the address to the data
+// directory for commands on this machine.
 func (s *System) serveAPI(ctx context.Context, publish bool, ready func(url string)) error {
 	served, err := s.apiConfig()
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *System) serveAPI(ctx context.Context, publish bool, ready func(url stri
 	return api.Serve(ctx, served)
 }
 
-// apiConfig returns the configuration of the HTTP interface.
+// apiConfig returns the configuration of the HTTP API.
 func (s *System) apiConfig() (api.Config, error) {
 	checks := Health(s.Config, s.Client, s.Pool)
 	served, err := Guarded(s)
@@ -88,10 +88,10 @@ func (s *System) apiConfig() (api.Config, error) {
 	return served, nil
 }
 
-// agentHeartbeat returns how often agents are expected to call: at the interval of their registration, or less often.
+// agentHeartbeat returns the expected heartbeat interval of agents: the interval of their registration, and at least 15 s.
 func agentHeartbeat(cfg config.Jobs) time.Duration { return max(cfg.Lease/3, 15*time.Second) }
 
-// agentStates reads the states of the agents, by the settings in force.
+// agentStates returns a function that reads the states of the agents.
 func agentStates(settings func() config.Config, client *tasks.Client) func(context.Context) ([]health.AgentState, error) {
 	return func(ctx context.Context) ([]health.AgentState, error) {
 		jobs, err := jobs.New(jobs.Config{Client: client})
@@ -111,9 +111,8 @@ func agentStates(settings func() config.Config, client *tasks.Client) func(conte
 	}
 }
 
-// Health returns the checks of a system: Redis, its memory, the workers, the
-// agents, scrapes without progress, and, when there are sources for them, the proxies. Settings returns the
-// settings in force.
+// Health returns the health checks of a system: Redis, its memory, workers, agents, scrapes without progress and, if sources
+// are configured, proxies. settings returns the current settings.
 func Health(settings func() config.Config, client *tasks.Client, pool *proxies.Pool) *health.Registry {
 	r, cfg := &health.Registry{}, settings()
 	r.Add(health.Redis(client.Writable, cfg.Redis.PingTimeout))

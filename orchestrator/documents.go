@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// sweepEvery is how often the folder of documents is swept.
+// sweepEvery is the interval between sweeps of the documents directory.
 const sweepEvery = time.Hour
 
-// sweepDocuments returns a function that sweeps the folder of documents, once an hour however often it is called. It
-// may be called by one goroutine at a time.
+// sweepDocuments returns a function that removes documents without a job, at most once an hour. It must not be called
+// concurrently.
 func (s *System) sweepDocuments() func(context.Context) {
 	var last time.Time
 	return func(ctx context.Context) {
@@ -19,7 +19,7 @@ func (s *System) sweepDocuments() func(context.Context) {
 		last = time.Now()
 		switch n, err := s.Documents.Sweep(ctx, s.Jobs.HasDocument); {
 		case err != nil && ctx.Err() == nil:
-			s.logger.WarnContext(ctx, "documents without a job stay in the folder of documents", "err", err)
+			s.logger.WarnContext(ctx, "cannot remove documents without a job", "err", err)
 		case n > 0:
 			s.logger.InfoContext(ctx, "removed documents without a job", "files", n)
 		}

@@ -17,8 +17,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Workers cannot say that they live while the disk of Redis is full, nor are they listed the moment it has room.
-func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
+// Workers cannot send heartbeats while the disk of Redis is full, and are not listed immediately afterwards.
+func TestWorkersAreAliveWhileTheDiskOfRedisIsFull(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "appendonly", "yes")
 	cfg := settings(t)
@@ -40,7 +40,7 @@ func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
 			})
 			wantAlive := func(when string) {
 				if err := other.Workers.alive(ctx); err != nil {
-					t.Errorf("%s: got %q, want nothing wrong with the workers", when, err)
+					t.Errorf("%s: got %q, want no error", when, err)
 				}
 			}
 			wantAlive("full")
@@ -61,10 +61,10 @@ func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
 	}
 }
 
-func TestNoWorkersAreSaidToBeMissing(t *testing.T) {
+func TestMissingWorkersAreReported(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
-	cfg.Workers.PingTimeout = time.Second // an answer never comes
+	cfg.Workers.PingTimeout = time.Second // the ping times out
 	err := Run(t.Context(), cfg, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
 		if err := o.Workers.alive(ctx); err == nil || !strings.Contains(err.Error(), "no workers are running") {
 			t.Errorf("got %v, want that no workers are running", err)
@@ -73,7 +73,7 @@ func TestNoWorkersAreSaidToBeMissing(t *testing.T) {
 			return err
 		}
 		if err := o.Workers.alive(ctx); err != nil {
-			t.Errorf("with workers of its own: got %v, want nil", err)
+			t.Errorf("with own workers: got %v, want nil", err)
 		}
 		return nil
 	})
@@ -82,7 +82,7 @@ func TestNoWorkersAreSaidToBeMissing(t *testing.T) {
 	}
 }
 
-func TestTasksThatRedisRefusesUseUpNoAttempt(t *testing.T) {
+func TestRejectedWritesDoNotCountAsAttempts(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "appendonly", "yes")
 	rdb := srv.Client()
@@ -97,7 +97,7 @@ func TestTasksThatRedisRefusesUseUpNoAttempt(t *testing.T) {
 	} {
 		got := waitForRoom(t.Context(), tasktype.Info{}, func(context.Context) error { return c.err })
 		if tasks.IsAgain(got) != c.want || !c.want && !errors.Is(got, c.err) {
-			t.Errorf("%s: got %v, want another run that is not counted: %v", name, got, c.want)
+			t.Errorf("%s: got %v, want an uncounted retry: %v", name, got, c.want)
 		}
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"muster/internal/testutil"
 )
 
-// Two agents do a job with a document; everything is asked for through HTTP, and
-// answered by the services that are used in production.
-func TestAJobByHTTP(t *testing.T) {
+// Two agents process a job with a document. All requests use HTTP and the production services.
+func TestJobOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := serveSystem(t)
 	creator, validator := w.register("creator"), w.register("validator")
@@ -33,7 +32,7 @@ func TestAJobByHTTP(t *testing.T) {
 	t.Run("ended", func(t *testing.T) { w.ended(t, id) })
 }
 
-// again sends the request of a job again.
+// again repeats the request that created a job.
 func (w *web) again(t *testing.T, id, body, media string) {
 	t.Helper()
 	w.ask("POST", "/jobs", body, "Content-Type", media, "Idempotency-Key", "order-1").has(t, "the same key and request", 200, map[string]string{"job_id": id, "duplicate": "true"})
@@ -51,7 +50,7 @@ func (w *web) again(t *testing.T, id, body, media string) {
 	w.ask("POST", "/jobs", map[string]any{"prompt": "p", "document_url": w.url + "/health"}).has(t, "a document on this machine", 400, map[string]string{"errors.0.location": "body.document_url"})
 }
 
-// work is what the agents do: two items are integrated, one is rejected, one fails permanently.
+// work does the work of the agents: two items are integrated, one is rejected and one fails permanently.
 func (w *web) work(t *testing.T, id, creator, validator string) {
 	t.Helper()
 	a := w.lease(creator)
@@ -92,7 +91,7 @@ func (w *web) work(t *testing.T, id, creator, validator string) {
 	})
 }
 
-// read reads a job that is completed.
+// read reads a completed job.
 func (w *web) read(t *testing.T, id, text string) {
 	t.Helper()
 	job := "/v1/jobs/" + id
@@ -106,23 +105,23 @@ func (w *web) read(t *testing.T, id, text string) {
 
 	hash := w.ask("GET", job, nil).text("document.sha256")
 	if has, err := w.system.Jobs.HasDocument(t.Context(), hash); !has || err != nil {
-		t.Errorf("got %v, %v, want that a job has the document", has, err)
+		t.Errorf("got %v, %v, want a document with a job", has, err)
 	}
 	document := w.ask("GET", job+"/document", nil)
 	if document.code != 200 || document.raw != text || !strings.Contains(document.head.Get("Content-Disposition"), "spec.md") {
-		t.Errorf("document: got %d %q %v, want what was uploaded", document.code, document.raw, document.head)
+		t.Errorf("document: got %d %q %v, want the uploaded document", document.code, document.raw, document.head)
 	}
 	w.ask("GET", job+"/report", nil).has(t, "report", 200, map[string]string{"item_list.3.job_id": id, "item_list.4": "<nil>"})
 	if got := w.ask("GET", job+"/report?format=text", nil); got.code != 200 || !strings.Contains(got.raw, "List them") || !strings.Contains(got.raw, "x-a/1") {
-		t.Errorf("report as text: got %d %s, want the prompt and where items were integrated", got.code, got.raw)
+		t.Errorf("report as text: got %d %s, want the prompt and the external IDs of items", got.code, got.raw)
 	}
 	rows, err := csv.NewReader(strings.NewReader(w.ask("GET", job+"/report?format=csv", nil).raw)).ReadAll()
 	if err != nil || len(rows) != 5 || rows[0][0] != "key" {
-		t.Errorf("report as CSV: got %v, %v, want a head and 4 rows", rows, err)
+		t.Errorf("report as CSV: got %v, %v, want a header and 4 rows", rows, err)
 	}
 	ids, types := w.events(id, "", "job.completed")
 	if types[0] != "job.created" || len(ids) != len(types) {
-		t.Errorf("events: got %v, want them from job.created on, each with an id", types)
+		t.Errorf("events: got %v, want a list that begins with job.created, all with IDs", types)
 	}
 	rest, _ := w.events(id, ids[len(ids)-3], "job.completed")
 	if len(rest) != 2 || rest[0] != ids[len(ids)-2] {
@@ -130,7 +129,7 @@ func (w *web) read(t *testing.T, id, text string) {
 	}
 }
 
-// ended asks for what a job that has ended does not allow, and for what it does.
+// ended sends requests for a finished job: first invalid ones, then valid ones.
 func (w *web) ended(t *testing.T, id string) {
 	t.Helper()
 	job := "/v1/jobs/" + id
@@ -157,15 +156,15 @@ func (w *web) ended(t *testing.T, id string) {
 	w.ask("GET", job, nil).has(t, "a job that was deleted", 404, nil)
 	w.ask("GET", job+"/document", nil).has(t, "its document", 404, nil)
 	if has, err := w.system.Jobs.HasDocument(t.Context(), now.text("document.sha256")); has || err != nil {
-		t.Errorf("got %v, %v, want that no job has the document", has, err)
+		t.Errorf("got %v, %v, want a document without a job", has, err)
 	}
 	if f, err := w.system.Documents.Open(now.text("document.sha256")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file of the document: got %v, %v, want that it is gone", f, err)
+		t.Errorf("document file: got %v, %v, want no file", f, err)
 	}
 }
 
-// A job without agents waits and is stuck; it can be changed, and ended while an agent works.
-func TestAJobThatIsStuckByHTTP(t *testing.T) {
+// A job without agents is stuck. It can be edited, and canceled while an agent works on it.
+func TestStuckJobOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := serveSystem(t)
 	made := w.ask("POST", "/jobs", map[string]any{"prompt": "wait", "stuck_after": "1s"})
@@ -220,8 +219,8 @@ func TestAJobThatIsStuckByHTTP(t *testing.T) {
 	w.ask("POST", "/v1/agents/"+creator+"/lease", map[string]any{}).has(t, "a lease without an agent", 404, nil)
 }
 
-// A person decides about items, and ends a stage.
-func TestPeopleDecideByHTTP(t *testing.T) {
+// A person decides on items and completes a stage.
+func TestReviewOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := serveSystem(t)
 	creator, validator := w.register("creator"), w.register("validator")

@@ -16,7 +16,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// jobKinds are the kinds of jobs that something else than a pipeline runs.
+// jobKinds returns the kinds of jobs that do not run a pipeline.
 func jobKinds(client *tasks.Client, scrapes *sites.Service) map[string]jobs.Kind {
 	return map[string]jobs.Kind{
 		jobs.KindScrape:  scrapeKind{scrapes},
@@ -24,33 +24,30 @@ func jobKinds(client *tasks.Client, scrapes *sites.Service) map[string]jobs.Kind
 	}
 }
 
-// unknown is the state of a job that is no longer kept where it ran.
+// unknown returns the state of a job whose record has expired.
 func unknown() jobs.State {
-	return jobs.State{Status: jobs.Failed, Error: "how it ended was not noticed in time, and is no longer known"}
+	return jobs.State{Status: jobs.Failed, Error: "result unknown: the record expired before the job was checked"}
 }
 
-// refreshName is the name of the jobs that refresh the pool of proxies.
+// refreshName is the name of jobs that refresh the proxy pool.
 const refreshName = "proxies"
 
-// track adds a job that was sent to the list of all jobs. A job that cannot be
-// listed runs nevertheless.
+// track adds a job to the job list. It logs errors, because the job runs nevertheless.
 func (s *System) track(ctx context.Context, id, kind, name string) {
 	if err := s.Jobs.Track(context.WithoutCancel(ctx), id, kind, name, time.Now()); err != nil {
-		s.logger.WarnContext(ctx, "the job runs, and is not in the list of jobs", "job", id, "kind", kind, "err", err)
+		s.logger.WarnContext(ctx, "cannot add the running job to the job list", "job", id, "kind", kind, "err", err)
 	}
 }
 
-// ended has the list of all jobs notice that a job has ended, also where no
-// orchestrator looks after it.
-func (s *System) ended(ctx context.Context, id string) {
+// markFinished updates the job list after a job has finished, even if no orchestrator monitors it.
+func (s *System) markFinished(ctx context.Context, id string) {
 	if _, err := s.Jobs.Get(context.WithoutCancel(ctx), id); err != nil && !errors.Is(err, jobs.ErrNotFound) {
-		s.logger.WarnContext(ctx, "the job has ended, and is listed as before", "job", id, "err", err)
+		s.logger.WarnContext(ctx, "cannot update the finished job in the job list", "job", id, "err", err)
 	}
 }
 
-// TrackScrapes adds the scrapes that began after since to the list of all jobs:
-// those of processes that ended before they did so. Listing one again changes
-// nothing. The records of scrapes are kept for a week.
+// TrackScrapes adds the scrapes that started after since to the job list, because the process that sent them may have
+// stopped before it did. It is idempotent. Records of scrapes are kept for a week.
 func (s *System) TrackScrapes(ctx context.Context, since time.Time) error {
 	began, err := s.Sites.JobsSince(ctx, since)
 	if err != nil {
@@ -64,9 +61,8 @@ func (s *System) TrackScrapes(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// reconcile returns a function that adds the scrapes of the last week to the list of
-// all jobs, and then those since its last call. It may be called by one goroutine
-// at a time.
+// reconcile returns a function that adds scrapes to the job list: in the first call those of the last week, then
+// the scrapes since the previous call. It must not be called concurrently.
 func (s *System) reconcile() func(context.Context) error {
 	since := time.Now().Add(-7 * 24 * time.Hour)
 	return func(ctx context.Context) error {
@@ -79,10 +75,10 @@ func (s *System) reconcile() func(context.Context) error {
 	}
 }
 
-// scrapeKind are the scrapes of sites. Their items are pages.
+// scrapeKind implements jobs.Kind for scrapes. Their items are pages.
 type scrapeKind struct{ sites *sites.Service }
 
-// State returns how far a scrape is.
+// State returns the state of a scrape.
 func (k scrapeKind) State(ctx context.Context, id string) (jobs.State, error) {
 	j, err := k.sites.Job(ctx, id)
 	if errors.Is(err, sites.ErrNoJob) {
@@ -94,7 +90,7 @@ func (k scrapeKind) State(ctx context.Context, id string) (jobs.State, error) {
 	return scrapeState(j), nil
 }
 
-// Cancel ends a scrape. What it has fetched is written.
+// Cancel cancels a scrape. Fetched records are written.
 func (k scrapeKind) Cancel(ctx context.Context, id string) error {
 	err := k.sites.Cancel(ctx, id)
 	if errors.Is(err, sites.ErrNoJob) {
@@ -103,10 +99,10 @@ func (k scrapeKind) Cancel(ctx context.Context, id string) error {
 	return err
 }
 
-// Forget takes a scrape off the list of scrapes. It can still be resumed by its id.
+// Forget removes a scrape from the list of scrapes. It can still be resumed by ID.
 func (k scrapeKind) Forget(ctx context.Context, id string) error { return k.sites.Unlist(ctx, id) }
 
-// scrapeState returns the state of a scrape as that of a job.
+// scrapeState converts the state of a scrape to the state of a job.
 func scrapeState(j sites.Job) jobs.State {
 	s := jobs.State{Status: jobs.Processing, Items: countsOf(j.Pages), Error: j.Error}
 	switch j.Status {
@@ -137,7 +133,7 @@ func scrapeState(j sites.Job) jobs.State {
 	return s
 }
 
-// countsOf returns the items of a queue as those of a job.
+// countsOf converts the counts of a queue to item counts of a job.
 func countsOf(s workqueue.Stats) jobs.Counts {
 	return jobs.Counts{
 		Total: s.Total, Pending: s.Queued, Validating: s.InProgress,
@@ -145,11 +141,10 @@ func countsOf(s workqueue.Stats) jobs.Counts {
 	}
 }
 
-// refreshKind are the refreshes of the pool of proxies. Their items are chunks of
-// candidates.
+// refreshKind implements jobs.Kind for refreshes of the proxy pool. Their items are chunks of candidates.
 type refreshKind struct{ client *tasks.Client }
 
-// State returns how far a refresh is.
+// State returns the state of a refresh.
 func (k refreshKind) State(ctx context.Context, id string) (jobs.State, error) {
 	run := tasks.Attach[proxies.Report](k.client, id)
 	p, err := run.Progress(ctx)
@@ -164,7 +159,7 @@ func (k refreshKind) State(ctx context.Context, id string) (jobs.State, error) {
 	if !p.Status.Terminal() {
 		return s, nil
 	}
-	r, err := run.Wait(ctx) // does not block: it has ended
+	r, err := run.Wait(ctx) // does not block, because the workflow has finished
 	failure, failed := errors.AsType[*tasks.Failure](err)
 	switch {
 	case failed:
@@ -179,13 +174,13 @@ func (k refreshKind) State(ctx context.Context, id string) (jobs.State, error) {
 	return s, err
 }
 
-// Cancel revokes a refresh. The pool stays as it is.
+// Cancel revokes a refresh. The pool does not change.
 func (k refreshKind) Cancel(ctx context.Context, id string) error { return k.client.Revoke(ctx, id) }
 
-// Forget does nothing: no list but that of all jobs has a refresh.
+// Forget does nothing: the job list is the only list of refreshes.
 func (k refreshKind) Forget(context.Context, string) error { return nil }
 
-// workflowState returns the state of a workflow as that of a job.
+// workflowState converts the status of a workflow to the state of a job.
 func workflowState(s tasktype.Status) jobs.State {
 	switch s {
 	case tasktype.Success:
@@ -200,7 +195,7 @@ func workflowState(s tasktype.Status) jobs.State {
 	return jobs.State{Status: jobs.Processing}
 }
 
-// endOf returns when the last task of a workflow ended.
+// endOf returns the time at which the last task of a workflow finished.
 func endOf(ctx context.Context, client *tasks.Client, id string) (time.Time, error) {
 	nodes, err := client.Nodes(ctx, id)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-func TestScrapeStateIsThatOfAJob(t *testing.T) {
+func TestScrapeStateIsConvertedToJobState(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
@@ -75,18 +75,18 @@ func onSystem(t *testing.T, fn func(context.Context, *Orchestrator)) {
 	}
 }
 
-func TestAJobThatIsNoLongerKnownHasFailed(t *testing.T) {
+func TestExpiredJobHasFailed(t *testing.T) {
 	t.Parallel()
 	onSystem(t, func(ctx context.Context, o *Orchestrator) {
 		for name, kind := range jobKinds(o.Client, o.Sites) {
 			if got, err := kind.State(ctx, "none_1"); err != nil || got.Status != jobs.Failed || got.Error == "" {
-				t.Errorf("%s: got %+v, %v, want a failed job that says why", name, got, err)
+				t.Errorf("%s: got %+v, %v, want a failed job with an error", name, got, err)
 			}
 		}
 	})
 }
 
-// TestDeletedScrapeStaysDeleted has the sweep of an orchestrator that starts again look for the scrapes of the last week.
+// TestDeletedScrapeStaysDeleted restarts the sweep of an orchestrator for the scrapes of the last week.
 func TestDeletedScrapeStaysDeleted(t *testing.T) {
 	t.Parallel()
 	onSystem(t, func(ctx context.Context, o *Orchestrator) {
@@ -107,7 +107,7 @@ func TestDeletedScrapeStaysDeleted(t *testing.T) {
 		if err := o.Jobs.Delete(ctx, run.ID()); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second looks back for a minute only
+		for range 2 { // the second call covers the last minute only
 			if err := again(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestDeletedScrapeStaysDeleted(t *testing.T) {
 	})
 }
 
-func TestRefreshIsAJobOfChunks(t *testing.T) {
+func TestRefreshItemsAreChunks(t *testing.T) {
 	t.Parallel()
 	cfg, _ := worldSettings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
@@ -131,7 +131,7 @@ func TestRefreshIsAJobOfChunks(t *testing.T) {
 		}
 		kind := refreshKind{o.Client}
 		if got, err := kind.State(ctx, run.ID()); err != nil || got.Status != jobs.Created || got.Waiting == "" {
-			t.Errorf("before a worker runs: got %+v, %v, want a created job that waits", got, err)
+			t.Errorf("before a worker runs: got %+v, %v, want a created job with a waiting reason", got, err)
 		}
 		if err := o.Workers.Start(ctx); err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 	"muster/orchestrator/config"
 )
 
-// localAPI is the content of a file in the data directory with which commands on the same machine call the API of a
+// localAPI is the content of the file in the data directory that lets commands on the same machine call the API of a
 // running orchestrator.
 type localAPI struct {
 	URL   string `json:"url"`
@@ -34,7 +34,7 @@ func redisSum(cfg config.Config) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(cfg.Redis.URL)))
 }
 
-// publishAPI writes the file for commands of this user, and returns a function that removes it.
+// publishAPI writes the file for commands of this user and returns a function that removes it.
 func publishAPI(cfg config.Config, url, key string) (remove func(), err error) {
 	file, at := localAPIFile(cfg), localAPI{url, key, redisSum(cfg)}
 	err = atomicfile.Write(file, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(at) })
@@ -59,7 +59,7 @@ func readLocalAPI(cfg config.Config) (localAPI, error) {
 	return at, err
 }
 
-// localTime limits how long a running orchestrator may take to respond to a command that looks for it.
+// localTime is the response timeout for a running orchestrator.
 const localTime = 2 * time.Second
 
 // LocalAPI returns a client of the orchestrator that runs on this machine with the data directory and the Redis of cfg,
@@ -87,7 +87,7 @@ func LocalAPI(ctx context.Context, cfg config.Config) (*client.Client, error) {
 	return c, nil
 }
 
-// APIClient returns a client of the API in this process, as the command line.
+// APIClient returns a client that calls the API in this process with the rights of the command line.
 func (o *Orchestrator) APIClient() (*client.Client, error) {
 	served, err := o.apiConfig()
 	if err != nil {

@@ -39,10 +39,10 @@ func TestLocalAPIOfAnotherRedisIsNotUsed(t *testing.T) {
 	}
 	remove()
 	if _, err := os.Stat(localAPIFile(cfg)); err != nil {
-		t.Errorf("the file of another orchestrator: %v, want that it stays", err)
+		t.Errorf("the file of another orchestrator was removed: %v", err)
 	}
 	removeOfSecond()
 	if _, err := os.Stat(localAPIFile(cfg)); err == nil {
-		t.Error("the file stays after the orchestrator has stopped")
+		t.Error("the file remains after the orchestrator has stopped")
 	}
 }

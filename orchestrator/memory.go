@@ -11,9 +11,8 @@ import (
 	"muster/orchestrator/config"
 )
 
-// memoryLimit is how many bytes this process should stay below: that of the
-// settings, or else GOMEMLIMIT, or four fifths of what the container may
-// have; 0 for no limit.
+// memoryLimit returns the soft memory limit of this process in bytes: workers.memory_limit, GOMEMLIMIT, or four fifths of the
+// limit of the container, in this order; 0 means no limit.
 func memoryLimit(cfg config.Config) int64 {
 	if mb := cfg.Workers.MemoryLimit; mb > 0 {
 		return int64(mb) << 20
@@ -24,8 +23,7 @@ func memoryLimit(cfg config.Config) int64 {
 	return containerMemory("/") / 5 * 4
 }
 
-// containerMemory is the limit of the control group, of version 2 or 1, below
-// root; 0 without a limit.
+// containerMemory returns the memory limit of the control group (version 1 or 2) below root; 0 means no limit.
 func containerMemory(root string) int64 {
 	group := ""
 	if data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")); err == nil {
@@ -41,12 +39,12 @@ func containerMemory(root string) int64 {
 		if err != nil {
 			return
 		}
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && n > 0 { // else it says max
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && n > 0 { // "max" means no limit
 			least = min(least, n)
 		}
 	}
 	look("sys/fs/cgroup/memory/memory.limit_in_bytes")
-	for ; ; group = filepath.Dir(group) { // a group above may have less
+	for ; ; group = filepath.Dir(group) { // a parent group may have a lower limit
 		look(filepath.Join("sys/fs/cgroup", group, "memory.max"))
 		if group == "/" || group == "." || group == "" {
 			break
@@ -58,8 +56,7 @@ func containerMemory(root string) int64 {
 	return least
 }
 
-// setMemoryLimit makes the collector work harder before the limit is reached,
-// unless GOMEMLIMIT is set.
+// setMemoryLimit sets the soft limit of the garbage collector to 90% of limit, unless GOMEMLIMIT is set.
 func setMemoryLimit(limit int64) {
 	if limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 10 * 9)

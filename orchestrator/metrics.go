@@ -15,11 +15,10 @@ import (
 	"muster/tasks/metrics"
 )
 
-// Version is the version of the program, for the metric muster_build_info.
-// main sets it before anything runs.
+// Version is the program version in the metric muster_build_info. main sets it at startup.
 var Version = "dev"
 
-// all collects what several collectors have.
+// all combines collectors.
 type all []prometheus.Collector
 
 // Describe implements prometheus.Collector.
@@ -36,8 +35,7 @@ func (a all) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// RuntimeMetrics returns the collector of what every process has: its version,
-// Go's runtime, memory, file descriptors and processor time.
+// RuntimeMetrics returns the process metrics: version, Go runtime, memory, file descriptors and CPU time.
 func RuntimeMetrics() prometheus.Collector {
 	revision := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -55,7 +53,7 @@ func RuntimeMetrics() prometheus.Collector {
 	return all{build, promcollectors.NewGoCollector(), promcollectors.NewProcessCollector(promcollectors.ProcessCollectorOpts{})}
 }
 
-// metrics returns the collector of a process that serves the HTTP interface: of the fleet, and of the process.
+// metrics returns the collector of a process that serves the HTTP API, with metrics of the fleet and of the process.
 func (s *System) metrics(served api.Config) prometheus.Collector {
 	return all{
 		s.Metrics, s.scrapes, &siteHealth{known: s.scrapes.known, read: s.Sites.Health}, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing,

@@ -29,11 +29,11 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/metrics.md")
 
-// metric is what a metric promises.
+// metric is the documented description of a metric.
 type metric struct{ help, labels string }
 
-// everyMetric collects what all commands export, of a system that has worked: muster start, worker, queue run and
-// proxies serve.
+// everyMetric collects the metrics of all commands (muster start, worker, queue run and proxies serve) from a system that
+// has processed work.
 func everyMetric(t *testing.T) prometheus.Collector {
 	t.Helper()
 	w := serveSystem(t)
@@ -57,7 +57,7 @@ func everyMetric(t *testing.T) prometheus.Collector {
 	return all{w.system.metrics(served), workqueue.NewCollector(queue, pool), limit.NewCollector(map[string]*limit.KeyedLimiter{"host": hosts}, nil), front}
 }
 
-// describedMetrics are the metrics that a collector describes, but those of Go and the process.
+// describedMetrics returns the metrics that a collector describes, except Go and process metrics.
 func describedMetrics(t *testing.T, c prometheus.Collector) map[string]metric {
 	t.Helper()
 	form := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
@@ -85,8 +85,8 @@ func describedMetrics(t *testing.T, c prometheus.Collector) map[string]metric {
 	return out
 }
 
-// metricGroups are the sections of the page: the beginnings of the names of their metrics, by the title. A metric is in the
-// first that fits.
+// metricGroups are the sections of the page, with the name prefixes of their metrics. A metric belongs to the first section
+// with a matching prefix.
 var metricGroups = []struct{ title, names string }{
 	{"HTTP interface, of the process", "muster_http_ orchestrator_uptime orchestrator_ready"},
 	{"Agents and webhooks, of the process", "muster_agents_pushes muster_webhook_attempt muster_webhook_deliveries_total"},
@@ -103,10 +103,10 @@ var metricGroups = []struct{ title, names string }{
 	{"Every process", "muster_build_info"},
 }
 
-// What stands above this line of docs/reference/metrics.md is written by hand.
+// The part of docs/reference/metrics.md above this line is written by hand.
 const metricsMark = "<!-- What follows is made by go generate ./orchestrator. -->\n"
 
-// The rest of docs/reference/metrics.md lists what is exported. go generate writes it.
+// The generated part of docs/reference/metrics.md lists all exported metrics. go generate writes it.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	const file = "../docs/reference/metrics.md"
@@ -135,7 +135,7 @@ func TestMetricsPage(t *testing.T) {
 			kind = "counter"
 		}
 		if kind == "" {
-			t.Errorf("%s is not exported here: let everyMetric export it, or add it to unseenKinds", name)
+			t.Errorf("%s is not exported: add it to everyMetric or unseenKinds", name)
 		}
 		at := slices.IndexFunc(metricGroups, func(g struct{ title, names string }) bool {
 			return slices.ContainsFunc(strings.Fields(g.names), func(begin string) bool { return strings.HasPrefix(name, begin) })
@@ -159,7 +159,7 @@ func TestMetricsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// These names are older than the rules.
+	// These names predate the naming rules.
 	kept := []string{"orchestrator_jobs_total"}
 	for _, p := range problems {
 		if !slices.Contains(kept, p.Metric) {
@@ -168,7 +168,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-// unseenKinds are the types of metrics that begin with the first event of their kind, but for counters, which end in _total.
+// unseenKinds are the types of metrics that are exported only after the first event. Counters are recognized by _total.
 var unseenKinds = map[string]string{
 	"muster_fleet_latency_seconds":           "gauge",
 	"muster_fleet_paused":                    "gauge",

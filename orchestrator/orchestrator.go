@@ -1,13 +1,11 @@
-// Package orchestrator is the system, alive for as long as a function runs.
+// Package orchestrator starts and stops the complete system: Redis, workers, proxies, sites, jobs and the HTTP API.
 //
-// [Run] starts Redis and workers, gives the function an [Orchestrator] to send
-// jobs with, and when the function returns or panics, stops what it
-// started, dependents first:
+// [Run] starts Redis and passes an [Orchestrator] to a function, which starts workers and sends jobs. When the function
+// returns or panics, Run stops the parts that it started, dependents first:
 //
-//	intake (schedule, HTTP interface) → sites → workers → their log → Redis
+//	intake (schedule, HTTP API) → sites → workers → worker log → Redis
 //
-// Each part is checked before it is used, and started only when it is missing.
-// Only what it started is stopped.
+// Run uses a part that is already running and leaves it running.
 package orchestrator
 
 import (
@@ -29,36 +27,33 @@ import (
 	"muster/tasks"
 )
 
-// Options are what Run needs besides the settings.
+// Options are the options of Run besides the settings.
 type Options struct {
-	// Logger gets what an operator should know. Defaults to none.
+	// Logger receives messages for the operator. Default: no logging.
 	Logger *slog.Logger
 
-	// Display shows the progress of jobs. Defaults to none.
+	// Display shows the progress of jobs. Default: no display.
 	Display *monitor.Display
 
-	// Hard, once done, ends every drain at once. Defaults to never.
+	// Hard aborts all drains when it is done. Default: never.
 	Hard context.Context
 
-	// Reuse uses the Redis and the workers of an orchestrator that runs on the
-	// same data folder, and starts only the missing parts. Defaults to false.
+	// Reuse uses the Redis and the workers of an orchestrator that runs on the same data directory, and starts only
+	// missing parts.
 	Reuse bool
 
-	// Existing makes Run fail with redisd.ErrNoStore instead of creating a Redis without data.
-	// Defaults to false.
+	// Existing makes Run return redisd.ErrNoStore instead of creating an empty store.
 	Existing bool
 
-	// NeedAPI makes Serve fail when another program has the address of the HTTP
-	// interface. Defaults to false: Serve warns, and continues without it.
+	// NeedAPI makes Serve fail if the listen address of the HTTP API is in use. By default Serve logs a warning and
+	// continues without the API.
 	NeedAPI bool
 
-	// Ready is called with the address of the pages once Serve answers there. Defaults
-	// to nothing.
+	// Ready is called with the URL of the pages once Serve accepts requests. Optional.
 	Ready func(url string)
 
-	// AnyStore leaves the store as it is: it is not migrated, and may be of any
-	// schema. Only what looks at the store itself works with such a one. Defaults to
-	// false.
+	// AnyStore skips the schema check and the migration of the store. Only commands that inspect the store itself work
+	// with a store of another schema.
 	AnyStore bool
 }
 
@@ -75,8 +70,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Orchestrator is the running system. Its parts may be used concurrently while
-// the function given to Run runs.
+// Orchestrator is the running system. Its fields may be used concurrently until the function passed to Run returns.
 type Orchestrator struct {
 	*System
 	Workers *Workers
@@ -86,18 +80,16 @@ type Orchestrator struct {
 	opts      Options
 	redis     *redisd.Server
 	scope     scope
-	schedules chan *tasks.Scheduler // of Reload, for Serve to use from now on
+	schedules chan *tasks.Scheduler // from Reload to Serve
 
 	reloading sync.Mutex // guards onReload
 	onReload  []func(config.Config)
 }
 
-// Run calls fn with a running system, and stops the system when fn returns or
-// panics. Its error is that of the start, or else what fn and the stop
-// returned. The context of fn is done with ctx, and with the cause
-// redisd.ErrGone when the Redis belonged to another orchestrator that has ended.
-// That does not stop the system: fn must return then. Running tasks get the
-// drain time of the settings to finish, or until Options.Hard is done.
+// Run starts a system, calls fn and stops the system when fn returns or panics. It returns the error of the start, or the
+// joined errors of fn and of the stop. The context of fn is canceled with ctx, and with the cause redisd.ErrGone when the
+// orchestrator that owns the Redis has exited; fn must then return. Running tasks may continue for the drain time of the
+// settings, or until Options.Hard is done.
 func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.Context, *Orchestrator) error) (err error) {
 	o := &Orchestrator{opts: opts.withDefaults(), schedules: make(chan *tasks.Scheduler, 1)}
 	o.scope.logger = o.opts.Logger
@@ -115,7 +107,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.C
 	return fn(ctx, o)
 }
 
-// open starts Redis and the services. Workers start when they are needed.
+// open starts Redis and the services. Workers start on first use.
 func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	if o.opts.Existing {
 		if err := redisd.Exists(ctx, redisConfig(cfg, o.opts.Logger)); err != nil {
@@ -141,7 +133,7 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	o.scope.add("redis", func(context.Context) error {
-		// Redis must write its data even when the user stops everything at once.
+		// A forced stop must not keep Redis from saving its data.
 		return o.redis.Stop(context.WithoutCancel(ctx))
 	})
 	for _, w := range o.redis.Warnings() {
@@ -197,8 +189,7 @@ func redisConfig(cfg config.Config, logger *slog.Logger) redisd.Config {
 
 func runDir(cfg config.Config) string { return filepath.Join(cfg.DataDir, "run") }
 
-// writable makes the data directory and returns an error unless it is trusted and
-// files can be created in it.
+// writable creates the data directory and checks that it is trusted and writable.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create the data directory: %w; choose another with --data-dir", err)

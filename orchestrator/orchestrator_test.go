@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// settings are those of a system of the test's own, on a Redis in the process.
+// settings returns the settings of a separate system with an embedded Redis.
 func settings(t *testing.T) config.Config {
 	cfg := config.Default()
 	cfg.DataDir = t.TempDir()
@@ -41,8 +41,7 @@ func settings(t *testing.T) config.Config {
 	return cfg
 }
 
-// worldSettings are settings for a world whose list holds only proxies that
-// answer at once.
+// worldSettings returns settings for a world whose proxy list contains only proxies that respond.
 func worldSettings(t *testing.T) (config.Config, *demo.World) {
 	world, err := demo.Start(t.Context(), demo.Config{Dir: t.TempDir()})
 	if err != nil {
@@ -65,7 +64,7 @@ func worldSettings(t *testing.T) (config.Config, *demo.World) {
 	return cfg, world
 }
 
-func TestRunStopsItsRedisHoweverItEnds(t *testing.T) {
+func TestRunAlwaysStopsItsRedis(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
 	for name, fn := range map[string]func(context.Context) error{
@@ -92,16 +91,16 @@ func TestRunStopsItsRedisHoweverItEnds(t *testing.T) {
 				})
 			}()
 			if name != "return" && !errors.Is(err, why) || name == "return" && err != nil {
-				t.Errorf("got error %v, want that of %s", err, name)
+				t.Errorf("got error %v, want the error of %s", err, name)
 			}
 			if err := redisd.Ping(context.Background(), url, time.Second); err == nil {
-				t.Errorf("the Redis at %s still answers", url)
+				t.Errorf("the Redis at %s still responds", url)
 			}
 		})
 	}
 }
 
-func TestRunLeavesAForeignRedisAlone(t *testing.T) {
+func TestRunDoesNotStopAForeignRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	cfg := settings(t)
@@ -110,11 +109,11 @@ func TestRunLeavesAForeignRedisAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := redisd.Ping(t.Context(), cfg.Redis.URL, time.Second); err != nil {
-		t.Errorf("a Redis that was there before was stopped: %v", err)
+		t.Errorf("Run stopped a Redis that it did not start: %v", err)
 	}
 }
 
-func TestDataFolderThatIsAFile(t *testing.T) {
+func TestDataDirectoryIsAFile(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	cfg.DataDir = filepath.Join(cfg.DataDir, "file")
@@ -146,7 +145,7 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 			t.Errorf("the pool was not exported: %v", err)
 		}
 
-		// Now there are enough: even sources that are gone do not matter.
+		// The pool is full, so missing sources do not matter.
 		o.cfg().Proxies.Sources = config.SourcesAt(filepath.Join(cfg.DataDir, "gone.txt"))
 		if err := o.Proxies.Ensure(ctx); err != nil {
 			t.Errorf("with enough proxies: %v", err)
@@ -161,7 +160,7 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 	}
 }
 
-// A database of addresses gives proxies the country and the network of their exit, to list and to pick by.
+// Proxies have the country and the network of their exit address, from a database.
 func TestCountriesFromADatabase(t *testing.T) {
 	t.Parallel()
 	judge, err := probe.StartJudge(probe.JudgeConfig{})
@@ -180,7 +179,7 @@ func TestCountriesFromADatabase(t *testing.T) {
 		"country": map[string]any{"iso_code": "BG"}, "autonomous_system_number": uint32(64500), "autonomous_system_organization": "Example"}})}
 	err = Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		address := netip.MustParseAddrPort(proxy.URL.Host)
-		c := proxies.Candidate{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), Country: "US"} // as a list has it
+		c := proxies.Candidate{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), Country: "US"} // the value in the list
 		if err := o.CheckProxies(ctx, []proxies.Candidate{c}, func(probe.Result) {}); err != nil {
 			return err
 		}
@@ -206,8 +205,8 @@ func TestCountriesFromADatabase(t *testing.T) {
 	}
 }
 
-// The low-water mark: whenever proxies are too few, a refresh brings more by itself.
-func TestKeepProxiesRefillsThePool(t *testing.T) {
+// The pool is refilled automatically when it falls below the low-water mark.
+func TestKeepRefillsThePool(t *testing.T) {
 	t.Parallel()
 	cfg, _ := worldSettings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
@@ -240,7 +239,7 @@ func TestKeepProxiesRefillsThePool(t *testing.T) {
 	}
 }
 
-func TestEnsureProxiesSaysWhyThereAreNone(t *testing.T) {
+func TestEnsureReturnsTheCauseOfAnEmptyPool(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*config.Config)
@@ -250,30 +249,30 @@ func TestEnsureProxiesSaysWhyThereAreNone(t *testing.T) {
 		"no sources":        {func(cfg *config.Config) { cfg.Proxies.Sources, cfg.Proxies.Fallback = nil, "fail" }, ErrFewProxies, "proxies.sources"},
 		"unreadable":        {func(cfg *config.Config) { cfg.Proxies.Sources = config.SourcesAt("/nowhere/list.txt") }, nil, "no proxy source could be read"},
 		"judge unreachable": {func(cfg *config.Config) { cfg.Proxies.Judges = []string{"http://127.0.0.1:1"} }, nil, "no judge is reachable"},
-		"too few":           {func(cfg *config.Config) { cfg.Proxies.MinUsable = 1000 }, ErrFewProxies, "of the 1000"},
+		"too few":           {func(cfg *config.Config) { cfg.Proxies.MinUsable = 1000 }, ErrFewProxies, "of 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg, world := worldSettings(t)
 			c.change(&cfg)
 			err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-				// A site is not scraped then, and never without a proxy.
+				// The scrape must fail, and must not fetch pages without a proxy.
 				_, err := o.Scraper.Scrape(ctx, "shop", ScrapeOptions{})
 				return err
 			})
 			if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
-				t.Errorf("got %v, want it to say %q", err, c.says)
+				t.Errorf("got %v, want an error with %q", err, c.says)
 			}
-			if n := world.Shop.Traffic().Asked(); n != 0 {
-				t.Errorf("the site was asked for %d pages without a proxy", n)
+			if n := world.Shop.Traffic().Requests(); n != 0 {
+				t.Errorf("the site received %d requests without a proxy", n)
 			}
 		})
 	}
 }
 
-func TestOneFailingSiteStopsOnlyThoseThatDependOnIt(t *testing.T) {
+func TestFailedSiteStopsOnlyItsDependents(t *testing.T) {
 	t.Parallel()
-	for name, parallel := range map[string]bool{"side by side": true, "one after the other": false} {
+	for name, parallel := range map[string]bool{"parallel": true, "sequential": false} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); testFailingSite(t, parallel) })
 	}
 }
@@ -285,36 +284,36 @@ func testFailingSite(t *testing.T, parallel bool) {
 	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte(broken), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	behind := "site: behind\nbase_url: http://news.example\nstart: [/]\ndepends_on: [broken]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "behind.yaml"), []byte(behind), 0o600); err != nil {
+	dependent := "site: dependent\nbase_url: http://news.example\nstart: [/]\ndepends_on: [broken]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "dependent.yaml"), []byte(dependent), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var round *Round
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) (err error) {
 		o.cfg().Sites.Parallel = parallel
-		round, err = o.Scraper.Round(ctx, []string{"behind", "broken", "news"}, ScrapeOptions{})
+		round, err = o.Scraper.Round(ctx, []string{"dependent", "broken", "news"}, ScrapeOptions{})
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "scrape broken") {
-		t.Errorf("got error %v, want that of broken", err)
+		t.Errorf("got error %v, want the error of broken", err)
 	}
 	status, records, why := map[string]string{}, map[string]int{}, map[string]string{}
 	for _, s := range round.Sites {
 		status[s.Site], records[s.Site], why[s.Site] = s.Status, s.Records, s.Error
 	}
-	if status["broken"] != "FAILED" || status["behind"] != "FAILED" || status["news"] != "COMPLETE" {
-		t.Errorf("got %v, want broken and behind FAILED, news COMPLETE", status)
+	if status["broken"] != "FAILED" || status["dependent"] != "FAILED" || status["news"] != "COMPLETE" {
+		t.Errorf("got %v, want broken and dependent FAILED, news COMPLETE", status)
 	}
-	if !strings.Contains(why["behind"], "not started: it depends on broken") {
-		t.Errorf("behind: got %q, want that it was not started", why["behind"])
+	if !strings.Contains(why["dependent"], "not started: it depends on broken") {
+		t.Errorf("dependent: got %q, want that it was not started", why["dependent"])
 	}
 	if n := len(world.News.Truth()); records["news"] != n {
 		t.Errorf("news: %d records, want %d", records["news"], n)
 	}
 }
 
-// A challenge behind a good status is held against the proxy that met it, with this site alone.
-func TestSoftBlockIsHeldAgainstProxyAndSite(t *testing.T) {
+// A challenge with status 200 counts as a failure of the proxy at this site only.
+func TestSoftBlockCountsForProxyAndSite(t *testing.T) {
 	t.Parallel()
 	wall := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -339,7 +338,7 @@ func TestSoftBlockIsHeldAgainstProxyAndSite(t *testing.T) {
 			return err
 		}
 		if _, err := o.Scraper.Scrape(ctx, "wall", ScrapeOptions{}); err == nil {
-			t.Error("a challenge passed for a page")
+			t.Error("a challenge was accepted as a page")
 		}
 		if err := o.Pool.Flush(ctx); err != nil {
 			return err
@@ -347,7 +346,7 @@ func TestSoftBlockIsHeldAgainstProxyAndSite(t *testing.T) {
 		members, err := o.Pool.ListAt(ctx, "wall", proxies.Filter{})
 		for _, m := range members {
 			if h := m.SiteHealth; h == nil || h.Fails != 1 || !h.Until.After(h.LastFail) {
-				t.Errorf("at the site: got %+v, want 1 failure and a rest", h)
+				t.Errorf("at the site: got %+v, want 1 failure and a cooldown", h)
 			}
 			if m.Health.Fails != 0 {
 				t.Errorf("over all sites: got %v failures, want 0", m.Health.Fails)
@@ -373,11 +372,11 @@ func TestScheduleOfTheSettings(t *testing.T) {
 	cfg.Sites.Schedule = map[string]string{"quotes.toscrape.com": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {
-			t.Errorf("a right schedule: %v", err)
+			t.Errorf("a valid schedule: %v", err)
 		}
 		o.cfg().Sites.Schedule = map[string]string{"broken.example": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err != nil {
-			t.Errorf("a site that is broken: got %v, want the others scheduled", err)
+			t.Errorf("an invalid site: got %v, want the others scheduled", err)
 		}
 		o.cfg().Sites.Schedule = map[string]string{"qoutes.toscrape.com": "@every 1h"}
 		if _, err := o.schedule(o.Config(), o.Sites.Registry()); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
@@ -390,14 +389,14 @@ func TestScheduleOfTheSettings(t *testing.T) {
 	}
 }
 
-func TestReuseTakesTheWorkersThatRun(t *testing.T) {
+func TestReuseUsesRunningWorkers(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		if err := o.Workers.Start(ctx); err != nil {
 			return err
 		}
-		if err := o.Workers.Start(ctx); err != nil { // again: nothing happens
+		if err := o.Workers.Start(ctx); err != nil { // the second call does nothing
 			return err
 		}
 		second := cfg
@@ -409,7 +408,7 @@ func TestReuseTakesTheWorkersThatRun(t *testing.T) {
 			}
 			live, err := tasks.NewClient(other.Client.Redis()).Workers(ctx)
 			if len(live) != 1 {
-				t.Errorf("got %d workers, want the one that ran already", len(live))
+				t.Errorf("got %d workers, want the running one", len(live))
 			}
 			return err
 		})
@@ -419,9 +418,8 @@ func TestReuseTakesTheWorkersThatRun(t *testing.T) {
 	}
 }
 
-// A worker that was killed is listed until its silence is noticed; who wants work done meanwhile starts
-// one.
-func TestReuseLeavesDeadWorkers(t *testing.T) {
+// A killed worker is listed until its heartbeat expires. A new orchestrator starts a worker meanwhile.
+func TestReuseIgnoresDeadWorkers(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
@@ -438,14 +436,14 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 			t.Errorf("got %v, %v; want the dead worker listed", live, err)
 		}
 		if others, err := o.Workers.Elsewhere(ctx); err != nil || others {
-			t.Errorf("got %v, %v; want the dead worker not counted on", others, err)
+			t.Errorf("got %v, %v; want the dead worker ignored", others, err)
 		}
 		if err := o.Workers.Start(ctx); err != nil {
 			return err
 		}
 		pongs, err := o.Client.PingWorkers(ctx, 10*time.Millisecond)
 		if !slices.ContainsFunc(pongs, func(p tasktype.Pong) bool { return p.Worker != "ghost" }) {
-			t.Errorf("got workers %v, want one of our own", pongs)
+			t.Errorf("got workers %v, want a new one", pongs)
 		}
 		return err
 	})
@@ -454,15 +452,14 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 	}
 }
 
-// Our own Redis accepts no client without its password; its own user's commands
-// find that through the data folder.
-func TestConnectNeedsThePasswordOfRedis(t *testing.T) {
+// The child Redis requires a password. Commands of the same user read it from the data directory.
+func TestConnectRequiresThePassword(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		client, err := Connect(ctx, cfg)
 		if err != nil {
-			t.Errorf("by the data folder: %v", err)
+			t.Errorf("with the data directory: %v", err)
 		} else {
 			_ = client.Close()
 		}

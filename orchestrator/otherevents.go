@@ -11,43 +11,42 @@ import (
 	"muster/tasks/limit"
 )
 
-// otherEvents adds the events of what is not a job.
+// otherEvents emits events that do not belong to a job.
 type otherEvents struct {
 	events *event.Stream
 	logger *slog.Logger
 }
 
-// siteJudged adds the event that a site is not healthy, or healthy again, after
-// a job, once for each job.
+// siteJudged emits an event, at most once per job, when a job has found a site unhealthy or recovered.
 func (o otherEvents) siteJudged(ctx context.Context, h report.Health, before report.HealthStatus) error {
-	what := "site.unhealthy"
+	name := "site.unhealthy"
 	switch {
 	case h.Status != report.Healthy:
 	case before.Severity() > report.Healthy.Severity():
-		what = "site.recovered"
+		name = "site.recovered"
 	default:
 		return nil
 	}
-	if _, err := o.events.Add(ctx, what, h.JobID, h.JobID, h); err != nil {
+	if _, err := o.events.Add(ctx, name, h.JobID, h.JobID, h); err != nil {
 		return fmt.Errorf("site %s is %s: %w", h.Site, h.Status, err)
 	}
 	return nil
 }
 
-// breakerChanged adds the event that a breaker has opened or closed.
+// breakerChanged emits the event that a breaker opened or closed.
 func (o otherEvents) breakerChanged(ctx context.Context, s limit.BreakerState) {
-	what := "breaker.opened"
+	name := "breaker.opened"
 	if s.State == "closed" {
-		what = "breaker.closed"
+		name = "breaker.closed"
 	}
-	if _, err := o.events.Add(ctx, what, "", "", s); err != nil && ctx.Err() == nil {
-		o.logger.WarnContext(ctx, "an event of a breaker is missing", "event", what, "key", s.Key, "err", err)
+	if _, err := o.events.Add(ctx, name, "", "", s); err != nil && ctx.Err() == nil {
+		o.logger.WarnContext(ctx, "cannot emit a breaker event", "event", name, "key", s.Key, "err", err)
 	}
 }
 
-// agentChanged adds the event that an agent has registered or was removed.
-func (o otherEvents) agentChanged(ctx context.Context, what string, a agent.Agent) {
-	if _, err := o.events.Add(ctx, what, "", "", a); err != nil && ctx.Err() == nil {
-		o.logger.WarnContext(ctx, "an event of an agent is missing", "event", what, "agent", a.ID, "err", err)
+// agentChanged emits the event that an agent was registered or removed.
+func (o otherEvents) agentChanged(ctx context.Context, name string, a agent.Agent) {
+	if _, err := o.events.Add(ctx, name, "", "", a); err != nil && ctx.Err() == nil {
+		o.logger.WarnContext(ctx, "cannot emit an agent event", "event", name, "agent", a.ID, "err", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"muster/sites"
 )
 
-// observePage counts the fetch of a page, and makes its span if tracing is on.
+// observePage counts the fetch of a page and starts its span if tracing is enabled.
 func (s *System) observePage(ctx context.Context, v sites.Visit) (context.Context, func(sites.Visited)) {
 	end := func(tracing.PageEnd) {}
 	if s.tracing != nil {

@@ -16,31 +16,28 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// ProxyCounts are the numbers of a pool.
+// ProxyCounts are the sizes of a proxy pool.
 type ProxyCounts struct {
-	Candidates int `json:"candidates"` // of the last refresh
-	Alive      int `json:"alive"`      // of these
-	Usable     int `json:"usable"`     // in the pool now: alive, and not transparent
+	Candidates int `json:"candidates"` // in the last refresh
+	Alive      int `json:"alive"`      // candidates that are alive
+	Usable     int `json:"usable"`     // in the pool now: alive and not transparent
 }
 
-// ErrFewProxies says that there are fewer usable proxies than the settings
-// ask for, also after a refresh.
+// ErrFewProxies means that fewer proxies are usable than proxies.min_usable, even after a refresh.
 var ErrFewProxies = errors.New("not enough usable proxies")
 
-// ProxyKeeper keeps the pool of an orchestrator filled. Its methods may be
-// called concurrently.
+// ProxyKeeper keeps the proxy pool of an orchestrator filled. Its methods may be called concurrently.
 type ProxyKeeper struct {
 	system  *System
 	opts    Options
 	workers *Workers
 	waits   *waits
 
-	mu sync.Mutex // held while a refresh is awaited: one at a time
+	mu sync.Mutex // serializes refreshes
 }
 
-// Ensure refreshes the pool when fewer than proxies.min_usable proxies are
-// usable. It returns ErrFewProxies when the refresh did not find enough, or the
-// error of the refresh.
+// Ensure refreshes the pool if fewer than proxies.min_usable proxies are usable. It returns ErrFewProxies if the refresh did
+// not find enough, or the error of the refresh.
 func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 	enough, err := k.enough(ctx)
 	if err != nil || enough {
@@ -48,12 +45,12 @@ func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// Another refresh may have found them meanwhile.
+	// A concurrent refresh may have filled the pool.
 	if enough, err := k.enough(ctx); err != nil || enough {
 		return err
 	}
 	if !k.system.cfg().Proxies.HasSources() {
-		return fmt.Errorf("%w, and no source to get them from: name lists of proxies in proxies.sources; or, where sites may see your own address, scrape with --direct, or set proxies.fallback (or proxy.fallback of the definition) to direct", ErrFewProxies)
+		return fmt.Errorf("%w, and proxies.sources is empty: add lists of proxies to proxies.sources; if sites may see your own address, scrape with --direct, or set proxies.fallback (or proxy.fallback of the definition) to direct", ErrFewProxies)
 	}
 	_, err = k.run(ctx)
 	if errors.Is(err, refreshwait.ErrNotEnough) {
@@ -61,18 +58,16 @@ func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 		if countErr != nil {
 			return countErr
 		}
-		return fmt.Errorf("%w: %d of the %d that proxies.min_usable asks for; add sources, or lower it", ErrFewProxies, usable, k.system.cfg().Proxies.MinUsable)
+		return fmt.Errorf("%w: %d of %d (proxies.min_usable); add sources or lower proxies.min_usable", ErrFewProxies, usable, k.system.cfg().Proxies.MinUsable)
 	}
 	return err
 }
 
-// lookEvery is how often Keep counts the pool.
+// lookEvery is the interval at which Keep counts the pool.
 const lookEvery = 10 * time.Second
 
-// Keep refreshes the pool whenever it has fewer usable proxies than the
-// settings ask for, until ctx is done. After a refresh that did not help it
-// waits longer and longer, up to an hour, before the next. It does nothing when
-// there are no sources.
+// Keep refreshes the pool whenever fewer than proxies.min_usable proxies are usable, until ctx is done. After a refresh
+// that did not find enough it backs off exponentially, up to an hour. It returns at once if there are no sources.
 func (k *ProxyKeeper) Keep(ctx context.Context) { k.keep(ctx, lookEvery) }
 
 func (k *ProxyKeeper) keep(ctx context.Context, every time.Duration) {
@@ -92,7 +87,7 @@ func (k *ProxyKeeper) keep(ctx context.Context, every time.Duration) {
 			return
 		case err != nil:
 			wait = min(max(2*wait, 6*every), time.Hour)
-			k.opts.Logger.ErrorContext(ctx, "the pool has too few proxies", "err", err, "next_try", wait)
+			k.opts.Logger.ErrorContext(ctx, "cannot refill the proxy pool", "err", err, "next_try", wait)
 		default:
 			wait = every
 		}
@@ -100,9 +95,8 @@ func (k *ProxyKeeper) keep(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Refresh collects candidates from the sources, checks them and publishes the
-// pool, however many proxies there are already. It joins a running
-// refresh.
+// Refresh collects candidates from the sources, checks them and publishes the pool, regardless of its size. It joins a
+// running refresh.
 func (k *ProxyKeeper) Refresh(ctx context.Context) (proxies.Report, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,7 +130,7 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 			return k.progress(ctx, run.ID(), p)
 		},
 	})
-	k.system.ended(ctx, run.ID())
+	k.system.markFinished(ctx, run.ID())
 	switch {
 	case err == nil, errors.Is(err, refreshwait.ErrNotEnough):
 		track.Done(fmt.Sprintf("%d candidates, %d alive, %d usable", report.Candidates, report.Alive, report.Usable))
@@ -146,12 +140,11 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 	return report, err
 }
 
-// fewChunks is the largest number of chunks for which progress counts single
-// probes. The nodes of a larger refresh take time to read, and its chunks end
-// often enough.
+// fewChunks is the largest number of chunks for which progress counts individual probes. Larger refreshes have more nodes
+// to read, and finish chunks often enough.
 const fewChunks = 10
 
-// progress returns how many candidates the refresh id has probed.
+// progress returns the number of candidates that the refresh id has probed.
 func (k *ProxyKeeper) progress(ctx context.Context, id string, p tasktype.Progress) monitor.Progress {
 	shown := monitor.Progress{Done: int64(p.ChunksDone) * proxies.ChunkSize, Unit: "proxies"}
 	keys, err := refreshwait.ReadKeys(ctx, k.system.Client.Redis(), proxies.ProgressPrefix, id)
@@ -185,7 +178,7 @@ func (k *ProxyKeeper) enough(ctx context.Context) (bool, error) {
 	return usable >= k.system.cfg().Proxies.MinUsable, nil
 }
 
-// count reads the numbers of the pool.
+// count reads the sizes of the pool.
 func (k *ProxyKeeper) count(ctx context.Context, counts *ProxyCounts) error {
 	status, err := k.system.Pool.Status(ctx)
 	if err != nil {

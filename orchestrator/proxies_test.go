@@ -11,8 +11,8 @@ import (
 	"muster/orchestrator/monitor"
 )
 
-// The bar of a refresh counts candidates while some of them do not answer.
-func TestRefreshShowsItsProbes(t *testing.T) {
+// The progress of a refresh counts individual candidates while some of them do not respond.
+func TestRefreshProgressCountsProbes(t *testing.T) {
 	t.Parallel()
 	cfg, world := worldSettings(t)
 	cfg.Proxies.Sources, cfg.Proxies.CheckTimeout = config.SourcesAt(world.Sources...), 2*time.Second
@@ -40,6 +40,6 @@ func TestRefreshShowsItsProbes(t *testing.T) {
 		}
 	}
 	if partly == 0 {
-		t.Errorf("got no event between none and all proxies, want some:\n%s", out.String())
+		t.Errorf("got no event with partial progress, want at least one:\n%s", out.String())
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"muster/tasks"
 )
 
-// proxyPages is the pool as the pages show and change it.
+// proxyPages implements the proxy operations of the API and the pages.
 type proxyPages struct {
 	*proxies.Pool
 	system *System
 }
 
-// SourceNames are the sources of the settings in force.
+// SourceNames returns the labels of the configured sources.
 func (p proxyPages) SourceNames() []string {
 	var names []string
 	for _, from := range p.system.Sources() {
@@ -27,7 +27,7 @@ func (p proxyPages) SourceNames() []string {
 	return names
 }
 
-// StartRefresh sends a refresh and returns its job, or the one that is under way.
+// StartRefresh sends a refresh and returns its job ID, or the ID of the running refresh.
 func (p proxyPages) StartRefresh(ctx context.Context) (string, error) {
 	if !p.system.cfg().Proxies.HasSources() {
 		return "", proxies.ErrNoSources
@@ -39,7 +39,7 @@ func (p proxyPages) StartRefresh(ctx context.Context) (string, error) {
 	return id, err
 }
 
-// StartRecheck sends a check of the members that are due, or returns the one that is under way.
+// StartRecheck sends a check of the members that are due, and returns its ID or the ID of the running check.
 func (p proxyPages) StartRecheck(ctx context.Context) (string, error) {
 	if err := p.canCheck(); err != nil {
 		return "", err
@@ -57,16 +57,16 @@ func (p proxyPages) RecheckProxy(ctx context.Context, k proxies.Known) (string, 
 
 func (p proxyPages) canCheck() error {
 	if !p.system.cfg().Proxies.CanCheck() {
-		return errors.New("proxies cannot be checked: no judge is in proxies.judges; see muster judge")
+		return errors.New("check proxies: proxies.judges is empty; see muster judge")
 	}
 	return nil
 }
 
-// send sends a workflow of the pool. One of the same name that is under way is no error.
+// send sends a workflow of the pool. It returns the ID of a running duplicate instead of an error.
 func (p proxyPages) send(ctx context.Context, work tasks.Signature[proxies.Report], opts ...tasks.SendOption) (string, error) {
 	run, err := work.Send(ctx, p.system.Client, append(opts, tasks.Headers(logctx.Headers(ctx)))...)
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
-		return "", fmt.Errorf("send it to the workers: %w", err)
+		return "", fmt.Errorf("send the workflow: %w", err)
 	}
 	return run.ID(), nil
 }

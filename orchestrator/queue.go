@@ -14,7 +14,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// ArtifactQueue returns the artifact queue of a name, with the settings in force.
+// ArtifactQueue returns the artifact queue name with the current settings.
 func (s *System) ArtifactQueue(name string) *workqueue.Queue {
 	q := s.cfg().Queue
 	return workqueue.New(s.Client.Redis(), name, workqueue.Config{
@@ -32,8 +32,8 @@ type QueuePool struct {
 	limits queueLimits
 }
 
-// NewQueuePool returns a pool that fetches the artifacts of a queue to a directory; "" means content in the data directory. The
-// pool ends when the queue is empty if drain is set. Its limits follow the settings.
+// NewQueuePool returns a pool that fetches the artifacts of a queue into dir; an empty dir means content in the data
+// directory. With drain, the pool stops when the queue is empty. The limits follow a reload of the settings.
 func (o *Orchestrator) NewQueuePool(name, dir string, drain bool) (*QueuePool, error) {
 	cfg := o.Config()
 	if dir == "" {
@@ -61,7 +61,7 @@ func (o *Orchestrator) NewQueuePool(name, dir string, drain bool) (*QueuePool, e
 	return &QueuePool{pool, queue, limits}, nil
 }
 
-// Collectors returns the metrics of the queue, of the pool and of its limits.
+// Collectors returns the metrics of the queue, the pool and its limits.
 func (p *QueuePool) Collectors() []prometheus.Collector {
 	l := p.limits
 	return []prometheus.Collector{
@@ -83,14 +83,14 @@ func (o *Orchestrator) queuePools() ([]*QueuePool, error) {
 	return pools, nil
 }
 
-// queueLimits are the limits of a pool by host and resolver, which all processes share.
+// queueLimits are the limits per host and resolver, shared by all processes.
 type queueLimits struct {
 	hosts, resolvers *limit.KeyedLimiter
 	pacer            *limit.Pacer
 	breaker          *limit.Breaker
 }
 
-// slotTTL is the time after which places of a killed process are free.
+// slotTTL is the time after which the slots of a killed process expire.
 const slotTTL = 10 * time.Second
 
 func (s *System) newQueueLimits(cfg config.Queue) queueLimits {
@@ -114,7 +114,7 @@ func perResolver(cfg config.Queue) map[string]int {
 	return out
 }
 
-// of returns the limiter of a resource key.
+// of returns the limiter for a resource key.
 func (l queueLimits) of(key string) *limit.KeyedLimiter {
 	switch {
 	case strings.HasPrefix(key, artifact.HostKey):

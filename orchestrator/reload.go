@@ -16,14 +16,13 @@ import (
 	"muster/tasks"
 )
 
-// Watch calls apply with new settings, one call at a time, until ctx is done. Apply
-// returns what has changed besides the settings, or an error if nothing has.
+// Watch calls apply with new settings, one call at a time, until ctx is done. apply returns the changed sites and pipelines,
+// or an error if it applied nothing.
 type Watch func(ctx context.Context, apply func(config.Config) (changed []string, err error))
 
-// Reload applies those of the settings that take effect without a restart, and
-// reads the definitions of sites and pipelines again. Tasks, jobs and requests
-// that are under way continue. It returns which sites and pipelines have changed.
-// On an error nothing has changed. Calls must follow one another.
+// Reload applies the settings that take effect without a restart, and reloads the definitions of sites and pipelines.
+// Running tasks, jobs and requests continue. It returns the changed sites and pipelines. If it returns an error, nothing
+// has changed. It must not be called concurrently.
 func (o *Orchestrator) Reload(cfg config.Config) (changed []string, err error) {
 	var schedule *tasks.Scheduler
 	before := o.Config()
@@ -39,7 +38,7 @@ func (o *Orchestrator) Reload(cfg config.Config) (changed []string, err error) {
 	}
 	if len(changed) > 0 || scheduled(before) != scheduled(cfg) {
 		select {
-		case <-o.schedules: // one that Serve has not taken yet
+		case <-o.schedules: // drop a schedule that Serve has not received
 		default:
 		}
 		o.schedules <- schedule
@@ -49,26 +48,26 @@ func (o *Orchestrator) Reload(cfg config.Config) (changed []string, err error) {
 	for _, fn := range o.onReload {
 		fn(cfg)
 	}
-	if err := o.Workers.reload(cfg); err != nil { // all else is in force
-		o.opts.Logger.Error("worker processes keep the settings that they have", "err", err)
+	if err := o.Workers.reload(cfg); err != nil { // the other settings are applied
+		o.opts.Logger.Error("cannot write the settings of worker processes; they keep their current settings", "err", err)
 	}
 	return changed, nil
 }
 
-// OnReload calls fn with the settings whenever Reload has applied some.
+// OnReload registers fn to be called with the new settings after each successful Reload.
 func (o *Orchestrator) OnReload(fn func(config.Config)) {
 	o.reloading.Lock()
 	defer o.reloading.Unlock()
 	o.onReload = append(o.onReload, fn)
 }
 
-// scheduled is what the schedule depends on, besides the sites.
+// scheduled returns a string of all settings on which the schedule depends, except sites.
 func scheduled(cfg config.Config) string {
 	return fmt.Sprint(cfg.Sites.Schedule, cfg.Proxies.RefreshEvery, cfg.Proxies.RecheckEvery)
 }
 
-// reload is Orchestrator.Reload for the parts that each process has. Check returns
-// an error if the process cannot use the sites.
+// reload implements Orchestrator.Reload for the parts of a System. check returns an error if the process cannot use the
+// sites.
 func reload(s *System, cfg config.Config, check func(*sites.Registry) error) ([]string, error) {
 	registry, err := LoadSites(cfg)
 	if err != nil {
@@ -98,12 +97,12 @@ func reload(s *System, cfg config.Config, check func(*sites.Registry) error) ([]
 	return changed, nil
 }
 
-// Watch lets w call Reload until stop is called, or ctx is done. A nil w does nothing.
+// Watch runs w with o.Reload until stop is called or ctx is done. A nil w does nothing.
 func (o *Orchestrator) Watch(ctx context.Context, w Watch) (stop func()) {
 	return w.start(ctx, o.Reload)
 }
 
-// watchSystem lets w reload a system. Then is called after each time.
+// watchSystem runs w with a reload of s, and calls then after each successful reload.
 func watchSystem(ctx context.Context, s *System, w Watch, then func(config.Config)) (stop func()) {
 	return w.start(ctx, func(cfg config.Config) ([]string, error) {
 		changed, err := reload(s, cfg, anySites)
@@ -114,7 +113,7 @@ func watchSystem(ctx context.Context, s *System, w Watch, then func(config.Confi
 	})
 }
 
-// start runs w until stop is called, or ctx is done.
+// start runs w until stop is called or ctx is done.
 func (w Watch) start(ctx context.Context, apply func(config.Config) ([]string, error)) (stop func()) {
 	if w == nil {
 		return func() {}
@@ -128,18 +127,18 @@ func (w Watch) start(ctx context.Context, apply func(config.Config) ([]string, e
 	return func() { cancel(); <-ended }
 }
 
-// inForce are the settings of a process, which reload replaces.
-type inForce struct{ settings atomic.Pointer[config.Config] }
+// liveSettings holds the current settings of a process. reload replaces them.
+type liveSettings struct{ settings atomic.Pointer[config.Config] }
 
-func (f *inForce) cfg() *config.Config { return f.settings.Load() }
+func (f *liveSettings) cfg() *config.Config { return f.settings.Load() }
 
-// Config returns the settings in force.
-func (f *inForce) Config() config.Config { return *f.cfg() }
+// Config returns the current settings.
+func (f *liveSettings) Config() config.Config { return *f.cfg() }
 
-// anySites is a check of reload for processes without a schedule.
+// anySites accepts all sites. It is the check of reload in processes without a schedule.
 func anySites(*sites.Registry) error { return nil }
 
-// siteTexts returns the definition of each site, or what is wrong with it.
+// siteTexts returns the definition of each site by name, or the error of an invalid definition.
 func siteTexts(r *sites.Registry) map[string]string {
 	texts := map[string]string{}
 	for _, name := range r.Names() {
@@ -153,7 +152,7 @@ func siteTexts(r *sites.Registry) map[string]string {
 	return texts
 }
 
-// pipelineTexts returns what each pipeline says, or what is wrong with it.
+// pipelineTexts returns each pipeline as JSON by name, or the error of an invalid file.
 func pipelineTexts(r *pipeline.Registry) map[string]string {
 	texts := map[string]string{}
 	for _, p := range r.List() {
@@ -166,7 +165,7 @@ func pipelineTexts(r *pipeline.Registry) map[string]string {
 	return texts
 }
 
-// changes names the members of two sets that differ.
+// changes describes the differences between two sets of definitions.
 func changes(kind string, old, now map[string]string) []string {
 	if reflect.DeepEqual(old, now) {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"muster/tasks"
 )
 
-// Settings that are loaded again and again, while tasks run, lose none of them.
-func TestReloadsLoseNothing(t *testing.T) {
+// Repeated reloads while tasks run do not lose tasks.
+func TestReloadsDoNotLoseTasks(t *testing.T) {
 	t.Parallel()
 	const reloads, workflows = 1000, 200
 	cfg := settings(t)
@@ -73,7 +73,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 		}
 		stop()
 		if err := <-serving; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want the end of the context", err)
+			t.Errorf("got %v, want the error of the context", err)
 		}
 		return nil
 	})
@@ -82,7 +82,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 	}
 }
 
-// What cannot be used changes nothing, also not a part of it.
+// Invalid settings are rejected as a whole.
 func TestReloadIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)

@@ -22,7 +22,7 @@ type Round struct {
 	Redis   string      `json:"redis"` // the mode: external, child or embedded
 }
 
-// Lost joins what Scraped.Lost says of each site.
+// Lost joins the errors of Scraped.Lost for all sites.
 func (r *Round) Lost(limit report.HealthStatus) error {
 	var errs []error
 	for i := range r.Sites {
@@ -31,7 +31,7 @@ func (r *Round) Lost(limit report.HealthStatus) error {
 	return errors.Join(errs...)
 }
 
-// Once does one round over the sites of the settings; see Round.
+// Once runs one round over the configured sites; see Round.
 func (s *Scraper) Once(ctx context.Context) (*Round, error) {
 	names, err := s.Names()
 	if err != nil {
@@ -40,11 +40,9 @@ func (s *Scraper) Once(ctx context.Context) (*Round, error) {
 	return s.Round(ctx, names, ScrapeOptions{})
 }
 
-// Round scrapes sites, side by side unless sites.parallel is off. Before each
-// it makes sure that there are enough proxies. The job of a site waits for those of
-// the round that the site depends on, and fails unless they are complete.
-// Other sites that fail do not stop it; the error joins theirs, and the round
-// has the result of each.
+// Round scrapes sites, concurrently unless sites.parallel is off. It ensures that there are enough proxies before each scrape.
+// The job of a site waits for the jobs of its dependencies in the round and fails unless they complete. A failed site does
+// not stop the others: Round returns the results of all sites and the joined errors.
 func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions) (*Round, error) {
 	began := time.Now()
 	order, err := s.order(names)
@@ -53,8 +51,8 @@ func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions)
 	}
 	round := &Round{Sites: make([]Scraped, len(order)), Redis: s.redisMode}
 	errs := make([]error, len(order))
-	jobs := make([]string, len(order))        // of the sites; "" of one whose scrape was not sent
-	sent := make([]chan struct{}, len(order)) // closed when the site's job is known, or will never be
+	jobs := make([]string, len(order))        // job IDs by site; "" if the scrape was not sent
+	sent := make([]chan struct{}, len(order)) // closed when the scrape was sent or has failed
 	for i := range sent {
 		sent[i] = make(chan struct{})
 	}
@@ -67,7 +65,7 @@ func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions)
 			known := sync.OnceFunc(func() { close(sent[i]) })
 			defer known()
 			after := map[string]string{}
-			for before := range i { // in order, the sites that a site depends on come first
+			for before := range i { // dependencies precede their dependents
 				if !s.dependsOn(name, order[before]) {
 					continue
 				}

@@ -16,15 +16,13 @@ import (
 	"muster/tasks"
 )
 
-// recheckEntry is the schedule's entry for the continuous check of the pool.
+// recheckEntry is the schedule entry for the continuous check of the pool.
 const recheckEntry = "proxies.recheck"
 
-// refreshEntry is the schedule's entry for the refresh from all sources, and begins
-// those of the refreshes from one.
+// refreshEntry is the schedule entry for the refresh from all sources, and the prefix of the entries for single sources.
 const refreshEntry = "proxies.refresh"
 
-// runSchedule runs s, or the schedule that Reload replaces it with, until ctx is
-// done.
+// runSchedule runs s, or the schedule with which Reload replaces it, until ctx is done.
 func (o *Orchestrator) runSchedule(ctx context.Context, s *tasks.Scheduler) error {
 	for {
 		running, stop := context.WithCancel(ctx)
@@ -43,10 +41,10 @@ func (o *Orchestrator) runSchedule(ctx context.Context, s *tasks.Scheduler) erro
 	}
 }
 
-// schedule returns the schedule of cfg for the sites of registry. However many
-// orchestrators have it, each tick is sent once.
+// schedule returns the schedule of cfg for the sites of registry. Each tick is sent once, even if several orchestrators run
+// the schedule.
 func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*tasks.Scheduler, error) {
-	scrapes := map[string]func(ctx context.Context, id string){} // by entry: called when its tick was sent
+	scrapes := map[string]func(ctx context.Context, id string){} // by entry; called after its tick was sent
 	s := tasks.NewScheduler(o.Client, tasks.SchedulerConfig{
 		Logger: o.opts.Logger,
 		Sent: func(name, id string) {
@@ -72,8 +70,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 	return s, nil
 }
 
-// scheduleProxies adds the refreshes of the pool, of all sources and of each
-// source that has an interval of its own, and the check of its members.
+// scheduleProxies adds refreshes from all sources, refreshes of the sources with an interval, and the check of the members.
 func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) error {
 	add := func(name string, every time.Duration, refresh func() tasks.Work) error {
 		return s.AddFunc(name, "@every "+every.String(), func(time.Time) tasks.Work { return refresh() },
@@ -81,7 +78,7 @@ func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) e
 	}
 	if every := cfg.RecheckEvery; every > 0 && cfg.CanCheck() {
 		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func(time.Time) tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{Archived: true}) },
-			tasks.Unique(recheckEntry, time.Hour)); err != nil { // one at a time, however long one takes
+			tasks.Unique(recheckEntry, time.Hour)); err != nil { // at most one at a time
 			return err
 		}
 	}
@@ -103,16 +100,15 @@ func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) e
 	return nil
 }
 
-// scheduleScrapes adds the scrapes of sites, and puts into sent what to call
-// when one was sent, by the name of its entry.
+// scheduleScrapes adds the scrapes of sites. It sets sent[entry] to the function to call after the entry was sent.
 func (o *Orchestrator) scheduleScrapes(s *tasks.Scheduler, specs map[string]string, registry *sites.Registry, sent map[string]func(context.Context, string)) error {
 	order, err := registry.Order(slices.Sorted(maps.Keys(specs))...)
 	if err != nil {
 		return fmt.Errorf("sites.schedule: %w", err)
 	}
-	for _, name := range order { // at the same time, those that others depend on first
+	for _, name := range order { // dependencies first, if they are due at the same time
 		spec, scheduled := specs[name]
-		if _, err := registry.Definition(name); !scheduled || err != nil { // a broken one has been logged
+		if _, err := registry.Definition(name); !scheduled || err != nil { // an invalid definition has been logged
 			continue
 		}
 		entry := "scrape." + name

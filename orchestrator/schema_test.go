@@ -10,7 +10,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Every process that connects passes by the schema of the store.
+// Every process checks the schema of the store when it connects.
 func TestConnectChecksTheSchema(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
@@ -31,7 +31,7 @@ func TestConnectChecksTheSchema(t *testing.T) {
 	}
 }
 
-// The words of the setting jobs.keep_for are those of jobs.
+// The kinds and states in the setting jobs.keep_for match the package jobs.
 func TestSettingNamesAllKindsAndStatesOfJobs(t *testing.T) {
 	t.Parallel()
 	if !slices.Equal(config.JobKinds, jobs.Kinds) {

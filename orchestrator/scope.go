@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// scope holds what has been started and stops it, the last first. What
-// depends on something is started after it, so it is stopped before it.
+// scope records the running parts of the system and stops them in reverse order. Dependents start after their dependencies,
+// so they stop first.
 type scope struct {
 	logger *slog.Logger
 	mu     sync.Mutex // guards parts
@@ -21,16 +21,14 @@ type part struct {
 	stop func(context.Context) error
 }
 
-// add registers how to stop a part that has been started. stop is called once;
-// the end of its context ends the time that it may take.
+// add registers the stop function of a running part. It is called once. When its context is done, it must stop at once.
 func (s *scope) add(name string, stop func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parts = append(s.parts, part{name, stop})
 }
 
-// close stops every part, the last first. It continues when one of them fails.
-// A second call does nothing.
+// close stops all parts in reverse order, even if some of them fail. A second call does nothing.
 func (s *scope) close(ctx context.Context) error {
 	s.mu.Lock()
 	parts := s.parts

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestScopeStopsTheLastFirstAndOnce(t *testing.T) {
+func TestScopeStopsPartsInReverseOrderOnce(t *testing.T) {
 	t.Parallel()
 	s := scope{logger: slog.New(slog.DiscardHandler)}
 	var stopped []string

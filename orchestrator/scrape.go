@@ -20,8 +20,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Scraper sends the scrapes of an orchestrator and waits for them. Its methods
-// may be called concurrently.
+// Scraper sends scrapes and waits for them. Its methods may be called concurrently.
 type Scraper struct {
 	system    *System
 	opts      Options
@@ -31,41 +30,40 @@ type Scraper struct {
 	redisMode string
 }
 
-// ScrapeOptions say how a site is scraped this time.
+// ScrapeOptions are the options of one scrape.
 type ScrapeOptions struct {
 	sites.ScrapeOptions        // without Resume
-	Resume              string // the id of a job to resume, with its own options
+	Resume              string // ID of a job to resume with its original options
 
-	// Each gets every record of the job as it is written, one call at a time
-	// for a site: a JSON object without a line end. Its error ends the wait;
-	// ErrNoReader ends the job too, unless that was joined. Defaults to none.
+	// Each is called with every record of the job as it is written: a JSON object without a newline. Calls for one site do
+	// not overlap. An error of Each stops the wait; ErrNoReader also cancels the job, unless Scrape joined a running one.
+	// Optional.
 	Each func(record []byte) error
 }
 
-// ErrNoReader says that the reader of the records of a scrape has closed its end.
+// ErrNoReader means that the consumer of the records of a scrape has closed its end.
 var ErrNoReader = errors.New("the reader of the records is gone")
 
 // Scraped is the result of the scrape of one site.
 type Scraped struct {
 	Site    string              `json:"site"`
 	JobID   string              `json:"job_id"`
-	Status  string              `json:"status"` // COMPLETE, INCOMPLETE, FAILED, or INTERRUPTED when only the wait has ended
+	Status  string              `json:"status"` // COMPLETE, INCOMPLETE or FAILED; INTERRUPTED if the wait was canceled
 	Pages   int                 `json:"pages"`
 	Records int                 `json:"records"`
-	Errors  int                 `json:"errors"`  // pages that were given up
+	Errors  int                 `json:"errors"`  // failed pages
 	Changes report.Changes      `json:"changes"` // since the last job of the site
 	Files   []string            `json:"files"`
 	Seconds float64             `json:"seconds"`
 	Health  report.HealthStatus `json:"health,omitempty"`
-	Data    report.HealthStatus `json:"data,omitempty"`    // the health without slowness; see report.Health
-	Alerts  []string            `json:"alerts,omitempty"`  // why it is not healthy
+	Data    report.HealthStatus `json:"data,omitempty"`    // health without response times; see report.Health
+	Alerts  []string            `json:"alerts,omitempty"`  // reasons for an unhealthy status
 	Notices []string            `json:"notices,omitempty"` // other remarks
 	Error   string              `json:"error,omitempty"`
 }
 
-// Lost returns an error when the scrape was complete and yet its data is as
-// bad as limit, or worse: there are no records, say, or a required field is
-// missing. Slowness alone is no loss. A limit of "" is never reached.
+// Lost returns an error if the scrape completed but its data is as bad as limit or worse, for example without records or
+// required fields. Slow responses do not count. An empty limit is never reached.
 func (s *Scraped) Lost(limit report.HealthStatus) error {
 	if limit == "" || s.Error != "" || s.Data.Severity() < limit.Severity() {
 		return nil
@@ -73,8 +71,7 @@ func (s *Scraped) Lost(limit report.HealthStatus) error {
 	return fmt.Errorf("scrape %s: the job is %s, but %s: %s", s.Site, s.Status, s.Data, strings.Join(s.Alerts, "; "))
 }
 
-// Names returns the sites of a round: those of the settings, or else all
-// that are not merely shipped.
+// Names returns the sites of a round: sites.names, or all sites that the user defined.
 func (s *Scraper) Names() ([]string, error) {
 	names := s.system.cfg().Sites.Names
 	if len(names) == 0 {
@@ -91,9 +88,8 @@ func (s *Scraper) Names() ([]string, error) {
 	return names, nil
 }
 
-// Send sends the scrapes of sites, those that others depend on first,
-// and calls sent with the job id of each. A scrape of a site that is running already
-// is joined.
+// Send sends the scrapes of sites, dependencies first, and calls sent with the job ID of each. It joins a running scrape of
+// the same site.
 func (s *Scraper) Send(ctx context.Context, names []string, opts ScrapeOptions, sent func(name, id string)) error {
 	order, err := s.order(names)
 	if err != nil {
@@ -111,19 +107,18 @@ func (s *Scraper) Send(ctx context.Context, names []string, opts ScrapeOptions, 
 	return nil
 }
 
-// order sorts sites so that each comes after those that it depends on.
+// order sorts sites by their dependencies.
 func (s *Scraper) order(names []string) ([]string, error) {
 	order, err := s.system.Sites.Registry().Order(names...)
 	return slices.DeleteFunc(order, func(name string) bool { return !slices.Contains(names, name) }), err
 }
 
-// send sends a scrape, which waits for those of jobs that its site depends on.
-// It also reports whether the scrape was running already.
+// send sends a scrape that waits for the jobs of its dependencies. It reports whether it joined a running scrape.
 func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[report.Summary], joined bool, err error) {
 	if opts.Resume != "" {
 		run, err = s.system.Sites.Resume(ctx, opts.Resume)
-		if errors.Is(err, tasks.ErrDuplicate) { // a job that resumes another one
-			return nil, false, fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
+		if errors.Is(err, tasks.ErrDuplicate) { // the running job resumes another one
+			return nil, false, fmt.Errorf("job %s of the same site is running; wait for it or cancel it with muster jobs cancel %s", run.ID(), run.ID())
 		}
 	} else {
 		opts.After = jobs
@@ -133,14 +128,13 @@ func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, job
 		s.track(ctx, name, opts.Resume, run.ID())
 	}
 	if errors.Is(err, tasks.ErrDuplicate) {
-		s.opts.Logger.InfoContext(ctx, "joining the scrape that is under way", "site", name, "job", run.ID())
+		s.opts.Logger.InfoContext(ctx, "joining the running scrape", "site", name, "job", run.ID())
 		return run, true, nil
 	}
 	return run, false, err
 }
 
-// track adds a scrape that was sent to the list of all jobs. The name of the site
-// may be empty when it resumes another.
+// track adds a scrape to the job list. An empty name means the site of the resumed job.
 func (s *Scraper) track(ctx context.Context, name, resumes, id string) {
 	if name == "" {
 		j, err := s.system.Sites.Job(ctx, resumes)
@@ -152,22 +146,20 @@ func (s *Scraper) track(ctx context.Context, name, resumes, id string) {
 	s.system.track(ctx, id, jobs.KindScrape, name)
 }
 
-// Scrape scrapes a site and waits for the end. It first makes sure that there are
-// enough proxies, if the site uses any. The result is valid also with
-// an error.
+// Scrape scrapes a site and waits for the result. It first ensures that there are enough proxies, if the site uses any. The
+// result is valid even if the error is not nil.
 func (s *Scraper) Scrape(ctx context.Context, name string, opts ScrapeOptions) (Scraped, error) {
 	return s.scrapeAfter(ctx, name, opts, nil, func(string) {})
 }
 
-// scrapeAfter is Scrape of a site that may depend on some that have the given
-// jobs. It calls sent with the id of its own.
+// scrapeAfter is Scrape for a site that may depend on the sites of jobs. It calls sent with the job ID.
 func (s *Scraper) scrapeAfter(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string)) (Scraped, error) {
 	began := time.Now()
 	scraped := Scraped{Site: name, Status: string(refreshwait.Failed), Files: []string{}}
 	err := s.scrape(ctx, name, opts, jobs, sent, &scraped)
 	scraped.Seconds = time.Since(began).Seconds()
 	if err != nil {
-		if ctx.Err() != nil { // the error of a step that ctx interrupted is not the cause
+		if ctx.Err() != nil { // err is a consequence of the cancellation
 			scraped.Status, err = "INTERRUPTED", context.Cause(ctx)
 		}
 		scraped.Error = err.Error()
@@ -199,15 +191,15 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	sent(run.ID())
 	ctx, follow := s.follow(ctx, run.ID(), opts.Each)
 	track, began := s.opts.Display.Track(name), time.Now()
-	first := int64(-1) // pages done at the first progress: of the job that this one resumes
-	var seen sites.Job // at the last progress
+	first := int64(-1) // pages done by the resumed job, read at the first progress
+	var seen sites.Job // state at the last progress
 	summary, err := await(ctx, s.waits, track, run, awaited[report.Summary]{
 		name: run.ID(), prefix: sites.ProgressPrefix(name),
 		stored: func(ctx context.Context) (report.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
 		file:   func() (report.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
-		moves: func(ctx context.Context) (string, error) {
+		marker: func(ctx context.Context) (string, error) {
 			j, err := s.system.Sites.Job(ctx, run.ID())
-			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // it will continue at some time
+			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // not stalled
 				return time.Now().String(), err
 			}
 			return fmt.Sprint(j.Pages.Total, j.Pages.Done, j.Pages.Skipped, j.Pages.Error, j.Pages.Outputs, j.Records), err
@@ -215,7 +207,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 		progress: func(ctx context.Context, _ tasktype.Progress) monitor.Progress {
 			j, err := s.system.Sites.Job(ctx, run.ID())
 			if err != nil {
-				return monitor.Progress{} // only for show; the wait reports errors
+				return monitor.Progress{} // the wait reports errors
 			}
 			seen = j
 			done := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
@@ -225,7 +217,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 			return live(j, done-first, time.Since(began))
 		},
 	})
-	defer s.system.ended(ctx, run.ID())
+	defer s.system.markFinished(ctx, run.ID())
 	if err = follow(err); err != nil {
 		if errors.Is(err, ErrNoReader) && !joined {
 			err = errors.Join(err, s.system.Sites.Cancel(context.WithoutCancel(ctx), run.ID()))
@@ -249,16 +241,16 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	return nil
 }
 
-// folder is where a job that was sent writes its records.
+// folder returns the directory of the records of a job.
 func (s *Scraper) folder(ctx context.Context, site, id string) (string, error) {
 	folder, err := s.system.Sites.Folder(ctx, id)
-	if errors.Is(err, sites.ErrNoJob) { // a scheduled one that no worker has begun
+	if errors.Is(err, sites.ErrNoJob) { // a scheduled scrape that has not started
 		return filepath.Join(s.system.cfg().Records(), site, id), nil
 	}
 	return folder, err
 }
 
-// definition returns the definition of a scrape: that of the site, or that of the job that it resumes.
+// definition returns the definition of the site, or of the job to resume.
 func (s *Scraper) definition(ctx context.Context, name string, opts ScrapeOptions) (*definition.Definition, error) {
 	if opts.Resume != "" {
 		return s.system.Sites.JobDefinition(ctx, opts.Resume)
@@ -266,10 +258,8 @@ func (s *Scraper) definition(ctx context.Context, name string, opts ScrapeOption
 	return s.system.Sites.Registry().Definition(name)
 }
 
-// follow calls each, if not nil, with the records of a job as they are written.
-// Call the returned function with the error of the wait for the job: if the job
-// has ended, it delivers the remaining records. The returned context is done
-// when each fails.
+// follow calls each, if not nil, with the records of a job as they are written. Pass the error of the wait to the returned
+// function: if the job has finished, it delivers the remaining records. The returned context is canceled when each fails.
 func (s *Scraper) follow(ctx context.Context, id string, each func([]byte) error) (context.Context, func(error) error) {
 	if each == nil {
 		return ctx, func(err error) error { return err }
@@ -295,8 +285,8 @@ func (s *Scraper) follow(ctx context.Context, id string, each func([]byte) error
 	}
 }
 
-// proxiesFor makes sure that there are enough proxies for a site, unless the scrape goes direct. With too few of them it
-// returns nil only where the fallback is direct.
+// proxiesFor ensures that there are enough proxies for a site, unless the scrape is direct. If there are too few, it
+// returns nil only if the fallback is direct.
 func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, opts ScrapeOptions) error {
 	direct := opts.Direct || def.Proxy.Fallback == definition.FallbackDirect
 	if opts.Resume != "" {
@@ -316,7 +306,7 @@ func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, op
 	}
 	err := s.proxies.Ensure(ctx)
 	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, s.system.cfg().Proxies.Fallback) == definition.FallbackDirect {
-		s.opts.Logger.WarnContext(ctx, "the site may see this machine's own address", "site", def.Site, "why", ErrFewProxies)
+		s.opts.Logger.WarnContext(ctx, "too few proxies: the site may see the address of this machine", "site", def.Site, "why", ErrFewProxies)
 		return nil
 	}
 	return err

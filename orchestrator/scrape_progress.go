@@ -11,7 +11,7 @@ import (
 	"muster/sites/report"
 )
 
-// live returns the progress of a job that has fetched done pages in the time it took so far.
+// live returns the progress of a job that has fetched done pages in the duration took.
 func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 	through := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
 	rate := float64(done) / max(took.Seconds(), 0.1)
@@ -33,7 +33,7 @@ func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 		p.Note += fmt.Sprintf(" (%d delayed)", j.Pages.Delayed)
 	}
 	p.Note += fmt.Sprintf(", %d records, %.1f/s", written(j), rate)
-	// More pages may be found yet: it is a lower bound.
+	// The estimate is a lower bound, because the crawl may find more pages.
 	if left := j.Pages.Open(); done > 0 && left > 0 && took >= 3*time.Second {
 		if eta := float64(took) / float64(done) * float64(left); eta < float64(1000*time.Hour) {
 			d := time.Duration(eta).Round(time.Second)
@@ -48,7 +48,7 @@ func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 	return p
 }
 
-// written counts the records of a job in its files.
+// written returns the number of records in the files of a job.
 func written(j sites.Job) int {
 	n := 0
 	for _, of := range j.Records {
@@ -57,7 +57,7 @@ func written(j sites.Job) int {
 	return n
 }
 
-// reasons says why a job is not complete.
+// reasons describes why a job is not complete.
 func reasons(s report.Summary) string {
 	text := ""
 	if len(s.Missing) > 0 {

@@ -19,9 +19,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// The live line says how long is left, by the pace of this run: pages that
-// were through before it count for nothing.
-func TestLiveNoteTellsWhatIsLeft(t *testing.T) {
+// The progress shows the remaining time at the rate of this run. Pages of a resumed job do not count.
+func TestProgressShowsRemainingTime(t *testing.T) {
 	t.Parallel()
 	job := sites.Job{Status: sites.JobRunning, Pages: workqueue.Stats{Total: 160, Done: 58, Skipped: 1, Error: 1, Queued: 100}}
 	for want, c := range map[string]struct {
@@ -37,15 +36,15 @@ func TestLiveNoteTellsWhatIsLeft(t *testing.T) {
 		}
 	}
 	if note := live(job, 20, 10*time.Second).Note; !strings.Contains(note, " 2.0/s") {
-		t.Errorf("got %q, want the pace of this run alone", note)
+		t.Errorf("got %q, want the rate of this run", note)
 	}
 	job.Pages.Done, job.Pages.Queued = 158, 0
 	if note := live(job, 118, 10*time.Second).Note; strings.Contains(note, "left") {
-		t.Errorf("got %q for a job without open pages, want no time left", note)
+		t.Errorf("got %q for a job without open pages, want no remaining time", note)
 	}
 }
 
-// Live progress shows the pages fetched, failed and queued, the records, and why a job waits.
+// The progress shows fetched, failed and queued pages, records, and the reason why a job waits.
 func TestLiveProgressShowsPagesRecordsAndState(t *testing.T) {
 	t.Parallel()
 	pages := workqueue.Stats{Total: 160, Done: 58, Skipped: 1, Error: 1, Queued: 98, InProgress: 2}
@@ -67,20 +66,20 @@ func TestLiveProgressShowsPagesRecordsAndState(t *testing.T) {
 	}
 }
 
-// A scrape that was sent where there are no proxies goes direct on workers that have none either, and on no others; one
-// that was asked to go direct does so on all.
+// A scrape that was sent without proxies is direct on workers without proxies only. A scrape with the option Direct is
+// direct on all workers.
 func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 	t.Parallel()
 	sources := func(p *config.Proxies) { p.Sources = config.SourcesAt("list.txt") }
 	for name, c := range map[string]struct {
 		worker func(*config.Proxies)
 		asked  bool
-		want   string // the status
+		want   string // status
 	}{
-		"a worker without proxies goes direct":           {func(*config.Proxies) {}, false, report.StatusComplete},
-		"a worker with sources does not":                 {sources, false, sites.JobFailed},
-		"a worker that is told to fail does not":         {func(p *config.Proxies) { p.Fallback = "fail" }, false, sites.JobFailed},
-		"a worker with sources does so when it is asked": {sources, true, report.StatusComplete},
+		"a worker without proxies goes direct":   {func(*config.Proxies) {}, false, report.StatusComplete},
+		"a worker with sources does not":         {sources, false, sites.JobFailed},
+		"a worker with fallback fail does not":   {func(p *config.Proxies) { p.Fallback = "fail" }, false, sites.JobFailed},
+		"a worker with sources does with Direct": {sources, true, report.StatusComplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +106,7 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 						t.Errorf("got %s (%v), want %s", scraped.Status, err, c.want)
 					}
 					if c.want == sites.JobFailed && (err == nil || !strings.Contains(err.Error(), "no_proxy")) {
-						t.Errorf("got error %v, want one that says no_proxy", err)
+						t.Errorf("got error %v, want no_proxy", err)
 					}
 					return nil
 				})
@@ -119,28 +118,28 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 	}
 }
 
-// Of two sites that are due at the same time the one that depends on the other waits for it.
+// If two sites are due at the same time, the dependent one waits for the other.
 func TestScheduledScrapeWaitsForTheSiteItDependsOn(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	cfg.Sites.Dir = t.TempDir()
-	for site, rest := range map[string]string{"a-behind": "depends_on: [z-first]\n", "z-first": ""} {
+	for site, rest := range map[string]string{"a-dependent": "depends_on: [z-first]\n", "z-first": ""} {
 		definition := "site: " + site + "\nbase_url: http://127.0.0.1:1\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n" + rest
 		if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, site+".yaml"), []byte(definition), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cfg.Sites.Schedule = map[string]string{"a-behind": "@every 1s", "z-first": "@every 1s"}
+	cfg.Sites.Schedule = map[string]string{"a-dependent": "@every 1s", "z-first": "@every 1s"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		schedule, err := o.schedule(o.Config(), o.Sites.Registry()) // and no workers: what is sent stays
+		schedule, err := o.schedule(o.Config(), o.Sites.Registry()) // without workers, sent jobs stay queued
 		if err != nil {
 			return err
 		}
 		ctx, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- schedule.Run(ctx) }()
-		testutil.Eventually(t, "the scrape of a-behind waits for z-first", func() bool {
-			jobs, err := o.Sites.Jobs(ctx, "a-behind", 1)
+		testutil.Eventually(t, "the scrape of a-dependent waits for z-first", func() bool {
+			jobs, err := o.Sites.Jobs(ctx, "a-dependent", 1)
 			return err == nil && len(jobs) == 1 && strings.Join(jobs[0].WaitsFor, " ") == "z-first"
 		})
 		stop()

@@ -12,8 +12,8 @@ import (
 	"muster/sites/report"
 )
 
-// scrapeMetrics count the pages that this process fetches, by site. Sites that it does not know are other, so that
-// jobs that others send cannot add labels.
+// scrapeMetrics counts the pages that this process fetches, by site. Sites unknown to the process are labeled other, so
+// that jobs of other processes cannot add labels.
 type scrapeMetrics struct {
 	known    func(site string) bool
 	requests *prometheus.CounterVec
@@ -25,19 +25,19 @@ func newScrapeMetrics(known func(site string) bool) *scrapeMetrics {
 	return &scrapeMetrics{
 		known: known,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_scrape_pages_total", Help: "Attempts to fetch and read a page, by how they ended: ok, or the class of the error, such as gone, blocked, soft_block, rate_limited, timeout, parse or robots. Pages that wait for their turn are no attempts. A site that the process has no definition of is other.",
+			Name: "muster_scrape_pages_total", Help: "Attempts to fetch and parse a page, by outcome: ok or the class of the error, such as gone, blocked, soft_block, rate_limited, timeout, parse or robots. Delayed pages are not counted. Sites without a definition in the process are labeled other.",
 		}, []string{"site", "outcome"}),
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_scrape_records_total", Help: "Records of the pages that were fetched.",
+			Name: "muster_scrape_records_total", Help: "Records extracted from fetched pages.",
 		}, []string{"site"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "muster_scrape_response_seconds", Help: "Response times of pages, without the waits before their requests.",
+			Name: "muster_scrape_response_seconds", Help: "Response times of pages, excluding delays before the request.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"site"}),
 	}
 }
 
-// siteHealth exports the health of each site after its last scrape. Sites that the process does not know are other.
+// siteHealth exports the health of each site after its last scrape. Sites unknown to the process are labeled other.
 type siteHealth struct {
 	known func(site string) bool
 	read  func(context.Context) ([]report.Health, error)
@@ -47,15 +47,15 @@ type siteHealth struct {
 	at   time.Time
 }
 
-// healthEvery is how old the health of sites may be: it takes some commands for each site.
+// healthEvery is the maximum age of the health of sites, which takes several commands per site to read.
 const healthEvery = 30 * time.Second
 
-var siteHealthDesc = prometheus.NewDesc("muster_site_health", "Health of a site after its last scrape: 0 healthy, 1 degraded, 2 critical. A scrape that fails is critical. A site that the process has no definition of is other; the worst of them counts.", []string{"site"}, nil)
+var siteHealthDesc = prometheus.NewDesc("muster_site_health", "Health of a site after its last scrape: 0 healthy, 1 degraded, 2 critical. A failed scrape is critical. Sites without a definition in the process are labeled other, with the worst of their values.", []string{"site"}, nil)
 
 // Describe implements prometheus.Collector.
 func (h *siteHealth) Describe(ch chan<- *prometheus.Desc) { ch <- siteHealthDesc }
 
-// Collect implements prometheus.Collector. While Redis does not respond the last values stay.
+// Collect implements prometheus.Collector. While Redis is unavailable, it returns the last values.
 func (h *siteHealth) Collect(ch chan<- prometheus.Metric) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *scrapeMetrics) Collect(ch chan<- prometheus.Metric) {
 	all{m.requests, m.records, m.seconds}.Collect(ch)
 }
 
-// add counts an attempt. Pages that were not requested, because they must wait, are none.
+// add counts an attempt. Delayed pages were not requested and are not counted.
 func (m *scrapeMetrics) add(site string, v sites.Visited) {
 	if v.Delayed {
 		return

@@ -20,7 +20,7 @@ func TestScrapeMetrics(t *testing.T) {
 	m.add("shop", sites.Visited{Status: 200, Took: 300 * time.Millisecond, Records: 5})
 	m.add("shop", sites.Visited{Class: "soft_block", Took: 10 * time.Millisecond})
 	m.add("shop", sites.Visited{Class: "throttled", Delayed: true})
-	m.add("a-site-of-somebody-else", sites.Visited{Class: "connect"})
+	m.add("a-foreign-site", sites.Visited{Class: "connect"})
 	w := httptest.NewRecorder()
 	metrics.Handler(m).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	got := w.Body.String()
@@ -34,18 +34,18 @@ func TestScrapeMetrics(t *testing.T) {
 	}
 	for _, no := range []string{"throttled", "somebody"} {
 		if strings.Contains(got, no) {
-			t.Errorf("got %s, want it left out", no)
+			t.Errorf("got %s, want no such metric", no)
 		}
 	}
 }
 
-// The health of a site is read at most twice a minute, and sites without a definition are one.
+// The health of sites is read at most twice a minute. Sites without a definition share the label other.
 func TestHealthOfSitesIsExported(t *testing.T) {
 	t.Parallel()
 	reads := 0
-	h := &siteHealth{known: func(site string) bool { return site != "a-site-of-somebody-else" && site != "another" }, read: func(context.Context) ([]report.Health, error) {
+	h := &siteHealth{known: func(site string) bool { return site != "a-foreign-site" && site != "another" }, read: func(context.Context) ([]report.Health, error) {
 		reads++
-		return []report.Health{{Site: "shop", Status: report.Critical}, {Site: "news", Status: report.Healthy}, {Site: "a-site-of-somebody-else", Status: report.Degraded}, {Site: "another", Status: report.Healthy}}, nil
+		return []report.Health{{Site: "shop", Status: report.Critical}, {Site: "news", Status: report.Healthy}, {Site: "a-foreign-site", Status: report.Degraded}, {Site: "another", Status: report.Healthy}}, nil
 	}}
 	for range 3 {
 		w := httptest.NewRecorder()

@@ -9,8 +9,8 @@ import (
 	"muster/orchestrator/api"
 )
 
-// Serve sends scheduled jobs, works on the queues of the setting queue.run, and serves the HTTP API if it is enabled, until ctx
-// is done.
+// Serve sends scheduled jobs, processes the queues of the setting queue.run and serves the HTTP API if it is enabled, until
+// ctx is done.
 func (o *Orchestrator) Serve(ctx context.Context) error {
 	if err := o.Workers.Start(ctx); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 		intake.Go(func() error {
 			err := o.serveAPI(running, true, o.opts.Ready)
 			if errors.Is(err, api.ErrTaken) && !o.opts.NeedAPI {
-				o.opts.Logger.WarnContext(ctx, "the HTTP interface is not served; set api.listen to another address, or api.enabled to false", "err", err)
+				o.opts.Logger.WarnContext(ctx, "the HTTP API is not available; set api.listen to another address or api.enabled to false", "err", err)
 				return nil
 			}
 			return err

@@ -14,7 +14,7 @@ import (
 	"muster/orchestrator/api"
 )
 
-// logged keeps what is logged.
+// logged is a log writer with a readable buffer.
 type logged struct {
 	mu  sync.Mutex // guards out
 	out bytes.Buffer
@@ -32,8 +32,8 @@ func (l *logged) has(text string) bool {
 	return strings.Contains(l.out.String(), text)
 }
 
-// A port that another program has is an error only where the port was asked for.
-func TestServeWithATakenPort(t *testing.T) {
+// A port in use is an error only if Options.NeedAPI is set.
+func TestServeWithAPortInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,18 +59,18 @@ func TestServeWithATakenPort(t *testing.T) {
 		err := serve(t, true, func(*logged) { <-ended })
 		close(ended)
 		if !errors.Is(err, api.ErrTaken) || !strings.Contains(err.Error(), l.Addr().String()) {
-			t.Errorf("got %v, want the address and that it is taken", err)
+			t.Errorf("got %v, want an error with the address in use", err)
 		}
 	})
 	t.Run("default", func(t *testing.T) {
 		t.Parallel()
 		err := serve(t, false, func(out *logged) {
-			testutil.Eventually(t, "the warning names the way out", func() bool {
+			testutil.Eventually(t, "the warning contains advice", func() bool {
 				return out.has("level=WARN") && out.has("api.listen") && out.has("api.enabled") && out.has(l.Addr().String())
 			})
 		})
 		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want that it runs until it is stopped", err)
+			t.Errorf("got %v, want it to run until it is stopped", err)
 		}
 	})
 }

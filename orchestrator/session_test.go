@@ -20,14 +20,13 @@ import (
 	"muster/sites/fetch"
 )
 
-// club is a site that gives its pages only to those who were at the door, and
-// to each of them only a few.
+// club is a site that serves pages only to visitors with a cookie from the door page, and only a few pages to each visitor.
 type club struct {
 	pages, each int
 
 	mu      sync.Mutex // guards the fields below
 	members map[string]*clubMember
-	broken  []string // what no honest visitor does
+	broken  []string // violations of the session rules
 }
 
 type clubMember struct {
@@ -58,7 +57,7 @@ func (c *club) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.broken = append(c.broken, fmt.Sprintf("%s is %s %s and was %s %s", cookie.Value, peer, r.UserAgent(), m.peer, m.agent))
 	}
 	if m.banned {
-		c.broken = append(c.broken, cookie.Value+" comes again after it was refused")
+		c.broken = append(c.broken, cookie.Value+" was used after it was rejected")
 	}
 	if r.URL.Path == "/hall" {
 		return
@@ -81,10 +80,8 @@ func (c *club) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A site that wants its cookie back, from the same address and browser, and
-// refuses each visitor after a few pages, is scraped whole: every visitor that
-// it sees is one and the same all through, and none comes again after he was
-// refused.
+// A site that binds its cookie to address and browser, and rejects each visitor after a few pages, is scraped completely.
+// Each session keeps its identity, and no session is used after a rejection.
 func TestSessionsThroughProxies(t *testing.T) {
 	t.Parallel()
 	c := &club{pages: 40, each: 9, members: map[string]*clubMember{}}
@@ -135,8 +132,8 @@ func TestSessionsThroughProxies(t *testing.T) {
 	}
 }
 
-// Dead proxies are no fault of the site's.
-func TestDeadProxiesAreNotTheSites(t *testing.T) {
+// Failures of proxies do not count as failures of the site.
+func TestDeadProxiesDoNotCountForTheSite(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {

@@ -13,10 +13,10 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A run that uses the Redis of another one ends with it, and does not wait for a job that no worker can finish.
-func TestRunEndsWithTheRedisThatItShares(t *testing.T) {
+// Run returns when the orchestrator that owns its Redis exits, even if it waits for a job.
+func TestRunEndsWithASharedRedis(t *testing.T) {
 	t.Parallel()
-	for name, reuse := range map[string]bool{"workers of its own": false, "workers of the other": true} {
+	for name, reuse := range map[string]bool{"own workers": false, "shared workers": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := settings(t)
@@ -54,8 +54,8 @@ func TestRunEndsWithTheRedisThatItShares(t *testing.T) {
 	}
 }
 
-// A worker of the data folder ends with the orchestrator that ran its Redis.
-func TestWorkerEndsWithTheRedisOfItsDataFolder(t *testing.T) {
+// RunWorker returns when the orchestrator that owns its Redis exits.
+func TestWorkerEndsWithTheRedisOfItsDataDirectory(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	cfg.Redis.Attempts, cfg.Redis.Interval = 2, 10*time.Millisecond
@@ -78,7 +78,7 @@ func TestWorkerEndsWithTheRedisOfItsDataFolder(t *testing.T) {
 	}
 }
 
-// The Redis of an orchestrator that was killed may still answer while it ends: a command then starts another Redis.
+// The Redis of a killed orchestrator may still respond while it shuts down. A command then starts another Redis.
 func TestRedisOfAKilledOrchestratorIsNotUsed(t *testing.T) {
 	t.Parallel()
 	dying := redistest.Server(t)

@@ -35,41 +35,40 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// System is what a process needs in order to send the jobs or to run their
-// tasks: the services, bound to one Redis. An orchestrator has one, and so has
-// each worker process. Close it.
+// System contains the services that send jobs and run their tasks, connected to one Redis. The orchestrator and each worker
+// process have one. Close releases it.
 type System struct {
 	Client *tasks.Client
 	Pool   *proxies.Pool
 	Sites  *sites.Service
-	// Jobs lists the jobs of all kinds, and runs those of pipelines.
+	// Jobs lists jobs of all kinds and runs pipelines.
 	Jobs *jobs.Service
-	// Agents do the work of pipelines. They get it while Agents.Run runs.
+	// Agents assigns work of pipelines to agents while Agents.Run runs.
 	Agents *agent.Service
-	// Webhooks get the events, while Webhooks.Run runs.
+	// Webhooks delivers events while Webhooks.Run runs.
 	Webhooks  *webhook.Service
 	Pipelines *pipeline.Registry
 	Documents *document.Store
 	Events    *event.Stream
 	Breakers  *breaker.Service
-	// Keys and Audit are of the HTTP interface.
+	// Keys and Audit store the API keys and the audit log.
 	Keys  *access.Keys
 	Audit *access.Audit
-	// Metrics are of the workers of this process.
+	// Metrics are the metrics of the workers of this process.
 	Metrics *metrics.Process
 
-	inForce
-	tracing *tracing.Tracing // nil: off
+	liveSettings
+	tracing *tracing.Tracing // nil if disabled
 	scrapes *scrapeMetrics
 	gates   gates
 	logger  *slog.Logger
 	proxies *proxies.Service
-	judge   *probe.JudgeServer // nil when the settings name judges
-	direct  sync.Once          // logs that scrapes go direct
+	judge   *probe.JudgeServer // nil if proxies.judges is set
+	direct  sync.Once          // guards the warning about direct scrapes
 }
 
-// NewSystem returns a system on the Redis of client, which it leaves open. It
-// starts a judge on loopback when the settings name none.
+// NewSystem returns a system that uses client and does not close it. It starts a judge on loopback if proxies.judges is
+// empty.
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
 	s := &System{
 		Client: client, Events: event.New(client.Redis()), Metrics: metrics.NewProcess(), logger: logger,
@@ -128,7 +127,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	return s, s.openJobs()
 }
 
-// openJobs sets up the jobs and their agents.
+// openJobs creates the services for jobs, agents and webhooks.
 func (s *System) openJobs() (err error) {
 	cfg := s.cfg().Jobs
 	if s.Pipelines, err = pipeline.Load(s.cfg().Pipelines()); err != nil {
@@ -169,13 +168,12 @@ func (s *System) openJobs() (err error) {
 	return err
 }
 
-// BreakerChanged adds the event that a breaker has opened or closed. It is for
-// limit.BreakerConfig.
+// BreakerChanged emits the event that a breaker opened or closed. It is a callback for limit.BreakerConfig.
 func (s *System) BreakerChanged(ctx context.Context, state limit.BreakerState) {
 	otherEvents{s.Events, s.logger}.breakerChanged(ctx, state)
 }
 
-// jobLimits returns the limits of jobs by the settings.
+// jobLimits returns the limits of jobs from the settings.
 func jobLimits(cfg config.Jobs) jobs.Limits {
 	return jobs.Limits{
 		StuckAfter: cfg.StuckAfter, Timeout: cfg.Timeout, CheckEvery: cfg.CheckEvery, Keep: cmp.Or(cfg.Keep, forever), KeepFor: cfg.KeepFor,
@@ -183,7 +181,7 @@ func jobLimits(cfg config.Jobs) jobs.Limits {
 	}
 }
 
-// pipelineTasks returns the Go tasks that stages of the pipelines name.
+// pipelineTasks returns the names of the Go tasks in the stages of all pipelines.
 func (s *System) pipelineTasks(context.Context) ([]string, error) {
 	var names []string
 	for _, p := range s.Pipelines.List() {
@@ -196,7 +194,7 @@ func (s *System) pipelineTasks(context.Context) ([]string, error) {
 	return names, nil
 }
 
-// forever is the Keep of jobs that are never deleted.
+// forever is the Keep value of jobs that are never deleted.
 const forever time.Duration = -1
 
 // staticAgents returns the agents of the settings.
@@ -208,7 +206,7 @@ func staticAgents(list []config.Agent) []agent.Registration {
 	return agents
 }
 
-// ProbeConfig returns the configuration of checks by the settings.
+// ProbeConfig returns the configuration of proxy checks from the settings.
 func ProbeConfig(cfg config.Config, logger *slog.Logger) probe.Config {
 	p := cfg.Proxies
 	return probe.Config{
@@ -218,7 +216,7 @@ func ProbeConfig(cfg config.Config, logger *slog.Logger) probe.Config {
 	}
 }
 
-// annotate adds what the databases have on a proxy's exit. They override a list.
+// annotate sets country and network of a proxy from the databases. They override the values of a list.
 func annotate(places *geo.DB) func(*proxies.Proxy) {
 	return func(p *proxies.Proxy) {
 		place := places.Lookup(p.Exit)
@@ -227,42 +225,40 @@ func annotate(places *geo.DB) func(*proxies.Proxy) {
 	}
 }
 
-// LoadSites returns the shipped sites and those in the folder of the settings, by
-// default the folder sites of the data folder.
+// LoadSites loads the shipped sites and the definitions in sites.dir, by default the directory sites in the data directory.
 func LoadSites(cfg config.Config) (*sites.Registry, error) {
 	return sites.LoadRegistry(cfg.Definitions(), cfg.Sites.Dir != "")
 }
 
-// MissingSecrets returns an error for each secret that the settings' sources of
-// proxies and the definitions of sites refer to and this process does not have:
-// of the sites called names, or else of all definitions of the user.
+// MissingSecrets returns an error for each secret that this process lacks and that a proxy source or a site definition
+// refers to. It checks the sites called names, or all definitions of the user.
 func MissingSecrets(cfg config.Config, getenv func(name string) (string, bool), names ...string) []error {
 	errs := cfg.MissingForSources(getenv)
 	registry, err := LoadSites(cfg)
 	if err != nil {
-		return errs // what loads the sites to use them reports it
+		return errs // reported by NewSystem
 	}
 	return append(errs, registry.MissingSecrets(getenv, names...)...)
 }
 
-// logBroken warns of the sites and pipelines whose definitions are wrong.
+// logBroken warns about sites and pipelines with invalid definitions.
 func (o *Orchestrator) logBroken() {
 	for _, b := range o.Pipelines.Broken() {
-		o.opts.Logger.Warn("a pipeline cannot be used until its file is put right", "pipeline", b.Name, "file", b.File, "problems", b.Err)
+		o.opts.Logger.Warn("invalid pipeline; fix its file to use it", "pipeline", b.Name, "file", b.File, "problems", b.Err)
 	}
 	for _, b := range o.Sites.Registry().Broken() {
-		o.opts.Logger.Warn("a site cannot be scraped until its definition is put right", "site", b.Site, "file", b.File, "problems", b.Err)
+		o.opts.Logger.Warn("invalid site; fix its definition to scrape it", "site", b.Site, "file", b.File, "problems", b.Err)
 	}
 }
 
-// via returns the id of the proxy that a response came through.
+// via returns the ID of the proxy that delivered a response.
 func via(r *http.Response) string {
 	p, _ := proxies.Used(r)
 	return p.ID
 }
 
-// unproxied reports whether scrapes go direct because there are no configured
-// proxies and the pool has none. It logs this once.
+// unproxied reports whether scrapes are direct because no proxies are configured and the pool is empty. It logs a warning
+// the first time.
 func (s *System) unproxied(ctx context.Context) (bool, error) {
 	if !s.cfg().Proxies.Unproxied() {
 		return false, nil
@@ -271,12 +267,12 @@ func (s *System) unproxied(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s.direct.Do(func() {
-		s.logger.WarnContext(ctx, "no proxy sources are configured: going direct; sites see the address of this machine")
+		s.logger.WarnContext(ctx, "no proxy sources are configured: scrapes are direct; sites see the address of this machine")
 	})
 	return true, nil
 }
 
-// transport returns the transport for the pages of a site: through the pool.
+// transport returns the transport for the pages of a site. It uses the pool.
 func (s *System) transport(def *definition.Definition) http.RoundTripper {
 	fallback := proxies.Fallback(config.PoolFallback(cmp.Or(def.Proxy.Fallback, s.cfg().Proxies.Fallback)))
 	return s.Pool.Transport(def.Site, proxies.TransportOptions{
@@ -285,8 +281,7 @@ func (s *System) transport(def *definition.Definition) http.RoundTripper {
 	})
 }
 
-// NewWorker returns a worker that runs the tasks of the system. Ready, if not
-// nil, is called once the worker takes tasks.
+// NewWorker returns a worker that runs the tasks of the system. ready, if not nil, is called when the worker accepts tasks.
 func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux := tasks.NewMux()
 	s.useTracing(mux)
@@ -306,7 +301,7 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	return worker, nil
 }
 
-// runPool writes the reports on proxies until stop is called.
+// runPool writes reports on proxies until stop is called.
 func (s *System) runPool() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -317,11 +312,11 @@ func (s *System) runPool() (stop func()) {
 	}
 }
 
-// refusedRest is how long a task waits after Redis refused its writes.
+// refusedRest is the delay of a task after Redis rejected its writes.
 const refusedRest = 5 * time.Second
 
-// waitForRoom makes a task that failed because Redis refuses writes, as with a full disk, run again later. That uses up
-// no attempt.
+// waitForRoom is a middleware that postpones a task if Redis rejects writes, for example because the disk is full. The
+// attempt is not counted.
 func waitForRoom(ctx context.Context, _ tasktype.Info, next func(context.Context) error) error {
 	err := next(ctx)
 	if tasks.Refused(err) {
@@ -330,12 +325,12 @@ func waitForRoom(ctx context.Context, _ tasktype.Info, next func(context.Context
 	return err
 }
 
-// Refresh returns the workflow that refreshes the pool from the sources of the settings. It reads their files now.
+// Refresh returns the workflow that refreshes the pool from the configured sources. It reads their files immediately.
 func (s *System) Refresh(ctx context.Context) tasks.Signature[proxies.Report] {
 	return s.proxies.Refresh(ctx, s.Sources()...)
 }
 
-// Sources are the lists of proxies of the settings.
+// Sources returns the configured proxy sources.
 func (s *System) Sources() []source.Source {
 	var from []source.Source
 	for _, c := range s.cfg().Proxies.Sources {
@@ -354,7 +349,7 @@ func (s *System) source(c config.Source) source.Source {
 	}
 }
 
-// CheckProxies probes candidates here and adds those that work to the pool as they are found. Report gets each
+// CheckProxies probes candidates in this process and adds working proxies to the pool immediately. report receives each
 // result, one call at a time.
 func (s *System) CheckProxies(ctx context.Context, candidates []proxies.Candidate, report func(probe.Result)) error {
 	return s.proxies.Check(ctx, candidates, report)
@@ -372,7 +367,7 @@ func (s *System) Close() error {
 	if s.judge != nil {
 		errs = append(errs, s.judge.Close())
 	}
-	s.tracing.Close() // what has ended before
+	s.tracing.Close() // after the services, whose spans it exports
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the services: %w", err)
 	}

@@ -12,8 +12,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// useTracing adds the middleware of tasks: it gives each the log attributes of its request, job, workflow and node, makes a
-// span unless tracing is off, and logs each attempt: a failure at level info, others at debug.
+// useTracing adds the middleware of tasks: log attributes for request, job, workflow and node, a span if tracing is enabled,
+// and a log line per attempt (level info for a failure, otherwise debug).
 func (s *System) useTracing(mux *tasks.Mux) {
 	mux.Use(identify)
 	if p := s.tracing.Provider(); p != nil {

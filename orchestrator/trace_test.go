@@ -25,16 +25,16 @@ const (
 	clientSpan  = "b7ad6b7169203331"
 )
 
-// pushed is an agent that work is pushed to. It fails the first time.
+// pushed is a push agent. It fails the first push.
 type pushed struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	heads   []http.Header
 	parents []string // of the assignments
 }
 
 func (p *pushed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		return // it is healthy
+		return // health check
 	}
 	var body struct{ Traceparent string }
 	_ = json.NewDecoder(r.Body).Decode(&body)
@@ -48,8 +48,8 @@ func (p *pushed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// One trace has everything that a request causes, and so has its id in the log.
-func TestOneTraceFromTheRequestToItsAgents(t *testing.T) {
+// A request and all its effects share one trace, whose ID is in the log.
+func TestRequestAndAgentsShareATrace(t *testing.T) {
 	t.Parallel()
 	c := tracingtest.New(t)
 	agent := &pushed{}
@@ -92,7 +92,7 @@ func TestOneTraceFromTheRequestToItsAgents(t *testing.T) {
 	checkLog(t, log.String(), id)
 }
 
-// runChecks runs a worker with a handler of a stage.
+// runChecks runs a worker with the handler of a stage.
 func (w *web) runChecks() {
 	w.t.Helper()
 	mux := tasks.NewMux()
@@ -150,7 +150,7 @@ func (w *web) checkTree(spans []tracingtest.Span, id string) {
 	}
 }
 
-// checkLog checks that what was logged of a job has its ids.
+// checkLog checks that the log lines of a job contain its IDs.
 func checkLog(t *testing.T, log, id string) {
 	t.Helper()
 	ran := map[string]bool{}
@@ -176,7 +176,7 @@ func checkLog(t *testing.T, log, id string) {
 	}
 }
 
-// traceOf waits until a collector has so many spans of each name of a trace, and returns all of it.
+// traceOf waits until a collector has the wanted number of spans of each name in a trace, and returns all spans of the trace.
 func traceOf(t *testing.T, c *tracingtest.Collector, trace string, want map[string]int) []tracingtest.Span {
 	t.Helper()
 	var spans []tracingtest.Span
@@ -209,12 +209,12 @@ func one(t *testing.T, spans []tracingtest.Span, name string) tracingtest.Span {
 	t.Helper()
 	i := slices.IndexFunc(spans, func(s tracingtest.Span) bool { return s.Name == name })
 	if i < 0 {
-		t.Fatalf("there is no span %s", name)
+		t.Fatalf("got no span %s", name)
 	}
 	return spans[i]
 }
 
-// A scrape that no request caused is one trace, too, with a span for each page.
+// A scheduled scrape is one trace with a span for each page.
 func TestTraceOfAScrape(t *testing.T) {
 	t.Parallel()
 	c := tracingtest.New(t)
@@ -232,13 +232,13 @@ func TestTraceOfAScrape(t *testing.T) {
 	if err != nil || done.Records != len(world.News.Truth()) {
 		t.Fatalf("got %v and %+v, want %d records", err, done, len(world.News.Truth()))
 	}
-	spans := c.Spans() // the end has sent all
+	spans := c.Spans() // Close has sent all spans
 	root := one(t, spans, "sites.collect")
 	pages, fetched := 0, 0
 	for _, s := range spans {
 		if s.Trace != root.Trace {
 			if strings.HasPrefix(s.Name, "sites.") || strings.HasPrefix(s.Name, "page ") {
-				t.Errorf("%s is of another trace", s.Name)
+				t.Errorf("%s belongs to another trace", s.Name)
 			}
 			continue
 		}

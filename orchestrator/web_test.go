@@ -22,31 +22,30 @@ import (
 	"muster/tasks/redistest"
 )
 
-// web asks the HTTP interface of a system.
+// web sends requests to the HTTP API of a system.
 type web struct {
 	t      *testing.T
 	url    string
 	system *System
 }
 
-// reply is an answer of the HTTP interface.
+// reply is a response of the HTTP API.
 type reply struct {
 	code int
 	head http.Header
 	raw  string
-	json map[string]any // nil if it is no object
+	json map[string]any // nil if the body is not an object
 }
 
-// has reports whether the JSON has these values, as fmt.Sprint writes them, at
-// paths such as job.document.size.
-func (r reply) has(t *testing.T, what string, code int, values map[string]string) {
+// has checks that the JSON body has the given values, formatted with fmt.Sprint, at paths such as job.document.size.
+func (r reply) has(t *testing.T, name string, code int, values map[string]string) {
 	t.Helper()
 	if r.code != code {
-		t.Errorf("%s: got %d, want %d: %s", what, r.code, code, r.raw)
+		t.Errorf("%s: got %d, want %d: %s", name, r.code, code, r.raw)
 	}
 	for path, want := range values {
 		if got := fmt.Sprint(r.at(path)); got != want {
-			t.Errorf("%s: got %s = %s, want %s in %s", what, path, got, want, r.raw)
+			t.Errorf("%s: got %s = %s, want %s in %s", name, path, got, want, r.raw)
 		}
 	}
 }
@@ -121,7 +120,7 @@ func writePipeline(t *testing.T, cfg config.Config, name, text string) {
 	}
 }
 
-// ask sends a request. The body is JSON, or sent as it is if it is text.
+// ask sends a request. The body is sent as JSON unless it is a string.
 func (w *web) ask(method, path string, body any, head ...string) reply {
 	w.t.Helper()
 	var from io.Reader
@@ -164,8 +163,7 @@ func (w *web) ask(method, path string, body any, head ...string) reply {
 	return out
 }
 
-// form returns a form of fields and a document, and its media type. Fields
-// given after the document are sent after it.
+// form returns a multipart form with a document and its media type. The fields in after follow the document.
 func form(t *testing.T, document string, before, after map[string]string) (body, media string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -200,7 +198,7 @@ func (w *web) register(role string) string {
 	return got.text("id")
 }
 
-// held is an assignment that an agent has.
+// held is an assignment leased by an agent.
 type held struct {
 	reply
 	agent string
@@ -218,14 +216,14 @@ func (w *web) lease(agent string) held {
 	return held{got, agent}
 }
 
-// settle calls what an agent may do with an assignment.
-func (w *web) settle(a held, what string, fields map[string]any) reply {
+// settle calls an operation of an assignment.
+func (w *web) settle(a held, operation string, fields map[string]any) reply {
 	w.t.Helper()
 	body := map[string]any{"agent": a.agent, "fence": a.at("fence")}
 	for name, value := range fields {
 		body[name] = value
 	}
-	return w.ask("POST", "/v1/assignments/"+a.text("id")+"/"+what, body)
+	return w.ask("POST", "/v1/assignments/"+a.text("id")+"/"+operation, body)
 }
 
 // becomes waits until a job has a status.
@@ -239,8 +237,7 @@ func (w *web) becomes(id, status string) reply {
 	return got
 }
 
-// events reads the stream of a job until an event of a type, and returns the
-// ids and the types.
+// events reads the event stream of a job up to an event of type until, and returns IDs and types.
 func (w *web) events(id, after, until string) (ids, types []string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)

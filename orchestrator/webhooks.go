@@ -19,8 +19,7 @@ func staticWebhooks(list []config.Webhook) []webhook.Static {
 	return out
 }
 
-// jobSummary is what a message to a webhook says of a job: no prompt, no
-// context and no document, which may be large or confidential.
+// jobSummary is the job in a webhook message. It omits prompt, context and document, which may be large or confidential.
 type jobSummary struct {
 	ID          string      `json:"id"`
 	Kind        string      `json:"kind"`
@@ -37,10 +36,10 @@ type jobSummary struct {
 	VersionOf   string      `json:"version_of,omitempty"`
 }
 
-// summarize returns the summary of a job, or nil if there is none.
+// summarize returns the summary of a job, or nil if the job does not exist.
 func summarize(ctx context.Context, service *jobs.Service, id string) (any, error) {
 	j, err := service.Get(ctx, id)
-	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, new(*jobs.FieldError)) { // deleted, or the id of a scrape that was not listed
+	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, new(*jobs.FieldError)) { // deleted, or the ID of an unlisted scrape
 		return nil, nil
 	}
 	if err != nil {

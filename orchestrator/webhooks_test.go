@@ -20,13 +20,13 @@ import (
 	"muster/tasks/limit"
 )
 
-// A webhook gets the events of agents, jobs and sites, with a summary of the job that has nothing confidential.
+// Webhooks receive the events of agents, jobs and sites. The job summary contains no confidential data.
 func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	cfg.Network.Allow = []string{"127.0.0.1"}
 	w := serveSystemWith(t, cfg, slog.New(slog.DiscardHandler))
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the variables below
 	secret, messages, wrong := "", map[string]webhook.Message{}, []string{}
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -73,7 +73,7 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 
 	judged := otherEvents{w.system.Events, w.system.logger}.siteJudged
 	h := report.Health{Site: "shop.example", JobID: "scrape-1", Status: report.Degraded, Alerts: []string{"too slow"}}
-	for range 2 { // the second is a writer that repeats itself
+	for range 2 { // the second call is a duplicate
 		if err := judged(t.Context(), h, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -96,12 +96,12 @@ func TestWebhooksGetEventsOfJobsSitesAndAgents(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if _, ok := messages["site.recovered scrape-2"]; ok || len(wrong) > 0 {
-		t.Errorf("got site.recovered of a site that was healthy: %v, messages that are wrong: %q", ok, wrong)
+		t.Errorf("got site.recovered of a healthy site: %v, invalid messages: %q", ok, wrong)
 	}
 }
 
-// A breaker that opens is an event, and so is one that is reset.
-func TestBreakersThatChangeAreEvents(t *testing.T) {
+// Opening and resetting a breaker are events.
+func TestBreakerChangesAreEvents(t *testing.T) {
 	t.Parallel()
 	w := serveSystemWith(t, settings(t), slog.New(slog.DiscardHandler))
 	breaker := limit.NewBreaker(w.system.Client.Redis(), limit.BreakerConfig{Threshold: 1, Changed: w.system.BreakerChanged, Logger: w.system.logger})
@@ -117,7 +117,7 @@ func TestBreakersThatChangeAreEvents(t *testing.T) {
 	}
 	got, err := w.system.Events.Read(t.Context(), "", "0-0", 100, 0)
 	if err != nil || len(got.Events) != 2 || got.Events[0].Type != "breaker.opened" || got.Events[1].Type != "breaker.closed" {
-		t.Fatalf("got %+v, %v, want that it opened and closed", got.Events, err)
+		t.Fatalf("got %+v, %v, want the events opened and closed", got.Events, err)
 	}
 	var state limit.BreakerState
 	if err := json.Unmarshal(got.Events[0].Data, &state); err != nil || state.Key != "shop@shop.example" || state.State != "open" || state.LastBlock != "connect" {
@@ -125,7 +125,7 @@ func TestBreakersThatChangeAreEvents(t *testing.T) {
 	}
 	for _, e := range got.Events {
 		if !slices.Contains(event.Types, e.Type) {
-			t.Errorf("no webhook can ask for %s", e.Type)
+			t.Errorf("no webhook can subscribe to %s", e.Type)
 		}
 	}
 }

@@ -16,21 +16,19 @@ import (
 	"muster/tasks/metrics"
 )
 
-// WorkerOptions are what RunWorker needs besides the settings.
+// WorkerOptions are the options of RunWorker besides the settings.
 type WorkerOptions struct {
-	Name   string          // of the worker. Defaults to one that no other has
-	Hard   context.Context // once done, ends the drain at once. Defaults to never
-	Logger *slog.Logger    // Defaults to none
-	Ready  func()          // called once it takes tasks; optional
-	// Watch brings new settings while the worker runs. Defaults to none.
+	Name   string          // worker name. Default: a unique name
+	Hard   context.Context // aborts the drain when done. Default: never
+	Logger *slog.Logger    // Default: no logging
+	Ready  func()          // called when the worker accepts tasks; optional
+	// Watch supplies new settings while the worker runs. Optional.
 	Watch Watch
 }
 
-// RunWorker takes tasks from the Redis of the settings, or else of the
-// orchestrator that runs on the data folder, until ctx is done. Then it lets
-// running tasks finish for the drain time of the settings. It serves its metrics
-// at the address of the settings, if there is one. When the Redis ends with the orchestrator that ran it, so does the
-// worker, with redisd.ErrGone.
+// RunWorker processes tasks from the Redis of the settings, or of the orchestrator that runs on the data directory, until
+// ctx is done. Then it waits for running tasks for at most the drain time of the settings. It serves metrics if
+// workers.metrics_listen is set. If the orchestrator stops the Redis, RunWorker returns redisd.ErrGone.
 func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -53,7 +51,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	watch.Go(func() {
 		if err := redisConfig(cfg, opts.Logger).Watch(running, url); err != nil {
 			end(err)
-			kill() // what runs could not store its result
+			kill() // running tasks could not store their results
 		}
 	})
 	err = runWorker(running, cfg, url, opts)
@@ -65,7 +63,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	return err
 }
 
-// runWorker is RunWorker with the Redis at a url.
+// runWorker implements RunWorker with the Redis at url.
 func runWorker(ctx context.Context, cfg config.Config, url string, opts WorkerOptions) error {
 	at := cfg
 	at.Redis.URL = url
@@ -84,7 +82,7 @@ func runWorker(ctx context.Context, cfg config.Config, url string, opts WorkerOp
 		return err
 	}
 	defer context.AfterFunc(opts.Hard, worker.Kill)()
-	// Tasks that drain still write records, until the worker has ended.
+	// Draining tasks write records until the worker has stopped.
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	var records sync.WaitGroup
 	records.Go(func() { _ = system.Sites.Run(writing) }) // always nil
@@ -102,7 +100,7 @@ func runWorker(ctx context.Context, cfg config.Config, url string, opts WorkerOp
 	}
 	served.Component, served.Listen, served.Metrics = "worker", cfg.Workers.Metrics, metrics.Handler(system.Metrics, system.scrapes, RuntimeMetrics())
 	both, running := errgroup.WithContext(ctx)
-	// Tasks that drain are still counted: the metrics are served until the worker has ended.
+	// Draining tasks are counted: metrics are served until the worker has stopped.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	both.Go(func() error {
 		defer stop()
@@ -114,9 +112,8 @@ func runWorker(ctx context.Context, cfg config.Config, url string, opts WorkerOp
 	return both.Wait()
 }
 
-// Connect returns a client of the Redis of the settings, or else of the
-// orchestrator that runs on the data folder. It starts nothing, and migrates a
-// store of an older release.
+// Connect returns a client of the Redis of the settings, or of the orchestrator that runs on the data directory. It does not
+// start Redis. It migrates a store of an older release.
 func Connect(ctx context.Context, cfg config.Config) (*tasks.Client, error) {
 	url := cfg.Redis.URL
 	if url == "" {
@@ -127,7 +124,7 @@ func Connect(ctx context.Context, cfg config.Config) (*tasks.Client, error) {
 	}
 	client, err := tasks.Connect(ctx, url)
 	if redisd.RefusesLogin(err) {
-		return nil, fmt.Errorf("%w; put user and password into the address, redis://user:password@host:port; the Redis that muster start runs needs no address from its own user, only --data-dir", err)
+		return nil, fmt.Errorf("%w; use an address with user and password, redis://user:password@host:port; for the Redis of muster start, use --data-dir instead of an address", err)
 	}
 	if err != nil {
 		return nil, err

@@ -23,14 +23,13 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// workersUp bounds how long workers may take until they answer.
+// workersUp is the start timeout of workers.
 const workersUp = 20 * time.Second
 
-// answerWithin is how long to wait for the workers of other processes before starting our own.
-const answerWithin = 2 * time.Second
+// pingTimeout is the response timeout for workers of other processes.
+const pingTimeout = 2 * time.Second
 
-// Workers are those that an orchestrator has started or uses. Its methods may
-// be called concurrently.
+// Workers manages the workers that an orchestrator starts or uses. Its methods may be called concurrently.
 type Workers struct {
 	system   *System
 	opts     Options
@@ -38,17 +37,16 @@ type Workers struct {
 	scope    *scope // stops them
 
 	mu      sync.Mutex    // guards the fields below
-	started bool          // here, or others' are used
-	own     bool          // they were started here
+	started bool          // by this process, or other workers are in use
+	own     bool          // started by this process
 	local   *tasks.Worker // of this process; nil if none
-	file    string        // of the settings that worker processes watch; "" if there are none
-	writing bool          // records are written here
+	file    string        // settings file of worker processes; "" if there are none
+	writing bool          // this process writes records
 }
 
-// Start starts workers, in this process or as supervised children, and returns
-// when all of them take tasks. It does nothing when they run, or, with
-// Options.Reuse, when others do. From then on this process writes records, also
-// of pages that workers on other machines fetch.
+// Start starts workers, in this process or as supervised child processes, and returns when all of them accept tasks. It does
+// nothing if they are running or, with Options.Reuse, if other workers are. Afterwards this process writes records, including
+// records of pages that workers on other machines fetch.
 func (w *Workers) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,12 +55,12 @@ func (w *Workers) Start(ctx context.Context) error {
 	}
 	w.writeRecords(ctx)
 	if w.opts.Reuse {
-		n, err := w.answering(ctx)
+		n, err := w.responding(ctx)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			w.opts.Logger.InfoContext(ctx, "using the workers that run", "workers", n)
+			w.opts.Logger.InfoContext(ctx, "using running workers", "workers", n)
 			w.started = true
 			return nil
 		}
@@ -78,7 +76,7 @@ func (w *Workers) Start(ctx context.Context) error {
 	return nil
 }
 
-// writeRecords writes the records of scrapes until the scope ends, after the workers.
+// writeRecords starts to write the records of scrapes. The scope stops it after the workers.
 func (w *Workers) writeRecords(ctx context.Context) {
 	if w.writing {
 		return
@@ -93,12 +91,12 @@ func (w *Workers) writeRecords(ctx context.Context) {
 	})
 }
 
-// answering returns how many workers answer a ping. A worker that was killed remains listed for a while.
-func (w *Workers) answering(ctx context.Context) (int, error) {
+// responding returns the number of workers that reply to a ping. Killed workers remain listed until their heartbeat expires.
+func (w *Workers) responding(ctx context.Context) (int, error) {
 	if live, err := w.system.Client.Workers(ctx); err == nil && !slices.ContainsFunc(live, func(t tasktype.Worker) bool { return !isGone(t) }) {
 		return 0, nil
 	}
-	pongs, err := w.system.Client.PingWorkers(ctx, answerWithin)
+	pongs, err := w.system.Client.PingWorkers(ctx, pingTimeout)
 	if err != nil {
 		return 0, err
 	}
@@ -111,7 +109,7 @@ func (w *Workers) answering(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// isGone reports whether a listed worker was of a process on this machine that no longer exists.
+// isGone reports whether the process of a listed worker ran on this machine and has exited.
 func isGone(w tasktype.Worker) bool {
 	if host, err := os.Hostname(); err != nil || w.Host != host || w.PID <= 0 {
 		return false
@@ -120,12 +118,12 @@ func isGone(w tasktype.Worker) bool {
 	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// expireGone makes the tasks of workers on this machine whose processes no longer exist runnable at once. Only workers of
-// this machine's processes must use the Redis.
+// expireGone expires the leases of exited workers of this machine, so that their tasks can run at once. Only processes of
+// this machine may use the Redis.
 func (s *System) expireGone(ctx context.Context) {
 	live, err := s.Client.Workers(ctx)
 	if err != nil {
-		s.logger.WarnContext(ctx, "could not look for workers that were killed", "err", err)
+		s.logger.WarnContext(ctx, "cannot list workers to find exited ones", "err", err)
 	}
 	for _, w := range live {
 		if isGone(w) {
@@ -142,8 +140,7 @@ func (w *Workers) startInProcess(ctx context.Context) error {
 		return err
 	}
 	w.local = worker
-	// The end of ctx must not end the tasks: their callers return first, and
-	// then the scope drains them.
+	// The tasks must outlive ctx: their callers return first, then the scope drains the worker.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(running) }()
@@ -159,15 +156,15 @@ func (w *Workers) startInProcess(ctx context.Context) error {
 		return nil
 	case err := <-ended:
 		ended <- err // for the scope
-		return cmp.Or(err, errors.New("the worker ended at once"))
+		return cmp.Or(err, errors.New("the worker stopped during startup"))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(workersUp):
-		return fmt.Errorf("the worker takes no work after %s", workersUp)
+		return fmt.Errorf("the worker did not start within %s", workersUp)
 	}
 }
 
-// startProcesses runs workers as children of this process.
+// startProcesses starts workers as child processes.
 func (w *Workers) startProcesses(ctx context.Context) error {
 	settings := w.system.Config()
 	settings.Redis.URL, settings.Redis.Mode = w.redisURL, string(redisd.External)
@@ -186,7 +183,7 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 		var stops errgroup.Group
 		for _, child := range children {
 			stops.Go(func() error {
-				defer context.AfterFunc(hard, func() { _ = child.Kill() })() // Stop returns how it ended
+				defer context.AfterFunc(hard, func() { _ = child.Kill() })() // Stop returns the exit error
 				return child.Stop(context.WithoutCancel(hard))
 			})
 		}
@@ -207,7 +204,7 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 		child, err := supervise.Start(supervise.Config{
 			Name: name,
 			Args: args,
-			// The settings may hold passwords, and arguments are public.
+			// The settings may contain passwords, and arguments are visible to all users.
 			Env:     settings.Environ(file),
 			LogFile: w.system.cfg().WorkerLog(),
 			PIDDir:  runDir(w.system.Config()),
@@ -216,7 +213,7 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 				if e.Stopping {
 					return
 				}
-				w.opts.Logger.WarnContext(ctx, "a worker died; other workers continue its tasks", "worker", name, "pid", e.PID, "err", e.Err)
+				w.opts.Logger.WarnContext(ctx, "a worker process exited; other workers take over its tasks", "worker", name, "pid", e.PID, "err", e.Err)
 				w.system.expireLeases(fleet)
 			},
 			Logger: w.opts.Logger,
@@ -229,7 +226,7 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 	return w.await(ctx, names)
 }
 
-// nthAddress returns an address to listen at with n added to its port. Port 0 stays: it is any free one.
+// nthAddress returns a listen address with n added to its port. Port 0, which selects a free port, does not change.
 func nthAddress(address string, n int) (string, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -248,14 +245,12 @@ func nthAddress(address string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(port)), nil
 }
 
-// workerSettings is the file with the settings of the worker processes of an
-// orchestrator.
+// workerSettings returns the settings file of the worker processes of an orchestrator.
 func workerSettings(cfg config.Config, owner int) string {
 	return filepath.Join(runDir(cfg), fmt.Sprintf("settings.%d.yaml", owner))
 }
 
-// workerName is what the fleet calls a worker process of the orchestrator with
-// the given pid on this machine.
+// workerName returns the name of a worker process of the orchestrator with the PID owner on this machine.
 func workerName(owner int, process string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -264,20 +259,20 @@ func workerName(owner int, process string) string {
 	return fmt.Sprintf("%s.%d.%s", host, owner, process)
 }
 
-// expireLeases makes the tasks of a dead worker runnable at once.
+// expireLeases expires the leases of an exited worker, so that its tasks can run at once.
 func (s *System) expireLeases(worker string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := tasks.ExpireLeases(ctx, s.Client, worker); err != nil {
-		// The other workers notice it when its leases run out.
-		s.logger.WarnContext(ctx, "could not take over from a dead worker at once", "worker", worker, "err", err)
+		// The tasks run when the leases expire.
+		s.logger.WarnContext(ctx, "cannot expire the leases of an exited worker", "worker", worker, "err", err)
 	}
 }
 
-// await waits until all of the workers called names answer.
+// await waits until all workers called names are listed.
 func (w *Workers) await(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, workersUp, fmt.Errorf(
-		"not all of the %d worker processes answer after %s; see %s", len(names), workersUp, w.system.cfg().WorkerLog()))
+		"not all of the %d worker processes started within %s; see %s", len(names), workersUp, w.system.cfg().WorkerLog()))
 	defer cancel()
 	for {
 		live, err := w.system.Client.Workers(ctx)
@@ -306,7 +301,7 @@ func (w *Workers) await(ctx context.Context, names []string) error {
 
 // Elsewhere reports whether other processes run workers on this Redis.
 func (w *Workers) Elsewhere(ctx context.Context) (bool, error) {
-	n, err := w.answering(ctx)
+	n, err := w.responding(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -315,33 +310,32 @@ func (w *Workers) Elsewhere(ctx context.Context) (bool, error) {
 	return n > 0 && !w.started, nil
 }
 
-// alive returns an error that says what to do when no workers run. It returns
-// nil when Redis does not answer.
+// alive returns an error with advice if no workers are running. It returns nil if Redis is unavailable.
 func (w *Workers) alive(ctx context.Context) error {
 	w.mu.Lock()
 	own := w.own
 	w.mu.Unlock()
-	if own { // they are supervised, or in this process
+	if own { // supervised or in this process
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*w.system.cfg().Workers.PingTimeout)
 	defer cancel()
 	live, err := w.system.Client.Workers(ctx)
 	if err == nil && len(live) == 0 {
-		// While Redis takes no writes, and for a moment after that, workers are not listed: ask them.
+		// While Redis rejects writes, and shortly afterwards, workers are not listed, so ping them.
 		var pongs []tasktype.Pong
 		if pongs, err = w.system.Client.PingWorkers(ctx, w.system.cfg().Workers.PingTimeout); err == nil && len(pongs) == 0 {
 			return errors.New("no workers are running; start one with muster worker or muster start")
 		}
 	}
 	if err != nil {
-		// Redis is down or refuses writes: others report that, and it mostly passes.
-		w.opts.Logger.DebugContext(ctx, "cannot ask for the workers", "err", err)
+		// Redis is unavailable or rejects writes. Other parts report that, and it is usually temporary.
+		w.opts.Logger.DebugContext(ctx, "cannot list the workers", "err", err)
 	}
 	return nil
 }
 
-// reload passes settings on to the workers that it has started.
+// reload passes new settings to the workers that this process started.
 func (w *Workers) reload(cfg config.Config) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,7 +2,7 @@ package orchestrator
 
 import "testing"
 
-func TestEachWorkerProcessListensAtAPortOfItsOwn(t *testing.T) {
+func TestWorkerProcessesListenOnDistinctPorts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		first, want string

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// In a new clone the pages can be made, and no link in them leads nowhere.
-func TestDocsAreMadeOfAClone(t *testing.T) {
+// The documentation builds in a new clone, without broken links.
+func TestDocsBuildInAClone(t *testing.T) {
 	t.Parallel()
 	dir := checkout(t)
 	got, err := sh(t, dir, "scripts/docs.sh")
@@ -32,12 +32,12 @@ func TestDocsAreMadeOfAClone(t *testing.T) {
 	worksOffline(t, filepath.Join(dir, "dist/site"))
 }
 
-// worksOffline fails if a page needs another host, or something beside the site, and if there is no search.
+// worksOffline checks that the pages use no external resources and that the search index is complete.
 func worksOffline(t *testing.T, site string) {
 	t.Helper()
 	index, err := os.ReadFile(filepath.Join(site, "searchindex.js"))
 	if err != nil || !strings.Contains(string(index), "docs/concepts/scope") {
-		t.Errorf("searchindex.js: got %v and %d bytes, want that it has all pages", err, len(index))
+		t.Errorf("searchindex.js: got %v and %d bytes, want all pages", err, len(index))
 	}
 	away := regexp.MustCompile(`(?:<(?:script|img|iframe|link)\b[^>]*(?:src|href)=|@import |url\()["']?(?:https?:)?/`)
 	err = fs.WalkDir(os.DirFS(site), ".", func(name string, _ fs.DirEntry, err error) error {
@@ -46,7 +46,7 @@ func worksOffline(t *testing.T, site string) {
 		}
 		text, err := os.ReadFile(filepath.Join(site, name))
 		if found := away.Find(text); found != nil {
-			t.Errorf("%s loads something from elsewhere: %s", name, found)
+			t.Errorf("%s loads an external resource: %s", name, found)
 		}
 		return err
 	})
@@ -55,7 +55,7 @@ func worksOffline(t *testing.T, site string) {
 	}
 }
 
-// Without Sphinx, the message names the packages.
+// Without Sphinx, the error lists the missing packages.
 func TestDocsNameMissingPackages(t *testing.T) {
 	t.Parallel()
 	tools := t.TempDir()

@@ -1,4 +1,4 @@
-// Package scripts tests the shell scripts of its folder.
+// Package scripts tests the shell scripts in its directory.
 package scripts
 
 import (
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sh runs a command in dir and returns what it prints.
+// sh runs a command in dir and returns its output.
 func sh(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -28,18 +28,18 @@ func mustRun(t *testing.T, dir string, args ...string) string {
 	return out
 }
 
-// checkout copies the files that git knows into a folder, as a tree that git tracks.
+// checkout copies the tracked files to a directory and creates a Git repository there.
 func checkout(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("NOT CHECKED: there is no git")
+		t.Skip("NOT CHECKED: git not found")
 	}
 	dir := t.TempDir()
 	for name := range strings.SplitSeq(strings.TrimSuffix(mustRun(t, "..", "git", "ls-files", "-z"), "\x00"), "\x00") {
 		source := filepath.Join("..", name)
 		info, err := os.Stat(source)
 		if err != nil {
-			continue // removed, and not yet committed
+			continue // removed but not committed
 		}
 		content, err := os.ReadFile(source)
 		if err != nil {
@@ -66,7 +66,7 @@ func TestRenamedModuleBuilds(t *testing.T) {
 	if got := strings.TrimSpace(mustRun(t, dir, "go", "list", "-m")); got != name {
 		t.Fatalf("the module is %s, want %s", got, name)
 	}
-	// Every import is found, those of tests and of other systems' programs among them.
+	// Every import resolves, including imports of tests and of programs for other systems.
 	for path := range strings.Lines(mustRun(t, dir, "go", "list", "-tags", "e2e", "-test", "-deps", "./...")) {
 		if strings.HasPrefix(path, "muster/") {
 			t.Errorf("%s is still imported", strings.TrimSpace(path))
@@ -76,7 +76,7 @@ func TestRenamedModuleBuilds(t *testing.T) {
 	if out := mustRun(t, dir, "gofmt", "-l", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "examples"); out != "" {
 		t.Errorf("these are not formatted:\n%s", out)
 	}
-	// What a build does not see.
+	// References that a build does not check.
 	for file, want := range map[string]string{
 		"Makefile": "^" + name + "/(tasks(", "README.md": `"` + name + `/tasks"`, "scripts/e2e/muster_test.go": `"` + name + `/cmd/muster"`,
 		"scripts/lint/go.mod": "module " + name + "/scripts/lint", "sites/definition/definition.go": `DefaultUserAgent = "muster/1.0"`,
@@ -91,18 +91,18 @@ func TestRenamedModuleBuilds(t *testing.T) {
 		t.Errorf("these name the old module:\n%s", out)
 	}
 
-	// And back: only the tree differs from what it was that should.
+	// Renaming back restores the tree, except for files outside of git.
 	mustRun(t, dir, "scripts/rename-module", "muster")
 	if diff := mustRun(t, dir, "git", "diff", "--stat"); diff != "" {
-		t.Errorf("renamed there and back it differs:\n%s", diff)
+		t.Errorf("the tree differs after renaming there and back:\n%s", diff)
 	}
 }
 
-func TestModuleIsNotRenamedToWhatIsNoPath(t *testing.T) {
+func TestInvalidModulePathIsRejected(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"muster"}, {"a b"}, {"/muster"}, {"-x"}, {"a", "b"}, {"a#b"}, {"https://example.org/muster"}} {
 		if out, err := sh(t, "..", append([]string{"scripts/rename-module"}, args...)...); err == nil || !strings.HasPrefix(out, "rename-module: ") {
-			t.Errorf("%q: got %v %q, want an error that says what to write", args, err, out)
+			t.Errorf("%q: got %v %q, want an error with advice", args, err, out)
 		}
 	}
 	if out := mustRun(t, "..", "git", "diff", "--stat", "--", "go.mod"); out != "" {

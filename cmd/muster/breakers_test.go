@@ -75,7 +75,7 @@ func TestBreakersAreListedAndReset(t *testing.T) {
 	if got, _ := muster(0, "list"); !strings.Contains(got, "502 Bad Gateway") || !strings.Contains(got, "host:files.example  open ") {
 		t.Errorf("got %s, want a table", got)
 	}
-	if _, got := muster(1, "reset", "nowhere"); !strings.Contains(got, "breaker nowhere: no such breaker is open") {
+	if _, got := muster(1, "reset", "nowhere"); !strings.Contains(got, "breaker nowhere: no open breaker with this name") {
 		t.Errorf("got %s", got)
 	}
 	for _, wrong := range [][]string{{"reset"}, {"reset", "--all", "shop"}} {

@@ -44,7 +44,7 @@ func endsWith(t *testing.T, cmd *exec.Cmd, out *output, signal os.Signal, code i
 // with 0 and adds no line to its log.
 func TestSignalsOfServers(t *testing.T) {
 	t.Parallel()
-	const none, nothing = "SIGHUP: there is nothing to reload", "reloaded: nothing has changed"
+	const none, nothing = "SIGHUP: there is nothing to reload", "reloaded; no changes"
 	for name, c := range map[string]struct {
 		args  []string
 		ready string // output when it runs
@@ -116,8 +116,8 @@ func TestHangupReloads(t *testing.T) {
 		return strings.Count(k.run("inspect", "stats", "--json"), `"concurrency": 3`) == 2
 	})
 	k.write("muster.yaml", "workers: {concurrency: lots}\n")
-	hangup(t, start, out, "nothing was reloaded", 2)
-	hangup(t, worker, printed, "nothing was reloaded", 1)
+	hangup(t, start, out, "reload failed", 2)
+	hangup(t, worker, printed, "reload failed", 1)
 	finish(t, worker, printed)
 	finish(t, start, out)
 }

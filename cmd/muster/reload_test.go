@@ -52,11 +52,11 @@ func TestChangedFileReloads(t *testing.T) {
 			await("jobs.lease")
 			await("needs_restart")
 			k.write("muster.yaml", always+"jobs: {stuck_after: 7m, lease: 40s")
-			await("nothing was reloaded")
+			await("reload failed")
 			await("muster.yaml:2:")
 			k.write("muster.yaml", always+"jobs: {stuck_after: 7m, lease: 40s}\n")
 			await("jobs.stuck_after: 5m → 7m")
-			if n := strings.Count(out.String(), "nothing was reloaded"); n != 1 {
+			if n := strings.Count(out.String(), "reload failed"); n != 1 {
 				t.Errorf("the invalid file was reported %d times, want once:\n%s", n, out)
 			}
 			finish(t, cmd, out)

@@ -16,7 +16,7 @@ import (
 	"muster/internal/dnstest"
 )
 
-func TestCheckRefusesWhatIsNotPublic(t *testing.T) {
+func TestCheckRejectsInternalAddresses(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []string{
 		"127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "10.1.2.3", "172.16.0.1", "172.31.255.255",
@@ -39,7 +39,7 @@ func TestCheckRefusesWhatIsNotPublic(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatIsNoAddress(t *testing.T) {
+func TestNewRejectsInvalidAddresses(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "10.0.0.0/99", "http://a.example/", "a b", "*.example", "host:", "me@host"} {
 		if _, err := New(bad); err == nil {
@@ -60,7 +60,7 @@ func listen(t *testing.T) (port string) {
 	return port
 }
 
-func TestDialConnectsOnlyToWhatIsAllowed(t *testing.T) {
+func TestDialConnectsOnlyToAllowedAddresses(t *testing.T) {
 	t.Parallel()
 	port := listen(t)
 	for _, c := range []struct {
@@ -102,7 +102,7 @@ func TestDialConnectsOnlyToWhatIsAllowed(t *testing.T) {
 
 // The address that is checked is the one that is connected to: a name that resolves first to a public address and then
 // to loopback is refused.
-func TestDialChecksTheAddressThatItConnectsTo(t *testing.T) {
+func TestDialChecksTheAddressOfTheConnection(t *testing.T) {
 	t.Parallel()
 	var asked, accepted atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { accepted.Add(1) }))
@@ -132,7 +132,7 @@ func TestDialChecksTheAddressThatItConnectsTo(t *testing.T) {
 	}
 }
 
-func TestDialNamesChecksNamesAlone(t *testing.T) {
+func TestDialNamesChecksOnlyNames(t *testing.T) {
 	t.Parallel()
 	port := listen(t)
 	dial := (&Filter{}).DialNames(&net.Dialer{Resolver: dnstest.Resolver(dnstest.Loopback)})
@@ -150,7 +150,7 @@ func TestDialNamesChecksNamesAlone(t *testing.T) {
 	}
 }
 
-func TestWithURLsAllowsWhatIsWrittenAsAnAddress(t *testing.T) {
+func TestWithURLsAllowsOnlyLiteralAddresses(t *testing.T) {
 	t.Parallel()
 	f := (*Filter)(nil).WithURLs("http://127.0.0.1:8001/x", "https://[::1]/", "http://localhost:8002", "http://shop.example:8003", "no url:", "")
 	for address, want := range map[string]bool{

@@ -20,7 +20,7 @@ type fixed struct {
 func (f fixed) Describe(ch chan<- *prometheus.Desc) { ch <- f.desc }
 func (f fixed) Collect(ch chan<- prometheus.Metric) { ch <- f.metric }
 
-func TestMetricHasTheCountsOfItsName(t *testing.T) {
+func TestMetricContainsTheCountsOfItsName(t *testing.T) {
 	t.Parallel()
 	bounds := histogram.Bounds{0.5, 1, 60}
 	if got := bounds.Text(); got != "0.5 1 60" {

@@ -14,7 +14,7 @@ import (
 	"muster/internal/logctx"
 )
 
-func TestLinesHaveTheIDsOfTheirContext(t *testing.T) {
+func TestLinesContainTheIDsOfTheirContext(t *testing.T) {
 	t.Parallel()
 	ids := logctx.With(logctx.With(t.Context(), logctx.RequestID, "r1", logctx.Job, "old"), logctx.Job, "j1")
 	span := trace.ContextWithSpanContext(ids, trace.NewSpanContext(trace.SpanContextConfig{

@@ -123,7 +123,7 @@ func TestOpenOfACurrentStoreIsOneCommand(t *testing.T) {
 	}
 }
 
-func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
+func TestStoreOfAnotherSchemaIsRejected(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
 		"3":     "has schema 3, written by a newer release; this one knows 2: upgrade this program",

@@ -47,7 +47,7 @@ func TestExpand(t *testing.T) {
 }
 
 // One error names everything that is missing, and no secret.
-func TestAllThatIsMissing(t *testing.T) {
+func TestErrorListsAllMissingReferences(t *testing.T) {
 	t.Parallel()
 	empty, folder := write(t, "\n", 0o600), t.TempDir()
 	for text, want := range map[string][]string{

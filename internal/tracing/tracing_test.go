@@ -47,7 +47,7 @@ func get(t *testing.T, h http.Handler, method, url string, head ...string) *http
 }
 
 // What is off must not even wrap.
-func TestTracingThatIsOff(t *testing.T) {
+func TestDisabledTracing(t *testing.T) {
 	t.Parallel()
 	tr := open(t, func(*tracing.Config) {}, io.Discard)
 	if tr != nil {

@@ -10,7 +10,7 @@ import (
 	"muster/internal/testutil"
 )
 
-func TestFilesThatOthersCanChangeAreNotOpened(t *testing.T) {
+func TestFilesWritableByOthersAreNotOpened(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode) string {

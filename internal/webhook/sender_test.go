@@ -27,7 +27,7 @@ func local(t *testing.T, timeout time.Duration) *Sender {
 	return s
 }
 
-func TestAnswersAreClassified(t *testing.T) {
+func TestResponsesAreClassified(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var status int
@@ -92,7 +92,7 @@ func TestRequestsAreSigned(t *testing.T) {
 }
 
 // Neither a redirect nor a name that resolves to an internal address leads there.
-func TestInternalAddressesAreRefused(t *testing.T) {
+func TestInternalAddressesAreRejected(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
@@ -112,7 +112,7 @@ func TestInternalAddressesAreRefused(t *testing.T) {
 }
 
 // The head of an answer decides. A body without an end costs a second, a huge one is not read.
-func TestAnswersWithoutEndAreBounded(t *testing.T) {
+func TestEndlessBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{}, 2)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -139,7 +139,7 @@ func TestAnswersWithoutEndAreBounded(t *testing.T) {
 	}
 }
 
-func TestReceiversThatDoNotAnswerAreUnreachable(t *testing.T) {
+func TestSilentReceiversAreUnreachable(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))

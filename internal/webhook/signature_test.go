@@ -17,7 +17,7 @@ const (
 
 var exampleTime = time.Unix(1614265330, 0)
 
-func TestSignatureIsThatOfStandardWebhooks(t *testing.T) {
+func TestSignatureMatchesTheSpecification(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
 	if err := Sign(h, exampleID, exampleTime, []byte(exampleBody), exampleSecret); err != nil {
@@ -31,7 +31,7 @@ func TestSignatureIsThatOfStandardWebhooks(t *testing.T) {
 	}
 }
 
-func TestVerifyRefusesWhatWasNotSigned(t *testing.T) {
+func TestVerifyRejectsUnsignedRequests(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
 	h.Set("webhook-id", exampleID)

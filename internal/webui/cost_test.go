@@ -13,7 +13,7 @@ import (
 )
 
 // However many pages are open, and whatever they cost, Redis gets a bounded number of commands.
-func TestPagesThatCostMoreAreReadLessOften(t *testing.T) {
+func TestExpensivePagesAreRenderedLessOften(t *testing.T) {
 	t.Parallel()
 	h := newHub(slog.New(slog.DiscardHandler))
 	var looks atomic.Int64

@@ -10,7 +10,7 @@ import (
 )
 
 // A reader who leaves while a page is read is no failure of the page.
-func TestReaderWhoLeavesIsNoFailure(t *testing.T) {
+func TestDisconnectIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s := New(Config{May: func(*http.Request, Class) bool { return false }, Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -42,7 +42,7 @@ func TestDecodeFillsStructs(t *testing.T) {
 }
 
 // Decode returns all problems at once, each with its place.
-func TestDecodeNamesAllProblems(t *testing.T) {
+func TestDecodeReturnsAllProblems(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"nam: x\non: yes\nrate: much\nlist: [{size: 1.5, wait: soon}, 3]\ntexts: []\nmaybe:\n": `1:1 : unknown key "nam"; did you mean "name"?|2:5 on: want true or false, got "yes"|3:7 rate: want a number, got "much"|` +

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseRefusesWhatIsTooLargeOrTooDeep(t *testing.T) {
+func TestParseRejectsLargeAndDeepFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"brackets":      {strings.Repeat("[", 200_000), "1:65: lists and maps are nested more than 64 deep"},

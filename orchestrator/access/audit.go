@@ -12,39 +12,38 @@ import (
 )
 
 const (
-	maxAudit    = 100_000 // entries that are kept, however young
-	maxPage     = 1000    // entries of a page
-	maxScan     = 10_000  // entries that are read for a page
+	maxAudit    = 100_000 // maximum number of entries, whatever their age
+	maxPage     = 1000    // maximum number of entries per page
+	maxScan     = 10_000  // maximum number of entries read for a page
 	defaultKeep = 90 * 24 * time.Hour
 )
 
-// Entry is a changing call. It has no body, no query and no secret.
+// Entry is a mutating call. It contains neither body nor query nor secrets.
 type Entry struct {
 	ID        string    `json:"id"`
 	Time      time.Time `json:"recorded_at"`
-	Caller    string    `json:"caller"`              // name of the key, subject of the token, or who used the command line
-	CallerID  string    `json:"caller_id,omitempty"` // of the key or token
+	Caller    string    `json:"caller"`              // name of the key, subject of the token, or CommandLine.Name
+	CallerID  string    `json:"caller_id,omitempty"` // ID of the key or token
 	Role      Role      `json:"role"`
-	Operation string    `json:"operation"` // id of the operation, or the route
+	Operation string    `json:"operation"` // operation ID or route
 	Method    string    `json:"method,omitempty"`
 	Path      string    `json:"path,omitempty"`
 	Job       string    `json:"job_id,omitempty"`
 	Agent     string    `json:"agent,omitempty"`
-	Created   string    `json:"created,omitempty"` // path of what it created
-	Status    int       `json:"status,omitempty"`  // of the answer
+	Created   string    `json:"created,omitempty"` // path of the created resource
+	Status    int       `json:"status,omitempty"`  // of the response
 	Address   string    `json:"address,omitempty"`
 	Request   string    `json:"request_id,omitempty"`
 }
 
-// Audit is the log of changing calls in Redis: up to about 100,000, and not older than
-// a time. It is safe for concurrent use.
+// Audit is the log of mutating calls in Redis. It is limited to about 100,000 entries and by age. It is safe for concurrent use.
 type Audit struct {
 	rdb  redis.UniversalClient
 	keep time.Duration
 	keys keys
 }
 
-// NewAudit returns the log. keep is how long entries are kept, by default 90 days.
+// NewAudit returns the audit log. keep is the retention of entries, by default 90 days.
 func NewAudit(rdb redis.UniversalClient, keep time.Duration) *Audit {
 	if keep <= 0 {
 		keep = defaultKeep
@@ -52,7 +51,7 @@ func NewAudit(rdb redis.UniversalClient, keep time.Duration) *Audit {
 	return &Audit{rdb: rdb, keep: keep, keys: newKeys()}
 }
 
-// Add adds an entry, whose id and time are set by Redis.
+// Add adds an entry. Redis assigns ID and time.
 func (a *Audit) Add(ctx context.Context, e Entry) error {
 	args := []any{maxAudit, a.keep.Milliseconds()}
 	for _, f := range e.fields() {
@@ -67,13 +66,13 @@ func (a *Audit) Add(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// field is a text of an entry.
+// field is a string field of an entry.
 type field struct {
 	name  string
 	value *string
 }
 
-// fields are the texts of an entry, by their names in Redis.
+// fields returns the string fields of an entry by their names in Redis.
 func (e *Entry) fields() []field {
 	return []field{
 		{"caller", &e.Caller}, {"id", &e.CallerID}, {"operation", &e.Operation}, {"method", &e.Method}, {"path", &e.Path}, {"created", &e.Created},
@@ -81,36 +80,35 @@ func (e *Entry) fields() []field {
 	}
 }
 
-// AuditFilter says which entries to list.
+// AuditFilter selects entries. Zero fields select all entries.
 type AuditFilter struct {
-	Caller    string    // name or id of the caller. Defaults to all.
-	Operation string    // part of an operation, of a path, or of the path of what was created. Defaults to all.
-	Since     time.Time // Defaults to all that are kept.
-	Until     time.Time // Defaults to now.
-	Before    string    // the Next of a page. Defaults to the newest.
-	Limit     int       // 1 to 1000. Defaults to 100.
+	Caller    string    // name or ID of the caller
+	Operation string    // substring of the operation, the path or the path of the created resource
+	Since     time.Time // default: all entries
+	Until     time.Time // default: now
+	Before    string    // Next of the previous page; default: the newest entries
+	Limit     int       // 1 to 1000; default 100
 }
 
-// any reports whether the filter selects all entries of its time.
+// any reports whether the filter selects all entries in its time range.
 func (f AuditFilter) any() bool { return f.Caller == "" && f.Operation == "" }
 
-// selects reports whether an entry of its time is one of those.
+// selects reports whether the filter selects an entry in its time range.
 func (f AuditFilter) selects(e Entry) bool {
 	caller := f.Caller == "" || e.Caller == f.Caller || e.CallerID == f.Caller
 	return caller && (strings.Contains(e.Operation, f.Operation) || strings.Contains(e.Path, f.Operation) || strings.Contains(e.Created, f.Operation))
 }
 
-// AuditPage is a part of the log.
+// AuditPage is a page of the log.
 type AuditPage struct {
-	Entries []Entry // the newest first
-	Next    string  // Before of the next page; "" if this is the last
+	Entries []Entry // newest first
+	Next    string  // value of Before for the next page; "" on the last page
 }
 
-// ErrCursor is a wrong AuditFilter.Before.
-var ErrCursor = errors.New("this is no cursor of the audit log; use the one of an answer")
+// ErrCursor means that AuditFilter.Before is invalid.
+var ErrCursor = errors.New("invalid cursor of the audit log; use the cursor of a response")
 
-// List returns a page of the log. With a filter a page may have fewer entries than
-// the limit although there are more: Next says so.
+// List returns a page of the log. With a filter, a page may have fewer entries than the limit although Next is not empty.
 func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
@@ -130,7 +128,7 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 	if err != nil {
 		return AuditPage{}, fmt.Errorf("read the audit log: %w", err)
 	}
-	oldest := now.Add(-a.keep) // trimming leaves some that are older
+	oldest := now.Add(-a.keep) // trimming is approximate
 	if f.Since.After(oldest) {
 		oldest = f.Since
 	}
@@ -145,7 +143,7 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 			return AuditPage{}, fmt.Errorf("read the audit log: %w", err)
 		}
 		for _, m := range list {
-			if len(page.Entries) == f.Limit { // and there is one more
+			if len(page.Entries) == f.Limit { // there is another entry
 				return page, nil
 			}
 			if e := entryOf(m); f.selects(e) {
@@ -162,7 +160,7 @@ func (a *Audit) List(ctx context.Context, f AuditFilter) (AuditPage, error) {
 	return page, nil
 }
 
-// validID reports whether a text is the id of an entry.
+// validID reports whether id is a valid entry ID.
 func validID(id string) bool {
 	ms, seq, ok := strings.Cut(id, "-")
 	_, err := strconv.ParseUint(ms, 10, 64)
@@ -170,7 +168,7 @@ func validID(id string) bool {
 	return ok && err == nil && other == nil
 }
 
-// entryOf reads an entry of the stream.
+// entryOf decodes an entry of the stream.
 func entryOf(m redis.XMessage) Entry {
 	text := func(name string) string { s, _ := m.Values[name].(string); return s }
 	e := Entry{ID: m.ID, Role: Role(text("role"))}

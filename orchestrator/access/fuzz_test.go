@@ -8,7 +8,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// FuzzKeySet wants a set of keys to hold public keys for signatures alone, or to be refused.
+// FuzzKeySet checks that a key set contains only public signature keys or is rejected.
 func FuzzKeySet(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM","use":"sig","kid":"1"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"oct","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"}]}`))
@@ -30,7 +30,7 @@ func FuzzKeySet(f *testing.F) {
 	})
 }
 
-// FuzzToken wants no token to be read whose signature is of an algorithm that is not accepted, such as none.
+// FuzzToken checks that tokens with an unaccepted signature algorithm, such as none, are rejected.
 func FuzzToken(f *testing.F) {
 	for _, s := range []string{
 		"eyJhbGciOiJub25lIn0.e30.", "eyJhbGciOiJIUzI1NiJ9.e30.c2ln", "eyJhbGciOiJFUzI1NiJ9.e30.c2ln", "..", "a.b.c", "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJleHAiOjF9.AAAA", `{"payload":"e30","signatures":[]}`,
@@ -52,7 +52,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzStoredKey wants a damaged record of a key to be none.
+// FuzzStoredKey checks that a damaged key record is ignored.
 func FuzzStoredKey(f *testing.F) {
 	f.Add("viewer", "00", "1700000000000")
 	f.Add("admin", "0000000000000000000000000000000000000000000000000000000000000000", "x")

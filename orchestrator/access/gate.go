@@ -9,26 +9,25 @@ import (
 	"sync/atomic"
 )
 
-// minKey is the shortest key of the settings that is accepted.
+// minKey is the minimum length of static keys.
 const minKey = 8
 
-// Denied means that a credential is not accepted.
+// Denied means that a credential is rejected.
 type Denied struct{ Why string }
 
-// Error says why.
+// Error returns the reason.
 func (e *Denied) Error() string { return e.Why }
 
-// Gate says who a credential belongs to: a key of the settings, a stored key, or a
-// token of an identity provider. A nil Gate is open. It is safe for concurrent use.
+// Gate authenticates callers by static keys of the settings, stored keys and tokens of an identity provider. A nil Gate accepts
+// all callers. It is safe for concurrent use.
 type Gate struct {
 	static atomic.Pointer[[][sha256.Size]byte]
-	local  *[sha256.Size]byte // nil: none
+	local  *[sha256.Size]byte // nil if there is none
 	keys   *Keys
 	tokens *Tokens
 }
 
-// NewGate returns a Gate. The keys of the settings are those of admins; keys and
-// tokens may be nil.
+// NewGate returns a Gate. Static keys have the role admin; keys and tokens may be nil.
 func NewGate(static []string, keys *Keys, tokens *Tokens) (*Gate, error) {
 	g := &Gate{keys: keys, tokens: tokens}
 	if err := g.SetStatic(static); err != nil {
@@ -37,12 +36,12 @@ func NewGate(static []string, keys *Keys, tokens *Tokens) (*Gate, error) {
 	return g, nil
 }
 
-// SetStatic replaces the keys of the settings. On an error nothing has changed.
+// SetStatic replaces the static keys. If it returns an error, nothing has changed.
 func (g *Gate) SetStatic(static []string) error {
 	var sums [][sha256.Size]byte
 	for _, key := range static {
 		if len(key) < minKey {
-			return fmt.Errorf("a key of api.keys is too short: use at least %d characters", minKey)
+			return fmt.Errorf("api.keys contains a short key: use at least %d characters", minKey)
 		}
 		sums = append(sums, sha256.Sum256([]byte(key)))
 	}
@@ -50,9 +49,8 @@ func (g *Gate) SetStatic(static []string) error {
 	return nil
 }
 
-// Closed reports whether requests need a credential: there are keys in the
-// settings, tokens are accepted, or a key was ever created. It may be two
-// seconds late for a key that another process creates.
+// Closed reports whether requests need a credential: there are static keys, tokens are accepted, or a key has been created. A key
+// created by another process takes effect within two seconds.
 func (g *Gate) Closed(ctx context.Context) (bool, error) {
 	switch {
 	case g == nil:
@@ -65,9 +63,8 @@ func (g *Gate) Closed(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Identify returns who a credential belongs to. It returns a *Denied if to no caller, and
-// another error if that is not known now. With guarded it does not accept the
-// keys of the settings, which people choose and others may guess.
+// Identify returns the caller with a credential. It returns a *Denied for an unknown credential, and another error if the
+// credential cannot be checked. With guarded it rejects static keys, which people choose and which may be guessed.
 func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (Caller, error) {
 	if i := g.staticKey(credential); i >= 0 && !guarded {
 		return Caller{Name: "api.keys", ID: fmt.Sprintf("settings-%d", i+1), Role: Admin}, nil
@@ -82,11 +79,11 @@ func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (C
 	if g.tokens != nil && strings.Count(credential, ".") == 2 {
 		return g.tokens.verify(ctx, credential)
 	}
-	return Caller{}, &Denied{"the key is wrong"}
+	return Caller{}, &Denied{"invalid key"}
 }
 
-// Guessable reports whether a credential is compared with the keys of the settings, which people choose, and is not of
-// the form of a stored key, whose secret is random.
+// Guessable reports whether a credential is compared with the static keys, which people choose, and does not have the format of
+// a stored key, whose secret is random.
 func (g *Gate) Guessable(credential string) bool {
 	if g == nil || len(*g.static.Load()) == 0 {
 		return false
@@ -95,8 +92,7 @@ func (g *Gate) Guessable(credential string) bool {
 	return err != nil || !strings.HasPrefix(credential, prefix)
 }
 
-// staticKey returns which of the keys of the settings a credential is, or -1. All
-// are compared, in the same time whatever the credential is.
+// staticKey returns the index of the static key that equals a credential, or -1. It compares all keys, in constant time.
 func (g *Gate) staticKey(credential string) int {
 	sum, found := sha256.Sum256([]byte(credential)), -1
 	for i, want := range *g.static.Load() {

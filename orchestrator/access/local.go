@@ -6,15 +6,15 @@ import (
 	"crypto/subtle"
 )
 
-// CommandLine is the caller of requests with the local key: commands on the machine
-// of the orchestrator, which read the key from a file of its data directory.
+// CommandLine is the caller of requests with the local key, which commands on the machine of the orchestrator read from a file
+// in its data directory.
 var CommandLine = Caller{Name: "command line", ID: "local", Role: Admin}
 
-// NewLocalKey returns a random key for the commands of this machine.
+// NewLocalKey returns a random key for commands on this machine.
 func NewLocalKey() string { return rand.Text() + rand.Text() }
 
-// SetLocal sets the key whose requests come from CommandLine. It does not count as a
-// configured key: without others, the gate stays open. Call it before the gate is used.
+// SetLocal sets the key of CommandLine. It does not count as a configured key: without other keys, the gate stays open. It must
+// be called before the gate is used.
 func (g *Gate) SetLocal(key string) {
 	sum := sha256.Sum256([]byte(key))
 	g.local = &sum

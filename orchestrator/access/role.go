@@ -1,4 +1,4 @@
-// Package access says who calls the orchestrator over HTTP, and what that caller may do.
+// Package access authenticates the callers of the HTTP API and defines their permissions.
 package access
 
 import (
@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// Role is what a caller may do.
+// Role is a set of permissions.
 type Role string
 
 // The roles.
 const (
-	Viewer   Role = "viewer"   // reads
-	Operator Role = "operator" // reads, and changes jobs, agents, sites and proxies
-	Admin    Role = "admin"    // everything: keys, webhooks, the audit log and the pages of the queues, too
-	Agent    Role = "agent"    // does the work of agents, and reads what they need for it; nothing else
+	Viewer   Role = "viewer"   // read
+	Operator Role = "operator" // read, and change jobs, agents, sites and proxies
+	Admin    Role = "admin"    // everything, including keys, webhooks, the audit log and the queue pages
+	Agent    Role = "agent"    // only the work of agents and the required reads
 )
 
-// Roles are all roles.
+// Roles contains all roles.
 var Roles = []Role{Viewer, Operator, Admin, Agent}
 
-// ParseRole returns the role with a name.
+// ParseRole returns the role called name.
 func ParseRole(name string) (Role, error) {
 	if r := Role(name); slices.Contains(Roles, r) {
 		return r, nil
 	}
-	return "", fmt.Errorf("no role %.40q; use one of %s", name, names(Roles))
+	return "", fmt.Errorf("unknown role %.40q; use one of %s", name, names(Roles))
 }
 
-// May reports whether a caller with this role may do what takes the role need.
+// May reports whether the role includes the permissions of need.
 func (r Role) May(need Role) bool {
 	switch need {
 	case Viewer:
@@ -51,22 +51,22 @@ func names(roles []Role) string {
 	return strings.Join(all, ", ")
 }
 
-// Caller is who a request comes from.
+// Caller is the sender of a request.
 type Caller struct {
-	Name       string // of the key, or the subject of the token; "open" where no key is needed
-	ID         string // of the key or token: not secret. "" where no key is needed
+	Name       string // name of the key or subject of the token; "open" without authentication
+	ID         string // ID of the key or token, not secret; "" without authentication
 	Role       Role
-	AgentRoles string // that its agents may have, with spaces between; "": any
+	AgentRoles string // space-separated roles that its agents may have; "": any
 }
 
-// Open is the caller while no key is needed.
+// Open is the caller of requests without authentication.
 var Open = Caller{Name: "open", Role: Admin}
 
-// IsToken reports whether the caller has a token, and not a key.
+// IsToken reports whether the caller has a token instead of a key.
 func (c Caller) IsToken() bool { return strings.HasPrefix(c.ID, tokenID) }
 
-// Owner is the caller as the owner of agents. Keys of the same name are the same
-// owner, so that a key can be replaced; so are tokens of the same subject.
+// Owner returns the caller as an owner of agents. Keys of the same name are the same owner, so that a key can be replaced, and so
+// are tokens of the same subject.
 func (c Caller) Owner() string {
 	if c.IsToken() {
 		return "token:" + c.Name
@@ -81,12 +81,12 @@ func (c Caller) MayHave(role string) bool {
 
 type callerKey struct{}
 
-// WithCaller returns a context of a request from a caller.
+// WithCaller returns a context with the caller of a request.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerOf returns who the request of ctx comes from; a Caller without a role if ctx belongs to no request.
+// CallerOf returns the caller of the request of ctx, or a Caller without a role if ctx does not belong to a request.
 func CallerOf(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c

@@ -9,5 +9,5 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// scripts are the files of lua by name.
+// scripts contains the Lua scripts by name.
 var scripts = luascript.Read(sources)

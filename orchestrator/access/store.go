@@ -21,39 +21,39 @@ import (
 )
 
 const (
-	maxKeys   = 1000             // that are stored
-	cacheFor  = 2 * time.Second  // how long a process trusts what it has read of a key
-	staleFor  = 10 * time.Minute // the same while Redis cannot be read
-	usedEvery = time.Minute      // how often the use of a key is noted
-	prefix    = "muster_"        // of the text of a key
+	maxKeys   = 1000             // maximum number of stored keys
+	cacheFor  = 2 * time.Second  // lifetime of a cached key
+	staleFor  = 10 * time.Minute // lifetime of a cached key while Redis is unavailable
+	usedEvery = time.Minute      // minimum interval between updates of the last use of a key
+	prefix    = "muster_"        // prefix of the string form of a key
 )
 
 // Errors of Keys.
 var (
-	ErrNoKey       = errors.New("no such key; see muster keys list")
-	ErrTooManyKeys = fmt.Errorf("there are %d keys already; revoke some", maxKeys)
-	ErrVolatile    = errors.New("the built-in Redis loses its keys when it stops, and the HTTP interface would be open again; install redis-server, or set api.keys (MUSTER_API__KEYS_FILE)")
+	ErrNoKey       = errors.New("key not found; see muster keys list")
+	ErrTooManyKeys = fmt.Errorf("limit of %d keys reached; revoke unused keys", maxKeys)
+	ErrVolatile    = errors.New("the built-in Redis loses its keys when it stops, which would open the HTTP API; install redis-server, or set api.keys (MUSTER_API__KEYS_FILE)")
 )
 
-// KeyError is a value of a new key, or a name, that cannot be used.
+// KeyError means that a field of a new key, or a name, is invalid.
 type KeyError struct{ Field, Why string }
 
-// Error says what is wrong.
+// Error returns the field and the reason.
 func (e *KeyError) Error() string { return e.Field + ": " + e.Why }
 
-// Key is a stored key. Its secret is not stored.
+// Key is a stored key, without its secret.
 type Key struct {
 	ID         string    `json:"id"`
-	Name       string    `json:"name"` // keys of the same name are the same caller for the ownership of agents
+	Name       string    `json:"name"` // keys of the same name share the ownership of agents
 	Role       Role      `json:"role"`
-	AgentRoles []string  `json:"agent_roles,omitempty"` // that agents of a key of the role agent may have; none: any
+	AgentRoles []string  `json:"agent_roles,omitempty"` // agent roles that a key of the role agent may use; empty: any
 	Created    time.Time `json:"created_at"`
 	Expires    time.Time `json:"expires_at,omitzero"` // zero: never
-	Revoked    time.Time `json:"revoked_at,omitzero"` // zero: it is not
-	Used       time.Time `json:"used_at,omitzero"`    // last use, to the minute; zero: never
+	Revoked    time.Time `json:"revoked_at,omitzero"` // zero: not revoked
+	Used       time.Time `json:"used_at,omitzero"`    // last use, accurate to a minute; zero: never
 }
 
-// State is "active", "expired", "revoked", or "damaged" for a record that cannot be decoded.
+// State returns "active", "expired", "revoked", or "damaged" for an undecodable record.
 func (k Key) State(now time.Time) string {
 	switch {
 	case k.Role == "":
@@ -72,11 +72,10 @@ type stored struct {
 	hash []byte
 }
 
-// Keys are the keys that are stored in Redis. They are safe for concurrent use,
-// and any number of processes may use the same Redis.
+// Keys are the API keys in Redis. They are safe for concurrent use by any number of processes.
 //
-// A secret is 32 random bytes, so that its SHA-256 cannot be reversed by trying:
-// a slow hash, as for passwords, would add nothing but load.
+// A secret consists of 32 random bytes, so its SHA-256 cannot be reversed by brute force. A slow password hash would only add
+// load.
 type Keys struct {
 	rdb  redis.UniversalClient
 	keys keys
@@ -84,42 +83,42 @@ type Keys struct {
 
 	mu    sync.Mutex // guards the fields below
 	cache map[string]cached
-	names map[string]bool // of active keys
-	named time.Time       // when names was read
-	known time.Time       // when any was read last; zero: never
-	any   bool            // whether a key was ever created; stays true
+	names map[string]bool // names of active keys
+	named time.Time       // time at which names was read
+	known time.Time       // time at which any was read; zero: never
+	any   bool            // a key has been created; never reset
 }
 
-// cached is a key as it was read.
+// cached is a key with the time at which it was read.
 type cached struct {
 	stored
 	at time.Time
 }
 
-// NewKeys returns the keys in a Redis. It does no I/O.
+// NewKeys returns the keys in a Redis. It does not connect.
 func NewKeys(rdb redis.UniversalClient) *Keys {
 	return &Keys{rdb: rdb, keys: newKeys(), now: time.Now, cache: map[string]cached{}}
 }
 
-// NewKey is what a key is created with.
+// NewKey contains the parameters of Create.
 type NewKey struct {
 	Name       string    // 1 to 60 letters, digits, . _ : @ and -
 	Role       Role      // one of Roles
-	AgentRoles []string  // that agents of a key of the role agent may have. Defaults to any.
-	Expires    time.Time // Defaults to never
+	AgentRoles []string  // agent roles for a key of the role agent; default: any
+	Expires    time.Time // default: never
 }
 
-// agentRole is the form of the role of an agent.
+// agentRole matches valid roles of agents.
 var agentRole = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
 
-// maxAgentRoles is how many roles of agents a key may be bound to.
+// maxAgentRoles is the maximum number of agent roles of a key.
 const maxAgentRoles = 20
 
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,59}$`)
 
-// Create stores a key and returns it and its text, which is not stored: it can be
-// shown once. It returns ErrTooManyKeys, ErrVolatile, or a *KeyError for a wrong value. Of a
-// thousand keys, the oldest one that is revoked or expired makes room.
+// Create stores a key and returns it with its string form, which is not stored and can be displayed only once. It returns
+// ErrTooManyKeys, ErrVolatile, or a *KeyError for an invalid parameter. At the limit, it replaces the oldest revoked or expired
+// key.
 func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	now := k.now().UTC().Truncate(time.Millisecond)
 	switch {
@@ -128,11 +127,11 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 	case !slices.Contains(Roles, n.Role):
 		return Key{}, "", &KeyError{"role", "use one of " + names(Roles)}
 	case len(n.AgentRoles) > 0 && n.Role != Agent:
-		return Key{}, "", &KeyError{"agent_roles", "only a key of the role agent is bound to roles of agents"}
+		return Key{}, "", &KeyError{"agent_roles", "agent roles require the role agent"}
 	case len(n.AgentRoles) > maxAgentRoles, slices.ContainsFunc(n.AgentRoles, func(role string) bool { return !agentRole.MatchString(role) }):
-		return Key{}, "", &KeyError{"agent_roles", fmt.Sprintf("use up to %d roles of 1 to 40 small letters, digits, _ and -", maxAgentRoles)}
+		return Key{}, "", &KeyError{"agent_roles", fmt.Sprintf("use up to %d roles of 1 to 40 lowercase letters, digits, _ and -", maxAgentRoles)}
 	case !n.Expires.IsZero() && !n.Expires.After(k.now()):
-		return Key{}, "", &KeyError{"expires", "use a time that is not over"}
+		return Key{}, "", &KeyError{"expires", "use a time in the future"}
 	}
 	var id [6]byte
 	var secret [32]byte
@@ -165,7 +164,7 @@ func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
 		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, err)
 	}
 	k.mu.Lock()
-	k.any = true // from now on requests to this process need a key
+	k.any = true // requests to this process now need a key
 	k.mu.Unlock()
 	return key, prefix + key.ID + "_" + base64.RawURLEncoding.EncodeToString(secret[:]), nil
 }
@@ -178,7 +177,7 @@ func (k *Keys) MarkVolatile(ctx context.Context) error {
 	return nil
 }
 
-// forgetOldest removes the oldest key that can no longer be used, if there is one.
+// forgetOldest removes the oldest revoked or expired key, or returns ErrTooManyKeys.
 func (k *Keys) forgetOldest(ctx context.Context) error {
 	list, err := k.List(ctx)
 	if err != nil {
@@ -193,8 +192,7 @@ func (k *Keys) forgetOldest(ctx context.Context) error {
 	return scripts["forget"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(id)}, id, now.UnixMilli()).Err()
 }
 
-// List returns all keys, the oldest first, with revoked and expired ones. A key whose record cannot be decoded has only
-// an id.
+// List returns all keys, including revoked and expired ones, oldest first. A key with an undecodable record has only an ID.
 func (k *Keys) List(ctx context.Context) ([]Key, error) {
 	ids, err := k.rdb.ZRange(ctx, k.keys.index(), 0, -1).Result()
 	if err != nil {
@@ -224,8 +222,8 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 	return list, nil
 }
 
-// parseKey decodes a record, and reports whether it is valid. An expiry or revocation that cannot be decoded makes the
-// record invalid, so that the key is not accepted.
+// parseKey decodes a record and reports whether it is valid. An undecodable expiry or revocation time invalidates the record, so
+// that the key is rejected.
 func parseKey(id string, fields map[string]string) (stored, bool) {
 	at := func(name string) time.Time {
 		ms, err := strconv.ParseInt(fields[name], 10, 64)
@@ -235,8 +233,8 @@ func parseKey(id string, fields map[string]string) (stored, bool) {
 		return time.UnixMilli(ms).UTC()
 	}
 	role, err := ParseRole(fields["role"])
-	hash, wrong := hex.DecodeString(fields["hash"])
-	if err != nil || wrong != nil || len(hash) != sha256.Size {
+	hash, hashErr := hex.DecodeString(fields["hash"])
+	if err != nil || hashErr != nil || len(hash) != sha256.Size {
 		return stored{}, false
 	}
 	for _, name := range []string{"expires", "revoked"} {
@@ -249,8 +247,8 @@ func parseKey(id string, fields map[string]string) (stored, bool) {
 	}, hash}, true
 }
 
-// Revoke revokes a key, selected by its id, or by its name if only one active key has that name. Other processes notice
-// within two seconds. Revoking a revoked key has no effect. It returns ErrNoKey, or a *KeyError if the name is ambiguous.
+// Revoke revokes a key by ID, or by name if only one active key has that name. It takes effect in other processes within two
+// seconds. It is idempotent. It returns ErrNoKey, or a *KeyError if the name is ambiguous.
 func (k *Keys) Revoke(ctx context.Context, idOrName string) (Key, error) {
 	key, err := k.find(ctx, idOrName)
 	if err != nil {
@@ -274,7 +272,7 @@ func (k *Keys) Revoke(ctx context.Context, idOrName string) (Key, error) {
 	return key, nil
 }
 
-// find returns the key of an id, or the only one of a name. An active key of the name has precedence.
+// find returns the key with an ID, or the only key with a name. Active keys take precedence.
 func (k *Keys) find(ctx context.Context, idOrName string) (Key, error) {
 	list, err := k.List(ctx)
 	if err != nil {
@@ -298,11 +296,11 @@ func (k *Keys) find(ctx context.Context, idOrName string) (Key, error) {
 	for i, key := range named {
 		ids[i] = key.ID
 	}
-	return Key{}, &KeyError{"name", fmt.Sprintf("%d keys have the name %s; use an id: %s", len(ids), idOrName, strings.Join(ids, ", "))}
+	return Key{}, &KeyError{"name", fmt.Sprintf("%d keys are named %s; use an ID: %s", len(ids), idOrName, strings.Join(ids, ", "))}
 }
 
-// OwnerActive reports whether the owner of agents is the name of an active key, or the subject of a token, which cannot be
-// revoked. It may be two seconds late.
+// OwnerActive reports whether an owner of agents is the name of an active key, or the subject of a token, which cannot be
+// revoked. The result may be two seconds old.
 func (k *Keys) OwnerActive(ctx context.Context, owner string) (bool, error) {
 	name, isKey := strings.CutPrefix(owner, "key:")
 	if !isKey {
@@ -330,8 +328,8 @@ func (k *Keys) OwnerActive(ctx context.Context, owner string) (bool, error) {
 	return names[name], nil
 }
 
-// Any reports whether a key was ever created. It may be two seconds late for a key that another process creates. While
-// Redis cannot be read, the last answer counts.
+// Any reports whether a key has been created. A key created by another process takes effect within two seconds. While Redis is
+// unavailable, Any returns the last result.
 func (k *Keys) Any(ctx context.Context) (bool, error) {
 	now := k.now()
 	k.mu.Lock()
@@ -345,7 +343,7 @@ func (k *Keys) Any(ctx context.Context) (bool, error) {
 		if !known.IsZero() {
 			return false, nil
 		}
-		return false, fmt.Errorf("look whether there are keys: %w", err)
+		return false, fmt.Errorf("check for keys: %w", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -353,11 +351,11 @@ func (k *Keys) Any(ctx context.Context) (bool, error) {
 	return k.any, nil
 }
 
-// verify returns the key of a text, or a *Denied.
+// verify returns the key with a string form, or a *Denied.
 func (k *Keys) verify(ctx context.Context, text string) (Key, error) {
 	id, secret, err := splitKey(text)
 	if err != nil {
-		return Key{}, &Denied{"the key is wrong"}
+		return Key{}, &Denied{"invalid key"}
 	}
 	key, found, err := k.read(ctx, id)
 	if err != nil {
@@ -365,7 +363,7 @@ func (k *Keys) verify(ctx context.Context, text string) (Key, error) {
 	}
 	sum := sha256.Sum256(secret)
 	if !found || subtle.ConstantTimeCompare(sum[:], key.hash) != 1 {
-		return Key{}, &Denied{"the key is wrong"}
+		return Key{}, &Denied{"invalid key"}
 	}
 	now := k.now()
 	if state := key.State(now); state != "active" {
@@ -377,7 +375,7 @@ func (k *Keys) verify(ctx context.Context, text string) (Key, error) {
 	return key.Key, nil
 }
 
-// splitKey returns the id and the secret in the text of a key.
+// splitKey returns the ID and the secret of the string form of a key.
 func splitKey(text string) (id string, secret []byte, err error) {
 	id, rest, _ := strings.Cut(strings.TrimPrefix(text, prefix), "_")
 	if raw, err := hex.DecodeString(id); err != nil || len(raw) != 6 {
@@ -390,7 +388,7 @@ func splitKey(text string) (id string, secret []byte, err error) {
 	return strings.ToLower(id), secret, err
 }
 
-// read returns a key, from memory if it was read a short time ago.
+// read returns a key. It uses the cache for a short time.
 func (k *Keys) read(ctx context.Context, id string) (stored, bool, error) {
 	now := k.now()
 	k.mu.Lock()
@@ -414,14 +412,14 @@ func (k *Keys) read(ctx context.Context, id string) (stored, bool, error) {
 		delete(k.cache, id)
 		return stored{}, false, nil
 	}
-	if len(k.cache) >= 2*maxKeys { // also those that were removed since
+	if len(k.cache) >= 2*maxKeys { // includes removed keys
 		clear(k.cache)
 	}
 	k.cache[id] = cached{key, now}
 	return key, true, nil
 }
 
-// noteUse stores that a key was used. It is no reason to refuse a request if that fails.
+// noteUse records the use of a key. Errors are ignored, because the request is valid.
 func (k *Keys) noteUse(ctx context.Context, key stored, now time.Time) {
 	k.mu.Lock()
 	if c, ok := k.cache[key.ID]; ok {

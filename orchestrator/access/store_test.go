@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-func TestVolatileRedisTakesNoKeys(t *testing.T) {
+func TestVolatileRedisRejectsKeys(t *testing.T) {
 	t.Parallel()
 	k, _ := newStore(t, redistest.New(t))
 	if err := k.MarkVolatile(t.Context()); err != nil {
@@ -30,7 +30,7 @@ func TestVolatileRedisTakesNoKeys(t *testing.T) {
 	}
 }
 
-// clock is a time that a test moves.
+// clock is a manual clock.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
@@ -52,7 +52,7 @@ func create(t *testing.T, k *Keys, n NewKey) (Key, string) {
 	return key, text
 }
 
-// denied returns why a key is denied, or "".
+// denied returns the reason why a key is denied, or "".
 func denied(err error) string {
 	if d, ok := errors.AsType[*Denied](err); ok {
 		return d.Why
@@ -68,8 +68,8 @@ func TestKeyLivesUntilRevokedOrExpired(t *testing.T) {
 			t.Fatalf("got %v, %v, want no key", made, err)
 		}
 		one, text := create(t, k, NewKey{Name: "one", Role: Operator})
-		if made, err := k.Any(t.Context()); !made || err != nil { // at once in the process that created it
-			t.Fatalf("got %v, %v, want that a key was created", made, err)
+		if made, err := k.Any(t.Context()); !made || err != nil { // visible immediately in the process that created it
+			t.Fatalf("got %v, %v, want a key", made, err)
 		}
 		clock.at = clock.at.Add(time.Millisecond)
 		two, other := create(t, k, NewKey{Name: "two", Role: Agent, Expires: clock.at.Add(time.Hour)})
@@ -83,21 +83,21 @@ func TestKeyLivesUntilRevokedOrExpired(t *testing.T) {
 			return 'A'
 		}, text[len(text)-4:])
 		for _, bad := range []string{wrong, prefix + two.ID + text[len(prefix+two.ID):], prefix, text + "A", prefix + strings.Repeat("0", 12) + text[len(prefix)+12:], prefix + one.ID} {
-			if _, err := k.verify(t.Context(), bad); denied(err) != "the key is wrong" {
-				t.Errorf("%q: got %v, want that it is wrong", bad, err)
+			if _, err := k.verify(t.Context(), bad); denied(err) != "invalid key" {
+				t.Errorf("%q: got %v, want a wrong key", bad, err)
 			}
 		}
 		clock.at = clock.at.Add(2 * time.Hour)
 		if _, err := k.verify(t.Context(), other); denied(err) != "the key is expired" {
-			t.Errorf("got %v, want that it is expired", err)
+			t.Errorf("got %v, want an expired key", err)
 		}
-		for range 2 { // again: no change
+		for range 2 { // the second call changes nothing
 			if key, err := k.Revoke(t.Context(), "one"); err != nil || key.State(clock.at) != "revoked" {
 				t.Errorf("revoke: got %+v, %v", key, err)
 			}
 		}
 		if _, err := k.verify(t.Context(), text); denied(err) != "the key is revoked" {
-			t.Errorf("got %v, want that it is revoked", err)
+			t.Errorf("got %v, want a revoked key", err)
 		}
 		list, err := k.List(t.Context())
 		if err != nil || len(list) != 2 || list[0].State(clock.at) != "revoked" || list[1].State(clock.at) != "expired" {
@@ -106,7 +106,7 @@ func TestKeyLivesUntilRevokedOrExpired(t *testing.T) {
 	})
 }
 
-// An owner of agents is active as long as a key of its name is.
+// An owner of agents is active while a key of its name is active.
 func TestOwnerIsActiveWithAKeyOfItsName(t *testing.T) {
 	t.Parallel()
 	k, at := newStore(t, redistest.New(t))
@@ -129,7 +129,7 @@ func TestOwnerIsActiveWithAKeyOfItsName(t *testing.T) {
 	want("key:one", false)
 }
 
-// What Redis holds of a key is of no use to whoever reads it.
+// The stored record of a key does not contain its secret.
 func TestSecretIsNotStored(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -142,12 +142,12 @@ func TestSecretIsNotStored(t *testing.T) {
 	}
 	fields, err := rdb.HGetAll(t.Context(), k.keys.record(key.ID)).Result()
 	if err != nil || strings.Contains(fmt.Sprint(all, fields), secret) || len(fields["hash"]) != 64 {
-		t.Errorf("got %v, %v, want a hash alone", fields, err)
+		t.Errorf("got %v, %v, want only a hash", fields, err)
 	}
 }
 
-// Another process notices a revocation when its memory of the key is two seconds old, and lives on it without Redis.
-func TestRevocationIsNoticedInTwoSeconds(t *testing.T) {
+// A process detects a revocation two seconds after it cached the key, and uses the cached key without Redis until then.
+func TestRevocationTakesEffectInTwoSeconds(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	here, _ := newStore(t, rdb)
@@ -161,23 +161,23 @@ func TestRevocationIsNoticedInTwoSeconds(t *testing.T) {
 		return denied(err)
 	}
 	if why := verify(); why != "" {
-		t.Fatalf("got %q, want that it is accepted", why)
+		t.Fatalf("got %q, want it accepted", why)
 	}
 	if _, err := here.Revoke(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
 	clock.at = clock.at.Add(cacheFor - time.Millisecond)
 	if why := verify(); why != "" {
-		t.Errorf("got %q before the memory is two seconds old", why)
+		t.Errorf("got %q before the cache entry is two seconds old", why)
 	}
 	clock.at = clock.at.Add(time.Millisecond)
 	if why := verify(); why != "the key is revoked" {
-		t.Errorf("got %q after two seconds, want that it is revoked", why)
+		t.Errorf("got %q after two seconds, want it revoked", why)
 	}
 }
 
-// While Redis is away a key that was in use is known for ten minutes.
-func TestKeyIsKnownWhileRedisIsAway(t *testing.T) {
+// While Redis is unavailable, a used key remains valid for ten minutes.
+func TestUsedKeyIsValidWhileRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	k, clock := newStore(t, rdb)
@@ -186,19 +186,19 @@ func TestKeyIsKnownWhileRedisIsAway(t *testing.T) {
 	if _, err := k.verify(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}
-	cancel() // what asks Redis fails
+	cancel() // Redis commands fail
 	clock.at = clock.at.Add(staleFor - time.Second)
 	if _, err := k.verify(away, text); err != nil {
-		t.Errorf("got %v, want that it is accepted", err)
+		t.Errorf("got %v, want it accepted", err)
 	}
 	clock.at = clock.at.Add(time.Second)
 	if _, err := k.verify(away, text); err == nil || denied(err) != "" {
-		t.Errorf("got %v after ten minutes, want that it cannot be read", err)
+		t.Errorf("got %v after ten minutes, want an error", err)
 	}
 }
 
-// The use of a key is noted at most once a minute.
-func TestUseIsNotedOnceAMinute(t *testing.T) {
+// The last use of a key is recorded at most once a minute.
+func TestUseIsRecordedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	k, clock := newStore(t, rdb)
@@ -227,7 +227,7 @@ func TestUseIsNotedOnceAMinute(t *testing.T) {
 	}
 }
 
-func TestKeyThatCannotBeIsRefused(t *testing.T) {
+func TestInvalidKeyIsRejected(t *testing.T) {
 	t.Parallel()
 	k, clock := newStore(t, redistest.New(t))
 	for field, n := range map[string]NewKey{
@@ -241,15 +241,15 @@ func TestKeyThatCannotBeIsRefused(t *testing.T) {
 	}
 	create(t, k, NewKey{Name: "twin", Role: Admin})
 	create(t, k, NewKey{Name: "twin", Role: Admin})
-	if _, err := k.Revoke(t.Context(), "twin"); !errors.As(err, new(*KeyError)) || !strings.Contains(err.Error(), "use an id") {
-		t.Errorf("got %v, want that the name is of two keys", err)
+	if _, err := k.Revoke(t.Context(), "twin"); !errors.As(err, new(*KeyError)) || !strings.Contains(err.Error(), "use an ID") {
+		t.Errorf("got %v, want an ambiguous name", err)
 	}
 	if _, err := k.Revoke(t.Context(), "nothing"); !errors.Is(err, ErrNoKey) {
 		t.Errorf("got %v, want ErrNoKey", err)
 	}
 }
 
-// A thousand keys are kept. The oldest one that cannot be used makes room; without one there is no room.
+// At most a thousand keys are stored. A new key replaces the oldest unusable one; if all are usable, it is rejected.
 func TestNumberOfKeysIsBounded(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -323,8 +323,8 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 	})
 }
 
-// Entries that are too old are not listed, and the log of an idle system expires.
-func TestAuditIsKeptForATime(t *testing.T) {
+// Old entries are not listed, and the log of an idle system expires.
+func TestAuditExpires(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	a := NewAudit(rdb, 50*time.Millisecond)

@@ -24,33 +24,33 @@ import (
 
 const (
 	maxToken     = 16 << 10 // bytes of a token
-	maxKeySet    = 1 << 20  // bytes of a set of keys
+	maxKeySet    = 1 << 20  // bytes of a key set
 	maxSetKeys   = 200
 	minRSA       = 2048 // bits
 	fetchTime    = 5 * time.Second
-	renewEvery   = 5 * time.Minute  // how old keys may be
-	retryEvery   = time.Minute      // after they could not be renewed
-	unknownEvery = 10 * time.Second // how often a token with an unknown key makes us look again
-	keepSet      = 24 * time.Hour   // how old keys may be while they cannot be renewed
+	renewEvery   = 5 * time.Minute  // refresh interval of keys
+	retryEvery   = time.Minute      // retry interval after a failed refresh
+	unknownEvery = 10 * time.Second // minimum interval between refreshes because of unknown keys
+	keepSet      = 24 * time.Hour   // lifetime of keys without a refresh
 )
 
-// algorithms are those with a public key. With a shared secret, whoever can check a token could make one.
+// algorithms are the accepted signature algorithms. All use public keys, because anyone who can verify a shared secret can issue
+// tokens.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// TokensConfig says which tokens are accepted.
+// TokensConfig configures the accepted tokens.
 type TokensConfig struct {
 	JWKS      string        // https URL, http URL on loopback, or path of a file with the public keys. Required.
 	Issuer    string        // iss of the tokens. Required.
-	Audience  string        // one of aud. Required.
-	RoleClaim string        // the claim with the role: a text or a list of them. Defaults to "role".
-	Leeway    time.Duration // by which clocks may differ. Defaults to 0.
-	Logger    *slog.Logger  // Defaults to slog.Default().
+	Audience  string        // required member of aud. Required.
+	RoleClaim string        // claim with the role, a string or a list of strings. Default: "role".
+	Leeway    time.Duration // maximum clock skew. Default: 0.
+	Logger    *slog.Logger  // Default: slog.Default().
 }
 
-// Tokens checks JSON Web Tokens (RFC 7519) against the public keys of an identity
-// provider. It is safe for concurrent use.
+// Tokens verifies JSON Web Tokens (RFC 7519) with the public keys of an identity provider. It is safe for concurrent use.
 type Tokens struct {
 	cfg  TokensConfig
 	now  func() time.Time
@@ -58,12 +58,12 @@ type Tokens struct {
 
 	mu     sync.Mutex // guards the fields below
 	set    []jose.JSONWebKey
-	read   time.Time     // when set was read; zero: never
-	tried  time.Time     // when that was tried last
-	latest chan struct{} // closed when the read under way has ended; nil without one
+	read   time.Time     // time of the last successful read; zero: never
+	tried  time.Time     // time of the last attempt
+	latest chan struct{} // closed at the end of the current read; nil if there is none
 }
 
-// NewTokens returns Tokens. It reads a file at once, and a URL with the first token.
+// NewTokens returns Tokens. It reads a file immediately, and a URL with the first token.
 func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if cfg.RoleClaim == "" {
 		cfg.RoleClaim = "role"
@@ -72,7 +72,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 		cfg.Logger = slog.Default()
 	}
 	if cfg.Issuer == "" || cfg.Audience == "" {
-		return nil, errors.New("api.jwt: set issuer and audience: otherwise a token for another service would count here")
+		return nil, errors.New("api.jwt: issuer and audience are required with jwks, to reject tokens for other services")
 	}
 	t := &Tokens{cfg: cfg, now: time.Now}
 	if !strings.Contains(cfg.JWKS, "://") {
@@ -95,17 +95,17 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// CheckKeySetURL returns an error unless keys may be fetched from a URL: whoever can
-// change them in transit could make tokens.
+// CheckKeySetURL validates the URL of a key set. It must be authenticated, because anyone who can modify the keys in transit can
+// issue tokens.
 func CheckKeySetURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "":
-		return errors.New("this is no URL; write https://host/path, or the path of a file")
+		return errors.New("invalid URL: use https://host/path or the path of a file")
 	case u.User != nil:
-		return errors.New("leave user and password out of the URL")
+		return errors.New("invalid URL: remove user and password")
 	case u.Scheme != "https" && (u.Scheme != "http" || !addressfilter.IsLoopback(u.Hostname())):
-		return errors.New("use https: keys that come over a network without it could be replaced; or name a file")
+		return errors.New("invalid URL: use https, because keys could be modified in transit, or the path of a file")
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func fetchKeySet(ctx context.Context, client *http.Client, url string) ([]byte, 
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the answer is %s; redirects are not followed", resp.Status)
+		return nil, fmt.Errorf("unexpected status %s; redirects are not followed", resp.Status)
 	}
 	return limited(resp.Body)
 }
@@ -139,19 +139,18 @@ func fetchKeySet(ctx context.Context, client *http.Client, url string) ([]byte, 
 func limited(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxKeySet+1))
 	if err == nil && len(data) > maxKeySet {
-		err = fmt.Errorf("a set of keys has at most %d bytes", maxKeySet)
+		err = fmt.Errorf("the key set is larger than %d bytes", maxKeySet)
 	}
 	return data, err
 }
 
-// parseKeySet returns the public keys of a JSON Web Key Set (RFC 7517) that can check
-// signatures. Others are left out, as the RFC wants it.
+// parseKeySet returns the public signature keys of a JSON Web Key Set (RFC 7517). It ignores other keys, as the RFC recommends.
 func parseKeySet(data []byte) ([]jose.JSONWebKey, error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, fmt.Errorf("no set of keys: %w", err)
+		return nil, fmt.Errorf("invalid key set: %w", err)
 	}
 	var set []jose.JSONWebKey
 	for _, data := range raw.Keys[:min(len(raw.Keys), maxSetKeys)] {
@@ -159,27 +158,26 @@ func parseKeySet(data []byte) ([]jose.JSONWebKey, error) {
 		if key.UnmarshalJSON(data) != nil || key.Use != "" && key.Use != "sig" {
 			continue
 		}
-		public := key.Public() // of a shared secret there is none
+		public := key.Public() // invalid for a shared secret
 		if small, ok := public.Key.(*rsa.PublicKey); ok && small.N.BitLen() < minRSA || !public.Valid() {
 			continue
 		}
 		set = append(set, public)
 	}
 	if len(set) == 0 {
-		return nil, errors.New("the set has no public key for signatures")
+		return nil, errors.New("the key set contains no public signature key")
 	}
 	return set, nil
 }
 
-// verify returns who a token is of, or a *Denied. Another error means that the keys
-// cannot be read.
+// verify returns the caller with a token, or a *Denied. Other errors mean that the keys are unavailable.
 func (t *Tokens) verify(ctx context.Context, text string) (Caller, error) {
 	if len(text) > maxToken {
 		return Caller{}, &Denied{fmt.Sprintf("the token has more than %d bytes", maxToken)}
 	}
 	token, err := jwt.ParseSigned(text, algorithms)
 	if err != nil || len(token.Headers) != 1 {
-		return Caller{}, &Denied{"the token cannot be read, or is signed by an algorithm that is not accepted"}
+		return Caller{}, &Denied{"the token is malformed, or its signature algorithm is not accepted"}
 	}
 	if !isAccessToken(token.Headers[0]) {
 		return Caller{}, &Denied{"the token is not an access token: its typ is neither JWT nor at+jwt"}
@@ -191,7 +189,7 @@ func (t *Tokens) verify(ctx context.Context, text string) (Caller, error) {
 	var claims jwt.Claims
 	var all map[string]any
 	if err := token.Claims(key.Key, &claims, &all); err != nil {
-		return Caller{}, &Denied{"the signature of the token is wrong"}
+		return Caller{}, &Denied{"the signature of the token is invalid"}
 	}
 	return t.caller(claims, all)
 }
@@ -207,35 +205,35 @@ func isAccessToken(header jose.Header) bool {
 	return text == "jwt" || text == "at+jwt"
 }
 
-// caller checks the claims of a token whose signature is right.
+// caller validates the claims of a token with a valid signature.
 func (t *Tokens) caller(claims jwt.Claims, all map[string]any) (Caller, error) {
 	if claims.Expiry == nil {
-		return Caller{}, &Denied{"the token has no exp: tokens must expire"}
+		return Caller{}, &Denied{"the token has no exp claim: tokens must expire"}
 	}
 	expected := jwt.Expected{Issuer: t.cfg.Issuer, AnyAudience: jwt.Audience{t.cfg.Audience}, Time: t.now()}
 	switch err := claims.ValidateWithLeeway(expected, t.cfg.Leeway); {
 	case errors.Is(err, jwt.ErrExpired):
 		return Caller{}, &Denied{"the token is expired"}
 	case errors.Is(err, jwt.ErrInvalidIssuer):
-		return Caller{}, &Denied{"the token is of another issuer"}
+		return Caller{}, &Denied{"the token has another issuer"}
 	case errors.Is(err, jwt.ErrInvalidAudience):
-		return Caller{}, &Denied{"the token is for another audience"}
+		return Caller{}, &Denied{"the token has another audience"}
 	case err != nil:
 		return Caller{}, &Denied{"the token is not valid yet"}
 	case claims.Subject == "":
-		return Caller{}, &Denied{"the token has no sub"}
+		return Caller{}, &Denied{"the token has no sub claim"}
 	}
 	role, ok := roleOf(all[t.cfg.RoleClaim])
 	if !ok {
-		return Caller{}, &Denied{fmt.Sprintf("the claim %s of the token names no role of %s", t.cfg.RoleClaim, names(Roles))}
+		return Caller{}, &Denied{fmt.Sprintf("the claim %s of the token contains none of the roles %s", t.cfg.RoleClaim, names(Roles))}
 	}
 	return Caller{Name: clip.Line(claims.Subject, 200), ID: tokenID + clip.Line(claims.ID, 200), Role: role}, nil
 }
 
-// tokenID begins the id of a caller with a token. No key has it.
+// tokenID is the prefix of the ID of a caller with a token. Key IDs do not have it.
 const tokenID = "jwt:"
 
-// roleOf returns the role in a claim: a text, or a list with the role that may do most.
+// roleOf returns the role in a claim: a string, or the most privileged role in a list.
 func roleOf(claim any) (Role, bool) {
 	if text, ok := claim.(string); ok {
 		role, err := ParseRole(text)
@@ -252,9 +250,8 @@ func roleOf(claim any) (Role, bool) {
 	return "", false
 }
 
-// key returns the public key for the header of a token. It reads the keys again if
-// they are old, and if none is the one that the header names. While they cannot
-// be read, the last ones count for a day.
+// key returns the public key for the header of a token. It refreshes the keys if they are old or do not contain the key. If a
+// refresh fails, the last keys remain valid for a day.
 func (t *Tokens) key(ctx context.Context, header jose.Header) (jose.JSONWebKey, error) {
 	key, found := t.find(header)
 	if err := t.renew(ctx, found); err != nil {
@@ -266,7 +263,7 @@ func (t *Tokens) key(ctx context.Context, header jose.Header) (jose.JSONWebKey, 
 	return key, nil
 }
 
-// find returns the key that a header names. A header without a name means the only key.
+// find returns the key that a header identifies. A header without a key ID identifies the only key.
 func (t *Tokens) find(header jose.Header) (jose.JSONWebKey, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -279,8 +276,8 @@ func (t *Tokens) find(header jose.Header) (jose.JSONWebKey, bool) {
 	return jose.JSONWebKey{}, false
 }
 
-// renew reads the keys again if it is time, or waits for the one who does. found says
-// whether the key that is needed is there. It returns an error if there are no keys.
+// renew refreshes the keys if necessary, or waits for a running refresh. found reports whether the required key is known. renew
+// returns an error if there are no valid keys.
 func (t *Tokens) renew(ctx context.Context, found bool) error {
 	t.mu.Lock()
 	now := t.now()
@@ -308,12 +305,12 @@ func (t *Tokens) renew(ctx context.Context, found bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.set) == 0 || t.now().Sub(t.read) >= keepSet {
-		return errors.New("the keys of api.jwt.jwks cannot be read now; the log says why")
+		return errors.New("the keys of api.jwt.jwks are unavailable; see the log for the reason")
 	}
 	return nil
 }
 
-// reload reads the keys, whether or not the client of the request waits, and closes done.
+// reload reads the keys, even if the client of the request disconnects, and closes done.
 func (t *Tokens) reload(ctx context.Context, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
 	defer cancel()
@@ -323,7 +320,7 @@ func (t *Tokens) reload(ctx context.Context, done chan struct{}) {
 		set, err = parseKeySet(data)
 	}
 	if err != nil {
-		t.cfg.Logger.WarnContext(ctx, "cannot read the keys of tokens; the last ones count for a day", "setting", "api.jwt.jwks", "err", err)
+		t.cfg.Logger.WarnContext(ctx, "cannot read the keys of tokens; the last keys remain valid for a day", "setting", "api.jwt.jwks", "err", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

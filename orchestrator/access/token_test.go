@@ -25,7 +25,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// issuer makes tokens.
+// issuer issues tokens.
 type issuer struct {
 	keys map[string]any // by kid
 	algs map[string]jose.SignatureAlgorithm
@@ -55,7 +55,7 @@ func newIssuer(t *testing.T) *issuer {
 	}
 }
 
-// set returns the set of the public keys of kids, and of shared secrets as they are.
+// set returns the key set of kids: public keys, and shared secrets unchanged.
 func (i *issuer) set(t *testing.T, kids ...string) []byte {
 	t.Helper()
 	var set jose.JSONWebKeySet
@@ -73,7 +73,7 @@ func (i *issuer) set(t *testing.T, kids ...string) []byte {
 	return data
 }
 
-// sign returns a token with claims, signed by the key of a kid.
+// sign returns a token with claims, signed with the key kid.
 func (i *issuer) sign(t *testing.T, kid string, claims map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: i.algs[kid], Key: jose.JSONWebKey{Key: i.keys[kid], KeyID: kid}}, nil)
@@ -87,7 +87,7 @@ func (i *issuer) sign(t *testing.T, kid string, claims map[string]any) string {
 	return text
 }
 
-// claims are those of a good token, with changes; nil leaves a claim out.
+// claims returns valid claims with changes; nil removes a claim.
 func claims(at time.Time, changes map[string]any) map[string]any {
 	all := map[string]any{"iss": "https://id.example", "aud": []string{"muster", "other"}, "sub": "ann", "jti": "t1", "role": "operator",
 		"exp": at.Add(time.Hour).Unix(), "iat": at.Unix()}
@@ -103,7 +103,7 @@ func tokensConfig(jwks string) TokensConfig {
 	return TokensConfig{JWKS: jwks, Issuer: "https://id.example", Audience: "muster", Leeway: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 }
 
-func TestTokenIsAcceptedWhenAllOfItIsRight(t *testing.T) {
+func TestOnlyValidTokensAreAccepted(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	path := filepath.Join(t.TempDir(), "keys.json")
@@ -129,7 +129,7 @@ func TestTokenIsAcceptedWhenAllOfItIsRight(t *testing.T) {
 		i.sign(t, "small", claims(now, nil)):  "not in api.jwt.jwks",
 		none:                                  "algorithm",
 		good[:len(good)-8] + "AAAAAAAA":       "signature",
-		"a.b.c":                               "cannot be read",
+		"a.b.c":                               "malformed",
 		good + strings.Repeat("A", maxToken):  "more than",
 		i.sign(t, "ec", claims(now, map[string]any{"exp": nil})):                               "must expire",
 		i.sign(t, "ec", claims(now, map[string]any{"exp": now.Add(-31 * time.Second).Unix()})): "expired",
@@ -139,10 +139,10 @@ func TestTokenIsAcceptedWhenAllOfItIsRight(t *testing.T) {
 		i.sign(t, "ec", claims(now, map[string]any{"iss": nil})):                               "another issuer",
 		i.sign(t, "ec", claims(now, map[string]any{"aud": "other"})):                           "another audience",
 		i.sign(t, "ec", claims(now, map[string]any{"sub": nil})):                               "no sub",
-		i.sign(t, "ec", claims(now, map[string]any{"role": nil})):                              "names no role",
-		i.sign(t, "ec", claims(now, map[string]any{"role": "root"})):                           "names no role",
+		i.sign(t, "ec", claims(now, map[string]any{"role": nil})):                              "none of the roles",
+		i.sign(t, "ec", claims(now, map[string]any{"role": "root"})):                           "none of the roles",
 		i.sign(t, "ec", claims(now, map[string]any{"role": []string{"x", "viewer"}})):          "",
-		i.sign(t, "ec", claims(now, map[string]any{"role": []any{1, "root"}})):                 "names no role",
+		i.sign(t, "ec", claims(now, map[string]any{"role": []any{1, "root"}})):                 "none of the roles",
 	} {
 		_, err := tokens.verify(t.Context(), text)
 		if why := denied(err); (err == nil) != (want == "") || !strings.Contains(why, want) {
@@ -151,7 +151,7 @@ func TestTokenIsAcceptedWhenAllOfItIsRight(t *testing.T) {
 	}
 }
 
-// Keys from a URL are kept while it is away, and one that is not known makes us look again, but not each time.
+// Keys from a URL remain valid while it is unavailable. An unknown key triggers a read, at limited intervals.
 func TestKeysAreRenewedFromTheURL(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
@@ -182,7 +182,7 @@ func TestKeysAreRenewedFromTheURL(t *testing.T) {
 	}
 	check("ec", "", 1)
 	served.Store(i.set(t, "ec", "rsa"))
-	check("rsa", "not in api.jwt.jwks", 1) // it was read just now
+	check("rsa", "not in api.jwt.jwks", 1) // just read
 	now = now.Add(unknownEvery)
 	check("rsa", "", 2)
 	served.Store([]byte(nil))
@@ -191,14 +191,14 @@ func TestKeysAreRenewedFromTheURL(t *testing.T) {
 	check("ec", "", 3)
 	now = now.Add(keepSet)
 	if _, err := tokens.verify(t.Context(), i.sign(t, "ec", claims(now, nil))); err == nil || denied(err) != "" {
-		t.Errorf("a day without the URL: got %v, want that the keys cannot be read", err)
+		t.Errorf("a day without the URL: got %v, want an error", err)
 	}
 	served.Store(i.set(t, "rsa"))
 	now = now.Add(retryEvery)
 	check("ec", "not in api.jwt.jwks", 5)
 }
 
-// A token of the same issuer for another purpose, such as logout+jwt, is not accepted.
+// Tokens of the same issuer for other purposes, such as logout+jwt, are rejected.
 func TestOnlyAccessTokensAreAccepted(t *testing.T) {
 	t.Parallel()
 	for typ, want := range map[any]bool{
@@ -235,8 +235,8 @@ func TestOnlyAccessTokensAreAccepted(t *testing.T) {
 	}
 }
 
-// Without any keys a token is neither right nor wrong.
-func TestTokenIsUnknownUntilKeysWereRead(t *testing.T) {
+// Before the first keys are read, a token is neither valid nor invalid.
+func TestTokenIsUnknownBeforeKeysAreRead(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	for name, answer := range map[string]http.HandlerFunc{
@@ -253,13 +253,13 @@ func TestTokenIsUnknownUntilKeysWereRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := tokens.verify(t.Context(), i.sign(t, "ec", claims(time.Now(), nil))); err == nil || denied(err) != "" {
-			t.Errorf("%s: got %v, want that the keys cannot be read", name, err)
+			t.Errorf("%s: got %v, want an error that the keys are not readable", name, err)
 		}
 		srv.Close()
 	}
 }
 
-func TestKeysComeOnlyFromWhereTheyAreSafe(t *testing.T) {
+func TestKeyURLsMustBeSafe(t *testing.T) {
 	t.Parallel()
 	for url, ok := range map[string]bool{
 		"https://id.example/keys": true, "http://127.0.0.1:80/keys": true, "http://localhost/keys": true,
@@ -275,16 +275,16 @@ func TestKeysComeOnlyFromWhereTheyAreSafe(t *testing.T) {
 		t.Errorf("without an audience: got %v, want an error", err)
 	}
 	if _, err := NewTokens(tokensConfig(filepath.Join(t.TempDir(), "none"))); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want that there is no such file", err)
+		t.Errorf("got %v, want a missing file", err)
 	}
 }
 
-// A credential is one of the settings, stored, or a token; each is told by itself.
+// The gate recognizes static keys, stored keys and tokens.
 func TestGateTellsCredentialsApart(t *testing.T) {
 	t.Parallel()
 	var open *Gate
 	if closed, err := open.Closed(context.Background()); closed || err != nil {
-		t.Errorf("got %v, %v, want a gate that is open", closed, err)
+		t.Errorf("got %v, %v, want an open gate", closed, err)
 	}
 	if _, err := NewGate([]string{"pssst"}, nil, nil); err == nil || strings.Contains(err.Error(), "pssst") {
 		t.Errorf("a short key: got %v", err)
@@ -299,7 +299,7 @@ func TestGateTellsCredentialsApart(t *testing.T) {
 			t.Errorf("%q: got %+v, %v, want %q", text, c, err, want)
 		}
 		if _, err := g.Identify(t.Context(), text, true); denied(err) == "" {
-			t.Errorf("%q: got %v while guesses are blocked, want that it is denied", text, err)
+			t.Errorf("%q: got %v while guesses are blocked, want it denied", text, err)
 		}
 	}
 }

@@ -1,10 +1,8 @@
-// Package artifact turns lines of JSON into items of a work queue, and fetches
-// their URLs into a folder.
+// Package artifact converts lines of JSON to items of a work queue, and downloads their URLs to a directory.
 //
-// An artifact is a JSON object with an id, and usually with a URL. [Item] finds
-// its resources: its resolver, and the host of its URL, so that limits for both
-// hold and the queue needs to know neither. [Import] reads
-// a file of them, however long. [Fetcher] is the handler of kind [FetchKind].
+// An artifact is a JSON object with an ID, and usually with a URL. [Item] determines the resources of an artifact, its resolver
+// and the host of its URL, to which the limits of the queue apply. [Import] reads a file of artifacts of any length. [Fetcher]
+// handles items of kind [FetchKind].
 package artifact
 
 import (
@@ -18,24 +16,23 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// FetchKind is the kind of an artifact without one: it is downloaded.
+// FetchKind is the default kind of an artifact, which is downloaded.
 const FetchKind = "http.fetch"
 
-// Resource keys begin with these.
+// Prefixes of resource keys.
 const (
 	ResolverKey = "resolver:"
 	HostKey     = "host:"
 )
 
-// The fields of an artifact's resolver and URL, in the order in which they are
-// read.
+// The fields of the resolver and the URL of an artifact, in order of precedence.
 var (
 	resolverFields = []string{"resolver_hint", "resolver", "resolver_name"}
 	urlFields      = []string{"url", "source_url", "origin_url", "download_url", "landing_url", "pdf_url"}
 	urlLists       = []string{"urls", "landing_urls", "pdf_urls"}
 )
 
-// Parse reads an artifact: a JSON object with an id, or an artifact_id.
+// Parse parses an artifact: a JSON object with the field id or artifact_id.
 func Parse(data []byte) (workqueue.Item, error) {
 	fields, err := object(data)
 	if err != nil {
@@ -43,12 +40,12 @@ func Parse(data []byte) (workqueue.Item, error) {
 	}
 	id := text(fields, "id", "artifact_id")
 	if id == "" {
-		return workqueue.Item{}, errors.New(`no id; give one in "id" or "artifact_id"`)
+		return workqueue.Item{}, errors.New(`no ID; set "id" or "artifact_id"`)
 	}
 	return item(id, data, fields)
 }
 
-// Item makes the item of an artifact whose id is known.
+// Item returns the queue item of an artifact with a known ID.
 func Item(id string, data []byte) (workqueue.Item, error) {
 	fields, err := object(data)
 	if err != nil {
@@ -64,25 +61,23 @@ func item(id string, data []byte, fields map[string]json.RawMessage) (workqueue.
 	}
 	if p, ok := fields["priority"]; ok {
 		if err := json.Unmarshal(p, &it.Priority); err != nil {
-			return workqueue.Item{}, fmt.Errorf("priority %.40s is not a whole number", p)
+			return workqueue.Item{}, fmt.Errorf("invalid priority %.40s: must be an integer", p)
 		}
 	}
 	if r := text(fields, resolverFields...); r != "" {
 		it.ResourceKeys = append(it.ResourceKeys, ResolverKey+r)
 	}
-	// Doubt returns what is wrong with a URL.
+	// Errors of the URL are returned by Doubt.
 	if h, _ := limit.ParseHostKey(urlOf(fields)); h != "" {
 		it.ResourceKeys = append(it.ResourceKeys, HostKey+strings.ToValidUTF8(h[:min(len(h), maxHost)], ""))
 	}
 	return it, nil
 }
 
-// maxHost is more than the bytes of a host name with its port. A text that is not
-// a host is cut to it.
+// maxHost is larger than any host name with port. A string that is not a host is truncated to it.
 const maxHost = 300
 
-// Doubt returns what is wrong with an item that is enqueued anyway: its URL has
-// no host, so that the limit per host is of that URL alone.
+// Doubt returns an error for an enqueued item whose URL has no host. The limit per host does not apply to such an item.
 func Doubt(it workqueue.Item) error {
 	for _, k := range it.ResourceKeys {
 		host, ok := strings.CutPrefix(k, HostKey)
@@ -100,17 +95,17 @@ func object(data []byte) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
 		if kind := new(json.UnmarshalTypeError); errors.As(err, &kind) {
-			return nil, fmt.Errorf("an artifact is a JSON object, not %s", kind.Value)
+			return nil, fmt.Errorf("an artifact must be a JSON object, not %s", kind.Value)
 		}
 		return nil, err
 	}
 	if fields == nil {
-		return nil, errors.New("an artifact is a JSON object, not null")
+		return nil, errors.New("an artifact must be a JSON object, not null")
 	}
 	return fields, nil
 }
 
-// text returns the first of the fields that holds more than blanks.
+// text returns the first nonblank string among the named fields.
 func text(fields map[string]json.RawMessage, names ...string) string {
 	for _, n := range names {
 		var s string
@@ -121,7 +116,7 @@ func text(fields map[string]json.RawMessage, names ...string) string {
 	return ""
 }
 
-// urlOf returns the URL of an artifact, "" if it has none.
+// urlOf returns the URL of an artifact, or "".
 func urlOf(fields map[string]json.RawMessage) string {
 	if u := text(fields, urlFields...); u != "" {
 		return u

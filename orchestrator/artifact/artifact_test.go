@@ -23,7 +23,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// TestMain makes names below .test resolve to loopback.
+// TestMain resolves names below .test to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	redistest.Main(m)
@@ -39,12 +39,12 @@ func TestParse(t *testing.T) {
 		`{"id":"a","urls":["", "http://first"],"pdf_urls":["http://second"]}`:                 "a http.fetch [host:first]",
 		`{"id":"a","plan":{"url":"http://plan/x"},"urls":[1]}`:                                "a http.fetch [host:plan]",
 		`{"id":"a","url":"http://` + strings.Repeat("x", 300) + `/","note":"garbage is cut"}`: "a http.fetch [host:http://" + strings.Repeat("x", 293) + "]",
-		`{}`:                        `no id`,
-		`{"id":5}`:                  `no id`,
+		`{}`:                        `no ID`,
+		`{"id":5}`:                  `no ID`,
 		`[1]`:                       `not array`,
 		`null`:                      `not null`,
 		`{"id":"a"`:                 `unexpected end`,
-		`{"id":"a","priority":"x"}`: `not a whole number`,
+		`{"id":"a","priority":"x"}`: `must be an integer`,
 	} {
 		it, err := artifact.Parse([]byte(line))
 		got := fmt.Sprint(it.ID, " ", it.Kind, " ", it.ResourceKeys)
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A URL without a host is enqueued, and reported with its line.
+// A URL without a host is enqueued and reported with its line.
 func TestImportDoubts(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(redistest.New(t), "q", workqueue.Config{})
@@ -72,7 +72,7 @@ func TestImportDoubts(t *testing.T) {
 	}
 	want := `2: artifact "b": no host in "http://example.com:99999/": the port 99999 is above 65535`
 	if len(said) != 2 || said[0] != want || !strings.HasPrefix(said[1], `4: artifact "d": no host in `) {
-		t.Errorf("got doubts %q, want %q and one of line 4", said, want)
+		t.Errorf("got warnings %q, want %q and one for line 4", said, want)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestImport(t *testing.T) {
 			if !slices.Equal(bad, []int64{2503, 2504, 2505, 2507}) {
 				t.Errorf("got bad lines %v, want 2503, 2504, 2505 and 2507", bad)
 			}
-			// Again, as after an import that was interrupted.
+			// A repeated import, as after an interruption.
 			rep, err = artifact.Import(t.Context(), q, bytes.NewReader(in), artifact.ImportConfig{Limit: 10})
 			if err != nil || rep != (artifact.Report{Duplicate: 10, Lines: 10}) {
 				t.Fatalf("got %+v, %v; want 10 duplicates of 10 lines", rep, err)
@@ -154,7 +154,7 @@ func TestFetch(t *testing.T) {
 	rows := []struct {
 		id, payload string
 		state       workqueue.State
-		attempts    int // that it used
+		attempts    int // used attempts
 		note        string
 	}{
 		{"plain", `{"url":"U/a.pdf"}`, workqueue.StateDone, 0, ""},
@@ -167,7 +167,7 @@ func TestFetch(t *testing.T) {
 		{"loop", `{"url":"U/loop"}`, workqueue.StateError, 2, "10 redirects"},
 		{"broken", `{"url":"U/broken"}`, workqueue.StateError, 2, "502"},
 		{"cut", `{"url":"U/cut"}`, workqueue.StateError, 2, "unexpected EOF"},
-		{"big", `{"url":"U/big"}`, workqueue.StateError, 0, "1000 are allowed"},
+		{"big", `{"url":"U/big"}`, workqueue.StateError, 0, "the limit is 1000"},
 		{"file", `{"url":"file:///etc/passwd"}`, workqueue.StateError, 2, "artifact_validation_failed"},
 		{"none", `{}`, workqueue.StateError, 2, "artifact_validation_failed"},
 		{"typed", `{"url":"U/a.pdf","size":"big"}`, workqueue.StateError, 2, "artifact_validation_failed"},
@@ -190,11 +190,11 @@ func TestFetch(t *testing.T) {
 		t.Errorf("got parts %v, want none", parts)
 	}
 	if _, err := artifact.NewFetcher(artifact.FetcherConfig{}); err == nil {
-		t.Error("no folder: got nil, want an error")
+		t.Error("no directory: got nil, want an error")
 	}
 }
 
-// An item whose host sends a long Retry-After is tried again after 15 minutes at most.
+// A long Retry-After delays an item by at most 15 minutes.
 func TestRetryAfterOfAnItemIsBounded(t *testing.T) {
 	t.Parallel()
 	busy := newHost(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -223,6 +223,6 @@ func TestRetryAfterOfAnItemIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if in := time.Until(got[0].Available); in < 14*time.Minute || in > 15*time.Minute || !strings.Contains(got[0].Note, "429") {
-		t.Errorf("got %q, tried again in %v, want 429 and 15 minutes", got[0].Note, in)
+		t.Errorf("got %q, next attempt in %v, want 429 and 15 minutes", got[0].Note, in)
 	}
 }

@@ -22,42 +22,40 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// FetcherConfig sets up a Fetcher.
+// FetcherConfig configures a Fetcher.
 type FetcherConfig struct {
-	Dir       string                // where contents are kept; required
-	Filter    *addressfilter.Filter // which addresses that are not public may be connected to. Defaults to none.
-	Transport http.RoundTripper     // how they are fetched. Defaults to one without a proxy, with Filter, that gives up on hosts that do not answer.
-	Robots    bool                  // obeys robots.txt. Defaults to false.
-	Pacer     *limit.Pacer          // keeps the requests to a host apart and obeys Retry-After. Defaults to none.
-	// Breaker stops the requests to a host that keeps failing: its items fail without a request until it is tried again.
-	// Defaults to none.
+	Dir       string                // content directory; required
+	Filter    *addressfilter.Filter // exceptions for addresses that are not public. Default: none.
+	Transport http.RoundTripper     // Default: a transport with Filter and timeouts, without a proxy.
+	Robots    bool                  // respect robots.txt
+	Pacer     *limit.Pacer          // enforces the interval between requests to a host and Retry-After. Optional.
+	// Breaker stops the requests to a failing host: its items fail without a request until the breaker is half-open.
+	// Optional.
 	Breaker *limit.Breaker
-	// Slots bound the requests to a host at a time. They are taken here for hosts that a redirect leads to; the item holds
-	// the slot of its own host already. Defaults to none.
+	// Slots limits the concurrent requests to a host. The fetcher acquires slots for hosts of redirects; the item already
+	// occupies a slot of its host. Optional.
 	Slots     *limit.KeyedLimiter
-	MaxBytes  int64         // of a content. Defaults to 1 GiB.
-	Stall     time.Duration // how long a download may receive nothing before it fails. Defaults to 30 s.
-	UserAgent string        // Defaults to "muster/1.0".
-	Logger    *slog.Logger  // Defaults to slog.Default().
+	MaxBytes  int64         // maximum size of a file. Default: 1 GiB.
+	Stall     time.Duration // timeout for a download without data. Default: 30 s.
+	UserAgent string        // Default: "muster/1.0".
+	Logger    *slog.Logger  // Default: slog.Default().
 }
 
-// Fetcher downloads artifacts into a folder of contents: each is a file named
-// by its SHA-256, as in ab/abcdef…, that is complete or does not exist. An item
-// that has to wait for its host returns to the queue, so that no worker waits.
+// Fetcher downloads artifacts to a content directory. Each file is named after its SHA-256, such as ab/abcdef…, and is complete
+// or does not exist. An item that must wait for its host returns to the queue and occupies no worker.
 type Fetcher struct {
 	cfg    FetcherConfig
-	clock  polite.Clock // nil: none
+	clock  polite.Clock // nil without a Pacer
 	client *http.Client
 }
 
-// NewFetcher returns a Fetcher. It removes the parts that killed processes left
-// in cfg.Dir.
+// NewFetcher returns a Fetcher. It removes abandoned partial files from cfg.Dir.
 func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	if cfg.Dir == "" {
-		return nil, errors.New("fetch artifacts: no folder to keep them in")
+		return nil, errors.New("fetch artifacts: no content directory")
 	}
 	if !httpguts.ValidHeaderFieldValue(cfg.UserAgent) {
-		return nil, fmt.Errorf("fetch artifacts: user agent %q cannot be sent", cfg.UserAgent)
+		return nil, fmt.Errorf("fetch artifacts: invalid user agent %q", cfg.UserAgent)
 	}
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = 1 << 30
@@ -93,11 +91,11 @@ func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 }
 
 const (
-	robotsTimeout = 30 * time.Second // of fetching a robots.txt
-	maxCrawlDelay = time.Minute      // the longest crawl delay that is obeyed
+	robotsTimeout = 30 * time.Second // timeout of a robots.txt request
+	maxCrawlDelay = time.Minute      // maximum crawl delay
 )
 
-// stack returns the RoundTrippers that each request passes through.
+// stack returns the chain of RoundTrippers for requests.
 func (f *Fetcher) stack() http.RoundTripper {
 	cfg := polite.Config{Key: hostKey, Breaker: f.cfg.Breaker, Slots: f.cfg.Slots, Clock: f.clock, CrawlDelayMax: maxCrawlDelay, Logger: f.cfg.Logger}
 	if f.cfg.Robots {
@@ -106,8 +104,7 @@ func (f *Fetcher) stack() http.RoundTripper {
 	return polite.New(f.cfg.Transport, cfg)
 }
 
-// hostKey returns the resource key of a URL's host. The request itself fails if
-// the URL is wrong.
+// hostKey returns the resource key of the host of a URL. The request of an invalid URL fails.
 func hostKey(u *url.URL) string {
 	key, _ := limit.ParseHostKey(u.String())
 	return HostKey + key
@@ -122,22 +119,21 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 
 func checkURL(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("%q is no http or https URL", u.Redacted())
+		return fmt.Errorf("%q is not an http or https URL", u.Redacted())
 	}
 	return nil
 }
 
-// expected is what an artifact says of its content. A field that is not given is
-// not checked.
+// expected is the expected content of an artifact. Missing fields are not checked.
 type expected struct {
 	Type   string `json:"type"`   // media type, like application/pdf
 	Size   *int64 `json:"size"`   // bytes
-	SHA256 string `json:"sha256"` // in hex
+	SHA256 string `json:"sha256"` // hex
 }
 
 // Fetched is the result of a fetched artifact.
 type Fetched struct {
-	Path   string `json:"path"` // in the folder of contents
+	Path   string `json:"path"` // relative to the content directory
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
 	Type   string `json:"type,omitempty"`
@@ -155,7 +151,7 @@ func (f *Fetcher) Handle(ctx context.Context, it workqueue.Leased) (workqueue.Ou
 	}
 	u, err := url.Parse(urlOf(fields))
 	if err != nil {
-		return workqueue.Outcome{}, workqueue.Invalid(errors.New("its URL cannot be parsed"))
+		return workqueue.Outcome{}, workqueue.Invalid(errors.New("invalid URL"))
 	}
 	if err := checkURL(u); err != nil {
 		return workqueue.Outcome{}, workqueue.Invalid(err)
@@ -193,10 +189,10 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 	got := Fetched{}
 	got.Type, _, _ = mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if want.Type != "" && !strings.EqualFold(got.Type, strings.TrimSpace(want.Type)) {
-		return Fetched{}, workqueue.Permanent(fmt.Errorf("it is %q, not %q", got.Type, want.Type))
+		return Fetched{}, workqueue.Permanent(fmt.Errorf("the content type is %q, not %q", got.Type, want.Type))
 	}
 	if res.ContentLength > f.cfg.MaxBytes {
-		return Fetched{}, workqueue.Permanent(fmt.Errorf("it has %d bytes; %d are allowed", res.ContentLength, f.cfg.MaxBytes))
+		return Fetched{}, workqueue.Permanent(fmt.Errorf("the content has %d bytes; the limit is %d", res.ContentLength, f.cfg.MaxBytes))
 	}
 	body := &stallReader{r: res.Body, after: f.cfg.Stall}
 	body.timer = time.AfterFunc(body.after, func() { cancel(errStall) })
@@ -208,19 +204,19 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 	if err != nil {
 		return Fetched{}, err
 	}
-	// A wrong size or checksum is tried again: the transfer may be at fault.
+	// A wrong size or checksum is retried, because the transfer may have failed.
 	if want.Size != nil && got.Size != *want.Size {
-		return Fetched{}, discard(part, fmt.Errorf("it has %d bytes, not %d", got.Size, *want.Size))
+		return Fetched{}, discard(part, fmt.Errorf("the content has %d bytes, not %d", got.Size, *want.Size))
 	}
 	if want.SHA256 != "" && !strings.EqualFold(got.SHA256, strings.TrimSpace(want.SHA256)) {
-		return Fetched{}, discard(part, fmt.Errorf("its SHA-256 is %s, not %.64s", got.SHA256, want.SHA256))
+		return Fetched{}, discard(part, fmt.Errorf("the SHA-256 is %s, not %.64s", got.SHA256, want.SHA256))
 	}
 	return got, f.keep(part, got)
 }
 
-// requestError returns the error of a request with when to try again.
+// requestError converts the error of a request to an error with a retry time.
 func (f *Fetcher) requestError(ctx context.Context, err error) error {
-	// A url.Error repeats the URL, which may hold secrets.
+	// A url.Error repeats the URL, which may contain secrets.
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err
 	}
@@ -231,16 +227,16 @@ func (f *Fetcher) requestError(ctx context.Context, err error) error {
 		return workqueue.NotNow(wait.Key, wait.After, err)
 	}
 	if open, ok := errors.AsType[*polite.OpenError](err); ok {
-		// It is an attempt, as the request would be: an item of a dead host must end at some time.
+		// This counts as an attempt, so that items of a dead host fail eventually.
 		return workqueue.RetryAfter(open.After, err)
 	}
 	if refused, ok := errors.AsType[*addressfilter.Error](err); ok {
-		return workqueue.Permanent(fmt.Errorf("not connected: %w", refused)) // in few words, as notes are short
+		return workqueue.Permanent(fmt.Errorf("not connected: %w", refused)) // short, because notes are limited
 	}
 	if robots, ok := errors.AsType[*polite.RobotsError](err); ok && robots.Response != nil {
 		d, ok := retryafter.Parse(robots.Response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
 		if !ok && robots.Response.StatusCode == http.StatusTooManyRequests {
-			d, ok = time.Minute, true // or each item of the host would fetch it again
+			d, ok = time.Minute, true // otherwise each item of the host would request it again
 		}
 		if ok {
 			return f.holdBack(ctx, robots.Request.URL, d, err)
@@ -249,8 +245,7 @@ func (f *Fetcher) requestError(ctx context.Context, err error) error {
 	return err
 }
 
-// holdBack stops requests to the host of u until d has passed. It returns err as
-// the error after which the item is tried again then.
+// holdBack stops requests to the host of u for the duration d. It returns err as an error after which the item is retried then.
 func (f *Fetcher) holdBack(ctx context.Context, u *url.URL, d time.Duration, err error) error {
 	key := hostKey(u)
 	err = workqueue.RetryAfter(d, err)
@@ -262,13 +257,12 @@ func (f *Fetcher) holdBack(ctx context.Context, u *url.URL, d time.Duration, err
 	return workqueue.HoldBack(key, d, err)
 }
 
-// statusError returns the error of an answer without a content, with when to try
-// again.
+// statusError returns an error with a retry time for an unsuccessful response.
 func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return nil
 	}
-	err := fmt.Errorf("the server answers %d %s", res.StatusCode, http.StatusText(res.StatusCode))
+	err := fmt.Errorf("unexpected status %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if d, ok := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), maxRetryAfter); ok {
@@ -284,5 +278,5 @@ func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 	return workqueue.Permanent(err)
 }
 
-// maxRetryAfter bounds the Retry-After of a server.
+// maxRetryAfter is the maximum respected Retry-After.
 const maxRetryAfter = 15 * time.Minute

@@ -26,7 +26,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// world is a queue of artifacts and the folder of their contents.
+// world is a queue of artifacts with its content directory.
 type world struct {
 	t   *testing.T
 	rdb redis.UniversalClient
@@ -34,7 +34,7 @@ type world struct {
 	dir string
 }
 
-// local is a filter that lets tests reach their hosts.
+// local is a filter that allows the local hosts of tests.
 var local, _ = addressfilter.New(addressfilter.Local()...)
 
 func newWorld(t *testing.T, attempts int) *world {
@@ -85,8 +85,7 @@ func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
 	}
 }
 
-// want checks how an item has ended: its state, the attempts it used, and a part
-// of its note.
+// want checks the final state of an item: state, used attempts and a part of the note.
 func (w *world) want(id string, state workqueue.State, attempts int, note string) {
 	w.t.Helper()
 	got, err := w.q.Get(w.t.Context(), id)
@@ -98,7 +97,7 @@ func (w *world) want(id string, state workqueue.State, attempts int, note string
 	}
 }
 
-// host serves h and notes the times of requests, and how many ran at a time.
+// host serves h and records the times and the concurrency of requests.
 type host struct {
 	*httptest.Server
 	mu       sync.Mutex // guards the fields below
@@ -131,8 +130,7 @@ func (s *host) asked() int {
 	return len(s.times)
 }
 
-// apart checks that requests were d apart on average, but for the time that a
-// request takes to arrive.
+// apart checks that the average interval between requests is at least d, minus the time in transit.
 func (s *host) apart(t *testing.T, d time.Duration) {
 	t.Helper()
 	s.mu.Lock()
@@ -144,7 +142,7 @@ func (s *host) apart(t *testing.T, d time.Duration) {
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
-// A URL that a robots.txt forbids is skipped, and none is fetched while it cannot be read.
+// A URL that robots.txt disallows is skipped. If robots.txt is unavailable, nothing is fetched.
 func TestRobotsAreObeyed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
@@ -173,15 +171,15 @@ func TestRobotsAreObeyed(t *testing.T) {
 	w.want("led in", workqueue.StateSkipped, 0, "robots.txt forbids it")
 	w.want("unknown", workqueue.StateError, 1, "robots.txt cannot be fetched")
 	if n := h.asked(); n != 3 {
-		t.Errorf("the host was asked %d times, want 3: for robots.txt and the two open pages", n)
+		t.Errorf("the host received %d requests, want 3: robots.txt and the two allowed pages", n)
 	}
 	if n := down.asked(); n != 1 {
-		t.Errorf("the host without robots.txt was asked %d times, want 1: for that", n)
+		t.Errorf("the host without robots.txt received %d requests, want 1 for robots.txt", n)
 	}
 }
 
-// A host whose robots.txt answers 429 gets no requests for a time, like one whose pages do.
-func TestRetryAfterOfRobotsHoldsTheHost(t *testing.T) {
+// A 429 for robots.txt blocks the host like a 429 for a page.
+func TestRetryAfterOfRobotsBlocksTheHost(t *testing.T) {
 	t.Parallel()
 	for retryAfter, want := range map[string]time.Duration{"": time.Minute, "600": 10 * time.Minute, "7200": 15 * time.Minute} {
 		h := newHost(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -209,8 +207,7 @@ func TestRetryAfterOfRobotsHoldsTheHost(t *testing.T) {
 	}
 }
 
-// The pace of a host, configured or its crawl delay, holds; items that wait for
-// it use no attempt and no worker.
+// The configured pace or the crawl delay of a host is respected. Waiting items use neither attempts nor workers.
 func TestPaceIsKept(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]struct {
@@ -244,7 +241,7 @@ func TestPaceIsKept(t *testing.T) {
 			for i := range 6 {
 				w.want(fmt.Sprint("slow", i), workqueue.StateDone, 0, "")
 			}
-			// The fast items ran while the slow ones waited for their host.
+			// The fast items ran while the slow ones waited.
 			if last, slowest := fast.times[len(fast.times)-1], slow.times[len(slow.times)-1]; last.After(slowest) {
 				t.Errorf("the last fast item came %v after the last slow one, want before it", last.Sub(slowest))
 			}
@@ -252,8 +249,8 @@ func TestPaceIsKept(t *testing.T) {
 	}
 }
 
-// Retry-After stops all requests to the host, not only those of the item that got it.
-func TestRetryAfterHoldsTheHost(t *testing.T) {
+// Retry-After delays all requests to the host.
+func TestRetryAfterBlocksTheHost(t *testing.T) {
 	t.Parallel()
 	var told atomic.Bool
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
@@ -278,8 +275,8 @@ func TestRetryAfterHoldsTheHost(t *testing.T) {
 	}
 }
 
-// A host that keeps failing gets no more requests: its items fail without one.
-func TestBreakerSparesTheHost(t *testing.T) {
+// A failing host receives no more requests: its items fail without one.
+func TestBreakerStopsRequestsToTheHost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	other := newHost(t, hello)
@@ -291,7 +288,7 @@ func TestBreakerSparesTheHost(t *testing.T) {
 	b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 3, Cooldown: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	w.drain(1, artifact.FetcherConfig{Breaker: b})
 	if n := h.asked(); n != 3 {
-		t.Errorf("the failing host was asked %d times, want 3", n)
+		t.Errorf("the failing host received %d requests, want 3", n)
 	}
 	w.want("a0", workqueue.StateError, 1, "502")
 	w.want("a19", workqueue.StateError, 1, "its breaker is open")
@@ -302,8 +299,7 @@ func TestBreakerSparesTheHost(t *testing.T) {
 	}
 }
 
-// A breaker that is half open lets two through; the others wait for these
-// without losing an attempt, and the host is used again when they succeed.
+// A half-open breaker allows two requests. Other items wait without using an attempt, and continue when these succeed.
 func TestBreakerRecovers(t *testing.T) {
 	t.Parallel()
 	var fails atomic.Int32
@@ -328,13 +324,13 @@ func TestBreakerRecovers(t *testing.T) {
 	}
 }
 
-// A host that only redirects reach has its limit too.
-func TestRedirectsTakeSlots(t *testing.T) {
+// The limit applies to hosts that are reached by redirects, too.
+func TestRedirectsUseSlots(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "begin")
 		w.(http.Flusher).Flush()
-		<-time.After(20 * time.Millisecond) // the slot is held until the content is there
+		<-time.After(20 * time.Millisecond) // the slot is in use until the body is read
 		_, _ = io.WriteString(w, "end")
 	})
 	w := newWorld(t, 1)
@@ -351,7 +347,7 @@ func TestRedirectsTakeSlots(t *testing.T) {
 	}
 }
 
-func TestFetchIsBoundedAndHonest(t *testing.T) {
+func TestFetchLimitsAndErrors(t *testing.T) {
 	t.Parallel()
 	var agent atomic.Value
 	var h *host
@@ -375,8 +371,8 @@ func TestFetchIsBoundedAndHonest(t *testing.T) {
 	w.enqueue("secret", `{"url":"`+h.URL+`/secret?token=hunter2"}`)
 	w.enqueue("dead", `{"url":"http://127.0.0.1:1/?token=hunter2"}`)
 	w.drain(4, artifact.FetcherConfig{Stall: 100 * time.Millisecond})
-	w.want("stall", workqueue.StateError, 1, "no data was received for 100ms")
-	w.want("file", workqueue.StateError, 1, "no http or https URL")
+	w.want("stall", workqueue.StateError, 1, "no data received for 100ms")
+	w.want("file", workqueue.StateError, 1, "not an http or https URL")
 	w.want("dead", workqueue.StateError, 1, "connection refused")
 	for _, id := range []string{"secret", "dead"} {
 		if got, _ := w.q.Get(t.Context(), id); strings.Contains(got[0].Note, "hunter2") {
@@ -391,9 +387,8 @@ func TestFetchIsBoundedAndHonest(t *testing.T) {
 	}
 }
 
-// A content is complete or does not exist, and parts of killed processes are
-// removed.
-func TestContentsAreWhole(t *testing.T) {
+// Content files are complete or do not exist. Partial files of killed processes are removed.
+func TestContentsAreComplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	incoming := filepath.Join(w.dir, "incoming")
@@ -426,7 +421,7 @@ func TestContentsAreWhole(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { w.drain(1, artifact.FetcherConfig{}) })
-	testutil.Eventually(t, "the beginning to be there", func() bool {
+	testutil.Eventually(t, "the partial file exists", func() bool {
 		parts, _ := filepath.Glob(filepath.Join(incoming, "*.part"))
 		for _, p := range parts {
 			if data, _ := os.ReadFile(p); string(data) == "begin " {
@@ -436,7 +431,7 @@ func TestContentsAreWhole(t *testing.T) {
 		return false
 	})
 	if c := contents(); len(c) != 0 {
-		t.Errorf("got contents %v of a part, want none", c)
+		t.Errorf("got contents %v of a partial file, want none", c)
 	}
 	close(inside)
 	wg.Wait()
@@ -446,15 +441,15 @@ func TestContentsAreWhole(t *testing.T) {
 		t.Errorf("got content %q, %v; want begin end", data, err)
 	}
 	if _, err := os.Stat(old); err == nil {
-		t.Error("an old part exists, want it removed")
+		t.Error("an old partial file exists, want it removed")
 	}
 	if _, err := os.Stat(young); err != nil {
-		t.Error("a part that may be in use was removed, want it kept")
+		t.Error("a partial file that may be in use was removed, want it kept")
 	}
 }
 
-// The address of an item must be public unless it is allowed: the item fails at once, no request is made, and no breaker
-// counts a failure.
+// The address of an item must be public or explicitly allowed. Otherwise the item fails at once without a request, and no
+// breaker counts a failure.
 func TestItemsDoNotReachPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	inside := newHost(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("secret")) })

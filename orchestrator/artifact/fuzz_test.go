@@ -11,7 +11,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// FuzzParse wants a line of a list to be an item with an id and bounded keys, or an error of bounded length.
+// FuzzParse checks that a line is parsed to an item with an ID and bounded keys, or rejected with an error of bounded length.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`{"id":"p1","url":"http://a.example/1.pdf","resolver":"unpaywall"}`, `{"artifact_id":" x ","urls":["",1]}`, `{"id":1}`, `{"id":"a","priority":1.5}`, `{"id":"a","plan":{"url":"//h"}}`, `null`, `[]`, `{oops`, `{"id":"a","url":"http://[::1"}`, "{\"id\":\"a\",\"url\":\"" + strings.Repeat("ä", 300) + "\"}"} {
 		f.Add([]byte(s))
@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzLines wants all lines of a list to be read, whatever their length: none is lost or joined with another.
+// FuzzLines checks that all lines of a list are read, whatever their length.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nbb\n\nccc"), 2)
 	f.Add(bytes.Repeat([]byte("x"), 70), 3)
@@ -57,7 +57,7 @@ func FuzzLines(f *testing.F) {
 			}
 		}
 		if line, err := readLine(in, most); !errors.Is(err, io.EOF) {
-			t.Errorf("%q: got %q, %v behind the last line", text, line, err)
+			t.Errorf("%q: got %q, %v after the last line", text, line, err)
 		}
 	})
 }

@@ -13,16 +13,16 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// ImportConfig sets up an Import.
+// ImportConfig configures Import.
 type ImportConfig struct {
-	Limit    int                           // artifacts to take. Defaults to all.
-	MaxLine  int                           // bytes of a line. Defaults to 8 MiB.
-	Progress func(Report)                  // called after each batch. Defaults to nothing.
-	BadLine  func(number int64, err error) // called for each line that is not an artifact. Defaults to nothing.
-	Doubtful func(number int64, err error) // called for each item of which Doubt returns an error. Defaults to nothing.
+	Limit    int                           // maximum number of artifacts. Default: all.
+	MaxLine  int                           // maximum length of a line in bytes. Default: 8 MiB.
+	Progress func(Report)                  // called after each batch. Optional.
+	BadLine  func(number int64, err error) // called for each invalid line. Optional.
+	Doubtful func(number int64, err error) // called for each item for which Doubt returns an error. Optional.
 }
 
-// Report counts the lines of an import.
+// Report contains the line counts of an import.
 type Report struct {
 	New       int   `json:"new"`
 	Duplicate int   `json:"duplicate"`
@@ -30,15 +30,14 @@ type Report struct {
 	Lines     int64 `json:"lines"`
 }
 
-// importBatch is how many artifacts are held in memory and enqueued at a time.
+// importBatch is the maximum number of artifacts per batch.
 const importBatch = 1000
 
-// importBytes bounds a batch of long lines.
+// importBytes is the maximum size of a batch.
 const importBytes = 8 << 20
 
-// Import enqueues the artifacts of r, one JSON object a line, plain or gzip. A
-// bad line is reported and left out; blank lines are ignored. An import that was
-// interrupted can run again: items that exist already are duplicates.
+// Import enqueues the artifacts in r, one JSON object per line, plain or compressed with gzip. It reports and skips invalid lines
+// and ignores blank lines. An interrupted import can be repeated: existing items count as duplicates.
 func Import(ctx context.Context, q *workqueue.Queue, r io.Reader, cfg ImportConfig) (Report, error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = 8 << 20
@@ -53,7 +52,7 @@ func Import(ctx context.Context, q *workqueue.Queue, r io.Reader, cfg ImportConf
 		added, err := q.Enqueue(ctx, batch...)
 		rep.New += added
 		if err != nil {
-			return fmt.Errorf("import before line %d: %w; run it again, what is enqueued stays enqueued", rep.Lines+1, err)
+			return fmt.Errorf("import before line %d: %w; repeat the import, which skips enqueued items", rep.Lines+1, err)
 		}
 		rep.Duplicate += len(batch) - added
 		batch, size = batch[:0], 0
@@ -119,10 +118,10 @@ func parseLine(line []byte) (workqueue.Item, error) {
 	return Parse(line)
 }
 
-// ErrGzip means that a file begins like gzip and is not.
+// ErrGzip means that a file starts like gzip but is invalid.
 var ErrGzip = errors.New("read gzip")
 
-// plain unpacks gzip, and skips a byte order mark.
+// plain decompresses gzip and skips a byte order mark.
 func plain(r io.Reader) (*bufio.Reader, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -140,8 +139,7 @@ func plain(r io.Reader) (*bufio.Reader, error) {
 
 var errLong = errors.New("the line is too long")
 
-// readLine reads a line of at most n bytes. A longer one is read to its end and
-// dropped.
+// readLine reads a line of at most n bytes. It skips a longer line and returns errLong.
 func readLine(in *bufio.Reader, n int) ([]byte, error) {
 	var line []byte
 	long := false

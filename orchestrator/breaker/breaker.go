@@ -14,19 +14,18 @@ import (
 	"muster/tasks/limit"
 )
 
-// ErrNotFound means that no breaker with a name is open.
-var ErrNotFound = errors.New("no such breaker is open")
+// ErrNotFound means that no open breaker matches a name.
+var ErrNotFound = errors.New("no open breaker with this name")
 
-// Service has the breakers of a fleet. The key of a breaker is site@host for a site,
-// host:NAME for a host of the work queue, and agent:ID for an agent with a URL. It is
-// safe for concurrent use.
+// Service lists and resets the breakers of a fleet. The key of a breaker is site@host for a site, host:NAME for a host of the
+// work queue and agent:ID for a push agent. Service is safe for concurrent use.
 type Service struct {
 	client *tasks.Client
-	hosts  *limit.Breaker // of sites, too
+	hosts  *limit.Breaker // also of sites
 	agents *limit.Breaker
 }
 
-// New returns the breakers of hosts and sites, and those of agents.
+// New returns a service for the breakers of hosts and sites, and of agents.
 func New(client *tasks.Client, hosts, agents *limit.Breaker) *Service {
 	return &Service{client: client, hosts: hosts, agents: agents}
 }
@@ -34,7 +33,7 @@ func New(client *tasks.Client, hosts, agents *limit.Breaker) *Service {
 // Hosts returns the breaker of hosts and sites.
 func (s *Service) Hosts() *limit.Breaker { return s.hosts }
 
-// List returns the breakers that are not closed, those of agents last.
+// List returns the breakers that are not closed: hosts and sites first, then agents.
 func (s *Service) List(ctx context.Context) ([]limit.BreakerState, error) {
 	list, err := s.hosts.States(ctx)
 	if err != nil {
@@ -44,9 +43,8 @@ func (s *Service) List(ctx context.Context) ([]limit.BreakerState, error) {
 	return append(list, agents...), err
 }
 
-// Reset closes breakers and forgets their failures. A name is a key, or the site, host or
-// id in keys. It returns the keys of the breakers that it closed, or ErrNotFound before
-// it closes any. Waiting pages and items are tried when their wait ends, within two minutes.
+// Reset closes breakers and clears their failures. A name is a key, or the site, host or ID in keys. Reset returns the keys of
+// the closed breakers, or ErrNotFound before it closes any. Waiting pages and items are retried within two minutes.
 func (s *Service) Reset(ctx context.Context, names ...string) (keys []string, err error) {
 	list, err := s.List(ctx)
 	if err != nil {
@@ -64,7 +62,7 @@ func (s *Service) Reset(ctx context.Context, names ...string) (keys []string, er
 	return keys, s.reset(ctx, keys)
 }
 
-// ResetAll closes all breakers, and returns their keys.
+// ResetAll closes all breakers and returns their keys.
 func (s *Service) ResetAll(ctx context.Context) (keys []string, err error) {
 	list, err := s.List(ctx)
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Agent is an agent that work is pushed to without registration.
+// Agent is a push agent that needs no registration.
 type Agent struct {
-	Name     string   `yaml:"name,omitempty" json:"name,omitempty"` // unique. Defaults to the host of URL
-	Role     string   `yaml:"role,omitempty" json:"role,omitempty"` // Role or Roles, or both
+	Name     string   `yaml:"name,omitempty" json:"name,omitempty"` // unique; default: the host of URL
+	Role     string   `yaml:"role,omitempty" json:"role,omitempty"` // Role, Roles or both
 	Roles    []string `yaml:"roles,omitempty" json:"roles,omitempty"`
 	URL      string   `yaml:"url" json:"url"`
-	Capacity int      `yaml:"capacity,omitempty" json:"capacity,omitempty"` // work at a time. Defaults to 1
-	Secret   string   `yaml:"secret,omitempty" json:"secret,omitempty"`     // signs what is pushed to it. Defaults to none: not signed
+	Capacity int      `yaml:"capacity,omitempty" json:"capacity,omitempty"` // concurrent assignments; default 1
+	Secret   string   `yaml:"secret,omitempty" json:"secret,omitempty"`     // signing key for pushes; empty: unsigned
 }
 
-// AllRoles are the roles of both fields, each once.
+// AllRoles returns the union of Role and Roles.
 func (a Agent) AllRoles() []string {
 	var roles []string
 	for _, r := range append([]string{a.Role}, a.Roles...) {
@@ -37,7 +37,7 @@ func (a Agent) AllRoles() []string {
 	return roles
 }
 
-// NameOr returns the name, or the host of the URL where there is none.
+// NameOr returns the name, by default the host of the URL.
 func (a Agent) NameOr() string {
 	if a.Name != "" {
 		return a.Name
@@ -48,10 +48,10 @@ func (a Agent) NameOr() string {
 	return a.URL
 }
 
-// CapacityOr returns how much work the agent takes at a time, by default 1.
+// CapacityOr returns the number of concurrent assignments, by default 1.
 func (a Agent) CapacityOr() int { return cmp.Or(a.Capacity, 1) }
 
-// shown is the agent for people.
+// shown returns a description of the agent without secrets.
 func (a Agent) shown() string {
 	text := a.NameOr() + " " + maskURL(a.URL) + " (" + strings.Join(a.AllRoles(), ", ") + ")"
 	if a.Capacity > 1 {
@@ -63,34 +63,34 @@ func (a Agent) shown() string {
 	return text
 }
 
-// What the name and the role of an agent look like.
+// Patterns of agent names and roles.
 var (
 	agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:\[\]-]{0,99}$`)
 	agentRole = regexp.MustCompile(`^[a-z0-9_-]{1,40}$`)
 )
 
-// agentURL returns an error unless work could be pushed to a URL.
+// agentURL validates the URL of a push agent.
 func agentURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("%q is no URL of an agent; write http://host:port or https://host", maskURL(text))
+		return fmt.Errorf("invalid agent URL %q: use http://host:port or https://host", maskURL(text))
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("%q: the URL of an agent has no password, no query and no fragment", maskURL(text))
+		return fmt.Errorf("invalid agent URL %q: remove user, query and fragment", maskURL(text))
 	}
 	return nil
 }
 
-// agentSecret returns an error unless requests can be signed with a secret. It does not show it.
+// agentSecret validates a signing secret. The error does not contain the secret.
 func agentSecret(secret string) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil || secret != "" && len(key) < 16 {
-		return errors.New("secret: give at least 16 bytes as base64, as openssl rand -base64 32 prints them")
+		return errors.New("invalid secret: use at least 16 bytes as base64, for example from openssl rand -base64 32")
 	}
 	return nil
 }
 
-// checkAgents says what is wrong with agents, all of it.
+// checkAgents returns all errors in agents.
 func checkAgents(agents []Agent) []error {
 	var errs []error
 	seen := map[string]bool{}
@@ -99,22 +99,22 @@ func checkAgents(agents []Agent) []error {
 			errs = append(errs, fmt.Errorf("agent %d: "+format, append([]any{i + 1}, args...)...))
 		}
 		if a.URL == "" {
-			bad("it needs a url")
+			bad("url is required")
 		} else if err := agentURL(a.URL); err != nil {
 			bad("%w", err)
 		} else if name := a.NameOr(); !agentName.MatchString(name) {
-			bad("name %q: use up to 100 letters, digits, dots, colons, hyphens and underscores", name)
+			bad("invalid name %q: use up to 100 letters, digits, dots, colons, hyphens and underscores", name)
 		} else if seen[name] {
-			bad("there is another with the name %s; give each a name of its own", name)
+			bad("duplicate name %s; set a unique name", name)
 		} else {
 			seen[name] = true
 		}
 		if len(a.AllRoles()) == 0 {
-			bad("it needs a role, as in role: creator")
+			bad("a role is required, for example role: creator")
 		}
 		for _, role := range a.AllRoles() {
 			if !agentRole.MatchString(role) {
-				bad("role %q: use up to 40 small letters, digits, hyphens and underscores", role)
+				bad("invalid role %q: use up to 40 lowercase letters, digits, hyphens and underscores", role)
 			}
 		}
 		if err := agentSecret(a.Secret); err != nil {
@@ -127,7 +127,7 @@ func checkAgents(agents []Agent) []error {
 	return errs
 }
 
-// readAgents reads a list whose members are maps.
+// readAgents parses a YAML list of mappings.
 func readAgents(items []ast.Node) ([]Agent, error) {
 	var out []Agent
 	for _, item := range items {
@@ -137,25 +137,25 @@ func readAgents(items []ast.Node) ([]Agent, error) {
 			if errors.As(err, &at) {
 				err = errors.New(at.GetMessage())
 			}
-			return nil, fmt.Errorf("an agent is role: and url:, with name, capacity and secret if needed: %w", err)
+			return nil, fmt.Errorf("invalid agent: set role and url, and optionally name, capacity and secret: %w", err)
 		}
 		out = append(out, a)
 	}
 	return out, nil
 }
 
-// parseAgents reads agents from one line, as JSON.
+// parseAgents parses agents from JSON on one line.
 func parseAgents(text string) ([]Agent, error) {
 	var out []Agent
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&out); err != nil {
-		return nil, fmt.Errorf("in one line, agents are [{\"role\": …, \"url\": …}]: %w", err)
+		return nil, fmt.Errorf("invalid agents: use JSON such as [{\"role\": …, \"url\": …}]: %w", err)
 	}
 	return out, nil
 }
 
-// agentsText is what parseAgents reads.
+// agentsText returns agents in the format of parseAgents.
 func agentsText(agents []Agent) string {
 	if len(agents) == 0 {
 		return ""
@@ -163,12 +163,12 @@ func agentsText(agents []Agent) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(agents) // texts and numbers
+	_ = enc.Encode(agents) // cannot fail for strings and numbers
 	return strings.TrimSpace(b.String())
 }
 
-// addAgentURLs adds the agents of CREATOR_AGENT_URL and VALIDATOR_AGENT_URL
-// that are not there yet: a child process has them in its settings too.
+// addAgentURLs adds the agents of CREATOR_AGENT_URL and VALIDATOR_AGENT_URL unless they exist: a child process also receives
+// them in its settings.
 func (l *Loaded) addAgentURLs(environ []string) []error {
 	var errs []error
 	for _, role := range []string{"creator", "validator"} {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAgentsOfTheFileAndTheEnvironment(t *testing.T) {
+func TestAgentsFromFileAndEnvironment(t *testing.T) {
 	t.Parallel()
 	file := write(t, `
 agents:
@@ -24,13 +24,13 @@ agents:
 	want := []Agent{
 		{Role: "creator", URL: "http://one:8001", Capacity: 3},
 		{Name: "both", Roles: []string{"creator", "validator"}, URL: "https://two.example"},
-		{Name: "creator", Role: "creator", URL: "http://creator:8001"}, // the validator is there already
+		{Name: "creator", Role: "creator", URL: "http://creator:8001"}, // the validator exists
 	}
 	if !reflect.DeepEqual(l.Agents.Static, want) {
 		t.Errorf("got %+v\nwant %+v", l.Agents.Static, want)
 	}
 
-	// A child process inherits the variables, and gets the settings.
+	// A child process inherits the variables and receives the settings.
 	child := read(t, Sources{Environ: append(env, l.Environ("")...)})
 	if !reflect.DeepEqual(child.Agents.Static, want) {
 		t.Errorf("a child has %+v\nwant %+v", child.Agents.Static, want)
@@ -40,7 +40,7 @@ agents:
 		t.Errorf("name %s, capacities %d and %d, roles %v", first.NameOr(), first.CapacityOr(), want[1].CapacityOr(), want[1].AllRoles())
 	}
 	if _, err := Load(Sources{File: example, Environ: []string{"CREATOR_AGENT_URL=creator"}}); err == nil || !strings.Contains(err.Error(), "CREATOR_AGENT_URL") {
-		t.Errorf("CREATOR_AGENT_URL without a scheme: got %v, want an error that names it", err)
+		t.Errorf("CREATOR_AGENT_URL without a scheme: got %v, want an error with its name", err)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestGivenSettings(t *testing.T) {
 	}
 }
 
-func TestSecretsOfAgentsAreReadAndNotShown(t *testing.T) {
+func TestSecretsOfAgentsAreMasked(t *testing.T) {
 	t.Parallel()
 	const secret = "MDEyMzQ1Njc4OWFiY2RlZg=="
 	list := `[{"role":"creator","url":"http://creator:8001","secret":"` + secret + `"}]`
@@ -77,7 +77,7 @@ func TestSecretsOfAgentsAreReadAndNotShown(t *testing.T) {
 	for _, bad := range []string{"short", "not base64 at all!", "MTIz"} {
 		_, err := Load(Sources{Environ: []string{`MUSTER_AGENTS__STATIC=[{"role":"creator","url":"http://creator:8001","secret":"` + bad + `"}]`}})
 		if err == nil || !strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), bad) {
-			t.Errorf("%s: got %v, want an error that does not show it", bad, err)
+			t.Errorf("%s: got %v, want an error without the secret", bad, err)
 		}
 	}
 }

@@ -1,17 +1,15 @@
-// Package config reads and checks the settings of an orchestrator.
+// Package config loads and validates the settings of an orchestrator.
 //
-// A setting has a path, as in workers.concurrency. Its value comes from the
-// last of these that has one:
+// A setting has a path such as workers.concurrency. Its value comes from the last of these sources that defines it:
 //
-//	the default          [Default]
-//	the file             muster.yaml, or the one given; in a secret ${NAME} is a variable
-//	                     of the environment, and ${file:PATH} the content of a file
-//	the environment      MUSTER_WORKERS__CONCURRENCY; for a secret also …_FILE, a file that holds it
-//	a flag               whatever the command maps to the path
+//	default        [Default]
+//	file           muster.yaml or the given file; in secrets, ${NAME} is replaced with an environment variable and
+//	               ${file:PATH} with the content of a file
+//	environment    MUSTER_WORKERS__CONCURRENCY; for a secret also …_FILE, the path of a file with the value
+//	flag           a flag that the command maps to the path
 //
-// [Load] is strict: what it does not know, or what is out of bounds, is an
-// error with its place. [Loaded.Settings] returns each value and where it came
-// from. A [Watcher] loads the settings again when their files change.
+// [Load] is strict: unknown settings and invalid values are errors with their position. [Loaded.Settings] returns each value
+// and its origin. A [Watcher] reloads the settings when their files change.
 package config
 
 import (
@@ -24,9 +22,8 @@ import (
 
 //go:generate go test -run TestSettingsPage -update .
 
-// Config is every setting. It is plain data, and not changed once loaded. A
-// setting with the tag reload takes effect when a process loads it again; a
-// change of another needs a restart.
+// Config contains all settings. It is plain data and immutable after loading. Settings with the tag reload take effect on a
+// reload; the others require a restart.
 type Config struct {
 	DataDir  string   `yaml:"data_dir" rule:"required"`
 	Redis    Redis    `yaml:"redis"`
@@ -45,7 +42,7 @@ type Config struct {
 	Shutdown Shutdown `yaml:"shutdown"`
 }
 
-// Redis says which Redis to work with.
+// Redis selects the Redis to use.
 type Redis struct {
 	URL         string        `yaml:"url" secret:"url"`
 	Mode        string        `yaml:"mode" oneof:"auto external child embedded"`
@@ -56,28 +53,27 @@ type Redis struct {
 	Interval    time.Duration `yaml:"interval" range:"10ms 1m"`
 }
 
-// Log says what is logged and how.
+// Log configures logging.
 type Log struct {
 	Level  string `yaml:"level" oneof:"debug info warn error" reload:"yes"`
 	Format string `yaml:"format" oneof:"auto text json"`
 }
 
-// Network says what may be connected to.
+// Network configures the addresses to which connections are allowed.
 type Network struct {
 	Allow []string `yaml:"allow" rule:"addresses"`
 }
 
-// Filter is for connections to addresses that outsiders choose.
+// Filter returns the filter for connections to untrusted addresses.
 func (n Network) Filter() *addressfilter.Filter {
 	f, err := addressfilter.New(n.Allow...)
-	if err != nil { // of settings that Load has not checked
+	if err != nil { // not validated by Load
 		return nil
 	}
 	return f
 }
 
-// ProxyFilter is Filter for the names of proxies, and for what the proxy of
-// muster proxies serve reaches by itself.
+// ProxyFilter returns the filter for the addresses of proxies and for direct connections of muster proxies serve.
 func (c Config) ProxyFilter() *addressfilter.Filter {
 	f := c.Network.Filter()
 	if !c.Proxies.AllowLocal {
@@ -87,18 +83,17 @@ func (c Config) ProxyFilter() *addressfilter.Filter {
 	return f
 }
 
-// Workers says how many tasks run at once, and where.
+// Workers configures the number of concurrent tasks and worker processes.
 type Workers struct {
 	Concurrency int           `yaml:"concurrency" range:"1 256" reload:"yes"`
 	Processes   int           `yaml:"processes" range:"0 64"`
 	PingTimeout time.Duration `yaml:"ping_timeout" range:"100ms 1m"`
 	LogFile     string        `yaml:"log_file"`
-	Metrics     string        `yaml:"metrics_listen" rule:"address" zero:"nowhere"`
+	Metrics     string        `yaml:"metrics_listen" rule:"address" zero:"no metrics"`
 	MemoryLimit int           `yaml:"memory_limit_mb" range:"64 1048576" zero:"GOMEMLIMIT, or four fifths of the memory of the container"`
 }
 
-// Queue says how the items of the work queue are handed out. Its names and
-// units are those that users of the queue know.
+// Queue configures the work queue. Its names and units are the ones that users of the queue know.
 type Queue struct {
 	Run                 []string       `yaml:"run" rule:"queues"`
 	MaxWorkers          int            `yaml:"max_workers" range:"1 256"`
@@ -114,26 +109,26 @@ type Queue struct {
 	JitterSeconds       int            `yaml:"jitter_seconds" range:"0 86400"`
 }
 
-// HostInterval is the least time between two requests to a host.
+// HostInterval returns the minimum interval between two requests to a host.
 func (q Queue) HostInterval() time.Duration {
 	return time.Duration(q.HostIntervalSeconds * float64(time.Second))
 }
 
-// LeaseTTL is how long a lease lasts without a heartbeat.
+// LeaseTTL returns the duration of a lease without heartbeats.
 func (q Queue) LeaseTTL() time.Duration { return time.Duration(q.LeaseTTLSeconds) * time.Second }
 
-// Heartbeat is how often leases are renewed.
+// Heartbeat returns the interval at which leases are renewed.
 func (q Queue) Heartbeat() time.Duration { return time.Duration(q.HeartbeatSeconds) * time.Second }
 
-// RetryBackoff is the wait before the first retry; it doubles from there.
+// RetryBackoff returns the delay before the first retry. It doubles with each retry.
 func (q Queue) RetryBackoff() time.Duration {
 	return time.Duration(q.RetryBackoffSeconds) * time.Second
 }
 
-// Jitter is the most that is added to a wait at random.
+// Jitter returns the maximum random addition to a delay.
 func (q Queue) Jitter() time.Duration { return time.Duration(q.JitterSeconds) * time.Second }
 
-// Proxies says from which sources proxies are collected and how many are enough.
+// Proxies configures the sources, size and checks of the proxy pool.
 type Proxies struct {
 	Sources      []Source      `yaml:"sources" secret:"url"`
 	Public       bool          `yaml:"public"`
@@ -154,7 +149,7 @@ type Proxies struct {
 	Serve        Serve         `yaml:"serve"`
 }
 
-// Serve says how muster proxies serve uses the pool.
+// Serve configures muster proxies serve.
 type Serve struct {
 	Wait             time.Duration `yaml:"wait" range:"100ms 1h"`
 	Tries            int           `yaml:"tries" range:"1 20"`
@@ -163,12 +158,12 @@ type Serve struct {
 	FirstByteTimeout time.Duration `yaml:"first_byte_timeout" range:"100ms 1h"`
 }
 
-// FallbackAuto is the proxies.fallback that fails where there are sources of
-// proxies, and where there are none goes direct while the pool is empty.
+// FallbackAuto is the value of proxies.fallback that means fail if proxy sources are configured, and otherwise direct while
+// the pool is empty.
 const FallbackAuto = "auto"
 
-// PoolFallback is the fallback of a request that asks the pool, with which auto
-// means fail: whether to go there at all is decided before.
+// PoolFallback returns the fallback of a request through the pool. There, auto means fail, because the decision to use the
+// pool has already been made.
 func PoolFallback(fallback string) string {
 	if fallback == FallbackAuto {
 		return "fail"
@@ -176,40 +171,37 @@ func PoolFallback(fallback string) string {
 	return fallback
 }
 
-// HasSources reports whether there are sources of proxies.
+// HasSources reports whether proxy sources are configured.
 func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
 
-// MaxListBytes is how large a list may be.
+// MaxListBytes returns the maximum size of a list.
 func (p Proxies) MaxListBytes() int64 { return int64(p.MaxListMB) << 20 }
 
-// Unproxied reports whether the settings name neither sources of proxies nor a
-// fallback without them.
+// Unproxied reports whether neither proxy sources nor a fallback are configured.
 func (p Proxies) Unproxied() bool { return p.Fallback == FallbackAuto && !p.HasSources() }
 
-// CanCheck reports whether proxies can be checked: by a judge that they can
-// reach, or because they are on this machine.
+// CanCheck reports whether proxies can be checked: with a configured judge, or because local proxies are allowed.
 func (p Proxies) CanCheck() bool {
 	return len(p.Judges) > 0 || p.AllowLocal
 }
 
-// Sites says what is scraped, when, and where the records go.
+// Sites configures which sites are scraped, when, and the destination of records.
 type Sites struct {
 	Dir      string            `yaml:"dir" reload:"yes"`
 	Names    []string          `yaml:"names" rule:"site" reload:"yes"`
 	Schedule map[string]string `yaml:"schedule" rule:"cron" reload:"yes"`
 	Out      string            `yaml:"out"`
 	Parallel bool              `yaml:"parallel" reload:"yes"`
-	MaxPages int               `yaml:"max_pages_at_once" range:"1 1000000" zero:"as many as there are workers"`
+	MaxPages int               `yaml:"max_pages_at_once" range:"1 1000000" zero:"the number of workers"`
 	Sinks    []string          `yaml:"sinks" secret:"url"`
 	Secret   string            `yaml:"webhook_secret" secret:"all" rule:"secret"`
 }
 
-// Wait says how the end of a job is awaited. A job of n chunks may take
-// ⌈n / workers⌉ × PerChunk × Buffer, but at least Floor. A scrape that makes
-// progress at least once in Unknown is awaited however long it takes.
+// Wait configures how commands wait for a job. The timeout of a job with n chunks is ⌈n / workers⌉ × PerChunk × Buffer, but at
+// least Floor. A scrape that makes progress at least once in Unknown has no timeout.
 type Wait struct {
 	Poll     time.Duration `yaml:"poll" range:"10ms 10m" reload:"yes"`
-	Timeout  time.Duration `yaml:"timeout" range:"1s 168h" zero:"reckoned from the number of chunks" reload:"yes"`
+	Timeout  time.Duration `yaml:"timeout" range:"1s 168h" zero:"a timeout computed from the number of chunks" reload:"yes"`
 	PerChunk time.Duration `yaml:"per_chunk" range:"1s 24h" reload:"yes"`
 	Buffer   float64       `yaml:"buffer" range:"1 10" reload:"yes"`
 	Floor    time.Duration `yaml:"floor" range:"1s 168h" reload:"yes"`
@@ -217,7 +209,7 @@ type Wait struct {
 	Warn     time.Duration `yaml:"warn" range:"1s 24h" reload:"yes"`
 }
 
-// API says where and to whom the HTTP interface and the web pages are served.
+// API configures the HTTP API and the web pages.
 type API struct {
 	Listen   string   `yaml:"listen" rule:"address"`
 	Enabled  bool     `yaml:"enabled"`
@@ -232,7 +224,7 @@ type API struct {
 	JWT       JWT           `yaml:"jwt"`
 }
 
-// Jobs says how jobs of pipelines run, and what is kept of them.
+// Jobs configures the execution and retention of pipeline jobs.
 type Jobs struct {
 	Timeout       time.Duration            `yaml:"timeout" range:"1m 8760h" reload:"yes"`
 	StuckAfter    time.Duration            `yaml:"stuck_after" range:"1m 168h" reload:"yes"`
@@ -247,23 +239,22 @@ type Jobs struct {
 	MaxDocumentMB int                      `yaml:"max_document_mb" range:"1 1024"`
 }
 
-// MaxDocumentBytes is how large a document may be.
+// MaxDocumentBytes returns the maximum size of a document.
 func (j Jobs) MaxDocumentBytes() int64 { return int64(j.MaxDocumentMB) << 20 }
 
-// Agents says which agents there are without registration, and where work may
-// be pushed to.
+// Agents configures static agents and the URLs to which work may be pushed.
 type Agents struct {
 	Allow       []string      `yaml:"allow" rule:"urls" reload:"yes"`
 	Static      []Agent       `yaml:"static" secret:"all" reload:"yes"`
 	HealthEvery time.Duration `yaml:"health_every" range:"1s 1h" reload:"yes"`
 }
 
-// Shutdown says how long an end may take.
+// Shutdown configures the shutdown.
 type Shutdown struct {
 	Drain time.Duration `yaml:"drain" range:"0s 24h"`
 }
 
-// Default returns the settings without a file, environment or flags.
+// Default returns the default settings.
 func Default() Config {
 	return Config{
 		DataDir: "data",
@@ -335,27 +326,27 @@ func Default() Config {
 	}
 }
 
-// WorkerLog is the log file of worker processes.
+// WorkerLog returns the path of the log file of worker processes.
 func (c Config) WorkerLog() string {
 	return cmp.Or(c.Workers.LogFile, filepath.Join(c.DataDir, "logs", "worker.log"))
 }
 
-// Records is the folder where records go.
+// Records returns the directory of records.
 func (c Config) Records() string {
 	return cmp.Or(c.Sites.Out, filepath.Join(c.DataDir, "records"))
 }
 
-// Definitions is the folder of the user's definitions of sites.
+// Definitions returns the directory of the user's site definitions.
 func (c Config) Definitions() string {
 	return cmp.Or(c.Sites.Dir, filepath.Join(c.DataDir, "sites"))
 }
 
-// Pipelines is the folder of the definitions of pipelines.
+// Pipelines returns the directory of pipeline definitions.
 func (c Config) Pipelines() string {
 	return cmp.Or(c.Jobs.Pipelines, filepath.Join(c.DataDir, "pipelines"))
 }
 
-// Documents is the folder where the documents of jobs are stored.
+// Documents returns the directory of the documents of jobs.
 func (c Config) Documents() string {
 	return cmp.Or(c.Jobs.Documents, filepath.Join(c.DataDir, "documents"))
 }

@@ -13,7 +13,7 @@ import (
 
 const example = "../../muster.example.yaml"
 
-// write makes a settings file.
+// write creates a settings file.
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "muster.yaml")
@@ -32,18 +32,18 @@ func read(t *testing.T, src Sources) *Loaded {
 	return l
 }
 
-// The example says every setting and its true default.
+// The example contains all settings with their defaults.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	l := read(t, Sources{File: example})
 	for _, s := range settings(&l.Config) {
 		if o := l.origins[s.path]; o.Kind != File {
-			t.Errorf("%s is not in the example", s.path)
+			t.Errorf("%s is missing in the example", s.path)
 		}
 	}
 	want := Default()
 	for i, s := range settings(&l.Config) {
-		// An empty list is written out there.
+		// An empty list or map is explicit in the example.
 		if w := settings(&want)[i].v; s.v.Kind() == reflect.Slice || s.v.Kind() == reflect.Map {
 			if s.v.Len() != 0 || w.Len() != 0 {
 				t.Errorf("%s is %v in the example, and by default %v", s.path, s.v, w)
@@ -54,7 +54,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// The example states the bounds of what has some.
+// The example documents the bounds of all settings.
 func TestExampleStatesBounds(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(example)
@@ -66,7 +66,7 @@ func TestExampleStatesBounds(t *testing.T) {
 	for _, s := range settings(&c) {
 		for _, word := range strings.Fields(s.tag.Get("oneof")) {
 			if !strings.Contains(text, word) {
-				t.Errorf("%s can be %s, which the example does not say", s.path, word)
+				t.Errorf("%s can be %s, but the example does not document it", s.path, word)
 			}
 		}
 		bounds := strings.Fields(s.tag.Get("range"))
@@ -74,7 +74,7 @@ func TestExampleStatesBounds(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(text, bounds[0]+" to "+bounds[1]) && !strings.Contains(text, "at least "+bounds[0]) {
-			t.Errorf("%s is from %s to %s, which the example does not say", s.path, bounds[0], bounds[1])
+			t.Errorf("%s is from %s to %s, but the example does not document it", s.path, bounds[0], bounds[1])
 		}
 	}
 }
@@ -164,7 +164,7 @@ func TestBounds(t *testing.T) {
 		{"queue.max_per_resolver", []string{"a:1"}, []string{"a:0", "a:-5", "a:x", "a"}},
 		{"queue.host_interval_seconds", []string{"0", "0.5", "3600"}, []string{"-1", "3601", "x"}},
 		{"queue.user_agent", []string{"me (me@example.com)"}, []string{" "}},
-		{"queue.lease_ttl_seconds", []string{"31"}, []string{"29", "30"}}, // 30 is the heartbeat's default
+		{"queue.lease_ttl_seconds", []string{"31"}, []string{"29", "30"}}, // the default heartbeat is 30
 		{"queue.heartbeat_seconds", []string{"5", "599"}, []string{"4", "600"}},
 		{"queue.max_job_attempts", []string{"1"}, []string{"0"}},
 		{"queue.retry_backoff_seconds", []string{"1"}, []string{"0"}},
@@ -213,7 +213,7 @@ func TestBounds(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s %q is accepted", c.path, value)
 			} else if got := err.Error(); !strings.Contains(got, c.path) && !strings.Contains(got, "lease_ttl_seconds") {
-				t.Errorf("%s %q: error %q does not name the setting", c.path, value, got)
+				t.Errorf("%s %q: error %q does not contain the setting", c.path, value, got)
 			}
 		}
 	}
@@ -223,29 +223,29 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		"workers:\n  concurrency: 300\n":             "muster.yaml:2:3: workers.concurrency: 300 is out of range; use 1 to 256",
-		"workers:\n  concurency: 3\n":                "muster.yaml:2:3: no setting workers.concurency, did you mean concurrency?",
-		"worker:\n  concurrency: 3\n":                "muster.yaml:1:1: no setting worker, did you mean workers?",
-		"workers:\n  max_per_host: 3\n":              "muster.yaml:2:3: no setting workers.max_per_host, did you mean queue.max_per_host?",
-		"dashboard: {listen: x}\n":                   "muster.yaml:1:1: no setting dashboard; the section dashboard is called api now, and listens at port 8000",
-		"agents:\n  static: [{rol: x}]\n":            "muster.yaml:2:11: agents.static: an agent is role: and url:",
-		"workers:\n  zebra: 3\n":                     "muster.yaml:2:3: no setting workers.zebra",
-		"workers:\n  concurrency: many\n":            `muster.yaml:2:16: workers.concurrency: "many" is not a whole number`,
-		"workers: 3\n":                               "muster.yaml:1:10: workers: settings are expected here",
-		"workers:\n  concurrency: [1]\n":             "muster.yaml:2:16: workers.concurrency: one value is expected here",
-		"proxies:\n  sources: a.txt\n":               "muster.yaml:2:12: proxies.sources: a list is expected here",
-		"proxies:\n  refresh_every: 6 hours\n":       `muster.yaml:2:18: proxies.refresh_every: "6 hours" is not a duration`,
+		"workers:\n  concurency: 3\n":                "muster.yaml:2:3: unknown setting workers.concurency, did you mean concurrency?",
+		"worker:\n  concurrency: 3\n":                "muster.yaml:1:1: unknown setting worker, did you mean workers?",
+		"workers:\n  max_per_host: 3\n":              "muster.yaml:2:3: unknown setting workers.max_per_host, did you mean queue.max_per_host?",
+		"dashboard: {listen: x}\n":                   "muster.yaml:1:1: unknown setting dashboard; the section dashboard was renamed to api, and the default port is 8000",
+		"agents:\n  static: [{rol: x}]\n":            "muster.yaml:2:11: agents.static: invalid agent: set role and url",
+		"workers:\n  zebra: 3\n":                     "muster.yaml:2:3: unknown setting workers.zebra",
+		"workers:\n  concurrency: many\n":            `muster.yaml:2:16: workers.concurrency: invalid integer "many"`,
+		"workers: 3\n":                               "muster.yaml:1:10: workers: must be a mapping of settings",
+		"workers:\n  concurrency: [1]\n":             "muster.yaml:2:16: workers.concurrency: must be a single value",
+		"proxies:\n  sources: a.txt\n":               "muster.yaml:2:12: proxies.sources: must be a list",
+		"proxies:\n  refresh_every: 6 hours\n":       `muster.yaml:2:18: proxies.refresh_every: invalid duration "6 hours"`,
 		"proxies:\n  refresh_every: 1s\n":            "muster.yaml:2:3: proxies.refresh_every: 1s is out of range; use 1m to 720h, or 0 for never",
 		"queue:\n  max_per_resolver: {a: 0}\n":       "muster.yaml:2:3: queue.max_per_resolver: a: 0 is out of range; use 1 to 1000000",
-		"queue:\n  max_per_resolver: {a: [1]}\n":     "queue.max_per_resolver.a: one value is expected here",
-		"redis:\n  mode: extern\n":                   `muster.yaml:2:3: redis.mode: "extern" is none of auto, external, child, embedded, did you mean external?`,
+		"queue:\n  max_per_resolver: {a: [1]}\n":     "queue.max_per_resolver.a: must be a single value",
+		"redis:\n  mode: extern\n":                   `muster.yaml:2:3: redis.mode: invalid value "extern": use one of auto, external, child, embedded, did you mean external?`,
 		"log:\n  level: info\n  level: debug\n":      "muster.yaml:3:3: mapping key \"level\" already defined",
 		"log:\n\tlevel: info\n":                      "muster.yaml:2:1: found character '\t' that cannot start any token",
-		"log:\n  level: info\n---\nlog: {}\n":        "a second document",
-		"- a\n- b\n":                                 "muster.yaml:1:1: the file: settings are expected here",
-		"a: &x {b: 1}\nlog: *x\n":                    "muster.yaml:2:6: log: settings are expected here",
-		"queue: {heartbeat_seconds: 600}\n":          "queue.lease_ttl_seconds: 600 must be more than queue.heartbeat_seconds, which is 600",
-		"redis: {url: 'redis://x', mode: child}\n":   "leave one of them out",
-		"sites:\n  schedule:\n    shop: each hour\n": `muster.yaml:2:3: sites.schedule: shop: "each hour" is not a schedule`,
+		"log:\n  level: info\n---\nlog: {}\n":        "multiple YAML documents",
+		"- a\n- b\n":                                 "muster.yaml:1:1: the file: must be a mapping of settings",
+		"a: &x {b: 1}\nlog: *x\n":                    "muster.yaml:2:6: log: must be a mapping of settings",
+		"queue: {heartbeat_seconds: 600}\n":          "queue.lease_ttl_seconds: 600 must be greater than queue.heartbeat_seconds (600)",
+		"redis: {url: 'redis://x', mode: child}\n":   "remove one of them",
+		"sites:\n  schedule:\n    shop: each hour\n": `muster.yaml:2:3: sites.schedule: shop: invalid schedule "each hour"`,
 	} {
 		_, err := Load(Sources{File: write(t, content)})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -254,7 +254,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Everything that is wrong is told at once.
+// The error contains all mistakes.
 func TestAllErrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Sources{
@@ -266,8 +266,8 @@ func TestAllErrorsAtOnce(t *testing.T) {
 		t.Fatal("it is accepted")
 	}
 	for _, want := range []string{
-		"no setting nonsense", `"loud" is none of`, "environment MUSTER_WORKERS__CONCURRENCY: workers.concurrency",
-		"MUSTER_WORKERS__CONCURENCY: no such setting, did you mean MUSTER_WORKERS__CONCURRENCY?", "flag --port: redis.port",
+		"unknown setting nonsense", `invalid value "loud": use one of`, "environment MUSTER_WORKERS__CONCURRENCY: workers.concurrency",
+		"MUSTER_WORKERS__CONCURENCY: unknown setting, did you mean MUSTER_WORKERS__CONCURRENCY?", "flag --port: redis.port",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error lacks %q:\n%v", want, err)
@@ -283,12 +283,12 @@ func TestFiles(t *testing.T) {
 		t.Errorf("missing file: %v", err)
 	}
 	_, err = Load(Sources{File: write(t, strings.Repeat("# filler\n", maxFile/8))})
-	if err == nil || !strings.Contains(err.Error(), "at most") {
+	if err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("huge file: %v", err)
 	}
 	_, err = Load(Sources{File: write(t, "workers: "+strings.Repeat("[", 200_000))})
 	if err == nil || !strings.Contains(err.Error(), ":1:74: lists and maps are nested more than 64 deep") {
-		t.Errorf("nested file: got %v, want the place and the limit", err)
+		t.Errorf("nested file: got %v, want the position and the limit", err)
 	}
 	for _, content := range []string{"", "# nothing\n", "---\n", "workers:\nqueue:\n  # max_workers: 3\n", "workers: {concurrency: }\n"} {
 		l, err := Load(Sources{File: write(t, content)})
@@ -302,7 +302,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestUsualFile(t *testing.T) { // not parallel: the working folder is everybody's
+func TestUsualFile(t *testing.T) { // not parallel: changes the working directory
 	dir := t.TempDir()
 	t.Chdir(dir)
 	if l := read(t, Sources{}); l.Path != "" || l.DataDir != "data" {
@@ -333,7 +333,7 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := string(b) + fmt.Sprint(l.Settings()); strings.Contains(text, "s3same") {
-		t.Errorf("a secret is shown: %s", text)
+		t.Errorf("a secret is not masked: %s", text)
 	}
 	for _, s := range l.Settings() {
 		if s.Path == "redis.url" && (s.Value != "redis://u:xxxxx@host:1/0" || s.Origin.String() != "environment MUSTER_REDIS__URL_FILE") {

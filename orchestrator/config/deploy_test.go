@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// service is a service of docker-compose.yml, as far as it is checked here.
+// service is a service of docker-compose.yml, with the fields that the tests use.
 type service struct {
 	Environment map[string]string
 	Command     []string
@@ -29,7 +29,7 @@ type service struct {
 	Networks    []string
 }
 
-// composed reads docker-compose.yml.
+// composed parses docker-compose.yml.
 func composed(t *testing.T) (services map[string]service, volumes []string) {
 	t.Helper()
 	var file struct {
@@ -45,7 +45,7 @@ func composed(t *testing.T) (services map[string]service, volumes []string) {
 	return file.Services, volumes
 }
 
-// deployed reads a file of the module's root.
+// deployed reads a file in the root of the module.
 func deployed(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../" + name)
@@ -55,20 +55,20 @@ func deployed(t *testing.T, name string) string {
 	return string(text)
 }
 
-// fillIn replaces the variables of a value of docker-compose.yml: by what they are without a file .env, or by a key.
+// fillIn replaces the variables in a value of docker-compose.yml with their defaults without .env, or with a key.
 func fillIn(value string) string {
 	value = regexp.MustCompile(`\$\{\w+:-([^}]*)\}`).ReplaceAllString(value, "$1")
 	return regexp.MustCompile(`\$\{\w+:\?[^}]*\}`).ReplaceAllString(value, "a key of .env")
 }
 
-// What the container files set are settings that there are.
-func TestContainerFilesSetWhatThereIs(t *testing.T) {
+// The container files set only existing settings.
+func TestContainerFilesUseExistingSettings(t *testing.T) {
 	t.Parallel()
 	services, _ := composed(t)
 	for _, name := range []string{"redis", "orchestrator", "worker"} {
 		s, ok := services[name]
 		if !ok {
-			t.Errorf("there is no service %s", name)
+			t.Errorf("no service %s", name)
 		}
 		var env []string
 		for name, value := range s.Environment {
@@ -78,7 +78,7 @@ func TestContainerFilesSetWhatThereIs(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if name != "redis" && s.Environment["MUSTER_REDIS__URL"] == "" {
-			t.Errorf("%s does not know its Redis", name)
+			t.Errorf("%s has no Redis address", name)
 		}
 	}
 	env := regexp.MustCompile(`MUSTER_\w+=\S+`).FindAllString(deployed(t, "Dockerfile"), -1)
@@ -88,8 +88,8 @@ func TestContainerFilesSetWhatThereIs(t *testing.T) {
 	}
 }
 
-// The URLs of agents that .env has become agents of the configuration.
-func TestComposePassesTheURLsOfAgentsOn(t *testing.T) {
+// The agent URLs in .env become agents of the configuration.
+func TestComposePassesAgentURLs(t *testing.T) {
 	t.Parallel()
 	services, _ := composed(t)
 	var env []string
@@ -97,7 +97,7 @@ func TestComposePassesTheURLsOfAgentsOn(t *testing.T) {
 		name := strings.ToUpper(role) + "_AGENT_URL"
 		value := services["orchestrator"].Environment[name]
 		if !strings.HasPrefix(value, "${"+name+":-") {
-			t.Errorf("%s of the orchestrator: got %q, want that of .env, or none", name, value)
+			t.Errorf("%s of the orchestrator: got %q, want the value of .env, or none", name, value)
 		}
 		env = append(env, name+"=http://"+role+":8001")
 	}
@@ -115,7 +115,7 @@ func TestComposePassesTheURLsOfAgentsOn(t *testing.T) {
 	}
 }
 
-// The orchestrator serves the API on port 8000 of this machine only, with a key, and keeps its data.
+// The orchestrator serves the API on port 8000 of this machine only, requires a key and stores its data in a volume.
 func TestComposeServesTheAPI(t *testing.T) {
 	t.Parallel()
 	services, volumes := composed(t)
@@ -127,7 +127,7 @@ func TestComposeServesTheAPI(t *testing.T) {
 		t.Errorf("it listens at %q, want 0.0.0.0:8000", got)
 	}
 	if got := o.Environment["MUSTER_API__KEYS"]; !strings.HasPrefix(got, "${MUSTER_API_KEY:?") {
-		t.Errorf("got the keys %q, want that of .env, without which it does not start", got)
+		t.Errorf("got the keys %q, want the key of .env, which is required", got)
 	}
 	if got := o.DependsOn["redis"].Condition; got != "service_healthy" {
 		t.Errorf("it waits for redis to be %q, want service_healthy", got)
@@ -142,7 +142,7 @@ func TestComposeServesTheAPI(t *testing.T) {
 	}
 }
 
-// The profile agents has an example agent for each role of the default pipeline, which reaches the API.
+// The profile agents contains an example agent for each role of the default pipeline, with access to the API.
 func TestComposeHasAgents(t *testing.T) {
 	t.Parallel()
 	services, _ := composed(t)
@@ -150,7 +150,7 @@ func TestComposeHasAgents(t *testing.T) {
 	for _, role := range []string{"creator", "validator"} {
 		a, ok := services[role]
 		if !ok {
-			t.Errorf("there is no service %s", role)
+			t.Errorf("no service %s", role)
 			continue
 		}
 		if want := []string{"python", "/agents/" + role + ".py"}; !slices.Equal(a.Command, want) {
@@ -167,7 +167,7 @@ func TestComposeHasAgents(t *testing.T) {
 		}
 		host := strings.TrimSuffix(strings.TrimPrefix(a.Environment["MUSTER_API"], "http://"), ":8000")
 		if host == "" || host != o["MUSTER_API__HOSTS"] || services[host].Command == nil {
-			t.Errorf("%s calls %q; the API answers to the name %q", role, a.Environment["MUSTER_API"], o["MUSTER_API__HOSTS"])
+			t.Errorf("%s calls %q; the API accepts the host %q", role, a.Environment["MUSTER_API"], o["MUSTER_API__HOSTS"])
 		}
 		if key := a.Environment["MUSTER_KEY"]; !strings.HasPrefix(key, "${MUSTER_AGENT_KEY:-") {
 			t.Errorf("%s has the key %q, want a separate key: the key of the API has the role admin", role, key)
@@ -175,7 +175,7 @@ func TestComposeHasAgents(t *testing.T) {
 	}
 }
 
-// Agents, which read documents of others, do not reach Redis: whoever has its password may do everything.
+// Agents process untrusted documents and cannot reach Redis, whose password grants full access.
 func TestComposeProtectsRedis(t *testing.T) {
 	t.Parallel()
 	services, _ := composed(t)
@@ -204,7 +204,7 @@ func TestComposeProtectsRedis(t *testing.T) {
 	}
 }
 
-// The image is built in two steps, runs as an ordinary user, and is healthy when port 8000 answers.
+// The image is built in two stages, runs as an unprivileged user, and has a health check on port 8000.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	text := deployed(t, "Dockerfile")
@@ -218,7 +218,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// Everything that muster is built from gets into the build.
+// The build context includes all packages of muster.
 func TestImageIsBuiltFromAllPackages(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.Dir}}{{end}}", "./cmd/muster")
@@ -241,7 +241,7 @@ func TestImageIsBuiltFromAllPackages(t *testing.T) {
 		found++
 		top, _, _ := strings.Cut(filepath.ToSlash(name), "/")
 		if !strings.Contains(ignore, "\n!"+top+"\n") {
-			t.Errorf("muster imports %s, and .dockerignore leaves %s out", name, top)
+			t.Errorf("muster imports %s, but .dockerignore excludes %s", name, top)
 		}
 	}
 	if found < 20 {

@@ -27,7 +27,7 @@ default, its variable of the environment, and:
 * *secret*: it can be read from a file, by the same variable with ` + "`_FILE`" + ` at its end, and references to secrets may stand in it.
 `
 
-// docs/reference/settings.md has every setting, with what the example says of it. go generate writes it.
+// docs/reference/settings.md lists all settings with the comments of the example. go generate writes it.
 func TestSettingsPage(t *testing.T) {
 	t.Parallel()
 	remarks, _ := testutil.Remarks(t, example)
@@ -45,14 +45,14 @@ func TestSettingsPage(t *testing.T) {
 			fmt.Fprintf(&page, "\n## %s\n%s", head, remarks[head])
 		}
 		if remarks[s.path] == "" {
-			t.Errorf("muster.example.yaml says nothing on %s", s.path)
+			t.Errorf("muster.example.yaml has no comment on %s", s.path)
 		}
 		fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", s.path, s.facts(t), remarks[s.path])
 	}
 	testutil.Page(t, "../../docs/reference/settings.md", page.Bytes(), *update, "go generate ./orchestrator/config")
 }
 
-// facts is the line of Markdown on what the program knows of a setting.
+// facts returns a line of Markdown with the type and default of a setting.
 func (s setting) facts(t *testing.T) string {
 	t.Helper()
 	kind := map[reflect.Type]string{
@@ -62,7 +62,7 @@ func (s setting) facts(t *testing.T) string {
 		reflect.TypeFor[[]Source](): "list of sources", reflect.TypeFor[[]Agent](): "list of agents", reflect.TypeFor[[]Webhook](): "list of endpoints",
 	}[s.v.Type()]
 	if kind == "" {
-		t.Errorf("%s: say what a %s is called", s.path, s.v.Type())
+		t.Errorf("%s: add a name for the type %s", s.path, s.v.Type())
 	}
 	if words := strings.Fields(s.tag.Get("oneof")); len(words) > 0 {
 		kind = "one of `" + strings.Join(words, "`, `") + "`"

@@ -14,31 +14,28 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// Environ returns the environment from which Load makes the same settings, for
-// a child process. It holds secrets. Settings that take effect without a restart,
-// and are no secrets, come from file, which WriteReloaded makes; if file is "",
-// they are in the environment too.
+// Environ returns an environment from which Load in a child process produces the same settings. It contains secrets. Settings
+// that are reloadable and not secret are in file, which WriteReloaded writes; if file is "", they are in the environment.
 func (c Config) Environ(file string) []string {
-	// No other file adds to it, neither the parent's nor one where the child begins.
+	// Neither the parent's settings file nor one in the working directory of the child may add settings.
 	env := []string{"MUSTER_CONFIG=" + cmp.Or(file, os.DevNull)}
 	for _, s := range settings(&c) {
 		text := s.text()
 		if file != "" && s.shared() {
-			text = "" // nor does the parent's environment
+			text = "" // masks the variable of the parent
 		}
 		env = append(env, envName(s.path)+"="+text)
-		if s.secret() { // which ours may have come from
+		if s.secret() { // masks the file variable of the parent
 			env = append(env, envName(s.path)+"_FILE=")
 		}
 	}
 	return env
 }
 
-// shared reports whether the setting of a child process is in its file.
+// shared reports whether a child process reads the setting from its file.
 func (s setting) shared() bool { return s.reloads() && !s.secret() }
 
-// WriteReloaded writes the settings that Environ leaves out to a file, at once:
-// a child process that watches it takes them over.
+// WriteReloaded atomically writes the settings that Environ omits to a file that the child process watches.
 func (c Config) WriteReloaded(file string) error {
 	sections := map[string]map[string]any{}
 	for _, s := range settings(&c) {
@@ -62,7 +59,7 @@ func (c Config) WriteReloaded(file string) error {
 			sections[section][name] = s.text()
 		}
 	}
-	b, err := json.Marshal(sections) // which is YAML
+	b, err := json.Marshal(sections) // JSON is valid YAML
 	if err == nil {
 		err = atomicfile.Write(file, 0o600, func(w io.Writer) error {
 			_, err := w.Write(b)
@@ -75,7 +72,7 @@ func (c Config) WriteReloaded(file string) error {
 	return nil
 }
 
-// text is what set reads the setting's value from.
+// text returns the value in the format of set.
 func (s setting) text() string {
 	switch v := s.v.Interface().(type) {
 	case time.Duration:

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestEnvironMakesTheSameSettings(t *testing.T) {
+func TestEnvironReproducesSettings(t *testing.T) {
 	t.Parallel()
 	want := Default()
 	want.DataDir = t.TempDir()
@@ -28,7 +28,7 @@ func TestEnvironMakesTheSameSettings(t *testing.T) {
 	want.Queue.HostIntervalSeconds = 0.25
 	want.Jobs.Keep, want.Jobs.KeepFor = 0, map[string]time.Duration{"failed": 90 * time.Minute, "scrape/completed": 0}
 
-	// The child's environment begins with its parent's.
+	// The environment of the child starts with the environment of its parent.
 	file := write(t, "sites: {out: elsewhere}\n")
 	inherited := []string{"MUSTER_CONFIG=" + file, "MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9", "MUSTER_LOG__LEVEL=debug"}
 	shared := filepath.Join(t.TempDir(), "workers.yaml")
@@ -49,7 +49,7 @@ func TestEnvironMakesTheSameSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(b), "hush") {
-		t.Errorf("a secret is in the file: %s", b)
+		t.Errorf("the file contains a secret: %s", b)
 	}
 	if info, err := os.Stat(shared); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)

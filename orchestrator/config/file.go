@@ -11,10 +11,10 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// maxFile is the largest settings file that is read.
+// maxFile is the maximum size of a settings file.
 const maxFile = yamlstrict.MaxSize
 
-// reader takes the settings from a parsed file.
+// reader applies a parsed file to settings.
 type reader struct {
 	file    string
 	byPath  map[string]setting
@@ -23,13 +23,13 @@ type reader struct {
 	errs    []error
 }
 
-// readYAML sets what the file says, and notes where.
+// readYAML applies the content of the file and records the position of each value.
 func (r *reader) readYAML(content []byte) {
 	doc, err := yamlstrict.Parse(content)
 	if err != nil {
 		where := r.file
 		if e, ok := errors.AsType[*yamlstrict.Error](err); ok && e.Line > 0 {
-			where += ":" // the error begins with line and column
+			where += ":" // line and column follow
 		} else {
 			where += ": "
 		}
@@ -37,7 +37,7 @@ func (r *reader) readYAML(content []byte) {
 		return
 	}
 	if len(doc.Docs) > 1 {
-		r.fail(doc.Docs[1].GetToken(), "a second document; put everything into one")
+		r.fail(doc.Docs[1].GetToken(), "multiple YAML documents; use one")
 		return
 	}
 	if len(doc.Docs) == 1 && doc.Docs[0].Body != nil {
@@ -56,14 +56,14 @@ func (r *reader) at(tok *token.Token) string {
 	return fmt.Sprintf("%s:%d:%d", r.file, tok.Position.Line, tok.Position.Column)
 }
 
-// section reads a map whose keys continue prefix.
+// section reads the mapping of the settings below prefix.
 func (r *reader) section(prefix string, node ast.Node) {
 	if _, empty := node.(*ast.NullNode); empty {
-		return // a heading whose settings are all commented out
+		return // a section without settings
 	}
 	entries, ok := r.entries(node)
 	if !ok {
-		r.fail(node.GetToken(), "%s: settings are expected here, name: value", name(prefix))
+		r.fail(node.GetToken(), "%s: must be a mapping of settings, name: value", name(prefix))
 		return
 	}
 	for _, e := range entries {
@@ -76,7 +76,7 @@ func (r *reader) section(prefix string, node ast.Node) {
 			r.section(path+".", e.value)
 			continue
 		}
-		r.fail(e.at, "no setting %s%s", path, r.meant(prefix, e.key))
+		r.fail(e.at, "unknown setting %s%s", path, r.meant(prefix, e.key))
 	}
 }
 
@@ -96,8 +96,7 @@ func (r *reader) isSection(path string) bool {
 	return false
 }
 
-// meant names the nearest setting or section: one beside it, or the same name
-// elsewhere.
+// meant returns a suggestion for an unknown setting: a similar name in the same section, or the same name in another one.
 func (r *reader) meant(prefix, key string) string {
 	if prefix == "" && key == "dashboard" {
 		return renamed
@@ -105,20 +104,20 @@ func (r *reader) meant(prefix, key string) string {
 	if prefix == "sites." && key == "alerts" {
 		return alertsMoved
 	}
-	var beside, elsewhere []string
+	var siblings, matches []string
 	for p := range r.byPath {
 		if rest, ok := strings.CutPrefix(p, prefix); ok {
 			first, _, _ := strings.Cut(rest, ".")
-			beside = append(beside, first)
+			siblings = append(siblings, first)
 		}
 		if p == key || strings.HasSuffix(p, "."+key) {
-			elsewhere = append(elsewhere, p)
+			matches = append(matches, p)
 		}
 	}
-	if len(elsewhere) == 1 {
-		return ", did you mean " + elsewhere[0] + "?"
+	if len(matches) == 1 {
+		return ", did you mean " + matches[0] + "?"
 	}
-	return meant(key, beside)
+	return meant(key, siblings)
 }
 
 type entry struct {
@@ -127,7 +126,7 @@ type entry struct {
 	value ast.Node
 }
 
-// entries are the pairs of a map in the order of the file.
+// entries returns the pairs of a mapping in the order of the file.
 func (r *reader) entries(node ast.Node) ([]entry, bool) {
 	var values []*ast.MappingValueNode
 	switch n := node.(type) {
@@ -141,7 +140,7 @@ func (r *reader) entries(node ast.Node) ([]entry, bool) {
 	var out []entry
 	for _, v := range values {
 		if v.Key.IsMergeKey() {
-			r.fail(v.Key.GetToken(), "merge keys are not supported here")
+			r.fail(v.Key.GetToken(), "merge keys are not supported")
 			continue
 		}
 		out = append(out, entry{key: v.Key.GetToken().Value, at: v.Key.GetToken(), value: v.Value})
@@ -149,7 +148,7 @@ func (r *reader) entries(node ast.Node) ([]entry, bool) {
 	return out, true
 }
 
-// value sets one setting. An empty value leaves the default.
+// value sets one setting. A null value keeps the default.
 func (r *reader) value(s setting, e entry) {
 	if _, empty := e.value.(*ast.NullNode); empty {
 		return
@@ -172,7 +171,7 @@ func (r *reader) set(s setting, node ast.Node) error {
 	case s.isList():
 		seq, ok := node.(*ast.SequenceNode)
 		if !ok {
-			return fmt.Errorf("%s: a list is expected here: [one, two], or a line - one for each", s.path)
+			return fmt.Errorf("%s: must be a list: [one, two], or one line \"- value\" per element", s.path)
 		}
 		if sources, ok := s.v.Addr().Interface().(*[]Source); ok {
 			list, err := readSources(seq.Values)
@@ -202,7 +201,7 @@ func (r *reader) set(s setting, node ast.Node) error {
 		for _, item := range seq.Values {
 			text, ok := scalar(item)
 			if !ok || text == "" {
-				return fmt.Errorf("%s: each part must be a text", s.path)
+				return fmt.Errorf("%s: each element must be a nonempty string", s.path)
 			}
 			values = append(values, text)
 		}
@@ -210,13 +209,13 @@ func (r *reader) set(s setting, node ast.Node) error {
 	case s.isMap():
 		entries, ok := r.entries(node)
 		if !ok {
-			return fmt.Errorf("%s: names with values are expected here, name: value", s.path)
+			return fmt.Errorf("%s: must be a mapping, name: value", s.path)
 		}
 		pairs := map[string]string{}
 		for _, e := range entries {
 			text, ok := scalar(e.value)
 			if !ok {
-				return fmt.Errorf("%s.%s: one value is expected here", s.path, e.key)
+				return fmt.Errorf("%s.%s: must be a single value", s.path, e.key)
 			}
 			pairs[e.key] = text
 		}
@@ -224,12 +223,12 @@ func (r *reader) set(s setting, node ast.Node) error {
 	}
 	text, ok := scalar(node)
 	if !ok {
-		return fmt.Errorf("%s: one value is expected here", s.path)
+		return fmt.Errorf("%s: must be a single value", s.path)
 	}
 	return s.set(text)
 }
 
-// scalar is the text of a single value, as written but without its quotes.
+// scalar returns the string of a single value without quotes.
 func scalar(node ast.Node) (string, bool) {
 	switch n := node.(type) {
 	case *ast.StringNode:

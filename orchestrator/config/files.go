@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// files are what was found at paths: of a folder, also its definitions. A path
-// without anything has nil. Symbolic links are followed, so that a link that
-// points elsewhere is noticed, as Kubernetes replaces its ConfigMaps.
+// files maps paths to file information, nil for missing files. A directory includes its definitions. Symbolic links are
+// followed, so that a changed link target is detected, for example when Kubernetes updates a ConfigMap.
 type files map[string]fs.FileInfo
 
-// look adds what is at paths now.
+// look adds the current state of paths.
 func (f files) look(paths ...string) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -26,7 +25,7 @@ func (f files) look(paths ...string) {
 		}
 		entries, err := os.ReadDir(path)
 		if err != nil {
-			continue // what uses the folder says so
+			continue // reported by the user of the directory
 		}
 		for _, e := range entries {
 			if ext := filepath.Ext(e.Name()); ext == ".yaml" || ext == ".yml" {
@@ -36,15 +35,14 @@ func (f files) look(paths ...string) {
 	}
 }
 
-// lookAt returns what is at paths now.
+// lookAt returns the current state of paths.
 func lookAt(paths []string) files {
 	now := files{}
 	now.look(paths...)
 	return now
 }
 
-// same reports whether the files are the same, as far as can be seen without
-// reading them.
+// same reports whether no file has changed, according to identity, size and modification time.
 func (f files) same(g files) bool {
 	if len(f) != len(g) {
 		return false
@@ -54,7 +52,7 @@ func (f files) same(g files) bool {
 		if !ok || (a == nil) != (b == nil) {
 			return false
 		}
-		if a == nil || a.IsDir() && b.IsDir() { // its entries are compared
+		if a == nil || a.IsDir() && b.IsDir() { // entries are compared separately
 			continue
 		}
 		if !os.SameFile(a, b) || a.Size() != b.Size() || !a.ModTime().Equal(b.ModTime()) {
@@ -64,24 +62,22 @@ func (f files) same(g files) bool {
 	return true
 }
 
-// watchEvery is how often files are looked at. Polling sees what notifications do
-// not: changes on network file systems, and files that a link is turned to.
+// watchEvery is the polling interval. Polling also detects changes on network file systems and of link targets, for which there
+// are no notifications.
 const watchEvery = 2 * time.Second
 
-// WatchFiles calls changed when the files at paths have changed, and when now has
-// a value, until ctx is done. A file that is still being written is left alone: it
-// has changed once it looks the same twice, some seconds apart. Calls follow one
-// another.
+// WatchFiles calls changed when the files at paths have changed, and when now receives a value, until ctx is done. It ignores
+// a file that is still being written: a change counts when two consecutive polls see the same state. Calls do not overlap.
 func WatchFiles(ctx context.Context, now <-chan struct{}, changed func(), paths ...string) {
 	watch(ctx, watchEvery, now, lookAt(paths), paths, func(bool) (files, []string) {
-		seen := lookAt(paths) // before they are read
+		seen := lookAt(paths) // taken before changed reads the files
 		changed()
 		return seen, paths
 	})
 }
 
-// watch is WatchFiles for files that have been looked at. Changed returns what it
-// has found just before it read, and which paths to look at from now on.
+// watch implements WatchFiles, starting from a known state of the files. changed returns the state just before it read the
+// files, and the paths to watch next.
 func watch(ctx context.Context, every time.Duration, now <-chan struct{}, seen files, paths []string, changed func(asked bool) (files, []string)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -94,7 +90,7 @@ func watch(ctx context.Context, every time.Duration, now <-chan struct{}, seen f
 		case <-now:
 			asked = true
 		case <-tick.C:
-			if !settling.over(lookAt(paths)) {
+			if !settling.stable(lookAt(paths)) {
 				continue
 			}
 		}
@@ -103,14 +99,14 @@ func watch(ctx context.Context, every time.Duration, now <-chan struct{}, seen f
 	}
 }
 
-// settling tells files that have changed from those that are still being written.
+// settling distinguishes complete changes from files that are still being written.
 type settling struct {
-	seen files // when they were loaded
-	last files // at the last look, if they had changed
+	seen files // state when the files were loaded
+	last files // changed state at the last poll, or nil
 }
 
-// over reports whether files have changed, and look as they did at the last look.
-func (s *settling) over(current files) bool {
+// stable reports whether the files have changed since they were loaded, but not since the last poll.
+func (s *settling) stable(current files) bool {
 	if current.same(s.seen) {
 		s.last = nil
 		return false

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzOneLine wants lists of sources, agents and webhooks of the environment to be read, to be written as what is read as
-// the same, or to be refused without a secret in the error.
+// FuzzOneLine checks that lists of sources, agents and webhooks in the environment are parsed and survive a round trip, or are
+// rejected with an error without secrets.
 func FuzzOneLine(f *testing.F) {
 	for _, s := range []string{"list.txt,http://a.example/x", `[{"url":"http://a.example/?key=`, `[{"gateway":"http://u:`, `[{"name":"one","role":"creator","url":"http://creator:8001","secret":"`, `[{"name":"ops","url":"https://h","secrets":["`, `[{"auth":`, `[]`, "{"} {
 		f.Add(s, `"]}]`)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// The words of the setting jobs.keep_for.
+// Names in the setting jobs.keep_for.
 var (
 	JobKinds  = []string{"pipeline", "scrape", "refresh"}
-	JobStates = []string{"completed", "failed", "cancelled"} // in which a job has ended
+	JobStates = []string{"completed", "failed", "cancelled"} // final states
 )
 
-// checkKeepFor checks the names of jobs.keep_for.
+// checkKeepFor validates the names in jobs.keep_for.
 func checkKeepFor(keep map[string]time.Duration) []error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(keep)) {
@@ -23,7 +23,7 @@ func checkKeepFor(keep map[string]time.Duration) []error {
 			!both && (slices.Contains(JobKinds, name) || slices.Contains(JobStates, name)) {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("%q is no kind or state of jobs; write a kind (%s), a state (%s), or both as in %s/%s",
+		errs = append(errs, fmt.Errorf("invalid name %q: use a job kind (%s), a job state (%s), or both, for example %s/%s",
 			name, strings.Join(JobKinds, ", "), strings.Join(JobStates, ", "), JobKinds[0], JobStates[1]))
 	}
 	return errs

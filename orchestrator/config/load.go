@@ -12,10 +12,10 @@ import (
 	"muster/internal/trust"
 )
 
-// Kind is a kind of origin of a value.
+// Kind is the type of source of a value.
 type Kind string
 
-// The kinds, in the order in which they override one another.
+// The kinds in ascending order of precedence.
 const (
 	DefaultValue Kind = "default"
 	File         Kind = "file"
@@ -23,13 +23,13 @@ const (
 	Flag         Kind = "flag"
 )
 
-// Origin says where a value came from.
+// Origin is the source of a value.
 type Origin struct {
 	Kind  Kind   `json:"kind"`
 	Where string `json:"where,omitempty"` // muster.yaml:3:1, MUSTER_DATA_DIR, --data-dir
 }
 
-// String is the origin in a few words.
+// String returns a short description of the origin.
 func (o Origin) String() string {
 	switch o.Kind {
 	case DefaultValue, "":
@@ -42,51 +42,49 @@ func (o Origin) String() string {
 	return o.Where
 }
 
-// UsualFile is read when it is there and no other file is given.
+// UsualFile is the default settings file. It is optional.
 const UsualFile = "muster.yaml"
 
-// Sources is where Load looks.
+// Sources are the inputs of Load.
 type Sources struct {
-	// File is the settings file. Defaults to $MUSTER_CONFIG, or else to
-	// muster.yaml in the working folder if there is one.
+	// File is the settings file. Default: $MUSTER_CONFIG, or muster.yaml in the working directory if it exists.
 	File string
-	// Environ is the environment, as from os.Environ. Defaults to none.
+	// Environ is the environment, in the format of os.Environ.
 	Environ []string
-	// Flags are the settings given on the command line.
+	// Flags are settings from the command line.
 	Flags []FlagValue
-	// Default changes the defaults, of a command that has others. Optional.
+	// Default modifies the defaults for a command. Optional.
 	Default func(*Config)
-	// Check returns what else is wrong for the command, with getenv for the
-	// variables of Environ. It is called with what could be read, also when that
-	// has mistakes: all are reported together. Optional.
+	// Check returns further errors for the command; getenv reads the variables of Environ. It is also called when c has
+	// errors, so that all errors are reported together. Optional.
 	Check func(c Config, getenv func(string) (string, bool)) []error
 
-	again bool // a pipe has nothing more to read
+	again bool // set for reloads, in which a pipe is empty
 }
 
-// FlagValue is a setting given on the command line.
+// FlagValue is a setting from the command line.
 type FlagValue struct {
 	Name  string // the flag as typed: --redis
 	Path  string // redis.url
 	Value string
 }
 
-// Loaded is a configuration and the origin of its values.
+// Loaded is a configuration with the origins of its values.
 type Loaded struct {
 	Config
 	// Path is the file that was read; empty if none.
 	Path string
-	// Warnings are likely mistakes that are no errors.
+	// Warnings are probable mistakes that do not prevent loading.
 	Warnings []string
 
 	origins map[string]Origin
 	src     Sources
-	read    Config // what was read, also when Config was changed since
-	files   files  // what was read, as it was just before
+	read    Config // the settings as loaded, before changes to Config
+	files   files  // state of the files just before reading
 }
 
-// Load reads and checks all settings. The error has a line for each mistake,
-// with its place. It names every variable and every secret file that is missing.
+// Load reads and validates all settings. The error has one line per mistake, with its position, and names all missing
+// variables and secret files.
 func Load(src Sources) (*Loaded, error) {
 	l, err := loadAll(src)
 	if err != nil {
@@ -95,7 +93,7 @@ func Load(src Sources) (*Loaded, error) {
 	return l, nil
 }
 
-// loadAll is Load. With an error it returns what could be read.
+// loadAll implements Load. It returns partial settings with an error.
 func loadAll(src Sources) (*Loaded, error) {
 	l := &Loaded{Config: Default(), origins: map[string]Origin{}, src: src, files: files{}}
 	if src.Default != nil {
@@ -111,7 +109,7 @@ func loadAll(src Sources) (*Loaded, error) {
 	l.Path = cmp.Or(src.File, env["MUSTER_CONFIG"])
 	l.files.look(cmp.Or(l.Path, UsualFile))
 	if info := l.files[l.Path]; src.again && info != nil && info.Mode()&fs.ModeNamedPipe != 0 {
-		return l, fmt.Errorf("read the settings: %s is a pipe, which can be read once; give a file", l.Path)
+		return l, fmt.Errorf("read the settings: cannot reload the pipe %s; use a file", l.Path)
 	}
 	content, err := readFile(cmp.Or(l.Path, UsualFile))
 	switch {
@@ -128,7 +126,7 @@ func loadAll(src Sources) (*Loaded, error) {
 	for _, f := range src.Flags {
 		s, ok := byPath[f.Path]
 		if !ok {
-			panic("flag " + f.Name + " is for no setting: " + f.Path)
+			panic("flag " + f.Name + ": unknown setting " + f.Path)
 		}
 		if err := s.set(f.Value); err != nil {
 			errs = append(errs, fmt.Errorf("flag %s: %w", f.Name, err))
@@ -146,7 +144,7 @@ func loadAll(src Sources) (*Loaded, error) {
 	return l, errors.Join(errs...)
 }
 
-// check returns what is wrong with the values, each with its place.
+// check validates all values. The errors include the position.
 func (l *Loaded) check(all []setting) []error {
 	var errs []error
 	for _, s := range all {
@@ -156,11 +154,11 @@ func (l *Loaded) check(all []setting) []error {
 	}
 	if q := l.Queue; q.LeaseTTLSeconds <= q.HeartbeatSeconds {
 		errs = append(errs, l.located("queue.lease_ttl_seconds", fmt.Errorf(
-			"queue.lease_ttl_seconds: %d must be more than queue.heartbeat_seconds, which is %d: else leases end between heartbeats", q.LeaseTTLSeconds, q.HeartbeatSeconds)))
+			"queue.lease_ttl_seconds: %d must be greater than queue.heartbeat_seconds (%d), because leases would expire between heartbeats", q.LeaseTTLSeconds, q.HeartbeatSeconds)))
 	}
 	if l.Redis.URL != "" && (l.Redis.Mode == "child" || l.Redis.Mode == "embedded") {
 		errs = append(errs, l.located("redis.mode", fmt.Errorf(
-			"redis.mode: %s runs a Redis of our own, but redis.url gives the address of another; leave one of them out", l.Redis.Mode)))
+			"redis.mode: %s starts a Redis, but redis.url is also set; remove one of them", l.Redis.Mode)))
 	}
 	if err := l.API.JWT.check(); err != nil {
 		errs = append(errs, err)
@@ -168,13 +166,13 @@ func (l *Loaded) check(all []setting) []error {
 	return errs
 }
 
-// Given reports whether a setting was given rather than left at its default.
+// Given reports whether a setting has an explicit value.
 func (l *Loaded) Given(path string) bool {
 	_, ok := l.origins[path]
 	return ok
 }
 
-// located puts the place of a setting before an error on it.
+// located prefixes an error with the position of a setting.
 func (l *Loaded) located(path string, err error) error {
 	if o := l.origins[path]; o.Kind != "" {
 		return fmt.Errorf("%s: %w", o, err)
@@ -190,13 +188,12 @@ func readFile(path string) ([]byte, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("%s: a settings file has at most %d bytes", path, maxFile)
+		err = fmt.Errorf("%s: the settings file is larger than %d bytes", path, maxFile)
 	}
 	return b, err
 }
 
-// environ returns the variables by name. Of one that is there twice the last
-// counts, as it does in a process.
+// environ returns the variables by name. The last definition of a variable wins, as in os.Getenv.
 func environ(list []string) map[string]string {
 	out := map[string]string{}
 	for _, e := range list {
@@ -207,10 +204,10 @@ func environ(list []string) map[string]string {
 	return out
 }
 
-// readEnviron sets what the environment says.
+// readEnviron applies the variables of the environment.
 func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets) []error {
 	var errs []error
-	known := map[string]bool{"MUSTER_CONFIG": true, "MUSTER_TOKEN": true, "MUSTER_API_KEY": true} // no settings
+	known := map[string]bool{"MUSTER_CONFIG": true, "MUSTER_TOKEN": true, "MUSTER_API_KEY": true} // not settings
 	var names []string
 	for _, s := range all {
 		name := envName(s.path)
@@ -222,7 +219,7 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets
 			known[name+"_FILE"] = true
 			if file := env[name+"_FILE"]; file != "" {
 				if ok && value != "" {
-					errs = append(errs, fmt.Errorf("environment: %s and %s_FILE are both set; leave one of them out", name, name))
+					errs = append(errs, fmt.Errorf("environment: %s and %s_FILE are both set; remove one of them", name, name))
 					continue
 				}
 				content, err := from.read(file)
@@ -230,13 +227,13 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets
 					errs = append(errs, fmt.Errorf("environment %s_FILE: %s: %w", name, s.path, err))
 					continue
 				}
-				if s.isList() { // one in a line
+				if s.isList() { // one per line
 					content = strings.ReplaceAll(content, "\n", ",")
 				}
 				name, value, ok = name+"_FILE", content, true
 			}
 		}
-		// An empty variable is how a shell or a compose file says nothing.
+		// In shells and compose files, an empty variable means unset.
 		if !ok || value == "" {
 			continue
 		}
@@ -258,10 +255,10 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets
 		if name == "MUSTER_SITES__ALERTS" {
 			hint = alertsMoved
 		}
-		// Only ours have a double underscore; others, as from Kubernetes for a
-		// service named muster, are ignored.
+		// Only our variables contain a double underscore. Others are ignored, for example the ones that Kubernetes sets for a
+		// service named muster.
 		if strings.Contains(name, "__") {
-			errs = append(errs, fmt.Errorf("environment %s: no such setting%s", name, hint))
+			errs = append(errs, fmt.Errorf("environment %s: unknown setting%s", name, hint))
 		} else if hint != "" {
 			l.Warnings = append(l.Warnings, fmt.Sprintf("environment %s is not used%s", name, hint))
 		}
@@ -271,16 +268,16 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets
 	return errs
 }
 
-// Setting is one value, for people.
+// Setting is one value in display format.
 type Setting struct {
 	Path   string `json:"path"`
-	Value  any    `json:"value"` // secrets masked; durations as text
+	Value  any    `json:"value"` // secrets masked, durations as strings
 	Origin Origin `json:"origin"`
 	Env    string `json:"env"`
 	Reload bool   `json:"reload"` // takes effect without a restart
 }
 
-// Settings lists all values in the order of the example file, secrets masked.
+// Settings returns all values in the order of the example file, with secrets masked.
 func (l *Loaded) Settings() []Setting {
 	var out []Setting
 	for _, s := range settings(&l.Config) {

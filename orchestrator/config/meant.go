@@ -6,13 +6,13 @@ import (
 	"muster/internal/nearest"
 )
 
-// renamed says what became of the section dashboard.
-const renamed = "; the section dashboard is called api now, and listens at port 8000"
+// renamed is the hint for the former section dashboard.
+const renamed = "; the section dashboard was renamed to api, and the default port is 8000"
 
-// alertsMoved says what became of the setting sites.alerts.
-const alertsMoved = "; the health of sites is an event now: send site.unhealthy and site.recovered to an endpoint of webhooks.static, or of muster webhooks create"
+// alertsMoved is the hint for the former setting sites.alerts.
+const alertsMoved = "; use webhooks for the events site.unhealthy and site.recovered instead, with webhooks.static or muster webhooks create"
 
-// meant is ", did you mean …?" when one of words is like word, else empty.
+// meant returns ", did you mean …?" for the member of words that is similar to word, or "".
 func meant(word string, words []string) string {
 	if near := nearest.Word(word, words); near != "" {
 		return fmt.Sprintf(", did you mean %s?", near)

@@ -12,10 +12,10 @@ import (
 	"muster/internal/secret"
 )
 
-// secrets resolves the references to secrets while settings are loaded.
+// secrets resolves references to secrets while the settings are loaded.
 type secrets struct {
 	env      map[string]string
-	files    files // gets the files that were read
+	files    files // records the files that are read
 	warnings []string
 }
 
@@ -30,7 +30,7 @@ func (s *secrets) read(path string) (string, error) {
 	return secret.Read(path)
 }
 
-// expand replaces the references in text.
+// expand replaces the references in a string.
 func (s *secrets) expand(text string) (string, error) {
 	for _, path := range secret.Files(text) {
 		s.note(path)
@@ -38,19 +38,19 @@ func (s *secrets) expand(text string) (string, error) {
 	return secret.Expand(text, s.getenv)
 }
 
-// note notes that a file is read now.
+// note records that a file is read.
 func (s *secrets) note(path string) {
 	if _, known := s.files[path]; known {
 		return
 	}
 	s.files.look(path)
 	if secret.Exposed(path) {
-		s.warnings = append(s.warnings, fmt.Sprintf("every user of this machine can read the secret file %s; chmod o-r it", path))
+		s.warnings = append(s.warnings, fmt.Sprintf("secret file %s is readable by all users; run chmod o-r %[1]s", path))
 	}
 }
 
-// expand replaces the references to secrets in the texts of a value. It reports
-// whether there were any, and notes an error for each that has no value.
+// expand replaces the references to secrets in the strings of a value. It reports whether there were any and records an error
+// for each missing secret.
 func (r *reader) expand(s setting, node ast.Node) bool {
 	found := false
 	texts(node, func(n *ast.StringNode) {
@@ -68,7 +68,7 @@ func (r *reader) expand(s setting, node ast.Node) bool {
 	return found
 }
 
-// texts calls each for the texts that are values in a node.
+// texts calls each for all string values in a node.
 func texts(node ast.Node, each func(*ast.StringNode)) {
 	switch n := node.(type) {
 	case *ast.StringNode:
@@ -90,13 +90,12 @@ func texts(node ast.Node, each func(*ast.StringNode)) {
 	}
 }
 
-// oneLine is an error whose messages are on one line.
+// oneLine returns err with its messages joined on one line.
 func oneLine(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// MissingForSources returns an error for each source of proxies that refers to
-// variables and files that this process does not have.
+// MissingForSources returns an error for each proxy source that refers to variables or files that this process lacks.
 func (c Config) MissingForSources(getenv func(string) (string, bool)) []error {
 	var errs []error
 	for _, s := range c.Proxies.Sources {
@@ -109,7 +108,7 @@ func (c Config) MissingForSources(getenv func(string) (string, bool)) []error {
 	return errs
 }
 
-// sorted returns the values of a map, in the order of its keys.
+// sorted returns the values of a map in the order of its keys.
 func sorted(m map[string]string) []string {
 	var values []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Secrets in a file of settings come from variables and from files.
+// Secrets in a settings file can refer to variables and files.
 func TestReferencesToSecrets(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
@@ -34,13 +34,13 @@ queue: {user_agent: "${KEY}"}
 		t.Errorf("got the keys %q, want %q", l.API.Keys, want)
 	}
 	if got := l.Proxies.Sources[0].URL; got != "https://list/?k=${LATE}" {
-		t.Errorf("got the source %q, want the reference: the worker that reads it has the secret", got)
+		t.Errorf("got the source %q, want an unresolved reference", got)
 	}
 	if l.Queue.UserAgent != "${KEY}" {
-		t.Errorf("got the user agent %q; what is no secret has no references", l.Queue.UserAgent)
+		t.Errorf("got the user agent %q, want no expansion in settings that are not secret", l.Queue.UserAgent)
 	}
 	if text := fmt.Sprint(l.Settings()); strings.Contains(text, "s3same") {
-		t.Errorf("a secret is shown: %s", text)
+		t.Errorf("a secret is not masked: %s", text)
 	}
 	if len(l.Warnings) != 0 {
 		t.Errorf("got the warnings %q, want none", l.Warnings)
@@ -50,11 +50,11 @@ queue: {user_agent: "${KEY}"}
 	}
 	l = read(t, Sources{File: file, Environ: []string{"PASS=s3same", "KEY=s3same-one"}})
 	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], key) {
-		t.Errorf("got the warnings %q, want one that names the file", l.Warnings)
+		t.Errorf("got the warnings %q, want one with the file", l.Warnings)
 	}
 }
 
-// T-118: one error names all that is missing, besides all other mistakes.
+// T-118: one error contains all missing secrets and all other mistakes.
 func TestEverythingMissingIsNamed(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Sources{

@@ -19,14 +19,14 @@ import (
 	"muster/internal/webhook"
 )
 
-// setting is one leaf of a Config: its path and its field.
+// setting is one leaf of a Config: a path and a field.
 type setting struct {
 	path string
 	tag  reflect.StructTag
 	v    reflect.Value // settable
 }
 
-// settings lists the leaves of c in the order in which they are declared.
+// settings returns the leaves of c in declaration order.
 func settings(c *Config) []setting {
 	var out []setting
 	var walk func(prefix string, v reflect.Value)
@@ -48,19 +48,18 @@ func settings(c *Config) []setting {
 // reloads reports whether a new value takes effect without a restart.
 func (s setting) reloads() bool { return s.tag.Get("reload") == "yes" }
 
-// secret reports whether the value, or a part of it, is a secret.
+// secret reports whether the value contains a secret.
 func (s setting) secret() bool { return s.tag.Get("secret") != "" }
 
-// late reports whether references to secrets stay in the value: those in sources
-// of proxies are for the worker that reads the source.
+// late reports whether references to secrets remain in the value. The worker that reads a proxy source expands them.
 func (s setting) late() bool { return s.v.Type() == reflect.TypeFor[[]Source]() }
 
-// envName is the environment variable of a path.
+// envName returns the environment variable for a path.
 func envName(path string) string {
 	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(path, ".", "__"))
 }
 
-// set sets the setting to the value of text.
+// set parses text and assigns the value.
 func (s setting) set(text string) error {
 	switch p := s.v.Addr().Interface().(type) {
 	case *string:
@@ -72,24 +71,24 @@ func (s setting) set(text string) error {
 		case "false", "no", "off", "0":
 			*p = false
 		default:
-			return fmt.Errorf("%s: %q is neither true nor false", s.path, text)
+			return fmt.Errorf("%s: invalid boolean %q: use true or false", s.path, text)
 		}
 	case *int:
 		n, err := strconv.Atoi(strings.ReplaceAll(text, "_", ""))
 		if err != nil {
-			return fmt.Errorf("%s: %q is not a whole number", s.path, text)
+			return fmt.Errorf("%s: invalid integer %q", s.path, text)
 		}
 		*p = n
 	case *float64:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return fmt.Errorf("%s: %q is not a number", s.path, text)
+			return fmt.Errorf("%s: invalid number %q", s.path, text)
 		}
 		*p = f
 	case *time.Duration:
 		d, err := duration(text)
 		if err != nil {
-			return fmt.Errorf("%s: %q is not a duration; write it like 500ms, 15s, 10m or 6h, or as seconds", s.path, text)
+			return fmt.Errorf("%s: invalid duration %q: use a number with a unit, such as 500ms, 15s, 10m or 6h, or a number of seconds", s.path, text)
 		}
 		*p = d
 	case *[]string:
@@ -115,12 +114,12 @@ func (s setting) set(text string) error {
 	case *map[string]int, *map[string]string, *map[string]time.Duration:
 		return s.setMap(text)
 	default:
-		panic(fmt.Sprintf("setting %s has a type that cannot be read: %T", s.path, p))
+		panic(fmt.Sprintf("setting %s has an unsupported type: %T", s.path, p))
 	}
 	return nil
 }
 
-// duration reads 90s, 1.5h and the like, and bare numbers as seconds.
+// duration parses a Go duration such as 90s or 1.5h, or a number of seconds.
 func duration(text string) (time.Duration, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		if n > 1e9 || n < -1e9 {
@@ -146,8 +145,8 @@ func (s setting) setList(values []string) error {
 	return nil
 }
 
-// setMap reads a map from one line: a:1,b:2 for numbers and durations, and a=text;b=text
-// for texts, which may themselves have commas and colons.
+// setMap parses a map from one line: a:1,b:2 for numbers and durations, a=text;b=text for strings, which may contain commas
+// and colons.
 func (s setting) setMap(text string) error {
 	sep, is := ",", ":"
 	if s.v.Type().Elem().Kind() == reflect.String {
@@ -157,14 +156,14 @@ func (s setting) setMap(text string) error {
 	for _, part := range split(text, sep) {
 		name, value, ok := strings.Cut(part, is)
 		if !ok && s.tag.Get("secret") != "" {
-			return fmt.Errorf("%s: a part is not of the form name%svalue", s.path, is)
+			return fmt.Errorf("%s: invalid entry: use name%svalue", s.path, is)
 		}
 		if !ok {
-			return fmt.Errorf("%s: %q is not of the form name%svalue", s.path, part, is)
+			return fmt.Errorf("%s: invalid entry %q: use name%svalue", s.path, part, is)
 		}
 		name = strings.TrimSpace(name)
 		if _, ok := pairs[name]; ok {
-			return fmt.Errorf("%s: %s is there twice", s.path, name)
+			return fmt.Errorf("%s: duplicate name %s", s.path, name)
 		}
 		pairs[name] = strings.TrimSpace(value)
 	}
@@ -184,11 +183,11 @@ func (s setting) setPairs(pairs map[string]string) error {
 	return nil
 }
 
-// isList and isMap report which kind of value a file has for the setting.
+// isList and isMap report the kind of the value in a file.
 func (s setting) isList() bool { return s.v.Kind() == reflect.Slice }
 func (s setting) isMap() bool  { return s.v.Kind() == reflect.Map }
 
-// check returns everything that is wrong with the value.
+// check returns all errors of the value.
 func (s setting) check() []error {
 	var errs []error
 	for _, problem := range slices.Concat(s.checkWord(), s.checkRange(), s.checkSources(), s.checkAgents(), s.checkWebhooks(), s.checkRule()) {
@@ -197,17 +196,16 @@ func (s setting) check() []error {
 	return errs
 }
 
-// checkWord holds the value to the words of the tag oneof.
+// checkWord validates the value against the tag oneof.
 func (s setting) checkWord() []error {
 	words := strings.Fields(s.tag.Get("oneof"))
 	if len(words) == 0 || slices.Contains(words, s.v.String()) {
 		return nil
 	}
-	return []error{fmt.Errorf("%q is none of %s%s", s.v.String(), strings.Join(words, ", "), meant(s.v.String(), words))}
+	return []error{fmt.Errorf("invalid value %q: use one of %s%s", s.v.String(), strings.Join(words, ", "), meant(s.v.String(), words))}
 }
 
-// checkRange holds numbers to the bounds of the tag range, or to 0 where the tag
-// zero says what that means.
+// checkRange validates numbers against the tag range. With the tag zero, 0 is valid too.
 func (s setting) checkRange() []error {
 	bounds := strings.Fields(s.tag.Get("range"))
 	if len(bounds) != 2 {
@@ -249,19 +247,19 @@ func (s setting) checkWebhooks() []error {
 	return checkWebhooks(hooks)
 }
 
-// checkRule holds the value to the tag rule.
+// checkRule validates the value against the tag rule.
 func (s setting) checkRule() []error {
 	switch s.tag.Get("rule") {
 	case "required":
 		if strings.TrimSpace(s.v.String()) == "" {
-			return []error{errors.New("it must not be empty")}
+			return []error{errors.New("must not be empty")}
 		}
 	case "address":
 		if s.v.String() == "" && s.tag.Get("zero") != "" {
 			return nil
 		}
 		if _, _, err := net.SplitHostPort(s.v.String()); err != nil {
-			return []error{fmt.Errorf("%q is not an address to listen at; write host:port, as in 127.0.0.1:8000", s.v.String())}
+			return []error{fmt.Errorf("invalid listen address %q: use host:port, for example 127.0.0.1:8000", s.v.String())}
 		}
 	case "addresses":
 		if _, err := addressfilter.New(s.v.Interface().([]string)...); err != nil {
@@ -301,7 +299,7 @@ func (s setting) checkRule() []error {
 		var errs []error
 		for _, name := range s.v.Interface().([]string) {
 			if !queueName.MatchString(name) {
-				errs = append(errs, fmt.Errorf("queue %.120q: a name has up to 100 letters, digits, dots, hyphens and underscores, and begins with a letter or digit", name))
+				errs = append(errs, fmt.Errorf("invalid queue name %.120q: use up to 100 letters, digits, dots, hyphens and underscores, beginning with a letter or digit", name))
 			}
 		}
 		return errs
@@ -313,10 +311,10 @@ func (s setting) checkRule() []error {
 	return nil
 }
 
-// queueName matches the names of queues.
+// queueName matches valid queue names.
 var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// checkSchedule checks cron specifications by site.
+// checkSchedule validates cron expressions by site.
 func checkSchedule(entries map[string]string) []error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
@@ -324,21 +322,21 @@ func checkSchedule(entries map[string]string) []error {
 			errs = append(errs, err)
 		}
 		if _, err := cron.ParseStandard(entries[name]); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %q is not a schedule (%w); write minute hour day month weekday, as in 0 */6 * * *, or @every 6h", name, entries[name], err))
+			errs = append(errs, fmt.Errorf("%s: invalid schedule %q (%w): use minute hour day month weekday, for example 0 */6 * * *, or @every 6h", name, entries[name], err))
 		}
 	}
 	return errs
 }
 
-// siteName returns an error unless the name is allowed in Redis keys.
+// siteName checks that a site name is valid in Redis keys.
 func siteName(name string) error {
 	if name == "" || len(name) > 100 || strings.ContainsAny(name, ": \t\r\n{}/") {
-		return fmt.Errorf("site %q: a site's name has no colon, slash, brace or space", name)
+		return fmt.Errorf("invalid site name %q: remove colons, slashes, braces and spaces", name)
 	}
 	return nil
 }
 
-// numbers yields the value, or each value of a map by its name.
+// numbers returns the value, or the values of a map by name.
 func (s setting) numbers() map[string]reflect.Value {
 	if !s.isMap() {
 		return map[string]reflect.Value{"": s.v}
@@ -371,10 +369,10 @@ func within(v reflect.Value, low, high string) bool {
 	} else {
 		f = v.Float()
 	}
-	return f >= number(low) && f <= number(high) // and not NaN
+	return f >= number(low) && f <= number(high) // false for NaN
 }
 
-// shown is the value as people write it, secrets masked.
+// shown returns the value in display format, with secrets masked.
 func (s setting) shown() any {
 	mask := func(text string) string { return text }
 	switch s.tag.Get("secret") {
@@ -436,7 +434,7 @@ func (s setting) shown() any {
 
 const masked = "xxxxx"
 
-// maskURL hides what in an address may be secret: password and query.
+// maskURL masks the parts of a URL that may be secret: password and query.
 func maskURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -448,7 +446,7 @@ func maskURL(text string) string {
 	return u.Redacted()
 }
 
-// short is a duration without zero parts: 6h and not 6h0m0s.
+// short formats a duration without trailing zero units: 6h instead of 6h0m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -16,27 +16,26 @@ import (
 	"muster/proxies/source"
 )
 
-// Source is a list of proxies: a URL or a path alone, or with what it takes to
-// read it; or a paid gateway. ${NAME} in URL, Gateway, Headers and Auth stands for an environment variable
-// of the worker that reads the list, so that no secret need be in a file. That
-// worker takes Headers, Auth and ${NAME} from its own settings.
+// Source is a list of proxies at a URL or path, with options, or a paid gateway. ${NAME} in URL, Gateway, Headers and Auth is
+// replaced with an environment variable of the worker that reads the list, so that files need not contain secrets. The worker
+// reads Headers and Auth from its own settings.
 type Source struct {
 	URL      string            `yaml:"url" json:"url"`
-	Name     string            `yaml:"name,omitempty" json:"name,omitempty"`         // what reports call it. Defaults to URL
-	Protocol string            `yaml:"protocol,omitempty" json:"protocol,omitempty"` // of entries without one
+	Name     string            `yaml:"name,omitempty" json:"name,omitempty"`         // name in reports; default: URL
+	Protocol string            `yaml:"protocol,omitempty" json:"protocol,omitempty"` // protocol of entries without one
 	Headers  map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"`
 	Auth     string            `yaml:"auth,omitempty" json:"auth,omitempty"`       // user:password
-	Max      int               `yaml:"max,omitempty" json:"max,omitempty"`         // candidates taken
-	Timeout  string            `yaml:"timeout,omitempty" json:"timeout,omitempty"` // of one reading
-	Every    string            `yaml:"every,omitempty" json:"every,omitempty"`     // a schedule of its own
+	Max      int               `yaml:"max,omitempty" json:"max,omitempty"`         // maximum number of candidates
+	Timeout  string            `yaml:"timeout,omitempty" json:"timeout,omitempty"` // per read
+	Every    string            `yaml:"every,omitempty" json:"every,omitempty"`     // refresh interval of this source
 	CIDR     bool              `yaml:"cidr,omitempty" json:"cidr,omitempty"`       // expand networks
-	// Gateway, in place of URL, is the address of a gateway with {country} and {session} in it; see source.Source.
+	// Gateway is the address of a gateway with the placeholders {country} and {session}. It replaces URL; see source.Source.
 	Gateway   string   `yaml:"gateway,omitempty" json:"gateway,omitempty"`
 	Countries []string `yaml:"countries,omitempty" json:"countries,omitempty"`
 	Sessions  int      `yaml:"sessions,omitempty" json:"sessions,omitempty"`
 }
 
-// SourcesAt are sources that need nothing but their URL or path.
+// SourcesAt returns sources without options.
 func SourcesAt(urls ...string) []Source {
 	var out []Source
 	for _, u := range urls {
@@ -45,17 +44,17 @@ func SourcesAt(urls ...string) []Source {
 	return out
 }
 
-// plain reports whether there is nothing but the URL.
+// plain reports whether only the URL is set.
 func (s Source) plain() bool {
 	s2 := s
 	s2.URL, s2.Headers = "", nil
 	return len(s.Headers) == 0 && fmt.Sprint(s2) == fmt.Sprint(Source{})
 }
 
-// TimeoutOr returns the timeout, or the default. check has validated it.
+// TimeoutOr returns the timeout, or the default d. check validates it.
 func (s Source) TimeoutOr(d time.Duration) time.Duration { return durationOr(s.Timeout, d) }
 
-// EveryOr is how often the source is read.
+// EveryOr returns the refresh interval, or the default d.
 func (s Source) EveryOr(d time.Duration) time.Duration { return durationOr(s.Every, d) }
 
 func durationOr(text string, d time.Duration) time.Duration {
@@ -67,7 +66,7 @@ func durationOr(text string, d time.Duration) time.Duration {
 
 var sourceProtocols = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
 
-// check says what is wrong with a source, all of it.
+// check returns all errors of a source.
 func (s Source) check() []error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -79,13 +78,13 @@ func (s Source) check() []error {
 			bad("%w", err)
 		}
 	case strings.TrimSpace(s.URL) == "":
-		return []error{errors.New("a source without a url")}
+		return []error{errors.New("source without a url")}
 	}
 	if s.Protocol != "" && !slices.Contains(sourceProtocols, s.Protocol) {
-		bad("protocol %q is none of %s%s", s.Protocol, strings.Join(sourceProtocols, ", "), meant(s.Protocol, sourceProtocols))
+		bad("invalid protocol %q: use one of %s%s", s.Protocol, strings.Join(sourceProtocols, ", "), meant(s.Protocol, sourceProtocols))
 	}
 	if s.Auth != "" && !strings.Contains(s.Auth, ":") {
-		bad("auth is user:password, as in ${USER}:${PASSWORD}")
+		bad("invalid auth: use user:password, for example ${USER}:${PASSWORD}")
 	}
 	if s.Max < 0 || s.Max > 1_000_000 {
 		bad("max %d is out of range; use 1 to 1000000", s.Max)
@@ -99,18 +98,18 @@ func (s Source) check() []error {
 			least, most = time.Minute, 720*time.Hour
 		}
 		if d, err := duration(text); err != nil || d < least || d > most {
-			bad("%s %q is no duration from %s to %s", name, text, short(least), short(most))
+			bad("invalid %s %q: use a duration from %s to %s", name, text, short(least), short(most))
 		}
 	}
 	return errs
 }
 
-// shown is the source for people, its secrets masked.
+// shown returns a description of the source with secrets masked.
 func (s Source) shown() string {
 	text := maskURL(s.URL)
 	if s.Gateway != "" {
 		text = "gateway " + masked
-	} else if strings.Contains(s.URL, "${") { // not expanded yet: neither a secret nor a URL
+	} else if strings.Contains(s.URL, "${") { // not expanded, so it contains no secret and may not parse as a URL
 		text = s.URL
 		if u, err := url.Parse(s.URL); err == nil && u.User != nil {
 			text = maskURL(s.URL)
@@ -146,7 +145,7 @@ func (s Source) shown() string {
 	return text
 }
 
-// readSources reads a list whose members are texts or maps.
+// readSources parses a YAML list of strings or mappings.
 func readSources(items []ast.Node) ([]Source, error) {
 	var out []Source
 	for _, item := range items {
@@ -160,14 +159,14 @@ func readSources(items []ast.Node) ([]Source, error) {
 			if errors.As(err, &at) {
 				err = errors.New(at.GetMessage())
 			}
-			return nil, fmt.Errorf("a source is a url, or url: with name, protocol, headers, auth, max, timeout, every, cidr; or gateway: with name, countries, sessions: %w", err)
+			return nil, fmt.Errorf("invalid source: use a URL, a mapping with url and optionally name, protocol, headers, auth, max, timeout, every and cidr, or a mapping with gateway and optionally name, countries and sessions: %w", err)
 		}
 		out = append(out, s)
 	}
 	return out, nil
 }
 
-// parseSources reads sources from one line: URLs with commas between, or what sourcesText has written.
+// parseSources parses sources from one line: URLs separated by commas, or the output of sourcesText.
 func parseSources(text string) ([]Source, error) {
 	if !strings.HasPrefix(strings.TrimSpace(text), "[") {
 		return SourcesAt(split(text, ",")...), nil
@@ -176,12 +175,12 @@ func parseSources(text string) ([]Source, error) {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&out); err != nil {
-		return nil, fmt.Errorf("as JSON, sources are [{\"url\": …, \"every\": …}]: %w", err)
+		return nil, fmt.Errorf("invalid sources: use JSON such as [{\"url\": …, \"every\": …}]: %w", err)
 	}
 	return out, nil
 }
 
-// sourcesText is what parseSources reads.
+// sourcesText returns sources in the format of parseSources.
 func sourcesText(list []Source) string {
 	var urls []string
 	for _, s := range list {
@@ -189,7 +188,7 @@ func sourcesText(list []Source) string {
 			var b bytes.Buffer
 			enc := json.NewEncoder(&b)
 			enc.SetEscapeHTML(false)
-			_ = enc.Encode(list) // texts and numbers
+			_ = enc.Encode(list) // cannot fail for strings and numbers
 			return strings.TrimSpace(b.String())
 		}
 		urls = append(urls, s.URL)

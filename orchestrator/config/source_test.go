@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestSourcesWithMoreThanAURL(t *testing.T) {
+func TestSourcesWithOptions(t *testing.T) {
 	t.Parallel()
 	l := read(t, Sources{File: write(t, `
 proxies:
@@ -40,10 +40,10 @@ proxies:
 	}
 	for _, s := range l.Settings() {
 		if strings.Contains(fmt.Sprint(s.Value), "s3same") {
-			t.Errorf("a secret is shown: %v", s.Value)
+			t.Errorf("a secret is not masked: %v", s.Value)
 		}
 	}
-	// A child process gets the same by its environment.
+	// A child process receives the same sources through its environment.
 	child := read(t, Sources{Environ: l.Environ("")})
 	if !reflect.DeepEqual(child.Proxies.Sources, want) {
 		t.Errorf("the child has %+v", child.Proxies.Sources)
@@ -58,11 +58,11 @@ func TestWrongSources(t *testing.T) {
 		"{gateway: 'http://u:s3same@h:1'}":           "a gateway requires a name",
 		"{name: x, sessions: 2}":                     "invalid gateway: use",
 		"{url: a.txt, protocol: sock5}":              "did you mean socks5?",
-		"{url: a.txt, every: 10s}":                   "no duration from 1m to 720h",
-		"{url: a.txt, timeout: soon}":                "no duration from 1s to 10m",
+		"{url: a.txt, every: 10s}":                   "use a duration from 1m to 720h",
+		"{url: a.txt, timeout: soon}":                "use a duration from 1s to 10m",
 		"{url: a.txt, max: -1}":                      "out of range",
-		"{url: 'https://u:s3same@h/', auth: secret}": "auth is user:password",
-		"[nested]": "a source is a url",
+		"{url: 'https://u:s3same@h/', auth: secret}": "invalid auth: use user:password",
+		"[nested]": "invalid source: use a URL",
 	} {
 		_, err := Load(Sources{File: write(t, "proxies:\n  sources:\n    - "+text+"\n")})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3same") {
@@ -70,6 +70,6 @@ func TestWrongSources(t *testing.T) {
 		}
 	}
 	if _, err := Load(Sources{Environ: []string{`MUSTER_PROXIES__SOURCES=[{"uri": "x"}]`}}); err == nil || !strings.Contains(err.Error(), "uri") {
-		t.Errorf("got %v, want an error that names uri", err)
+		t.Errorf("got %v, want an error with uri", err)
 	}
 }

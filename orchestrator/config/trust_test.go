@@ -11,8 +11,8 @@ import (
 	"muster/internal/trust"
 )
 
-// A settings file can name a program to run and files whose content is sent to a server.
-func TestSettingsOfAnotherUserAreRefused(t *testing.T) {
+// A settings file can name a program to execute and files whose content is sent to a server, so it must be trusted.
+func TestSettingsOfAnotherUserAreRejected(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("s3same\n"), 0o600); err != nil {

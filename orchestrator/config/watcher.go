@@ -11,69 +11,66 @@ import (
 	"time"
 )
 
-// A Watcher loads the settings of a process again when their files change: the
-// settings file, the files of secrets, and the definitions of sites and pipelines.
+// A Watcher reloads the settings of a process when their files change: the settings file, secret files, and the definitions of
+// sites and pipelines.
 type Watcher struct {
-	// Now asks for it at once, with a line in the log also when nothing has
-	// changed. Defaults to never.
+	// Now triggers an immediate reload, which is logged even if nothing has changed. Optional.
 	Now <-chan struct{}
-	// Apply gets the settings of the process with the new values of those that
-	// take effect without a restart, and returns what has changed besides them.
-	// With an error nothing has changed. Calls follow one another. Required.
+	// Apply receives the current settings with the new values of reloadable settings, and returns other changes. If it
+	// returns an error, it has changed nothing. Calls do not overlap. Required.
 	Apply func(Config) (changed []string, err error)
-	// Logger gets a line for each time that the settings are loaded. Required.
+	// Logger logs each reload. Required.
 	Logger *slog.Logger
 
-	every time.Duration // between two looks at the files; 0 means watchEvery
+	every time.Duration // polling interval; 0 means watchEvery
 }
 
-// Watched reports whether the settings can be loaded again.
+// Watched reports whether the settings can be reloaded.
 func (l *Loaded) Watched() bool { return l.files != nil }
 
-// Run watches the files from which running was loaded, until ctx is done.
-// Settings that are invalid change nothing: they are logged once, and loaded
-// again when a file changes. Running must be Watched.
+// Run watches the files from which running was loaded, until ctx is done. Invalid settings are logged once and change nothing,
+// until a file changes again. running must be Watched.
 func (w Watcher) Run(ctx context.Context, running *Loaded) {
-	inForce, read, src := running.Config, running.read, running.src
+	current, read, src := running.Config, running.read, running.src
 	src.again = true
 	watch(ctx, cmp.Or(w.every, watchEvery), w.Now, running.files, running.paths(), func(asked bool) (files, []string) {
 		l, err := loadAll(src)
 		var merged Config
 		var more []string
 		if err == nil {
-			merged = inForce.withReloaded(l.Config)
+			merged = current.withReloaded(l.Config)
 			l.files.look(merged.folders()...)
 			more, err = w.Apply(merged)
 		}
 		if err != nil {
-			w.Logger.Error("nothing was reloaded: the settings in force stay", "err", err)
+			w.Logger.Error("reload failed; the current settings remain in effect", "err", err)
 			return l.files, l.paths()
 		}
 		changed, restart := differences(read, l.Config)
-		inForce = merged
+		current = merged
 		read = read.withReloaded(l.Config)
 		w.log(asked, strings.Join(append(changed, more...), "; "), strings.Join(restart, ", "))
 		return l.files, l.paths()
 	})
 }
 
-// log logs what was loaded.
+// log logs the result of a reload.
 func (w Watcher) log(asked bool, changed, restart string) {
 	switch {
 	case changed != "" && restart != "":
 		w.Logger.Warn("reloaded; some changes need a restart", "changed", changed, "needs_restart", restart)
 	case restart != "":
-		w.Logger.Warn("reloaded: what has changed needs a restart", "needs_restart", restart)
+		w.Logger.Warn("reloaded; the changes need a restart", "needs_restart", restart)
 	case changed != "":
 		w.Logger.Info("reloaded", "changed", changed)
 	case asked:
-		w.Logger.Info("reloaded: nothing has changed")
+		w.Logger.Info("reloaded; no changes")
 	default:
-		w.Logger.Info("reloaded: files were written, and nothing has changed")
+		w.Logger.Info("reloaded modified files; no changes")
 	}
 }
 
-// withReloaded returns c with the values of by that take effect without a restart.
+// withReloaded returns c with the reloadable values of by.
 func (c Config) withReloaded(by Config) Config {
 	from := settings(&by)
 	for i, s := range settings(&c) {
@@ -84,8 +81,8 @@ func (c Config) withReloaded(by Config) Config {
 	return c
 }
 
-// differences describes the settings whose values differ, secrets masked: those
-// that take effect without a restart, and the paths of those that need one.
+// differences describes the changed settings, with secrets masked: the reloadable ones, and the paths of settings that require
+// a restart.
 func differences(old, new Config) (changed, restart []string) {
 	is := settings(&new)
 	for i, was := range settings(&old) {
@@ -103,10 +100,10 @@ func differences(old, new Config) (changed, restart []string) {
 	return changed, restart
 }
 
-// folders are the folders whose definitions are loaded with the settings.
+// folders returns the directories of definitions that are loaded with the settings.
 func (c Config) folders() []string { return []string{c.Definitions(), c.Pipelines()} }
 
-// paths are what must be looked at again.
+// paths returns the paths to watch.
 func (l *Loaded) paths() []string {
 	paths := slices.Collect(maps.Keys(l.files))
 	slices.Sort(paths)

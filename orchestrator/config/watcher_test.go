@@ -16,7 +16,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// watched runs a Watcher and notes what it does.
+// watched runs a Watcher and records its log and settings.
 type watched struct {
 	now chan struct{}
 
@@ -31,7 +31,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
-func (w *watched) said() string {
+func (w *watched) output() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.String()
@@ -43,7 +43,7 @@ func (w *watched) configs() []Config {
 	return slices.Clone(w.applied)
 }
 
-// watching runs a Watcher on what src has until the test ends.
+// watching runs a Watcher on src until the test finishes.
 func watching(t *testing.T, src Sources, every time.Duration) *watched {
 	t.Helper()
 	w := &watched{now: make(chan struct{}, 1)}
@@ -63,14 +63,14 @@ func watching(t *testing.T, src Sources, every time.Duration) *watched {
 	return w
 }
 
-func (w *watched) until(t *testing.T, what string, n int) {
+func (w *watched) until(t *testing.T, text string, n int) {
 	t.Helper()
-	if !testutil.Becomes(func() bool { return strings.Count(w.said(), what) >= n }) {
-		t.Fatalf("got\n%s\nwant %q %d times", w.said(), what, n)
+	if !testutil.Becomes(func() bool { return strings.Count(w.output(), text) >= n }) {
+		t.Fatalf("got\n%s\nwant %q %d times", w.output(), text, n)
 	}
 }
 
-// rewrite renames a new file over path.
+// rewrite replaces path with a new file.
 func rewrite(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
@@ -81,7 +81,7 @@ func rewrite(t *testing.T, path, content string) {
 	}
 }
 
-// T-119: a changed file changes what can be changed, and an invalid one nothing.
+// T-119: a changed file changes the reloadable settings; an invalid one changes nothing.
 func TestWatcherReloads(t *testing.T) {
 	t.Parallel()
 	file := write(t, "queue: {max_per_host: 3}\n")
@@ -90,66 +90,66 @@ func TestWatcherReloads(t *testing.T) {
 	rewrite(t, file, "queue: {max_per_host: 7}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
 	w.until(t, "level=WARN", 1)
 	for _, want := range []string{"queue.max_per_host: 3 → 7", "api.keys", "needs_restart=redis.url"} {
-		if !strings.Contains(w.said(), want) {
-			t.Errorf("got %s, want it to say %s", w.said(), want)
+		if !strings.Contains(w.output(), want) {
+			t.Errorf("got %s, want %s in it", w.output(), want)
 		}
 	}
 	if c := w.configs()[0]; c.Queue.MaxPerHost != 7 || c.Redis.URL != "" || !slices.Equal(c.API.Keys, []string{"hush-hush"}) {
 		t.Errorf("got %+v, want the new limit and key, and the old Redis", c)
 	}
 
-	// Half of a file is an error with its place, once.
+	// A partial file causes one error with its position.
 	rewrite(t, file, "queue: {max_per_host: 8}\nlog: {level: \"deb")
-	w.until(t, "nothing was reloaded", 1)
-	if !strings.Contains(w.said(), file+":2:") {
-		t.Errorf("got %s, want the line of the mistake", w.said())
+	w.until(t, "reload failed", 1)
+	if !strings.Contains(w.output(), file+":2:") {
+		t.Errorf("got %s, want the line of the mistake", w.output())
 	}
 	rewrite(t, file, "queue: {max_per_host: 9}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
 	w.until(t, "queue.max_per_host: 7 → 9", 1)
-	if n := strings.Count(w.said(), "nothing was reloaded"); n != 1 {
+	if n := strings.Count(w.output(), "reload failed"); n != 1 {
 		t.Errorf("the invalid file was reported %d times, want once", n)
 	}
 	w.now <- struct{}{}
-	w.until(t, "reloaded: what has changed needs a restart", 1) // still
-	if strings.Contains(w.said(), "hush") {
-		t.Errorf("the log has a secret: %s", w.said())
+	w.until(t, "reloaded; the changes need a restart", 1) // still pending
+	if strings.Contains(w.output(), "hush") {
+		t.Errorf("the log contains a secret: %s", w.output())
 	}
 }
 
-// A file that is being written is left alone until it has looked the same twice.
+// A file that is being written is ignored until two consecutive polls see the same state.
 func TestFileThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	file := write(t, "workers: {concurrency: 2}\n")
 	s := settling{seen: lookAt([]string{file})}
-	look := func() bool { return s.over(lookAt([]string{file})) }
+	look := func() bool { return s.stable(lookAt([]string{file})) }
 	if look() {
-		t.Error("a file that nothing was written to has changed")
+		t.Error("an unmodified file has changed")
 	}
 	for i := range 5 {
 		if err := os.WriteFile(file, []byte(strings.Repeat("#", i+1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if look() {
-			t.Errorf("write %d: the file has changed, want it left alone", i)
+			t.Errorf("write %d: the file has changed, want it ignored", i)
 		}
 	}
 	if !look() {
-		t.Error("the file that is written has not changed")
+		t.Error("the complete file has not changed")
 	}
 	if s.seen, s.last = lookAt([]string{file}), nil; look() {
-		t.Error("the file that was loaded has changed")
+		t.Error("the loaded file has changed")
 	}
 }
 
-// Asked for, a reload says so though nothing has changed.
-func TestWatcherSaysThatNothingChanged(t *testing.T) {
+// A requested reload is logged even if nothing has changed.
+func TestRequestedReloadIsLogged(t *testing.T) {
 	t.Parallel()
 	w := watching(t, Sources{File: write(t, "")}, time.Hour)
 	w.now <- struct{}{}
-	w.until(t, "reloaded: nothing has changed", 1)
+	w.until(t, "reloaded; no changes", 1)
 }
 
-// Kubernetes mounts a ConfigMap as links through one that it replaces.
+// Kubernetes mounts a ConfigMap as symbolic links and replaces the directory link.
 func TestWatcherFollowsLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -177,12 +177,12 @@ func TestWatcherFollowsLinks(t *testing.T) {
 	link("two", filepath.Join(dir, "data"))
 	w.until(t, "workers.concurrency: 1 → 2", 1)
 	if got := w.configs()[0].API.Keys; len(got) != 2 || got[1] != "key-number-2" {
-		t.Errorf("got the keys %q, want those of the new file, one of each line", got)
+		t.Errorf("got the keys %q, want the keys of the new file, one per line", got)
 	}
 }
 
-// What makes settings whole again is noticed: a secret's file, a missing file, a definition.
-func TestWatcherSeesAllFiles(t *testing.T) {
+// The watcher detects changes of secret files, missing files and definitions.
+func TestWatcherWatchesAllFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, key, site := filepath.Join(dir, "muster.yaml"), filepath.Join(dir, "key"), filepath.Join(dir, "sites", "one.yaml")
@@ -198,16 +198,16 @@ func TestWatcherSeesAllFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	rewrite(t, site, "site: one\n")
-	w.until(t, "files were written", 1)
+	w.until(t, "reloaded modified files", 1)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "nothing was reloaded", 2)
+	w.until(t, "reload failed", 2)
 	rewrite(t, file, "data_dir: "+dir+"\nlog: {level: debug}\n")
 	w.until(t, "log.level: info → debug", 1)
 }
 
-// Each change of a setting is either applied or named as one that needs a restart.
+// Each change of a setting is either applied or reported as needing a restart.
 func TestEverySettingReloadsOrNeedsARestart(t *testing.T) {
 	t.Parallel()
 	a, b := Default(), Default()
@@ -241,6 +241,6 @@ func TestEverySettingReloadsOrNeedsARestart(t *testing.T) {
 	c := a.withReloaded(b)
 	changed, restart := differences(a, c)
 	if len(changed) == 0 || len(restart) != 0 {
-		t.Errorf("got %q and %q, want only what takes effect at once", changed, restart)
+		t.Errorf("got %q and %q, want only reloadable settings", changed, restart)
 	}
 }

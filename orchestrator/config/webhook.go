@@ -16,7 +16,7 @@ import (
 	"muster/internal/webhook"
 )
 
-// Webhooks says where events are sent to.
+// Webhooks configures webhook endpoints.
 type Webhooks struct {
 	Static  []Webhook     `yaml:"static" secret:"all"`
 	Timeout time.Duration `yaml:"timeout" range:"1s 1m"`
@@ -25,15 +25,15 @@ type Webhooks struct {
 
 func defaultWebhooks() Webhooks { return Webhooks{Timeout: 15 * time.Second, Keep: 72 * time.Hour} }
 
-// Webhook is an endpoint that events are sent to.
+// Webhook is a static webhook endpoint.
 type Webhook struct {
 	Name    string   `yaml:"name" json:"name"`
 	URL     string   `yaml:"url" json:"url"`
-	Events  []string `yaml:"events,omitempty" json:"events,omitempty"` // types, or beginnings as in job.*. Defaults to all
-	Secrets []string `yaml:"secrets" json:"secrets"`                   // one, or two during a rotation
+	Events  []string `yaml:"events,omitempty" json:"events,omitempty"` // event types, or prefixes such as job.*; default: all
+	Secrets []string `yaml:"secrets" json:"secrets"`                   // one secret, two during a rotation
 }
 
-// shown is the endpoint for people.
+// shown returns a description of the endpoint without secrets.
 func (w Webhook) shown() string {
 	text := w.Name + " " + webhook.ShownURL(w.URL)
 	if len(w.Events) > 0 {
@@ -44,7 +44,7 @@ func (w Webhook) shown() string {
 
 var webhookName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// checkWebhooks says what is wrong with endpoints, all of it.
+// checkWebhooks returns all errors in endpoints.
 func checkWebhooks(list []Webhook) []error {
 	var errs []error
 	var seen []string
@@ -54,16 +54,16 @@ func checkWebhooks(list []Webhook) []error {
 		}
 		switch {
 		case !webhookName.MatchString(w.Name):
-			bad("it needs a name of up to 100 letters, digits, dots, hyphens and underscores")
+			bad("a name of up to 100 letters, digits, dots, hyphens and underscores is required")
 		case slices.Contains(seen, w.Name):
-			bad("there is another with the name %s; give each a name of its own", w.Name)
+			bad("duplicate name %s; set a unique name", w.Name)
 		}
 		seen = append(seen, w.Name)
 		if err := webhook.CheckURL(w.URL); err != nil {
 			bad("url: %w", err)
 		}
 		if len(w.Secrets) < 1 || len(w.Secrets) > 2 {
-			bad("it needs secrets: one, or two while the receiver changes from one to the other")
+			bad("secrets must contain one secret, or two during a rotation")
 		}
 		for _, secret := range w.Secrets {
 			if err := webhook.CheckSecret(secret); err != nil {
@@ -74,7 +74,7 @@ func checkWebhooks(list []Webhook) []error {
 	return errs
 }
 
-// readWebhooks reads a list whose members are maps.
+// readWebhooks parses a YAML list of mappings.
 func readWebhooks(items []ast.Node) ([]Webhook, error) {
 	var out []Webhook
 	for i, item := range items {
@@ -84,25 +84,25 @@ func readWebhooks(items []ast.Node) ([]Webhook, error) {
 			if errors.As(err, &at) {
 				err = errors.New(at.GetMessage())
 			}
-			return nil, fmt.Errorf("webhook %d: it has name:, url:, secrets: and, if needed, events: %w", i+1, err)
+			return nil, fmt.Errorf("webhook %d: set name, url and secrets, and optionally events: %w", i+1, err)
 		}
 		out = append(out, w)
 	}
 	return out, nil
 }
 
-// parseWebhooks reads endpoints from one line, as JSON.
+// parseWebhooks parses endpoints from JSON on one line.
 func parseWebhooks(text string) ([]Webhook, error) {
 	var out []Webhook
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&out); err != nil {
-		return nil, fmt.Errorf("in one line, webhooks are [{\"name\": …, \"url\": …, \"secrets\": […]}]: %w", err)
+		return nil, fmt.Errorf("invalid webhooks: use JSON such as [{\"name\": …, \"url\": …, \"secrets\": […]}]: %w", err)
 	}
 	return out, nil
 }
 
-// webhooksText is what parseWebhooks reads.
+// webhooksText returns endpoints in the format of parseWebhooks.
 func webhooksText(list []Webhook) string {
 	if len(list) == 0 {
 		return ""
@@ -110,6 +110,6 @@ func webhooksText(list []Webhook) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(list) // texts
+	_ = enc.Encode(list) // cannot fail for strings
 	return strings.TrimSpace(b.String())
 }

@@ -21,7 +21,7 @@ func TestWebhooksAreRead(t *testing.T) {
 	for _, s := range l.Settings() {
 		if s.Path == "webhooks.static" {
 			if got := s.Value.([]string); len(got) != 1 || got[0] != "ops https://ops.example.org/in?… (site.*)" {
-				t.Errorf("shown: got %q, want it without its secrets", got)
+				t.Errorf("got %q, want no secrets", got)
 			}
 		}
 	}
@@ -31,13 +31,13 @@ func TestWebhooksAreRead(t *testing.T) {
 	}
 }
 
-func TestBadWebhooksAreNamed(t *testing.T) {
+func TestInvalidWebhooksAreReported(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{name: a, url: 'https://x.example/'}":                                         "webhook 1: it needs secrets",
+		"{name: a, url: 'https://x.example/'}":                                         "webhook 1: secrets must contain one secret",
 		"{name: a, url: 'https://x.example/', secrets: [passphrase]}":                  "16 to 64 bytes as base64",
 		"{name: a, url: 'https://me:pw@x.example/', secrets: [" + aSecret + "]}":       "must not contain a user or a password",
-		"{url: 'https://x.example/', secrets: [" + aSecret + "]}":                      "webhook 1: it needs a name",
+		"{url: 'https://x.example/', secrets: [" + aSecret + "]}":                      "webhook 1: a name",
 		"{name: a, url: 'https://x.example/', secrets: [" + aSecret + "], event: [a]}": `unknown field "event"`,
 	} {
 		_, err := Load(Sources{File: write(t, "webhooks:\n  static:\n    - "+text+"\n")})
@@ -47,17 +47,17 @@ func TestBadWebhooksAreNamed(t *testing.T) {
 	}
 }
 
-// Settings that are gone say what replaces them.
+// Errors for removed settings name the replacement.
 func TestAlertsNameWebhooks(t *testing.T) {
 	t.Parallel()
 	if _, err := Load(Sources{File: write(t, "sites:\n  alerts: https://x.example/\n")}); err == nil || !strings.Contains(err.Error(), "webhooks.static") {
-		t.Errorf("file: got %v, want it to name webhooks.static", err)
+		t.Errorf("file: got %v, want webhooks.static in it", err)
 	}
 	_, err := Load(Sources{Environ: []string{"MUSTER_CONFIG=/dev/null", "MUSTER_SITES__ALERTS=https://x.example/"}})
 	if err == nil || !strings.Contains(err.Error(), "webhooks.static") {
-		t.Errorf("environment: got %v, want it to name webhooks.static", err)
+		t.Errorf("environment: got %v, want webhooks.static in it", err)
 	}
 	if _, err := Load(Sources{File: write(t, "sites:\n  webhook_secret: a passphrase\n")}); err == nil || !strings.Contains(err.Error(), "base64") || strings.Contains(err.Error(), "passphrase") {
-		t.Errorf("secret: got %v, want what a secret is, without this one", err)
+		t.Errorf("secret: got %v, want the format of a secret without its value", err)
 	}
 }

@@ -5,30 +5,29 @@ import (
 	"time"
 )
 
-// A Fault is a way in which a site fails a request on purpose.
+// A Fault is an injected failure of a request.
 type Fault string
 
-// The faults of a site. Each is temporary: the page is served after some requests for it.
+// The faults of a site. All are temporary: the page is served after a few requests.
 const (
 	NoFault     Fault = ""
 	TooMany     Fault = "429"       // 429 with Retry-After: 1
 	ServerError Fault = "500"       // 500 with an HTML body
-	Slow        Fault = "slow"      // the right page, after slowness
-	Challenge   Fault = "challenge" // a soft block: a challenge page with status 200
-	Empty       Fault = "empty"     // status 200 and nothing
+	Slow        Fault = "slow"      // the page after the delay slowness
+	Challenge   Fault = "challenge" // soft block: challenge page with status 200
+	Empty       Fault = "empty"     // status 200 without a body
 )
 
-// slowness is how long a slow page takes. With the Retry-After of 429 it decides how long the demo takes.
+// slowness is the delay of a slow page. Together with the Retry-After of 429, it determines the duration of the demo.
 const slowness = 600 * time.Millisecond
 
-// plan is how a path fails: the first requests for it get the fault.
+// plan is the fault of a path: the first requests get it.
 type plan struct {
 	fault Fault
 	times int
 }
 
-// at returns the fault of the n-th request, counted from 1. It depends on nothing else, so that every run
-// is the same.
+// at returns the fault of the n-th request, starting at 1. It is deterministic.
 func (p plan) at(n int) Fault {
 	if n <= p.times {
 		return p.fault
@@ -36,11 +35,11 @@ func (p plan) at(n int) Fault {
 	return NoFault
 }
 
-// cycle is the order of the faults over the pages of a site.
+// cycle is the order of the faults on the pages of a site.
 var cycle = []Fault{ServerError, Slow, TooMany, Challenge, Empty}
 
-// planFor returns the plan of the n-th path, counted from 0: every gap-th path fails once, and every other
-// one with a server error twice.
+// planFor returns the plan of the n-th path, starting at 0: every gap-th path fails once, and every second server error occurs
+// twice.
 func planFor(n, gap int) plan {
 	if n%gap != gap/2 {
 		return plan{}
@@ -53,9 +52,8 @@ func planFor(n, gap int) plan {
 	return p
 }
 
-// serve answers the request with the fault. It reports whether the request is answered: after a slow one
-// the caller serves the page.
-func (f Fault) serve(w http.ResponseWriter, r *http.Request) (answered bool) {
+// serve responds to the request with the fault and reports whether it did. After a slow fault the caller must serve the page.
+func (f Fault) serve(w http.ResponseWriter, r *http.Request) (done bool) {
 	switch f {
 	case TooMany:
 		w.Header().Set("Retry-After", "1")
@@ -65,7 +63,7 @@ func (f Fault) serve(w http.ResponseWriter, r *http.Request) (answered bool) {
 	case Challenge:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(challengePage) // the client may have left
+		_, _ = w.Write(challengePage) // the client may have disconnected
 	case Empty:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Length", "0")

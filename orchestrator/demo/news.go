@@ -9,14 +9,13 @@ import (
 
 const newsPerPage = 10
 
-// newNews returns news.example: pages of story cards, each a record of data/stories.jsonl, whose authors
-// have pages that are records of data/authors.jsonl. Some pages are in windows-1251, which the header says,
-// and some in ISO-8859-1, which the page says. One story is on several pages.
+// newNews returns news.example: pages of story cards from data/stories.jsonl, and pages of their authors from data/authors.jsonl.
+// Some pages use windows-1251, declared in the header, and some ISO-8859-1, declared in the page. One story is on several pages.
 func newNews() *Site {
 	s := newSite("news", "news.example", "The Harbour Ledger is a newspaper without news. It exists on this machine only.")
 
 	stories, authors := load[story]("stories.jsonl"), load[author]("authors.jsonl")
-	written := map[string]int{} // stories by the page of their author
+	written := map[string]int{} // number of stories by the page of the author
 	for _, st := range stories {
 		written[st.AuthorHref]++
 	}
@@ -56,10 +55,10 @@ func newNews() *Site {
 
 func newsListingURI(n int) string { return fmt.Sprintf("/latest/%d", n+1) }
 
-// charsetOf is how a page is encoded and where it says so.
+// charsetOf is the encoding of a page.
 type charsetOf struct {
 	Charset  string
-	Declared bool // in the page itself; else in the Content-Type header
+	Declared bool // in the page; otherwise in the Content-Type header
 	Lang     string
 	charmap  *charmap.Charmap // nil for UTF-8
 }
@@ -82,7 +81,7 @@ func (c charsetOf) contentType() string {
 	return "text/html; charset=" + c.Charset
 }
 
-// encode turns a page from UTF-8 into the charset; a letter that it lacks becomes a character reference.
+// encode encodes a page in the charset, with character references for unsupported characters.
 func (c charsetOf) encode(page []byte) []byte {
 	if c.charmap == nil {
 		return page
@@ -90,7 +89,7 @@ func (c charsetOf) encode(page []byte) []byte {
 	return must(encoding.HTMLEscapeUnsupported(c.charmap.NewEncoder()).Bytes(page))
 }
 
-// newsCharset is the charset of a listing page.
+// newsCharset returns the charset of a listing page.
 func newsCharset(n int) charsetOf {
 	return charsetNamed([]string{"utf-8", "utf-8", "windows-1251", "ISO-8859-1"}[n%4])
 }
@@ -102,7 +101,7 @@ type newsListing struct {
 	Cards          []story
 }
 
-// story is a line of data/stories.jsonl, but for Pinned.
+// story is a line of data/stories.jsonl, except Pinned.
 type story struct {
 	ID, Title, Summary string
 	Author, AuthorHref string
@@ -113,7 +112,7 @@ type story struct {
 	Pinned             bool
 }
 
-// author is a line of data/authors.jsonl, but for what its charset and the stories say.
+// author is a line of data/authors.jsonl, except charsetOf and Stories.
 type author struct {
 	charsetOf
 	ID, Name, Role, City, Note string
@@ -135,7 +134,7 @@ func (st story) record() Record {
 		"comments":  st.Comments,
 		"url":       "http://news.example/story/" + st.ID,
 	}
-	if len(st.Tags) > 0 { // a field without a value is left out
+	if len(st.Tags) > 0 { // empty fields are omitted
 		r["tags"] = st.Tags
 	}
 	return r

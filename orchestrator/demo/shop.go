@@ -7,9 +7,9 @@ import (
 
 const shopPerPage = 20
 
-// newShop returns shop.example: listing pages that link to product pages, and one record per product page,
-// of data/products.jsonl. Prices have the spellings that shops use, every ninth product page has an older
-// design, and the favourite of the week is on every listing page.
+// newShop returns shop.example: listing pages with links to product pages, and one record per product page from
+// data/products.jsonl. Prices have various formats, every ninth product page has an older layout, and the favorite of the week is
+// on every listing page.
 func newShop() *Site {
 	s := newSite("shop", "shop.example", "Lantern & Loom sells things for a quiet house. It exists on this machine only.")
 
@@ -36,7 +36,7 @@ func newShop() *Site {
 			s.faults[uri] = plan{fault: cycle[(n-1)%len(cycle)], times: 1}
 		}
 		if n+1 < pages {
-			// Relative to this page, and without its path: what a resolver gets wrong first.
+			// Relative, without a path, to test URL resolution.
 			listing.Next = fmt.Sprintf("?page=%d", n+2)
 		}
 		s.add(uri, htmlUTF8, render("shop_listing.html", listing))
@@ -69,7 +69,7 @@ type productCard struct {
 	Featured                 bool
 }
 
-// product is a line of data/products.jsonl, but for Also.
+// product is a line of data/products.jsonl, except Also.
 type product struct {
 	SKU, Name, Href, Image string
 	Breadcrumb             []string
@@ -88,7 +88,7 @@ func (p product) card() productCard {
 	return productCard{Name: p.Name, Href: p.Href, Image: p.Image, Price: p.PriceText}
 }
 
-// picture is a drawing of the product, so that the shop looks like one in a browser.
+// picture returns a generated image of the product.
 func (p product) picture() []byte {
 	hue := p.Cents % 360
 	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160"><rect width="160" height="160" fill="hsl(%d 30%% 88%%)"/><circle cx="80" cy="72" r="%d" fill="hsl(%d 45%% 55%%)"/><rect x="72" y="72" width="16" height="60" fill="hsl(%d 25%% 35%%)"/></svg>`,

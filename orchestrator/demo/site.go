@@ -27,11 +27,10 @@ var (
 	styleSheet    = must(pageFiles.ReadFile("pages/style.css"))
 )
 
-// Site is a web site of the world: its pages, their records, and counts of the requests for them. Its
-// methods may be called concurrently.
+// Site is a website of the world with its pages, their records and request counts. Its methods may be called concurrently.
 type Site struct {
-	Name string // as in its definition, e.g. "shop"
-	Host string // the name it answers to, e.g. "shop.example"
+	Name string // name in its definition, e.g. "shop"
+	Host string // host name, e.g. "shop.example"
 
 	truth  []Record
 	pages  map[string]page // by request URI
@@ -43,35 +42,35 @@ type Site struct {
 	exits map[netip.Addr]int
 }
 
-// page is what a path serves without a fault.
+// page is the content of a path without faults.
 type page struct {
 	contentType string
 	body        []byte
 }
 
-// PathCount counts the requests for one path.
+// PathCount contains the request counts of a path.
 type PathCount struct {
-	Asked  int           // all of them
-	Served int           // of these, answered with the page itself
-	Faults map[Fault]int // of these, failed; a slow page counts here and as served
+	Requests int           // all requests
+	Served   int           // requests for which the page was served
+	Faults   map[Fault]int // requests with faults; slow pages count as served, too
 }
 
-// Traffic counts the requests to a site.
+// Traffic contains the request counts of a site.
 type Traffic struct {
-	Paths map[string]PathCount // by request URI; paths that do not exist are together under "404"
-	Exits map[netip.Addr]int   // requests by the address they came from
+	Paths map[string]PathCount // by request URI; unknown paths are counted under "404"
+	Exits map[netip.Addr]int   // requests by source address
 }
 
-// Asked is the number of requests for pages, over all paths.
-func (t Traffic) Asked() int {
+// Requests returns the total number of requests.
+func (t Traffic) Requests() int {
 	n := 0
 	for _, c := range t.Paths {
-		n += c.Asked
+		n += c.Requests
 	}
 	return n
 }
 
-// Faults is how often each fault was served, over all paths.
+// Faults returns the total counts of faults.
 func (t Traffic) Faults() map[Fault]int {
 	sum := map[Fault]int{}
 	for _, c := range t.Paths {
@@ -82,7 +81,7 @@ func (t Traffic) Faults() map[Fault]int {
 	return sum
 }
 
-// Traffic is a copy of the site's counts.
+// Traffic returns a snapshot of the request counts.
 func (s *Site) Traffic() Traffic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,19 +93,19 @@ func (s *Site) Traffic() Traffic {
 	return t
 }
 
-// Calm ends all faults: from now on every request gets its page.
+// Calm disables all faults.
 func (s *Site) Calm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calm = true
 }
 
-// notFound is the path under which requests for pages that do not exist are counted.
+// notFound is the key under which requests for unknown paths are counted.
 const notFound = "404"
 
-// ServeHTTP serves the site under its own name, and under a loopback address for browsers.
+// ServeHTTP serves the site under its host name, and under loopback addresses for browsers.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !s.answersTo(r.Host) {
+	if !s.hasHost(r.Host) {
 		serveText(w, http.StatusMisdirectedRequest, "Not here", "This server is "+s.Host+" only.")
 		return
 	}
@@ -128,12 +127,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", p.contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(p.body)))
-	_, _ = w.Write(p.body) // the client may have left
+	_, _ = w.Write(p.body) // the client may have disconnected
 	s.served(uri)
 }
 
-// answersTo reports whether a Host header means this site.
-func (s *Site) answersTo(host string) bool {
+// hasHost reports whether a Host header identifies this site.
+func (s *Site) hasHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -152,10 +151,10 @@ func (s *Site) count(uri string, known bool, remote string) Fault {
 	}
 
 	c := s.paths[uri]
-	c.Asked++
+	c.Requests++
 	fault := NoFault
 	if !s.calm {
-		fault = s.faults[uri].at(c.Asked)
+		fault = s.faults[uri].at(c.Requests)
 	}
 	if fault != NoFault {
 		if c.Faults == nil {
@@ -175,7 +174,7 @@ func (s *Site) served(uri string) {
 	s.paths[uri] = c
 }
 
-// newSite returns a site with the pages that every site has.
+// newSite returns a site with the common pages.
 func newSite(name, host, about string) *Site {
 	s := &Site{
 		Name:   name,
@@ -195,12 +194,12 @@ const htmlUTF8 = "text/html; charset=utf-8"
 
 func (s *Site) add(uri, contentType string, body []byte) {
 	if _, twice := s.pages[uri]; twice {
-		panic("demo: two pages at " + uri) // the content is fixed: a test sees it first
+		panic("demo: two pages at " + uri) // the content is constant, so tests detect it
 	}
 	s.pages[uri] = page{contentType: contentType, body: body}
 }
 
-// text is a page of paragraphs.
+// text is a page with paragraphs.
 type text struct {
 	Title      string
 	Paragraphs []string
@@ -211,11 +210,10 @@ func serveText(w http.ResponseWriter, status int, title, paragraph string) {
 	w.Header().Set("Content-Type", htmlUTF8)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may have left
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// render returns a template of pages/ with data filled in. Both are fixed, so it cannot fail once the tests
-// pass.
+// render executes a template of pages/. Templates and data are constant, so it cannot fail after the tests pass.
 func render(name string, data any) []byte {
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
@@ -224,14 +222,14 @@ func render(name string, data any) []byte {
 	return b.Bytes()
 }
 
-// load reads a file of data/, a JSON object on a line.
+// load reads a JSON Lines file of data/.
 func load[T any](name string) []T {
 	var out []T
 	dec := json.NewDecoder(bytes.NewReader(must(pageFiles.ReadFile("data/" + name))))
 	for dec.More() {
 		var row T
 		if err := dec.Decode(&row); err != nil {
-			panic(fmt.Sprintf("demo: read %s: %v", name, err)) // it is fixed: a test sees it first
+			panic(fmt.Sprintf("demo: read %s: %v", name, err)) // the content is constant, so tests detect it
 		}
 		out = append(out, row)
 	}

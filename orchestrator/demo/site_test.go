@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFaultsPass asks every page of both sites until it comes, as a scraper does, and counts what stood
-// in the way: each kind of fault, on listing pages and on others, and never more than twice.
+// TestFaultsPass requests every page of both sites until it succeeds, as a scraper does, and counts the faults on the way: all
+// kinds occur on listing pages and on others, at most twice per page.
 func TestFaultsPass(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*Site{newShop(), newNews()} {
@@ -30,7 +30,7 @@ func TestFaultsPass(t *testing.T) {
 					t.Errorf("%s fails %d times, want at most 2", uri, b.times)
 				}
 				if b.fault == Slow {
-					continue // tested below: it takes its time
+					continue // tested separately, because it is slow
 				}
 				for n := range b.times {
 					if got := faultOf(get(s, uri)); got != b.fault {
@@ -62,8 +62,8 @@ func TestFaultsPass(t *testing.T) {
 	}
 }
 
-// TestFaultsAreAPlan runs the same requests twice and wants the same answers: nothing is random.
-func TestFaultsAreAPlan(t *testing.T) {
+// TestFaultsAreDeterministic sends the same requests twice and compares the responses: faults are deterministic.
+func TestFaultsAreDeterministic(t *testing.T) {
 	t.Parallel()
 	a, b := newShop(), newShop()
 	for uri, planned := range a.faults {
@@ -73,7 +73,7 @@ func TestFaultsAreAPlan(t *testing.T) {
 		for n := range 3 {
 			one, two := get(a, uri), get(b, uri)
 			if one.Code != two.Code || one.Body.String() != two.Body.String() {
-				t.Errorf("request %d of %s was answered %d and %d, or with other bytes", n+1, uri, one.Code, two.Code)
+				t.Errorf("request %d of %s: got status %d and %d, or different bodies", n+1, uri, one.Code, two.Code)
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func TestUnknownPages(t *testing.T) {
 			t.Fatalf("status %d, want 404", got.Code)
 		}
 	}
-	if got := s.Traffic().Paths; len(got) != 1 || got[notFound].Asked != 50 {
+	if got := s.Traffic().Paths; len(got) != 1 || got[notFound].Requests != 50 {
 		t.Errorf("counted %v, want 50 under %q: counts must not grow with what clients make up", got, notFound)
 	}
 	r := httptest.NewRequest(http.MethodPost, "http://shop.example/", nil)
@@ -148,7 +148,7 @@ func TestUnknownPages(t *testing.T) {
 	}
 }
 
-func TestRobotsLeaveTheSitesOpen(t *testing.T) {
+func TestRobotsAllowTheSites(t *testing.T) {
 	t.Parallel()
 	got := get(newShop(), "/robots.txt").Body.String()
 	if !strings.Contains(got, "Disallow: /cart") || strings.Contains(got, "Disallow: /\n") {
@@ -156,7 +156,7 @@ func TestRobotsLeaveTheSitesOpen(t *testing.T) {
 	}
 }
 
-// TestTruth keeps the sites as large and as varied as the demo says they are.
+// TestTruth checks the documented size and variety of the sites.
 func TestTruth(t *testing.T) {
 	t.Parallel()
 	shop, news := newShop(), newNews()
@@ -197,7 +197,7 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// faultOf tells by an answer which fault it is; a slow page is none, once it is there.
+// faultOf returns the fault in a response. A slow page that has arrived has none.
 func faultOf(w *httptest.ResponseRecorder) Fault {
 	switch {
 	case w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "1":

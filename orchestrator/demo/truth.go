@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Record is the record of a page, with the field names of the site's definition; _type is its type.
+// Record is the record of a page by field names of the definition of the site; _type is its type.
 type Record map[string]any
 
 // id returns the type and key of a record, unique within a site.
@@ -25,7 +25,7 @@ func (r Record) id() string {
 	return ""
 }
 
-// Truth returns every record of the site, in the order of its listing: what a complete scrape yields.
+// Truth returns all records of the site in listing order, the result of a complete scrape.
 func (s *Site) Truth() []Record {
 	out := make([]Record, len(s.truth))
 	for i, r := range s.truth {
@@ -34,9 +34,8 @@ func (s *Site) Truth() []Record {
 	return out
 }
 
-// Check reads records, a JSON object on a line, and compares them with the truth. It returns nil if they are
-// exactly the site's, in any order, or else an error that names records that are missing, twice, different
-// or unknown. Fields that begin with an underscore belong to the scraper and are ignored.
+// Check compares records, one JSON object per line, with the truth. It returns nil if they are equal, in any order, and otherwise
+// an error with missing, duplicate, different and unknown records. It ignores fields with a leading underscore.
 func (s *Site) Check(jsonl io.Reader) error {
 	want := map[string]Record{}
 	for _, r := range s.truth {
@@ -51,7 +50,7 @@ func (s *Site) Check(jsonl io.Reader) error {
 	for n := 1; lines.Scan(); n++ {
 		var got Record
 		if err := json.Unmarshal(lines.Bytes(), &got); err != nil {
-			complain("line %d is no record: %w", n, err)
+			complain("line %d: invalid record: %w", n, err)
 			continue
 		}
 		id := got.id()
@@ -60,7 +59,7 @@ func (s *Site) Check(jsonl io.Reader) error {
 		case !known:
 			complain("line %d: %s has no record %q", n, s.Name, id)
 		case seen[id]:
-			complain("line %d: %q came twice", n, id)
+			complain("line %d: duplicate record %q", n, id)
 		default:
 			if field := differs(got, truth); field != "" {
 				complain("line %d: %q has %s = %v, want %v", n, id, field, got[field], truth[field])
@@ -79,7 +78,7 @@ func (s *Site) Check(jsonl io.Reader) error {
 	return shorten(s.Name, errs)
 }
 
-// CheckFiles is Check of files that hold the records together.
+// CheckFiles is like Check for the concatenation of files.
 func (s *Site) CheckFiles(names ...string) error {
 	var parts []io.Reader
 	for _, name := range names {
@@ -93,7 +92,7 @@ func (s *Site) CheckFiles(names ...string) error {
 	return s.Check(io.MultiReader(parts...))
 }
 
-// differs returns a field in which the records differ, or "".
+// differs returns the name of a field that differs, or "".
 func differs(got, truth Record) string {
 	plain := asJSON(truth)
 	for field, v := range plain {
@@ -109,16 +108,16 @@ func differs(got, truth Record) string {
 	return ""
 }
 
-// asJSON returns the record as JSON decodes it.
+// asJSON returns the record after a round trip through JSON.
 func asJSON(r Record) Record {
 	var out Record
 	if err := json.Unmarshal(must(json.Marshal(r)), &out); err != nil {
-		panic(fmt.Sprintf("demo: %v", err)) // it was just encoded
+		panic(fmt.Sprintf("demo: %v", err)) // valid JSON from Marshal
 	}
 	return out
 }
 
-// shorten joins errors, the first ten of them, or returns nil for none.
+// shorten joins at most the first ten errors. It returns nil for none.
 func shorten(site string, errs []error) error {
 	const most = 10
 	if len(errs) == 0 {
@@ -128,5 +127,5 @@ func shorten(site string, errs []error) error {
 	if rest > 0 {
 		errs = append(errs[:most:most], fmt.Errorf("and %d more", rest))
 	}
-	return fmt.Errorf("records of %s are not what the site has: %w", site, errors.Join(errs...))
+	return fmt.Errorf("records of %s differ from the site: %w", site, errors.Join(errs...))
 }

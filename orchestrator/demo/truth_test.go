@@ -16,8 +16,7 @@ import (
 	"muster/sites/extract"
 )
 
-// TestDefinitionsExtractTheTruth walks each site by its definition, page after page and without faults,
-// and wants exactly the records that the site has.
+// TestDefinitionsExtractTheTruth crawls each site without faults by its definition and compares the records with the truth.
 func TestDefinitionsExtractTheTruth(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*Site{newShop(), newNews()} {
@@ -50,7 +49,7 @@ func TestDefinitionsExtractTheTruth(t *testing.T) {
 				}
 				for _, r := range res.Records {
 					if written[r.Type+r.Key] {
-						continue // the pick of the week stands on several pages
+						continue // the pick of the week is on several pages
 					}
 					written[r.Type+r.Key] = true
 					line, err := r.JSON()
@@ -82,8 +81,8 @@ func TestDefinitionsExtractTheTruth(t *testing.T) {
 	}
 }
 
-// TestFaultsShow sees that a challenge and an empty page cannot be taken for a page of the site.
-func TestFaultsShow(t *testing.T) {
+// TestFaultPagesAreNotAccepted checks that a challenge and an empty page are not accepted as pages of the site.
+func TestFaultPagesAreNotAccepted(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*Site{newShop(), newNews()} {
 		def, err := definition.Load(filepath.Join("definitions", s.Name+".yaml"))
@@ -97,15 +96,15 @@ func TestFaultsShow(t *testing.T) {
 					t.Fatal(err)
 				}
 				if extract.MustHave(def, d) {
-					t.Errorf("%s: a %s page of %q passes for a good one", s.Name, kind, body)
+					t.Errorf("%s: a %s page with %q is accepted", s.Name, kind, body)
 				}
 			}
 		}
 	}
 }
 
-// TestCheckSeesWhatIsWrong breaks a complete set of records in each way that a scrape can.
-func TestCheckSeesWhatIsWrong(t *testing.T) {
+// TestCheckReportsDifferences damages a complete set of records in each way that a scrape can.
+func TestCheckReportsDifferences(t *testing.T) {
 	t.Parallel()
 	s := newShop()
 	var lines []string
@@ -119,18 +118,18 @@ func TestCheckSeesWhatIsWrong(t *testing.T) {
 	check := func(lines ...string) error { return s.Check(strings.NewReader(strings.Join(lines, "\n"))) }
 
 	if err := check(lines...); err != nil {
-		t.Errorf("the truth itself: %v", err)
+		t.Errorf("unmodified truth: %v", err)
 	}
 	for _, c := range []struct {
 		name, want string
 		lines      []string
 	}{
 		{"missing", "is missing", lines[1:]},
-		{"twice", "came twice", append([]string{lines[0]}, lines...)},
+		{"twice", "duplicate record", append([]string{lines[0]}, lines...)},
 		{"unknown", "has no record", append([]string{`{"_type":"product","sku":"XX-1"}`}, lines...)},
 		{"differs", "has stock = 99", append([]string{strings.Replace(lines[0], `"stock":0`, `"stock":99`, 1)}, lines[1:]...)},
 		{"extra field", "has colour = red", append([]string{strings.Replace(lines[0], `{`, `{"colour":"red",`, 1)}, lines[1:]...)},
-		{"torn", "is no record", append([]string{lines[0][:20]}, lines...)},
+		{"torn", "invalid record", append([]string{lines[0][:20]}, lines...)},
 		{"nothing", "and 110 more", nil},
 	} {
 		err := check(c.lines...)
@@ -160,7 +159,7 @@ func extractPage(t *testing.T, s *Site, def *definition.Definition, link extract
 		t.Fatalf("%s: %v", link.URL, err)
 	}
 	if !extract.MustHave(def, d) {
-		t.Errorf("%s lacks what a %s page must have", link.URL, link.Kind)
+		t.Errorf("%s lacks the required elements of a %s page", link.URL, link.Kind)
 	}
 	res, err := extract.Run(def, d)
 	if err != nil {

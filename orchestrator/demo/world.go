@@ -1,11 +1,10 @@
-// Package demo is a small internet on loopback, which `muster demo` works on: two web sites with faults,
-// proxies of every kind, lists of them, and a judge.
+// Package demo contains a small internet on loopback for `muster demo`: two websites with faults, proxies of all kinds, proxy
+// lists and a judge.
 //
-// [Start] starts a [World]. Its sites have names that only its proxies resolve, so every page that is
-// fetched came through a proxy. Each site fails some requests on purpose, by a plan that depends on the path
-// and the number of requests for it, and serves every page in the end. Pages and records come from the files
-// in data/. A site counts its requests and knows all of its records, so that a scrape can be compared with
-// the truth.
+// [Start] starts a [World]. Only its proxies resolve the names of its sites, so that all pages are fetched through a proxy. Each
+// site fails some requests, determined by path and request number, and eventually serves every page. Pages and records are
+// generated from the files in data/. A site counts its requests and knows all of its records, so that a scrape can be compared
+// with the truth.
 package demo
 
 import (
@@ -35,26 +34,25 @@ var definitionFiles embed.FS
 
 // Config configures a world.
 type Config struct {
-	// Dir is an existing folder for the definitions of the sites and a list of proxies. It has no default.
+	// Dir is an existing directory for the definitions of the sites and a proxy list. Required.
 	Dir string
-	// Proxies is the number of proxies. Defaults to 48, which include all kinds.
+	// Proxies is the number of proxies. The default of 48 includes all kinds.
 	Proxies int
 }
 
-// World is a running world. Close it.
+// World is a running world. The caller must close it.
 type World struct {
 	Shop, News *Site
 
-	// Definitions is the folder with the sites' definitions.
+	// Definitions is the directory of the site definitions.
 	Definitions string
-	// Sources are the lists of proxies: a file, a text and a JSON document over HTTP. Together they name
-	// every proxy.
+	// Sources are the proxy lists: a file, and text and JSON documents over HTTP. Together they contain all proxies.
 	Sources []string
-	// Judge is the URL of the judge, JudgeKey the key that its answers are signed with.
+	// Judge is the URL of the judge, JudgeKey the key that signs its responses.
 	Judge, JudgeKey string
-	// Proxies are the proxies, good and bad, with the right result of a check for each.
+	// Proxies are all proxies, with the expected result of a check of each.
 	Proxies []*proxytest.Proxy
-	// Hosts maps the names of the sites to their addresses on loopback. The proxies use it.
+	// Hosts maps the names of the sites to their loopback addresses, for the proxies.
 	Hosts proxytest.Hosts
 
 	proxies *proxytest.World
@@ -62,13 +60,13 @@ type World struct {
 	serving sync.WaitGroup
 }
 
-// Start starts a world. It fails where loopback is not all of 127.0.0.0/8, so that the proxies cannot have
-// exit addresses of their own.
+// Start starts a world. It fails on systems where loopback is not all of 127.0.0.0/8, because the proxies need distinct exit
+// addresses.
 func Start(ctx context.Context, cfg Config) (_ *World, err error) {
 	w := &World{Shop: newShop(), News: newNews(), Hosts: proxytest.Hosts{}}
 	defer func() {
 		if err != nil {
-			_ = w.Close() // the first error matters
+			_ = w.Close() // err is the relevant error
 		}
 	}()
 
@@ -98,13 +96,13 @@ func Start(ctx context.Context, cfg Config) (_ *World, err error) {
 	return w, nil
 }
 
-// Sites are the sites of the world.
+// Sites returns the sites of the world.
 func (w *World) Sites() []*Site { return []*Site{w.Shop, w.News} }
 
-// URL returns the address of a site for a browser on this machine, without a proxy.
+// URL returns the URL of a site for a browser on this machine, without a proxy.
 func (w *World) URL(s *Site) string { return "http://" + w.Hosts[s.Host] + "/" }
 
-// Close stops everything and waits for its end.
+// Close stops the world and waits until all parts have stopped.
 func (w *World) Close() error {
 	var errs []error
 	for _, s := range w.servers {
@@ -117,16 +115,16 @@ func (w *World) Close() error {
 	return errors.Join(errs...)
 }
 
-// canLeaveBy returns an error unless connections can be made from addr.
+// canLeaveBy checks that connections can use addr as source address.
 func canLeaveBy(ctx context.Context, addr netip.Addr) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
-		return fmt.Errorf("give the demo's proxies addresses of their own: %w; it takes a system whose loopback is all of 127.0.0.0/8, as on Linux (elsewhere, run it in a container)", err)
+		return fmt.Errorf("assign addresses to the proxies of the demo: %w; the demo requires a system whose loopback is all of 127.0.0.0/8, such as Linux (on other systems, use a container)", err)
 	}
 	return l.Close()
 }
 
-// serve runs handler on a free loopback port until Close, and returns its host:port.
+// serve runs handler on a free loopback port until Close, and returns the address.
 func (w *World) serve(ctx context.Context, handler http.Handler) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -136,16 +134,16 @@ func (w *World) serve(ctx context.Context, handler http.Handler) (string, error)
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
-		// A client that goes away in the middle is part of the play.
+		// Clients that disconnect early are expected.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	w.servers = append(w.servers, s)
-	w.serving.Go(func() { _ = s.Serve(l) }) // it ends when Close closes it
+	w.serving.Go(func() { _ = s.Serve(l) }) // returns after Close
 	return l.Addr().String(), nil
 }
 
-// publishLists writes the proxies as a file and serves them as text and as JSON. Each list lacks some
-// that another has, and some are in all.
+// publishLists writes the proxy list as a file and serves it as text and as JSON. Each list lacks some proxies, and some are in
+// all lists.
 func (w *World) publishLists(ctx context.Context, dir string) error {
 	all := w.proxies.List()
 	file := filepath.Join(dir, "proxies.txt")
@@ -157,7 +155,7 @@ func (w *World) publishLists(ctx context.Context, dir string) error {
 	for i, p := range w.Proxies {
 		if i%3 == 2 || i < 6 {
 			u := *p.URL
-			if strings.Contains(all, "http://"+u.Host+"\n") { // two protocols would make two candidates of it
+			if strings.Contains(all, "http://"+u.Host+"\n") { // avoids two candidates with different protocols
 				u.Scheme = "http"
 			}
 			rows = append(rows, jsonRow(&u))
@@ -185,9 +183,9 @@ func (w *World) publishLists(ctx context.Context, dir string) error {
 	return nil
 }
 
-// jsonRow returns a proxy in the form of JSON lists.
+// jsonRow returns a proxy in the format of JSON lists.
 func jsonRow(u *url.URL) map[string]any {
-	port, _ := strconv.Atoi(u.Port()) // a listener's, always a number
+	port, _ := strconv.Atoi(u.Port()) // always a number
 	row := map[string]any{"ip": u.Hostname(), "port": port, "protocol": u.Scheme}
 	if u.User != nil {
 		row["username"] = u.User.Username()
@@ -196,11 +194,11 @@ func jsonRow(u *url.URL) map[string]any {
 	return row
 }
 
-// writeDefinitions writes the definitions of the sites into a folder for their loader.
+// writeDefinitions writes the definitions of the sites to a directory.
 func (w *World) writeDefinitions(dir string) error {
 	w.Definitions = filepath.Join(dir, "sites")
 	if err := os.MkdirAll(w.Definitions, 0o700); err != nil {
-		return fmt.Errorf("make the folder of definitions: %w", err)
+		return fmt.Errorf("create the directory of definitions: %w", err)
 	}
 	for _, s := range w.Sites() {
 		name := s.Name + ".yaml"
@@ -215,8 +213,7 @@ func (w *World) writeDefinitions(dir string) error {
 	return nil
 }
 
-// part returns every third line of a list from line which on, for one of the two text lists. Both have the
-// first six.
+// part returns every third line of a list, starting with line which, for a text list. All lists contain the first six lines.
 func part(list string, which int) string {
 	var b strings.Builder
 	i := 0

@@ -18,8 +18,8 @@ import (
 	"muster/sites/definition"
 )
 
-// TestWorldLeavesNothing brings a world up and down: no goroutine and no listener stays.
-func TestWorldLeavesNothing(t *testing.T) {
+// TestClosedWorldLeavesNoGoroutines starts and closes a world: no goroutine and no listener remains.
+func TestClosedWorldLeavesNoGoroutines(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	w, err := Start(t.Context(), Config{Dir: t.TempDir()})
 	if err != nil {
@@ -35,9 +35,9 @@ func TestWorldLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestSitesAreBehindProxies fetches a page through one proxy of each usable kind, and not without: the
-// sites' names are known to the proxies only, and each proxy leaves by an address of its own.
-func TestSitesAreBehindProxies(t *testing.T) {
+// TestSitesRequireProxies fetches a page through one proxy of each usable kind. It fails without a proxy, because only the
+// proxies resolve the names of the sites. Each proxy has a distinct exit address.
+func TestSitesRequireProxies(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.Shop.Calm()
@@ -45,7 +45,7 @@ func TestSitesAreBehindProxies(t *testing.T) {
 	seen := map[proxytest.Kind]bool{}
 	for _, p := range w.Proxies {
 		if !p.Expect().Usable() || p.URL.Scheme != "http" && p.URL.Scheme != "socks5" || p.Kind == proxytest.ConnectOnly || p.Kind == proxytest.Rotating || seen[p.Kind] {
-			continue // what the standard library's transport cannot speak, or hides its address
+			continue // not supported by net/http, or without an address
 		}
 		seen[p.Kind] = true
 		before := w.Shop.Traffic().Exits[p.Exit]
@@ -63,16 +63,16 @@ func TestSitesAreBehindProxies(t *testing.T) {
 	}
 	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.Anonymous, proxytest.SOCKS5, proxytest.Slow, proxytest.ForwardOnly} {
 		if !seen[kind] {
-			t.Errorf("no %s proxy was tried", kind)
+			t.Errorf("no %s proxy was used", kind)
 		}
 	}
 	if _, own := w.Shop.Traffic().Exits[netip.MustParseAddr("127.0.0.1")]; own {
-		t.Error("a request came from our own address")
+		t.Error("a request came without a proxy")
 	}
 }
 
-// TestListsNameEveryProxy reads the three lists as a collector does.
-func TestListsNameEveryProxy(t *testing.T) {
+// TestListsContainAllProxies reads the three lists like a collector.
+func TestListsContainAllProxies(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	if len(w.Proxies) < 40 {
@@ -90,7 +90,7 @@ func TestListsNameEveryProxy(t *testing.T) {
 		proxytest.OwnNetwork, proxytest.Dead, proxytest.Silent, proxytest.Slow, proxytest.Parking,
 	} {
 		if !kinds[kind] {
-			t.Errorf("there is no %s proxy", kind)
+			t.Errorf("no %s proxy", kind)
 		}
 	}
 	if usable < 15 {
@@ -125,12 +125,12 @@ func TestListsNameEveryProxy(t *testing.T) {
 			}
 		}
 		if n == 0 {
-			t.Errorf("no list has %s", p.URL.Redacted())
+			t.Errorf("no list contains %s", p.URL.Redacted())
 		}
 	}
 }
 
-func TestJudgeAnswers(t *testing.T) {
+func TestJudgeResponds(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	res, err := http.Get(w.Judge)
@@ -139,7 +139,7 @@ func TestJudgeAnswers(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 500 {
-		t.Errorf("the judge says %d", res.StatusCode)
+		t.Errorf("judge: got status %d", res.StatusCode)
 	}
 }
 
@@ -160,11 +160,11 @@ func TestDefinitionsLoad(t *testing.T) {
 	}
 }
 
-func TestStartNeedsAFolder(t *testing.T) {
+func TestStartRequiresADirectory(t *testing.T) {
 	t.Parallel()
 	if w, err := Start(t.Context(), Config{Dir: t.TempDir() + "/missing"}); err == nil {
 		w.Close()
-		t.Error("a world without a folder started")
+		t.Error("a world without a directory started")
 	}
 }
 

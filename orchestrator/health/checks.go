@@ -15,23 +15,22 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Redis asks whether Redis answers within limit, 2 s by default.
+// Redis checks that Redis responds within limit, by default 2 s.
 func Redis(ping func(context.Context) error, limit time.Duration) Check {
 	if limit <= 0 {
 		limit = 2 * time.Second
 	}
-	return Check{Name: "redis", Timeout: limit, Ask: func(ctx context.Context) (string, error) {
-		return "answers", ping(ctx)
+	return Check{Name: "redis", Timeout: limit, Run: func(ctx context.Context) (string, error) {
+		return "responds", ping(ctx)
 	}}
 }
 
-// Workers asks whether at least one worker is alive, within limit, 5 s by
-// default.
+// Workers checks that at least one worker is alive. The default of limit is 5 s.
 func Workers(list func(context.Context) ([]tasktype.Worker, error), limit time.Duration) Check {
 	if limit <= 0 {
 		limit = 5 * time.Second
 	}
-	return Check{Name: "workers", Timeout: limit, Ask: func(ctx context.Context) (string, error) {
+	return Check{Name: "workers", Timeout: limit, Run: func(ctx context.Context) (string, error) {
 		workers, err := list(ctx)
 		if err != nil {
 			return "", err
@@ -48,9 +47,9 @@ func Workers(list func(context.Context) ([]tasktype.Worker, error), limit time.D
 	}}
 }
 
-// Proxies asks whether the pool has at least as many usable proxies as enough says.
+// Proxies checks that the pool has at least enough usable proxies.
 func Proxies(count func(context.Context) (int, error), enough func() int) Check {
-	return Check{Name: "proxies", Ask: func(ctx context.Context) (string, error) {
+	return Check{Name: "proxies", Run: func(ctx context.Context) (string, error) {
 		n, err := count(ctx)
 		if err != nil {
 			return "", err
@@ -63,18 +62,18 @@ func Proxies(count func(context.Context) (int, error), enough func() int) Check 
 	}}
 }
 
-// AgentState is how an agent is, and why if that is not good.
+// AgentState is the state of an agent, with the reason if it is not healthy.
 type AgentState struct {
 	Name, State, Why string
 }
 
-// shownAgents is how many agents an answer names.
+// shownAgents is the maximum number of agents named in a result.
 const shownAgents = 5
 
-// Agents asks how the agents are, by their last health checks and calls. It is
-// degraded while some are unavailable: their work goes to others.
+// Agents checks the last known states of the agents. The result is degraded while some are unavailable, because others take
+// over their work.
 func Agents(list func(context.Context) ([]AgentState, error), unavailable string) Check {
-	return Check{Name: "agents", Ask: func(ctx context.Context) (string, error) {
+	return Check{Name: "agents", Run: func(ctx context.Context) (string, error) {
 		agents, err := list(ctx)
 		if err != nil {
 			return "", err
@@ -105,9 +104,9 @@ func Agents(list func(context.Context) ([]AgentState, error), unavailable string
 	}}
 }
 
-// Scrapes lists scrapes without progress. It is degraded while there are some.
+// Scrapes checks for scrapes without progress. The result is degraded while there are some.
 func Scrapes(stalled func(context.Context) ([]string, error)) Check {
-	return Check{Name: "scrapes", Ask: func(ctx context.Context) (string, error) {
+	return Check{Name: "scrapes", Run: func(ctx context.Context) (string, error) {
 		list, err := stalled(ctx)
 		if err != nil || len(list) == 0 {
 			return "all make progress", err
@@ -116,19 +115,18 @@ func Scrapes(stalled func(context.Context) ([]string, error)) Check {
 	}}
 }
 
-// The shares of maxmemory at which Memory raises its alarms, in percent.
+// The percentages of maxmemory at which Memory reports a problem.
 const (
 	memoryDegraded = 70
 	memoryFailed   = 85
 )
 
-// Memory asks how much of its memory limit Redis uses. It is degraded from 70
-// and failed from 85 percent: at the limit Redis refuses all writes.
+// Memory checks the memory usage of Redis: degraded from 70% and failed from 85% of maxmemory. At 100% Redis rejects all writes.
 func Memory(info func(context.Context) (string, error)) Check {
-	return Check{Name: "memory", Timeout: 2 * time.Second, Ask: func(ctx context.Context) (string, error) {
+	return Check{Name: "memory", Timeout: 2 * time.Second, Run: func(ctx context.Context) (string, error) {
 		text, err := info(ctx)
 		if err != nil {
-			if strings.Contains(err.Error(), "not supported") { // by the built-in Redis
+			if strings.Contains(err.Error(), "not supported") { // embedded Redis
 				return "", Degrade(errors.New(redisd.Volatile))
 			}
 			return "", errors.New("unknown: Redis does not respond; see the check redis")
@@ -150,7 +148,7 @@ func Memory(info func(context.Context) (string, error)) Check {
 	}}
 }
 
-// MemoryInfo is what Memory asks, of the client's Redis.
+// MemoryInfo returns a function that reads the memory section of INFO, for Memory.
 func MemoryInfo(c *tasks.Client) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) { return c.Redis().Info(ctx, "memory").Result() }
 }

@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 	redistest.Main(m, func() error { return goleak.Find() })
 }
 
-func answer(name, detail string, err error) Check {
-	return Check{Name: name, Ask: func(context.Context) (string, error) { return detail, err }}
+func check(name, detail string, err error) Check {
+	return Check{Name: name, Run: func(context.Context) (string, error) { return detail, err }}
 }
 
-func TestWorstOfAll(t *testing.T) {
+func TestReportHasTheWorstStatus(t *testing.T) {
 	t.Parallel()
-	good, half, bad := answer("a", "fine", nil), answer("b", "so so", Degrade(errors.New("low"))), answer("c", "", errors.New("gone"))
-	wrapped := answer("d", "", fmt.Errorf("ask: %w", Degrade(errors.New("low"))))
+	good, half, bad := check("a", "fine", nil), check("b", "so so", Degrade(errors.New("low"))), check("c", "", errors.New("gone"))
+	wrapped := check("d", "", fmt.Errorf("ask: %w", Degrade(errors.New("low"))))
 	for _, c := range []struct {
 		checks []Check
 		want   Status
@@ -43,11 +43,11 @@ func TestWorstOfAll(t *testing.T) {
 		}
 		got := r.Run(t.Context())
 		if got.Status != c.want || len(got.Checks) != len(c.checks) {
-			t.Errorf("%d checks: %s with %d answers, want %s", len(c.checks), got.Status, len(got.Checks), c.want)
+			t.Errorf("%d checks: %s with %d results, want %s", len(c.checks), got.Status, len(got.Checks), c.want)
 		}
 		for i, result := range got.Checks {
 			if result.Name != c.checks[i].Name {
-				t.Errorf("answer %d is %s's, want %s's", i, result.Name, c.checks[i].Name)
+				t.Errorf("result %d is of %s, want %s", i, result.Name, c.checks[i].Name)
 			}
 		}
 	}
@@ -56,28 +56,28 @@ func TestWorstOfAll(t *testing.T) {
 	}
 }
 
-func TestPanicIsAnAnswer(t *testing.T) {
+func TestPanicIsAFailure(t *testing.T) {
 	t.Parallel()
 	var r Registry
-	r.Add(Check{Name: "x", Ask: func(context.Context) (string, error) { panic("boom") }})
+	r.Add(Check{Name: "x", Run: func(context.Context) (string, error) { panic("boom") }})
 	if got := r.Run(t.Context()).Checks[0]; got.Status != Failed || !strings.Contains(got.Error, "boom") {
 		t.Fatalf("got %+v, want failed: boom", got)
 	}
 }
 
-func TestChecksRunTogetherAndInTime(t *testing.T) {
+func TestChecksRunConcurrentlyWithTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		free := make(chan struct{})
 		var r Registry
-		r.Add(Check{Name: "deaf", Timeout: time.Second, Ask: func(context.Context) (string, error) {
+		r.Add(Check{Name: "deaf", Timeout: time.Second, Run: func(context.Context) (string, error) {
 			asked.Add(1)
 			<-free
 			return "back", nil
 		}})
 		for _, name := range []string{"slow 1", "slow 2"} {
-			r.Add(Check{Name: name, Timeout: 3 * time.Second, Ask: func(ctx context.Context) (string, error) {
+			r.Add(Check{Name: name, Timeout: 3 * time.Second, Run: func(ctx context.Context) (string, error) {
 				select {
 				case <-time.After(2 * time.Second):
 					return "at last", nil
@@ -91,33 +91,33 @@ func TestChecksRunTogetherAndInTime(t *testing.T) {
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("took %v, want the 2 s of the slow ones", took)
 		}
-		if c := got.Checks[0]; c.Status != Failed || !strings.HasPrefix(c.Error, "no answer within 1s") || c.Millis != 1000 {
+		if c := got.Checks[0]; c.Status != Failed || !strings.HasPrefix(c.Error, "no response within 1s") || c.Millis != 1000 {
 			t.Errorf("deaf: %+v", c)
 		}
 		if c := got.Checks[1]; c.Status != OK || c.Detail != "at last" || c.Millis != 2000 {
 			t.Errorf("slow: %+v", c)
 		}
 
-		// It is not asked a second time while the first question stands.
+		// The check is not started again while it is running.
 		got = r.Run(t.Context())
-		if c := got.Checks[0]; asked.Load() != 1 || c.Status != Failed || !strings.Contains(c.Error, "asked 2s ago") {
-			t.Errorf("asked %d times: %+v", asked.Load(), c)
+		if c := got.Checks[0]; asked.Load() != 1 || c.Status != Failed || !strings.Contains(c.Error, "started 2s ago") {
+			t.Errorf("started %d times: %+v", asked.Load(), c)
 		}
 		close(free)
 		synctest.Wait()
 		if c := r.Run(t.Context()).Checks[0]; asked.Load() != 2 || c.Status != OK {
-			t.Errorf("asked %d times: %+v", asked.Load(), c)
+			t.Errorf("started %d times: %+v", asked.Load(), c)
 		}
 	})
 }
 
-// A run that starts while a check runs waits for the answer of that check.
+// A run that starts during a check waits for the result of that check.
 func TestConcurrentRunsShareACheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		var r Registry
-		r.Add(Check{Name: "x", Timeout: time.Minute, Ask: func(ctx context.Context) (string, error) {
+		r.Add(Check{Name: "x", Timeout: time.Minute, Run: func(ctx context.Context) (string, error) {
 			asked.Add(1)
 			select {
 			case <-time.After(time.Second):
@@ -145,24 +145,24 @@ func TestConcurrentRunsShareACheck(t *testing.T) {
 		cancel()
 		all.Wait()
 		if n := asked.Load(); n != 1 {
-			t.Errorf("asked %d times, want once", n)
+			t.Errorf("started %d times, want once", n)
 		}
 	})
 }
 
-func TestTwoOfOneName(t *testing.T) {
+func TestDuplicateNamePanics(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {
-			t.Error("a second check took the first one's name")
+			t.Error("Add accepted a duplicate name")
 		}
 	}()
 	var r Registry
-	r.Add(answer("x", "", nil))
-	r.Add(answer("x", "", nil))
+	r.Add(check("x", "", nil))
+	r.Add(check("x", "", nil))
 }
 
-// one asks a single check.
+// one runs a single check.
 func one(t *testing.T, c Check) Result {
 	t.Helper()
 	var r Registry
@@ -170,7 +170,7 @@ func one(t *testing.T, c Check) Result {
 	return r.Run(t.Context()).Checks[0]
 }
 
-func TestARedisThatAnswers(t *testing.T) {
+func TestRedisResponds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		url    func(t *testing.T) string
@@ -199,7 +199,7 @@ func TestARedisThatAnswers(t *testing.T) {
 	}
 }
 
-func TestRedisThatIsSilent(t *testing.T) {
+func TestRedisDoesNotRespond(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c, err := tasks.Connect(t.Context(), server.URL())
@@ -317,13 +317,13 @@ func TestScrapesWithoutProgress(t *testing.T) {
 	}
 }
 
-// Without Redis its memory is unknown; the check redis reports the connection error.
+// Without Redis, its memory usage is unknown; the check redis reports the connection error.
 func TestMemoryWithoutRedis(t *testing.T) {
 	t.Parallel()
 	got := one(t, Memory(func(context.Context) (string, error) {
 		return "", errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")
 	}))
 	if got.Status != Failed || got.Error != "unknown: Redis does not respond; see the check redis" {
-		t.Errorf("got %+v, want that the memory is unknown", got)
+		t.Errorf("got %+v, want an unknown memory usage", got)
 	}
 }

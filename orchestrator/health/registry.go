@@ -1,8 +1,7 @@
 // Package health checks the parts of a system.
 //
-// A [Registry] holds named checks, each with a time limit. [Registry.Run] asks
-// all of them at once and never takes longer than the longest limit, whatever
-// a check does; [Registry.Last] returns the last results.
+// A [Registry] holds named checks, each with a timeout. [Registry.Run] runs all checks concurrently and takes at most the
+// longest timeout, even if a check ignores its context.
 package health
 
 import (
@@ -13,17 +12,17 @@ import (
 	"time"
 )
 
-// Status is the state of a part.
+// Status is the health of a part.
 type Status string
 
-// The states, from good to bad.
+// The statuses, from best to worst.
 const (
 	OK       Status = "ok"
 	Degraded Status = "degraded" // it works, but needs attention
 	Failed   Status = "failed"
 )
 
-// worse returns the worse of two.
+// worse returns the worse of two statuses.
 func worse(a, b Status) Status {
 	rank := map[Status]int{OK: 0, Degraded: 1, Failed: 2}
 	if rank[b] > rank[a] {
@@ -32,32 +31,32 @@ func worse(a, b Status) Status {
 	return a
 }
 
-// Check checks one part. It returns a short text for people, and an error when
-// something is wrong; see Degrade for a part that still works.
+// Check checks one part. Run returns a short description, and an error if there is a problem; see Degrade for problems of a
+// part that still works.
 type Check struct {
 	Name    string
-	Timeout time.Duration // Defaults to 5 s
-	Ask     func(context.Context) (string, error)
+	Timeout time.Duration // default 5 s
+	Run     func(context.Context) (string, error)
 }
 
-// Result is the answer to a check.
+// Result is the result of a check.
 type Result struct {
 	Name   string    `json:"name"`
 	Status Status    `json:"status"`
 	Detail string    `json:"detail,omitempty"`
 	Error  string    `json:"error,omitempty"`
-	Millis int64     `json:"ms"` // how long the answer took
+	Millis int64     `json:"ms"` // duration of the check
 	At     time.Time `json:"at"`
 }
 
-// Report is the answers to all checks, in the order in which they were added.
+// Report contains the results of all checks in registration order.
 type Report struct {
-	Status Status    `json:"status"` // the worst of them
+	Status Status    `json:"status"` // worst status of the results
 	At     time.Time `json:"at"`
 	Checks []Result  `json:"checks"`
 }
 
-// degraded marks an error of a part that still works.
+// degraded marks an error as a problem of a part that still works.
 type degraded struct{ error }
 
 func (d degraded) Unwrap() error { return d.error }
@@ -70,8 +69,7 @@ func Degrade(err error) error {
 	return degraded{err}
 }
 
-// Registry holds checks. The zero value is empty and ready. Its methods may be
-// called concurrently.
+// Registry holds checks. The zero value is empty and ready to use. Its methods may be called concurrently.
 type Registry struct {
 	mu     sync.Mutex // guards the fields below
 	checks []*entry
@@ -79,18 +77,18 @@ type Registry struct {
 
 type entry struct {
 	Check
-	mu   sync.Mutex // guards open
-	open *question  // the running check; nil if none
+	mu  sync.Mutex // guards run
+	run *execution // the running check, or nil
 }
 
-// question is a running check, which concurrent runs share.
-type question struct {
-	asked    time.Time
-	answered chan struct{} // closed when answer is set
-	answer   Result
+// execution is a running check, shared by concurrent calls of Registry.Run.
+type execution struct {
+	start  time.Time
+	done   chan struct{} // closed when result is set
+	result Result
 }
 
-// Add adds a check. The name must be new.
+// Add adds a check with a unique name.
 func (r *Registry) Add(c Check) {
 	if c.Timeout <= 0 {
 		c.Timeout = 5 * time.Second
@@ -111,13 +109,13 @@ func (r *Registry) entries() []*entry {
 	return append([]*entry(nil), r.checks...)
 }
 
-// Run asks all checks at the same time.
+// Run runs all checks concurrently.
 func (r *Registry) Run(ctx context.Context) Report {
 	entries := r.entries()
 	results := make([]Result, len(entries))
 	var all sync.WaitGroup
 	for i, e := range entries {
-		all.Go(func() { results[i] = e.run(ctx) })
+		all.Go(func() { results[i] = e.check(ctx) })
 	}
 	all.Wait()
 	return report(results)
@@ -131,61 +129,59 @@ func report(results []Result) Report {
 	return out
 }
 
-// run starts the check, or joins a run that waits for it, and waits no longer
-// than the limit. A check that ignores its context is not started again before
-// it has returned.
-func (e *entry) run(ctx context.Context) Result {
+// check starts the check or joins a running one, and waits for at most its timeout. A check that ignores its context is not
+// started again before it returns.
+func (e *entry) check(ctx context.Context) Result {
 	start := time.Now()
-	q := e.question(ctx)
-	left := time.NewTimer(e.Timeout - time.Since(q.asked))
+	x := e.execution(ctx)
+	left := time.NewTimer(e.Timeout - time.Since(x.start))
 	defer left.Stop()
 	select {
-	case <-q.answered:
-		return e.record(q.answer, start)
+	case <-x.done:
+		return e.record(x.result, start)
 	case <-left.C:
 	case <-ctx.Done():
 		return e.record(Result{Status: Failed, Error: "canceled by the caller"}, start)
 	}
-	// It may have answered at the last moment.
+	// It may have finished at the same moment.
 	select {
-	case <-q.answered:
-		return e.record(q.answer, start)
+	case <-x.done:
+		return e.record(x.result, start)
 	default:
 	}
-	late := time.Since(q.asked).Round(time.Millisecond)
-	return e.record(Result{Status: Failed, Error: fmt.Sprintf("no answer within %v; asked %v ago", e.Timeout, late)}, start)
+	age := time.Since(x.start).Round(time.Millisecond)
+	return e.record(Result{Status: Failed, Error: fmt.Sprintf("no response within %v; started %v ago", e.Timeout, age)}, start)
 }
 
-// question returns the running check, or starts one. It outlives the run that
-// started it: others may wait for the answer.
-func (e *entry) question(ctx context.Context) *question {
+// execution returns the running check or starts one. The check outlives ctx, because other callers may wait for the result.
+func (e *entry) execution(ctx context.Context) *execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.open != nil {
-		return e.open
+	if e.run != nil {
+		return e.run
 	}
-	q := &question{asked: time.Now(), answered: make(chan struct{})}
-	e.open = q
+	x := &execution{start: time.Now(), done: make(chan struct{})}
+	e.run = x
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.Timeout)
 		defer cancel()
-		q.answer = e.ask(ctx)
+		x.result = e.call(ctx)
 		e.mu.Lock()
-		e.open = nil
+		e.run = nil
 		e.mu.Unlock()
-		close(q.answered)
+		close(x.done)
 	}()
-	return q
+	return x
 }
 
-// ask turns answer, error and panic into a result.
-func (e *entry) ask(ctx context.Context) (result Result) {
+// call calls the check and converts its values or panic to a result.
+func (e *entry) call(ctx context.Context) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			result = Result{Status: Failed, Error: fmt.Sprintf("panic: %v", p)}
 		}
 	}()
-	detail, err := e.Ask(ctx)
+	detail, err := e.Run(ctx)
 	result = Result{Status: OK, Detail: detail}
 	if err != nil {
 		result.Status, result.Error = Failed, err.Error()

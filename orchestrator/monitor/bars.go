@@ -11,7 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// bars draws a bar for each track, redrawn in place.
+// bars draws a progress bar per track and redraws it in place.
 type bars struct {
 	progress *mpb.Progress
 	mu       sync.Mutex // guards bars
@@ -34,8 +34,8 @@ func newBars(w io.Writer) *bars {
 }
 
 func (b *bars) Write(p []byte) (int, error) {
-	// A Ctrl-C that the terminal has shown, as ^C, has moved the cursor.
-	if _, err := b.progress.Write(append([]byte("\r"), p...)); err != nil && err != mpb.ErrDone { // closed: there are no bars any more
+	// A ^C echoed by the terminal has moved the cursor.
+	if _, err := b.progress.Write(append([]byte("\r"), p...)); err != nil && err != mpb.ErrDone { // ErrDone: the bars have been closed
 		return 0, err
 	}
 	return len(p), nil
@@ -75,7 +75,7 @@ func (b *bars) update(t *Track, p Progress) {
 	v.now = p
 	v.mu.Unlock()
 	if p.Total > 0 {
-		// One more than the total keeps mpb from taking a full bar for an ended job.
+		// With the exact total, mpb would treat a full bar as completed.
 		v.SetTotal(p.Total+1, false)
 	}
 	v.SetCurrent(min(p.Done, max(p.Total, p.Done)))
@@ -133,7 +133,7 @@ func (v *bar) time(started time.Time) string {
 	return short(time.Since(started))
 }
 
-// note is the rest of the progress, in the given number of columns; the bar gets those that are left.
+// note returns the note, limited to the given number of columns. The bar fills the remaining columns.
 func (v *bar) note(columns int) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -147,7 +147,7 @@ func (v *bar) note(columns int) string {
 	return "  " + clip(text, room)
 }
 
-// leastBar is how many columns the bar keeps, however long the note.
+// leastBar is the minimum width of the bar.
 const leastBar = 10
 
 func short(d time.Duration) string {
@@ -157,7 +157,7 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
 }
 
-// clip cuts s to n runes, an ellipsis being the last.
+// clip truncates s to n runes, including a final ellipsis.
 func clip(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

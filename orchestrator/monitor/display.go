@@ -1,9 +1,7 @@
-// Package monitor shows the progress of the jobs of a run: as bars on a
-// terminal, as lines in a log, as JSON events for another program.
+// Package monitor displays the progress of jobs: bars on a terminal, lines in a log, or JSON events for another program.
 //
-// A Display owns one output. Each job is a Track of it: call Update whenever its
-// numbers have changed, as often as you like, and Done or Fail once. The Display
-// decides how often it shows them.
+// A Display owns one output. Each job has a Track: call Update whenever its progress changes, and Done or Fail once. The
+// Display limits the output rate.
 package monitor
 
 import (
@@ -16,7 +14,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A Format is a way of showing progress.
+// A Format is an output format of progress.
 type Format string
 
 // The formats. Auto means Bars on a terminal and Lines elsewhere.
@@ -38,23 +36,23 @@ func ParseFormat(s string) (Format, error) {
 			return f, nil
 		}
 	}
-	return "", fmt.Errorf("no progress format %q; use one of %v", s, Formats)
+	return "", fmt.Errorf("unknown progress format %q; use one of %v", s, Formats)
 }
 
-// Progress is the state of a job.
+// Progress is the progress of a job.
 type Progress struct {
-	Done  int64  // units done
-	Total int64  // units in all; 0 while unknown
-	Unit  string // what is counted, in the plural: "chunks", "pages"
-	Note  string // a few words on what else matters: "37 alive", "2 errors"
-	Brief string // Note for where there is little room. Defaults to Note
+	Done  int64  // finished units
+	Total int64  // total units; 0 while unknown
+	Unit  string // plural name of the unit: "chunks", "pages"
+	Note  string // additional information: "37 alive", "2 errors"
+	Brief string // shorter Note for narrow terminals; default: Note
 
-	// State and Numbers are what Note says, for programs. Optional.
+	// State and Numbers are the machine-readable content of Note. Optional.
 	State   string
 	Numbers map[string]float64
 }
 
-// Percent returns how much of the job is through, 0 while its size is unknown.
+// Percent returns the finished percentage, 0 while the total is unknown.
 func (p Progress) Percent() int64 {
 	if p.Total <= 0 {
 		return 0
@@ -62,9 +60,8 @@ func (p Progress) Percent() int64 {
 	return min(100, 100*p.Done/p.Total)
 }
 
-// A Display shows the tracks of one run. Its methods may be called
-// concurrently. It is also a writer: what is written to it, in whole lines,
-// appears above the bars, so a logger can share the terminal with them.
+// A Display shows the tracks of one run. Its methods may be called concurrently. It implements io.Writer: lines that are
+// written to it appear above the bars, so that a logger can share the terminal.
 type Display struct {
 	painter painter
 	mu      sync.Mutex
@@ -72,7 +69,7 @@ type Display struct {
 	closed  bool
 }
 
-// painter draws tracks in one format.
+// painter renders tracks in one format.
 type painter interface {
 	io.Writer
 	start(t *Track)
@@ -81,7 +78,7 @@ type painter interface {
 	close()
 }
 
-// New returns a display on w. The caller closes it.
+// New returns a display that writes to w. The caller must close it.
 func New(w io.Writer, format Format) *Display {
 	if format == Auto {
 		format = Lines
@@ -103,10 +100,10 @@ func New(w io.Writer, format Format) *Display {
 	return d
 }
 
-// Write passes whole lines through without tearing a bar.
+// Write writes whole lines without corrupting a bar.
 func (d *Display) Write(p []byte) (int, error) { return d.painter.Write(p) }
 
-// Track starts showing a job under the given name.
+// Track adds a job with the given name.
 func (d *Display) Track(name string) *Track {
 	t := &Track{display: d, Name: name, Started: time.Now()}
 	d.mu.Lock()
@@ -118,8 +115,7 @@ func (d *Display) Track(name string) *Track {
 	return t
 }
 
-// Close ends what is still shown and leaves the cursor below it. Later calls
-// of the display and its tracks do nothing.
+// Close finishes the remaining tracks and moves the cursor below them. Later calls of the display and its tracks do nothing.
 func (d *Display) Close() {
 	d.mu.Lock()
 	tracks := d.tracks
@@ -135,7 +131,7 @@ func (d *Display) Close() {
 	}
 }
 
-// A Track is the job of a Display. Its methods may be called concurrently.
+// A Track is a job in a Display. Its methods may be called concurrently.
 type Track struct {
 	Name    string
 	Started time.Time
@@ -147,8 +143,7 @@ type Track struct {
 	took    time.Duration // set when ended
 }
 
-// Update shows p. Numbers that fall are shown as they are: a total may turn
-// out smaller than thought.
+// Update displays p. Numbers may decrease, because a total may have been an estimate.
 func (t *Track) Update(p Progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,17 +154,17 @@ func (t *Track) Update(p Progress) {
 	t.display.painter.update(t, p)
 }
 
-// Done ends the track as a success, with a last note.
+// Done marks the track as successful, with a final note.
 func (t *Track) Done(note string) { t.finish(note, true) }
 
-// Fail ends the track as a failure, with the reason.
+// Fail marks the track as failed, with the reason.
 func (t *Track) Fail(note string) { t.finish(note, false) }
 
 func (t *Track) finish(note string, ok bool) {
 	p := t.last()
 	p.Note = note
 	if ok {
-		p.Done = max(p.Done, p.Total) // the last look may have been a moment too early
+		p.Done = max(p.Done, p.Total) // the last update may be outdated
 	}
 	t.end(p, ok)
 }
@@ -190,7 +185,7 @@ func (t *Track) end(p Progress, ok bool) {
 	t.display.painter.end(t, p, ok)
 }
 
-// elapsed returns how long the track has run, or did run.
+// elapsed returns the running time of the track.
 func (t *Track) elapsed() string {
 	d := t.took
 	if !t.ended {
@@ -199,7 +194,7 @@ func (t *Track) elapsed() string {
 	return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
 }
 
-// nothing shows no progress and passes log lines through.
+// nothing shows no progress and writes log lines unchanged.
 type nothing struct{ io.Writer }
 
 func (nothing) start(*Track)               {}

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-func TestLinesAreFewAndTellTheEnd(t *testing.T) {
+func TestLinesAreRateLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		d := New(&out, Auto) // a buffer is no terminal
+		d := New(&out, Auto) // a buffer is not a terminal
 		track := d.Track("shop")
 		for i := range int64(100) {
 			track.Update(Progress{Done: i + 1, Total: 100, Unit: "pages"})
@@ -39,7 +39,7 @@ func TestLinesAreFewAndTellTheEnd(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhatStillRuns(t *testing.T) {
+func TestCloseFailsRunningTracks(t *testing.T) {
 	t.Parallel()
 	for _, format := range []Format{Lines, JSON, Bars, None} {
 		t.Run(string(format), func(t *testing.T) {
@@ -106,13 +106,13 @@ func TestDisplayIsSafeForManyJobs(t *testing.T) {
 			wg.Wait()
 			d.Close()
 			if !strings.Contains(out.String(), "site-7") {
-				t.Errorf("no word of the last site:\n%s", out.String())
+				t.Errorf("no line about the last site:\n%s", out.String())
 			}
 		})
 	}
 }
 
-func TestWhatIsDoneIsShownAsWhole(t *testing.T) {
+func TestDoneShowsTheTotal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	d := New(&out, JSON)
@@ -131,11 +131,11 @@ func TestParseFormat(t *testing.T) {
 		t.Errorf("got %q, %v, want %q", f, err, JSON)
 	}
 	if _, err := ParseFormat("fancy"); err == nil || !strings.Contains(err.Error(), "lines") {
-		t.Errorf("got %v, want an error that names the formats", err)
+		t.Errorf("got %v, want an error with the formats", err)
 	}
 }
 
-// Where there is little room the brief note is shown, and nothing is wider than the room.
+// If there is little space, the brief note is displayed, truncated to the available width.
 func TestNoteFits(t *testing.T) {
 	t.Parallel()
 	v := &bar{now: Progress{Note: "58 ok, 1 errors, 100 queued", Brief: "58 ok 1 err 100 q"}}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// eventEvery keeps a fast job from flooding its reader.
+// eventEvery is the minimum interval between progress events of a track.
 const eventEvery = 250 * time.Millisecond
 
 // Event is one line of the JSON format.
@@ -21,16 +21,16 @@ type Event struct {
 	Note    string    `json:"note,omitempty"`
 	Elapsed float64   `json:"elapsed"` // seconds
 
-	State   string             `json:"state,omitempty"`   // why there is no progress; empty while there is
-	Numbers map[string]float64 `json:"numbers,omitempty"` // of a scrape: ok, skipped, errors, queued, delayed, records, rate a second, eta in seconds
+	State   string             `json:"state,omitempty"`   // reason for missing progress, or empty
+	Numbers map[string]float64 `json:"numbers,omitempty"` // for a scrape: ok, skipped, errors, queued, delayed, records, rate (per second), eta (seconds)
 }
 
-// events writes one JSON object a line.
+// events writes one JSON object per line.
 type events struct {
 	mu  sync.Mutex // guards the fields below
 	w   io.Writer
 	enc *json.Encoder
-	at  map[*Track]time.Time // when the track last wrote a line
+	at  map[*Track]time.Time // time of the last event of a track
 }
 
 func newEvents(w io.Writer) *events {
@@ -73,7 +73,7 @@ func (e *events) emit(t *Track, event string, p Progress) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// A reader that has closed its end does not stop the work.
+	// A closed reader must not stop the job.
 	_ = e.enc.Encode(Event{
 		Time: time.Now().UTC(), Event: event, Job: t.Name, Done: p.Done, Total: p.Total,
 		Unit: p.Unit, Note: p.Note, Elapsed: took.Seconds(), State: p.State, Numbers: p.Numbers,

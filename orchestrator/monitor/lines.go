@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// lineEvery is how often a job may say something. A log that is read later
-// is better served by few lines.
+// lineEvery is the minimum interval between lines of a job.
 const lineEvery = 2 * time.Second
 
-// lines writes a line now and then.
+// lines writes progress lines at intervals.
 type lines struct {
-	mu   sync.Mutex // guards w and said
+	mu   sync.Mutex // guards w and last
 	w    io.Writer
-	said map[*Track]said
+	last map[*Track]printed
 }
 
-type said struct {
+// printed is the last line of a track.
+type printed struct {
 	at   time.Time
 	line string
 }
 
-func newLines(w io.Writer) *lines { return &lines{w: w, said: map[*Track]said{}} }
+func newLines(w io.Writer) *lines { return &lines{w: w, last: map[*Track]printed{}} }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
@@ -38,11 +38,11 @@ func (l *lines) update(t *Track, p Progress) {
 	line := counts(p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last := l.said[t]
+	last := l.last[t]
 	if line == "" || line == last.line || time.Since(last.at) < lineEvery {
 		return
 	}
-	l.said[t] = said{time.Now(), line}
+	l.last[t] = printed{time.Now(), line}
 	fmt.Fprintf(l.w, "[PROGRESS] %s: %s - %s\n", t.Name, line, t.elapsed())
 }
 
@@ -57,11 +57,11 @@ func (l *lines) end(t *Track, p Progress, ok bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.said, t)
+	delete(l.last, t)
 	fmt.Fprintf(l.w, "[%s] %s: %s - %s\n", word, t.Name, line, t.elapsed())
 }
 
-// counts puts a progress in words, without its time.
+// counts formats a progress without its time.
 func counts(p Progress) string {
 	var s string
 	switch {

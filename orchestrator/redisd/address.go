@@ -16,18 +16,16 @@ import (
 	"muster/orchestrator/supervise"
 )
 
-// ErrNotRunning says that no living orchestrator has left its Redis's address
-// in the data folder.
+// ErrNotRunning means that no running orchestrator has published a Redis address in the data directory.
 var ErrNotRunning = errors.New("no running orchestrator")
 
-// address is what the address file holds. Only its owner can read it: the URL
-// may have a password.
+// address is the content of the address file. Only its owner can read it, because the URL may contain a password.
 type address struct {
 	URL   string             `json:"url"`
 	Mode  Mode               `json:"mode"`
 	Owner supervise.Identity `json:"owner"`
 	Since time.Time          `json:"since"`
-	ID    string             `json:"id"` // of the Server that wrote it
+	ID    string             `json:"id"` // ID of the Server that wrote it
 }
 
 func addressPath(dataDir string) string { return filepath.Join(dataDir, "redis.json") }
@@ -53,13 +51,12 @@ func (a address) write(dataDir string) error {
 	})
 }
 
-// publish leaves the address in the data folder, unless another one that is in
-// use is there already.
+// publish writes the address to the data directory, unless it contains another address that is in use.
 func (s *Server) publish() error {
 	if a, err := readAddress(s.cfg.DataDir); err == nil && a.ID != s.id && a.Owner.Alive() {
 		return nil
 	}
-	// Where processes cannot be identified the owner counts as gone.
+	// If processes cannot be identified on this system, the owner counts as exited.
 	self, _ := supervise.Self()
 	err := address{URL: s.url, Mode: s.mode, Owner: self, Since: time.Now(), ID: s.id}.write(s.cfg.DataDir)
 	if err == nil {
@@ -71,7 +68,7 @@ func (s *Server) publish() error {
 	return nil
 }
 
-// unpublish takes away what publish left.
+// unpublish removes the address that publish wrote.
 func (s *Server) unpublish() error {
 	a, err := readAddress(s.cfg.DataDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,9 +80,8 @@ func (s *Server) unpublish() error {
 	return os.Remove(addressPath(s.cfg.DataDir))
 }
 
-// Discover returns the address of the Redis of the orchestrator that runs on the data
-// directory, or ran there until it crashed. That Redis has replied to a ping. The error is
-// ErrNotRunning if there is no orchestrator.
+// Discover returns the address of the Redis of the orchestrator that runs on the data directory, or ran there until it
+// crashed. The Redis has replied to a ping. Discover returns ErrNotRunning if there is no orchestrator.
 func Discover(ctx context.Context, dataDir string) (string, error) {
 	dataDir, err := filepath.Abs(dataDir)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A damaged append-only file is an error that names it and the way out, or its end is cut off, with a warning. Never does
-// a Redis begin without what it had before the damage.
+// A damaged append-only file causes an error with its name and advice, or is truncated with a warning. Redis never starts
+// silently without its data.
 func TestDamagedAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	const base, incr, manifest = "appendonly.aof.1.base.rdb", "appendonly.aof.1.incr.aof", "appendonly.aof.manifest"
@@ -22,19 +22,19 @@ func TestDamagedAppendOnlyFile(t *testing.T) {
 	}{
 		"the end of the log is missing": {incr, func(b []byte) []byte { return b[:len(b)-3] }, true},
 		"a length of the log is wrong":  {incr, func(b []byte) []byte { return append([]byte("*x"), b[2:]...) }, false},
-		"the log is gone":               {incr, nil, false},
+		"the log is missing":            {incr, nil, false},
 		"half of the base":              {base, half, false},
-		"a bit of the base": {base, func(b []byte) []byte {
-			b[len(b)-1] ^= 1 // of its checksum
+		"a bit flip in the base": {base, func(b []byte) []byte {
+			b[len(b)-1] ^= 1 // in the checksum
 			return b
 		}, false},
-		"the base is empty":                               {base, empty, false},
-		"the base is gone":                                {base, nil, false},
-		"half of the manifest":                            {manifest, half, false},
-		"the manifest is empty":                           {manifest, empty, false},
-		"the manifest is gone":                            {manifest, nil, false},
-		"the manifest is gone, and the path is a pattern": {manifest, nil, false},
-		"a later manifest":                                {manifest, func(b []byte) []byte { return append(b, "file x seq 1 type z\n"...) }, false},
+		"the base is empty":                                  {base, empty, false},
+		"the base is missing":                                {base, nil, false},
+		"half of the manifest":                               {manifest, half, false},
+		"the manifest is empty":                              {manifest, empty, false},
+		"the manifest is missing":                            {manifest, nil, false},
+		"the manifest is missing, and the path is a pattern": {manifest, nil, false},
+		"a later manifest":                                   {manifest, func(b []byte) []byte { return append(b, "file x seq 1 type z\n"...) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,21 +71,21 @@ func TestDamagedAppendOnlyFile(t *testing.T) {
 			}
 			s = start(t, cfg)
 			wantValue(t, s.URL(), "k18", "v")
-			if w := strings.Join(s.Warnings(), "\n"); !strings.Contains(w, "cut off") || !strings.Contains(w, c.file) {
-				t.Errorf("got the warnings %q, want that the end of %s was cut off", w, c.file)
+			if w := strings.Join(s.Warnings(), "\n"); !strings.Contains(w, "truncated") || !strings.Contains(w, c.file) {
+				t.Errorf("got the warnings %q, want a truncation of %s", w, c.file)
 			}
 		})
 	}
 }
 
-// The hint what to do about damaged data is for that alone, whatever earlier runs have logged.
-func TestHintOfDamageIsForDamageAlone(t *testing.T) {
+// The advice about damaged data appears only for damage in the current run.
+func TestAdviceAppearsOnlyForDamage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		says   string
 		damage bool
 	}{
-		"of before":   {"# Can't chdir to the folder", false},
+		"earlier run": {"# Can't chdir to the folder", false},
 		"no space":    {"# Can't open the append-only file appendonly.aof.1.incr.aof: No space left on device", false},
 		"a bad AOF":   {"# Bad file format reading the append only file appendonly.aof.1.incr.aof", true},
 		"a short RDB": {"# Short read or OOM loading DB. Unrecoverable error, aborting now.", true},

@@ -10,30 +10,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// commandLimit is how long a command of a bounded context may take, with its retries.
+// commandLimit is the timeout of a command with a bounded context, including retries.
 const commandLimit = 3 * time.Second
 
 // ErrSilent means that Redis did not reply in time.
 var ErrSilent = errors.New("no reply from Redis; try again later")
 
-// Bounded returns a context for a request of a client who waits. Commands with it, of a Redis client that was passed to
-// Bound, fail with ErrSilent after three seconds without a reply. For some seconds after that the other commands of the
-// request fail immediately, so that the request ends.
+// Bounded returns a context for a request with a waiting client. With it, commands of a Redis client that was passed to Bound
+// fail with ErrSilent after three seconds without a reply. The following commands of the request fail immediately for some
+// seconds, so that the request finishes.
 func Bounded(ctx context.Context) context.Context {
 	return context.WithValue(ctx, boundKey{}, new(bound))
 }
 
-// Bound makes commands of rdb obey Bounded. Other contexts have no effect.
+// Bound makes the commands of rdb respect Bounded. It does not affect other contexts.
 func Bound(rdb redis.UniversalClient) { rdb.AddHook(boundHook{}) }
 
 type boundKey struct{}
 
 // bound is the state of a bounded context.
 type bound struct {
-	silent atomic.Int64 // when a command last had no reply, in Unix nanoseconds
+	silent atomic.Int64 // time of the last command without a reply, in Unix nanoseconds
 }
 
-// run sends commands, which returns their error.
+// run calls send, which sends commands and returns their error.
 func (b *bound) run(ctx context.Context, send func(context.Context) error) error {
 	err := fmt.Errorf("%w: %w", ErrSilent, context.DeadlineExceeded)
 	if time.Since(time.Unix(0, b.silent.Load())) < 2*commandLimit {
@@ -49,7 +49,7 @@ func (b *bound) run(ctx context.Context, send func(context.Context) error) error
 	return sent
 }
 
-// boundHook applies the bound of a context.
+// boundHook applies Bounded to the commands of a client.
 type boundHook struct{}
 
 func (boundHook) DialHook(next redis.DialHook) redis.DialHook { return next }

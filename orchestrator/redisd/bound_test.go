@@ -8,9 +8,9 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Commands of a bounded context fail while Redis accepts connections but does not reply; later ones of the same request are
-// not sent. Another request works as soon as Redis replies.
-func TestBoundedCommandsEnd(t *testing.T) {
+// Commands of a bounded context fail while Redis accepts connections but does not reply. Later commands of the same request are
+// not sent. Other requests work as soon as Redis replies.
+func TestBoundedCommandsTimeOut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c, err := tasks.Connect(t.Context(), server.URL())

@@ -15,11 +15,11 @@ import (
 	"muster/orchestrator/supervise"
 )
 
-// databases is how many databases a redis-server of ours has.
+// databases is the number of databases of a child Redis.
 const databases = 16
 
-// findServer returns the path of the redis-server to run: of the given name, or
-// else the one on the PATH. Valkey has the same protocol and files.
+// findServer returns the path of the named redis-server, by default of the one in PATH. Valkey has the same protocol and
+// files.
 func findServer(name string) (string, error) {
 	names := []string{"redis-server", "valkey-server"}
 	if name != "" {
@@ -30,27 +30,26 @@ func findServer(name string) (string, error) {
 			return filepath.Abs(path)
 		}
 	}
-	return "", fmt.Errorf("%w: no %s on the PATH; install it (Debian, Ubuntu: apt install redis-server; Fedora: dnf install redis; macOS: brew install redis), or run with the built-in Redis (redis.mode: embedded)", ErrNoServer, names[0])
+	return "", fmt.Errorf("%w: %s not found in PATH; install it (Debian, Ubuntu: apt install redis-server; Fedora: dnf install redis; macOS: brew install redis), or use the built-in Redis (redis.mode: embedded)", ErrNoServer, names[0])
 }
 
-// startChild runs a redis-server of our own on the data folder and waits until
-// it answers.
+// startChild starts redis-server on the data directory and waits until it responds.
 func (s *Server) startChild(ctx context.Context, path string, port int, password string) error {
 	if err := errors.Join(s.cfg.folder().checkManifest(), s.cfg.folder().writeAuthFile(password)); err != nil {
 		return err
 	}
-	var logged int64 // before this start
+	var logged int64 // size of the log before this start
 	if info, err := os.Stat(s.cfg.folder().logFile()); err == nil {
 		logged = info.Size()
 	}
-	died := make(chan struct{}) // closed when the process has ended once
+	died := make(chan struct{}) // closed when the process exits for the first time
 	proc, err := supervise.Start(supervise.Config{
 		Name: "redis",
 		Path: path,
-		// No --dir: before version 7 a path with a space cannot be given.
+		// --dir is not used, because Redis before version 7 does not accept a path with a space.
 		Dir: s.cfg.folder().redisDir(),
 		Args: []string{
-			authFile, // everybody can read arguments
+			authFile, // arguments are visible to all users
 			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--daemonize", "no", "--databases", strconv.Itoa(databases),
 			"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
 		},
@@ -68,33 +67,33 @@ func (s *Server) startChild(ctx context.Context, path string, port int, password
 		_ = proc.Kill()
 		return fmt.Errorf("start %s: %w", path, err)
 	}
-	if what := s.cfg.folder().cutOff(logged); what != "" {
-		s.warnings = append(s.warnings, fmt.Sprintf("the end of the append-only file of Redis was incomplete, as after a power cut, and was cut off: %s; what it had is done again. If more than some seconds are missing, stop Muster and restore a backup of %s", what, s.cfg.folder().redisDir()))
+	if message := s.cfg.folder().cutOff(logged); message != "" {
+		s.warnings = append(s.warnings, fmt.Sprintf("the append-only file of Redis had an incomplete end, as after a power failure, and was truncated: %s; the affected work runs again. If more than a few seconds are missing, stop Muster and restore a backup of %s", message, s.cfg.folder().redisDir()))
 	}
 	s.mode, s.proc, s.url = Child, proc, url
-	s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second of writes, two seconds while the disk is busy.", withoutPassword(url), s.cfg.folder().redisDir())
+	s.guarantee = fmt.Sprintf("redis-server started by Muster at %s, with an append-only file in %s: a crash of Muster loses no data; a crash of the machine loses at most the last second of writes, two seconds while the disk is busy.", withoutPassword(url), s.cfg.folder().redisDir())
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.unwatch = cancel
 	s.watched.Go(func() { s.restartHung(watching) })
 	return s.cfg.folder().rememberPort(port)
 }
 
-// onceExit returns what closes died at the first call.
+// onceExit returns an OnExit function that closes died on its first call.
 func onceExit(died chan struct{}) func(supervise.Exit) {
 	var once sync.Once
 	return func(supervise.Exit) { once.Do(func() { close(died) }) }
 }
 
-// awaitChild waits until proc answers at url. The error is errPortTaken when
-// another server has the port. Its log had the length logged before.
+// awaitChild waits until proc responds at url. It returns errPortTaken if another server uses the port. logged is the size of
+// the log before the start.
 func (c Config) awaitChild(ctx context.Context, url string, port int, proc *supervise.Process, died <-chan struct{}, logged int64) error {
-	// It answers within some hundredths of a second, but a busy disk can delay
-	// it: look more often than at a Redis of others, and for longer.
-	soon := c
-	soon.Attempts, soon.Interval = 120*c.Attempts, c.Interval/20
-	err := soon.await(ctx, url, died)
+	// A child usually responds within 100 ms, but a busy disk can delay it. Ping more often, and for longer, than an external
+	// Redis.
+	child := c
+	child.Attempts, child.Interval = 120*c.Attempts, c.Interval/20
+	err := child.await(ctx, url, died)
 	var failed *pingError
-	if errors.As(err, &failed) && failed.hopeless() { // ours is a Redis and takes this password
+	if errors.As(err, &failed) && failed.hopeless() { // the child would accept this password
 		err = fmt.Errorf("port %d: %w: %w", port, errPortTaken, err)
 	}
 	if err == nil {
@@ -114,12 +113,12 @@ func (c Config) awaitChild(ctx context.Context, url string, port int, proc *supe
 	}
 	tail = strings.TrimSpace(tail)
 	if c.folder().isUnreadable(logged) {
-		tail += "\nIf it cannot read its data: " + c.folder().wayOut()
+		tail += "\nTo recover unreadable data: " + c.folder().wayOut()
 	}
-	return fmt.Errorf("it ended at once; the end of %s:\n%s", c.folder().logFile(), tail)
+	return fmt.Errorf("redis-server exited at startup; end of %s:\n%s", c.folder().logFile(), tail)
 }
 
-// isOurs returns an error unless the Redis at url is the process proc.
+// isOurs checks that the Redis at url is the process proc.
 func isOurs(ctx context.Context, url string, limit time.Duration, proc *supervise.Process) error {
 	rdb, err := connect(url, limit)
 	if err != nil {
@@ -133,14 +132,13 @@ func isOurs(ctx context.Context, url string, limit time.Duration, proc *supervis
 		return err
 	}
 	if got := parseInfo(text)["process_id"]; got != strconv.Itoa(proc.Status().PID) {
-		return fmt.Errorf("%w by another Redis, process %s", errPortTaken, got)
+		return fmt.Errorf("%w: another Redis, process %s", errPortTaken, got)
 	}
 	return nil
 }
 
-// shutDownLeftover ends a redis-server that works in our folder although we
-// have the lock on it, and that has no pid file. Two on the same files would
-// destroy them.
+// shutDownLeftover stops a redis-server that runs in our directory without a PID file, although we hold the lock. Two servers
+// on the same files would destroy them.
 func (c Config) shutDownLeftover(ctx context.Context) error {
 	port, err := c.folder().lastPort()
 	if err != nil {
@@ -148,15 +146,15 @@ func (c Config) shutDownLeftover(ctx context.Context) error {
 	}
 	url := c.findLeftover(ctx, port)
 	if url == "" {
-		return nil // no server, or one that is not ours
+		return nil // no server, or a foreign one
 	}
 	rdb, err := connect(url, c.PingTimeout)
 	if err != nil {
 		return err
 	}
 	defer rdb.Close()
-	c.Logger.Info("stopping a redis-server that works in our folder", "port", port)
-	_ = rdb.Shutdown(ctx).Err() // it closes the connection without an answer
+	c.Logger.Info("stopping a redis-server that uses the data directory", "port", port)
+	_ = rdb.Shutdown(ctx).Err() // the server closes the connection without a reply
 	for limit := time.Now().Add(c.Grace); time.Now().Before(limit); {
 		if Ping(ctx, url, c.PingTimeout) != nil {
 			return nil
@@ -167,7 +165,7 @@ func (c Config) shutDownLeftover(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	return fmt.Errorf("a redis-server at port %d works in %s and does not shut down; stop it", port, c.folder().redisDir())
+	return fmt.Errorf("the redis-server on port %d uses %s and does not shut down; stop it", port, c.folder().redisDir())
 }
 
 func sameFolder(a, b string) bool {

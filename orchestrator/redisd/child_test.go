@@ -63,7 +63,7 @@ func TestChildKeepsItsData(t *testing.T) {
 	wantValue(t, second.URL(), "k", "v")
 }
 
-func TestChildInAFolderWithSpaces(t *testing.T) {
+func TestChildInADirectoryWithSpaces(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
 	cfg.DataDir = filepath.Join(cfg.DataDir, `my "data" ü`)
@@ -80,7 +80,7 @@ func TestChildIsRestartedWithItsData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testutil.Eventually(t, "what was written is in the file", func() bool { // it waits while the disk is busy
+	testutil.Eventually(t, "the writes are in the file", func() bool { // delayed while the disk is busy
 		return parseInfo(rdb.Info(t.Context(), "persistence").Val())["aof_buffer_length"] == "0"
 	})
 	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
@@ -88,11 +88,11 @@ func TestChildIsRestartedWithItsData(t *testing.T) {
 	}
 	testutil.Eventually(t, "it is back", func() bool { return s.Restarts() == 1 && s.Ping(t.Context()) == nil })
 	if n := client(t, s.URL()).DBSize(t.Context()).Val(); n != 100 {
-		t.Fatalf("%d of 100 keys are there", n)
+		t.Fatalf("got %d of 100 keys", n)
 	}
 }
 
-// A child that accepts connections but does not reply is restarted, with its data. One that replies with errors is not.
+// A child that accepts connections but does not reply is restarted with its data. A child that replies with errors is not.
 func TestHungChildIsRestarted(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
@@ -112,7 +112,7 @@ func TestHungChildIsRestarted(t *testing.T) {
 	}
 }
 
-// A crash of the orchestrator takes its Redis along; what it held is there again.
+// A crash of the orchestrator stops its Redis. The next start restores the data.
 func TestCrashedOrchestratorLosesNothing(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
@@ -127,23 +127,22 @@ func TestCrashedOrchestratorLosesNothing(t *testing.T) {
 	s := start(t, cfg)
 	wantValue(t, s.URL(), "k", "v")
 	if left.Alive() {
-		t.Fatal("two redis-servers run on one folder")
+		t.Fatal("two redis-servers run on one directory")
 	}
 	if s.URL() != h.URL {
 		t.Errorf("address was %s and is %s, want the same", h.URL, s.URL())
 	}
 }
 
-// A redis-server that outlives its orchestrator is found by its pid file and
-// stopped before another one opens the same files.
+// A redis-server that outlives its orchestrator is found by its PID file and stopped before another one opens the same files.
 func TestLeftoverIsStopped(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
 	h, cmd := holder(t, cfg)
 	left := identify(t, h.PID)
 	set(t, h.URL, "k", "v")
-	// Busy with a script it cannot act on the signal that its parent's death
-	// sends. Stopped it could: the kernel wakes a stopped orphan.
+	// A script keeps it busy, so that it cannot handle the signal of its parent's exit. A stopped process could: the kernel
+	// continues stopped orphans.
 	o, err := redis.ParseURL(h.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -162,20 +161,20 @@ func TestLeftoverIsStopped(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	if !left.Alive() {
-		t.Fatal("it died although it was busy")
+		t.Fatal("the busy process exited")
 	}
 	cfg.Grace = 100 * time.Millisecond
 	var log logbook
 	cfg.Logger = log.logger()
 	s := start(t, cfg)
-	if left.Alive() || !strings.Contains(log.String(), "a crashed run had left") {
+	if left.Alive() || !strings.Contains(log.String(), "redis-server of a crashed run") {
 		t.Fatalf("leftover alive: %v; log: %s", left.Alive(), log.String())
 	}
 	wantValue(t, s.URL(), "k", "v")
 }
 
-// So is one that no pid file leads to.
-func TestStrayServerInOurFolderIsStopped(t *testing.T) {
+// A leftover without a PID file is stopped too.
+func TestStrayServerInTheDirectoryIsStopped(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
 	h, cmd := holder(t, cfg)
@@ -187,22 +186,22 @@ func TestStrayServerInOurFolderIsStopped(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(cfg.DataDir, "redis", "run")); err != nil {
 		t.Fatal(err)
 	}
-	// Running again, it has the end of its parent still before it: it may end by
-	// that or by us, but not stay.
+	// After SIGCONT it handles the exit of its parent. It may stop because of that or because of Start, but must not
+	// remain.
 	_ = syscall.Kill(h.PID, syscall.SIGCONT)
 	s := start(t, cfg)
 	wantValue(t, s.URL(), "k", "v")
 	if stray.Alive() {
-		t.Fatal("two redis-servers run on one folder")
+		t.Fatal("two redis-servers run on one directory")
 	}
 
-	// A redis-server that outlives the orchestrator.
+	// A redis-server that outlives the orchestrator, without a password.
 	stop(t, s)
 	path, err := findServer(testServer())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As it was run before there were passwords.
+	// Older versions started it without a password.
 	alone := exec.Command(path, "--bind", "127.0.0.1", "--port", portOf(t, s.URL()), "--appendonly", "yes", "--save", "")
 	alone.Dir = filepath.Join(cfg.DataDir, "redis")
 	if err := alone.Start(); err != nil {
@@ -215,7 +214,7 @@ func TestStrayServerInOurFolderIsStopped(t *testing.T) {
 	s = start(t, cfg)
 	wantValue(t, s.URL(), "k", "w")
 	if err := alone.Wait(); err != nil {
-		t.Errorf("it did not end as told: %v", err)
+		t.Errorf("it did not shut down: %v", err)
 	}
 }
 
@@ -258,7 +257,7 @@ func TestOneOwnerAmongMany(t *testing.T) {
 			t.Errorf("addresses %s and %s", s.URL(), servers[0].URL())
 		}
 	}
-	// A guest's end takes nothing from the others.
+	// Stopping a shared server does not affect the others.
 	for _, s := range servers {
 		if !s.Owned() {
 			stop(t, s)
@@ -289,10 +288,10 @@ func TestFixedPort(t *testing.T) {
 			}
 		}
 		_, err := Start(t.Context(), cfg)
-		wantError(t, err, "port is taken", strconv.Itoa(port), "redis.port")
+		wantError(t, err, "port in use", strconv.Itoa(port), "redis.port")
 	}
 	_ = l.Close()
-	testutil.Eventually(t, "the port is free", func() bool { // a process that is being started has it until its exec
+	testutil.Eventually(t, "the port is free", func() bool { // a forked child keeps it open until its exec
 		conn, err := net.Dial("tcp", testutil.LoopbackAddr(port))
 		if err == nil {
 			_ = conn.Close()
@@ -306,15 +305,15 @@ func TestFixedPort(t *testing.T) {
 	}
 }
 
-// Somebody else takes the port between our look at it and the start of redis-server there, and answers.
-func TestPortTakenBetween(t *testing.T) {
+// Another process takes the port between the check and the start of redis-server, and responds there.
+func TestPortIsTakenDuringStart(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
 	path, err := findServer(testServer())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A redis-server that the first time leaves us the port that it was given.
+	// The first start of this redis-server only writes its port to a file.
 	file := filepath.Join(t.TempDir(), "port")
 	cfg.Server = filepath.Join(t.TempDir(), "slow-redis-server")
 	script := fmt.Sprintf("#!/bin/sh\nif ! [ -e '%[1]s' ]; then echo \"$5\" >'%[1]s.new'; mv '%[1]s.new' '%[1]s'; exec sleep 600; fi\nexec '%[2]s' \"$@\"\n", file, path)
@@ -343,7 +342,7 @@ func TestPortTakenBetween(t *testing.T) {
 	s := start(t, cfg)
 	<-asked
 	if strings.HasSuffix(s.URL(), web.Listener.Addr().String()+"/0") {
-		t.Fatalf("address is %s, which is another's", s.URL())
+		t.Fatalf("address is %s, which belongs to another Redis", s.URL())
 	}
 	set(t, s.URL(), "k", "v")
 }
@@ -369,7 +368,7 @@ func TestNoServer(t *testing.T) {
 	_, err := Start(t.Context(), cfg)
 	wantError(t, err, "no-such-redis-server", "apt install redis-server", "brew install redis", "embedded")
 
-	// Nothing on the PATH: the built-in one does.
+	// Without redis-server in PATH, the built-in Redis is used.
 	cfg.Mode, cfg.Server = Auto, ""
 	h, _ := holder(t, cfg, "PATH=/nonexistent")
 	if h.Mode != Embedded {
@@ -380,8 +379,8 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// A pid file that a power cut has left empty is no reason not to start.
-func TestUnreadablePIDFileDoesNotStopTheStart(t *testing.T) {
+// An empty PID file, as after a power failure, does not prevent the start.
+func TestUnreadablePIDFileIsIgnored(t *testing.T) {
 	t.Parallel()
 	cfg := childConfig(t)
 	_, crashed := holder(t, cfg)
@@ -403,6 +402,6 @@ func TestUnreadablePIDFileDoesNotStopTheStart(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(log.String(), files[0]) {
-		t.Errorf("the log does not name %s:\n%s", files[0], log.String())
+		t.Errorf("the log does not contain %s:\n%s", files[0], log.String())
 	}
 }

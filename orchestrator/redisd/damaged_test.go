@@ -11,12 +11,12 @@ import (
 	"muster/tasks/redistest"
 )
 
-// filesOfRedis are the files in a data folder with a Redis of its own, while it runs.
+// filesOfRedis are the files in a data directory with a running child Redis.
 var filesOfRedis = []string{
 	"redis.json", "logs/redis.log", "redis/port", "redis/lock", "redis/password", "redis/auth.conf", "redis/run/redis.*.pid",
 }
 
-// damages are what can become of a file.
+// damages are the kinds of damage of a file.
 var damages = map[string]func(path string, text []byte) error{
 	"emptied": func(path string, _ []byte) error { return os.Truncate(path, 0) },
 	"a bit flipped": func(path string, text []byte) error {
@@ -37,9 +37,9 @@ var damages = map[string]func(path string, text []byte) error{
 	},
 }
 
-// Whatever becomes of a file of the data folder in a crash, the next start has the jobs, or fails with an error that names
-// the file, and has them without it.
-func TestDamagedFilesOfTheDataFolder(t *testing.T) {
+// After any damage of a file in the data directory, the next start finds the jobs, or fails with an error that names the file and
+// finds them after its removal.
+func TestDamagedFilesOfTheDataDirectory(t *testing.T) {
 	t.Parallel()
 	for what, damage := range damages {
 		t.Run(what, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestDamagedFilesOfTheDataFolder(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = cmd.Wait()
-				testutil.Eventually(t, "its Redis ends with it", func() bool { return !left.Alive() })
+				testutil.Eventually(t, "its Redis has exited", func() bool { return !left.Alive() })
 				wantKnownFiles(t, cfg.DataDir)
 				found, err := filepath.Glob(filepath.Join(cfg.DataDir, pattern))
 				if err != nil || len(found) != 1 {
@@ -69,7 +69,7 @@ func TestDamagedFilesOfTheDataFolder(t *testing.T) {
 				s, err := Start(t.Context(), cfg)
 				if err != nil {
 					if !strings.Contains(err.Error(), found[0]) {
-						t.Errorf("%s is damaged: got the error %q, want one that names it", pattern, err)
+						t.Errorf("%s is damaged: got the error %q, want one with its name", pattern, err)
 					}
 					if err := os.RemoveAll(found[0]); err != nil {
 						t.Fatal(err)
@@ -86,8 +86,8 @@ func TestDamagedFilesOfTheDataFolder(t *testing.T) {
 	}
 }
 
-// wantKnownFiles wants that a data folder has only files that are in filesOfRedis, but for the append-only file, which has
-// a test of its own.
+// wantKnownFiles checks that a data directory contains only filesOfRedis, except the append-only files, which have a separate
+// test.
 func wantKnownFiles(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -107,7 +107,7 @@ func wantKnownFiles(t *testing.T, dir string) {
 	}
 }
 
-// A data folder that no longer says which Redis has its jobs is an error: another would begin without them.
+// An unreadable address of the jobs is an error, because another Redis would start without them.
 func TestDamagedAddressOfTheJobs(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
@@ -115,7 +115,7 @@ func TestDamagedAddressOfTheJobs(t *testing.T) {
 	stop(t, start(t, cfg))
 	cfg.URL = ""
 	file := cfg.folder().externalFile()
-	for what, text := range map[string]string{"emptied": "", "no address": "redis://127.0.\x80.1:1/0\n"} {
+	for name, text := range map[string]string{"emptied": "", "no address": "redis://127.0.\x80.1:1/0\n"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestDamagedAddressOfTheJobs(t *testing.T) {
 		if err == nil {
 			stop(t, s)
 		}
-		t.Log(what)
+		t.Log(name)
 		wantError(t, err, file)
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Volatile is what a user should know about the built-in Redis.
+// Volatile is the warning about the built-in Redis.
 const Volatile = "the built-in Redis keeps its data in memory: jobs and the proxy pool are lost when Muster stops; install redis-server to keep them"
 
-// embedded is a miniredis in this process. What it holds ends with it.
+// embedded is a miniredis in this process. Its data is lost when the process exits.
 type embedded struct {
 	mini *miniredis.Miniredis
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// startEmbedded starts one at addr, for clients that know the password.
+// startEmbedded starts a miniredis on addr that requires the password.
 func startEmbedded(addr, password string) (*embedded, error) {
 	e := &embedded{mini: miniredis.NewMiniRedis()}
 	e.mini.RequireAuth(password)
@@ -31,8 +31,7 @@ func startEmbedded(addr, password string) (*embedded, error) {
 	return e, nil
 }
 
-// expireKeys moves the clock of miniredis, which does not run by itself, until
-// ctx is done.
+// expireKeys advances the clock of miniredis, which is manual, until ctx is done.
 func (e *embedded) expireKeys(ctx context.Context) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

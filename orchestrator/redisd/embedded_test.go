@@ -10,24 +10,24 @@ import (
 	"muster/internal/testutil"
 )
 
-// The built-in Redis says that it keeps nothing, and keeps nothing.
-func TestEmbeddedIsVolatileAndSaysSo(t *testing.T) {
+// The built-in Redis is volatile, and a warning says so.
+func TestEmbeddedIsVolatileWithWarning(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	cfg.Mode = Embedded
 	first := start(t, cfg)
 	if first.Mode() != Embedded || !first.Owned() {
-		t.Fatalf("got mode %s, owned %v; want an embedded one of ours", first.Mode(), first.Owned())
+		t.Fatalf("got mode %s, owned %v; want an owned embedded one", first.Mode(), first.Owned())
 	}
 	for what, text := range map[string]string{"guarantee": first.Guarantee(), "warnings": strings.Join(first.Warnings(), "\n")} {
 		if !strings.Contains(text, "lost when Muster stops") || !strings.Contains(text, "install redis-server") {
-			t.Errorf("%s: got %q, want what is lost and what to do", what, text)
+			t.Errorf("%s: got %q, want the loss and the advice", what, text)
 		}
 	}
 	set(t, first.URL(), "k", "v")
 	stop(t, first)
 	if Ping(t.Context(), first.URL(), time.Second) == nil {
-		t.Fatal("it answers after Stop")
+		t.Fatal("it responds after Stop")
 	}
 
 	second := start(t, cfg)
@@ -50,8 +50,7 @@ func TestEmbeddedExpiresKeys(t *testing.T) {
 	testutil.Eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
 }
 
-// Earlier versions saved the contents of the built-in Redis. A warning says
-// that these jobs do not continue.
+// Earlier versions saved the data of the built-in Redis. A warning reports that these jobs do not continue.
 func TestSnapshotOfAnEarlierVersionIsReported(t *testing.T) {
 	t.Parallel()
 	eachOwn(t, func(t *testing.T, cfg Config) {
@@ -60,7 +59,7 @@ func TestSnapshotOfAnEarlierVersionIsReported(t *testing.T) {
 		s := start(t, cfg)
 		wantWarning(t, s, file, "earlier version", "remove the file")
 		if text, err := os.ReadFile(file); err != nil || string(text) != "saved" {
-			t.Errorf("got %q, %v; want the file left alone", text, err)
+			t.Errorf("got %q, %v; want the file unchanged", text, err)
 		}
 		if n := client(t, s.URL()).DBSize(t.Context()).Val(); n != 0 {
 			t.Errorf("got %d keys, want none", n)

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// useExternal uses the Redis at url, which is never stopped.
+// useExternal uses the Redis at url. It is never stopped.
 func (s *Server) useExternal(ctx context.Context, url string) error {
 	if err := s.cfg.await(ctx, url, nil); err != nil {
 		return err
@@ -19,24 +19,23 @@ func (s *Server) useExternal(ctx context.Context, url string) error {
 		return err
 	}
 	if t.replica {
-		return fmt.Errorf("use the Redis at %s: %w; give the address of its master", Redact(url), ErrReplica)
+		return fmt.Errorf("use the Redis at %s: %w; use the address of its master", Redact(url), ErrReplica)
 	}
 	s.mode, s.url, s.warnings = External, url, t.warnings()
-	s.guarantee = fmt.Sprintf("A Redis that was running already, at %s; it is never stopped, and %s.", Redact(url), t.guarantee())
+	s.guarantee = fmt.Sprintf("External Redis at %s; Muster never stops it, and %s.", Redact(url), t.guarantee())
 	return nil
 }
 
-// traits are what matters about a Redis that is not ours.
+// traits are the relevant properties of an external Redis.
 type traits struct {
 	version    string
 	replica    bool
 	appendOnly bool
 	snapshots  bool
-	unknown    bool // it does not say how it keeps its data
+	unknown    bool // persistence is not reported
 }
 
-// inspect reads the traits of a Redis. Managed ones and miniredis do not report
-// all of them: that is no error.
+// inspect reads the traits of a Redis. Managed services and miniredis do not report all of them; this is not an error.
 func inspect(ctx context.Context, url string, limit time.Duration) (traits, error) {
 	rdb, err := connect(url, limit)
 	if err != nil {
@@ -55,14 +54,14 @@ func inspect(ctx context.Context, url string, limit time.Duration) (traits, erro
 	}
 	var t traits
 	t.version = info("server")["redis_version"]
-	if _, one := rdb.(*redis.Client); one { // the nodes of a cluster differ
+	if _, one := rdb.(*redis.Client); one { // nodes of a cluster have different roles
 		t.replica = info("replication")["role"] == "slave"
 	}
 
 	persistence := info("persistence")
 	t.unknown = persistence["aof_enabled"] == ""
 	t.appendOnly = persistence["aof_enabled"] == "1"
-	// CONFIG is often forbidden; then a snapshot that was ever made shows it.
+	// CONFIG is often forbidden. In that case, existing snapshots show that snapshots are enabled.
 	if save, err := rdb.ConfigGet(ctx, "save").Result(); err == nil {
 		t.snapshots = save["save"] != ""
 	} else {
@@ -81,33 +80,33 @@ func parseInfo(text string) map[string]string {
 	return out
 }
 
-// warnings are what an operator should change.
+// warnings returns recommendations for the operator.
 func (t traits) warnings() []string {
 	var out []string
 	switch {
 	case t.unknown:
 	case !t.appendOnly && !t.snapshots:
-		out = append(out, "this Redis keeps nothing on disk: when it restarts, all jobs are lost; set appendonly yes")
+		out = append(out, "this Redis has no persistence: a restart loses all jobs; set appendonly yes")
 	case !t.appendOnly:
-		out = append(out, "this Redis only makes snapshots: when it crashes, the last minutes are lost; set appendonly yes")
+		out = append(out, "this Redis uses only snapshots: a crash loses the last minutes; set appendonly yes")
 	}
 	if old(t.version) {
-		out = append(out, "this Redis is version "+t.version+"; Muster needs 6.2 or later")
+		out = append(out, "this Redis has version "+t.version+"; Muster requires 6.2 or later")
 	}
 	return out
 }
 
-// guarantee says in half a sentence what a crash of it costs.
+// guarantee describes the durability of the Redis in half a sentence.
 func (t traits) guarantee() string {
 	switch {
 	case t.unknown:
-		return "it does not say what survives its restart"
+		return "its persistence is unknown"
 	case t.appendOnly:
-		return "its append-only file survives its restart"
+		return "its append-only file survives a restart"
 	case t.snapshots:
-		return "its restart may lose what came after its last snapshot"
+		return "a restart may lose the writes since its last snapshot"
 	}
-	return "its restart loses everything: it keeps nothing on disk"
+	return "a restart loses all data, because persistence is off"
 }
 
 func old(version string) bool {

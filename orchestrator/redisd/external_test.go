@@ -32,7 +32,7 @@ func TestExternalIsUsedAndNeverStopped(t *testing.T) {
 			if s.Mode() != External || s.Owned() || s.URL() != url || s.PID() != 0 || s.Restarts() != 0 {
 				t.Fatalf("mode %s, owned %v, url %s", s.Mode(), s.Owned(), s.URL())
 			}
-			if !strings.Contains(s.Guarantee(), "never stopped") {
+			if !strings.Contains(s.Guarantee(), "never stops it") {
 				t.Errorf("guarantee %q", s.Guarantee())
 			}
 			info, err := os.Stat(filepath.Join(cfg.DataDir, "redis.json"))
@@ -74,12 +74,12 @@ func TestWaitsForARedisThatComesUp(t *testing.T) {
 	}
 }
 
-func TestGivesUpAfterItsTries(t *testing.T) {
+func TestStartFailsAfterAllAttempts(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	cfg.URL, cfg.Attempts, cfg.Interval = "redis://:secret@127.0.0.1:1/0", 10, time.Millisecond
 	_, err := Start(t.Context(), cfg)
-	wantError(t, err, "connection refused", "10 tries", "127.0.0.1:1", "give none")
+	wantError(t, err, "connection refused", "10 attempts", "127.0.0.1:1", "remove it to let Muster start a Redis")
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("the password is in %q", err)
 	}
@@ -99,7 +99,7 @@ func TestStartObeysItsContext(t *testing.T) {
 	}
 }
 
-// silent is a server that accepts and says nothing.
+// silent is a server that accepts connections and does not reply.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -131,12 +131,12 @@ func TestWrongAddresses(t *testing.T) {
 		url  string
 		want []string
 	}{
-		"scheme":      {"http://localhost:6379", []string{"not the address of a Redis", "redis://"}},
-		"no scheme":   {"localhost:6379", []string{"not the address of a Redis", "redis://"}},
-		"database":    {"redis://localhost/abc", []string{"not the address of a Redis"}},
-		"with secret": {"redis://:pass word@local host:%zz", []string{"not the address of a Redis"}},
+		"scheme":      {"http://localhost:6379", []string{"invalid Redis address", "redis://"}},
+		"no scheme":   {"localhost:6379", []string{"invalid Redis address", "redis://"}},
+		"database":    {"redis://localhost/abc", []string{"invalid Redis address"}},
+		"with secret": {"redis://:pass word@local host:%zz", []string{"invalid Redis address"}},
 		"not a redis": {strings.Replace(web.URL, "http://", "redis://", 1), []string{"is not a Redis"}},
-		"silent":      {silent(t), []string{"does not answer", "2 tries"}},
+		"silent":      {silent(t), []string{"does not respond", "2 attempts"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,8 +163,8 @@ func TestLogin(t *testing.T) {
 	for _, url := range []string{server.URL(), "redis://:wr0ng@" + server.Addr} {
 		cfg := config(t)
 		cfg.URL, cfg.Interval = url, time.Hour
-		_, err := Start(t.Context(), cfg) // at once: trying again cannot help
-		wantError(t, err, "refuses the login", "user:password@")
+		_, err := Start(t.Context(), cfg) // fails without a retry
+		wantError(t, err, "rejected the login", "user:password@")
 		if strings.Contains(err.Error(), "wr0ng") {
 			t.Errorf("the password is in %q", err)
 		}
@@ -180,18 +180,18 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// Any user of the machine can start or change a Redis without a password, and whoever can write to Redis is an admin.
-func TestRedisThatWasNotNamedIsNotUsed(t *testing.T) {
+// All users of a machine can start or modify a Redis without a password, and write access to Redis grants admin rights.
+func TestUnnamedLocalRedisIsNotUsed(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	var log logbook
 	cfg := config(t)
 	cfg.LocalURL, cfg.Logger = url, log.logger()
 	if s := start(t, cfg); s.Mode() == External {
-		t.Errorf("mode is %s, want an own Redis", s.Mode())
+		t.Errorf("mode is %s, want a child or embedded Redis", s.Mode())
 	}
 	if text := log.String(); !strings.Contains(text, "--redis "+url) {
-		t.Errorf("log is %q, want how to use the Redis on purpose", text)
+		t.Errorf("log is %q, want advice on how to use the Redis", text)
 	}
 	cfg = config(t)
 	cfg.LocalURL, cfg.Mode = url, External
@@ -199,7 +199,7 @@ func TestRedisThatWasNotNamedIsNotUsed(t *testing.T) {
 	wantError(t, err, "redis.mode", "external", "--redis")
 }
 
-func TestReplicaIsRefused(t *testing.T) {
+func TestReplicaIsRejected(t *testing.T) {
 	t.Parallel()
 	master := redistest.Server(t)
 	host, port, _ := net.SplitHostPort(master.Addr)
@@ -218,12 +218,12 @@ func TestWarnings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		directives []string
-		want       []string // a word of each warning
+		want       []string // part of each warning
 		guarantee  string
 	}{
-		"nothing on disk": {[]string{"appendonly", "no"}, []string{"all jobs are lost"}, "loses everything"},
-		"snapshots":       {[]string{"save", "3600 1"}, []string{"last minutes"}, "last snapshot"},
-		"append-only":     {[]string{"appendonly", "yes"}, nil, "survives"},
+		"nothing on disk": {[]string{"appendonly", "no"}, []string{"loses all jobs"}, "loses all data"},
+		"snapshots":       {[]string{"save", "3600 1"}, []string{"loses the last minutes"}, "last snapshot"},
+		"append-only":     {[]string{"appendonly", "yes"}, nil, "survives a restart"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -274,7 +274,7 @@ func TestStaleAddress(t *testing.T) {
 	}
 }
 
-// Exists agrees with what Start would do, and creates nothing.
+// Exists predicts the behavior of Start and creates nothing.
 func TestExistsWhereStartWouldFindData(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
@@ -339,7 +339,7 @@ func TestDiscoverNothing(t *testing.T) {
 	wantError(t, err, "redis.json")
 }
 
-func TestDataFolderCannotBeWritten(t *testing.T) {
+func TestUnwritableDataDirectory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -348,7 +348,7 @@ func TestDataFolderCannotBeWritten(t *testing.T) {
 	cfg := config(t)
 	cfg.DataDir = filepath.Join(file, "data")
 	_, err := Start(t.Context(), cfg)
-	wantError(t, err, cfg.DataDir, "cannot be written", "--data-dir")
+	wantError(t, err, cfg.DataDir, "is not writable", "--data-dir")
 }
 
 func TestWrongConfig(t *testing.T) {
@@ -359,7 +359,7 @@ func TestWrongConfig(t *testing.T) {
 	}{
 		"mode":        {Config{Mode: "extern"}, "auto, external, child or embedded"},
 		"port":        {Config{Port: 65536}, "65535"},
-		"contradicts": {Config{URL: "redis://localhost", Mode: Embedded}, "leave one of them out"},
+		"contradicts": {Config{URL: "redis://localhost", Mode: Embedded}, "remove one of them"},
 		"no address":  {Config{Mode: External, DataDir: t.TempDir()}, "--redis"},
 	} {
 		_, err := Start(t.Context(), c.cfg)
@@ -369,7 +369,7 @@ func TestWrongConfig(t *testing.T) {
 	}
 }
 
-// A cluster and a group that Sentinels watch are used like one Redis.
+// A cluster and a Sentinel group are used like a single Redis.
 func TestManyHosts(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{redistest.ClusterURL(t), redistest.Sentinel(t).URL()} {
@@ -404,8 +404,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// A Redis whose disk is full refuses even a PING, and is there.
-func TestRedisWhoseDiskIsFullIsFound(t *testing.T) {
+// A Redis with a full disk rejects even PING and is still found.
+func TestRedisWithFullDiskIsFound(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "appendonly", "yes")
 	cfg := config(t)

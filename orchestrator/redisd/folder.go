@@ -13,7 +13,7 @@ import (
 	"muster/tasks"
 )
 
-// folder is the absolute path of a data folder.
+// folder is the absolute path of a data directory.
 type folder string
 
 func (d folder) redisDir() string { return filepath.Join(string(d), "redis") }
@@ -22,36 +22,33 @@ func (d folder) portFile() string { return filepath.Join(d.redisDir(), "port") }
 func (d folder) lockFile() string { return filepath.Join(d.redisDir(), "lock") }
 func (d folder) logFile() string  { return filepath.Join(string(d), "logs", "redis.log") }
 
-// externalFile holds the address, without password, of the Redis that is not
-// ours and holds the folder's jobs. Without that file they are in a redis-server
-// of our own, if its files are in the folder.
+// externalFile returns the path of the file with the address, without password, of the external Redis that stores the jobs.
+// Without that file they are in a child Redis, if its files exist.
 func (d folder) externalFile() string { return filepath.Join(d.redisDir(), "external") }
 
-// external returns the address of the Redis that holds the folder's jobs and is
-// not ours, or "".
+// external returns the address of the external Redis that stores the jobs of the directory, or "".
 func (d folder) external() (string, error) {
 	text, err := os.ReadFile(d.externalFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read which Redis has the jobs of data folder %s: %w", string(d), err)
+		return "", fmt.Errorf("read the Redis address of data directory %s: %w", string(d), err)
 	}
 	address := strings.TrimSpace(string(text))
 	if _, err := tasks.ParseURL(address); address == "" || err != nil {
-		return "", fmt.Errorf("%s does not have the address of the Redis with the jobs of the data folder: write it there, redis://host:port/0, or remove the file to continue without those jobs", d.externalFile())
+		return "", fmt.Errorf("%s does not contain the address of the Redis with the jobs of the data directory: write it there (redis://host:port/0), or remove the file to continue without those jobs", d.externalFile())
 	}
 	return address, nil
 }
 
-// hasAppendOnly reports whether the folder has the data of a redis-server.
+// hasAppendOnly reports whether the directory contains data of a redis-server.
 func (d folder) hasAppendOnly() bool {
-	found, _ := filepath.Glob(filepath.Join(d.redisDir(), "appendonly*")) // the pattern is right
+	found, _ := filepath.Glob(filepath.Join(d.redisDir(), "appendonly*")) // the pattern is valid
 	return len(found) > 0
 }
 
-// isOwn reports whether the Redis at url is one that another process runs on
-// the data folder.
+// isOwn reports whether the Redis at url is the child or embedded Redis of the data directory.
 func (d folder) isOwn(url string) bool {
 	port, err := d.lastPort()
 	if err != nil {

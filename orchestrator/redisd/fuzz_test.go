@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzRedact wants no password of an address in what is shown of it.
+// FuzzRedact checks that redacted addresses contain no password.
 func FuzzRedact(f *testing.F) {
 	for _, s := range []string{"redis://u:", "redis://:", "redis-cluster://u:", "redis://h/0?password=", "redis-sentinel://h?sentinel_password=", "rediss://u:a", "redis://u:%"} {
 		f.Add(s, "@h:1/0")
@@ -16,7 +16,7 @@ func FuzzRedact(f *testing.F) {
 		const password = "s3cr3t-w0rd"
 		scheme, login, ok := strings.Cut(before, "://")
 		if !ok || strings.ContainsAny(scheme+login, "/?#@, %") || !strings.Contains(login, ":") || !strings.HasPrefix(after, "@") {
-			return // only what stands where a password does is one
+			return // not a password position
 		}
 		text := before + password + after
 		for _, shown := range []string{Redact(text), withoutPassword(text)} {
@@ -27,7 +27,7 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// FuzzFiles wants damaged files of a data folder, and INFO of a server that is no Redis, to be errors or read.
+// FuzzFiles checks that damaged files of a data directory, and INFO of a server that is not a Redis, are parsed or rejected.
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`{"url":"redis://127.0.0.1:1/0","mode":"child","owner":{"pid":1}}`))
 	f.Add([]byte(`{"url":1}`))

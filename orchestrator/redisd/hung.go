@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// maxSilentPings is how many pings in a row a child may leave without a reply before it is restarted.
+// maxSilentPings is the number of consecutive pings without a reply after which a child is restarted.
 const maxSilentPings = 3
 
-// restartHung kills the redis-server that we run when it accepts connections but does not reply; its supervision starts it
-// again with its data. It blocks until ctx is done.
+// restartHung kills the child if it accepts connections but does not reply; supervision restarts it with its data. restartHung
+// blocks until ctx is done.
 func (s *Server) restartHung(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Interval)
 	defer tick.Stop()
-	silent, suspect := 0, 0 // pings without a reply, and the process that they were sent to
+	silent, suspect := 0, 0 // pings without a reply, and the PID to which they were sent
 	for {
 		select {
 		case <-ctx.Done():

@@ -10,14 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock is the right to run a Redis on a data folder. The system takes it back
-// when its holder dies.
+// lock is the exclusive right to run a Redis on a data directory. The operating system releases it when the process exits.
 type lock struct{ f *os.File }
 
-// errLocked says that another living process has the lock.
+// errLocked means that another process holds the lock.
 var errLocked = errors.New("locked by another process")
 
-// tryLock takes the lock without waiting.
+// tryLock acquires the lock without waiting.
 func tryLock(path string) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -37,11 +36,10 @@ func tryLock(path string) (*lock, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// release releases the lock. The file stays: removing it would let two
-// processes hold locks on two files of one name.
+// release releases the lock. The file remains, because two processes could otherwise lock two files of the same name.
 func (l *lock) release() {
 	if l != nil {
-		_ = unix.Flock(int(l.f.Fd()), unix.LOCK_UN) // a process that is being started has the file too, until its exec
+		_ = unix.Flock(int(l.f.Fd()), unix.LOCK_UN) // a forked child shares the file until its exec
 		_ = l.f.Close()
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that is being started has all our files until its exec.
-func TestLockReleasedThoughAnotherHasTheFile(t *testing.T) {
+// A forked child shares all files until its exec.
+func TestLockIsReleasedDespiteSharedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := tryLock(path)

@@ -23,9 +23,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// holdEnv makes this test binary an orchestrator that has nothing but a Redis:
-// it starts one as the configuration in the variable says, writes what it got
-// into the file that is its last argument, and waits.
+// holdEnv makes this test binary an orchestrator that only runs a Redis: it starts one with the configuration in the variable,
+// writes the result to the file in its last argument and waits.
 const holdEnv = "MUSTER_REDISD_TEST_HOLD"
 
 // strangerEnv makes this test binary another user's program: see actAsStranger.
@@ -46,7 +45,7 @@ func TestMain(m *testing.M) {
 		actAsStranger(dir, os.Args[len(os.Args)-1])
 	}
 	redistest.Main(m, func() error {
-		// A pool whose dials failed notices within a second that it was closed.
+		// After failed dials, a pool detects its Close within a second.
 		return goleak.Find(goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 	})
 }
@@ -70,12 +69,11 @@ func hold(conf, file string) {
 	if err := os.Rename(file+".tmp", file); err != nil {
 		panic(err)
 	}
-	time.Sleep(time.Minute) // what a broken test leaves behind ends by itself
+	time.Sleep(time.Minute) // leftovers of a failed test exit automatically
 	os.Exit(1)
 }
 
-// actAsStranger tries to use the Redis of the data folder dir, at port, prints
-// the error of each try on a line, and exits.
+// actAsStranger attempts to use the Redis of the data directory dir on port, prints the error of each attempt on a line and exits.
 func actAsStranger(dir, port string) {
 	ctx := context.Background()
 	open := "redis://127.0.0.1:" + port + "/0"
@@ -93,7 +91,7 @@ func actAsStranger(dir, port string) {
 	os.Exit(0)
 }
 
-// holder runs an orchestrator in a process of its own until the test ends.
+// holder runs an orchestrator in a separate process until the test finishes.
 func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	t.Helper()
 	h, cmd := tryHolder(t, cfg, env...)
@@ -103,7 +101,7 @@ func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	return h, cmd
 }
 
-// tryHolder is holder of one that may not start.
+// tryHolder is like holder for an orchestrator that may fail to start.
 func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	t.Helper()
 	conf, err := json.Marshal(cfg)
@@ -126,8 +124,8 @@ func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	return h, cmd
 }
 
-// config finds no Redis at the local address and is impatient. Its
-// folder had a port before, which no other server takes while its Redis is down.
+// config returns a configuration with short timeouts and without a local Redis. Its directory remembers a port that no other
+// server uses.
 func config(t *testing.T) Config {
 	t.Helper()
 	cfg := Config{
@@ -186,7 +184,7 @@ func wantValue(t *testing.T, url, key, want string) {
 	}
 }
 
-// testServer is the redis-server of the tests; empty means the one on the PATH.
+// testServer returns the redis-server of the tests; "" means the one in PATH.
 func testServer() string {
 	if name := os.Getenv("MUSTER_TEST_REDIS_SERVER"); name != "off" {
 		return name
@@ -194,7 +192,7 @@ func testServer() string {
 	return ""
 }
 
-// needServer skips tests of mode child where there is no redis-server.
+// needServer skips tests of mode child if redis-server is not installed.
 func needServer(t *testing.T) {
 	t.Helper()
 	_, err := findServer(testServer())
@@ -203,7 +201,7 @@ func needServer(t *testing.T) {
 	}
 }
 
-// portOf returns the port of a Redis of ours at url.
+// portOf returns the port of the Redis at url.
 func portOf(t *testing.T, url string) string {
 	t.Helper()
 	opt, err := redis.ParseURL(url)
@@ -226,7 +224,7 @@ func identify(t *testing.T, pid int) supervise.Identity {
 	return id
 }
 
-// logbook collects what is logged.
+// logbook is a log writer with a readable buffer.
 type logbook struct {
 	mu   sync.Mutex
 	text strings.Builder

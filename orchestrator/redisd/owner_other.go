@@ -4,5 +4,5 @@ package redisd
 
 import "io/fs"
 
-// The permissions of a file do not name other users here.
+// readableByOthers always returns false, because file modes do not describe the access of other users on this system.
 func readableByOthers(fs.FileInfo) bool { return false }

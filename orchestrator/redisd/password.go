@@ -19,27 +19,26 @@ import (
 	"muster/tasks"
 )
 
-// A Redis of ours listens on loopback, where every user of the machine can
-// connect, and whoever can send tasks to it acts as the user of the workers.
-// So it needs a password. It is made at the first start and stays the same,
-// so that workers that outlive an orchestrator can connect to the next one.
-// It is in three files, which only their owner can read:
+// A child or embedded Redis listens on loopback, which is accessible to all users of the machine, and any client that can send
+// tasks acts as the user of the workers. It therefore requires a password, which is generated at the first start and kept, so
+// that workers that outlive an orchestrator can connect to the next one. The password is in three files that only their owner
+// can read:
 //
-//	redis/password   the password itself
-//	redis/auth.conf  the same for redis-server, whose arguments are public
-//	redis.json       the whole address, while it is in use
+//	redis/password   password
+//	redis/auth.conf  password for redis-server, whose arguments are visible to all users
+//	redis.json       address with password, while it is in use
 func (d folder) passwordFile() string { return PasswordFile(string(d)) }
 
-// PasswordFile is the file in a data folder with the password of a Redis of ours.
+// PasswordFile returns the path of the password file of the child or embedded Redis of a data directory.
 func PasswordFile(dataDir string) string { return filepath.Join(dataDir, "redis", "password") }
 
-// authFile is the configuration file of redis-server, in its working folder.
+// authFile is the configuration file of redis-server, in its working directory.
 const authFile = "auth.conf"
 
-// passwordBytes is how many random bytes a password has. It is written in hex.
+// passwordBytes is the number of random bytes of a password, which is encoded as hex.
 const passwordBytes = 32
 
-// readPassword returns the password in the file.
+// readPassword returns the password from the file.
 func (d folder) readPassword() (string, error) {
 	text, err := os.ReadFile(d.passwordFile())
 	if err != nil {
@@ -47,13 +46,13 @@ func (d folder) readPassword() (string, error) {
 	}
 	password := strings.TrimSpace(string(text))
 	if b, err := hex.DecodeString(password); err != nil || len(b) != passwordBytes {
-		return "", fmt.Errorf("%s does not hold %d bytes in hex", d.passwordFile(), passwordBytes)
+		return "", fmt.Errorf("%s does not contain %d bytes as hex", d.passwordFile(), passwordBytes)
 	}
 	return password, nil
 }
 
-// ownPassword returns the password of the folder's own Redis. It makes one when
-// it is missing, or when others may know it. The caller has the lock.
+// ownPassword returns the password of the directory's own Redis. It generates one if it is missing or may be known to others.
+// The caller holds the lock.
 func (c Config) ownPassword() (string, error) {
 	file := c.folder().passwordFile()
 	info, err := os.Lstat(file)
@@ -61,14 +60,14 @@ func (c Config) ownPassword() (string, error) {
 		return c.folder().newPassword()
 	}
 	if err != nil {
-		return "", fmt.Errorf("look for the password of Redis: %w", err)
+		return "", fmt.Errorf("read the password file of Redis: %w", err)
 	}
-	why := "it is not a plain file"
+	why := "not a regular file"
 	switch err := trust.Check(file, info); {
 	case err != nil:
 		why = err.Error()
 	case readableByOthers(info):
-		why = "other users can read it"
+		why = "readable by other users"
 	case info.Mode().IsRegular():
 		password, err := c.folder().readPassword()
 		if err == nil {
@@ -76,7 +75,7 @@ func (c Config) ownPassword() (string, error) {
 		}
 		why = err.Error()
 	}
-	c.Logger.Warn("making a new password for Redis; workers that still run with the old one must be started again", "file", file, "why", why)
+	c.Logger.Warn("generating a new password for Redis; restart running workers, which use the old one", "file", file, "why", why)
 	return c.folder().newPassword()
 }
 
@@ -87,15 +86,14 @@ func (d folder) newPassword() (string, error) {
 	return password, atomicfile.WriteBytes(d.passwordFile(), 0o600, []byte(password+"\n"))
 }
 
-// writeAuthFile makes the file that gives redis-server its password.
+// writeAuthFile writes the configuration file with the password of redis-server.
 func (d folder) writeAuthFile(password string) error {
-	text := "# Made at each start, from the file password.\nrequirepass " + password + "\n"
+	text := "# Generated at each start from the file password.\nrequirepass " + password + "\n"
 	return atomicfile.WriteBytes(filepath.Join(d.redisDir(), authFile), 0o600, []byte(text))
 }
 
-// leftoverPasswords returns the passwords that a redis-server of a crashed run
-// may have: the one in the file, the one in the address that the run has left,
-// for when the file was removed, and none, as before there were passwords.
+// leftoverPasswords returns the possible passwords of a redis-server of a crashed run: from the password file, from the address
+// file in case the password file was removed, and none.
 func (d folder) leftoverPasswords() []string {
 	var known []string
 	if password, err := d.readPassword(); err == nil {
@@ -109,7 +107,7 @@ func (d folder) leftoverPasswords() []string {
 	return append(known, "")
 }
 
-// ownURL is the address of a Redis of ours.
+// ownURL returns the address of a child or embedded Redis.
 func ownURL(port int, password string) string {
 	u := url.URL{Scheme: "redis", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/0"}
 	if password != "" {
@@ -118,8 +116,7 @@ func ownURL(port int, password string) string {
 	return u.String()
 }
 
-// findLeftover returns the address of the redis-server that works in our folder
-// at port, or "".
+// findLeftover returns the address of the redis-server on port that uses our directory, or "".
 func (c Config) findLeftover(ctx context.Context, port int) string {
 	for _, password := range c.folder().leftoverPasswords() {
 		url := ownURL(port, password)

@@ -18,7 +18,7 @@ import (
 	"muster/orchestrator/supervise"
 )
 
-// eachOwn runs a test with each mode in which the Redis is ours.
+// eachOwn runs a test in the modes child and embedded.
 func eachOwn(t *testing.T, test func(*testing.T, Config)) {
 	for _, mode := range []Mode{Child, Embedded} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -33,7 +33,7 @@ func eachOwn(t *testing.T, test func(*testing.T, Config)) {
 	}
 }
 
-// password is what the folder's password file holds.
+// password returns the content of the password file.
 func password(t *testing.T, cfg Config) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(cfg.DataDir, "redis", "password"))
@@ -43,7 +43,7 @@ func password(t *testing.T, cfg Config) string {
 	return strings.TrimSpace(string(text))
 }
 
-func TestRedisOfOursNeedsItsPassword(t *testing.T) {
+func TestOwnRedisRequiresItsPassword(t *testing.T) {
 	t.Parallel()
 	eachOwn(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg)
@@ -63,7 +63,7 @@ func TestRedisOfOursNeedsItsPassword(t *testing.T) {
 				{"PING"}, {"GET", "k"}, {"SET", "k", "w"}, {"EVAL", "return 1", "0"}, {"SUBSCRIBE", "c"}, {"MULTI"},
 				{"FLUSHALL"}, {"INFO"}, {"SELECT", "1"},
 			}
-			if cfg.Mode == Child { // the built-in one does not have these
+			if cfg.Mode == Child { // not available in miniredis
 				commands = append(commands, []any{"CONFIG", "GET", "requirepass"}, []any{"SHUTDOWN"}, []any{"CLIENT", "LIST"})
 			}
 			for _, command := range commands {
@@ -81,14 +81,14 @@ func TestRedisOfOursNeedsItsPassword(t *testing.T) {
 	})
 }
 
-// The password is in files that only their owner can read, and nowhere else.
+// The password is only in files that only their owner can read.
 func TestPasswordStaysInPrivateFiles(t *testing.T) {
 	t.Parallel()
 	eachOwn(t, func(t *testing.T, cfg Config) {
 		var log logbook
 		cfg.Logger = log.logger()
 		args := filepath.Join(t.TempDir(), "args")
-		if cfg.Mode == Child { // before it names itself anew its arguments are those it was given
+		if cfg.Mode == Child { // redis-server later changes its process title
 			path, err := findServer(testServer())
 			if err != nil {
 				t.Fatal(err)
@@ -103,7 +103,7 @@ func TestPasswordStaysInPrivateFiles(t *testing.T) {
 		word := password(t, cfg)
 		guest := cfg
 		guest.Mode = Auto
-		told := map[string]string{
+		texts := map[string]string{
 			"the guarantee": s.Guarantee(), "the warnings": strings.Join(s.Warnings(), "\n"),
 			"the guarantee of a neighbour": start(t, guest).Guarantee(),
 		}
@@ -116,7 +116,7 @@ func TestPasswordStaysInPrivateFiles(t *testing.T) {
 				if err != nil || !strings.Contains(string(first), "--port") {
 					t.Errorf("arguments at the start are %q, %v; want a --port", first, err)
 				}
-				told["the arguments at the start"], told["the arguments"] = string(first), string(cmdline)
+				texts["the arguments at the start"], texts["the arguments"] = string(first), string(cmdline)
 			}
 		}
 		private := 0
@@ -136,41 +136,41 @@ func TestPasswordStaysInPrivateFiles(t *testing.T) {
 				private++
 				return nil
 			}
-			told[path] = string(text)
+			texts[path] = string(text)
 			return nil
 		})
 		if want := map[Mode]int{Child: 3, Embedded: 2}[cfg.Mode]; err != nil || private != want {
 			t.Errorf("%d private files, %v; want %d", private, err, want)
 		}
-		told["the log"] = log.String()
-		for what, text := range told {
+		texts["the log"] = log.String()
+		for name, text := range texts {
 			if strings.Contains(text, word) {
-				t.Errorf("the password is in %s: %s", what, text)
+				t.Errorf("the password is in %s: %s", name, text)
 			}
 		}
 		if info, err := os.Stat(cfg.folder().redisDir()); err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("the folder has permissions %v, %v; want 0700", info.Mode().Perm(), err)
+			t.Errorf("the directory has permissions %v, %v; want 0700", info.Mode().Perm(), err)
 		}
 		stop(t, s)
 		if err := Ping(t.Context(), s.URL(), time.Second); err == nil || strings.Contains(err.Error(), word) {
-			t.Errorf("after the end: got error %v, want one without the password", err)
+			t.Errorf("after Stop: got error %v, want one without the password", err)
 		}
 	})
 }
 
-func TestPasswordThatOthersMayKnowIsReplaced(t *testing.T) {
+func TestExposedPasswordIsReplaced(t *testing.T) {
 	t.Parallel()
 	const word = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, file string)
-		want    string // in the log; "" if the password is to stay
+		want    string // text in the log; "" if the password is kept
 	}{
 		"private":              {func(t *testing.T, file string) { write(t, file, word+"\n", 0o600) }, ""},
 		"private and one line": {func(t *testing.T, file string) { write(t, file, word, 0o400) }, ""},
-		"readable by all":      {func(t *testing.T, file string) { write(t, file, word, 0o644) }, "other users can read it"},
-		"readable by a group":  {func(t *testing.T, file string) { write(t, file, word, 0o640) }, "other users can read it"},
-		"empty":                {func(t *testing.T, file string) { write(t, file, "", 0o600) }, "does not hold 32 bytes"},
-		"chosen by a person":   {func(t *testing.T, file string) { write(t, file, "sesame\n", 0o600) }, "does not hold 32 bytes"},
+		"readable by all":      {func(t *testing.T, file string) { write(t, file, word, 0o644) }, "readable by other users"},
+		"readable by a group":  {func(t *testing.T, file string) { write(t, file, word, 0o640) }, "readable by other users"},
+		"empty":                {func(t *testing.T, file string) { write(t, file, "", 0o600) }, "does not contain 32 bytes"},
+		"chosen by a person":   {func(t *testing.T, file string) { write(t, file, "sesame\n", 0o600) }, "does not contain 32 bytes"},
 		"a link": {func(t *testing.T, file string) {
 			other := filepath.Join(t.TempDir(), "other")
 			write(t, other, word, 0o600)
@@ -224,8 +224,7 @@ func write(t *testing.T, file, text string, mode os.FileMode) {
 	}
 }
 
-// A redis-server that a crashed run has left is ended although its password
-// file is gone, with its pid file or without.
+// The redis-server of a crashed run is stopped although its password file is missing, with or without its PID file.
 func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 	t.Parallel()
 	for _, pidFile := range []bool{true, false} {
@@ -235,7 +234,7 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			s := start(t, cfg)
 			set(t, s.URL(), "k", "v")
 			old := s.URL()
-			// It works on: what a crash leaves where the kernel does not end it.
+			// It keeps running, as after a crash on a system without parent death signals.
 			path, err := findServer(testServer())
 			if err != nil {
 				t.Fatal(err)
@@ -266,7 +265,7 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			}
 			s = start(t, cfg)
 			if err := <-ended; err != nil {
-				t.Errorf("the leftover did not end as told: %v", err)
+				t.Errorf("the leftover did not shut down: %v", err)
 			}
 			ended <- nil
 			wantValue(t, s.URL(), "k", "w")

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// errPortTaken says that another process has the port.
-var errPortTaken = errors.New("port is taken")
+// errPortTaken means that another process uses the port.
+var errPortTaken = errors.New("port in use")
 
-// atPort calls start with a free port, and with another one when a process has
-// taken that in between.
+// atPort calls start with a free port. It retries with another port if a process takes the port in the meantime.
 func (c Config) atPort(start func(port int) error) error {
 	const tries = 5
 	for try := 1; ; try++ {
@@ -30,7 +29,7 @@ func (c Config) atPort(start func(port int) error) error {
 	}
 }
 
-// lastPort is the port of the last Redis on this data folder.
+// lastPort returns the port of the last Redis on this data directory.
 func (d folder) lastPort() (int, error) {
 	b, err := os.ReadFile(d.portFile())
 	if err != nil {
@@ -43,18 +42,17 @@ func (d folder) lastPort() (int, error) {
 	return port, err
 }
 
-// rememberPort keeps the port for the next start.
+// rememberPort stores the port for the next start.
 func (d folder) rememberPort(port int) error {
 	return os.WriteFile(d.portFile(), []byte(strconv.Itoa(port)), 0o600)
 }
 
-// choosePort returns the port of the configuration, or else the last one of
-// this data folder, so that connected clients find the Redis again, or else any
-// free one.
+// choosePort returns the configured port, the last port of this data directory (so that clients can reconnect) or any free
+// port, in this order.
 func (c Config) choosePort() (int, error) {
 	if c.Port != 0 {
 		if err := tryPort(c.Port); err != nil {
-			return 0, fmt.Errorf("%w: %w; set redis.port to another, or to 0 for any", errPortTaken, err)
+			return 0, fmt.Errorf("%w: %w; set redis.port to another port, or to 0 for any port", errPortTaken, err)
 		}
 		return c.Port, nil
 	}
@@ -78,6 +76,6 @@ func tryPort(port int) error {
 		if try == 5 {
 			return err
 		}
-		time.Sleep(10 * time.Millisecond) // a process that is being started has what we have closed until its exec
+		time.Sleep(10 * time.Millisecond) // a forked child keeps closed sockets open until its exec
 	}
 }

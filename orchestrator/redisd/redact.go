@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// Redact returns the address without its password, for logs and messages.
+// Redact returns the address with masked passwords, for logs and messages.
 func Redact(address string) string { return mask(address, "xxxxx") }
 
-// withoutPassword returns the address without its password, for clients that
-// need none.
+// withoutPassword returns the address without passwords.
 func withoutPassword(address string) string { return mask(address, "") }
 
-// mask replaces the passwords in an address, or removes them for "".
+// mask replaces the passwords in an address with password, or removes them if it is "".
 func mask(address, password string) string {
 	const unreadable = "(unreadable address)"
 	scheme, rest, ok := strings.Cut(address, "://")
@@ -30,7 +29,7 @@ func mask(address, password string) string {
 	}
 	u, err := url.Parse("x:" + tail)
 	if err != nil || strings.ContainsAny(hosts, " %") || strings.Contains(tail, "@") {
-		return unreadable // it may hold part of a password
+		return unreadable // it may contain part of a password
 	}
 	if user, _, ok := strings.Cut(login, ":"); ok {
 		login = user

@@ -1,28 +1,23 @@
-// Package redisd provides the Redis of an orchestrator, and stops only one that
-// it has started.
+// Package redisd finds or starts the Redis of an orchestrator. It stops only a Redis that it started.
 //
-// [Start] decides on one of three modes:
+// [Start] selects one of three modes:
 //
-//   - external: the configuration has an address, or another orchestrator on the
-//     same data directory runs a Redis, or the directory remembers one. It is used
-//     and never stopped.
-//   - child: redis-server is installed. One runs on the data folder with an
-//     append-only file, is restarted when it dies or hangs, and is stopped last.
-//   - embedded: neither. A miniredis runs in this process. It keeps its data in
-//     memory only.
+//   - external: the configuration contains an address, another orchestrator on the same data directory runs a Redis, or the
+//     data directory remembers an address. The Redis is never stopped.
+//   - child: redis-server is installed. It runs on the data directory with an append-only file, is restarted when it exits or
+//     hangs, and is stopped last.
+//   - embedded: redis-server is not installed. A miniredis runs in this process and keeps its data in memory only.
 //
-// A data folder remembers which Redis holds its jobs. Mode auto uses that one,
-// or fails when it cannot; another is used only when its address or its mode is
-// given, with a warning.
+// A data directory remembers the Redis that stores its jobs. Mode auto uses that Redis or fails. An explicit address or mode
+// selects another one, with a warning.
 //
-// Other commands find the Redis of a running orchestrator with [Discover],
-// through the data folder:
+// Other commands find the Redis of a running orchestrator with [Discover]. The files in the data directory:
 //
-//	redis.json           its address, as long as it is in use
-//	redis/               the data of a redis-server of ours, and the lock on it
-//	redis/password       the password of a Redis of ours; only its owner can read it
-//	redis/external       the address, without password, of the Redis of others that holds the jobs
-//	logs/redis.log       the log of redis-server
+//	redis.json           address, while it is in use
+//	redis/               data and lock of a child Redis
+//	redis/password       password of a child or embedded Redis, readable only by its owner
+//	redis/external       address, without password, of the external Redis that stores the jobs
+//	logs/redis.log       log of redis-server
 package redisd
 
 import (
@@ -38,11 +33,11 @@ import (
 	"muster/orchestrator/supervise"
 )
 
-// Mode says where a Redis comes from.
+// Mode is the kind of a Redis.
 type Mode string
 
-// The modes. Auto uses the Redis that holds the jobs of the data directory. In a new
-// directory it is Child if redis-server is installed, else Embedded.
+// The modes. Auto uses the Redis that stores the jobs of the data directory. In a new directory it is Child if redis-server is
+// installed, else Embedded.
 const (
 	Auto     Mode = "auto"
 	External Mode = "external"
@@ -51,44 +46,41 @@ const (
 )
 
 var (
-	// ErrNoServer says that no redis-server is installed.
+	// ErrNoServer means that no redis-server is installed.
 	ErrNoServer = errors.New("redis-server is not installed")
-	// ErrInUse says that another orchestrator runs a Redis on the data folder.
-	ErrInUse = errors.New("data folder is in use")
-	// ErrReplica says that the Redis is a copy of another and takes no writes.
-	ErrReplica = errors.New("it is a read-only replica")
-	// ErrGone says that the Redis was another orchestrator's and has ended with it.
-	ErrGone = errors.New("the orchestrator whose Redis was used has ended")
+	// ErrInUse means that another orchestrator runs a Redis on the data directory.
+	ErrInUse = errors.New("data directory is in use")
+	// ErrReplica means that the Redis is a read-only replica.
+	ErrReplica = errors.New("read-only replica")
+	// ErrGone means that the orchestrator that ran the Redis has exited.
+	ErrGone = errors.New("the orchestrator that ran the Redis has exited")
 )
 
-// Config says which Redis to use.
+// Config configures Start.
 type Config struct {
-	// URL is the address of a Redis to use. Defaults to none: see Mode.
+	// URL is the address of an external Redis. If it is empty, see Mode.
 	URL string
-	// Mode defaults to Auto.
+	// Mode is the mode. Default: Auto.
 	Mode Mode
-	// Reuse uses the Redis of an orchestrator that runs on DataDir in the modes Child and Embedded, too. Defaults to false.
+	// Reuse uses the Redis of an orchestrator that runs on DataDir, even in the modes Child and Embedded.
 	Reuse bool
-	// DataDir is where a Redis of ours keeps its data, and where the address is
-	// left for other commands. Defaults to "data".
+	// DataDir is the directory of the data and of the address for other commands. Default: "data".
 	DataDir string
-	// Port is the port of a Redis of ours, on loopback. Defaults to the one it
-	// had last, or else to any that is free.
+	// Port is the port of a child or embedded Redis on loopback. Default: its last port, or any free port.
 	Port int
-	// Server is the redis-server executable. Defaults to the one on the PATH.
+	// Server is the redis-server executable. Default: the one in PATH.
 	Server string
-	// LocalURL is where Auto looks for a Redis that could be used on purpose, and
-	// logs how. Defaults to redis://127.0.0.1:6379/0.
+	// LocalURL is the address at which Auto detects an unused local Redis, and logs how to use it. Default:
+	// redis://127.0.0.1:6379/0.
 	LocalURL string
-	// PingTimeout is how long one PING may take. Defaults to 2 s.
+	// PingTimeout is the timeout of a PING. Default: 2 s.
 	PingTimeout time.Duration
-	// Attempts and Interval say how often to try a Redis that does not answer.
-	// Default to 10 and 500 ms.
+	// Attempts and Interval are the number and interval of attempts to reach a Redis. Defaults: 10 and 500 ms.
 	Attempts int
 	Interval time.Duration
-	// Grace is how long a child may take to end. Defaults to 15 s.
+	// Grace is the time that a child has to exit. Default: 15 s.
 	Grace time.Duration
-	// Logger defaults to none.
+	// Logger is the logger. Default: no logging.
 	Logger *slog.Logger
 }
 
@@ -100,20 +92,20 @@ func (c Config) withDefaults() (Config, error) {
 	case Auto, External:
 	case Child, Embedded:
 		if c.URL != "" {
-			return c, fmt.Errorf("an address of a Redis was given, and mode %s, which runs one: leave one of them out", c.Mode)
+			return c, fmt.Errorf("a Redis address is set, but mode %s starts a Redis; remove one of them", c.Mode)
 		}
 	default:
-		return c, fmt.Errorf("redis mode %q: use auto, external, child or embedded", c.Mode)
+		return c, fmt.Errorf("invalid Redis mode %q: use auto, external, child or embedded", c.Mode)
 	}
 	if c.Port < 0 || c.Port > 65535 {
-		return c, fmt.Errorf("redis port %d: use 1 to 65535, or 0 for any", c.Port)
+		return c, fmt.Errorf("invalid Redis port %d: use 1 to 65535, or 0 for any port", c.Port)
 	}
 	if c.DataDir == "" {
 		c.DataDir = "data"
 	}
 	dir, err := filepath.Abs(c.DataDir)
 	if err != nil {
-		return c, fmt.Errorf("data folder %s: %w", c.DataDir, err)
+		return c, fmt.Errorf("data directory %s: %w", c.DataDir, err)
 	}
 	c.DataDir = dir
 	if c.LocalURL == "" {
@@ -142,26 +134,25 @@ func (c Config) folder() folder { return folder(c.DataDir) }
 // Server is the Redis in use. Its methods may be called concurrently.
 type Server struct {
 	cfg       Config
-	id        string // of this very Server, in the address file
+	id        string // unique ID of this Server in the address file
 	mode      Mode
 	url       string
 	guarantee string
 	warnings  []string
-	shared    bool // it belongs to another orchestrator on the data folder
+	shared    bool // run by another orchestrator on the data directory
 
-	lock *lock              // on the data folder; nil if the Redis is not ours
+	lock *lock              // lock on the data directory; nil for an external Redis
 	proc *supervise.Process // in mode child
 	mini *embedded          // in mode embedded
 
-	unwatch context.CancelFunc // ends watching; nil unless in mode child
+	unwatch context.CancelFunc // stops watching; nil unless in mode child
 	watched sync.WaitGroup
 
 	stop sync.Once
-	err  error // of Stop; set by stop
+	err  error // result of Stop
 }
 
-// Start finds or starts a Redis and returns when it answers. Ctx bounds only
-// the start. The caller must call Stop.
+// Start finds or starts a Redis and returns when it responds. ctx bounds only the start. The caller must call Stop.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -179,27 +170,25 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// URL is the address of the Redis. It holds a password if the Redis is ours,
-// and may hold one if not: see Redact.
+// URL returns the address of the Redis. It may contain a password; see Redact.
 func (s *Server) URL() string { return s.url }
 
-// Mode returns where the Redis comes from. It is never Auto.
+// Mode returns the mode, which is never Auto.
 func (s *Server) Mode() Mode { return s.mode }
 
-// Owned reports whether the Redis is ours and Stop stops it.
+// Owned reports whether Stop stops the Redis.
 func (s *Server) Owned() bool { return s.mode != External }
 
-// Guarantee says in a sentence or two which Redis it is and what a crash costs.
+// Guarantee describes the Redis and its durability in one or two sentences.
 func (s *Server) Guarantee() string { return s.guarantee }
 
-// Warnings are what an operator should change about the Redis.
+// Warnings returns recommendations for the operator.
 func (s *Server) Warnings() []string { return s.warnings }
 
-// Ping returns an error unless the Redis answers.
+// Ping checks that the Redis responds.
 func (s *Server) Ping(ctx context.Context) error { return Ping(ctx, s.url, s.cfg.PingTimeout) }
 
-// PID is the process of the redis-server that we run; 0 while it is down and
-// in the other modes.
+// PID returns the process ID of the child; 0 while it is down and in other modes.
 func (s *Server) PID() int {
 	if s.proc == nil {
 		return 0
@@ -207,7 +196,7 @@ func (s *Server) PID() int {
 	return s.proc.Status().PID
 }
 
-// Restarts is how often the redis-server that we run has died or was hung.
+// Restarts returns the number of restarts of the child.
 func (s *Server) Restarts() int {
 	if s.proc == nil {
 		return 0
@@ -215,13 +204,11 @@ func (s *Server) Restarts() int {
 	return s.proc.Status().Restarts
 }
 
-// watchEvery is how often Watch looks at a Redis of another orchestrator.
+// watchEvery is the interval at which Watch checks a Redis of another orchestrator.
 const watchEvery = 500 * time.Millisecond
 
-// Watch blocks until ctx is done, and returns nil then; or until the Redis has
-// ended together with the other orchestrator that ran it, and returns ErrGone
-// with what to do. That takes Config.Attempts tries: an orchestrator that is
-// only restarted runs the same Redis again.
+// Watch blocks until ctx is done and returns nil, or until the orchestrator that ran the Redis has exited with it, and returns
+// ErrGone with advice. It makes Config.Attempts attempts first, because a restarted orchestrator runs the same Redis again.
 func (s *Server) Watch(ctx context.Context) error {
 	if !s.shared {
 		<-ctx.Done()
@@ -230,7 +217,7 @@ func (s *Server) Watch(ctx context.Context) error {
 	return s.cfg.Watch(ctx, s.url)
 }
 
-// Watch is the same for the Redis at a url that Discover has returned for the data folder, in a process that starts none.
+// Watch is like Server.Watch, for a process that starts no Redis. url is the result of Discover.
 func (c Config) Watch(ctx context.Context, url string) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -241,17 +228,16 @@ func (c Config) Watch(ctx context.Context, url string) error {
 		case <-tick.C:
 		}
 		if a, err := readAddress(c.DataDir); err == nil && a.URL == url && a.Owner.Alive() {
-			continue // which starts its redis-server again when that dies
+			continue // the owner restarts its redis-server
 		}
 		if err := c.await(ctx, url, nil); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("%w: %w; run the command again, or keep muster start running on data folder %s", ErrGone, err, c.DataDir)
+			return fmt.Errorf("%w: %w; run the command again, or keep muster start running on data directory %s", ErrGone, err, c.DataDir)
 		}
 	}
 }
 
-// Stop removes the address and stops the Redis if it is ours. A redis-server
-// has its data on disk then; it is killed when ctx is done. Stop what uses it
-// first. Later calls return what the first one did.
+// Stop removes the address and stops the Redis if Owned. A redis-server saves its data first; it is killed when ctx is done.
+// Stop all clients first. Later calls return the result of the first one.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		errs := []error{s.unpublish()}
@@ -272,5 +258,5 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 func unwritable(dir string, err error) error {
-	return fmt.Errorf("data folder %s cannot be written: %w; choose another with --data-dir", dir, err)
+	return fmt.Errorf("data directory %s is not writable: %w; choose another with --data-dir", dir, err)
 }

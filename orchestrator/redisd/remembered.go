@@ -9,8 +9,7 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// remember records that the folder's jobs are in the Redis in use, and adds a
-// warning when they were in another.
+// remember records that the jobs of the directory are in the current Redis, and adds a warning if they were in another.
 func (s *Server) remember() error {
 	before, err := s.cfg.folder().external()
 	if err != nil {
@@ -20,7 +19,7 @@ func (s *Server) remember() error {
 		if before == "" {
 			return nil
 		}
-		s.warnings = append(s.warnings, fmt.Sprintf("the jobs of this data folder so far are in the Redis at %s; the one in use does not have them; to go back, give that address with --redis", before))
+		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in the Redis at %s and not in the current one; to go back, use that address with --redis", before))
 		return os.Remove(s.cfg.folder().externalFile())
 	}
 	now := withoutPassword(s.url)
@@ -29,17 +28,17 @@ func (s *Server) remember() error {
 	}
 	switch {
 	case before != "":
-		s.warnings = append(s.warnings, fmt.Sprintf("the jobs of this data folder so far are in the Redis at %s; the one at %s does not have them", before, now))
+		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in the Redis at %s and not in the one at %s", before, now))
 	case s.cfg.folder().hasAppendOnly():
-		s.warnings = append(s.warnings, fmt.Sprintf("the jobs of this data folder so far are in a Redis of its own; the one at %s does not have them; to go back, set redis.mode to child", now))
+		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in a child Redis and not in the one at %s; to go back, set redis.mode to child", now))
 	}
 	return atomicfile.WriteBytes(s.cfg.folder().externalFile(), 0o600, []byte(now+"\n"))
 }
 
-// ErrNoStore means that a data directory has no Redis with data.
+// ErrNoStore means that a data directory contains no Redis data.
 var ErrNoStore = errors.New("no store")
 
-// Exists returns ErrNoStore if Start with cfg would create an empty Redis. It creates nothing.
+// Exists returns ErrNoStore if Start with cfg would create an empty Redis. It changes nothing.
 func Exists(ctx context.Context, cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil || cfg.URL != "" {
@@ -58,14 +57,14 @@ func Exists(ctx context.Context, cfg Config) error {
 	return fmt.Errorf("%w in data directory %s: run `muster start`, or name another directory with --data-dir or a Redis with --redis", ErrNoStore, cfg.DataDir)
 }
 
-// useRemembered uses the Redis that holds the folder's jobs, if that is not ours.
+// useRemembered uses the external Redis that stores the jobs of the directory, if any.
 func (s *Server) useRemembered(ctx context.Context) (used bool, err error) {
 	url, err := s.cfg.folder().external()
 	if err != nil || url == "" {
 		return false, err
 	}
 	if err := s.useExternal(ctx, url); err != nil {
-		return false, fmt.Errorf("the jobs of data folder %s are in another Redis, as %s says: %w; start that one, or give its whole address with --redis; to continue without those jobs, give another address with --redis, or set redis.mode to child or embedded (MUSTER_REDIS__MODE=child)", s.cfg.DataDir, s.cfg.folder().externalFile(), err)
+		return false, fmt.Errorf("the jobs of data directory %s are in another Redis (see %s): %w; start it, or use its complete address with --redis; to continue without those jobs, use another address with --redis, or set redis.mode to child or embedded (MUSTER_REDIS__MODE=child)", s.cfg.DataDir, s.cfg.folder().externalFile(), err)
 	}
 	return true, nil
 }

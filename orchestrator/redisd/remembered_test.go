@@ -13,7 +13,7 @@ import (
 
 const nowhere = "redis://127.0.0.1:1/0"
 
-// once starts and stops a Redis of cfg.
+// once starts and stops a Redis with cfg.
 func once(t *testing.T, cfg Config) *Server {
 	t.Helper()
 	s := start(t, cfg)
@@ -45,17 +45,17 @@ func wantWarning(t *testing.T, s *Server, parts ...string) {
 func wantNoSwitch(t *testing.T, s *Server) {
 	t.Helper()
 	for _, w := range s.Warnings() {
-		if strings.Contains(w, "so far are in") {
-			t.Errorf("got warning %q, want none of a switch", w)
+		if strings.Contains(w, "earlier jobs") {
+			t.Errorf("got warning %q, want no warning about another Redis", w)
 		}
 	}
 }
 
-// Mode auto stays with the Redis that holds the data folder's jobs.
-func TestAutoStaysWithTheRedisThatHasTheJobs(t *testing.T) {
+// Mode auto continues to use the Redis that stores the jobs of the data directory.
+func TestAutoUsesTheRedisWithTheJobs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		first  func(a string) Config // of the options that matter
+		first  func(a string) Config // the relevant options
 		second func(a string) Config
 		want   func(a string) (Mode, string)
 		child  bool
@@ -88,7 +88,7 @@ func TestAutoStaysWithTheRedisThatHasTheJobs(t *testing.T) {
 			wantNoSwitch(t, s)
 			set(t, s.URL(), "job", "open")
 			stop(t, s)
-			for range 2 { // it does not forget
+			for range 2 { // the second start gives the same result
 				s = start(t, with(c.second(a)))
 				mode, url := c.want(a)
 				wantMode(t, s, mode, url)
@@ -100,9 +100,8 @@ func TestAutoStaysWithTheRedisThatHasTheJobs(t *testing.T) {
 	}
 }
 
-// Another Redis is used when it is told, with a warning; then that one has the
-// jobs.
-func TestToldRedisBecomesTheOneThatHasTheJobs(t *testing.T) {
+// An explicit address or mode selects another Redis, with a warning. The data directory then remembers that one.
+func TestExplicitRedisIsRemembered(t *testing.T) {
 	t.Parallel()
 	t.Run("own to given", func(t *testing.T) {
 		t.Parallel()
@@ -111,7 +110,7 @@ func TestToldRedisBecomesTheOneThatHasTheJobs(t *testing.T) {
 		cfg.Mode, cfg.URL = Auto, b
 		s := once(t, cfg)
 		wantMode(t, s, External, b)
-		wantWarning(t, s, "a Redis of its own", b, "redis.mode")
+		wantWarning(t, s, "a child Redis", b, "redis.mode")
 		wantNoSwitch(t, once(t, cfg))
 		cfg.URL = ""
 		s = once(t, cfg)
@@ -125,7 +124,7 @@ func TestToldRedisBecomesTheOneThatHasTheJobs(t *testing.T) {
 		cfg.Mode, cfg.URL = External, b
 		s := once(t, cfg)
 		wantMode(t, s, External, b)
-		wantWarning(t, s, "a Redis of its own", b)
+		wantWarning(t, s, "a child Redis", b)
 	})
 	t.Run("one to another", func(t *testing.T) {
 		t.Parallel()
@@ -154,8 +153,8 @@ func TestToldRedisBecomesTheOneThatHasTheJobs(t *testing.T) {
 	})
 }
 
-// A Redis that has the jobs and does not answer is not replaced.
-func TestAutoFailsWithoutTheRedisThatHasTheJobs(t *testing.T) {
+// A Redis with the jobs that does not respond is not replaced.
+func TestAutoFailsWithoutTheRedisWithTheJobs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	cfg := config(t)
@@ -173,7 +172,7 @@ func TestAutoFailsWithoutTheRedisThatHasTheJobs(t *testing.T) {
 	wantMode(t, once(t, cfg), External, server.URL())
 }
 
-func TestAutoFailsWithoutTheServerThatHasTheJobs(t *testing.T) {
+func TestAutoFailsWithoutTheServerWithTheJobs(t *testing.T) {
 	t.Parallel()
 	needServer(t)
 	cfg := config(t)
@@ -182,10 +181,10 @@ func TestAutoFailsWithoutTheServerThatHasTheJobs(t *testing.T) {
 	h, _ := tryHolder(t, cfg, "PATH=/nonexistent")
 	wantError(t, errors.New(h.Err), cfg.DataDir, "files of a redis-server", "install it", "redis.mode: embedded")
 	cfg.Mode = Embedded
-	wantWarning(t, once(t, cfg), "does not use them")
+	wantWarning(t, once(t, cfg), "mode embedded does not use")
 }
 
-// What a folder remembers is no secret.
+// The remembered address contains no secret.
 func TestRememberedAddressHasNoPassword(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -212,13 +211,13 @@ func TestRememberedAddressHasNoPassword(t *testing.T) {
 		none := cfg
 		none.URL = ""
 		_, err = Start(t.Context(), none)
-		wantError(t, err, server.Addr, "refuses the login", "whole address with --redis")
+		wantError(t, err, server.Addr, "rejected the login", "complete address with --redis")
 	}
 	wantNoSwitch(t, once(t, cfg))
 }
 
-// The Redis of a neighbour is the folder's own, however it was found.
-func TestNeighboursRedisIsNotRememberedAsAnother(t *testing.T) {
+// A Redis that another process runs on the directory is not external.
+func TestSharedRedisIsNotRememberedAsExternal(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	cfg.Mode = Embedded
@@ -228,7 +227,7 @@ func TestNeighboursRedisIsNotRememberedAsAnother(t *testing.T) {
 	wantNoSwitch(t, once(t, given))
 	cfg.Mode = Auto
 	wantNoSwitch(t, once(t, cfg))
-	if err := os.Remove(addressPath(cfg.DataDir)); err != nil { // as when the first is about to stop
+	if err := os.Remove(addressPath(cfg.DataDir)); err != nil { // as during the stop of the first
 		t.Fatal(err)
 	}
 	wantNoSwitch(t, once(t, given))
@@ -237,9 +236,8 @@ func TestNeighboursRedisIsNotRememberedAsAnother(t *testing.T) {
 	}
 }
 
-// Who uses another Redis beside a running orchestrator does not change what the
-// folder remembers.
-func TestGuestDoesNotChangeWhereTheJobsAre(t *testing.T) {
+// A command that uses another Redis while an orchestrator runs does not change the remembered address.
+func TestCommandDoesNotChangeTheRememberedRedis(t *testing.T) {
 	t.Parallel()
 	cfg, guest := config(t), config(t)
 	cfg.Mode = Embedded

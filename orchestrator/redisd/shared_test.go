@@ -10,15 +10,14 @@ import (
 	"muster/internal/testutil"
 )
 
-// Two orchestrators on one data folder share a Redis, which ends with the one
-// that runs it. The other one learns that.
+// Two orchestrators on one data directory share a Redis, which stops with the one that runs it. Watch in the other returns.
 func TestWatchReturnsWhenTheSharedRedisEnds(t *testing.T) {
 	t.Parallel()
 	eachOwn(t, func(t *testing.T, cfg Config) {
 		first := start(t, cfg)
 		cfg.Mode = Auto
 		second := start(t, cfg)
-		if second.Owned() || second.URL() != first.URL() || !strings.Contains(second.Guarantee(), "ends with that one") {
+		if second.Owned() || second.URL() != first.URL() || !strings.Contains(second.Guarantee(), "stops with that orchestrator") {
 			t.Fatalf("got mode %s at %s, %q; want the Redis of the first", second.Mode(), Redact(second.URL()), second.Guarantee())
 		}
 		gone := make(chan error, 1)
@@ -45,7 +44,7 @@ func TestWatchOutlastsARestart(t *testing.T) {
 	go func() { gone <- second.Watch(ctx) }()
 	stop(t, first)
 	start(t, cfg)
-	testutil.Eventually(t, "the shared Redis answers again", func() bool { return second.Ping(t.Context()) == nil })
+	testutil.Eventually(t, "the shared Redis responds again", func() bool { return second.Ping(t.Context()) == nil })
 	wantValue(t, second.URL(), "k", "v")
 	cancel()
 	if err := <-gone; err != nil {
@@ -53,7 +52,7 @@ func TestWatchOutlastsARestart(t *testing.T) {
 	}
 }
 
-func TestWatchOfAnyOtherRedisWaitsForItsContext(t *testing.T) {
+func TestWatchOfUnsharedRedisWaitsForItsContext(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
 	cfg.Mode = Embedded

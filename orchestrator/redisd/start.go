@@ -14,14 +14,14 @@ import (
 	"muster/orchestrator/supervise"
 )
 
-// start decides which Redis to use, the first of these:
+// start selects the Redis to use, the first of these:
 //
-//  1. the address in the configuration
+//  1. the configured address
 //  2. the Redis of a running orchestrator on the data directory
 //  3. the Redis that the data directory remembers
-//  4. an own Redis
+//  4. a child or embedded Redis
 //
-// Modes child and embedded begin at 4, or with Reuse at 2 without 3; mode external ends at 3.
+// The modes child and embedded start at 4, or with Reuse at 2 without 3. The mode external stops at 3.
 func (s *Server) start(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(s.cfg.DataDir, 0o755), os.MkdirAll(s.cfg.folder().redisDir(), 0o700)); err != nil {
 		return unwritable(s.cfg.DataDir, err)
@@ -33,7 +33,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	if s.cfg.URL != "" {
 		if err := s.useExternal(ctx, s.cfg.URL); err != nil {
-			return fmt.Errorf("%w; start that Redis, correct the address, or give none: then Muster runs a Redis of its own", err)
+			return fmt.Errorf("%w; start that Redis, correct the address, or remove it to let Muster start a Redis", err)
 		}
 		return nil
 	}
@@ -49,19 +49,18 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	if s.cfg.Mode == External {
-		return errors.New("redis.mode is external and no Redis is named; give its address with --redis, as in --redis " + s.cfg.LocalURL)
+		return errors.New("redis.mode is external, but no address is set; use --redis, for example --redis " + s.cfg.LocalURL)
 	}
 	if shared, err := s.lockData(ctx); shared || err != nil {
 		return err
 	}
 	if s.cfg.Mode == Auto && !s.cfg.folder().hasAppendOnly() && Ping(ctx, s.cfg.LocalURL, s.cfg.PingTimeout) == nil {
-		s.cfg.Logger.Info("a Redis without a password runs on this machine and is not used, because every user can change it; to use it, start with --redis " + s.cfg.LocalURL)
+		s.cfg.Logger.Info("ignoring the Redis on this machine, because it has no password and all users can modify it; to use it, start with --redis " + s.cfg.LocalURL)
 	}
 	return s.startOwn(ctx)
 }
 
-// usePublished uses the Redis of an orchestrator that runs on the data folder,
-// if there is one that answers.
+// usePublished uses the Redis of an orchestrator that runs on the data directory, if it responds.
 func (s *Server) usePublished(ctx context.Context) (used bool, err error) {
 	a, err := readAddress(s.cfg.DataDir)
 	if err != nil || a.Mode != External && !a.Owner.Alive() || Ping(ctx, a.URL, s.cfg.PingTimeout) != nil {
@@ -70,36 +69,34 @@ func (s *Server) usePublished(ctx context.Context) (used bool, err error) {
 	return true, s.useShared(ctx, a)
 }
 
-// useShared uses the Redis of another orchestrator on the data folder.
+// useShared uses the Redis of another orchestrator on the data directory.
 func (s *Server) useShared(ctx context.Context, a address) error {
 	if err := s.useExternal(ctx, a.URL); err != nil || a.Mode == External {
 		return err
 	}
 	s.shared = true
-	s.guarantee = fmt.Sprintf("The Redis of another orchestrator on the data folder, at %s; it ends with that one.", Redact(a.URL))
+	s.guarantee = fmt.Sprintf("Redis of another orchestrator on the data directory, at %s; it stops with that orchestrator.", Redact(a.URL))
 	return nil
 }
 
-// lockData locks the data folder for a Redis of our own and ends what a crashed
-// run has left there. In mode auto, shared reports that another orchestrator
-// has the lock and that its Redis is used.
+// lockData locks the data directory for a child or embedded Redis and stops the leftovers of a crashed run. In mode auto, shared
+// reports that another orchestrator holds the lock and its Redis is used.
 func (s *Server) lockData(ctx context.Context) (shared bool, err error) {
 	s.lock, err = tryLock(s.cfg.folder().lockFile())
 	switch {
 	case errors.Is(err, errLocked) && s.cfg.Mode == Auto:
 		return true, s.awaitShared(ctx)
 	case errors.Is(err, errLocked):
-		return false, fmt.Errorf("%w: another orchestrator runs a Redis on %s; stop it, or choose another folder with --data-dir", ErrInUse, s.cfg.DataDir)
+		return false, fmt.Errorf("%w: another orchestrator runs a Redis on %s; stop it, or choose another directory with --data-dir", ErrInUse, s.cfg.DataDir)
 	case errors.Is(err, errors.ErrUnsupported):
-		s.cfg.Logger.Warn("the data folder cannot be locked here; see that only one orchestrator uses it", "err", err)
+		s.cfg.Logger.Warn("cannot lock the data directory on this system; make sure that only one orchestrator uses it", "err", err)
 	case err != nil:
 		return false, unwritable(s.cfg.DataDir, err)
 	}
 	return false, s.cfg.endLeftovers(ctx)
 }
 
-// awaitShared uses the Redis of the orchestrator that has the lock, which may
-// be starting just now.
+// awaitShared waits for the Redis of the orchestrator that holds the lock, which may be starting, and uses it.
 func (s *Server) awaitShared(ctx context.Context) error {
 	for try := 1; ; try++ {
 		_, err := Discover(ctx, s.cfg.DataDir)
@@ -110,7 +107,7 @@ func (s *Server) awaitShared(ctx context.Context) error {
 			}
 		}
 		if try == s.cfg.Attempts {
-			return fmt.Errorf("%w by another orchestrator whose Redis does not answer: %w; stop it, or choose another folder with --data-dir", ErrInUse, err)
+			return fmt.Errorf("%w by another orchestrator whose Redis does not respond: %w; stop it, or choose another directory with --data-dir", ErrInUse, err)
 		}
 		select {
 		case <-time.After(s.cfg.Interval):
@@ -120,8 +117,7 @@ func (s *Server) awaitShared(ctx context.Context) error {
 	}
 }
 
-// endLeftovers ends what a crashed run has left on the data folder, which is
-// locked.
+// endLeftovers stops the leftovers of a crashed run on the locked data directory.
 func (c Config) endLeftovers(ctx context.Context) error {
 	if err := tryWrite(c.folder().redisDir()); err != nil {
 		return unwritable(c.DataDir, err)
@@ -129,16 +125,16 @@ func (c Config) endLeftovers(ctx context.Context) error {
 	stale, err := supervise.CleanStale(ctx, c.folder().pidDir(), c.Grace, c.Logger)
 	for _, p := range stale {
 		if p.Running {
-			c.Logger.Info("stopped the redis-server that a crashed run had left", "pid", p.PID)
+			c.Logger.Info("stopped the redis-server of a crashed run", "pid", p.PID)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("end what a crashed run has left: %w", err)
+		return fmt.Errorf("stop leftovers of a crashed run: %w", err)
 	}
 	return c.shutDownLeftover(ctx)
 }
 
-// tryWrite returns an error unless files can be made in dir.
+// tryWrite checks that files can be created in dir.
 func tryWrite(dir string) error {
 	f, err := os.CreateTemp(dir, ".write-*")
 	if err != nil {
@@ -147,14 +143,14 @@ func tryWrite(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// startOwn runs a Redis on the data folder, which is locked.
+// startOwn starts a child or embedded Redis on the locked data directory.
 func (s *Server) startOwn(ctx context.Context) error {
 	password, err := s.cfg.ownPassword()
 	if err != nil {
 		return err
 	}
 	if saved := filepath.Join(s.cfg.folder().redisDir(), "embedded.snapshot"); exists(saved) {
-		s.warnings = append(s.warnings, fmt.Sprintf("%s has the jobs that the built-in Redis of an earlier version saved; this version cannot read them: start those jobs again, and remove the file", saved))
+		s.warnings = append(s.warnings, fmt.Sprintf("%s contains jobs of the built-in Redis of an earlier version, which this version cannot read; start those jobs again and remove the file", saved))
 	}
 	if s.cfg.Mode != Embedded {
 		path, err := findServer(s.cfg.Server)
@@ -165,7 +161,7 @@ func (s *Server) startOwn(ctx context.Context) error {
 			return err
 		}
 		if s.cfg.folder().hasAppendOnly() {
-			return fmt.Errorf("the jobs of data folder %s are in the files of a redis-server: %w, which starts without those jobs", s.cfg.DataDir, err)
+			return fmt.Errorf("the jobs of data directory %s are in the files of a redis-server: %w, which starts without those jobs", s.cfg.DataDir, err)
 		}
 	}
 	return s.cfg.atPort(func(port int) error { return s.startEmbedded(port, password) })
@@ -177,10 +173,10 @@ func (s *Server) startEmbedded(port int, password string) error {
 		return fmt.Errorf("start the built-in Redis: %w", err)
 	}
 	s.mode, s.mini, s.url = Embedded, mini, ownURL(port, password)
-	s.guarantee = fmt.Sprintf("The Redis built into Muster, at %s; %s.", withoutPassword(s.url), Volatile)
+	s.guarantee = fmt.Sprintf("Built-in Redis at %s; %s.", withoutPassword(s.url), Volatile)
 	s.warnings = append(s.warnings, Volatile)
 	if s.cfg.folder().hasAppendOnly() {
-		s.warnings = append(s.warnings, "the data folder has the files of a redis-server; mode embedded does not use them")
+		s.warnings = append(s.warnings, "the data directory contains files of a redis-server, which mode embedded does not use")
 	}
 	return s.cfg.folder().rememberPort(port)
 }

@@ -17,11 +17,11 @@ import (
 	"muster/tasks/redistest"
 )
 
-func TestOtherUsersCannotUseARedisOfOurs(t *testing.T) {
+func TestOtherUsersCannotUseOwnRedis(t *testing.T) {
 	t.Parallel()
 	uid, gid := testutil.Nobody(t)
 	eachOwn(t, func(t *testing.T, cfg Config) {
-		// A folder that others can look into; a test's own is closed to them.
+		// A directory that other users can read, unlike t.TempDir.
 		dir, err := os.MkdirTemp("", "muster-shared-*")
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestOtherUsersCannotUseARedisOfOurs(t *testing.T) {
 		}
 		got := strings.Split(strings.TrimSpace(string(out)), "\n")
 		want := []string{
-			"NOAUTH", "refuses the login", "needs the password in " + filepath.Join(cfg.DataDir, "redis", "password") + ", which only its owner can read",
+			"NOAUTH", "rejected the login", "needs the password in " + filepath.Join(cfg.DataDir, "redis", "password") + ", which only its owner can read",
 			"permission denied", "permission denied", "permission denied",
 		}
 		if len(got) != len(want) {
@@ -58,14 +58,14 @@ func TestOtherUsersCannotUseARedisOfOurs(t *testing.T) {
 			}
 		}
 		if strings.Contains(string(out), password(t, cfg)) {
-			t.Errorf("another user is told the password: %s", out)
+			t.Errorf("another user can read the password: %s", out)
 		}
 		wantValue(t, s.URL(), "k", "v")
 	})
 }
 
-// Files in a data directory decide which Redis is used, with which password, and which processes are stopped.
-func TestDataOfAnotherUserIsRefused(t *testing.T) {
+// Files in a data directory determine the Redis, its password and the processes to stop.
+func TestDataOfAnotherUserIsRejected(t *testing.T) {
 	t.Parallel()
 	testutil.Nobody(t)
 	for name, path := range map[string]func(folder) string{
@@ -117,8 +117,8 @@ func copyProgram(t *testing.T, to string) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	// A process that is forked meanwhile has the file open for writing until it runs its program: until then this one
-	// cannot be run (ETXTBSY).
+	// A process forked in the meantime keeps the file open for writing until its exec, which would fail the execution of the
+	// copy (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)

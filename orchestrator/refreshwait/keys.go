@@ -9,26 +9,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// key is one of the progress keys of a job, as tasks.ProgressKeys publishes
-// them: a string, expiring an hour after its last change.
+// key returns a progress key of a job. tasks.ProgressKeys publishes these keys as strings that expire an hour after their last
+// change.
 func key(prefix, id, name string) string { return prefix + ":" + id + ":" + name }
 
-// Keys are the progress keys of a job, read. A number that is missing is 0.
+// Keys are the values of the progress keys of a job. Missing numbers are 0.
 type Keys struct {
 	Status          Status
 	TotalChunks     int
 	CompletedChunks int
 	ResultCount     int
-	Candidates      int // of a proxy refresh
+	Candidates      int // for a proxy refresh
 }
 
-// ended reports whether the keys say that the job is over.
-func (k Keys) ended() bool { return k.Status == Complete || k.Status == Failed }
+// finished reports whether the job has finished.
+func (k Keys) finished() bool { return k.Status == Complete || k.Status == Failed }
 
-// ReadKeys reads the progress keys of the job id. Keys that are not there are
-// no error: Status is Unknown then.
+// ReadKeys reads the progress keys of the job id. If they do not exist, Status is Unknown.
 func ReadKeys(ctx context.Context, rdb redis.UniversalClient, prefix, id string) (Keys, error) {
-	// One by one in a pipeline: in a cluster they lie on different nodes.
+	// Single commands in a pipeline, because the keys are on different nodes of a cluster.
 	names := []string{"status", "total_chunks", "completed_chunks", "result_count", "candidates"}
 	replies := make([]*redis.StringCmd, len(names))
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -47,7 +46,7 @@ func ReadKeys(ctx context.Context, rdb redis.UniversalClient, prefix, id string)
 			continue
 		}
 		if *number, err = strconv.Atoi(text); err != nil {
-			return keys, fmt.Errorf("progress key %s: %q is no number", key(prefix, id, names[i+1]), text)
+			return keys, fmt.Errorf("progress key %s: invalid number %q", key(prefix, id, names[i+1]), text)
 		}
 	}
 	return keys, nil

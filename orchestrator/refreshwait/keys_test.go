@@ -28,7 +28,7 @@ func TestReadKeys(t *testing.T) {
 		}
 		rdb.Set(ctx, "proxy_refresh:j1:total_chunks", "many", 0)
 		if _, err := ReadKeys(ctx, rdb, "proxy_refresh", "j1"); err == nil {
-			t.Error("a total that is no number should be an error")
+			t.Error("got nil for an invalid total, want an error")
 		}
 	})
 }

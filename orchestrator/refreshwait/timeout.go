@@ -5,22 +5,20 @@ import (
 	"time"
 )
 
-// Timeout says how long a job may take, from how much there is to do.
+// Timeout computes the timeout of a job from its size.
 type Timeout struct {
-	Workers  int           // chunks at once. Defaults to 8; 0 and less count as 1 in For
-	PerChunk time.Duration // the most one chunk takes. Defaults to 900 s
-	Buffer   float64       // what is allowed on top. Defaults to 1.5
-	Floor    time.Duration // the least that For returns once chunks are known. Defaults to 600 s
-	Unknown  time.Duration // while the number of chunks is unknown, and without a move of a job that has Moves. Defaults to 1800 s
+	Workers  int           // concurrent chunks; default 8; For uses at least 1
+	PerChunk time.Duration // maximum duration of a chunk; default 900 s
+	Buffer   float64       // safety factor; default 1.5
+	Floor    time.Duration // minimum timeout for a known number of chunks; default 600 s
+	Unknown  time.Duration // timeout while the number of chunks is unknown, and of a job with Marker without progress; default 1800 s
 }
 
-// DefaultTimeout is the timeout of a proxy refresh, whose chunks of 100 slow
-// proxies were seen to take six minutes each.
+// DefaultTimeout is the timeout of a proxy refresh, whose chunks of 100 slow proxies have been measured at six minutes.
 var DefaultTimeout = Timeout{Workers: 8, PerChunk: 900 * time.Second, Buffer: 1.5, Floor: 600 * time.Second, Unknown: 1800 * time.Second}
 
-// For returns the time for a number of chunks: rounds × PerChunk × Buffer,
-// where a round is as many chunks as there are workers, and at least Floor.
-// It saturates rather than overflow.
+// For returns the timeout for a number of chunks: ⌈chunks / Workers⌉ × PerChunk × Buffer, at least Floor. It saturates on
+// overflow.
 func (t Timeout) For(chunks int) time.Duration {
 	if chunks <= 0 {
 		return t.Unknown

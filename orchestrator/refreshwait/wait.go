@@ -1,16 +1,13 @@
 // Package refreshwait waits for the jobs that the orchestrator started.
 //
-// There are three ways to learn how a job ended and its result, each used when
-// the one before it fails:
+// It detects the end of a job, and reads the result, in three stages, each the fallback of the previous one:
 //
-//	event ──no answer──▶ polling ──no keys──▶ file
+//	event ──no event──▶ polling ──no keys──▶ file
 //
-// The event of the task system is the fastest. When it does not come, the job's
-// progress keys and the result that it stored in Redis are read every Poll. When
-// Redis has neither, the report that the job left in a file is read. One timeout
-// spans all three; it is computed again when the number of chunks becomes known,
-// and does not end the wait for a job that makes progress. Wait fails at once for
-// a job that neither Redis nor a file has.
+// The event of the task system is the fastest. Without it, the progress keys and the result in Redis are polled at the interval
+// Poll. If Redis has neither, the report file of the job is read. One timeout covers all stages. It is recomputed when the
+// number of chunks becomes known, and extended while the job makes progress. Wait fails immediately for a job that neither
+// Redis nor a file contains.
 package refreshwait
 
 import (
@@ -23,91 +20,85 @@ import (
 	"muster/tasks"
 )
 
-// Stage says how the end of a job was learned.
+// Stage is the way in which the end of a job was detected.
 type Stage string
 
-// The stages, in the order in which they are preferred.
+// The stages in order of preference.
 const (
 	Event   Stage = "event"
 	Polling Stage = "polling"
 	File    Stage = "file"
 )
 
-// Status is the state of a job by its progress keys.
+// Status is the state of a job in its progress keys.
 type Status string
 
-// The values of the status key of a job, in this order; Unknown is no key. Jobs that have nothing to collect go from Dispatched to Processing.
+// The values of the status key, in the order of transitions; Unknown means no key. Jobs without a collection phase change from
+// Dispatched to Processing.
 const (
 	Unknown     Status = ""
-	Dispatched  Status = "DISPATCHED"  // sent; no worker has begun
-	Collecting  Status = "COLLECTING"  // finding its items
-	Processing  Status = "PROCESSING"  // the chunks are known
-	Aggregating Status = "AGGREGATING" // all chunks are done
+	Dispatched  Status = "DISPATCHED"  // sent, not started
+	Collecting  Status = "COLLECTING"  // collecting items
+	Processing  Status = "PROCESSING"  // the number of chunks is known
+	Aggregating Status = "AGGREGATING" // all chunks are finished
 	Complete    Status = "COMPLETE"
 	Failed      Status = "FAILED"
 )
 
 // Errors of Wait.
 var (
-	ErrTimeout   = errors.New("the job did not end in time")
-	ErrNotEnough = errors.New("the job ended without enough results to continue")
-	ErrFailed    = errors.New("the job failed, and the reason is no longer in Redis")
-	ErrNoAnswer  = errors.New("the job is complete, but its report is no longer in Redis or in its folder")
-	ErrUnknown   = errors.New("the job is not in Redis any more: Redis was emptied, or restarted without its data; what was written is still in the data folder; to do the rest, start the job again")
+	ErrTimeout   = errors.New("the job did not finish in time")
+	ErrNotEnough = errors.New("the job finished with too few results to continue")
+	ErrFailed    = errors.New("the job failed; the reason is no longer in Redis")
+	ErrNoResult  = errors.New("the job completed, but its report is neither in Redis nor in its directory")
+	ErrUnknown   = errors.New("job not found in Redis, which has lost its data; written results remain in the data directory; start the job again to complete it")
 )
 
-// A Job describes a job with a result of type O to Wait. Fields may be nil.
+// A Job describes a job with a result of type O to Wait. All fields are optional.
 type Job[O any] struct {
 	Name string
 
-	// Event blocks until the job ended and returns its answer, a
-	// *tasks.Failure when the job failed, and any other error when it
-	// cannot know.
+	// Event blocks until the job has finished and returns its result, a *tasks.Failure if the job failed, or another error if
+	// the result is unknown.
 	Event func(ctx context.Context) (O, error)
 
-	// Known reports whether Redis has the job. Without it a job counts as
-	// known.
+	// Known reports whether Redis contains the job. Default: true.
 	Known func(ctx context.Context) (bool, error)
 
-	// Keys reads the job's progress keys.
+	// Keys reads the progress keys of the job.
 	Keys func(ctx context.Context) (Keys, error)
 
-	// Stored reads the answer that the job left in Redis, and reports
-	// whether it is there. Its error is a *tasks.Failure when the job failed.
+	// Stored reads the result of the job from Redis and reports whether it exists. It returns a *tasks.Failure if the job
+	// failed.
 	Stored func(ctx context.Context) (O, bool, error)
 
-	// File is Stored for the report that the job left in a file.
+	// File is like Stored for the report file of the job.
 	File func() (O, bool, error)
 
-	// Moves returns a text that changes whenever the job has made progress.
-	// While it changes at least once in Timeout.Unknown, Wait continues after
-	// the Timeout: the number of chunks does not say how long a slow site
-	// takes.
-	Moves func(ctx context.Context) (string, error)
+	// Marker returns a string that changes with each progress of the job. While it changes at least once in Timeout.Unknown,
+	// Wait continues after the timeout, because the duration of a scrape depends on the speed of the site.
+	Marker func(ctx context.Context) (string, error)
 
-	// Enough reports whether the purpose of the job is reached. Defaults to
-	// true for a job that succeeded.
+	// Enough reports whether the job has achieved its purpose. Default: true for a successful job.
 	Enough func(ctx context.Context) (bool, error)
 
-	// Alive returns an error when no workers can run the job. It is called
-	// once a Poll.
+	// Alive returns an error if no workers can run the job. It is called at each poll.
 	Alive func(ctx context.Context) error
 }
 
-// A Waiter waits for jobs. Its zero value is ready to use.
+// A Waiter waits for jobs. The zero value is ready to use.
 type Waiter struct {
-	Poll    time.Duration // between two reads of the keys and the file. Defaults to 15 s
-	Grace   time.Duration // how long the event may lag behind the keys. Defaults to 2 s
-	Warn    time.Duration // when to warn that a job has not begun. Defaults to 120 s
-	Timeout Timeout       // Defaults to DefaultTimeout
-	Limit   time.Duration // the caller's own limit on the whole wait, replaces Timeout; 0 means none
-	Logger  *slog.Logger  // Defaults to slog.Default
+	Poll    time.Duration // polling interval of keys and file; default 15 s
+	Grace   time.Duration // maximum delay of the event after the keys; default 2 s
+	Warn    time.Duration // delay of the warning that a job has not started; default 120 s
+	Timeout Timeout       // default: DefaultTimeout
+	Limit   time.Duration // fixed timeout that replaces Timeout; 0 means none
+	Logger  *slog.Logger  // default: slog.Default()
 }
 
-// Wait blocks until j has ended, and returns its answer and how that was
-// learned. Its error is nil when j succeeded and Enough agrees, ErrNotEnough
-// beside the answer when it does not, the job's own failure or ErrFailed,
-// ErrNoAnswer, ErrUnknown, ErrTimeout, the error of Alive, or the cause of ctx.
+// Wait blocks until j has finished, and returns its result and the stage that detected the end. The error is nil if j succeeded
+// and Enough returned true. It is ErrNotEnough, with a valid result, if Enough returned false. Otherwise it is the failure of
+// the job, ErrFailed, ErrNoResult, ErrUnknown, ErrTimeout, the error of Alive or the cause of ctx.
 func Wait[O any](ctx context.Context, w Waiter, j Job[O]) (O, Stage, error) {
 	w = w.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -121,52 +112,52 @@ func Wait[O any](ctx context.Context, w Waiter, j Job[O]) (O, Stage, error) {
 	poll := time.NewTicker(w.Poll)
 	defer poll.Stop()
 	for {
-		over, err := false, error(nil)
+		finished, err := false, error(nil)
 		select {
 		case <-ctx.Done():
-			over, err = true, context.Cause(ctx)
-		case ended := <-wait.event:
-			over, err = wait.onEvent(ctx, ended)
+			finished, err = true, context.Cause(ctx)
+		case event := <-wait.event:
+			finished, err = wait.onEvent(ctx, event)
 		case <-wait.deadline.C:
-			// A last look: the job may have ended since the last poll.
-			if over, err = wait.look(ctx); !over {
+			// The job may have finished since the last poll.
+			if finished, err = wait.check(ctx); !finished {
 				if more := wait.more(); more > 0 {
 					wait.deadline.Reset(more)
 					continue
 				}
-				over, err = true, fmt.Errorf("%s: %w (%s)", j.Name, ErrTimeout, time.Since(wait.started).Round(time.Second))
+				finished, err = true, fmt.Errorf("%s: %w (%s)", j.Name, ErrTimeout, time.Since(wait.started).Round(time.Second))
 			}
 		case <-wait.grace:
 			wait.grace = nil
 			if wait.event != nil {
-				wait.lost("the event is late, the keys say the job has ended")
+				wait.abandon("no event after the job finished")
 			}
-			over, err = wait.look(ctx)
+			finished, err = wait.check(ctx)
 		case <-poll.C:
-			over, err = wait.look(ctx)
+			finished, err = wait.check(ctx)
 		}
-		if over {
+		if finished {
 			return wait.out, wait.stage, err
 		}
 	}
 }
 
-// wait is one call of Wait.
+// wait is the state of one call of Wait.
 type wait[O any] struct {
 	Waiter
 	job      Job[O]
 	out      O
 	started  time.Time
 	deadline *time.Timer
-	event    chan event[O]    // nil once the event is given up
-	listener chan struct{}    // closed when the listener has ended
-	grace    <-chan time.Time // runs once the keys say that the job has ended, and before the second look for a missing job
+	event    chan event[O]    // nil after the event was abandoned
+	listener chan struct{}    // closed when the listener returns
+	grace    <-chan time.Time // runs when the keys show that the job has finished, and before the second poll of a missing job
 	stage    Stage
 	chunks   int
-	moves    string    // the result of Moves at the last look
-	moved    time.Time // when that last changed
+	marker   string    // last result of Marker
+	progress time.Time // time at which it last changed
 	warned   bool
-	missed   bool // the last look found the job nowhere
+	missed   bool // the last poll did not find the job
 }
 
 // event is the result of Job.Event.
@@ -215,23 +206,23 @@ func (w *wait[O]) listen(ctx context.Context) {
 	}()
 }
 
-// done waits for the listener, whose ctx has been cancelled.
+// done waits for the listener. Its context has been canceled.
 func (w *wait[O]) done() {
 	if w.listener != nil {
 		<-w.listener
 	}
 }
 
-// more is how long to wait after the timeout for a job that makes progress.
+// more returns the extension of the timeout for a job that makes progress.
 func (w *wait[O]) more() time.Duration {
-	if w.Limit > 0 || w.moved.IsZero() {
+	if w.Limit > 0 || w.progress.IsZero() {
 		return 0
 	}
-	return w.Timeout.Unknown - time.Since(w.moved)
+	return w.Timeout.Unknown - time.Since(w.progress)
 }
 
-// onEvent handles the event.
-func (w *wait[O]) onEvent(ctx context.Context, event event[O]) (over bool, _ error) {
+// onEvent handles the event of the job.
+func (w *wait[O]) onEvent(ctx context.Context, event event[O]) (finished bool, _ error) {
 	var failure *tasks.Failure
 	switch {
 	case event.err == nil || errors.As(event.err, &failure):
@@ -239,22 +230,22 @@ func (w *wait[O]) onEvent(ctx context.Context, event event[O]) (over bool, _ err
 	case ctx.Err() != nil:
 		return true, context.Cause(ctx)
 	}
-	w.lost(event.err.Error())
-	return w.look(ctx)
+	w.abandon(event.err.Error())
+	return w.check(ctx)
 }
 
-// lost gives up on the event.
-func (w *wait[O]) lost(why string) {
+// abandon stops waiting for the event.
+func (w *wait[O]) abandon(why string) {
 	w.event, w.stage = nil, Polling
-	w.Logger.Warn("no event of the job, polling its keys", "job", w.job.Name, "why", why)
+	w.Logger.Warn("polling the keys of the job instead of waiting for its event", "job", w.job.Name, "why", why)
 }
 
-// look reads what Redis has of the job, and its file when Redis has nothing.
-func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
-	known := w.known(ctx) // before the rest: a job that is missing now has ended before
+// check reads the state of the job from Redis, or from its file if Redis does not contain it.
+func (w *wait[O]) check(ctx context.Context) (finished bool, _ error) {
+	known := w.known(ctx) // first, because a job that is missing now has finished before the following reads
 	keys, readable := w.keys(ctx)
 	if w.event == nil {
-		if over, err := w.answer(ctx, keys); over {
+		if finished, err := w.result(ctx, keys); finished {
 			return true, err
 		}
 		if !known && readable {
@@ -267,12 +258,12 @@ func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
 			return true, fmt.Errorf("%s: %w", w.job.Name, err)
 		}
 	}
-	if known && w.job.Moves != nil {
-		moves, err := w.job.Moves(ctx)
+	if known && w.job.Marker != nil {
+		marker, err := w.job.Marker(ctx)
 		if err != nil {
 			w.Logger.WarnContext(ctx, "cannot read the progress of the job", "job", w.job.Name, "err", err)
-		} else if moves != w.moves {
-			w.moves, w.moved = moves, time.Now()
+		} else if marker != w.marker {
+			w.marker, w.progress = marker, time.Now()
 		}
 	}
 	if keys.TotalChunks > w.chunks {
@@ -280,24 +271,24 @@ func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
 		w.deadline.Reset(max(0, w.limit(w.chunks)-time.Since(w.started)))
 		w.Logger.DebugContext(ctx, "dynamic timeout", "job", w.job.Name, "chunks", w.chunks, "timeout", w.limit(w.chunks))
 	}
-	if began := keys.Status != Unknown && keys.Status != Dispatched; !began && !w.warned && time.Since(w.started) >= w.Warn {
+	if started := keys.Status != Unknown && keys.Status != Dispatched; !started && !w.warned && time.Since(w.started) >= w.Warn {
 		w.warned = true
-		w.Logger.WarnContext(ctx, "the job has not begun; are the workers busy, and do they serve its queue?", "job", w.job.Name, "waited", time.Since(w.started).Round(time.Second))
+		w.Logger.WarnContext(ctx, "the job has not started; check that workers are idle and serve its queue", "job", w.job.Name, "waited", time.Since(w.started).Round(time.Second))
 	}
-	if keys.ended() && w.grace == nil { // the event is preferred: it knows the reason
+	if keys.finished() && w.grace == nil { // the event is preferred, because it contains the reason of a failure
 		w.grace = time.After(w.Grace)
 	}
 	return false, nil
 }
 
-// known reports whether Redis has the job, or cannot be asked.
+// known reports whether Redis contains the job. It returns true on an error.
 func (w *wait[O]) known(ctx context.Context) bool {
 	if w.job.Known == nil {
 		return true
 	}
 	known, err := w.job.Known(ctx)
 	if err != nil {
-		w.Logger.WarnContext(ctx, "cannot look for the job in Redis", "job", w.job.Name, "err", err)
+		w.Logger.WarnContext(ctx, "cannot find the job in Redis", "job", w.job.Name, "err", err)
 		return true
 	}
 	return known
@@ -314,8 +305,8 @@ func (w *wait[O]) keys(ctx context.Context) (_ Keys, readable bool) {
 	return keys, err == nil
 }
 
-// answer takes the answer that an ended job left, in Redis or else in its file.
-func (w *wait[O]) answer(ctx context.Context, keys Keys) (over bool, _ error) {
+// result reads the result of a finished job from Redis or from its file.
+func (w *wait[O]) result(ctx context.Context, keys Keys) (finished bool, _ error) {
 	if keys.Status == Failed {
 		return true, fmt.Errorf("%s: %w", w.job.Name, ErrFailed)
 	}
@@ -326,7 +317,7 @@ func (w *wait[O]) answer(ctx context.Context, keys Keys) (over bool, _ error) {
 			return true, w.end(ctx, out, err)
 		}
 		if err != nil {
-			w.Logger.WarnContext(ctx, "cannot read the answer of the job", "job", w.job.Name, "err", err)
+			w.Logger.WarnContext(ctx, "cannot read the result of the job", "job", w.job.Name, "err", err)
 			return false, nil
 		}
 	}
@@ -341,14 +332,14 @@ func (w *wait[O]) answer(ctx context.Context, keys Keys) (over bool, _ error) {
 		}
 	}
 	if keys.Status == Complete {
-		return true, fmt.Errorf("%s: %w", w.job.Name, ErrNoAnswer)
+		return true, fmt.Errorf("%s: %w", w.job.Name, ErrNoResult)
 	}
 	return false, nil
 }
 
-// missing ends the wait for a job that is nowhere, at the second look: between
-// two reads of the first it may have ended.
-func (w *wait[O]) missing() (over bool, _ error) {
+// missing stops the wait for a job that two consecutive polls did not find. One is not enough, because the job may finish
+// between two reads of a poll.
+func (w *wait[O]) missing() (finished bool, _ error) {
 	if w.missed {
 		return true, fmt.Errorf("%s: %w", w.job.Name, ErrUnknown)
 	}
@@ -356,7 +347,7 @@ func (w *wait[O]) missing() (over bool, _ error) {
 	return false, nil
 }
 
-// end is the end of the job with an answer, or with its failure.
+// end finishes the wait with a result or a failure of the job.
 func (w *wait[O]) end(ctx context.Context, out O, failure error) error {
 	w.out = out
 	if failure != nil {
@@ -367,7 +358,7 @@ func (w *wait[O]) end(ctx context.Context, out O, failure error) error {
 	}
 	ok, err := w.job.Enough(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: check its result: %w", w.job.Name, err)
+		return fmt.Errorf("%s: check the result: %w", w.job.Name, err)
 	}
 	if !ok {
 		return fmt.Errorf("%s: %w", w.job.Name, ErrNotEnough)

@@ -50,18 +50,18 @@ func TestTimeoutFor(t *testing.T) {
 	}
 }
 
-// The answers of the jobs of these tests, by who gives them.
+// The results of the jobs in these tests, by source.
 const (
-	byEvent  = "what the event said"
+	byEvent  = "event result"
 	inRedis  = "what Redis stored"
-	inFile   = "what the file has"
-	noAnswer = ""
+	inFile   = "file result"
+	noResult = ""
 )
 
-// never is an event that does not come.
+// never is an event that never arrives.
 func never(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 
-// after is an event that comes with err after d.
+// after returns an event that arrives with err after d.
 func after(d time.Duration, err error) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		select {
@@ -73,7 +73,7 @@ func after(d time.Duration, err error) func(context.Context) (string, error) {
 	}
 }
 
-// stored is an answer that Redis has from d on.
+// stored returns a result that is in Redis after d.
 func stored(d time.Duration) func(context.Context) (string, bool, error) {
 	file := filed(d)
 	return func(context.Context) (string, bool, error) {
@@ -82,19 +82,19 @@ func stored(d time.Duration) func(context.Context) (string, bool, error) {
 	}
 }
 
-// filed is an answer that is in a file from d on.
+// filed returns a result that is in a file after d.
 func filed(d time.Duration) func() (string, bool, error) {
 	began := time.Now()
 	return func() (string, bool, error) { return inFile, time.Since(began) >= d, nil }
 }
 
-// until is a job that Redis has until d.
+// until returns a job that is in Redis until d.
 func until(d time.Duration) func(context.Context) (bool, error) {
 	began := time.Now()
 	return func(context.Context) (bool, error) { return time.Since(began) < d, nil }
 }
 
-// from answers the keys k from d on, and before that a job at work.
+// from returns the keys k after d, and the keys of a running job before.
 func from(d time.Duration, k Keys) func(context.Context) (Keys, error) {
 	began := time.Now()
 	return func(context.Context) (Keys, error) {
@@ -109,12 +109,12 @@ func usable(n int) func(context.Context) (bool, error) {
 	return func(context.Context) (bool, error) { return n >= 10, nil }
 }
 
-// waitCase is a job and what Wait makes of it.
+// waitCase is a job and the expected result of Wait.
 type waitCase struct {
-	job    func() Job[string] // built inside the test's clock
+	job    func() Job[string] // created in the synctest bubble
 	limit  time.Duration
 	stage  Stage
-	answer string
+	result string
 	err    error
 	took   time.Duration
 }
@@ -125,7 +125,7 @@ var (
 	errFailure = &tasks.Failure{Task: "collect", Message: "task error"}
 )
 
-// eventCases are the jobs whose event comes, or is lost and followed by the keys.
+// eventCases returns jobs with an event, or with a lost event followed by the keys.
 func eventCases() map[string]waitCase {
 	const s = time.Second
 	type job = Job[string]
@@ -145,17 +145,17 @@ func eventCases() map[string]waitCase {
 		}, 0, Polling, inRedis, ErrNotEnough, 3 * s},
 		"event errLost, keys failed": {func() job {
 			return job{Event: after(3*s, errLost), Keys: from(20*s, Keys{Status: Failed}), Stored: stored(20 * s)}
-		}, 0, Polling, noAnswer, ErrFailed, 30 * s},
+		}, 0, Polling, noResult, ErrFailed, 30 * s},
 		"event errLost, stored failure": {func() job {
 			return job{Event: after(3*s, errLost), Stored: func(context.Context) (string, bool, error) { return "", false, errFailure }}
-		}, 0, Polling, noAnswer, errFailure, 3 * s},
-		"event errLost, keys complete, answer in the file alone": {func() job {
+		}, 0, Polling, noResult, errFailure, 3 * s},
+		"event errLost, keys complete, result only in the file": {func() job {
 			return job{Event: after(3*s, errLost), Keys: from(0, Keys{Status: Complete}), Stored: stored(time.Hour), File: filed(0)}
 		}, 0, File, inFile, nil, 3 * s},
-		"event errLost, keys complete, answer nowhere": {func() job {
+		"event errLost, keys complete, no result": {func() job {
 			return job{Event: after(3*s, errLost), Keys: from(0, Keys{Status: Complete}), Stored: stored(time.Hour), File: filed(time.Hour)}
-		}, 0, Polling, noAnswer, ErrNoAnswer, 3 * s},
-		"event errLost, keys gone, answer in Redis": {func() job {
+		}, 0, Polling, noResult, ErrNoResult, 3 * s},
+		"event errLost, keys expired, result in Redis": {func() job {
 			return job{Event: after(3*s, errLost), Known: until(0), Keys: from(0, Keys{}), Stored: stored(0), File: filed(0)}
 		}, 0, Polling, inRedis, nil, 3 * s},
 		"event silent, keys complete": {func() job {
@@ -165,7 +165,7 @@ func eventCases() map[string]waitCase {
 	}
 }
 
-// limitCases are the jobs that end by keys alone, or reach a limit.
+// limitCases returns jobs that finish by keys alone or reach a limit.
 func limitCases() map[string]waitCase {
 	const s = time.Second
 	type job = Job[string]
@@ -173,48 +173,48 @@ func limitCases() map[string]waitCase {
 		"no event at all": {func() job {
 			return job{Keys: from(20*s, Keys{Status: Complete}), Stored: stored(20 * s), Enough: usable(50)}
 		}, 0, Polling, inRedis, nil, 30 * s},
-		"keys complete at the very end":       {func() job { return job{Event: never, Keys: from(44*s, Keys{Status: Complete}), Enough: usable(50)} }, 44500 * time.Millisecond, Event, noAnswer, ErrTimeout, 44500 * time.Millisecond},
+		"keys complete at the very end":       {func() job { return job{Event: never, Keys: from(44*s, Keys{Status: Complete}), Enough: usable(50)} }, 44500 * time.Millisecond, Event, noResult, ErrTimeout, 44500 * time.Millisecond},
 		"polled, complete at the last moment": {func() job { return job{Keys: from(44*s, Keys{Status: Complete}), Stored: stored(44 * s)} }, 44500 * time.Millisecond, Polling, inRedis, nil, 44500 * time.Millisecond},
-		"processing past the limit":           {func() job { return job{Event: never, Keys: from(time.Hour, Keys{Status: Complete})} }, 100 * s, Event, noAnswer, ErrTimeout, 100 * s},
-		"dynamic timeout of 1 chunk":          {func() job { return job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 1})} }, 0, Event, noAnswer, ErrTimeout, 1350 * s},
-		"dynamic timeout of 40":               {func() job { return job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 40})} }, 0, Event, noAnswer, ErrTimeout, 6750 * s},
-		"limit is total, not a stage's": {func() job {
+		"processing past the limit":           {func() job { return job{Event: never, Keys: from(time.Hour, Keys{Status: Complete})} }, 100 * s, Event, noResult, ErrTimeout, 100 * s},
+		"dynamic timeout of 1 chunk":          {func() job { return job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 1})} }, 0, Event, noResult, ErrTimeout, 1350 * s},
+		"dynamic timeout of 40":               {func() job { return job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 40})} }, 0, Event, noResult, ErrTimeout, 6750 * s},
+		"limit covers all stages": {func() job {
 			return job{Event: after(90*s, errLost), Keys: from(time.Hour, Keys{}), File: filed(time.Hour)}
-		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
+		}, 100 * s, Polling, noResult, ErrTimeout, 100 * s},
 	}
 }
 
-// movingCases are the jobs whose numbers move, for some time.
+// movingCases returns jobs that make progress for some time.
 func movingCases() map[string]waitCase {
 	const s = time.Second
 	type job = Job[string]
 	return map[string]waitCase{
 		"progress past all limits": {func() job {
-			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
+			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{}), Marker: moving(9 * time.Hour)}
 		}, 0, Event, byEvent, nil, 5 * time.Hour},
 		"progress past its chunks": {func() job {
-			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{TotalChunks: 1}), Moves: moving(9 * time.Hour)}
+			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{TotalChunks: 1}), Marker: moving(9 * time.Hour)}
 		}, 0, Event, byEvent, nil, 5 * time.Hour},
 		"progress ends": {func() job {
-			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(2 * time.Hour)}
-		}, 0, Event, noAnswer, ErrTimeout, 2*time.Hour + 1800*s},
+			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Marker: moving(2 * time.Hour)}
+		}, 0, Event, noResult, ErrTimeout, 2*time.Hour + 1800*s},
 		"no progress": {func() job {
-			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(0)}
-		}, 0, Event, noAnswer, ErrTimeout, 1815 * s},
+			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Marker: moving(0)}
+		}, 0, Event, noResult, ErrTimeout, 1815 * s},
 		"progress past the caller's limit": {func() job {
-			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
-		}, 100 * s, Event, noAnswer, ErrTimeout, 100 * s},
+			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Marker: moving(9 * time.Hour)}
+		}, 100 * s, Event, noResult, ErrTimeout, 100 * s},
 	}
 }
 
-// lastCases are the jobs that end without keys.
+// lastCases returns jobs that finish without keys.
 func lastCases() map[string]waitCase {
 	const s = time.Second
 	type job = Job[string]
 	return map[string]waitCase{
 		"no workers": {func() job {
 			return job{Event: never, Alive: func(context.Context) error { return errStuck }}
-		}, 0, Event, noAnswer, errStuck, 15 * s},
+		}, 0, Event, noResult, errStuck, 15 * s},
 		"file": {func() job {
 			return job{Keys: from(0, Keys{}), File: filed(40 * s), Enough: usable(50)}
 		}, 0, File, inFile, nil, 45 * s},
@@ -223,24 +223,24 @@ func lastCases() map[string]waitCase {
 		}, 0, File, inFile, ErrNotEnough, 45 * s},
 		"no report yet": {func() job {
 			return job{File: filed(time.Hour), Enough: usable(50)}
-		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
-		"job gone from Redis": {func() job {
+		}, 100 * s, Polling, noResult, ErrTimeout, 100 * s},
+		"job missing in Redis": {func() job {
 			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour), File: filed(time.Hour),
-				Alive: func(context.Context) error { return errStuck }} // the workers' keys went, too
-		}, 0, Polling, noAnswer, ErrUnknown, 5 * s},
-		"job gone from Redis, which was away before": {func() job {
+				Alive: func(context.Context) error { return errStuck }} // the keys of the workers are missing too
+		}, 0, Polling, noResult, ErrUnknown, 5 * s},
+		"job missing in Redis after an outage": {func() job {
 			return job{Event: after(3*s, errLost), Known: until(20 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour)}
-		}, 0, Polling, noAnswer, ErrUnknown, 32 * s},
-		"workflow gone in the middle": {func() job {
+		}, 0, Polling, noResult, ErrUnknown, 32 * s},
+		"workflow expires during the job": {func() job {
 			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{Status: Processing}), Stored: stored(time.Hour)}
-		}, 0, Polling, noAnswer, ErrUnknown, 5 * s},
-		"ends between two reads of a look": {func() job {
+		}, 0, Polling, noResult, ErrUnknown, 5 * s},
+		"finishes between two reads of a poll": {func() job {
 			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{}), Stored: stored(4 * s)}
 		}, 0, Polling, inRedis, nil, 5 * s},
-		"Redis cannot be asked": {func() job {
+		"Redis is unavailable": {func() job {
 			return job{Event: after(3*s, errLost), Known: func(context.Context) (bool, error) { return false, errLost },
 				Keys: func(context.Context) (Keys, error) { return Keys{}, errLost }}
-		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
+		}, 100 * s, Polling, noResult, ErrTimeout, 100 * s},
 	}
 }
 
@@ -255,12 +255,12 @@ func TestWait(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				answer, stage, err := Wait(t.Context(), Waiter{Limit: c.limit, Logger: slog.New(slog.DiscardHandler)}, c.job())
+				result, stage, err := Wait(t.Context(), Waiter{Limit: c.limit, Logger: slog.New(slog.DiscardHandler)}, c.job())
 				if stage != c.stage {
-					t.Errorf("learned by %s, want %s", stage, c.stage)
+					t.Errorf("got stage %s, want %s", stage, c.stage)
 				}
-				if answer != c.answer {
-					t.Errorf("got answer %q, want %q", answer, c.answer)
+				if result != c.result {
+					t.Errorf("got result %q, want %q", result, c.result)
 				}
 				var failure *tasks.Failure
 				if errors.As(c.err, &failure) {
@@ -278,7 +278,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// moving is a job that comes further every second, until d.
+// moving returns a marker that changes every second until d.
 func moving(d time.Duration) func(context.Context) (string, error) {
 	began := time.Now()
 	return func(context.Context) (string, error) {
@@ -299,7 +299,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestWaitWarnsOnceOfAJobThatDoesNotBegin(t *testing.T) {
+func TestWaitWarnsOnceAboutAJobThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -308,7 +308,7 @@ func TestWaitWarnsOnceOfAJobThatDoesNotBegin(t *testing.T) {
 		if !errors.Is(err, ErrTimeout) {
 			t.Errorf("got %v, want %v", err, ErrTimeout)
 		}
-		if n := strings.Count(log.String(), "has not begun"); n != 1 || !strings.Contains(log.String(), "waited=2m0s") {
+		if n := strings.Count(log.String(), "has not started"); n != 1 || !strings.Contains(log.String(), "waited=2m0s") {
 			t.Errorf("%d warnings, want one after two minutes:\n%s", n, log.String())
 		}
 	})

@@ -1,14 +1,11 @@
-// Package supervise keeps child processes alive and leaves none behind.
+// Package supervise keeps child processes running and stops all of them.
 //
-// A [Process] is one child: started, restarted with a growing delay when it
-// dies, stopped with its whole process group. Every child has a pid file that
-// names it and its supervisor by pid, start time and executable, so that after
-// a crash the next run's [CleanStale] finds exactly the leftovers of ours and
-// nothing else, whatever else runs under the same name or has since got the
-// same pid.
+// A [Process] is a child that is restarted with exponential backoff when it exits, and stopped together with its process
+// group. A PID file identifies each child and its supervisor by PID, start time and executable. After a crash, [CleanStale]
+// in the next run stops exactly the leftover children, even if PIDs have been reused.
 //
-//	starting ──▶ up ──dies──▶ waiting ──delay──▶ up …
+//	starting ──▶ up ──exits──▶ waiting ──delay──▶ up …
 //	              └────────── Stop: signal, grace, kill ──▶ stopped
 //
-// On Linux the kernel also signals the children when their supervisor dies.
+// On Linux the kernel also signals the children when their supervisor exits.
 package supervise

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzPIDFile wants a damaged pid file to be an error, or to name a process that is checked before anything is done to it.
+// FuzzPIDFile checks that a damaged PID file is rejected, or names a process that is not taken for a child.
 func FuzzPIDFile(f *testing.F) {
 	f.Add([]byte(`{"name":"worker-1","process":{"pid":5}}`))
 	f.Add([]byte(`{"process":{"pid":-1}}`))
@@ -22,7 +22,7 @@ func FuzzPIDFile(f *testing.F) {
 			return
 		}
 		if p := file.Process; p.PID <= 1 && p.Alive() {
-			t.Errorf("%q: the process %d is taken for a child of ours", raw, p.PID)
+			t.Errorf("%q: process %d is treated as a child", raw, p.PID)
 		}
 	})
 }

@@ -7,11 +7,10 @@ import (
 	"syscall"
 )
 
-// ownGroup puts the child in a process group of its own, so that a Ctrl-C on
-// the terminal reaches only its supervisor.
+// ownGroup puts the child in a separate process group, so that Ctrl-C in the terminal signals only the supervisor.
 func ownGroup(cmd *exec.Cmd, _ syscall.Signal) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// awaitExit does nothing here: Wait follows.
+// awaitExit does nothing on this system. Wait follows.
 func awaitExit(int) {}

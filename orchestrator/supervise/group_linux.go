@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownGroup puts the child in a process group of its own, so that a Ctrl-C on
-// the terminal reaches only its supervisor, and has the kernel signal it when
-// the thread that started it dies: that thread must live as long as the child.
+// ownGroup puts the child in a separate process group, so that Ctrl-C in the terminal signals only the supervisor. The kernel
+// signals the child when the thread that started it exits, so that thread must live as long as the child.
 func ownGroup(cmd *exec.Cmd, parentDeath syscall.Signal) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: parentDeath}
 }
 
-// awaitExit blocks until the process has ended, without reaping it: until it
-// is reaped no other process can get its pid, and its group can be signalled safely.
+// awaitExit blocks until the process has exited, without reaping it. Until it is reaped, its PID is not reused and its group
+// can be signaled safely.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -5,23 +5,21 @@ import (
 	"os"
 )
 
-// ErrUnknown says that the system does not report enough about a process to
-// identify it. Such a process is never signalled.
+// ErrUnknown means that the system does not provide enough information to identify a process. Such a process is never
+// signaled.
 var ErrUnknown = errors.New("process cannot be identified")
 
-// Identity identifies a process, also among later ones with the same pid. It can
-// be kept in a file.
+// Identity identifies a process, even if its PID has been reused. It can be stored in a file.
 type Identity struct {
 	PID   int    `json:"pid"`
-	Start string `json:"start"` // when it started, in the system's own notation; with the boot on Linux
-	Exe   string `json:"exe"`   // its executable
+	Start string `json:"start"` // start time in the notation of the system; on Linux with the boot ID
+	Exe   string `json:"exe"`   // executable
 }
 
-// Self is the identity of this process.
+// Self returns the identity of this process.
 func Self() (Identity, error) { return Identify(os.Getpid()) }
 
-// Alive reports whether the very process that id was taken from still runs.
-// It is false when in doubt.
+// Alive reports whether the identified process is running. It returns false in case of doubt.
 func (id Identity) Alive() bool {
 	if id.PID <= 0 || id.Start == "" || id.Exe == "" {
 		return false

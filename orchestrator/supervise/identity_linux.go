@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// bootID identifies this boot: start times count from it.
+// bootID identifies the current boot, to which start times are relative.
 var bootID = sync.OnceValues(func() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
 })
 
-// Identify takes the identity of the running process pid. A zombie counts as gone.
+// Identify returns the identity of the running process pid. A zombie counts as exited.
 func Identify(pid int) (Identity, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -24,8 +24,7 @@ func Identify(pid int) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
-	// The second field is the command in parentheses, and may itself hold
-	// spaces and parentheses: count from the last one.
+	// The second field is the command in parentheses. It may contain spaces and parentheses, so skip the last one.
 	_, rest, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	fields := bytes.Fields(rest)
 	if !ok || len(fields) < 20 {

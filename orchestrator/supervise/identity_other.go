@@ -4,8 +4,7 @@ package supervise
 
 import "fmt"
 
-// Identify does not know this system, so that nothing is ever taken for a
-// leftover of ours.
+// Identify always fails on this system, so that no process is treated as a leftover.
 func Identify(pid int) (Identity, error) {
 	return Identity{}, fmt.Errorf("identify process %d: %w", pid, ErrUnknown)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Identify takes the identity of the running process pid, by asking ps.
+// Identify returns the identity of the running process pid. It uses ps.
 func Identify(pid int) (Identity, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

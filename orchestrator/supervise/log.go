@@ -9,34 +9,33 @@ import (
 	"time"
 )
 
-// logCheck is how often the size of a log file is checked.
+// logCheck is the interval between checks of the size of a log file.
 const logCheck = 30 * time.Second
 
-// keepLogSmall looks after the log file until ended is closed.
-func (p *Process) keepLogSmall(ended <-chan struct{}) {
+// limitLog limits the size of the log file until done is closed.
+func (p *Process) limitLog(done <-chan struct{}) {
 	tick := time.NewTicker(logCheck)
 	defer tick.Stop()
 	for {
-		if err := moveLogAside(p.cfg.LogFile, p.cfg.MaxLog); err != nil {
-			p.cfg.Logger.Warn("log file grows too large", "file", p.cfg.LogFile, "err", err)
+		if err := rotateLog(p.cfg.LogFile, p.cfg.MaxLog); err != nil {
+			p.cfg.Logger.Warn("cannot rotate the log file", "file", p.cfg.LogFile, "err", err)
 		}
 		select {
 		case <-tick.C:
-		case <-ended:
+		case <-done:
 			return
 		}
 	}
 }
 
-// moving is held while a log is moved: two children may share one.
-var moving sync.Mutex
+// rotating serializes rotations, because children may share a log file.
+var rotating sync.Mutex
 
-// moveLogAside moves what a log file of more than max bytes holds to path+".1".
-// The file itself stays: children have it open and append to it, so what they
-// write in between may be lost.
-func moveLogAside(path string, max int64) error {
-	moving.Lock()
-	defer moving.Unlock()
+// rotateLog moves the content of a log file larger than max bytes to path+".1". Children keep the file open and append to it,
+// so lines that they write during the rotation may be lost.
+func rotateLog(path string, max int64) error {
+	rotating.Lock()
+	defer rotating.Unlock()
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= max {
 		return nil
@@ -63,8 +62,7 @@ func moveLogAside(path string, max int64) error {
 	return os.Truncate(path, 0)
 }
 
-// LogTail returns the last bytes of a log file, at most max, cut at a line. It
-// is empty when there is no such file.
+// LogTail returns at most the last max bytes of a log file, starting at a line. It returns "" if the file does not exist.
 func LogTail(path string, max int64) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,15 +17,14 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// pidFile is what a pid file holds: the child and who supervises it.
+// pidFile is the content of a PID file.
 type pidFile struct {
 	Name    string   `json:"name"`
 	Process Identity `json:"process"`
 	Owner   Identity `json:"owner"`
 }
 
-// pidPath has the supervisor's pid too: two of them may share a folder and use
-// the same names.
+// pidPath includes the PID of the supervisor, because supervisors may share a directory and process names.
 func pidPath(dir, name string) string {
 	return filepath.Join(dir, name+"."+strconv.Itoa(os.Getpid())+".pid")
 }
@@ -36,7 +35,7 @@ func writePIDFile(path string, f pidFile) error {
 	})
 }
 
-// readPIDFile reads at most 64 KB: a pid file is some hundred bytes.
+// readPIDFile reads at most 64 KB.
 func readPIDFile(path string) (pidFile, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -50,28 +49,25 @@ func readPIDFile(path string) (pidFile, error) {
 	return f, nil
 }
 
-// Stale is a child whose supervisor has ended without stopping it.
+// Stale is a child that was not stopped before its supervisor exited.
 type Stale struct {
 	Name    string
 	PID     int
-	Owner   int  // the pid that its supervisor had
-	Running bool // it was still running, and has been stopped
+	Owner   int  // PID of its supervisor
+	Running bool // it was running and has been stopped
 }
 
-// CleanStale stops what crashed supervisors have left running according to the
-// pid files in dir, removes those files, and returns what it found. A process is
-// stopped only if its supervisor has ended and its pid, start time and executable
-// are those in the file: it gets SIGTERM, and SIGKILL if it still runs after
-// grace. Children of a living supervisor are left alone. A missing dir is an
-// empty one. A file that cannot be read, as after a power cut, stays and is
-// logged.
+// CleanStale stops the children of crashed supervisors according to the PID files in dir, removes these files and returns the
+// children. It stops a process only if its supervisor has exited and PID, start time and executable match the file: with
+// SIGTERM, then with SIGKILL after grace. It does not affect children of running supervisors. A missing dir counts as empty. An
+// unreadable file, for example after a power failure, is logged and kept.
 func CleanStale(ctx context.Context, dir string, grace time.Duration, log *slog.Logger) ([]Stale, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for leftovers in %s: %w", dir, err)
+		return nil, fmt.Errorf("find leftover processes in %s: %w", dir, err)
 	}
 
 	var found []Stale
@@ -83,10 +79,10 @@ func CleanStale(ctx context.Context, dir string, grace time.Duration, log *slog.
 		path := filepath.Join(dir, e.Name())
 		f, err := readPIDFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // its supervisor has just removed it
+			continue // removed by its supervisor
 		}
 		if err != nil {
-			log.Warn("a pid file cannot be read and is skipped; end its process if that still runs, and remove the file", "file", path, "err", err)
+			log.Warn("skipping an unreadable PID file; stop its process if it is running, and remove the file", "file", path, "err", err)
 			continue
 		}
 		if f.Owner.Alive() {
@@ -94,7 +90,7 @@ func CleanStale(ctx context.Context, dir string, grace time.Duration, log *slog.
 		}
 		running, err := stopProcess(ctx, f.Process, grace)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("stop leftover %s, process %d: %w", f.Name, f.Process.PID, err))
+			errs = append(errs, fmt.Errorf("stop leftover process %s (PID %d): %w", f.Name, f.Process.PID, err))
 			continue
 		}
 		found = append(found, Stale{Name: f.Name, PID: f.Process.PID, Owner: f.Owner.PID, Running: running})
@@ -105,8 +101,7 @@ func CleanStale(ctx context.Context, dir string, grace time.Duration, log *slog.
 	return found, errors.Join(errs...)
 }
 
-// stopProcess stops a process that is not our child, and reports whether it
-// was running.
+// stopProcess stops a process that is not a child, and reports whether it was running.
 func stopProcess(ctx context.Context, id Identity, grace time.Duration) (bool, error) {
 	if id.PID <= 1 || id.PID == os.Getpid() || !id.Alive() {
 		return false, nil
@@ -114,7 +109,7 @@ func stopProcess(ctx context.Context, id Identity, grace time.Duration) (bool, e
 	if err := signalGroup(id.PID, sigTerm); err != nil {
 		return false, err
 	}
-	if awaitGone(ctx, id, grace) {
+	if awaitEnd(ctx, id, grace) {
 		return true, nil
 	}
 	if ctx.Err() != nil {
@@ -125,13 +120,13 @@ func stopProcess(ctx context.Context, id Identity, grace time.Duration) (bool, e
 			return true, err
 		}
 	}
-	if !awaitGone(ctx, id, 5*time.Second) {
-		return true, errors.New("it does not die")
+	if !awaitEnd(ctx, id, 5*time.Second) {
+		return true, errors.New("process still running after SIGKILL")
 	}
 	return true, nil
 }
 
-func awaitGone(ctx context.Context, id Identity, limit time.Duration) bool {
+func awaitEnd(ctx context.Context, id Identity, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)

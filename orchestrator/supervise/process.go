@@ -16,77 +16,71 @@ import (
 	"time"
 )
 
-// Config says what to run and how to keep it running.
+// Config describes a child process and its supervision.
 type Config struct {
-	// Name names the process in logs and names its pid file: letters, digits,
-	// dots, dashes and underscores.
+	// Name is the name in logs and of the PID file: letters, digits, dots, dashes and underscores.
 	Name string
-	// Path is the executable. Defaults to this program's own.
+	// Path is the executable. Default: the executable of this process.
 	Path string
-	// Args are the arguments after the program's name. Everybody on the machine
-	// can read them: secrets belong in Env.
+	// Args are the arguments after the program name. They are visible to all users: pass secrets in Env.
 	Args []string
-	// Env is added to this process's environment.
+	// Env is appended to the environment of this process.
 	Env []string
-	// Dir is the working folder. Defaults to this process's.
+	// Dir is the working directory. Default: the working directory of this process.
 	Dir string
-	// LogFile receives what the child writes to stdout and stderr, appended.
-	// Several children may share one. Defaults to nowhere.
+	// LogFile is the file to which stdout and stderr are appended. Children may share it. Default: output is discarded.
 	LogFile string
-	// MaxLog is the size from which what is in the log file is moved aside, to
-	// LogFile+".1". Defaults to 32 MB.
+	// MaxLog is the size at which LogFile is rotated to LogFile+".1". Default: 32 MB.
 	MaxLog int64
-	// PIDDir is the folder of the pid file. Defaults to no pid file.
+	// PIDDir is the directory of the PID file. Default: no PID file.
 	PIDDir string
-	// MinDelay and MaxDelay bound the wait before a restart, which doubles with
-	// each death in a row. Default to 100 ms and 30 s.
+	// MinDelay and MaxDelay bound the delay before a restart, which doubles with each consecutive exit. Defaults: 100 ms and
+	// 30 s.
 	MinDelay, MaxDelay time.Duration
-	// Steady is how long a child must run for its next death to count as the
-	// first in a row. Defaults to MaxDelay.
+	// Steady is the uptime after which the delay is reset to MinDelay. Default: MaxDelay.
 	Steady time.Duration
-	// Grace is how long a child may take to end after SIGTERM. Defaults to 10 s.
+	// Grace is the time that a child has to exit after SIGTERM. Default: 10 s.
 	Grace time.Duration
-	// Recheck is when to check again which program the child is: a script may have
-	// been replaced by another with exec. Defaults to 1 s.
+	// Recheck is the time after which the executable of the child is identified again, because a script may have called exec.
+	// Default: 1 s.
 	Recheck time.Duration
-	// OnExit is called after each end of the child, before it is started again. It
-	// runs in the supervisor: a restart waits for it, and it must not call Stop
-	// or Kill. Optional.
+	// OnExit is called after each exit of the child, before a restart. It blocks the supervisor and must not call Stop or
+	// Kill. Optional.
 	OnExit func(Exit)
-	// Logger defaults to none.
+	// Logger is the logger. Default: no logging.
 	Logger *slog.Logger
 }
 
-// Exit says how a child ended.
+// Exit describes the exit of a child.
 type Exit struct {
 	Name     string
 	PID      int
 	Err      error // nil for exit status 0
 	Uptime   time.Duration
-	Stopping bool // Stop or Kill was called; it is not started again
+	Stopping bool // Stop or Kill was called, so there is no restart
 }
 
-// Status is a look at a process.
+// Status is a snapshot of the state of a process.
 type Status struct {
 	Name     string
 	PID      int // 0 while it is down
 	Since    time.Time
 	Restarts int
-	LastExit error // how it last ended; nil if it never did, or with status 0
+	LastExit error // error of the last exit; nil for exit status 0, or before the first exit
 }
 
 // Process is a child that is kept running until it is stopped.
 type Process struct {
 	cfg      Config
 	owner    Identity
-	stopping chan struct{} // closed when Stop or Kill is first called
-	done     chan struct{} // closed when the child has ended and is not started again
+	stopping chan struct{} // closed by the first call of Stop or Kill
+	done     chan struct{} // closed when the child has exited and will not be restarted
 
 	mu     sync.Mutex // guards the fields below
 	halt   bool       // stopping is closed
-	pid    int        // of the running child; set to 0 before it is reaped
+	pid    int        // PID of the running child; 0 before it is reaped
 	status Status
-	// recheck looks at the running child a second time; nil without a PIDDir
+	// recheck identifies the running child again; nil without a PIDDir
 	recheck *time.Timer
 }
 
@@ -94,12 +88,12 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 func (c Config) withDefaults() (Config, error) {
 	if !nameRule.MatchString(c.Name) {
-		return c, fmt.Errorf("process name %q: use letters, digits, dots, dashes and underscores", c.Name)
+		return c, fmt.Errorf("invalid process name %q: use letters, digits, dots, dashes and underscores", c.Name)
 	}
 	if c.Path == "" {
 		path, err := os.Executable()
 		if err != nil {
-			return c, fmt.Errorf("find our own executable: %w", err)
+			return c, fmt.Errorf("find the executable of this process: %w", err)
 		}
 		c.Path = path
 	}
@@ -128,8 +122,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Start starts the child and keeps it running until Stop. The first start must
-// succeed; later ones are tried again and again.
+// Start starts the child and restarts it until Stop. It returns an error if the first start fails; later starts are retried.
 func Start(cfg Config) (*Process, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -149,8 +142,7 @@ func Start(cfg Config) (*Process, error) {
 		done:     make(chan struct{}),
 		status:   Status{Name: cfg.Name},
 	}
-	// Where processes cannot be identified the pid file has no owner, and the
-	// next run will leave everything alone.
+	// If processes cannot be identified on this system, the PID file has no owner and CleanStale ignores it.
 	p.owner, _ = Self()
 
 	first := make(chan error, 1)
@@ -161,17 +153,17 @@ func Start(cfg Config) (*Process, error) {
 	return p, nil
 }
 
-// supervise is the goroutine that owns the child from first to last.
+// supervise is the goroutine that owns the child.
 func (p *Process) supervise(first chan<- error) {
 	defer close(p.done)
 	if p.cfg.LogFile != "" {
-		ended := make(chan struct{})
+		done := make(chan struct{})
 		var log sync.WaitGroup
-		log.Go(func() { p.keepLogSmall(ended) })
+		log.Go(func() { p.limitLog(done) })
 		defer log.Wait()
-		defer close(ended)
+		defer close(done)
 	}
-	// The kernel signals the child when this thread ends: keep it.
+	// The kernel signals the child when this thread exits, so keep the thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -191,10 +183,10 @@ func (p *Process) supervise(first chan<- error) {
 			if exit.Stopping {
 				return
 			}
-			p.cfg.Logger.Warn("process died, restarting it", "name", p.cfg.Name, "pid", exit.PID,
+			p.cfg.Logger.Warn("process exited, restarting it", "name", p.cfg.Name, "pid", exit.PID,
 				"err", exit.Err, "uptime", exit.Uptime.Round(time.Millisecond), "delay", delay)
 		} else {
-			p.cfg.Logger.Error("process does not start", "name", p.cfg.Name, "err", err, "delay", delay)
+			p.cfg.Logger.Error("cannot start process", "name", p.cfg.Name, "err", err, "delay", delay)
 		}
 		if uptime >= p.cfg.Steady {
 			delay = p.cfg.MinDelay
@@ -208,7 +200,7 @@ func (p *Process) supervise(first chan<- error) {
 	}
 }
 
-// spawn starts the child once. It does not start one when p is stopping.
+// spawn starts the child once, unless p is stopping.
 func (p *Process) spawn(starts int) (*exec.Cmd, error) {
 	cmd := exec.Command(p.cfg.Path, p.cfg.Args...)
 	cmd.Env = append(os.Environ(), p.cfg.Env...)
@@ -241,8 +233,8 @@ func (p *Process) spawn(starts int) (*exec.Cmd, error) {
 			err = p.writePIDFile(id)
 		}
 		if err != nil {
-			// It runs; only the next run's search for leftovers will miss it.
-			p.cfg.Logger.Warn("no pid file", "name", p.cfg.Name, "pid", p.pid, "err", err)
+			// The child runs, but CleanStale in the next run will miss it.
+			p.cfg.Logger.Warn("cannot write PID file", "name", p.cfg.Name, "pid", p.pid, "err", err)
 		}
 		p.recheck = time.AfterFunc(p.cfg.Recheck, func() { p.identifyAgain(id) })
 	}
@@ -254,8 +246,7 @@ func (p *Process) writePIDFile(id Identity) error {
 	return writePIDFile(pidPath(p.cfg.PIDDir, p.cfg.Name), pidFile{Name: p.cfg.Name, Process: id, Owner: p.owner})
 }
 
-// identifyAgain corrects the pid file of a child that has since become another
-// program, as scripts do that set something up and then exec.
+// identifyAgain updates the PID file of a child that has called exec.
 func (p *Process) identifyAgain(then Identity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,19 +258,17 @@ func (p *Process) identifyAgain(then Identity) {
 		return
 	}
 	if err := p.writePIDFile(now); err != nil {
-		p.cfg.Logger.Warn("no pid file", "name", p.cfg.Name, "pid", p.pid, "err", err)
+		p.cfg.Logger.Warn("cannot write PID file", "name", p.cfg.Name, "pid", p.pid, "err", err)
 	}
 }
 
-// await waits for the end of the child, ends what is left of its group, and
-// calls OnExit.
+// await waits until the child exits, kills the rest of its process group and calls OnExit.
 func (p *Process) await(cmd *exec.Cmd) Exit {
 	pid := cmd.Process.Pid
 	awaitExit(pid)
 
 	p.mu.Lock()
-	// Grandchildren that outlive it would run on. The pid is still
-	// reserved: the child is not reaped yet.
+	// Kill grandchildren that outlive the child. The PID is still reserved, because the child is not reaped yet.
 	_ = signalGroup(pid, sigKill)
 	p.pid = 0
 	if p.recheck != nil {
@@ -290,7 +279,7 @@ func (p *Process) await(cmd *exec.Cmd) Exit {
 	err := cmd.Wait()
 	if p.cfg.PIDDir != "" {
 		if err := os.Remove(pidPath(p.cfg.PIDDir, p.cfg.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			p.cfg.Logger.Warn("pid file stays", "name", p.cfg.Name, "err", err)
+			p.cfg.Logger.Warn("cannot remove PID file", "name", p.cfg.Name, "err", err)
 		}
 	}
 
@@ -305,9 +294,8 @@ func (p *Process) await(cmd *exec.Cmd) Exit {
 	return exit
 }
 
-// Stop ends the child and its supervision: SIGTERM to its process group, and
-// SIGKILL when it is still there after the grace period or when ctx is done. It
-// returns when the child is gone. It may be called again and concurrently.
+// Stop stops the child and its supervision: SIGTERM to its process group, then SIGKILL after the grace period or when ctx is
+// done. It returns when the child has exited. It may be called repeatedly and concurrently.
 func (p *Process) Stop(ctx context.Context) error {
 	p.beginStop(sigTerm)
 
@@ -319,22 +307,22 @@ func (p *Process) Stop(ctx context.Context) error {
 	case <-grace.C:
 	case <-ctx.Done():
 	}
-	p.cfg.Logger.Warn("process did not end in time, killing it", "name", p.cfg.Name)
+	p.cfg.Logger.Warn("process did not exit in time, killing it", "name", p.cfg.Name)
 	return p.Kill()
 }
 
-// Kill ends the child and its supervision at once.
+// Kill kills the child immediately and stops its supervision.
 func (p *Process) Kill() error {
 	p.beginStop(sigKill)
 	select {
 	case <-p.done:
 		return nil
 	case <-time.After(10 * time.Second):
-		return fmt.Errorf("stop %s: it does not die", p.cfg.Name)
+		return fmt.Errorf("stop %s: process still running after SIGKILL", p.cfg.Name)
 	}
 }
 
-// Restart kills the child if it has this pid, and starts it again.
+// Restart kills the child if it has this PID. The supervisor starts it again.
 func (p *Process) Restart(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -355,7 +343,7 @@ func (p *Process) beginStop(sig syscall.Signal) {
 	}
 }
 
-// Done is closed when the child has ended and is not started again.
+// Done is closed when the child has exited and will not be restarted.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Status returns the state of the process.

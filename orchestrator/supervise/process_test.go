@@ -22,9 +22,8 @@ import (
 	"muster/internal/testutil"
 )
 
-// childEnv makes this test binary play a child: "polite" ends on SIGTERM,
-// "stubborn" ignores it, "failing" exits with 3, "parent" starts a stubborn
-// child of its own and blocks, "supervisor" supervises a stubborn child.
+// childEnv makes this test binary a child: "polite" exits on SIGTERM, "stubborn" ignores it, "failing" exits with 3, "parent"
+// starts a stubborn child and blocks, "supervisor" supervises a stubborn child.
 const childEnv = "MUSTER_SUPERVISE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play writes the pid to the file when the role is ready.
+// play writes the PID to the file when the role is ready.
 func play(role, file string) {
 	term := make(chan os.Signal, 1)
 	ready := func(pid int) {
@@ -76,11 +75,11 @@ func play(role, file string) {
 			panic(err)
 		}
 	}
-	time.Sleep(time.Minute) // a child that a broken test leaves behind ends by itself
+	time.Sleep(time.Minute) // children of a failed test exit automatically
 	os.Exit(1)
 }
 
-// readyPID waits until a child has written its pid, and takes the file away.
+// readyPID waits until a child has written its PID, and removes the file.
 func readyPID(t *testing.T, file string) int {
 	t.Helper()
 	var pid int
@@ -107,7 +106,7 @@ func identify(t *testing.T, pid int) Identity {
 	return id
 }
 
-// child is a config that runs role; its ready file is the second result.
+// child returns a configuration that runs role, and its ready file.
 func child(t *testing.T, role string) (Config, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,14 +128,14 @@ func start(t *testing.T, cfg Config) *Process {
 	return p
 }
 
-func TestFiveCyclesLeaveNothing(t *testing.T) {
+func TestFiveCyclesLeaveNoProcess(t *testing.T) {
 	t.Parallel()
 	cfg, file := child(t, "polite")
 	for range 5 {
 		p := start(t, cfg)
 		id := identify(t, readyPID(t, file))
 		if got := p.Status().PID; got != id.PID {
-			t.Fatalf("Status says pid %d, the child is %d", got, id.PID)
+			t.Fatalf("got Status PID %d, want %d", got, id.PID)
 		}
 		if err := p.Stop(t.Context()); err != nil {
 			t.Fatal(err)
@@ -145,7 +144,7 @@ func TestFiveCyclesLeaveNothing(t *testing.T) {
 			t.Fatal("child is alive after Stop")
 		}
 		if err := p.Status().LastExit; err != nil {
-			t.Fatalf("child ended with %v; it was asked politely", err)
+			t.Fatalf("child exited with %v after SIGTERM, want no error", err)
 		}
 		if left, _ := filepath.Glob(filepath.Join(cfg.PIDDir, "*")); len(left) != 0 {
 			t.Fatalf("left behind: %v", left)
@@ -164,7 +163,7 @@ func TestFiveCyclesLeaveNothing(t *testing.T) {
 	}
 }
 
-func TestRestartsWhatDies(t *testing.T) {
+func TestExitedChildIsRestarted(t *testing.T) {
 	t.Parallel()
 	cfg, file := child(t, "polite")
 	exits := make(chan Exit, 10)
@@ -177,7 +176,7 @@ func TestRestartsWhatDies(t *testing.T) {
 	}
 	exit := <-exits
 	if exit.PID != first.PID || exit.Err == nil || exit.Stopping || exit.Name != "kid" {
-		t.Fatalf("OnExit got %+v, want the death of %d", exit, first.PID)
+		t.Fatalf("OnExit got %+v, want the exit of %d", exit, first.PID)
 	}
 	second := identify(t, readyPID(t, file))
 	if second.PID == first.PID || first.Alive() {
@@ -191,11 +190,11 @@ func TestRestartsWhatDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit := <-exits; !exit.Stopping || exit.Err != nil || exit.PID != second.PID {
-		t.Fatalf("OnExit got %+v, want the ordered end of %d", exit, second.PID)
+		t.Fatalf("OnExit got %+v, want the stop of %d", exit, second.PID)
 	}
 }
 
-func TestDelayGrowsAndStopEndsTheWait(t *testing.T) {
+func TestDelayDoublesAndStopCancelsIt(t *testing.T) {
 	t.Parallel()
 	cfg, _ := child(t, "failing")
 	cfg.MinDelay, cfg.MaxDelay = 2*time.Millisecond, time.Hour
@@ -207,11 +206,11 @@ func TestDelayGrowsAndStopEndsTheWait(t *testing.T) {
 	for range 6 {
 		times = append(times, <-died)
 	}
-	// The fifth wait is 2 ms doubled four times.
+	// The fifth delay is 2 ms doubled four times.
 	if got := times[5].Sub(times[4]); got < 32*time.Millisecond {
 		t.Errorf("fifth restart came after %v, want at least 32 ms", got)
 	}
-	testutil.Eventually(t, "a wait that outlasts the test", func() bool {
+	testutil.Eventually(t, "a delay longer than the test", func() bool {
 		select {
 		case <-died:
 		default:
@@ -223,7 +222,7 @@ func TestDelayGrowsAndStopEndsTheWait(t *testing.T) {
 	}
 }
 
-func TestStopKillsTheStubbornWithItsGroup(t *testing.T) {
+func TestStopKillsAStubbornGroup(t *testing.T) {
 	t.Parallel()
 	cfg, file := child(t, "parent")
 	cfg.Grace = 50 * time.Millisecond
@@ -236,7 +235,7 @@ func TestStopKillsTheStubbornWithItsGroup(t *testing.T) {
 	testutil.Eventually(t, "grandchild is gone", func() bool { return !grandchild.Alive() })
 }
 
-func TestDeathTakesTheGroupAlong(t *testing.T) {
+func TestExitKillsTheGroup(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		cfg, file := child(t, "parent")
@@ -284,8 +283,8 @@ func TestStartErrors(t *testing.T) {
 	}{
 		"no such program": {Config{Name: "x", Path: filepath.Join(dir, "nothing")}, "nothing"},
 		"bad name":        {Config{Name: "../x"}, `"../x"`},
-		"log folder":      {Config{Name: "x", LogFile: filepath.Join(blocked, "x.log")}, "start x"},
-		"pid folder":      {Config{Name: "x", PIDDir: filepath.Join(blocked, "run")}, "start x"},
+		"log directory":   {Config{Name: "x", LogFile: filepath.Join(blocked, "x.log")}, "start x"},
+		"PID directory":   {Config{Name: "x", PIDDir: filepath.Join(blocked, "run")}, "start x"},
 	} {
 		p, err := Start(c.cfg)
 		if err == nil {
@@ -297,7 +296,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// A script that makes place for the real program is known by that program.
+// A script that calls exec is identified by the new program.
 func TestPIDFileFollowsExec(t *testing.T) {
 	t.Parallel()
 	cfg, file := child(t, "polite")
@@ -309,7 +308,7 @@ func TestPIDFileFollowsExec(t *testing.T) {
 	cfg.Path, cfg.Args = "/bin/sh", []string{"-c", `while [ ! -e "$1" ]; do sleep 0.01; done; exec "$0" "$2"`, self, go1, file}
 	cfg.Recheck = time.Millisecond
 	p := start(t, cfg)
-	// The first look has been and found the shell.
+	// The shell has been identified first.
 	testutil.Eventually(t, "pid file", func() bool { return len(pidFiles(cfg.PIDDir)) == 1 })
 	if err := os.WriteFile(go1, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -318,14 +317,14 @@ func TestPIDFileFollowsExec(t *testing.T) {
 	p.identifyAgain(Identity{PID: pid})
 	f, err := readPIDFile(pidFiles(cfg.PIDDir)[0])
 	if err != nil || f.Process != identify(t, pid) || filepath.Base(f.Process.Exe) != filepath.Base(self) {
-		t.Fatalf("pid file has %+v, %v; want the program itself", f.Process, err)
+		t.Fatalf("pid file has %+v, %v; want the program", f.Process, err)
 	}
 }
 
-func TestLogIsMovedAside(t *testing.T) {
+func TestLogIsRotated(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.log")
-	log, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) // as a child has it
+	log, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) // like a child
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,14 +337,14 @@ func TestLogIsMovedAside(t *testing.T) {
 		if _, err := log.WriteString(c.write); err != nil {
 			t.Fatal(err)
 		}
-		if err := moveLogAside(path, 10); err != nil {
+		if err := rotateLog(path, 10); err != nil {
 			t.Fatal(err)
 		}
 		if got, aside := LogTail(path, 100), LogTail(path+".1", 100); got != c.log || aside != c.aside {
 			t.Errorf("after %q: log %q, aside %q; want %q and %q", c.write, got, aside, c.log, c.aside)
 		}
 	}
-	if err := moveLogAside(path+".none", 10); err != nil {
+	if err := rotateLog(path+".none", 10); err != nil {
 		t.Error(err)
 	}
 }
@@ -371,8 +370,8 @@ func pidFiles(dir string) []string {
 	return files
 }
 
-// crash runs a supervisor of a stubborn child in a process of its own, kills
-// it with -9, and returns the child that it leaves and its pid folder.
+// crash runs a supervisor of a stubborn child in a separate process, kills it with SIGKILL, and returns the leftover child and the
+// PID directory.
 func crash(t *testing.T) (Identity, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -393,16 +392,16 @@ func crash(t *testing.T) (Identity, string) {
 		return len(pidFiles(run)) == 1
 	})
 
-	// While the supervisor lives its child is not a leftover.
+	// While the supervisor runs, its child is not a leftover.
 	if found, err := CleanStale(t.Context(), run, time.Second, slog.New(slog.DiscardHandler)); err != nil || len(found) != 0 {
-		t.Fatalf("CleanStale found %v, %v beside a living supervisor", found, err)
+		t.Fatalf("CleanStale found %v, %v while the supervisor runs", found, err)
 	}
 	if err := supervisor.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = supervisor.Wait()
 	if !left.Alive() {
-		t.Fatal("the stubborn child died of its supervisor's death")
+		t.Fatal("the stubborn child exited with its supervisor")
 	}
 	return left, run
 }
@@ -426,7 +425,7 @@ func TestCleanStaleFindsTheLeftovers(t *testing.T) {
 	}
 }
 
-func TestCleanStaleNeverStopsAStranger(t *testing.T) {
+func TestCleanStaleDoesNotStopOtherProcesses(t *testing.T) {
 	t.Parallel()
 	left, run := crash(t)
 	path := pidFiles(run)[0]
@@ -449,7 +448,7 @@ func TestCleanStaleNeverStopsAStranger(t *testing.T) {
 			t.Errorf("%s: found %v, %v; want one that is not running", name, found, err)
 		}
 		if !left.Alive() {
-			t.Fatalf("%s: a stranger was stopped", name)
+			t.Fatalf("%s: an unrelated process was stopped", name)
 		}
 	}
 }
@@ -458,7 +457,7 @@ func TestCleanStaleBadInput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if found, err := CleanStale(t.Context(), filepath.Join(dir, "none"), time.Second, slog.New(slog.DiscardHandler)); err != nil || found != nil {
-		t.Fatalf("missing folder: %v, %v", found, err)
+		t.Fatalf("missing directory: %v, %v", found, err)
 	}
 	junk := filepath.Join(dir, "junk.pid")
 	if err := os.WriteFile(junk, []byte("1"), 0o600); err != nil {
@@ -467,15 +466,15 @@ func TestCleanStaleBadInput(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
-	if found, err := CleanStale(t.Context(), dir, time.Second, slog.New(slog.NewTextHandler(&said, nil))); err != nil || len(found) != 0 {
+	var log strings.Builder
+	if found, err := CleanStale(t.Context(), dir, time.Second, slog.New(slog.NewTextHandler(&log, nil))); err != nil || len(found) != 0 {
 		t.Fatalf("got %v, %v, want nothing found and no error", found, err)
 	}
-	if !strings.Contains(said.String(), junk) {
-		t.Errorf("the log is %q, want %s in it", said.String(), junk)
+	if !strings.Contains(log.String(), junk) {
+		t.Errorf("the log is %q, want %s in it", log.String(), junk)
 	}
 	if _, err := os.Stat(junk); err != nil {
-		t.Fatalf("a file that is not ours was removed: %v", err)
+		t.Fatalf("an unrelated file was removed: %v", err)
 	}
 }
 

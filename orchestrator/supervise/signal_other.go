@@ -17,7 +17,7 @@ func ownGroup(*exec.Cmd, syscall.Signal) {}
 
 func awaitExit(int) {}
 
-// signalGroup can only kill here, and only the process itself.
+// signalGroup kills the process. Other signals and process groups are not supported on this system.
 func signalGroup(pid int, _ syscall.Signal) error {
 	p, err := os.FindProcess(pid)
 	if err != nil {

@@ -9,6 +9,5 @@ const (
 	sigKill = syscall.SIGKILL
 )
 
-// signalGroup signals every process of the group that pid leads. The caller
-// knows that pid has not been reaped.
+// signalGroup signals all processes of the group led by pid. The caller ensures that pid has not been reaped.
 func signalGroup(pid int, sig syscall.Signal) error { return syscall.Kill(-pid, sig) }

@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	largest      = 150 << 10 // of a page, in bytes
-	largestFlow  = 300 << 10 // of the page of a workflow
-	mostFollowed = 2         // links of one place of a page: those of the other rows lead to pages of the same kind
+	largest      = 150 << 10 // maximum size of a page in bytes
+	largestFlow  = 300 << 10 // maximum size of a workflow page
+	mostFollowed = 2         // links per position in a page; the links of other rows lead to pages of the same kind
 )
 
-// crawl is a walk through the pages of a site.
+// crawl is a crawl of the pages of a site.
 type crawl struct {
 	*tab
-	prefix string // of the pages of ours
+	prefix string // path prefix of the tested pages
 	client *http.Client
-	header http.Header     // of its own requests
-	quick  bool            // inspects nothing
-	known  string          // pages below it are inspected by other tests
-	seen   map[string]bool // paths that were asked for
+	header http.Header     // header of its requests
+	quick  bool            // skips inspections
+	known  string          // pages below this path are inspected by other tests
+	seen   map[string]bool // requested paths
 
-	questions []string // pages that ask before something is done
+	questions []string // confirmation pages
 }
 
-// walk opens every page that the navigation leads to, the first links of every place on them, and what lies below these;
-// it inspects all, and returns what it saw. The key, if there is one, is sent with each request.
+// walk opens and inspects all pages that the navigation links to, the first links of each position on them, and their subpages. It
+// sends the key, if any, with each request. It returns the crawl.
 func walk(b *tab, name, prefix, key string) *crawl {
 	b.Helper()
 	c := newCrawl(b, prefix, key)
 	if prefix != "" {
-		c.known = prefix + "/tasks/" // by the tests of tasks/ui
+		c.known = prefix + "/tasks/" // inspected by the tests of tasks/ui
 	}
 	c.walk(name)
 	return c
@@ -59,7 +59,7 @@ func newCrawl(b *tab, prefix, key string) *crawl {
 	return c
 }
 
-// as makes the crawl send a key, in the browser and beside it.
+// as makes the crawl send a key, in the browser and in its own requests.
 func (c *crawl) as(key string) {
 	c.Helper()
 	c.header = http.Header{}
@@ -83,10 +83,10 @@ func (c *crawl) walk(name string) {
 		below = append(below, c.links(`main a[href]`, mostFollowed)...)
 	}
 	for _, path := range below {
-		if !c.open(name, path) || strings.Contains(path, "?") { // the same page, filtered
+		if !c.open(name, path) || strings.Contains(path, "?") { // a filtered page
 			continue
 		}
-		for _, part := range c.links(`main a[href]`, 1) { // its parts, and what can be done with it
+		for _, part := range c.links(`main a[href]`, 1) { // its subpages and actions
 			if strings.HasPrefix(part, path+"/") {
 				c.open(name, part)
 			}
@@ -97,8 +97,8 @@ func (c *crawl) walk(name string) {
 	}
 }
 
-// links returns where the links of a selector lead, but of each place at most some. Links in the same column of
-// different rows have the same place.
+// links returns the targets of the links that match a selector, at most some per position. Links in the same column of different
+// rows have the same position.
 func (c *crawl) links(selector string, most int) []string {
 	c.Helper()
 	all := eval[[]string](c.tab, fmt.Sprintf(`(() => {
@@ -118,14 +118,14 @@ func (c *crawl) links(selector string, most int) []string {
 	for _, link := range all {
 		u, err := url.Parse(link)
 		if err != nil || u.Scheme+"://"+u.Host != c.base {
-			continue // where the page links to, it says itself; it is not loaded
+			continue // an external link, which is not loaded
 		}
 		paths = append(paths, u.RequestURI())
 	}
 	return paths
 }
 
-// get asks for a path as a browser without a window does.
+// get requests a path without the browser.
 func (c *crawl) get(path string) (code int, kind, body string) {
 	c.Helper()
 	return c.ask(http.MethodGet, path, nil)
@@ -156,7 +156,7 @@ func (c *crawl) ask(method, path string, form url.Values) (code int, kind, body 
 	return res.StatusCode, res.Header.Get("Content-Type"), string(raw)
 }
 
-// open opens a page and inspects it, if it was not seen before. It reports false for what is no page of ours.
+// open opens and inspects a page, once. It returns false for a page of another handler.
 func (c *crawl) open(name, path string) bool {
 	c.Helper()
 	if c.seen[path] {
@@ -165,7 +165,7 @@ func (c *crawl) open(name, path string) bool {
 	c.seen[path] = true
 	ours := strings.HasPrefix(path, c.prefix+"/") || path == c.prefix
 	if !ours && strings.HasPrefix(path, "/asynqmon") {
-		return false // not made by us
+		return false // a page of another handler
 	}
 	code, kind, body := c.get(path)
 	if code != http.StatusOK {
@@ -187,7 +187,7 @@ func (c *crawl) open(name, path string) bool {
 		c.Errorf("%s %s: got %d headings of the first level, want 1", name, path, got)
 	}
 	if eval[bool](c.tab, `"hostile" in window`) {
-		c.Errorf("%s %s: a text was run", name, path)
+		c.Errorf("%s %s: untrusted text was executed", name, path)
 	}
 	if eval[bool](c.tab, `!!document.querySelector("form[method=post]")`) {
 		c.questions = append(c.questions, path)
@@ -198,16 +198,16 @@ func (c *crawl) open(name, path string) bool {
 	return true
 }
 
-// tokenName is the field of forms without which nothing is done.
+// tokenName is the required form field against CSRF.
 const tokenName = "muster_form"
 
-// perform does what every question asks: first without the token, which must change nothing, then as a person does.
+// perform submits each confirmation page: first without the token, which must have no effect, then like a user.
 func (c *crawl) perform() {
 	c.Helper()
-	c.expectFailures() // a form that the server does not accept is an answer, too
+	c.expectFailures() // rejected forms are expected
 	for _, path := range c.questions {
 		if code, _, _ := c.get(path); code != http.StatusOK {
-			continue // what was done before has ended it
+			continue // the object no longer exists
 		}
 		if code, _, body := c.ask(http.MethodPost, path, url.Values{}); code != http.StatusForbidden {
 			c.Errorf("%s without a token: got %d, want 403: %.300s", path, code, body)
@@ -224,10 +224,10 @@ func (c *crawl) perform() {
 	}
 }
 
-// fillIn fills the required fields that are empty.
+// fillIn fills the empty required fields.
 const fillIn = `[...document.querySelectorAll("form[method=post] [required]")].map(f => { if (!f.value) f.value = f.type === "number" ? f.min || "1" : "x1"; }).length >= 0`
 
-// paths are the paths that were seen, for messages.
+// paths returns the visited paths for messages.
 func (c *crawl) paths() []string {
 	var all []string
 	for path := range c.seen {
@@ -237,7 +237,7 @@ func (c *crawl) paths() []string {
 	return all
 }
 
-// decode reads JSON.
+// decode decodes JSON.
 func decode(t *testing.T, text string, v any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), v); err != nil {

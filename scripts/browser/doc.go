@@ -1,11 +1,11 @@
-// Package browser tests the web pages in a real browser, a headless Chromium: those of tasks/ui beside a Redis of their
-// own, and those of an orchestrator that the muster binary serves.
+// Package browser tests the web pages in headless Chromium: the pages of tasks/ui with a separate Redis, and the pages of an
+// orchestrator that the muster binary serves.
 //
-// It follows the links of the navigation, and the first links of every place on those pages, so it finds the pages that
-// there are. Each must be small, answer, be free of what axe-core finds (in light and in dark), fit into 390 pixels, load
-// nothing from elsewhere and write no error to the console.
+// It discovers the pages by following the links of the navigation and the first links of each section. Each page must be small,
+// respond with success, pass axe-core (light and dark), fit into 390 pixels, load no external resources and write no error to
+// the console.
 //
-// It is a module of its own, so that chromedp is no dependency of Muster. Run it with make browser. Without a Chromium
-// the tests are skipped; MUSTER_TEST_BROWSER names one. If MUSTER_TEST_PICTURES is a folder, a picture of every page is
-// written there, 1280 and 390 pixels wide, light and dark. MUSTER_TEST_BINARY is the path of a muster that is built already.
+// It is a separate module, so that Muster does not depend on chromedp. Run it with make browser. It skips the tests without a
+// Chromium; MUSTER_TEST_BROWSER is its path. If MUSTER_TEST_PICTURES is a directory, screenshots of all pages are written there,
+// 1280 and 390 pixels wide, light and dark. MUSTER_TEST_BINARY is the path of an existing muster binary.
 package browser

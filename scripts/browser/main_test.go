@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	chromium string          // the browser; empty where there is none
-	browser  context.Context // of the browser, of which each test has a tab
+	chromium string          // path of the browser; "" if not found
+	browser  context.Context // context of the browser; each test has a tab
 )
 
-// binary builds muster, once, unless MUSTER_TEST_BINARY names one.
+// binary builds muster once, or returns MUSTER_TEST_BINARY.
 var binary = sync.OnceValues(func() (string, error) {
 	if file := os.Getenv("MUSTER_TEST_BINARY"); file != "" {
 		return file, nil
@@ -33,7 +33,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	return file, nil
 })
 
-var temporary string // the folder of the binary and of the browser's profile
+var temporary string // directory of the binary and of the browser profile
 
 func TestMain(m *testing.M) {
 	var err error
@@ -46,12 +46,12 @@ func TestMain(m *testing.M) {
 	if chromium != "" {
 		stop = start()
 	} else {
-		fmt.Fprintln(os.Stderr, "browser: NO Chromium was found: the pages are NOT tested; install chromium, or name it in MUSTER_TEST_BROWSER")
+		fmt.Fprintln(os.Stderr, "browser: Chromium not found, so the pages are NOT tested; install chromium or set MUSTER_TEST_BROWSER")
 	}
 	redistest.Main(m, stop, func() error { return os.RemoveAll(temporary) })
 }
 
-// find returns the path of a browser, or "".
+// find returns the path of the browser, or "".
 func find() string {
 	names := []string{"chromium", "chromium-browser", "google-chrome"}
 	if name := os.Getenv("MUSTER_TEST_BROWSER"); name != "" {
@@ -65,7 +65,7 @@ func find() string {
 	return ""
 }
 
-// start starts the browser, without a tab. Call stop when done.
+// start starts the browser without a tab. The caller must call stop.
 func start() (stop func() error) {
 	alloc, free := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium), chromedp.UserDataDir(filepath.Join(temporary, "profile")),
@@ -78,7 +78,7 @@ func start() (stop func() error) {
 		os.Exit(1)
 	}
 	return func() error {
-		err := chromedp.Cancel(browser) // waits until it has ended
+		err := chromedp.Cancel(browser) // waits for its exit
 		cancel()
 		free()
 		if errors.Is(err, context.Canceled) {

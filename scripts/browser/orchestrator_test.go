@@ -20,7 +20,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// process is a muster that runs.
+// process is a running muster.
 type process struct {
 	*testing.T
 	cmd  *exec.Cmd
@@ -42,11 +42,11 @@ func (p *process) printed() string {
 	return p.out.String()
 }
 
-// run starts the binary in a folder of its own. It ends with the test.
+// run starts the binary in a separate directory. It is stopped at the end of the test.
 func run(t *testing.T, args ...string) *process {
 	t.Helper()
 	if chromium == "" {
-		t.Skip("NOT COVERED: there is no Chromium; name one in MUSTER_TEST_BROWSER")
+		t.Skip("NOT COVERED: Chromium not found; set MUSTER_TEST_BROWSER")
 	}
 	file, err := binary()
 	if err != nil {
@@ -66,7 +66,7 @@ func run(t *testing.T, args ...string) *process {
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // how it ended is in ProcessState
+		_ = p.cmd.Wait() // the exit status is in ProcessState
 	}()
 	t.Cleanup(func() {
 		p.end(syscall.SIGKILL)
@@ -77,7 +77,7 @@ func run(t *testing.T, args ...string) *process {
 	return p
 }
 
-// end sends a signal to the process and its children, and waits until it has ended.
+// end sends a signal to the process group and waits for its exit.
 func (p *process) end(s syscall.Signal) {
 	select {
 	case <-p.done:
@@ -87,7 +87,7 @@ func (p *process) end(s syscall.Signal) {
 	}
 }
 
-// until waits until it has printed what matches, and returns the first group.
+// until waits for output that matches, and returns the first group.
 func (p *process) until(re *regexp.Regexp) string {
 	p.Helper()
 	var m []string
@@ -107,7 +107,7 @@ func (p *process) until(re *regexp.Regexp) string {
 
 var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/ui/`)
 
-// keys creates keys of a role in a data folder.
+// keys creates keys of a role in a data directory.
 func (p *process) keys(data, role string, n int) []string {
 	p.Helper()
 	var all []string
@@ -123,8 +123,7 @@ func (p *process) keys(data, role string, n int) []string {
 	return all
 }
 
-// TestDemo walks through the pages of an orchestrator that has done its work, does all that they offer, takes Redis away
-// from them, and presses Ctrl-C.
+// TestDemo crawls the pages of an orchestrator after a round, performs all actions, stops Redis and sends SIGINT.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	p := run(t, "demo", "--keep", "--dir", "world", "--progress", "lines")
@@ -136,7 +135,7 @@ func TestDemo(t *testing.T) {
 	c := walk(b, "demo", "/ui", admins[0])
 	t.Logf("pages: %s", strings.Join(c.paths(), " "))
 	refused(t, newCrawl(b, "/ui", viewer), c.questions)
-	for _, key := range admins { // one that none of the questions revokes
+	for _, key := range admins { // a key that no action revokes
 		id := strings.Split(key, "_")[1]
 		if !slices.ContainsFunc(c.questions, func(path string) bool { return strings.Contains(path, id) }) {
 			c.as(key)
@@ -146,7 +145,7 @@ func TestDemo(t *testing.T) {
 
 	b.expectFailures()
 	b.visit("/ui/")
-	b.says("Live")
+	b.status("Live")
 	redis := pids(t, filepath.Join(p.cmd.Dir, "world", "data", "redis", "run"))
 	if len(redis) != 1 {
 		t.Fatalf("got %v, want one redis-server", redis)
@@ -155,12 +154,12 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(redis[0], syscall.SIGCONT) })
-	b.says("Not up to date")
+	b.status("Not up to date")
 	b.inspect("demo outage")
 	if err := syscall.Kill(redis[0], syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	b.says("Live")
+	b.status("Live")
 
 	p.end(syscall.SIGINT)
 	if got := p.cmd.ProcessState.ExitCode(); got != 130 {
@@ -168,13 +167,13 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// assigned is work that an agent holds.
+// assigned is an assignment of an agent.
 type assigned struct {
 	ID    string
 	Fence int64
 }
 
-// workOnJob does what agents do: one adds items to a job, another accepts one, fails at one and keeps one.
+// workOnJob acts as two agents: one adds items to a job; the other accepts one item, fails one and keeps one.
 func workOnJob(t *testing.T, base, key string) {
 	t.Helper()
 	call := func(path string, body map[string]any, v any) {
@@ -206,7 +205,7 @@ func workOnJob(t *testing.T, base, key string) {
 		t.Helper()
 		var me struct{ ID string }
 		call("/v1/agents", map[string]any{"name": role + "-1", "roles": []string{role}, "capacity": n}, &me)
-		testutil.Eventually(t, "the agent has its work", func() bool {
+		testutil.Eventually(t, "the agent has its assignments", func() bool {
 			var got struct{ Assignments []assigned }
 			call("/v1/agents/"+me.ID+"/lease", map[string]any{"max": n, "wait_seconds": 1}, &got)
 			all = append(all, got.Assignments...)
@@ -226,19 +225,19 @@ func workOnJob(t *testing.T, base, key string) {
 	call("/v1/assignments/"+work[1].ID+"/fail", map[string]any{"agent": agent, "fence": work[1].Fence, "error": hostile, "permanent": true}, nil)
 }
 
-// refused wants that a caller may neither see the questions of others nor do what they ask.
+// refused checks that a caller without permission can neither see nor submit confirmation pages.
 func refused(t *testing.T, c *crawl, questions []string) {
 	t.Helper()
 	for _, path := range questions {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if code, _, _ := c.ask(method, path, nil); code != http.StatusForbidden {
-				t.Errorf("%s %s as one who may not: got %d, want 403", method, path, code)
+				t.Errorf("%s %s without permission: got %d, want 403", method, path, code)
 			}
 		}
 	}
 }
 
-// pids are the processes that have a pid file in a folder.
+// pids returns the processes with a PID file in a directory.
 func pids(t *testing.T, dir string) []int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
@@ -260,8 +259,8 @@ func pids(t *testing.T, dir string) []int {
 	return all
 }
 
-// TestEmptyOrchestrator walks through the pages of an orchestrator without anything, as an admin and as a viewer, who
-// finds no link to a change, and may not make one.
+// TestEmptyOrchestrator crawls the pages of an orchestrator without data, as an admin and as a viewer, who must not find or submit
+// any action.
 func TestEmptyOrchestrator(t *testing.T) {
 	t.Parallel()
 	p := run(t, "start", "--data-dir", "data", "--log-level", "info")
@@ -274,12 +273,12 @@ func TestEmptyOrchestrator(t *testing.T) {
 	seen.quick = true
 	seen.walk("viewer")
 	if len(seen.questions) > 0 {
-		t.Errorf("a viewer finds links to %v, want none to what is not allowed", seen.questions)
+		t.Errorf("a viewer finds links to %v, want no links to forbidden actions", seen.questions)
 	}
 	refused(t, seen, all.questions)
 	b.expectFailures()
 	if got := b.visit("/ui/tasks/queues/default/pause"); got != http.StatusForbidden {
-		t.Errorf("a viewer asks to pause a queue: got %d, want 403", got)
+		t.Errorf("a viewer pauses a queue: got %d, want 403", got)
 	}
 	b.inspect("viewer forbidden")
 }

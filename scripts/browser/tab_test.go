@@ -26,26 +26,26 @@ import (
 //go:embed testdata/axe.min.js
 var axe string
 
-// atOnce bounds the tabs, so that the tests do not wait for each other's pages on a small machine.
+// atOnce limits the number of tabs, so that tests do not slow each other down on a small machine.
 var atOnce = make(chan struct{}, 4)
 
-// tab is a tab of the browser with cookies of its own. At the end of its test it wants that the pages have asked no other
-// server than theirs, and that the console has no errors.
+// tab is a browser tab with separate cookies. At the end of the test it checks that the pages sent requests only to their server
+// and that the console has no errors.
 type tab struct {
 	*testing.T
 	ctx  context.Context
-	base string // of the server, as in http://127.0.0.1:1234
+	base string // base URL of the server, such as http://127.0.0.1:1234
 
 	mu       sync.Mutex // guards the fields below
 	faults   []string
-	expected bool // failing requests are part of the test
+	expected bool // failed requests are expected
 }
 
 // open opens a tab for the pages of a server.
 func open(t *testing.T, base string) *tab {
 	t.Helper()
 	if chromium == "" {
-		t.Skip("NOT COVERED: there is no Chromium; name one in MUSTER_TEST_BROWSER")
+		t.Skip("NOT COVERED: Chromium not found; set MUSTER_TEST_BROWSER")
 	}
 	atOnce <- struct{}{}
 	b := &tab{T: t, base: base}
@@ -65,7 +65,7 @@ func open(t *testing.T, base string) *tab {
 	return b
 }
 
-// heard notes what a page must not do.
+// heard records violations in browser events.
 func (b *tab) heard(ev any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,7 @@ func (b *tab) heard(ev any) {
 	case *network.EventRequestWillBeSent:
 		u, err := url.Parse(ev.Request.URL)
 		if err != nil || (u.Scheme+"://"+u.Host != b.base && u.Scheme != "about" && u.Scheme != "data") {
-			fault("%s asks for %.200s, want nothing from elsewhere", ev.DocumentURL, ev.Request.URL)
+			fault("%s requests %.200s, want no external requests", ev.DocumentURL, ev.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:
 		fault("exception: %s %+v", ev.ExceptionDetails.Text, ev.ExceptionDetails.Exception)
@@ -93,7 +93,7 @@ func (b *tab) heard(ev any) {
 	}
 }
 
-// expectFailures allows requests that fail.
+// expectFailures allows failed requests.
 func (b *tab) expectFailures() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// send sends a command of the browser's protocol to the tab.
+// send sends a DevTools command to the tab.
 func send[P, R any](b *tab, c cdp.Command[P, R], params P) R {
 	b.Helper()
 	r, err := chromedp.Run(b.ctx, func(ctx context.Context, t *chromedp.Target) (R, error) { return cdp.Call(ctx, t, c, params) })
@@ -127,7 +127,7 @@ func (b *tab) visit(path string) int64 {
 	return res.Status
 }
 
-// click clicks on the first element of a selector and waits for the page that it leads to, whose status it returns.
+// click clicks the first element that matches a selector, waits for the next page and returns its status.
 func (b *tab) click(selector string) int64 {
 	b.Helper()
 	res, err := chromedp.RunResponse(b.ctx, func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
@@ -139,12 +139,12 @@ func (b *tab) click(selector string) int64 {
 	return res.Status
 }
 
-// press clicks on what does not lead to another page.
+// press clicks an element that does not open a page.
 func press(selector string) chromedp.Action[chromedp.Void] {
 	return chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, view: window}))`, selector))
 }
 
-// eval returns the value of an expression in the page.
+// eval returns the value of a JavaScript expression in the page.
 func eval[T any](b *tab, js string) T {
 	b.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](js, chromedp.EvalAwaitPromise))
@@ -154,10 +154,10 @@ func eval[T any](b *tab, js string) T {
 	return v
 }
 
-// text returns the text of the page's content.
+// text returns the text of the main content.
 func (b *tab) text() string { return eval[string](b, `document.getElementById("main").innerText`) }
 
-// shows waits until the page has a text.
+// shows waits until the page contains a text.
 func (b *tab) shows(want string) {
 	b.Helper()
 	got := ""
@@ -166,21 +166,21 @@ func (b *tab) shows(want string) {
 	}
 }
 
-// says waits until the line about updates has a text.
-func (b *tab) says(want string) {
+// status waits until the update status contains a text.
+func (b *tab) status(want string) {
 	b.Helper()
 	got := ""
 	if !testutil.Becomes(func() bool {
 		got = eval[string](b, `document.getElementById("livestate").textContent`)
 		return strings.Contains(got, want)
 	}) {
-		b.Fatalf("the line about updates says %q, want %q", got, want)
+		b.Fatalf("got update status %q, want %q", got, want)
 	}
 }
 
 const light, dark = "light", "dark"
 
-// look sets the colours that the reader prefers, and the width of the window.
+// look sets the preferred color scheme and the window width.
 func (b *tab) look(colours string, width int64) {
 	b.Helper()
 	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
@@ -189,7 +189,7 @@ func (b *tab) look(colours string, width int64) {
 	send(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
 }
 
-// violation is what axe-core has found.
+// violation is a violation found by axe-core.
 type violation struct {
 	ID, Help, Impact string
 	Nodes            []struct {
@@ -198,7 +198,7 @@ type violation struct {
 	}
 }
 
-// violations returns what axe-core finds, by all rules or by some.
+// violations returns the violations found by axe-core, for all rules or some.
 func (b *tab) violations(rules ...string) []string {
 	b.Helper()
 	options := map[string]any{"resultTypes": []string{"violations"}}
@@ -227,11 +227,11 @@ func (b *tab) violations(rules ...string) []string {
 
 var plain = regexp.MustCompile(`[^a-zA-Z0-9]+`)
 
-// inspect checks the page of a tab, as far as a machine can.
+// inspect runs the automatic checks on the page of a tab.
 func (b *tab) inspect(name string) {
 	b.Helper()
 	folder := os.Getenv("MUSTER_TEST_PICTURES")
-	// What a rule finds depends on colours only if it is about contrast, and on the width if it is about sizes.
+	// Only contrast rules depend on colors, and only size rules on the width.
 	for _, v := range []struct {
 		colours string
 		width   int64
@@ -261,14 +261,14 @@ func (b *tab) inspect(name string) {
 	b.look(light, 1280)
 }
 
-// widest names the elements that make a page too wide.
+// widest lists the elements that make a page too wide.
 const widest = `[...document.querySelectorAll("body *")].filter(e => {
 	if (e.getBoundingClientRect().right <= innerWidth) return false;
 	for (let p = e.parentElement; p; p = p.parentElement) if (/auto|scroll|hidden/.test(getComputedStyle(p).overflowX)) return false;
 	return true;
 }).slice(0, 5).map(e => e.outerHTML.slice(0, 150)).join("\n")`
 
-// picture writes a picture of the whole page.
+// picture writes a screenshot of the complete page.
 func (b *tab) picture(file string) {
 	b.Helper()
 	raw, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))

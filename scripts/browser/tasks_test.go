@@ -28,16 +28,16 @@ var (
 	delayed = tasks.New[int, int]("shop.delayed")
 )
 
-// hostile runs if a page shows it as anything but text.
+// hostile is executed if a page does not escape it.
 const hostile = `<img src=x onerror="window.hostile=1"><script>window.hostile=1</script></main></svg>` + "\u202Egnp.exe\x1b[31m"
 
-// site is a program with pages of its tasks.
+// site is a program with the pages of tasks/ui.
 type site struct {
 	*httptest.Server
 	client *tasks.Client
 }
 
-// serve serves the pages of the fleet of a Redis, with a worker if asked for.
+// serve serves the pages for a Redis, optionally with a worker.
 func serve(t *testing.T, redis string, worker bool) *site {
 	t.Helper()
 	client, err := tasks.Connect(t.Context(), redis)
@@ -78,7 +78,7 @@ func begin[O any](t *testing.T, s *site, work tasks.Signature[O]) *tasks.AsyncRe
 	return run
 }
 
-// over sends work, waits until it has ended, however it ends, and returns its id.
+// over sends work, waits until it has finished, and returns its ID.
 func over[O any](t *testing.T, s *site, work tasks.Signature[O]) string {
 	t.Helper()
 	run := begin(t, s, work)
@@ -88,7 +88,7 @@ func over[O any](t *testing.T, s *site, work tasks.Signature[O]) string {
 	return run.ID()
 }
 
-// answer ends the task of a workflow that waits for an answer from outside.
+// answer completes the external task of a workflow.
 func answer(t *testing.T, s *site, id string) {
 	t.Helper()
 	nodes, err := s.client.Nodes(t.Context(), id)
@@ -99,16 +99,16 @@ func answer(t *testing.T, s *site, id string) {
 		if n.Task != "shop.waits" {
 			continue
 		}
-		testutil.Eventually(t, "the task is answered", func() bool {
+		testutil.Eventually(t, "the task is completed", func() bool {
 			token, err := s.client.NewToken(t.Context(), id, n.ID)
 			return err == nil && s.client.Complete(t.Context(), token, []byte("1")) == nil
 		})
 		return
 	}
-	t.Fatalf("workflow %s has no task that waits", id)
+	t.Fatalf("workflow %s has no pending external task", id)
 }
 
-// approval is a workflow that waits for an answer from outside, before its last task.
+// approval returns a workflow with an external task before its last task.
 func approval() tasks.Signature[int] { return tasks.Chain(waits.S(1), inc) }
 
 func flow(id string) string { return "/workflows/" + id }
@@ -143,12 +143,12 @@ func TestFullPages(t *testing.T) {
 	})
 	c := walk(open(t, s.URL), "full", "", "")
 	if len(c.questions) == 0 {
-		t.Errorf("no page asks a question: %v", c.paths())
+		t.Errorf("no confirmation page: %v", c.paths())
 	}
 	c.perform()
 }
 
-// A queue is paused and resumed by clicks, also where there is no JavaScript.
+// A queue is paused and resumed by clicks, with and without JavaScript.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]bool{"with JavaScript": true, "without JavaScript": false} {
@@ -165,7 +165,7 @@ func TestChanges(t *testing.T) {
 				b.shows(want)
 				queues, err := s.client.Queues(t.Context())
 				if err != nil || len(queues) != 1 || queues[0].Paused != (want == "paused") {
-					t.Errorf("got %+v, %v, want that it is %s", queues, err, want)
+					t.Errorf("got %+v, %v, want %s", queues, err, want)
 				}
 			}
 			b.visit("/queues")
@@ -183,7 +183,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Every page can be read without JavaScript.
+// Every page is readable without JavaScript.
 func TestWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
@@ -200,12 +200,12 @@ func TestWithoutJavaScript(t *testing.T) {
 			t.Errorf("%s: got %.1000s, want %q", path, got, want)
 		}
 		if eval[bool](b, `[...document.querySelectorAll("button")].some(e => e.type === "button" && e.checkVisibility())`) {
-			t.Errorf("%s: got a button that does nothing without JavaScript", path)
+			t.Errorf("%s: got a button that has no effect without JavaScript", path)
 		}
 	}
 }
 
-// What happens is on the screen, unless the reader has paused the updates.
+// Changes appear on the page unless updates are paused.
 func TestUpdates(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
@@ -213,42 +213,42 @@ func TestUpdates(t *testing.T) {
 	b := open(t, s.URL)
 	b.visit(flow(first.ID()))
 	b.shows("0 of 2")
-	b.says("Live")
+	b.status("Live")
 	answer(t, s, first.ID())
 	b.shows("succeeded")
 	if got := eval[string](b, `document.querySelector("#news[role=status]").textContent`); !strings.Contains(got, "succeeded") {
-		t.Errorf("screen readers are told %q, want that it has succeeded", got)
+		t.Errorf("got %q for screen readers, want a message about the success", got)
 	}
 
 	b.visit(flow(second.ID()))
-	b.says("Live")
+	b.status("Live")
 	b.do(press("#pause"))
-	b.says("Paused")
+	b.status("Paused")
 	next := reads(t, s.URL+flow(second.ID()))
 	answer(t, s, second.ID())
-	testutil.Eventually(t, "other readers see the end", func() bool { return strings.Contains(next(), "succeeded") })
+	testutil.Eventually(t, "other readers see the result", func() bool { return strings.Contains(next(), "succeeded") })
 	if got := b.text(); strings.Contains(got, "succeeded") {
-		t.Errorf("while updates are paused: got %.500s, want the page as it was", got)
+		t.Errorf("while updates are paused: got %.500s, want an unchanged page", got)
 	}
 	b.do(press("#pause"))
 	b.shows("succeeded")
-	b.says("Live")
+	b.status("Live")
 }
 
-// Updates keep the values of the fields that the reader has changed, also of those without the focus.
+// Updates keep changed values of form fields, including fields without focus.
 func TestUpdatesKeepTypedText(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
 	begin(t, s, approval())
 	b := open(t, s.URL)
 	b.visit("/workflows")
-	b.says("Live")
+	b.status("Live")
 	b.do(chromedp.SendKeys("main input[name=name]", "refund"))
 	eval[chromedp.Void](b, `(e => { e.value = "24h"; e.dispatchEvent(new Event("input", {bubbles: true})); })(document.querySelector("main select[name=within]"))`)
 	b.do(chromedp.Focus("main form button"))
 	for want := range 3 {
 		begin(t, s, approval())
-		testutil.Eventually(t, "the new row is there", func() bool { return eval[int](b, `document.querySelectorAll("main tbody tr").length`) == want+2 })
+		testutil.Eventually(t, "the new row appears", func() bool { return eval[int](b, `document.querySelectorAll("main tbody tr").length`) == want+2 })
 	}
 	if got := eval[string](b, `[...document.querySelectorAll("main input[name=name], main select[name=within]")].map(e => e.value).join(" ")`); got != "refund 24h" {
 		t.Errorf("after updates the fields are %q, want refund 24h", got)
@@ -285,14 +285,14 @@ func TestKeyboard(t *testing.T) {
 	row := flow(run.ID())
 	for i := 0; active() != row; i++ {
 		if i == 40 {
-			t.Fatalf("40 tab stops after the search is %s, want a row of the table", active())
+			t.Fatalf("got %s 40 tab stops after the search, want a row of the table", active())
 		}
 		b.do(chromedp.KeyEvent("\t"))
 	}
 	begin(t, s, tasks.Chain(waits.S(7), inc)) // a new first row
-	testutil.Eventually(t, "the new row is there", func() bool { return eval[int](b, `document.querySelectorAll("main tbody tr").length`) == 2 })
+	testutil.Eventually(t, "the new row appears", func() bool { return eval[int](b, `document.querySelectorAll("main tbody tr").length`) == 2 })
 	if got := active(); got != row {
-		t.Errorf("after an update the focus is on %s, want it where it was: %s", got, row)
+		t.Errorf("after an update the focus is on %s, want unchanged focus: %s", got, row)
 	}
 	if _, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r")); err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestKeyboard(t *testing.T) {
 	b.shows("0 of 2")
 }
 
-// Texts of others are shown as texts, and cut.
+// Untrusted texts are escaped and truncated.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
@@ -316,7 +316,7 @@ func TestHostileTexts(t *testing.T) {
 	} {
 		b.visit(path)
 		if eval[bool](b, `"hostile" in window || !!document.querySelector("main img, main script, main b:not([class]):empty")`) {
-			t.Errorf("%s: the text was run", path)
+			t.Errorf("%s: the text was executed", path)
 		}
 		if got := b.text(); shown && !strings.Contains(got, "<img src=x") && !strings.Contains(got, `\u003cimg src=x`) {
 			t.Errorf("%s: got %.1000s, want the text", path, got)
@@ -331,7 +331,7 @@ func TestHostileTexts(t *testing.T) {
 	b.inspect("hostile node")
 }
 
-// A workflow of ten thousand nodes is a page like others.
+// A workflow of ten thousand nodes has a page of ordinary size.
 func TestLargeWorkflow(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
@@ -340,7 +340,7 @@ func TestLargeWorkflow(t *testing.T) {
 	b.visit(flow(id))
 	b.shows("10\u202f001 of 10\u202f001")
 	if got := eval[int](b, `document.querySelectorAll("svg.graph .box").length`); got != 2 {
-		t.Errorf("got %d boxes, want one for the group and one for what follows", got)
+		t.Errorf("got %d boxes, want one for the group and one for its successor", got)
 	}
 	if got := eval[int](b, `document.documentElement.outerHTML.length`); got > largestFlow {
 		t.Errorf("got %d characters, want at most %d", got, largestFlow)
@@ -350,13 +350,13 @@ func TestLargeWorkflow(t *testing.T) {
 	b.shows("of 10")
 }
 
-// Many readers get each change.
+// Many readers receive each change.
 func TestManyReaders(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
 	run := begin(t, s, approval())
 	var all []func() string
-	for range 90 { // one caller may have 100 pages open
+	for range 90 { // the limit is 100 open pages per caller
 		all = append(all, reads(t, s.URL+flow(run.ID())))
 	}
 	for _, next := range all {
@@ -366,15 +366,15 @@ func TestManyReaders(t *testing.T) {
 	}
 	b := open(t, s.URL)
 	b.visit(flow(run.ID()))
-	b.says("Live")
+	b.status("Live")
 	answer(t, s, run.ID())
 	b.shows("succeeded")
 	for _, next := range all {
-		testutil.Eventually(t, "the reader gets the end", func() bool { return strings.Contains(next(), "succeeded") })
+		testutil.Eventually(t, "the reader receives the result", func() bool { return strings.Contains(next(), "succeeded") })
 	}
 }
 
-// Who has too many pages open is told so and what to do, and the page continues by itself once others are closed.
+// A reader with too many open pages sees an error with advice, and the page recovers after others are closed.
 func TestTooManyPages(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
@@ -390,14 +390,14 @@ func TestTooManyPages(t *testing.T) {
 		}
 	}
 	b.visit(flow(run.ID()))
-	b.says("too many open pages: close some")
+	b.status("too many open pages: close some")
 	for _, leave := range others {
 		leave()
 	}
-	b.says("Live")
+	b.status("Live")
 }
 
-// reads opens a page as a stream of events, and returns a function that waits for the next one.
+// reads opens a page as an event stream and returns a function that waits for the next event.
 func reads(t *testing.T, url string) func() string {
 	t.Helper()
 	return readsUntil(t.Context(), t, url)
@@ -436,7 +436,7 @@ func readsUntil(ctx context.Context, t *testing.T, url string) func() string {
 	}
 }
 
-// Where Redis is away, the pages say so, and come back by themselves.
+// While Redis is unavailable, the pages show an error, and recover automatically.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Server(t, "appendonly", "yes")
@@ -445,10 +445,10 @@ func TestRedisAway(t *testing.T) {
 	b := open(t, s.URL)
 	b.expectFailures()
 	b.visit(flow(run.ID()))
-	b.says("Live")
+	b.status("Live")
 	redis.Stop()
-	b.says("Not up to date")
-	b.shows("0 of 1") // what was seen last
+	b.status("Not up to date")
+	b.shows("0 of 1") // the last known state
 	b.inspect("outage of an open page")
 	for _, path := range []string{"/", "/workflows", flow(run.ID()), "/names", "/queues", "/workers", "/schedule"} {
 		if got := b.visit(path); got != http.StatusServiceUnavailable {
@@ -460,5 +460,5 @@ func TestRedisAway(t *testing.T) {
 	b.visit(flow(run.ID()))
 	redis.Start()
 	b.shows("0 of 1")
-	b.says("Live")
+	b.status("Live")
 }

@@ -1,5 +1,5 @@
-// Package crawlbench compares scrapes with crawls of colly, in one run. It is a module of its own, so that the main one does
-// not depend on colly.
+// Package crawlbench compares scrapes with crawls by colly in one run. It is a separate module, so that the main module does not
+// depend on colly.
 package crawlbench
 
 import (
@@ -30,7 +30,7 @@ const (
 	pages, perList = 2000, 50
 	atOnce         = 8
 	took           = 10 * time.Millisecond
-	serve          = "CRAWLBENCH_SERVE" // the environment variable of the process that serves the pages
+	serve          = "CRAWLBENCH_SERVE" // environment variable of the server process
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 	site := httptest.NewServer(http.HandlerFunc(page))
 	fmt.Println(site.URL)
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the benchmark ends
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the benchmark exits
 }
 
 // page serves listing pages /list/N, their detail pages /item/N, and a binary tree of detail pages /p/N.
@@ -72,7 +72,7 @@ func scan(r *http.Request, format string, n *int) bool {
 	return err == nil
 }
 
-// startSite serves the pages in a process of its own, whose CPU time is not counted.
+// startSite serves the pages in a separate process, whose CPU time is not counted.
 func startSite(b *testing.B) (url string) {
 	b.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -95,10 +95,10 @@ func startSite(b *testing.B) (url string) {
 	return url
 }
 
-// BenchmarkCrawl scrapes 2,000 pages that take 10 ms each with eight in flight: detail pages of listing pages, and detail
-// pages that lead to detail pages. of-ideal is the share of the rate that is possible, 800 pages a second; x-colly is the
-// time of colly divided by that of a scrape, cpu-x-colly the CPU time of this process per page divided by that of colly, and
-// cpu-redis-x-colly that with Redis.
+// BenchmarkCrawl scrapes 2,000 pages with a response time of 10 ms, eight at a time: detail pages of listing pages, and a tree of
+// detail pages. of-ideal is the share of the possible rate of 800 pages/s; x-colly is the time of colly divided by the time of a
+// scrape, cpu-x-colly the CPU time of this process per page divided by the CPU time of colly, and cpu-redis-x-colly the same
+// including Redis.
 func BenchmarkCrawl(b *testing.B) {
 	for name, c := range map[string]struct{ yaml, start string }{
 		"listing": {"start: [/list/0]\nlisting: {next: a.next, links: a.item}\n", "/list/0"},
@@ -144,7 +144,7 @@ func BenchmarkCrawl(b *testing.B) {
 	}
 }
 
-// startScraper starts a service of a site, and a worker, until the benchmark ends.
+// startScraper starts a service for a site and a worker until the end of the benchmark.
 func startScraper(b *testing.B, client *tasks.Client, def *definition.Definition) *sites.Service {
 	b.Helper()
 	s, err := sites.NewService(sites.Config{Client: client, OutDir: b.TempDir(), Registry: sites.NewRegistry(def)})
@@ -169,7 +169,7 @@ func startScraper(b *testing.B, client *tasks.Client, def *definition.Definition
 	return s
 }
 
-// crawlWithColly crawls the same pages and takes the same field.
+// crawlWithColly crawls the same pages and extracts the same field.
 func crawlWithColly(b *testing.B, start string) {
 	b.Helper()
 	c := colly.NewCollector(colly.Async(true))

@@ -9,7 +9,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// TestOnCluster does a round on a Redis Cluster of three nodes, and kills a worker during it.
+// TestOnCluster runs a round on a Redis Cluster of three nodes and kills a worker during it.
 func TestOnCluster(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

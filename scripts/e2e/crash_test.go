@@ -11,8 +11,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// TestWorkersKilled kills one worker process after another in the middle of a scrape. The round ends
-// well, and a page that was done is not fetched again: only those in flight at a kill may be.
+// TestWorkersKilled repeatedly kills a worker process during a scrape. The round succeeds, and only pages in flight at a kill are
+// fetched again.
 func TestWorkersKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -30,14 +30,13 @@ func TestWorkersKilled(t *testing.T) {
 	b.wantQuiet(t)
 }
 
-// killBusy kills a worker that is at work, and wants its work to be free for others at once: what a
-// supervisor is for.
+// killBusy kills a busy worker and checks that its supervisor releases its tasks at once.
 func (b *bench) killBusy(t *testing.T, r *run) {
 	t.Helper()
 	c := b.client(t)
 	var at []tasktype.ActiveNode
 	var pid int
-	r.until(t, "a worker at work", func() bool {
+	r.until(t, "a busy worker", func() bool {
 		at = nil
 		live, lerr := c.Workers(t.Context())
 		active, aerr := c.Active(t.Context())
@@ -58,19 +57,18 @@ func (b *bench) killBusy(t *testing.T, r *run) {
 	})
 	kill9(t, pid)
 	killed := time.Now()
-	r.until(t, "its work being taken back", func() bool {
+	r.until(t, "the release of its tasks", func() bool {
 		active, err := c.Active(t.Context())
 		return err == nil && !slices.ContainsFunc(at, func(n tasktype.ActiveNode) bool { return slices.Contains(active, n) })
 	})
 	took := time.Since(killed)
-	t.Logf("the %d tasks of a killed worker were free again after %s", len(at), took.Round(time.Millisecond))
+	t.Logf("the %d tasks of a killed worker were released after %s", len(at), took.Round(time.Millisecond))
 	if took > 2*time.Second {
-		t.Errorf("the work of a killed worker was free again after %s, want at most 1s", took)
+		t.Errorf("the tasks of a killed worker were released after %s, want at most 1s", took)
 	}
 }
 
-// TestRedisKilled kills Redis in the middle of a scrape. It comes back with its data, the workers find
-// it again, and the round ends well.
+// TestRedisKilled kills Redis during a scrape. It restarts with its data, the workers reconnect, and the round succeeds.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -86,8 +84,8 @@ func TestRedisKilled(t *testing.T) {
 	b.wantQuiet(t)
 }
 
-// TestKilledWhileProxiesAreChecked kills both workers and then Redis before there is a pool. The check is
-// taken up again each time, and the round ends well.
+// TestKilledWhileProxiesAreChecked kills both workers and then Redis before the pool is published. The check is resumed each time,
+// and the round succeeds.
 func TestKilledWhileProxiesAreChecked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -106,8 +104,8 @@ func TestKilledWhileProxiesAreChecked(t *testing.T) {
 	b.wantQuiet(t)
 }
 
-// TestEverythingKilled kills the whole run with -9 in the middle of a scrape, as a power cut would. The
-// next run clears what it left, and continues the job: every record, none twice.
+// TestEverythingKilled kills all processes with SIGKILL during a scrape. The next run cleans up and continues the job: all records,
+// no duplicates.
 func TestEverythingKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -123,8 +121,8 @@ func TestEverythingKilled(t *testing.T) {
 	b.wantQuiet(t)
 }
 
-// TestEmbeddedRedisKilled kills a run whose Redis lives in the process and keeps nothing. The next run begins
-// anew, and still writes no record twice.
+// TestEmbeddedRedisKilled kills a run with an embedded Redis, whose data is lost. The next run starts from the beginning and writes
+// no duplicate records.
 func TestEmbeddedRedisKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -144,8 +142,7 @@ func TestEmbeddedRedisKilled(t *testing.T) {
 	b.wantQuiet(t)
 }
 
-// wantFetchedOnce wants that no page was fetched twice, but for those that were in flight when something
-// was killed.
+// wantFetchedOnce checks that only pages in flight at a kill were fetched twice.
 func (b *bench) wantFetchedOnce(t *testing.T, inFlight int) {
 	t.Helper()
 	again := 0
@@ -159,6 +156,6 @@ func (b *bench) wantFetchedOnce(t *testing.T, inFlight int) {
 		}
 	}
 	if again > inFlight {
-		t.Errorf("%d pages were fetched again, want at most the %d that can have been in flight: %v", again, inFlight, which)
+		t.Errorf("%d pages were fetched again, want at most %d, the maximum in flight: %v", again, inFlight, which)
 	}
 }

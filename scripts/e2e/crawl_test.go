@@ -19,7 +19,7 @@ import (
 	"muster/orchestrator/redisd"
 )
 
-// endless is a site of listing pages that lead to listing pages without end.
+// endless is a site with an infinite number of listing pages.
 type endless struct {
 	*httptest.Server
 	mu    sync.Mutex // guards the fields below
@@ -46,7 +46,7 @@ func newEndless(t *testing.T) *endless {
 	return e
 }
 
-// since counts the requests after a time, and returns the first one.
+// since returns the number of requests after a time and the time of the first one.
 func (e *endless) since(begin time.Time) (n int, first time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +61,7 @@ func (e *endless) since(begin time.Time) (n int, first time.Time) {
 	return n, first
 }
 
-// again counts the requests for pages that were requested before.
+// again returns the number of repeated requests.
 func (e *endless) again() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +91,7 @@ func (e *endless) scrape(t *testing.T, dir string) *run {
 	return muster(t, os.Environ(), "scrape", "--config", conf, "--wait", "--direct", file)
 }
 
-// TestStopOfACrawl stops a scrape of listing pages: no request follows a second later.
+// TestStopOfACrawl stops a scrape of listing pages: no request follows after a second.
 func TestStopOfACrawl(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
@@ -107,7 +107,7 @@ func TestStopOfACrawl(t *testing.T) {
 			select {
 			case <-r.done:
 			case <-time.After(longest):
-				t.Fatal("the scrape does not end")
+				t.Fatal("the scrape does not stop")
 			}
 			if n, _ := site.since(sent.Add(time.Second)); n > 0 {
 				t.Errorf("got %d requests more than a second after %s, want none", n, signal)
@@ -116,8 +116,8 @@ func TestStopOfACrawl(t *testing.T) {
 	}
 }
 
-// TestCrawlAfterAKill kills everything in the middle of a scrape. The next command continues it within three seconds, and
-// fetches again only pages that were in flight or being settled.
+// TestCrawlAfterAKill kills all processes during a scrape. The next command continues it within three seconds and fetches only pages
+// again that were in flight or being settled.
 func TestCrawlAfterAKill(t *testing.T) {
 	t.Parallel()
 	site, dir := newEndless(t), t.TempDir()
@@ -127,7 +127,7 @@ func TestCrawlAfterAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-first.done
-	testutil.Eventually(t, "its Redis ends, too", func() bool {
+	testutil.Eventually(t, "its Redis exits, too", func() bool {
 		_, err := redisd.Discover(t.Context(), filepath.Join(dir, "data"))
 		return err != nil
 	})

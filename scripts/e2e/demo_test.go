@@ -11,7 +11,7 @@ import (
 	"muster/orchestrator/demo"
 )
 
-// TestDemoOnABareMachine runs the newcomer's first command where there is no Redis and no configuration.
+// TestDemoOnABareMachine runs muster demo without Redis and without a configuration.
 func TestDemoOnABareMachine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func TestDemoOnABareMachine(t *testing.T) {
 	if s.Proxies.Candidates < 40 {
 		t.Errorf("%d candidates, want at least 40", s.Proxies.Candidates)
 	}
-	// Every world has the same sites: this one is only asked for the truth.
+	// All worlds have the same sites: this one only provides the truth.
 	truth, err := demo.Start(t.Context(), demo.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestDemoOnABareMachine(t *testing.T) {
 	wantAll(t, truth, s)
 }
 
-// TestDemoInterrupted presses Ctrl-C in the middle of the demo.
+// TestDemoInterrupted sends SIGINT during the demo.
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

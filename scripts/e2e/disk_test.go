@@ -17,13 +17,13 @@ import (
 	"muster/tasks"
 )
 
-// disk is a small one of the test's own.
+// disk is a small separate disk.
 type disk struct {
 	t    *testing.T
 	path string
 }
 
-// mountDisk mounts a disk of some megabytes, which takes root.
+// mountDisk mounts a disk of some megabytes, which requires root.
 func mountDisk(t *testing.T, path string, size string) disk {
 	t.Helper()
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -42,7 +42,7 @@ func mountDisk(t *testing.T, path string, size string) disk {
 
 func (d disk) ballast() string { return filepath.Join(d.path, "ballast") }
 
-// fill takes all the room there is.
+// fill fills the disk.
 func (d disk) fill() {
 	d.t.Helper()
 	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -53,7 +53,7 @@ func (d disk) fill() {
 	for zeros := make([]byte, 64<<10); err == nil; {
 		_, err = f.Write(zeros)
 	}
-	for err = nil; err == nil; { // to the last byte of a page
+	for err = nil; err == nil; { // fill the last block
 		_, err = io.WriteString(f, "x")
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
@@ -61,7 +61,7 @@ func (d disk) fill() {
 	}
 }
 
-// free gives the room back.
+// free removes the file that fills the disk.
 func (d disk) free() {
 	d.t.Helper()
 	if err := os.Remove(d.ballast()); err != nil {
@@ -69,7 +69,7 @@ func (d disk) free() {
 	}
 }
 
-// said runs a command beside the run, and returns what it prints and its exit code.
+// said runs a command while the run continues, and returns its output and exit code.
 func (b *bench) said(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command(binary, append(args, "--config", b.conf)...)
@@ -82,9 +82,9 @@ func (b *bench) said(t *testing.T, args ...string) (stdout, stderr string, code 
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestDiskFull fills the disk that Redis and the records are on in the middle of a scrape, for longer than
-// workers may be silent. The jobs are blocked and say why, no worker counts as ended, and once there is room the
-// scrape continues by itself: every record, none twice, no page skipped.
+// TestDiskFull fills the disk of Redis and the records during a scrape, for longer than the heartbeat timeout of workers. The jobs
+// are blocked and show the reason, no worker counts as exited, and when there is space the scrape continues automatically: all
+// records, no duplicates, no skipped page.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -101,14 +101,14 @@ func TestDiskFull(t *testing.T) {
 			r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 60 })
 			d.fill()
 			c := b.client(t)
-			r.until(t, "the workers being unable to say that they live", func() bool {
+			r.until(t, "failed heartbeats of the workers", func() bool {
 				_, err := c.Workers(t.Context())
 				return tasks.Refused(err)
 			})
-			for range 2 { // it keeps trying meanwhile
+			for range 2 { // it retries meanwhile
 				b.wantBlocked(t)
 			}
-			r.until(t, "a line that the disk is full", func() bool {
+			r.until(t, "a line about the full disk", func() bool {
 				return strings.Contains(r.stderr.String(), "waits: redis cannot write to the disk of its folder "+b.data)
 			})
 			d.free()
@@ -121,8 +121,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// wantBlocked wants all commands that show a running scrape to say that the disk is full, and that no worker has
-// ended.
+// wantBlocked checks that all commands that show a running scrape report the full disk, and that no worker counts as exited.
 func (b *bench) wantBlocked(t *testing.T) {
 	t.Helper()
 	out, errs, code := b.said(t, "jobs", "list", "--kind", "scrape", "--json")
@@ -134,7 +133,7 @@ func (b *bench) wantBlocked(t *testing.T) {
 	}
 	for _, j := range page.Data {
 		if j.Status != "processing" || !strings.Contains(strings.ToLower(j.Waiting), "blocked: ") || !strings.Contains(strings.ToLower(j.Waiting), "no space left on device") || !strings.Contains(j.Waiting, b.data) {
-			t.Errorf("job %s is %s, waiting %q; want that it is blocked, and no space left in %s", j.ID, j.Status, j.Waiting, b.data)
+			t.Errorf("job %s is %s, waiting %q; want it blocked, with no space left in %s", j.ID, j.Status, j.Waiting, b.data)
 		}
 	}
 	if out, errs, code := b.said(t, "inspect", "ping"); code != 0 {
@@ -142,6 +141,6 @@ func (b *bench) wantBlocked(t *testing.T) {
 	}
 	out, errs, code = b.said(t, "health")
 	if text := out + errs; code != 1 || !strings.Contains(text, "disk") || strings.Contains(text, "no worker") || strings.Contains(text, "no running") {
-		t.Errorf("health: exit code %d, want 1 and that the disk is full\n%s", code, text)
+		t.Errorf("health: exit code %d, want 1 and a full disk\n%s", code, text)
 	}
 }

@@ -24,12 +24,12 @@ import (
 
 // fleet is a muster with its API, for agents.
 type fleet struct {
-	dir  string // of everything
-	conf string // the settings
-	url  string // of the API
+	dir  string // root directory
+	conf string // settings file
+	url  string // URL of the API
 }
 
-// newFleet writes the settings of a muster with a Redis of its own. Settings of more replace whole sections.
+// newFleet writes the settings of a muster with a separate Redis. Settings in more replace complete sections.
 func newFleet(t *testing.T, more map[string]any) *fleet {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func newFleet(t *testing.T, more map[string]any) *fleet {
 	return f
 }
 
-// start starts muster, and waits for its API.
+// start starts muster and waits for its API.
 func (f *fleet) start(t *testing.T) *run {
 	t.Helper()
 	r := muster(t, os.Environ(), "start", "--config", f.conf, "--progress", "none")
@@ -61,13 +61,13 @@ func (f *fleet) start(t *testing.T) *run {
 	return r
 }
 
-// get reads JSON of the API into v, unless that is nil.
+// get decodes a JSON response of the API into v, unless it is nil.
 func (f *fleet) get(path string, v any) error {
 	_, err := f.call(http.MethodGet, path, nil, v)
 	return err
 }
 
-// call calls the API. The error is also that of a status which is no success.
+// call calls the API. It also returns an error for an unsuccessful status.
 func (f *fleet) call(method, path string, body, v any, header ...string) (status int, err error) {
 	var data []byte
 	if body != nil {
@@ -110,7 +110,7 @@ func (f *fleet) do(t *testing.T, method, path string, body, v any) {
 	}
 }
 
-// muster runs a command on the settings, and returns what it prints.
+// muster runs a command with the settings and returns its output.
 func (f *fleet) muster(t *testing.T, args ...string) string {
 	t.Helper()
 	r := muster(t, os.Environ(), append(args, "--config", f.conf)...)
@@ -118,7 +118,7 @@ func (f *fleet) muster(t *testing.T, args ...string) string {
 	return r.stdout.String()
 }
 
-// agentJob is the part of a job that the tests look at.
+// agentJob contains the required fields of a job.
 type agentJob struct {
 	ID      string
 	Status  string
@@ -128,14 +128,14 @@ type agentJob struct {
 	Percent float64 `json:"progress_percent"`
 }
 
-// agentItem is the part of an item that the tests look at.
+// agentItem contains the required fields of an item.
 type agentItem struct {
 	Key, Text, Status, Agent string
 	ExternalID               string `json:"external_id"`
 	Labels                   map[string]bool
 }
 
-// items reads all items of a job.
+// items returns all items of a job.
 func (f *fleet) items(t *testing.T, id string) []agentItem {
 	t.Helper()
 	var all []agentItem
@@ -152,17 +152,17 @@ func (f *fleet) items(t *testing.T, id string) []agentItem {
 	}
 }
 
-// interpreter finds the program that runs an agent of examples/agents.
+// interpreter returns the path of a program that runs an agent of examples/agents.
 func interpreter(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("NOT COVERED: agents in %s: it is not installed (%v)", name, err)
+		t.Skipf("NOT COVERED: agents in %s: not installed (%v)", name, err)
 	}
 	return path
 }
 
-// exampleAgent is the path of a file of examples/agents.
+// exampleAgent returns the path of a file in examples/agents.
 func exampleAgent(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", "examples", "agents", name))
@@ -172,14 +172,14 @@ func exampleAgent(t *testing.T, name string) string {
 	return path
 }
 
-// agent starts an agent of examples/agents, which ends with the test.
+// agent starts an agent of examples/agents and stops it at the end of the test.
 func (f *fleet) agent(t *testing.T, interpreterName, file string, env ...string) *run {
 	t.Helper()
 	return launch(t, append(os.Environ(), append(env, "MUSTER_API="+f.url, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...),
 		exec.Command(interpreter(t, interpreterName), exampleAgent(t, file)))
 }
 
-// sentences is a document with n sentences, of which every third requires nothing.
+// sentences returns a document of n sentences, of which every third contains no requirement.
 func sentences(name string, n int) string {
 	var b bytes.Buffer
 	for i := range n {
@@ -192,8 +192,8 @@ func sentences(name string, n int) string {
 	return b.String()
 }
 
-// TestHungRedisIsRestarted stops a redis-server of muster with SIGSTOP: meanwhile each call of the API ends within 5 s
-// with 503, and muster restarts the server without a loss.
+// TestHungRedisIsRestarted stops the redis-server of muster with SIGSTOP: API calls return 503 within 5 s, and muster restarts the
+// server without loss of data.
 func TestHungRedisIsRestarted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil)

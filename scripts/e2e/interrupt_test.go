@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// TestInterrupted presses Ctrl-C in every phase of a round: it ends with 130 within seconds and leaves
-// nothing running, and the next round continues from there: every record, none twice.
+// TestInterrupted sends SIGINT in every phase of a round: it exits with 130 within seconds and leaves no process, and the next round
+// continues: all records, no duplicates.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	phases := []struct {
 		name    string
 		reached func(*testing.T, *bench) bool
 		presses int
-		within  time.Duration // of the last press
+		within  time.Duration // after the last signal
 	}{
-		{"while Redis comes up", func(_ *testing.T, b *bench) bool {
+		{"while Redis starts", func(_ *testing.T, b *bench) bool {
 			_, err := os.Stat(b.data)
 			return err == nil
 		}, 1, 15 * time.Second},
-		{"while workers come up", func(t *testing.T, b *bench) bool {
+		{"while workers start", func(t *testing.T, b *bench) bool {
 			return len(b.workers(t)) > 0
 		}, 1, 15 * time.Second},
 		{"while proxies are checked", func(_ *testing.T, b *bench) bool { return b.proxiesAsked() > 5 }, 1, 20 * time.Second},
@@ -51,14 +51,14 @@ func TestInterrupted(t *testing.T) {
 					pages += s.Pages
 				}
 				if pages == 0 {
-					t.Error("the summary tells of no page")
+					t.Error("the summary contains no page")
 				}
 			}
 
 			second := b.once(t, "--worker-processes", "2")
 			second.wait(t, 0)
 			wantAll(t, b.World, second.summary(t))
-			// A drain lets pages come in; at the second press they are dropped.
+			// A drain completes running pages; the second signal aborts them.
 			b.wantFetchedOnce(t, (p.presses-1)*2*concurrency)
 			b.wantQuiet(t)
 		})

@@ -15,7 +15,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// TestAgentsDoAJob is the story of the first page of docs/how-to/jobs.md: agents in Python and Node, and the command line.
+// TestAgentsDoAJob follows the first page of docs/how-to/jobs.md, with agents in Python and Node.js and the command line.
 func TestAgentsDoAJob(t *testing.T) {
 	t.Parallel()
 	interpreter(t, "python3")
@@ -28,9 +28,9 @@ func TestAgentsDoAJob(t *testing.T) {
 	main := f.start(t)
 	waiting := muster(t, os.Environ(), "jobs", "start", "--config", f.conf, "--document", document, "--prompt", "List the requirements", "--wait")
 
-	// Without an agent it waits, and says for which.
+	// Without an agent it waits and shows the missing role.
 	var id string
-	waiting.until(t, "a job that waits for an agent", func() bool {
+	waiting.until(t, "a waiting job", func() bool {
 		var page struct{ Jobs []agentJob }
 		if err := f.get("/jobs", &page); err != nil || len(page.Jobs) != 1 {
 			return false
@@ -39,12 +39,12 @@ func TestAgentsDoAJob(t *testing.T) {
 		return strings.Contains(page.Jobs[0].Waiting, "creator")
 	})
 	if got := f.muster(t, "jobs", "status", id); !strings.Contains(got, "no agent of role creator") {
-		t.Errorf("jobs status: got %s, want it to name the role creator", got)
+		t.Errorf("jobs status: got %s, want the role creator in it", got)
 	}
 
 	creator := f.agent(t, "python3", "creator.py")
 	var j agentJob
-	testutil.Eventually(t, "items that wait for an agent", func() bool {
+	testutil.Eventually(t, "waiting items", func() bool {
 		return f.get("/jobs/"+id, &j) == nil && j.Items.Pending == 3 && strings.Contains(j.Waiting, "validator")
 	})
 	validator := f.agent(t, "python3", "validator.py")
@@ -72,12 +72,12 @@ func TestAgentsDoAJob(t *testing.T) {
 		}
 	}
 
-	// They stop on a signal, and are forgotten.
+	// The agents stop on a signal and unregister.
 	for _, a := range []*run{creator, validator} {
 		_ = a.cmd.Process.Signal(syscall.SIGTERM)
 		<-a.done
 		if code := a.cmd.ProcessState.ExitCode(); code != 0 {
-			t.Errorf("an agent ended with %d after SIGTERM, want 0", code)
+			t.Errorf("an agent exited with %d after SIGTERM, want 0", code)
 		}
 	}
 	var left struct{ Data []struct{ Name string } }
@@ -88,7 +88,7 @@ func TestAgentsDoAJob(t *testing.T) {
 	main.wait(t, 130)
 }
 
-// TestNodeAgentDoesAJob has the items of a prompt judged by the agent in Node.
+// TestNodeAgentDoesAJob validates the items of a prompt with the agent in Node.js.
 func TestNodeAgentDoesAJob(t *testing.T) {
 	t.Parallel()
 	interpreter(t, "node")
@@ -104,14 +104,14 @@ func TestNodeAgentDoesAJob(t *testing.T) {
 	}
 }
 
-// work is an assignment that a test holds as an agent.
+// work is an assignment of the test itself.
 type work struct {
 	ID    string
 	Fence int64
 	Item  agentItem
 }
 
-// register registers an agent that the test itself is.
+// register registers the test as an agent.
 func (f *fleet) register(t *testing.T, name, role string) (id string) {
 	t.Helper()
 	var me struct{ ID string }
@@ -133,9 +133,9 @@ func (f *fleet) lease(t *testing.T, agent string) (w work) {
 	return w
 }
 
-// TestLateAnswersChangeNothing has an agent that answers after its deadline, although its heartbeats came: the result of
-// the agent that got the work instead counts.
-func TestLateAnswersChangeNothing(t *testing.T) {
+// TestLateResultsAreRejected settles an assignment after its deadline, despite heartbeats. The result of the agent with the new
+// assignment counts.
+func TestLateResultsAreRejected(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil)
 	pipelines := filepath.Join(f.dir, "data", "pipelines")
@@ -159,7 +159,7 @@ func TestLateAnswersChangeNothing(t *testing.T) {
 	slow, other := f.register(t, "slow", "checker"), f.register(t, "other", "checker")
 	first := f.lease(t, slow)
 	status := 0
-	testutil.Eventually(t, "the deadline", func() bool { // heartbeats do not move it
+	testutil.Eventually(t, "the deadline", func() bool { // heartbeats do not extend it
 		status, _ = f.call(http.MethodPost, "/v1/assignments/"+first.ID+"/heartbeat", map[string]any{"agent": slow, "fence": first.Fence}, nil)
 		return status != http.StatusOK
 	})
@@ -173,25 +173,25 @@ func TestLateAnswersChangeNothing(t *testing.T) {
 		return status
 	}
 	if got := answer(slow, first, "slow"); got != http.StatusConflict {
-		t.Errorf("an answer after the deadline: got %d, want 409", got)
+		t.Errorf("a result after the deadline: got %d, want 409", got)
 	}
 	second := f.lease(t, other)
 	if second.Fence <= first.Fence {
-		t.Errorf("the second lease has the fence %d, want one above %d", second.Fence, first.Fence)
+		t.Errorf("the second lease has the fence %d, want more than %d", second.Fence, first.Fence)
 	}
 	if got := answer(slow, first, "slow"); got != http.StatusConflict {
-		t.Errorf("an answer while another agent has the work: got %d, want 409", got)
+		t.Errorf("a result while another agent has the assignment: got %d, want 409", got)
 	}
 	if got := answer(slow, work{ID: second.ID, Fence: second.Fence}, "slow"); got != http.StatusForbidden {
-		t.Errorf("an answer to the assignment of another agent: got %d, want 403", got)
+		t.Errorf("a result for the assignment of another agent: got %d, want 403", got)
 	}
-	for range 2 { // a repeat is fine
+	for range 2 { // a repetition is accepted
 		if got := answer(other, second, "other"); got != http.StatusOK {
-			t.Errorf("the answer of the other agent: got %d, want 200", got)
+			t.Errorf("the result of the other agent: got %d, want 200", got)
 		}
 	}
 	if got := answer(slow, first, "slow"); got != http.StatusConflict {
-		t.Errorf("an answer after that of another agent: got %d, want 409", got)
+		t.Errorf("a result after the result of another agent: got %d, want 409", got)
 	}
 	testutil.Eventually(t, "the end of the job", func() bool { return f.get("/jobs/"+j.ID, &j) == nil && j.Status == "completed" })
 	if got := f.items(t, j.ID); len(got) != 1 || got[0].ExternalID != "other" || got[0].Agent != other || got[0].Status != "integrated" {

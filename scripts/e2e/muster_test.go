@@ -24,7 +24,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// binary is the muster that all tests run, built once.
+// binary is the path of the muster that all tests use, built once.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -43,19 +43,19 @@ func TestMain(m *testing.M) {
 	redistest.Main(m, func() error { return os.RemoveAll(dir) })
 }
 
-// longest is how long any one run of muster may take.
+// longest is the timeout of a run of muster.
 const longest = 2 * time.Minute
 
-// bench is a world with a muster that gathers from it: its settings, its data.
+// bench is a world with the settings and data of a muster that scrapes it.
 type bench struct {
 	*demo.World
-	dir  string // of everything
-	data string // muster's data folder
-	out  string // where the records go
-	conf string // the settings
+	dir  string // root directory
+	data string // data directory of muster
+	out  string // directory of records
+	conf string // settings file
 }
 
-// concurrency is how many tasks each worker of a bench runs at once.
+// concurrency is the concurrency of each worker of a bench.
 const concurrency = 4
 
 func setup(t *testing.T) *bench {
@@ -77,7 +77,7 @@ func setup(t *testing.T) *bench {
 		out:   filepath.Join(dir, "records"),
 		conf:  filepath.Join(dir, "muster.yaml"),
 	}
-	// JSON is YAML, and quotes what must be quoted.
+	// JSON is valid YAML and quotes all strings.
 	settings, err := json.MarshalIndent(map[string]any{
 		"data_dir": b.data,
 		"redis":    map[string]any{"mode": "child", "server": redisServer(t)},
@@ -96,7 +96,7 @@ func setup(t *testing.T) *bench {
 	return b
 }
 
-// redisServer is a real redis-server; without one there is nothing here to test.
+// redisServer returns the path of redis-server. It skips the test if there is none.
 func redisServer(t *testing.T) string {
 	t.Helper()
 	name := os.Getenv("MUSTER_TEST_REDIS_SERVER")
@@ -110,16 +110,16 @@ func redisServer(t *testing.T) string {
 	return path
 }
 
-// run is a muster that runs, or has.
+// run is a running or exited muster.
 type run struct {
 	cmd            *exec.Cmd
 	stdout, stderr output
 	done           chan struct{}
 }
 
-// output is what a process has printed so far.
+// output is the output of a process.
 type output struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	printed bytes.Buffer
 }
 
@@ -135,13 +135,13 @@ func (o *output) String() string {
 	return o.printed.String()
 }
 
-// muster starts the binary, which ends with the test at the latest.
+// muster starts the binary. It is killed at the end of the test.
 func muster(t *testing.T, env []string, args ...string) *run {
 	t.Helper()
 	return launch(t, env, exec.Command(binary, args...))
 }
 
-// launch starts a command, which ends with the test at the latest.
+// launch starts a command. It is killed at the end of the test.
 func launch(t *testing.T, env []string, cmd *exec.Cmd) *run {
 	t.Helper()
 	r := &run{cmd: cmd, done: make(chan struct{})}
@@ -154,7 +154,7 @@ func launch(t *testing.T, env []string, cmd *exec.Cmd) *run {
 	}
 	go func() {
 		defer close(r.done)
-		_ = r.cmd.Wait() // how it ended is in ProcessState
+		_ = r.cmd.Wait() // the exit status is in ProcessState
 	}()
 	t.Cleanup(func() {
 		select {
@@ -180,7 +180,7 @@ func (b *bench) onceArgs(args ...string) []string {
 	return append([]string{"start", "--config", b.conf, "--once", "--json", "--progress", "lines", "--log-level", "debug"}, args...)
 }
 
-// wait waits for the end and wants the exit code.
+// wait waits for the exit and checks the exit code.
 func (r *run) wait(t *testing.T, code int) {
 	t.Helper()
 	select {
@@ -189,11 +189,11 @@ func (r *run) wait(t *testing.T, code int) {
 		t.Fatalf("muster still runs after %s", longest)
 	}
 	if got := r.cmd.ProcessState.ExitCode(); got != code {
-		t.Fatalf("muster ended with %v, want exit code %d", r.cmd.ProcessState, code)
+		t.Fatalf("muster exited with %v, want exit code %d", r.cmd.ProcessState, code)
 	}
 }
 
-// interrupt is a Ctrl-C: the terminal sends it to the whole foreground group.
+// interrupt sends SIGINT to the process group, like Ctrl-C in a terminal.
 func (r *run) interrupt(t *testing.T) {
 	t.Helper()
 	if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT); err != nil {
@@ -201,7 +201,7 @@ func (r *run) interrupt(t *testing.T) {
 	}
 }
 
-// until waits for a fact, and fails when the run ends before it.
+// until waits until fact returns true, and fails if the run exits before.
 func (r *run) until(t *testing.T, what string, fact func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), longest)
@@ -215,14 +215,14 @@ func (r *run) until(t *testing.T, what string, fact func() bool) {
 			if fact() {
 				return
 			}
-			t.Fatalf("muster ended before %s: %v", what, r.cmd.ProcessState)
+			t.Fatalf("muster exited before %s: %v", what, r.cmd.ProcessState)
 		case <-ctx.Done():
-			t.Fatalf("no sign of %s: %v", what, ctx.Err())
+			t.Fatalf("timeout waiting for %s: %v", what, ctx.Err())
 		}
 	}
 }
 
-// pids are the children of a run that have a pid file in a folder and a name that begins with prefix.
+// pids returns the children of a run with a PID file in a directory and a name that starts with prefix.
 func pids(t *testing.T, dir, prefix string) []int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
@@ -233,7 +233,7 @@ func pids(t *testing.T, dir, prefix string) []int {
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // it ended just now
+			continue // the process has exited
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func (b *bench) redis(t *testing.T) []int {
 	return pids(t, filepath.Join(b.data, "redis", "run"), "")
 }
 
-// client is a connection to the Redis that a run has brought, until the test ends.
+// client returns a client of the Redis of a run, closed at the end of the test.
 func (b *bench) client(t *testing.T) *tasks.Client {
 	t.Helper()
 	url, err := redisd.Discover(t.Context(), b.data)
@@ -275,8 +275,7 @@ func (b *bench) client(t *testing.T) *tasks.Client {
 	return c
 }
 
-// noPasswordInArguments checks that the password of Redis is not where every
-// user of the machine can read it.
+// noPasswordInArguments checks that the password of Redis is not visible to other users.
 func (b *bench) noPasswordInArguments(t *testing.T) {
 	t.Helper()
 	password, err := os.ReadFile(filepath.Join(b.data, "redis", "password"))
@@ -285,13 +284,13 @@ func (b *bench) noPasswordInArguments(t *testing.T) {
 	}
 	for _, pid := range append(b.workers(t), b.redis(t)...) {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && bytes.Contains(args, bytes.TrimSpace(password)) { // no error: it runs, on Linux
+		if err == nil && bytes.Contains(args, bytes.TrimSpace(password)) { // without an error, the process runs on Linux
 			t.Errorf("the password of Redis is in the arguments of process %d", pid)
 		}
 	}
 }
 
-// kill9 ends a process that a run has started.
+// kill9 kills a process of a run with SIGKILL.
 func kill9(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -299,12 +298,12 @@ func kill9(t *testing.T, pid int) {
 	}
 }
 
-// pagesAsked is how many requests both sites have seen.
+// pagesAsked returns the number of requests to both sites.
 func (b *bench) pagesAsked() int {
-	return b.Shop.Traffic().Asked() + b.News.Traffic().Asked()
+	return b.Shop.Traffic().Requests() + b.News.Traffic().Requests()
 }
 
-// proxiesAsked is how many requests the proxies have seen.
+// proxiesAsked returns the number of requests to the proxies.
 func (b *bench) proxiesAsked() int64 {
 	var n int64
 	for _, p := range b.Proxies {
@@ -313,7 +312,7 @@ func (b *bench) proxiesAsked() int64 {
 	return n
 }
 
-// summary is what a round or a demo prints with --json.
+// summary is the JSON output of a round or a demo.
 type summary struct {
 	Proxies struct{ Candidates, Alive, Usable int }
 	Sites   []struct {
@@ -333,12 +332,12 @@ func (r *run) summary(t *testing.T) summary {
 	t.Helper()
 	var s summary
 	if err := json.Unmarshal([]byte(r.stdout.String()), &s); err != nil {
-		t.Fatalf("stdout is no summary: %v", err)
+		t.Fatalf("stdout is not a summary: %v", err)
 	}
 	return s
 }
 
-// wantAll wants a summary of a complete round, and in its files exactly what the sites have.
+// wantAll checks the summary of a complete round and the records in its files.
 func wantAll(t *testing.T, w *demo.World, s summary) {
 	t.Helper()
 	if len(s.Sites) != len(w.Sites()) {
@@ -353,7 +352,7 @@ func wantAll(t *testing.T, w *demo.World, s summary) {
 				continue
 			}
 			if want := len(site.Truth()); got.Records != want {
-				t.Errorf("%s: the summary says %d records, want %d", site.Name, got.Records, want)
+				t.Errorf("%s: got %d records in the summary, want %d", site.Name, got.Records, want)
 			}
 			if got.Status != "COMPLETE" {
 				t.Errorf("%s: status %s, want COMPLETE", site.Name, got.Status)
@@ -365,11 +364,11 @@ func wantAll(t *testing.T, w *demo.World, s summary) {
 	}
 }
 
-// wantQuiet wants that nothing is left of a bench's runs: no process of the binary or of Redis.
+// wantQuiet checks that no process of a bench remains: neither of the binary nor of Redis.
 func (b *bench) wantQuiet(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		return // there is no /proc to look in
+		return // no /proc on this system
 	}
 	var left []string
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -379,20 +378,20 @@ func (b *bench) wantQuiet(t *testing.T) {
 	for _, file := range entries {
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			continue // it ended just now
+			continue // the process has exited
 		}
-		environ, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")) // not ours: not readable
+		environ, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")) // not readable for processes of other users
 		cwd, _ := os.Readlink(filepath.Join(filepath.Dir(file), "cwd"))
 		if bytes.Contains(raw, []byte(b.dir)) || bytes.Contains(environ, []byte(b.dir)) || strings.HasPrefix(cwd, b.dir) {
 			left = append(left, string(bytes.ReplaceAll(raw, []byte{0}, []byte{' '})))
 		}
 	}
 	if len(left) > 0 {
-		t.Errorf("still running after the end:\n%s", strings.Join(left, "\n"))
+		t.Errorf("still running after the exit:\n%s", strings.Join(left, "\n"))
 	}
 }
 
-// tail keeps the end of a long output.
+// tail returns the end of a long output.
 func tail(s string) string {
 	const most = 6000
 	if len(s) > most {

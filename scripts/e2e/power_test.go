@@ -19,26 +19,25 @@ import (
 	"muster/internal/testutil"
 )
 
-// unsynced is how old the newest writes can be that a Redis with appendfsync everysec has not synced: a second, and
-// another while the disk is busy.
+// unsynced is the maximum age of writes that a Redis with appendfsync everysec has not synced: a second, and another one while the
+// disk is busy.
 const unsynced = 2 * time.Second
 
-// past is what a run had done at a moment.
+// past is the state of a run at one time.
 type past struct {
 	at    time.Time
-	log   int64           // bytes of the append-only file
-	asked int             // pages
-	jobs  map[string]bool // those that had records, by their folders
+	log   int64           // size of the append-only file
+	asked int             // requested pages
+	jobs  map[string]bool // jobs with records, by directory
 }
 
-// TestPowerCut kills everything at once at a random moment, with -9, and cuts off a random part of what Redis had not
-// synced. The next run continues: the jobs are those from before unless they began in the part that was cut off, no
-// page is fetched again but for those in flight or of that part, and each record is there once.
-// MUSTER_E2E_POWER says how many times, MUSTER_E2E_SEED where the random numbers begin.
+// TestPowerCut kills all processes at a random time with SIGKILL and truncates a random part of the unsynced append-only file. The
+// next run continues: it has the same jobs, unless they started in the truncated part; only pages in flight or of that part are
+// fetched again, and each record exists once. MUSTER_E2E_POWER is the number of histories, MUSTER_E2E_SEED the first random seed.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	histories, first := number(t, "MUSTER_E2E_POWER", 1), number(t, "MUSTER_E2E_SEED", 1)
-	slots := make(chan struct{}, 2) // a run per history at a time, or it is the machine that is tested
+	slots := make(chan struct{}, 2) // limits concurrent histories, so that the machine is not the bottleneck
 	for seed := first; seed < first+histories; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +57,7 @@ func powerCut(t *testing.T, random *rand.Rand) {
 		r := b.once(t, "--worker-processes", "2")
 		history := b.watch(r, before)
 		moment := random.IntN(60)
-		if cut > 0 || random.IntN(4) > 0 { // else while proxies are checked
+		if cut > 0 || random.IntN(4) > 0 { // otherwise during the proxy check
 			r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= (cut+1)*moment || r.ended() })
 		}
 		select {
@@ -66,7 +65,7 @@ func powerCut(t *testing.T, random *rand.Rand) {
 		case <-r.done:
 		}
 		if r.ended() {
-			t.Logf("cut %d: the run had ended before", cut)
+			t.Logf("cut %d: the run had exited before", cut)
 			break
 		}
 		b.killAll(t, r)
@@ -75,13 +74,13 @@ func powerCut(t *testing.T, random *rand.Rand) {
 		asked := b.pagesAsked() - synced.asked
 		again += asked + 2*concurrency
 		maps.Copy(jobs, synced.jobs)
-		for _, site := range b.Sites() { // the next run begins a new job of one that has ended
+		for _, site := range b.Sites() { // the next run starts a new job for a finished one
 			if ended, _ := filepath.Glob(filepath.Join(b.out, site.Name, "*", "report.json")); len(ended) > 0 {
 				maps.DeleteFunc(jobs, func(dir string, _ bool) bool { return filepath.Dir(dir) == filepath.Join(b.out, site.Name) })
-				again += site.Traffic().Asked()
+				again += site.Traffic().Requests()
 			}
 		}
-		t.Logf("cut %d after %d pages: the log of %d bytes to %d, at least %d; %d pages of that time", cut, b.pagesAsked(), now[0], now[1], synced.log, asked)
+		t.Logf("cut %d after %d pages: the log was truncated from %d to %d bytes, at least %d; %d pages in that time", cut, b.pagesAsked(), now[0], now[1], synced.log, asked)
 	}
 	r := b.once(t, "--worker-processes", "2")
 	r.wait(t, 0)
@@ -90,7 +89,7 @@ func powerCut(t *testing.T, random *rand.Rand) {
 	for _, site := range s.Sites {
 		for dir := range jobs {
 			if filepath.Dir(dir) == filepath.Join(b.out, site.Site) && filepath.Base(dir) != site.JobID {
-				t.Errorf("%s: got job %s, want that of before the cut, %s", site.Site, site.JobID, filepath.Base(dir))
+				t.Errorf("%s: got job %s, want the job before the cut, %s", site.Site, site.JobID, filepath.Base(dir))
 			}
 		}
 	}
@@ -107,7 +106,7 @@ func number(t *testing.T, name string, otherwise int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		t.Fatalf("%s=%s: write a number above 0", name, text)
+		t.Fatalf("%s=%s: must be a positive number", name, text)
 	}
 	return n
 }
@@ -121,23 +120,23 @@ func (r *run) ended() bool {
 	}
 }
 
-// watched is what a run had done at the moments that were looked at.
+// watched contains the recorded states of a run.
 type watched struct {
 	mu      sync.Mutex // guards moments
 	moments []past
 }
 
-// look is what runs have done so far.
+// look returns the current state.
 func (b *bench) look() past {
 	now := past{at: time.Now(), log: logSize(b.logFile()), asked: b.pagesAsked(), jobs: map[string]bool{}}
-	folders, _ := filepath.Glob(filepath.Join(b.out, "*", "*", "*.jsonl")) // the pattern is right
+	folders, _ := filepath.Glob(filepath.Join(b.out, "*", "*", "*.jsonl")) // the pattern is valid
 	for _, f := range folders {
 		now.jobs[filepath.Dir(f)] = true
 	}
 	return now
 }
 
-// watch looks at a run all the time, until it ends. Before it there was the past.
+// watch records the state of a run until it exits. before is the state before the run.
 func (b *bench) watch(r *run, before past) *watched {
 	w := &watched{moments: []past{before}}
 	go func() {
@@ -157,7 +156,7 @@ func (b *bench) watch(r *run, before past) *watched {
 	return w
 }
 
-// at is the last moment before a time that was looked at, or that before the run.
+// at returns the last recorded state before a time.
 func (w *watched) at(when time.Time) past {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,26 +168,26 @@ func (w *watched) at(when time.Time) past {
 	return w.moments[0]
 }
 
-// logFile is the part of the append-only file that Redis appends to, or "".
+// logFile returns the current part of the append-only file, or "".
 func (b *bench) logFile() string {
-	parts, _ := filepath.Glob(filepath.Join(b.data, "redis", "appendonlydir", "*.incr.aof")) // the pattern is right
+	parts, _ := filepath.Glob(filepath.Join(b.data, "redis", "appendonlydir", "*.incr.aof")) // the pattern is valid
 	if len(parts) == 0 {
 		return ""
 	}
 	return newestPart(parts)
 }
 
-// newestPart is the part with the highest number: Redis counts them, as in appendonly.aof.12.incr.aof.
+// newestPart returns the part with the highest number, as in appendonly.aof.12.incr.aof.
 func newestPart(parts []string) string {
 	count := func(part string) int {
 		fields := strings.Split(filepath.Base(part), ".")
-		n, _ := strconv.Atoi(fields[len(fields)-3]) // the pattern is right
+		n, _ := strconv.Atoi(fields[len(fields)-3]) // the pattern ensures a number
 		return n
 	}
 	return slices.MaxFunc(parts, func(a, b string) int { return count(a) - count(b) })
 }
 
-// Of parts 9, 10 and 11, Redis appends to 11, in whatever order they are listed.
+// Of the parts 9, 10 and 11, Redis appends to 11, whatever their order in the list.
 func TestNewestPartOfTheAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	got := newestPart([]string{"/data.3/appendonly.aof.10.incr.aof", "/data.3/appendonly.aof.11.incr.aof", "/data.3/appendonly.aof.9.incr.aof"})
@@ -205,28 +204,28 @@ func logSize(file string) int64 {
 	return info.Size()
 }
 
-// killAll kills a run and all that it has started, and waits until they are gone.
+// killAll kills all processes of a run and waits for their exit.
 func (b *bench) killAll(t *testing.T, r *run) {
 	t.Helper()
 	children := append(b.redis(t), b.workers(t)...)
 	for _, pid := range append([]int{r.cmd.Process.Pid}, children...) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // one may have ended with another
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have exited with another process
 	}
 	<-r.done
-	testutil.Eventually(t, "all processes are gone", func() bool {
+	testutil.Eventually(t, "all processes have exited", func() bool {
 		return !slices.ContainsFunc(children, func(pid int) bool { return syscall.Kill(pid, 0) == nil })
 	})
 }
 
-// cutLog cuts the append-only file at a random byte after synced, and returns its length before and after.
+// cutLog truncates the append-only file at a random byte after synced and returns its old and new length.
 func (b *bench) cutLog(t *testing.T, random *rand.Rand, synced int64) [2]int64 {
 	t.Helper()
 	file := b.logFile()
 	if file == "" {
-		return [2]int64{} // Redis had not begun
+		return [2]int64{} // Redis had not started
 	}
 	size := logSize(file)
-	synced = min(synced, size) // Redis cuts off an incomplete end when it starts
+	synced = min(synced, size) // Redis truncates an incomplete end at startup
 	to := synced + random.Int64N(size-synced+1)
 	if err := os.Truncate(file, to); err != nil {
 		t.Fatal(err)

@@ -24,18 +24,18 @@ var (
 	quotedMuster = regexp.MustCompile("`((?:muster|go run|go mod|go doc|go install|make) ?[^`\n]*)`")
 )
 
-// notRunHere has the commands of the README that other parts of .ci/run run, or that only print or install.
+// notRunHere lists the commands of the README that other parts of .ci/run execute, or that only print or install.
 var notRunHere = map[string]bool{
 	"make test": true, "make help": true, "make lint test": true, // .ci/run
 	"go run ./cmd/muster demo": true, "go run ./cmd/muster demo --keep": true, // TestDemo, and the demo of .ci/run
 	"go install ./cmd/muster": true, // installs
 	"muster":                  true, // the name of the program
-	// Tests have a Redis already.
+	// Tests already have a Redis.
 	`redis-server --save "" --daemonize yes`: true,
 }
 
-// TestReadmeCommands runs the commands of README.md as a new user does: the program in a module outside the repository,
-// and each command of the table on the sites of the demo.
+// TestReadmeCommands runs the commands of README.md like a new user: the program in a module outside of the repository, and each
+// command of the table with the sites of the demo.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../README.md")
@@ -45,7 +45,7 @@ func TestReadmeCommands(t *testing.T) {
 	left := readmeCommands(string(page))
 	ran := func(command string) string {
 		if !left[command] {
-			t.Errorf("README.md does not have the command %q", command)
+			t.Errorf("README.md does not contain the command %q", command)
 		}
 		delete(left, command)
 		return command
@@ -89,7 +89,7 @@ func TestReadmeCommands(t *testing.T) {
 	api := fmt.Sprintf("127.0.0.1:%d", testutil.FreePort(t))
 	local := append(os.Environ(), "MUSTER_CONFIG="+b.conf, "MUSTER_API__LISTEN="+api)
 	env := local
-	// start runs a command of the table, with the names of its examples replaced by names that exist here.
+	// start runs a command of the table, with its example names replaced by existing names.
 	start := func(command string, names ...string) *run {
 		t.Helper()
 		args := strings.Fields(strings.NewReplacer(names...).Replace(ran(command)))
@@ -119,7 +119,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	scrape := start("muster scrape quotes.toscrape.com --wait", "quotes.toscrape.com", "shop", "--wait", "--wait --json --fail-on never")
 	scrape.wait(t, 0)
-	env = append(os.Environ(), "MUSTER_DATA_DIR="+filepath.Join(b.dir, "elsewhere")) // as on another machine
+	env = append(os.Environ(), "MUSTER_DATA_DIR="+filepath.Join(b.dir, "elsewhere")) // like another machine
 	worker := start("muster worker --redis redis://host:6379/0", "redis://host:6379/0", url)
 	env = local
 	worker.until(t, "readiness", func() bool { return strings.Contains(worker.stderr.String(), "worker takes tasks") })
@@ -135,12 +135,12 @@ func TestReadmeCommands(t *testing.T) {
 
 	for command := range left {
 		if !notRunHere[command] {
-			t.Errorf("README.md has a command that no test runs: %s", command)
+			t.Errorf("README.md contains a command without a test: %s", command)
 		}
 	}
 }
 
-// readmeCommands returns the commands of the shell blocks and of the text of a page.
+// readmeCommands returns the commands in the shell blocks and in the text of a page.
 func readmeCommands(page string) map[string]bool {
 	commands := map[string]bool{}
 	for _, block := range shellBlock.FindAllStringSubmatch(page, -1) {

@@ -18,8 +18,8 @@ import (
 	"muster/internal/testutil"
 )
 
-// TestCopyOfRedisIsRestored follows "Back up and restore" of docs/how-to/operating.md: a completed job is in the copy with its
-// items, and an open one continues.
+// TestCopyOfRedisIsRestored follows "Back up and restore" of docs/how-to/operating.md: the copy contains a completed job with its
+// items, and an open job continues.
 func TestCopyOfRedisIsRestored(t *testing.T) {
 	t.Parallel()
 	interpreter(t, "python3")

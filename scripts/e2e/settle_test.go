@@ -21,25 +21,25 @@ import (
 	"muster/scripts/internal/respawn"
 )
 
-// scale is how much TestItemsAreSettledOnce does.
+// scale is the size of TestItemsAreSettledOnce.
 type scale struct{ jobs, items, kills int }
 
-// scaleOf reads MUSTER_E2E_AGENTS, as in 200x50x60: jobs, items of each, kills.
+// scaleOf reads MUSTER_E2E_AGENTS, for example 200x50x60: jobs, items per job, kills.
 func scaleOf(t *testing.T) scale {
 	t.Helper()
 	s := scale{jobs: 20, items: 20, kills: 12}
 	if text := os.Getenv("MUSTER_E2E_AGENTS"); text != "" {
 		if n, err := fmt.Sscanf(text, "%dx%dx%d", &s.jobs, &s.items, &s.kills); err != nil || n != 3 {
-			t.Fatalf("MUSTER_E2E_AGENTS=%s: write jobs, items of each and kills, as in 200x50x60", text)
+			t.Fatalf("MUSTER_E2E_AGENTS=%s: must be jobs, items per job and kills, for example 200x50x60", text)
 		}
 	}
 	return s
 }
 
-// kept is a process that is restarted whenever it ends.
+// kept is a process that is restarted whenever it exits.
 type kept struct{ *respawn.Process }
 
-// keep starts a process and keeps it running until the test ends.
+// keep keeps a process running until the end of the test.
 func keep(t *testing.T, dir, name string, command func() *exec.Cmd) kept {
 	t.Helper()
 	p, err := respawn.Start(dir, name, command)
@@ -50,14 +50,13 @@ func keep(t *testing.T, dir, name string, command func() *exec.Cmd) kept {
 		p.Stop(0)
 		if t.Failed() {
 			text, _ := os.ReadFile(p.Log)
-			t.Logf("%s, started %d times:\n%s", name, p.Starts(), tail(string(text)))
+			t.Logf("%s, %d starts:\n%s", name, p.Starts(), tail(string(text)))
 		}
 	})
 	return kept{p}
 }
 
-// freeze stops the process for longer than a lease, in which it does not know that time passes. The channel is closed when
-// it continues.
+// freeze freezes the process for longer than a lease. The channel is closed when it continues.
 func (k kept) freeze() (thawed chan struct{}) {
 	thawed = make(chan struct{})
 	pid := k.PID()
@@ -66,20 +65,20 @@ func (k kept) freeze() (thawed chan struct{}) {
 		return thawed
 	}
 	time.AfterFunc(frozen, func() {
-		_ = syscall.Kill(-pid, syscall.SIGCONT) // it may have been killed meanwhile
+		_ = syscall.Kill(-pid, syscall.SIGCONT) // it may have been killed in the meantime
 		close(thawed)
 	})
 	return thawed
 }
 
-// frozen is how long a process is frozen: longer than the lease of an assignment and its grace.
+// frozen is the duration of a freeze, longer than the lease of an assignment with its grace period.
 const frozen = 7 * time.Second
 
-// acknowledged is an answer of an agent that the API has confirmed. The agent in Go names the assignment: one whose
-// pusher has died is pushed again, and then its answer is repeated.
+// acknowledged is a result of an agent that the API has confirmed. The agent in Go includes the assignment, because an assignment is
+// pushed again after the death of its pusher and then settled again.
 type acknowledged struct{ Job, Key, Assignment, Agent, Verdict string }
 
-// acknowledgements reads what the agents printed: a line for each answer that was confirmed.
+// acknowledgements reads the confirmed results from the output of the agents.
 func (k kept) acknowledgements(t *testing.T) (all []acknowledged) {
 	t.Helper()
 	text, err := os.ReadFile(k.Out)
@@ -89,7 +88,7 @@ func (k kept) acknowledgements(t *testing.T) (all []acknowledged) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
 		var a acknowledged
-		if json.Unmarshal(lines.Bytes(), &a) == nil && a.Key != "" { // the last line of a life can be cut off
+		if json.Unmarshal(lines.Bytes(), &a) == nil && a.Key != "" { // the last line before a kill may be incomplete
 			all = append(all, a)
 		}
 	}
@@ -102,7 +101,7 @@ type chaos struct {
 	parts []kept
 }
 
-// newChaos starts Redis, muster with its API, four agents that fetch work and two that have it pushed.
+// newChaos starts Redis, muster with its API, four polling agents and two push agents.
 func newChaos(t *testing.T) *chaos {
 	t.Helper()
 	python := interpreter(t, "python3")
@@ -127,7 +126,7 @@ func newChaos(t *testing.T) *chaos {
 			return cmd
 		}))
 	}
-	// Always on disk before it answers: the kernel keeps what a killed process wrote, a postponed write it does not have.
+	// appendfsync always: writes are in the kernel before the reply, and the kernel keeps them if the process is killed.
 	add("redis", nil, server, "--port", fmt.Sprint(redisPort), "--bind", "127.0.0.1", "--dir", c.dir, "--save", "",
 		"--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
 	add("muster", nil, binary, "start", "--config", c.conf, "--progress", "none")
@@ -143,14 +142,14 @@ func newChaos(t *testing.T) *chaos {
 	return c
 }
 
-// victim chooses a part: Redis, muster, an agent that fetches work or one that has it pushed, each as often.
+// victim chooses a part: Redis, muster, a polling agent or a push agent, with equal probability.
 func (c *chaos) victim(random *rand.Rand) kept {
 	groups := [][]kept{c.parts[:1], c.parts[1:2], c.parts[2:6], c.parts[6:]}
 	group := groups[random.IntN(len(groups))]
 	return group[random.IntN(len(group))]
 }
 
-// create creates a job, however often the API is killed meanwhile.
+// create creates a job, retrying while the API is down.
 func (c *chaos) create(t *testing.T, n, items int) (id string) {
 	t.Helper()
 	name := fmt.Sprintf("job %d", n)
@@ -163,9 +162,9 @@ func (c *chaos) create(t *testing.T, n, items int) (id string) {
 	return id
 }
 
-// TestItemsAreSettledOnce kills the API and orchestrator, Redis and the agents with -9, and freezes agents for longer than
-// their leases, at random, while agents in Python and Go work on jobs. Every job completes, with each of its items
-// settled once: as the agent was told that it was.
+// TestItemsAreSettledOnce kills the orchestrator with its API, Redis and the agents with SIGKILL at random, and freezes agents for
+// longer than their leases, while agents in Python and Go process jobs. Every job completes, and each of its items is settled once,
+// with the result that was confirmed to its agent.
 func TestItemsAreSettledOnce(t *testing.T) {
 	t.Parallel()
 	s := scaleOf(t)
@@ -182,7 +181,7 @@ func TestItemsAreSettledOnce(t *testing.T) {
 		}
 		<-time.After(time.Duration(100+random.IntN(900)) * time.Millisecond)
 		victim := c.victim(random)
-		testutil.Eventually(t, "a life of "+victim.Name, func() bool { return victim.Signal(syscall.SIGKILL) })
+		testutil.Eventually(t, "a running "+victim.Name, func() bool { return victim.Signal(syscall.SIGKILL) })
 		if agents := c.parts[2:]; kill%3 == 0 {
 			thawing = append(thawing, agents[random.IntN(len(agents))].freeze())
 		}
@@ -193,11 +192,11 @@ func TestItemsAreSettledOnce(t *testing.T) {
 	c.awaitEnd(t, ids)
 	c.wantSettledOnce(t, ids, s.items)
 	for _, p := range c.parts {
-		t.Logf("%s was started %d times", p.Name, p.Starts())
+		t.Logf("%s: %d starts", p.Name, p.Starts())
 	}
 }
 
-// awaitEnd waits until all jobs have ended.
+// awaitEnd waits until all jobs have finished.
 func (c *chaos) awaitEnd(t *testing.T, ids []string) {
 	t.Helper()
 	open := ids
@@ -218,12 +217,12 @@ func (c *chaos) awaitEnd(t *testing.T, ids []string) {
 		if len(open) > 0 && time.Now().After(deadline) {
 			var j json.RawMessage
 			err := c.get("/jobs/"+open[0], &j)
-			t.Fatalf("%d of %d jobs have not ended, the first is %s, %v", len(open), len(ids), j, err)
+			t.Fatalf("%d of %d jobs have not finished, the first is %s, %v", len(open), len(ids), j, err)
 		}
 	}
 }
 
-// wantSettledOnce compares the items of all jobs with what the agents were told.
+// wantSettledOnce compares the items of all jobs with the confirmed results.
 func (c *chaos) wantSettledOnce(t *testing.T, ids []string, items int) {
 	t.Helper()
 	told := map[string]acknowledged{}
@@ -233,14 +232,14 @@ func (c *chaos) wantSettledOnce(t *testing.T, ids []string, items int) {
 			answers++
 			before, twice := told[a.Job+" "+a.Key]
 			if repeat := a.Assignment != "" && a.Assignment == before.Assignment; twice && !repeat {
-				t.Errorf("item %s of job %s: two answers were confirmed, of %s and %s", a.Key, a.Job, before.Agent, a.Agent)
+				t.Errorf("item %s of job %s: two confirmed results, of %s and %s", a.Key, a.Job, before.Agent, a.Agent)
 			}
 			told[a.Job+" "+a.Key] = a
 		}
 	}
-	t.Logf("%d answers were confirmed to agents that lived to print it", answers)
-	if answers < len(ids)*items/10 { // the answers to pushes are not confirmed
-		t.Errorf("got %d confirmed answers of %d items, want at least a tenth", answers, len(ids)*items)
+	t.Logf("%d confirmed results printed by agents", answers)
+	if answers < len(ids)*items/10 { // results of pushes are not confirmed
+		t.Errorf("got %d confirmed results of %d items, want at least a tenth", answers, len(ids)*items)
 	}
 	verdicts := map[string]string{"integrated": "accept", "rejected": "reject"}
 	for n, id := range ids {
@@ -260,7 +259,7 @@ func (c *chaos) wantSettledOnce(t *testing.T, ids []string, items int) {
 				t.Errorf("item %s of job %s, %q: got %s, want %s", it.Key, id, it.Text, it.Status, want)
 			}
 			if a, ok := told[id+" "+it.Key]; ok && (a.Agent != it.Agent || a.Verdict != verdicts[it.Status]) {
-				t.Errorf("item %s of job %s is %s by %s; to %s it was confirmed as %s", it.Key, id, it.Status, it.Agent, a.Agent, a.Verdict)
+				t.Errorf("item %s of job %s is %s by %s; agent %s received a confirmation of %s", it.Key, id, it.Status, it.Agent, a.Agent, a.Verdict)
 			}
 		}
 		if len(texts) != items || !texts[fmt.Sprintf("The part 0 of job %d must be there.", n)] {

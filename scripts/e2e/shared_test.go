@@ -11,8 +11,8 @@ import (
 	"muster/orchestrator/redisd"
 )
 
-// TestFirstOfTwoStops stops the run that has started the Redis, while another one on the same data folder
-// uses it. That one ends and says why, and the next run continues its jobs.
+// TestFirstOfTwoStops stops the run that started the Redis while another run on the same data directory uses it. The other run exits
+// with the reason, and the next run continues its jobs.
 func TestFirstOfTwoStops(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -22,15 +22,15 @@ var update = flag.Bool("update", false, "write docs/reference/redis-keys.md")
 
 const keysHead = `# Keys in Redis
 
-Made by ` + "`go generate ./scripts/layers`" + ` from the files ` + "`keys.go`" + `, for operators who look into Redis. Braces are hash tags: keys with the
-same tag are in one slot of a cluster. What stands in angle brackets is put in. ` + "`<namespace>`" + ` is *muster*, unless a program that uses
+Made by ` + "`go generate ./scripts/layers`" + ` from the files ` + "`keys.go`" + `, for operators who inspect Redis. Braces are hash tags: keys with the
+same tag are in one slot of a cluster. Names in angle brackets are placeholders. ` + "`<namespace>`" + ` is *muster*, unless a program that uses
 the packages says otherwise.
 
 Only the progress keys, ` + "`<prefix>:<id>:<name>`" + `, are for other programs. All others may change with a release: read them by
-` + "`muster inspect`" + `, the HTTP interface or ` + "`tasks.Client`" + `, and write none.
+` + "`muster inspect`" + `, the HTTP API or ` + "`tasks.Client`" + `, and write none.
 `
 
-// docs/reference/redis-keys.md has the keys of all packages, with what their functions say of them. go generate writes it.
+// docs/reference/redis-keys.md lists the keys of all packages with the comments of their functions. go generate writes it.
 func TestRedisKeysPage(t *testing.T) {
 	t.Parallel()
 	var page bytes.Buffer
@@ -47,15 +47,15 @@ func TestRedisKeysPage(t *testing.T) {
 		}
 	}
 	if keys < 100 {
-		t.Errorf("saw %d keys; are they read as they should be?", keys)
+		t.Errorf("found only %d keys; is the parser correct?", keys)
 	}
 	testutil.Page(t, "../../docs/reference/redis-keys.md", page.Bytes(), *update, "go generate ./scripts/layers")
 }
 
-// redisKey is a key, or several that are described together, and what they are.
+// redisKey is a key, or several with a common description.
 type redisKey struct{ names, doc string }
 
-// redisKeys lists the keys of a keys.go: what its functions return, its constants, and the fields of a struct of keys.
+// redisKeys returns the keys in a keys.go: results of functions, constants, and fields of a struct of keys.
 func redisKeys(t *testing.T, f goFile) (keys []redisKey) {
 	t.Helper()
 	k := newKeyNames(f)
@@ -70,7 +70,7 @@ func redisKeys(t *testing.T, f goFile) (keys []redisKey) {
 		case len(keys) > 0 && strings.Contains(keys[len(keys)-1].doc, "below"):
 			keys[len(keys)-1].names += ", " + names
 		default:
-			t.Errorf("%s: %s has no comment: say type, members and expiry", f.path, name)
+			t.Errorf("%s: %s has no comment: describe type, members and expiry", f.path, name)
 		}
 	}
 	for _, decl := range f.Decls {
@@ -99,7 +99,7 @@ func redisKeys(t *testing.T, f goFile) (keys []redisKey) {
 	return keys
 }
 
-// keyDoc makes Markdown of what a comment says of the key that a function returns. Members in columns stay so.
+// keyDoc converts the comment of a key function to Markdown. It preserves members in columns.
 func keyDoc(name, text string) string {
 	text = strings.TrimSpace(text)
 	text = regexp.MustCompile(`^(?:The keys|`+name+`)(?: is,?| are,?| and)? `).ReplaceAllString(text, "")
@@ -108,7 +108,7 @@ func keyDoc(name, text string) string {
 	if members == "" {
 		return out
 	}
-	// Members stand in columns, and what comes after them is prose again.
+	// Members are in columns; the rest is prose.
 	columns, rest, _ := strings.Cut(members, "\n\n")
 	out += "\n  ```text\n  " + strings.ReplaceAll(strings.ReplaceAll(columns, "\n", "\n  "), "\t", "") + "\n  ```\n"
 	if rest != "" {
@@ -117,7 +117,7 @@ func keyDoc(name, text string) string {
 	return out
 }
 
-// named puts the keys into a text that names their functions.
+// named replaces the names of key functions in a text with their keys.
 func (k keyNames) named(text string) string {
 	return regexp.MustCompile(`\b\w+Key\b`).ReplaceAllStringFunc(text, func(name string) string {
 		if d := k.funcs[name]; d != nil {
@@ -127,11 +127,11 @@ func (k keyNames) named(text string) string {
 	})
 }
 
-// keyNames evaluates what the functions of a file return, with <name> for a parameter.
+// keyNames evaluates the functions of a file, with <name> for a parameter.
 type keyNames struct {
 	funcs  map[string]*ast.FuncDecl
 	consts map[string]ast.Expr
-	fields map[string]string // of the struct that newKeys returns
+	fields map[string]string // fields of the struct that newKeys returns
 }
 
 func newKeyNames(f goFile) keyNames {
@@ -159,7 +159,7 @@ func newKeyNames(f goFile) keyNames {
 	return k
 }
 
-// locals are the parameters of a function, as args or else by their names, and its variables.
+// locals returns the variables of a function and its parameters, with the values args or <name>.
 func (k keyNames) locals(d *ast.FuncDecl, args []string) map[string]string {
 	env := map[string]string{}
 	for _, p := range d.Type.Params.List {
@@ -180,7 +180,7 @@ func (k keyNames) locals(d *ast.FuncDecl, args []string) map[string]string {
 	return env
 }
 
-// call is what a function returns: one text or several, none where that is not known.
+// call returns the strings that a function returns, or none if they are unknown.
 func (k keyNames) call(d *ast.FuncDecl, args []string) []string {
 	if last, ok := d.Body.List[len(d.Body.List)-1].(*ast.ReturnStmt); ok {
 		return k.values(last.Results[0], k.locals(d, args))
@@ -203,7 +203,7 @@ func (k keyNames) values(e ast.Expr, env map[string]string) (out []string) {
 	return out
 }
 
-// value is an expression as a text. A call of another package is its first argument, or what it is called on.
+// value evaluates an expression to a string. The value of a call of another package is its first argument or its receiver.
 func (k keyNames) value(e ast.Expr, env map[string]string) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -257,7 +257,7 @@ func (k keyNames) called(e *ast.CallExpr, env map[string]string) (string, bool) 
 	return strings.Join(args[:min(1, len(args))], ""), slices.ContainsFunc(args[:min(1, len(args))], func(s string) bool { return s != "" })
 }
 
-// calledOn is what the first of a chain of calls is called on.
+// calledOn returns the receiver of the first call in a chain.
 func calledOn(e ast.Expr) ast.Expr {
 	switch x := e.(type) {
 	case *ast.SelectorExpr:

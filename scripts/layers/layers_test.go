@@ -1,5 +1,5 @@
-// Package layers tests the import graph, that every package has a doc comment, and that the tests named by
-// docs/reliability.md and SECURITY.md exist. It generates docs/reference/redis-keys.md.
+// Package layers tests the import graph, the presence of package comments, and that the tests named in docs/reliability.md and
+// SECURITY.md exist. It generates docs/reference/redis-keys.md.
 package layers
 
 import (
@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// mayImport lists, for each top-level folder, the others that its packages may import.
+// mayImport lists the top-level directories that each top-level directory may import.
 var mayImport = map[string][]string{
 	"cmd":          {"orchestrator", "jobs", "sites", "proxies", "tasks", "internal"},
 	"orchestrator": {"jobs", "sites", "proxies", "tasks", "internal"},
@@ -21,13 +21,12 @@ var mayImport = map[string][]string{
 	"sites":        {"tasks", "internal"},
 	"proxies":      {"tasks", "internal"},
 	"tasks":        {"internal"},
-	"internal":     {},        // leaves that two or more of the others need
-	"examples":     {"tasks"}, // like a user's program
+	"internal":     {},        // leaf packages with at least two importers
+	"examples":     {"tasks"}, // like user programs
 	"scripts":      {"cmd", "orchestrator", "jobs", "sites", "proxies", "tasks", "internal"},
 }
 
-// confined lists the packages that may import a module. A path that ends in a
-// slash includes all packages below it.
+// confined lists the packages that may import a module. A trailing slash includes all packages below a path.
 var confined = map[string][]string{
 	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/"},
 	"github.com/hibiken/asynqmon":         {"orchestrator/api"},
@@ -40,14 +39,14 @@ var confined = map[string][]string{
 	"go.opentelemetry.io/otel":            {"tasks/otel", "internal/tracing", "internal/tracing/otlp", "internal/logctx"},
 }
 
-// handedRedis are packages that import go-redis without a keys.go: they start a
-// server, pass a client on, read scripts, or have their keys in an internal/store.
+// handedRedis are packages that import go-redis without a keys.go: they start a server, pass a client on, read scripts, or have
+// their keys in an internal/store.
 var handedRedis = []string{
 	"orchestrator/redisd", "tasks/redistest", "tasks/taskstest", "tasks/internal/engine", "tasks",
 	"sites", "sites/crawl", "sites/record", "internal/luascript",
 }
 
-// pkg is a package as go list prints it.
+// pkg is a package in the output of go list.
 type pkg struct {
 	ImportPath, Dir, Doc      string
 	GoFiles, TestGoFiles      []string
@@ -83,7 +82,7 @@ func TestLayers(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		if p.Doc == "" && len(p.GoFiles) > 0 {
-			t.Errorf("%s has no package doc: add a sentence that says what it does", p.path())
+			t.Errorf("%s has no package comment", p.path())
 		}
 		from, _, _ := strings.Cut(p.path(), "/")
 		for _, imp := range p.Imports {
@@ -98,7 +97,7 @@ func TestLayers(t *testing.T) {
 			}
 			if strings.HasSuffix(ours, "test") && !strings.HasSuffix(p.path(), "test") &&
 				!strings.HasPrefix(p.path(), "orchestrator/demo") && from != "scripts" {
-				t.Errorf("%s imports %s: only tests may import packages for tests", p.path(), ours)
+				t.Errorf("%s imports %s: only tests may import test packages", p.path(), ours)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // goFile is a parsed file of the module.
 type goFile struct {
-	path string // from the module's root
+	path string // relative to the root of the module
 	test bool
 	fset *token.FileSet
 	*ast.File
@@ -28,7 +28,7 @@ func goFiles(t *testing.T) []goFile {
 			return err
 		}
 		name := strings.TrimPrefix(filepath.ToSlash(path), "../../")
-		if strings.HasPrefix(name, "dist/") { // copies
+		if strings.HasPrefix(name, "dist/") { // contains copies
 			return nil
 		}
 		parsed, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)

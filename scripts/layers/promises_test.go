@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// evidence matches a package and the tests that a row names in it.
+// evidence matches a package and its tests in a table row.
 var evidence = regexp.MustCompile("`([a-z][a-z0-9/]*)`: ((?:`(?:Test|Fuzz)\\w+`(?:, )?)+)")
 
-// Each row of a table with a column of tests names some, and all of them exist.
-func TestPromisesNameTestsThatExist(t *testing.T) {
+// Each row of a table with a tests column names existing tests.
+func TestPromisesNameExistingTests(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"docs/reliability.md", "SECURITY.md"} {
 		page := readFile(t, filepath.Join("..", "..", filepath.FromSlash(name)))
@@ -38,7 +38,7 @@ func TestPromisesNameTestsThatExist(t *testing.T) {
 				tests := testFiles(t, f[1])
 				for test := range strings.SplitSeq(f[2], ", ") {
 					if test = strings.Trim(test, "`"); !strings.Contains(tests, "\nfunc "+test+"(") {
-						t.Errorf("%s: there is no %s in %s", name, test, f[1])
+						t.Errorf("%s: no test %s in %s", name, test, f[1])
 					}
 				}
 			}
@@ -49,7 +49,7 @@ func TestPromisesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// testFiles returns all test files of a package in one.
+// testFiles returns the concatenated test files of a package.
 func testFiles(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// installPackages installs the Debian packages that the systems need and that are missing. Without root it only lists
-// them.
+// installPackages installs missing Debian packages of the systems. Without root it only returns an error that lists them.
 func installPackages(ctx context.Context, systems []*system) error {
 	wanted := []string{"redis-server", "redis-tools"}
 	for _, s := range systems {
@@ -23,16 +22,16 @@ func installPackages(ctx context.Context, systems []*system) error {
 		}
 	}
 	if _, err := exec.LookPath("dpkg-query"); err != nil {
-		return errors.New("this needs Debian, or a system with its packages: there is no dpkg-query")
+		return errors.New("dpkg-query not found: Debian or a derivative is required")
 	}
-	states, _ := output(ctx, "", nil, "dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n") // fails below if it fails
+	states, _ := output(ctx, "", nil, "dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n") // without states, all packages are missing
 	missing := missingPackages(wanted, states)
 	if len(missing) == 0 {
 		return nil
 	}
 	install := "apt-get install --yes --no-install-recommends " + strings.Join(missing, " ")
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("these packages are missing; install them as root, or run this as root:\n  %s", install)
+		return fmt.Errorf("missing packages; install them as root, or run this command as root:\n  %s", install)
 	}
 	say("%s", install)
 	remove, err := withoutServices()
@@ -51,7 +50,7 @@ func installPackages(ctx context.Context, systems []*system) error {
 	return nil
 }
 
-// withoutServices makes installed packages start no services: the benchmark starts its own servers.
+// withoutServices prevents installed packages from starting services, because the benchmark starts its own servers.
 func withoutServices() (remove func(), err error) {
 	const policy = "/usr/sbin/policy-rc.d"
 	if _, err := os.Stat(policy); err == nil {
@@ -60,7 +59,7 @@ func withoutServices() (remove func(), err error) {
 	return func() { os.Remove(policy) }, os.WriteFile(policy, []byte("#!/bin/sh\nexit 101\n"), 0o755)
 }
 
-// missingPackages returns the wanted packages that are not installed. states are the lines of dpkg-query.
+// missingPackages returns the wanted packages that are not installed. states is the output of dpkg-query.
 func missingPackages(wanted []string, states string) []string {
 	var missing []string
 	for _, name := range wanted {

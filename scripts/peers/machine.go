@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// machine is where and when was measured.
+// machine describes the machine and the date of a measurement.
 type machine struct {
 	Processor string
 	Cores     int
 	Gigabytes int
 	System    string
-	Versions  []string // of what the peers run on
+	Versions  []string // versions of runtimes and stores
 	Date      string
-	LoadFrom  string // the load of the last minute, before
+	LoadFrom  string // load average before the run
 }
 
 func thisMachine(ctx context.Context) (machine, error) {
 	m := machine{Cores: runtime.NumCPU(), Date: time.Now().UTC().Format("2 January 2006")}
 	m.Processor = fieldOf("/proc/cpuinfo", "model name")
 	var kilobytes int
-	_, _ = fmt.Sscan(fieldOf("/proc/meminfo", "MemTotal"), &kilobytes) // 0 if the file is of another form
+	_, _ = fmt.Sscan(fieldOf("/proc/meminfo", "MemTotal"), &kilobytes) // 0 for another format
 	m.Gigabytes = (kilobytes + 1<<19) >> 20
 	m.System = strings.Trim(fieldOf("/etc/os-release", "PRETTY_NAME"), `"`)
 	load, err := os.ReadFile("/proc/loadavg")
@@ -36,22 +36,22 @@ func thisMachine(ctx context.Context) (machine, error) {
 	for _, command := range []string{"go version", "redis-server --version", "/usr/bin/python3 --version", "/usr/bin/ruby --version", "node --version", "psql --version"} {
 		out, err := output(ctx, "", nil, strings.Fields(command)...)
 		if err != nil {
-			continue // the systems that need it are left out
+			continue // systems that require it are skipped
 		}
 		m.Versions = append(m.Versions, versionOf(command, out))
 	}
 	return m, nil
 }
 
-// Busy reports whether the machine had other work than the benchmark.
+// Busy reports whether the machine had a significant load before the benchmark.
 func (m machine) Busy() bool {
 	load, err := strconv.ParseFloat(m.LoadFrom, 64)
 	return err == nil && load > float64(m.Cores)/2
 }
 
-// fieldOf is the value of the first line "name: value" or "name=value" of a file, or "".
+// fieldOf returns the value of the first line "name: value" or "name=value" of a file, or "".
 func fieldOf(path, name string) string {
-	raw, _ := os.ReadFile(path) // no file, no value
+	raw, _ := os.ReadFile(path) // "" for a missing file
 	for line := range strings.Lines(string(raw)) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
 			return strings.TrimSpace(strings.TrimLeft(rest, " \t:="))
@@ -60,7 +60,7 @@ func fieldOf(path, name string) string {
 	return ""
 }
 
-// versionOf makes "Go 1.26.0" of a command and what it prints.
+// versionOf returns a string such as "Go 1.26.0" for a command and its output.
 func versionOf(command, out string) string {
 	names := map[string]string{"go": "Go", "redis-server": "Redis", "python3": "Python", "ruby": "Ruby", "node": "Node.js", "psql": "PostgreSQL"}
 	program, _, _ := strings.Cut(command, " ")

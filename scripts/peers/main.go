@@ -1,10 +1,10 @@
-// Command peers runs the same work on Muster and on the task queues that people compare it with, on this
-// machine in the same minutes, and writes docs/performance.md with plots.
+// Command peers runs the same workloads on Muster and on comparable task queues on this machine, and writes docs/performance.md
+// with plots.
 //
-//	go run . [-only NAMES] [-turns N] [-save FILE] [-load FILE] [-out FOLDER]
+//	go run . [-only NAMES] [-turns N] [-save FILE] [-load FILE] [-out DIR]
 //
-// It needs Linux and Debian's packages; as root it installs those that are missing. Each peer is a program in a folder of
-// its own; peer/peer.go describes what it understands.
+// It requires Linux and Debian packages; as root it installs missing packages. Each peer is a program in a separate directory;
+// peer/peer.go describes its protocol.
 package main
 
 import (
@@ -25,10 +25,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	only := flag.String("only", "", "run only the systems with these `NAMES`, separated by commas")
-	turns := flag.Int("turns", 3, "rounds of all systems, of which the medians are taken")
+	turns := flag.Int("turns", 3, "number of rounds; the results are medians")
 	save := flag.String("save", "", "also write the results to `FILE`, as JSON")
-	load := flag.String("load", "", "measure nothing; write the page of the results in `FILE`")
-	out := flag.String("out", "../../docs", "the `FOLDER` of performance.md; its plots go to the folder pictures in it")
+	load := flag.String("load", "", "write the page for the results in `FILE` without measuring")
+	out := flag.String("out", "../../docs", "output directory `DIR` of performance.md; plots are written to its directory pictures")
 	flag.Parse()
 	if flag.NArg() > 0 || *turns < 1 {
 		fmt.Fprintln(os.Stderr, "peers: wrong usage; see -help")
@@ -68,14 +68,14 @@ func run(ctx context.Context, only string, turns int, save, load, out string) er
 	return os.WriteFile(path, page, 0o644)
 }
 
-// results are what a run measured. They are saved as JSON.
+// results are the measurements of a run, stored as JSON.
 type results struct {
 	Machine machine
 	Took    time.Duration
 	Turns   int
-	Limit   time.Duration // how long the task of a killed worker was waited for
+	Limit   time.Duration // timeout for the task of a killed worker
 	Systems []*outcome
-	LeftOut []string // why peers are not in the tables
+	LeftOut []string // reasons why peers are missing
 }
 
 func (res *results) leaveOut(name string, err error) {
@@ -101,7 +101,7 @@ func loadResults(path string) (*results, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	for _, o := range res.Systems {
-		o.System.refresh() // the page says it in today's words
+		o.System.refresh() // use the current descriptions
 	}
 	return &res, nil
 }
@@ -120,7 +120,7 @@ func measureAll(ctx context.Context, only string, turns int) (*results, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	// Another user runs PostgreSQL in it.
+	// PostgreSQL runs in it as another user.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func measureAll(ctx context.Context, only string, turns int) (*results, error) {
 		if err := s.prepare(ctx, dir); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
-			say("%s is left out: %v", s.Name, err)
+			say("%s is skipped: %v", s.Name, err)
 			res.leaveOut(s.Name, err)
 			continue
 		}
@@ -148,8 +148,8 @@ func measureAll(ctx context.Context, only string, turns int) (*results, error) {
 			if err := b.turn(ctx, o); ctx.Err() != nil {
 				return nil, ctx.Err()
 			} else if err != nil {
-				// One that fails must not hide the others.
-				say("%s is left out: %v", o.System.Name, err)
+				// A failed system does not stop the others.
+				say("%s is skipped: %v", o.System.Name, err)
 				res.leaveOut(o.System.Name, err)
 				res.Systems = slices.DeleteFunc(res.Systems, func(other *outcome) bool { return other == o })
 			}

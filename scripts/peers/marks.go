@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// errLate is returned when tasks do not run in their time.
+// errLate means that tasks did not run in time.
 var errLate = errors.New("too late")
 
 // mark is a line that a task wrote when it ran.
@@ -21,10 +21,10 @@ type mark struct {
 	at   int64 // unix time in µs
 }
 
-// marks is the file to which tasks write.
+// marks is the file to which tasks write their marks.
 type marks struct {
 	file *os.File
-	rest []byte // of a line that is not complete
+	rest []byte // incomplete last line
 	all  []mark
 }
 
@@ -35,7 +35,7 @@ func openMarks(path string) (*marks, error) {
 
 func (m *marks) close() error { return m.file.Close() }
 
-// read adds the lines that are new.
+// read reads new lines.
 func (m *marks) read() error {
 	raw, err := io.ReadAll(m.file)
 	if err != nil {
@@ -66,7 +66,7 @@ func parseMarks(text []byte) ([]mark, error) {
 	return all, nil
 }
 
-// await waits until n marks of a kind were added after the first from marks, and returns those. Its time-out is errLate.
+// await waits until n marks of a kind follow the first from marks, and returns them. On a timeout it returns errLate.
 func (m *marks) await(ctx context.Context, from int, kind string, n int, limit time.Duration) ([]mark, error) {
 	const pause = 2 * time.Millisecond
 	var found []mark
@@ -101,7 +101,7 @@ func span(all []mark) time.Duration {
 	return time.Duration(last-first) * time.Microsecond
 }
 
-// distinct is how many ids the marks have.
+// distinct returns the number of distinct IDs.
 func distinct(all []mark) int {
 	ids := map[int]bool{}
 	for _, k := range all {

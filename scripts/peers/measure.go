@@ -12,47 +12,47 @@ import (
 	"time"
 )
 
-// The work of a turn.
+// The workload of a turn.
 const (
-	singles      = 10_000 // tasks that wait before the worker starts
+	singles      = 10_000 // queued tasks before the worker starts
 	chainSteps   = 10
 	chordSize    = 100
 	chainsAtOnce = 100
 	chordsAtOnce = 20
-	alone        = 5                      // chains and chords that run one after the other
-	latencies    = 100                    // tasks on an idle worker, at most
-	latencyFor   = 6 * time.Second        // how long they are sent
-	idlePause    = 25 * time.Millisecond  // between them
-	settle       = 500 * time.Millisecond // after a worker is ready
+	alone        = 5                      // sequential chains and chords
+	latencies    = 100                    // maximum number of tasks on an idle worker
+	latencyFor   = 6 * time.Second        // duration of the measurement
+	idlePause    = 25 * time.Millisecond  // pause between tasks
+	settle       = 500 * time.Millisecond // pause after a worker is ready
 	phaseLimit   = 2 * time.Minute
 )
 
-// recoveryLimit is how long the benchmark waits for the task of a worker that was killed: asynq's may take 165 s.
+// recoveryLimit is the timeout for the task of a killed worker; asynq may take 165 s.
 const recoveryLimit = 200 * time.Second
 
-// outcome is what was measured of a system, a value for each turn. A slice stays empty where the system has no such thing.
+// outcome contains the measurements of a system, one value per turn. Slices for unsupported features are empty.
 type outcome struct {
 	System system
 
 	EnqueueRate, EnqueueCPU, EnqueueStoreCPU []float64 // tasks/s, µs
 	BulkRate, BulkCPU                        []float64
-	Bytes                                    []float64     // of a task that waits
+	Bytes                                    []float64     // of a queued task
 	Rate, WorkerCPU, StoreCPU                []float64     // tasks/s, µs
 	Latency                                  []float64     // ms, of all turns
 	Chain                                    []float64     // ms, of all turns
 	ChainRate, ChainCPU                      []float64     // steps/s, µs of worker and store
 	Chord                                    []float64     // ms, of all turns
 	ChordRate, ChordCPU                      []float64     // members/s, µs of worker and store
-	Recovered                                time.Duration // after kill -9 of a worker; 0 if not within recoveryLimit
+	Recovered                                time.Duration // time after SIGKILL of a worker; 0 if not within recoveryLimit
 }
 
-// bench has what the turns share.
+// bench is the state shared by the turns.
 type bench struct {
 	dir   string
-	count int // of stores
+	count int // number of stores
 }
 
-// room is a store and the marks of the tasks on it.
+// room is a store with the marks of its tasks.
 type room struct {
 	system *system
 	store  *store
@@ -88,17 +88,17 @@ func (b *bench) open(ctx context.Context, s *system) (*room, error) {
 
 func (r *room) close() error { return errors.Join(r.marks.close(), r.store.close()) }
 
-// run runs a command of the peer to its end, and returns its output.
+// run runs a command of the peer and returns its output.
 func (r *room) run(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, phaseLimit)
 	defer cancel()
 	return output(ctx, r.workFolder(), r.env, append(slices.Clone(r.system.command), args...)...)
 }
 
-// workFolder is where peers run: what they write there is removed.
+// workFolder returns the working directory of peers, which is temporary.
 func (r *room) workFolder() string { return filepath.Dir(r.marks.file.Name()) }
 
-// worker starts a worker, and returns when it is ready.
+// worker starts a worker and returns when it is ready.
 func (r *room) worker() (*process, error) {
 	p, err := start(nil, r.env, append(slices.Clone(r.system.command), "work", strconv.Itoa(concurrency))...)
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *room) turn(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-// withWorker measures what needs a worker that is idle at first. It returns the CPU time that a worker needs to start.
+// withWorker runs the measurements that require an idle worker. It returns the CPU time of the worker start.
 func (r *room) withWorker(ctx context.Context, o *outcome) (time.Duration, error) {
 	w, err := r.worker()
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *room) withWorker(ctx context.Context, o *outcome) (time.Duration, error
 	return idle, r.canvas(ctx, s, w, chord, &o.Chord, &o.ChordRate, &o.ChordCPU)
 }
 
-// sender is a process that sends what it is asked for.
+// sender is a process that sends tasks on request.
 type sender struct{ *process }
 
 func (r *room) sender() (sender, error) {
@@ -174,7 +174,8 @@ func (r *room) sender() (sender, error) {
 	return sender{p}, err
 }
 
-// send sends a task or a workflow. It returns the unix time in µs before, or ok false if the system has no such thing.
+// send sends a task or a workflow. It returns the Unix time in µs before sending; ok is false if the system does not support the
+// kind.
 func (s sender) send(kind string, id, size int) (began int64, ok bool, err error) {
 	if _, err := fmt.Fprintln(s.stdin, kind, id, size); err != nil {
 		return 0, false, err
@@ -187,7 +188,7 @@ func (s sender) send(kind string, id, size int) (began int64, ok bool, err error
 	return began, err == nil, err
 }
 
-// latency sends single tasks, each when the one before has run and the worker is idle again.
+// latency sends single tasks, each after the previous one has run and the worker is idle.
 func (r *room) latency(ctx context.Context, s sender, o *outcome) error {
 	until := time.Now().Add(latencyFor)
 	for i := 0; i <= latencies && (i < 2 || time.Now().Before(until)); i++ {
@@ -200,7 +201,7 @@ func (r *room) latency(ctx context.Context, s sender, o *outcome) error {
 		if err != nil {
 			return err
 		}
-		if i > 0 { // the first one opens the connections
+		if i > 0 { // the first task opens the connections
 			o.Latency = append(o.Latency, float64(ran[0].at-began)/1000)
 		}
 		if err := sleep(ctx, idlePause); err != nil {
@@ -210,16 +211,16 @@ func (r *room) latency(ctx context.Context, s sender, o *outcome) error {
 	return nil
 }
 
-// canvas is a kind of workflow.
+// canvas describes a kind of workflow.
 type canvas struct {
 	kind      string
 	size      int
-	ends      string // the kind of the task that ends it
-	endsEach  int    // how many marks of that kind each one has
-	manyCount int    // how many are sent at once
+	ends      string // kind of the last task
+	endsEach  int    // number of marks of that kind per workflow
+	manyCount int    // number of concurrent workflows
 }
 
-// canvas measures workflows: some alone on an idle worker, then many at once.
+// canvas measures workflows: first sequentially on an idle worker, then concurrently.
 func (r *room) canvas(ctx context.Context, s sender, w *process, c canvas, took, rate, cpu *[]float64) error {
 	for i := range 1 + alone {
 		from := len(r.marks.all)
@@ -231,7 +232,7 @@ func (r *room) canvas(ctx context.Context, s sender, w *process, c canvas, took,
 		if err != nil {
 			return err
 		}
-		if i > 0 { // the first one warms up
+		if i > 0 { // the first workflow warms up
 			*took = append(*took, float64(ran[len(ran)-1].at-began)/1000)
 		}
 		if err := sleep(ctx, idlePause); err != nil {
@@ -267,15 +268,15 @@ func (r *room) canvas(ctx context.Context, s sender, w *process, c canvas, took,
 	return nil
 }
 
-// busy is the CPU time of a worker and the store so far.
+// busy returns the CPU time of a worker and the store.
 func (r *room) busy(w *process) (time.Duration, error) {
 	worker, err := w.cpu()
 	store, err1 := r.store.process.cpu()
 	return worker + store, errors.Join(err, err1)
 }
 
-// singles measures sending tasks one by one, how much the store needs for them, and a worker that runs them. idle is the
-// CPU time that a worker needs to start.
+// singles measures sending single tasks, their memory in the store, and a worker that runs them. idle is the CPU time of a worker
+// start.
 func (r *room) singles(ctx context.Context, o *outcome, idle time.Duration) error {
 	bytes, err := r.store.used(ctx)
 	if err != nil {
@@ -312,12 +313,12 @@ func (r *room) singles(ctx context.Context, o *outcome, idle time.Duration) erro
 	if err != nil {
 		return err
 	}
-	ended, err := r.store.process.cpu()
+	done, err := r.store.process.cpu()
 	if err != nil {
 		return err
 	}
 	if got := distinct(ran); got < singles {
-		return fmt.Errorf("%d of %d tasks ran, some of them more than once", got, singles)
+		return fmt.Errorf("%d of %d tasks ran; some ran more than once", got, singles)
 	}
 	o.EnqueueRate = append(o.EnqueueRate, singles/seconds)
 	o.EnqueueCPU = append(o.EnqueueCPU, cpu/singles)
@@ -325,11 +326,11 @@ func (r *room) singles(ctx context.Context, o *outcome, idle time.Duration) erro
 	o.Bytes = append(o.Bytes, (after-bytes)/singles)
 	o.Rate = append(o.Rate, singles/span(ran).Seconds())
 	o.WorkerCPU = append(o.WorkerCPU, each(worker-idle))
-	o.StoreCPU = append(o.StoreCPU, each(ended-sent))
+	o.StoreCPU = append(o.StoreCPU, each(done-sent))
 	return nil
 }
 
-// each is the share of a single task, in µs.
+// each returns the duration per task in µs.
 func each(d time.Duration) float64 { return float64(d.Microseconds()) / singles }
 
 // enqueue runs the command enqueue or bulk. cpu is in µs.
@@ -355,7 +356,7 @@ func (r *room) bulk(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-// recoveries measures for all systems at once when a task runs again whose worker was killed. The machine is idle
+// recoveries measures, for all systems concurrently, the time until a task of a killed worker runs again. The machine is idle
 // meanwhile.
 func (b *bench) recoveries(ctx context.Context, all []*outcome) error {
 	var group sync.WaitGroup

@@ -23,10 +23,10 @@ var page = template.Must(template.New("performance.md").Funcs(template.FuncMap{
 type table struct {
 	head []string
 	rows [][]string
-	text bool // the last column is text, too
+	text bool // the last column contains text
 }
 
-// render writes the page in Markdown.
+// render renders the page as Markdown.
 func render(res *results) ([]byte, error) {
 	var out bytes.Buffer
 	err := page.Execute(&out, map[string]any{
@@ -38,7 +38,7 @@ func render(res *results) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// String is the table in Markdown. Columns of numbers are aligned to the right.
+// String returns the table as Markdown with right-aligned numbers.
 func (t table) String() string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -60,7 +60,7 @@ func (t table) String() string {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// cost is the CPU time of a single task, in µs: of the client that sends it, of the worker, and of the store for both.
+// cost returns the CPU time of a single task in µs: of the sending client, the worker and the store.
 func (o *outcome) cost() (client, worker, store, sum float64) {
 	client, worker, store = median(o.EnqueueCPU), median(o.WorkerCPU), median(o.EnqueueStoreCPU)+median(o.StoreCPU)
 	return client, worker, store, client + worker + store
@@ -82,7 +82,7 @@ func cpuTable(res *results) table {
 }
 
 func rateTable(res *results) table {
-	t := table{head: []string{"", "sent one by one, tasks/s", "sent in bulk, tasks/s", "client CPU in bulk, µs", "run, tasks/s", "bytes of a task that waits"}}
+	t := table{head: []string{"", "sent one by one, tasks/s", "sent in bulk, tasks/s", "client CPU in bulk, µs", "run, tasks/s", "bytes of a queued task"}}
 	for _, o := range res.Systems {
 		t.add(o.System.Name, number(median(o.EnqueueRate)), number(median(o.BulkRate)), number(median(o.BulkCPU)), number(median(o.Rate)), number(median(o.Bytes)))
 	}
@@ -109,7 +109,7 @@ func workflowTable(res *results) table {
 	return t
 }
 
-// behind says in which measures another system did better than Muster, and by how much the best one did.
+// behind lists the measures in which another system did better than Muster, with the best value.
 func behind(res *results) []string {
 	i := slices.IndexFunc(res.Systems, func(o *outcome) bool { return o.System.Name == "Muster" })
 	if i < 0 {
@@ -117,20 +117,20 @@ func behind(res *results) []string {
 	}
 	var all []string
 	for _, m := range []struct {
-		what, unit string
+		name, unit string
 		of         func(o *outcome) float64
-		less       bool // is better
+		less       bool // smaller is better
 	}{
 		{"CPU time of a task", "µs", func(o *outcome) float64 { _, _, _, sum := o.cost(); return sum }, true},
-		{"CPU time of the client that sends a task", "µs", func(o *outcome) float64 { client, _, _, _ := o.cost(); return client }, true},
-		{"CPU time of the worker that runs it", "µs", func(o *outcome) float64 { _, worker, _, _ := o.cost(); return worker }, true},
-		{"CPU time of the store to send and run it", "µs", func(o *outcome) float64 { _, _, store, _ := o.cost(); return store }, true},
-		{"sending one by one", "tasks/s", func(o *outcome) float64 { return median(o.EnqueueRate) }, false},
+		{"CPU time of the client per task", "µs", func(o *outcome) float64 { client, _, _, _ := o.cost(); return client }, true},
+		{"CPU time of the worker per task", "µs", func(o *outcome) float64 { _, worker, _, _ := o.cost(); return worker }, true},
+		{"CPU time of the store per task", "µs", func(o *outcome) float64 { _, _, store, _ := o.cost(); return store }, true},
+		{"sending single tasks", "tasks/s", func(o *outcome) float64 { return median(o.EnqueueRate) }, false},
 		{"sending in bulk", "tasks/s", func(o *outcome) float64 { return median(o.BulkRate) }, false},
 		{"running", "tasks/s", func(o *outcome) float64 { return median(o.Rate) }, false},
-		{"a task that waits", "bytes", func(o *outcome) float64 { return median(o.Bytes) }, true},
-		{"p50 of the latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.5) }, true},
-		{"p99 of the latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.99) }, true},
+		{"size of a queued task", "bytes", func(o *outcome) float64 { return median(o.Bytes) }, true},
+		{"p50 latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.5) }, true},
+		{"p99 latency", "ms", func(o *outcome) float64 { return quantile(o.Latency, 0.99) }, true},
 		{"a chain", "ms", func(o *outcome) float64 { return median(o.Chain) }, true},
 		{"many chains", "steps/s", func(o *outcome) float64 { return median(o.ChainRate) }, false},
 		{"a chord", "ms", func(o *outcome) float64 { return median(o.Chord) }, true},
@@ -138,20 +138,20 @@ func behind(res *results) []string {
 		{"a task after kill -9", "s", recoveredAfter, true},
 	} {
 		ours := m.of(res.Systems[i])
-		best, name := ours, ""
+		best, system := ours, ""
 		for _, o := range res.Systems {
-			if v := m.of(o); m.less && v < best || !m.less && v > best { // false of NaN
-				best, name = v, o.System.Name
+			if v := m.of(o); m.less && v < best || !m.less && v > best { // false for NaN
+				best, system = v, o.System.Name
 			}
 		}
-		if name != "" {
-			all = append(all, fmt.Sprintf("%s: %s %s; %s %s", m.what, number(ours), m.unit, name, number(best)))
+		if system != "" {
+			all = append(all, fmt.Sprintf("%s: %s %s; %s %s", m.name, number(ours), m.unit, system, number(best)))
 		}
 	}
 	return all
 }
 
-// recoveredAfter is NaN where the task did not run in time.
+// recoveredAfter returns the recovery time in seconds, or NaN if the task did not run in time.
 func recoveredAfter(o *outcome) float64 {
 	if o.Recovered == 0 {
 		return math.NaN()
@@ -159,7 +159,7 @@ func recoveredAfter(o *outcome) float64 {
 	return o.Recovered.Seconds()
 }
 
-// old names those that are Debian's packages.
+// old describes the systems from Debian packages.
 func old(res *results) string {
 	var names []string
 	for _, o := range res.Systems {
@@ -171,14 +171,14 @@ func old(res *results) string {
 	case -1:
 		return ""
 	case 0:
-		return names[0] + " is Debian's package, which is older than its latest release."
+		return names[0] + " is the Debian package, which is older than the latest release."
 	default:
-		return strings.Join(names[:last], ", ") + " and " + names[last] + " are Debian's packages, which are older than their latest releases."
+		return strings.Join(names[:last], ", ") + " and " + names[last] + " are Debian packages, which are older than the latest releases."
 	}
 }
 
 func recoveryTable(res *results) table {
-	t := table{head: []string{"", "s", "what decides"}, text: true}
+	t := table{head: []string{"", "s", "determined by"}, text: true}
 	for _, o := range res.Systems {
 		took := fmt.Sprintf("> %.0f", res.Limit.Seconds())
 		switch {
@@ -193,7 +193,7 @@ func recoveryTable(res *results) table {
 }
 
 func promiseTable(res *results) table {
-	t := table{head: []string{"", "what it guarantees for a task here"}, text: true}
+	t := table{head: []string{"", "guarantees per task"}, text: true}
 	for _, o := range res.Systems {
 		s := o.System
 		t.add(fmt.Sprintf("%s %s, %s", s.Name, s.Version, s.Language), s.Promise+" Settings: "+s.Settings+".")
@@ -201,7 +201,7 @@ func promiseTable(res *results) table {
 	return t
 }
 
-// number is a value with three digits that matter, or "none" for none.
+// number formats a value with three significant digits, or "none" for NaN.
 func number(v float64) string {
 	if math.IsNaN(v) {
 		return "none"
@@ -209,7 +209,7 @@ func number(v float64) string {
 	if v <= 0 {
 		return "0"
 	}
-	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64) // of a text that is right
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64) // always valid
 	digits := 2 - int(math.Floor(math.Log10(v)))
 	s := strconv.FormatFloat(v, 'f', min(max(digits, 0), 3), 64)
 	whole, fraction, _ := strings.Cut(s, ".")
@@ -222,11 +222,11 @@ func number(v float64) string {
 	return whole
 }
 
-// median is NaN of no values.
+// median returns the median, or NaN without values.
 func median(vs []float64) float64 { return quantile(vs, 0.5) }
 
-// quantile is the smallest value that is at least as great as the share q of all; in the middle of two for the median of
-// an even number. It is NaN of no values.
+// quantile returns the smallest value that is at least as great as the share q of all values. The median of an even number of
+// values is the mean of the two middle ones. Without values it is NaN.
 func quantile(vs []float64, q float64) float64 {
 	n := len(vs)
 	if n == 0 {

@@ -30,7 +30,7 @@ func TestMarksAreParsed(t *testing.T) {
 	}
 }
 
-func TestCPUTimeIsOfTheProcessAndItsChildren(t *testing.T) {
+func TestCPUTimeIncludesChildren(t *testing.T) {
 	t.Parallel()
 	var stats []stat
 	for _, line := range []string{
@@ -49,11 +49,11 @@ func TestCPUTimeIsOfTheProcessAndItsChildren(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if _, err := parseStat("10 (short) S 1"); err == nil {
-		t.Error("a line that is too short: got no error")
+		t.Error("a short line: got no error")
 	}
 }
 
-func TestBytesOfRedisAreWithoutBuffers(t *testing.T) {
+func TestRedisBytesExcludeBuffers(t *testing.T) {
 	t.Parallel()
 	got, err := redisBytes("# Memory\r\nused_memory:1000\r\nused_memory_human:1K\r\nmem_clients_normal:100\r\nmem_aof_buffer:50\r\n")
 	if err != nil || got != 850 {
@@ -64,7 +64,7 @@ func TestBytesOfRedisAreWithoutBuffers(t *testing.T) {
 	}
 }
 
-func TestMissingPackagesAreThoseNotInstalled(t *testing.T) {
+func TestMissingPackages(t *testing.T) {
 	t.Parallel()
 	states := "redis-server installed\nruby-sidekiq config-files\n"
 	got := missingPackages([]string{"ruby-sidekiq", "redis-server", "postgresql", "ruby-sidekiq"}, states)
@@ -73,7 +73,7 @@ func TestMissingPackagesAreThoseNotInstalled(t *testing.T) {
 	}
 }
 
-func TestNumbersHaveThreeDigitsThatMatter(t *testing.T) {
+func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]string{
 		0: "0", 0.1234: "0.123", 1.234: "1.23", 9.999: "10.0", 12.34: "12.3", 123.4: "123", 1234: "1,230", 1234567: "1,230,000", math.NaN(): "none",
@@ -104,7 +104,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-func TestVersionsAreFoundInWhatProgramsPrint(t *testing.T) {
+func TestVersionsAreParsed(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{
 		{"go version", "go version go1.26.8 linux/amd64", "Go 1.26.8"},
@@ -120,7 +120,7 @@ func TestVersionsAreFoundInWhatProgramsPrint(t *testing.T) {
 	}
 }
 
-func TestPlotsHaveABackgroundAndEveryName(t *testing.T) {
+func TestPlotsHaveBackgroundAndNames(t *testing.T) {
 	t.Parallel()
 	ours, theirs := &outcome{System: system{Name: "Muster"}}, &outcome{System: system{Name: "Other"}}
 	for _, o := range []*outcome{ours, theirs} {
@@ -168,8 +168,8 @@ func TestPageHasARowForEachSystem(t *testing.T) {
 	}
 }
 
-// Sections without data are not there, and what is not in the tables is not named.
-func TestPageIsAboutWhatWasMeasured(t *testing.T) {
+// Sections without data are omitted, and systems outside of the tables are not mentioned.
+func TestPageOmitsMissingData(t *testing.T) {
 	t.Parallel()
 	ours, celery := &outcome{System: system{Name: "Muster"}}, &outcome{System: system{Name: "Celery"}}
 	text := func(res *results) string {
@@ -181,12 +181,12 @@ func TestPageIsAboutWhatWasMeasured(t *testing.T) {
 		return string(out)
 	}
 	got := text(&results{Systems: []*outcome{ours}})
-	for _, absent := range []string{"## Where Muster", "Debian's package", "Left out"} {
+	for _, absent := range []string{"## Where Muster", "Debian package", "Left out"} {
 		if strings.Contains(got, absent) {
-			t.Errorf("of a run of nothing else: got %q in the page", absent)
+			t.Errorf("in a run of one system: got %q in the page", absent)
 		}
 	}
-	if got := text(&results{Systems: []*outcome{ours, celery}}); !strings.Contains(got, "Celery is Debian's package") {
-		t.Errorf("with Celery: the page does not have its origin")
+	if got := text(&results{Systems: []*outcome{ours, celery}}); !strings.Contains(got, "Celery is the Debian package") {
+		t.Errorf("with Celery: the page does not contain its origin")
 	}
 }

@@ -16,12 +16,12 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The colours differ in lightness, too, so they can be told apart without colour.
+// palette contains colors that also differ in lightness, so that they can be distinguished without color vision.
 var palette = []color.Color{color.RGBA{0x1b, 0x3a, 0x6b, 0xff}, color.RGBA{0x3d, 0x8b, 0xd4, 0xff}, color.RGBA{0xb9, 0xd3, 0xee, 0xff}}
 
 var small = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
 
-// series are values of systems. NaN is no value.
+// series are values by system. NaN means no value.
 type series struct {
 	name   string
 	values []float64
@@ -48,12 +48,12 @@ func plotAll(res *results, dir string) error {
 		return err
 	}
 	rate := take("tasks/s", func(o *outcome) float64 { return median(o.Rate) })
-	if err := stacked(filepath.Join(dir, "performance-rate.svg"), "Tasks that a worker runs, in a second (more is better)", names, rate); err != nil {
+	if err := stacked(filepath.Join(dir, "performance-rate.svg"), "Tasks per second of a worker (more is better)", names, rate); err != nil {
 		return err
 	}
 	p50 := take("p50", func(o *outcome) float64 { return quantile(o.Latency, 0.5) })
 	p99 := take("p99", func(o *outcome) float64 { return quantile(o.Latency, 0.99) })
-	if err := dots(filepath.Join(dir, "performance-latency.svg"), "From sending a task to an idle worker until it runs, ms (less is better)", names, p50, p99); err != nil {
+	if err := dots(filepath.Join(dir, "performance-latency.svg"), "Latency of a task on an idle worker, ms (less is better)", names, p50, p99); err != nil {
 		return err
 	}
 	chain := take("chain of 10", func(o *outcome) float64 { return median(o.Chain) })
@@ -61,13 +61,13 @@ func plotAll(res *results, dir string) error {
 	return dots(filepath.Join(dir, "performance-workflows.svg"), "A workflow on an idle worker, ms (less is better)", names, chain, chord)
 }
 
-// newPlot has a row for each name, the first one at the top.
+// newPlot returns a plot with a row per name, starting at the top.
 func newPlot(title string, names []string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
 	p.Title.TextStyle.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 12}
 	p.Title.Padding = vg.Points(8)
-	p.BackgroundColor = color.White // of its own: the page may be dark
+	p.BackgroundColor = color.White // the page may be dark
 	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
 	p.Y.Tick.Length = 0
 	p.Y.LineStyle.Width = 0
@@ -82,7 +82,7 @@ func newPlot(title string, names []string) *plot.Plot {
 	return p
 }
 
-// stacked draws bars with their sum.
+// stacked draws stacked bars with their sum.
 func stacked(path, title string, names []string, all ...series) error {
 	p, legend := newPlot(title, names), plot.NewLegend()
 	n := len(names)
@@ -130,7 +130,7 @@ func styleLabels(text *plotter.Labels) {
 	text.Offset.X = vg.Points(6)
 }
 
-// dots draws a dot for each value, on a logarithmic axis.
+// dots draws a dot for each value on a logarithmic axis.
 func dots(path, title string, names []string, all ...series) error {
 	p, legend := newPlot(title, names), plot.NewLegend()
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
@@ -164,14 +164,14 @@ func dots(path, title string, names []string, all ...series) error {
 		legend.Add(s.name, points)
 	}
 	if least > most {
-		return nil // a run of systems that have no such thing
+		return nil // not supported by any system
 	}
 	p.X.Min = math.Pow(10, math.Floor(math.Log10(least)))
 	p.X.Max = math.Pow(10, math.Ceil(math.Log10(most*1.3)))
 	return writeSVG(p, path, legend, len(names))
 }
 
-// writeSVG draws a plot with its legend, if it has one, on the right.
+// writeSVG writes a plot with its legend, if any, on the right.
 func writeSVG(p *plot.Plot, path string, legend plot.Legend, rows int) error {
 	const margin = 10
 	width, height := vg.Points(700), vg.Points(60+36*float64(rows))
@@ -188,7 +188,7 @@ func writeSVG(p *plot.Plot, path string, legend plot.Legend, rows int) error {
 	if _, err := c.WriteTo(&svg); err != nil {
 		return err
 	}
-	// Fonts of the same widths, for machines without the first.
+	// Fallback fonts with the same metrics.
 	text := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif"))
 	return os.WriteFile(path, text, 0o644)
 }

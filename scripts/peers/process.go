@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// process is a running program with its children.
+// process is a running program with its child processes.
 type process struct {
 	cmd    *exec.Cmd
 	lines  *bufio.Reader // standard output
@@ -25,7 +25,7 @@ type process struct {
 	exited chan struct{}
 }
 
-// start runs a command in a process group of its own. as is the user, or nil.
+// start starts a command in a separate process group. as is the user, or nil.
 func start(as *syscall.Credential, env []string, command ...string) (*process, error) {
 	p := &process{cmd: exec.Command(command[0], command[1:]...), errs: new(bytes.Buffer), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -35,7 +35,7 @@ func start(as *syscall.Credential, env []string, command ...string) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	// An own pipe, so that Wait does not close it while lines are being read.
+	// With cmd.StdoutPipe, Wait would close the pipe while lines are being read.
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -46,25 +46,25 @@ func start(as *syscall.Credential, env []string, command ...string) (*process, e
 	if err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
-	// Output that is not read must not stop the process; and the group may outlive its first process.
+	// Unread output must not block the process, and the group may outlive its leader.
 	p.cmd.WaitDelay = time.Second
 	go func() {
 		defer close(p.exited)
-		_ = p.cmd.Wait() // how it ended does not matter
+		_ = p.cmd.Wait() // the exit status is not needed
 	}()
 	return p, nil
 }
 
-// line is the next line of standard output.
+// line returns the next line of standard output.
 func (p *process) line() (string, error) {
 	line, err := p.lines.ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("%s ended: %w\n%s", filepath.Base(p.cmd.Path), err, bytes.TrimSpace(p.errs.Bytes()))
+		return "", fmt.Errorf("%s exited: %w\n%s", filepath.Base(p.cmd.Path), err, bytes.TrimSpace(p.errs.Bytes()))
 	}
 	return strings.TrimSpace(line), nil
 }
 
-// await reads lines until one is want. A process that does not print it in time is killed.
+// await reads lines until one equals want. It kills the process on a timeout.
 func (p *process) await(want string, limit time.Duration) error {
 	timer := time.AfterFunc(limit, p.kill)
 	defer timer.Stop()
@@ -76,15 +76,15 @@ func (p *process) await(want string, limit time.Duration) error {
 	}
 }
 
-// kill ends the process and its children by a signal that they cannot catch.
+// kill kills the process and its children with SIGKILL.
 func (p *process) kill() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have exited
 	<-p.exited
 }
 
-// interrupt asks the process to end, and kills it if it does not in time.
+// interrupt sends SIGINT, then kills the process after a timeout.
 func (p *process) interrupt(limit time.Duration) {
-	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
+	_ = p.cmd.Process.Signal(os.Interrupt) // it may have exited
 	select {
 	case <-p.exited:
 	case <-time.After(limit):
@@ -92,7 +92,7 @@ func (p *process) interrupt(limit time.Duration) {
 	p.kill()
 }
 
-// cpu is the CPU time of the process and its children so far.
+// cpu returns the CPU time of the process and its children.
 func (p *process) cpu() (time.Duration, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -102,7 +102,7 @@ func (p *process) cpu() (time.Duration, error) {
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has exited
 		}
 		s, err := parseStat(string(raw))
 		if err != nil {
@@ -113,16 +113,16 @@ func (p *process) cpu() (time.Duration, error) {
 	return cpuOfTree(stats, p.cmd.Process.Pid), nil
 }
 
-// stat is what /proc/PID/stat says of a process.
+// stat contains fields of /proc/PID/stat.
 type stat struct {
 	pid, parent int
-	cpu         time.Duration // of it, and of its children that have ended
+	cpu         time.Duration // includes exited children
 }
 
 const tick = time.Second / 100 // the unit of the times in /proc, on every Linux that Go runs on
 
 func parseStat(line string) (stat, error) {
-	// The name of the program may have spaces and parentheses.
+	// The program name may contain spaces and parentheses.
 	begin, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if begin < 0 || end < begin {
 		return stat{}, fmt.Errorf("no name in %q", line)
@@ -142,7 +142,7 @@ func parseStat(line string) (stat, error) {
 	return s, errors.Join(err, err1)
 }
 
-// cpuOfTree is the CPU time of a process and of all below it.
+// cpuOfTree returns the CPU time of a process and all of its descendants.
 func cpuOfTree(stats []stat, root int) time.Duration {
 	var sum time.Duration
 	for _, s := range stats {
@@ -155,7 +155,7 @@ func cpuOfTree(stats []stat, root int) time.Duration {
 	return sum
 }
 
-// sleep waits, or until ctx ends.
+// sleep waits for d or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// store is a Redis or a PostgreSQL that only one system uses.
+// store is a Redis or PostgreSQL server for a single system.
 type store struct {
 	url     string
 	process *process
@@ -23,8 +23,7 @@ type store struct {
 	close   func() error
 }
 
-// startRedis starts a Redis as one runs it in production: it writes each change to its append-only file, which is flushed
-// to the disk once a second.
+// startRedis starts a Redis with production settings: an append-only file that is flushed to disk once a second.
 func startRedis(ctx context.Context, dir string) (*store, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,8 +56,8 @@ func startRedis(ctx context.Context, dir string) (*store, error) {
 	return s, s.awaitReady(ctx, func(ctx context.Context) error { _, err := cli(ctx, "PING"); return err })
 }
 
-// redisBytes is the memory for data in Redis: without the buffers of the append-only file and of clients. text is what
-// INFO prints.
+// redisBytes returns the memory for data in Redis, excluding buffers of the append-only file and of clients. text is the output of
+// INFO.
 func redisBytes(text string) (float64, error) {
 	var sum float64
 	for field, sign := range map[string]float64{"used_memory": 1, "mem_aof_buffer": -1, "mem_clients_normal": -1} {
@@ -66,15 +65,15 @@ func redisBytes(text string) (float64, error) {
 		value, _, _ := strings.Cut(rest, "\r\n")
 		v, err := strconv.ParseFloat(value, 64)
 		if !ok || err != nil {
-			return 0, fmt.Errorf("INFO of Redis has no number %s", field)
+			return 0, fmt.Errorf("no number %s in INFO of Redis", field)
 		}
 		sum += sign * v
 	}
 	return sum, nil
 }
 
-// startPostgres starts a PostgreSQL with its default settings, on a socket in its folder. root cannot run it, so the user
-// postgres of Debian's package does.
+// startPostgres starts a PostgreSQL with default settings on a socket in its directory. As root, it uses the user postgres of the
+// Debian package, because root cannot run PostgreSQL.
 func startPostgres(ctx context.Context, dir string) (*store, error) {
 	bin, err := postgresBin()
 	if err != nil {
@@ -118,12 +117,12 @@ func startPostgres(ctx context.Context, dir string) (*store, error) {
 			}
 			return strconv.ParseFloat(out, 64)
 		},
-		close: func() error { p.interrupt(20 * time.Second); return os.RemoveAll(dir) }, // so it frees its shared memory
+		close: func() error { p.interrupt(20 * time.Second); return os.RemoveAll(dir) }, // releases its shared memory
 	}
 	return s, s.awaitReady(ctx, func(ctx context.Context) error { _, err := sql(ctx, "SELECT 1"); return err })
 }
 
-// postgresBin is the folder of the newest PostgreSQL's programs.
+// postgresBin returns the program directory of the newest PostgreSQL.
 func postgresBin() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(found) == 0 {
@@ -142,7 +141,7 @@ func credential(name string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err, err1)
 }
 
-// awaitReady waits until ping succeeds. If it does not, the server is closed.
+// awaitReady waits until ping succeeds. On a timeout it closes the server.
 func (s *store) awaitReady(ctx context.Context, ping func(context.Context) error) error {
 	for until := time.Now().Add(20 * time.Second); ; {
 		err := ping(ctx)
@@ -150,7 +149,7 @@ func (s *store) awaitReady(ctx context.Context, ping func(context.Context) error
 			return nil
 		}
 		if time.Now().After(until) || ctx.Err() != nil {
-			return errors.Join(fmt.Errorf("%s does not answer: %w", s.process.cmd.Path, err), s.close())
+			return errors.Join(fmt.Errorf("%s does not respond: %w", s.process.cmd.Path, err), s.close())
 		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
 			return errors.Join(err, s.close())

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// artifacts serves what the items of the work queue fetch.
+// artifacts serves the artifacts of the work queue.
 type artifacts struct {
 	addr   string
 	server *http.Server
@@ -27,7 +27,7 @@ func startArtifacts() (*artifacts, error) {
 		_, _ = io.WriteString(w, "User-agent: *\nDisallow: /private/\n")
 	})
 	mux.HandleFunc("GET /good/{id}", func(w http.ResponseWriter, r *http.Request) {
-		// Few contents, as content is stored by its checksum.
+		// Few distinct contents, because content is stored by checksum.
 		_, _ = io.WriteString(w, strings.Repeat("content "+r.PathValue("id")[len(r.PathValue("id"))-1:]+"\n", 500))
 	})
 	a := &artifacts{addr: l.Addr().String(), server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, done: make(chan struct{})}
@@ -43,7 +43,7 @@ func (a *artifacts) close() {
 	<-a.done
 }
 
-// artifact is an item and the state in which it must end.
+// artifact returns the URL of an item and its expected final state.
 func (a *artifacts) artifact(id string, n int) (url, state string) {
 	switch n % 10 {
 	case 8:

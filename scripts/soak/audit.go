@@ -17,15 +17,15 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// audit looks at what has ended: whether it ended as it must. Then it deletes it, so that what stays would grow. It
-// says what has not ended yet, and nothing when all has.
+// audit checks finished work and deletes it, so that leftovers become visible as growth. It returns a description of unfinished
+// work, or "".
 func (l *load) audit(ctx context.Context) (live string) {
 	var open []string
-	note := func(what string, n int, err error) {
+	note := func(kind string, n int, err error) {
 		if err != nil {
-			open = append(open, fmt.Sprintf("%s: %v", what, err))
+			open = append(open, fmt.Sprintf("%s: %v", kind, err))
 		} else if n > 0 {
-			open = append(open, fmt.Sprintf("%d %s", n, what))
+			open = append(open, fmt.Sprintf("%d %s", n, kind))
 		}
 	}
 	n, err := l.auditItems(ctx)
@@ -40,7 +40,7 @@ func (l *load) audit(ctx context.Context) (live string) {
 	return strings.Join(open, ", ")
 }
 
-// auditItems compares the states of items that have ended, and forgets these.
+// auditItems checks and removes finished items.
 func (l *load) auditItems(ctx context.Context) (open int, err error) {
 	l.mu.Lock()
 	want := map[string]string{}
@@ -74,14 +74,14 @@ func (l *load) auditItems(ctx context.Context) (open int, err error) {
 		case "queued", "in_progress":
 		case "":
 			done = append(done, id)
-			l.ended(kindItem, id+" is gone")
+			l.finished(kindItem, id+" is missing")
 		default:
 			done = append(done, id)
 			wrong := ""
 			if state != want[id] {
 				wrong = fmt.Sprintf("%s is %s, want %s", id, state, want[id])
 			}
-			l.ended(kindItem, wrong)
+			l.finished(kindItem, wrong)
 		}
 	}
 	l.mu.Lock()
@@ -92,22 +92,22 @@ func (l *load) auditItems(ctx context.Context) (open int, err error) {
 	l.stale = append(l.stale, done...)
 	if len(l.stale) > 0 {
 		if _, err := l.queue.Forget(ctx, l.stale...); err != nil {
-			return 0, err // and again with the next
+			return 0, err // retried by the next audit
 		}
 		l.stale = nil
 	}
 	return len(ids) - len(done), nil
 }
 
-// sentJob is a job that must end as it was sent.
+// sentJob is a sent job with its expectations.
 type sentJob struct {
 	kind    string
-	items   int  // of a pipeline
-	checked bool // it has ended, and wrong says whether as it must
+	items   int  // items of a pipeline job
+	checked bool // it has finished and wrong is set
 	wrong   string
 }
 
-// addJob counts a job as sent, once.
+// addJob records a job as sent, once per ID.
 func (l *load) addJob(id string, j sentJob) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *load) addJob(id string, j sentJob) {
 	}
 }
 
-// findJobs adds the jobs whose ids no command returned: refreshes, and scrapes after a fault.
+// findJobs adds jobs whose IDs no command returned: refreshes, and scrapes after a fault.
 func (l *load) findJobs(ctx context.Context) error {
 	for kind, name := range map[string]string{"scrape": kindScrape, "refresh": kindRefresh} {
 		for cursor := ""; ; {
@@ -137,7 +137,7 @@ func (l *load) findJobs(ctx context.Context) error {
 	return nil
 }
 
-// auditJobs checks the jobs that have ended, and deletes these with their records.
+// auditJobs checks finished jobs and deletes them with their records.
 func (l *load) auditJobs(ctx context.Context) (open int, err error) {
 	l.mu.Lock()
 	jobs := maps.Clone(l.jobs)
@@ -156,11 +156,11 @@ func (l *load) auditJobs(ctx context.Context) (open int, err error) {
 		if err := l.purge(ctx, id); err != nil {
 			return len(jobs), err
 		}
-		l.ended(j.kind, j.wrong)
+		l.finished(j.kind, j.wrong)
 		l.mu.Lock()
 		delete(l.jobs, id)
 		l.mu.Unlock()
-		if j.kind == kindScrape && j.wrong == "" { // the records of a wrong one are evidence
+		if j.kind == kindScrape && j.wrong == "" { // keep the records of a failed check
 			dirs, err := filepath.Glob(filepath.Join(l.s.data, "records", "*", id))
 			for _, dir := range dirs {
 				err = errors.Join(err, os.RemoveAll(dir))
@@ -173,17 +173,17 @@ func (l *load) auditJobs(ctx context.Context) (open int, err error) {
 	return open, nil
 }
 
-// check says whether a job ended as it must, once it has ended.
+// check checks a job if it has finished.
 func (l *load) check(ctx context.Context, id string, sent *sentJob) error {
 	var j listedJob
 	err := l.s.call(ctx, http.MethodGet, "/v1/jobs/"+id, nil, &j)
 	var status *statusError
 	switch {
 	case errors.As(err, &status) && status.code == http.StatusNotFound:
-		sent.wrong = id + " is gone"
+		sent.wrong = id + " is missing"
 	case err != nil:
 		return err
-	case !j.ended():
+	case !j.finished():
 		return nil
 	case j.Status != "completed":
 		sent.wrong = fmt.Sprintf("%s of %s is %s: %s", id, j.Name, j.Status, j.Error)
@@ -196,7 +196,7 @@ func (l *load) check(ctx context.Context, id string, sent *sentJob) error {
 	return nil
 }
 
-// purge deletes a job that has ended.
+// purge deletes a finished job.
 func (l *load) purge(ctx context.Context, id string) error {
 	err := l.s.call(ctx, http.MethodDelete, "/v1/jobs/"+id, nil, nil)
 	var status *statusError
@@ -206,7 +206,7 @@ func (l *load) purge(ctx context.Context, id string) error {
 	return err
 }
 
-// wrongScrape compares the records of a scrape with the site.
+// wrongScrape compares the records of a scrape with the site and returns the difference.
 func (l *load) wrongScrape(j listedJob) string {
 	files, err := filepath.Glob(filepath.Join(l.s.data, "records", j.Name, j.ID, "*.jsonl"))
 	if err != nil {
@@ -224,7 +224,7 @@ func (l *load) wrongScrape(j listedJob) string {
 	return ""
 }
 
-// auditFlows wants each workflow to be listed as ended once.
+// auditFlows checks that each workflow is listed as finished only once.
 func (l *load) auditFlows(ctx context.Context) error {
 	seen := map[string]int{}
 	for cursor := ""; ; {
@@ -244,7 +244,7 @@ func (l *load) auditFlows(ctx context.Context) error {
 	for id, n := range seen {
 		if n > 1 && !l.repeated[id] {
 			l.repeated[id] = true
-			l.problem(fmt.Sprintf("workflows: %s has ended %d times", id, n))
+			l.problem(fmt.Sprintf("workflows: %s finished %d times", id, n))
 		}
 	}
 	return nil

@@ -12,41 +12,41 @@ import (
 	"time"
 )
 
-// fault is what happens to the system in a minute.
+// fault is an injected fault.
 type fault struct {
-	what   string // kill, freeze, stop or cut
+	action string // kill, freeze, stop or cut
 	target string
-	for_   time.Duration // of a freeze
+	for_   time.Duration // duration of a freeze
 }
 
 func (f fault) String() string {
 	if f.for_ > 0 {
-		return fmt.Sprintf("%s %s %s", f.what, f.target, f.for_)
+		return fmt.Sprintf("%s %s %s", f.action, f.target, f.for_)
 	}
-	return f.what + " " + f.target
+	return f.action + " " + f.target
 }
 
-// lasting are the processes that are not ended in the second half of a run.
+// lasting are the processes that are not stopped in the second half of a run.
 var lasting = []string{"orchestrator", "worker-1"}
 
-// faults are all of them, as often as they are likely.
+// faults are the possible faults; frequent ones are repeated.
 var faults = []fault{
-	{what: "kill", target: "worker-1"}, {what: "kill", target: "worker-2"}, {what: "kill", target: "worker-2"},
-	{what: "kill", target: "task worker"}, {what: "kill", target: "queue run"}, {what: "kill", target: "redis"},
-	{what: "kill", target: "creator"}, {what: "kill", target: "validator"}, {what: "kill", target: "orchestrator"},
-	{what: "stop", target: "orchestrator"},
-	{what: "freeze", target: "worker-1"}, {what: "freeze", target: "worker-2"}, {what: "freeze", target: "task worker"},
-	{what: "freeze", target: "queue run"}, {what: "freeze", target: "redis"}, {what: "freeze", target: "orchestrator"},
-	{what: "freeze", target: "validator"},
-	{what: "cut", target: "connections"}, {what: "cut", target: "connections"}, {what: "cut", target: "subscriptions"},
-	{what: "cut", target: "pages"},
+	{action: "kill", target: "worker-1"}, {action: "kill", target: "worker-2"}, {action: "kill", target: "worker-2"},
+	{action: "kill", target: "task worker"}, {action: "kill", target: "queue run"}, {action: "kill", target: "redis"},
+	{action: "kill", target: "creator"}, {action: "kill", target: "validator"}, {action: "kill", target: "orchestrator"},
+	{action: "stop", target: "orchestrator"},
+	{action: "freeze", target: "worker-1"}, {action: "freeze", target: "worker-2"}, {action: "freeze", target: "task worker"},
+	{action: "freeze", target: "queue run"}, {action: "freeze", target: "redis"}, {action: "freeze", target: "orchestrator"},
+	{action: "freeze", target: "validator"},
+	{action: "cut", target: "connections"}, {action: "cut", target: "connections"}, {action: "cut", target: "subscriptions"},
+	{action: "cut", target: "pages"},
 }
 
-// pick chooses a fault. In the second half of a run what is to last is not ended.
+// pick chooses a fault. In the second half of a run it does not stop lasting processes.
 func pick(r *rand.Rand, secondHalf bool) fault {
 	for {
 		f := faults[r.IntN(len(faults))]
-		if f.what == "freeze" {
+		if f.action == "freeze" {
 			f.for_ = time.Duration(2+r.IntN(14)) * time.Second
 		}
 		if !secondHalf || !f.ends(lasting) {
@@ -55,15 +55,15 @@ func pick(r *rand.Rand, secondHalf bool) fault {
 	}
 }
 
-// ends reports whether f ends one of the processes.
+// ends reports whether f stops one of the processes.
 func (f fault) ends(names []string) bool {
-	return (f.what == "kill" || f.what == "stop") && slices.Contains(names, f.target)
+	return (f.action == "kill" || f.action == "stop") && slices.Contains(names, f.target)
 }
 
-// inflict does it. It returns what was done.
+// inflict injects a fault and returns a description of it.
 func (s *system) inflict(ctx context.Context, f fault) string {
 	var err error
-	switch f.what {
+	switch f.action {
 	case "cut":
 		err = s.cut(ctx, f.target)
 	case "kill":
@@ -87,15 +87,15 @@ func (s *system) inflict(ctx context.Context, f fault) string {
 	return f.String()
 }
 
-// revive lets what is frozen continue.
+// revive continues frozen processes.
 func (s *system) revive() {
 	for _, pid := range s.frozen {
-		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been ended meanwhile
+		_ = syscall.Kill(pid, syscall.SIGCONT) // the process may have exited
 	}
 	s.frozen = nil
 }
 
-// pidOf is the pid of a target now, or 0.
+// pidOf returns the PID of a target, or 0.
 func (s *system) pidOf(target string) int {
 	switch target {
 	case "creator":
@@ -109,12 +109,12 @@ func (s *system) pidOf(target string) int {
 func (s *system) signal(target string, sig syscall.Signal) error {
 	pid := s.pidOf(target)
 	if pid <= 1 {
-		return errors.New("it does not run")
+		return errors.New("process not running")
 	}
 	return syscall.Kill(pid, sig)
 }
 
-// cut ends connections, which their owners make again.
+// cut closes connections, which their owners reopen.
 func (s *system) cut(ctx context.Context, which string) error {
 	switch which {
 	case "pages":

@@ -14,13 +14,13 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// The environment of a worker of the workflows, which is this program, run once more.
+// Environment variables of a workflow worker, which is a process of this program.
 const (
 	workerEnv  = "MUSTER_SOAK_WORKER_URL"
-	metricsEnv = "MUSTER_SOAK_WORKER_METRICS" // the address of its metrics
+	metricsEnv = "MUSTER_SOAK_WORKER_METRICS" // listen address of its metrics
 )
 
-// flowQueue is a queue that only this program works on.
+// flowQueue is the queue of the workflow worker.
 const flowQueue = "soak"
 
 // The tasks of the workflows.
@@ -38,7 +38,7 @@ var (
 
 var errWanted = errors.New("this task fails")
 
-// flow is a workflow and what must become of it.
+// flow is a workflow with its expected result.
 type flow struct {
 	name  string
 	sig   tasks.Signature[int]
@@ -46,7 +46,7 @@ type flow struct {
 	fails bool
 }
 
-// newFlow makes a workflow of a kind that chance chooses.
+// newFlow returns a random workflow.
 func newFlow(r *rand.Rand) flow {
 	n := r.IntN(8)
 	ns := upTo(n)
@@ -70,7 +70,7 @@ func newFlow(r *rand.Rand) flow {
 	}
 }
 
-// wrong says what is not as it must be, or nothing.
+// wrong returns the difference from the expected result, or "".
 func (f flow) wrong(got int, err error) string {
 	var failure *tasks.Failure
 	switch {
@@ -125,7 +125,7 @@ func flowMux() *tasks.Mux {
 	return m
 }
 
-// runWorker is main of a worker process of the workflows. It serves its metrics at an address.
+// runWorker implements the main function of a workflow worker. It serves metrics.
 func runWorker(ctx context.Context, url, metrics string) error {
 	c, err := tasks.Connect(ctx, url)
 	if err != nil {
@@ -133,7 +133,7 @@ func runWorker(ctx context.Context, url, metrics string) error {
 	}
 	defer c.Close()
 	server := &http.Server{Addr: metrics, Handler: workqueue.MetricsHandler(), ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = server.ListenAndServe() }() // until Close; without it there are no samples, which the report shows
+	go func() { _ = server.ListenAndServe() }() // until Close; the report shows missing samples
 	defer server.Close()
 	w, err := tasks.NewWorker(c, flowMux(), tasks.WorkerConfig{Queues: map[string]int{flowQueue: 1}, Concurrency: 4, Grace: 5 * time.Second})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// quarters is the number of parts of a run. The second is compared with the last: in the first all caches fill.
+// quarters is the number of parts of a run. The second part is compared with the last one, because caches fill during the first.
 const quarters = 4
 
 // report is the result of a run.
@@ -24,7 +24,7 @@ type report struct {
 	Took     string    `json:"took"`
 	Accounts []book    `json:"accounts"`
 	Growth   []growth  `json:"growth"`
-	Judged   bool      `json:"judged"` // whether the run was long enough to judge growth
+	Judged   bool      `json:"judged"` // the run was long enough to judge growth
 	Problems []string  `json:"problems"`
 	Samples  []sample  `json:"samples"`
 }
@@ -37,19 +37,20 @@ type growth struct {
 	Last   float64 `json:"last"`
 	Bar    float64 `json:"bar"`
 	OK     bool    `json:"ok"`
-	Why    string  `json:"why,omitempty"` // it is not judged
+	Why    string  `json:"why,omitempty"` // reason for skipping the value
 }
 
-// leastMinutes is how long a run must be for growth to be judged: in less, what is kept for minutes still adds up.
+// leastMinutes is the minimum duration of a run for judging growth. In shorter runs, data with a retention of minutes still
+// accumulates.
 const leastMinutes = 20
 
-// slack is how much more than a fifth a value may grow. What is here has these reasons:
+// slack is the allowed growth in addition to 20%, for these reasons:
 //
-//   - rss: the pace of the garbage collector, and pages of memory that the kernel has not taken back
-//   - goroutines and fds: pools of connections, which grow to their size with chance
-//   - redis memory: the lists of the last 10,000 workflows of a state, and the statistics of an hour and a day
-//   - keys: proxies that refreshes find or remove, work that is under way, and hours that begin
-//   - bytes: logs up to their size, and what Redis appends until it rewrites its file
+//   - rss: garbage collection and memory that the kernel has not reclaimed
+//   - goroutines and fds: connection pools that grow to their size at random
+//   - redis memory: lists of the last 10,000 workflows per state, and hourly and daily statistics
+//   - keys: proxies that refreshes add or remove, running work, and new hours
+//   - bytes: logs up to their maximum size, and append-only data until the next rewrite
 var slack = []struct {
 	prefix string
 	more   float64
@@ -58,7 +59,7 @@ var slack = []struct {
 	{"files ", 10}, {"bytes redis", 40 << 20}, {"bytes ", 8 << 20},
 }
 
-// bar is the most that a value may be in the last quarter.
+// bar returns the maximum value for the last quarter.
 func bar(name string, second float64) float64 {
 	for _, s := range slack {
 		if strings.HasPrefix(name, s.prefix) {
@@ -68,7 +69,7 @@ func bar(name string, second float64) float64 {
 	return 1.2 * second
 }
 
-// judge compares the quarters and says whether the run is good.
+// judge compares the quarters and sets OK and Problems.
 func (r *report) judge() {
 	r.Judged = r.Minutes >= leastMinutes
 	for _, drained := range []bool{false, true} {
@@ -90,18 +91,18 @@ func (r *report) judge() {
 			}
 		}
 		if r.Judged && (len(second) == 0 || len(last) == 0) {
-			r.Problems = append(r.Problems, "there are no samples of the second or of the last quarter")
+			r.Problems = append(r.Problems, "no samples in the second or the last quarter")
 		}
 	}
 	for _, b := range r.Accounts {
 		if b.Sent != b.Ended || b.Wrong > 0 || b.Sent == 0 && r.Judged {
-			r.Problems = append(r.Problems, fmt.Sprintf("%s: %d sent, %d ended, %d of them wrong", b.Kind, b.Sent, b.Ended, b.Wrong))
+			r.Problems = append(r.Problems, fmt.Sprintf("%s: %d sent, %d finished, %d wrong", b.Kind, b.Sent, b.Ended, b.Wrong))
 		}
 	}
 	r.OK = len(r.Problems) == 0
 }
 
-// unjudged says why a value may grow for longer than a quarter.
+// unjudged returns the reason why a value may grow for longer than a quarter, or "".
 func (r *report) unjudged(name string) string {
 	if name == "redis memory of expiring keys" {
 		return "these expire"
@@ -120,8 +121,8 @@ func (r *report) unjudged(name string) string {
 	return "expire after " + most.Round(time.Minute).String()
 }
 
-// medians are those of the values of a quarter, under load or drained. A value that a sample lacks counts as 0 if it
-// is a count of keys or files, which are then none; others could not be measured.
+// medians returns the medians of the values in a quarter, under load or drained. Missing counts of keys and files are 0; other
+// missing values could not be measured and are ignored.
 func (r *report) medians(quarter int, drained bool) map[string]float64 {
 	all := map[string][]float64{}
 	n := 0
@@ -155,7 +156,7 @@ func sortedKeys(m map[string]float64) []string {
 	return names
 }
 
-// amount writes a value with its unit.
+// amount formats a value with its unit.
 func amount(name string, v float64) string {
 	if strings.HasPrefix(name, "rss") || strings.HasPrefix(name, "bytes") || strings.HasPrefix(name, "redis memory") {
 		return fmt.Sprintf("%.1f MB", v/1e6)
@@ -163,17 +164,17 @@ func amount(name string, v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-// markdown is the report for people.
+// markdown renders the report as Markdown.
 func (r *report) markdown() string {
 	var b strings.Builder
-	verdict := "good: all accounts balance"
+	verdict := "passed: all accounts balance"
 	switch {
 	case !r.OK:
-		verdict = "NOT GOOD"
+		verdict = "FAILED"
 	case r.Judged:
-		verdict += " and nothing grows"
+		verdict += " without growth"
 	default:
-		verdict += fmt.Sprintf("; growth is judged from %d minutes on", leastMinutes)
+		verdict += fmt.Sprintf("; growth requires at least %d minutes", leastMinutes)
 	}
 	fmt.Fprintf(&b, "# Soak of %d minutes: %s\n\nBegan %s, took %s, seed %d, rate %d, %.2f cores in the median.\n\n",
 		r.Minutes, verdict, r.Began.Format(time.RFC3339), r.Took, r.Seed, r.Rate, r.cpu())
@@ -201,7 +202,7 @@ func (r *report) markdown() string {
 	b.WriteString("\n| value | state | second quarter | last quarter | bar | |\n|---|---|---|---|---|---|\n")
 	for _, g := range r.Growth {
 		if strings.HasPrefix(g.Name, "expiry of ") || g.OK && g.Last <= g.Second && g.Last <= 2 && strings.Contains(g.Name, "keys ") {
-			continue // in the JSON only
+			continue // only in the JSON file
 		}
 		mark := cmp.Or(g.Why, "ok")
 		if !g.OK {
@@ -212,7 +213,7 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// cpu is the median of the cores that the measured processes used under load.
+// cpu returns the median number of cores that the measured processes used under load.
 func (r *report) cpu() float64 {
 	var all []float64
 	for _, s := range r.Samples {

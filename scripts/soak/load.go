@@ -21,30 +21,30 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// load sends work at a steady rate and remembers what must become of it.
+// load sends work at a constant rate and records the expected results.
 type load struct {
 	s      *system
 	rate   int // workflows a minute
 	queue  *workqueue.Queue
-	ctx    context.Context // of the senders of a quarter
+	ctx    context.Context // context of the senders of a quarter
 	stop   context.CancelFunc
-	active sync.WaitGroup // the senders
+	active sync.WaitGroup // running senders
 
-	mu       sync.Mutex // guards the rest
-	n        int        // numbers everything that is sent
+	mu       sync.Mutex // guards the fields below
+	n        int        // sequence number of sent work
 	books    map[string]*book
-	items    map[string]string   // open items, and the states in which they must end
-	jobs     map[string]*sentJob // open jobs; the sentJobs are the audit's
-	known    map[string]bool     // jobs, also those that have ended: a command may still answer with one that it joined
+	items    map[string]string   // open items with their expected final states
+	jobs     map[string]*sentJob // open jobs; only the audit uses the sentJobs
+	known    map[string]bool     // all jobs, including finished ones, which a command may return after joining them
 	flows    map[string]bool     // open workflows
-	repeated map[string]bool     // workflows that were listed as ended twice
+	repeated map[string]bool     // workflows listed as finished twice
 	pages    []context.CancelFunc
-	stale    []string // items that are still to be forgotten
-	found    []string // problems, the first ones
-	lost     int      // problems beyond these
+	stale    []string // items to forget
+	found    []string // first problems
+	lost     int      // number of further problems
 }
 
-// book counts work of a kind.
+// book contains the counts of a kind of work.
 type book struct {
 	Kind  string `json:"kind"`
 	Sent  int    `json:"sent"`
@@ -52,7 +52,7 @@ type book struct {
 	Wrong int    `json:"wrong"`
 }
 
-// The kinds of work, in the order of the report.
+// The kinds of work in the order of the report.
 const (
 	kindFlow    = "workflows"
 	kindItem    = "items"
@@ -75,7 +75,7 @@ func newLoad(s *system, rate int) *load {
 	return l
 }
 
-// start begins to send, until drain.
+// start starts sending, until drain.
 func (l *load) start(ctx context.Context) {
 	l.ctx, l.stop = context.WithCancel(ctx)
 	minute := time.Minute / time.Duration(l.rate)
@@ -88,7 +88,7 @@ func (l *load) start(ctx context.Context) {
 	}
 }
 
-// every calls send at an interval. A call that fails is repeated with the same number.
+// every calls send at an interval. It repeats a failed call with the same number.
 func (l *load) every(d time.Duration, send func(n int) error) {
 	l.active.Go(func() {
 		for l.ctx.Err() == nil {
@@ -97,7 +97,7 @@ func (l *load) every(d time.Duration, send func(n int) error) {
 			n := l.n
 			l.mu.Unlock()
 			next := time.Now().Add(d)
-			for send(n) != nil && l.ctx.Err() == nil { // a fault: what is sent has a name, so it may be sent again
+			for send(n) != nil && l.ctx.Err() == nil { // repeated after a fault, because the work has an ID
 				l.pause(l.ctx, time.Second)
 			}
 			l.pause(l.ctx, time.Until(next))
@@ -113,14 +113,14 @@ func (l *load) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sent, ended and problem keep the books.
+// sent, finished and problem update the books.
 func (l *load) sent(kind string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.books[kind].Sent += n
 }
 
-func (l *load) ended(kind, wrong string) {
+func (l *load) finished(kind, wrong string) {
 	l.mu.Lock()
 	l.books[kind].Ended++
 	if wrong != "" {
@@ -161,12 +161,12 @@ func (l *load) account() []book {
 	return all
 }
 
-// sendFlow sends a workflow; a goroutine waits for its end.
+// sendFlow sends a workflow and starts a goroutine that waits for its result.
 func (l *load) sendFlow(n int) error {
 	f := newFlow(rand.New(rand.NewPCG(uint64(n), 2)))
 	id := fmt.Sprint("soak-", n)
 	run, err := f.sig.Send(l.ctx, l.s.client, tasks.ID(id), tasks.Retention(flowRetention))
-	if errors.Is(err, tasks.ErrDuplicate) { // an earlier try succeeded, but its answer was lost
+	if errors.Is(err, tasks.ErrDuplicate) { // an earlier attempt succeeded, but its reply was lost
 		run, err = tasks.Attach[int](l.s.client, id), nil
 	}
 	if err != nil {
@@ -176,14 +176,14 @@ func (l *load) sendFlow(n int) error {
 	l.mu.Lock()
 	l.flows[id] = true
 	l.mu.Unlock()
-	go func() { // ends with the workflow, or some minutes after the run
+	go func() { // returns when the workflow finishes, or after drainLimit
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), drainLimit)
 		defer cancel()
 		got, err := run.Wait(ctx)
 		if err == nil || !f.fails {
 			err = errors.Join(err, run.WaitAll(ctx))
 		}
-		l.ended(kindFlow, f.wrong(got, err))
+		l.finished(kindFlow, f.wrong(got, err))
 		l.mu.Lock()
 		delete(l.flows, id)
 		l.mu.Unlock()
@@ -191,13 +191,13 @@ func (l *load) sendFlow(n int) error {
 	return nil
 }
 
-// flowRetention is how long results of workflows are kept, auditSince how far back they are looked at.
+// flowRetention is the retention of workflow results, auditSince the time range of the audit.
 const (
 	flowRetention = 2 * time.Minute
 	auditSince    = 100 * time.Second
 )
 
-// sendItems imports a file of items into the work queue, by the command for that.
+// sendItems imports a file of items into the work queue with the CLI.
 func (l *load) sendItems(n int) error {
 	var lines bytes.Buffer
 	want := map[string]string{}
@@ -223,7 +223,7 @@ func (l *load) sendItems(n int) error {
 	return nil
 }
 
-// sendJob creates a job for the agents; every other has a document.
+// sendJob creates a job for the agents. Every second job has a document.
 func (l *load) sendJob(n int) error {
 	const sentences = 50
 	var text bytes.Buffer
@@ -258,7 +258,7 @@ func (l *load) sendJob(n int) error {
 	return nil
 }
 
-// sendScrape sends the scrape of a site by the command for that. It joins one that is under way.
+// sendScrape sends the scrape of a site with the CLI. It joins a running scrape.
 func (l *load) sendScrape(n int) error {
 	site := l.s.world.Sites()[n%2]
 	out, err := l.s.cli(l.ctx, "scrape", site.Name, "--json", "--progress", "none")
@@ -270,13 +270,13 @@ func (l *load) sendScrape(n int) error {
 	if err := json.Unmarshal(out, &jobs); err != nil {
 		return err
 	}
-	if json.Unmarshal(jobs[site.Name], &id) == nil { // else no worker was there: the command scraped, and the job is listed
+	if json.Unmarshal(jobs[site.Name], &id) == nil { // otherwise no worker was running: the command scraped, and findJobs adds the job
 		l.addJob(id, sentJob{kind: kindScrape})
 	}
 	return nil
 }
 
-// page reads a stream of events as a browser does, and connects again when it ends.
+// page reads an event stream like a browser and reconnects when it closes.
 func (l *load) page(path string) {
 	for l.ctx.Err() == nil {
 		ctx, cancel := context.WithCancel(l.ctx)
@@ -288,7 +288,7 @@ func (l *load) page(path string) {
 			req.Header.Set("Accept", "text/event-stream")
 			var resp *http.Response
 			if resp, err = l.s.streams.Do(req); err == nil {
-				_, _ = io.Copy(io.Discard, resp.Body) // it ends by a fault or with the load
+				_, _ = io.Copy(io.Discard, resp.Body) // returns on a fault or at the end of the load
 				_ = resp.Body.Close()
 			}
 		}
@@ -297,7 +297,7 @@ func (l *load) page(path string) {
 	}
 }
 
-// cutPages ends the open streams.
+// cutPages closes the open streams.
 func (l *load) cutPages() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -307,10 +307,10 @@ func (l *load) cutPages() {
 	l.pages = nil
 }
 
-// drainLimit is how long work may take to end once nothing more is sent.
+// drainLimit is the time within which sent work must finish.
 const drainLimit = 4 * time.Minute
 
-// drain stops the load, and waits until all that was sent has ended.
+// drain stops the load and waits until all sent work has finished.
 func (l *load) drain(ctx context.Context) error {
 	l.stop()
 	l.active.Wait()
@@ -324,12 +324,12 @@ func (l *load) drain(ctx context.Context) error {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return fmt.Errorf("after a drain of %s these have not ended: %s", drainLimit, live)
+			return fmt.Errorf("unfinished after a drain of %s: %s", drainLimit, live)
 		}
 	}
 }
 
-// jobPage is the part of a list of jobs that is looked at.
+// jobPage contains the required fields of a job list.
 type jobPage struct {
 	Data []listedJob
 	Next string
@@ -341,4 +341,4 @@ type listedJob struct {
 	Items            struct{ Total, Integrated, Rejected, Failed int }
 }
 
-func (j listedJob) ended() bool { return j.Status != "created" && j.Status != "processing" }
+func (j listedJob) finished() bool { return j.Status != "created" && j.Status != "processing" }

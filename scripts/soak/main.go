@@ -1,19 +1,18 @@
 //go:build unix
 
-// Command soak runs the whole system for long under a moderate load and a fault a minute, and checks that nothing is
-// lost, done twice or left behind.
+// Command soak runs the complete system for a long time under a moderate load, with a fault per minute, and checks for lost and
+// duplicate work and for leaks.
 //
 //	go run ./scripts/soak [-minutes N] [-seed N] [-rate N] [-out PREFIX] [-keep]
 //
-// It starts a redis-server, `muster start` with worker processes, `muster queue run`, a worker of its own for
-// workflows, agents of examples/agents and the sites and proxies of `muster demo`, all on loopback. The time is cut
-// into quarters. Each ends with a drain: the load stops until all that was sent has ended. Every minute there is a
-// line on standard error; the end prints a table in Markdown, and PREFIX.json and PREFIX.md have the same.
+// It starts a redis-server, `muster start` with worker processes, `muster queue run`, a separate worker for workflows, agents of
+// examples/agents, and the sites and proxies of `muster demo`, all on loopback. A run has four quarters. Each ends with a drain, in
+// which the load stops until all sent work has finished. A line per minute is printed to standard error. At the end a Markdown
+// table is printed and written to PREFIX.md, with the data in PREFIX.json.
 //
-// In the second half the orchestrator and its first worker are not killed any more, so that what they
-// leak has time to show.
+// In the second half the orchestrator and its first worker are not killed, so that leaks become visible.
 //
-// Exit status 0: all accounts balance and nothing grows; 1: something does not; 2: wrong usage.
+// Exit status 0: all accounts balance without growth; 1: a check failed; 2: invalid usage.
 package main
 
 import (
@@ -32,7 +31,7 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the command line options.
 type options struct {
 	minutes int
 	seed    uint64
@@ -41,10 +40,10 @@ type options struct {
 	keep    bool
 }
 
-// errUsage is an error in the command line, errFailed one of the system under test.
+// errUsage is an error in the command line, errFailed an error of the system under test.
 var (
-	errUsage  = errors.New("wrong usage")
-	errFailed = errors.New("the run found faults")
+	errUsage  = errors.New("invalid usage")
+	errFailed = errors.New("the system failed the test")
 )
 
 func main() {
@@ -71,11 +70,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{seed: rand.Uint64() >> 12}
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&o.minutes, "minutes", 120, "run for about `N` minutes, drains included; flatness is judged from 20 on")
-	flags.Uint64Var(&o.seed, "seed", o.seed, "`N` chooses the faults; 0 to 2^53")
-	flags.IntVar(&o.rate, "rate", 150, "send `N` workflows a minute, and of all else in proportion")
-	flags.StringVar(&o.out, "out", "", "write `PREFIX`.json and PREFIX.md, too")
-	flags.BoolVar(&o.keep, "keep", false, "do not remove the folder with data and logs at the end")
+	flags.IntVar(&o.minutes, "minutes", 120, "run for about `N` minutes, including drains; growth is judged from 20 minutes on")
+	flags.Uint64Var(&o.seed, "seed", o.seed, "seed `N` of the random faults; 0 to 2^53")
+	flags.IntVar(&o.rate, "rate", 150, "send `N` workflows per minute, and other work in proportion")
+	flags.StringVar(&o.out, "out", "", "also write `PREFIX`.json and PREFIX.md")
+	flags.BoolVar(&o.keep, "keep", false, "keep the directory with data and logs")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -115,7 +114,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// write prints the report, and writes it to files if a prefix is given.
+// write prints the report and writes it to files if prefix is not empty.
 func write(r *report, prefix string, stdout io.Writer) error {
 	text := r.markdown()
 	if prefix != "" {
@@ -131,7 +130,7 @@ func write(r *report, prefix string, stdout io.Writer) error {
 	return err
 }
 
-// build compiles a command of this module into dir.
+// build builds a command of this module into dir.
 func build(ctx context.Context, dir, name, pkg string) (string, error) {
 	path := filepath.Join(dir, name)
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, pkg).CombinedOutput()
@@ -141,7 +140,7 @@ func build(ctx context.Context, dir, name, pkg string) (string, error) {
 	return path, nil
 }
 
-// soak runs the system and the load, and judges. The report is nil if the system did not start.
+// soak runs the system and the load, and judges the result. The report is nil if the system did not start.
 func soak(ctx context.Context, o options, dir string, stderr io.Writer) (*report, error) {
 	s, err := startSystem(ctx, dir)
 	if err != nil {
@@ -160,11 +159,11 @@ func soak(ctx context.Context, o options, dir string, stderr io.Writer) (*report
 			minute := time.Now().Add(min(time.Minute, max(time.Until(until), time.Second)))
 			f := pick(random, q >= quarters/2)
 			l.pause(ctx, time.Duration(random.IntN(20))*time.Second)
-			said := s.inflict(ctx, f)
+			injected := s.inflict(ctx, f)
 			l.pause(ctx, time.Until(minute))
 			s.revive()
 			sample := sampler.take(ctx, q, false)
-			sample.Fault = said
+			sample.Fault = injected
 			r.Samples = append(r.Samples, sample)
 			l.audit(ctx)
 			fmt.Fprintln(stderr, sample.line(l.account()))
@@ -192,8 +191,8 @@ func soak(ctx context.Context, o options, dir string, stderr io.Writer) (*report
 	return r, nil
 }
 
-// drainSamples is how often the system is measured after a drain.
+// drainSamples is the number of samples after a drain.
 const drainSamples = 3
 
-// drainShare is the part of a quarter that is left for its drain.
+// drainShare returns the part of a quarter that is reserved for its drain.
 func drainShare(quarter time.Duration) time.Duration { return min(quarter/4, 90*time.Second) }

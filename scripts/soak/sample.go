@@ -22,29 +22,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sample is what the system holds at a time.
+// sample contains the measurements of the system at one time.
 type sample struct {
 	At      time.Time          `json:"at"`
 	Quarter int                `json:"quarter"` // from 0
-	Drained bool               `json:"drained"` // after a drain, not under load
+	Drained bool               `json:"drained"` // taken after a drain
 	Fault   string             `json:"fault,omitempty"`
 	Values  map[string]float64 `json:"values"`
-	CPU     float64            `json:"cpu"` // cores that all processes used since the last sample, but for commands
+	CPU     float64            `json:"cpu"` // cores used by all processes except commands since the last sample
 }
 
-// sampler measures the processes of a system, its Redis and its folder.
+// sampler measures the processes of a system, its Redis and its directories.
 type sampler struct {
 	s     *system
 	began time.Time
 	last  time.Time
-	ticks map[int]float64 // processor time by pid
+	ticks map[int]float64 // CPU time by PID
 }
 
 func newSampler(s *system) *sampler {
 	return &sampler{s: s, began: time.Now(), last: time.Now(), ticks: map[int]float64{}}
 }
 
-// take measures. What cannot be measured now, as its process is away, is left out.
+// take takes a sample. It omits values that cannot be measured, because a process is down.
 func (m *sampler) take(ctx context.Context, quarter int, drained bool) sample {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -70,10 +70,10 @@ func (m *sampler) take(ctx context.Context, quarter int, drained bool) sample {
 		}
 		if t, err := processorTime(pid); err == nil {
 			now[pid] = t
-			used += t - m.ticks[pid] // all of it if the process is new
+			used += t - m.ticks[pid] // total CPU time of a new process
 		}
 	}
-	others := []int{os.Getpid()} // the sites, the proxies and the load are part of what the machine bears
+	others := []int{os.Getpid()} // sites, proxies and load run in this process
 	for _, a := range m.s.agents {
 		others = append(others, a.PID())
 	}
@@ -90,7 +90,7 @@ func (m *sampler) take(ctx context.Context, quarter int, drained bool) sample {
 	return out
 }
 
-// residentMemory is the memory of a process, in bytes.
+// residentMemory returns the resident memory of a process in bytes.
 func residentMemory(pid int) (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -104,7 +104,7 @@ func residentMemory(pid int) (float64, error) {
 	return pages * float64(os.Getpagesize()), err
 }
 
-// processorTime is what a process has used, in seconds.
+// processorTime returns the CPU time of a process in seconds.
 func processorTime(pid int) (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -119,10 +119,10 @@ func processorTime(pid int) (float64, error) {
 		return 0, err
 	}
 	system, err := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100, err // of a second, on Linux
+	return (user + system) / 100, err // clock ticks per second on Linux
 }
 
-// goroutines reads the metrics of a process.
+// goroutines reads the number of goroutines from the metrics of a process.
 func (m *sampler) goroutines(ctx context.Context, addr string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
@@ -136,7 +136,7 @@ func (m *sampler) goroutines(ctx context.Context, addr string) (float64, error) 
 	return metric(resp.Body, "go_goroutines")
 }
 
-// metric finds the value of a metric without labels.
+// metric returns the value of a metric without labels.
 func metric(r io.Reader, name string) (float64, error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -147,11 +147,11 @@ func metric(r io.Reader, name string) (float64, error) {
 	if err := lines.Err(); err != nil {
 		return 0, err
 	}
-	return 0, fmt.Errorf("there is no metric %s", name)
+	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// redis measures the memory and the keys of Redis. Keys that expire are counted apart: what is kept for an hour or a day
-// grows for that long, by design.
+// redis measures the memory and the keys of Redis. Keys with an expiry are counted separately, because data with a retention of an
+// hour or a day grows for that long.
 func (m *sampler) redis(ctx context.Context, put func(string, float64, error)) {
 	rdb := m.s.client.Redis()
 	used, err := usedMemory(ctx, rdb)
@@ -189,14 +189,14 @@ func (m *sampler) redis(ctx context.Context, put func(string, float64, error)) {
 	}
 }
 
-// key is a key of Redis. expires is 0 if it does not.
+// key is a key in Redis. expires is 0 for a key without an expiry.
 type key struct {
 	name    string
 	expires time.Duration
 	bytes   float64
 }
 
-// readKeys reads when keys expire, and the size of those that do.
+// readKeys reads the expiry of keys, and the size of keys with an expiry.
 func readKeys(ctx context.Context, rdb redis.UniversalClient, found []key) error {
 	for chunk := range slices.Chunk(found, 500) {
 		ttls := make([]*redis.DurationCmd, len(chunk))
@@ -207,7 +207,7 @@ func readKeys(ctx context.Context, rdb redis.UniversalClient, found []key) error
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, redis.Nil) { // nil: a key is gone by now
+		if err != nil && !errors.Is(err, redis.Nil) { // redis.Nil: a key has expired
 			return err
 		}
 		for i := range chunk {
@@ -229,13 +229,13 @@ func usedMemory(ctx context.Context, rdb redis.UniversalClient) (float64, error)
 			return strconv.ParseFloat(value, 64)
 		}
 	}
-	return 0, errors.New("INFO has no used_memory")
+	return 0, errors.New("no used_memory in INFO")
 }
 
-// id is a part of a key that names one thing of many.
+// id matches the parts of a key that identify an object.
 var id = regexp.MustCompile(`^([0-9]+|.*[0-9].{4,}|.{5,}[0-9].*)$`)
 
-// keyPrefix is what keys of a kind have in common: their parts up to the second one that names one thing.
+// keyPrefix returns the common part of keys of a kind, in which IDs are replaced with *.
 func keyPrefix(key string) string {
 	parts := strings.SplitN(key, ":", 6)
 	for i, p := range parts {
@@ -247,13 +247,13 @@ func keyPrefix(key string) string {
 	return strings.Join(parts, ":")
 }
 
-// folder measures the data folder and the folder of Redis. Logs of processes of the run itself are not in these.
+// folder measures the data directory and the directory of Redis, which do not contain the logs of this program.
 func (m *sampler) folder(put func(string, float64, error)) {
 	for name, dir := range map[string]string{"data": m.s.data, "redis": filepath.Join(m.s.dir, "redis")} {
 		files, size := map[string]float64{}, map[string]float64{}
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
-				return nil // it was removed just now, or is counted by what is in it
+				return nil // removed in the meantime, or counted by its content
 			}
 			info, err := d.Info()
 			if err != nil {
@@ -275,7 +275,7 @@ func (m *sampler) folder(put func(string, float64, error)) {
 	}
 }
 
-// line is a sample on a line.
+// line formats a sample on one line.
 func (s sample) line(books []book) string {
 	total := func(kind string) float64 {
 		t := 0.0

@@ -35,19 +35,19 @@ func TestSameSeedMakesTheSameFaults(t *testing.T) {
 	}
 }
 
-func TestSecondHalfEndsNothingThatLasts(t *testing.T) {
+func TestSecondHalfDoesNotStopLastingProcesses(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
 	first := map[string]bool{}
 	for range 2000 {
-		first[pick(r, false).what] = true
-		if f := pick(r, true); (f.what == "kill" || f.what == "stop") && slices.Contains(lasting, f.target) {
+		first[pick(r, false).action] = true
+		if f := pick(r, true); (f.action == "kill" || f.action == "stop") && slices.Contains(lasting, f.target) {
 			t.Fatalf("got %s in the second half", f)
 		}
 	}
-	for _, what := range []string{"kill", "stop", "freeze", "cut"} {
-		if !first[what] {
-			t.Errorf("no fault is a %s", what)
+	for _, action := range []string{"kill", "stop", "freeze", "cut"} {
+		if !first[action] {
+			t.Errorf("no fault with action %s", action)
 		}
 	}
 }
@@ -76,11 +76,11 @@ func TestMetric(t *testing.T) {
 		t.Errorf("got %g, %v, want 31", got, err)
 	}
 	if _, err := metric(strings.NewReader("nothing 1\n"), "go_goroutines"); err == nil {
-		t.Error("got no error for a metric that is not there")
+		t.Error("got no error for a missing metric")
 	}
 }
 
-// reportOf is that of a run of 40 minutes in which a value is what of says, in each quarter.
+// reportOf returns the report of a run of 40 minutes with one value, which is of(quarter) in each quarter.
 func reportOf(name string, of func(quarter int) float64) *report {
 	r := &report{Minutes: 40, Accounts: []book{{Kind: kindFlow, Sent: 3, Ended: 3}}}
 	for q := range quarters {
@@ -106,7 +106,7 @@ func TestGrowthIsFound(t *testing.T) {
 		{"goroutines queue run", 30, 90, false},
 		{"fds worker-1", 20, 60, false},
 		{"keys muster:*:w:*", 100, 300, false},
-		{"keys that were not there before", 0, 100, false},
+		{"new keys", 0, 100, false},
 		{"files data/records", 10, 40, false},
 		{"redis memory", 4 << 20, 20 << 20, false},
 		{"expiring keys muster:*:w:*", 100, 300, false},
@@ -123,8 +123,8 @@ func TestGrowthIsFound(t *testing.T) {
 		if r.judge(); r.OK != c.ok {
 			t.Errorf("%s from %g to %g: got good %t, want %t: %v", c.name, c.second, c.last, r.OK, c.ok, r.Problems)
 		}
-		if text := r.markdown(); strings.Contains(text, "NOT GOOD") == c.ok || !strings.Contains(text, c.name) {
-			t.Errorf("the table does not say so:\n%s", text)
+		if text := r.markdown(); strings.Contains(text, "FAILED") == c.ok || !strings.Contains(text, c.name) {
+			t.Errorf("the growth is not in the table:\n%s", text)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestImbalanceIsFound(t *testing.T) {
 	}
 }
 
-func TestFlowsKnowWhatTheyMustBecome(t *testing.T) {
+func TestFlowsCheckTheirResults(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]bool{}
 	for n := range 200 {
@@ -200,7 +200,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// A job counts once, with one verdict, also if the call that deletes it fails, or its answer is lost.
+// A job counts once with one verdict, even if its deletion fails or the reply is lost.
 func TestJobsAreAuditedOnce(t *testing.T) {
 	t.Parallel()
 	status, deletes, gone := "processing", 0, false
@@ -211,7 +211,7 @@ func TestJobsAreAuditedOnce(t *testing.T) {
 		switch {
 		case r.Method == http.MethodDelete:
 			deletes++
-			if gone = true; deletes == 1 { // done, but the answer is lost
+			if gone = true; deletes == 1 { // deleted, but the reply is lost
 				w.WriteHeader(http.StatusBadGateway)
 			}
 		case r.URL.Path == "/v1/jobs/lost" || gone:
@@ -227,7 +227,7 @@ func TestJobsAreAuditedOnce(t *testing.T) {
 	}
 	audit := func(wantOpen int, wantErr bool, want book) {
 		t.Helper()
-		l.addJob("there", sentJob{kind: kindRefresh}) // as a list and a command may name it again
+		l.addJob("there", sentJob{kind: kindRefresh}) // added again by a list or a command
 		if open, err := l.auditJobs(t.Context()); open != wantOpen || (err != nil) != wantErr {
 			t.Errorf("got %d open, error %v; want %d, error %t", open, err, wantOpen, wantErr)
 		}
@@ -244,6 +244,6 @@ func TestJobsAreAuditedOnce(t *testing.T) {
 	audit(0, false, book{kindRefresh, 1, 1, 0})
 	l.addJob("lost", sentJob{kind: kindScrape})
 	if _, err := l.auditJobs(t.Context()); err != nil || *l.books[kindScrape] != (book{kindScrape, 1, 1, 1}) {
-		t.Errorf("got %+v, %v, want that the lost scrape is wrong", *l.books[kindScrape], err)
+		t.Errorf("got %+v, %v, want the lost scrape to be wrong", *l.books[kindScrape], err)
 	}
 }

@@ -25,13 +25,13 @@ import (
 	"muster/tasks"
 )
 
-// system is everything that runs.
+// system contains all running processes.
 type system struct {
 	dir, data, conf string
 	binary          string
-	url             string // of the API
+	url             string // base URL of the API
 	redisAddr       string
-	metrics         map[string]string // address of the metrics, by process
+	metrics         map[string]string // metrics addresses by process
 	world           *demo.World
 	artifacts       *artifacts
 	client          *tasks.Client
@@ -39,15 +39,15 @@ type system struct {
 
 	redis, muster, queue, worker *respawn.Process
 	agents                       []*respawn.Process
-	frozen                       []int        // pids that a fault has stopped
-	streams                      *http.Client // of pages, without a timeout
+	frozen                       []int        // frozen PIDs
+	streams                      *http.Client // client for event streams, without a timeout
 	cutPages                     func()
 }
 
 // workers is the number of worker processes of muster start.
 const workers = 2
 
-// queueName is the work queue under load.
+// queueName is the name of the work queue under load.
 const queueName = "soak"
 
 func startSystem(ctx context.Context, dir string) (_ *system, err error) {
@@ -82,7 +82,7 @@ func startSystem(ctx context.Context, dir string) (_ *system, err error) {
 	return s, s.startAgents()
 }
 
-// configure chooses the ports and writes the settings.
+// configure chooses ports and writes the settings.
 func (s *system) configure() error {
 	port := func() (int, error) {
 		p, release, err := testutil.HoldPort()
@@ -103,7 +103,7 @@ func (s *system) configure() error {
 	s.metrics["orchestrator"] = testutil.LoopbackAddr(ports[1])
 	s.metrics["queue run"] = testutil.LoopbackAddr(ports[2])
 	s.metrics["task worker"] = testutil.LoopbackAddr(ports[3])
-	for i := range workers { // muster start gives them this port and the next
+	for i := range workers { // muster start uses consecutive ports
 		s.metrics[fmt.Sprint("worker-", i+1)] = testutil.LoopbackAddr(ports[4] + i)
 	}
 	settings, err := json.MarshalIndent(map[string]any{ // JSON is YAML
@@ -128,12 +128,12 @@ func (s *system) configure() error {
 	return os.WriteFile(s.conf, settings, 0o600)
 }
 
-// env is the environment of a child. The sites are reached through no proxy of this machine.
+// env returns the environment of a child process. NO_PROXY disables proxies of the machine.
 func (s *system) env(more ...string) []string {
 	return append(os.Environ(), append(more, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...)
 }
 
-// command returns what makes a command with arguments, as a process needs it for each start.
+// command returns a function that creates a command for each start of a process.
 func (s *system) command(env []string, args ...string) func() *exec.Cmd {
 	return func() *exec.Cmd {
 		cmd := exec.Command(args[0], args[1:]...)
@@ -152,7 +152,7 @@ func (s *system) startProcesses() (err error) {
 		return err
 	}
 	_, port, _ := strings.Cut(s.redisAddr, ":")
-	// It is on disk before it answers: the kernel keeps what a killed process wrote, and not what it has postponed.
+	// appendfsync always: writes are in the kernel before the reply, and the kernel keeps them if the process is killed.
 	s.redis, err = respawn.Start(s.dir, "redis", s.command(nil, server, "--port", port, "--bind", "127.0.0.1", "--dir", redisDir,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction",
 		"--auto-aof-rewrite-min-size", "16mb"))
@@ -171,7 +171,7 @@ func (s *system) startProcesses() (err error) {
 	return err
 }
 
-// startAgents starts two agents of each role.
+// startAgents starts two agents per role.
 func (s *system) startAgents() error {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *system) startAgents() error {
 	return nil
 }
 
-// close stops everything that was started, users of Redis first.
+// close stops all processes, clients of Redis first.
 func (s *system) close() {
 	s.revive()
 	for _, p := range append(s.agents, s.queue, s.worker, s.muster, s.redis) {
@@ -214,7 +214,7 @@ func (s *system) close() {
 	}
 }
 
-// await waits until a path of the API answers with success.
+// await waits until a path of the API responds with success.
 func (s *system) await(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -231,7 +231,8 @@ func (s *system) await(ctx context.Context, path string) error {
 	}
 }
 
-// call calls the API with JSON and reads the JSON of a success into v, unless that is nil. header has names and values.
+// call calls the API with a JSON body and decodes a successful response into v, unless it is nil. header contains names and
+// values.
 func (s *system) call(ctx context.Context, method, path string, body, v any, header ...string) error {
 	var data []byte
 	if body != nil {
@@ -243,7 +244,7 @@ func (s *system) call(ctx context.Context, method, path string, body, v any, hea
 	return s.send(ctx, method, path, "application/json", data, v, header...)
 }
 
-// send is call with a body that is made already.
+// send is like call with an encoded body.
 func (s *system) send(ctx context.Context, method, path, contentType string, body []byte, v any, header ...string) error {
 	req, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -271,7 +272,7 @@ func (s *system) send(ctx context.Context, method, path, contentType string, bod
 	return json.Unmarshal(text, v)
 }
 
-// statusError is an answer of the API that is no success.
+// statusError is an unsuccessful response of the API.
 type statusError struct {
 	code int
 	text string
@@ -279,7 +280,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text }
 
-// cli runs a command of muster on the settings, and returns what it prints.
+// cli runs a muster command with the settings and returns its output.
 func (s *system) cli(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Second)
 	defer cancel()
@@ -294,7 +295,7 @@ func (s *system) cli(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// workerPID is the pid of a worker process of muster start, or 0.
+// workerPID returns the PID of a worker process of muster start, or 0.
 func (s *system) workerPID(name string) int {
 	files, err := filepath.Glob(filepath.Join(s.data, "run", name+".*.pid"))
 	if err != nil {
@@ -314,7 +315,7 @@ func (s *system) workerPID(name string) int {
 	return 0
 }
 
-// pids are the processes that are measured.
+// pids returns the PIDs of the measured processes.
 func (s *system) pids() map[string]int {
 	all := map[string]int{"orchestrator": s.muster.PID(), "queue run": s.queue.PID(), "task worker": s.worker.PID(), "redis": s.redis.PID()}
 	for i := range workers {

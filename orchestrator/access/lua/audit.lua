@@ -1,6 +1,6 @@
--- Adds an entry to the audit log, and removes those that are too many or too old.
--- KEYS: audit. ARGV: most entries, ms that they are kept, then names and values.
--- Returns the id of the entry.
+-- Appends an entry to the audit log and trims it by count and age.
+-- KEYS: audit. ARGV: maximum number of entries, retention in ms, then field names and values.
+-- Returns the ID of the entry.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local entry = { "XADD", KEYS[1], "MAXLEN", "~", ARGV[1], "*" }

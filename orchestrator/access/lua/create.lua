@@ -1,8 +1,8 @@
--- Stores a key, unless there are too many or Redis is volatile.
+-- Stores a key unless the limit is reached or Redis is volatile.
 -- KEYS: index, record of the key, volatile.
--- ARGV: id, most keys, name, role, hash, created in unix ms, expires in unix ms or "", roles of agents
--- with spaces between.
--- Returns 1, 0 if there are too many, or -1 if Redis is volatile.
+-- ARGV: ID, maximum number of keys, name, role, hash, creation time (Unix ms), expiry (Unix ms or ""), space-separated agent
+-- roles.
+-- Returns 1, 0 at the limit, or -1 if Redis is volatile.
 if redis.call("EXISTS", KEYS[3]) == 1 then return -1 end
 if redis.call("ZCARD", KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
 redis.call("ZADD", KEYS[1], ARGV[6], ARGV[1])

@@ -1,5 +1,5 @@
-// Command pictures makes the pictures of docs/pictures: it runs muster demo --keep, takes pictures of the main pages and
-// draws what the demo has printed.
+// Command pictures creates docs/pictures: it runs muster demo --keep, takes screenshots of the main pages and draws the output of
+// the demo.
 //
 //	go -C scripts/browser run ./pictures [-browser chromium] [-out ../../docs/pictures]
 package main
@@ -26,13 +26,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// largest is how large all pictures may be together, in bytes.
+// largest is the maximum total size of the pictures in bytes.
 const largest = 1_500_000
 
-// picture is a picture of a page.
+// picture is a screenshot of a page.
 type picture struct {
 	name, path string
-	link       string // a selector of the link to follow from there, if any
+	link       string // selector of a link to follow; optional
 	dark       bool
 }
 
@@ -46,8 +46,8 @@ var pictures = []picture{
 }
 
 func main() {
-	browser := flag.String("browser", "chromium", "the browser to take pictures with")
-	out := flag.String("out", "../../docs/pictures", "the folder to write to")
+	browser := flag.String("browser", "chromium", "browser executable")
+	out := flag.String("out", "../../docs/pictures", "output directory")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *browser, *out)
@@ -87,22 +87,22 @@ func run(ctx context.Context, browser, out string) (err error) {
 	return checkSize(out)
 }
 
-// demo is a muster demo that has done its round.
+// demo is a running muster demo that has finished its round.
 type demo struct {
 	cmd   *exec.Cmd
-	base  string // of its pages
+	base  string // base URL of its pages
 	lines []line
 }
 
-// line is a line that was printed.
+// line is a line of output.
 type line struct {
-	after time.Duration // since the start
+	after time.Duration // time since the start
 	text  string
 }
 
 var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/ui/`)
 
-// startDemo returns once the demo has done its round and waits for Ctrl-C.
+// startDemo starts the demo and returns when its round is finished.
 func startDemo(ctx context.Context, file string) (*demo, error) {
 	d := &demo{cmd: exec.CommandContext(ctx, file, "demo", "--keep", "--progress", "lines")}
 	r, w, err := os.Pipe()
@@ -122,16 +122,16 @@ func startDemo(ctx context.Context, file string) (*demo, error) {
 			d.base = m[1]
 		}
 		if strings.HasPrefix(scan.Text(), "Press Ctrl-C") {
-			go func() { _, _ = io.Copy(io.Discard, r) }() // until it ends: what it prints at the end
+			go func() { _, _ = io.Copy(io.Discard, r) }() // drain the remaining output
 			return d, nil
 		}
 	}
-	return nil, errors.Join(errors.New("muster demo ended too early"), d.stop())
+	return nil, errors.Join(errors.New("muster demo exited too early"), d.stop())
 }
 
-// stop presses Ctrl-C.
+// stop sends SIGINT to the demo and waits for its exit.
 func (d *demo) stop() error {
-	_ = d.cmd.Process.Signal(os.Interrupt) // it may have ended
+	_ = d.cmd.Process.Signal(os.Interrupt) // it may have exited
 	err := d.cmd.Wait()
 	if code := d.cmd.ProcessState.ExitCode(); code == 130 {
 		return nil
@@ -139,7 +139,7 @@ func (d *demo) stop() error {
 	return fmt.Errorf("muster demo: %w", err)
 }
 
-// takePictures writes the pictures of the pages of a server.
+// takePictures writes screenshots of the pages of a server.
 func takePictures(ctx context.Context, browser, profile, base, out string) error {
 	alloc, free := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(browser), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true))...)
@@ -158,7 +158,7 @@ func takePictures(ctx context.Context, browser, profile, base, out string) error
 	return chromedp.Cancel(tab)
 }
 
-// take opens the page and takes its picture, at most two screens of it.
+// take opens the page and takes a screenshot of at most two screens.
 func (p picture) take(base string) chromedp.Action[[]byte] {
 	return func(ctx context.Context, t *chromedp.Target) ([]byte, error) {
 		colours := "light"
@@ -179,7 +179,7 @@ func (p picture) take(base string) chromedp.Action[[]byte] {
 				return nil, err
 			}
 			if res.Status != http.StatusOK {
-				return nil, fmt.Errorf("got the status %d", res.Status)
+				return nil, fmt.Errorf("got status %d", res.Status)
 			}
 			if p.link == "" {
 				break
@@ -205,7 +205,7 @@ func resize(ctx context.Context, t *chromedp.Target, height int64) error {
 	return err
 }
 
-// checkSize returns an error if the pictures are too large for a repository.
+// checkSize returns an error if the pictures exceed the maximum size.
 func checkSize(dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -221,7 +221,7 @@ func checkSize(dir string) error {
 	}
 	fmt.Printf("%d pictures, %d KB\n", len(files), total>>10)
 	if total > largest {
-		return fmt.Errorf("the pictures have %d bytes, want at most %d together", total, largest)
+		return fmt.Errorf("the pictures have %d bytes, want at most %d", total, largest)
 	}
 	return nil
 }

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// The terminal, in pixels.
+// Dimensions of the terminal in pixels.
 const (
 	rowHeight = 19
 	charWidth = 8.2
 	margin    = 16
-	headRoom  = 34 // above the first row
+	headRoom  = 34 // space above the first row
 )
 
-// drawTerminal draws lines as a terminal in which each line appears at its time. Where nothing moves, all are there.
+// drawTerminal draws a terminal in which the lines appear at their times. Without animations, all lines are visible.
 func drawTerminal(lines []line) []byte {
 	const prompt = "$ muster demo --keep"
 	columns := len(prompt)
@@ -24,7 +24,7 @@ func drawTerminal(lines []line) []byte {
 	}
 	width, height := int(charWidth*float64(columns))+2*margin, rowHeight*(len(lines)+1)+headRoom+margin
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img" aria-label="What muster demo prints">
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img" aria-label="Output of muster demo">
 <style>
 text { font: 13.6px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #e4e8ee; white-space: pre; }
 .prompt { fill: #7db2ff; font-weight: 600; }

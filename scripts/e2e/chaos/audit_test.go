@@ -28,14 +28,14 @@ type audit struct {
 	ctx   context.Context
 	nodes int
 	runs  int
-	again int // runs of what was in flight when something was killed
+	again int // repeated runs of tasks that were in flight at a kill
 }
 
 func (f *fleet) audit(ctx context.Context, t *testing.T, c *tasks.Client) *audit {
 	return &audit{t: t, f: f, c: c, ctx: ctx}
 }
 
-// ended wants all nodes of all workflows to be terminal.
+// ended checks that all nodes of all workflows are terminal.
 func (a *audit) ended(runs []*tasks.AsyncResult[int]) {
 	a.t.Helper()
 	for _, run := range runs {
@@ -47,7 +47,7 @@ func (a *audit) ended(runs []*tasks.AsyncResult[int]) {
 			select {
 			case <-a.ctx.Done():
 				nodes, _ := a.c.Nodes(a.t.Context(), run.ID())
-				a.t.Fatalf("workflow %s has not ended: %+v, %v, nodes %+v", run.ID(), p, err, nodes)
+				a.t.Fatalf("workflow %s has not finished: %+v, %v, nodes %+v", run.ID(), p, err, nodes)
 			case <-time.After(20 * time.Millisecond):
 			}
 		}
@@ -63,12 +63,12 @@ func (a *audit) ended(runs []*tasks.AsyncResult[int]) {
 	}
 }
 
-// inBatch bounds the runs of a batch whose results were not stored yet. A batch is made to take 8 ms, and tasks take
-// 7.5 ms in the mean; some may be shorter for a while.
+// inBatch is the maximum number of runs in a batch with unstored results. The target duration of a batch is 8 ms and the mean
+// duration of a task 7.5 ms, but tasks may be shorter for some time.
 const inBatch = 8
 
-// runsOnce wants that every node ran as often as it made attempts, each time on the same input; a run
-// beyond that must be of a batch that a worker held when it was killed. A worker holds one for each slot.
+// runsOnce checks that every node ran once per attempt with the same input. Further runs must belong to a batch of a killed worker,
+// which holds one batch per slot.
 func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 	a.t.Helper()
 	type attempt struct {
@@ -92,20 +92,20 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 			input[e.key] = e.input
 		}
 	}
-	lost := map[string]int{} // runs without a stored result, by worker: all but the last of an attempt
+	lost := map[string]int{} // runs without a stored result by worker: all except the last of an attempt
 	for at, runs := range ran {
 		slices.SortFunc(runs, func(x, y run) int { return cmp.Compare(x.at, y.at) })
 		for _, r := range runs[:len(runs)-1] {
 			a.again++
 			lost[r.by]++
 			if !a.f.doomed[r.by] {
-				a.t.Errorf("attempt %d of node %s: got runs %v, want one: %s was never killed", at.n, at.key, runs, r.by)
+				a.t.Errorf("attempt %d of node %s: got runs %v, want one, because %s was not killed", at.n, at.key, runs, r.by)
 			}
 		}
 	}
 	for name, n := range lost {
 		if n > slots*inBatch {
-			a.t.Errorf("got %d repeated runs of worker %s, want at most %d: more were not in its batches when it was killed", n, name, slots*inBatch)
+			a.t.Errorf("got %d repeated runs of worker %s, want at most %d, the maximum in its batches", n, name, slots*inBatch)
 		}
 	}
 	for _, run := range results {
@@ -124,18 +124,18 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 				}
 			}
 			if len(ran[attempt{run.ID() + "." + n.ID, n.Attempts + 1}]) > 0 {
-				a.t.Errorf("node %s of workflow %s ran after it had ended", n.ID, run.ID())
+				a.t.Errorf("node %s of workflow %s ran after it had finished", n.ID, run.ID())
 			}
 		}
 	}
 }
 
-// fixed are the keys that a fleet always has, whatever it runs. They have no expiry.
+// fixed matches the keys without expiry that every fleet has.
 var fixed = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d\}:(clock|wake:default|done:[SFX])|` +
 	`asynq:queues|asynq:servers|asynq:workers|asynq:\{default\}:processed|asynq:\{default\}:failed)$`)
 
-// noLeftovers wants every key but the fixed ones to expire, and asynq to be empty. A wake-task that a killed worker took
-// from asynq's queue keeps a lease of two minutes there, which noLeftovers ends at once.
+// noLeftovers checks that all keys except the fixed ones expire and that asynq is empty. It first expires the two-minute leases of
+// wake-tasks that killed workers took from asynq.
 func (a *audit) noLeftovers() {
 	a.t.Helper()
 	rdb := a.c.Redis()
@@ -154,7 +154,7 @@ func (a *audit) noLeftovers() {
 		a.t.Fatal(err)
 	}
 	var left []string
-	testutil.Eventually(a.t, "asynq has nothing left", func() bool {
+	testutil.Eventually(a.t, "asynq is empty", func() bool {
 		left = unexpiring(ctx, a.t, rdb)
 		return len(left) == 0
 	})
@@ -164,7 +164,7 @@ func (a *audit) noLeftovers() {
 	}
 }
 
-// unexpiring returns the keys without an expiry that are not fixed.
+// unexpiring returns the keys without expiry that are not fixed.
 func unexpiring(ctx context.Context, t *testing.T, rdb redis.UniversalClient) []string {
 	t.Helper()
 	var left []string
@@ -183,7 +183,7 @@ func unexpiring(ctx context.Context, t *testing.T, rdb redis.UniversalClient) []
 	case *redis.Client:
 		err = look(ctx, rdb)
 	case *redis.ClusterClient:
-		var mu sync.Mutex // one node after the other
+		var mu sync.Mutex // serializes the nodes
 		err = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()

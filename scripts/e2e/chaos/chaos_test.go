@@ -18,18 +18,17 @@ import (
 	"muster/tasks/redistest"
 )
 
-// storm is how much of it there is.
+// storm contains the parameters of a chaos test.
 type storm struct {
 	workflows int
-	inAll     time.Duration // until the last is sent, and the last worker killed
-	lanes     int           // worker processes at a time
-	freeze    bool          // one of them for longer than others wait for it
-	outage    func()        // of Redis, half-way
+	inAll     time.Duration // duration of sending and killing
+	lanes     int           // concurrent worker processes
+	freeze    bool          // freeze one worker until others take over
+	outage    func()        // outage of Redis at half-time
 }
 
-// TestChaos sends nested workflows of every kind to four worker processes. They are killed at random and
-// at named points; one is frozen until other workers have its tasks, and continues; Redis is killed
-// and started again on its log.
+// TestChaos sends nested workflows of all kinds to four worker processes. They are killed at random times and at named points; one
+// is frozen until other workers take over its tasks, and continues; Redis is killed and restarted with its append-only file.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
@@ -45,8 +44,7 @@ func TestChaosOnCluster(t *testing.T) {
 	storm{workflows: 150, inAll: 15 * time.Second, lanes: 3, outage: func() {}}.rage(t, redistest.ClusterURL(t))
 }
 
-// rage runs the storm, and checks what it leaves: every workflow ends as it must, no task ran without a reason, and no
-// key stays.
+// rage runs the storm and checks the result: every workflow finishes as expected, no task ran without a reason, and no key remains.
 func (s storm) rage(t *testing.T, url string) {
 	r := seed(t)
 	f, c := newFleet(t, url), connect(t, url)
@@ -79,17 +77,17 @@ func (s storm) rage(t *testing.T, url string) {
 	}
 	a.runsOnce(runs)
 	a.noLeftovers()
-	if s.freeze { // the short storm has no time for all points
+	if s.freeze { // a short storm does not reach all points
 		k.checkPoints(t)
 	}
-	t.Logf("%d workflows, %d nodes, %d runs, %d of them again; deaths: %v; all ended after %s",
+	t.Logf("%d workflows, %d nodes, %d runs, %d repeated; deaths: %v; all finished after %s",
 		s.workflows, a.nodes, a.runs, a.again, k.deaths, took.Round(100*time.Millisecond))
 	if t.Failed() {
 		t.Log(f.logs())
 	}
 }
 
-// send sends the workflows, evenly over the time of the storm.
+// send sends the workflows, evenly distributed over the storm.
 func (s storm) send(t *testing.T, c *tasks.Client, r *rand.Rand) []sent {
 	began := time.Now()
 	all := make([]sent, s.workflows)
@@ -98,7 +96,7 @@ func (s storm) send(t *testing.T, c *tasks.Client, r *rand.Rand) []sent {
 		err := insist(t.Context(), func(ctx context.Context) error {
 			id := fmt.Sprintf("chaos-%03d", i)
 			run, err := all[i].sig.Send(ctx, c, tasks.ID(id), tasks.Retention(10*time.Minute))
-			if errors.Is(err, tasks.ErrDuplicate) { // an earlier try succeeded, but its reply was lost
+			if errors.Is(err, tasks.ErrDuplicate) { // an earlier attempt succeeded, but its reply was lost
 				run, err = tasks.Attach[int](c, id), nil
 			}
 			all[i].run = run
@@ -112,11 +110,11 @@ func (s storm) send(t *testing.T, c *tasks.Client, r *rand.Rand) []sent {
 	return all
 }
 
-// killing starts and kills workers, until the time of the storm has passed.
+// killing starts and kills workers for the duration of the storm.
 type killing struct {
 	f     *fleet
 	c     *tasks.Client
-	plans chan string // where the next worker dies: "<point> <visit>", or "" for at random
+	plans chan string // point of death of the next worker, "<point> <visit>", or "" for a random time
 	group sync.WaitGroup
 
 	mu     sync.Mutex
@@ -125,13 +123,13 @@ type killing struct {
 
 const fromOutside = "from outside"
 
-// startKilling starts the lanes of workers, the outage and, if wanted, the freeze.
+// startKilling starts the lanes of workers, the outage and optionally the freeze.
 func (s storm) startKilling(t *testing.T, f *fleet, c *tasks.Client, r *rand.Rand) *killing {
 	ctx, cancel := context.WithTimeout(t.Context(), s.inAll)
 	t.Cleanup(cancel)
 	k := &killing{f: f, c: c, plans: make(chan string, 1000), deaths: map[string]int{}}
 	for i := range cap(k.plans) {
-		// Every other worker dies from outside; the others at each point in turn.
+		// Every second worker is killed externally; the others at each point in turn.
 		plan := ""
 		if i%2 == 1 {
 			plan = fmt.Sprintf("%s %d", points[i/2%len(points)], 1+r.IntN(8))
@@ -159,7 +157,7 @@ func (s storm) startKilling(t *testing.T, f *fleet, c *tasks.Client, r *rand.Ran
 	return k
 }
 
-// killOne starts a worker, and kills it unless it dies first.
+// killOne starts a worker and kills it unless it dies first.
 func (k *killing) killOne(ctx context.Context, rng *rand.Rand) error {
 	plan := <-k.plans
 	w, err := k.f.start(plan)
@@ -169,7 +167,7 @@ func (k *killing) killOne(ctx context.Context, rng *rand.Rand) error {
 	k.f.doom(w)
 	life := time.Duration(800+rng.IntN(2500)) * time.Millisecond
 	if plan != "" {
-		life = 6 * time.Second // it reaches its point long before
+		life = 6 * time.Second // it usually reaches its point earlier
 	}
 	select {
 	case <-w.done:
@@ -180,7 +178,7 @@ func (k *killing) killOne(ctx context.Context, rng *rand.Rand) error {
 	k.mu.Lock()
 	k.deaths[pointOf(plan)]++
 	k.mu.Unlock()
-	if rng.IntN(2) == 0 { // half of them have a supervisor
+	if rng.IntN(2) == 0 { // half of the workers have a supervisor
 		if err := insist(ctx, func(ctx context.Context) error { return tasks.ExpireLeases(ctx, k.c, w.name) }); err != nil {
 			return fmt.Errorf("expire leases: %w", err)
 		}
@@ -188,20 +186,20 @@ func (k *killing) killOne(ctx context.Context, rng *rand.Rand) error {
 	return nil
 }
 
-// wait returns when the last worker is killed.
+// wait waits until the last worker has been killed.
 func (k *killing) wait() { k.group.Wait() }
 
-// checkPoints fails unless a worker died at each point and one from outside.
+// checkPoints checks that a worker died at each point and one externally.
 func (k *killing) checkPoints(t *testing.T) {
 	t.Helper()
 	for _, p := range append(slices.Clone(points), fromOutside) {
 		if k.deaths[p] == 0 {
-			t.Errorf("got no worker that died %s, want one", p)
+			t.Errorf("no worker died %s", p)
 		}
 	}
 }
 
-// pointOf returns the point of a plan, without the visit.
+// pointOf returns the point of a plan without the visit.
 func pointOf(plan string) string {
 	for _, p := range points {
 		if strings.HasPrefix(plan, p+" ") {
@@ -211,7 +209,7 @@ func pointOf(plan string) string {
 	return plan
 }
 
-// pause returns after d, or when ctx ends.
+// pause waits for d or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -219,7 +217,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// insist repeats what an outage of Redis can make fail.
+// insist retries do during an outage of Redis.
 func insist(ctx context.Context, do func(context.Context) error) error {
 	for try := 0; ; try++ {
 		err := do(ctx)
@@ -234,10 +232,10 @@ func insist(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// freezeFor is longer than a worker may be silent before others take its tasks.
+// freezeFor is longer than the heartbeat timeout of a worker.
 const freezeFor = 12 * time.Second
 
-// freezeOne stops a worker in the middle of its work for longer than others wait for it.
+// freezeOne freezes a working worker until others take over its tasks.
 func (f *fleet) freezeOne(ctx context.Context, t *testing.T) {
 	w, err := f.start("")
 	if err != nil {

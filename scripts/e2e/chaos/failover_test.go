@@ -18,8 +18,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// TestFailover kills the master of a Redis that a Sentinel watches, while a hundred workflows run.
-// Work that the replica has no record of runs again; no workflow is lost or stuck.
+// TestFailover kills the master of a Sentinel group while a hundred workflows run. Work without a record on the replica runs again;
+// no workflow is lost or stuck.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	r := seed(t)
@@ -36,7 +36,7 @@ func TestFailover(t *testing.T) {
 		}
 		all[i].run, runs = run, append(runs, run)
 	}
-	// A write that was acknowledged before it was copied is lost with the master: that is Redis' promise, not ours.
+	// A write that was acknowledged before its replication is lost with the master. This is a property of Redis.
 	replica := w.Replica.Client()
 	waitReplicated(t, c, replica)
 	open := 0
@@ -60,22 +60,21 @@ func TestFailover(t *testing.T) {
 	if open < most/4 {
 		t.Errorf("got %d running workflows when the master was killed, want at least %d", open, most/4)
 	}
-	t.Logf("promoted after %s, all of %d running workflows ended %s after the kill", promoted.Round(10*time.Millisecond), open, time.Since(killed).Round(10*time.Millisecond))
+	t.Logf("promoted after %s, all of %d running workflows finished %s after the kill", promoted.Round(10*time.Millisecond), open, time.Since(killed).Round(10*time.Millisecond))
 	if t.Failed() {
 		t.Log(f.logs())
 	}
 }
 
-// TestPlannedFailover makes the Sentinel promote the replica while the master lives and still takes
-// writes. With min-replicas-to-write the master does not acknowledge a write that the new master will never
-// receive: each workflow whose send was acknowledged ends as it must.
+// TestPlannedFailover makes Sentinel promote the replica while the master still accepts writes. With min-replicas-to-write, the
+// master does not acknowledge writes that the new master does not receive: each acknowledged workflow finishes as expected.
 func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
 	r := seed(t)
 	w := redistest.Sentinel(t, "min-replicas-to-write", "1", "min-replicas-max-lag", "10")
 	c, f := connectWorkers(t, w.URL())
 	replica := w.Replica.Client()
-	waitReplicated(t, c, replica) // a master counts a replica before it sends it anything
+	waitReplicated(t, c, replica) // a master counts a replica before it has synchronized
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	p := sendDuringFailover(limit, t, r, c, replica, func() error { return w.Failover(t.Context()) })
@@ -88,8 +87,8 @@ func TestPlannedFailover(t *testing.T) {
 		case !errors.Is(err, tasks.ErrUnknown):
 			a.check(t, got, err)
 			runs = append(runs, a.run)
-		// Replication is asynchronous: the new master may miss the last writes before it was promoted. Later ones
-		// must not be acknowledged.
+		// Replication is asynchronous: the new master may miss the last writes before its promotion. Later writes must
+		// not be acknowledged.
 		case p.promoted.Sub(a.at) > 0 && p.promoted.Sub(a.at) < 100*time.Millisecond && inFlight < 3:
 			inFlight++
 		default:
@@ -105,7 +104,7 @@ func TestPlannedFailover(t *testing.T) {
 	}
 }
 
-// plannedFailover is the sends during a failover.
+// plannedFailover records the sends during a failover.
 type plannedFailover struct {
 	began, promoted time.Time
 	acked           []ackedSend
@@ -118,8 +117,7 @@ type ackedSend struct {
 	at time.Time
 }
 
-// sendDuringFailover sends workflows one after the other, calls failover after 40, and returns when the new master has
-// acknowledged 40 more.
+// sendDuringFailover sends workflows sequentially, calls failover after 40, and returns when the new master has acknowledged 40 more.
 func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *tasks.Client, replica redis.UniversalClient, failover func() error) plannedFailover {
 	t.Helper()
 	var p plannedFailover
@@ -150,7 +148,7 @@ func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *task
 	return p
 }
 
-// connectWorkers returns a client, and two workers.
+// connectWorkers returns a client and starts two workers.
 func connectWorkers(t *testing.T, url string) (*tasks.Client, *fleet) {
 	t.Helper()
 	f := newFleet(t, url)
@@ -162,7 +160,7 @@ func connectWorkers(t *testing.T, url string) (*tasks.Client, *fleet) {
 	return connect(t, url), f
 }
 
-// waitReplicated waits until the replica has every write so far.
+// waitReplicated waits until the replica has all previous writes.
 func waitReplicated(t *testing.T, c *tasks.Client, replica redis.UniversalClient) {
 	t.Helper()
 	if err := c.Redis().Set(t.Context(), "sent", 1, time.Hour).Err(); err != nil {
@@ -171,7 +169,7 @@ func waitReplicated(t *testing.T, c *tasks.Client, replica redis.UniversalClient
 	testutil.Eventually(t, "the replica to have every write", func() bool { return replica.Exists(t.Context(), "sent").Val() == 1 })
 }
 
-// insistWait returns the end of a workflow, through outages of Redis.
+// insistWait waits for the result of a workflow, despite outages of Redis.
 func insistWait(ctx context.Context, run *tasks.AsyncResult[int]) (got int, end error) {
 	_ = insist(ctx, func(ctx context.Context) error {
 		got, end = run.Wait(ctx)

@@ -18,15 +18,15 @@ import (
 	"muster/tasks"
 )
 
-// fleet is the worker processes of a test, running and ended.
+// fleet contains the running and exited worker processes of a test.
 type fleet struct {
 	t   *testing.T
 	url string
-	dir string // of the journals and logs
+	dir string // directory of journals and logs
 
 	mu      sync.Mutex // guards the fields below
 	names   []string
-	doomed  map[string]bool // are killed, or may be
+	doomed  map[string]bool // workers that are or may be killed
 	started int
 }
 
@@ -38,10 +38,10 @@ func newFleet(t *testing.T, url string) *fleet {
 type worker struct {
 	name string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when it has exited
 }
 
-// start starts a worker that dies at a point ("" for none), and returns when it takes tasks or has ended.
+// start starts a worker that dies at a point ("" for none), and returns when it accepts tasks or has exited.
 func (f *fleet) start(die string) (*worker, error) {
 	f.mu.Lock()
 	f.started++
@@ -65,10 +65,10 @@ func (f *fleet) start(die string) (*worker, error) {
 		return nil, err
 	}
 	lines := bufio.NewScanner(out)
-	lines.Scan() // "ready", or the end
+	lines.Scan() // "ready", or EOF
 	go func() {
 		defer close(w.done)
-		_ = w.cmd.Wait() // how it ended is in ProcessState
+		_ = w.cmd.Wait() // the exit status is in ProcessState
 	}()
 	f.t.Cleanup(w.kill)
 	return w, nil
@@ -83,7 +83,7 @@ func (w *worker) ended() bool {
 	}
 }
 
-// kill ends the worker with -9.
+// kill kills the worker with SIGKILL.
 func (w *worker) kill() {
 	if !w.ended() {
 		_ = w.cmd.Process.Kill()
@@ -91,20 +91,20 @@ func (w *worker) kill() {
 	<-w.done
 }
 
-// doom records that w may be killed: its tasks in flight may run again.
+// doom records that w may be killed, so that its tasks in flight may run again.
 func (f *fleet) doom(w *worker) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doomed[w.name] = true
 }
 
-// stop lets the worker finish.
+// stop stops the worker after its running tasks.
 func (w *worker) stop() {
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
 	<-w.done
 }
 
-// logs returns the last lines that each worker logged.
+// logs returns the last log lines of each worker.
 func (f *fleet) logs() string {
 	out := ""
 	for _, n := range f.names {
@@ -119,7 +119,7 @@ func (f *fleet) logs() string {
 	return out
 }
 
-// seed returns a source of random numbers for a test. It prints the seed, and takes it from the environment if set.
+// seed returns a random source for a test. It logs the seed and reads it from the environment if set.
 func seed(t *testing.T) *rand.Rand {
 	t.Helper()
 	n := rand.Uint64() >> 12
@@ -143,5 +143,5 @@ func connect(t *testing.T, url string) *tasks.Client {
 	return c
 }
 
-// waitLimit is how long workflows may take to end after the last failure.
+// waitLimit is the time within which workflows must finish after the last failure.
 const waitLimit = 60 * time.Second

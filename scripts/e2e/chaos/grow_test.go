@@ -12,16 +12,16 @@ import (
 	"muster/tasks"
 )
 
-// Flake is a number that flaky returns only after some failures.
+// Flake is a number that flaky returns after some failures.
 type Flake struct{ Value, Fails int }
 
-// Seed is a workflow still to be grown.
+// Seed is a workflow to grow later.
 type Seed struct {
 	Seed  uint64
 	Depth int
 }
 
-// The tasks that workflows are grown from.
+// The tasks of random workflows.
 var (
 	num     = tasks.New[int, int]("chaos.num")
 	inc     = tasks.New[int, int]("chaos.inc")
@@ -37,13 +37,13 @@ var (
 	planned = tasks.New[Seed, int]("chaos.planned")
 )
 
-// What tally adds for a failure, and what instead returns for one.
+// Contributions of failures to sums.
 const (
 	perFailure = 1000
 	inPlace    = -7
 )
 
-// list is what upTo makes of n: a list whose length depends on it.
+// list returns the result of upTo for n, a list whose length depends on n.
 func list(n int) []int {
 	out := make([]int, ((n%5)+5)%5)
 	for i := range out {
@@ -60,7 +60,7 @@ func total(ns []int) int {
 	return t
 }
 
-// grow returns a random workflow that succeeds, and the value it must yield. The same r grows the same.
+// grow returns a random successful workflow and its expected value. It is deterministic for a given r.
 func grow(r *rand.Rand, depth int) (tasks.Signature[int], int) {
 	n := r.IntN(50)
 	if depth <= 0 {
@@ -79,10 +79,10 @@ func grow(r *rand.Rand, depth int) (tasks.Signature[int], int) {
 	case 1, 2: // chord of anything
 		ms, vs := growMany(r, depth, 2+r.IntN(3))
 		return tasks.Chord(tasks.Group(ms...), sum), total(vs)
-	case 3: // chord of one task, a few at a time
+	case 3: // chord of one task with limited concurrency
 		ns := list(4 + 5*n)
 		return tasks.Chord(tasks.Each(ns, num, tasks.AtMost(2)), sum), total(ns)
-	case 4: // map over a list that is not known yet
+	case 4: // map over the result of a task
 		s, v := grow(r, depth-1)
 		ns := list(v)
 		return tasks.Chord(tasks.Map(tasks.Chain(s, upTo), inc), sum), total(ns) + len(ns)
@@ -108,7 +108,7 @@ func grow(r *rand.Rand, depth int) (tasks.Signature[int], int) {
 	case 10: // callbacks
 		s, v := grow(r, depth-1)
 		return tasks.OnError(tasks.OnSuccess(s, note), mourn), v
-	default: // what comes after
+	default: // sequence
 		a, _ := grow(r, depth-1)
 		b, v := grow(r, depth-1)
 		return tasks.After(a, b), v
@@ -127,7 +127,7 @@ func (s Seed) grow() (tasks.Signature[int], int) {
 	return grow(rand.New(rand.NewPCG(s.Seed, uint64(s.Depth))), s.Depth)
 }
 
-// wanted is a workflow and how it must end.
+// wanted is a workflow with its expected result.
 type wanted struct {
 	sig   tasks.Signature[int]
 	value int
@@ -140,7 +140,7 @@ type sent struct {
 	run *tasks.AsyncResult[int]
 }
 
-// check fails unless a workflow ended with its value, or failed as it must.
+// check checks the value or the failure of a workflow.
 func (s sent) check(t *testing.T, got int, err error) {
 	t.Helper()
 	var failure *tasks.Failure
@@ -163,7 +163,7 @@ func growRoot(r *rand.Rand) wanted {
 
 var errWanted = errors.New("it must fail")
 
-// handlers registers the tasks. It calls began with the input of every run before the run.
+// handlers registers the tasks. It calls began with the input before each run.
 func handlers(m *tasks.Mux, began func(ctx context.Context, in any)) {
 	handle(m, began, num, func(_ context.Context, n int) (int, error) { return n, nil })
 	handle(m, began, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })

@@ -28,12 +28,12 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// The environment of a worker process: this test binary, run once more.
+// Environment variables of a worker process, which is a process of this test binary.
 const (
 	workerURL  = "MUSTER_CHAOS_WORKER_URL"
 	workerName = "MUSTER_CHAOS_WORKER_NAME"
-	workerDir  = "MUSTER_CHAOS_WORKER_DIR" // for its journal
-	workerDie  = "MUSTER_CHAOS_WORKER_DIE" // "<point> <visit>" it dies at
+	workerDir  = "MUSTER_CHAOS_WORKER_DIR" // directory of its journal
+	workerDie  = "MUSTER_CHAOS_WORKER_DIE" // "<point> <visit>" of its death
 )
 
 func TestMain(m *testing.M) {
@@ -47,10 +47,10 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// slots is how many tasks a worker runs at once.
+// slots is the concurrency of a worker.
 const slots = 6
 
-// work is main of a worker process. It writes every run into its journal before the run begins.
+// work implements the main function of a worker process. It records each run in its journal before it starts.
 func work(url string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -102,11 +102,11 @@ func work(url string) error {
 
 func journalOf(dir, name string) string { return filepath.Join(dir, name+".journal") }
 
-// entry is a line of a journal: a run that began.
+// entry is a line of a journal: the start of a run.
 type entry struct {
-	key     string // of the node
+	key     string // node key
 	attempt int
-	input   string // its checksum
+	input   string // checksum of the input
 	at      int64  // unix ns
 }
 
@@ -114,7 +114,7 @@ func readJournal(t *testing.T, dir, name string) []entry {
 	t.Helper()
 	f, err := os.Open(journalOf(dir, name))
 	if os.IsNotExist(err) {
-		return nil // it died before
+		return nil // it died before its first run
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -137,9 +137,8 @@ func readJournal(t *testing.T, dir, name string) []entry {
 	return out
 }
 
-// points are where a worker can die: before or after a kind of call to Redis, in a handler, and between
-// a handler and the storing of its result. All other writes are calls of the engine, so these are all the gaps
-// between two writes of a node.
+// points are the possible points of death of a worker: before or after a kind of Redis call, in a handler, and between a handler
+// and the storage of its result. All other writes are calls of the engine, so these cover all gaps between two writes of a node.
 var points = []string{"after wake-up", "before engine", "after engine", "handler", "returned"}
 
 // doom kills its process at the chosen visit of a point.
@@ -148,7 +147,7 @@ type doom struct {
 	left  atomic.Int64
 }
 
-// newDoom also adds the death at a call to Redis to rdb.
+// newDoom returns a doom and adds a hook to rdb for the points at Redis calls.
 func newDoom(at string, rdb redis.UniversalClient) *doom {
 	d := &doom{}
 	cut := strings.LastIndexByte(at, ' ')
@@ -176,7 +175,7 @@ func (d *doom) visit(point string) {
 	}
 }
 
-// kindOf returns the kind of a call, a script of the engine or a wait for a wake-up, or "".
+// kindOf returns the kind of a Redis call: a script of the engine, a wait for a wake-up, or "".
 func kindOf(cmd redis.Cmder) string {
 	if cmd.Name() == "blpop" {
 		return "wake-up"

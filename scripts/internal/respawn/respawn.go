@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// A Process is a command that is restarted whenever it ends, as by a service manager. Its methods are safe for concurrent
-// use.
+// A Process is a command that is restarted whenever it exits, like a service. Its methods are safe for concurrent use.
 type Process struct {
 	Name    string
 	Out     string // file with the standard output of all runs
@@ -23,14 +22,14 @@ type Process struct {
 	out     *os.File
 	log     *os.File
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	cmd     *exec.Cmd  // nil while it does not run
 	starts  int
 	stopped bool
 	done    chan struct{}
 }
 
-// Start starts a command and returns when it runs. Its output is appended to NAME.out and NAME.log in dir.
+// Start starts a command and returns when it is running. Its output is appended to NAME.out and NAME.log in dir.
 func Start(dir, name string, command func() *exec.Cmd) (*Process, error) {
 	p := &Process{Name: name, Out: filepath.Join(dir, name+".out"), Log: filepath.Join(dir, name+".log"), command: command, done: make(chan struct{})}
 	var err error
@@ -54,13 +53,13 @@ func open(path string) (*os.File, error) {
 
 func (p *Process) close() {
 	_ = p.out.Close()
-	_ = p.log.Close() // nil if it was not opened
+	_ = p.log.Close() // nil if it is not open
 }
 
 func (p *Process) start() error {
 	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = p.out, p.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C reaches only this program
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C signals only this program
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
@@ -82,7 +81,7 @@ func (p *Process) supervise() {
 		cmd, stopped := p.cmd, p.stopped
 		p.mu.Unlock()
 		if cmd != nil {
-			_ = cmd.Wait() // it was killed, or ended because another process was; its log has the reason
+			_ = cmd.Wait() // the log contains the reason of the exit
 			p.mu.Lock()
 			p.cmd, stopped = nil, p.stopped
 			p.mu.Unlock()
@@ -97,7 +96,7 @@ func (p *Process) supervise() {
 	}
 }
 
-// PID returns the id of the running process, or 0.
+// PID returns the ID of the running process, or 0.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,21 +106,21 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Starts returns how many times the process was started.
+// Starts returns the number of starts of the process.
 func (p *Process) Starts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.starts
 }
 
-// Signal sends a signal to the group of the process and reports whether it was running.
+// Signal sends a signal to the process group and reports whether the process was running.
 func (p *Process) Signal(sig syscall.Signal) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmd != nil && syscall.Kill(-p.cmd.Process.Pid, sig) == nil
 }
 
-// Stop ends the process for good: by SIGTERM and, after grace, by SIGKILL.
+// Stop stops the process permanently, with SIGTERM and, after grace, with SIGKILL.
 func (p *Process) Stop(grace time.Duration) {
 	p.mu.Lock()
 	p.stopped = true

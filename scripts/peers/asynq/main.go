@@ -1,4 +1,4 @@
-// Command asynq is asynq (hibiken/asynq) as a peer: single tasks on Redis, with its default settings.
+// Command asynq is the peer for hibiken/asynq: single tasks on Redis, with its default settings.
 package main
 
 import (

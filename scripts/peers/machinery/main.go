@@ -1,4 +1,4 @@
-// Command machinery is machinery (RichardKnop/machinery) as a peer, with the settings of its example for go-redis.
+// Command machinery is the peer for RichardKnop/machinery, with the settings of its example for go-redis.
 package main
 
 import (
@@ -66,11 +66,11 @@ func work(ctx context.Context, url string, concurrency int, ready func()) error 
 		return err
 	}
 	w := s.NewWorker("peer", concurrency)
-	ended := make(chan error, 1)
-	w.LaunchAsync(ended)
+	done := make(chan error, 1)
+	w.LaunchAsync(done)
 	ready()
 	select {
-	case err := <-ended:
+	case err := <-done:
 		return err
 	case <-ctx.Done():
 		w.Quit()
@@ -106,7 +106,7 @@ func (s sender) Slow(ctx context.Context, id int) error {
 func (s sender) Chain(ctx context.Context, id, steps int) error {
 	all := []*tasks.Signature{task("step", id)}
 	for range steps - 1 {
-		all = append(all, task("step")) // gets the result of the one before
+		all = append(all, task("step")) // receives the previous result
 	}
 	c, err := tasks.NewChain(all...)
 	if err != nil {

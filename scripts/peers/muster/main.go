@@ -1,4 +1,4 @@
-// Command muster is Muster's own tasks as a peer, with their default settings.
+// Command muster is the peer for Muster, with default settings.
 package main
 
 import (
@@ -88,7 +88,7 @@ func (s sender) Chord(ctx context.Context, id, members int) error {
 	return err
 }
 
-// Bulk sends a group: one workflow.
+// Bulk sends a group as one workflow.
 func (s sender) Bulk(ctx context.Context, first, n int) error {
 	ids := make([]int, n)
 	for i := range ids {

@@ -1,16 +1,16 @@
-// Package peer is the protocol between the benchmark and a peer that is written in Go. The peers in other languages
-// follow it, too. A peer is a program with these commands:
+// Package peer implements the protocol between the benchmark and a peer in Go. Peers in other languages follow the same protocol.
+// A peer is a program with these commands:
 //
 //	version      prints the version of the system
-//	setup        prepares the store, which is empty
-//	work N       runs a worker that runs N tasks at once, until SIGTERM; prints "ready" when it takes tasks
-//	send         reads lines "KIND ID SIZE" and sends what they name; answers each with the unix time in µs before
-//	enqueue N    sends N single tasks, one call for each; prints their seconds and the µs of CPU time of this process
-//	bulk N       the same in calls of a thousand tasks
+//	setup        prepares an empty store
+//	work N       runs a worker with concurrency N until SIGTERM; prints "ready" when it accepts tasks
+//	send         reads lines "KIND ID SIZE" and sends the work; prints the Unix time in µs before sending for each line
+//	enqueue N    sends N single tasks with one call each; prints the seconds and the µs of CPU time of this process
+//	bulk N       like enqueue, with a thousand tasks per call
 //
-// The kinds are single, slow (a task that lasts ten minutes), chain (SIZE tasks, one after the other) and chord (SIZE
-// tasks at once, then one that gets their results). What a system does not have is answered with "none". PEER_URL is
-// the store. PEER_MARKS is a file; each task appends a line to it when it runs, so the benchmark sees what ran and when.
+// The kinds are single, slow (a task of ten minutes), chain (SIZE sequential tasks) and chord (SIZE parallel tasks, followed by a
+// task that receives their results). For an unsupported kind, the peer prints "none". PEER_URL is the store. PEER_MARKS is a file
+// to which each task appends a line when it runs, so that the benchmark can detect executed tasks and their times.
 package peer
 
 import (
@@ -28,13 +28,13 @@ import (
 	"time"
 )
 
-// ErrNone is returned by a Sender for what its system does not have.
+// ErrNone is returned by a Sender for features that its system does not support.
 var ErrNone = errors.New("none")
 
-// Batch is how many tasks a call of bulk sends.
+// Batch is the number of tasks per call of bulk.
 const Batch = 1000
 
-// SlowFor is how long a slow task lasts.
+// SlowFor is the duration of a slow task.
 const SlowFor = 10 * time.Minute
 
 // Sender sends tasks.
@@ -48,9 +48,9 @@ type Sender interface {
 
 // System is a task queue.
 type System struct {
-	Module string // whose version is the version of the system; the main module's version is "this tree"
+	Module string // module that determines the version of the system; "this tree" for a replaced module
 	Setup  func(ctx context.Context, url string) error
-	Work   func(ctx context.Context, url string, concurrency int, ready func()) error // until ctx ends
+	Work   func(ctx context.Context, url string, concurrency int, ready func()) error // until ctx is done
 	Open   func(ctx context.Context, url string) (Sender, error)
 }
 
@@ -58,7 +58,7 @@ var marks = sync.OnceValues(func() (*os.File, error) {
 	return os.OpenFile(os.Getenv("PEER_MARKS"), os.O_WRONLY|os.O_APPEND, 0)
 })
 
-// Mark records that a task runs.
+// Mark records that a task is running.
 func Mark(kind string, id int) error {
 	f, err := marks()
 	if err != nil {
@@ -68,7 +68,7 @@ func Mark(kind string, id int) error {
 	return err
 }
 
-// MarkBody records that the body of a chord runs, which got so many results of members.
+// MarkBody records that the body of a chord is running, and checks the number of its results.
 func MarkBody(id, results, members int) error {
 	if results != members {
 		return fmt.Errorf("the body of chord %d got %d results, want %d", id, results, members)
@@ -76,7 +76,7 @@ func MarkBody(id, results, members int) error {
 	return Mark("body", id)
 }
 
-// Main is main of a peer.
+// Main implements main of a peer.
 func Main(s System) {
 	if err := run(s, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "peer:", err)
@@ -135,10 +135,10 @@ func run(s System, args []string) error {
 			return nil
 		})
 	}
-	return fmt.Errorf("no command %q", args[0])
+	return fmt.Errorf("unknown command %q", args[0])
 }
 
-// send sends what the lines of standard input name.
+// send sends the work in the lines of standard input.
 func send(ctx context.Context, s Sender) error {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -159,7 +159,7 @@ func send(ctx context.Context, s Sender) error {
 		case "chord":
 			err = s.Chord(ctx, id, size)
 		default:
-			err = fmt.Errorf("no kind %q", kind)
+			err = fmt.Errorf("unknown kind %q", kind)
 		}
 		switch {
 		case errors.Is(err, ErrNone):
@@ -173,7 +173,7 @@ func send(ctx context.Context, s Sender) error {
 	return lines.Err()
 }
 
-// timed prints how long work takes, and the CPU time of this process meanwhile.
+// timed prints the duration of work and the CPU time of this process.
 func timed(work func() error) error {
 	began, before := time.Now(), cpu()
 	err := work()
@@ -191,7 +191,7 @@ func timed(work func() error) error {
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // the arguments are right
+		panic(err) // the arguments are valid
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,5 +1,5 @@
-// Command river is River (riverqueue/river) as a peer: single tasks on PostgreSQL. Its settings are the defaults, but for
-// the two that its own benchmark sets.
+// Command river is the peer for riverqueue/river: single tasks on PostgreSQL. It uses the default settings, except for the two
+// settings of its own benchmark.
 package main
 
 import (
