@@ -1,8 +1,8 @@
-// Package addressfilter keeps programs that fetch URLs of others from connecting to internal addresses: those of
-// this machine, of the local network and of the metadata services of clouds.
+// Package addressfilter prevents connections to internal addresses in programs that fetch untrusted URLs: addresses of this
+// machine, of the local network and of cloud metadata services.
 //
-// The filter checks the address of each connection when it is made. A name is looked up once, so neither a redirect nor
-// a second answer of the name server bypasses the filter.
+// The filter checks the address of each connection when it is established. A name is resolved once, so neither a redirect nor a
+// second DNS response bypasses the filter.
 package addressfilter
 
 import (
@@ -19,16 +19,15 @@ import (
 	"time"
 )
 
-// Filter refuses addresses that are not public. It may be used by many goroutines at once. A nil Filter
-// refuses what the zero one does.
+// Filter rejects addresses that are not public. It is safe for concurrent use. A nil Filter behaves like the zero Filter.
 type Filter struct {
 	networks []netip.Prefix
 	hosts    map[string]bool // by hostKey
 }
 
-// New returns a filter that makes exceptions: allow has addresses, networks such as "10.0.0.0/8", and hosts.
-// A host is allowed whatever its name resolves to; with a port, such as "127.0.0.1:8000", only at that port, and only
-// if the connection is made to the host as written: "127.0.0.1:8000" does not allow a name that resolves to it.
+// New returns a filter with exceptions: addresses, networks such as "10.0.0.0/8", and hosts. A host is allowed whatever its name
+// resolves to. With a port, such as "127.0.0.1:8000", it is allowed only on that port, and only if the connection is made to the
+// host as written: "127.0.0.1:8000" does not allow a name that resolves to it.
 func New(allow ...string) (*Filter, error) {
 	f := &Filter{hosts: map[string]bool{}}
 	for _, a := range allow {
@@ -49,7 +48,7 @@ func New(allow ...string) (*Filter, error) {
 		}
 		_, err = netip.ParseAddr(host)
 		if host == "" || err != nil && strings.ContainsAny(host, "/ *@:[]") {
-			return nil, fmt.Errorf("%q is no address, network or host; write 10.1.2.3, 10.0.0.0/8, host.internal or host.internal:8080", a)
+			return nil, fmt.Errorf("invalid address, network or host %q: use 10.1.2.3, 10.0.0.0/8, host.internal or host.internal:8080", a)
 		}
 		f.hosts[hostKey(host, port)] = true
 	}
@@ -64,7 +63,7 @@ func hostKey(host, port string) string {
 	return net.JoinHostPort(strings.ToLower(strings.TrimSuffix(host, ".")), port)
 }
 
-// With returns f with further exceptions, as of New.
+// With returns a copy of f with further exceptions; see New.
 func (f *Filter) With(allow ...string) (*Filter, error) {
 	g, err := New(allow...)
 	if err != nil || f == nil {
@@ -77,11 +76,10 @@ func (f *Filter) With(allow ...string) (*Filter, error) {
 	return g, nil
 }
 
-// WithURLs returns f with an exception for the host and port of each URL whose host is an address or localhost.
-// The author of such a URL meant that address, and no answer of a name server can change it. Other URLs, and texts
-// that are not URLs with a host, are skipped.
+// WithURLs returns a copy of f with an exception for the host and port of each URL whose host is an address or localhost. The author
+// of such a URL chose that address, and DNS cannot change it. Other URLs, and strings without a host, are ignored.
 func (f *Filter) WithURLs(urls ...string) *Filter {
-	g, _ := f.With() // without exceptions there is no error
+	g, _ := f.With() // cannot fail without exceptions
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -94,25 +92,25 @@ func (f *Filter) WithURLs(urls ...string) *Filter {
 	return g
 }
 
-// isLiteral reports whether a host has an address that does not depend on a name server.
+// isLiteral reports whether the address of a host does not depend on DNS.
 func isLiteral(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || strings.EqualFold(host, "localhost")
 }
 
-// Local returns the networks of this machine and private networks, as exceptions for New.
+// Local returns loopback and private networks as exceptions for New.
 func Local() []string {
 	return []string{"127.0.0.0/8", "::1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"}
 }
 
-// Error means that an address is refused. It is not a failure of the network: another attempt gets the same error.
+// Error means that an address is rejected. It is permanent: another attempt returns the same error.
 type Error struct {
-	Host    string // the name that resolves to Address; "": none
+	Host    string // name that resolves to Address, or ""
 	Address netip.Addr
 	Kind    Kind
 }
 
-// Error names the host or, without one, the address.
+// Error contains the host or, without a host, the address.
 func (e *Error) Error() string {
 	if e.Host != "" {
 		return fmt.Sprintf("%s resolves to %s: see network.allow", e.Host, e.Kind)
@@ -140,8 +138,8 @@ func (f *Filter) Check(addr netip.Addr) error {
 	return &Error{Address: addr, Kind: kind}
 }
 
-// CheckURL returns an *Error if the host of a URL is an address or localhost and f does not allow it. Other hosts are
-// checked when they are connected to.
+// CheckURL returns an *Error if the host of a URL is an address or localhost that f does not allow. Other hosts are checked when a
+// connection is established.
 func (f *Filter) CheckURL(u *url.URL) error {
 	host := u.Hostname()
 	if !isLiteral(host) || f.allows(net.JoinHostPort(host, portOf(u))) {
@@ -154,7 +152,7 @@ func (f *Filter) CheckURL(u *url.URL) error {
 	return f.Check(addr)
 }
 
-// portOf returns the port that a URL leads to, or "".
+// portOf returns the port of a URL, or "".
 func portOf(u *url.URL) string {
 	if port := u.Port(); port != "" {
 		return port
@@ -162,8 +160,8 @@ func portOf(u *url.URL) string {
 	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
 }
 
-// Transport returns a transport that connects to addresses that f allows. It ignores the proxies of the environment,
-// since f cannot check the addresses that a proxy connects to.
+// Transport returns a transport that connects only to addresses that f allows. It ignores the proxies of the environment, because f
+// cannot check the addresses to which a proxy connects.
 func (f *Filter) Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:           f.Dial(&net.Dialer{Timeout: 30 * time.Second}),
@@ -174,8 +172,8 @@ func (f *Filter) Transport() *http.Transport {
 	}
 }
 
-// DialNames is Dial, but checks only the addresses that names resolve to: a host that is an address or localhost is
-// always allowed. It is for callers that check such hosts elsewhere.
+// DialNames is like Dial, but checks only the addresses of names: hosts that are an address or localhost are always allowed. It is
+// for callers that check such hosts elsewhere.
 func (f *Filter) DialNames(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := f.Dial(d)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -186,8 +184,8 @@ func (f *Filter) DialNames(d *net.Dialer) func(ctx context.Context, network, add
 	}
 }
 
-// Dial returns the DialContext of d with the filter; d must not have a Control of its own. If the filter refuses one of
-// the addresses of a name, the others are tried. Errors are those of Redact.
+// Dial returns the DialContext of d with the filter; d must not have a Control function. If the filter rejects an address of a name,
+// the next one is tried. Errors are redacted; see Redact.
 func (f *Filter) Dial(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	checked := *d
 	checked.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
@@ -204,15 +202,15 @@ func (f *Filter) Dial(d *net.Dialer) func(ctx context.Context, network, address 
 		}
 		conn, err := by.DialContext(ctx, network, address)
 		if err != nil {
-			host, _, _ := net.SplitHostPort(address) // if there is none, err says so
+			host, _, _ := net.SplitHostPort(address) // without a host, err is about the address
 			return nil, Redact(err, host)
 		}
 		return conn, nil
 	}
 }
 
-// Redact returns an error of resolving or dialing a host without the addresses of the name server and, if host is a
-// name, without an address of it that is not public. Such errors are shown to clients.
+// Redact removes the address of the name server from an error of resolving or dialing a host and, if host is a name, its address if
+// that is not public. Such errors are visible to clients.
 func Redact(err error, host string) error {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		redacted := *dns

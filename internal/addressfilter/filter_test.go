@@ -35,7 +35,7 @@ func TestCheckRejectsInternalAddresses(t *testing.T) {
 		}
 	}
 	if err := (*Filter)(nil).Check(netip.Addr{}); err == nil {
-		t.Error("no address: got no error, want one")
+		t.Error("zero address: got no error, want one")
 	}
 }
 
@@ -48,7 +48,7 @@ func TestNewRejectsInvalidAddresses(t *testing.T) {
 	}
 }
 
-// listen opens a port on loopback until the test ends.
+// listen opens a port on loopback until the end of the test.
 func listen(t *testing.T) (port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,8 +100,8 @@ func TestDialConnectsOnlyToAllowedAddresses(t *testing.T) {
 	}
 }
 
-// The address that is checked is the one that is connected to: a name that resolves first to a public address and then
-// to loopback is refused.
+// The checked address is the one to which the connection is made: a name that first resolves to a public address and then to loopback
+// is rejected.
 func TestDialChecksTheAddressOfTheConnection(t *testing.T) {
 	t.Parallel()
 	var asked, accepted atomic.Int64
@@ -196,7 +196,7 @@ func TestURLsWithAddressesAreChecked(t *testing.T) {
 	}
 }
 
-// Errors about a name have neither the address of the name server nor a private address of the name.
+// Errors about a name contain neither the address of the name server nor a private address of the name.
 func TestErrorsHideInternalAddresses(t *testing.T) {
 	t.Parallel()
 	port := listen(t)

@@ -14,12 +14,10 @@ import (
 	"syscall"
 )
 
-// Write replaces the file at path with the content that fill writes, and the given
-// permissions. A reader sees the old content or the new one, never a mixture,
-// also after a crash: the content is synced to disk before it is renamed to path.
-// When Write returns nil, it is the new one even after a power cut.
-// If fill or a step up to the renaming fails, the old file stays and the temporary file is removed.
-// A process that is killed leaves its temporary file; see Abandon.
+// Write replaces the file at path with the content that fill writes and the given permissions. Readers see the old or the new
+// content, even after a crash, because the content is synced to disk before the rename. When Write returns nil, the new content
+// survives a power failure. If fill or a step before the rename fails, the old file is unchanged and the temporary file is removed.
+// A killed process leaves its temporary file; see Abandon.
 func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*"+tmpExt)
 	if err != nil {
@@ -55,7 +53,7 @@ func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir syncs a folder, so that the names of the files in it are on the disk, where the system can do that.
+// SyncDir syncs a directory, so that the names of its files are on disk, if the system supports it.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -63,7 +61,7 @@ func SyncDir(dir string) error {
 	}
 	err = d.Sync()
 	if runtime.GOOS == "windows" || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
-		err = nil // folders cannot be synced here
+		err = nil // not supported for directories
 	}
 	return errors.Join(err, d.Close())
 }
@@ -71,17 +69,16 @@ func SyncDir(dir string) error {
 // tmpExt is the suffix of temporary files, whose names begin with a dot.
 const tmpExt = ".tmp"
 
-// Abandon removes the temporary files of Writes in dir, of this process and of
-// others, whether they are running or were killed. A Write that began before
-// then fails and does not replace its file. A process that takes over a folder
-// calls it, because the process before it may be suspended in a Write.
+// Abandon removes the temporary files of Write in dir, of this process and of others, running or killed. A Write that started before
+// fails and does not replace its file. A process that takes over a directory calls it, because the previous process may be suspended
+// in a Write.
 func Abandon(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for temporary files: %w", err)
+		return fmt.Errorf("find temporary files: %w", err)
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), tmpExt) {
@@ -94,7 +91,7 @@ func Abandon(dir string) error {
 	return nil
 }
 
-// WriteBytes is Write for content in memory.
+// WriteBytes is like Write for content in memory.
 func WriteBytes(path string, perm os.FileMode, content []byte) error {
 	return Write(path, perm, func(w io.Writer) error {
 		_, err := w.Write(content)

@@ -83,6 +83,6 @@ func TestAbandonedWriteKeepsTheOldFile(t *testing.T) {
 		t.Errorf("got files %v, want one", left)
 	}
 	if err := Abandon(filepath.Join(dir, "none")); err != nil {
-		t.Errorf("a folder that does not exist: got %v, want no error", err)
+		t.Errorf("a missing directory: got %v, want no error", err)
 	}
 }

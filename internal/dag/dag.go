@@ -1,11 +1,11 @@
-// Package dag has the algorithms that draw a workflow: a directed acyclic graph whose nodes are numbers, given by the
+// Package dag contains the algorithms for drawing a workflow: a directed acyclic graph whose nodes are numbers, described by the
 // dependencies of each node.
 package dag
 
 import "slices"
 
-// Layers returns, for each node, the length of the longest path to it: 0 for a node without dependencies. A node on or
-// behind a cycle gets the layer of a node without one.
+// Layers returns, for each node, the length of the longest path to it: 0 for a node without dependencies. Nodes on a cycle, and their
+// dependents, are in layer 0.
 func Layers(needs [][]int) []int {
 	layer, open, after := make([]int, len(needs)), make([]int, len(needs)), Invert(needs)
 	var free []int
@@ -27,7 +27,7 @@ func Layers(needs [][]int) []int {
 	return layer
 }
 
-// Invert returns the nodes that depend on each node.
+// Invert returns the dependents of each node.
 func Invert(needs [][]int) [][]int {
 	after := make([][]int, len(needs))
 	for i, list := range needs {
@@ -38,7 +38,7 @@ func Invert(needs [][]int) [][]int {
 	return after
 }
 
-// Reduce returns the dependencies without those that another dependency implies.
+// Reduce returns the transitive reduction of the dependencies.
 func Reduce(needs [][]int) [][]int {
 	layer, seen, out := Layers(needs), make([]int, len(needs)), make([][]int, len(needs))
 	for i, list := range needs {
@@ -51,7 +51,7 @@ func Reduce(needs [][]int) [][]int {
 				k := stack[len(stack)-1]
 				stack = stack[:len(stack)-1]
 				for _, j := range needs[k] {
-					// A node before all of them implies none of them.
+					// A node in a lower layer than all members of list cannot imply one of them.
 					if layer[j] >= layer[list[len(list)-1]] && seen[j] != i+1 {
 						seen[j], implied[j] = i+1, true
 						stack = append(stack, j)

@@ -18,7 +18,7 @@ func TestLayersAndReduction(t *testing.T) {
 		{[][]int{{}, {}, {0, 1}, {0, 2, 1}}, [][]int{{}, {}, {0, 1}, {2}}, []int{0, 0, 1, 2}},
 		{[][]int{{}, {0}, {}, {0, 1, 2}, {3, 0, 2}}, [][]int{{}, {0}, {}, {1, 2}, {3}}, []int{0, 1, 0, 2, 3}},
 		{[][]int{{}, {}, {0, 1}, {0, 1}}, [][]int{{}, {}, {0, 1}, {0, 1}}, []int{0, 0, 1, 1}},
-		{[][]int{{1}, {0}}, [][]int{{}, {}}, []int{0, 0}}, // a cycle, which no workflow has
+		{[][]int{{1}, {0}}, [][]int{{}, {}}, []int{0, 0}}, // a cycle, which a workflow cannot contain
 	} {
 		if got := dag.Layers(c.needs); fmt.Sprint(got) != fmt.Sprint(c.layers) {
 			t.Errorf("layers of %v: got %v, want %v", c.needs, got, c.layers)
@@ -27,7 +27,7 @@ func TestLayersAndReduction(t *testing.T) {
 			t.Errorf("reduction of %v: got %v, want %v", c.needs, got, c.reduced)
 		}
 	}
-	// A join over many and a fan-out from it: the work is linear in the dependencies.
+	// A join over many and a fan-out from it: the running time is linear in the dependencies.
 	const many = 20_000
 	needs := make([][]int, 2*many+1)
 	for i := range many {

@@ -11,18 +11,17 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Resolver returns a resolver that calls answer for the IPv4 address of each name, without its final dot. If answer
-// returns the zero Addr, the name does not exist. Names in the machine's hosts file, such as localhost, are resolved
-// without answer.
-func Resolver(answer func(name string) netip.Addr) *net.Resolver {
+// Resolver returns a resolver that calls lookup for the IPv4 address of each name, without its trailing dot. If lookup returns the
+// zero Addr, the name does not exist. Names in the hosts file of the machine, such as localhost, are resolved without lookup.
+func Resolver(lookup func(name string) netip.Addr) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
-		go serve(server, answer)
+		go serve(server, lookup)
 		return client, nil
 	}}
 }
 
-// Loopback returns the loopback address for names below .test, and the zero Addr for others.
+// Loopback returns the loopback address for names below .test, and the zero Addr for other names.
 func Loopback(name string) netip.Addr {
 	if len(name) > 5 && name[len(name)-5:] == ".test" {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -30,8 +29,8 @@ func Loopback(name string) netip.Addr {
 	return netip.Addr{}
 }
 
-// serve answers the queries of a connection until it is closed or a query is invalid.
-func serve(conn net.Conn, answer func(string) netip.Addr) {
+// serve handles the queries on a connection until it is closed or a query is invalid.
+func serve(conn net.Conn, lookup func(string) netip.Addr) {
 	defer conn.Close()
 	for {
 		var size [2]byte
@@ -49,7 +48,7 @@ func serve(conn net.Conn, answer func(string) netip.Addr) {
 		q := query.Questions[0]
 		reply := dnsmessage.Message{Header: dnsmessage.Header{ID: query.ID, Response: true, RecursionAvailable: true}, Questions: query.Questions}
 		name := q.Name.String()
-		addr := answer(name[:len(name)-1])
+		addr := lookup(name[:len(name)-1])
 		switch {
 		case !addr.IsValid():
 			reply.RCode = dnsmessage.RCodeNameError

@@ -1,8 +1,7 @@
-// Package histogram reads histograms that scripts keep in a Redis hash, so that
-// all processes count together and a restart loses nothing.
+// Package histogram reads histograms that scripts store in a Redis hash, so that all processes share them and they survive a restart.
 //
-// A script counts a time with the fields "NAME BOUND", where BOUND is the first
-// of the bounds that is not below it, or +Inf, and "NAME ms", the sum.
+// A script counts a duration in the fields "NAME BOUND", where BOUND is the first bound that is not below the duration, or +Inf, and
+// "NAME ms", the sum.
 package histogram
 
 import (
@@ -12,12 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds are the upper bounds of a histogram in seconds, rising. They may be
-// changed: what was counted by a bound that is gone counts as longer than the
-// bounds below it.
+// Bounds are the upper bounds of a histogram in seconds, in ascending order. They may be changed: counts of a removed bound move to
+// the next higher bound.
 type Bounds []float64
 
-// Text is how a script gets the bounds: one after the other, with spaces.
+// Text returns the bounds as a space-separated list for scripts.
 func (b Bounds) Text() string {
 	texts := make([]string, len(b))
 	for i, bound := range b {
@@ -26,7 +24,7 @@ func (b Bounds) Text() string {
 	return strings.Join(texts, " ")
 }
 
-// Metric returns the histogram of a name as a hash has it.
+// Metric returns the histogram called name in a hash.
 func (b Bounds) Metric(desc *prometheus.Desc, hash map[string]string, name string, labels ...string) prometheus.Metric {
 	var count uint64
 	sum := 0.0
@@ -51,7 +49,7 @@ func (b Bounds) Metric(desc *prometheus.Desc, hash map[string]string, name strin
 		count += n
 		for _, upper := range b {
 			if at <= upper {
-				buckets[upper] += n // they are cumulative
+				buckets[upper] += n // buckets are cumulative
 			}
 		}
 	}

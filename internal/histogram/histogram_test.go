@@ -11,7 +11,7 @@ import (
 	"muster/internal/histogram"
 )
 
-// fixed collects one metric.
+// fixed is a collector of one metric.
 type fixed struct {
 	desc   *prometheus.Desc
 	metric prometheus.Metric

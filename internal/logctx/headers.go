@@ -2,11 +2,11 @@ package logctx
 
 import "context"
 
-// carried are the headers that bring the ids of a context to the tasks of a workflow.
+// carried lists the headers that transport attributes of a context to the tasks of a workflow.
 var carried = []struct{ name, attribute string }{{"muster-request", RequestID}, {"muster-job", Job}}
 
-// Headers returns the headers of a workflow that is sent with ctx: those by which
-// its tasks log the request and job of ctx.
+// Headers returns the headers of a workflow that is sent with ctx. They transport the request and the job of ctx to the log lines of
+// its tasks.
 func Headers(ctx context.Context) map[string]string {
 	out := map[string]string{}
 	for _, h := range carried {
@@ -17,8 +17,7 @@ func Headers(ctx context.Context) map[string]string {
 	return out
 }
 
-// Receive is With for args and the ids of headers that Headers made, which count
-// more than those of args.
+// Receive returns a context with args and the attributes in headers from Headers. Headers take precedence over args.
 func Receive(ctx context.Context, headers map[string]string, args ...any) context.Context {
 	for _, h := range carried {
 		if value := headers[h.name]; value != "" {

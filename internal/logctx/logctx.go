@@ -1,5 +1,5 @@
-// Package logctx puts attributes of log lines into contexts: whoever logs with a
-// context logs the ids of the request, job and task that it belongs to.
+// Package logctx stores attributes of log lines in contexts, so that each log line with a context contains the IDs of its request,
+// job and task.
 package logctx
 
 import (
@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The names of attributes, the same everywhere.
+// The names of log attributes.
 const (
 	RequestID = "request_id"
 	Job       = "job"
@@ -22,8 +22,7 @@ const (
 
 type contextKey struct{}
 
-// With returns a context whose log lines have args, which are as those of
-// [slog.Logger.With]. Of two attributes with one name the last counts.
+// With returns a context whose log lines contain args, which have the format of [slog.Logger.With]. The last attribute of a name wins.
 func With(ctx context.Context, args ...any) context.Context {
 	var r slog.Record
 	r.Add(args...)
@@ -40,7 +39,7 @@ func With(ctx context.Context, args ...any) context.Context {
 	return context.WithValue(ctx, contextKey{}, attrs)
 }
 
-// Value returns an attribute of a context as text, or "".
+// Value returns an attribute of a context as a string, or "".
 func Value(ctx context.Context, name string) string {
 	for _, a := range attrsOf(ctx) {
 		if a.Key == name {
@@ -50,22 +49,21 @@ func Value(ctx context.Context, name string) string {
 	return ""
 }
 
-// attrsOf must not be changed.
+// attrsOf returns the attributes of a context. The caller must not modify them.
 func attrsOf(ctx context.Context) []slog.Attr {
 	attrs, _ := ctx.Value(contextKey{}).([]slog.Attr)
 	return attrs
 }
 
-// Handler returns a handler that adds the attributes of the context of each line,
-// and the ids of its span. They are added outside of all groups; an attribute that
-// the line or its logger has already is not added.
+// Handler returns a handler that adds the attributes of the context of each line and the IDs of its span, outside of all groups. It
+// does not add attributes that the line or its logger already contains.
 func Handler(next slog.Handler) slog.Handler { return &handler{root: next, next: next} }
 
 type handler struct {
-	root   slog.Handler                      // with what was added before the first group
-	next   slog.Handler                      // with everything
-	names  []string                          // of the attributes of root
-	groups []func(slog.Handler) slog.Handler // make next of root
+	root   slog.Handler                      // with attributes added before the first group
+	next   slog.Handler                      // with all attributes and groups
+	names  []string                          // names of the attributes of root
+	groups []func(slog.Handler) slog.Handler // steps from root to next
 }
 
 // Enabled implements slog.Handler.
@@ -91,7 +89,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return next.Handle(ctx, r)
 }
 
-// missing returns the attributes of a context that a record lacks.
+// missing returns the attributes of a context that a record does not contain.
 func (h *handler) missing(ctx context.Context, r slog.Record) []slog.Attr {
 	attrs := attrsOf(ctx)
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {

@@ -1,4 +1,4 @@
-// Package luascript reads the Lua scripts that a package embeds.
+// Package luascript reads embedded Lua scripts.
 package luascript
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Read returns the scripts lua/NAME.lua of files by their names, each with the functions of other packages and, if there
-// is one, lua/common.lua in front of it. It panics if a file cannot be read: they are embedded.
+// Read returns the scripts lua/NAME.lua in files by name, each prefixed with functions and, if it exists, lua/common.lua. It panics
+// if a file cannot be read, because the files are embedded.
 func Read(files fs.FS, functions ...string) map[string]*redis.Script {
 	names, err := fs.Glob(files, "lua/*.lua")
 	if err != nil {

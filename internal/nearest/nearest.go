@@ -1,9 +1,8 @@
-// Package nearest finds the known word that is nearest to a misspelt one.
+// Package nearest finds the known word that is most similar to a misspelled one.
 package nearest
 
-// Word returns the one of words with the fewest edits from word; of equals, the
-// first in alphabetical order. It returns "" if the edits are more than a third
-// of the length of word, and more than one.
+// Word returns the member of words with the smallest edit distance from word, and the alphabetically first of several. It returns ""
+// if the distance is more than one and more than a third of the length of word.
 func Word(word string, words []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	for _, w := range words {
@@ -14,8 +13,7 @@ func Word(word string, words []string) string {
 	return best
 }
 
-// edits returns how many bytes to insert, delete, replace or swap with their
-// neighbour to change a to b.
+// edits returns the number of bytes to insert, delete, replace or transpose to change a to b.
 func edits(a, b string) int {
 	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {

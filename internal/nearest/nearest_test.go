@@ -9,7 +9,7 @@ func TestNearestWordIsReturned(t *testing.T) {
 	t.Parallel()
 	words := []string{"start", "worker", "scrape", "sites", "send", "css", "external"}
 	for word, want := range map[string]string{
-		"strat":    "start", // two swapped
+		"strat":    "start", // transposition
 		"wroker":   "worker",
 		"cs":       "css",
 		"extern":   "external",
@@ -27,8 +27,7 @@ func TestNearestWordIsReturned(t *testing.T) {
 	}
 }
 
-// Of words that are equally near, the first in alphabetical order is returned,
-// whatever the order of words.
+// The alphabetically first of equally similar words is returned, whatever their order.
 func TestFirstOfEqualsIsReturned(t *testing.T) {
 	t.Parallel()
 	words := []string{"bat", "cat", "hat"}

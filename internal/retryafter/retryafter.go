@@ -1,4 +1,4 @@
-// Package retryafter parses the header Retry-After of HTTP responses.
+// Package retryafter parses the Retry-After header of HTTP responses.
 package retryafter
 
 import (
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Parse returns how long after now the value of a Retry-After allows the next request. The value is a number of seconds,
-// which may have decimals, or an HTTP date; ok reports whether it is either. d is from 0 to limit.
+// Parse returns the duration from now until the time in a Retry-After value, which is a number of seconds, possibly with decimals,
+// or an HTTP date; ok reports whether the value is valid. d is between 0 and limit.
 func Parse(value string, now time.Time, limit time.Duration) (d time.Duration, ok bool) {
 	value = strings.TrimSpace(value)
 	if isNumber(value) {
 		seconds, err := strconv.ParseFloat(value, 64)
-		if err != nil || seconds >= limit.Seconds() { // an error means that it overflows a float64
+		if err != nil || seconds >= limit.Seconds() { // ParseFloat fails only on overflow
 			return limit, true
 		}
 		return time.Duration(seconds * float64(time.Second)), true
@@ -26,7 +26,7 @@ func Parse(value string, now time.Time, limit time.Duration) (d time.Duration, o
 	return min(max(at.Sub(now), 0), limit), true
 }
 
-// isNumber reports whether s is digits with at most one point among them. ParseFloat alone accepts NaN and 0x1p-2, too.
+// isNumber reports whether s consists of digits and at most one decimal point. ParseFloat also accepts NaN and 0x1p-2.
 func isNumber(s string) bool {
 	return strings.Trim(s, "0123456789.") == "" && strings.ContainsAny(s, "0123456789") && strings.Count(s, ".") <= 1
 }

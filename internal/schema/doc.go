@@ -1,16 +1,11 @@
-// Package schema stores the version of the data that the orchestrator has in Redis, and
-// brings older data up to it.
+// Package schema stores the schema version of the data of the orchestrator in Redis and migrates older data.
 //
-// A [Migration] changes the form of stored data and has a number: the schema
-// that the data has afterwards. [Store.Open] is called once when a process
-// connects. It refuses a newer schema, and runs the migrations that are missing
-// in one process at a time:
+// A [Migration] changes the format of stored data. Its number is the schema version of the data afterwards. Each process calls
+// [Store.Open] when it connects. Open rejects a newer schema and runs the missing migrations in one process at a time:
 //
-//	Open ─▶ the schema is known: done (one command)
-//	   └──▶ lock ─▶ claim the slots of a migration ─▶ run it ─▶ note its number ─▶ the next one
+//	Open ─▶ current schema: done (one command)
+//	   └──▶ lock ─▶ claim the slots of a migration ─▶ run it ─▶ record its number ─▶ next migration
 //
-// The lock is a lease with a token that only grows. Before a migration begins,
-// its token is written into each hash slot that it changes, and its scripts
-// compare it there. A process that was frozen while another took over changes
-// nothing any more.
+// The lock is a lease with an increasing token. Before a migration starts, its token is written to each hash slot that it changes,
+// and its scripts compare it there. A process that was frozen while another took over cannot change data.
 package schema

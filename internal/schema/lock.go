@@ -9,21 +9,20 @@ import (
 	"time"
 )
 
-// ErrLost means that another process has taken the lock of the store, because this one was silent for too long. The
-// migration may be incomplete; running it again completes it.
-var ErrLost = errors.New("another process has taken over: this one was silent for too long; run it again")
+// ErrLost means that another process has taken over the lock of the store after the lease expired. The migration may be
+// incomplete; another run completes it.
+var ErrLost = errors.New("another process has taken over the migration, because the lease expired; run it again")
 
-// Lock is the lock of the store, held. It may be used by many goroutines.
+// Lock is the acquired lock of the store. It is safe for concurrent use.
 type Lock struct {
 	s     *Store
 	token int64
 }
 
-// Token is the number of this lock. The scripts that change data under it compare it with [FenceKey] of their slot,
-// after Claim.
+// Token returns the token of this lock. Scripts that change data under the lock compare it with [FenceKey] of their slot, after Claim.
 func (l *Lock) Token() int64 { return l.token }
 
-// Claim keeps processes that had the lock before out of hash slots. It returns ErrLost if a later one has claimed one.
+// Claim excludes previous lock holders from hash slots. It returns ErrLost if a later holder has claimed one.
 func (l *Lock) Claim(ctx context.Context, slots ...string) error {
 	for _, slot := range slots {
 		n, err := scripts["claim"].Run(ctx, l.s.rdb, []string{FenceKey(slot)}, l.token).Int()
@@ -37,13 +36,13 @@ func (l *Lock) Claim(ctx context.Context, slots ...string) error {
 	return nil
 }
 
-// acquire waits for the lock, or until enough reports that it is no longer needed; then the lock is nil.
+// acquire waits for the lock. It returns nil if enough reports in the meantime that the lock is no longer needed.
 func (s *Store) acquire(ctx context.Context, enough func() (bool, error)) (*Lock, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "host"
 	}
-	told := false
+	logged := false
 	for {
 		v, err := scripts["acquire"].Run(ctx, s.rdb, []string{schemaKey}, fmt.Sprintf("%s.%d", host, os.Getpid()), s.Lease.Milliseconds()).Slice()
 		if err != nil {
@@ -52,8 +51,8 @@ func (s *Store) acquire(ctx context.Context, enough func() (bool, error)) (*Lock
 		if token, _ := v[0].(int64); token > 0 {
 			return &Lock{s, token}, nil
 		}
-		if !told {
-			told = true
+		if !logged {
+			logged = true
 			s.log.WarnContext(ctx, "waiting for another process to migrate the store", "process", v[1])
 		}
 		left, _ := v[2].(int64)
@@ -70,7 +69,7 @@ func (s *Store) acquire(ctx context.Context, enough func() (bool, error)) (*Lock
 	}
 }
 
-// run calls fn, renews the lock meanwhile, and ends it.
+// run calls fn while renewing the lock, and releases it afterwards.
 func (l *Lock) run(ctx context.Context, fn func(context.Context, *Lock) error) error {
 	held, lose := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
@@ -85,12 +84,12 @@ func (l *Lock) run(ctx context.Context, fn func(context.Context, *Lock) error) e
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
 	if endErr := l.extend(ending, 0); endErr != nil && !errors.Is(endErr, ErrLost) {
-		l.s.log.WarnContext(ctx, "the lock of the store ends by itself", "in", l.s.Lease, "err", endErr)
+		l.s.log.WarnContext(ctx, "cannot release the lock of the store; it expires", "in", l.s.Lease, "err", endErr)
 	}
 	return err
 }
 
-// renew extends the lock until ctx is done or the lock is lost. When Redis does not answer, the lock ends.
+// renew extends the lock until ctx is done or the lock is lost. It calls lose with ErrLost if Redis does not respond before expiry.
 func (l *Lock) renew(ctx context.Context, lose context.CancelCauseFunc) {
 	tick := time.NewTicker(l.s.Lease / 3)
 	defer tick.Stop()
@@ -100,10 +99,10 @@ func (l *Lock) renew(ctx context.Context, lose context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		began := time.Now()
+		start := time.Now()
 		switch err := l.extend(ctx, l.s.Lease); {
 		case err == nil:
-			last = began
+			last = start
 		case errors.Is(err, ErrLost) || time.Since(last) > l.s.Lease:
 			lose(ErrLost)
 			return
@@ -111,7 +110,7 @@ func (l *Lock) renew(ctx context.Context, lose context.CancelCauseFunc) {
 	}
 }
 
-// extend extends the lock to d from now, or ends it if that is 0. It returns ErrLost if it has ended already.
+// extend extends the lock to d from now, or releases it if d is 0. It returns ErrLost if the lock has expired.
 func (l *Lock) extend(ctx context.Context, d time.Duration) error {
 	n, err := scripts["renew"].Run(ctx, l.s.rdb, []string{schemaKey}, l.token, d.Milliseconds()).Int()
 	if err != nil {

@@ -18,35 +18,35 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// scripts are the files of lua by name.
+// scripts contains the Lua scripts by name.
 var scripts = luascript.Read(sources)
 
-// Migration changes the form of stored data. It may be stopped at any point and run again, so that each of its steps
-// must be one that can be repeated. It runs while no process of this release works; those of older ones may.
+// Migration changes the format of stored data. It may be interrupted at any point and run again, so all of its steps must be
+// idempotent. No process of this release runs meanwhile, but processes of older releases may.
 type Migration struct {
-	Version int      // the schema that the data has afterwards: 1, 2, 3, …
-	Name    string   // what it does, in a few words
-	Slots   []string // the hash slots that it changes, as jobs for muster:{jobs}:…
-	// Count returns how many things it would change.
+	Version int      // schema version of the data afterwards: 1, 2, 3, …
+	Name    string   // short description
+	Slots   []string // hash slots that it changes, such as jobs for muster:{jobs}:…
+	// Count returns the number of objects that it would change.
 	Count func(ctx context.Context, rdb redis.UniversalClient) (int64, error)
-	// Run does it. Its scripts change nothing unless FenceKey of their slot holds the token of the lock.
+	// Run runs the migration. Its scripts must not change data unless FenceKey of their slot contains the token of the lock.
 	Run func(ctx context.Context, rdb redis.UniversalClient, lock *Lock) error
 }
 
-// NewerError says that a newer release wrote the store.
+// NewerError means that a newer release wrote the store.
 type NewerError struct {
-	Have, Know int // the schema of the store, and of this program
+	Have, Know int // schema version of the store and of this program
 }
 
-// Error names both, and the way out.
+// Error contains both versions and advice.
 func (e *NewerError) Error() string {
 	return fmt.Sprintf("the store in Redis has schema %d, written by a newer release; this one knows %d: upgrade this program, or use another Redis", e.Have, e.Know)
 }
 
-// Store is what the orchestrator keeps in a Redis. It may be used by many goroutines at once.
+// Store is the data of the orchestrator in a Redis. It is safe for concurrent use.
 type Store struct {
-	// Lease is how long the lock of a process lasts that is silent; it is renewed three times as often. Set it before
-	// the Store is used. Defaults to 30 seconds.
+	// Lease is the duration of the lock without renewal; it is renewed three times as often. It must be set before the
+	// first use. Default: 30 seconds.
 	Lease time.Duration
 
 	rdb        redis.UniversalClient
@@ -54,7 +54,7 @@ type Store struct {
 	log        *slog.Logger
 }
 
-// New returns the store of a Redis. The migrations are all that there are, numbered from 1. It does no I/O.
+// New returns the store in a Redis. migrations must be complete and numbered from 1. New does not connect.
 func New(rdb redis.UniversalClient, migrations []Migration, log *slog.Logger) *Store {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -67,28 +67,27 @@ func New(rdb redis.UniversalClient, migrations []Migration, log *slog.Logger) *S
 	return &Store{Lease: 30 * time.Second, rdb: rdb, migrations: migrations, log: log}
 }
 
-// Schema is the schema that this program knows.
+// Schema returns the schema version of this program.
 func (s *Store) Schema() int { return len(s.migrations) }
 
-// Version returns the schema of the store; 0 is that of a store without a version, or an empty one. It is one command.
+// Version returns the schema version of the store, or 0 for an empty store or one without a version. It sends one command.
 func (s *Store) Version(ctx context.Context) (int, error) {
-	said, err := s.rdb.HGet(ctx, schemaKey, "version").Result()
+	text, err := s.rdb.HGet(ctx, schemaKey, "version").Result()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the schema of the store: %w", err)
 	}
-	n, err := strconv.Atoi(said)
+	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("key %s says that the schema is %.40q, which no release wrote: is it the right Redis? If it is, delete the field version of the key %[1]s; the next start migrates the store again", schemaKey, said)
+		return 0, fmt.Errorf("invalid schema %.40q in key %s: is it the right Redis? If it is, delete the field version of the key %[2]s; the next start migrates the store again", text, schemaKey)
 	}
 	return n, nil
 }
 
-// Open brings the store up to the schema of this program; an empty one gets it, too. It waits while another process
-// does so. It returns a *NewerError for a store of a newer schema. With nothing to do it is one command, which needs no
-// Redis that accepts writes.
+// Open migrates the store to the schema of this program. It waits while another process does so, and returns a *NewerError for a
+// newer schema. If the schema is current, it sends one read command.
 func (s *Store) Open(ctx context.Context) error {
 	current := func() (bool, error) {
 		v, err := s.Version(ctx)
@@ -107,7 +106,7 @@ func (s *Store) Open(ctx context.Context) error {
 	return l.run(ctx, s.migrate)
 }
 
-// migrate runs the migrations that are missing.
+// migrate runs the missing migrations.
 func (s *Store) migrate(ctx context.Context, l *Lock) error {
 	v, err := s.Version(ctx)
 	if err != nil {
@@ -117,7 +116,7 @@ func (s *Store) migrate(ctx context.Context, l *Lock) error {
 		return &NewerError{Have: v, Know: s.Schema()}
 	}
 	for _, m := range s.migrations[v:] {
-		began := time.Now()
+		start := time.Now()
 		err := l.Claim(ctx, m.Slots...)
 		if err == nil {
 			err = m.Run(ctx, s.rdb, l)
@@ -126,45 +125,45 @@ func (s *Store) migrate(ctx context.Context, l *Lock) error {
 			err = ErrLost
 		}
 		if err != nil {
-			return fmt.Errorf("migration %d (%s): %w; what was done stays, and the next start continues", m.Version, m.Name, err)
+			return fmt.Errorf("migration %d (%s): %w; completed steps remain, and the next start continues", m.Version, m.Name, err)
 		}
 		n, err := scripts["record"].Run(ctx, s.rdb, []string{schemaKey}, l.token, m.Version).Int()
 		if err != nil {
-			return fmt.Errorf("note migration %d: %w", m.Version, err)
+			return fmt.Errorf("record migration %d: %w", m.Version, err)
 		}
 		if n == 0 {
-			return fmt.Errorf("note migration %d: %w", m.Version, ErrLost)
+			return fmt.Errorf("record migration %d: %w", m.Version, ErrLost)
 		}
-		s.log.InfoContext(ctx, "the store was migrated", "schema", m.Version, "migration", m.Name, "took", time.Since(began).Round(time.Millisecond))
+		s.log.InfoContext(ctx, "migrated the store", "schema", m.Version, "migration", m.Name, "took", time.Since(start).Round(time.Millisecond))
 	}
 	return nil
 }
 
-// fenced begins the error of a script of a process whose slot another has claimed.
+// fenced is the prefix of the error of a script whose slot was claimed by another process.
 const fenced = "FENCED"
 
-// isFenced reports whether an error is that of a script that found the token of a later process in its slot.
+// isFenced reports whether a script found the token of a later process in its slot.
 func isFenced(err error) bool { return err != nil && strings.Contains(err.Error(), fenced) }
 
-// Status is what the store says about itself.
+// Status is the schema state of the store.
 type Status struct {
-	Schema  int    `json:"schema"`            // of the data; 0 if it was written before there were versions, or is empty
+	Schema  int    `json:"schema"`            // of the data; 0 without a version
 	Known   int    `json:"known"`             // of this program
-	Locked  string `json:"locked,omitempty"`  // the process that migrates the store
-	Pending []Step `json:"pending,omitempty"` // migrations that are missing
+	Locked  string `json:"locked,omitempty"`  // process that migrates the store
+	Pending []Step `json:"pending,omitempty"` // missing migrations
 }
 
-// Step is a migration that is missing.
+// Step is a missing migration.
 type Step struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
-	Changes int64  `json:"changes"` // how many things it would change
+	Changes int64  `json:"changes"` // number of objects to change
 }
 
 // Newer reports whether a newer release wrote the store.
 func (s Status) Newer() bool { return s.Schema > s.Known }
 
-// Status reads it. It changes nothing, and works with a store of any schema.
+// Status reads the schema state. It is read-only and supports any schema.
 func (s *Store) Status(ctx context.Context) (Status, error) {
 	v, err := s.Version(ctx)
 	if err != nil {
@@ -189,7 +188,7 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 	for _, m := range s.migrations[v:] {
 		n, err := m.Count(ctx, s.rdb)
 		if err != nil {
-			return out, fmt.Errorf("look what migration %d would do: %w", m.Version, err)
+			return out, fmt.Errorf("count the changes of migration %d: %w", m.Version, err)
 		}
 		out.Pending = append(out.Pending, Step{m.Version, m.Name, n})
 	}

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// moved is the script of the migrations of these tests: it moves members of a list, one for each call.
+// moved is the script of the test migrations: it moves a member of a list per call.
 var moved = redis.NewScript(`
 if redis.call("GET", KEYS[1]) ~= ARGV[1] then return redis.error_reply("FENCED") end
 local v = redis.call("LPOP", KEYS[2])
@@ -33,7 +33,7 @@ const (
 	listThree = "muster:{test}:three"
 )
 
-// move is a migration that moves the members of a list, and adds a mark to each.
+// move returns a migration that moves the members of a list and adds a mark to each.
 func move(version int, from, to, mark string) Migration {
 	return Migration{
 		Version: version, Name: "move " + from, Slots: []string{"test"},
@@ -62,7 +62,7 @@ func fill(t *testing.T, rdb redis.UniversalClient) {
 	}
 }
 
-// isMigrated checks that both migrations were done, once.
+// isMigrated checks that both migrations ran once.
 func isMigrated(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	got, err := rdb.LRange(t.Context(), listThree, 0, -1).Result()
@@ -106,7 +106,7 @@ func TestFreshStoreGetsTheSchema(t *testing.T) {
 	})
 }
 
-// A process that has nothing to migrate asks Redis once, and writes nothing.
+// Without missing migrations, Open sends one read command.
 func TestOpenOfACurrentStoreIsOneCommand(t *testing.T) {
 	t.Parallel()
 	f := redistest.NewFault(redistest.Refused, 0)
@@ -148,7 +148,7 @@ func TestStoreOfAnotherSchemaIsRejected(t *testing.T) {
 	}
 }
 
-// Processes that start at once migrate once, and none begins before that.
+// Processes that start concurrently migrate once, and none continues before the migration is complete.
 func TestProcessesThatStartAtOnceMigrateOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -167,7 +167,7 @@ func TestProcessesThatStartAtOnceMigrateOnce(t *testing.T) {
 					t.Error(err)
 				}
 				if n, err := rdb.LLen(context.Background(), listThree).Result(); err != nil || n != 3 {
-					t.Errorf("open: got %d members, %v, want that all were migrated before", n, err)
+					t.Errorf("open: got %d members, %v, want all migrated before", n, err)
 				}
 			})
 		}
@@ -179,7 +179,7 @@ func TestProcessesThatStartAtOnceMigrateOnce(t *testing.T) {
 	})
 }
 
-// Wherever a process dies while it migrates, the next one completes the work.
+// If a process dies at any point of a migration, the next process completes it.
 func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 	t.Parallel()
 	for calls, ended := 1, false; !ended; calls++ {
@@ -192,10 +192,10 @@ func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 		s.Lease = 50 * time.Millisecond
 		err := s.Open(t.Context())
 		if ended = err == nil; !ended && !errors.Is(err, redistest.ErrFault) && !errors.Is(err, ErrLost) {
-			t.Fatalf("after %d calls: got %v, want that the process is dead", calls, err)
+			t.Fatalf("after %d calls: got %v, want the error of the dead process", calls, err)
 		}
 		if calls > 100 {
-			t.Fatal("it does not end")
+			t.Fatal("the process does not stop")
 		}
 		if err := New(rdb, moves(), nil).Open(t.Context()); err != nil {
 			t.Fatalf("after %d calls: %v", calls, err)
@@ -204,7 +204,7 @@ func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 	}
 }
 
-// A process that was frozen while it migrated, and continues after another has taken over, changes nothing.
+// A process that was frozen during a migration cannot change data after another process has taken over.
 func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{"redis": redistest.URL(t), "miniredis": redistest.MiniURL(t)} {
@@ -231,7 +231,7 @@ func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 			isMigrated(t, rdb)
-			// Something that looks like older data, which the frozen process would move.
+			// Data in the older format, which the frozen process would move.
 			if err := rdb.RPush(t.Context(), listOne, "new").Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -256,7 +256,7 @@ func hold(ctx context.Context, s *Store, fn func(context.Context, *Lock) error) 
 	return l.run(ctx, fn)
 }
 
-// The lock has one holder at a time, is renewed while it works, and names it.
+// The lock has one holder at a time, is renewed during its work, and contains its name.
 func TestLockHasOneHolder(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -271,10 +271,10 @@ func TestLockHasOneHolder(t *testing.T) {
 					defer inside.Add(-1)
 					st, err := s.Status(ctx)
 					if err != nil || !strings.HasSuffix(st.Locked, "is migrating the store") {
-						t.Errorf("status: got %+v, %v, want that a process is migrating", st, err)
+						t.Errorf("status: got %+v, %v, want a migrating process", st, err)
 					}
 					first := until(t, rdb)
-					testutil.Eventually(t, "it is held for longer than its lease", func() bool {
+					testutil.Eventually(t, "it is held longer than its lease", func() bool {
 						now, err := rdb.Time(context.Background()).Result()
 						if err != nil {
 							t.Error(err)
@@ -298,7 +298,7 @@ func TestLockHasOneHolder(t *testing.T) {
 	})
 }
 
-// until is when the lock ends, in unix ms.
+// until returns the expiry of the lock in Unix ms.
 func until(t *testing.T, rdb redis.UniversalClient) int64 {
 	n, err := rdb.HGet(context.Background(), schemaKey, "until").Int64()
 	if err != nil {
@@ -307,19 +307,19 @@ func until(t *testing.T, rdb redis.UniversalClient) int64 {
 	return n
 }
 
-// told is a writer of a log that says when it was written to.
-type told chan struct{}
+// logSignal is a log writer that signals each write.
+type logSignal chan struct{}
 
-func (c told) Write(p []byte) (int, error) {
+func (c logSignal) Write(p []byte) (int, error) {
 	c <- struct{}{}
 	return len(p), nil
 }
 
-// Who waits for the lock says so, and stops with its context.
+// A process that waits for the lock logs it, and stops with its context.
 func TestWaitForTheLockEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Mini(t)
-	logged := make(told, 1)
+	logged := make(logSignal, 1)
 	err := hold(t.Context(), New(rdb, moves(), nil), func(ctx context.Context, _ *Lock) error {
 		waiting, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
@@ -329,6 +329,6 @@ func TestWaitForTheLockEndsWithItsContext(t *testing.T) {
 		return <-ended
 	})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "which migrates the store") {
-		t.Errorf("got %v, want an error that names the process", err)
+		t.Errorf("got %v, want an error with the process", err)
 	}
 }

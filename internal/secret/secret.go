@@ -1,8 +1,7 @@
-// Package secret puts secrets in the place of their references, so that files of
-// settings need not have them.
+// Package secret replaces references with secrets, so that settings files need not contain them.
 //
-//	${NAME}        the variable NAME of the environment
-//	${file:PATH}   what the file PATH has, without the end of its last line
+//	${NAME}        the environment variable NAME
+//	${file:PATH}   the content of the file PATH without trailing line ends
 package secret
 
 import (
@@ -14,13 +13,13 @@ import (
 	"strings"
 )
 
-// MaxFile is how large a file with a secret may be, in bytes.
+// MaxFile is the maximum size of a secret file in bytes.
 const MaxFile = 1 << 20
 
-// Refers reports whether text has a reference.
+// Refers reports whether text contains a reference.
 func Refers(text string) bool { return strings.Contains(text, "${") }
 
-// Files returns the files that text refers to.
+// Files returns the paths of the files to which text refers.
 func Files(text string) []string {
 	var files []string
 	_ = each(text, func(string) {}, func(name string) error {
@@ -32,10 +31,8 @@ func Files(text string) []string {
 	return files
 }
 
-// Expand replaces the references in text. The secrets themselves are not
-// searched for references. Getenv returns a variable of the environment; an empty
-// one counts as missing. The error names each reference that has no value, and no
-// secret.
+// Expand replaces the references in text. It does not expand references in secrets. getenv returns an environment variable; an empty
+// one counts as missing. The error lists all unresolved references and contains no secret.
 func Expand(text string, getenv func(name string) (string, bool)) (string, error) {
 	var out strings.Builder
 	err := each(text, func(plain string) { out.WriteString(plain) }, func(name string) error {
@@ -49,7 +46,7 @@ func Expand(text string, getenv func(name string) (string, bool)) (string, error
 	return out.String(), nil
 }
 
-// each calls plain and reference for the parts of text, in order, and joins the errors.
+// each calls plain and reference for the parts of text in order, and joins the errors.
 func each(text string, plain func(string), reference func(name string) error) error {
 	var errs []error
 	for {
@@ -72,7 +69,7 @@ func resolve(name string, getenv func(string) (string, bool)) (string, error) {
 		return Read(path)
 	}
 	if name == "" {
-		return "", errors.New("${} has no name; write ${NAME} or ${file:PATH}")
+		return "", errors.New("${} has no name; use ${NAME} or ${file:PATH}")
 	}
 	value, ok := getenv(name)
 	if !ok || value == "" {
@@ -81,12 +78,12 @@ func resolve(name string, getenv func(string) (string, bool)) (string, error) {
 	return value, nil
 }
 
-// Read returns the secret in a file, without the end of its last line. An empty
-// file is an error. The error names the file, and not what it has.
+// Read returns the secret in a file without trailing line ends. An empty file is an error. The error contains the path but not the
+// content.
 func Read(path string) (string, error) {
-	// Before it is opened: a FIFO would block.
+	// Check before opening, because opening a FIFO would block.
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return "", fmt.Errorf("secret file %s: %w", path, why(err, "it is no regular file"))
+		return "", fmt.Errorf("secret file %s: %w", path, why(err, "not a regular file"))
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -99,14 +96,14 @@ func Read(path string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("secret file %s: %w", path, why(err, ""))
 	case len(b) > MaxFile:
-		return "", fmt.Errorf("secret file %s: it has more than %d bytes", path, MaxFile)
+		return "", fmt.Errorf("secret file %s: larger than %d bytes", path, MaxFile)
 	case text == "":
-		return "", fmt.Errorf("secret file %s: it is empty", path)
+		return "", fmt.Errorf("secret file %s: empty file", path)
 	}
 	return text, nil
 }
 
-// why is an error without the path that the message has already.
+// why returns err without its path, which the message already contains.
 func why(err error, otherwise string) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -117,12 +114,10 @@ func why(err error, otherwise string) error {
 	return err
 }
 
-// mounted are the folders where containers mount secrets, readable by everybody
-// in the container.
+// mounted lists the directories where containers mount secrets, which are readable by all users of the container.
 var mounted = []string{"/run/secrets/", "/var/run/secrets/"}
 
-// Exposed reports whether every user of the machine can read a file. Files that a
-// container has mounted as secrets are not exposed.
+// Exposed reports whether all users of the machine can read a file. Secrets mounted into a container are not exposed.
 func Exposed(path string) bool {
 	for _, dir := range mounted {
 		if strings.HasPrefix(path, dir) {

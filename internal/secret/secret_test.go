@@ -46,18 +46,18 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// One error names everything that is missing, and no secret.
+// One error lists all missing references and contains no secret.
 func TestErrorListsAllMissingReferences(t *testing.T) {
 	t.Parallel()
 	empty, folder := write(t, "\n", 0o600), t.TempDir()
 	for text, want := range map[string][]string{
 		"${USER} ${ONE} ${TWO}":  {"variable ONE is not set", "variable TWO is not set"},
 		"${EMPTY}":               {"variable EMPTY is not set"},
-		"${}":                    {"write ${NAME}"},
+		"${}":                    {"use ${NAME}"},
 		"${ONE} ${x":             {"variable ONE", "${ without }"},
 		"${file:/none/x} ${ONE}": {"secret file /none/x: no such file", "variable ONE"},
-		"${file:" + empty + "}":  {"it is empty"},
-		"${file:" + folder + "}": {"no regular file"},
+		"${file:" + empty + "}":  {"empty file"},
+		"${file:" + folder + "}": {"not a regular file"},
 	} {
 		got, err := secret.Expand(text, env)
 		if err == nil || got != "" {
@@ -66,12 +66,12 @@ func TestErrorListsAllMissingReferences(t *testing.T) {
 		}
 		for _, part := range want {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q: got %q, want it to have %q", text, err, part)
+				t.Errorf("%q: got %q, want %q in it", text, err, part)
 			}
 		}
 	}
 	if _, err := secret.Read(write(t, strings.Repeat("x", secret.MaxFile+1), 0o600)); err == nil || strings.Contains(err.Error(), "xxx") {
-		t.Errorf("a huge file: got %v, want an error that does not quote it", err)
+		t.Errorf("a huge file: got %v, want an error without its content", err)
 	}
 }
 
@@ -87,6 +87,6 @@ func TestExposed(t *testing.T) {
 		}
 	}
 	if secret.Exposed("/none") {
-		t.Error("a file that does not exist is exposed")
+		t.Error("a missing file is exposed")
 	}
 }

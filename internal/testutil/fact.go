@@ -1,5 +1,4 @@
-// Package testutil has what tests of several packages need: waiting for facts
-// instead of time, work in the background, and reserved TCP ports.
+// Package testutil contains test helpers for several packages: polling for conditions, background functions, and reserved TCP ports.
 package testutil
 
 import (
@@ -7,36 +6,34 @@ import (
 	"time"
 )
 
-// limit ends a wait on a machine that runs the tests of all packages at once.
+// limit is the timeout of a wait. It is long, because the machine may run the tests of all packages in parallel.
 const limit = 2 * time.Minute
 
-// Eventually waits until fact returns true. After two minutes it fails the test and
-// prints what. Call it from the test's own goroutine.
-func Eventually(tb testing.TB, what string, fact func() bool) {
+// Eventually waits until fact returns true. After two minutes it fails the test and prints description. It must be called from the
+// goroutine of the test.
+func Eventually(tb testing.TB, description string, fact func() bool) {
 	tb.Helper()
 	if !Becomes(fact) {
-		tb.Fatalf("not after %s: %s", limit, what)
+		tb.Fatalf("not after %s: %s", limit, description)
 	}
 }
 
-// Becomes waits until fact returns true and reports whether it did within two
-// minutes. It is for code without a testing.TB, and for helpers that print what
-// they saw.
+// Becomes waits until fact returns true, and reports whether it did within two minutes. It is for code without a testing.TB, and for
+// helpers that print their own messages.
 //
-// The pause between two calls of fact is some milliseconds, or three times
-// the duration of a call if that is longer, so that polling does not slow down
-// a busy machine.
+// The pause between calls of fact is some milliseconds, or three times the duration of a call if that is longer, so that polling does
+// not slow down a busy machine.
 func Becomes(fact func() bool) bool {
 	pause := time.Millisecond
-	for began := time.Now(); ; {
-		asked := time.Now()
+	for start := time.Now(); ; {
+		call := time.Now()
 		if fact() {
 			return true
 		}
-		if time.Since(began) > limit {
+		if time.Since(start) > limit {
 			return false
 		}
-		cost := time.Since(asked)
+		cost := time.Since(call)
 		time.Sleep(max(pause, min(3*cost, 300*time.Millisecond)))
 		pause = min(2*pause, 8*time.Millisecond)
 	}

@@ -7,12 +7,10 @@ import (
 	"syscall"
 )
 
-// HoldPort is [FreePort] without a test. The port is reserved until release,
-// which may be called more than once.
+// HoldPort is like [FreePort] without a test. The port is reserved until release, which may be called more than once.
 //
-// The system gives a port to no other program while a socket is bound to it,
-// even if the socket does not listen. A server that sets SO_REUSEADDR, as all
-// servers of Go do, can still listen on the port.
+// The system does not assign a port to another program while a socket is bound to it, even if the socket does not listen. A server
+// with SO_REUSEADDR, which Go sets for all servers, can still listen on the port.
 func HoldPort() (port int, release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -4,8 +4,7 @@ package testutil
 
 import "net"
 
-// HoldPort is [FreePort] without a test. On systems other than Linux the port was
-// free a moment ago, but is not reserved.
+// HoldPort is like [FreePort] without a test. On this system the port is free but not reserved.
 func HoldPort() (port int, release func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Nobody returns the user and group id of nobody, as another user of the machine. It skips the test where files cannot be
-// given to that user: without root, or without such a user.
+// Nobody returns the user and group ID of nobody, for tests with files of another user. It skips the test without root or without
+// that user.
 func Nobody(tb testing.TB) (uid, gid int) {
 	tb.Helper()
 	if os.Geteuid() != 0 {

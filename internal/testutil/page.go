@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Page fails the test unless the file is what the test made: a page that is generated from the program. With write, it
-// writes the file; generate is the command that runs the test so.
+// Page fails the test unless the content of the generated file equals page. With write, it writes the file; generate is the command
+// that does so.
 func Page(t testing.TB, file string, page []byte, write bool, generate string) {
 	t.Helper()
 	if write {

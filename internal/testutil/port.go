@@ -6,12 +6,10 @@ import (
 	"testing"
 )
 
-// FreePort returns a TCP port of 127.0.0.1 that is reserved for tb until the
-// test ends. Nothing listens on it, so connections are refused until the test
+// FreePort returns a TCP port of 127.0.0.1 that is reserved for tb until the end of the test. Connections are refused until the test
 // listens on the port, which it may do more than once.
 //
-// The port of a listener that was opened on port 0 and closed again is not
-// reserved: the system may give it to the next program that asks for any port.
+// In contrast, the port of a closed listener on port 0 is not reserved: the system may assign it to the next program.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	port, release, err := HoldPort()
@@ -22,7 +20,7 @@ func FreePort(tb testing.TB) int {
 	return port
 }
 
-// FreeAddr returns the port of [FreePort] as host:port.
+// FreeAddr returns the address of a [FreePort] as host:port.
 func FreeAddr(tb testing.TB) string {
 	tb.Helper()
 	return LoopbackAddr(FreePort(tb))

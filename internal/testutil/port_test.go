@@ -10,7 +10,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// A free port can be listened on by number more than once; in between a connection is refused.
+// A free port can be listened on more than once; in between, connections are refused.
 func TestFreePortCanBeListenedOn(t *testing.T) {
 	t.Parallel()
 	addr := testutil.FreeAddr(t)
@@ -43,8 +43,8 @@ func TestFreePortCanBeListenedOn(t *testing.T) {
 	}
 }
 
-// The system does not give a reserved port to a listener on port 0, and no port is
-// reserved twice: enough ports are taken to make a collision certain otherwise.
+// The system does not assign a reserved port to a listener on port 0, and no port is reserved twice. The number of ports makes a
+// collision certain otherwise.
 func TestReservedPortIsNotReused(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

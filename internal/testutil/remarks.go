@@ -15,10 +15,9 @@ var (
 	moreOfLine = regexp.MustCompile(`^ *# {8,}# (.*)|^ {20,}# (.*)`)
 )
 
-// Remarks returns the comments of an example in YAML by the dotted path of the key that they are on, as paragraphs and
-// lists of Markdown. A comment is the lines above a key, and what is behind it on its line and on lines below that begin
-// far right; that the value is the default is left out. A key can be a comment itself. Of several comments on a path the
-// first counts. Used has the paths that have a value.
+// Remarks returns the comments in an example YAML file by the dotted path of their key, as Markdown paragraphs and lists. A comment
+// consists of the lines above a key, the trailing comment on its line, and deeply indented comment lines below. The remark that a
+// value is the default is omitted. A key can be commented out. The first comment of a path wins. used contains the paths with a value.
 func Remarks(t testing.TB, file string) (remarks map[string]string, used map[string]bool) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -33,7 +32,7 @@ func Remarks(t testing.TB, file string) (remarks map[string]string, used map[str
 	}
 	var levels []level
 	var comment []string
-	var last string // the path that the line above has the comment of
+	var last string // path of the comment on the previous line
 	for line := range strings.Lines(string(raw)) {
 		line = strings.TrimRight(line, "\n")
 		if m := moreOfLine.FindStringSubmatch(line); m != nil && last != "" {
@@ -81,8 +80,8 @@ func Remarks(t testing.TB, file string) (remarks map[string]string, used map[str
 	return remarks, used
 }
 
-// paragraphs makes Markdown of the lines of a comment. A word, blanks and text are a member of a list, and what stands
-// behind blanks belongs to the line before. The text begins with a capital letter, and ends with a full stop.
+// paragraphs converts the lines of a comment to Markdown. A word followed by spaces and text is a list item; indented text continues
+// the previous line. The result starts with a capital letter and ends with a period.
 func paragraphs(lines []string) string {
 	if len(lines) == 0 {
 		return ""

@@ -11,9 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Client returns a transport that makes a span for each request that belongs to a
-// trace, and sends the trace along. The span ends when the head of the answer is
-// there.
+// Client returns a transport that creates a span for each request in a trace and propagates the trace. The span ends with the header
+// of the response.
 func (t *Tracing) Client(next http.RoundTripper) http.RoundTripper {
 	if t == nil {
 		return next
@@ -26,7 +25,7 @@ type client struct {
 	next http.RoundTripper
 }
 
-// CloseIdleConnections is for http.Client.
+// CloseIdleConnections implements the method that http.Client.CloseIdleConnections calls.
 func (c client) CloseIdleConnections() {
 	if closer, ok := c.next.(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()
@@ -58,8 +57,7 @@ func (c client) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// safeURL returns a URL without its user, and with the names but not the values of
-// its query: these can hold secrets.
+// safeURL returns a URL without user information and with masked query values, which may contain secrets.
 func safeURL(u *url.URL) string {
 	safe := *u
 	safe.User, safe.Fragment = nil, ""

@@ -9,20 +9,20 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// logEvery is how often trouble with the collector is logged at most.
+// logEvery is the minimum interval between log lines about the collector.
 const logEvery = time.Minute
 
-// exporter sends spans to the collector, and logs how many were lost. Its errors go
-// no further: the handler of errors of OpenTelemetry is global, and logs each.
+// exporter sends spans to the collector and logs the number of lost spans. It does not return errors, because the global error
+// handler of OpenTelemetry would log each of them.
 type exporter struct {
 	to     Collector
 	logger *slog.Logger
-	over   context.Context // once done, nothing is sent any more
+	over   context.Context // when done, no spans are sent
 	end    context.CancelFunc
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	logged time.Time
-	lost   int // since then
+	lost   int // spans lost since logged
 }
 
 // ExportSpans implements sdk.SpanExporter.
@@ -43,7 +43,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 // Shutdown implements sdk.SpanExporter.
 func (e *exporter) Shutdown(ctx context.Context) error { return e.to.Exporter.Shutdown(ctx) }
 
-// report logs trouble, but not twice in a minute.
+// report logs an error at most once a minute.
 func (e *exporter) report(ctx context.Context, err error, lost int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -51,6 +51,6 @@ func (e *exporter) report(ctx context.Context, err error, lost int) {
 	if time.Since(e.logged) < logEvery {
 		return
 	}
-	e.logger.WarnContext(ctx, "spans were not exported; see that the collector of tracing.endpoint runs", "endpoint", e.to.Address, "lost", e.lost, "err", oneLine(err))
+	e.logger.WarnContext(ctx, "spans were not exported; check that the collector of tracing.endpoint is running", "endpoint", e.to.Address, "lost", e.lost, "err", oneLine(err))
 	e.logged, e.lost = time.Now(), 0
 }

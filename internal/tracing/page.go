@@ -11,24 +11,24 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Page is the fetch of a page of a site.
+// Page describes the fetch of a page of a site.
 type Page struct {
 	Site, Kind, URL string
-	Item            string // id in the queue of the job
-	Attempt         int    // from 1
+	Item            string // ID in the queue of the job
+	Attempt         int    // starting at 1
 }
 
-// PageEnd is how a fetch ended.
+// PageEnd is the result of a fetch.
 type PageEnd struct {
-	Status  int    // of HTTP; 0 without an answer
-	Proxy   string // its id
-	Class   string // of the error
-	Delayed bool   // it was not requested, and is tried again; no failure
+	Status  int    // HTTP status; 0 without a response
+	Proxy   string // proxy ID
+	Class   string // error class
+	Delayed bool   // postponed without a request; not a failure
 	Records int
 	Err     error
 }
 
-// Page begins the span of a fetch. Call end once.
+// Page starts the span of a fetch. end must be called once.
 func (t *Tracing) Page(ctx context.Context, p Page) (_ context.Context, end func(PageEnd)) {
 	if t == nil {
 		return ctx, func(PageEnd) {}

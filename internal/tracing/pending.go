@@ -12,8 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Pending is a span that has begun, and that any process can end: it is stored
-// with the work that it is of.
+// Pending is a started span that any process can end. It is stored with its work.
 type Pending struct {
 	Parent string    `json:"parent"` // traceparent
 	Self   string    `json:"self"`   // traceparent
@@ -21,8 +20,7 @@ type Pending struct {
 	Began  time.Time `json:"began"`
 }
 
-// Begin begins a span below the one in headers. It is nil if tracing is off, or if
-// they have none.
+// Begin starts a child span of the span in headers. It returns nil if tracing is disabled or headers contain no span.
 func (t *Tracing) Begin(headers map[string]string) *Pending {
 	parent := spanOf(headers["traceparent"])
 	if t == nil || !parent.IsValid() {
@@ -43,8 +41,7 @@ func (p *Pending) Context(ctx context.Context) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, spanOf(p.Self))
 }
 
-// End ends a span. Call it once. Attributes come in pairs of a name and a text; those
-// without a text are left out.
+// End ends a span. It must be called once. attributes are pairs of name and value; empty values are omitted.
 func (t *Tracing) End(ctx context.Context, p *Pending, name, failure string, attributes ...string) {
 	if t == nil || !p.Sampled() {
 		return
@@ -67,15 +64,15 @@ func (t *Tracing) End(ctx context.Context, p *Pending, name, failure string, att
 	span.End()
 }
 
-// spanOf reads a traceparent.
+// spanOf parses a traceparent.
 func spanOf(parent string) trace.SpanContext {
 	return trace.SpanContextFromContext(format.Extract(context.Background(), propagation.MapCarrier{"traceparent": parent}))
 }
 
-// ownID is the key of the id that the next span of a context gets.
+// ownID is the context key of the ID for the next span.
 type ownID struct{}
 
-// ids makes the ids of spans: random ones, but for spans that have theirs already.
+// ids generates span IDs: random, unless the context contains one.
 type ids struct{}
 
 var _ sdk.IDGenerator = ids{}

@@ -15,8 +15,8 @@ import (
 
 func text(name, value string) attribute.KeyValue { return attribute.String(name, value) }
 
-// Server returns a handler with a span for each request. The name of the span has the route that route returns, or only
-// the method where that is "". A request that carries a trace continues it.
+// Server returns a handler that creates a span for each request. Its name contains the route returned by route, or only the method if
+// that is "". It continues the trace of a request, if any.
 func (t *Tracing) Server(next http.Handler, route func(*http.Request) string) http.Handler {
 	if t == nil {
 		return next
@@ -37,13 +37,13 @@ func (t *Tracing) Server(next http.Handler, route func(*http.Request) string) ht
 		}))
 }
 
-// methods are the methods in names of spans.
+// methods lists the methods that are used in span names.
 var methods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodConnect, http.MethodOptions, http.MethodTrace,
 }
 
-// address returns host and port of the server of a request.
+// address returns attributes for host and port of a server.
 func address(hostport string) []attribute.KeyValue {
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -56,7 +56,7 @@ func address(hostport string) []attribute.KeyValue {
 	return attrs
 }
 
-// short bounds what comes from outside.
+// short truncates untrusted strings.
 func short(s string) string {
 	if len(s) <= 256 {
 		return s

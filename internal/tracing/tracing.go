@@ -1,8 +1,7 @@
-// Package tracing makes spans by OpenTelemetry of what a request causes: the
-// request, the tasks of its job, the work of agents, the pages of a scrape.
+// Package tracing creates OpenTelemetry spans for requests and their effects: tasks of jobs, work of agents, and pages of scrapes.
 //
-// A nil *Tracing is tracing that is off: its methods may be called, and make no
-// spans. [Headers] and [Context] carry the trace and the ids of logs in both cases.
+// A nil *Tracing is disabled: its methods may be called and create no spans. [Headers] and [Context] always propagate the trace and
+// the log IDs.
 package tracing
 
 import (
@@ -22,15 +21,15 @@ import (
 	"muster/internal/logctx"
 )
 
-// The bounds of what waits for the collector.
+// Limits of the export queue.
 const (
-	maxQueue = 8192            // spans; further ones are dropped
-	maxBatch = 512             // spans in a request
-	batchFor = 2 * time.Second // how long a span waits for others
-	maxValue = 1024            // bytes of an attribute
+	maxQueue = 8192            // spans; further spans are dropped
+	maxBatch = 512             // spans per request
+	batchFor = 2 * time.Second // maximum delay of a span
+	maxValue = 1024            // maximum size of an attribute in bytes
 )
 
-// Tracing makes spans and exports them. Its methods may be called concurrently.
+// Tracing creates and exports spans. Its methods may be called concurrently.
 type Tracing struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
@@ -38,26 +37,26 @@ type Tracing struct {
 	timeout  time.Duration
 }
 
-// format is the W3C Trace Context.
+// format is the propagation format, W3C Trace Context.
 var format = propagation.TraceContext{}
 
-// Collector is where spans go; package otlp has one.
+// Collector is a destination of spans; package otlp implements one.
 type Collector struct {
 	Exporter sdk.SpanExporter
 	Address  string // for logs, without secrets
 	Idle     func() // closes idle connections
 }
 
-// Config sets up tracing. Package otlp opens a collector from it.
+// Config configures tracing. Package otlp opens a collector from it.
 type Config struct {
-	Endpoint string            // of the collector
-	Headers  map[string]string // of requests to it
-	Sample   float64           // the share of traces that are exported, from 0 to 1
-	Service  string            // its name in spans
-	Timeout  time.Duration     // of an export, and of Close
+	Endpoint string            // URL of the collector
+	Headers  map[string]string // headers of requests to the collector
+	Sample   float64           // share of exported traces, from 0 to 1
+	Service  string            // service name in spans
+	Timeout  time.Duration     // timeout of an export and of Close
 }
 
-// Provider returns the provider of spans, or nil if tracing is off.
+// Provider returns the tracer provider, or nil if tracing is disabled.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return nil
@@ -65,9 +64,8 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// New returns tracing of the settings that sends spans to a collector. It connects to
-// nothing: a collector that does not answer costs spans, and is logged once in a
-// minute. Close it.
+// New returns a Tracing that sends spans to a collector. It does not connect: an unavailable collector loses spans, which is logged
+// at most once a minute. The caller must call Close.
 func New(cfg Config, to Collector, logger *slog.Logger) (*Tracing, error) {
 	e := &exporter{logger: logger, to: to}
 	e.over, e.end = context.WithCancel(context.Background())
@@ -90,7 +88,7 @@ func New(cfg Config, to Collector, logger *slog.Logger) (*Tracing, error) {
 	return t, nil
 }
 
-// instance names this process.
+// instance returns the name of this process.
 func instance() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -99,13 +97,12 @@ func instance() string {
 	return fmt.Sprintf("%s.%d", host, os.Getpid())
 }
 
-// Close exports what waits, for at most the timeout of the settings. No span may
-// begin after it. Spans that could not be exported are logged, and no error.
+// Close exports queued spans, for at most the configured timeout. No span may start afterwards. Lost spans are logged.
 func (t *Tracing) Close() {
 	if t == nil {
 		return
 	}
-	// A Shutdown with a deadline returns while it still sends.
+	// Shutdown with a deadline would return while it is still sending.
 	defer time.AfterFunc(t.timeout, t.exporter.end).Stop()
 	defer t.exporter.end()
 	if err := t.provider.Shutdown(context.Background()); err != nil {
@@ -114,15 +111,15 @@ func (t *Tracing) Close() {
 	t.exporter.to.Idle()
 }
 
-// Headers returns what work that ctx causes carries, in a workflow or a record: the
-// trace of ctx, and the ids of its request and job. [Context] reads it.
+// Headers returns the headers that propagate the trace of ctx and the IDs of its request and job, for a workflow or a record.
+// [Context] reads them.
 func Headers(ctx context.Context) map[string]string {
 	out := logctx.Headers(ctx)
 	format.Inject(ctx, propagation.MapCarrier(out))
 	return out
 }
 
-// Context returns a context with the trace and the ids of headers.
+// Context returns a context with the trace and the IDs in headers.
 func Context(ctx context.Context, headers map[string]string) context.Context {
 	return logctx.Receive(format.Extract(ctx, propagation.MapCarrier(headers)), headers)
 }
@@ -134,8 +131,7 @@ func Parent(ctx context.Context) string {
 	return carrier["traceparent"]
 }
 
-// stamp adds the ids of logs to each span, so that a trace is found by the id of
-// its request or job.
+// stamp adds the log IDs to each span, so that a trace can be found by the ID of its request or job.
 type stamp struct{}
 
 // OnStart implements sdk.SpanProcessor.
@@ -156,7 +152,7 @@ func (stamp) Shutdown(context.Context) error { return nil }
 // ForceFlush implements sdk.SpanProcessor.
 func (stamp) ForceFlush(context.Context) error { return nil }
 
-// oneLine returns the beginning of an error.
+// oneLine returns the first line of an error, truncated.
 func oneLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	if len(line) > 300 {

@@ -46,7 +46,7 @@ func get(t *testing.T, h http.Handler, method, url string, head ...string) *http
 	return w
 }
 
-// What is off must not even wrap.
+// Disabled tracing must not wrap handlers and transports.
 func TestDisabledTracing(t *testing.T) {
 	t.Parallel()
 	tr := open(t, func(*tracing.Config) {}, io.Discard)
@@ -61,7 +61,7 @@ func TestDisabledTracing(t *testing.T) {
 		t.Error("the transport is wrapped")
 	}
 	if p := tr.Begin(map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}); p != nil {
-		t.Errorf("a span begins: %v", p)
+		t.Errorf("a span was started: %v", p)
 	}
 	tr.End(t.Context(), nil, "x", "")
 	_, end := tr.Page(t.Context(), tracing.Page{})
@@ -120,7 +120,7 @@ func checkRequests(t *testing.T, c *tracingtest.Collector) {
 		}
 		for name, value := range s.Attributes {
 			if strings.Contains(value, "hush") {
-				t.Errorf("%s has the query: %s=%s", s.Name, name, value)
+				t.Errorf("%s contains the query: %s=%s", s.Name, name, value)
 			}
 		}
 	}
@@ -195,7 +195,7 @@ func TestSpansOfCalls(t *testing.T) {
 	}
 }
 
-// A span whose trace is not sampled passes its trace on, and is not exported.
+// A span of an unsampled trace propagates its trace and is not exported.
 func TestUnsampledTraces(t *testing.T) {
 	t.Parallel()
 	c := tracingtest.New(t)
@@ -214,7 +214,7 @@ func TestUnsampledTraces(t *testing.T) {
 	}
 }
 
-// lines counts what is logged.
+// lines is a log writer with a readable buffer.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -232,7 +232,7 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// hang starts a collector that answers nothing until release is called.
+// hang starts a collector that does not respond until release is called.
 func hang(t *testing.T) (url string, release func()) {
 	t.Helper()
 	over := make(chan struct{})
@@ -251,24 +251,24 @@ func hang(t *testing.T) (url string, release func()) {
 	return server.URL, release
 }
 
-// Requests do not wait for a collector that hangs: they end before it has answered, or any call to it has failed.
+// Requests do not wait for a collector that hangs: they complete before it has responded or a call to it has failed.
 func TestRequestsDoNotWaitForTheCollector(t *testing.T) {
 	t.Parallel()
 	url, release := hang(t)
 	var log lines
 	tr := open(t, func(cfg *tracing.Config) { cfg.Endpoint, cfg.Timeout = url, time.Minute }, &log)
 	h := tr.Server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(*http.Request) string { return "/" })
-	for range 10000 { // more than may wait
+	for range 10000 { // more than the queue holds
 		get(t, h, "GET", "/")
 	}
 	if got := log.String(); got != "" {
-		t.Errorf("the collector was waited for: %s", got)
+		t.Errorf("requests waited for the collector: %s", got)
 	}
 	release()
 	tr.Close()
 }
 
-// Close returns while the collector still hangs, and it and one that is away cost one line of the log.
+// Close returns while the collector hangs. A hanging or missing collector causes one log line.
 func TestCloseDoesNotWaitForTheCollector(t *testing.T) {
 	t.Parallel()
 	hangs, _ := hang(t)
@@ -280,7 +280,7 @@ func TestCloseDoesNotWaitForTheCollector(t *testing.T) {
 			cfg.Endpoint, cfg.Timeout, cfg.Headers = url, 200*time.Millisecond, map[string]string{"X-Key": "hush"}
 		}, &log)
 		h := tr.Server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(*http.Request) string { return "/" })
-		for range 2000 { // some batches
+		for range 2000 { // several batches
 			get(t, h, "GET", "/")
 		}
 		tr.Close()

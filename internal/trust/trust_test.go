@@ -27,7 +27,7 @@ func TestFilesWritableByOthersAreNotOpened(t *testing.T) {
 	if err := os.Symlink(file("target", 0o646), link); err != nil {
 		t.Fatal(err)
 	}
-	mounted := filepath.Join(dir, "..data") // as Kubernetes mounts a ConfigMap
+	mounted := filepath.Join(dir, "..data") // like a mounted ConfigMap in Kubernetes
 	if err := os.Symlink(file("mounted", 0o644), mounted); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 const fuzzSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
 
-// FuzzVerify refuses requests without a signature, and accepts signed ones until anything changes.
+// FuzzVerify checks that requests without a signature are rejected, and that signed requests are accepted only unmodified.
 func FuzzVerify(f *testing.F) {
 	f.Add("msg_1", "1792567680", "v1,AAAA v1a,BBBB", []byte(`{"a":1}`))
 	f.Add("", "-9223372036854775808", "v1,", []byte{})
@@ -22,13 +22,13 @@ func FuzzVerify(f *testing.F) {
 		h.Set("webhook-timestamp", stamp)
 		h.Set("webhook-signature", signatures)
 		if Verify(h, body, now, fuzzSecret) == nil {
-			t.Errorf("accepted what was not signed: %v", h)
+			t.Errorf("accepted an unsigned request: %v", h)
 		}
 		if err := Sign(h, id, now, body, fuzzSecret); err != nil {
 			t.Fatal(err)
 		}
 		if err := Verify(h, body, now, NewSecret(), fuzzSecret); err != nil {
-			t.Errorf("refused what was signed: %v", err)
+			t.Errorf("rejected a signed request: %v", err)
 		}
 		if Verify(h, append(body[:len(body):len(body)], 'x'), now, fuzzSecret) == nil || Verify(h, body, now.Add(tolerance+time.Second), fuzzSecret) == nil {
 			t.Error("accepted another body, or an old request")
@@ -36,7 +36,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzURL wants no password or token in what is shown of a URL or said about it.
+// FuzzURL checks that displayed URLs and errors contain no password or token.
 func FuzzURL(f *testing.F) {
 	for _, s := range []string{"https://ops.example/muster?token=", "http://u:", "https://h/#", "https://[::1", "://", "HTTP://h", "https://h/%zz?"} {
 		f.Add(s, "@h/x")
@@ -50,13 +50,13 @@ func FuzzURL(f *testing.F) {
 		err := CheckURL(text)
 		if err != nil {
 			if strings.Contains(err.Error(), hidden) {
-				t.Errorf("the error repeats the URL: %v", err)
+				t.Errorf("the error contains the URL: %v", err)
 			}
 			return
 		}
 		u, perr := url.Parse(text)
 		if perr != nil || u.Host == "" || u.User != nil || len(text) > maxURL {
-			t.Fatalf("%q is let through: %v", text, perr)
+			t.Fatalf("%q is accepted: %v", text, perr)
 		}
 		if strings.Contains(u.RawQuery, hidden) && strings.Count(text, hidden) == 1 && strings.Contains(ShownURL(text), hidden) {
 			t.Errorf("%q is shown as %q", text, ShownURL(text))

@@ -17,54 +17,54 @@ import (
 	"muster/internal/retryafter"
 )
 
-// Outcome is what an answer means.
+// Outcome is the classification of a response.
 type Outcome string
 
 // The outcomes of a request.
 const (
 	Delivered   Outcome = "delivered"   // 2xx
-	Gone        Outcome = "gone"        // 410: the receiver wants no more webhooks
-	Refused     Outcome = "refused"     // the same request would be answered the same: a redirect, most 4xx, a forbidden address
-	Failed      Outcome = "failed"      // 408, 425, 429 or 5xx: try again
-	Unreachable Outcome = "unreachable" // no answer: try again
+	Gone        Outcome = "gone"        // 410: the receiver has unsubscribed
+	Refused     Outcome = "refused"     // a retry would fail the same way: a redirect, most 4xx, a forbidden address
+	Failed      Outcome = "failed"      // 408, 425, 429 or 5xx: retry
+	Unreachable Outcome = "unreachable" // no response: retry
 )
 
-// Outcomes are all outcomes.
+// Outcomes lists all outcomes.
 var Outcomes = []Outcome{Delivered, Gone, Refused, Failed, Unreachable}
 
 const (
-	maxHeader  = 64 << 10
-	maxAnswer  = 16 << 10    // bytes of an answer that are read
-	answerTime = time.Second // for reading them
-	maxShown   = 200         // characters of an answer in an error
-	maxRest    = 24 * time.Hour
+	maxHeader   = 64 << 10
+	maxBody     = 16 << 10    // maximum number of bytes to read of a response body
+	bodyTimeout = time.Second // timeout for reading the body
+	maxShown    = 200         // maximum length of a body in an error
+	maxRest     = 24 * time.Hour
 )
 
 // Request is a webhook to send.
 type Request struct {
 	URL     string
-	ID      string // the same each time it is sent
+	ID      string // identical for all attempts
 	Body    []byte // JSON
 	Secrets []string
 }
 
-// Answer is what became of a request.
+// Answer is the result of a request.
 type Answer struct {
 	Outcome    Outcome
-	Status     int           // 0 without an answer
-	RetryAfter time.Duration // what the receiver asked for, at most a day; 0 if it did not
-	TimedOut   bool          // there was no answer in time
-	Err        error         // why it is not delivered; nil if it is. It does not have the URL.
+	Status     int           // 0 without a response
+	RetryAfter time.Duration // Retry-After of the response, at most a day; 0 if absent
+	TimedOut   bool          // the request timed out
+	Err        error         // error without the URL; nil if delivered
 }
 
-// Sender sends webhooks. It may be used by many goroutines at once. Close it.
+// Sender sends webhooks. It is safe for concurrent use. The caller must close it.
 type Sender struct {
 	client  *http.Client
 	timeout time.Duration
 }
 
-// NewSender returns a Sender that connects to the addresses that a filter allows, and gives a receiver a time for its
-// answer. It uses no proxy and follows no redirect: that would send the body elsewhere.
+// NewSender returns a Sender with an address filter and a response timeout. It uses no proxy and follows no redirects, which would
+// send the body to another server.
 func NewSender(filter *addressfilter.Filter, timeout time.Duration) *Sender {
 	t := filter.Transport()
 	t.MaxIdleConnsPerHost = 16
@@ -79,8 +79,8 @@ func NewSender(filter *addressfilter.Filter, timeout time.Duration) *Sender {
 // Close closes idle connections.
 func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
-// Send posts a request once. It blocks until there is an answer, or the time of the Sender or ctx has ended. The head of an
-// answer decides; of its body no more than a few kilobytes are read, for no more than a second.
+// Send posts a request once and waits for the response, for at most the timeout of the Sender. The status decides the outcome; at
+// most a few kilobytes of the body are read, for at most a second.
 func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -95,16 +95,16 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return unanswered(err)
+		return failure(err)
 	}
-	slow := time.AfterFunc(answerTime, cancel)
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // so that the connection can be used again
+	slow := time.AfterFunc(bodyTimeout, cancel)
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxBody)) // allows reuse of the connection
 	slow.Stop()
 	_ = resp.Body.Close()
 	return classify(resp, text)
 }
 
-// classify returns what an answer means.
+// classify returns the result for a response.
 func classify(resp *http.Response, text []byte) Answer {
 	a := Answer{Status: resp.StatusCode}
 	a.RetryAfter, _ = retryafter.Parse(resp.Header.Get("Retry-After"), time.Now(), maxRest)
@@ -118,7 +118,7 @@ func classify(resp *http.Response, text []byte) Answer {
 	default:
 		a.Outcome = Refused
 	}
-	a.Err = fmt.Errorf("it answers %d %s", a.Status, http.StatusText(a.Status))
+	a.Err = fmt.Errorf("unexpected status %d %s", a.Status, http.StatusText(a.Status))
 	switch shown := beginning(text); {
 	case a.Status >= 300 && a.Status < 400:
 		a.Err = fmt.Errorf("%w; redirects are not followed", a.Err)
@@ -128,8 +128,8 @@ func classify(resp *http.Response, text []byte) Answer {
 	return a
 }
 
-// beginning returns the beginning of an answer in one line, if it is text.
-func beginning(answer []byte) string {
+// beginning returns the beginning of a text body on one line.
+func beginning(body []byte) string {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
 			return ' '
@@ -138,7 +138,7 @@ func beginning(answer []byte) string {
 			return -1
 		}
 		return r
-	}, string(answer[:min(len(answer), 4*maxShown)]))
+	}, string(body[:min(len(body), 4*maxShown)]))
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > maxShown {
 		text = string(runes[:maxShown]) + "…"
@@ -146,11 +146,11 @@ func beginning(answer []byte) string {
 	return text
 }
 
-// unanswered returns what an error of a request means.
-func unanswered(err error) Answer {
+// failure returns the result for a request error.
+func failure(err error) Answer {
 	var outer *url.Error
 	if errors.As(err, &outer) {
-		err = outer.Err // the URL may hold a token
+		err = outer.Err // the URL may contain a token
 	}
 	if addressfilter.Is(err) {
 		return Answer{Outcome: Refused, Err: err}
@@ -162,9 +162,9 @@ func unanswered(err error) Answer {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		err = errors.New("connection refused")
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		a.TimedOut, err = true, errors.New("no answer in time")
+		a.TimedOut, err = true, errors.New("timeout waiting for a response")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		err = errors.New("connection closed without an answer")
+		err = errors.New("connection closed without a response")
 	}
 	a.Err = err
 	return a

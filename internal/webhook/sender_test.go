@@ -15,7 +15,7 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// local is a sender that may connect to this machine.
+// local returns a sender that may connect to this machine.
 func local(t *testing.T, timeout time.Duration) *Sender {
 	t.Helper()
 	f, err := addressfilter.New(addressfilter.Local()...)
@@ -69,12 +69,12 @@ func TestResponsesAreClassified(t *testing.T) {
 			t.Errorf("%s: got error %v", path, err)
 		}
 		if want.Status >= 400 && !strings.HasSuffix(err.Error(), ": the database is down") {
-			t.Errorf("%s: got error %q, want the text of the answer in one line", path, err)
+			t.Errorf("%s: got error %q, want the body on one line", path, err)
 		}
 	}
 }
 
-// A receiver can verify what it gets.
+// A receiver can verify a request.
 func TestRequestsAreSigned(t *testing.T) {
 	t.Parallel()
 	secret := NewSecret()
@@ -91,7 +91,7 @@ func TestRequestsAreSigned(t *testing.T) {
 	}
 }
 
-// Neither a redirect nor a name that resolves to an internal address leads there.
+// Redirects and names that resolve to an internal address are rejected.
 func TestInternalAddressesAreRejected(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int64
@@ -103,7 +103,7 @@ func TestInternalAddressesAreRejected(t *testing.T) {
 	for _, url := range []string{server.URL, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://169.254.169.254/", "http://10.0.0.1/"} {
 		a := s.Send(t.Context(), Request{URL: url, ID: "1-0"})
 		if a.Outcome != Refused || !addressfilter.Is(a.Err) {
-			t.Errorf("%s: got %+v, want it refused by the filter", url, a)
+			t.Errorf("%s: got %+v, want it rejected by the filter", url, a)
 		}
 	}
 	if n := hits.Load(); n > 0 {
@@ -111,7 +111,7 @@ func TestInternalAddressesAreRejected(t *testing.T) {
 	}
 }
 
-// The head of an answer decides. A body without an end costs a second, a huge one is not read.
+// The status decides the outcome. An endless body costs a second, and a huge one is not read.
 func TestEndlessBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{}, 2)
@@ -154,7 +154,7 @@ func TestSilentReceiversAreUnreachable(t *testing.T) {
 	t.Cleanup(wrong.Close)
 	s := local(t, 50*time.Millisecond)
 	for url, want := range map[string]string{
-		silent.URL: "no answer in time", down.URL: "connection refused", closing.URL: "connection closed without an answer",
+		silent.URL: "timeout waiting for a response", down.URL: "connection refused", closing.URL: "connection closed without a response",
 	} {
 		if a := s.Send(t.Context(), Request{URL: url + "/?token=secret", ID: "1-0"}); a.Outcome != Unreachable || a.Err.Error() != want {
 			t.Errorf("got %+v, want %q", a, want)
@@ -167,6 +167,6 @@ func TestSilentReceiversAreUnreachable(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if a := patient.Send(ctx, Request{URL: silent.URL, ID: "1-0"}); a.Outcome != Unreachable {
-		t.Errorf("got %+v, want it to end with its context", a)
+		t.Errorf("got %+v, want it to stop with its context", a)
 	}
 }

@@ -1,6 +1,5 @@
-// Package webhook signs, sends and verifies webhooks as Standard Webhooks
-// describes them, https://www.standardwebhooks.com: the headers webhook-id,
-// webhook-timestamp and webhook-signature.
+// Package webhook signs, sends and verifies webhooks according to Standard Webhooks (https://www.standardwebhooks.com), with the
+// headers webhook-id, webhook-timestamp and webhook-signature.
 package webhook
 
 import (
@@ -18,20 +17,20 @@ import (
 
 const (
 	secretPrefix = "whsec_"
-	minSecret    = 16 // bytes of a secret
+	minSecret    = 16 // minimum length of a secret in bytes
 	maxSecret    = 64
-	tolerance    = 5 * time.Minute // of the clocks of sender and receiver
+	tolerance    = 5 * time.Minute // maximum clock skew between sender and receiver
 )
 
 // NewSecret returns 32 random bytes as a secret.
 func NewSecret() string {
 	b := make([]byte, 32)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // never fails
 	return secretPrefix + base64.StdEncoding.EncodeToString(b)
 }
 
-// CheckSecret returns an error for a text that is not a secret. The error does not repeat the text. A secret is base64,
-// as the libraries of receivers read it: a text that is not could mean two keys.
+// CheckSecret validates a secret. The error does not contain it. A secret must be base64, like in the libraries of receivers: another
+// string could be interpreted as two different keys.
 func CheckSecret(secret string) error {
 	_, err := key(secret)
 	return err
@@ -41,13 +40,13 @@ func CheckSecret(secret string) error {
 func key(secret string) ([]byte, error) {
 	k, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 	if err != nil || len(k) < minSecret || len(k) > maxSecret {
-		return nil, fmt.Errorf("a secret is %d to %d bytes as base64, with %s in front of them or not; openssl rand -base64 32 makes one", minSecret, maxSecret, secretPrefix)
+		return nil, fmt.Errorf("invalid secret: use %d to %d bytes as base64, optionally with the prefix %s, for example from openssl rand -base64 32", minSecret, maxSecret, secretPrefix)
 	}
 	return k, nil
 }
 
-// Sign sets the headers of a request with an id and a body that is sent at a time. It has a signature for each secret, so
-// that a receiver that knows one of them accepts it; without secrets it has none. The error is of a malformed secret.
+// Sign sets the headers of a request with an ID and a body that is sent at a time. It adds a signature per secret, so that a receiver
+// with one of them accepts the request. Without secrets it adds none. The error is about a malformed secret.
 func Sign(h http.Header, id string, at time.Time, body []byte, secrets ...string) error {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	var signatures []string
@@ -74,16 +73,16 @@ func signature(key []byte, id, stamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Verify checks the signature of a request as its receiver does: its headers, its body, and the secrets of which one must
-// fit. A request that was sent more than five minutes before or after now is refused.
+// Verify verifies the signature of a request like a receiver: one of the secrets must match. It rejects requests sent more than five
+// minutes before or after now.
 func Verify(h http.Header, body []byte, now time.Time, secrets ...string) error {
 	if len(secrets) == 0 {
-		return errors.New("there is no secret to check the signature with")
+		return errors.New("no secret to verify the signature")
 	}
 	id, stamp := h.Get("webhook-id"), h.Get("webhook-timestamp")
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > tolerance {
-		return errors.New("the request is too old, or has no webhook-timestamp")
+		return errors.New("the request is too old or has no webhook-timestamp")
 	}
 	for _, secret := range secrets {
 		k, err := key(secret)
@@ -97,5 +96,5 @@ func Verify(h http.Header, body []byte, now time.Time, secrets ...string) error 
 			}
 		}
 	}
-	return errors.New("the signature is not one of this request and secret")
+	return errors.New("the signature does not match the request and the secrets")
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The example of the specification of Standard Webhooks.
+// The example in the specification of Standard Webhooks.
 const (
 	exampleSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	exampleID        = "msg_p5jXN8AQM9LWM0D4loKWxJek"
@@ -64,7 +64,7 @@ func TestVerifyRejectsUnsignedRequests(t *testing.T) {
 	}
 }
 
-// During a rotation a receiver that knows either secret accepts the request.
+// During a rotation, a receiver with either secret accepts the request.
 func TestTwoSecretsAreTwoSignatures(t *testing.T) {
 	t.Parallel()
 	old, now := NewSecret(), NewSecret()
@@ -88,7 +88,7 @@ func TestSecretsAreChecked(t *testing.T) {
 		NewSecret(): true, exampleSecret: true,
 		"":                                    false,
 		"whsec_":                              false,
-		"a passphrase of a human":             false,
+		"a human passphrase":                  false,
 		"c2hvcnQ=":                            false, // 5 bytes
 		"whsec_" + strings.Repeat("QUJD", 30): false, // 90 bytes
 	} {
@@ -97,7 +97,7 @@ func TestSecretsAreChecked(t *testing.T) {
 			t.Errorf("%q: got %v, want success: %v", secret, err, ok)
 		}
 		if err != nil && len(secret) > len(secretPrefix) && strings.Contains(err.Error(), secret) {
-			t.Errorf("the error repeats the secret: %v", err)
+			t.Errorf("the error contains the secret: %v", err)
 		}
 	}
 }
@@ -115,6 +115,6 @@ func TestURLsAreChecked(t *testing.T) {
 		}
 	}
 	if got := ShownURL("https://example.org/hook?token=1"); got != "https://example.org/hook?…" {
-		t.Errorf("got %q, want it without the query", got)
+		t.Errorf("got %q, want no query", got)
 	}
 }

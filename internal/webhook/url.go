@@ -5,27 +5,27 @@ import (
 	"net/url"
 )
 
-// maxURL bounds the length of a URL.
+// maxURL is the maximum length of a URL.
 const maxURL = 2000
 
-// CheckURL returns an error unless webhooks can be sent to a URL. The error does not repeat the URL, which may hold a
-// token. A URL with a user or a password is refused: URLs are shown, and the receiver checks the signature.
+// CheckURL validates the URL of a webhook. The error does not contain the URL, which may contain a token. User information is
+// rejected, because URLs are displayed and the receiver verifies the signature.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case len(text) > maxURL:
 		return errors.New("the URL is longer than 2000 bytes")
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("it is not a URL to send to; write https://host/path")
+		return errors.New("invalid URL: use https://host/path")
 	case u.User != nil:
-		return errors.New("a URL must not contain a user or a password; the receiver checks the signature")
+		return errors.New("the URL must not contain a user or a password; the receiver verifies the signature")
 	case u.Fragment != "":
-		return errors.New("a URL to send to has no fragment")
+		return errors.New("the URL must not contain a fragment")
 	}
 	return nil
 }
 
-// ShownURL returns a URL without its query, which may hold a token.
+// ShownURL returns a URL without its query, which may contain a token.
 func ShownURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -11,67 +11,67 @@ import (
 )
 
 const (
-	// tokenName is the name of the cookie and of the field of forms that must be equal, so that no other site can send
-	// the form: it can neither read nor set the cookie.
+	// tokenName is the name of the cookie and of the form field that must be equal. It prevents cross-site request forgery,
+	// because another site can neither read nor set the cookie.
 	tokenName = "muster_form"
 	maxForm   = 4 << 20
 )
 
-// Action is something that a page can do. A GET shows what it will do and asks; a POST does it.
+// Action is an operation of a page. GET shows a confirmation page; POST performs the action.
 type Action struct {
 	Class Class
-	// Says returns what a person is asked.
+	// Says returns the content of the confirmation page.
 	Says func(ctx context.Context, r *http.Request) (Question, error)
-	// Do does it. r.PostFormValue has the values of the fields of the question.
+	// Do performs the action. The fields of the form are in r.PostFormValue.
 	Do func(ctx context.Context, r *http.Request) (Done, error)
 }
 
-// Question is what a person is asked before something is done.
+// Question is the content of a confirmation page.
 type Question struct {
 	Title, Text string
-	Button      string // its text: what will be done
+	Button      string // label of the button
 	Danger      bool   // it cannot be undone
 	Fields      []Field
 	Back        string // the URL of the page to return to
-	At          string // the URL of the entry of the navigation that it belongs to
+	At          string // the URL of its navigation entry
 }
 
-// Field is a field of the form of a question.
+// Field is a form field of a confirmation page.
 type Field struct {
 	Name, Label, Hint string
 	Type              string // text, number, password, textarea, select or checkbox
 	Value             string
-	Options           []Option // of a select
-	Min, Max          int      // of a number; the length of a text is at most Max, if Max > 0
+	Options           []Option // options of a select
+	Min, Max          int      // bounds of a number; Max > 0 is the maximum length of a text
 	Required          bool
 }
 
-// Option is a value of a select.
+// Option is an option of a select.
 type Option struct{ Value, Text string }
 
-// Done is what follows a change: the URL of the page to show or, with a title, a page that says what came of it.
+// Done is the result of an action: the URL of the next page or, with a title, a result page.
 type Done struct {
 	To          string
 	Title, Text string
 	Secret      string // shown once, to be copied
-	Created     string // with a title: the path of what was created
+	Created     string // with a title: the path of the created resource
 }
 
-// form is a question as it is shown.
+// form is the template data of a confirmation page.
 type form struct {
 	Question
 	Token, Path string
 }
 
-// Action returns handlers for the GET and the POST of an action.
+// Action returns handlers for the GET and the POST requests of an action.
 func (s *Site) Action(a Action) (ask, do http.Handler) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ask(w, r, a) }),
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.perform(w, r, a) })
 }
 
-var errMay = Forbidden("You may not do this here.")
+var errMay = Forbidden("You do not have permission for this action.")
 
-// ask asks before something is done.
+// ask serves the confirmation page.
 func (s *Site) ask(w http.ResponseWriter, r *http.Request, a Action) {
 	if !s.cfg.May(r, a.Class) {
 		s.Fail(w, r, errMay)
@@ -93,7 +93,7 @@ func (s *Site) ask(w http.ResponseWriter, r *http.Request, a Action) {
 	s.write(w, http.StatusOK, s.confirm, v)
 }
 
-// token returns the token of the browser, and gives it one if it has none.
+// token returns the CSRF token of the browser, and sets the cookie if necessary.
 func (s *Site) token(w http.ResponseWriter, r *http.Request) string {
 	if c, err := r.Cookie(tokenName); err == nil && len(c.Value) == 32 {
 		return c.Value
@@ -105,7 +105,7 @@ func (s *Site) token(w http.ResponseWriter, r *http.Request) string {
 	return t
 }
 
-// perform does what was asked for.
+// perform performs the action of a submitted form.
 func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if !s.cfg.May(r, a.Class) {
@@ -114,10 +114,10 @@ func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
 	}
 	if err := r.ParseForm(); err != nil {
 		if errors.As(err, new(*http.MaxBytesError)) {
-			s.Fail(w, r, &pageError{http.StatusRequestEntityTooLarge, "Too long", fmt.Sprintf("What was sent has more than %d MiB. Send it by the command line or the API.", maxForm>>20)})
+			s.Fail(w, r, &pageError{http.StatusRequestEntityTooLarge, "Request too large", fmt.Sprintf("The form is larger than %d MiB. Use the command line or the API instead.", maxForm>>20)})
 			return
 		}
-		s.Fail(w, r, Invalid("The form cannot be read: %v.", err))
+		s.Fail(w, r, Invalid("Invalid form: %v.", err))
 		return
 	}
 	cookie, err := r.Cookie(tokenName)
@@ -125,7 +125,7 @@ func (s *Site) perform(w http.ResponseWriter, r *http.Request, a Action) {
 		err = http.NewCrossOriginProtection().Check(r)
 	}
 	if err != nil || len(cookie.Value) != 32 || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(r.PostFormValue(tokenName))) != 1 {
-		s.Fail(w, r, Forbidden("The form does not come from these pages, or it is old. Go back, reload the page, and try again."))
+		s.Fail(w, r, Forbidden("The form is from another site or outdated. Go back, reload the page and try again."))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), AskTime)

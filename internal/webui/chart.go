@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Chart is a row of bars, drawn by the template "chart". Each has a good part, and a bad one below it.
+// Chart is a bar chart, drawn by the template "chart". Each bar has a good part above a bad part.
 type Chart struct {
-	Title string // what it shows, for those who do not see it
+	Title string // accessible description
 	Bars  []Bar
 }
 
 // Bar is a bar of a chart.
 type Bar struct {
-	Label     string // what it says when it is pointed at
+	Label     string // tooltip
 	Good, Bad int64
 }
 
-// Most is the height of the highest bar.
+// Most returns the height of the highest bar.
 func (c Chart) Most() int64 {
 	var most int64
 	for _, b := range c.Bars {
@@ -26,13 +26,13 @@ func (c Chart) Most() int64 {
 	return most
 }
 
-// drawn is a bar as rectangles of a drawing that is 100 high, and 1 wide for each bar.
+// drawn is a bar in coordinates of a drawing with height 100 and width 1 per bar.
 type drawn struct {
 	Bar
 	Top, Height, BadTop, BadHeight float64
 }
 
-// Drawn returns the bars as they are drawn.
+// Drawn returns the bars in drawing coordinates.
 func (c Chart) Drawn() []drawn {
 	most := float64(max(c.Most(), 1))
 	var all []drawn
@@ -43,18 +43,18 @@ func (c Chart) Drawn() []drawn {
 	return all
 }
 
-// Tell is the label of a bar of things that succeed or fail.
+// Tell returns the tooltip of a bar with successes and failures.
 func Tell(at string, succeeded, failed int64) string {
 	return fmt.Sprintf("%s: %d succeeded, %d failed", at, succeeded, failed)
 }
 
-// Point is what succeeded and failed at a time.
+// Point contains the numbers of successes and failures at a time.
 type Point struct {
 	At                time.Time
 	Succeeded, Failed int64
 }
 
-// NewChart shows what succeeded and failed, with a bar for each step of time.
+// NewChart returns a chart of successes and failures with one bar per step.
 func NewChart(title string, points []Point, since, until time.Time, step time.Duration) Chart {
 	c := Chart{Title: title}
 	since = since.Truncate(step)
@@ -74,13 +74,13 @@ func NewChart(title string, points []Point, since, until time.Time, step time.Du
 	return c
 }
 
-// Line is how a share changed, drawn by the template "line".
+// Line is a sparkline of a share, drawn by the template "line".
 type Line struct {
-	Title  string    // what it shows, for those who do not see it
-	Shares []float64 // from 0 to 1, the oldest first
+	Title  string    // accessible description
+	Shares []float64 // from 0 to 1, oldest first
 }
 
-// Path is the line as points of a drawing that is 100 wide and 24 high.
+// Path returns the line as points in a drawing with width 100 and height 24.
 func (l Line) Path() string {
 	var path string
 	for i, share := range l.Shares {

@@ -12,7 +12,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// However many pages are open, and whatever they cost, Redis gets a bounded number of commands.
+// The number of Redis commands per second is bounded, however many pages are open and whatever they cost.
 func TestExpensivePagesAreRenderedLessOften(t *testing.T) {
 	t.Parallel()
 	h := newHub(slog.New(slog.DiscardHandler))
@@ -29,8 +29,8 @@ func TestExpensivePagesAreRenderedLessOften(t *testing.T) {
 		}
 		t.Cleanup(leave)
 	}
-	testutil.Eventually(t, "the pages are read", func() bool { return looks.Load() >= wanted })
+	testutil.Eventually(t, "the pages are rendered", func() bool { return looks.Load() >= wanted })
 	if took, least := time.Since(began), (wanted-1)*cost*time.Second/maxCost; took < least {
-		t.Errorf("%d looks that cost %d each took %v, want at least %v", wanted, cost, took, least)
+		t.Errorf("%d renderings with cost %d took %v, want at least %v", wanted, cost, took, least)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// pageError is an error whose page has a status and a title of its own.
+// pageError is an error with an HTTP status and a page title.
 type pageError struct {
 	status     int
 	title, why string
@@ -14,24 +14,24 @@ type pageError struct {
 
 func (e *pageError) Error() string { return e.why }
 
-// NotFound returns an error whose page says 404.
+// NotFound returns an error with status 404.
 func NotFound(why string) error { return &pageError{http.StatusNotFound, "Not found", why} }
 
-// Invalid returns an error whose page says 400.
+// Invalid returns an error with status 400.
 func Invalid(format string, args ...any) error {
-	return &pageError{http.StatusBadRequest, "That does not work", fmt.Sprintf(format, args...)}
+	return &pageError{http.StatusBadRequest, "Invalid request", fmt.Sprintf(format, args...)}
 }
 
-// Forbidden returns an error whose page says 403.
+// Forbidden returns an error with status 403.
 func Forbidden(why string) error { return &pageError{http.StatusForbidden, "Not allowed", why} }
 
-// trouble is what the page of an error says.
+// trouble is the content of an error page.
 type trouble struct {
 	Title, Why string
-	Retry      bool // whether it may be gone soon
+	Retry      bool // the error may be temporary
 }
 
-// explain returns the status of an error, and what its page says.
+// explain returns the status and the content of the page of an error.
 func (s *Site) explain(err error) (int, trouble) {
 	var own *pageError
 	if errors.As(err, &own) {
@@ -42,26 +42,26 @@ func (s *Site) explain(err error) (int, trouble) {
 			return status, trouble{title, err.Error(), status >= http.StatusInternalServerError}
 		}
 	}
-	return http.StatusInternalServerError, trouble{"This page cannot be shown", err.Error(), true}
+	return http.StatusInternalServerError, trouble{"Cannot show this page", err.Error(), true}
 }
 
-// Fail serves the page of an error. A reader who has left gets none.
+// Fail serves the page of an error. It does nothing if the client has disconnected.
 func (s *Site) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return
 	}
-	code, says := s.explain(err)
+	code, content := s.explain(err)
 	if code == http.StatusInternalServerError {
 		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "page", r.URL.Path, "error", err)
 	}
-	v := s.framed(r, View{Name: says.Title, Data: says})
-	v.question = !says.Retry
+	v := s.framed(r, View{Name: content.Title, Data: content})
+	v.question = !content.Retry
 	s.write(w, code, s.errors, v)
 }
 
-// Nothing serves the page of an address without a page.
+// Nothing serves the page for unknown URLs.
 func (s *Site) Nothing() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.Fail(w, r, NotFound("There is no page at this address."))
+		s.Fail(w, r, NotFound("The page does not exist."))
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A reader who leaves while a page is read is no failure of the page.
+// A client that disconnects during a rendering does not cause an error.
 func TestDisconnectIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

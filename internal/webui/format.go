@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// formats are functions of all templates.
+// formats contains the functions of all templates.
 var formats = template.FuncMap{
 	"when":   When,
 	"took":   Took,
@@ -19,7 +19,7 @@ var formats = template.FuncMap{
 	"list2":  func(a, b any) []any { return []any{a, b} },
 }
 
-// When writes a time for readers, or a dash for none. live.js makes "3 min ago" of it.
+// When formats a time, or a dash for the zero time. live.js converts it to a form such as "3 min ago".
 func When(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -28,7 +28,7 @@ func When(t time.Time) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05 UTC"))) //nolint:gosec // of a time only
 }
 
-// Took writes a duration with two or three digits, and a dash for one below zero.
+// Took formats a duration with two or three digits, or a dash if it is negative.
 func Took(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -49,7 +49,7 @@ func Took(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// Short is the beginning of a long id.
+// Short returns the beginning of a long ID.
 func Short(id string) string { return cut(id, 20) }
 
 func cut(s string, most int) string {
@@ -59,7 +59,7 @@ func cut(s string, most int) string {
 	return s
 }
 
-// Number writes a count with a space between thousands.
+// Number formats a count with a space between groups of thousands.
 func Number[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	lookEvery  = time.Second     // the pause between two renderings of an open page
-	maxLooks   = 10              // renderings of all pages together, in a second
-	maxCost    = 40              // commands of Redis for all pages together, in a second
-	idleShare  = 4               // the pause after a rendering, as a multiple of its duration
-	maxOpen    = 1000            // pages open at once
-	maxOfOne   = 100             // pages that one caller may have open at once
-	queuedText = 1               // updates that wait for a slow reader; a newer one replaces them
-	lookTime   = 3 * time.Second // the time limit of a rendering, so that a slow page does not delay the others
-	maxWait    = 2 * time.Second // the longest pause after an expensive page
+	lookEvery  = time.Second     // minimum interval between renderings of an open page
+	maxLooks   = 10              // maximum renderings of all pages per second
+	maxCost    = 40              // maximum Redis commands for all pages per second
+	idleShare  = 4               // pause after a rendering as a multiple of its duration
+	maxOpen    = 1000            // maximum number of open pages
+	maxOfOne   = 100             // maximum number of open pages per caller
+	queuedText = 1               // queued updates of a slow reader; a newer update replaces them
+	lookTime   = 3 * time.Second // timeout of a rendering, so that a slow page does not delay others
+	maxWait    = 2 * time.Second // maximum pause after an expensive page
 )
 
 // never is the cost of a page that does not change.
@@ -35,20 +35,19 @@ var (
 	errPanic = errors.New("internal server error; see the server log")
 )
 
-// render returns the HTML of a page for a request, and the number of Redis commands that it took. ctx has the values of
-// the request's context.
+// render returns the HTML of a page for a request, and the number of Redis commands that it used. ctx has the values of the context of
+// the request.
 type render func(ctx context.Context, r *http.Request) (html []byte, cost int, err error)
 
-// hub renders each open page repeatedly, once for all of its readers, and sends them updates. It renders one page after
-// the other, at most maxLooks in a second, and less often if they are expensive: the load of Redis does not depend on the
-// number of readers.
+// hub repeatedly renders each open page, once for all of its readers, and sends updates to them. It renders pages sequentially, at most
+// maxLooks per second, and less often if they are expensive: the load of Redis does not depend on the number of readers.
 type hub struct {
 	log    *slog.Logger
 	mu     sync.Mutex // guards the fields below
 	topics map[string]*topic
 	open   int
 	of     map[string]int // open pages by caller
-	round  []*topic       // in the order in which they are rendered
+	round  []*topic       // in rendering order
 	stop   context.CancelFunc
 	ended  chan struct{} // closed when run returns
 }
@@ -57,19 +56,19 @@ type hub struct {
 type topic struct {
 	key     string
 	render  render
-	readers []*reader // the page is rendered with the request of the first
+	readers []*reader // the page is rendered with the request of the first reader
 	last    update
 	looked  time.Time
-	fixed   bool // not rendered any more
+	fixed   bool // no longer rendered
 }
 
-// reader is a request that has a page open.
+// reader is a request with an open page.
 type reader struct {
 	request *http.Request
 	updates chan update
 }
 
-// update is the content of a page, or the reason why it cannot be read.
+// update is the content of a page, or an error.
 type update struct {
 	html    []byte
 	trouble string
@@ -81,8 +80,8 @@ func newHub(log *slog.Logger) *hub {
 	return &hub{log: log, topics: map[string]*topic{}, of: map[string]int{}}
 }
 
-// join adds a request to the readers of the page with a key, and returns the channel of its updates. The caller must call
-// leave before it finishes the request. The error is errAllOpen or errCallerOpen.
+// join adds a request to the readers of the page with a key and returns the channel of its updates. The caller must call leave before
+// the request ends. The error is errAllOpen or errCallerOpen.
 func (h *hub) join(key, caller string, r *http.Request, render render) (updates <-chan update, leave func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,7 +112,7 @@ func (h *hub) join(key, caller string, r *http.Request, render render) (updates 
 	return own.updates, func() { h.leave(t, own, caller) }, nil
 }
 
-// leave removes a reader. After the last one it waits until run has returned.
+// leave removes a reader. After the last one it waits until run returns.
 func (h *hub) leave(t *topic, own *reader, caller string) {
 	h.mu.Lock()
 	h.open--
@@ -151,9 +150,9 @@ func (h *hub) run(ctx context.Context, ended chan<- struct{}) {
 		}
 		t, wait := h.next()
 		if t != nil {
-			began := time.Now()
+			start := time.Now()
 			cost := h.look(ctx, t)
-			took := time.Since(began)
+			took := time.Since(start)
 			pause := max(time.Duration(cost)*time.Second/maxCost-took, idleShare*took)
 			wait = min(max(pause, time.Second/maxLooks-took), maxWait)
 		}
@@ -161,7 +160,7 @@ func (h *hub) run(ctx context.Context, ended chan<- struct{}) {
 	}
 }
 
-// next returns the page to render, or nil and the time until one is due.
+// next returns the page to render, or nil and the time until the next rendering.
 func (h *hub) next() (t *topic, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -208,7 +207,7 @@ func (h *hub) look(ctx context.Context, t *topic) (cost int) {
 	t.last = now
 	for _, reader := range t.readers {
 		select {
-		case <-reader.updates: // not read yet
+		case <-reader.updates: // replaces an unread update
 		default:
 		}
 		reader.updates <- now
@@ -216,8 +215,8 @@ func (h *hub) look(ctx context.Context, t *topic) (cost int) {
 	return cost
 }
 
-// safely renders a page for one of its readers. The context has the values of the request, and ends with ctx: the reader
-// may leave during the rendering. A page that panics is not rendered again.
+// safely renders a page for one of its readers. The context has the values of the request but is canceled by ctx, because the reader may
+// disconnect during the rendering. A page that panics is not rendered again.
 func (h *hub) safely(ctx context.Context, t *topic, r *http.Request) (html []byte, cost int, err error) {
 	looking, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), lookTime)
 	defer cancel()

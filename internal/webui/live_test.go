@@ -17,7 +17,7 @@ import (
 
 type userKey struct{}
 
-// user is the session of a request: what a login middleware puts into the context.
+// user is the session of a request, which a login middleware stores in the context.
 type user struct {
 	name  string
 	admin atomic.Bool
@@ -30,7 +30,7 @@ func userOf(ctx context.Context) *user {
 
 func isAdmin(ctx context.Context) bool { u := userOf(ctx); return u != nil && u.admin.Load() }
 
-// loggedIn serves the page "shown" with data of ask, behind a middleware that identifies users by the header User.
+// loggedIn serves the page "shown" with the data of ask and a middleware that identifies users by the header User.
 func loggedIn(t *testing.T, log *slog.Logger, users map[string]*user, ask Ask) *httptest.Server {
 	t.Helper()
 	s := New(Config{
@@ -52,7 +52,7 @@ func loggedIn(t *testing.T, log *slog.Logger, users map[string]*user, ask Ask) *
 	return server
 }
 
-// live opens a page as a user, and returns a function that reads the next event; "" after the last one.
+// live opens a page as a user and returns a function that reads the next event, "" at the end.
 func live(t *testing.T, server *httptest.Server, path, user string) (next func() string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
@@ -96,8 +96,8 @@ func (h *records) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A live page is rendered with the values of the request's context, and never for readers with other rights. A reader
-// whose rights change gets no further update.
+// A live page is rendered with the values of the context of the request, and never shared between readers with different permissions.
+// A reader whose permissions change gets no further update.
 func TestLivePagesUseTheRightsOfTheirReaders(t *testing.T) {
 	t.Parallel()
 	ada, grace, eve := &user{name: "ada"}, &user{name: "grace"}, &user{name: "eve"}
@@ -132,13 +132,13 @@ func TestLivePagesUseTheRightsOfTheirReaders(t *testing.T) {
 	ada.admin.Store(false)
 	version.Add(1)
 	if got := first(); got != "" {
-		t.Errorf("after the rights have changed: got %q, want the end of the stream", got)
+		t.Errorf("after the rights have changed: got %q, want EOF", got)
 	}
 	testutil.Eventually(t, "the other reader gets the update", func() bool { return strings.Contains(second(), "secret 1") })
 }
 
-// A page that panics gets an error, is logged once and is not rendered again, like a page that does not change;
-// other pages are updated as before.
+// A page that panics shows an error, is logged once and is not rendered again, like a page that does not change. Other pages are
+// updated as before.
 func TestPanicOfALivePageEndsThatPageOnly(t *testing.T) {
 	t.Parallel()
 	log := &records{}

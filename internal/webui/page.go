@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// parse reads the template of a page, which is one of the site or of this package.
+// parse parses the template of a page of the site or of this package.
 func (s *Site) parse(name string) *template.Template {
 	all := template.FuncMap{}
 	maps.Copy(all, formats)
@@ -27,7 +27,7 @@ func (s *Site) parse(name string) *template.Template {
 	return template.Must(t.ParseFS(s.cfg.Pages, own))
 }
 
-// page is a template and what it shows.
+// page is a template with a function that returns its data.
 type page struct {
 	show *template.Template
 	ask  Ask
@@ -36,8 +36,7 @@ type page struct {
 // policy is the Content-Security-Policy of the pages.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// Page serves the template with a name: as HTML or, if the request accepts events, what of it changes. It panics if the
-// template cannot be parsed.
+// Page serves a template: as HTML or, if the request accepts events, as a stream of updates. It panics if the template is invalid.
 func (s *Site) Page(name string, ask Ask) http.Handler {
 	p := page{s.parse(name), ask}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +56,7 @@ func (s *Site) Page(name string, ask Ask) http.Handler {
 	})
 }
 
-// framed adds to a view what all pages show.
+// framed adds the data of the frame to a view.
 func (s *Site) framed(r *http.Request, v View) View {
 	v.Config, v.Now, v.request = s.cfg, time.Now(), r
 	return v
@@ -66,8 +65,8 @@ func (s *Site) framed(r *http.Request, v View) View {
 func (s *Site) write(w http.ResponseWriter, code int, t *template.Template, v View) {
 	var out bytes.Buffer
 	if err := t.Execute(&out, v); err != nil {
-		s.cfg.Logger.Error("page cannot be made", "page", v.Name, "error", err)
-		http.Error(w, fmt.Sprintf("the page %q cannot be made; see the log", v.Name), http.StatusInternalServerError)
+		s.cfg.Logger.Error("cannot render page", "page", v.Name, "error", err)
+		http.Error(w, fmt.Sprintf("cannot render the page %q; see the log", v.Name), http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()

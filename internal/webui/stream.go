@@ -13,15 +13,15 @@ import (
 
 const (
 	pulse     = 15 * time.Second // between comments that keep the connection open
-	streaming = 5 * time.Minute  // until the reader must send a new request, so that expired credentials end the updates
-	writeTime = 10 * time.Second // the time limit of a write
+	streaming = 5 * time.Minute  // maximum duration of a request, so that expired credentials stop the updates
+	writeTime = 10 * time.Second // timeout of a write
 )
 
-// errRights ends the updates of a reader whose rights have changed since the request began.
-var errRights = errors.New("the rights of a reader have changed")
+// errRights stops the updates of a reader whose permissions have changed since the start of the request.
+var errRights = errors.New("the permissions of a reader have changed")
 
-// rights returns the part of the key of a page that depends on the sender of a request. Readers share a rendering only if
-// their rights are equal.
+// rights returns the part of the key of a page that depends on the permissions of the sender of a request. Readers share a rendering
+// only if their permissions are equal.
 func (s *Site) rights(r *http.Request) string {
 	reads := ""
 	if s.cfg.Reads != nil {
@@ -30,13 +30,13 @@ func (s *Site) rights(r *http.Request) string {
 	return fmt.Sprintf("%q %t %t", reads, s.cfg.May(r, Operate), s.cfg.May(r, Administer))
 }
 
-// stream sends a page each time that it changes, as server-sent events: "main" with the HTML of the element of this id,
-// and "trouble" with the reason why it cannot be read.
+// stream sends a page as server-sent events whenever it changes: "main" with the HTML of the element with this ID, and "trouble" with
+// an error.
 func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 	rights := s.rights(r)
 	render := func(ctx context.Context, r *http.Request) ([]byte, int, error) {
 		html, cost, err := s.fragment(ctx, r, p)
-		if s.rights(r) != rights { // checked after the rendering: it may have used either
+		if s.rights(r) != rights { // checked afterwards, because the rendering may have used either
 			return nil, 0, errRights
 		}
 		return html, cost, err
@@ -62,7 +62,7 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 	defer over.Stop()
 	text := []byte("retry: 2000\n\n")
 	for {
-		_ = out.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder has none
+		_ = out.SetWriteDeadline(time.Now().Add(writeTime)) // not supported by httptest.ResponseRecorder
 		if _, err := w.Write(text); err != nil {
 			return
 		}
@@ -90,7 +90,7 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, p page) {
 	}
 }
 
-// caller names the sender of a request.
+// caller returns the name or address of the sender of a request.
 func (s *Site) caller(r *http.Request) string {
 	if s.cfg.Caller != nil {
 		if name := s.cfg.Caller(r); name != "" {
@@ -103,21 +103,21 @@ func (s *Site) caller(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// fragment renders the part of a page that changes, and returns its cost. An error below 500, such as 404, is a page, too.
+// fragment renders the part of a page that changes and returns its cost. Errors below 500, such as 404, are rendered as pages.
 func (s *Site) fragment(ctx context.Context, r *http.Request, p page) (html []byte, cost int, err error) {
 	show := p.show
 	v, err := p.ask(ctx, r.WithContext(ctx))
 	if err != nil {
-		status, says := s.explain(err)
+		status, content := s.explain(err)
 		if status >= http.StatusInternalServerError {
 			return nil, v.Cost, err
 		}
-		show, v = s.errors, View{Name: says.Title, Data: says}
+		show, v = s.errors, View{Name: content.Title, Data: content}
 	}
 	v = s.framed(r, v)
 	var out bytes.Buffer
 	if err := show.ExecuteTemplate(&out, "main", v); err != nil {
-		return nil, v.Cost, fmt.Errorf("make the page: %w", err)
+		return nil, v.Cost, fmt.Errorf("render the page: %w", err)
 	}
 	if v.Fixed {
 		return out.Bytes(), never, nil
@@ -125,10 +125,10 @@ func (s *Site) fragment(ctx context.Context, r *http.Request, p page) (html []by
 	return out.Bytes(), v.Cost, nil
 }
 
-// lineEnds are the line ends of server-sent events. A bare CR is one, too.
+// lineEnds normalizes the line ends of server-sent events, including a bare CR.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// event returns a server-sent event.
+// event encodes a server-sent event.
 func event(name string, data []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "event: %s\n", name)

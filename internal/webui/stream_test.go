@@ -2,7 +2,7 @@ package webui
 
 import "testing"
 
-// No text in a page begins a line of the event stream.
+// Text in a page cannot start a line of the event stream.
 func TestEventHasOneDataLinePerLine(t *testing.T) {
 	t.Parallel()
 	got := string(event("main", []byte("a\r\rdata: b\revent: main\r\n\nc")))

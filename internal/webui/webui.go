@@ -1,8 +1,8 @@
-// Package webui is what the web pages of tasks/ui and of an orchestrator have in common: the frame with its navigation
-// and search, the look, live updates, questions before changes, errors.
+// Package webui contains the common parts of the web pages of tasks/ui and of the orchestrator: frame, navigation, search, styles, live
+// updates, confirmation pages and errors.
 //
-// A page is a template and a function that gets what it shows. It is served as HTML, and to readers that accept
-// server-sent events as a stream of its new content each time that it changes.
+// A page is a template with a function that returns its data. It is served as HTML, and to clients that accept server-sent events as a
+// stream of its content whenever it changes.
 package webui
 
 import (
@@ -20,62 +20,61 @@ import (
 //go:embed pages assets
 var files embed.FS
 
-// AskTime bounds what a page or a change may take.
+// AskTime is the timeout of a page or an action.
 const AskTime = 10 * time.Second
 
-// Class is a kind of change.
+// Class is a class of actions.
 type Class string
 
-// The classes of changes.
+// The classes of actions.
 const (
-	Operate    Class = "operate"    // of the work: revoke, pause, retry, decide
-	Administer Class = "administer" // of who may do what
+	Operate    Class = "operate"    // changes of work: revoke, pause, retry, decide
+	Administer Class = "administer" // changes of permissions
 )
 
-// Config is what all pages of a site have in common.
+// Config is the common configuration of the pages of a site.
 type Config struct {
-	// Prefix is the path that the site is mounted at, as in "/tasks", or "" for the root. The assets are below it.
+	// Prefix is the mount path of the site, such as "/tasks", or "" for the root. It includes the assets.
 	Prefix string
-	// Title is the name in the head of the pages; it leads to Home.
+	// Title is the title in the header of the pages, with a link to Home.
 	Title, Home string
 	// Menu is the navigation.
 	Menu []Area
-	// Shows reports whether the sender of a request sees the area of the navigation with a URL. Defaults to all.
+	// Shows reports whether the sender of a request sees the navigation area with a URL. Default: all areas.
 	Shows func(r *http.Request, url string) bool
-	// Search is the path that the search form asks, and SearchHint what it can find. Without Search there is no form.
+	// Search is the path of the search form, and SearchHint its placeholder. If Search is empty, there is no form.
 	Search, SearchHint string
-	// Pages holds the templates, each in a file "pages/NAME.html" that defines "main". What pages share is in
-	// "pages/parts.html".
+	// Pages contains the templates: each file "pages/NAME.html" defines "main", and "pages/parts.html" contains common parts.
 	Pages fs.FS
-	// Funcs are further functions of the templates.
+	// Funcs are additional template functions.
 	Funcs template.FuncMap
-	// May reports whether the sender of a request may make changes of a class.
+	// May reports whether the sender of a request may perform actions of a class.
 	May func(*http.Request, Class) bool
-	// Reads names what the sender of a request may read: those with the same name see the same on a page, but for what they
-	// may change. Defaults to the same for all.
+	// Reads returns a name for the read permissions of the sender of a request: senders with the same name see the same content,
+	// except for actions. Default: the same content for all.
 	Reads func(*http.Request) string
-	// Caller names the sender of a request: each may have at most 100 pages open that update themselves. Defaults to the
-	// address. Behind a reverse proxy, all readers have its address and share the 100 pages unless Caller names them.
+	// Caller returns the name of the sender of a request, who may have at most 100 live pages open. Default: the address, which
+	// all readers of a reverse proxy share.
 	Caller func(*http.Request) string
-	// Done ends the streams of open pages once it is closed, as when the server shuts down. Optional.
+	// Done closes the streams of open pages when it is closed, for example at shutdown. Optional.
 	Done <-chan struct{}
-	// Did is called after each change. It must not block for long.
+	// Did is called after each action. It must return quickly.
 	Did func(r *http.Request, action string, err error)
-	// Explain says which status and title the page of an error has, and reports false for errors that it does not know.
+	// Explain returns the status and the title of the page of an error, or false for unknown errors.
 	Explain func(error) (status int, title string, ok bool)
 	Logger  *slog.Logger
 }
 
-// Link is a link of the navigation.
+// Link is a navigation link.
 type Link struct{ Text, URL string }
 
-// Area is a link of the first row of the navigation. While one of its pages is shown, they are the second row.
+// Area is a link in the first row of the navigation. Its pages are the second row while one of them is open.
 type Area struct {
 	Link
 	Pages []Link
 }
 
-// Site serves pages. It may be used by many goroutines at once, and runs no goroutine while no page is open.
+// Site serves pages. It is safe for concurrent use, and runs no goroutine while no page is open.
 type Site struct {
 	cfg          Config
 	live         *hub
@@ -85,7 +84,7 @@ type Site struct {
 	assetHandler http.Handler
 }
 
-// New returns a site without pages. It panics if a template of its own cannot be parsed.
+// New returns a site without pages. It panics if a built-in template is invalid.
 func New(cfg Config) *Site {
 	s := &Site{cfg: cfg, live: newHub(cfg.Logger)}
 	s.confirm, s.done, s.errors = s.parse("confirm"), s.parse("done"), s.parse("error")
@@ -93,35 +92,35 @@ func New(cfg Config) *Site {
 	return s
 }
 
-// Assets serves the style and the scripts, below the path "/assets/" of the site.
+// Assets serves styles and scripts below the path "/assets/" of the site.
 func (s *Site) Assets() http.Handler { return s.assetHandler }
 
-// View is what a template shows.
+// View is the data of a template.
 type View struct {
-	Name string // of the page, for its title
-	At   string // the URL of the entry of the navigation that it belongs to
+	Name string // page title
+	At   string // the URL of its navigation entry
 	Data any
-	// Cost is about how many commands of Redis it took. An open page is read less often the more it costs. Defaults to 4.
+	// Cost is the approximate number of Redis commands of a rendering. Expensive pages are updated less often. Default: 4.
 	Cost int
-	// Fixed says that the page does not change by itself.
+	// Fixed means that the page does not change automatically.
 	Fixed bool
 
-	Config             // of the site
-	Now      time.Time // when it was asked for
+	Config             // configuration of the site
+	Now      time.Time // time of the request
 	request  *http.Request
-	question bool // it does not change by itself
+	question bool // does not change automatically
 }
 
-// Ask gets what a page shows: Name, At and Data of a view.
+// Ask returns the data of a page: Name, At and Data of a view.
 type Ask func(ctx context.Context, r *http.Request) (View, error)
 
-// May reports whether the reader may make changes of a class.
+// May reports whether the reader may perform actions of a class.
 func (v View) May(c Class) bool { return v.Config.May(v.request, c) }
 
-// Still reports whether the page does not change by itself.
+// Still reports whether the page does not change automatically.
 func (v View) Still() bool { return v.question || v.Fixed }
 
-// Areas are the links of the first row of the navigation, or none if there is only one.
+// Areas returns the first row of the navigation, or none if there is only one area.
 func (v View) Areas() []Area {
 	if len(v.Menu) < 2 {
 		return nil
@@ -132,7 +131,7 @@ func (v View) Areas() []Area {
 	return slices.DeleteFunc(slices.Clone(v.Menu), func(a Area) bool { return !v.Shows(v.request, a.URL) })
 }
 
-// Area is the one that the page belongs to.
+// Area returns the area of the page.
 func (v View) Area() Area {
 	for _, a := range v.Menu {
 		if a.URL == v.At {
@@ -147,7 +146,7 @@ func (v View) Area() Area {
 	return Area{}
 }
 
-// Second are the links of the second row of the navigation.
+// Second returns the second row of the navigation.
 func (v View) Second() []Link {
 	if len(v.Menu) == 1 {
 		return v.Menu[0].Pages
@@ -155,7 +154,7 @@ func (v View) Second() []Link {
 	return v.Area().Pages
 }
 
-// assets serves the files of the pages. They may be cached for an hour: a release may change them.
+// assets serves the assets. They may be cached for an hour, because a release may change them.
 func assets() http.Handler {
 	list := http.FileServerFS(files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

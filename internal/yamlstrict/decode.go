@@ -13,23 +13,21 @@ import (
 	"muster/internal/nearest"
 )
 
-// Place is where the value of a key is written.
+// Place is the position of a value.
 type Place struct {
 	At    Pos
-	Short bool // as a single text or number, not as a mapping or a list
+	Short bool // a scalar, not a mapping or a list
 }
 
-// Decoder decodes a parsed file into Go values. It works like yaml.Unmarshal in
-// strict mode, but continues after an error, so that one run finds
-// all problems, and records the place of every value.
+// Decoder decodes a parsed file into Go values. It works like yaml.Unmarshal in strict mode, but continues after an error to find all
+// problems, and records the position of every value.
 type Decoder struct {
-	// Custom, if set, decodes values that can be written in more than one
-	// way. It gets a pointer to the value, and reports whether it decodes
-	// values of that type.
+	// Custom, if set, decodes values with several syntaxes. It receives a pointer to the value and reports whether it decodes
+	// values of its type.
 	Custom func(v any, n ast.Node, key string) bool
 
 	Problems []Problem
-	Places   map[string]Place // of every key that the file has
+	Places   map[string]Place // positions of all keys in the file
 
 	anchors map[string]ast.Node
 	depth   int
@@ -40,10 +38,8 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 )
 
-// Decode decodes the one document of data into v, a pointer to a struct, by its
-// yaml tags; a field At of a type like Pos is set to the place of its mapping.
-// It adds all errors to d.Problems, and reports whether the document is
-// a mapping.
+// Decode decodes the only document in data into v, a pointer to a struct with yaml tags. It sets a field At of a type like Pos to the
+// position of its mapping. It adds all errors to d.Problems and reports whether the document is a mapping.
 func (d *Decoder) Decode(data []byte, v any) bool {
 	d.Places = map[string]Place{}
 	root := d.parse(data)
@@ -54,7 +50,7 @@ func (d *Decoder) Decode(data []byte, v any) bool {
 	return d.IsMapping(root)
 }
 
-// parse returns the one document of data. It stops at the first syntax error.
+// parse returns the only document in data. It stops at the first syntax error.
 func (d *Decoder) parse(data []byte) ast.Node {
 	f, err := Parse(data)
 	if err != nil {
@@ -82,18 +78,17 @@ func (d *Decoder) parse(data []byte) ast.Node {
 	return nil
 }
 
-// Fail notes what is wrong with a node.
+// Fail adds a problem with a node.
 func (d *Decoder) Fail(n ast.Node, key, format string, args ...any) {
 	d.FailAt(At(n), key, format, args...)
 }
 
-// FailAt notes what is wrong at a place.
+// FailAt adds a problem at a position.
 func (d *Decoder) FailAt(at Pos, key, format string, args ...any) {
 	d.Problems = append(d.Problems, Problem{At: at, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-// At returns where a node begins. goccy's token of a block mapping is its
-// first colon, so the position of the key is used instead.
+// At returns the start of a node. For a block mapping, whose token in goccy is the first colon, it is the position of the first key.
 func At(n ast.Node) Pos {
 	for {
 		switch m := n.(type) {
@@ -115,8 +110,7 @@ func At(n ast.Node) Pos {
 	return Pos{p.Line, p.Column}
 }
 
-// Plain returns the node that an anchor, alias or tag refers to, and nil for
-// null.
+// Plain returns the node to which an anchor, alias or tag refers, or nil for null.
 func (d *Decoder) Plain(n ast.Node) ast.Node {
 	for range MaxDepth {
 		switch m := n.(type) {
@@ -153,8 +147,7 @@ type Pair struct {
 	Node ast.Node
 }
 
-// Mapping returns the entries of n. If n is not a mapping, it adds a problem that
-// says what is wanted and returns false.
+// Mapping returns the entries of n. If n is not a mapping, it adds a problem with the expected kind and returns false.
 func (d *Decoder) Mapping(n ast.Node, key, want string) ([]Pair, bool) {
 	var values []*ast.MappingValueNode
 	switch m := d.Plain(n).(type) {
@@ -177,7 +170,7 @@ func (d *Decoder) Mapping(n ast.Node, key, want string) ([]Pair, bool) {
 	return pairs, true
 }
 
-// list returns the elements of n; a single value is a list of one element.
+// list returns the elements of n; a scalar is a list of one element.
 func (d *Decoder) list(n ast.Node) []ast.Node {
 	switch m := d.Plain(n).(type) {
 	case nil:
@@ -188,8 +181,7 @@ func (d *Decoder) list(n ast.Node) []ast.Node {
 	return []ast.Node{n}
 }
 
-// Scalar returns the text of a single value. If n is not one, it adds a problem
-// that says what is wanted and returns false.
+// Scalar returns the string of a scalar. If n is not a scalar, it adds a problem with the expected kind and returns false.
 func (d *Decoder) Scalar(n ast.Node, key, want string) (string, bool) {
 	switch m := d.Plain(n).(type) {
 	case *ast.StringNode:
@@ -213,7 +205,7 @@ func (d *Decoder) IsMapping(n ast.Node) bool {
 	return false
 }
 
-// IsScalar reports whether n is a single text, number or boolean.
+// IsScalar reports whether n is a string, number or boolean.
 func (d *Decoder) IsScalar(n ast.Node) bool {
 	switch d.Plain(n).(type) {
 	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
@@ -273,7 +265,7 @@ func (d *Decoder) into(n ast.Node, v reflect.Value, key string) {
 	case reflect.Struct:
 		d.Full(n, v.Addr().Interface(), key)
 	case reflect.Slice:
-		v.SetZero() // a list replaces another
+		v.SetZero() // a list replaces a previous value
 		for i, m := range d.list(n) {
 			e := reflect.New(v.Type().Elem()).Elem()
 			d.into(m, e, fmt.Sprintf("%s[%d]", key, i))
@@ -299,7 +291,7 @@ func (d *Decoder) mapOf(n ast.Node, v reflect.Value, key string) {
 	}
 }
 
-// single decodes a text, a number, a boolean or a duration.
+// single decodes a string, a number, a boolean or a duration.
 func (d *Decoder) single(n ast.Node, v reflect.Value, key string) {
 	want := map[reflect.Kind]string{reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Float64: "a number"}[v.Kind()]
 	if v.Type() == durationType {
@@ -340,7 +332,7 @@ func (d *Decoder) single(n ast.Node, v reflect.Value, key string) {
 	}
 }
 
-// duration parses 1.5s, 200ms, 2m, or a number of seconds without a unit.
+// duration parses a number of seconds or a Go duration.
 func duration(s string) (int64, error) {
 	if secs, err := strconv.ParseFloat(s, 64); err == nil && secs >= 0 && secs < 1e9 {
 		return int64(secs * float64(time.Second)), nil
@@ -359,8 +351,7 @@ func (d *Decoder) Full(n ast.Node, v any, key string) {
 	}
 }
 
-// Struct fills the fields of the struct that to points to from entries of a
-// mapping at a place, by their yaml tags.
+// Struct sets the fields of the struct that to points to from the entries of a mapping at a position, by their yaml tags.
 func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 	v := reflect.ValueOf(to).Elem()
 	byName := map[string]int{}
@@ -387,7 +378,7 @@ func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 	}
 }
 
-// Unknown adds a problem for a key that is not one of known, with the nearest known key.
+// Unknown adds a problem for an unknown key, with the most similar known key.
 func (d *Decoder) Unknown(p Pair, key string, known []string) {
 	if n := nearest.Word(p.Key, known); n != "" {
 		d.FailAt(p.At, key, "unknown key %q; did you mean %q?", p.Key, n)

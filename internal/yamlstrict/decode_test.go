@@ -41,7 +41,7 @@ func TestDecodeFillsStructs(t *testing.T) {
 	}
 }
 
-// Decode returns all problems at once, each with its place.
+// Decode returns all problems with their positions.
 func TestDecodeReturnsAllProblems(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

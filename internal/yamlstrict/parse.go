@@ -1,6 +1,5 @@
-// Package yamlstrict parses YAML that need not be trusted: it limits the size of a file and the depth of its
-// collections before it builds a syntax tree, whose memory grows with the square of the depth.
-// Parse returns the tree; a Decoder fills Go values from it and finds all problems at once.
+// Package yamlstrict parses untrusted YAML: it limits the size of a file and the nesting depth before it builds a syntax tree, whose
+// memory grows quadratically with the depth. Parse returns the tree; a Decoder fills Go values from it and finds all problems.
 package yamlstrict
 
 import (
@@ -15,9 +14,9 @@ import (
 )
 
 const (
-	// MaxSize bounds a file, in bytes.
+	// MaxSize is the maximum size of a file in bytes.
 	MaxSize = 1 << 20
-	// MaxDepth bounds how deeply lists and maps may be nested.
+	// MaxDepth is the maximum nesting depth of lists and maps.
 	MaxDepth = 64
 )
 
@@ -54,8 +53,8 @@ func Parse(data []byte) (*ast.File, error) {
 	return nil, &Error{Message: err.Error()}
 }
 
-// checkDepth counts open brackets, and the dashes of lists in lists, "- - -", on one line. Lists on lines of
-// their own are indented, so the size of the file bounds their depth.
+// checkDepth counts open brackets and the dashes of nested lists, "- - -", on one line. Lists on separate lines are indented, so the
+// size of the file limits their depth.
 func checkDepth(tokens token.Tokens) error {
 	brackets, dashes, line := 0, 0, 0
 	for _, t := range tokens {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Pos is a place in a file. Lines and columns are counted from 1. The zero Pos is none, as in a value made in Go.
+// Pos is a position in a file. Lines and columns start at 1. The zero Pos means no position, as in values created in Go.
 type Pos struct{ Line, Col int }
 
 // Problem is a mistake in a file.
 type Problem struct {
-	File string // its name; "" if that is not known
+	File string // name, or "" if unknown
 	At   Pos
 	Key  string // dotted path of the key, or ""
-	Text string // what is wrong and what to write instead
+	Text string // description with advice
 }
 
 // Error returns file:line:column: key: text.
@@ -36,7 +36,7 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Problems are all mistakes in a file, in the order of the file.
+// Problems are all mistakes in a file, in file order.
 type Problems []*Problem
 
 // Error returns one problem per line.
@@ -48,7 +48,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.As find a single Problem.
+// Unwrap supports errors.As for a single Problem.
 func (ps Problems) Unwrap() []error {
 	errs := make([]error, len(ps))
 	for i, p := range ps {
@@ -57,7 +57,7 @@ func (ps Problems) Unwrap() []error {
 	return errs
 }
 
-// Sorted sorts the problems by their places, and returns them.
+// Sorted sorts the problems by position and returns them.
 func (ps Problems) Sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b *Problem) int {
 		if a.At.Line != b.At.Line {

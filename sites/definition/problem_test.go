@@ -85,7 +85,7 @@ func TestProblemsOfTheSite(t *testing.T) {
 		{"itself", "start: [/]", "start: [/]\ndepends_on: [shop.example]", `cannot depend on itself`},
 		{"html in what is html", "start: [/]", "start: [/]\ndetail: {html: data}", `detail.html: is for HTML that stands in JSON`},
 		{"host with a bad port", "start: [/]", "start: [/]\nhosts: ['a.example:x', 'a.example:0']", `"a.example:0" is not a host name`},
-		{"address with path", "start: [/]", "start: [/]\nallow_addresses: [10.0.0.0/99]", `allow_addresses: "10.0.0.0/99" is no address, network or host`},
+		{"address with path", "start: [/]", "start: [/]\nallow_addresses: [10.0.0.0/99]", `allow_addresses: invalid address, network or host "10.0.0.0/99"`},
 		{"host with path", "start: [/]", "start: [/]\nhosts: [a.example/b]", `"a.example/b" is not a host name`},
 		{"bad scope", "start: [/]", "start: [/]\nscope: {allow: '(', deny: [{a: b}]}", `4:16: scope.allow`},
 		{"host that is none", "start: [/]", "start: [/]\nhosts: ['-1', 'a b']", `"a b" is not a host name`},

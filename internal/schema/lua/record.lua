@@ -1,6 +1,6 @@
--- Notes that a migration was done, by the process that has the lock.
+-- Records a completed migration of the process that holds the lock.
 -- KEYS: 1 schema. ARGV: token, number of the migration.
--- Returns 1, or 0 if another process has taken the lock.
+-- Returns 1, or 0 if another process has acquired the lock.
 if redis.call("HGET", KEYS[1], "token") ~= ARGV[1] then return 0 end
 local time = redis.call("TIME")
 if (tonumber(redis.call("HGET", KEYS[1], "version") or "") or 0) < tonumber(ARGV[2]) then

@@ -1,6 +1,6 @@
--- Extends the lock of the store, or ends it, if it is still that of a token and has not ended.
--- KEYS: 1 schema. ARGV: token, ms that the lock lasts from now on or 0 to end it.
--- Returns 1, or 0 if the lock was lost.
+-- Extends or releases the lock of the store, if it has the given token and has not expired.
+-- KEYS: 1 schema. ARGV: token, new lease in ms, or 0 to release the lock.
+-- Returns 1, or 0 if the lock is lost.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local at = redis.call("HMGET", KEYS[1], "token", "until")

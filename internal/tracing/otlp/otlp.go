@@ -1,5 +1,5 @@
-// Package otlp sends spans to a collector by the OpenTelemetry Protocol over HTTP. It is apart from package tracing, so
-// that what makes spans does not need what sends them.
+// Package otlp exports spans to a collector with the OpenTelemetry Protocol over HTTP. It is separate from package tracing, so that
+// packages that create spans do not depend on the exporter.
 package otlp
 
 import (
@@ -16,14 +16,14 @@ import (
 	"muster/internal/tracing"
 )
 
-// Open returns the tracing of the settings, or nil if they name no collector. See [tracing.New].
+// Open returns the tracing of the settings, or nil without a collector. See [tracing.New].
 func Open(cfg tracing.Config, logger *slog.Logger) (*tracing.Tracing, error) {
 	if cfg.Endpoint == "" {
 		return nil, nil
 	}
 	endpoint, err := url.Parse(cfg.Endpoint)
 	if err != nil {
-		return nil, errors.New("tracing.endpoint is not a URL") // the error of Parse shows it
+		return nil, errors.New("tracing.endpoint is not a URL") // the error of Parse contains the URL
 	}
 	if endpoint.Path == "" || endpoint.Path == "/" {
 		endpoint.Path = "/v1/traces"

@@ -1,4 +1,4 @@
-// Package tracingtest has a collector of spans for tests.
+// Package tracingtest provides a span collector for tests.
 package tracingtest
 
 import (
@@ -17,28 +17,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is a span as it was received.
+// Span is a received span.
 type Span struct {
-	Trace, ID, Parent string // in hex
+	Trace, ID, Parent string // hex
 	Name, Kind        string // Kind is SERVER, CLIENT, CONSUMER, INTERNAL
 	Failed            bool
-	Message           string // of the status
+	Message           string // status message
 	Attributes        map[string]string
 	Resource          map[string]string
-	Links             []string // ids of spans
-	Start, End        uint64   // unix ns
+	Links             []string // span IDs
+	Start, End        uint64   // Unix ns
 }
 
 // Collector receives spans by OTLP over HTTP. Its methods may be called concurrently.
 type Collector struct {
 	URL string
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	spans   []Span
 	headers []http.Header
 }
 
-// New starts a collector that ends with the test.
+// New starts a collector and stops it at the end of the test.
 func New(t testing.TB) *Collector {
 	c := &Collector{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,14 +52,14 @@ func New(t testing.TB) *Collector {
 	return c
 }
 
-// Spans returns what was received so far.
+// Spans returns the received spans.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]Span(nil), c.spans...)
 }
 
-// Headers returns the headers of the requests so far.
+// Headers returns the headers of the received requests.
 func (c *Collector) Headers() []http.Header {
 	c.mu.Lock()
 	defer c.mu.Unlock()
