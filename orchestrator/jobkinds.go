@@ -49,11 +49,11 @@ func (s *System) markFinished(ctx context.Context, id string) {
 // TrackScrapes adds the scrapes that started after since to the job list, because the process that sent them may have
 // stopped before it did. It is idempotent. Records of scrapes are kept for a week.
 func (s *System) TrackScrapes(ctx context.Context, since time.Time) error {
-	began, err := s.Sites.JobsSince(ctx, since)
+	start, err := s.Sites.JobsSince(ctx, since)
 	if err != nil {
 		return err
 	}
-	for _, j := range began {
+	for _, j := range start {
 		if err := s.Jobs.Track(ctx, j.ID, jobs.KindScrape, j.Site, j.Began); err != nil {
 			return fmt.Errorf("list scrape %s: %w", j.ID, err)
 		}
@@ -61,16 +61,16 @@ func (s *System) TrackScrapes(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// reconcile returns a function that adds scrapes to the job list: in the first call those of the last week, then
+// reconcile returns a function that adds scrapes to the job list: in the first call the scrapes of the last week, then
 // the scrapes since the previous call. It must not be called concurrently.
 func (s *System) reconcile() func(context.Context) error {
 	since := time.Now().Add(-7 * 24 * time.Hour)
 	return func(ctx context.Context) error {
-		began := time.Now()
+		start := time.Now()
 		if err := s.TrackScrapes(ctx, since); err != nil {
 			return err
 		}
-		since = began.Add(-time.Minute) // the clocks of processes differ
+		since = start.Add(-time.Minute) // the clocks of processes differ
 		return nil
 	}
 }

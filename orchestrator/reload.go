@@ -119,12 +119,12 @@ func (w Watch) start(ctx context.Context, apply func(config.Config) ([]string, e
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(done)
 		w(ctx, apply)
 	}()
-	return func() { cancel(); <-ended }
+	return func() { cancel(); <-done }
 }
 
 // liveSettings holds the current settings of a process. reload replaces them.

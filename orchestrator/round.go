@@ -44,7 +44,7 @@ func (s *Scraper) Once(ctx context.Context) (*Round, error) {
 // The job of a site waits for the jobs of its dependencies in the round and fails unless they complete. A failed site does
 // not stop the others: Round returns the results of all sites and the joined errors.
 func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions) (*Round, error) {
-	began := time.Now()
+	start := time.Now()
 	order, err := s.order(names)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions)
 		})
 	}
 	_ = scrapes.Wait() // the errors are in errs
-	round.Seconds = time.Since(began).Seconds()
+	round.Seconds = time.Since(start).Seconds()
 	return round, errors.Join(append(errs, s.proxies.count(context.WithoutCancel(ctx), &round.Proxies))...)
 }
 

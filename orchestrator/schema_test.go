@@ -37,13 +37,13 @@ func TestSettingNamesAllKindsAndStatesOfJobs(t *testing.T) {
 	if !slices.Equal(config.JobKinds, jobs.Kinds) {
 		t.Errorf("kinds: got %v, want %v", config.JobKinds, jobs.Kinds)
 	}
-	var ended []string
+	var done []string
 	for _, st := range jobs.Statuses {
 		if st.Terminal() {
-			ended = append(ended, string(st))
+			done = append(done, string(st))
 		}
 	}
-	if !slices.Equal(config.JobStates, ended) {
-		t.Errorf("states: got %v, want %v", config.JobStates, ended)
+	if !slices.Equal(config.JobStates, done) {
+		t.Errorf("states: got %v, want %v", config.JobStates, done)
 	}
 }

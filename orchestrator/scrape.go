@@ -154,10 +154,10 @@ func (s *Scraper) Scrape(ctx context.Context, name string, opts ScrapeOptions) (
 
 // scrapeAfter is Scrape for a site that may depend on the sites of jobs. It calls sent with the job ID.
 func (s *Scraper) scrapeAfter(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string)) (Scraped, error) {
-	began := time.Now()
+	start := time.Now()
 	scraped := Scraped{Site: name, Status: string(refreshwait.Failed), Files: []string{}}
 	err := s.scrape(ctx, name, opts, jobs, sent, &scraped)
-	scraped.Seconds = time.Since(began).Seconds()
+	scraped.Seconds = time.Since(start).Seconds()
 	if err != nil {
 		if ctx.Err() != nil { // err is a consequence of the cancellation
 			scraped.Status, err = "INTERRUPTED", context.Cause(ctx)
@@ -190,7 +190,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	}
 	sent(run.ID())
 	ctx, follow := s.follow(ctx, run.ID(), opts.Each)
-	track, began := s.opts.Display.Track(name), time.Now()
+	track, start := s.opts.Display.Track(name), time.Now()
 	first := int64(-1) // pages done by the resumed job, read at the first progress
 	var seen sites.Job // state at the last progress
 	summary, err := await(ctx, s.waits, track, run, awaited[report.Summary]{
@@ -214,7 +214,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 			if first < 0 {
 				first = done
 			}
-			return live(j, done-first, time.Since(began))
+			return live(j, done-first, time.Since(start))
 		},
 	})
 	defer s.system.markFinished(ctx, run.ID())

@@ -55,9 +55,9 @@ func TestServeWithAPortInUse(t *testing.T) {
 	}
 	t.Run("asked for", func(t *testing.T) {
 		t.Parallel()
-		ended := make(chan struct{})
-		err := serve(t, true, func(*logged) { <-ended })
-		close(ended)
+		done := make(chan struct{})
+		err := serve(t, true, func(*logged) { <-done })
+		close(done)
 		if !errors.Is(err, api.ErrTaken) || !strings.Contains(err.Error(), l.Addr().String()) {
 			t.Errorf("got %v, want an error with the address in use", err)
 		}

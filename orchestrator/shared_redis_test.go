@@ -22,9 +22,9 @@ func TestRunEndsWithASharedRedis(t *testing.T) {
 			cfg := settings(t)
 			cfg.Redis.Attempts, cfg.Redis.Interval, cfg.Shutdown.Drain = 2, 10*time.Millisecond, time.Second
 			up, over := make(chan struct{}), make(chan struct{})
-			ended := make(chan error, 1)
+			done := make(chan error, 1)
 			go func() {
-				ended <- Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+				done <- Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 					if err := o.Workers.Start(ctx); err != nil {
 						return err
 					}
@@ -41,7 +41,7 @@ func TestRunEndsWithASharedRedis(t *testing.T) {
 					return err
 				}
 				close(over)
-				if err := <-ended; err != nil {
+				if err := <-done; err != nil {
 					return err
 				}
 				<-ctx.Done()
@@ -60,9 +60,9 @@ func TestWorkerEndsWithTheRedisOfItsDataDirectory(t *testing.T) {
 	cfg := settings(t)
 	cfg.Redis.Attempts, cfg.Redis.Interval = 2, 10*time.Millisecond
 	up, over := make(chan struct{}), make(chan struct{})
-	ended := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
-		ended <- Run(t.Context(), cfg, Options{}, func(context.Context, *Orchestrator) error {
+		done <- Run(t.Context(), cfg, Options{}, func(context.Context, *Orchestrator) error {
 			close(up)
 			<-over
 			return nil
@@ -73,7 +73,7 @@ func TestWorkerEndsWithTheRedisOfItsDataDirectory(t *testing.T) {
 	if !errors.Is(err, redisd.ErrGone) {
 		t.Errorf("got %v, want %v", err, redisd.ErrGone)
 	}
-	if err := <-ended; err != nil {
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }

@@ -28,7 +28,7 @@ func identify(ctx context.Context, info tasktype.Info, next func(context.Context
 
 func logRuns(logger *slog.Logger) tasks.Middleware {
 	return func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
-		level, began := slog.LevelDebug, time.Now()
+		level, start := slog.LevelDebug, time.Now()
 		err := next(ctx)
 		if err != nil && !tasks.IsAgain(err) && !tasks.IsPending(err) && ctx.Err() == nil {
 			level = slog.LevelInfo
@@ -36,7 +36,7 @@ func logRuns(logger *slog.Logger) tasks.Middleware {
 		if !logger.Enabled(ctx, level) {
 			return err
 		}
-		args := []any{"task", info.Task, "attempt", info.Attempt, "took", time.Since(began)}
+		args := []any{"task", info.Task, "attempt", info.Attempt, "took", time.Since(start)}
 		if err != nil {
 			args = append(args, "err", clip.Line(err.Error(), 500))
 		}

@@ -220,7 +220,7 @@ func TestTraceOfAScrape(t *testing.T) {
 	c := tracingtest.New(t)
 	cfg, world := worldSettings(t)
 	cfg.Tracing.Endpoint, cfg.Sites.Names = c.URL, []string{"news"}
-	began := time.Now()
+	start := time.Now()
 	var done Scraped
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		round, err := o.Scraper.Round(ctx, []string{"news"}, ScrapeOptions{})
@@ -242,7 +242,7 @@ func TestTraceOfAScrape(t *testing.T) {
 			}
 			continue
 		}
-		if s.Start < uint64(began.UnixNano()) || s.End < s.Start {
+		if s.Start < uint64(start.UnixNano()) || s.End < s.Start {
 			t.Errorf("%s is from %d to %d", s.Name, s.Start, s.End)
 		}
 		i := slices.IndexFunc(spans, func(p tracingtest.Span) bool { return p.ID == s.Parent })

@@ -182,7 +182,7 @@ func TestProcessesThatStartAtOnceMigrateOnce(t *testing.T) {
 // If a process dies at any point of a migration, the next process completes it.
 func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 	t.Parallel()
-	for calls, ended := 1, false; !ended; calls++ {
+	for calls, done := 1, false; !done; calls++ {
 		address := redistest.MiniURL(t)
 		rdb := redistest.NewFault(redistest.Refused, 0).Client(t, address)
 		fill(t, rdb)
@@ -191,7 +191,7 @@ func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 		s := New(f.Client(t, address), moves(), nil)
 		s.Lease = 50 * time.Millisecond
 		err := s.Open(t.Context())
-		if ended = err == nil; !ended && !errors.Is(err, redistest.ErrFault) && !errors.Is(err, ErrLost) {
+		if done = err == nil; !done && !errors.Is(err, redistest.ErrFault) && !errors.Is(err, ErrLost) {
 			t.Fatalf("after %d calls: got %v, want the error of the dead process", calls, err)
 		}
 		if calls > 100 {
@@ -216,17 +216,17 @@ func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 			frozen := f.Client(t, address)
 			list := moves()
 			run := list[0].Run
-			began := make(chan bool)
+			start := make(chan bool)
 			list[0].Run = func(ctx context.Context, rdb redis.UniversalClient, lock *Lock) error {
 				f.Arm()
-				began <- true
+				start <- true
 				return run(ctx, rdb, lock)
 			}
 			first := New(frozen, list, nil)
 			first.Lease = time.Second
-			ended := make(chan error, 1)
-			go func() { ended <- first.Open(context.Background()) }()
-			<-began
+			done := make(chan error, 1)
+			go func() { done <- first.Open(context.Background()) }()
+			<-start
 			if err := New(rdb, moves(), nil).Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +236,7 @@ func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.Release()
-			if err := <-ended; !errors.Is(err, ErrLost) {
+			if err := <-done; !errors.Is(err, ErrLost) {
 				t.Errorf("got %v, want %v", err, ErrLost)
 			}
 			isMigrated(t, rdb)
@@ -322,11 +322,11 @@ func TestWaitForTheLockEndsWithItsContext(t *testing.T) {
 	logged := make(logSignal, 1)
 	err := hold(t.Context(), New(rdb, moves(), nil), func(ctx context.Context, _ *Lock) error {
 		waiting, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- New(rdb, moves(), slog.New(slog.NewTextHandler(logged, nil))).Open(waiting) }()
+		done := make(chan error, 1)
+		go func() { done <- New(rdb, moves(), slog.New(slog.NewTextHandler(logged, nil))).Open(waiting) }()
 		<-logged
 		stop()
-		return <-ended
+		return <-done
 	})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "which migrates the store") {
 		t.Errorf("got %v, want an error with the process", err)

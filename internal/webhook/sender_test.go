@@ -114,9 +114,9 @@ func TestInternalAddressesAreRejected(t *testing.T) {
 // The status decides the outcome. An endless body costs a second, and a huge one is not read.
 func TestEndlessBodiesAreBounded(t *testing.T) {
 	t.Parallel()
-	ended := make(chan struct{}, 2)
+	done := make(chan struct{}, 2)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() { ended <- struct{}{} }()
+		defer func() { done <- struct{}{} }()
 		_, _ = io.Copy(io.Discard, r.Body)
 		if r.URL.Path == "/drip" {
 			_ = http.NewResponseController(w).Flush()
@@ -135,7 +135,7 @@ func TestEndlessBodiesAreBounded(t *testing.T) {
 		if a := s.Send(t.Context(), Request{URL: server.URL + path, ID: "1-0"}); a.Outcome != Delivered {
 			t.Errorf("%s: got %+v, want it delivered", path, a)
 		}
-		<-ended
+		<-done
 	}
 }
 

@@ -18,7 +18,7 @@ func TestExpensivePagesAreRenderedLessOften(t *testing.T) {
 	h := newHub(slog.New(slog.DiscardHandler))
 	var looks atomic.Int64
 	const cost, wanted = 20, 4
-	began := time.Now()
+	start := time.Now()
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		_, leave, err := h.join(key, "", httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), func(context.Context, *http.Request) ([]byte, int, error) {
 			looks.Add(1)
@@ -30,7 +30,7 @@ func TestExpensivePagesAreRenderedLessOften(t *testing.T) {
 		t.Cleanup(leave)
 	}
 	testutil.Eventually(t, "the pages are rendered", func() bool { return looks.Load() >= wanted })
-	if took, least := time.Since(began), (wanted-1)*cost*time.Second/maxCost; took < least {
+	if took, least := time.Since(start), (wanted-1)*cost*time.Second/maxCost; took < least {
 		t.Errorf("%d renderings with cost %d took %v, want at least %v", wanted, cost, took, least)
 	}
 }

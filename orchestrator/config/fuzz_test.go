@@ -17,21 +17,21 @@ func FuzzOneLine(f *testing.F) {
 		text := before + hidden + after
 		if list, err := parseSources(text); err == nil {
 			if again, err := parseSources(sourcesText(list)); err != nil || len(again) != len(list) && len(list) > 0 {
-				t.Errorf("%q: read %d sources, and %d, %v of what is written", text, len(list), len(again), err)
+				t.Errorf("%q: read %d sources, and %d, %v after a round trip", text, len(list), len(again), err)
 			}
 		} else if strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
 			t.Errorf("%q: the error is %v", text, err)
 		}
 		if list, err := parseAgents(text); err == nil && len(list) > 0 {
 			if again, err := parseAgents(agentsText(list)); err != nil || len(again) != len(list) {
-				t.Errorf("%q: read %d agents, and %d, %v of what is written", text, len(list), len(again), err)
+				t.Errorf("%q: read %d agents, and %d, %v after a round trip", text, len(list), len(again), err)
 			}
 		} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
 			t.Errorf("%q: the error is %v", text, err)
 		}
 		if list, err := parseWebhooks(text); err == nil && len(list) > 0 {
 			if again, err := parseWebhooks(webhooksText(list)); err != nil || len(again) != len(list) {
-				t.Errorf("%q: read %d webhooks, and %d, %v of what is written", text, len(list), len(again), err)
+				t.Errorf("%q: read %d webhooks, and %d, %v after a round trip", text, len(list), len(again), err)
 			}
 		} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown field") {
 			t.Errorf("%q: the error is %v", text, err)

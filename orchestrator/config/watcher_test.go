@@ -49,9 +49,9 @@ func watching(t *testing.T, src Sources, every time.Duration) *watched {
 	w := &watched{now: make(chan struct{}, 1)}
 	l := read(t, src)
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(done)
 		Watcher{Now: w.now, Logger: slog.New(slog.NewTextHandler(w, nil)), every: every, Apply: func(c Config) ([]string, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -59,7 +59,7 @@ func watching(t *testing.T, src Sources, every time.Duration) *watched {
 			return nil, nil
 		}}.Run(ctx, l)
 	}()
-	t.Cleanup(func() { stop(); <-ended })
+	t.Cleanup(func() { stop(); <-done })
 	return w
 }
 

@@ -138,7 +138,7 @@ func TestUnknownPages(t *testing.T) {
 		}
 	}
 	if got := s.Traffic().Paths; len(got) != 1 || got[notFound].Requests != 50 {
-		t.Errorf("counted %v, want 50 under %q: counts must not grow with what clients make up", got, notFound)
+		t.Errorf("counted %v, want 50 under %q: counts must not grow with invented URLs", got, notFound)
 	}
 	r := httptest.NewRequest(http.MethodPost, "http://shop.example/", nil)
 	w := httptest.NewRecorder()

@@ -26,7 +26,7 @@ const (
 	None  Format = "none"
 )
 
-// Formats lists what ParseFormat accepts.
+// Formats lists the formats that ParseFormat accepts.
 var Formats = []Format{Auto, Bars, Lines, JSON, None}
 
 // ParseFormat returns the format called s.

@@ -245,9 +245,9 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			if err := left.Start(); err != nil {
 				t.Fatal(err)
 			}
-			ended := make(chan error, 1)
-			go func() { ended <- left.Wait() }()
-			t.Cleanup(func() { _ = left.Process.Kill(); <-ended })
+			done := make(chan error, 1)
+			go func() { done <- left.Wait() }()
+			t.Cleanup(func() { _ = left.Process.Kill(); <-done })
 			testutil.Eventually(t, "it is up", func() bool { return Ping(t.Context(), old, time.Second) == nil })
 			set(t, old, "k", "w")
 			gone := supervise.Identity{PID: 1 << 30, Start: "never", Exe: "/none"}
@@ -264,13 +264,13 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 			s = start(t, cfg)
-			if err := <-ended; err != nil {
+			if err := <-done; err != nil {
 				t.Errorf("the leftover did not shut down: %v", err)
 			}
-			ended <- nil
+			done <- nil
 			wantValue(t, s.URL(), "k", "w")
 			if password(t, cfg) == "" || s.URL() == old {
-				t.Error("there is no new password")
+				t.Error("got no new password")
 			}
 		})
 	}

@@ -84,21 +84,21 @@ func stored(d time.Duration) func(context.Context) (string, bool, error) {
 
 // filed returns a result that is in a file after d.
 func filed(d time.Duration) func() (string, bool, error) {
-	began := time.Now()
-	return func() (string, bool, error) { return inFile, time.Since(began) >= d, nil }
+	start := time.Now()
+	return func() (string, bool, error) { return inFile, time.Since(start) >= d, nil }
 }
 
 // until returns a job that is in Redis until d.
 func until(d time.Duration) func(context.Context) (bool, error) {
-	began := time.Now()
-	return func(context.Context) (bool, error) { return time.Since(began) < d, nil }
+	start := time.Now()
+	return func(context.Context) (bool, error) { return time.Since(start) < d, nil }
 }
 
 // from returns the keys k after d, and the keys of a running job before.
 func from(d time.Duration, k Keys) func(context.Context) (Keys, error) {
-	began := time.Now()
+	start := time.Now()
 	return func(context.Context) (Keys, error) {
-		if time.Since(began) < d {
+		if time.Since(start) < d {
 			return Keys{Status: Processing, TotalChunks: k.TotalChunks}, nil
 		}
 		return k, nil
@@ -254,7 +254,7 @@ func TestWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
+				start := time.Now()
 				result, stage, err := Wait(t.Context(), Waiter{Limit: c.limit, Logger: slog.New(slog.DiscardHandler)}, c.job())
 				if stage != c.stage {
 					t.Errorf("got stage %s, want %s", stage, c.stage)
@@ -270,7 +270,7 @@ func TestWait(t *testing.T) {
 				} else if !errors.Is(err, c.err) {
 					t.Errorf("got error %v, want %v", err, c.err)
 				}
-				if took := time.Since(began); took != c.took {
+				if took := time.Since(start); took != c.took {
 					t.Errorf("took %s, want %s", took, c.took)
 				}
 			})
@@ -280,9 +280,9 @@ func TestWait(t *testing.T) {
 
 // moving returns a marker that changes every second until d.
 func moving(d time.Duration) func(context.Context) (string, error) {
-	began := time.Now()
+	start := time.Now()
 	return func(context.Context) (string, error) {
-		return min(time.Since(began), d).Truncate(time.Second).String(), nil
+		return min(time.Since(start), d).Truncate(time.Second).String(), nil
 	}
 }
 

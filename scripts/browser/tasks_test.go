@@ -88,8 +88,8 @@ func over[O any](t *testing.T, s *site, work tasks.Signature[O]) string {
 	return run.ID()
 }
 
-// answer completes the external task of a workflow.
-func answer(t *testing.T, s *site, id string) {
+// complete completes the external task of a workflow.
+func complete(t *testing.T, s *site, id string) {
 	t.Helper()
 	nodes, err := s.client.Nodes(t.Context(), id)
 	if err != nil {
@@ -214,7 +214,7 @@ func TestUpdates(t *testing.T) {
 	b.visit(flow(first.ID()))
 	b.shows("0 of 2")
 	b.status("Live")
-	answer(t, s, first.ID())
+	complete(t, s, first.ID())
 	b.shows("succeeded")
 	if got := eval[string](b, `document.querySelector("#news[role=status]").textContent`); !strings.Contains(got, "succeeded") {
 		t.Errorf("got %q for screen readers, want a message about the success", got)
@@ -225,7 +225,7 @@ func TestUpdates(t *testing.T) {
 	b.do(press("#pause"))
 	b.status("Paused")
 	next := reads(t, s.URL+flow(second.ID()))
-	answer(t, s, second.ID())
+	complete(t, s, second.ID())
 	testutil.Eventually(t, "other readers see the result", func() bool { return strings.Contains(next(), "succeeded") })
 	if got := b.text(); strings.Contains(got, "succeeded") {
 		t.Errorf("while updates are paused: got %.500s, want an unchanged page", got)
@@ -367,7 +367,7 @@ func TestManyReaders(t *testing.T) {
 	b := open(t, s.URL)
 	b.visit(flow(run.ID()))
 	b.status("Live")
-	answer(t, s, run.ID())
+	complete(t, s, run.ID())
 	b.shows("succeeded")
 	for _, next := range all {
 		testutil.Eventually(t, "the reader receives the result", func() bool { return strings.Contains(next(), "succeeded") })

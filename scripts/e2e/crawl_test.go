@@ -131,11 +131,11 @@ func TestCrawlAfterAKill(t *testing.T) {
 		_, err := redisd.Discover(t.Context(), filepath.Join(dir, "data"))
 		return err != nil
 	})
-	began := time.Now()
+	start := time.Now()
 	second := site.scrape(t, dir)
-	second.until(t, "the first request", func() bool { n, _ := site.since(began); return n > 20 })
-	if _, at := site.since(began); at.Sub(began) > 3*time.Second {
-		t.Errorf("the first request came %s after the restart, want at most 3s", at.Sub(began))
+	second.until(t, "the first request", func() bool { n, _ := site.since(start); return n > 20 })
+	if _, at := site.since(start); at.Sub(start) > 3*time.Second {
+		t.Errorf("the first request came %s after the restart, want at most 3s", at.Sub(start))
 	}
 	second.interrupt(t)
 	<-second.done

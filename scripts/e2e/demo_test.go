@@ -16,10 +16,10 @@ func TestDemoOnABareMachine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	bare := []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir(), "TMPDIR=" + os.TempDir()}
-	began := time.Now()
+	start := time.Now()
 	r := muster(t, bare, "demo", "--json", "--dir", dir)
 	r.wait(t, 0)
-	if took := time.Since(began); took > 40*time.Second { // less than 15 s on a quiet machine
+	if took := time.Since(start); took > 40*time.Second { // less than 15 s on a quiet machine
 		t.Errorf("the demo took %s, want less than 40 s", took.Round(time.Second))
 	}
 

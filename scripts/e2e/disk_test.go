@@ -69,8 +69,8 @@ func (d disk) free() {
 	}
 }
 
-// said runs a command while the run continues, and returns its output and exit code.
-func (b *bench) said(t *testing.T, args ...string) (stdout, stderr string, code int) {
+// command runs a command while the run continues, and returns its output and exit code.
+func (b *bench) command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.Command(binary, append(args, "--config", b.conf)...)
 	var out, errs bytes.Buffer
@@ -124,7 +124,7 @@ func TestDiskFull(t *testing.T) {
 // wantBlocked checks that all commands that show a running scrape report the full disk, and that no worker counts as exited.
 func (b *bench) wantBlocked(t *testing.T) {
 	t.Helper()
-	out, errs, code := b.said(t, "jobs", "list", "--kind", "scrape", "--json")
+	out, errs, code := b.command(t, "jobs", "list", "--kind", "scrape", "--json")
 	var page struct {
 		Data []struct{ ID, Status, Waiting string }
 	}
@@ -136,10 +136,10 @@ func (b *bench) wantBlocked(t *testing.T) {
 			t.Errorf("job %s is %s, waiting %q; want it blocked, with no space left in %s", j.ID, j.Status, j.Waiting, b.data)
 		}
 	}
-	if out, errs, code := b.said(t, "inspect", "ping"); code != 0 {
+	if out, errs, code := b.command(t, "inspect", "ping"); code != 0 {
 		t.Errorf("inspect ping: exit code %d, want 0\n%s%s", code, out, errs)
 	}
-	out, errs, code = b.said(t, "health")
+	out, errs, code = b.command(t, "health")
 	if text := out + errs; code != 1 || !strings.Contains(text, "disk") || strings.Contains(text, "no worker") || strings.Contains(text, "no running") {
 		t.Errorf("health: exit code %d, want 1 and a full disk\n%s", code, text)
 	}

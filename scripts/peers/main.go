@@ -107,7 +107,7 @@ func loadResults(path string) (*results, error) {
 }
 
 func measureAll(ctx context.Context, only string, turns int) (*results, error) {
-	began := time.Now()
+	start := time.Now()
 	chosen, err := chooseSystems(only)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func measureAll(ctx context.Context, only string, turns int) (*results, error) {
 	if err := b.recoveries(ctx, res.Systems); err != nil {
 		return nil, err
 	}
-	res.Took = time.Since(began)
+	res.Took = time.Since(start)
 	return res, nil
 }
 

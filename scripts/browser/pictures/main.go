@@ -110,14 +110,14 @@ func startDemo(ctx context.Context, file string) (*demo, error) {
 		return nil, err
 	}
 	d.cmd.Stdout, d.cmd.Stderr = w, w
-	began := time.Now()
+	start := time.Now()
 	err = d.cmd.Start()
 	w.Close()
 	if err != nil {
 		return nil, err
 	}
 	for scan := bufio.NewScanner(r); scan.Scan(); {
-		d.lines = append(d.lines, line{time.Since(began), scan.Text()})
+		d.lines = append(d.lines, line{time.Since(start), scan.Text()})
 		if m := address.FindStringSubmatch(scan.Text()); m != nil {
 			d.base = m[1]
 		}

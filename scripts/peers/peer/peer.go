@@ -147,7 +147,7 @@ func send(ctx context.Context, s Sender) error {
 		if _, err := fmt.Sscan(lines.Text(), &kind, &id, &size); err != nil {
 			return fmt.Errorf("line %q: %w", lines.Text(), err)
 		}
-		began := time.Now().UnixMicro()
+		start := time.Now().UnixMicro()
 		var err error
 		switch kind {
 		case "single":
@@ -167,7 +167,7 @@ func send(ctx context.Context, s Sender) error {
 		case err != nil:
 			return err
 		default:
-			fmt.Println(began)
+			fmt.Println(start)
 		}
 	}
 	return lines.Err()
@@ -175,7 +175,7 @@ func send(ctx context.Context, s Sender) error {
 
 // timed prints the duration of work and the CPU time of this process.
 func timed(work func() error) error {
-	began, before := time.Now(), cpu()
+	start, before := time.Now(), cpu()
 	err := work()
 	if errors.Is(err, ErrNone) {
 		fmt.Println("none")
@@ -184,7 +184,7 @@ func timed(work func() error) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(time.Since(began).Seconds(), (cpu() - before).Microseconds())
+	fmt.Println(time.Since(start).Seconds(), (cpu() - before).Microseconds())
 	return nil
 }
 
