@@ -135,7 +135,7 @@ func TestPoolNotesLimitersThatFail(t *testing.T) {
 	k.run(p)
 	k.wantStats("0 0 1 0 1")
 	a := k.get("a")
-	if a.Attempts != 2 || !strings.HasPrefix(a.Note, "limiter_acquire_failed: acquire a slot of host:broken: ") {
+	if a.Attempts != 2 || !strings.HasPrefix(a.Note, "limiter_acquire_failed: acquire slot of host:broken: ") {
 		t.Errorf("got %d attempts, %q; want 2 and limiter_acquire_failed", a.Attempts, a.Note)
 	}
 	if s := p.Stats(); s.Retried != 1 || s.Failed != 1 || s.Done != 1 {
