@@ -91,7 +91,7 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 		for want, change := range map[string]func(*config.Config){
 			"nosuchsite":   func(c *config.Config) { c.Sites.Schedule = map[string]string{"nosuchsite": "@daily"} },
 			"no such file": func(c *config.Config) { c.Sites.Dir = filepath.Join(t.TempDir(), "none") },
-			"too short":    func(c *config.Config) { c.API.Keys = []string{"short"} },
+			"short key":    func(c *config.Config) { c.API.Keys = []string{"short"} },
 			"agents[1]": func(c *config.Config) {
 				c.Agents.Static = []config.Agent{{Role: "a", URL: "http://a"}, {Role: "a", URL: "http://a"}}
 			},
