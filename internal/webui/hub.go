@@ -66,6 +66,7 @@ type topic struct {
 type reader struct {
 	request *http.Request
 	updates chan update
+	current bool // it has got an update; until then its page may be newer or older than the last one
 }
 
 // update is the content of a page, or an error.
@@ -99,8 +100,8 @@ func (h *hub) join(key, caller string, r *http.Request, render render) (updates 
 		h.topics[key] = t
 		h.round = append(h.round, t)
 	}
-	own := &reader{r, make(chan update, queuedText)}
-	if t.last.html != nil || t.fixed {
+	own := &reader{request: r, updates: make(chan update, queuedText)}
+	if t.fixed {
 		own.updates <- t.last
 	}
 	t.readers = append(t.readers, own)
@@ -187,7 +188,8 @@ func (h *hub) look(ctx context.Context, t *topic) (cost int) {
 		h.mu.Unlock()
 		return 0
 	}
-	r := t.readers[0].request
+	readers := slices.Clone(t.readers) // one that joins later may have a newer page than this rendering
+	r := readers[0].request
 	h.mu.Unlock()
 	html, cost, err := h.safely(ctx, t, r)
 	h.mu.Lock()
@@ -201,11 +203,13 @@ func (h *hub) look(ctx context.Context, t *topic) (cost int) {
 		now = update{html: t.last.html, trouble: err.Error()}
 	}
 	t.fixed = cost == never
-	if now.equal(t.last) {
-		return cost
-	}
+	changed := !now.equal(t.last)
 	t.last = now
-	for _, reader := range t.readers {
+	for _, reader := range readers {
+		if reader.current && !changed {
+			continue
+		}
+		reader.current = true
 		select {
 		case <-reader.updates: // replaces an unread update
 		default:

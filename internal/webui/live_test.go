@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -135,6 +136,24 @@ func TestLivePagesUseTheRightsOfTheirReaders(t *testing.T) {
 		t.Errorf("after the rights have changed: got %q, want EOF", got)
 	}
 	testutil.Eventually(t, "the other reader gets the update", func() bool { return strings.Contains(second(), "secret 1") })
+}
+
+// The first update of a reader is not older than the page that it has already, although others read the page before.
+func TestFirstUpdateIsNotOlderThanThePage(t *testing.T) {
+	t.Parallel()
+	var version atomic.Int64
+	server := loggedIn(t, slog.New(slog.DiscardHandler), nil, func(context.Context, *http.Request) (View, error) {
+		return View{Data: fmt.Sprintf("version %d.", version.Load())}, nil
+	})
+	if got := live(t, server, "/", "")(); !strings.Contains(got, "version 0.") {
+		t.Fatalf("got %q, want version 0", got)
+	}
+	for i := range int64(5) {
+		version.Store(i + 1)
+		if got, want := live(t, server, "/", "")(), fmt.Sprintf("version %d.", i+1); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %s", got, want)
+		}
+	}
 }
 
 // A page that panics shows an error, is logged once and is not rendered again, like a page that does not change. Other pages are
