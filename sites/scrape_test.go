@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
@@ -151,14 +151,11 @@ func TestSitesFailAlone(t *testing.T) {
 }
 
 // waitKey waits until a key has a value, and returns the last one it had.
-func waitKey(ctx context.Context, rdb redis.UniversalClient, key, want string) string {
-	got := ""
-	for range 100 {
-		if got, _ = rdb.Get(ctx, key).Result(); got == want || ctx.Err() != nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+func waitKey(ctx context.Context, rdb redis.UniversalClient, key, want string) (got string) {
+	testutil.Becomes(func() bool {
+		got, _ = rdb.Get(ctx, key).Result()
+		return got == want || ctx.Err() != nil
+	})
 	return got
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 )
 
@@ -98,7 +99,10 @@ func BenchmarkLongestScript(b *testing.B) {
 			if err != nil {
 				return err
 			}
-			time.Sleep(5 * time.Second)
+			testutil.Eventually(b, "all tokens are open", func() bool {
+				open, err := c.OpenTasks(b.Context())
+				return err == nil && len(open) == 1 && open[0].Open == size
+			})
 			if _, _, err := c.OpenTokens(b.Context(), "bench.ask", ""); err != nil {
 				return err
 			}

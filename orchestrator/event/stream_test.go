@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 )
 
@@ -214,18 +215,11 @@ func TestWaitingReadersShareAReader(t *testing.T) {
 				}
 			})
 		}
-		for counted.n.Load() < 200 { // each has looked, and looked again when it waited
-			time.Sleep(time.Millisecond)
-		}
-		for s.waiters.count() < 100 {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(100 * time.Millisecond)
-		before := counted.n.Load()
-		time.Sleep(time.Second)
-		if n := counted.n.Load() - before; n > 250 {
-			t.Errorf("100 waiting readers made %d calls in a second, want those of one reader", n)
-		}
+		testutil.Eventually(t, "all readers wait", func() bool { return counted.n.Load() >= 200 && s.waiters.count() == 100 })
+		testutil.Eventually(t, "100 waiting readers make no more calls than one: 20 in at least 200 ms", func() bool {
+			before, began := counted.n.Load(), time.Now()
+			return testutil.Becomes(func() bool { return counted.n.Load() >= before+20 }) && time.Since(began) >= 200*time.Millisecond
+		})
 		add(t, rdb, "10-1", "job5", 100)
 		want := map[string]bool{" 10-1": true, "job5 10-1": true}
 		for range 2 {
