@@ -38,7 +38,7 @@ func (s Queues) Forget(ctx context.Context, queue string, unused time.Duration) 
 // now minus unused.
 func (s Queues) UsedByAsynq(ctx context.Context, queue string, now time.Time, unused time.Duration) (bool, error) {
 	keys := []string{pausedKey(queue), groupsKey(queue)}
-	for day := now.UTC().Add(-unused); !day.After(now); day = day.Add(24 * time.Hour) {
+	for day := now.UTC().Add(-unused).Truncate(24 * time.Hour); !day.After(now); day = day.Add(24 * time.Hour) {
 		keys = append(keys, processedKey(queue)+":"+day.Format(time.DateOnly))
 	}
 	n, err := s.rdb.Exists(ctx, keys...).Result()
