@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"crypto/rand"
 	"math"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 func TestCompositionsYieldTheirValues(t *testing.T) {
@@ -53,6 +55,73 @@ func TestCompositionsYieldTheirValues(t *testing.T) {
 			if got, err := send(t, w, c.s); err != nil || got != c.want {
 				t.Errorf("%s: got %v, %v, want %d", name, got, err, c.want)
 			}
+		}
+	})
+}
+
+// Try yields the value or the failure of a signature.
+func TestTryYieldsTheOutcome(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		shared := Fail.S(3)
+		for name, c := range map[string]struct {
+			s    tasks.Signature[string]
+			want string
+		}{
+			"a value":            {tasks.Chain(tasks.Try(ID.S(4)), Tried), "4"},
+			"a constant":         {tasks.Chain(tasks.Try(tasks.Value(5)), Tried), "5"},
+			"a failure":          {tasks.Chain(tasks.Try(Fail.S(7)), Tried), "t.fail: E7"},
+			"a chain":            {tasks.Chain(tasks.Try(tasks.Chain(tasks.Chain(ID.S(1), Fail), Inc)), Tried), "t.fail: E1"},
+			"a list":             {tasks.Chain(tasks.Try(tasks.Group(ID.S(1), ID.S(2))), TriedAll), "[1 2]"},
+			"a failed list":      {tasks.Chain(tasks.Try(tasks.Group(ID.S(1), Fail.S(2))), TriedAll), "t.fail: E2"},
+			"an empty list":      {tasks.Chain(tasks.Try(tasks.Group[int]()), TriedAll), "[]"},
+			"a map":              {tasks.Chain(tasks.Try(tasks.Map(Range.S(2), Inc)), TriedAll), "[1 2]"},
+			"a failed map":       {tasks.Chain(tasks.Try(tasks.Map(Range.S(1), Fail)), TriedAll), "t.fail: E0"},
+			"a plan that failed": {tasks.Chain(tasks.Try(FailTo.S(8)), Tried), "E"},
+			"after a step":       {tasks.After(ID.S(1), tasks.Chain(tasks.Try(Fail.S(2)), Tried)), "t.fail: E2"},
+			"within itself":      {tasks.Chain(tasks.Try(tasks.Chord(tasks.Settle(tasks.Group(Fail.S(1))), Outcomes)), Tried), "1"},
+			"within another": {tasks.Chain(tasks.Try(tasks.Chain(tasks.Join(tasks.Chain(tasks.Try(shared), Tried),
+				ID.S(1)), FailPairOf)), Tried), "t.failpairof: t.fail: E3"},
+		} {
+			if got, err := send(t, w, c.s); err != nil || !strings.Contains(got, c.want) {
+				t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
+			}
+		}
+		outcome, err := send(t, w, tasks.Try(Fail.S(6)))
+		if err != nil || outcome.Err == nil || outcome.Err.Message != "E6" {
+			t.Errorf("alone: got %+v, %v, want the failure E6", outcome, err)
+		}
+	})
+}
+
+func TestJoinOfThree(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		got, err := send(t, w, tasks.Chain(tasks.Join3(ID.S(1), Range.S(5), tasks.Chain(tasks.Join3(ID.S(2), Range.S(1), tasks.Value(3)), TripSum)), TripSum))
+		if err != nil || got != 12 {
+			t.Errorf("got %v, %v, want 12", got, err)
+		}
+		_, err = send(t, w, tasks.Join3(ID.S(1), Range.S(5), Fail.S(4)))
+		wantFailure(t, err, "E4")
+	})
+}
+
+// The other parts of a join with FailFast are revoked when one fails, and with AtMost(1) they run one after another.
+func TestOptionsOfAJoin(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		name := rand.Text()
+		r := sent(t, w, tasks.Join(Hold.S(name), Fail.S(4), tasks.FailFast()))
+		if err := r.WaitAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		nodes, err := w.client.Nodes(t.Context(), r.ID())
+		if err != nil || nodes[0].Status != tasktype.Revoked {
+			t.Errorf("got nodes %+v, %v, want the first REVOKED", nodes, err)
+		}
+		got, err := send(t, w, tasks.Chain(tasks.Join(ID.S(4), ID.S(6), tasks.AtMost(1)), Plus))
+		if err != nil || got != 10 {
+			t.Errorf("got %v, %v, want 10", got, err)
 		}
 	})
 }

@@ -78,12 +78,13 @@
 //   - [Chord]: runs a task on the list that a group or a map yields
 //   - [Map]: runs a task on every element of a list that another task yields
 //   - [MapFunc]: runs a signature, such as a chain, on every element of such a list
-//   - [Join]: runs two signatures of different types at once, and yields a [Pair]
+//   - [Join]: runs two signatures of different types at the same time, and yields a [Pair]; [Join3] is for three
 //   - [Bind]: gives a task the second half of its input
 //   - [OnSuccess]: also runs a task on the value
-//   - [OnError]: also runs a task on the failure
+//   - [OnError]: also runs a task on the failure; [FailedInput] decodes the input of the failed task
 //   - [Signature.Rescue]: runs a task on the failure, and yields its value instead
-//   - [Settle]: yields the failures of a group or map as values
+//   - [Try]: yields an [Outcome], the value or the failure of a signature
+//   - [Settle]: yields the outcomes of the members of a group or map
 //
 // A task bound with [HandlePlan] returns a signature, which replaces it: so a workflow can decide at run time what to
 // do next. A signature that is used in two places of a send runs once, and both places get its value.
@@ -97,7 +98,8 @@
 //   - [RetryIf], [Alias], [RateLimit], [External]: in New only
 //   - [LinkError]: in New, and at a use
 //   - [At]: at a use, and in Send
-//   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map and MapFunc
+//   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map, MapFunc,
+//     Join and Join3
 //   - [ID], [Unique], [FairnessKey], [Headers], [Retention], [ProgressKeys]: in Send only
 //
 // The uses of a task are S, [Task.With], Chain, Chord, Each, Map and [Signature.With]. An option given later overrides

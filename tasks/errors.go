@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -17,7 +18,7 @@ var (
 	// ErrDuplicate means that a send found a workflow with the same id or unique key.
 	ErrDuplicate = engine.ErrDuplicate
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
-	ErrRevoked = errors.New("revoked")
+	ErrRevoked = tasktype.ErrRevoked
 	// ErrWaitInTask is returned by a Wait inside a handler, where it could keep its own work from running.
 	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or answer with a plan")
 	// ErrEvicts means that Redis evicts keys when its memory is full: a workflow that loses a key may never end.
@@ -38,31 +39,21 @@ func Refused(err error) bool { return store.Refused(err) }
 // [Refused] is true.
 func Unavailable(err error) bool { return store.Unavailable(err) }
 
-// Failure is why a task did not yield a value: the error of Wait, and the input of the tasks of [Signature.Rescue],
-// [OnError] and [LinkError]. An error of a handler loses its Go type in Redis; its message is kept, and a code, which is
-// one of package tasktype or was set with [WithCode]. The fields are those of a [tasktype.Failure].
-type Failure struct {
-	Task     string `json:"task"`
-	Node     string `json:"node"`
-	Attempts int    `json:"attempts"`
-	Message  string `json:"message"`
-	Code     string `json:"code"`
-}
+// Failure is the reason why a task has no value: the error of Wait, and the input of the tasks of [Signature.Rescue],
+// [OnError] and [LinkError]. The Go type of a handler's error is not kept in Redis; its message is, and a code, which is
+// one of package tasktype or was set with [WithCode].
+type Failure = tasktype.Failure
 
-// Error implements error.
-func (f *Failure) Error() string {
-	switch {
-	case f.Task == "": // the workflow as a whole was given up
-		return "workflow failed: " + f.Message
-	case f.Attempts > 1:
-		return fmt.Sprintf("task %s failed after %d attempts: %s", f.Task, f.Attempts, f.Message)
+// FailedInput decodes the input of the task that failed, in a handler of [Signature.Rescue], [OnError] or [LinkError]. It
+// returns an error if f has no input, as the failure of a task whose input could not be read, and the error of a Wait.
+func FailedInput[I any](f Failure) (in I, err error) {
+	if f.Input == nil {
+		return in, fmt.Errorf("the failure of task %s has no input", f.Task)
 	}
-	return fmt.Sprintf("task %s failed: %s", f.Task, f.Message)
-}
-
-// Is reports whether target is [ErrRevoked] and f has the code of a task that was revoked or has expired.
-func (f *Failure) Is(target error) bool {
-	return target == ErrRevoked && (f.Code == tasktype.CodeRevoked || f.Code == tasktype.CodeExpired)
+	if err := json.Unmarshal(f.Input, &in); err != nil {
+		return in, fmt.Errorf("decode the input of failed task %s: %w", f.Task, err)
+	}
+	return in, nil
 }
 
 // codeOf returns the code of err if err itself is a *Failure, and "" otherwise.

@@ -48,6 +48,76 @@ func ExampleJoin() {
 	// Output: ALL ABOUT OWLS has 3 words
 }
 
+func ExampleJoin3() {
+	first, last, born := tasks.New[int, string]("user.first"), tasks.New[int, string]("user.last"), tasks.New[int, int]("user.born")
+	card := tasks.New[tasks.Triple[string, string, int], string]("user.card")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, first, func(context.Context, int) (string, error) { return "Ada", nil })
+	tasks.Handle(mux, last, func(context.Context, int) (string, error) { return "Lovelace", nil })
+	tasks.Handle(mux, born, func(context.Context, int) (int, error) { return 1815, nil })
+	tasks.Handle(mux, card, func(_ context.Context, in tasks.Triple[string, string, int]) (string, error) {
+		return fmt.Sprintf("%s %s, born in %d", in.First, in.Second, in.Third), nil
+	})
+	client, stop := exampleWorker(mux)
+	defer stop()
+	show(client, tasks.Chain(tasks.Join3(first.S(7), last.S(7), born.S(7)), card))
+	// Output: Ada Lovelace, born in 1815
+}
+
+// Try turns the failure of one task into a value, so that the next step can decide.
+func ExampleTry() {
+	price := tasks.New[string, int]("shop.price")
+	label := tasks.New[tasks.Outcome[int], string]("shop.label")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, price, func(_ context.Context, item string) (int, error) {
+		if item == "pear" {
+			return 0, errors.New("sold out")
+		}
+		return 3, nil
+	})
+	tasks.Handle(mux, label, func(_ context.Context, o tasks.Outcome[int]) (string, error) {
+		if o.Err != nil {
+			return o.Err.Message, nil
+		}
+		return fmt.Sprintf("%d EUR", o.Value), nil
+	})
+	client, stop := exampleWorker(mux)
+	defer stop()
+	show(client, tasks.Group(tasks.Chain(tasks.Try(price.S("apple")), label), tasks.Chain(tasks.Try(price.S("pear")), label)))
+	// Output: [3 EUR sold out]
+}
+
+// An action is a task without a result.
+func ExampleHandleAction() {
+	notify := tasks.NewAction[string]("mail.notify")
+	mux := tasks.NewMux()
+	tasks.HandleAction(mux, notify, func(_ context.Context, to string) error {
+		fmt.Println("mail to", to)
+		return nil
+	})
+	client, stop := exampleWorker(mux)
+	defer stop()
+	_, err := notify.S("ann@example.org").Do(context.Background(), client)
+	must(err)
+	// Output: mail to ann@example.org
+}
+
+// A task that handles failures can read the input of the task that failed.
+func ExampleFailedInput() {
+	charge := tasks.New[int, string]("card.charge")
+	refund := tasks.New[tasks.Failure, string]("card.refund")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, charge, func(context.Context, int) (string, error) { return "", errors.New("connection reset") })
+	tasks.Handle(mux, refund, func(_ context.Context, f tasks.Failure) (string, error) {
+		order, err := tasks.FailedInput[int](f)
+		return fmt.Sprintf("order %d refunded: %s", order, f.Message), err
+	})
+	client, stop := exampleWorker(mux)
+	defer stop()
+	show(client, charge.S(4711).Rescue(refund))
+	// Output: order 4711 refunded: connection reset
+}
+
 // Bind sets the second half of the input of a task; the map passes only the first half.
 func ExampleBind() {
 	convert := tasks.New[tasks.Pair[int, float64], int]("shop.convert")

@@ -50,13 +50,17 @@ var (
 	Prio    = tasks.New[int, int]("t.prio")
 	PairSum = tasks.New[tasks.Pair[int, []int], int]("t.pairsum")
 	// Outcomes counts them.
-	Outcomes = tasks.New[[]tasks.Outcome[int], int]("t.outcomes")
-	Settled  = tasks.New[[]tasks.Outcome[int], string]("t.settled")
-	Panics   = tasks.New[int, int]("t.panics")
-	Polls    = tasks.New[AB, int]("t.polls")
-	Late     = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
-	Waits    = tasks.New[string, int]("t.waits")
-	Hold     = tasks.New[string, int]("t.gate")
+	Outcomes   = tasks.New[[]tasks.Outcome[int], int]("t.outcomes")
+	FailPairOf = tasks.New[tasks.Pair[string, int], int]("t.failpairof")
+	Tried      = tasks.New[tasks.Outcome[int], string]("t.tried")
+	TriedAll   = tasks.New[tasks.Outcome[[]int], string]("t.triedall")
+	TripSum    = tasks.New[tasks.Triple[int, []int, int], int]("t.tripsum")
+	Settled    = tasks.New[[]tasks.Outcome[int], string]("t.settled")
+	Panics     = tasks.New[int, int]("t.panics")
+	Polls      = tasks.New[AB, int]("t.polls")
+	Late       = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
+	Waits      = tasks.New[string, int]("t.waits")
+	Hold       = tasks.New[string, int]("t.gate")
 	// HoldPlan answers with that many tasks that only end with their context.
 	HoldPlan    = tasks.New[int, int]("t.holdplan")
 	Deaf        = tasks.New[int, int]("t.deaf", tasks.Timeout(20*time.Millisecond), tasks.HardTimeout(60*time.Millisecond))
@@ -194,6 +198,22 @@ func (w *world) handleMore(m *tasks.Mux) {
 		return tasks.Chain(ID.S(n), Fail), nil
 	})
 	tasks.Handle(m, Prio, func(ctx context.Context, _ int) (int, error) { return tasks.InfoFrom(ctx).Priority, nil })
+	tasks.Handle(m, Tried, func(_ context.Context, o tasks.Outcome[int]) (string, error) {
+		if o.Err != nil {
+			return o.Err.Task + ": " + o.Err.Message, nil
+		}
+		return strconv.Itoa(o.Value), nil
+	})
+	tasks.Handle(m, TriedAll, func(_ context.Context, o tasks.Outcome[[]int]) (string, error) {
+		if o.Err != nil {
+			return o.Err.Task + ": " + o.Err.Message, nil
+		}
+		return fmt.Sprint(o.Value), nil
+	})
+	tasks.Handle(m, FailPairOf, func(_ context.Context, in tasks.Pair[string, int]) (int, error) { return 0, errors.New(in.First) })
+	tasks.Handle(m, TripSum, func(_ context.Context, in tasks.Triple[int, []int, int]) (int, error) {
+		return in.First + len(in.Second) + in.Third, nil
+	})
 	tasks.Handle(m, Outcomes, func(_ context.Context, os []tasks.Outcome[int]) (int, error) { return len(os), nil })
 	tasks.Handle(m, PairSum, func(_ context.Context, p tasks.Pair[int, []int]) (int, error) {
 		return p.First + sum(p.Second), nil
@@ -293,6 +313,7 @@ var (
 
 // extra binds the tasks that only stories use.
 func (w *world) extra(m *tasks.Mux) {
+	handleFailedInputs(m)
 	w.extraValues(m)
 	w.extraAttempts(m)
 	w.extraWaits(m)

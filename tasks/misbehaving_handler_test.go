@@ -54,7 +54,7 @@ func misbehaviors(odd func(string, func(context.Context) error, ...tasks.TaskOpt
 		{odd("panic", func(context.Context) error { panic("oh") }), "oh", tasktype.CodePanic},
 		{odd("retryif", func(context.Context) error { return errors.New("no") }, tasks.MaxRetry(3),
 			tasks.RetryIf(func(error) bool { panic("oh") })), "no", tasktype.CodeError},
-		{odd("nilerror", func(context.Context) error { var f *tasks.Failure; return f }), "*tasks.Failure", tasktype.CodePanic},
+		{odd("nilerror", func(context.Context) error { var f *tasks.Failure; return f }), "*tasktype.Failure", tasktype.CodePanic},
 		{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasktype.CodePanic},
 		{odd("badpanic", func(context.Context) error { panic(oddError{message: func() string { panic("in Error") }}) }), "in Error", tasktype.CodePanic},
 		{odd("exits", func(context.Context) error { return oddError{message: func() string { runtime.Goexit(); return "" }} }), "ended its goroutine", tasktype.CodeError},

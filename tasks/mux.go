@@ -54,6 +54,11 @@ func Handle[I, O any](m *Mux, t Task[I, O], h func(context.Context, I) (O, error
 	})
 }
 
+// HandleAction binds a task without a result to h, as [Handle] does.
+func HandleAction[I any](m *Mux, t Task[I, struct{}], h func(context.Context, I) error) {
+	Handle(m, t, func(ctx context.Context, in I) (struct{}, error) { return struct{}{}, h(ctx, in) })
+}
+
 // HandlePlan binds t to a planner: the signature that plan returns replaces the task, and its value is the value of
 // the task. HandlePlan panics if the name is already bound.
 func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (Signature[O], error)) {

@@ -21,7 +21,7 @@ type (
 		EachOption
 		forCall(o *graph.Opts)
 	}
-	// GroupOption is for a group or a map as a whole: [GroupOf], [Each], [Map] and [MapFunc].
+	// GroupOption is for a group, a map or a join as a whole: [GroupOf], [Each], [Map], [MapFunc], [Join] and [Join3].
 	GroupOption interface {
 		EachOption
 		forGroup(o *graph.Opts)

@@ -70,7 +70,7 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 		return out, fmt.Errorf("wait for workflow %s: %w", r.ID(), err)
 	}
 	if fail != nil {
-		return out, (*Failure)(fail)
+		return out, fail
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return out, fmt.Errorf("result of workflow %s is not a %T: %w", r.ID(), out, err)
@@ -111,7 +111,7 @@ func NodeValue[P any](ctx context.Context, c *Client, id, node string) (P, error
 		return out, fmt.Errorf("value of node %s of workflow %s: %w", node, store.IDOf(id), err)
 	}
 	if fail != nil {
-		return out, (*Failure)(fail)
+		return out, fail
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return out, fmt.Errorf("value of node %s of workflow %s is not a %T: %w", node, store.IDOf(id), out, err)
@@ -220,7 +220,7 @@ func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done 
 	}
 	failed := slices.ContainsFunc(found.List, func(m engine.Member) bool { return m.Failure != nil })
 	if fail != nil && !(failed && found.Ended) {
-		return nil, nil, (*Failure)(fail)
+		return nil, nil, fail
 	}
 	values, done = make([]O, len(found.List)), make([]bool, len(found.List))
 	for i, m := range found.List {
@@ -281,7 +281,7 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 			}
 			if lost != nil && !(failed && found.Ended) {
 				stopped = true
-				yield(Member[O]{}, (*Failure)(lost))
+				yield(Member[O]{}, lost)
 			}
 			return stopped || found.Ended, nil
 		})
@@ -295,7 +295,7 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 func memberOf[O any](i int, m engine.Member) (Member[O], error) {
 	member := Member[O]{Index: i}
 	if m.Failure != nil {
-		member.Err = (*Failure)(m.Failure)
+		member.Err = m.Failure
 		return member, nil
 	}
 	if err := json.Unmarshal(m.Raw, &member.Value); err != nil {

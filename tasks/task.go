@@ -21,6 +21,11 @@ func New[I, O any](name string, opts ...TaskOption) Task[I, O] {
 	return Task[I, O]{name: name, opts: collect(opts, TaskOption.forTask)}
 }
 
+// NewAction declares a task without a result, for [HandleAction]. Its value is an empty object.
+func NewAction[I any](name string, opts ...TaskOption) Task[I, struct{}] {
+	return New[I, struct{}](name, opts...)
+}
+
 // With returns a copy of t whose uses have opts, such as a step of a [Chain3].
 func (t Task[I, O]) With(opts ...CallOption) Task[I, O] {
 	t.opts = t.opts.Over(collect(opts, CallOption.forCall))
@@ -157,18 +162,34 @@ func MapFunc[A, B any](s Signature[[]A], each func(element Signature[A]) Signatu
 		Opts: collect(opts, GroupOption.forGroup)}}
 }
 
-// Pair is what [Join] yields, and the input of a task for [Bind].
+// Pair is the value of a [Join], and the input of a task for [Bind].
 type Pair[A, B any] struct {
 	First  A `json:"first"`
 	Second B `json:"second"`
 }
 
-// Join runs a and b at once and yields both.
-func Join[A, B any](a Signature[A], b Signature[B]) Signature[Pair[A, B]] {
-	return Signature[Pair[A, B]]{&graph.Sig{Shape: graph.Join, Kids: []*graph.Sig{a.sig, b.sig}}}
+// Join runs a and b at the same time and yields both values. [FailFast] revokes the other one when one of them fails.
+func Join[A, B any](a Signature[A], b Signature[B], opts ...GroupOption) Signature[Pair[A, B]] {
+	return Signature[Pair[A, B]]{join(opts, a.sig, b.sig)}
 }
 
-// Outcome is the value of a member of a list, or its failure.
+// Triple is the value of a [Join3].
+type Triple[A, B, C any] struct {
+	First  A `json:"first"`
+	Second B `json:"second"`
+	Third  C `json:"third"`
+}
+
+// Join3 is [Join] for three signatures.
+func Join3[A, B, C any](a Signature[A], b Signature[B], c Signature[C], opts ...GroupOption) Signature[Triple[A, B, C]] {
+	return Signature[Triple[A, B, C]]{join(opts, a.sig, b.sig, c.sig)}
+}
+
+func join(opts []GroupOption, parts ...*graph.Sig) *graph.Sig {
+	return &graph.Sig{Shape: graph.Join, Kids: parts, Opts: collect(opts, GroupOption.forGroup)}
+}
+
+// Outcome is the value of a signature, or its failure.
 type Outcome[O any] struct {
 	Value O        `json:"value"`
 	Err   *Failure `json:"err,omitempty"`
@@ -178,6 +199,11 @@ type Outcome[O any] struct {
 // It still fails when there is no list, as when the task that returns the list of a [Map] failed.
 func Settle[O any](s Signature[[]O]) Signature[[]Outcome[O]] {
 	return Signature[[]Outcome[O]]{&graph.Sig{Shape: graph.Settle, Kids: []*graph.Sig{s.sig}}}
+}
+
+// Try yields the outcome of s: a failure of s does not fail it. The next step of a chain decides what to do.
+func Try[O any](s Signature[O]) Signature[Outcome[O]] {
+	return Signature[Outcome[O]]{&graph.Sig{Shape: graph.Try, Kids: []*graph.Sig{s.sig}}}
 }
 
 // After runs next once s has succeeded, without passing it anything. When s fails, next fails too, so that a Rescue

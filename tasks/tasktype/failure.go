@@ -1,13 +1,38 @@
 package tasktype
 
-// A Failure is the reason why a node has no value. As an error and as the input of a handler it is a
-// [muster/tasks.Failure].
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// A Failure is the reason why a node has no value. It is the error of a Wait, and the input of handlers of failures.
 type Failure struct {
-	Task     string `json:"task"`     // name of the failed task
-	Node     string `json:"node"`     // ID of its node in the workflow
-	Attempts int    `json:"attempts"` // number of attempts, including the last one
-	Message  string `json:"message"`  // message of the last error, truncated to 4096 bytes
-	Code     string `json:"code"`     // a code below, or one chosen by the handler
+	Task     string          `json:"task"`            // name of the failed task; empty if the workflow failed as a whole
+	Node     string          `json:"node"`            // ID of its node in the workflow
+	Attempts int             `json:"attempts"`        // number of attempts, including the last one
+	Message  string          `json:"message"`         // message of the last error, truncated to 4096 bytes
+	Code     string          `json:"code"`            // a code below, or one chosen by the handler
+	Input    json.RawMessage `json:"input,omitempty"` // input of the task, only in the input of a handler of the failure
+}
+
+// ErrRevoked matches the failure of a workflow or task that was revoked, or that expired before its start.
+var ErrRevoked = errors.New("revoked")
+
+// Error returns the message, with the name of the task and the number of attempts.
+func (f *Failure) Error() string {
+	switch {
+	case f.Task == "":
+		return "workflow failed: " + f.Message
+	case f.Attempts > 1:
+		return fmt.Sprintf("task %s failed after %d attempts: %s", f.Task, f.Attempts, f.Message)
+	}
+	return fmt.Sprintf("task %s failed: %s", f.Task, f.Message)
+}
+
+// Is reports whether target is [ErrRevoked] and f has the code of a task that was revoked or has expired.
+func (f *Failure) Is(target error) bool {
+	return target == ErrRevoked && (f.Code == CodeRevoked || f.Code == CodeExpired)
 }
 
 // Failure codes. Handlers may use other codes.

@@ -52,7 +52,7 @@ type Source interface {
 }
 
 // kinds are those that Draw chooses from; the common ones stand more than once.
-var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "plan", "rescue", "after", "success", "error",
+var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "try", "triple", "plan", "rescue", "after", "success", "error",
 	"group", "group", "group", "each", "map", "map", "mapfunc", "value", "bound", "listvalue", "mapplan", "listplan", "listrescue", "listafter"}
 
 // Draw returns a random canvas whose result is a number, with plans nested to the given depth. In one of four, groups are
@@ -131,7 +131,7 @@ func (p *painter) grow(kind string) {
 		d.Ints = []int{p.Int(0, 6, "n")}
 	case "step":
 		d.Kids, d.Delay = []int{p.num()}, p.delay()
-	case "bad", "rescue", "success", "error", "bound":
+	case "bad", "rescue", "success", "error", "bound", "try":
 		d.Kids = []int{p.num()}
 	case "after":
 		d = p.leaf(kind)
@@ -142,6 +142,8 @@ func (p *painter) grow(kind string) {
 		d.Kids, d.AtMost = []int{p.seq()}, p.atMost()
 	case "plus":
 		d.Kids = []int{p.num(), p.num()}
+	case "triple":
+		d.Kids = []int{p.num(), p.num(), p.num()}
 	case "plan", "listplan":
 		if p.depth == 0 {
 			return
@@ -167,7 +169,7 @@ func (p *painter) grow(kind string) {
 }
 
 // nestKinds are the kinds that nest chooses from.
-var nestKinds = []string{"sum", "sum", "sum", "count", "plus", "step", "step", "bad", "rescue", "after", "success", "error"}
+var nestKinds = []string{"sum", "sum", "sum", "count", "plus", "step", "step", "bad", "rescue", "try", "after", "success", "error"}
 
 // nest adds a number that consists mostly of definitions of its own, and returns it.
 func (p *painter) nest(depth int) int {

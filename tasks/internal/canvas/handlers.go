@@ -26,6 +26,8 @@ var (
 	pSum     = tasks.New[[]int, int]("p.sum")
 	pPlus    = tasks.New[tasks.Pair[int, int], int]("p.plus")
 	pCount   = tasks.New[[]tasks.Outcome[int], int]("p.count")
+	pTriple  = tasks.New[tasks.Triple[int, int, int], int]("p.triple")
+	pTry     = tasks.New[tasks.Outcome[int], int]("p.try")
 	pEach    = tasks.New[int, int]("p.each")
 	pPlan    = tasks.New[Scope, int]("p.plan")
 	pList    = tasks.New[Scope, []int]("p.listplan")
@@ -70,14 +72,14 @@ func Handle(m *tasks.Mux, other func() bool) {
 	tasks.Handle(m, pBad, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("bad %d", n) })
 	tasks.Handle(m, pSum, func(_ context.Context, ns []int) (int, error) { return sum(ns), nil })
 	tasks.Handle(m, pPlus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
+	tasks.Handle(m, pTriple, func(_ context.Context, t tasks.Triple[int, int, int]) (int, error) {
+		return t.First + t.Second + t.Third, nil
+	})
+	tasks.Handle(m, pTry, func(_ context.Context, o tasks.Outcome[int]) (int, error) { return numberOf(o), nil })
 	tasks.Handle(m, pCount, func(_ context.Context, os []tasks.Outcome[int]) (int, error) {
 		n := 0
 		for _, o := range os {
-			if o.Err != nil {
-				n += 1000
-			} else {
-				n += o.Value
-			}
+			n += numberOf(o)
 		}
 		return n, nil
 	})
@@ -104,6 +106,14 @@ func Handle(m *tasks.Mux, other func() bool) {
 	tasks.Handle(m, pCb, func(_ context.Context, n int) (int, error) { return n, nil })
 	tasks.Handle(m, pEb, func(context.Context, tasks.Failure) (int, error) { return 0, nil })
 	tasks.Handle(m, pListCb, func(context.Context, []int) (int, error) { return 0, nil })
+}
+
+// numberOf returns the value of an outcome, and 1000 for a failure.
+func numberOf(o tasks.Outcome[int]) int {
+	if o.Err != nil {
+		return 1000
+	}
+	return o.Value
 }
 
 func sum(ns []int) int {

@@ -101,10 +101,13 @@ func (r *reference) one(d *Def) Result {
 		return Result{list: d.Ints}
 	case "value":
 		return Result{N: d.Ints[0]}
-	case "leaf", "after", "step", "ask", "hand", "bad", "sum", "plus", "bound":
+	case "leaf", "after", "step", "ask", "hand", "bad", "sum", "plus", "triple", "bound":
 		return r.task(d, kids)
 	case "count":
 		return r.count(kids[0])
+	case "try":
+		r.runs.Sure["p.try"]++
+		return Result{N: numberOrFailure(kids[0])}
 	case "plan", "listplan":
 		r.runs.Sure["p."+d.Kind]++
 		res := Evaluate(d.Plan, r.runs)
@@ -154,7 +157,11 @@ func (r *reference) task(d *Def, kids []Result) Result {
 	case "sum":
 		return Result{N: sum(kids[0].list)}
 	}
-	return Result{N: kids[0].N + kids[1].N}
+	total := 0
+	for _, k := range kids {
+		total += k.N
+	}
+	return Result{N: total}
 }
 
 func (r *reference) leaf(d *Def) Result {
@@ -300,12 +307,16 @@ func (r *reference) count(of Result) Result {
 	}
 	out := Result{}
 	for _, m := range members {
-		if m.Failed() {
-			out.N += 1000
-		} else {
-			out.N += m.N
-		}
+		out.N += numberOrFailure(m)
 	}
 	r.runs.Sure["p.count"]++
 	return out
+}
+
+// numberOrFailure returns the value of a result, and 1000 for a failure.
+func numberOrFailure(r Result) int {
+	if r.Failed() {
+		return 1000
+	}
+	return r.N
 }

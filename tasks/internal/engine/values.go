@@ -231,9 +231,12 @@ func (v *values) chosen(ctx context.Context, n *graph.Node, id graph.ID) (graph.
 	return id, v.noValue(id)
 }
 
+// partNames are the fields of a join.
+var partNames = [...]string{`"first":`, `"second":`, `"third":`}
+
 // compose returns the value of a node that is made of others.
 func (v *values) compose(ctx context.Context, g *graph.Graph, id graph.ID) (json.RawMessage, error) {
-	kind := g.Nodes[id.Index].Kind
+	n := &g.Nodes[id.Index]
 	parts, err := v.parts(ctx, g, id)
 	if err != nil {
 		return nil, err
@@ -242,20 +245,25 @@ func (v *values) compose(ctx context.Context, g *graph.Graph, id graph.ID) (json
 		return nil, err
 	}
 	var b bytes.Buffer
-	open, sep, end := "[", ",", "]"
-	if kind == graph.Pair {
-		open, sep, end = `{"first":`, `,"second":`, "}"
+	object := n.Kind == graph.Pair
+	switch {
+	case object:
+		b.WriteByte('{')
+	case !n.Single:
+		b.WriteByte('[')
 	}
-	b.WriteString(open)
 	for i, p := range parts {
 		if i > 0 {
-			b.WriteString(sep)
+			b.WriteByte(',')
+		}
+		if object {
+			b.WriteString(partNames[i])
 		}
 		m, err := v.member(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		if settles(kind) {
+		if settles(n.Kind) {
 			m = m.settled()
 		}
 		if m.Raw == nil {
@@ -263,7 +271,12 @@ func (v *values) compose(ctx context.Context, g *graph.Graph, id graph.ID) (json
 		}
 		b.Write(m.Raw)
 	}
-	b.WriteString(end)
+	switch {
+	case object:
+		b.WriteByte('}')
+	case !n.Single:
+		b.WriteByte(']')
+	}
 	return b.Bytes(), nil
 }
 
@@ -328,6 +341,27 @@ func (v *values) input(ctx context.Context, g *graph.Graph, id graph.ID, rec *st
 	return bound(&g.Specs[g.Nodes[id.Index].Spec], input), nil
 }
 
+// inputOf returns the input of a failed node, and nil if it had none or it is unreadable.
+func (v *values) inputOf(ctx context.Context, node string) (json.RawMessage, error) {
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return nil, nil
+	}
+	g, err := v.graph(ctx, id)
+	if err != nil {
+		return nil, unknownInput(err)
+	}
+	rec, err := v.record(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, []string{store.InputField(node), store.InputsField(id.Scope)})
+	if err != nil {
+		return nil, err
+	}
+	return v.given(ctx, g, id, &rec, raws[0], raws[1])
+}
+
 // bound adds to an input what is bound to the task.
 func bound(sp *graph.Spec, input []byte) []byte {
 	for _, second := range slices.Backward(sp.Bind) {
@@ -354,6 +388,9 @@ func (v *values) givenTo(ctx context.Context, g *graph.Graph, id graph.ID, rec *
 		}
 		f, err := v.failure(ctx, of)
 		if err != nil {
+			return nil, err
+		}
+		if f.Input, err = v.inputOf(ctx, f.Node); err != nil {
 			return nil, err
 		}
 		return encodeFailure(f), nil

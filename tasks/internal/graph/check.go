@@ -82,6 +82,9 @@ func checkNode(g *Graph, n *Node) error {
 			return fmt.Errorf("runs task %d of %d", n.Spec, len(g.Specs))
 		}
 	}
+	if n.Single && len(n.Args) != 1 {
+		return fmt.Errorf("has %d outcomes, expected 1", len(n.Args))
+	}
 	switch n.Kind {
 	case Task, List, Outcomes, Permit, Const:
 	case Each, Wrap:
@@ -96,7 +99,11 @@ func checkNode(g *Graph, n *Node) error {
 		if n.In == 0 || g.Nodes[n.In-1].Kind != Each || g.Nodes[n.In-1].In == 0 {
 			return fmt.Errorf("waits for the members of no map")
 		}
-	case Pair, Or:
+	case Pair:
+		if len(n.Args) != 2 && len(n.Args) != 3 {
+			return fmt.Errorf("has %d parts, expected 2 or 3", len(n.Args))
+		}
+	case Or:
 		if len(n.Args) != 2 {
 			return fmt.Errorf("has %d parts, expected 2", len(n.Args))
 		}

@@ -159,16 +159,20 @@ func (c *compiler) build(s *Sig) (int, error) {
 			return 0, fmt.Errorf("%w: the element of a MapFunc is used outside of its function; Join it with what an inner map goes over", ErrInvalid)
 		}
 		return c.add(Node{Kind: Const, Value: s.Input})
-	case Group:
+	case Group, Join:
+		kind, name := List, "group"
+		if s.Shape == Join {
+			kind, name = Pair, "join"
+		}
 		opts := s.Opts.Over(nil)
 		if opts.Err != nil {
-			return 0, fmt.Errorf("%w: group: %w", ErrInvalid, opts.Err)
+			return 0, fmt.Errorf("%w: %s: %w", ErrInvalid, name, opts.Err)
 		}
-		return c.add(Node{Kind: List, Args: kids, AtMost: opts.AtMost, FailFast: opts.FailFast})
-	case Join:
-		return c.add(Node{Kind: Pair, Args: kids})
+		return c.add(Node{Kind: kind, Args: kids, AtMost: opts.AtMost, FailFast: opts.FailFast})
 	case Settle:
 		return c.settle(kids[0])
+	case Try:
+		return c.add(Node{Kind: Outcomes, Args: kids, Single: true})
 	case After:
 		return kids[1], c.after(kids[0], kids[1], last)
 	case OnSuccess, OnError, Rescue:

@@ -13,7 +13,7 @@ type Kind uint8
 const (
 	Task      Kind = iota // runs a handler
 	List                  // the values of Args
-	Pair                  // the values of two Args
+	Pair                  // the values of two or three Args, as an object
 	Outcomes              // the outcomes of Args
 	Wrap                  // the elements of In, as outcomes
 	Or                    // the first of two Args that succeeded
@@ -39,6 +39,7 @@ type Node struct {
 	AtMost   int   `json:"m,omitempty"`
 	FailFast bool  `json:"q,omitempty"`
 	Same     int   `json:"x,omitempty"` // how many more equal nodes follow
+	Single   bool  `json:"1,omitempty"` // of an Outcomes: its only outcome, not a list
 	Own      bool  `json:"o,omitempty"` // of a Catch: only a failure of In itself counts, not one of what In comes after
 
 	Value json.RawMessage `json:"v,omitempty"` // of a Const
@@ -275,7 +276,7 @@ func (g *Graph) Doomers(i int) []int {
 	var failing map[int]bool
 	for gi := range g.Nodes {
 		n := &g.Nodes[gi]
-		if n.Kind != List || !n.FailFast {
+		if n.Kind != List && n.Kind != Pair || !n.FailFast {
 			continue
 		}
 		if failing == nil {

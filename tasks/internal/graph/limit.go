@@ -36,8 +36,10 @@ func (c *compiler) limit(o *order) error {
 	return err
 }
 
-// limited reports whether n is a list whose members wait for places.
-func (n Node) limited() bool { return n.Kind == List && n.AtMost > 0 && n.AtMost < len(n.Args) }
+// limited reports whether n is a list or a join whose members wait for places.
+func (n Node) limited() bool {
+	return (n.Kind == List || n.Kind == Pair) && n.AtMost > 0 && n.AtMost < len(n.Args)
+}
 
 // limiter computes the Permits of a graph. The result and the other nodes that no node needs have a common parent, top.
 type limiter struct {

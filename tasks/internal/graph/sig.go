@@ -23,7 +23,7 @@ const (
 	Chord                      // a Chain over a list, so that options of a send reach both sides
 	Group                      // all Kids, as a list
 	Map                        // the task once for each element of Kids[0]
-	Join                       // Kids[0] and Kids[1], as a pair
+	Join                       // two or three Kids, as an object
 	Settle                     // the members of Kids[0] as outcomes
 	After                      // Kids[1] once Kids[0] has succeeded
 	Rescue                     // Kids[0], or the task with its failure
@@ -31,6 +31,7 @@ const (
 	OnError                    // Kids[0]; its failure also goes to the task
 	Value                      // Input, without a task
 	MapFunc                    // Body once for each element of Kids[0]
+	Try                        // Kids[0] as an outcome
 )
 
 // Sig is an immutable tree that says what to run. Two uses of one *Sig in one send are one run.
@@ -248,7 +249,7 @@ func (s *Sig) sendWith(opts *Opts, first map[*Sig]bool, memo map[*Sig]*Sig) *Sig
 			mine.Queue, mine.Priority = opts.Queue, opts.Priority
 		}
 		c.Opts = s.Opts.Over(mine)
-	case Group, Join, After, Settle, Value:
+	case Group, Join, After, Settle, Try, Value:
 	case MapFunc:
 		c.body(func(b *Sig) *Sig { return b.sendWith(opts, first, memo) }, memo)
 	default:

@@ -59,6 +59,8 @@ func (s *Sig) write(b *strings.Builder) {
 		list("(", ")", s.Kids)
 	case Settle:
 		list("settle(", ")", s.Kids)
+	case Try:
+		list("try(", ")", s.Kids)
 	case After:
 		after("; then ", "")
 		s.Kids[1].write(b)

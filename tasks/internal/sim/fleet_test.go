@@ -88,6 +88,7 @@ type flow struct {
 	ended   bool
 	forgot  bool   // it was deleted and sent again
 	ref     string // whose nodes these are
+	renewed int    // the event in which it was deleted
 }
 
 // loose reports whether the tasks of f that run depend on timing.
@@ -240,7 +241,7 @@ func (h *history) operate() {
 			return
 		}
 		f.state, f.ended, f.forgot, s.busy = "", false, true, true
-		f.closeRuns()
+		f.renew(len(h.events))
 		maps.DeleteFunc(h.party.won, func(node string, _ int) bool { return strings.HasPrefix(node, f.id+"/") })
 		h.event("%s FORGETS %s", s.name, f.id)
 		h.spawn(func() {
@@ -269,13 +270,14 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	h.mu.Lock()
 	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == i.Workflow })]
 	took := w.took[i.Workflow+"/"+i.Node]
-	x := &execution{worker: w, attempt: i.Attempt, taken: took[len(took)-1], open: true}
+	x := &execution{worker: w, attempt: i.Attempt, taken: took[len(took)-1]}
+	x.open = x.taken >= f.renewed
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {
 		// A worker that was declared dead runs on, and can be given the node again while its first slot still has it. Both
 		// slots are of the same worker, so the events do not tell which of them has the valid batch: that is no double lease.
 		other := o.worker != w || len(took) < 2 || took[len(took)-2] >= w.reaped
-		if o.open && other && o.leased() && x.leased() && !h.lostPlan { // with a plan, Redis has lost leases
+		if o.open && x.open && other && o.leased() && x.leased() && !h.lostPlan { // with a plan, Redis has lost leases
 			h.fail("node %s of %s runs on %s and %s at once", i.Node, f.id, o.worker.name, w.name)
 		}
 	}
@@ -296,8 +298,9 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	return err
 }
 
-// closeRuns lets the runs of f so far count as over: the workflow runs anew.
-func (f *flow) closeRuns() {
+// renew lets the runs of nodes that were taken before an event count as over: the workflow was deleted, and is sent again.
+func (f *flow) renew(event int) {
+	f.renewed = event
 	for _, list := range f.ran {
 		for _, x := range list {
 			x.open = false
