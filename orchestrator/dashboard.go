@@ -79,7 +79,7 @@ func (s *System) apiConfig() (api.Config, error) {
 		return served, err
 	}
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events
-	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, proxyPages{s.Pool, s}, s.Breakers
+	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, s.proxies, s.Breakers
 	served.Queue = s.ArtifactQueue
 	served.Lease = s.cfg().Jobs.Lease
 	served.Sites, served.Check, served.Tracing = s.Sites, checks.Run, s.tracing

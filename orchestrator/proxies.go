@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"muster/internal/tracing"
-	"muster/jobs"
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/refreshwait"
 	"muster/proxies"
@@ -112,25 +110,22 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 		return proxies.Report{}, err
 	}
 	track := k.opts.Display.Track("proxies")
-	run, err := k.system.Refresh(ctx).Send(ctx, k.system.Client, tasks.Headers(tracing.Headers(ctx)),
-		tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, k.waits.waiter().Timeout.Unknown))
-	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+	id, err := k.system.proxies.StartRefresh(ctx)
+	if err != nil {
 		track.Fail(err.Error())
-		return proxies.Report{}, fmt.Errorf("send the proxy refresh: %w", err)
+		return proxies.Report{}, err
 	}
-	if err == nil {
-		k.system.track(ctx, run.ID(), jobs.KindRefresh, refreshName)
-	}
+	run := tasks.Attach[proxies.Report](k.system.Client, id)
 	report, err := await(ctx, k.waits, track, run, awaited[proxies.Report]{
 		name: "proxy refresh", prefix: proxies.ProgressPrefix,
 		enough: k.enough,
-		stored: func(ctx context.Context) (proxies.Report, bool, error) { return k.system.Pool.Report(ctx, run.ID()) },
-		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg().DataDir, run.ID()) },
+		stored: func(ctx context.Context) (proxies.Report, bool, error) { return k.system.Pool.Report(ctx, id) },
+		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg().DataDir, id) },
 		progress: func(ctx context.Context, p tasktype.Progress) monitor.Progress {
-			return k.progress(ctx, run.ID(), p)
+			return k.progress(ctx, id, p)
 		},
 	})
-	k.system.markFinished(ctx, run.ID())
+	k.system.markFinished(ctx, id)
 	switch {
 	case err == nil, errors.Is(err, refreshwait.ErrNotEnough):
 		track.Done(fmt.Sprintf("%d candidates, %d alive, %d usable", report.Candidates, report.Alive, report.Usable))

@@ -17,7 +17,7 @@ import (
 )
 
 // recheckEntry is the schedule entry for the continuous check of the pool.
-const recheckEntry = "proxies.recheck"
+var recheckEntry = proxies.Recheck.Name()
 
 // refreshEntry is the schedule entry for the refresh from all sources, and the prefix of the entries for single sources.
 const refreshEntry = "proxies.refresh"

@@ -95,7 +95,11 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	if err != nil {
 		return nil, fmt.Errorf("proxies.mmdb: %w", err)
 	}
-	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}, ExportDir: cfg.DataDir, Sources: s.Sources(), Annotate: annotate(places), Logger: logger})
+	s.proxies, err = proxies.NewService(proxies.Config{
+		Pool: s.Pool, Client: client, Settings: s.proxySettings,
+		Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger,
+		Started: func(ctx context.Context, id string) { s.track(ctx, id, jobs.KindRefresh, refreshName) },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -323,6 +327,12 @@ func waitForRoom(ctx context.Context, _ tasktype.Info, next func(context.Context
 		return tasks.Again(refusedRest)
 	}
 	return err
+}
+
+// proxySettings returns the current settings of the proxy service.
+func (s *System) proxySettings() proxies.Settings {
+	cfg := s.cfg()
+	return proxies.Settings{Sources: s.Sources(), CanCheck: cfg.Proxies.CanCheck(), RefreshTimeout: cfg.Wait.Unknown}
 }
 
 // Refresh returns the workflow that refreshes the pool from the configured sources. It reads their files immediately.

@@ -87,7 +87,7 @@ func (s *Service) read(ctx context.Context, in FetchInput) (source.List, error) 
 
 // configured returns the source of the worker's settings that matches an input.
 func (s *Service) configured(named source.Source) (source.Source, bool) {
-	for _, own := range s.cfg.Sources {
+	for _, own := range s.cfg.Settings().Sources {
 		if shown(own.URL) == named.URL && own.Name == named.Name {
 			return own, true
 		}

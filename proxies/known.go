@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/tasks"
 )
 
 // Known is the data of a pool about one proxy.
@@ -110,10 +108,4 @@ func (k Known) candidate() Candidate {
 	c := k.Proxy.Candidate()
 	c.Known, c.Unlisted = k.Removed.IsZero(), true
 	return c
-}
-
-// RecheckOne returns a signature that rechecks one proxy, which is in the pool or was removed within the last day,
-// like [Recheck]. The report counts one check.
-func (s *Service) RecheckOne(k Known) tasks.Signature[Report] {
-	return tasks.Chord(tasks.Settle(tasks.Each([][]Candidate{{k.candidate()}}, Check)), settleRecheck)
 }

@@ -7,7 +7,6 @@
 //
 // [Pool.Transport] sends each request through a proxy of the pool and retries with another one. Failures are
 // attributed to the proxy or to the site.
-// against the proxy or against the site, whichever caused it.
 package proxies
 
 import (
@@ -202,8 +201,12 @@ type Config struct {
 	Probe probe.Config
 	// ExportDir is the directory for live_proxies.json and .txt after a refresh. Defaults to none.
 	ExportDir string
-	// Sources are the sources that a task may name with Configured; see FetchInput. Defaults to none.
-	Sources []source.Source
+	// Client sends workflows. Required for StartRefresh, StartRecheck and RecheckProxy.
+	Client *tasks.Client
+	// Settings returns the current settings. Defaults to no sources.
+	Settings func() Settings
+	// Started is called with the ID of each refresh that StartRefresh sends. Defaults to none.
+	Started func(ctx context.Context, id string)
 	// Fetcher reads the lists. Defaults to the zero Fetcher.
 	Fetcher *source.Fetcher
 	// Annotate adds data about the exit address, such as its country. Defaults to none.
@@ -212,8 +215,19 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Service implements the tasks of this package.
+// Settings are the settings that may change while a Service runs.
+type Settings struct {
+	// Sources are the sources of StartRefresh, which a task may name with Configured; see FetchInput.
+	Sources []source.Source
+	// CanCheck allows StartRecheck and RecheckProxy.
+	CanCheck bool
+	// RefreshTimeout is the time after which StartRefresh replaces a running refresh. Defaults to an hour.
+	RefreshTimeout time.Duration
+}
+
+// A Service implements the tasks of this package and the operations on a Pool.
 type Service struct {
+	*Pool
 	cfg    Config
 	prober func() (*probe.Prober, error)
 }
@@ -229,8 +243,11 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Settings == nil {
+		cfg.Settings = func() Settings { return Settings{} }
+	}
 	cfg.Probe.Logger = cmp.Or(cfg.Probe.Logger, cfg.Logger)
-	s := &Service{cfg: cfg}
+	s := &Service{Pool: cfg.Pool, cfg: cfg}
 	s.prober = sync.OnceValues(func() (*probe.Prober, error) { return probe.New(cfg.Probe) })
 	return s, nil
 }

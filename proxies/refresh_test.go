@@ -38,7 +38,7 @@ func newFleet(t *testing.T, cfg probe.Config, sources ...source.Source) *fleet {
 	t.Cleanup(func() { f.client.Close() })
 	f.pool = newPool(t, f.client.Redis(), nil)
 	cfg.ResponseTimeout, cfg.GreetingTimeout = 2*time.Second, time.Second
-	service, err := NewService(Config{Pool: f.pool, Probe: cfg, ExportDir: f.dir, Sources: sources, Fetcher: &source.Fetcher{
+	service, err := NewService(Config{Pool: f.pool, Probe: cfg, ExportDir: f.dir, Settings: func() Settings { return Settings{Sources: sources} }, Fetcher: &source.Fetcher{
 		Getenv: func(name string) (string, bool) { v, ok := f.getenv[name]; return v, ok },
 	}})
 	if err != nil {

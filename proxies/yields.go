@@ -44,9 +44,6 @@ type SourceYield struct {
 	Run       string                `json:"run,omitempty"`     // the last refresh included
 }
 
-// ErrNoSources means that no sources are configured.
-var ErrNoSources = errors.New("no proxy sources; add lists of proxies to proxies.sources")
-
 // dryAfter is the number of refreshes without a usable proxy after which a source is dry.
 const dryAfter = 3
 

@@ -31,6 +31,7 @@ import (
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
 	"muster/orchestrator/webhook"
+	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/workqueue"
@@ -82,7 +83,7 @@ type Config struct {
 	// leads to the queues.
 	Sites *sites.Service
 	// Proxies is the pool. Defaults to none: its operations and pages are left out.
-	Proxies Proxies
+	Proxies *proxies.Service
 	// Check runs the health checks, for the overview and /ready.
 	// Defaults to none.
 	Check func(context.Context) health.Report

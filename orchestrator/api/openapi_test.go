@@ -16,6 +16,7 @@ import (
 	"muster/orchestrator/breaker"
 	"muster/orchestrator/health"
 	"muster/proxies"
+	"muster/proxies/source"
 	"muster/sites"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
@@ -31,10 +32,16 @@ func everything(t *testing.T) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Proxies, err = proxies.NewService(proxies.Config{
+		Pool: proxies.NewPool(proxies.PoolConfig{Redis: cfg.Client.Redis()}), Client: cfg.Client,
+		Settings: func() proxies.Settings { return proxies.Settings{Sources: source.Public(), CanCheck: true} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
 	cfg.Check = func(context.Context) health.Report { return health.Report{Status: health.OK} }
-	cfg.Proxies = fakePool{proxies.NewPool(proxies.PoolConfig{Redis: cfg.Client.Redis()})}
 	cfg.Queue = func(name string) *workqueue.Queue { return workqueue.New(cfg.Client.Redis(), name, workqueue.Config{}) }
 	agents := limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{Namespace: "muster:agents"})
 	cfg.Breakers = breaker.New(cfg.Client, limit.NewBreaker(cfg.Client.Redis(), limit.BreakerConfig{}), agents)

@@ -115,7 +115,7 @@ func addProxies(s *server) {
 	})
 }
 
-func listProxies(ctx context.Context, pool Proxies, in *listProxiesInput) (page client.Page[proxies.Member], err error) {
+func listProxies(ctx context.Context, pool *proxies.Service, in *listProxiesInput) (page client.Page[proxies.Member], err error) {
 	f := proxies.Filter{Protocols: in.Protocol, Anonymity: in.Anonymity, HTTPS: in.HTTPS, Banned: true}
 	for _, c := range in.Country {
 		f.Countries = append(f.Countries, strings.ToUpper(c))
@@ -151,7 +151,7 @@ func listProxies(ctx context.Context, pool Proxies, in *listProxiesInput) (page 
 }
 
 // onProxies calls do with the ids of the selected proxies. If one of them is not in the pool, do is not called.
-func onProxies(ctx context.Context, pool Proxies, s client.ProxySelection, do func(ids []string) (int, error)) (*changedProxiesOutput, error) {
+func onProxies(ctx context.Context, pool *proxies.Service, s client.ProxySelection, do func(ids []string) (int, error)) (*changedProxiesOutput, error) {
 	var ids []string
 	for i, name := range s.Proxies {
 		found, err := pool.Find(ctx, name)

@@ -17,7 +17,6 @@ import (
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
-	"muster/proxies"
 	"muster/tasks/redistest"
 )
 
@@ -133,11 +132,3 @@ func documents(t *testing.T, allow ...string) *document.Store {
 		Dir: filepath.Join(t.TempDir(), "documents"), Limit: 1000, Filter: filter, Owner: func(context.Context) (string, error) { return "store-1", nil },
 	})
 }
-
-// fakePool is an empty pool, for which nothing is sent.
-type fakePool struct{ *proxies.Pool }
-
-func (fakePool) SourceNames() []string                                       { return nil }
-func (fakePool) StartRefresh(context.Context) (string, error)                { return noJob, nil }
-func (fakePool) StartRecheck(context.Context) (string, error)                { return noJob, nil }
-func (fakePool) RecheckProxy(context.Context, proxies.Known) (string, error) { return noJob, nil }

@@ -77,7 +77,7 @@ func TestSearchLeadsToWhatHasTheId(t *testing.T) {
 	t.Parallel()
 	w := newSystem(t)
 	w.addProxies(3)
-	run, err := sent.S("x").Send(t.Context(), w.cfg.Client, tasks.ID("a-workflow"))
+	run, err := tasks.New[string, string]("test.sent").S("x").Send(t.Context(), w.cfg.Client, tasks.ID("a-workflow"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,21 +154,24 @@ func TestProxiesAreChanged(t *testing.T) {
 	w.leads(at+"/unban", url.Values{"site": {"shop.example"}})
 	w.shows(at+"/unban", http.StatusBadRequest, "It is not banned")
 	w.shows("/ui/proxies?state=banned", http.StatusOK, "No proxy is selected")
-	for _, path := range []string{at + "/recheck", "/ui/proxies/refresh"} {
+	for _, path := range []string{at + "/recheck", "/ui/proxies/recheck"} {
+		if rec := w.do(path, nil); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "proxies.judges") {
+			t.Errorf("%s without a judge: got %d %s, want the reason", path, rec.Code, rec.Body)
+		}
+	}
+	w.judge.Store(true)
+	for _, path := range []string{at + "/recheck", "/ui/proxies/recheck", "/ui/proxies/refresh"} {
 		to := w.leads(path, nil)
 		if _, err := tasks.Attach[string](w.cfg.Client, strings.TrimPrefix(to, "/ui/tasks/workflows/")).Progress(t.Context()); err != nil {
 			t.Errorf("%s: got to %s: %v, want a workflow", path, to, err)
 		}
-	}
-	if rec := w.do("/ui/proxies/recheck", nil); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "proxies.judges") {
-		t.Errorf("recheck without a judge: got %d %s, want why", rec.Code, rec.Body)
 	}
 	for name, form := range map[string]url.Values{"a negative time": {"for": {"-1h"}}, "no time": {}, "an unknown site": {"for": {"1h"}, "site": {"none.example"}}} {
 		if rec := w.do(at+"/ban", form); rec.Code != http.StatusBadRequest && rec.Code != http.StatusNotFound {
 			t.Errorf("ban with %s: got %d", name, rec.Code)
 		}
 	}
-	if _, err := w.cfg.Proxies.(pool).Remove(t.Context(), w.first()); err != nil {
+	if _, err := w.cfg.Proxies.Remove(t.Context(), w.first()); err != nil {
 		t.Fatal(err)
 	}
 	w.shows(at, http.StatusOK, "removed")

@@ -16,25 +16,6 @@ import (
 	"muster/proxies/source"
 )
 
-// Proxies is the pool of proxies, and what can be done with it.
-type Proxies interface {
-	Stats(ctx context.Context) (proxies.Stats, error)
-	List(ctx context.Context, f proxies.Filter) ([]proxies.Member, error)
-	Find(ctx context.Context, name string) ([]proxies.Member, error)
-	Lookup(ctx context.Context, id string, sites []string) (proxies.Known, bool, error)
-	Yields(ctx context.Context) (map[string]proxies.SourceYield, error)
-	Ban(ctx context.Context, site string, d time.Duration, ids ...string) error
-	Unban(ctx context.Context, site string, ids ...string) (int, error)
-	// SourceNames are the sources of the settings in force.
-	SourceNames() []string
-	// StartRefresh sends a refresh and returns its job, or the one that is under way.
-	StartRefresh(ctx context.Context) (id string, err error)
-	// StartRecheck sends a check of the members that are due and returns its workflow, or the one that is under way.
-	StartRecheck(ctx context.Context) (id string, err error)
-	// RecheckProxy sends a check of one proxy and returns its workflow.
-	RecheckProxy(ctx context.Context, k proxies.Known) (id string, err error)
-}
-
 const (
 	poolURL       = prefix + "/proxies"
 	sourcesURL    = poolURL + "/sources"

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
 	"muster/proxies"
+	"muster/proxies/source"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/tasks"
@@ -63,34 +65,6 @@ func someJobs(t *testing.T, client *tasks.Client) (s *jobs.Service, failed strin
 	return s, failed
 }
 
-// pool is a pool for which workflows are sent that no worker runs.
-type pool struct {
-	*proxies.Pool
-	client *tasks.Client
-}
-
-var sent = tasks.New[string, string]("test.sent")
-
-func (p pool) SourceNames() []string { return []string{"list.txt " + harmful} }
-
-func (p pool) StartRefresh(ctx context.Context) (string, error) { return p.send(ctx, "refresh") }
-
-func (p pool) StartRecheck(context.Context) (string, error) {
-	return "", errors.New("no judge is in proxies.judges")
-}
-
-func (p pool) RecheckProxy(ctx context.Context, k proxies.Known) (string, error) {
-	return p.send(ctx, k.ID)
-}
-
-func (p pool) send(ctx context.Context, what string) (string, error) {
-	run, err := sent.S(what).Send(ctx, p.client)
-	if err != nil {
-		return "", err
-	}
-	return run.ID(), nil
-}
-
 // system is an orchestrator with two sites, of which one was scraped, a pool, and pages.
 type system struct {
 	t      *testing.T
@@ -101,6 +75,7 @@ type system struct {
 	failed string // the id of another job
 	role   access.Role
 	routes []Route
+	judge  atomic.Bool // whether proxies can be checked
 }
 
 // newSystem scrapes a site where one page in four fails.
@@ -147,13 +122,23 @@ retries: {attempts: 1}
 		}
 	})
 	index, failed := someJobs(t, client)
-	w := &system{t: t, server: server, failed: failed, role: access.Admin, mux: http.NewServeMux(), cfg: Config{
-		Client: client, Sites: service, Proxies: pool{proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()}), client}, Jobs: index,
+	w := &system{t: t, server: server, failed: failed, role: access.Admin, mux: http.NewServeMux()}
+	pool, err := proxies.NewService(proxies.Config{
+		Pool: proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()}), Client: client,
+		Settings: func() proxies.Settings {
+			return proxies.Settings{Sources: []source.Source{{URL: "https://lists.example/", Name: "list.txt " + harmful}}, CanCheck: w.judge.Load()}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cfg = Config{
+		Client: client, Sites: service, Proxies: pool, Jobs: index,
 		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis(), 0), Write: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Check: func(context.Context) health.Report {
 			return health.Report{Status: health.Failed, Checks: []health.Result{{Name: "redis", Status: health.OK, Detail: "4 ms"}, {Name: "workers", Status: health.Failed, Error: "none is up"}}}
 		},
-	}}
+	}
 	w.runScrape(service)
 	w.routes = Routes(w.cfg)
 	for _, r := range w.routes {
@@ -263,7 +248,7 @@ func (w *system) addProxies(n int) {
 	for i := range n - 1 {
 		list = append(list, proxies.Proxy{Protocol: "socks5", Host: fmt.Sprintf("198.51.%d.%d", i>>8, i&255), Port: 1080, Anonymity: "anonymous", Country: "FR", LatencyMS: float64(500 + i)})
 	}
-	if _, err := w.cfg.Proxies.(pool).Add(w.t.Context(), list...); err != nil {
+	if _, err := w.cfg.Proxies.Add(w.t.Context(), list...); err != nil {
 		w.t.Fatal(err)
 	}
 }

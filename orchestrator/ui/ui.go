@@ -18,6 +18,7 @@ import (
 	"muster/orchestrator/access"
 	"muster/orchestrator/event"
 	"muster/orchestrator/health"
+	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
 	taskui "muster/tasks/ui"
@@ -37,7 +38,7 @@ type Config struct {
 	// Sites are the sites and their scrapes.
 	Sites *sites.Service
 	// Proxies is the pool.
-	Proxies Proxies
+	Proxies *proxies.Service
 	// Keys and Audit are for admins.
 	Keys  *access.Keys
 	Audit *access.Audit
