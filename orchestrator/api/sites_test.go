@@ -237,7 +237,7 @@ func TestSitesWithoutRedis(t *testing.T) {
 	defer s.Close()
 	h := handler(t, Config{Client: client, Sites: s})
 	server.Kill()
-	for path, says := range map[string]string{"/ui/": "Redis does not answer", "/v1/sites": `"code":"unavailable"`, "/ready": `"redis":"away"`} {
+	for path, says := range map[string]string{"/ui/": "Redis is unavailable", "/v1/sites": `"code":"unavailable"`, "/ready": `"redis":"away"`} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}

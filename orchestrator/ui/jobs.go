@@ -78,11 +78,11 @@ func explainJob(err error) (status int, title string, ok bool) {
 	case errors.As(err, &field) && (field.Field == "job_id" || field.Field == "id"), is(jobs.ErrNotFound, jobs.ErrNoItem, agent.ErrNoAgent):
 		return http.StatusNotFound, "Not found", true
 	case field != nil:
-		return http.StatusBadRequest, "That does not work", true
+		return http.StatusBadRequest, "Invalid request", true
 	case is(jobs.ErrTerminal, jobs.ErrNotEnded, jobs.ErrExists, jobs.ErrNotReview, jobs.ErrStale):
-		return http.StatusConflict, "That does not work any more", true
+		return http.StatusConflict, "Conflict", true
 	case errors.As(err, new(*document.TooLargeError)):
-		return http.StatusRequestEntityTooLarge, "That is too large", true
+		return http.StatusRequestEntityTooLarge, "Too large", true
 	}
 	return 0, "", false
 }

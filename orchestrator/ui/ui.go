@@ -139,17 +139,17 @@ func explain(err error) (status int, title string, ok bool) {
 	}
 	switch {
 	case errors.Is(err, sites.ErrNoJob):
-		return http.StatusNotFound, "No such job", true
+		return http.StatusNotFound, "Job not found", true
 	case errors.As(err, new(*sites.UnknownError)):
-		return http.StatusNotFound, "No such site", true
+		return http.StatusNotFound, "Site not found", true
 	case errors.Is(err, tasks.ErrUnknown):
-		return http.StatusNotFound, "No such workflow", true
+		return http.StatusNotFound, "Workflow not found", true
 	case errors.Is(err, access.ErrNoKey):
-		return http.StatusNotFound, "No such key", true
+		return http.StatusNotFound, "Key not found", true
 	case errors.Is(err, access.ErrTooManyKeys), errors.As(err, new(*access.KeyError)), errors.Is(err, access.ErrCursor), errors.Is(err, tasks.ErrCursor):
-		return http.StatusBadRequest, "That does not work", true
+		return http.StatusBadRequest, "Invalid request", true
 	case tasks.Unavailable(err):
-		return http.StatusServiceUnavailable, "Redis does not answer", true
+		return http.StatusServiceUnavailable, "Redis is unavailable", true
 	}
 	return 0, "", false
 }
