@@ -9,6 +9,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // code returns the code of a failure.
@@ -85,6 +86,23 @@ func ExampleTry() {
 	defer stop()
 	show(client, tasks.Group(tasks.Chain(tasks.Try(price.S("apple")), label), tasks.Chain(tasks.Try(price.S("pear")), label)))
 	// Output: [3 EUR sold out]
+}
+
+// Workflows are found by their names and labels.
+func ExampleLabels() {
+	client, stop := exampleFleet()
+	defer stop()
+	ctx := context.Background()
+	for _, customer := range []string{"acme", "zen"} {
+		_, err := Greet.S(customer).Do(ctx, client, tasks.Name("welcome"), tasks.Labels(map[string]string{"customer": customer}))
+		must(err)
+	}
+	page, _, err := client.Workflows(ctx, tasktype.WorkflowFilter{Name: "welcome", Labels: map[string]string{"customer": "acme"}})
+	must(err)
+	for _, w := range page {
+		fmt.Println(w.Name, w.Labels, w.State)
+	}
+	// Output: welcome map[customer:acme] success
 }
 
 // An action is a task without a result.

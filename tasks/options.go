@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"muster/tasks/internal/graph"
 )
@@ -271,6 +273,42 @@ func Headers(h map[string]string) SendOption {
 		}
 		maps.Copy(o.Headers, h)
 	})
+}
+
+// Name is the name of the workflow in listings, of 1 to 200 bytes without control characters. Several workflows may have
+// the same name. Defaults to the names of its first and last task. See [Client.Workflows].
+func Name(name string) SendOption {
+	if name == "" || len(name) > 200 || !printable(name) {
+		return bad("Name(%.210q): use 1 to 200 bytes of UTF-8 without control characters", name)
+	}
+	return option(func(o *graph.Opts) { o.Name = name })
+}
+
+// Labels adds labels to the workflow, by which [Client.Workflows] finds it, such as the customer or the release. A key
+// has 1 to 63 letters, digits, and _ . / -, a value has no control characters, and all labels together have at most 1 KiB.
+func Labels(labels map[string]string) SendOption {
+	for k, v := range labels {
+		if !validLabel.MatchString(k) {
+			return bad("Labels: key %.70q: use 1 to 63 letters, digits, and _ . / -", k)
+		}
+		if !printable(v) {
+			return bad("Labels: the value of %s is not UTF-8 or has a control character", k)
+		}
+	}
+	labels = maps.Clone(labels)
+	return option(func(o *graph.Opts) {
+		if o.Labels == nil {
+			o.Labels = map[string]string{}
+		}
+		maps.Copy(o.Labels, labels)
+	})
+}
+
+var validLabel = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,63}$`)
+
+// printable reports whether a text is UTF-8 without control characters.
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // Retention is how long results and states are kept after the workflow has ended. Defaults to 24 hours.

@@ -27,7 +27,7 @@ func TestOptionsActWhereTheyMayStand(t *testing.T) {
 		"call each send": {tasks.At},
 		"task":           {tasks.RetryIf, tasks.Alias, tasks.RateLimit},
 		"each group":     {tasks.AtMost, tasks.FailFast},
-		"send":           {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.ProgressKeys},
+		"send":           {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.Name, tasks.Labels, tasks.ProgressKeys},
 	} {
 		for i, f := range options {
 			of := reflect.TypeOf(f).Out(0)

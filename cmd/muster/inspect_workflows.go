@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -20,6 +21,9 @@ func inspectWorkflows(ctx context.Context, c *cli.Context, client fleet) error {
 	states := []tasktype.WorkflowState{"", tasktype.WorkflowRunning, tasktype.WorkflowSucceeded, tasktype.WorkflowFailed, tasktype.WorkflowRevoked}
 	if !slices.Contains(states, filter.State) {
 		return usageError{fmt.Errorf("--state %q must be running, success, failure or revoked", filter.State)}
+	}
+	if filter.Labels, err = labelsOf(c); err != nil {
+		return err
 	}
 	if c.IsSet("since") {
 		if filter.After, err = sinceOf(c); err != nil {
@@ -39,6 +43,27 @@ func inspectWorkflows(ctx context.Context, c *cli.Context, client fleet) error {
 		}
 	}
 	return show(client.env, c, all, workflowColumns, workflowRow)
+}
+
+// labelFlag is the flag that labelsOf reads.
+func labelFlag(usage string) cli.Flag {
+	return &cli.StringSliceFlag{Name: "label", Usage: usage}
+}
+
+// labelsOf returns the labels of a command line.
+func labelsOf(c *cli.Context) (map[string]string, error) {
+	var labels map[string]string
+	for _, text := range c.StringSlice("label") {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return nil, usageError{fmt.Errorf("--label %q must be KEY=VALUE", text)}
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[key] = value
+	}
+	return labels, nil
 }
 
 var workflowColumns = []string{"WORKFLOW", "NAME", "STATE", "SENT", "FOR"}

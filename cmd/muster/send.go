@@ -30,6 +30,8 @@ workflow, or with --wait its result.`,
 			&cli.StringFlag{Name: "queue", Usage: "send it to `QUEUE`", Value: "default"},
 			&cli.BoolFlag{Name: "force", Usage: "send it even when no worker has a handler for it"},
 			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, wait at most `D`; the task continues", DefaultText: "for as long as it takes"},
+			&cli.StringFlag{Name: "name", Usage: "the workflow is listed as `NAME`", DefaultText: "the name of the task"},
+			labelFlag("add the label `KEY=VALUE` to the workflow; may be repeated"),
 			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
 			&cli.BoolFlag{Name: "external", Usage: "no worker runs it: it is completed externally; see muster tokens"},
 			jsonFlag(),
@@ -54,6 +56,14 @@ workflow, or with --wait its result.`,
 			opts := []tasks.SendOption{tasks.Queue(c.String("queue"))}
 			if d := c.Duration("in"); d > 0 {
 				opts = append(opts, tasks.In(d))
+			}
+			labels, err := labelsOf(c)
+			if err != nil {
+				return err
+			}
+			opts = append(opts, tasks.Labels(labels))
+			if c.IsSet("name") {
+				opts = append(opts, tasks.Name(c.String("name")))
 			}
 			declared := []tasks.TaskOption{}
 			if c.Bool("external") {

@@ -6,13 +6,14 @@ import "time"
 //
 // The time of a workflow is its end or, while it is running, the time when it was sent.
 type WorkflowFilter struct {
-	State    WorkflowState // empty: all
-	Name     string        // the whole name, or the name of the first or last task; empty: all
-	Contains string        // a substring of the name, case-insensitive; empty: all
-	After    time.Time     // the earliest time, inclusive; zero: no limit
-	Before   time.Time     // the latest time, exclusive; zero: no limit
-	Cursor   string        // cursor returned with the previous page; empty: the first page
-	Limit    int           // workflows per page, at most 1,000; 0 means 100
+	State    WorkflowState     // empty: all
+	Name     string            // the whole name, or the name of the first or last task; empty: all
+	Contains string            // a substring of the name or of the names of these tasks, case-insensitive; empty: all
+	Labels   map[string]string // labels with their values, all of which the workflow must have; empty: all
+	After    time.Time         // the earliest time, inclusive; zero: no limit
+	Before   time.Time         // the latest time, exclusive; zero: no limit
+	Cursor   string            // cursor returned with the previous page; empty: the first page
+	Limit    int               // workflows per page, at most 1,000; 0 means 100
 }
 
 // RateFilter selects the counts that tasks.Client.Rates returns. The zero value selects all tasks, by minute.

@@ -4,11 +4,12 @@ import "time"
 
 // Workflow is a workflow in a listing.
 type Workflow struct {
-	ID      string        `json:"id"`
-	Name    string        `json:"name"` // its task or, if there are several, "first → last"; at most 60 bytes of each
-	State   WorkflowState `json:"state"`
-	Created time.Time     `json:"created"`        // time when it was sent
-	Ended   time.Time     `json:"ended,omitzero"` // zero while it is running
+	ID      string            `json:"id"`
+	Name    string            `json:"name"` // chosen by the sender; else its task or, if there are several, "first → last", at most 60 bytes of each
+	Labels  map[string]string `json:"labels,omitempty"`
+	State   WorkflowState     `json:"state"`
+	Created time.Time         `json:"created"`        // time when it was sent
+	Ended   time.Time         `json:"ended,omitzero"` // zero while it is running
 }
 
 // WorkflowState is the state of a workflow in a listing.

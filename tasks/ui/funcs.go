@@ -18,6 +18,7 @@ var funcs = template.FuncMap{
 	"outcome":  outcomeWord,
 	"line":     func(text string) string { return clip.Line(text, 300) },
 	"names":    func(prefix string, list []taskRow) any { return names{prefix, list} },
+	"labels":   func(prefix string, l map[string]string) any { return labels{prefix, l} },
 	"flows":    func(prefix string, list []tasktype.Workflow) any { return flows{prefix, list} },
 }
 
@@ -46,4 +47,10 @@ func ran(n tasktype.Node) time.Duration {
 		return -1
 	}
 	return end.Sub(n.Started)
+}
+
+// labels are links to the workflows with the same labels.
+type labels struct {
+	Prefix string
+	Labels map[string]string
 }

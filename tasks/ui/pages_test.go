@@ -288,3 +288,31 @@ func TestNodePageHasRuns(t *testing.T) {
 	f.Drain()
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/0", "repeated", "in 3 runs", "First start", "Last start", `<th scope="row">Waited</th><td>&lt; 1 ms</td>`)
 }
+
+// Workflows are filtered and revoked by a label, which the list links.
+func TestWorkflowsAreFilteredByLabel(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	var ids []string
+	for i, customer := range []string{"acme & co", "zen"} {
+		run, err := inc.S(i).Send(t.Context(), f.Client(), tasks.Labels(map[string]string{"customer": customer}), tasks.Name("import of "+customer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, run.ID())
+	}
+	wantIn(t, h, "/workflows", ids[0], ids[1], `href="/tasks/workflows?label=customer%3Dacme%20%26%20co"`)
+	wantIn(t, h, "/workflows?label=customer%3Dacme%20%26%20co", ids[0], `value="customer=acme &amp; co"`, "import of acme", "label=customer%3Dacme")
+	if _, body := get(t, h, "/workflows?label=customer%3Dacme%20%26%20co"); strings.Contains(body, ids[1]) {
+		t.Error("the list has a workflow with another label")
+	}
+	wantIn(t, h, "/workflows/"+ids[0], "<h1>import of acme &amp; co", "customer=acme")
+	for _, path := range []string{"/workflows?label=x", "/workflows?label=%3Dx", "/workflows?" + strings.Repeat("label=a%3Db&", 21)} {
+		if code, _ := get(t, h, path); code != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", path, code)
+		}
+	}
+	if body := wantPosted(t, h, http.StatusOK, "/revoke?label=customer%3Dzen", "most", "1"); !strings.Contains(body, "Revoked 1 workflows") {
+		t.Errorf("got %s", body)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -27,6 +28,7 @@ var spans = []webui.Option{{Value: "", Text: "any time"}, {Value: "1h", Text: "l
 
 type workflowsData struct {
 	Query  string
+	Labels []string // key=value
 	Within string
 	State  tasktype.WorkflowState
 	Spans  []webui.Option
@@ -52,6 +54,19 @@ func filterOf(q url.Values, now time.Time) (tasktype.WorkflowFilter, error) {
 	if len(f.Contains) > 200 || len(f.Cursor) > 500 {
 		return f, webui.Invalid("The name or cursor is too long.")
 	}
+	for _, label := range q["label"] {
+		k, v, ok := strings.Cut(strings.TrimSpace(label), "=")
+		if label == "" {
+			continue
+		}
+		if !ok || k == "" || len(label) > 1100 || len(q["label"]) > 20 {
+			return f, webui.Invalid("Invalid label %.40q: must be key=value.", label)
+		}
+		if f.Labels == nil {
+			f.Labels = map[string]string{}
+		}
+		f.Labels[k] = v
+	}
 	if within := q.Get("within"); within != "" {
 		if !slices.ContainsFunc(spans, func(o webui.Option) bool { return o.Value == within }) {
 			return f, webui.Invalid("Invalid parameter within: must be one of the choices.")
@@ -74,6 +89,9 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		return webui.View{}, err
 	}
 	d := workflowsData{State: f.State, Query: f.Contains, Within: q.Get("within"), Spans: spans}
+	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
+		d.Labels = append(d.Labels, k+"="+f.Labels[k])
+	}
 	f.Limit = pageSize
 	list, next, err := s.client.Workflows(ctx, f)
 	if err != nil {
@@ -89,6 +107,9 @@ func (s *site) workflows(ctx context.Context, r *http.Request) (webui.View, erro
 		if v := q.Get(name); v != "" {
 			own.Set(name, v)
 		}
+	}
+	for _, label := range d.Labels {
+		own.Add("label", label)
 	}
 	if counts[tasktype.WorkflowRunning] > 0 && (f.State == "" || f.State == tasktype.WorkflowRunning) {
 		d.Revoke = s.cfg.Prefix + "/revoke?" + own.Encode()
@@ -128,8 +149,10 @@ func (s *site) askRevokeMany(ctx context.Context, r *http.Request) (webui.Questi
 		return webui.Question{}, webui.Invalid("The filter selects no running workflow.")
 	}
 	which := "all running workflows"
-	if name := strings.TrimSpace(r.URL.Query().Get("name")); name != "" {
-		which = fmt.Sprintf("running workflows with %.200q in their name", name)
+	if q := r.URL.Query(); strings.TrimSpace(q.Get("name")) != "" {
+		which = fmt.Sprintf("running workflows with %.200q in their name", strings.TrimSpace(q.Get("name")))
+	} else if q.Get("label") != "" {
+		which = fmt.Sprintf("running workflows with the label %.200q", q.Get("label"))
 	}
 	count := strconv.Itoa(len(list))
 	if len(list) == mostRevoked {

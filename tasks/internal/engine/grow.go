@@ -25,7 +25,8 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 		f.Retention = DefaultRetention.Milliseconds()
 	}
 	f.Root = strconv.Itoa(g.Root)
-	f.Name = store.Title(g.Ends())
+	first, last := g.Ends()
+	f.Caption = store.Caption{Tasks: store.Title(first, last), Name: g.Name, Labels: g.Labels}.String()
 	return &flow{Flow: f, g: g}
 }
 

@@ -30,13 +30,20 @@ func (in *Inspector) Summary(ctx context.Context, refOrID string) (tasktype.Work
 	if err != nil {
 		return tasktype.WorkflowDetail{}, err
 	}
-	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: fl.ID(), Name: fl.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(fl.Created)}}
+	d := tasktype.WorkflowDetail{Workflow: runningWorkflow(fl)}
 	if d.Progress, err = in.progress.of(ctx, fl.Ref); err != nil || !d.Progress.Ended {
 		return d, err
 	}
 	root, err := in.graphs.values(fl).record(ctx, fl.Root)
 	d.Ended, d.State = root.Ended, endState(d.Progress.Status)
 	return d, err
+}
+
+// runningWorkflow describes a workflow that has not ended.
+func runningWorkflow(fl *flow) tasktype.Workflow {
+	first, last := fl.g.Ends()
+	return tasktype.Workflow{ID: fl.ID(), Name: cmp.Or(fl.g.Name, store.Title(first, last)), Labels: fl.g.Labels,
+		State: tasktype.WorkflowRunning, Created: time.UnixMilli(fl.Created)}
 }
 
 // endState returns the state of a workflow that has ended with a status.
@@ -56,7 +63,7 @@ func (in *Inspector) Workflow(ctx context.Context, refOrID string) (tasktype.Wor
 	if err != nil {
 		return tasktype.WorkflowDetail{}, err
 	}
-	d := tasktype.WorkflowDetail{Workflow: tasktype.Workflow{ID: w.ID(), Name: w.Name, State: tasktype.WorkflowRunning, Created: time.UnixMilli(w.Created)}}
+	d := tasktype.WorkflowDetail{Workflow: runningWorkflow(w.flow)}
 	isRunning := func() (bool, error) { return len(running) > 0, nil }
 	if d.Progress, err = in.progress.from(ctx, w.flow, w.field, isRunning); err != nil {
 		return d, err

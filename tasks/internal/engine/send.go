@@ -114,6 +114,9 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 // maxHeaders bounds the headers of a workflow.
 const maxHeaders = 8 << 10
 
+// maxLabels bounds the labels of a workflow.
+const maxLabels = 1 << 10
+
 // claim lets the unique key of a send stand for its workflow, here or when the workflow is stored.
 func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph.Opts) error {
 	if o.Unique == "" {
@@ -172,7 +175,14 @@ func compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph,
 	if size > maxHeaders {
 		return nil, fmt.Errorf("headers have %d bytes, more than %d: every task gets them", size, maxHeaders)
 	}
-	g.Headers = o.Headers
+	g.Headers, g.Name, g.Labels = o.Headers, o.Name, o.Labels
+	size = 0
+	for k, v := range o.Labels {
+		size += len(k) + len(v)
+	}
+	if size > maxLabels {
+		return nil, fmt.Errorf("labels have %d bytes, more than %d: they are in the index", size, maxLabels)
+	}
 	if o.Retention != nil {
 		g.Retention = max(1, o.Retention.Milliseconds())
 	}

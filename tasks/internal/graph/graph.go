@@ -92,6 +92,8 @@ type Graph struct {
 	Subs      []Sub  `json:"u,omitempty"`
 	// Headers are what the sender wants every task to know.
 	Headers map[string]string `json:"h,omitempty"`
+	Name    string            `json:"w,omitempty"` // chosen by the sender
+	Labels  map[string]string `json:"l,omitempty"`
 
 	// Computed by link.
 	succs    [][]Edge

@@ -67,6 +67,8 @@ type Opts struct {
 	UniqueTTL   time.Duration
 	FairnessKey string
 	Headers     map[string]string
+	Name        string
+	Labels      map[string]string
 
 	// Of a declaration, used by workers only.
 	RetryIf func(error) bool
@@ -146,12 +148,10 @@ func (o *Opts) Over(top *Opts) *Opts {
 	if top.Unique != "" {
 		m.Unique, m.UniqueTTL = top.Unique, top.UniqueTTL
 	}
-	if len(top.Headers) > 0 {
-		m.Headers = maps.Clone(m.Headers)
-		if m.Headers == nil {
-			m.Headers = map[string]string{}
-		}
-		maps.Copy(m.Headers, top.Headers)
+	m.Headers = merged(m.Headers, top.Headers)
+	m.Labels = merged(m.Labels, top.Labels)
+	if top.Name != "" {
+		m.Name = top.Name
 	}
 	if top.FairnessKey != "" {
 		m.FairnessKey = top.FairnessKey
@@ -165,6 +165,19 @@ func (o *Opts) Over(top *Opts) *Opts {
 	m.Alias = append(slices.Clone(m.Alias), top.Alias...)
 	m.Links = append(slices.Clone(m.Links), top.Links...)
 	return &m
+}
+
+// merged returns base with the values of top, without a change of either.
+func merged(base, top map[string]string) map[string]string {
+	if len(top) == 0 {
+		return base
+	}
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, top)
+	return out
 }
 
 func pick[T any](dst **T, src *T) {

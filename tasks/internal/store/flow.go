@@ -18,7 +18,7 @@ type Flow struct {
 	Created   int64  // unix ms
 	Root      string
 	Retention int64  // ms
-	Name      string // what the index calls it
+	Caption   string // its text in the index, see [Caption]
 	shard     int
 }
 
@@ -35,7 +35,7 @@ func (f Flow) Shard() int { return f.shard }
 
 // facts appends the arguments that describe a workflow to scripts.
 func (f Flow) facts(args []any) []any {
-	return append(args, f.Ref, f.Created, f.Root, f.Retention, f.Name)
+	return append(args, f.Ref, f.Created, f.Root, f.Retention, f.Caption)
 }
 
 // GraphField returns the field that the graph of a scope is in.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -18,7 +19,54 @@ import (
 	"muster/internal/clip"
 )
 
-// Title returns the name of a workflow without one: "first → last", or one of both if they are equal.
+// Caption is the text of a workflow in the index.
+type Caption struct {
+	Tasks  string // see [Title]
+	Name   string // chosen by the sender; empty for none
+	Labels map[string]string
+}
+
+// String returns the stored form: the tasks alone or, separated by tabs, the tasks, the name and the labels. None of them
+// contains a tab.
+func (c Caption) String() string {
+	if c.Name == "" && len(c.Labels) == 0 {
+		return c.Tasks
+	}
+	var b strings.Builder
+	b.WriteString(c.Tasks + "\t" + c.Name)
+	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
+		b.WriteString("\t" + k + "=" + c.Labels[k])
+	}
+	return b.String()
+}
+
+func parseCaption(text string) Caption {
+	tasks, rest, _ := strings.Cut(text, "\t")
+	name, labels, _ := strings.Cut(rest, "\t")
+	c := Caption{Tasks: tasks, Name: name}
+	for label := range strings.SplitSeq(labels, "\t") {
+		if k, v, ok := strings.Cut(label, "="); ok {
+			if c.Labels == nil {
+				c.Labels = map[string]string{}
+			}
+			c.Labels[k] = v
+		}
+	}
+	return c
+}
+
+// matches reports whether a filter selects workflows with this caption. The filter's Contains is in lower case.
+func (c Caption) matches(q *tasktype.WorkflowFilter) bool {
+	for k, v := range q.Labels {
+		if got, ok := c.Labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	contains := func(s string) bool { return strings.Contains(strings.ToLower(s), q.Contains) }
+	return (q.Name == "" || q.Name == c.Name || titled(c.Tasks, q.Name)) && (q.Contains == "" || contains(c.Name) || contains(c.Tasks))
+}
+
+// Title returns the tasks of a workflow: "first → last", or one of both if they are equal.
 func Title(first, last string) string {
 	if first == last {
 		return cmp.Or(clipName(first), "(empty)")
@@ -61,7 +109,8 @@ func indexKey(shard int, state tasktype.WorkflowState) string {
 
 // Indexed is a workflow as the index has it.
 type Indexed struct {
-	Ref, Name      string
+	Caption
+	Ref            string
 	State          tasktype.WorkflowState
 	Created, Ended time.Time // Ended is zero while it is live
 
@@ -220,20 +269,19 @@ func (r *indexReader) add(src *indexSource, members []redis.Z) {
 
 // parseIndexed reads an entry of the index.
 func parseIndexed(member string, state tasktype.WorkflowState, at int64) (e Indexed, ok bool) {
-	ref, name, ok := strings.Cut(member, " ")
+	ref, text, ok := strings.Cut(member, " ")
 	if state == tasktype.WorkflowRunning {
-		return Indexed{Ref: ref, Name: name, Created: time.UnixMilli(at), at: at}, ok
+		return Indexed{Ref: ref, Caption: parseCaption(text), Created: time.UnixMilli(at), at: at}, ok
 	}
-	ms, name, ok := strings.Cut(name, " ")
+	ms, text, ok := strings.Cut(text, " ")
 	created, err := strconv.ParseInt(ms, 10, 64)
-	return Indexed{Ref: ref, Name: name, Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, ok && err == nil
+	return Indexed{Ref: ref, Caption: parseCaption(text), Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, ok && err == nil
 }
 
 // take puts an entry into the pool if the query asks for it.
 func (r *indexReader) take(src *indexSource, e Indexed) {
 	e.shard, e.State = src.shard, src.state
-	named := (r.q.Name == "" || titled(e.Name, r.q.Name)) && (r.q.Contains == "" || strings.Contains(strings.ToLower(e.Name), r.q.Contains))
-	if named && r.from.compare(position{e.at, e.Ref}) < 0 && e.at >= r.after {
+	if e.matches(&r.q) && r.from.compare(position{e.at, e.Ref}) < 0 && e.at >= r.after {
 		r.pool = append(r.pool, e)
 	}
 }

@@ -100,12 +100,12 @@ func readyKey(shard int, lane, key string) string { return tag(shard) + "ready:"
 // the workflow can lie in another slot, "<workflow> <unix ms of the claim>". Expires as the sender asked.
 func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
 
-// liveKey is the sorted set of the live workflows of a shard: "<reference> <name>" by when they were sent, in unix
-// ms. The key vanishes with its last element.
+// liveKey is the sorted set of the running workflows of a shard: "<reference> <caption>" by when they were sent, in unix
+// ms. The key vanishes with its last element. A caption has the tasks of a workflow and, behind tabs, its name and labels.
 func liveKey(shard int) string { return tag(shard) + "live" }
 
 // doneKey is the sorted set of the last workflows of a shard that ended with a state (S success, F failure, X revoked):
-// "<reference> <sent, unix ms> <name>" by when they ended, in unix ms. Some 10,000 at most, and no expiry; a workflow in it may
+// "<reference> <sent, unix ms> <caption>" by when they ended, in unix ms. Some 10,000 at most, and no expiry; a workflow in it may
 // have expired.
 func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
 
