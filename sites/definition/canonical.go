@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// isTracker reports whether a query parameter, in lower case, is for tracking and never changes the page.
+// isTracker reports whether a query parameter, in lower case, only serves tracking and never changes the page.
 func isTracker(name string) bool {
 	switch name {
 	case "gclid", "fbclid", "msclkid", "yclid", "dclid", "mc_cid", "mc_eid", "_ga", "_gl", "igshid", "phpsessid", "jsessionid", "cfid", "cftoken":
@@ -17,9 +17,8 @@ func isTracker(name string) bool {
 	return strings.HasPrefix(name, "utm_") || strings.HasPrefix(name, "aspsessionid")
 }
 
-// Canonical returns the form of a URL that is equal for all URLs of a page: scheme and host in lower case and ASCII,
-// no default port and no fragment, dot segments resolved, escapes normalized, the query sorted and without parameters
-// that do not identify pages.
+// Canonical returns the canonical form of a URL: scheme and host in lower case and ASCII, no default port, no fragment, dot
+// segments resolved, escapes normalized, and the query sorted, without parameters that do not identify pages.
 func (d *Definition) Canonical(u *url.URL) string {
 	c := *u
 	c.Scheme = strings.ToLower(c.Scheme)
@@ -46,7 +45,7 @@ func (d *Definition) Canonical(u *url.URL) string {
 	return s
 }
 
-// asciiHost returns a host without a port in its one form: in lower case and ASCII, without a final dot.
+// asciiHost normalizes a host without a port: lower case, ASCII, no final dot.
 func asciiHost(host string) string {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
@@ -97,7 +96,7 @@ func (d *Definition) canonicalQuery(raw string) string {
 }
 
 func dropped(name string, list []string) bool {
-	name = strings.ToLower(name) // of list, one that ends in * is a prefix
+	name = strings.ToLower(name) // an entry of list that ends in * is a prefix
 	return slices.ContainsFunc(list, func(t string) bool {
 		if prefix, ok := strings.CutSuffix(strings.ToLower(t), "*"); ok {
 			return strings.HasPrefix(name, prefix)
@@ -106,8 +105,8 @@ func dropped(name string, list []string) bool {
 	})
 }
 
-// NormalEscapes decodes the escapes of unreserved characters in a part of a URL, writes all others in upper case, and
-// escapes characters that a URL must not contain.
+// NormalEscapes normalizes the escapes in a part of a URL: it decodes unreserved characters, writes hexadecimal digits in upper
+// case and escapes invalid characters.
 func NormalEscapes(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -16,23 +16,23 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// siteName matches names that can be used in Redis keys and file names.
+// siteName matches names that are safe in Redis keys and file names.
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 var kinds = []string{KindListing, KindDetail}
 
-// checker finds problems of a definition that was parsed.
+// checker collects the problems of a parsed definition.
 type checker struct {
 	file     string
 	places   map[string]yamlstrict.Place
 	problems Problems
 
-	shared     map[string]bool // the keys whose places are in sharedFile
+	shared     map[string]bool // keys with positions in sharedFile
 	sharedFile string
 }
 
-// problemAt adds a problem of a key: at the position of its value in the file, or at the given one if that is more
-// precise or the key is missing.
+// problemAt adds a problem of a key. Its position is the value's position in the file, or at if that is more precise or the key
+// is missing.
 func (c *checker) problemAt(at Pos, key, format string, args ...any) {
 	if c.shared[key] {
 		c.problems = append(c.problems, &Problem{File: c.sharedFile, At: c.places[key].At, Key: key, Text: fmt.Sprintf(format, args...)})
@@ -44,7 +44,7 @@ func (c *checker) problemAt(at Pos, key, format string, args ...any) {
 	c.problems = append(c.problems, &Problem{File: c.file, At: at, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-// check finds problems, and sets the fields that follow from others.
+// check validates the definition and sets derived fields.
 func (c *checker) check(def *Definition) {
 	base := c.checkSite(def)
 	c.checkStart(def, base)
@@ -55,13 +55,13 @@ func (c *checker) check(def *Definition) {
 	def.Detail.Format = c.oneOf(def.Detail.Format, FormatHTML, words[Detail]("format"), def.Detail.At, "detail.format")
 	for _, kind := range kinds {
 		if page := def.Page(kind); !page.HTML.IsZero() && page.Format != FormatJSON {
-			c.problemAt(page.HTML.At, kind+".html", "is for HTML that stands in JSON; write format: json beside it")
+			c.problemAt(page.HTML.At, kind+".html", "is for HTML inside JSON; add format: json")
 		}
 	}
 	c.checkLocale(def.Locale, def.At, "locale")
 	zone, err := time.LoadLocation(def.Timezone)
 	if err != nil || def.Timezone == "Local" {
-		c.problemAt(def.At, "timezone", "%q is no time zone; write it like Europe/Sofia or UTC", def.Timezone)
+		c.problemAt(def.At, "timezone", "unknown time zone %q; use an IANA name such as Europe/Sofia or UTC", def.Timezone)
 	}
 	def.zone = zone
 	c.checkRecords(def)
@@ -71,18 +71,18 @@ func (c *checker) check(def *Definition) {
 	c.checkBounds(def)
 }
 
-// checkSite checks the name and the hosts of a site, and returns its base URL, or nil.
+// checkSite checks the name and the hosts of a site. It returns the base URL, or nil if it is invalid.
 func (c *checker) checkSite(def *Definition) *url.URL {
 	switch {
 	case def.Site == "":
-		c.problemAt(def.At, "site", "is missing; give the site a name, best its host, such as shop.example")
+		c.problemAt(def.At, "site", "is missing; set it, for example to the host, such as shop.example")
 	case !siteName.MatchString(def.Site):
-		c.problemAt(def.At, "site", "%q cannot name a site; use letters, digits, dots, dashes and underscores", def.Site)
+		c.problemAt(def.At, "site", "invalid name %q; use letters, digits, dots, dashes and underscores", def.Site)
 	}
 	base, err := url.Parse(def.BaseURL)
 	switch {
 	case def.BaseURL == "":
-		c.problemAt(def.At, "base_url", "is missing; give the URL that start URLs are relative to, such as https://shop.example")
+		c.problemAt(def.At, "base_url", "is missing; set the URL that start URLs are relative to, such as https://shop.example")
 		base = nil
 	case err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https"):
 		c.problemAt(def.At, "base_url", "%q is not an http or https URL with a host", def.BaseURL)
@@ -129,7 +129,7 @@ func (c *checker) oneOf(got, missing string, allowed []string, at Pos, key strin
 
 func (c *checker) checkStart(def *Definition, base *url.URL) {
 	if len(def.Start) == 0 {
-		c.problemAt(def.At, "start", "is missing; list the pages to begin with, such as /catalogue")
+		c.problemAt(def.At, "start", "is missing; list the start pages, such as /catalogue")
 	}
 	for i := range def.Start {
 		s := &def.Start[i]
@@ -155,24 +155,24 @@ func (c *checker) checkStart(def *Definition, base *url.URL) {
 			}
 			s.Step = max(s.Step, 1)
 			if s.To < s.From {
-				c.problemAt(s.At, "start.to", "is %d, below from, which is %d", s.To, s.From)
+				c.problemAt(s.At, "start.to", "is %d, less than from (%d)", s.To, s.From)
 			}
 			if (s.To-s.From)/s.Step >= 1_000_000 {
-				c.problemAt(s.At, "start", "makes more than 1,000,000 pages; narrow from and to")
+				c.problemAt(s.At, "start", "produces more than 1,000,000 pages; narrow from and to")
 				s.To = s.From
 			}
 			ref = fill(s.Template, s.From)
 		} else if s.From != 0 || s.To != 0 || s.Step != 0 {
-			c.problemAt(s.At, "start", "from, to and step belong to a template; write template instead of url, with {n} in it")
+			c.problemAt(s.At, "start", "from, to and step require template; replace url by a template with {n}")
 		}
 		if base == nil {
 			continue
 		}
 		u, err := base.Parse(ref)
 		if err != nil {
-			c.problemAt(s.At, "start", "%q is not a URL: %s", ref, err)
+			c.problemAt(s.At, "start", "invalid URL %q: %s", ref, err)
 		} else if !def.InScope(u) {
-			c.problemAt(s.At, "start", "%s is outside the site's scope; add %q to hosts, or look at scope", u, hostOf(u))
+			c.problemAt(s.At, "start", "%s is outside the site's scope; add %q to hosts, or check scope", u, hostOf(u))
 		}
 	}
 }
@@ -181,10 +181,10 @@ func (c *checker) checkLinks(def *Definition, links []Link, format, key string) 
 	for i := range links {
 		l := &links[i]
 		if l.CSS.IsZero() == l.JSON.IsZero() && !c.failedAt(l.At) {
-			c.problemAt(l.At, key, "give either css or json to find the links with")
+			c.problemAt(l.At, key, "set either css or json to select the links")
 		}
 		if l.Template != "" && !strings.Contains(l.Template, "{value}") {
-			c.problemAt(l.At, key+".template", "%q has no {value} for what was found", l.Template)
+			c.problemAt(l.At, key+".template", "%q does not contain {value}", l.Template)
 		}
 		if l.CSS.Attr != "" && l.Attr == "" {
 			l.Attr = l.CSS.Attr
@@ -194,7 +194,7 @@ func (c *checker) checkLinks(def *Definition, links []Link, format, key string) 
 	}
 }
 
-// checkCarry checks the fields that a link carries to its page.
+// checkCarry checks the fields that a link passes to its page.
 func (c *checker) checkCarry(def *Definition, l *Link, format, key string) {
 	each := !l.Each.IsZero() || !l.EachJSON.IsZero()
 	switch {
@@ -203,12 +203,12 @@ func (c *checker) checkCarry(def *Definition, l *Link, format, key string) {
 	case !l.EachJSON.IsZero() && format != FormatJSON:
 		c.problemAt(l.EachJSON.At, key+".each_json", "needs format: json on the page")
 	case len(l.Carry) > 0 && !each:
-		c.problemAt(l.At, key+".carry", "needs each or each_json: the items that have the link and the values")
+		c.problemAt(l.At, key+".carry", "requires each or each_json, which select the elements with the link and the values")
 	}
 	c.checkFields(def, l.Carry, format, key+".carry")
 	for _, f := range l.Carry {
 		if f.Type != TypeText || f.Required || f.Default != nil {
-			c.problemAt(f.At, key+".carry."+f.Name, "is a text; give type, required and default in the field of the record that takes it")
+			c.problemAt(f.At, key+".carry."+f.Name, "is a string; set type, required and default in the record field that uses it")
 		}
 	}
 }
@@ -227,7 +227,7 @@ func (c *checker) checkNext(x *Next) {
 	const key = "listing.next"
 	switch {
 	case len(given) == 0 && !c.failedAt(x.At):
-		c.problemAt(x.At, key, "says no way to the next page; give one of css, rel, json, template and param")
+		c.problemAt(x.At, key, "is empty; set one of css, rel, json, template and param")
 	case len(given) > 1:
 		c.problemAt(x.At, key, "has %s; give only one of them", strings.Join(given, " and "))
 	}
@@ -235,7 +235,7 @@ func (c *checker) checkNext(x *Next) {
 		c.problemAt(x.At, key+".rel", `%q is unknown; the only one is "next"`, x.Rel)
 	}
 	if x.Template != "" && !strings.Contains(x.Template, "{n}") {
-		c.problemAt(x.At, key+".template", "%q has no {n} for the number", x.Template)
+		c.problemAt(x.At, key+".template", "%q does not contain {n}", x.Template)
 	}
 	if x.CSS.Attr != "" && x.Attr == "" {
 		x.Attr = x.CSS.Attr
@@ -245,7 +245,7 @@ func (c *checker) checkNext(x *Next) {
 		c.problemAt(x.At, key, "from, to and step belong to template, or to param without cursor")
 	}
 	if !x.Cursor.IsZero() && x.Param == "" {
-		c.problemAt(x.At, key+".cursor", "needs param, the query parameter that takes it")
+		c.problemAt(x.At, key+".cursor", "requires param, the query parameter for the cursor")
 	}
 	if x.Step < 0 || x.To < 0 {
 		c.problemAt(x.At, key, "from, to and step cannot be negative")
@@ -253,7 +253,7 @@ func (c *checker) checkNext(x *Next) {
 	x.Step = max(x.Step, 1)
 }
 
-// failedAt reports whether a line has a problem already, so that one mistake is not reported twice.
+// failedAt reports whether a line already has a problem, so that a mistake is reported once.
 func (c *checker) failedAt(at Pos) bool {
 	return slices.ContainsFunc(c.problems, func(p *Problem) bool { return p.At.Line == at.Line })
 }

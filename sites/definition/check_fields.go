@@ -11,13 +11,13 @@ import (
 
 func (c *checker) checkRecords(def *Definition) {
 	if len(def.Records) == 0 && !c.failedKey("records") {
-		c.problemAt(def.At, "records", "is missing; name at least one kind of record and its fields")
+		c.problemAt(def.At, "records", "is missing; define at least one kind of record with its fields")
 	}
 	for i := range def.Records {
 		r := &def.Records[i]
 		key := "records." + r.Name
 		if !siteName.MatchString(r.Name) {
-			c.problemAt(r.At, key, "%q cannot name a record; use letters, digits, dots, dashes and underscores", r.Name)
+			c.problemAt(r.At, key, "invalid name %q; use letters, digits, dots, dashes and underscores", r.Name)
 		}
 		r.From = c.oneOf(r.From, KindDetail, words[Record]("from"), r.At, key+".from")
 		r.OnInvalid = c.oneOf(r.OnInvalid, OnInvalidDrop, words[Record]("on_invalid"), r.At, key+".on_invalid")
@@ -30,7 +30,7 @@ func (c *checker) checkRecords(def *Definition) {
 			c.problemAt(r.EachJSON.At, key+".each_json", "needs format: json on the %s page; for JSON in an element, such as a script, give each too", r.From)
 		}
 		if len(r.Fields) == 0 && !c.failedKey(key+".fields") {
-			c.problemAt(r.At, key+".fields", "is missing; name at least one field")
+			c.problemAt(r.At, key+".fields", "is missing; define at least one field")
 		}
 		c.checkFields(def, r.Fields, format, key+".fields")
 		names := make([]string, len(r.Fields))
@@ -42,7 +42,7 @@ func (c *checker) checkRecords(def *Definition) {
 	}
 }
 
-// checkNames finds names of fields that do not exist.
+// checkNames reports names of unknown fields.
 func (c *checker) checkNames(given, names []string, at Pos, key string) {
 	for _, k := range given {
 		if slices.Contains(names, k) {
@@ -51,7 +51,7 @@ func (c *checker) checkNames(given, names []string, at Pos, key string) {
 		if n := nearest.Word(k, names); n != "" {
 			c.problemAt(at, key, "no field %q; did you mean %q?", k, n)
 		} else {
-			c.problemAt(at, key, "no field %q; there are %s", k, strings.Join(names, ", "))
+			c.problemAt(at, key, "no field %q; use one of %s", k, strings.Join(names, ", "))
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (c *checker) checkFields(def *Definition, fields Fields, format, key string
 		f := &fields[i]
 		key := key + "." + f.Name
 		if strings.HasPrefix(f.Name, "_") {
-			c.problemAt(f.At, key, "names that begin with _ are taken; choose another")
+			c.problemAt(f.At, key, "names that begin with _ are reserved; choose another name")
 		}
 		c.checkType(f, key)
 		if f.Locale == "" {
@@ -82,7 +82,7 @@ func (c *checker) checkFields(def *Definition, fields Fields, format, key string
 	}
 }
 
-// checkCarried checks that a link carries the field of a source.
+// checkCarried checks that the carry of some link has the field of a source.
 func (c *checker) checkCarried(def *Definition, s *Source, key string) {
 	if s.Carry == "" {
 		return
@@ -96,13 +96,13 @@ func (c *checker) checkCarried(def *Definition, s *Source, key string) {
 	switch n := nearest.Word(s.Carry, names); {
 	case slices.Contains(names, s.Carry):
 	case n != "":
-		c.problemAt(s.At, key+".carry", "no link carries %q; did you mean %q?", s.Carry, n)
+		c.problemAt(s.At, key+".carry", "no carry of a link has %q; did you mean %q?", s.Carry, n)
 	default:
-		c.problemAt(s.At, key+".carry", "no link carries %q; add it to carry of a link", s.Carry)
+		c.problemAt(s.At, key+".carry", "no carry of a link has %q; add it there", s.Carry)
 	}
 }
 
-// checkType checks the type of a field and that of its members, and sets their defaults.
+// checkType checks the types of a field and its members, and sets their defaults.
 func (c *checker) checkType(f *Field, key string) {
 	missing := TypeText
 	if len(f.Fields) > 0 {
@@ -111,7 +111,7 @@ func (c *checker) checkType(f *Field, key string) {
 	f.Type = c.fieldType(f.Type, missing, f.At, key+".type")
 	f.Of = c.fieldType(f.Of, missing, f.At, key+".of")
 	if f.Of != missing && f.Type != TypeList {
-		c.problemAt(f.At, key+".of", "belongs to type: list")
+		c.problemAt(f.At, key+".of", "requires type: list")
 	}
 	if f.Of == TypeList {
 		c.problemAt(f.At, key+".of", "a list of lists is not supported; use a list of objects")
@@ -123,9 +123,9 @@ func (c *checker) checkObject(def *Definition, f *Field, format, key string) {
 	object := f.Type == TypeObject || (f.Type == TypeList && f.Of == TypeObject)
 	switch {
 	case object && len(f.Fields) == 0 && format != FormatJSON:
-		c.problemAt(f.At, key, "an object needs fields of its own")
+		c.problemAt(f.At, key, "an object requires fields")
 	case !object && len(f.Fields) > 0:
-		c.problemAt(f.At, key, "only an object has fields; write type: object, or type: list with of: object")
+		c.problemAt(f.At, key, "only objects have fields; set type: object, or type: list with of: object")
 	}
 	if len(f.Fields) == 0 {
 		return
@@ -136,7 +136,7 @@ func (c *checker) checkObject(def *Definition, f *Field, format, key string) {
 	c.checkFields(def, f.Fields, format, key+".fields")
 }
 
-// checkOptions checks that options are used only with types that they apply to.
+// checkOptions checks that the type of the field supports its options.
 func (c *checker) checkOptions(f *Field, key string) {
 	typ := f.Type
 	if typ == TypeList {
@@ -144,7 +144,7 @@ func (c *checker) checkOptions(f *Field, key string) {
 	}
 	belongs := func(set bool, name, to string, types ...string) {
 		if set && !slices.Contains(types, typ) {
-			c.problemAt(f.At, key+"."+name, "belongs to %s, and this is a %s; give a type, or take it out", to, typ)
+			c.problemAt(f.At, key+"."+name, "requires %s, but the field is a %s; set its type or remove the key", to, typ)
 		}
 	}
 	belongs(f.Min != nil, "min", "numbers", TypeNumber, TypeInteger, TypePrice)
@@ -152,10 +152,10 @@ func (c *checker) checkOptions(f *Field, key string) {
 	belongs(f.Currency != "", "currency", "type: price", TypePrice)
 	belongs(len(f.Layout) > 0, "layout", "type: date", TypeDate)
 	if f.Min != nil && f.Max != nil && *f.Min > *f.Max {
-		c.problemAt(f.At, key, "min is above max")
+		c.problemAt(f.At, key, "min is greater than max")
 	}
 	if f.Currency = strings.ToUpper(f.Currency); f.Currency != "" && !IsCurrency(f.Currency) {
-		c.problemAt(f.At, key+".currency", "%q is no ISO 4217 code, such as EUR", f.Currency)
+		c.problemAt(f.At, key+".currency", "%q is not an ISO 4217 code such as EUR", f.Currency)
 	}
 	for _, l := range f.Layout {
 		if time.Date(2033, 11, 22, 0, 0, 0, 0, time.UTC).Format(l) == l {
@@ -163,11 +163,11 @@ func (c *checker) checkOptions(f *Field, key string) {
 		}
 	}
 	if numeric := typ == TypeNumber || typ == TypeInteger || typ == TypePrice; f.Default != nil && numeric && !strings.ContainsFunc(*f.Default, unicode.IsDigit) {
-		c.problemAt(f.At, key+".default", "%q is no %s", *f.Default, typ)
+		c.problemAt(f.At, key+".default", "%q is not of type %s", *f.Default, typ)
 	}
 	for _, s := range f.OneOf {
 		if typ == TypeInteger && strings.Trim(s, "-0123456789") != "" {
-			c.problemAt(f.At, key+".one_of", "%q is no %s, so no value is it", s, typ)
+			c.problemAt(f.At, key+".one_of", "%q is not of type %s and never matches", s, typ)
 		}
 	}
 }
@@ -175,14 +175,14 @@ func (c *checker) checkOptions(f *Field, key string) {
 // fieldType checks the name of a type.
 func (c *checker) fieldType(got, missing string, at Pos, key string) string {
 	if got == "floor" {
-		c.problemAt(at, key, `"floor" is no longer a type; use type: integer with a regex, as in Recipes of sites/README.md`)
+		c.problemAt(at, key, `type "floor" was removed; use type: integer with a regex, as in Recipes of sites/README.md`)
 		return TypeInteger
 	}
 	return c.oneOf(got, missing, words[Field]("type"), at, key)
 }
 
-// noPlace is the problem of a source without a place.
-const noPlace = "does not say where the value is; give one of css, xpath, json, jsonld, microdata, meta, label, column, page, carry, value, exists and regex"
+// noPlace is the problem of a source that selects nothing.
+const noPlace = "has no selector; set one of css, xpath, json, jsonld, microdata, meta, label, column, page, carry, value, exists and regex"
 
 func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	given := s.given()
@@ -192,7 +192,7 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 			c.problemAt(s.At, key, noPlace)
 		}
 	case len(given) > 1:
-		c.problemAt(s.At, key, "has %s in one source; give only one, or list them under any", strings.Join(given, " and "))
+		c.problemAt(s.At, key, "has %s in one source; keep one, or list them under any", strings.Join(given, " and "))
 	}
 	if s.CSS.IsZero() {
 		s.CSS, s.XPath = s.XPath.Selector, XPath{}
@@ -206,7 +206,7 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	}
 	s.Scope = c.oneOf(s.Scope, "", words[Source]("scope"), s.At, key+".scope")
 	if !s.JSON.IsZero() && format != FormatJSON && s.CSS.IsZero() && len(given) == 1 {
-		c.problemAt(s.JSON.At, key+".json", "needs format: json on the page; for JSON that stands in a script element or an attribute give css too")
+		c.problemAt(s.JSON.At, key+".json", "needs format: json on the page; for JSON in a script element or an attribute, also set css")
 	}
 	if s.Split != "" && s.Join != nil {
 		c.problemAt(s.At, key, "split and join exclude each other")
@@ -214,12 +214,12 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	c.checkSchemaOrg(s, key)
 	for _, w := range s.Replace {
 		if w.Pattern.IsZero() && !c.failedAt(w.At) {
-			c.problemAt(w.At, key+".replace.pattern", "is missing; give the regex of what to replace")
+			c.problemAt(w.At, key+".replace.pattern", "is missing; set the regex to replace")
 		}
 	}
 }
 
-// given returns the keys for the place of a source that are set.
+// given returns the selector keys of a source that are set.
 func (s *Source) given() []string {
 	var given []string
 	for _, k := range []struct {
@@ -245,7 +245,7 @@ func (c *checker) checkTake(s *Source, f *Field, key string) {
 	}
 }
 
-// checkSchemaOrg checks the keys with a type of schema.org and a path.
+// checkSchemaOrg checks the keys that consist of a schema.org type and a path.
 func (c *checker) checkSchemaOrg(s *Source, key string) {
 	for name, text := range map[string]string{"jsonld": s.JSONLD, "microdata": s.Microdata} {
 		if text == "" {
@@ -255,7 +255,7 @@ func (c *checker) checkSchemaOrg(s *Source, key string) {
 		path, err := ParsePath(rest)
 		switch {
 		case !found || typ == "" || rest == "" || rest[0] == '.':
-			c.problemAt(s.At, key+"."+name, "%q wants a type and a path; write it like Product.offers.price or *.name", text)
+			c.problemAt(s.At, key+"."+name, "%q is not a type and a path; write it like Product.offers.price or *.name", text)
 		case err != nil:
 			c.problemAt(s.At, key+"."+name, "%s", err)
 		}

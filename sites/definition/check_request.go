@@ -17,7 +17,7 @@ import (
 func (c *checker) checkRequest(def *Definition) {
 	if def.Encoding != "" {
 		if _, err := htmlindex.Get(def.Encoding); err != nil {
-			c.problemAt(def.At, "encoding", "%q is no known charset; write it like windows-1251 or utf-8", def.Encoding)
+			c.problemAt(def.At, "encoding", "unknown charset %q; use a name such as windows-1251 or utf-8", def.Encoding)
 		}
 	}
 	def.secretTexts(func(key, text string) string {
@@ -28,7 +28,7 @@ func (c *checker) checkRequest(def *Definition) {
 	})
 	for _, name := range sortedKeys(def.Cookies) {
 		if err := (&http.Cookie{Name: name, Value: def.Cookies[name]}).Valid(); err != nil {
-			c.problemAt(def.At, "cookies."+name, "is not a valid cookie: the name is one word, and the value is ASCII without quotes, semicolons and backslashes")
+			c.problemAt(def.At, "cookies."+name, "invalid cookie: the name must be one word, and the value ASCII without quotes, semicolons and backslashes")
 		}
 	}
 	c.checkHeaders(def.Headers, def.At, "headers")
@@ -40,20 +40,21 @@ func (c *checker) checkRequest(def *Definition) {
 			c.problemAt(def.At, "depends_on", "a site cannot depend on itself")
 		}
 		if slices.Index(def.DependsOn, s) != i {
-			c.problemAt(def.At, "depends_on", "names %q twice", s)
+			c.problemAt(def.At, "depends_on", "lists %q twice", s)
 		}
 	}
 }
 
-// whyNot returns why a header cannot be set, because it belongs to the transport or to another key, or "".
+// whyNot returns the reason why a header cannot be set: the transport or another key sets it. It returns "" if the header is
+// allowed.
 func whyNot(header string) string {
 	switch http.CanonicalHeaderKey(header) {
 	case "Accept-Encoding":
-		return "the transport unpacks what it has asked for itself"
+		return "the transport negotiates compression"
 	case "Cookie":
 		return "write cookies instead"
 	case "Connection":
-		return "the transport keeps connections itself"
+		return "the transport manages connections"
 	case "Content-Length", "Transfer-Encoding":
 		return "the transport sets it"
 	}
@@ -84,7 +85,7 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 	}
 	visitors, uses := 10, 50
 	if s.Login != nil {
-		visitors, uses = 1, 1_000_000 // each one logs in
+		visitors, uses = 1, 1_000_000 // every session logs in
 		s.Login.check(c, def, base)
 	}
 	fill(&s.Max, visitors, "max")
@@ -96,7 +97,7 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 	checkRanges(c, s, s.At, "session")
 	if s.Start != "" && base != nil {
 		if u, err := base.Parse(s.Start); err != nil || !def.InScope(u) {
-			c.problemAt(s.At, "session.start", "%q is no URL of the site; see hosts and scope", s.Start)
+			c.problemAt(s.At, "session.start", "%q is outside the site's scope; check hosts and scope", s.Start)
 		}
 	}
 	seen := map[string]bool{}
@@ -104,13 +105,13 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 		key := fmt.Sprintf("session.profiles[%d]", i)
 		switch {
 		case p.Name == "":
-			c.problemAt(p.At, key+".name", "is missing; give any unique text")
+			c.problemAt(p.At, key+".name", "is missing; set a unique name")
 		case seen[p.Name]:
-			c.problemAt(p.At, key+".name", "%q is the name of another profile too", p.Name)
+			c.problemAt(p.At, key+".name", "another profile is named %q", p.Name)
 		}
 		seen[p.Name] = true
 		if len(p.Headers) == 0 {
-			c.problemAt(p.At, key+".headers", "is missing; give the headers of the profile, such as User-Agent and Accept-Language")
+			c.problemAt(p.At, key+".headers", "is missing; set the headers of the profile, such as User-Agent and Accept-Language")
 		}
 		c.checkHeaders(p.Headers, p.At, key+".headers")
 	}
@@ -119,13 +120,13 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 func (c *checker) checkRender(r *Render) {
 	if r.URL == "" {
 		if r.At.Line > 0 && !c.failedAt(r.At) {
-			c.problemAt(r.At, "render.url", "is missing; give the address of the renderer, such as http://127.0.0.1:3000/render")
+			c.problemAt(r.At, "render.url", "is missing; set the address of the renderer, such as http://127.0.0.1:3000/render")
 		}
 		return
 	}
 	u, err := url.Parse(r.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		c.problemAt(r.At, "render.url", "is not an http or https URL with a host, and without a password")
+		c.problemAt(r.At, "render.url", "must be an http or https URL with a host and without a password")
 	}
 	if len(r.Kinds) == 0 {
 		r.Kinds = slices.Clone(kinds)

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/text/currency"
 )
 
-// newCurrencies are the codes of ISO 4217 that x/text does not have yet.
+// newCurrencies are ISO 4217 codes that x/text does not have yet.
 var newCurrencies = []string{"MRU", "SLE", "UYW", "VED", "VES", "XCG", "ZWG"}
 
-// Currencies returns the codes of ISO 4217 of the currencies that are in use, sorted.
+// Currencies returns the ISO 4217 codes of current currencies, sorted.
 func Currencies() []string {
 	codes := slices.Clone(newCurrencies)
 	for q := currency.Query(); q.Next(); {
@@ -19,7 +19,7 @@ func Currencies() []string {
 	return slices.Compact(codes)
 }
 
-// IsCurrency reports whether a text in upper case is a code of ISO 4217, also of a currency that is no longer used.
+// IsCurrency reports whether an upper-case string is an ISO 4217 code, current or historical.
 func IsCurrency(code string) bool {
 	_, err := currency.ParseISO(code)
 	return err == nil || slices.Contains(newCurrencies, code)

@@ -1,9 +1,8 @@
-// Package definition reads the YAML files that say how a site is scraped.
+// Package definition reads site definitions: YAML files that describe how to scrape a site.
 //
-// A definition says where to start, how to get from page to page, which records to extract from which pages, and how
-// politely to do it. Reading is strict: unknown keys, selectors and regular expressions that do not compile, and
-// other mistakes are errors with file, line, column and a remedy, all reported at once. example.yaml, beside this
-// file, explains every key.
+// A definition lists the start pages, the links to follow, the records to extract from each kind of page, and the limits on
+// requests. Parsing is strict: unknown keys, invalid selectors and regular expressions, and other mistakes are errors with file,
+// line, column and a remedy, and all are reported at once. example.yaml in this directory explains every key.
 package definition
 
 import (
@@ -16,7 +15,7 @@ import (
 
 //go:generate go test -run TestKeysPage -update .
 
-// Definition is one site. It is immutable once loaded and may be shared.
+// A Definition describes one site. It is immutable once loaded and may be shared.
 type Definition struct {
 	At          Pos
 	Site        string            `yaml:"site"`
@@ -47,15 +46,14 @@ type Definition struct {
 	file       string
 	source     []byte
 	places     map[string]yamlstrict.Place
-	shared     map[string]bool // the keys whose places are in sharedFile, the defaults of the folder
+	shared     map[string]bool // keys with positions in sharedFile, the defaults of the directory
 	sharedFile string
 	shipped    bool
-	rebase     *url.URL // the base URL to use instead of BaseURL
+	rebase     *url.URL // replaces BaseURL
 	zone       *time.Location
 }
 
-// Scope says which URLs belong to the site, in addition to its hosts. It is checked for every link and again after
-// every redirect.
+// Scope restricts the URLs of the site, in addition to its hosts. It applies to every link and again after every redirect.
 type Scope struct {
 	At         Pos
 	Allow      []Pattern `yaml:"allow"`
@@ -63,7 +61,7 @@ type Scope struct {
 	DropParams []string  `yaml:"drop_params"`
 }
 
-// Start is a page to begin with, a template of many pages, or a sitemap.
+// Start is a start page, a template of start pages, or a sitemap.
 type Start struct {
 	At       Pos
 	URL      string  `yaml:"url"`
@@ -75,13 +73,13 @@ type Start struct {
 	Step     int     `yaml:"step"`
 	As       string  `yaml:"as" oneof:"listing detail"`
 
-	// A page that is fetched by POST has one of these.
+	// Method and the body are for pages that are fetched by POST.
 	Method string            `yaml:"method" oneof:"GET POST"`
 	Form   map[string]string `yaml:"form"`
 	JSON   JSONText          `yaml:"json"`
 }
 
-// Listing says what to do with a page that links to others.
+// Listing describes pages that link to other pages.
 type Listing struct {
 	At       Pos
 	Next     *Next      `yaml:"next"`
@@ -91,7 +89,7 @@ type Listing struct {
 	HTML     Path       `yaml:"html"`
 }
 
-// Detail says what to do with a page that has the data of one thing.
+// Detail describes pages with the data of one item.
 type Detail struct {
 	At       Pos
 	Links    []Link     `yaml:"links"`
@@ -100,7 +98,7 @@ type Detail struct {
 	HTML     Path       `yaml:"html"`
 }
 
-// Page is what a listing and a detail page have in common.
+// Page has the options that listing and detail pages share.
 type Page struct {
 	Kind     string // KindListing or KindDetail
 	Links    []Link
@@ -109,20 +107,20 @@ type Page struct {
 	HTML     Path // of the HTML in a page that is JSON
 }
 
-// The kinds of page.
+// Kinds of page.
 const (
 	KindListing = "listing"
 	KindDetail  = "detail"
 	KindSitemap = "sitemap" // lists detail pages and other sitemaps
 )
 
-// The formats of a page.
+// Formats of a page.
 const (
 	FormatHTML = "html"
 	FormatJSON = "json"
 )
 
-// Link finds pages to fetch.
+// Link selects pages to fetch.
 type Link struct {
 	At       Pos
 	CSS      Selector `yaml:"css"`
@@ -133,14 +131,14 @@ type Link struct {
 	Deny     Pattern  `yaml:"deny"`
 	As       string   `yaml:"as" oneof:"listing detail"`
 
-	// Carry are texts that sources with Carry find on the page of the link. They are searched, like the link, in each
+	// Carry has strings that the link passes to sources with Carry on the linked page. Like the link, they are searched in each
 	// element of Each or value of EachJSON.
 	Each     Selector `yaml:"each"`
 	EachJSON Path     `yaml:"each_json"`
 	Carry    Fields   `yaml:"carry"`
 }
 
-// Next says how to get from one listing page to the next one. Exactly one of CSS, Rel, JSON, Template and Param is set.
+// Next finds the next listing page. Exactly one of CSS, Rel, JSON, Template and Param is set.
 type Next struct {
 	At       Pos
 	CSS      Selector `yaml:"css"`
@@ -156,10 +154,10 @@ type Next struct {
 	While    Path     `yaml:"while"`
 }
 
-// Records are the kinds of record, in the order of the file.
+// Records are kinds of record, in the order of the file.
 type Records []Record
 
-// Record is one kind of record. Each and EachJSON together mean JSON in elements.
+// Record is a kind of record. Each and EachJSON together mean JSON inside elements.
 type Record struct {
 	At        Pos
 	Name      string
@@ -173,7 +171,7 @@ type Record struct {
 	OnInvalid string   `yaml:"on_invalid" oneof:"drop keep fail"`
 }
 
-// What happens to a record that fails its checks.
+// Ways to handle a record that fails its checks.
 const (
 	OnInvalidDrop = "drop"
 	OnInvalidKeep = "keep"
@@ -183,7 +181,7 @@ const (
 // Fields are the fields of a record, in the order of the file.
 type Fields []Field
 
-// Field is one value of a record: where it may be, its type, and which values are valid.
+// Field is a value of a record: its sources, its type and its validation rules.
 type Field struct {
 	At       Pos
 	Name     string
@@ -202,13 +200,12 @@ type Field struct {
 	Fields   Fields   `yaml:"fields"`
 }
 
-// Source is one place where a value may be. Exactly one of CSS, JSON,
-// JSONLD, Microdata, Meta, Label, Column, Page, Carry, Value and Exists is set, or
-// Regex alone, which then searches the whole page. CSS and JSON together mean JSON in an element.
+// Source selects a value. Exactly one of CSS, JSON, JSONLD, Microdata, Meta, Label, Column, Page, Carry, Value and Exists is set,
+// or only Regex, which then searches the whole page. CSS and JSON together mean JSON inside an element.
 type Source struct {
 	At        Pos
 	CSS       Selector `yaml:"css"`
-	XPath     XPath    `yaml:"xpath"` // moved to CSS, which is either
+	XPath     XPath    `yaml:"xpath"` // moved to CSS, which holds either kind
 	Attr      string   `yaml:"attr"`
 	Take      string   `yaml:"take" oneof:"text own_text html inner_html image attr"`
 	JSON      Path     `yaml:"json"`
@@ -231,20 +228,20 @@ type Source struct {
 	path Path
 }
 
-// Swap replaces what a pattern matches.
+// Swap replaces the matches of a pattern.
 type Swap struct {
 	At      Pos
 	Pattern Pattern `yaml:"pattern"`
 	With    string  `yaml:"with"`
 }
 
-// Embedded reports whether the source is JSON in an element.
+// Embedded reports whether the source is JSON inside an element.
 func (s *Source) Embedded() bool { return !s.JSON.IsZero() && !s.CSS.IsZero() }
 
 // TypePath returns the schema.org type of JSONLD or Microdata, and the path below it.
 func (s *Source) TypePath() (typ string, path Path) { return s.typ, s.path }
 
-// What Take can take of an element.
+// Values of Take: the part of an element to return.
 const (
 	TakeText      = "text"
 	TakeOwnText   = "own_text"
@@ -253,7 +250,7 @@ const (
 	TakeImage     = "image"
 )
 
-// The types of a field.
+// Types of a field.
 const (
 	TypeText    = "text"
 	TypeHTML    = "html"
@@ -291,7 +288,7 @@ type Limits struct {
 	Redirects     int           `yaml:"redirects" range:"0 20"`
 }
 
-// Retries says how often a page is fetched again, and how long to wait.
+// Retries limits the attempts to fetch a page and sets the delays between them.
 type Retries struct {
 	At       Pos
 	Attempts int           `yaml:"attempts" range:"0 100"`
@@ -300,7 +297,7 @@ type Retries struct {
 	StallMax time.Duration `yaml:"stall_max" range:"0s 168h"`
 }
 
-// Blocks says how to recognize block pages of the site that are not those of known vendors.
+// Blocks recognizes block pages that no signature of a known vendor matches.
 type Blocks struct {
 	At      Pos
 	CSS     []Selector `yaml:"css"`
@@ -309,15 +306,15 @@ type Blocks struct {
 	Off     bool       `yaml:"off"`
 }
 
-// Proxy says what to do when no proxy is available.
+// Proxy sets the behaviour when no proxy is available.
 type Proxy struct {
 	At       Pos
 	Fallback string        `yaml:"fallback" oneof:"fail wait direct"`
 	Wait     time.Duration `yaml:"wait" range:"0s 24h"`
 }
 
-// Session says how long the site sees the same visitor: cookies, headers and proxy that are used together, and end
-// together. Without one no cookies are kept.
+// Session describes one visitor: cookies, headers and a proxy that are used together and expire together. Without a session no
+// cookies are kept.
 type Session struct {
 	At        Pos
 	Max       int           `yaml:"max" range:"1 1000"`
@@ -329,14 +326,14 @@ type Session struct {
 	Profiles  []Profile     `yaml:"profiles"`
 }
 
-// Profile has the headers of one kind of visitor.
+// Profile is a set of headers that imitates one kind of visitor.
 type Profile struct {
 	At      Pos
 	Name    string            `yaml:"name"`
 	Headers map[string]string `yaml:"headers"`
 }
 
-// Render is the HTTP endpoint of a program that runs the JavaScript of pages and returns their HTML.
+// Render is the HTTP endpoint of a renderer: it runs the JavaScript of pages and returns their HTML.
 type Render struct {
 	At      Pos
 	URL     string        `yaml:"url"`
@@ -344,17 +341,17 @@ type Render struct {
 	Timeout time.Duration `yaml:"timeout" range:"100ms 1h"`
 }
 
-// What to do without a proxy. The default is a setting of the program.
+// Values of Fallback. The default is a setting of the program.
 const (
 	FallbackFail   = "fail"
 	FallbackWait   = "wait"
 	FallbackDirect = "direct"
 )
 
-// DefaultUserAgent names the program. A definition's user_agent should add a contact address.
+// DefaultUserAgent is the default user agent. A definition's user_agent should add a contact address.
 const DefaultUserAgent = "muster/1.0"
 
-// defaults is a definition with every default filled in.
+// defaults returns a definition with every default set.
 func defaults() *Definition {
 	return &Definition{
 		Locale:    "auto",
@@ -385,13 +382,13 @@ func defaults() *Definition {
 	}
 }
 
-// Zone returns the time zone of dates without one.
+// Zone returns the time zone for dates without one.
 func (d *Definition) Zone() *time.Location { return d.zone }
 
 // File returns the file that the definition was read from.
 func (d *Definition) File() string { return d.file }
 
-// Problem returns a problem of a key of the definition, at its position in the file if the file has it.
+// Problem returns a problem of a key, at the position of the key in the file if it is there.
 func (d *Definition) Problem(key, text string) *Problem {
 	at, file := d.At, d.file
 	if w, ok := d.places[key]; ok {
@@ -403,14 +400,13 @@ func (d *Definition) Problem(key, text string) *Problem {
 	return &Problem{File: file, At: at, Key: key, Text: text}
 }
 
-// IsShipped reports whether the definition is shipped with the program.
+// IsShipped reports whether the definition is part of the program.
 func (d *Definition) IsShipped() bool { return d.shipped }
 
-// YAML returns the text that the definition was read from, with that of its defaults. Parse of it returns an equal
-// definition.
+// YAML returns the source of the definition and its defaults. Parsing it returns an equal definition.
 func (d *Definition) YAML() []byte { return slices.Clone(d.source) }
 
-// Page returns the options for pages of a kind.
+// Page returns the options for a kind of page.
 func (d *Definition) Page(kind string) Page {
 	if kind == KindListing {
 		return Page{kind, d.Listing.Links, d.Listing.MustHave, d.Listing.Format, d.Listing.HTML}

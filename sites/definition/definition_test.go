@@ -39,7 +39,7 @@ func TestExampleLoads(t *testing.T) {
 	}
 }
 
-// Every default in the example is the real one.
+// The defaults in the example match the program.
 func TestExampleHasTheRealDefaults(t *testing.T) {
 	t.Parallel()
 	def, err := Load("example.yaml")
@@ -132,7 +132,7 @@ func TestUnusableFilesAreErrors(t *testing.T) {
 	}
 }
 
-// A file that is nested too deeply is an error before it takes memory.
+// A file that is nested too deeply is rejected before it uses memory.
 func TestNestedFileNamesThePlace(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("s.yaml", []byte("site: x\nstart: "+strings.Repeat("[", 200_000)))
@@ -171,7 +171,7 @@ func TestLoadDir(t *testing.T) {
 		t.Error("a missing folder: got no error, want one")
 	}
 
-	// A file that is wrong stops its own site and no other.
+	// An invalid file breaks only its own site.
 	write("c.yaml", good)
 	write("d.yaml", strings.Replace(good, "site: shop.example\n", "site: d.example\nstartt: [/]\n", 1))
 	write("e.yaml", "site: e.example # tabs\n\tstart: [/]\n")
@@ -190,8 +190,8 @@ func TestLoadDir(t *testing.T) {
 	if err != nil || len(defs) != 1 || defs[0].Site != "a.example" {
 		t.Errorf("got %v, error %v, want a.example alone", defs, err)
 	}
-	want := map[string]string{ // by site, what the error says
-		"shop.example": "c.yaml:1:7: site: \"shop.example\" is defined in " + dir + "/b.yaml already",
+	want := map[string]string{ // by site, the error
+		"shop.example": "c.yaml:1:7: site: \"shop.example\" is already defined in " + dir + "/b.yaml",
 		"d.example":    "d.yaml:2:1: unknown key \"startt\"",
 		"e.example":    "e.yaml:",
 		"f":            "f.yaml:",
@@ -359,7 +359,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Names in quotes may contain any character, as in JSON.
+// Quoted names may contain any character, as in JSON.
 func TestPathNames(t *testing.T) {
 	t.Parallel()
 	doc := map[string]any{"a": map[string]any{"br]k": 1, `q"t`: 2, "it's": 3, "b.c": 4, "": 5, `back\`: 6}}

@@ -25,7 +25,7 @@ Under each name are the type, the values that are allowed, and the default. A li
 Durations are ` + "`1.5s`, `2m`" + ` or a bare number of seconds, sizes ` + "`500kB`" + ` or ` + "`16MiB`" + `, and regexes those of Go (RE2).
 `
 
-// section is a part of a definition whose keys are those of a struct.
+// section is a part of a definition with the keys of a struct.
 type section struct {
 	name  string
 	at    string // its path in the example
@@ -48,7 +48,7 @@ session: {}
 	}
 	def.Hosts, def.Start[0].Template, def.Listing.Next.Template = nil, "", ""
 	record := def.Records[0]
-	record.Fields[0].Locale = "" // that of the site
+	record.Fields[0].Locale = "" // inherited from the site
 	const field = "records.product.fields.price"
 	return []section{
 		{"general", "", *def},
@@ -74,7 +74,7 @@ session: {}
 	}
 }
 
-// docs/reference/site-definition.md has every key, with what the example says of it. go generate writes it.
+// docs/reference/site-definition.md lists every key with its explanation in example.yaml. go generate writes it.
 func TestKeysPage(t *testing.T) {
 	t.Parallel()
 	remarks, used := testutil.Remarks(t, "example.yaml")
@@ -102,14 +102,14 @@ func TestKeysPage(t *testing.T) {
 			if slices.ContainsFunc(all, func(other section) bool {
 				return reflect.TypeOf(other.value) == memberType(f.Type) && f.Type.Name() != "Fields"
 			}) {
-				continue // a section of its own
+				continue // a separate section
 			}
 			text := remarks[path]
 			if listing := "listing." + key; text == "" && s.name == "detail" && remarks[listing] != "" {
 				text = fmt.Sprintf("\nAs `%s`.\n", listing)
 			}
 			if strings.TrimSpace(text) == "" {
-				t.Errorf("example.yaml says nothing on %s", path)
+				t.Errorf("example.yaml does not explain %s", path)
 			}
 			name := strings.TrimPrefix(s.name+"."+key, "general.")
 			fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", name, facts(t, f, v, required[named(path)]), text)
@@ -117,18 +117,18 @@ func TestKeysPage(t *testing.T) {
 	}
 	for path := range remarks {
 		if !used[path] && !known[path] {
-			t.Errorf("example.yaml explains %s, which is no key", path)
+			t.Errorf("example.yaml explains %s, which is not a key", path)
 		}
 	}
 	testutil.Page(t, "../../docs/reference/site-definition.md", page.Bytes(), *update, "go generate ./sites/definition")
 }
 
-// named is a path of the example with NAME for the names that it has chosen.
+// named returns a path of the example with NAME instead of the example's names.
 func named(path string) string {
 	return strings.NewReplacer("records.product", "records.NAME", "fields.price", "fields.NAME").Replace(path)
 }
 
-// also says where else a section can stand.
+// also lists other places for a section.
 var also = map[string]string{
 	"records": ", required",
 	"links":   " and `detail.links`",
@@ -136,7 +136,7 @@ var also = map[string]string{
 	"source":  ", or among the keys of the field itself",
 }
 
-// memberType is the type of the members of a list, or what a pointer is to.
+// memberType returns the type of the members of a list or of the target of a pointer.
 func memberType(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -144,7 +144,7 @@ func memberType(t reflect.Type) reflect.Type {
 	return t
 }
 
-// facts is the line of Markdown on what the program knows of a key.
+// facts returns a line of Markdown with the type, the range and the default of a key.
 func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) string {
 	t.Helper()
 	kind := map[reflect.Type]string{
@@ -154,7 +154,7 @@ func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) 
 		reflect.TypeFor[Field](): "fields by name",
 	}[memberType(f.Type)]
 	if kind == "" {
-		t.Errorf("%s: say what a %s is called", f.Name, f.Type)
+		t.Errorf("%s: no name for type %s", f.Name, f.Type)
 	}
 	if words := strings.Fields(f.Tag.Get("oneof")); len(words) > 0 {
 		kind = "one of `" + strings.Join(words, "`, `") + "`"
@@ -189,7 +189,7 @@ func facts(t *testing.T, f reflect.StructField, v reflect.Value, required bool) 
 	return kind + " · default `" + text + "`"
 }
 
-// requiredKeys are the keys that the program misses.
+// requiredKeys are the keys that must be set.
 func requiredKeys() map[string]bool {
 	required := map[string]bool{}
 	for _, text := range []string{

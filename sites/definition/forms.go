@@ -12,9 +12,9 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// The types below can be written in more than one way: in short as one text, or in full as a mapping.
+// The types below have a short form, a string, and a full form, a mapping.
 
-// nodeDecoder is a value that decodes itself, because it can be written in more than one way.
+// nodeDecoder decodes itself from one of several forms.
 type nodeDecoder interface {
 	decodeNode(d *yamlstrict.Decoder, n ast.Node, key string)
 }
@@ -77,8 +77,7 @@ func (fs *Fields) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	}
 }
 
-// decodeNode reads a selector, a list of sources to try in turn, or a mapping with the keys of a field and of its
-// only source.
+// decodeNode reads a selector, a list of alternative sources, or a mapping with the keys of a field and of its only source.
 func (f *Field) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	if _, isList := d.Plain(n).(*ast.SequenceNode); isList {
 		d.Into(n, &f.Any, yamlstrict.Join(key, "any"))
@@ -111,7 +110,7 @@ func (f *Field) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		return
 	}
 	if len(f.Any) > 0 {
-		d.FailAt(source[0].At, yamlstrict.Join(key, source[0].Key), "stands beside any; move it into the list under any")
+		d.FailAt(source[0].At, yamlstrict.Join(key, source[0].Key), "is not allowed next to any; move it into the list under any")
 		return
 	}
 	var s Source
@@ -129,7 +128,7 @@ func (s *Source) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	s.CSS.decodeNode(d, n, key)
 }
 
-// fill puts a number into a URL template.
+// fill replaces {n} in a URL template.
 func fill(template string, n int) string {
 	return strings.ReplaceAll(template, "{n}", strconv.Itoa(n))
 }

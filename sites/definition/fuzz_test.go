@@ -9,14 +9,14 @@ import (
 	"golang.org/x/net/html"
 )
 
-// FuzzSelector wants a selector to be refused or to be applied to any page: CSS, XPath and JSON paths.
+// FuzzSelector checks that a selector is rejected or applies to any page: CSS, XPath and JSON paths.
 func FuzzSelector(f *testing.F) {
 	for _, s := range []string{"div > a:has(b)::attr(href)", "//div[@class='x']/text()", "xpath:count(//a)", "a:contains('x'):nth-child(2n+1)", "data.items[*].price", "$['a\\'b'][0]", "(//a)[last()]", "..", "a::text", "[", "//a[", ":not("} {
 		f.Add(s, `<div class=x><a href="/1">1<b></b></a></div>`, `{"data":{"items":[{"price":1}]}}`)
 	}
 	f.Fuzz(func(t *testing.T, text, page, document string) {
 		if len(text) > 200 || len(page) > 2000 {
-			return // a page and a definition are bounded, and so is what one costs for the other
+			return // pages and definitions are limited in size
 		}
 		if s, err := ParseSelector(text); err == nil {
 			if n, err := html.Parse(strings.NewReader(page)); err == nil {
@@ -35,7 +35,7 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// FuzzField wants a field of a trial to be read, or to have problems with places.
+// FuzzField checks that the field of a trial is parsed, or has problems with positions.
 func FuzzField(f *testing.F) {
 	for _, s := range []string{"h1", "{css: a, type: number, pattern: '[0-9]+'}", "{json: 'a.b'}", "{xpath: '//a', type: date, format: '%d'}", "[a, b]", "{", "{css: a, unknown: 1}", "{type: price}"} {
 		f.Add(s, "html")

@@ -11,8 +11,8 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// Path is a path in a JSON document: names and indexes joined by dots, with [*] or [] for every member of a list and
-// -1 for the last. A leading $ is optional. "data.items[*].price", "$.quotes[0].text".
+// Path is a path in a JSON document: names and indexes joined by dots, with [*] or [] for every member of a list and -1 for the
+// last one. A leading $ is optional. Examples: "data.items[*].price", "$.quotes[0].text".
 type Path struct {
 	Text  string
 	At    Pos
@@ -33,10 +33,10 @@ const (
 	every
 )
 
-// IsZero reports whether no path was given.
+// IsZero reports whether the path is unset.
 func (p Path) IsZero() bool { return p.Text == "" }
 
-// quotedName matches a name in brackets and quotes, which may contain any character.
+// quotedName matches a quoted name in brackets, which may contain any character.
 var (
 	quotedName = regexp.MustCompile(`^\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')\s*\]`)
 	unescape   = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\'`, `'`)
@@ -95,8 +95,8 @@ func ParsePath(text string) (Path, error) {
 	return p, nil
 }
 
-// Eval returns the values at the path in v, a document decoded by encoding/json; none if the path does not exist. A
-// name on a list is looked up in each of its members.
+// Eval returns the values at the path in v, a document decoded by encoding/json, or nil if the path does not exist. A name
+// applied to a list is looked up in each member.
 func (p Path) Eval(v any) []any {
 	now := []any{v}
 	for _, s := range p.steps {
@@ -109,7 +109,7 @@ func (p Path) Eval(v any) []any {
 	return now
 }
 
-// Up returns the path without the name at its end, and that name, which is "" if the path does not end in one.
+// Up returns the parent path and the last name, or "" if the path does not end in a name.
 func (p Path) Up() (Path, string) {
 	n := len(p.steps) - 1
 	if n < 0 || p.steps[n].kind != byName {
@@ -118,8 +118,7 @@ func (p Path) Up() (Path, string) {
 	return Path{Text: p.Text, At: p.At, steps: p.steps[:n]}, p.steps[n].name
 }
 
-// Members is Eval for the members of a list, whether the path is that of the list or, with [*] at its end, of each
-// member.
+// Members evaluates the path to the members of a list, whether or not the path ends in [*].
 func (p Path) Members(v any) []any {
 	found := p.Eval(v)
 	if n := len(p.steps); n > 0 && p.steps[n-1].kind == every {
@@ -128,7 +127,7 @@ func (p Path) Members(v any) []any {
 	return Spread(found)
 }
 
-// Spread replaces lists among vs by their members.
+// Spread replaces lists in vs by their members.
 func Spread(vs []any) []any {
 	var out []any
 	for _, v := range vs {

@@ -22,13 +22,13 @@ type Selector struct {
 	At    Pos
 	sel   cascadia.Matcher
 	xpath *xpathQuery
-	aside bool // names template or noscript, so it also searches in them
+	aside bool // names template or noscript, so it also searches inside them
 }
 
-// IsZero reports whether no selector was given.
+// IsZero reports whether the selector is unset.
 func (s Selector) IsZero() bool { return s.sel == nil && s.xpath == nil }
 
-// Match reports whether n itself is selected. An XPath matches no node.
+// Match reports whether the selector matches n itself. XPath never does.
 func (s Selector) Match(n *html.Node) bool { return s.sel != nil && s.sel.Match(n) }
 
 // First returns the first selected node below n in document order, or nil.
@@ -44,8 +44,8 @@ func (s Selector) First(n *html.Node) *html.Node {
 	return nil
 }
 
-// All returns the selected nodes below n in document order, without those in a template or a noscript unless the
-// selector names these. Other results of XPath than elements, such as attributes, are text nodes.
+// All returns the selected nodes below n in document order. It skips the contents of template and noscript elements unless the
+// selector names them. XPath results that are not elements, such as attributes, are returned as text nodes.
 func (s Selector) All(n *html.Node) []*html.Node {
 	var all []*html.Node
 	switch {
@@ -60,7 +60,7 @@ func (s Selector) All(n *html.Node) []*html.Node {
 	return slices.DeleteFunc(all, func(m *html.Node) bool { return Aside(m, n) })
 }
 
-// Aside reports whether n, below root, is in a template or a noscript, and so not visible with JavaScript.
+// Aside reports whether n, below root, is inside a template or a noscript, and so invisible with JavaScript.
 func Aside(n, root *html.Node) bool {
 	for n != root && n.Parent != nil {
 		if n = n.Parent; n != root && IsAside(n) {
@@ -70,8 +70,7 @@ func Aside(n, root *html.Node) bool {
 	return false
 }
 
-// IsAside reports whether n is a template or a noscript. A template of a shadow tree is visible, so it is not one of
-// these.
+// IsAside reports whether n is a template or a noscript. The template of a shadow tree is visible and does not count.
 func IsAside(n *html.Node) bool {
 	if n.Type != html.ElementNode {
 		return false
@@ -84,8 +83,8 @@ var asideName = regexp.MustCompile(`(?i)\b(template|noscript)\b`)
 
 var attrSuffix = regexp.MustCompile(`::attr\(\s*["']?([\w:.-]+)["']?\s*\)\s*$`)
 
-// ParseSelector compiles a CSS selector, or an XPath expression, which begins with /, ./, ( or xpath:. Scrapy's
-// ::text and ::attr(name) at the end of CSS are understood.
+// ParseSelector compiles a CSS selector, or an XPath expression, which begins with /, ./, ( or xpath:. CSS may end in Scrapy's
+// ::text or ::attr(name).
 func ParseSelector(text string) (Selector, error) {
 	s := Selector{Text: text, aside: asideName.MatchString(text)}
 	css := strings.TrimSpace(text)
@@ -113,7 +112,7 @@ func ParseSelector(text string) (Selector, error) {
 	return s, nil
 }
 
-// MustSelector is ParseSelector for selectors in code. It panics on an error.
+// MustSelector is like ParseSelector but panics on an error.
 func MustSelector(text string) Selector {
 	s, err := ParseSelector(text)
 	if err != nil {
@@ -126,7 +125,7 @@ type selectorError struct{ text, why string }
 
 func (e *selectorError) Error() string {
 	return "bad CSS selector " + strconv.Quote(e.text) + ": " + e.why +
-		"; beside CSS 3 there are :has(), :contains(text), :matches(regex) and a final ::attr(name); what begins with / is XPath"
+		"; CSS 3, :has(), :contains(text), :matches(regex) and a final ::attr(name) are supported; an expression that begins with / is XPath"
 }
 
 func (s *Selector) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
@@ -143,7 +142,7 @@ func (s *Selector) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	s.At = yamlstrict.At(n)
 }
 
-// XPath is a Selector that is always XPath.
+// XPath is a Selector that is always an XPath expression.
 type XPath struct{ Selector }
 
 func (x *XPath) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
@@ -165,10 +164,10 @@ type Pattern struct {
 	At Pos
 }
 
-// IsZero reports whether no pattern was given.
+// IsZero reports whether the pattern is unset.
 func (p Pattern) IsZero() bool { return p.Regexp == nil }
 
-// MatchString reports whether the pattern matches; the zero Pattern does not.
+// MatchString reports whether s matches. The zero Pattern matches nothing.
 func (p Pattern) MatchString(s string) bool { return p.Regexp != nil && p.Regexp.MatchString(s) }
 
 // Find returns the first group of the first match, or the whole match if the pattern has no group.
@@ -176,7 +175,7 @@ func (p Pattern) Find(s string) (string, bool) {
 	return group(s, p.FindStringSubmatchIndex(s))
 }
 
-// FindAll returns the first group or the whole of every match; see Find.
+// FindAll returns the value of Find for every match.
 func (p Pattern) FindAll(s string) []string {
 	var out []string
 	for _, m := range p.FindAllStringSubmatchIndex(s, -1) {
@@ -231,7 +230,7 @@ func (s *Size) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	*s = size
 }
 
-// parseSize reads a size, and reports whether it is one.
+// parseSize parses a size and reports whether it is valid.
 func parseSize(text string) (Size, bool) {
 	unit := int64(1)
 	for _, u := range []struct {

@@ -24,7 +24,7 @@ const maxFile = yamlstrict.MaxSize
 //go:embed shipped/*.yaml
 var shipped embed.FS
 
-// Shipped returns the definitions that are shipped with the program, sorted by site.
+// Shipped returns the definitions that are part of the program, sorted by site.
 func Shipped() ([]*Definition, error) {
 	defs, broken, err := loadDir(shipped, "shipped", "shipped")
 	for _, b := range broken {
@@ -36,7 +36,7 @@ func Shipped() ([]*Definition, error) {
 	return defs, err
 }
 
-// ParseShipped is Parse for a definition that is shipped with the program.
+// ParseShipped is like Parse for a definition that is part of the program.
 func ParseShipped(file string, data []byte) (*Definition, error) {
 	def, err := Parse(file, data)
 	if err != nil {
@@ -46,7 +46,7 @@ func ParseShipped(file string, data []byte) (*Definition, error) {
 	return def, nil
 }
 
-// Load reads the definition in a file, with the defaults beside it. Its error is a Problems if the file can be read but is invalid.
+// Load reads a definition file and the defaults in its directory. It returns Problems if the file is readable but invalid.
 func Load(name string) (*Definition, error) {
 	f, err := trust.Open(name)
 	if err != nil {
@@ -65,22 +65,20 @@ func Load(name string) (*Definition, error) {
 	return parseWith(name, data, s)
 }
 
-// BrokenError says that a site cannot be scraped, because its definition cannot be read or is invalid.
+// BrokenError means that a site cannot be scraped because its definition is unreadable or invalid.
 type BrokenError struct {
-	Site string // from the file, or the file's name without its extension
+	Site string // from the file, or the file name without extension
 	File string
-	Err  error // a Problem or Problems, or why the file cannot be read
+	Err  error // a Problem, Problems, or the error of reading the file
 }
 
-// Error says what is wrong, and where.
 func (e *BrokenError) Error() string {
-	return fmt.Sprintf("site %s cannot be scraped until its definition is put right:\n%v", e.Site, e.Err)
+	return fmt.Sprintf("site %s has an invalid definition:\n%v", e.Site, e.Err)
 }
 
-// Unwrap returns what is wrong.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// siteLine matches the site in a file that may be invalid YAML.
+// siteLine matches the site in a file, even if the rest is invalid YAML.
 var siteLine = regexp.MustCompile(`(?m)^site:[ \t]*["']?([A-Za-z0-9._-]+)`)
 
 // broken returns the error of a file; data is its content, or nil.
@@ -92,8 +90,8 @@ func broken(file string, data []byte, err error) *BrokenError {
 	return &BrokenError{Site: name, File: file, Err: err}
 }
 
-// LoadDir reads every *.yaml and *.yml file of a folder, sorted by site, with the defaults in the folder. Invalid files are not an error, but returned
-// as wrong; so are all definitions of a site that has several.
+// LoadDir reads every *.yaml and *.yml file of a directory, sorted by site, with the defaults of the directory. Invalid files do
+// not cause an error: they are returned as wrong, and so are all definitions of a site that has more than one.
 func LoadDir(dir string) (defs []*Definition, wrong []*BrokenError, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, nil, fmt.Errorf("read site definitions: %w", err)
@@ -127,7 +125,7 @@ func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*Broke
 			continue
 		}
 		if other := first[def.Site]; other != nil {
-			wrong = append(wrong, broken(file, data, def.Problem("site", fmt.Sprintf("%q is defined in %s already; rename one", def.Site, other.file))))
+			wrong = append(wrong, broken(file, data, def.Problem("site", fmt.Sprintf("%q is already defined in %s; rename one of them", def.Site, other.file))))
 			continue
 		}
 		first[def.Site] = def
@@ -156,18 +154,18 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Parse reads a definition from data, or from what YAML returns; file is the name in its problems.
+// Parse reads a definition from data or from the result of YAML. Problems name the file.
 func Parse(file string, data []byte) (*Definition, error) {
 	return parseWith(file, data, nil)
 }
 
-// parseWith reads a definition with the defaults of s, which may be nil, or with those in its text.
+// parseWith reads a definition with the defaults of s, which may be nil, or with the defaults in its text.
 func parseWith(file string, data []byte, s *shared) (*Definition, error) {
 	if own, below := split(data); below != nil {
 		data, s = own, below
 	}
 	if len(data) > maxFile {
-		return nil, Problems{{File: file, At: Pos{Line: 1, Col: 1}, Text: "longer than 1 MiB; that is no site definition"}}
+		return nil, Problems{{File: file, At: Pos{Line: 1, Col: 1}, Text: "longer than 1 MiB, the limit for a site definition"}}
 	}
 	def := defaults()
 	def.file, def.source = file, s.join(data)

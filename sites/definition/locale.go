@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// Style is how numbers and dates are written in a locale.
+// Style is the notation of numbers and dates in a locale.
 type Style struct {
-	Group string // the characters that may be between groups of digits
-	Point string // the decimal point; "": the digits decide
-	Order string // of day, month and year in 3/4/2024: dmy, mdy or ymd; "": the digits or the page decide
+	Group string // possible separators of groups of digits
+	Point string // the decimal point; "": inferred from the digits
+	Order string // of day, month and year in 3/4/2024: dmy, mdy or ymd; "": inferred from the digits or the page
 	India bool   // groups of two digits before the last three
 }
 
-// styles returns the styles by language or country.
+// styles maps languages and countries to styles.
 var styles = sync.OnceValue(func() map[string]Style {
 	all := map[string]Style{"auto": {}}
 	for _, s := range []struct {
@@ -36,7 +36,7 @@ var styles = sync.OnceValue(func() map[string]Style {
 	return all
 })
 
-// StyleOf returns the style of a locale such as de, de-CH or en_GB, and false if it is unknown.
+// StyleOf returns the style of a locale such as de, de-CH or en_GB, and false if the locale is unknown.
 func StyleOf(locale string) (Style, bool) {
 	tag := strings.ReplaceAll(strings.ToLower(locale), "_", "-")
 	if style, ok := styles()[tag]; ok {

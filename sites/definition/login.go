@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Login says how a session logs in: it fetches a page, fills in its form, and submits that.
+// Login describes the login of a session: it fetches a page, fills in the form on it and submits the form.
 type Login struct {
 	At       Pos
 	URL      string            `yaml:"url"`
@@ -18,7 +18,7 @@ type Login struct {
 // FieldNames returns the names of the fields to fill in, sorted.
 func (l *Login) FieldNames() []string { return slices.Sorted(maps.Keys(l.Fields)) }
 
-// LoginURL returns the URL of the page with the form of the login, or "" without a login.
+// LoginURL returns the URL of the login page, or "" without a login.
 func (d *Definition) LoginURL() string {
 	if d.Session == nil || d.Session.Login == nil {
 		return ""
@@ -30,21 +30,20 @@ func (d *Definition) LoginURL() string {
 	return d.Move(u).String()
 }
 
-// check checks a login.
 func (l *Login) check(c *checker, def *Definition, base *url.URL) {
 	const key = "session.login"
 	switch {
 	case l.URL == "":
-		c.problemAt(l.At, key+".url", "is missing; give the page that has the form")
+		c.problemAt(l.At, key+".url", "is missing; set the URL of the page with the form")
 	case base != nil:
 		if u, err := base.Parse(l.URL); err != nil || !def.InScope(u) {
-			c.problemAt(l.At, key+".url", "%q is no URL of the site; see hosts and scope", l.URL)
+			c.problemAt(l.At, key+".url", "%q is outside the site's scope; check hosts and scope", l.URL)
 		}
 	}
 	if len(l.Fields) == 0 {
-		c.problemAt(l.At, key+".fields", "is missing; give the names of the form's fields and their values, such as password: ${SHOP_PASSWORD}")
+		c.problemAt(l.At, key+".fields", "is missing; set the form's fields and their values, such as password: ${SHOP_PASSWORD}")
 	}
 	if l.SignedIn.IsZero() && !c.failedAt(l.At) && !c.failedKey(key+".signed_in") {
-		c.problemAt(l.At, key+".signed_in", "is missing; give a selector that matches on every page while the visitor is logged in, such as a[href='/logout']")
+		c.problemAt(l.At, key+".signed_in", "is missing; set a selector that matches every page while the visitor is logged in, such as a[href='/logout']")
 	}
 }

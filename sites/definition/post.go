@@ -15,31 +15,31 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// Post is the body of a page that is fetched by POST. The zero Post means that it is fetched by GET.
+// Post is the body of a page that is fetched by POST. The zero Post means GET.
 type Post struct {
 	Type string `json:"type"` // of the content
 	Text string `json:"text"`
 }
 
-// The types of a Post.
+// Content types of a Post.
 const (
 	formType = "application/x-www-form-urlencoded"
 	jsonType = "application/json"
 )
 
-// maxPost bounds the body of a POST, in bytes.
+// maxPost is the maximum size of a POST body, in bytes.
 const maxPost = 64 << 10
 
 // IsZero reports whether the page is fetched by GET.
 func (p Post) IsZero() bool { return p == Post{} }
 
-// With returns the body with another value of a parameter: a field of a form, or in JSON a key such as page or
-// paging.page. Text is the value in a form, and value that in JSON.
+// With returns the body with another value of a parameter: a form field, set to text, or a JSON key such as page or paging.page,
+// set to value.
 func (p Post) With(name, text string, value any) (Post, error) {
 	if p.Type != jsonType {
 		form, err := url.ParseQuery(p.Text)
 		if err != nil {
-			return Post{}, fmt.Errorf("read the form: %w", err)
+			return Post{}, fmt.Errorf("parse form: %w", err)
 		}
 		form.Set(name, text)
 		p.Text = form.Encode()
@@ -49,7 +49,7 @@ func (p Post) With(name, text string, value any) (Post, error) {
 	dec.UseNumber()
 	var root map[string]any
 	if err := dec.Decode(&root); err != nil || root == nil {
-		return Post{}, errors.New("the JSON is no object")
+		return Post{}, errors.New("the JSON is not an object")
 	}
 	at := root
 	names := strings.Split(name, ".")
@@ -59,7 +59,7 @@ func (p Post) With(name, text string, value any) (Post, error) {
 		}
 		next, ok := at[n].(map[string]any)
 		if !ok {
-			return Post{}, fmt.Errorf("%s of the JSON is no object", n)
+			return Post{}, fmt.Errorf("%s in the JSON is not an object", n)
 		}
 		at = next
 	}
@@ -68,10 +68,10 @@ func (p Post) With(name, text string, value any) (Post, error) {
 	return p, nil
 }
 
-// FormPost returns the body of a form.
+// FormPost returns a form body.
 func FormPost(values url.Values) Post { return Post{formType, values.Encode()} }
 
-// post returns the body of the page of a start with a number, or the zero Post.
+// post returns the body of start page n, or the zero Post.
 func (s *Start) post(n int) Post {
 	number := strconv.Itoa(n)
 	switch {
@@ -88,7 +88,7 @@ func (s *Start) post(n int) Post {
 	return Post{}
 }
 
-// hasNumber reports whether the URL or the body of a start has {n}.
+// hasNumber reports whether the URL or the body of a start contains {n}.
 func (s *Start) hasNumber() bool {
 	for _, value := range s.Form {
 		if strings.Contains(value, "{n}") {
@@ -98,7 +98,7 @@ func (s *Start) hasNumber() bool {
 	return strings.Contains(s.Template, "{n}") || strings.Contains(string(s.JSON), "{n}")
 }
 
-// checkPost checks how a start page is fetched.
+// checkPost checks the method and the body of a start page.
 func (s *Start) checkPost(c *checker, def *Definition) {
 	if s.Method != "" {
 		s.Method = c.oneOf(strings.ToUpper(s.Method), "", words[Start]("method"), s.At, "start.method")
@@ -108,17 +108,17 @@ func (s *Start) checkPost(c *checker, def *Definition) {
 	case s.Form != nil && s.JSON != "":
 		c.problemAt(s.At, "start", "has form and json; give only one of them")
 	case s.Method == "GET" && !post.IsZero():
-		c.problemAt(s.At, "start.method", "is GET, which has no body; write the parameters into the URL, or take method out")
+		c.problemAt(s.At, "start.method", "is GET, which has no body; move the parameters to the URL, or remove method")
 	case post.IsZero():
 		return
 	case s.Sitemap != "":
-		c.problemAt(s.At, "start", "a sitemap is fetched by GET; take out method, form and json")
+		c.problemAt(s.At, "start", "a sitemap is fetched by GET; remove method, form and json")
 	case strings.Contains(post.Text, "${") || strings.Contains(post.Text, "%24%7B"):
-		c.problemAt(s.At, "start", "has ${…}: what a page is requested with is stored with the job, so it must have no secrets; those are for headers, cookies and session.login")
+		c.problemAt(s.At, "start", "has ${…}: jobs store the requests of pages, so secrets are not allowed here; use them in headers, cookies and session.login")
 	case len(post.Text) > maxPost:
 		c.problemAt(s.At, "start", "has a body of more than %d bytes", maxPost)
 	case def.Render.URL != "" && (len(def.Render.Kinds) == 0 || slices.Contains(def.Render.Kinds, s.As)):
-		c.problemAt(s.At, "start", "a renderer fetches pages by GET; leave %s pages out of render.kinds", s.As)
+		c.problemAt(s.At, "start", "a renderer fetches pages by GET; remove %s from render.kinds", s.As)
 	}
 	if next := def.Listing.Next; next != nil && next.Param != "" && s.As == KindListing {
 		if _, err := post.With(next.Param, "1", 1); err != nil {
@@ -127,7 +127,7 @@ func (s *Start) checkPost(c *checker, def *Definition) {
 	}
 }
 
-// JSONText is a JSON value, written in YAML or as a text that is JSON.
+// JSONText is a JSON value, written as YAML or as a string of JSON.
 type JSONText string
 
 func (j *JSONText) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
@@ -146,7 +146,7 @@ func (j *JSONText) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	}
 }
 
-// valueOf returns a YAML value as encoding/json decodes it.
+// valueOf converts a YAML value to the types of encoding/json.
 func valueOf(d *yamlstrict.Decoder, n ast.Node, key string, depth int) any {
 	if depth > yamlstrict.MaxDepth {
 		d.Fail(n, key, "nested too deeply")
@@ -172,20 +172,20 @@ func valueOf(d *yamlstrict.Decoder, n ast.Node, key string, depth int) any {
 		if text := m.GetToken().Value; json.Valid([]byte(text)) {
 			return json.Number(text)
 		}
-		d.Fail(n, key, "%s is no number of JSON; write it in decimal digits, or in quotes", m.GetToken().Value)
+		d.Fail(n, key, "%s is not a JSON number; write it in decimal digits or quote it", m.GetToken().Value)
 		return nil
 	case nil:
 		return nil
 	}
-	text, _ := d.Scalar(n, key, "a value of JSON")
+	text, _ := d.Scalar(n, key, "a JSON value")
 	return text
 }
 
-// encodeJSON encodes what valueOf returns, without escaping < > &.
+// encodeJSON encodes a result of valueOf without escaping < > &.
 func encodeJSON(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // such values can be encoded
+	_ = enc.Encode(v) // such values always encode
 	return bytes.TrimSpace(b.Bytes())
 }

@@ -70,10 +70,10 @@ func TestProblemsOfPost(t *testing.T) {
 		{"other method", start, "start: [{url: /, method: PUT}]", `start.method: "PUT" is unknown`},
 		{"not JSON", start, "start: [{url: /, json: '{a'}]", `3:24: start[0].json: is not JSON`},
 		{"sitemap", start, "start: [{sitemap: /, form: {a: b}}]", `a sitemap is fetched by GET`},
-		{"secret", start, "start: [{url: /, form: {key: '${KEY}'}}]", `must have no secrets`},
-		{"secret in JSON", start, "start: [{url: /, json: {key: '${KEY}'}}]", `must have no secrets`},
-		{"render", start, "render: {url: 'http://127.0.0.1:1/'}\nstart: [{url: /, form: {a: b}}]", `a renderer fetches pages by GET; leave listing pages out`},
-		{"no object for next", "start: [/]\nlisting:\n  next: li.next a", "start: [{url: /, json: [1]}]\nlisting:\n  next: {param: page}", `start.json: cannot take listing.next.param page: the JSON is no object`},
+		{"secret", start, "start: [{url: /, form: {key: '${KEY}'}}]", `secrets are not allowed here`},
+		{"secret in JSON", start, "start: [{url: /, json: {key: '${KEY}'}}]", `secrets are not allowed here`},
+		{"render", start, "render: {url: 'http://127.0.0.1:1/'}\nstart: [{url: /, form: {a: b}}]", `a renderer fetches pages by GET; remove listing from render.kinds`},
+		{"array for next", "start: [/]\nlisting:\n  next: li.next a", "start: [{url: /, json: [1]}]\nlisting:\n  next: {param: page}", `start.json: cannot take listing.next.param page: the JSON is not an object`},
 	})
 }
 
@@ -81,9 +81,9 @@ func TestProblemsOfLogin(t *testing.T) {
 	const start = "start: [/]"
 	testProblems(t, []problemCase{
 		{"nothing", start, "start: [/]\nsession:\n  login: {}", `session.login.url: is missing`},
-		{"no sign", start, "start: [/]\nsession:\n  login: {url: /l, fields: {a: b}}", `5:10: session.login.signed_in: is missing; give a selector`},
+		{"no sign", start, "start: [/]\nsession:\n  login: {url: /l, fields: {a: b}}", `5:10: session.login.signed_in: is missing; set a selector`},
 		{"no fields", start, "start: [/]\nsession:\n  login: {url: /l, signed_in: a}", `session.login.fields: is missing`},
-		{"elsewhere", start, "start: [/]\nsession:\n  login: {url: 'http://b.example/', fields: {a: b}, signed_in: a}", `is no URL of the site`},
+		{"elsewhere", start, "start: [/]\nsession:\n  login: {url: 'http://b.example/', fields: {a: b}, signed_in: a}", `is outside the site's scope`},
 		{"half a secret", start, "start: [/]\nsession:\n  login: {url: /l, fields: {a: '${B'}, signed_in: a}", `session.login.fields.a: has ${ without }`},
 	})
 }

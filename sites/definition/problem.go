@@ -2,7 +2,7 @@ package definition
 
 import "muster/internal/yamlstrict"
 
-// Pos is a position in a definition's file, Problem is one mistake in it, and Problems are all, as an error.
+// Pos is a position in a definition file. A Problem is one mistake in the file. Problems is an error with all mistakes.
 type (
 	Pos      = yamlstrict.Pos
 	Problem  = yamlstrict.Problem

@@ -22,7 +22,7 @@ func TestReadmeExamplesLoad(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	// The ways to the next page are written as they must be.
+	// The README's forms of next load.
 	for _, m := range regexp.MustCompile("`(next: [^`]+)`").FindAllSubmatch(readme, -1) {
 		text := "site: s\nbase_url: http://s.example\nstart: [/]\nlisting:\n  format: json\n  " + string(m[1]) + "\nrecords: {r: {from: listing, each_json: a, fields: {t: {json: b}}}}\n"
 		if _, err := Parse("README.md", []byte(text)); err != nil {

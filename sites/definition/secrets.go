@@ -13,7 +13,7 @@ import (
 	"muster/internal/secret"
 )
 
-// Refers reports whether headers, cookies or the login have references to secrets.
+// Refers reports whether headers, cookies or the login refer to secrets.
 func (d *Definition) Refers() bool {
 	found := false
 	d.secretTexts(func(_, text string) string {
@@ -23,10 +23,9 @@ func (d *Definition) Refers() bool {
 	return found
 }
 
-// WithSecrets returns the definition with the secrets in the place of their
-// references in headers, cookies, profiles and the login; see package secret. The error has
-// all that are missing or cannot be sent, with their places and without secrets.
-// YAML returns the text with the references, as before.
+// WithSecrets returns the definition with the references in headers, cookies, profiles and the login replaced by secrets; see
+// package secret. The error lists all secrets that are missing or invalid, by key and without their values. YAML still returns
+// the references.
 func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Definition, error) {
 	with := *d
 	var problems Problems
@@ -46,23 +45,22 @@ func (d *Definition) WithSecrets(getenv func(name string) (string, bool)) (*Defi
 	return &with, nil
 }
 
-// sendable returns an error if a secret cannot be the value of a header or a cookie.
+// sendable returns an error if a secret is invalid in a header or a cookie.
 func sendable(key, value string) error {
 	if strings.HasPrefix(key, "session.login.") {
 		return nil
 	}
 	if strings.HasPrefix(key, "cookies.") {
 		if (&http.Cookie{Name: "x", Value: value}).Valid() != nil {
-			return errors.New("the secret is not the value of a cookie")
+			return errors.New("the secret is not a valid cookie value")
 		}
 	} else if !httpguts.ValidHeaderFieldValue(value) {
-		return errors.New("the secret is not the value of an HTTP header")
+		return errors.New("the secret is not a valid HTTP header value")
 	}
 	return nil
 }
 
-// secretTexts returns copies of what may have references, with the texts that
-// each returns for those that there are.
+// secretTexts returns copies of the headers, cookies, profiles and login fields with each string replaced by the result of each.
 func (d *Definition) secretTexts(each func(key, text string) string) (headers, cookies map[string]string, session *Session) {
 	replaced := func(key string, m map[string]string) map[string]string {
 		m = maps.Clone(m)

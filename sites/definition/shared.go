@@ -12,22 +12,22 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// DefaultsFile is the file in a folder of definitions with defaults of its own for all of them.
+// DefaultsFile is the name of the file with the defaults for all definitions of a directory.
 const DefaultsFile = "_defaults.yaml"
 
-// ofOneSite are the keys that have no default, because they say what a site is.
+// ofOneSite are the keys without defaults, because they define the site.
 var ofOneSite = []string{"site", "description", "base_url", "hosts", "start", "listing", "detail", "records", "depends_on"}
 
-// shared is the text of a file of defaults.
+// shared is the content of a file of defaults.
 type shared struct {
 	file string
 	data []byte
 }
 
-// sharedLine separates a definition from the defaults below it in the text of both; it names the file of these.
+// sharedLine separates a definition from its defaults in the joined text, and names the file of the defaults.
 var sharedLine = regexp.MustCompile(`(?m)^--- # defaults of (.+)\n`)
 
-// join returns the text of a definition and its defaults, which split takes apart.
+// join appends the defaults to a definition. split reverses it.
 func (s *shared) join(data []byte) []byte {
 	if s == nil {
 		return slices.Clone(data)
@@ -36,7 +36,7 @@ func (s *shared) join(data []byte) []byte {
 	return []byte(text)
 }
 
-// split takes the text of a definition from its defaults, or nil.
+// split separates a definition from its defaults, which are nil if there are none.
 func split(data []byte) ([]byte, *shared) {
 	at := sharedLine.FindSubmatchIndex(data)
 	if at == nil {
@@ -45,7 +45,7 @@ func split(data []byte) ([]byte, *shared) {
 	return data[:at[0]], &shared{string(data[at[2]:at[3]]), data[at[1]:]}
 }
 
-// readShared reads the defaults in a folder; nil if it has none.
+// readShared reads the defaults of a directory, or nil if there are none.
 func readShared(fsys fs.FS, root, shown string) (*shared, error) {
 	data, err := readFile(fsys, path.Join(root, DefaultsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,12 +56,12 @@ func readShared(fsys fs.FS, root, shown string) (*shared, error) {
 		return nil, fmt.Errorf("read defaults of definitions: %w", err)
 	}
 	if len(data) > maxFile {
-		return nil, Problems{{File: file, At: Pos{Line: 1, Col: 1}, Text: "longer than 1 MiB; that is no file of defaults"}}
+		return nil, Problems{{File: file, At: Pos{Line: 1, Col: 1}, Text: "longer than 1 MiB, the limit for a file of defaults"}}
 	}
 	return &shared{file, data}, nil
 }
 
-// decode decodes defaults into a definition, and returns their places.
+// decode decodes defaults into a definition and returns their positions.
 func (s *shared) decode(def *Definition) (map[string]yamlstrict.Place, Problems) {
 	if s == nil {
 		return nil, nil
@@ -74,14 +74,14 @@ func (s *shared) decode(def *Definition) (map[string]yamlstrict.Place, Problems)
 	}
 	for _, key := range ofOneSite {
 		if at, ok := d.Places[key]; ok {
-			problems = append(problems, &Problem{File: s.file, At: at.At, Key: key, Text: "belongs to one site; write it in the site's own file"})
+			problems = append(problems, &Problem{File: s.file, At: at.At, Key: key, Text: "is specific to a site; move it to the file of the site"})
 		}
 	}
 	return d.Places, problems
 }
 
-// mergePlaces adds to the places in a definition those in its defaults that it does not replace, and returns which
-// these are. Lists, headers and cookies are replaced as a whole.
+// mergePlaces adds the positions of inherited defaults to the positions in a definition, and returns the inherited keys. Lists,
+// headers and cookies are inherited or replaced as a whole.
 func mergePlaces(own, defaults map[string]yamlstrict.Place) map[string]bool {
 	added := map[string]bool{}
 	for key := range defaults {
@@ -95,7 +95,7 @@ func mergePlaces(own, defaults map[string]yamlstrict.Place) map[string]bool {
 	return added
 }
 
-// replaced reports whether a key is in a list, or in headers or cookies, that a definition has itself.
+// replaced reports whether a key is part of a list, of headers or of cookies that the definition sets itself.
 func replaced(key string, own map[string]yamlstrict.Place) bool {
 	for i, r := range key {
 		if at := key[:i]; r == '[' || r == '.' && (at == "headers" || at == "cookies") {
@@ -107,7 +107,7 @@ func replaced(key string, own map[string]yamlstrict.Place) bool {
 	return false
 }
 
-// LoadDefaults checks the defaults in a file. Its error is a Problems if the file can be read but is invalid.
+// LoadDefaults checks the defaults in a directory. It returns Problems if the file is readable but invalid.
 func LoadDefaults(fsys fs.FS, dir, shown string) error {
 	s, err := readShared(fsys, dir, shown)
 	if err == nil && s == nil {

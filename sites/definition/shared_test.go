@@ -18,7 +18,7 @@ session: {max: 3}
 retries: {attempts: 7}
 `
 
-// folder writes files into a folder.
+// folder creates a directory with files.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// Defaults of a folder are replaced by the keys of a definition, sections key by key, and all comes from somewhere.
+// A definition inherits the defaults of its directory; its own keys replace them one by one, also within sections.
 func TestDefaultsOfAFolder(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{
@@ -63,20 +63,20 @@ func TestDefaultsOfAFolder(t *testing.T) {
 			t.Errorf("%s: got %+v, want its own delay and the rest of the defaults", name, d)
 		}
 		if !slices.Equal(d.Scope.DropParams, []string{"c"}) || len(d.Headers) != 1 || d.Headers["X-C"] != "own" {
-			t.Errorf("%s: got %v and %v, want lists and headers of its own", name, d.Scope.DropParams, d.Headers)
+			t.Errorf("%s: got %v and %v, want the lists and headers of the definition", name, d.Scope.DropParams, d.Headers)
 		}
 		if d.Session.Max != 3 || d.Session.MaxUses != 9 {
-			t.Errorf("%s: got %+v, want max of the defaults and max_uses of its own", name, *d.Session)
+			t.Errorf("%s: got %+v, want max of the defaults and max_uses of the definition", name, *d.Session)
 		}
 	}
 }
 
-// Mistakes in defaults have their place in that file, and stop the sites of the folder.
+// Mistakes in defaults are reported at their position in that file, and break all sites of the directory.
 func TestProblemsOfDefaults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"politenes: {delay: 5s}\n":                             `_defaults.yaml:1:1: unknown key "politenes"; did you mean "politeness"?`,
-		"start: [/]\n":                                         `_defaults.yaml:1:8: start: belongs to one site`,
+		"start: [/]\n":                                         `_defaults.yaml:1:8: start: is specific to a site`,
 		"politeness: {delay: soon}\n":                          `_defaults.yaml:1:21: politeness.delay: want a duration`,
 		"\npoliteness: {max_per_domain: 0}\n":                  `_defaults.yaml:2:30: politeness.max_per_domain: is 0; must be from 1 to 1000`,
 		"- politeness\n":                                       `_defaults.yaml:1:1: want a mapping`,

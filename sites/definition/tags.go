@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// The tags of the structs say which values their keys take: oneof the words of a text, range the least and the most of a
-// number. The checks and docs/reference/site-definition.md read them.
+// Tags of struct fields restrict the values of their keys: oneof lists the words, range has the minimum and the maximum of a
+// number. The checks and docs/reference/site-definition.md use them.
 
-// words are those of the tag oneof of a key of T.
+// words returns the words in the oneof tag of a key of T.
 func words[T any](key string) []string {
 	for f := range reflect.TypeFor[T]().Fields() {
 		if f.Tag.Get("yaml") == key {
@@ -20,7 +20,7 @@ func words[T any](key string) []string {
 	panic("definition: no key " + key)
 }
 
-// checkBounds checks the sections of numbers.
+// checkBounds checks the ranges of numbers in all sections.
 func (c *checker) checkBounds(def *Definition) {
 	def.Proxy.Fallback = c.oneOf(def.Proxy.Fallback, "", words[Proxy]("fallback"), def.Proxy.At, "proxy.fallback")
 	checkRanges(c, &def.Politeness, def.Politeness.At, "politeness")
@@ -31,7 +31,7 @@ func (c *checker) checkBounds(def *Definition) {
 	checkRanges(c, &def.Render, def.Render.At, "render")
 }
 
-// checkRanges holds the numbers of a section, a pointer to a struct, to their tags.
+// checkRanges checks the numbers of a section, a pointer to a struct, against their range tags.
 func checkRanges(c *checker, section any, at Pos, key string) {
 	for f, v := range reflect.ValueOf(section).Elem().Fields() {
 		low, high, ok := bounds(f)
@@ -43,7 +43,7 @@ func checkRanges(c *checker, section any, at Pos, key string) {
 	}
 }
 
-// bounds are those of the tag range of a field, if it has one.
+// bounds returns the range tag of a field, if it has one.
 func bounds(f reflect.StructField) (low, high int64, ok bool) {
 	least, most, ok := strings.Cut(f.Tag.Get("range"), " ")
 	if !ok {
@@ -52,7 +52,7 @@ func bounds(f reflect.StructField) (low, high int64, ok bool) {
 	return number(f.Type, least), number(f.Type, most), true
 }
 
-// number reads a bound of a type. It panics if it is none, which tests would show: each file that is read is held to all.
+// number parses a bound of a type. It panics if the tag is invalid; tests check all tags.
 func number(t reflect.Type, text string) int64 {
 	var n int64
 	var err error
@@ -71,7 +71,7 @@ func number(t reflect.Type, text string) int64 {
 		n, err = strconv.ParseInt(text, 10, 64)
 	}
 	if err != nil {
-		panic("definition: " + text + " is no " + t.String())
+		panic("definition: " + text + " is not of type " + t.String())
 	}
 	return n
 }

@@ -9,8 +9,8 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// ParseField reads a field as it is written in a definition, for a page of a format. The site's locale is that of d.
-// The error is a Problems with positions in text.
+// ParseField parses a field in the notation of definitions, for a page format and the locale of d. It returns Problems with
+// positions in text.
 func ParseField(d *Definition, text, format string) (Field, error) {
 	const name = "field"
 	f := Field{}
@@ -34,9 +34,8 @@ func ParseField(d *Definition, text, format string) (Field, error) {
 	return fields[0], nil
 }
 
-// Trial returns a copy of the definition whose pages of a kind yield only records with one field, at each match of
-// each: a selector, or a JSON path if the page is JSON without HTML; "" is the page. Records that fail a check are
-// kept.
+// Trial returns a copy of the definition that extracts one field from pages of a kind: one record per match of each, a selector,
+// or a JSON path if the page is JSON without HTML; "" is the whole page. Records that fail a check are kept.
 func (d *Definition) Trial(kind, each string, f Field) (*Definition, error) {
 	r := Record{Name: "record", From: kind, OnInvalid: OnInvalidKeep, Fields: Fields{f}}
 	if page := d.Page(kind); each != "" && page.Format == FormatJSON && page.HTML.IsZero() {
@@ -58,7 +57,7 @@ func (d *Definition) Trial(kind, each string, f Field) (*Definition, error) {
 	return &only, nil
 }
 
-// WithFormat returns a copy of the definition whose pages of all kinds have a format.
+// WithFormat returns a copy of the definition with one format for all kinds of page.
 func (d *Definition) WithFormat(format string) *Definition {
 	with := *d
 	with.Listing.Format, with.Detail.Format = format, format
@@ -78,7 +77,7 @@ func decoder() *yamlstrict.Decoder {
 	return d
 }
 
-// problemsOf returns the problems of a decoder as those of a file.
+// problemsOf converts the problems of a decoder to problems of a file.
 func problemsOf(file string, found []yamlstrict.Problem) Problems {
 	list := slices.Grow(Problems{}, len(found))
 	for _, p := range found {

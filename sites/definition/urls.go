@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Base returns the URL that relative start URLs are resolved against.
+// Base returns the URL that start URLs are relative to.
 func (d *Definition) Base() *url.URL {
 	if d.rebase != nil {
 		return d.rebase
 	}
-	u, _ := url.Parse(d.BaseURL) // checked at load
+	u, _ := url.Parse(d.BaseURL) // validated at load
 	return u
 }
 
-// Rebased returns the base URL given to WithBase, or "".
+// Rebased returns the argument of WithBase, or "".
 func (d *Definition) Rebased() string {
 	if d.rebase == nil {
 		return ""
@@ -24,16 +24,15 @@ func (d *Definition) Rebased() string {
 	return d.rebase.String()
 }
 
-// WithBase returns a copy of d for another copy of the site: relative start URLs are resolved against base, URLs at
-// the site's own base_url are moved there, and base's host replaces the site's own in its scope. An empty base
-// changes nothing.
+// WithBase returns a copy of d for another instance of the site, such as a mirror: base replaces base_url for relative start
+// URLs, for URLs at base_url and in the scope. An empty base changes nothing.
 func (d *Definition) WithBase(base string) (*Definition, error) {
 	if base == "" {
 		return d, nil
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, &Problem{Text: "base URL " + base + " is not an http or https URL with a host"}
+		return nil, &Problem{Text: "invalid base URL " + base + ": must be an http or https URL with a host"}
 	}
 	if u.Path == "" {
 		u.Path = "/"
@@ -51,7 +50,7 @@ func (d *Definition) WithBase(base string) (*Definition, error) {
 	return &c, nil
 }
 
-// Move returns the URL of a page in the copy of the site given to WithBase; without one it returns u.
+// Move returns the URL of a page on the instance given to WithBase, or u without one.
 func (d *Definition) Move(u *url.URL) *url.URL {
 	if d.rebase == nil {
 		return u
@@ -68,7 +67,7 @@ func (d *Definition) Move(u *url.URL) *url.URL {
 	return &moved
 }
 
-// SessionStart returns the URL that a session fetches first, or "".
+// SessionStart returns the first URL of a session, or "".
 func (d *Definition) SessionStart() string {
 	if d.Session == nil || d.Session.Start == "" {
 		return ""
@@ -80,15 +79,15 @@ func (d *Definition) SessionStart() string {
 	return d.Move(u).String()
 }
 
-// StartPage is a page to begin with.
+// StartPage is a start page.
 type StartPage struct {
 	URL   string
 	Kind  string
 	Post  Post
-	Start int // the number of its entry in Start of the definition, from 1
+	Start int // index of its entry in Definition.Start, from 1
 }
 
-// StartPages returns the pages to begin with, in order.
+// StartPages returns the start pages, in order.
 func (d *Definition) StartPages() []StartPage {
 	var pages []StartPage
 	add := func(start int, ref, kind string, post Post) {
@@ -117,8 +116,8 @@ func (d *Definition) StartPages() []StartPage {
 	return pages
 }
 
-// InSitemap reports whether a URL of a sitemap must be fetched. start is StartPage.Start of the sitemap or of the index
-// that led to it, or 0 if there is none: then all URLs are allowed.
+// InSitemap reports whether the URL of a sitemap must be fetched. start is StartPage.Start of the sitemap or of the index that
+// led to it. If start is 0, all URLs are allowed.
 func (d *Definition) InSitemap(start int, u *url.URL) bool {
 	if start < 1 || start > len(d.Start) {
 		return true
@@ -127,7 +126,7 @@ func (d *Definition) InSitemap(start int, u *url.URL) bool {
 	return allow.IsZero() || allow.MatchString(u.String())
 }
 
-// hostOf returns a URL's host in the form of Hosts: with its port unless that is 80 or 443.
+// hostOf returns a URL's host in the notation of Hosts: with its port unless that is 80 or 443.
 func hostOf(u *url.URL) string {
 	host, port := asciiHost(u.Hostname()), portOf(u)
 	if port == "80" || port == "443" {
@@ -147,7 +146,7 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// SplitHost splits one of Hosts into its name and its port; a port of "" means 80 and 443.
+// SplitHost splits an entry of Hosts into name and port; a port of "" means 80 and 443.
 func SplitHost(h string) (name, port string) {
 	if name, port, err := net.SplitHostPort(h); err == nil {
 		return name, port
@@ -155,7 +154,7 @@ func SplitHost(h string) (name, port string) {
 	return h, ""
 }
 
-// OwnURLs returns the URLs in the definition itself: its base, start pages, sitemaps, session.start and session.login.
+// OwnURLs returns the URLs in the definition: its base, start pages, sitemaps, session.start and session.login.
 func (d *Definition) OwnURLs() []string {
 	urls := []string{d.Base().String()}
 	for _, s := range d.Start {
@@ -175,7 +174,7 @@ func (d *Definition) OwnURLs() []string {
 	return urls
 }
 
-// OwnsHost reports whether u is an http or https URL whose host and port are one of Hosts.
+// OwnsHost reports whether u is an http or https URL whose host and port are in Hosts.
 func (d *Definition) OwnsHost(u *url.URL) bool {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return false
@@ -194,7 +193,7 @@ func (d *Definition) OwnsHost(u *url.URL) bool {
 	})
 }
 
-// InScope reports whether u belongs to the site: OwnsHost is true, and Scope allows the URL.
+// InScope reports whether u belongs to the site: OwnsHost is true and Scope allows the URL.
 func (d *Definition) InScope(u *url.URL) bool {
 	if !d.OwnsHost(u) {
 		return false

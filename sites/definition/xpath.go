@@ -14,15 +14,15 @@ import (
 	"golang.org/x/net/html"
 )
 
-// isXPath reports whether a selector is XPath, by its first characters, which no CSS selector has.
+// isXPath reports whether a selector is XPath. CSS selectors never begin with these characters.
 func isXPath(text string) bool {
 	return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") || strings.HasPrefix(text, "(") || strings.HasPrefix(text, "xpath:")
 }
 
-// xpathQuery is a compiled XPath expression. The searched element is its root: //a in a record finds links of the
-// record. Axes such as ancestor and preceding-sibling lead out of it.
+// xpathQuery is a compiled XPath expression. Its root is the searched element: //a in a record finds the links of the record.
+// Axes such as ancestor and preceding-sibling reach outside the element.
 type xpathQuery struct {
-	mu   sync.Mutex // an expression keeps state while it is evaluated
+	mu   sync.Mutex // evaluation changes the state of an expression
 	expr *xpath.Expr
 }
 
@@ -34,20 +34,20 @@ func parseXPath(text string) (q *xpathQuery, err error) {
 	}()
 	expr, err := xpath.Compile(strings.TrimSpace(strings.TrimPrefix(text, "xpath:")))
 	if err != nil {
-		return nil, fmt.Errorf("bad XPath %s: %w; XPath 1.0 is understood, as in //div[@class='price']/text()", strconv.Quote(text), err)
+		return nil, fmt.Errorf("bad XPath %s: %w; XPath 1.0 is supported, such as //div[@class='price']/text()", strconv.Quote(text), err)
 	}
 	return &xpathQuery{expr: expr}, nil
 }
 
-// all returns the found nodes, each once and in document order, which the library does not ensure: //div//a has a link
-// once for each div around it, and a union has one side after the other. Templates and noscripts are skipped unless aside is set. An attribute, and a text or number that the expression computes, is returned as a text
-// node.
+// all returns the found nodes in document order and without duplicates, which the library does not ensure: //div//a yields a link
+// once per enclosing div, and a union yields one side after the other. The contents of templates and noscripts are skipped unless
+// aside is set. Attributes and computed strings and numbers are returned as text nodes.
 func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer func() {
 		if recover() != nil {
-			nodes = nil // an expression that cannot be applied here finds nothing
+			nodes = nil // an expression that does not apply here finds nothing
 		}
 	}()
 	switch v := q.expr.Evaluate(htmlquery.CreateXPathNavigator(n)).(type) {
@@ -82,16 +82,16 @@ func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
 	return nodes
 }
 
-// xpathHit is what an expression found at an element.
+// xpathHit has the nodes that an expression found at an element.
 type xpathHit struct {
 	itself bool
 	attrs  []string
 }
 
-// ordered returns the hits of a search at n.
+// ordered returns the hits of a search at n in document order.
 func ordered(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) []*html.Node {
 	top, rest := n, maps.Clone(hits)
-	var above []*html.Node // the hits around n, without a walk through the page for each record
+	var above []*html.Node // hits on ancestors of n, collected without a walk through the whole page
 	for top.Parent != nil {
 		top = top.Parent
 		if hit := rest[top]; hit != nil {
@@ -100,13 +100,13 @@ func ordered(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) []*html.No
 		}
 	}
 	below := inOrder(rest, n, aside)
-	if len(rest) > 0 { // beside n
+	if len(rest) > 0 { // siblings of ancestors
 		return inOrder(hits, top, aside)
 	}
 	return append(above, below...)
 }
 
-// at returns what was found at n.
+// at returns the nodes found at n.
 func (h *xpathHit) at(n *html.Node) (nodes []*html.Node) {
 	if h.itself {
 		nodes = append(nodes, n)
@@ -119,7 +119,7 @@ func (h *xpathHit) at(n *html.Node) (nodes []*html.Node) {
 	return nodes
 }
 
-// inOrder returns the hits at n and below it, and deletes them from hits.
+// inOrder removes the hits at n and below it from hits and returns their nodes in document order.
 func inOrder(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) (nodes []*html.Node) {
 	for at := range preorder(n) {
 		if len(hits) == 0 {
