@@ -211,9 +211,13 @@ func (s *Service) Edit(ctx context.Context, id string, version int64, e Edit) (J
 	if err != nil {
 		return Job{}, err
 	}
+	if err := s.addLarge(ctx, id, r); err != nil {
+		return Job{}, err
+	}
 	labels, context := r.list("labels"), json.RawMessage(r["context"])
 	leaves := soft(p, labels, context)
 	var fields []any
+	large := ""
 	if e.Priority != nil {
 		if *e.Priority < -MaxPriority || *e.Priority > MaxPriority {
 			return Job{}, bad("priority", "%d is not within ±%d", *e.Priority, MaxPriority)
@@ -224,7 +228,9 @@ func (s *Service) Edit(ctx context.Context, id string, version int64, e Edit) (J
 		if context, err = canonical("context", e.Context, MaxContext); err != nil {
 			return Job{}, err
 		}
-		fields = append(fields, "context", string(context))
+		inline, whole, hash := splitContext(context)
+		large = whole
+		fields = append(fields, "context", inline, "context_sha256", hash)
 	}
 	if e.Labels != nil {
 		if err := checkLabels(*e.Labels); err != nil {
@@ -238,8 +244,8 @@ func (s *Service) Edit(ctx context.Context, id string, version int64, e Edit) (J
 	}
 	enters := soft(p, labels, context)
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = slices.Concat(keys, leaves, enters)
-	reply, err := s.run(ctx, "edit job "+id, "edit", keys, append([]any{id, version, "job.edited", "", len(leaves)}, fields...)...)
+	keys = slices.Concat(append(keys, largeContextKey(id)), leaves, enters)
+	reply, err := s.run(ctx, "edit job "+id, "edit", keys, append([]any{id, version, "job.edited", "", len(leaves), large}, fields...)...)
 	if err != nil {
 		return Job{}, err
 	}
@@ -291,8 +297,14 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 			return false, err
 		}
 	}
+	if err := s.addLarge(ctx, id, r); err != nil {
+		return false, err
+	}
 	none := recordKey(id)
-	dedupe, doc := none, none
+	dedupe, doc, plan := none, none, none
+	if hash := r["pipeline_sha256"]; hash != "" {
+		plan = pipelineKey(hash)
+	}
 	if r["work"] != "" {
 		dedupe = dedupeKey(r["work"])
 	}
@@ -300,7 +312,7 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 		doc = documentKey(d.Hash)
 	}
 	keys := append([]string{none}, s.eventKeys(id)...)
-	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r["kind"], r.status()), todoKey, dedupe, doc, promptKey(id))
+	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r["kind"], r.status()), todoKey, dedupe, doc, promptKey(id), largeContextKey(id), plan)
 	keys = append(keys, indexes(p, r["kind"], r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
 	reply, err := s.run(ctx, "delete job "+id, "remove", append(keys, reviewsKey, itemsKey), id, prefix+"j:")
 	if err != nil {

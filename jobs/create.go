@@ -126,13 +126,15 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	if err != nil {
 		return nil, fmt.Errorf("create a job: %w", err)
 	}
-	beginning, large := req.Prompt, recordKey(id)
+	prompt, largePrompt, promptHash := req.Prompt, "", ""
 	if len(req.Prompt) > MaxInline {
-		beginning, large = clip.Bytes(req.Prompt, promptBeginning)+"…", promptKey(id)
+		prompt, largePrompt, promptHash = clip.Bytes(req.Prompt, promptBeginning)+"…", req.Prompt, digest(req.Prompt)
 	}
+	context, largeContext, contextHash := splitContext(req.Context)
+	planHash := digest(string(raw))
 	fields := []any{
-		"kind", KindPipeline, "name", p.Name, "status", string(Created), "prompt", beginning, "context", string(req.Context),
-		"priority", req.Priority, "on_failure", req.OnFailure, "generation", generation, "pipeline", string(raw),
+		"kind", KindPipeline, "name", p.Name, "status", string(Created), "prompt", prompt, "context", context,
+		"priority", req.Priority, "on_failure", req.OnFailure, "generation", generation, "pipeline_sha256", planHash,
 		"stuck_after", req.StuckAfter.Milliseconds(), "timeout", p.Timeout.Milliseconds(),
 	}
 	optional := func(name, value string) {
@@ -140,10 +142,8 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 			fields = append(fields, name, value)
 		}
 	}
-	if large == promptKey(id) {
-		sum := sha256.Sum256([]byte(req.Prompt))
-		optional("prompt_sha256", hex.EncodeToString(sum[:]))
-	}
+	optional("prompt_sha256", promptHash)
+	optional("context_sha256", contextHash)
 	optional("labels", encode(req.Labels))
 	optional("after", encode(req.After))
 	optional("cron", req.Cron)
@@ -183,17 +183,22 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	} else if req.At.After(now) {
 		first = req.At
 	}
-	args := []any{id, prefix + "j:", requestHash(req, string(raw)), req.Dedupe, prefix + "after:", first.UnixMilli(), `{"name":` + encode(p.Name) + `}`, "", len(req.After)}
-	if large == promptKey(id) {
-		args[7] = req.Prompt
-	}
+	args := []any{id, prefix + "j:", requestHash(req, string(raw)), req.Dedupe, prefix + "after:", first.UnixMilli(), `{"name":` + encode(p.Name) + `}`, largePrompt, largeContext, raw, len(req.After)}
 	for _, other := range req.After {
 		args = append(args, other)
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
-	keys = append(keys, seqKey, dayKey(now), todoKey, idem, dedupe, doc, large)
+	keys = append(keys, seqKey, dayKey(now), todoKey, idem, dedupe, doc, promptKey(id), largeContextKey(id), pipelineKey(planHash))
 	keys = append(keys, indexes(p, KindPipeline, p.Name, Created, req.Labels, req.Context)...)
 	return s.run(ctx, "create a job", "create", keys, append(args, fields...)...)
+}
+
+// splitContext returns the context for the record of a job and, if it is above MaxInline, the one for its own key and its hash.
+func splitContext(context json.RawMessage) (inline, large, hash string) {
+	if len(context) <= MaxInline {
+		return string(context), "", ""
+	}
+	return "", string(context), digest(string(context))
 }
 
 // indexes are the keys of the indexes that a job is in.
@@ -478,9 +483,9 @@ func (s *Service) Track(ctx context.Context, id, kind, name string, created time
 	}
 	keys := append([]string{recordKey(id)}, s.eventKeys(id)...)
 	none := recordKey(id)
-	keys = append(keys, seqKey, dayKey(now), todoKey, none, none, none, none)
+	keys = append(keys, seqKey, dayKey(now), todoKey, none, none, none, none, none, none)
 	keys = append(keys, indexes(nil, kind, name, Created, nil, nil)...)
 	_, err = s.run(ctx, "list job "+id, "create", keys, id, prefix+"j:", "", DedupeAllow, prefix+"after:", now.Add(s.limits.Load().CheckEvery).UnixMilli(),
-		`{"name":`+encode(name)+`}`, "", 0, "kind", kind, "name", name, "status", string(Created), "created", created.UnixMilli())
+		`{"name":`+encode(name)+`}`, "", "", "", 0, "kind", kind, "name", name, "status", string(Created), "created", created.UnixMilli())
 	return err
 }

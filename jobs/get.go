@@ -28,7 +28,7 @@ func (s *Reader) Get(ctx context.Context, id string) (Job, error) {
 // lanes are the counts of a job's stages by lane.
 type lanes map[string]workqueue.Counts
 
-// whole returns a job with its data outside its record. A brief one lacks its usage, the rest of a large prompt, and the agents
+// whole returns a job with its data outside its record. A brief one lacks its usage, the rest of a large prompt, a large context, and the agents
 // of stages that are completed. Its counts are those given, or read if they are nil.
 func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, counts lanes) (Job, error) {
 	var (
@@ -45,6 +45,11 @@ func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, cou
 			}
 		}
 	}
+	if !brief {
+		if err := s.addLarge(ctx, id, r); err != nil {
+			return Job{}, err
+		}
+	}
 	j, err := r.job(id)
 	if err != nil {
 		return Job{}, err
@@ -58,9 +63,6 @@ func (s *Reader) whole(ctx context.Context, id string, r record, brief bool, cou
 	}
 	if !brief {
 		if err := s.usage(ctx, []*Job{&j}); err != nil {
-			return Job{}, err
-		}
-		if j.Prompt, err = s.prompt(ctx, id, r); err != nil {
 			return Job{}, err
 		}
 	}

@@ -20,6 +20,13 @@ func usageKey(id string) string { return prefix + "u:" + id }
 // promptKey is a string: the prompt of a job, if it is above MaxInline. Deleted with the job.
 func promptKey(id string) string { return prefix + "prompt:" + id }
 
+// largeContextKey is a string: the context of a job, if it is above MaxInline. Deleted with the job.
+func largeContextKey(id string) string { return prefix + "ctx:" + id }
+
+// pipelineKey is a hash: the content of a pipeline as JSON in json, and in jobs the number of jobs with this content, by its
+// SHA-256. Deleted with the last of them.
+func pipelineKey(hash string) string { return prefix + "pipeline:" + hash }
+
 // paceKey is a hash: steps of 10 s since the epoch → items that ended in it. Expires an hour after its last change.
 func paceKey(id string) string { return prefix + "p:" + id }
 
@@ -45,13 +52,15 @@ const statusPrefix = prefix + "status:"
 
 // contextKey is the same for a declared key of the context with a value. The value is hashed: it is as long as its
 // user likes.
-func contextKey(key, value string) string { return prefix + "context:" + key + ":" + digest(value) }
+func contextKey(key, value string) string {
+	return prefix + "context:" + key + ":" + digest(value)[:32]
+}
 
 // dedupeKey is a string: the newest job with this work (a hash of the request). Deleted with that job.
 func dedupeKey(work string) string { return prefix + "dedupe:" + work }
 
 // idempotencyKey is a hash of the job that a key made: job, request (a hash of it). Expires after 24 hours.
-func idempotencyKey(key string) string { return prefix + "idem:" + digest(key) }
+func idempotencyKey(key string) string { return prefix + "idem:" + digest(key)[:32] }
 
 // documentKey is a set of the jobs that have a document, by its hash. Vanishes with the last.
 func documentKey(hash string) string { return prefix + "doc:" + hash }
@@ -99,7 +108,8 @@ func wakeKey(worker string) string { return prefix + "wake:" + worker }
 // queueName is the name of the work queue of a job.
 func queueName(id string) string { return "job:" + id }
 
+// digest returns the SHA-256 of s in hexadecimal.
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:])
 }

@@ -60,11 +60,15 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 		if err != nil {
 			return Page{}, err
 		}
+		inContext, err := s.withContext(ctx, ids, f.Context)
+		if err != nil {
+			return Page{}, err
+		}
 		for i, r := range records {
 			if r["seq"] == "" { // it was deleted meanwhile
 				continue
 			}
-			if !f.selects(r) {
+			if !f.selects(r) || !inContext[i] {
 				continue
 			}
 			if skip > 0 {
@@ -214,7 +218,7 @@ func (f Filter) indexes() (keys []string, exact bool) {
 	return []string{allKey}, exact
 }
 
-// selects reports whether the filter selects a job, as far as its record says.
+// selects reports whether the filter selects a job, apart from its context.
 func (f Filter) selects(r record) bool {
 	statuses := f.Statuses
 	if f.Pending {
@@ -228,23 +232,25 @@ func (f Filter) selects(r record) bool {
 	if f.Kind != "" && r["kind"] != f.Kind || f.Name != "" && r["name"] != f.Name {
 		return false
 	}
-	if f.Label != "" && !slices.Contains(r.list("labels"), f.Label) {
-		return false
+	return f.Label == "" || slices.Contains(r.list("labels"), f.Label)
+}
+
+// withContext reports which of some jobs are in the indexes of all these values of the context.
+func (s *store) withContext(ctx context.Context, ids []string, values map[string]string) ([]bool, error) {
+	in := make([]bool, len(ids))
+	for i := range in {
+		in[i] = true
 	}
-	if len(f.Context) == 0 {
-		return true
-	}
-	p, err := r.pipeline()
-	if err != nil {
-		return false
-	}
-	in := soft(p, nil, []byte(r["context"]))
-	for key, value := range f.Context {
-		if !slices.Contains(in, contextKey(key, value)) {
-			return false
+	for key, value := range values {
+		numbers, err := s.rdb.ZMScore(ctx, contextKey(key, value), ids...).Result()
+		if err != nil {
+			return nil, fmt.Errorf("list jobs by their context: %w", err)
+		}
+		for i, seq := range numbers {
+			in[i] = in[i] && seq > 0
 		}
 	}
-	return true
+	return in, nil
 }
 
 func (s *store) count(ctx context.Context, indexes []string) (int64, error) {
@@ -310,6 +316,9 @@ func (s *store) records(ctx context.Context, ids []string) ([]record, error) {
 	out := make([]record, len(ids))
 	for i := range got {
 		out[i] = got[i].Val()
+	}
+	if err := s.addPipelines(ctx, out...); err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, err
 	}
 	return out, nil
 }

@@ -286,11 +286,11 @@ func (s *flow) tick(ctx context.Context, id string, r record) error {
 	if at.After(now) {
 		return s.later(ctx, id, at.Sub(now))
 	}
-	j, err := r.job(id)
-	if err != nil {
+	if err := s.addLarge(ctx, id, r); err != nil {
 		return err
 	}
-	if j.Prompt, err = s.prompt(ctx, id, r); err != nil {
+	j, err := r.job(id)
+	if err != nil {
 		return err
 	}
 	_, _, err = s.service.create(ctx, tickID(id, at.UnixMilli()), Request{

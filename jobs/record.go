@@ -16,9 +16,11 @@ import (
 // record is the hash of a job:
 //
 //	kind name status version seq created updated started ended (unix ms)
-//	prompt                       its beginning, if it is above MaxInline; then prompt_sha256 is set and the rest has a key
-//	doc context priority labels after on_failure at cron parent version_of generation
-//	pipeline                     as JSON, as it was when the job was created
+//	prompt                       its beginning, if it is above MaxInline; then prompt_sha256 is set and the whole has a key
+//	context                      empty if it is above MaxInline; then context_sha256 is set and it has a key
+//	doc priority labels after on_failure at cron parent version_of generation
+//	pipeline_sha256              of the pipeline as it was when the job was created; see pipelineKey. The field pipeline, its
+//	                             JSON, is added when a record is read.
 //	stuck_after timeout          ms
 //	headers                      as JSON: its trace and the id of the request that created it
 //	work                         hash of the request, for dedupe
@@ -53,7 +55,47 @@ func (s *store) read(ctx context.Context, id string) (record, error) {
 	if r["kind"] == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	return r, nil
+	return r, s.addPipelines(ctx, r)
+}
+
+// addPipelines adds their pipelines to records. A record whose pipeline is missing was deleted meanwhile: it becomes empty, and
+// the error is ErrNotFound.
+func (s *store) addPipelines(ctx context.Context, records ...record) error {
+	missing := map[string]*redis.StringCmd{}
+	for _, r := range records {
+		if hash := r["pipeline_sha256"]; hash != "" && s.contents.get(hash) == "" {
+			missing[hash] = nil
+		}
+	}
+	if len(missing) > 0 {
+		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for hash := range missing {
+				missing[hash] = p.HGet(ctx, pipelineKey(hash), "json")
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("read the pipelines of jobs: %w", err)
+		}
+	}
+	var lost error
+	for _, r := range records {
+		hash := r["pipeline_sha256"]
+		if hash == "" {
+			continue
+		}
+		text := s.contents.get(hash)
+		if text == "" {
+			if text = missing[hash].Val(); text == "" {
+				lost = ErrNotFound
+				clear(r)
+				continue
+			}
+			s.contents.put(hash, text)
+		}
+		r["pipeline"] = text
+	}
+	return lost
 }
 
 func (r record) status() Status { return Status(r["status"]) }
@@ -81,7 +123,7 @@ func (r record) list(field string) []string {
 }
 
 // parsed remembers pipelines by their JSON, which most jobs share.
-var parsed plans
+var parsed cache[*pipeline.Pipeline]
 
 // pipeline returns the pipeline of the job, or nil if it has none. It must not be changed: others have it, too.
 func (r record) pipeline() (*pipeline.Pipeline, error) {
@@ -139,19 +181,22 @@ func (r record) job(id string) (Job, error) {
 	return j, nil
 }
 
-// prompt returns the whole prompt of a job.
-func (s *store) prompt(ctx context.Context, id string, r record) (string, error) {
-	if r["prompt_sha256"] == "" {
-		return r["prompt"], nil
+// addLarge adds the prompt and the context that have keys of their own to the record of a job.
+func (s *store) addLarge(ctx context.Context, id string, r record) error {
+	for field, key := range map[string]string{"prompt": promptKey(id), "context": largeContextKey(id)} {
+		if r[field+"_sha256"] == "" {
+			continue
+		}
+		text, err := s.rdb.Get(ctx, key).Result()
+		if errors.Is(err, redis.Nil) {
+			return fmt.Errorf("%w: %s", ErrNotFound, id)
+		}
+		if err != nil {
+			return fmt.Errorf("read the %s of job %s: %w", field, id, err)
+		}
+		r[field] = text
 	}
-	text, err := s.rdb.Get(ctx, promptKey(id)).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("%w: %s", ErrNotFound, id)
-	}
-	if err != nil {
-		return "", fmt.Errorf("read the prompt of job %s: %w", id, err)
-	}
-	return text, nil
+	return nil
 }
 
 // checkID refuses what cannot be the id of a job.

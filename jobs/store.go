@@ -15,14 +15,15 @@ import (
 
 // store has what jobs are in Redis, for the parts of a Service.
 type store struct {
-	cfg     Config
-	rdb     redis.UniversalClient
-	scripts map[string]*redis.Script
-	plans   plans
-	roles   memo[map[string]int] // live agents by role
-	runs    memo[bool]           // whether Run runs in a process
-	running atomic.Bool          // Run runs in this process
-	wake    chan struct{}        // a job must be advanced soon
+	cfg      Config
+	rdb      redis.UniversalClient
+	scripts  map[string]*redis.Script
+	plans    cache[*pipeline.Pipeline] // by job
+	contents cache[string]             // pipelines as JSON, by their SHA-256
+	roles    memo[map[string]int]      // live agents by role
+	runs     memo[bool]                // whether Run runs in a process
+	running  atomic.Bool               // Run runs in this process
+	wake     chan struct{}             // a job must be advanced soon
 	tuning
 }
 
@@ -67,26 +68,27 @@ func (m *memo[T]) get(ctx context.Context, read func(context.Context) (T, error)
 	return value, err
 }
 
-// plans remembers pipelines, which do not change. The zero value is ready to use.
-type plans struct {
+// maxCached bounds the values of a cache.
+const maxCached = 1000
+
+// A cache keeps values that do not change. The zero value is ready to use.
+type cache[T any] struct {
 	mu    sync.Mutex // guards known
-	known map[string]*pipeline.Pipeline
+	known map[string]T
 }
 
-// maxPlans bounds the pipelines that are remembered.
-const maxPlans = 1000
-
-func (ps *plans) get(id string) *pipeline.Pipeline {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	return ps.known[id]
+// get returns the value of a key, or the zero value.
+func (c *cache[T]) get(key string) T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known[key]
 }
 
-func (ps *plans) put(id string, p *pipeline.Pipeline) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.known == nil || len(ps.known) >= maxPlans {
-		ps.known = map[string]*pipeline.Pipeline{}
+func (c *cache[T]) put(key string, value T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxCached {
+		c.known = map[string]T{}
 	}
-	ps.known[id] = p
+	c.known[key] = value
 }

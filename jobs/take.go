@@ -116,7 +116,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 			continue
 		}
 		w.Expires = now.Add(lease).UTC()
-		w.Prompt, w.PromptSHA256, w.Context, w.Document, w.Headers = told.prompt, told.promptSHA256, told.context, told.document, told.headers
+		w.Prompt, w.PromptSHA256, w.Context, w.ContextSHA256, w.Document, w.Headers = told.prompt, told.promptSHA256, told.context, told.contextSHA256, told.document, told.headers
 		for _, st := range p.Stages {
 			if st.Name == w.Stage {
 				break
@@ -133,7 +133,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 	return work, nil
 }
 
-// MaxInline is the size in bytes up to which assignments contain the prompt, and results of earlier stages.
+// MaxInline is the size in bytes up to which assignments contain the prompt, the context, and results of earlier stages.
 const MaxInline = 16 << 10
 
 // earlierResults returns the results of the stages before those of leased items.
@@ -237,20 +237,24 @@ func (w Work) lease() workqueue.Leased {
 
 // brief is what agents are told of a job.
 type brief struct {
-	prompt, promptSHA256 string
-	context              json.RawMessage
-	document             *Document
-	headers              map[string]string
+	prompt, promptSHA256, contextSHA256 string
+	context                             json.RawMessage
+	document                            *Document
+	headers                             map[string]string
 }
 
 // brief reads the fields of a job that assignments carry. They are not cached: the context can be edited.
 func (s *store) brief(ctx context.Context, id string) (brief, error) {
-	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc", "headers", "prompt_sha256").Result()
+	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc", "headers", "prompt_sha256", "context_sha256").Result()
 	if err != nil {
 		return brief{}, fmt.Errorf("read job %s: %w", id, err)
 	}
 	r := record{"prompt": toString(values[0]), "context": toString(values[1]), "doc": toString(values[2]), "headers": toString(values[3])}
-	return brief{r["prompt"], toString(values[4]), json.RawMessage(r["context"]), r.document(), r.headers()}, nil
+	b := brief{prompt: r["prompt"], promptSHA256: toString(values[4]), contextSHA256: toString(values[5]), document: r.document(), headers: r.headers()}
+	if r["context"] != "" {
+		b.context = json.RawMessage(r["context"])
+	}
+	return b, nil
 }
 
 // plan returns the pipeline of a job.
@@ -258,13 +262,16 @@ func (s *store) plan(ctx context.Context, id string) (*pipeline.Pipeline, error)
 	if p := s.plans.get(id); p != nil {
 		return p, nil
 	}
-	values, err := s.rdb.HMGet(ctx, recordKey(id), "kind", "pipeline").Result()
+	values, err := s.rdb.HMGet(ctx, recordKey(id), "kind", "pipeline_sha256").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read job %s: %w", id, err)
 	}
-	r := record{"kind": toString(values[0]), "pipeline": toString(values[1])}
+	r := record{"kind": toString(values[0]), "pipeline_sha256": toString(values[1])}
 	if r["kind"] == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	if err := s.addPipelines(ctx, r); err != nil {
+		return nil, err
 	}
 	p, err := r.pipeline()
 	if err != nil {
@@ -290,13 +297,13 @@ func (s *Leases) WaitForWork(ctx context.Context, worker string, d time.Duration
 	return true, nil
 }
 
-// Prompt returns the whole prompt of a job.
-func (s *Leases) Prompt(ctx context.Context, id string) (string, error) {
+// Input returns the whole prompt and context of a job.
+func (s *Leases) Input(ctx context.Context, id string) (prompt string, context json.RawMessage, err error) {
 	r, err := s.read(ctx, id)
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = s.addLarge(ctx, id, r)
 	}
-	return s.prompt(ctx, id, r)
+	return r["prompt"], json.RawMessage(r["context"]), err
 }
 
 // PassOn makes WaitForWork return in a process.

@@ -172,7 +172,7 @@ type Job struct {
 	Version      int64                       `json:"version"`          // moves with each change of the job itself; for Edit
 	Prompt       string                      `json:"prompt,omitempty"` // in lists, the beginning of one above MaxInline
 	Document     *Document                   `json:"document,omitempty"`
-	Context      json.RawMessage             `json:"context,omitempty"`
+	Context      json.RawMessage             `json:"context,omitempty"` // lists leave out one above MaxInline
 	Priority     int                         `json:"priority"`
 	Labels       []string                    `json:"labels,omitempty"`
 	Stages       []Stage                     `json:"stages,omitempty"`

@@ -24,11 +24,13 @@ type Work struct {
 	Deadline time.Time `json:"deadline"` // after which it is given to another; by the clock of Redis
 	Key      string    `json:"key"`      // of the item; "" for a stage that takes the job
 	Prompt   string    `json:"prompt"`   // its beginning, if PromptSHA256 is set
-	// PromptSHA256 is set if the prompt is above MaxInline; Leases.Prompt returns it.
+	// PromptSHA256 is set if the prompt is above MaxInline; Leases.Input returns it.
 	PromptSHA256 string          `json:"prompt_sha256,omitempty"`
-	Context      json.RawMessage `json:"context"`
-	Document     *Document       `json:"document,omitempty"`
-	Item         *Item           `json:"item,omitempty"` // of a stage that takes items
+	Context      json.RawMessage `json:"context"` // empty if ContextSHA256 is set
+	// ContextSHA256 is set if the context is above MaxInline; Leases.Input returns it.
+	ContextSHA256 string    `json:"context_sha256,omitempty"`
+	Document      *Document `json:"document,omitempty"`
+	Item          *Item     `json:"item,omitempty"` // of a stage that takes items
 
 	// Results are the results of earlier stages that took the job, by stage. One above MaxInline is left out.
 	Results map[string]json.RawMessage `json:"results,omitempty"`

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,7 +77,7 @@ type Jobs interface {
 	SetUsage(ctx context.Context, jobID string, totals map[string]map[string]int64) error
 	WaitForWork(ctx context.Context, worker string, d time.Duration) (bool, error)
 	PassOn(ctx context.Context, worker string) error
-	Prompt(ctx context.Context, jobID string) (string, error)
+	Input(ctx context.Context, jobID string) (prompt string, context json.RawMessage, err error)
 }
 
 // Config sets up a Service.

@@ -55,7 +55,7 @@ type Assignment struct {
 	// IdempotencyKey is the same in each attempt of the same item in the same stage, for what the agent calls itself.
 	IdempotencyKey string
 	DocumentURL    string // of the document of the job; "" if it has none
-	PromptURL      string // of the job, if the prompt is above jobs.MaxInline
+	JobURL         string // of the job, if its prompt or context is above jobs.MaxInline
 	ItemsURL       string // of the items of the job, for a stage that takes the job
 }
 
@@ -83,8 +83,11 @@ type BodyJob struct {
 	// PromptURL is of the job, which has the prompt, for one above 16 KiB.
 	PromptURL    string          `json:"prompt_url,omitempty" doc:"of the job, whose field prompt has a prompt above 16 KiB"`
 	PromptSHA256 string          `json:"prompt_sha256,omitempty" doc:"of a prompt above 16 KiB"`
-	Context      json.RawMessage `json:"context"`
-	Document     *BodyDocument   `json:"document,omitempty"`
+	Context      json.RawMessage `json:"context" doc:"{} above 16 KiB: read it at context_url"`
+	// ContextURL is of the job, which has the context, for one above 16 KiB.
+	ContextURL    string        `json:"context_url,omitempty" doc:"of the job, whose field context has a context above 16 KiB"`
+	ContextSHA256 string        `json:"context_sha256,omitempty" doc:"of a context above 16 KiB"`
+	Document      *BodyDocument `json:"document,omitempty"`
 	// ItemsURL lists the items of the job, for a stage that takes the job.
 	ItemsURL string                     `json:"items_url,omitempty" doc:"lists the items of the job; of a stage that takes the job"`
 	Results  map[string]json.RawMessage `json:"results,omitempty" doc:"results of earlier stages, by stage. One above 16 KiB is left out: stages[].result of the job has it"`
@@ -109,7 +112,10 @@ func (a Assignment) Body() Body {
 	ctx := a.Span.Context(tracing.Context(context.Background(), a.Headers))
 	b.RequestID, b.Traceparent = logctx.Value(ctx, logctx.RequestID), tracing.Parent(ctx)
 	if a.PromptSHA256 != "" {
-		b.Job.Prompt, b.Job.PromptURL, b.Job.PromptSHA256 = "", a.PromptURL, a.PromptSHA256
+		b.Job.Prompt, b.Job.PromptURL, b.Job.PromptSHA256 = "", a.JobURL, a.PromptSHA256
+	}
+	if a.ContextSHA256 != "" {
+		b.Job.Context, b.Job.ContextURL, b.Job.ContextSHA256 = nil, a.JobURL, a.ContextSHA256
 	}
 	if len(b.Job.Context) == 0 {
 		b.Job.Context = json.RawMessage("{}")
@@ -155,8 +161,8 @@ func parseID(id string) (ref, error) {
 func (s *assignments) assignment(w jobs.Work) Assignment {
 	sum := sha256.Sum256([]byte(w.JobID + "\x00" + w.Stage + "\x00" + w.Key))
 	a := Assignment{ID: refOf(w).id(), Work: w, IdempotencyKey: hex.EncodeToString(sum[:16])}
-	if w.PromptSHA256 != "" {
-		a.PromptURL = s.cfg.PublicURL + "/v1/jobs/" + w.JobID
+	if w.PromptSHA256 != "" || w.ContextSHA256 != "" {
+		a.JobURL = s.cfg.PublicURL + "/v1/jobs/" + w.JobID
 	}
 	if w.Takes == pipeline.TakesJob {
 		a.ItemsURL = s.cfg.PublicURL + "/v1/jobs/" + w.JobID + "/items"

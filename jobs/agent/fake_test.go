@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,7 +49,7 @@ type fakeJobs struct {
 	mu         sync.Mutex
 	items      []*fakeItem
 	fence      int64
-	promptHash string           // of a prompt above jobs.MaxInline
+	promptHash string           // of a prompt and a context above jobs.MaxInline
 	looks      map[string]int   // by role
 	usage      map[string]int64 // by agent and name, from SetUsage
 	deaf       bool             // SetUsage fails
@@ -127,7 +128,9 @@ func (f *fakeJobs) pass(role string) {
 	}
 }
 
-func (f *fakeJobs) Prompt(context.Context, string) (string, error) { return "the whole prompt", nil }
+func (f *fakeJobs) Input(context.Context, string) (string, json.RawMessage, error) {
+	return "the whole prompt", json.RawMessage(`{"whole":true}`), nil
+}
 
 // Find returns the work of a lease.
 func (f *fakeJobs) Find(_ context.Context, _, queueItem string, fence int64) (jobs.Work, error) {
@@ -166,7 +169,7 @@ func (f *fakeJobs) Take(_ context.Context, role, id string, n int) (work []jobs.
 		f.taken[id]++
 		it.state, it.agent, it.fence, it.expires = "leased", id, f.fence, now.Add(min(f.lease, f.timeout+lateOfFake))
 		w := jobs.Work{JobID: "job-1", Stage: "check", Role: role, Takes: it.takes, Agent: id, Nonce: "n", Attempt: it.attempts + 1,
-			Fence: it.fence, Begun: now, Expires: it.expires, Deadline: now.Add(f.timeout), Key: it.key, QueueItem: it.key, Prompt: "do it", PromptSHA256: f.promptHash,
+			Fence: it.fence, Begun: now, Expires: it.expires, Deadline: now.Add(f.timeout), Key: it.key, QueueItem: it.key, Prompt: "do it", PromptSHA256: f.promptHash, ContextSHA256: f.promptHash,
 			Context: []byte(`{"a":1}`), Document: &jobs.Document{Name: "d.txt", Hash: "abc", Size: 3}}
 		if it.takes == pipeline.TakesItem {
 			w.Item = &jobs.Item{Key: it.key, Text: "text of " + it.key}

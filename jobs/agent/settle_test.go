@@ -390,8 +390,8 @@ func TestUsageThatGrowsIsProgress(t *testing.T) {
 	}
 }
 
-// An assignment has the URL and the hash of a large prompt instead of its text.
-func TestALargePromptIsNamedByURLAndHash(t *testing.T) {
+// An assignment has the URL of the job, and the hashes of a large prompt and context instead of them.
+func TestALargeInputIsNamedByURLAndHash(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
 	r.jobs.promptHash = "abc"
@@ -399,6 +399,8 @@ func TestALargePromptIsNamedByURLAndHash(t *testing.T) {
 	r.jobs.put("validator", 1)
 	if b := r.leaseOne(id).Body(); b.Job.Prompt != "" || b.Job.PromptURL != "/v1/jobs/job-1" || b.Job.PromptSHA256 != "abc" {
 		t.Errorf("got %+v, want a URL and a hash in place of the prompt", b.Job)
+	} else if string(b.Job.Context) != "{}" || b.Job.ContextURL != "/v1/jobs/job-1" || b.Job.ContextSHA256 != "abc" {
+		t.Errorf("got %+v, want a URL and a hash in place of the context", b.Job)
 	}
 }
 

@@ -138,12 +138,12 @@ func runID(h *assigned) string {
 func (s *taskRunner) sendTask(ctx context.Context, h *assigned) (json.RawMessage, error) {
 	name := strings.TrimPrefix(h.Role, taskPrefix)
 	whole := h.Assignment
-	if whole.PromptSHA256 != "" { // a Go task has no key for the API
-		prompt, err := s.cfg.Jobs.Prompt(ctx, h.JobID)
+	if whole.PromptSHA256 != "" || whole.ContextSHA256 != "" { // a Go task has no key for the API
+		prompt, context, err := s.cfg.Jobs.Input(ctx, h.JobID)
 		if err != nil {
 			return nil, err
 		}
-		whole.Prompt, whole.PromptSHA256 = prompt, ""
+		whole.Prompt, whole.PromptSHA256, whole.Context, whole.ContextSHA256 = prompt, "", context, ""
 	}
 	input, err := json.Marshal(whole)
 	if err != nil {

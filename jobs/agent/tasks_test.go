@@ -47,7 +47,7 @@ func TestGoTasksDoWork(t *testing.T) {
 			t.Errorf("without a worker: %d looks for its work, want none", n)
 		}
 		work(t, rdb, "other", func(_ context.Context, b agent.Body) (agent.Reply, error) {
-			if b.Item == nil || b.Item.Text == "" || b.Job.ID != "job-1" || b.Role != "task:my.check" || b.Job.Prompt != "the whole prompt" {
+			if b.Item == nil || b.Item.Text == "" || b.Job.ID != "job-1" || b.Role != "task:my.check" || b.Job.Prompt != "the whole prompt" || string(b.Job.Context) != `{"whole":true}` {
 				t.Errorf("got body %+v", b)
 			}
 			return agent.Reply{Verdict: "accept", Usage: map[string]int64{"n": 1}, Item: json.RawMessage(`{"name":"x"}`)}, nil

@@ -1,13 +1,14 @@
 -- Adds a job, unless its Idempotency-Key or the same work exists.
--- KEYS: common.lua, then 5 seq, 6 day, 7 todo, 8 idempotency, 9 dedupe, 10 document, 11 prompt; then the indexes.
+-- KEYS: common.lua, then 5 seq, 6 day, 7 todo, 8 idempotency, 9 dedupe, 10 document, 11 prompt, 12 context,
+-- 13 pipeline; then the indexes.
 -- ARGV: id, prefix of records, hash of the request, dedupe mode (allow, join or reject), prefix of dependents, when it is
--- first advanced in unix ms, event data, prompt for its own key, number of jobs it comes after, these jobs, then the fields of the record and
--- their values.
--- Keys 8 to 11 that are the record mean none.
+-- first advanced in unix ms, event data, prompt and context for their own keys or "", pipeline as JSON or "", number of jobs it comes after,
+-- these jobs, then the fields of the record and their values.
+-- Keys 8 to 10 that are the record mean none.
 -- Returns {"created", id}, {"repeat", id}, {"mismatch", ""}, {"joined", id}, {"exists", id} or {"unknown", id of a job
 -- that it should come after}.
 local id, records, request, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local afterPrefix, first, data, n = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[9])
+local afterPrefix, first, data, n = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[11])
 
 if KEYS[8] ~= RECORD then
   local made = redis.call("HMGET", KEYS[8], "job", "request")
@@ -23,15 +24,18 @@ if KEYS[9] ~= RECORD and mode ~= "allow" then
     return { mode == "join" and "joined" or "exists", other }
   end
 end
-for i = 10, 9 + n do
+for i = 12, 11 + n do
   if redis.call("EXISTS", records .. ARGV[i]) == 0 then return { "unknown", ARGV[i] } end
 end
 
 local seq = redis.call("INCR", KEYS[5])
-redis.call("HSET", RECORD, "seq", seq, "created", stamp, "updated", stamp, "version", 1, unpack(ARGV, 10 + n))
-if KEYS[11] ~= RECORD then redis.call("SET", KEYS[11], ARGV[8]) end
-for i = 12, #KEYS do redis.call("ZADD", KEYS[i], seq, id) end
-for i = 10, 9 + n do redis.call("SADD", afterPrefix .. ARGV[i], id) end
+redis.call("HSET", RECORD, "seq", seq, "created", stamp, "updated", stamp, "version", 1, unpack(ARGV, 12 + n))
+for i = 8, 9 do
+  if ARGV[i] ~= "" then redis.call("SET", KEYS[3 + i], ARGV[i]) end
+end
+if ARGV[10] ~= "" and redis.call("HINCRBY", KEYS[13], "jobs", 1) == 1 then redis.call("HSET", KEYS[13], "json", ARGV[10]) end
+for i = 14, #KEYS do redis.call("ZADD", KEYS[i], seq, id) end
+for i = 12, 11 + n do redis.call("SADD", afterPrefix .. ARGV[i], id) end
 day(KEYS[6], "created")
 redis.call("ZADD", KEYS[7], first, id)
 if KEYS[8] ~= RECORD then

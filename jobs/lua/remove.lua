@@ -1,6 +1,7 @@
 -- Deletes a job that has ended.
--- KEYS: common.lua, then 5 usage, 6 pace, 7 dependents, 8 ended, 9 todo, 10 dedupe, 11 document, 12 prompt, then the indexes and reviews, then items.
--- ARGV: id, prefix of records. KEYS[10] and KEYS[11] are the record if there is none.
+-- KEYS: common.lua, then 5 usage, 6 pace, 7 dependents, 8 ended, 9 todo, 10 dedupe, 11 document, 12 prompt, 13 context, 14 pipeline, then the
+-- indexes and reviews, then items.
+-- ARGV: id, prefix of records. KEYS[10], KEYS[11] and KEYS[14] are the record if there is none.
 -- The jobs that come after it remember how it ended, in the field "after:" with its id.
 -- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if there is no such job.
 local id = ARGV[1]
@@ -11,7 +12,7 @@ if not status then
   return { -1, 0 }
 end
 if status == "created" or status == "processing" then return { 0, 0 } end
-for i = 13, #KEYS - 1 do redis.call("ZREM", KEYS[i], id) end
+for i = 15, #KEYS - 1 do redis.call("ZREM", KEYS[i], id) end
 redis.call("ZREM", KEYS[8], id)
 redis.call("ZREM", KEYS[9], id)
 tally(KEYS[#KEYS], RECORD, "")
@@ -24,7 +25,8 @@ if KEYS[11] ~= RECORD then
   redis.call("SREM", KEYS[11], id)
   if redis.call("EXISTS", KEYS[11]) == 0 then last = 1 end
 end
-redis.call("DEL", RECORD, KEYS[5], KEYS[6], KEYS[7], KEYS[12], EVENTS_OF_JOB)
+if KEYS[14] ~= RECORD and redis.call("HINCRBY", KEYS[14], "jobs", -1) <= 0 then redis.call("DEL", KEYS[14]) end
+redis.call("DEL", RECORD, KEYS[5], KEYS[6], KEYS[7], KEYS[12], KEYS[13], EVENTS_OF_JOB)
 emit("job.deleted", id, "")
 redis.call("DEL", EVENTS_OF_JOB)
 return { 1, last }
