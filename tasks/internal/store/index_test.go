@@ -134,7 +134,7 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 			t.Fatalf("got %v, %v, want one workflow", page, err)
 		}
 		w := page[0]
-		if w.Name != odd || w.State != tasktype.WorkflowFailed || !w.Created.Equal(s(1)) || !w.Ended.Equal(s(6)) {
+		if w.Tasks != odd || w.State != tasktype.WorkflowFailed || !w.Created.Equal(s(1)) || !w.Ended.Equal(s(6)) {
 			t.Errorf("got %+v, want %q failed, from %s to %s", w, odd, s(1), s(6))
 		}
 		page, _, err = x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 9, State: tasktype.WorkflowRunning})
