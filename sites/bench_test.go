@@ -17,8 +17,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A scrape of 1,000 pages of 30 kB with eight connections, a record of each; against fetching and extracting the same
-// pages in memory.
+// BenchmarkScrape scrapes 1,000 pages of 30 kB, with one record each, over eight connections, and compares that with fetching and
+// extracting the same pages in memory.
 func BenchmarkScrape(b *testing.B) {
 	const pages, atOnce = 1000, 8
 	filler := strings.Repeat(`<div class="row"><span class="cell">words that no field reads</span><a href="/x">more</a></div>`, 300)
@@ -79,7 +79,7 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 	})
 }
 
-// startBench starts a service of a site, and a worker, on a Redis of their own until the benchmark ends.
+// startBench starts a service of a site and a worker on a dedicated Redis until the benchmark ends.
 func startBench(b *testing.B, def *definition.Definition) (*Service, *tasks.Client) {
 	b.Helper()
 	client := tasks.NewClient(redistest.Server(b).Client())

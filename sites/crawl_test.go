@@ -18,8 +18,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A site that has work for more slots than there are does not occupy them all while others have none: four small sites
-// end long before the big one does.
+// A large site does not occupy all slots while other sites wait: four small sites complete long before the large one.
 func TestBigSiteLeavesSlotsToOthers(t *testing.T) {
 	t.Parallel()
 	const pages = 1200

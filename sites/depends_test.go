@@ -17,19 +17,19 @@ import (
 	"muster/tasks/redistest"
 )
 
-// behind is the definition of a site that depends on shop.example.
-func behind(t *testing.T, site *sitetest.Shop) *definition.Definition {
+// dependentSite returns the definition of a site that depends on shop.example.
+func dependentSite(t *testing.T, site *sitetest.Shop) *definition.Definition {
 	t.Helper()
-	yaml := strings.Replace(string(site.Definition(t, "").YAML()), "site: shop.example", "site: behind.example\ndepends_on: [shop.example]", 1)
-	def, err := definition.Parse("behind.yaml", []byte(yaml))
+	yaml := strings.Replace(string(site.Definition(t, "").YAML()), "site: shop.example", "site: dependent.example\ndepends_on: [shop.example]", 1)
+	def, err := definition.Parse("dependent.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return def
 }
 
-// twoJobs are a job of shop.example, a page of which hangs, and one of
-// behind.example, which depends on it. The process that sent them is gone.
+// twoJobs are a job of shop.example with a page that hangs, and a dependent job of dependent.example. The process that sent them
+// is gone.
 type twoJobs struct {
 	*Service
 	t             *testing.T
@@ -47,7 +47,7 @@ func sendTwo(t *testing.T, faults string) *twoJobs {
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	t.Cleanup(cancel)
 	j.ctx = ctx
-	cfg := Config{Client: j.client, OutDir: t.TempDir(), Registry: NewRegistry(j.first.Definition(t, ""), behind(t, j.second))}
+	cfg := Config{Client: j.client, OutDir: t.TempDir(), Registry: NewRegistry(j.first.Definition(t, ""), dependentSite(t, j.second))}
 	sender, err := NewService(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func sendTwo(t *testing.T, faults string) *twoJobs {
 	if j.a, err = sender.Send(ctx, "shop.example", ScrapeOptions{BaseURL: j.first.URL}); err != nil {
 		t.Fatal(err)
 	}
-	if j.b, err = sender.Send(ctx, "behind.example", ScrapeOptions{BaseURL: j.second.URL}); err != nil {
+	if j.b, err = sender.Send(ctx, "dependent.example", ScrapeOptions{BaseURL: j.second.URL}); err != nil {
 		t.Fatal(err)
 	}
 	if err := sender.Close(); err != nil {
@@ -67,8 +67,7 @@ func sendTwo(t *testing.T, faults string) *twoJobs {
 	return j
 }
 
-// workUntilWaiting starts a worker, and returns when the first job hangs and
-// the second is delayed.
+// workUntilWaiting starts a worker and returns when the first job hangs and the second one is delayed.
 func (j *twoJobs) workUntilWaiting() {
 	j.t.Helper()
 	work(j.t, j.client, j.Service)
@@ -88,8 +87,7 @@ func (j *twoJobs) workUntilWaiting() {
 	})
 }
 
-// checkSecond checks the status of the second job, which sites it waits for,
-// and whether its first page was requested.
+// checkSecond checks the status of the second job, the sites that it waits for, and whether its first page was requested.
 func (j *twoJobs) checkSecond(status, waitsFor string, requested bool) Job {
 	j.t.Helper()
 	b, err := j.Job(j.ctx, j.b.ID())
@@ -153,15 +151,14 @@ func TestDependentScrapeFailsUnlessTheOtherIsComplete(t *testing.T) {
 	}
 }
 
-// A scrape does not wait for a job that is over, unless After names it, as it
-// does the jobs of the same round.
+// A scrape waits for a completed job only if After names it.
 func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	t.Parallel()
 	first, second := sitetest.NewShop(t, 1, 1), sitetest.NewShop(t, 1, 1)
 	first.Faults = map[string][]string{"/": strings.Fields(strings.Repeat("500 ", 9))}
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(first.Definition(t, ""), behind(t, second))})
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(first.Definition(t, ""), dependentSite(t, second))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +172,7 @@ func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	if _, err := a.Wait(ctx); err == nil {
 		t.Fatal("the first scrape succeeded")
 	}
-	b, err := s.Send(ctx, "behind.example", ScrapeOptions{BaseURL: second.URL, After: map[string]string{"shop.example": a.ID()}})
+	b, err := s.Send(ctx, "dependent.example", ScrapeOptions{BaseURL: second.URL, After: map[string]string{"shop.example": a.ID()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +185,7 @@ func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	if _, err := b.Wait(ctx); err != nil {
 		t.Errorf("tried again: got error %v, want none", err)
 	}
-	if b, err = s.Send(ctx, "behind.example", ScrapeOptions{BaseURL: second.URL}); err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+	if b, err = s.Send(ctx, "dependent.example", ScrapeOptions{BaseURL: second.URL}); err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		t.Fatal(err)
 	}
 	if _, err := b.Wait(ctx); err != nil {

@@ -13,10 +13,10 @@ import (
 	"muster/tasks/redistest"
 )
 
-// currentWriter is the fence of a writer that no other has replaced.
+// currentWriter is the fence of a writer that has not been replaced.
 func currentWriter() error { return nil }
 
-// follow is a follower of a file that a test writes.
+// follow is a follower of a file that the test writes.
 type follow struct {
 	*follower
 	t    *testing.T
@@ -24,7 +24,7 @@ type follow struct {
 	got  map[string]int // how often each record was passed on
 }
 
-// newFollow follows the items of the job j1 of s.
+// newFollow follows the items of job j1 of s.
 func newFollow(t *testing.T, s *Service) *follow {
 	t.Helper()
 	f := &follow{t: t, got: map[string]int{}}
@@ -48,8 +48,7 @@ func (f *follow) write(text string) {
 	}
 }
 
-// look reads the file and checks how often each record was passed on since the
-// first look.
+// look reads the file and compares the deliveries per record since the first look.
 func (f *follow) look(want map[string]int) {
 	f.t.Helper()
 	if err := f.read(f.t.Context()); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The first records of a file are read, however large it is, also while it is being written.
+// Head reads the first records of a file of any size, also while the file grows.
 func TestHeadReadsTheFirstRecords(t *testing.T) {
 	t.Parallel()
 	const record = `{"name":"x"}` + "\n"

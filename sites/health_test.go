@@ -16,8 +16,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A site that rejects every request, is down or has moved is unhealthy although its scrape has no report, and recovers
-// with the next good scrape.
+// A site that rejects every request, is down or has moved is unhealthy although its scrape has no report. The next successful
+// scrape makes it healthy.
 func TestFailedScrapeIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	status := func(code int) http.HandlerFunc {

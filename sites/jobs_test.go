@@ -15,7 +15,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A job is known from when it is sent, whether or not a worker is there to begin it.
+// A job exists from the time it is sent, with or without a running worker.
 func TestJobThatWaits(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 1)
@@ -51,11 +51,11 @@ func TestStateIncludesTheNewestJob(t *testing.T) {
 	}{
 		"it runs":            {Job{Status: JobRunning}, false, report.Healthy, report.Healthy, ""},
 		"it is paused":       {Job{Status: JobPaused}, false, report.Healthy, report.Healthy, ""},
-		"it failed":          {Job{Status: JobFailed, Error: "why"}, false, report.Healthy, report.Critical, "the last job failed: why"},
+		"it failed":          {Job{Status: JobFailed, Error: "why"}, false, report.Healthy, report.Critical, "last job failed: why"},
 		"it was canceled":    {Job{Status: JobCanceled}, true, report.Healthy, report.Healthy, ""},
 		"nothing is written": {Job{Status: JobBlocked, Trouble: "disk is full"}, false, report.Healthy, report.Degraded, "disk is full"},
-		"the site is down":   {Job{Status: JobRunning}, true, "", report.Degraded, "breaker is open"},
-		"and was before":     {Job{Status: JobRunning}, true, report.Critical, report.Critical, "breaker is open"},
+		"the site is down":   {Job{Status: JobRunning}, true, "", report.Degraded, "circuit breaker open"},
+		"and was before":     {Job{Status: JobRunning}, true, report.Critical, report.Critical, "circuit breaker open"},
 	} {
 		st := State{Health: c.was, Job: &c.job}
 		st.addJob(c.down)
@@ -65,7 +65,7 @@ func TestStateIncludesTheNewestJob(t *testing.T) {
 	}
 }
 
-// operated is a service with a worker, of a site that an operator pauses and resumes.
+// operated is a service with a worker and a site that an operator pauses and resumes.
 type operated struct {
 	*Service
 	t    *testing.T
@@ -116,7 +116,7 @@ func (o operated) becomes(id, want string) {
 	})
 }
 
-// isResumed resumes a job, which must have every record then.
+// isResumed resumes a job and checks that the result has every record.
 func (o operated) isResumed(id string) (resumed string) {
 	o.t.Helper()
 	run, err := o.Resume(o.t.Context(), id)
@@ -157,13 +157,13 @@ func TestSecondScrapeOfASiteJoinsOrIsRefused(t *testing.T) {
 	site.Faults = map[string][]string{"/item/3": {"hang"}}
 	o := operate(t, site)
 	run := o.send()
-	testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.Counts("/item/3"); return asked > 0 })
+	testutil.Eventually(t, "the request for the slow page", func() bool { asked, _ := site.Counts("/item/3"); return asked > 0 })
 	same, err := o.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
 	if !errors.Is(err, tasks.ErrDuplicate) || same.ID() != run.ID() {
 		t.Errorf("got %v, want to join %s", err, run.ID())
 	}
-	if _, err := o.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL, Limit: 3}); err == nil || !strings.Contains(err.Error(), "another limit") {
-		t.Errorf("got %v, want an error that names the other limit", err)
+	if _, err := o.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL, Limit: 3}); err == nil || !strings.Contains(err.Error(), "different limit") {
+		t.Errorf("got %v, want an error that names the limit", err)
 	}
 	close(site.Hang)
 	if _, err := run.Wait(t.Context()); err != nil {
@@ -211,7 +211,7 @@ func TestCanceledJobCanBeResumed(t *testing.T) {
 	o.isResumed(run.ID())
 }
 
-// A job that has begun waits for a worker when there is none any more.
+// A running job without a worker is waiting.
 func TestBegunJobWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 3)

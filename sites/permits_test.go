@@ -23,14 +23,13 @@ import (
 	"muster/tasks/redistest"
 )
 
-// guarded is a worker that may write to its own folder, and a folder that is not
-// its own.
+// guarded is a worker that may write to its own directory but not to another one.
 type guarded struct {
 	*Service
 	t    *testing.T
 	site *sitetest.Shop
 	def  *definition.Definition
-	good store.Request // what it may write
+	good store.Request // permitted
 	out  string        // the other folder
 }
 
@@ -49,7 +48,7 @@ func guard(t *testing.T, rdb redis.UniversalClient) *guarded {
 	return g
 }
 
-// name names a folder for records.
+// name names a directory for records.
 func (g *guarded) name(dir string) string {
 	g.t.Helper()
 	name, err := record.FolderName(dir)
@@ -59,7 +58,7 @@ func (g *guarded) name(dir string) string {
 	return name
 }
 
-// send sends a request as anyone can who can send tasks.
+// send sends a request like any client that can send tasks.
 func (g *guarded) send(change func(*store.Request)) *tasks.AsyncResult[report.Summary] {
 	g.t.Helper()
 	r := g.good
@@ -71,7 +70,7 @@ func (g *guarded) send(change func(*store.Request)) *tasks.AsyncResult[report.Su
 	return run
 }
 
-// A task cannot have a worker write to a folder or a sink that the worker was not told.
+// A worker writes only to directories and sinks of its own configuration, whatever a task requests.
 func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -114,7 +113,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 	})
 }
 
-// The names of a site and of a job stand in paths: others than names are refused.
+// Sites and jobs with names that are not valid in paths are rejected.
 func TestRequestCannotNameAPath(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -135,7 +134,7 @@ func TestRequestCannotNameAPath(t *testing.T) {
 	})
 }
 
-// A worker writes below the folder that it was told, and databases there.
+// A worker writes to subdirectories of its directory, and databases there.
 func TestWorkerWritesBelowItsFolder(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -153,7 +152,7 @@ func TestWorkerWritesBelowItsFolder(t *testing.T) {
 	})
 }
 
-// filesIn lists all that is in a folder.
+// filesIn returns all files in a directory.
 func filesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -166,7 +165,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// A sender learns whether others write what it asks for, and a job that none writes says so.
+// A sender learns whether another process writes the records, and a job without a writer reports it.
 func TestSenderLearnsWhoWrites(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 3)
@@ -196,7 +195,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	}
 	worker := service(dir)
 	work(t, client, worker)
-	testutil.Eventually(t, "the worker says that it writes", func() bool { return elsewhere(ScrapeOptions{}) })
+	testutil.Eventually(t, "the worker to announce that it writes", func() bool { return elsewhere(ScrapeOptions{}) })
 	if elsewhere(ScrapeOptions{OutDir: other}) || elsewhere(ScrapeOptions{Sinks: []string{"https://hook.example/"}}) {
 		t.Error("got a writer for a folder or sink that the worker may not write to, want none")
 	}
@@ -208,7 +207,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "the job says that no process writes its records", func() bool {
+	testutil.Eventually(t, "the job to report that no process writes its records", func() bool {
 		j, err := sender.Job(t.Context(), res.ID())
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
 	})
@@ -220,7 +219,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	}
 }
 
-// A definition that a task brings reads no variable and no file: one that refers to a secret is refused.
+// A definition in a task cannot read variables or files: a reference to a secret is rejected.
 func TestDefinitionOfATaskReadsNothing(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 100)
@@ -254,8 +253,8 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := refused.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "this worker has not read it itself") || len(seen) > 0 {
-		t.Errorf("got %v and %d requests, want an error that says why, and none", err, len(seen))
+	if _, err := refused.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "this worker has no file with the definition") || len(seen) > 0 {
+		t.Errorf("got %v and %d requests, want an error with the reason, and no request", err, len(seen))
 	}
 
 	plain := strings.Replace(text, `headers: {X-Key: "${PATH}"}`, "", 1)
@@ -269,7 +268,7 @@ records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = run.Wait(t.Context()) // there is no record on the page
+	_, _ = run.Wait(t.Context()) // the page has no records
 	if got, want := <-seen, " / ${HOME}"; got != want {
 		t.Errorf("got a request with %q, want %q", got, want)
 	}

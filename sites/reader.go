@@ -32,14 +32,12 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Progress counts the pages of a job by their state. Total grows while listing
-// pages are fetched.
+// Progress counts the pages of a job by state. Total grows while listing pages are fetched.
 func (r *Reader) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
 	return workqueue.New(r.client.Redis(), store.QueueName(site, id), workqueue.Config{}).Stats(ctx)
 }
 
-// Reader reads what Redis has of jobs and sites. It changes nothing. It may be
-// used by many goroutines.
+// A Reader reads the state of jobs and sites from Redis and never changes it. It is safe for concurrent use.
 type Reader struct {
 	client    *tasks.Client
 	registry  *Registry
@@ -49,8 +47,7 @@ type Reader struct {
 	closed    closedJobs
 }
 
-// JobDefinition returns the definition that a job uses: that of its site when
-// the job was sent.
+// JobDefinition returns the definition of a job: a copy of the site's definition, made when the job was sent.
 func (r *Reader) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
 	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
 	if err != nil {
@@ -59,14 +56,13 @@ func (r *Reader) JobDefinition(ctx context.Context, id string) (*definition.Defi
 	return req.Definition()
 }
 
-// Stored returns the summary of a job that has ended, and whether Redis has it,
-// which is so for a week.
+// Stored returns the summary of a completed job and whether Redis still has it. Summaries expire after a week.
 func (r *Reader) Stored(ctx context.Context, id string) (report.Summary, bool, error) {
 	return store.ReadJSON[report.Summary](ctx, r.client.Redis(), store.SummaryKey(id))
 }
 
-// Reported is like [Reader.Stored], but reads the report in a job's folder, which
-// is that of the last job that wrote there.
+// Reported is like [Reader.Stored] but reads the report in a job's directory. The directory has the report of the last job that
+// wrote to it.
 func Reported(folder, id string) (report.Summary, bool, error) {
 	data, err := os.ReadFile(filepath.Join(folder, record.ReportFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,8 +81,8 @@ func Reported(folder, id string) (report.Summary, bool, error) {
 	return sum, true, nil
 }
 
-// Folder returns the folder of the records and the report of a job, on the
-// machine that writes them. It fails with ErrNoJob when there is no such job.
+// Folder returns the directory of a job's records and report on the machine that writes them. The error is ErrNoJob if the job
+// does not exist.
 func (r *Reader) Folder(ctx context.Context, id string) (string, error) {
 	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
 	if err != nil {
@@ -95,9 +91,8 @@ func (r *Reader) Folder(ctx context.Context, id string) (string, error) {
 	return req.Dir(id), nil
 }
 
-// Site returns nil if a site exists: in the registry, or in Redis with a job or a
-// pause, which may be of another machine's registry. Otherwise it returns an
-// *UnknownError.
+// Site returns nil if a site exists, either in the registry or in Redis with a job or a pause, which may come from another
+// machine's registry. Otherwise it returns an *UnknownError.
 func (r *Reader) Site(ctx context.Context, name string) error {
 	_, unknown := r.registry.Definition(name)
 	if !errors.As(unknown, new(*UnknownError)) {
@@ -123,18 +118,17 @@ func (r *Reader) Site(ctx context.Context, name string) error {
 	return nil
 }
 
-// ErrNothingLeft is the error of Resumable for a job that has every page.
-var ErrNothingLeft = errors.New("it has every page; there is nothing to get again")
+// ErrNothingLeft is the error of Resumable for a job without pages to fetch.
+var ErrNothingLeft = errors.New("all pages are fetched; nothing to resume")
 
-// Resumable returns nil if Resume has pages of a job to fetch, and ErrNothingLeft
-// or ErrNoJob otherwise.
+// Resumable returns nil if Resume would fetch pages of a job, and ErrNothingLeft or ErrNoJob otherwise.
 func (r *Reader) Resumable(ctx context.Context, id string) error {
 	j, err := r.Job(ctx, id)
 	if err != nil {
 		return err
 	}
 	open := j.Pages.Open()
-	if j.Summary != nil && len(j.Summary.Limits) > 0 { // it has as much as it may have
+	if j.Summary != nil && len(j.Summary.Limits) > 0 { // it reached its limits
 		open = 0
 	}
 	if j.Status == report.StatusComplete && j.Pages.Error == 0 && open == 0 {
@@ -143,7 +137,7 @@ func (r *Reader) Resumable(ctx context.Context, id string) error {
 	return nil
 }
 
-// PausedSites lists the sites that are paused, in no order.
+// PausedSites returns the paused sites in no particular order.
 func (r *Reader) PausedSites(ctx context.Context) ([]string, error) {
 	sites, err := r.client.Redis().SMembers(ctx, store.PausedSitesKey).Result()
 	if err != nil {
@@ -152,49 +146,49 @@ func (r *Reader) PausedSites(ctx context.Context) ([]string, error) {
 	return sites, nil
 }
 
-// Stalled is a scrape under way in which no page was fetched or given up for at least two minutes.
+// Stalled is a running scrape without a fetched or failed page for at least two minutes.
 type Stalled = crawl.Stalled
 
-// StalledJobs returns the scrapes that make no progress, the longest first. Paused ones are left out.
+// StalledJobs returns the running scrapes that make no progress, longest first, without paused ones.
 func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 	return crawl.StalledJobs(ctx, client)
 }
 
-// The statuses of a Job beside those of a Summary.
+// Statuses of a Job, in addition to those of a Summary.
 const (
-	JobWaiting  = "WAITING" // for a worker, or for the jobs that it depends on
+	JobWaiting  = "WAITING" // for a worker or for jobs that it depends on
 	JobRunning  = "RUNNING"
 	JobPaused   = "PAUSED"  // by PauseSite
-	JobBlocked  = "BLOCKED" // its records, or its state in Redis, cannot be written; Trouble is the reason
+	JobBlocked  = "BLOCKED" // writes of records or of its state in Redis fail; Trouble is the reason
 	JobFailed   = crawl.StatusFailed
 	JobCanceled = crawl.StatusCanceled
 )
 
-// Job is a scrape of a site, under way or over.
+// A Job is a running or completed scrape of a site.
 type Job struct {
 	ID      string        `json:"id"`
 	Site    string        `json:"site"`
 	Status  string        `json:"status"`
 	Began   time.Time     `json:"began"`
-	Resumes string        `json:"resumes,omitempty"` // the job that it continues
-	Direct  report.Direct `json:"direct,omitempty"`  // why it uses no proxies, if so
-	// WaitsFor are the sites whose jobs it waits for.
+	Resumes string        `json:"resumes,omitempty"` // the continued job
+	Direct  report.Direct `json:"direct,omitempty"`  // the reason for direct requests, if any
+	// WaitsFor are sites whose jobs must complete first.
 	WaitsFor []string        `json:"waits_for,omitempty"`
 	Pages    workqueue.Stats `json:"pages"`
-	Records  map[string]int  `json:"records"`          // those that are written, by type
-	Delays   map[string]int  `json:"delays,omitempty"` // how often pages waited, by crawl.Delay
+	Records  map[string]int  `json:"records"`          // written records by type
+	Delays   map[string]int  `json:"delays,omitempty"` // number of waits of pages by crawl.Delay
 	Trouble  string          `json:"trouble,omitempty"`
-	Error    string          `json:"error,omitempty"`   // of one that failed
-	Summary  *report.Summary `json:"summary,omitempty"` // of one that is over
+	Error    string          `json:"error,omitempty"`   // of a failed job
+	Summary  *report.Summary `json:"summary,omitempty"` // of a completed job
 }
 
-// Over reports whether the job has ended.
+// Over reports whether the job has terminated.
 func (j *Job) Over() bool {
 	return j.Summary != nil || j.Status == JobFailed || j.Status == JobCanceled
 }
 
-// Jobs lists up to n scrapes of a site, or of all sites when it is "", the newest
-// first. Redis has those that began in the last week.
+// Jobs returns up to n scrapes of a site, or of all sites if site is "", newest first. Redis keeps the scrapes that began in the
+// last week.
 func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 	ids, err := r.client.Redis().ZRevRange(ctx, store.JobsKey, 0, 9999).Result()
 	if err != nil {
@@ -226,15 +220,14 @@ func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 	return jobs, nil
 }
 
-// JobBegan is a scrape and when it began.
+// JobBegan is a scrape and its start time.
 type JobBegan struct {
 	ID    string
 	Site  string
 	Began time.Time
 }
 
-// JobsSince lists the newest 10,000 scrapes that began at a time or later, the
-// newest first, without their states.
+// JobsSince returns the newest 10,000 scrapes that began at or after a time, newest first, without their states.
 func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobBegan, error) {
 	rdb := r.client.Redis()
 	listed, err := rdb.ZRevRangeByScoreWithScores(ctx, store.JobsKey, &redis.ZRangeBy{
@@ -253,15 +246,14 @@ func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobBegan, er
 	}
 	began := []JobBegan{}
 	for i, id := range ids {
-		if site := of[id]; site != "" { // else its request has expired
+		if site := of[id]; site != "" { // otherwise its request has expired
 			began = append(began, JobBegan{id, site, time.UnixMilli(int64(listed[i].Score))})
 		}
 	}
 	return began, nil
 }
 
-// Job returns the state of a scrape, or its result when it is over. It fails with
-// ErrNoJob when there is none.
+// Job returns the state or the result of a scrape. The error is ErrNoJob if it does not exist.
 func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	rdb := r.client.Redis()
 	req, err := store.ReadRequest(ctx, rdb, id)
@@ -288,9 +280,9 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
 	switch {
 	case errors.Is(err, tasks.ErrUnknown):
-		j.Status, j.Error = JobFailed, "it ended, and its result is not known"
+		j.Status, j.Error = JobFailed, "it terminated without a stored result"
 	case err != nil:
-		return Job{}, fmt.Errorf("look at job %s: %w", id, err)
+		return Job{}, fmt.Errorf("read job %s: %w", id, err)
 	case status == tasktype.Revoked:
 		j.Status = JobCanceled
 	case status == tasktype.Failed || status == tasktype.Skipped:
@@ -305,8 +297,7 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	return j, nil
 }
 
-// progress returns the status of a job that has not failed, and sets Trouble or
-// WaitsFor.
+// progress returns the status of a job that has not failed and sets Trouble or WaitsFor.
 func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status tasktype.Status) (string, error) {
 	if len(req.After) > 0 {
 		j.WaitsFor = slices.Sorted(maps.Keys(req.After))
@@ -315,7 +306,7 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 	if j.Trouble != "" {
 		return JobBlocked, nil
 	}
-	if !status.Terminal() { // when Redis refuses writes, the writer cannot store that
+	if !status.Terminal() { // the writer cannot report that Redis rejects writes
 		if err := r.client.Writable(ctx); tasks.Refused(err) {
 			j.Trouble = err.Error()
 			return JobBlocked, nil
@@ -348,38 +339,37 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 func (r *Reader) served(ctx context.Context) (bool, error) {
 	workers, err := r.client.Workers(ctx)
 	if err != nil {
-		return false, fmt.Errorf("look for workers: %w", err)
+		return false, fmt.Errorf("list workers: %w", err)
 	}
 	return slices.ContainsFunc(workers, func(w tasktype.Worker) bool { return w.Queues[Queue] > 0 }), nil
 }
 
-// failure returns why a job failed.
+// failure returns the error of a failed job.
 func (r *Reader) failure(ctx context.Context, id string) (string, error) {
 	_, err := tasks.Attach[report.Summary](r.client, id).Wait(ctx) // does not block: the job has ended
 	if f, ok := errors.AsType[*tasks.Failure](err); ok {
 		return f.Message, nil
 	}
 	if err != nil && !errors.Is(err, tasks.ErrUnknown) {
-		return "", fmt.Errorf("look at job %s: %w", id, err)
+		return "", fmt.Errorf("read job %s: %w", id, err)
 	}
 	return "", nil
 }
 
-// State is how well the scrapes of a site work now: the health of the last job
-// that has one, the failure of a later job, and what delays the job under way.
+// State is the current state of a site's scrapes: the health of the last job that has one, the failure of a later job, and delays
+// of the running job.
 type State struct {
 	Site        string              `json:"site"`
-	BaseURL     string              `json:"base_url,omitempty"`    // of the definition, if the registry has it
+	BaseURL     string              `json:"base_url,omitempty"`    // if the registry has the definition
 	Description string              `json:"description,omitempty"` // likewise
-	Health      report.HealthStatus `json:"health"`                // "" while no job of the last week has one
+	Health      report.HealthStatus `json:"health"`                // "" if no job of the last week has one
 	Alerts      []string            `json:"alerts"`
 	Paused      bool                `json:"paused"`
 	Job         *Job                `json:"job,omitempty"`  // the newest
-	Last        *report.Health      `json:"last,omitempty"` // of the last job that has one
+	Last        *report.Health      `json:"last,omitempty"` // of the last job with a health
 }
 
-// States returns the states of the sites of the registry and of those that have
-// jobs in Redis, in the order of their names.
+// States returns the states of all sites in the registry or with jobs in Redis, sorted by name.
 func (r *Reader) States(ctx context.Context) ([]State, error) {
 	all, err := r.allSites(ctx)
 	if err != nil {
@@ -396,9 +386,8 @@ func (r *Reader) States(ctx context.Context) ([]State, error) {
 	return states, nil
 }
 
-// State returns the state of a site, and its health in its jobs of the last seven
-// days, the newest first. The error is an *UnknownError when there is no such
-// site.
+// State returns the state of a site, and its health in the jobs of the last seven days, newest first. The error is an
+// *UnknownError if the site does not exist.
 func (r *Reader) State(ctx context.Context, name string) (State, []report.Health, error) {
 	all, err := r.allSites(ctx)
 	if err != nil {
@@ -419,13 +408,12 @@ func (r *Reader) State(ctx context.Context, name string) (State, []report.Health
 	return st, health, nil
 }
 
-// Health returns the health of each site in its last job, in the order of their
-// names. Sites without a job in the last seven days are left out.
+// Health returns the health of each site in its last job, sorted by name. It omits sites without a job in the last seven days.
 func (r *Reader) Health(ctx context.Context) ([]report.Health, error) {
 	return store.LastHealth(ctx, r.client.Redis())
 }
 
-// allSites is the shared data of the states of all sites.
+// allSites has the data for the states of all sites.
 type allSites struct {
 	names  []string                  // sorted
 	newest map[string]string         // jobs by site
@@ -459,10 +447,10 @@ func (r *Reader) allSites(ctx context.Context) (*allSites, error) {
 	return all, nil
 }
 
-// maxNewest bounds the jobs in which newest looks for those of each site.
+// maxNewest limits the jobs that newest searches.
 const maxNewest = 1000
 
-// newest returns the id of the newest job of each site.
+// newest returns the ID of each site's newest job.
 func (r *Reader) newest(ctx context.Context) (map[string]string, error) {
 	rdb := r.client.Redis()
 	ids, err := rdb.ZRevRange(ctx, store.JobsKey, 0, maxNewest-1).Result()
@@ -510,8 +498,8 @@ func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, 
 	return st, nil
 }
 
-// addJob adds the state of the newest job while it has no health, or if it failed.
-// breakerOpen is whether the breaker of its site is open.
+// addJob adds the newest job to the state if the job failed or has no health yet. breakerOpen is whether the site's circuit
+// breaker is open.
 func (st *State) addJob(breakerOpen bool) {
 	degrade := func(why string) {
 		if st.Health != report.Critical {
@@ -523,16 +511,16 @@ func (st *State) addJob(breakerOpen bool) {
 	switch {
 	case j.Status == JobFailed:
 		st.Health = report.Critical
-		st.Alerts = []string{"the last job failed: " + j.Error}
+		st.Alerts = []string{"last job failed: " + j.Error}
 	case j.Over():
 	case j.Status == JobBlocked:
-		degrade("records cannot be written: " + j.Trouble)
+		degrade("cannot write records: " + j.Trouble)
 	case breakerOpen:
-		degrade("the site does not answer well: its breaker is open, pages wait until it does")
+		degrade("circuit breaker open after failed requests; pages wait until the site recovers")
 	}
 }
 
-// breakerOpen reports whether the breaker keeps a job that is under way from its site.
+// breakerOpen reports whether a circuit breaker blocks the requests of a running job.
 func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
 	if j.Over() {
 		return false, nil
@@ -546,7 +534,7 @@ func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
 		return false, err
 	}
 	def, err := req.Definition()
-	if err != nil { // it is of another release, and the job will fail
+	if err != nil { // another release wrote it, and the job will fail
 		return false, nil
 	}
 	b := polite.NewSiteBreaker(rdb, crawl.SiteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: r.log})
@@ -554,15 +542,13 @@ func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
 	return state.State == "open", err
 }
 
-// siteNames remembers which site each job scrapes: that does not change, so it is
-// read once. The zero value is ready to use, by many goroutines.
+// siteNames caches the site of each job, which never changes. The zero value is ready to use and safe for concurrent use.
 type siteNames struct {
 	mu    sync.Mutex // guards known
 	known map[string]string
 }
 
-// of returns the sites of jobs, by job. Jobs that do not exist are left out. It
-// forgets all jobs that are not in the list.
+// of returns the sites of existing jobs and drops all other jobs from the cache.
 func (n *siteNames) of(ctx context.Context, rdb redis.UniversalClient, jobs []string) (map[string]string, error) {
 	n.mu.Lock()
 	known := n.known
@@ -595,21 +581,21 @@ func (n *siteNames) of(ctx context.Context, rdb redis.UniversalClient, jobs []st
 		}
 	}
 	n.mu.Lock()
-	n.known = sites // the map does not change after this
+	n.known = sites // the map is immutable from here on
 	n.mu.Unlock()
 	return sites, nil
 }
 
-// maxClosed bounds the jobs that a Reader remembers.
+// maxClosed limits the jobs that a Reader caches.
 const maxClosed = 500
 
-// closedJobs remembers jobs whose files are closed: they do not change. The zero value is ready to use, by many goroutines.
+// closedJobs caches jobs with closed files, which never change. The zero value is ready to use and safe for concurrent use.
 type closedJobs struct {
 	mu   sync.Mutex // guards jobs
 	jobs map[string]Job
 }
 
-// Listed is Job for lists: a job that has a summary is read once. It reports whether it was read now.
+// Listed is like Job, for lists: it caches jobs that have a summary. read reports a cache miss.
 func (r *Reader) Listed(ctx context.Context, id string) (j Job, read bool, err error) {
 	r.closed.mu.Lock()
 	j, ok := r.closed.jobs[id]
@@ -629,7 +615,7 @@ func (r *Reader) Listed(ctx context.Context, id string) (j Job, read bool, err e
 	return j, true, nil
 }
 
-// Names lists the sites of the registry and those that have a health or a pause in Redis, in order.
+// Names returns the sites in the registry and those with a health or a pause in Redis, sorted.
 func (r *Reader) Names(ctx context.Context) ([]string, error) {
 	rdb := r.client.Redis()
 	names := r.registry.Names()
@@ -647,18 +633,18 @@ func (r *Reader) Names(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// maxHead is how much of a file of records Head reads, in bytes.
+// maxHead limits the bytes that Head reads from a file of records.
 const maxHead = 1 << 20
 
-// RecordHead is the first records of a type.
+// RecordHead has the first records of a type.
 type RecordHead struct {
 	Type    string
 	Records []json.RawMessage
-	More    bool // there are more, or the next one is too large to read
+	More    bool // more records follow, or the next one is too large
 }
 
-// Head returns up to n records of each type of a job, the first that were written, in the order of the definition. Types
-// without records are left out. It reads up to 1 MiB of each file. The folder for the records must be on this machine.
+// Head returns the first n records of each type of a job, in the order of the definition. It omits types without records and
+// reads up to 1 MiB of each file. The records directory must be on this machine.
 func Head(ctx context.Context, r *Reader, id string, n int) ([]RecordHead, error) {
 	files, err := r.filesOf(ctx, id)
 	if err != nil {
@@ -677,7 +663,7 @@ func Head(ctx context.Context, r *Reader, id string, n int) ([]RecordHead, error
 	return heads, nil
 }
 
-// headOf reads the first n lines of a file of records, which may be missing.
+// headOf reads the first n lines of a file of records, which may not exist.
 func headOf(path string, n int) (RecordHead, error) {
 	head := RecordHead{Type: strings.TrimSuffix(filepath.Base(path), ".jsonl")}
 	from, err := os.Open(path)
@@ -705,18 +691,16 @@ func headOf(path string, n int) (RecordHead, error) {
 	if err != nil {
 		return head, fmt.Errorf("read records: %w", err)
 	}
-	head.More = info.Size() > end // also by a line that is being written, or is too large
+	head.More = info.Size() > end // an incomplete or oversized line counts
 	return head, nil
 }
 
-// followEvery is how often Follow looks for records.
+// followEvery is the interval at which Follow polls for records.
 const followEvery = 150 * time.Millisecond
 
-// Follow calls each with each record of a job, a JSON object without a line
-// end, in the order of the job's files: first with those that are there. It
-// blocks until the job is over and all of its records are passed on, ctx ends,
-// or each fails, and returns the error of each. A record is passed on once, and
-// is valid until each returns. The folder for the records must be on this
+// Follow calls each with every record of a job, a JSON object without a newline, in the order of the job's files, beginning with
+// existing records. It blocks until the job has terminated and all records are delivered, ctx is done, or each returns an error,
+// which Follow then returns. Each record is delivered once and is valid until each returns. The records directory must be on this
 // machine.
 func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte) error) error {
 	f := &follower{reader: r, id: id, each: each}
@@ -734,18 +718,18 @@ func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte)
 	}
 }
 
-// follower reads the files of a job while they grow.
+// A follower reads the growing files of a job.
 type follower struct {
 	reader *Reader
 	id     string
 	each   func([]byte) error
-	files  []*followed // nil: they are not known yet
+	files  []*followed // nil: not known yet
 }
 
-// poll passes new records on and reports whether there will be no more.
+// poll delivers new records and reports whether no more will follow.
 func (f *follower) poll(ctx context.Context) (over bool, err error) {
 	j, err := f.reader.Job(ctx, f.id)
-	if errors.Is(err, store.ErrNoJob) { // it has not begun, or never will
+	if errors.Is(err, store.ErrNoJob) { // it has not begun
 		return f.reader.ended(ctx, f.id)
 	}
 	if err != nil {
@@ -756,8 +740,7 @@ func (f *follower) poll(ctx context.Context) (over bool, err error) {
 			return false, err
 		}
 	}
-	// The status is older than what is read below: the files of a job that is
-	// over are complete.
+	// The status is older than the files read below, so the files of a terminated job are complete.
 	switch j.Status {
 	case JobFailed, JobCanceled:
 		over = j.Pages.Outputs == 0 || j.Trouble != ""
@@ -767,19 +750,19 @@ func (f *follower) poll(ctx context.Context) (over bool, err error) {
 	return over, f.read(ctx)
 }
 
-// ended reports whether the workflow of a job is over, or does not exist.
+// ended reports whether the workflow of a job has terminated or does not exist.
 func (r *Reader) ended(ctx context.Context, id string) (bool, error) {
 	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
 	if errors.Is(err, tasks.ErrUnknown) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at job %s: %w", id, err)
+		return false, fmt.Errorf("read job %s: %w", id, err)
 	}
 	return status != tasktype.Pending && status != tasktype.Started && status != tasktype.Retry, nil
 }
 
-// filesOf lists the files that the records of a job are written to.
+// filesOf returns the files of a job's records.
 func (r *Reader) filesOf(ctx context.Context, id string) ([]*followed, error) {
 	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
 	if err != nil {
@@ -789,7 +772,7 @@ func (r *Reader) filesOf(ctx context.Context, id string) ([]*followed, error) {
 		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
 	if !r.recorder.Sees(req) {
-		return nil, fmt.Errorf("the records of job %s are written to %s, which is not on this machine", id, req.OutDir)
+		return nil, fmt.Errorf("the records of job %s are in %s on another machine", id, req.OutDir)
 	}
 	def, err := req.Definition()
 	if err != nil {
@@ -802,12 +785,11 @@ func (r *Reader) filesOf(ctx context.Context, id string) ([]*followed, error) {
 	return files, nil
 }
 
-// followed is a file of records. A file that replaces it begins with the same
-// lines.
+// followed is a file of records. A file that replaces it has the same first lines.
 type followed struct {
 	path string
 	f    *os.File
-	at   int64 // the end of the last line that was passed on
+	at   int64 // end of the last delivered line
 }
 
 func (f *follower) read(ctx context.Context) error {
@@ -822,16 +804,15 @@ func (f *follower) read(ctx context.Context) error {
 func (f *follower) close() {
 	for _, file := range f.files {
 		if file.f != nil {
-			_ = file.f.Close() // only read
+			_ = file.f.Close() // read-only
 		}
 	}
 }
 
-// read passes on the new lines. A last line without a line end is still being
-// written.
+// read delivers the new lines. A last line without a newline is still incomplete.
 func (f *followed) read(ctx context.Context, each func([]byte) error) error {
 	if f.f != nil && f.replaced() {
-		_ = f.f.Close() // only read
+		_ = f.f.Close() // read-only
 		f.f = nil
 	}
 	if f.f == nil {
@@ -852,7 +833,7 @@ func (f *followed) read(ctx context.Context, each func([]byte) error) error {
 	return err
 }
 
-// replaced reports whether the path is that of another file by now.
+// replaced reports whether the path now names another file.
 func (f *followed) replaced() bool {
 	open, err := f.f.Stat()
 	if err != nil {
@@ -862,7 +843,7 @@ func (f *followed) replaced() bool {
 	return err == nil && !os.SameFile(open, now)
 }
 
-// passOn calls each with the complete lines of r and returns their size in bytes.
+// passOn calls each with the complete lines of r and returns their total size.
 func passOn(ctx context.Context, r io.Reader, each func([]byte) error) (n int64, err error) {
 	for record, err := range lines.Of(r) {
 		if err != nil {

@@ -14,8 +14,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Workers that do not see the folder for the records hand them over through
-// Redis to the process that sent the job.
+// Workers without access to the records directory pass records through Redis to the process that sent the job.
 func TestWorkersElsewhere(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

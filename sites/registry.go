@@ -17,24 +17,21 @@ import (
 	"muster/sites/definition"
 )
 
-// Registry is a set of sites, by name. It may be used by many goroutines, and
-// changes only by Replace and Add.
+// A Registry is a set of sites by name. It is safe for concurrent use. Only Replace and Add change it.
 type Registry struct {
 	sites atomic.Pointer[siteSet]
-	// knownTexts has the hashes of the definitions with references to secrets
-	// that were in the registry at any time: their jobs may still be running.
+	// knownTexts has the hashes of all definitions with references to secrets that this registry ever had: their jobs may still
+	// run.
 	knownTexts sync.Map
 }
 
-// siteSet is the content of a registry. It does not change once the registry is
-// shared.
+// siteSet is the content of a registry. It is immutable once shared.
 type siteSet struct {
 	defs   map[string]*definition.Definition
 	broken []*definition.BrokenError
 }
 
-// NewRegistry returns a registry of definitions. Of two with one name it has the
-// later.
+// NewRegistry returns a registry of definitions. If two have the same name, the later one wins.
 func NewRegistry(defs ...*definition.Definition) *Registry {
 	byName := map[string]*definition.Definition{}
 	for _, d := range defs {
@@ -45,10 +42,10 @@ func NewRegistry(defs ...*definition.Definition) *Registry {
 	return r
 }
 
-// Replace replaces the sites by those of another registry.
+// Replace replaces all sites by the sites of another registry.
 func (r *Registry) Replace(by *Registry) { r.set(by.sites.Load()) }
 
-// Add adds definitions until the next Replace. They replace those of the same name.
+// Add adds definitions until the next Replace. They replace definitions of the same name.
 func (r *Registry) Add(defs ...*definition.Definition) {
 	now := r.sites.Load()
 	next := &siteSet{defs: maps.Clone(now.defs), broken: now.broken}
@@ -67,24 +64,23 @@ func (r *Registry) set(s *siteSet) {
 	r.sites.Store(s)
 }
 
-// withSecrets returns a definition with its secrets. Those are only for definitions
-// that this process has read itself: a client that can send tasks must not choose
-// where secrets are sent.
+// withSecrets returns a definition with its secrets. Only definitions that this process read itself get secrets: a client that
+// sends tasks must not choose the recipients of secrets.
 func (r *Registry) withSecrets(def *definition.Definition, rebased bool) (*definition.Definition, error) {
 	if !def.Refers() {
 		return def, nil
 	}
 	if _, known := r.knownTexts.Load(sha256.Sum256(def.YAML())); !known {
-		return nil, fmt.Errorf("site %s: the definition has ${…}, and this worker has not read it itself: put the same file into its folder of definitions", def.Site)
+		return nil, fmt.Errorf("site %s: this worker has no file with the definition, so it cannot use its secrets; copy the file to the worker's directory of definitions", def.Site)
 	}
 	if rebased {
-		return nil, fmt.Errorf("site %s: its secrets are not sent to another base URL: take ${…} out of the definition, or the base URL out of the scrape", def.Site)
+		return nil, fmt.Errorf("site %s: secrets are never sent to another base URL; remove ${…} from the definition or the base URL from the scrape", def.Site)
 	}
 	return def.WithSecrets(os.LookupEnv)
 }
 
-// MissingSecrets returns an error for each site whose definition refers to a
-// secret that is missing: of names, or else of all that are in files of the user.
+// MissingSecrets returns an error for each site that refers to a missing secret. It checks the sites in names, or all sites from
+// files if there are none.
 func (r *Registry) MissingSecrets(getenv func(name string) (string, bool), names ...string) []error {
 	if len(names) == 0 {
 		names = r.Own()
@@ -93,7 +89,7 @@ func (r *Registry) MissingSecrets(getenv func(name string) (string, bool), names
 	for _, name := range names {
 		def, err := r.Definition(name)
 		if err != nil {
-			continue // a broken one is reported elsewhere
+			continue // broken sites are reported elsewhere
 		}
 		if _, err := def.WithSecrets(getenv); err != nil {
 			errs = append(errs, fmt.Errorf("site %s: %w", name, err))
@@ -102,11 +98,9 @@ func (r *Registry) MissingSecrets(getenv func(name string) (string, bool), names
 	return errs
 }
 
-// LoadRegistry returns the shipped sites, those in Go, and those of a folder, which
-// replace shipped ones of the same name. A missing folder is an error only with
-// mustExist. An invalid definition in the folder is not an error: its site is
-// broken. So is a site that depends on a site that does not exist, or on itself
-// through others.
+// LoadRegistry returns the shipped sites, the sites in Go and the sites of a directory, which replace shipped sites of the same
+// name. A missing directory is an error only with mustExist. An invalid definition in the directory is not an error: its site is
+// broken. A site is also broken if it depends on an unknown site, or on itself through others.
 func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	shipped, err := definition.Shipped()
 	if err != nil {
@@ -131,7 +125,7 @@ func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	return r, nil
 }
 
-// breakSites moves sites that cannot be scraped to the broken ones.
+// breakSites marks sites as broken.
 func (r *Registry) breakSites(broken []*definition.BrokenError) {
 	h := r.sites.Load()
 	for _, b := range broken {
@@ -140,7 +134,7 @@ func (r *Registry) breakSites(broken []*definition.BrokenError) {
 	h.broken = append(h.broken, broken...)
 }
 
-// wrongDepends returns the sites whose dependencies are invalid.
+// wrongDepends returns the sites with invalid dependencies.
 func (r *Registry) wrongDepends() []*definition.BrokenError {
 	var wrong []*definition.BrokenError
 	for _, name := range r.Names() {
@@ -154,13 +148,13 @@ func (r *Registry) wrongDepends() []*definition.BrokenError {
 			}
 		}
 		if circle := r.circle(name, name, nil); circle != nil {
-			problem("sites depend on each other in a circle: " + strings.Join(circle, " → ") + "; take one depends_on out")
+			problem("dependency cycle: " + strings.Join(circle, " → ") + "; remove one depends_on")
 		}
 	}
 	return wrong
 }
 
-// circle returns a path of dependencies from a site to another, or nil.
+// circle returns a path of dependencies between two sites, or nil.
 func (r *Registry) circle(from, to string, path []string) []string {
 	d := r.sites.Load().defs[from]
 	if d == nil || slices.Contains(path, from) {
@@ -178,15 +172,13 @@ func (r *Registry) circle(from, to string, path []string) []string {
 	return nil
 }
 
-// Broken lists the sites that cannot be scraped, with the errors of their
-// definitions. A site may be listed more than once.
+// Broken returns the sites that cannot be scraped, with the errors of their definitions. A site may occur more than once.
 func (r *Registry) Broken() []*definition.BrokenError { return r.sites.Load().broken }
 
-// Names lists the sites in order.
+// Names returns the names of the sites, sorted.
 func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.sites.Load().defs)) }
 
-// Own lists the sites that are not shipped, or replace shipped ones, in order,
-// with broken ones.
+// Own returns the sites that are not shipped or that replace shipped ones, sorted, including broken ones.
 func (r *Registry) Own() []string {
 	var names []string
 	h := r.sites.Load()
@@ -202,8 +194,7 @@ func (r *Registry) Own() []string {
 	return slices.Compact(names)
 }
 
-// Definition returns a site. The error is a *definition.BrokenError for a broken
-// site, or an *UnknownError.
+// Definition returns the definition of a site. The error is a *definition.BrokenError for a broken site, or an *UnknownError.
 func (r *Registry) Definition(name string) (*definition.Definition, error) {
 	h := r.sites.Load()
 	if d, ok := h.defs[name]; ok {
@@ -217,7 +208,7 @@ func (r *Registry) Definition(name string) (*definition.Definition, error) {
 	return nil, r.Unknown(name)
 }
 
-// UnknownError is the error for the name of a site that does not exist.
+// UnknownError means that a site does not exist.
 type UnknownError struct {
 	Name    string
 	Nearest string // a site with a similar name, or ""
@@ -236,8 +227,7 @@ func (r *Registry) Unknown(name string) error {
 	return &UnknownError{Name: name, Nearest: nearest.Word(name, r.Names())}
 }
 
-// Order returns sites in an order in which each follows those that it depends
-// on. A broken site depends on none.
+// Order sorts sites so that each follows its dependencies. Broken sites have none.
 func (r *Registry) Order(names ...string) ([]string, error) {
 	var out, path []string
 	var visit func(name string) error
@@ -246,7 +236,7 @@ func (r *Registry) Order(names ...string) ([]string, error) {
 			return nil
 		}
 		if i := slices.Index(path, name); i >= 0 {
-			return fmt.Errorf("sites depend on each other in a circle: %s; take one depends_on out", strings.Join(append(path[i:], name), " → "))
+			return fmt.Errorf("dependency cycle: %s; remove one depends_on", strings.Join(append(path[i:], name), " → "))
 		}
 		d, err := r.Definition(name)
 		if errors.As(err, new(*definition.BrokenError)) {

@@ -98,8 +98,7 @@ func TestStatusKey(t *testing.T) {
 	}
 }
 
-// A site that gives no start page fails its job, with the reason, and no
-// other site's.
+// A site without a reachable start page fails its job with the reason, and no other job.
 func TestSitesFailAlone(t *testing.T) {
 	t.Parallel()
 	bad, good := sitetest.NewShop(t, 1, 5), sitetest.NewShop(t, 1, 5)
@@ -139,7 +138,7 @@ func TestSitesFailAlone(t *testing.T) {
 	if err != nil || len(states) != 2 {
 		t.Fatalf("got states %+v, error %v, want 2", states, err)
 	}
-	if st := states[0]; st.Site != "other.example" || st.Health != report.Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "the last job failed: no start page could be fetched") {
+	if st := states[0]; st.Site != "other.example" || st.Health != report.Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "last job failed: no start page could be fetched") {
 		t.Errorf("the site that failed: got %+v, want critical with the error of the job", st)
 	}
 	if st, runs, err := s.State(ctx, "shop.example"); err != nil || st.Health != report.Healthy || len(st.Alerts) != 0 || st.Job.Status != report.StatusComplete || len(runs) != 1 || runs[0].JobID != running.ID() {
@@ -150,7 +149,7 @@ func TestSitesFailAlone(t *testing.T) {
 	}
 }
 
-// waitKey waits until a key has a value, and returns the last one it had.
+// waitKey waits until a key has a value, and returns its last value.
 func waitKey(ctx context.Context, rdb redis.UniversalClient, key, want string) (got string) {
 	testutil.Becomes(func() bool {
 		got, _ = rdb.Get(ctx, key).Result()
@@ -176,7 +175,7 @@ func TestRegistry(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for site, rest := range map[string]string{
-		"quotes.toscrape.com": "startt: [/]\n", // it does not stand for the shipped one
+		"quotes.toscrape.com": "startt: [/]\n", // it does not hide the shipped one
 		"good":                "depends_on: [quotes.toscrape.com, books.toscrape.com]\n",
 		"lost":                "depends_on: [nowhere]\n",
 		"one":                 "depends_on: [two]\n",
@@ -199,7 +198,7 @@ func TestRegistry(t *testing.T) {
 	} {
 		_, err := r.Definition(site)
 		if !errors.As(err, new(*definition.BrokenError)) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want a BrokenError that says %q", site, err, want)
+			t.Errorf("%s: got %v, want a BrokenError with %q", site, err, want)
 		}
 	}
 	if got := strings.Join(r.Own(), " "); got != "beside good lost one quotes.toscrape.com two" {

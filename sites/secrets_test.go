@@ -14,7 +14,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// vault is a site that needs a token and a cookie.
+// vault is a site that requires a token and a cookie.
 func vault(t *testing.T) (url string, right *atomic.Int64) {
 	t.Helper()
 	right = new(atomic.Int64)
@@ -29,7 +29,7 @@ func vault(t *testing.T) (url string, right *atomic.Int64) {
 	return srv.URL, right
 }
 
-// withSecret writes a definition whose header and cookie are in a file.
+// withSecret writes a definition with a header and a cookie from a file.
 func withSecret(t *testing.T, url string) (dir, key string) {
 	t.Helper()
 	dir, key = t.TempDir(), filepath.Join(t.TempDir(), "key")
@@ -44,7 +44,7 @@ func withSecret(t *testing.T, url string) (dir, key string) {
 	return dir, key
 }
 
-// withVault loads the definition of the site at a URL that has a secret.
+// withVault loads the site's definition at a URL that contains a secret.
 func withVault(t *testing.T, url string) (*Registry, *definition.Definition) {
 	t.Helper()
 	dir, _ := withSecret(t, url)
@@ -59,8 +59,8 @@ func withVault(t *testing.T, url string) (*Registry, *definition.Definition) {
 	return registry, def
 }
 
-// Secrets of a definition go to its site, and not into Redis. Jobs that were sent
-// before the definition changed still have them.
+// Secrets of a definition are sent to its site and never stored in Redis. Jobs that were sent before the definition changed still
+// have them.
 func TestSecretsOfADefinition(t *testing.T) {
 	t.Parallel()
 	url, right := vault(t)
@@ -79,7 +79,7 @@ func TestSecretsOfADefinition(t *testing.T) {
 	}
 }
 
-// A client that can send tasks cannot have the secrets of a worker sent to it.
+// A client that can send tasks cannot redirect a worker's secrets to itself.
 func TestSecretsAreForTheFilesOfTheWorker(t *testing.T) {
 	t.Parallel()
 	url, right := vault(t)
@@ -93,8 +93,8 @@ func TestSecretsAreForTheFilesOfTheWorker(t *testing.T) {
 		base string
 		want string
 	}{
-		"a definition that it does not have": {other, "", "has not read it itself"},
-		"another address":                    {own, url, "not sent to another base URL"},
+		"a definition that it does not have": {other, "", "has no file with the definition"},
+		"another address":                    {own, url, "never sent to another base URL"},
 	} {
 		if _, err := registry.withSecrets(c.def, c.base != ""); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
@@ -105,7 +105,7 @@ func TestSecretsAreForTheFilesOfTheWorker(t *testing.T) {
 	}
 }
 
-// Missing secrets are named with their places, all at once.
+// An error lists all missing secrets with their keys.
 func TestMissingSecretsOfDefinitions(t *testing.T) {
 	t.Parallel()
 	dir, key := withSecret(t, "http://127.0.0.1:1")

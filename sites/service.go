@@ -1,8 +1,8 @@
-// Package sites turns the pages of sites into records.
+// Package sites scrapes web sites and writes records.
 //
-// A Service sends scrapes of the sites of a Registry, and a Reader reads their progress and results. A scrape is a workflow
-// of tasks, which package crawl runs. To follow a scrape, read Service.Send (service.go), then the package comment of
-// sites/crawl.
+// A Service sends scrapes of the sites in a Registry. A Reader reads their progress and results. A scrape is a workflow of tasks,
+// which package crawl implements. To follow a scrape through the code, start with Service.Send in service.go, then read the
+// package comment of sites/crawl.
 package sites
 
 import (
@@ -33,50 +33,49 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Queue is the task queue that scrapes run in.
+// Queue is the task queue of scrapes.
 const Queue = store.Queue
 
-// ErrNoJob is the error for the id of a job that does not exist, or that ended
-// more than a week ago.
+// ErrNoJob means that a job does not exist or ended more than a week ago.
 var ErrNoJob = store.ErrNoJob
 
-// Config sets up a Service.
+// Config configures a Service.
 type Config struct {
 	Client    *tasks.Client                                       // stores jobs and their pages. Required.
 	Registry  *Registry                                           // Defaults to the shipped sites.
-	OutDir    string                                              // the folder for records, in {site}/{job}. Defaults to "out".
-	Transport func(site *definition.Definition) http.RoundTripper // carries the requests to a site. Defaults to one without proxies.
-	Filter    *addressfilter.Filter                               // which addresses that are not public are allowed without a proxy, beside those of definitions; see fetch.Config. Defaults to none.
-	NoProxy   error                                               // the error of Transport when it has no proxy. Defaults to none.
-	Unproxied func(context.Context) (bool, error)                 // reports whether this process has no proxies and scrapes without them; see report.Direct. Defaults to never.
-	Refused   func(*http.Response)                                // called with each answer of Transport that is a block page with a good status. Defaults to none.
-	Via       func(*http.Response) string                         // returns the proxy that an answer of Transport came through, or "". Defaults to none.
-	Route     func(before fetch.Route) fetch.Route                // returns a route through Transport for a session; see fetch.Config. Defaults to none.
-	Sinks     []string                                            // addresses of sinks for records beside the files; see sink.Open. Defaults to none.
-	Secret    string                                              // signs what webhooks get; see sink.Options. Defaults to none.
-	// Observe is called before a page is fetched, and what it returns when it has been. The page is fetched with the
-	// context that it returns. Defaults to none.
+	OutDir    string                                              // directory for records, which go to {site}/{job}. Defaults to "out".
+	Transport func(site *definition.Definition) http.RoundTripper // sends the requests to a site. Defaults to a transport without proxies.
+	Filter    *addressfilter.Filter                               // allows non-public addresses for direct requests, in addition to addresses in definitions; see fetch.Config. Defaults to none.
+	NoProxy   error                                               // the error of Transport if no proxy is available. Defaults to none.
+	Unproxied func(context.Context) (bool, error)                 // reports whether this process scrapes without proxies because it has none; see report.Direct. Defaults to never.
+	Refused   func(*http.Response)                                // called with each response that is a block page with a success status. Defaults to none.
+	Via       func(*http.Response) string                         // returns the proxy of a response, or "". Defaults to none.
+	Route     func(before fetch.Route) fetch.Route                // returns the next route of a session through Transport; see fetch.Config. Defaults to none.
+	Sinks     []string                                            // addresses of sinks for records, in addition to the files; see sink.Open. Defaults to none.
+	Secret    string                                              // key that signs webhook requests; see sink.Options. Defaults to none.
+	// Observe is called before each fetch, and the returned function after it. The fetch uses the returned context. Defaults to
+	// none.
 	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
-	MaxPages int          // maximum of pages in flight, of all sites and in all processes. Defaults to 0: no limit.
-	Memory   int64        // maximum of memory for this process, in bytes, which bounds the pages that are parsed at once. Defaults to 0: no limit.
+	MaxPages int          // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
+	Memory   int64        // memory limit of this process in bytes, which limits the pages parsed concurrently. Defaults to 0: no limit.
 	Logger   *slog.Logger // Defaults to none.
-	// Judged is called with the health of a site when a job of the site has ended, and with the status after the job
-	// before, "" if there was none. If it returns an error, or the process dies, it is called again. Defaults to none.
+	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
+	// called again if it returns an error or the process crashes. Defaults to none.
 	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
-	// BreakerChanged is called when the breaker of a site opens or closes; see limit.BreakerConfig. Defaults to none.
+	// BreakerChanged is called when the circuit breaker of a site opens or closes; see limit.BreakerConfig. Defaults to none.
 	BreakerChanged func(context.Context, limit.BreakerState)
-	// WriterLease is how long the process that writes a job's records may be
-	// silent before another takes over. Defaults to 15 seconds.
+	// WriterLease is how long the process that writes a job's records may be silent before another process takes over. Defaults
+	// to 15 seconds.
 	WriterLease time.Duration
 }
 
 // Visit is the fetch of a page.
 type Visit = crawl.Visit
 
-// Visited is how a fetch ended.
+// Visited is the result of a fetch.
 type Visited = crawl.Visited
 
-// Service scrapes sites. It may be used by many goroutines. Close it.
+// A Service scrapes sites. It is safe for concurrent use. Close releases its resources.
 type Service struct {
 	*Reader
 	cfg    Config
@@ -116,13 +115,12 @@ func NewService(cfg Config) (*Service, error) {
 	}, nil
 }
 
-// Run writes the records of all jobs whose folder this process sees and may
-// write to, until ctx ends. Records that are not written wait in Redis. It must
-// run in processes that run tasks of scrapes, and in those that send scrapes with
-// an OutDir or Sinks of their own.
+// Run writes the records of all jobs with a directory that this process may write to, until ctx is done. Unwritten records wait
+// in Redis. Call Run in processes that run the tasks of scrapes, and in processes that send scrapes with their own OutDir or
+// Sinks.
 func (s *Service) Run(ctx context.Context) error { return s.worker.Run(ctx) }
 
-// Close closes what the service has open. Call it when Run has returned.
+// Close releases the resources of the service. Call it after Run has returned.
 func (s *Service) Close() error { return s.worker.Close() }
 
 // Register binds the tasks of scrapes to their handlers.
@@ -131,8 +129,7 @@ func (s *Service) Register(mux *tasks.Mux) { s.worker.Register(mux) }
 // Registry returns the sites of the service.
 func (s *Service) Registry() *Registry { return s.cfg.Registry }
 
-// Cancel ends a scrape: no more pages are fetched, and the records of those that
-// were fetched are written. Resume continues it.
+// Cancel cancels a scrape: no more pages are fetched, but the records of fetched pages are written. Resume continues it.
 func (s *Service) Cancel(ctx context.Context, id string) error {
 	if _, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id); err != nil {
 		return err
@@ -143,35 +140,31 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 	return nil
 }
 
-// Unlist takes a scrape off the list of scrapes, for one that is over and was deleted. What it has stored expires as ever.
+// Unlist removes a deleted scrape from the list of scrapes. Its stored data expires as usual.
 func (s *Service) Unlist(ctx context.Context, id string) error {
 	if err := s.cfg.Client.Redis().ZRem(ctx, store.JobsKey, id).Err(); err != nil {
-		return fmt.Errorf("take job %s off the list: %w", id, err)
+		return fmt.Errorf("remove job %s from the list: %w", id, err)
 	}
 	return nil
 }
 
-// ScrapeOptions change one scrape.
+// ScrapeOptions are the options of one scrape.
 type ScrapeOptions struct {
-	Limit   int    // maximum of detail pages, and of records of a type from listing pages. Defaults to 0: no limit.
-	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
-	OutDir  string // Defaults to the service's. Only processes that have this folder in their settings write to it, and this one: keep Run running.
-	Direct  bool   // use no proxies, whatever the definition and the settings say. Defaults to false.
-	// After are jobs by their sites. If the site depends on one of these, the
-	// scrape waits for that job, which may have ended; for other sites it waits
-	// for the job that is under way. Defaults to none.
+	Limit   int    // maximum number of detail pages, and of records per type from listing pages. Defaults to 0: no limit.
+	BaseURL string // replaces the site's base_url, for example by a mirror. Defaults to base_url.
+	OutDir  string // Defaults to the service's. Only this process and processes configured with this directory write to it: keep Run running.
+	Direct  bool   // sends requests without proxies and overrides the definition and the settings. Defaults to false.
+	// After maps sites to jobs. If the scraped site depends on a site in After, the scrape waits for that job, which may already
+	// have ended; for other dependencies it waits for the running job. Defaults to none.
 	After map[string]string
-	CSV   bool // also make a CSV file of each type of record at the end. Defaults to false.
-	// Sinks are addresses of sinks for the records beside the files. Defaults to
-	// the service's. As with OutDir, only processes that have them in their
-	// settings open them, and this one; any process opens sqlite: files below the
-	// folder for records.
+	CSV   bool // also writes a CSV file per type of record at the end. Defaults to false.
+	// Sinks are addresses of sinks for records, in addition to the files. Defaults to the service's. Only this process and
+	// processes configured with the same sinks open them; any process opens sqlite: files below the records directory.
 	Sinks []string
 }
 
-// Scrape returns the signature of a scrape, for callers that send it themselves,
-// with SendOptions. They must then call sent with its id, which is that of the
-// job.
+// Scrape returns the signature of a scrape, for callers that send it themselves, with SendOptions. They must then call sent with
+// the ID of the workflow, which is the ID of the job.
 func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[report.Summary], sent func(ctx context.Context, id string), err error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
@@ -215,7 +208,7 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Direct: direct, After: after}, nil
 }
 
-// decideDirect returns why a scrape that is sent now uses no proxies, or "".
+// decideDirect returns the reason for sending a scrape without proxies, or "".
 func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, asked bool) (report.Direct, error) {
 	if asked {
 		return report.DirectAsked, nil
@@ -227,13 +220,13 @@ func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, 
 	return report.DirectUnproxied, nil
 }
 
-// destination returns the folder and the sinks of a scrape.
+// destination returns the directory and the sinks of a scrape.
 func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err error) {
 	if dir = o.OutDir; dir == "" {
 		dir = s.cfg.OutDir
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
-		return "", nil, fmt.Errorf("output folder: %w", err)
+		return "", nil, fmt.Errorf("output directory: %w", err)
 	}
 	if sinks = o.Sinks; sinks == nil {
 		sinks = s.cfg.Sinks
@@ -241,9 +234,8 @@ func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err 
 	return dir, sinks, nil
 }
 
-// WrittenElsewhere reports whether a process other than this one writes the
-// records of a scrape with these options. If none does, this one must keep
-// running.
+// WrittenElsewhere reports whether another process writes the records of a scrape with these options. If not, this process must
+// keep running.
 func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, error) {
 	dir, to, err := s.destination(o)
 	if err != nil {
@@ -252,10 +244,9 @@ func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, 
 	return s.recorder.WrittenElsewhere(ctx, dir, to)
 }
 
-// Send sends a scrape of a site with a new id. The scrape begins when the jobs of
-// the sites that it depends on are complete, and fails when one of these ends
-// otherwise. While another scrape of the site is under way, Send returns that one
-// with tasks.ErrDuplicate, or an error when its options differ.
+// Send sends a scrape of a site with a new ID. It begins when the jobs of the sites that it depends on are complete, and fails if
+// one of them terminates otherwise. While a scrape of the site is running, Send returns that scrape with tasks.ErrDuplicate, or a
+// RunningError if its options differ.
 func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[report.Summary], error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
@@ -277,15 +268,15 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	return run, err
 }
 
-// sent stores a job that was sent. A worker that begins the job does the same.
+// sent stores a job that was sent. A worker that starts the job does the same.
 func (s *Service) sent(ctx context.Context, req store.Request, id string) {
 	if err := store.AddJob(ctx, s.cfg.Client.Redis(), id, req); err != nil {
-		s.cfg.Logger.WarnContext(ctx, "the job is not listed before it begins", "job", id, "error", err)
+		s.cfg.Logger.WarnContext(ctx, "cannot list the job before it begins", "job", id, "error", err)
 	}
 }
 
-// different returns an error when a request differs from that of a job under
-// way. A job whose request is not stored yet is assumed to be the same.
+// different returns an error if a request differs from the request of the running job. It assumes no difference if that job has
+// not stored its request yet.
 func (s *Service) different(ctx context.Context, id string, req store.Request) error {
 	under, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if errors.Is(err, store.ErrNoJob) {
@@ -298,7 +289,7 @@ func (s *Service) different(ctx context.Context, id string, req store.Request) e
 	for name, differs := range map[string]bool{
 		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
 		"choice of --direct": (under.Direct == report.DirectAsked) != (req.Direct == report.DirectAsked),
-		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV,
+		"records directory":  under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV,
 	} {
 		if differs {
 			what = append(what, name)
@@ -314,12 +305,12 @@ func (s *Service) different(ctx context.Context, id string, req store.Request) e
 // RunningError means that a scrape of the site is running with other options.
 type RunningError struct {
 	Site, JobID string
-	Different   []string // names of the options
+	Different   []string // names of different options
 }
 
-// Error names the options that differ, and the next step.
+// Error names the different options and the remedy.
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("site %s is being scraped by job %s, with another %s: wait for it, or end it with muster jobs cancel %s", e.Site, e.JobID, strings.Join(e.Different, ", "), e.JobID)
+	return fmt.Sprintf("job %[2]s is scraping site %[1]s with a different %[3]s; wait for it or cancel it with muster jobs cancel %[2]s", e.Site, e.JobID, strings.Join(e.Different, ", "), e.JobID)
 }
 
 // newID returns the id of a new job.
@@ -329,12 +320,11 @@ func newID(site string) tasks.SendOption {
 	return tasks.ID(idOf(site) + hex.EncodeToString(id[:]))
 }
 
-// idOf is the prefix of the ids that Send gives to the jobs of a site.
+// idOf returns the prefix of the IDs of a site's jobs.
 func idOf(site string) string { return "scrape_" + strings.ReplaceAll(site, ".", "_") + "_" }
 
-// Resume sends a scrape that continues another, which may have failed, been
-// canceled, or completed without some pages. Pages that are done are not fetched
-// again, failed ones are, and the records are added to the same files.
+// Resume sends a scrape that continues a failed, cancelled or incomplete one. It fetches the failed and missing pages, and
+// appends the records to the same files.
 func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[report.Summary], error) {
 	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
@@ -363,19 +353,17 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	return run, err
 }
 
-// SendOptions returns the options that a scrape of a site is sent with: its
-// progress keys are {prefix}:{job}:… with the prefix scrape_{site}, and one job
-// at a time scrapes the site.
+// SendOptions returns the options for sending a scrape of a site: progress keys with the prefix scrape_{site}, and one job per
+// site at a time.
 func (s *Service) SendOptions(name string) []tasks.SendOption {
 	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
 }
 
-// ProgressPrefix is the prefix of the progress keys of a site's jobs.
+// ProgressPrefix returns the prefix of the progress keys of a site's jobs.
 func ProgressPrefix(site string) string { return store.ProgressPrefix(site) }
 
-// dependencies returns the jobs that a scrape of a site waits for, by their
-// sites: for each site that it depends on the job in known, or else the job that
-// is under way. They were sent earlier, so that no two jobs wait for each other.
+// dependencies returns the jobs that a scrape waits for, by site: for each dependency the job in known, or the running job. These
+// were sent earlier, so two jobs never wait for each other.
 func (s *Service) dependencies(ctx context.Context, def *definition.Definition, known map[string]string) (map[string]string, error) {
 	if len(def.DependsOn) == 0 {
 		return nil, nil
@@ -397,9 +385,8 @@ func (s *Service) dependencies(ctx context.Context, def *definition.Definition, 
 	return after, nil
 }
 
-// PauseSite stops the fetching of pages of a site, in all processes, until
-// ResumeSite. It holds for the job under way and for jobs that begin meanwhile.
-// Pages in flight are completed.
+// PauseSite stops fetching pages of a site in all processes until ResumeSite, for the running job and for new ones. Pages in
+// flight are completed.
 func (s *Service) PauseSite(ctx context.Context, site string) error {
 	if err := s.cfg.Client.Redis().SAdd(ctx, store.PausedSitesKey, site).Err(); err != nil {
 		return fmt.Errorf("pause site %s: %w", site, err)
@@ -407,7 +394,7 @@ func (s *Service) PauseSite(ctx context.Context, site string) error {
 	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Pause(ctx); return err })
 }
 
-// ResumeSite ends PauseSite.
+// ResumeSite reverts PauseSite.
 func (s *Service) ResumeSite(ctx context.Context, site string) error {
 	if err := s.cfg.Client.Redis().SRem(ctx, store.PausedSitesKey, site).Err(); err != nil {
 		return fmt.Errorf("resume site %s: %w", site, err)
@@ -415,7 +402,7 @@ func (s *Service) ResumeSite(ctx context.Context, site string) error {
 	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Resume(ctx); return err })
 }
 
-// eachOpen calls fn with the queue of each job of a site under way.
+// eachOpen calls fn with the page queue of each running job of a site.
 func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.Queue) error) error {
 	rdb := s.cfg.Client.Redis()
 	open, err := rdb.SMembers(ctx, store.OpenJobsKey).Result()

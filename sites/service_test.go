@@ -16,7 +16,7 @@ import (
 	"muster/tasks"
 )
 
-// newService returns a service on rdb, as a process has it. It does not run.
+// newService returns a service on rdb that does not run.
 func newService(t *testing.T, rdb redis.UniversalClient) *Service {
 	t.Helper()
 	client := tasks.NewClient(rdb)
@@ -32,7 +32,7 @@ func newService(t *testing.T, rdb redis.UniversalClient) *Service {
 	return s
 }
 
-// begin stores the request of a job that no worker has begun.
+// begin stores the request of a job that no worker has started.
 func begin(t *testing.T, s *Service, id string, def *definition.Definition, o ScrapeOptions) store.Request {
 	t.Helper()
 	req, err := s.request(t.Context(), def, o)

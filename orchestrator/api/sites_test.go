@@ -159,7 +159,7 @@ func TestPagesOfSitesAndJobs(t *testing.T) {
 	t.Parallel()
 	h := handler(t, scraped(t))
 	for path, want := range map[string][]string{
-		"/ui/":      {"down.example", "the last job failed: no start page could be fetched", "none is up"},
+		"/ui/":      {"down.example", "last job failed: no start page could be fetched", "none is up"},
 		"/ui/sites": {"down.example", "shop.example", "idle.example"},
 	} {
 		w := ask(t, h, "GET", path)

@@ -1,7 +1,6 @@
-// Package all registers the sites that are written in Go.
+// Package all registers the sites that are implemented in Go.
 //
-// To add one, make a package beside tableful with a definition and an
-// extract.Func, and add it to the list below.
+// To add one, create a package next to tableful with a definition and an extract.Func, and add it to the list below.
 package all
 
 import (
@@ -10,7 +9,7 @@ import (
 	"muster/sites/extract"
 )
 
-// sites has the definition of each site, and the code that extracts its pages.
+// sites are the definitions and extract functions of the sites.
 var sites = []struct {
 	file    string
 	yaml    []byte
@@ -24,8 +23,7 @@ var (
 	errBroken   error
 )
 
-// init registers the sites in every program that imports this package, so that all workers extract their pages with
-// the same code.
+// init registers the sites in every program that imports this package, so that all workers use the same code.
 func init() {
 	for _, s := range sites {
 		def, err := definition.ParseShipped(s.file, s.yaml)
@@ -38,5 +36,5 @@ func init() {
 	}
 }
 
-// Definitions returns the definitions of the sites. It fails if one of them does not load, which a test prevents.
+// Definitions returns the definitions of the sites. It fails if one of them is invalid, which a test rules out.
 func Definitions() ([]*definition.Definition, error) { return definitions, errBroken }

@@ -43,7 +43,7 @@ func TestTableful(t *testing.T) {
 	}
 }
 
-// Records from code are checked as the definition says.
+// Records from code are checked against the definition.
 func TestAddChecksRecords(t *testing.T) {
 	t.Parallel()
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\nrecords: {r: {fields: {a: {css: b, required: true}, n: {css: i, type: number, max: 5}}}}\n"))

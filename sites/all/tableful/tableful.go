@@ -1,4 +1,4 @@
-// Package tableful extracts quotes from tables whose rows are in pairs: an example of a site that needs code.
+// Package tableful extracts quotes from tables with paired rows. It is an example of a site that needs code.
 package tableful
 
 import (
@@ -14,8 +14,7 @@ import (
 //go:embed tableful.yaml
 var Definition []byte
 
-// Extract is an extract.Func. A row that names an author is a quote; the
-// links in the row after it are its tags.
+// Extract implements extract.Func. A row that names an author is a quote; the links in the next row are its tags.
 func Extract(def *definition.Definition, d *extract.Doc) (extract.Result, error) {
 	declared, err := extract.Declared(def, d)
 	if err != nil {
