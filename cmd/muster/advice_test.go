@@ -40,7 +40,7 @@ func newAdvice(t *testing.T) *advice {
 	t.Helper()
 	app := newApp(environment{})
 	a := &advice{commands: app.Commands, settings: map[string]bool{}, vars: map[string]bool{}}
-	a.flags = flagNames(app.Flags)
+	a.flags = append(flagNames(app.Flags), "generate-bash-completion")
 	var walk func([]*cli.Command)
 	walk = func(list []*cli.Command) {
 		for _, c := range list {

@@ -17,11 +17,10 @@ import (
 // returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
 	app := newApp(env)
-	if len(args) > 2 && args[1] == completeWord {
-		complete(env, app, args[2:])
-		return exitDone
+	var err error
+	if args[len(args)-1] != completionFlag {
+		args, err = flagsFirst(app, args)
 	}
-	args, err := flagsFirst(app, args)
 	if err == nil {
 		err = app.RunContext(ctx, args)
 	}
@@ -62,18 +61,19 @@ func newApp(env environment) *cli.App {
 		Name:  "muster",
 		Usage: "distributed tasks on Redis, a proxy pool, scrapers and agent pipelines",
 		Description: `Start here:  muster demo         try everything on loopback, in 15 seconds
-             muster start        run the orchestrator: Redis, workers, schedule
+             muster start        run Redis, workers, schedule and web pages
              muster scrape SITE  scrape one site now
-Exit codes:  0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if
-             SIGTERM stopped a server), 141 scrape --out - wrote to a closed pipe.`,
-		Version:         thisBuild().Version,
-		HideHelpCommand: true, // ours is helpCommand
-		Reader:          env.stdin,
-		Writer:          env.stdout,
-		ErrWriter:       env.stderr,
-		ExitErrHandler:  func(*cli.Context, error) {},
-		Flags:           append(globalFlags(), cli.HelpFlag), // the library adds it only if a help command exists
-		Commands:        commands(env),
+Exit codes:  0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a
+             server received SIGTERM), 141 closed pipe`,
+		Version:              thisBuild().Version,
+		HideHelpCommand:      true, // ours is helpCommand
+		EnableBashCompletion: true,
+		Reader:               env.stdin,
+		Writer:               env.stdout,
+		ErrWriter:            env.stderr,
+		ExitErrHandler:       func(*cli.Context, error) {},
+		Flags:                append(globalFlags(), cli.HelpFlag), // the library adds it only if a help command exists
+		Commands:             commands(env),
 	}
 	app.OnUsageError = wrongUsage
 	app.Action = group

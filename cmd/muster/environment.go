@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
 	"muster/orchestrator/monitor"
 )
 
@@ -23,8 +21,6 @@ type environment struct {
 	level          *slog.LevelVar  // of the loggers of the command; nil where it does not change
 	creates        bool            // the command may create the store
 
-	// onJSON, if not nil, is called with each value that a command prints as JSON.
-	onJSON func(*cli.Command, any)
 }
 
 // creating returns the environment of a command that may create the store.

@@ -19,10 +19,7 @@ func main() { os.Exit(Main()) }
 // Main runs the command of the process and returns its exit code. The first
 // SIGINT or SIGTERM cancels the context of the command, which then drains; the
 // second cancels the context for an immediate stop. SIGHUP stops nothing.
-func Main() int { return program(nil) }
-
-// program is Main. It calls onJSON, if not nil, with each value that commands print as JSON.
-func program(onJSON func(*cli.Command, any)) int {
+func Main() int {
 	cli.HelpPrinter = printHelp
 	orchestrator.Version = thisBuild().Version
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -50,7 +47,7 @@ func program(onJSON func(*cli.Command, any)) int {
 	}()
 	env := environment{
 		stdin: os.Stdin, stdout: newScreen(os.Stdout, os.Environ()), stderr: newScreen(os.Stderr, os.Environ()),
-		environ: os.Environ(), hard: hard, hangups: &hangups{}, level: new(slog.LevelVar), onJSON: onJSON,
+		environ: os.Environ(), hard: hard, hangups: &hangups{}, level: new(slog.LevelVar),
 	}
 	env.hangups.watch(done, env.stderr)
 	return run(ctx, env, os.Args)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	cli.HelpPrinter = printHelp // as Main does
-	testscript.Main(m, map[string]func(){"muster": func() { os.Exit(program(checkJSONOutput)) }})
+	testscript.Main(m, map[string]func(){"muster": func() { os.Exit(Main()) }})
 }
 
 // TestScript runs the manual: every script under testdata/script is a page of

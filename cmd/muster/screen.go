@@ -17,11 +17,10 @@ type screen struct {
 	file      *os.File // the terminal; nil in tests
 	terminal  bool     // it shows progress, columns that are cut, and pages that are drawn again
 	color     bool
-	fixed     int       // how wide it is, in columns; 0 to ask the terminal
-	again     bool      // a command prints to it again and again: muster --watch
-	asJSON    bool      // it was JSON
-	muted     bool      // by --quiet
-	onJSON    func(any) // called with each value that is printed as JSON, if not nil
+	fixed     int  // how wide it is, in columns; 0 to ask the terminal
+	again     bool // a command prints to it again and again: muster --watch
+	asJSON    bool // it was JSON
+	muted     bool // by --quiet
 }
 
 // newScreen returns the screen of a file. Only terminals have colours, and none

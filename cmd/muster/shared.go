@@ -18,9 +18,6 @@ func shared(env environment, action cli.ActionFunc) cli.ActionFunc {
 		if value, ok := flagValue(c, "quiet"); ok && value != "false" {
 			screenOf(env.stderr).mute()
 		}
-		if env.onJSON != nil {
-			screenOf(env.stdout).onJSON = func(v any) { env.onJSON(c.Command, v) }
-		}
 		if c.Bool("watch") {
 			return watch(env, c, watchEvery, action)
 		}

@@ -168,9 +168,6 @@ func (t *table) paint(p painter, column int, text string) string {
 // prints repeatedly.
 func printJSON(w io.Writer, v any) error {
 	s := screenOf(w)
-	if s.onJSON != nil {
-		s.onJSON(v)
-	}
 	enc := json.NewEncoder(w)
 	if s.asJSON = true; !s.again {
 		enc.SetIndent("", "  ")
