@@ -66,6 +66,7 @@ func TestAnswerBeforeTheHandlerReturnsCounts(t *testing.T) {
 		if got, err := run.Wait(ctx); err != nil || got != "published true" {
 			t.Fatalf("got %q, %v", got, err)
 		}
+		token := <-d.passed // the early answer has returned
 		if err := *early.Load(); err != nil {
 			t.Errorf("early answer: %v", err)
 		}
@@ -73,7 +74,7 @@ func TestAnswerBeforeTheHandlerReturnsCounts(t *testing.T) {
 		if left := allOpen(t, d.client, handed.Name()); len(left) > 0 {
 			t.Errorf("still open: %+v", left)
 		}
-		wantError(t, "second answer", tasks.Complete(ctx, d.client, handed, <-d.passed, opinion{}), tasks.ErrCompleted)
+		wantError(t, "second answer", tasks.Complete(ctx, d.client, handed, token, opinion{}), tasks.ErrCompleted)
 		p, err := run.Progress(ctx)
 		if err != nil || p.Done != 2 || p.Total != 2 {
 			t.Errorf("got %+v, %v, want 2 of 2", p, err)
