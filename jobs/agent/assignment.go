@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -189,12 +190,45 @@ func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
 type assignments struct {
 	*core
 	onEnd func(agent string) // is called when one of an agent has ended
+
+	mu    sync.Mutex           // guards given
+	given map[string]jobs.Work // that this process has given, by assignment, without what Jobs.Find leaves out
+}
+
+// Bounds of assignments.given.
+const (
+	maxGiven     = 1000
+	maxGivenText = 16 << 10 // bytes of the text of an item
+)
+
+// remember keeps the work of an assignment, so that its completion does not read it again.
+func (s *assignments) remember(a Assignment) {
+	if a.Item != nil && len(a.Item.Text)+len(a.Item.ResearchNotes) > maxGivenText {
+		return
+	}
+	w := a.Work
+	w.Prompt, w.PromptSHA256, w.Context, w.ContextSHA256, w.Document, w.Results = "", "", nil, "", nil, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.given == nil || len(s.given) >= maxGiven {
+		s.given = map[string]jobs.Work{}
+	}
+	s.given[a.ID] = w
+}
+
+// remembered returns the work of an assignment of this process once.
+func (s *assignments) remembered(id string) (jobs.Work, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.given[id]
+	delete(s.given, id)
+	return w, ok
 }
 
 // load reads an assignment. caller is the calling agent, "" for a server process, and usage the usage of the assignment
-// so far, nil for no change. It returns ErrNoneSuch and, with what
-// is known, jobs.ErrLeaseLost.
-func (s *assignments) load(ctx context.Context, id, caller string, usage map[string]int64) (*assigned, error) {
+// so far, nil for no change. For a call that completes the assignment, which finds out whether the lease is lost, the work may
+// be as it was given. It returns ErrNoneSuch and, with what is known, jobs.ErrLeaseLost.
+func (s *assignments) load(ctx context.Context, id, caller string, usage map[string]int64, completes bool) (*assigned, error) {
 	r, err := parseID(id)
 	if err != nil {
 		return nil, err
@@ -204,7 +238,7 @@ func (s *assignments) load(ctx context.Context, id, caller string, usage map[str
 		return nil, err
 	}
 	k := s.keys
-	v, err := scripts["load"].Run(ctx, s.rdb, []string{k.assignment(id), k.agents(), k.seen(), k.held(r.agent)}, id, caller, used).StringSlice()
+	v, err := scripts["load"].Run(ctx, s.rdb, []string{k.assignment(id), k.seen(), k.held(r.agent)}, id, caller, used).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("read assignment %s: %w", id, err)
 	}
@@ -219,6 +253,12 @@ func (s *assignments) load(ctx context.Context, id, caller string, usage map[str
 	}
 	if h.outcome != "" && h.outcome != endLost {
 		return h, nil
+	}
+	if until, _ := strconv.ParseInt(v[4], 10, 64); completes && h.outcome == "" && ms < until {
+		if w, ok := s.remembered(id); ok {
+			h.Assignment = s.assignment(w)
+			return h, nil
+		}
 	}
 	w, err := s.cfg.Jobs.Find(ctx, r.job, r.item, r.fence)
 	err = asLost(err)
@@ -318,7 +358,7 @@ func (s *assignments) hold(ctx context.Context, agent, mode string, capacity int
 		args = append(args, all[i].ID, w.Expires.UnixMilli())
 	}
 	k := s.keys
-	v, err := scripts["hold"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.resting(), k.held(agent), k.numbers(agent)}, args...).Int64Slice()
+	v, err := scripts["hold"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.resting(), k.held(agent)}, args...).Int64Slice()
 	var now room
 	if err != nil {
 		err = fmt.Errorf("give work to agent %s: %w", agent, err)
@@ -327,6 +367,11 @@ func (s *assignments) hold(ctx context.Context, agent, mode string, capacity int
 		}
 	} else {
 		now = room{int(v[0]), int(v[1]), time.Duration(v[2]) * time.Millisecond}
+	}
+	if mode == modePull {
+		for _, a := range all[:now.got] {
+			s.remember(a)
+		}
 	}
 	for _, w := range work[now.got:] {
 		s.warn(ctx, "release work", s.cfg.Jobs.Release(ctx, w), "job", w.JobID)
@@ -429,7 +474,7 @@ func (s *assignments) endLapsed(ctx context.Context) error {
 	ids, err := s.heldBy(ctx, "", strconv.FormatInt(now.Add(-late).UnixMilli(), 10))
 	for _, z := range ids {
 		id, _ := z.Member.(string)
-		h, found := s.load(ctx, id, "", nil)
+		h, found := s.load(ctx, id, "", nil, false)
 		switch {
 		case h == nil:
 			err = errors.Join(err, found)

@@ -47,8 +47,8 @@ func (k keys) version() string { return k.prefix + "version" }
 // of them began.
 func (k keys) spans(job string) string { return k.prefix + "spans:" + job }
 
-// held is a sorted set: id of an assignment that the agent holds → unix ms at which its lease expires. Expires a day after
-// its last change.
+// held is a sorted set: id of an assignment that the agent holds → unix ms at which its lease expires. Expires a
+// day after the agent was removed, or after the last change of that of a Go task.
 func (k keys) held(agent string) string { return k.prefix + "held:" + agent }
 
 // broke is a string: how many agents have gone while they worked on an item, by the idempotency key of its assignments.
@@ -72,7 +72,7 @@ func (k keys) stale() string { return k.prefix + "stale" }
 func (k keys) took() string { return k.prefix + "took" }
 
 // hour is a hash of what agents did in an hour, in UTC: "<agent> <what>" → number, of assignments, failed, ms, requests
-// and tokens. It expires 25 hours after its last change.
+// and tokens. It expires 26 hours after an agent or what it did was added.
 func (k keys) hour(at time.Time) string { return k.prefix + "hour:" + at.UTC().Format("2006010215") }
 
 // assignment is a hash with the record of an assignment without its work, by its id: usage (JSON) so far, span (JSON), and

@@ -419,7 +419,7 @@ func (s *agents) remove(ctx context.Context, a Agent, cutoff string) (bool, erro
 	k := s.keys
 	n, err := scripts["remove"].Run(ctx, s.rdb, []string{
 		k.agents(), k.names(), k.seen(), k.drained(), k.resting(), k.static(), k.checks(), k.health(), k.version(),
-		k.numbers(a.ID), k.usage(a.ID), k.owners(),
+		k.numbers(a.ID), k.usage(a.ID), k.owners(), k.held(a.ID),
 	}, a.ID, a.Name, cutoff).Int()
 	if err != nil {
 		return false, fmt.Errorf("remove agent %s: %w", a.ID, err)

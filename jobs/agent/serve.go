@@ -180,7 +180,7 @@ func (s *assignments) settle(ctx context.Context, h *assigned, usage map[string]
 	if checkUsage(usage) != nil {
 		usage = nil
 	}
-	fresh, err := s.load(ctx, h.ID, "", usage)
+	fresh, err := s.load(ctx, h.ID, "", usage, false)
 	if fresh != nil && errors.Is(err, jobs.ErrLeaseLost) {
 		err = s.lost(ctx, fresh, err)
 	}

@@ -56,8 +56,8 @@ func cleanLine(text string, n int) string {
 
 // mine reads an assignment of a calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
 // fence of another lease and for one that was lost. One that has ended is returned. usage is what it has used so far, nil
-// for no change.
-func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*assigned, error) {
+// for no change; for completes see load.
+func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64, completes bool) (*assigned, error) {
 	r, err := parseID(id)
 	switch {
 	case err != nil:
@@ -67,7 +67,7 @@ func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, u
 	case r.fence != fence:
 		return nil, fmt.Errorf("assignment %s has another fence: %w", id, jobs.ErrLeaseLost)
 	}
-	h, err := s.load(ctx, id, agent, usage)
+	h, err := s.load(ctx, id, agent, usage, completes)
 	switch {
 	case h != nil && errors.Is(err, jobs.ErrLeaseLost):
 		return nil, s.lost(ctx, h, err)
@@ -98,7 +98,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 	if err := checkUsage(usage); err != nil {
 		return Assignment{}, err
 	}
-	h, err := s.mine(ctx, assignment, agent, fence, nil)
+	h, err := s.mine(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -120,7 +120,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 // AddItems adds up to jobs.MaxItems items to the job of an assignment. Those whose key
 // is there already change nothing. The errors are those of Beat.
 func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
-	h, err := s.mine(ctx, assignment, agent, fence, nil)
+	h, err := s.mine(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +141,7 @@ func (s *Service) Complete(ctx context.Context, assignment, agent string, fence 
 	if err := checkUsage(a.Usage); err != nil {
 		return err
 	}
-	h, err := s.mine(ctx, assignment, agent, fence, a.Usage)
+	h, err := s.mine(ctx, assignment, agent, fence, a.Usage, true)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 			return bad("retry_after_seconds", "give a number from 0 to %.0f", maxRetryAfter.Seconds())
 		}
 	}
-	h, err := s.mine(ctx, assignment, agent, fence, usage)
+	h, err := s.mine(ctx, assignment, agent, fence, usage, false)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (s *assignments) fail(ctx context.Context, h *assigned, cause error, after 
 // Release returns an assignment that the agent does not want. It is no attempt.
 // A repeated call succeeds. The errors are those of Beat.
 func (s *Service) Release(ctx context.Context, assignment, agent string, fence int64) error {
-	h, err := s.mine(ctx, assignment, agent, fence, nil)
+	h, err := s.mine(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (s *assignments) abandon(ctx context.Context, agent string, cause error, di
 	}
 	for _, z := range ids {
 		id, _ := z.Member.(string)
-		h, err := s.load(ctx, id, "", nil)
+		h, err := s.load(ctx, id, "", nil, false)
 		switch {
 		case h != nil && errors.Is(err, jobs.ErrLeaseLost):
 			err = s.lost(ctx, h, err)

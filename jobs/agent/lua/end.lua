@@ -20,9 +20,10 @@ redis.call("EXPIRE", RECORD, ARGV[5])
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- add adds numbers to fields of a hash with at most so many. A total that is too large stays. It returns the fields and
+-- add adds numbers to fields of a hash with at most so many. A total that is too large stays. A hash with a
+-- new field expires after so many seconds, if these are given. It returns the fields and
 -- their totals.
-local function add(key, numbers, most)
+local function add(key, numbers, most, expires)
   local fields = {}
   for field in pairs(numbers) do fields[#fields + 1] = field end
   local totals = {}
@@ -40,6 +41,7 @@ local function add(key, numbers, most)
     end
   end
   if #totals > 0 then redis.call("HSET", key, unpack(totals)) end
+  if expires and room then redis.call("EXPIRE", key, expires) end
   return totals
 end
 
@@ -79,6 +81,5 @@ if failed ~= 0 then did[agent .. " failed"] = failed end
 for _, name in ipairs({ "requests", "tokens" }) do
   if usage[name] then did[agent .. " " .. name] = usage[name] end
 end
-add(HOUR, did, math.huge)
-redis.call("EXPIRE", HOUR, 25 * 3600)
+add(HOUR, did, math.huge, 26 * 3600)
 return out

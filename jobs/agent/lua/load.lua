@@ -1,6 +1,6 @@
 -- Reads the record of an assignment. The call is a sign of
 -- life of its agent.
--- KEYS: record of the assignment, agents, seen, held by the agent. ARGV: id, the
+-- KEYS: record of the assignment, seen, held by the agent. ARGV: id, the
 -- agent that calls or "" for a process of ours, what the assignment has used so
 -- far or "": it is stored before the work is settled, so that it is counted
 -- whichever process dies.
@@ -8,9 +8,9 @@
 -- expires or "" if the agent does not hold it}.
 local time = redis.call("TIME")
 local now = string.format("%.0f", tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
-if ARGV[2] ~= "" and redis.call("HEXISTS", KEYS[2], ARGV[2]) == 1 then redis.call("ZADD", KEYS[3], now, ARGV[2]) end
+if ARGV[2] ~= "" then redis.call("ZADD", KEYS[2], "XX", now, ARGV[2]) end
 local r = redis.call("HMGET", KEYS[1], "outcome", "digest", "usage")
-local held = redis.call("ZSCORE", KEYS[4], ARGV[1])
+local held = redis.call("ZSCORE", KEYS[3], ARGV[1])
 if ARGV[3] ~= "" and held and not r[1] then
   redis.call("HSET", KEYS[1], "usage", ARGV[3])
   redis.call("EXPIRE", KEYS[1], 86400)

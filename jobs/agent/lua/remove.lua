@@ -1,6 +1,6 @@
--- Removes an agent. Its assignments stay.
+-- Removes an agent. Its assignments stay, for a day at most.
 -- KEYS: agents, names, seen, drained, resting, static, checks, health, version,
--- numbers of the agent, usage of the agent, owners.
+-- numbers of the agent, usage of the agent, owners, held by the agent.
 -- ARGV: id, its name, "" or the unix ms: then only if it has given no sign of
 -- life since and is not of the configuration.
 -- Returns 1 if it was removed, else 0.
@@ -20,4 +20,5 @@ redis.call("ZREM", KEYS[7], id)
 redis.call("HDEL", KEYS[8], id)
 redis.call("INCR", KEYS[9])
 redis.call("DEL", KEYS[10], KEYS[11])
+redis.call("EXPIRE", KEYS[13], 86400)
 return 1

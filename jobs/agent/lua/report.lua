@@ -5,7 +5,6 @@
 -- Returns 1, or 0 if the assignment has ended.
 if redis.call("HEXISTS", KEYS[1], "outcome") == 1 then return 0 end
 redis.call("ZADD", KEYS[2], ARGV[2], ARGV[1])
-redis.call("EXPIRE", KEYS[2], 86400)
 if ARGV[3] ~= "" then redis.call("HSET", KEYS[1], "usage", ARGV[3]) end
 redis.call("EXPIRE", KEYS[1], 86400)
 return 1

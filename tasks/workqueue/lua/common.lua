@@ -39,6 +39,7 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- What this script adds to each counter, and sets in META, written once by finish. The counter of a lane is the field
 -- name \0 lane; there is none for zero.
 local delta, laneDelta, metaChanges = {}, {}, {}
+local wanted, totals = {}, {} -- counters of lanes that finish reads too; what the counters are that it has read or written
 local places = { seq = number(lastSeq), token = number(lastToken) } -- the last ones taken
 local freed = false
 local function add(to, name, n) to[name] = (to[name] or 0) + n end
@@ -55,7 +56,10 @@ local function addAll(fields, deltas)
   local set, gone = {}, {}
   for i, field in ipairs(fields) do
     local n = number(old[i]) + deltas[i]
-    if n == 0 and laneDelta[field] then
+    totals[field] = n
+    if deltas[i] == 0 then
+      -- it is only read
+    elseif n == 0 and laneDelta[field] then
       if old[i] then gone[#gone + 1] = field end
     else
       set[#set + 1] = field
@@ -75,9 +79,10 @@ local function finish(moved)
   end
   if #set > 0 then redis.call("HSET", META, unpack(set)) end
   local fields, deltas = {}, {}
+  for _, field in ipairs(wanted) do laneDelta[field] = laneDelta[field] or 0 end
   for _, changes in ipairs({ delta, laneDelta }) do
     for field, n in pairs(changes) do
-      if n ~= 0 then fields[#fields + 1], deltas[#fields + 1] = field, n end
+      if n ~= 0 or laneDelta[field] then fields[#fields + 1], deltas[#fields + 1] = field, n end
       if #fields == 1000 then
         addAll(fields, deltas)
         fields, deltas = {}, {}

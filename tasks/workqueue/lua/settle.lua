@@ -46,9 +46,7 @@ while i <= #ARGV do
   out[#out + 1] = code
   i = i + 8 + n + 7 * items
 end
+if byLane and lane then wanted = { "queued\0" .. lane, "in_progress\0" .. lane } end
 finish(moved)
-if byLane and lane then
-  local open = redis.call("HMGET", COUNTS, "queued\0" .. lane, "in_progress\0" .. lane)
-  out[#out + 1] = number(open[1]) + number(open[2])
-end
+if #wanted > 0 then out[#out + 1] = totals[wanted[1]] + totals[wanted[2]] end
 return out
