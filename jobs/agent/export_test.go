@@ -1,5 +1,7 @@
 package agent
 
+import "context"
+
 // Waiting returns the number of polls, agents and Go tasks that wait for work in this process.
 func (s *Service) Waiting() (n int) {
 	s.waiters.mu.Lock()
@@ -10,4 +12,19 @@ func (s *Service) Waiting() (n int) {
 		}
 	}
 	return n
+}
+
+// Recount does once what Run does at each tick.
+func (s *Service) Recount(ctx context.Context) error { return s.server.recount(ctx) }
+
+// Load returns how many assignments the polls of this process believe that their agent holds, one number for each poll.
+func (s *Service) Load(agent string) (held []int) {
+	s.waiters.mu.Lock()
+	defer s.waiters.mu.Unlock()
+	for w := range s.waiters.all {
+		if w.agent == agent {
+			held = append(held, w.held)
+		}
+	}
+	return held
 }

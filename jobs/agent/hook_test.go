@@ -42,3 +42,21 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	return l.w.Write(p)
 }
+
+// afterMarked calls do after each command whose context has the key marked.
+type afterMarked struct {
+	commandCount
+	do func()
+}
+
+type marked struct{}
+
+func (a *afterMarked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && ctx.Value(marked{}) != nil {
+			a.do()
+		}
+		return err
+	}
+}

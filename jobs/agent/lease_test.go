@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -239,6 +240,41 @@ func TestWorkIsBalancedByCapacity(t *testing.T) {
 		cancel()
 		wg.Wait()
 	})
+}
+
+// An agent gets work after its assignments were counted in Redis, and before the count is stored.
+func TestARecountKeepsWhatWasTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	r := newRig(t, rdb, func(c *agent.Config) { c.Tick = time.Hour })
+	id := r.register("one", 4, "validator")
+	ctx, cancel := context.WithCancel(t.Context())
+	polls := make(chan int, 2)
+	for range 2 {
+		go func() {
+			got, _ := r.Lease(ctx, id, nil, 1, 30*time.Second)
+			polls <- len(got)
+		}()
+	}
+	testutil.Eventually(t, "both polls wait", func() bool { return r.Waiting() == 2 })
+	taken := false
+	rdb.AddHook(&afterMarked{do: func() {
+		if !taken {
+			taken = true
+			r.jobs.put("validator", 1)
+			if n := <-polls; n != 1 {
+				t.Errorf("the poll got %d assignments, want 1", n)
+			}
+		}
+	}})
+	if err := r.Recount(context.WithValue(ctx, marked{}, true)); err != nil || !taken {
+		t.Fatalf("recount: taken %v, %v", taken, err)
+	}
+	if held := r.Load(id); !slices.Equal(held, []int{1}) {
+		t.Errorf("the other poll believes that the agent holds %v, want [1]", held)
+	}
+	cancel()
+	<-polls
 }
 
 // Of equal agents, the one that is idle for longer gets the next work.

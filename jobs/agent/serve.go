@@ -197,9 +197,11 @@ func (v *server) recount(ctx context.Context) error {
 	ws := v.s.waiters
 	ws.mu.Lock()
 	var all []listed
+	changes := map[*waiter]int{}
 	for w := range ws.all {
 		if w.mode != modeTask {
 			all = append(all, listed{Agent: Agent{ID: w.agent}})
+			changes[w] = w.changes
 		}
 	}
 	ws.mu.Unlock()
@@ -213,8 +215,8 @@ func (v *server) recount(ctx context.Context) error {
 	}
 	ws.mu.Lock()
 	var more []*waiter
-	for w := range ws.all {
-		if n, ok := counts[w.agent]; ok && n != w.held {
+	for w, before := range changes {
+		if n := counts[w.agent]; n != w.held && w.changes == before { // else the count is older than what the waiter knows
 			if n < w.held {
 				more = append(more, w)
 			}

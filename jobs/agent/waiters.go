@@ -28,6 +28,7 @@ type waiter struct {
 	slots    *slots
 	capacity int
 	held     int       // as far as this process knows; hold corrects it
+	changes  int       // of held, by assignments of this process
 	idle     time.Time // since when
 	since    time.Time // since when it waits
 	blocked  time.Time // until when it gets no work
@@ -287,6 +288,7 @@ func (ws *waiters) holds(w *waiter, n int, now room) {
 	for u := range ws.all {
 		if u.agent == w.agent {
 			u.held, u.idle = now.held, time.Now()
+			u.changes++
 		}
 	}
 	if w.mode == modeTask {
@@ -329,6 +331,7 @@ func (ws *waiters) ended(agent string) {
 	for w := range ws.all {
 		if w.agent == agent && w.mode != modeTask {
 			w.held, w.idle = max(0, w.held-1), time.Now()
+			w.changes++
 			all = append(all, w)
 		}
 	}
