@@ -142,7 +142,7 @@ func TestDependentScrapeFailsUnlessTheOtherIsComplete(t *testing.T) {
 				}
 			}
 			close(jobs.first.Hang)
-			want := fmt.Sprintf("not started: it depends on shop.example, whose job %s ended as %s", jobs.a.ID(), ended)
+			want := fmt.Sprintf("not started: it depends on shop.example, and its job %s has the status %s", jobs.a.ID(), ended)
 			if _, err := jobs.b.Wait(jobs.ctx); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got error %v, want %q", err, want)
 			}

@@ -11,7 +11,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A site whose name stands for loopback is not fetched unless the settings allow it, and its page is not tried again.
+// A site with a name that resolves to loopback is fetched only if the settings allow it, and its page is not retried.
 func TestServiceConnectsOnlyToWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	allowed, err := addressfilter.New("127.0.0.1")

@@ -20,30 +20,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Delay is why a page of a job waits.
+// Delay is the reason why a page waits.
 type Delay string
 
-// The delays. None of them is an attempt at the page.
+// Reasons for delays. A delay does not count as an attempt.
 const (
-	DelayPace    Delay = "pace"         // it is too early after the last request to the site
-	DelaySlots   Delay = "page slots"   // as many pages as sites.max_pages_at_once are being fetched
-	DelayDown    Delay = "site down"    // the breaker of the site is open
-	DelayRecords Delay = "records"      // records wait to be written
+	DelayPace    Delay = "pace"         // too soon after the last request to the site
+	DelaySlots   Delay = "page slots"   // sites.max_pages_at_once pages are in flight
+	DelayDown    Delay = "site down"    // the circuit breaker of the site is open
+	DelayRecords Delay = "records"      // too many unwritten records
 	DelayLimited Delay = "rate limited" // the site asked for a pause
-	DelayProxies Delay = "proxies"      // all proxies rest
+	DelayProxies Delay = "proxies"      // all proxies are resting
 )
 
-// decision is the answer of admission about a page.
+// decision is the result of admission for a page.
 type decision struct {
 	action action
-	// With wait:
+	// Set with wait:
 	delay Delay
 	after time.Duration
-	// With refuse: why the page is given up.
+	// Set with refuse: the failure class of the page.
 	class fetch.Class
 	err   error
-	// With admit: release must be called when the page is fetched, and how that
-	// ended reported to the breaker with permit.
+	// Set with admit. The caller must call release after the fetch and report the result to the circuit breaker with permit.
 	release func()
 	permit  limit.Permit
 }
@@ -51,35 +50,35 @@ type decision struct {
 type action int
 
 const (
-	admit  action = iota // the page may be fetched now
-	wait                 // it may be fetched later
-	refuse               // it is given up
+	admit  action = iota // fetch the page now
+	wait                 // fetch the page later
+	refuse               // fail the page
 )
 
 func waitFor(delay Delay, after time.Duration) decision {
 	return decision{action: wait, delay: delay, after: after}
 }
 
-// admission decides whether a page of a job may be fetched now, and whether pages may begin at all. It may be used
-// by many goroutines.
+// admission decides whether to fetch a page of a job now, and whether the job may start more pages. It is safe for concurrent
+// use.
 //
-// It does not decide about the pace of the site: a page may need several
-// requests, with redirects and robots.txt, and package fetch delays each.
+// It does not enforce the request rate of the site: a page may need several requests, for redirects and robots.txt, and package
+// fetch delays each of them.
 type admission struct {
 	limits  definition.Limits
-	began   func() time.Time // of the job
+	began   func() time.Time // start of the job
 	budget  *budget
-	slots   *limit.KeyedLimiter // of all pages in all processes; nil: no limit
-	out     *workqueue.Outputs  // the records that wait to be written
-	room    int64               // bytes of records that may wait
+	slots   *limit.KeyedLimiter // pages in flight in all processes; nil: no limit
+	out     *workqueue.Outputs  // unwritten records
+	room    int64               // limit of unwritten records, in bytes
 	breaker *polite.SiteBreaker
 	log     *slog.Logger
 
-	patience time.Duration // how long a page waits for a slot
-	heavy    atomic.Bool   // a page had many bytes of records since the last call of backlog
+	patience time.Duration // maximum wait for a slot
+	heavy    atomic.Bool   // a page produced large records since the last call of backlog
 }
 
-// page decides about one page.
+// page decides on one page.
 func (a *admission) page(ctx context.Context) (decision, error) {
 	if a.heavy.Load() {
 		if d, err := a.backlog(ctx); err != nil || d.action != admit {
@@ -102,7 +101,7 @@ func (a *admission) page(ctx context.Context) (decision, error) {
 	return d, nil
 }
 
-// reached lists the limits of the job that are reached. No page begins after that.
+// reached returns the limits that the job has reached. It starts no page after that.
 func (a *admission) reached(ctx context.Context) ([]limitReached, error) {
 	reached, err := a.budget.reached(ctx)
 	if a.left() == 0 {
@@ -111,13 +110,13 @@ func (a *admission) reached(ctx context.Context) ([]limitReached, error) {
 	return reached, err
 }
 
-// limitReached is a limit of a job that was reached.
+// limitReached is a limit that a job has reached.
 type limitReached struct {
 	text   string
-	wanted bool // the user asked for this number: the job is COMPLETE
+	wanted bool // a requested number of records: the job is COMPLETE
 }
 
-// left returns how long pages of the job may begin.
+// left returns the time until the job may start no more pages.
 func (a *admission) left() time.Duration {
 	if a.limits.MaxDuration == 0 {
 		return math.MaxInt64
@@ -125,24 +124,23 @@ func (a *admission) left() time.Duration {
 	return max(a.limits.MaxDuration-time.Since(a.began()), 0)
 }
 
-// How many records, and bytes of them, may wait in Redis for their writer before
-// no more pages are fetched. Records of pages in flight come on top.
+// Limits of unwritten records in Redis, in number and bytes. No more pages are fetched above them; pages in flight still add
+// their records.
 const (
 	maxUnwritten      = 5000
 	maxUnwrittenBytes = 64 << 20
 )
 
-// heavyPage is the size of the records of a page, in bytes, from which on the
-// backlog is checked before the next page, and not only before the next lease.
+// heavyPage is the size of a page's records, in bytes, above which the backlog is checked before the next page instead of the
+// next lease.
 const heavyPage = 256 << 10
 
-// backlog delays pages while too many records wait to be written, or while
-// they cannot be written.
+// backlog delays pages while too many records are unwritten or their writer fails.
 func (a *admission) backlog(ctx context.Context) (decision, error) {
 	n, bytes, err := a.out.Backlog(ctx)
 	a.heavy.Store(false)
 	if err != nil {
-		return decision{}, fmt.Errorf("count records to write: %w", err)
+		return decision{}, fmt.Errorf("count unwritten records: %w", err)
 	}
 	if n == 0 {
 		return decision{}, nil
@@ -154,21 +152,20 @@ func (a *admission) backlog(ctx context.Context) (decision, error) {
 	if n < maxUnwritten && bytes < a.room && trouble == "" {
 		return decision{}, nil
 	}
-	a.log.DebugContext(ctx, "no more pages are fetched until records are written", "waiting", n, "bytes", bytes, "trouble", trouble)
+	a.log.DebugContext(ctx, "too many unwritten records; fetching is paused", "waiting", n, "bytes", bytes, "trouble", trouble)
 	return waitFor(DelayRecords, time.Second), nil
 }
 
-// slotsName names the slots of Config.MaxPages among those of a KeyedLimiter.
+// slotsName is the key of the slots of Config.MaxPages in the KeyedLimiter.
 const slotsName = "sites:pages"
 
-// How long a page waits for a slot, and how long it is delayed when it got none.
+// The maximum wait of a page for a slot, and its delay if it gets none.
 const (
 	slotPatience = 5 * time.Second
 	slotAway     = 100 * time.Millisecond
 )
 
-// slot acquires one of the slots that bound the pages of all processes. Release
-// is nil when no slot was free in time.
+// slot acquires one of the page slots that all processes share. release is nil if no slot became free in time.
 func (a *admission) slot(ctx context.Context) (release func(), err error) {
 	if a.slots == nil {
 		return func() {}, nil
@@ -182,12 +179,12 @@ func (a *admission) slot(ctx context.Context) (release func(), err error) {
 	}
 	return func() {
 		if err := slot.Release(ctx); err != nil {
-			a.log.WarnContext(ctx, "a page slot is free only when it expires", "error", err)
+			a.log.WarnContext(ctx, "cannot release a page slot; it expires later", "error", err)
 		}
 	}, nil
 }
 
-// site asks the breaker of the site.
+// site checks the circuit breaker of the site.
 func (a *admission) site(ctx context.Context) (decision, error) {
 	permit, err := a.breaker.Allow(ctx)
 	if down, ok := errors.AsType[*polite.DownError](err); ok {
@@ -199,9 +196,8 @@ func (a *admission) site(ctx context.Context) (decision, error) {
 	return decision{permit: permit}, err
 }
 
-// budget counts the records and bytes of a job against limits.max_records and
-// limits.max_total_bytes, for all processes. Without these limits it costs
-// nothing.
+// budget counts the records and bytes of a job in all processes against limits.max_records and limits.max_total_bytes. Without
+// these limits it makes no Redis calls.
 type budget struct {
 	rdb     redis.UniversalClient
 	job     string
@@ -215,8 +211,7 @@ func newBudget(rdb redis.UniversalClient, job string, l definition.Limits) *budg
 
 func (b *budget) bounded() bool { return b.records > 0 || b.bytes > 0 }
 
-// grant counts a fetched page and returns how many of its records may be kept.
-// A second call with the same page counts nothing and returns the same.
+// grant counts a fetched page and returns how many of its records to keep. It is idempotent per page.
 func (b *budget) grant(ctx context.Context, page string, records, bytes int) (int, error) {
 	if !b.bounded() {
 		return records, nil
@@ -228,18 +223,18 @@ func (b *budget) grant(ctx context.Context, page string, records, bytes int) (in
 	return n, nil
 }
 
-// reached lists the limits that are reached.
+// reached returns the exceeded limits.
 func (b *budget) reached(ctx context.Context) ([]limitReached, error) {
 	if !b.bounded() {
 		return nil, nil
 	}
 	got, err := b.rdb.HMGet(ctx, store.SpentKey(b.job), "records", "bytes").Result()
 	if err != nil {
-		return nil, fmt.Errorf("look at the limits of job %s: %w", b.job, err)
+		return nil, fmt.Errorf("read the limits of job %s: %w", b.job, err)
 	}
 	count := func(v any) int64 {
 		text, _ := v.(string)
-		n, _ := strconv.ParseInt(text, 10, 64) // 0 when there is none
+		n, _ := strconv.ParseInt(text, 10, 64) // 0 if unset
 		return n
 	}
 	var reached []limitReached

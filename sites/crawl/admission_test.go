@@ -57,7 +57,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// Config.BreakerChanged gets the breakers of sites. One that was reset does not open again by a single failure.
+// Config.BreakerChanged receives changes of the circuit breakers of sites. A reset breaker does not open again after a single
+// failure.
 func TestBreakerOfASiteTellsChanges(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 1)
@@ -82,7 +83,7 @@ func TestBreakerOfASiteTellsChanges(t *testing.T) {
 	}
 }
 
-// openBreaker reports so many failed pages that the breaker of the site opens.
+// openBreaker reports failed pages until the circuit breaker of the site opens.
 func openBreaker(t *testing.T, a *admission, failure error) {
 	t.Helper()
 	for i := range 10 {
@@ -95,7 +96,7 @@ func openBreaker(t *testing.T, a *admission, failure error) {
 	t.Fatal("the breaker is closed, want open")
 }
 
-// takeSlot has another page take the only slot of all pages.
+// takeSlot occupies the only page slot.
 func takeSlot(t *testing.T, j *job, a *admission) {
 	a.patience = time.Millisecond
 	a.slots = limit.NewKeyedLimiter(j.rdb, limit.KeyedConfig{Default: 1, Logger: noLog})
@@ -111,7 +112,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// The report says how often pages waited and why; Redis has it from all processes.
+// The report has the number of delays by reason, summed over all processes in Redis.
 func TestDelaysAreReported(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 3)

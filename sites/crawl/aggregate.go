@@ -17,7 +17,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// invalidPage is the error of a page whose records are invalid.
+// invalidPage is the error of a page with invalid records.
 type invalidPage struct {
 	error
 	invalid int
@@ -31,7 +31,7 @@ func invalidIn(res extract.Result, err error) error {
 	return &invalidPage{err, len(res.Invalid), res.Hits, res.Faults}
 }
 
-// pageOf is a terminal page, to be counted.
+// pageOf converts a terminal page for the counts of the summary.
 func pageOf(url string, info workqueue.Info, y yield) report.Page {
 	return report.Page{
 		URL: url, State: info.State, Attempts: info.Attempts, Note: info.Note, Class: y.Class,
@@ -40,7 +40,7 @@ func pageOf(url string, info workqueue.Info, y yield) report.Page {
 	}
 }
 
-// countAnswer counts an answer that came through a proxy, for the report of the job.
+// countAnswer counts a response through a proxy for the report of the job.
 func (p *pages) countAnswer(ctx context.Context, via string, failure error) error {
 	if fe, ok := errors.AsType[*fetch.Error](failure); ok && via == "" && fe.Status != 0 {
 		via = fe.Via
@@ -55,9 +55,8 @@ func (p *pages) countAnswer(ctx context.Context, via string, failure error) erro
 // errNoStart fails a job that fetched no page.
 var errNoStart = errors.New("no start page could be fetched")
 
-// aggregate adds up the counts of a job and has its files closed by their
-// writer, in this process or another. While that cannot be done, it returns later.
-// lost are the errors of crawlers that failed.
+// aggregate sums up a job and has its writer, in this process or another, close the files. Until that succeeds, it returns later.
+// lost are the errors of failed crawlers.
 func (j *job) aggregate(ctx context.Context, lost []string) (report.Summary, error) {
 	sum, ok, err := store.ReadJSON[report.Summary](ctx, j.rdb, store.SummaryKey(j.run))
 	if err != nil {
@@ -78,19 +77,19 @@ func (j *job) aggregate(ctx context.Context, lost []string) (report.Summary, err
 		case errors.Is(err, record.ErrNotWriter):
 			return report.Summary{}, later{100 * time.Millisecond}
 		case err != nil && ctx.Err() == nil:
-			// The writer reports the error, and closes the job as soon as it can.
+			// The writer reports the error and closes the job as soon as possible.
 			return report.Summary{}, later{record.RetryAfter}
 		case err != nil:
 			return report.Summary{}, err
 		}
 	}
 	if err := j.queue.Expire(ctx, store.Keep); err != nil {
-		return report.Summary{}, fmt.Errorf("let the queue expire: %w", err)
+		return report.Summary{}, fmt.Errorf("set expiry of the queue: %w", err)
 	}
 	return sum, nil
 }
 
-// sum adds up what Redis has of a job.
+// sum collects the counts of a job from Redis.
 func (j *job) sum(ctx context.Context, lost []string) (report.Summary, error) {
 	sum := report.Summary{Site: j.def.Site, JobID: j.run, Status: report.StatusComplete}
 	if err := j.count(ctx, &sum); err != nil {
@@ -116,7 +115,7 @@ func (j *job) sum(ctx context.Context, lost []string) (report.Summary, error) {
 	}
 	breaker, err := j.crawler.breaker.State(ctx)
 	if err != nil {
-		j.log.WarnContext(ctx, "the report lacks the breaker of the site", "error", err)
+		j.log.WarnContext(ctx, "the report has no state of the site's circuit breaker", "error", err)
 	}
 	sum.Breaker = breaker.State
 	if sum.Pages+sum.Errors+sum.Skipped == 0 {
@@ -128,10 +127,10 @@ func (j *job) sum(ctx context.Context, lost []string) (report.Summary, error) {
 	return sum, nil
 }
 
-// maxMissing bounds the listing pages that a summary names.
+// maxMissing limits the listing pages that a summary lists.
 const maxMissing = 20
 
-// count adds up the pages of the job, and notes which listing pages are missing.
+// count counts the pages of the job and lists missing listing pages.
 func (j *job) count(ctx context.Context, sum *report.Summary) error {
 	missing := func(format string, args ...any) {
 		if len(sum.Missing) < maxMissing {
@@ -147,7 +146,7 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 			return fmt.Errorf("count pages: %w", err)
 		}
 		for _, info := range infos {
-			if known[info.ID] { // a scan may return an item twice
+			if known[info.ID] { // a scan may return duplicates
 				continue
 			}
 			known[info.ID] = true
@@ -160,10 +159,10 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 			}
 			y := yieldOf(info)
 			p := pageOf(v.URL, info, y)
-			p.End = v.N > 0 && y.Class == fetch.Gone // a counted listing page that does not exist
+			p.End = v.N > 0 && y.Class == fetch.Gone // a numbered listing page after the last one
 			sum.Add(p)
 			if info.Kind != definition.KindDetail && info.State != workqueue.StateDone && !p.End && y.Class != fetch.Enough {
-				missing("listing page %s could not be fetched: %s", v.URL, info.Note)
+				missing("listing page %s failed: %s", v.URL, info.Note)
 			}
 			if y.Repeats != "" {
 				repeats = append(repeats, repeat{v.URL, y.Repeats, y.Unfollowed})
@@ -175,14 +174,14 @@ func (j *job) count(ctx context.Context, sum *report.Summary) error {
 	}
 	for _, r := range repeats {
 		if !known[r.next] {
-			missing("listing page %s has the same links as %s: its next page was not followed", r.url, r.first)
+			missing("listing page %s has the same links as %s, so its next page was not fetched", r.url, r.first)
 		}
 	}
 	slices.Sort(sum.Missing)
 	return j.countDeep(ctx, sum, known)
 }
 
-// countDeep notes how many pages are beyond limits.max_depth and were not found on a shorter way.
+// countDeep reports the number of pages beyond limits.max_depth that were not found on a shorter path.
 func (j *job) countDeep(ctx context.Context, sum *report.Summary, known map[string]bool) error {
 	if j.def.Limits.MaxDepth == 0 {
 		return nil
@@ -197,7 +196,7 @@ func (j *job) countDeep(ctx context.Context, sum *report.Summary, known map[stri
 	return nil
 }
 
-// notFetched describes the number of pages that were not fetched; from the number from on, it is a lower bound.
+// notFetched formats a number of pages that were not fetched. A number of at least from is a lower bound.
 func notFetched(n, from int64) string {
 	switch {
 	case from > 0 && n >= from:
@@ -208,7 +207,7 @@ func notFetched(n, from int64) string {
 	return fmt.Sprintf("%d pages were not fetched", n)
 }
 
-// addLimits notes the limits that the job has reached, and how many pages are left.
+// addLimits reports the limits that the job has reached, and the number of remaining pages.
 func (j *job) addLimits(ctx context.Context, sum *report.Summary, lost []string) error {
 	stats, err := j.queue.Stats(ctx)
 	if err != nil {
@@ -230,7 +229,7 @@ func (j *job) addLimits(ctx context.Context, sum *report.Summary, lost []string)
 		}
 	}
 	if stats.Open() > 0 && len(reached) == 0 {
-		why := "all crawlers have ended"
+		why := "all crawlers failed"
 		if len(lost) > 0 {
 			why = lost[0]
 		}

@@ -13,8 +13,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A job that has as many records as it may is complete, says so, and takes
-// nothing that it did not meet for gone.
+// A job that reaches max_records is complete, reports the limit, and marks no unseen records as gone.
 func TestMaxRecords(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 4, 5)
@@ -34,7 +33,7 @@ func TestMaxRecords(t *testing.T) {
 	}
 }
 
-// A job that has as many bytes as it may begins no more pages.
+// A job that reaches max_total_bytes starts no more pages.
 func TestMaxTotalBytes(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 2, 10)
@@ -48,7 +47,7 @@ func TestMaxTotalBytes(t *testing.T) {
 	}
 }
 
-// A page that is told of twice, as after a crash, counts once.
+// A page that is counted twice, as after a crash, counts once.
 func TestBudgetCountsAPageOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

@@ -12,7 +12,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Values of the item of a listing are part of the record of its page, in HTML and in JSON.
+// Values of a listing item are part of the record of its page, in HTML and in JSON.
 func TestCarry(t *testing.T) {
 	t.Parallel()
 	const fields = "records: {item: {key: [name], fields: {name: {css: h1, required: true}, price: {carry: price, type: price, locale: en, required: true}, rank: [{css: .rank}, {carry: rank}]}}}\n"
@@ -54,7 +54,7 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// JSON in an element of a page has a record per element of its list.
+// JSON inside an element of a page yields a record per member of its list.
 func TestRecordsOfJSONInAnElement(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewMeasured(t, 0, func(w http.ResponseWriter, _ *http.Request) {

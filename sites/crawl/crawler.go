@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// maxAttempts gives up a page that crashes its workers. Retries after an error
-	// end sooner.
+	// maxAttempts fails a page that crashes its workers. Retries after errors have lower limits.
 	maxAttempts = 25
-	// leaseTTL must be longer than the pages of a crawler take.
+	// leaseTTL must exceed the time that a crawler needs for a page.
 	leaseTTL = 15 * time.Minute
 )
 
-// crawler fetches pages of a job in this process: each is leased, admitted,
-// fetched, extracted and settled. It may be used by many goroutines.
+// crawler processes pages of a job in this process: it leases, admits, fetches, extracts and settles each one. It is safe for
+// concurrent use.
 type crawler struct {
 	*pages
 	leases    *leases
@@ -33,25 +32,24 @@ type crawler struct {
 	client    *fetch.Client
 	breaker   *polite.SiteBreaker
 	extractor *extractor
-	observe   func(context.Context, Visit) (context.Context, func(Visited)) // nil for none
+	observe   func(context.Context, Visit) (context.Context, func(Visited)) // may be nil
 	progress  *progress
-	delays    *counters    // by Delay
-	ends      *counters    // of sessions, by why they ended
+	delays    *counters    // of pages, by Delay
+	ends      *counters    // of sessions, by reason
 	deep      atomic.Int64 // pages found beyond limits.max_depth
 }
 
 // visited is a leased page after its visit.
 type visited struct {
 	visit   visit
-	invalid error    // of its payload
-	d       decision // whether it was fetched
-	err     error    // of the decision
+	invalid error    // invalid payload
+	d       decision // admission
+	err     error    // failed admission
 	enough  bool     // the scrape needs no more listing pages
-	fetched          // with admit
+	fetched          // set if admitted
 }
 
-// visit fetches and extracts a page if it may be fetched now. It calls landed when the response has been read, and does
-// not end the lease.
+// visit fetches and extracts a page if admission allows it. It calls landed after it has read the response. The lease remains.
 func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func()) (f visited) {
 	if f.invalid = json.Unmarshal(lease.Payload, &f.visit); f.invalid != nil {
 		return f
@@ -68,8 +66,8 @@ func (c *crawler) visit(ctx context.Context, lease workqueue.Leased, landed func
 	return f
 }
 
-// conclude ends the lease of a page after its visit. It returns an error of type later, of ctx or of Redis; the error of the page
-// itself is settled with it.
+// conclude settles or returns a page after its visit. It returns later, or an error of ctx or Redis. An error of the page itself
+// is stored with the page.
 func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visited) error {
 	switch {
 	case f.invalid != nil:
@@ -88,7 +86,7 @@ func (c *crawler) conclude(ctx context.Context, lease workqueue.Leased, f visite
 	return c.done(ctx, lease, f.visit, f.fetched)
 }
 
-// delayed counts a delay and returns later, or nil if the page need not wait.
+// delayed counts a delay and returns later, or nil without a delay.
 func (c *crawler) delayed(d decision) error {
 	if d.action != wait {
 		return nil
@@ -102,11 +100,10 @@ type fetched struct {
 	yield   *yield
 	records [][]byte
 	failure error
-	down    time.Duration // how long the site gets no requests; 0: it is not down
+	down    time.Duration // time without requests to the site; 0: the site is up
 }
 
-// fetch fetches and extracts a page, and adds the result to the breaker and the
-// report of the job.
+// fetch fetches and extracts a page, and reports the result to the circuit breaker and the job.
 func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision, landed func()) (f fetched) {
 	var page extract.Page
 	if c.observe != nil {
@@ -128,7 +125,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 	}
 	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.failure))
 	if err != nil {
-		c.log.WarnContext(ctx, "cannot report the result of a page to the site's breaker", "error", err)
+		c.log.WarnContext(ctx, "cannot report the result of a page to the site's circuit breaker", "error", err)
 	}
 	f.down = down
 	via := ""
@@ -136,12 +133,12 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		via = f.yield.via
 	}
 	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.failure); err != nil {
-		c.log.WarnContext(ctx, "the report will lack an answer of a proxy", "error", err)
+		c.log.WarnContext(ctx, "cannot count a proxy response for the report", "error", err)
 	}
 	return f
 }
 
-// done settles a page with its records and the pages that it leads to. A page that is not settled is fetched again.
+// done settles a page with its records and links. Until that succeeds, the page may be fetched again.
 func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
 	records, err := c.limitRecords(ctx, lease, f.yield, f.records)
 	var to []workqueue.Item
@@ -168,7 +165,7 @@ func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f f
 	return err
 }
 
-// failed retries, delays or gives up a page, by the class of its failure.
+// failed retries, delays or fails a page, depending on the class of its failure.
 func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, f fetched) error {
 	err, class := f.failure, fetch.ClassOf(f.failure)
 	if ctx.Err() != nil || class == fetch.Canceled {
@@ -177,7 +174,7 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, f fetched)
 		}
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
 	}
-	if tasks.Refused(err) { // Redis failed, and not the page
+	if tasks.Refused(err) { // an error of Redis, not of the page
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
 	}
 	var after time.Duration
@@ -191,7 +188,7 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, f fetched)
 	attempt := lease.Attempts + 1
 	c.log.DebugContext(ctx, "page failed", "page", lease.ID, "class", class, "attempt", attempt, "down", f.down, "error", err)
 	switch {
-	case f.down > 0: // when the site may be up again, other pages are tried first
+	case f.down > 0: // after the outage other pages are tried first
 		return c.wait(ctx, lease, class, err, waitFor(DelayDown, max(after, f.down+policy.Wait(1, c.def.Retries.Cap))))
 	case policy.Free:
 		return c.wait(ctx, lease, class, err, waitFor(DelayLimited, after))
@@ -203,22 +200,20 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, f fetched)
 	return c.giveUp(ctx, lease, class, err)
 }
 
-// wait delays a page; that is not an attempt. A page that has waited for too long
-// is given up.
+// wait delays a page, which does not count as an attempt. A page that has waited too long fails.
 func (c *crawler) wait(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error, d decision) error {
 	since := time.Now()
 	if infos, gerr := c.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
 		since = delayedSince(infos[0].Note, since)
 	}
 	if time.Since(since)+d.after > c.stallMax(class) {
-		return c.giveUp(ctx, lease, class, fmt.Errorf("delayed for too long: %w", err))
+		return c.giveUp(ctx, lease, class, fmt.Errorf("delayed too long: %w", err))
 	}
 	c.delays.add(string(d.delay))
 	return c.leases.retry(ctx, lease, fmt.Errorf("%s%s: %w", delayNote, since.UTC().Format(time.RFC3339), err), d.after, false)
 }
 
-// stallMax is how long a page may be delayed. While all proxies rest, it may be
-// delayed as long as its job may take, if that has a limit.
+// stallMax returns the maximum delay of a page. While all proxies are resting, that is the time limit of the job, if it has one.
 func (c *crawler) stallMax(class fetch.Class) time.Duration {
 	if limit := c.def.Limits.MaxDuration; class == fetch.NoProxy && limit > 0 {
 		return max(limit, c.def.Retries.StallMax)
@@ -226,7 +221,7 @@ func (c *crawler) stallMax(class fetch.Class) time.Duration {
 	return c.def.Retries.StallMax
 }
 
-// giveUp settles a page that is not tried again.
+// giveUp settles a page as failed.
 func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error) error {
 	y := yield{Class: class}
 	if p, ok := errors.AsType[*invalidPage](err); ok {
@@ -246,12 +241,12 @@ func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetc
 	return c.settle(ctx, lease, outcome.With(result))
 }
 
-// settle ends the lease of a page that is fetched or given up, which is progress of the job.
+// settle settles a fetched or failed page and records the progress of the job.
 func (c *crawler) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Outcome) error {
 	err := c.leases.settle(ctx, lease, o)
 	if err == nil {
 		if perr := c.progress.note(ctx); perr != nil {
-			c.log.DebugContext(ctx, "the progress of the job is not stored", "error", perr)
+			c.log.DebugContext(ctx, "cannot store the progress of the job", "error", perr)
 		}
 	}
 	return err
@@ -259,8 +254,7 @@ func (c *crawler) settle(ctx context.Context, lease workqueue.Leased, o workqueu
 
 const delayNote = "delayed since "
 
-// delayedSince reads from the note of an item when it was first delayed, and
-// returns missing if the note does not have that.
+// delayedSince parses the time of an item's first delay from its note. It returns missing if the note has none.
 func delayedSince(note string, missing time.Time) time.Time {
 	rest, ok := strings.CutPrefix(note, delayNote)
 	if !ok {

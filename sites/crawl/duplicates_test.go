@@ -14,8 +14,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// newSame is a site of 12 items: 0 to 2 are pages of their own, the others all
-// have one body, in which {item} is the number.
+// newSame returns a site of 12 items. Items 0 to 2 have distinct pages; the others share one body, in which {item} is the number.
 func newSame(t *testing.T, body string) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,15 +63,15 @@ func TestPagesWithTheSameContentAreReported(t *testing.T) {
 			if sum.Duplicates != c.want || sum.ByType["item"] != 12 || sum.Errors != 0 {
 				t.Errorf("got %d duplicates, %d records, %d errors; want %d, 12, 0", sum.Duplicates, sum.ByType["item"], sum.Errors, c.want)
 			}
-			said := strings.Contains(sum.Text(), fmt.Sprintf("%d pages have the content of another page, such as http://", c.want))
-			if said != (c.want > 0) {
-				t.Errorf("the report tells of duplicates: got %v, want %v:\n%s", said, c.want > 0, sum.Text())
+			reported := strings.Contains(sum.Text(), fmt.Sprintf("%d pages have the content of another page, such as http://", c.want))
+			if reported != (c.want > 0) {
+				t.Errorf("duplicates in the report: got %v, want %v:\n%s", reported, c.want > 0, sum.Text())
 			}
 		})
 	}
 }
 
-// A page with markup and nothing to read is empty.
+// A page with markup but without text is empty.
 func TestEmptyPages(t *testing.T) {
 	t.Parallel()
 	sum := scrapeSame(t, `<html><head><title>x</title></head><body><div> </div><script>1</script></body></html>`, "records: {item: {from: listing, each: a, fields: {name: a}}}\n")
@@ -81,8 +80,8 @@ func TestEmptyPages(t *testing.T) {
 	}
 }
 
-// A page that names another page of the job as its canonical URL gives the record of that page. Names of a listing page, of
-// pages that the job does not have and of other hosts mean nothing; alternates in other languages are pages of their own.
+// A page whose canonical URL is another page of the job yields the record of that page. A canonical URL of a listing page, of a
+// page outside the job or of another host is ignored; alternates in other languages are separate pages.
 func TestCanonicalPagesCountOnce(t *testing.T) {
 	t.Parallel()
 	canonical := map[string]string{

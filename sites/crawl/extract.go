@@ -13,21 +13,20 @@ import (
 	"muster/sites/fetch"
 )
 
-// maxSitemaps is how deeply sitemaps may be nested.
+// maxSitemaps is the maximum nesting of sitemaps.
 const maxSitemaps = 3
 
-// extractor makes records and links of the pages of a job. It may be used by
-// many goroutines.
+// extractor extracts records and links from the pages of a job. It is safe for concurrent use.
 type extractor struct {
 	def      *definition.Definition
-	limit    int // of records of a type from a listing page; 0: none
+	limit    int // maximum number of records per type from listing pages; 0: no limit
 	memory   *memory
 	contents duplicates
 	siblings *siblings
 }
 
-// extract makes records and links of a fetched page; tries is how often the page
-// was tried before. Every error except that of ctx is a *fetch.Error.
+// extract extracts records and links from a fetched page. tries is the number of earlier attempts. Every error except an error of
+// ctx is a *fetch.Error.
 func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tries int) (*yield, [][]byte, error) {
 	leave, err := x.memory.enter(ctx, len(page.Body))
 	if err != nil {
@@ -92,12 +91,12 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 	return y, nil
 }
 
-// check returns why a page cannot be one that the definition describes, or nil.
+// check returns an error if a page cannot be a page of the definition.
 func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, error) {
 	if !extract.MustHave(x.def, doc) {
-		why := "the page has none of must_have"
+		why := "no element matches must_have"
 		if fetch.NeedsScript(doc) {
-			why += "; it seems to need JavaScript, which is not run; see render in the definition"
+			why += "; the page probably requires JavaScript; see render in the definition"
 		}
 		return fetch.Validate, errors.New(why)
 	}
@@ -106,16 +105,16 @@ func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, er
 	}
 	switch {
 	case len(res.Invalid) > 0:
-		return fetch.Validate, invalidIn(res, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
+		return fetch.Validate, invalidIn(res, fmt.Errorf("all records of the page are invalid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
 	case fetch.NeedsScript(doc):
-		return fetch.Validate, errors.New("the page is an empty frame that needs JavaScript, which is not run; see render in the definition")
+		return fetch.Validate, errors.New("the page is empty without JavaScript; see render in the definition")
 	case doc.Root != nil && doc.JSON == nil && len(x.def.Page(doc.Page.Kind).MustHave) == 0 && doc.Text() == "":
 		return fetch.Empty, errors.New("the page has no text")
 	}
 	return fetch.OK, nil
 }
 
-// yield returns the result of a page, and its records as JSON.
+// yield returns the result of a page and its records as JSON.
 func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield, [][]byte, error) {
 	y := &yield{
 		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1), Duplicate: x.contents.of(doc, &res),
@@ -152,13 +151,12 @@ func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield
 	return y, records, nil
 }
 
-// maxContents bounds how many pages duplicates remembers.
+// maxContents limits the pages that duplicates remembers.
 const maxContents = 10_000
 
-// duplicates finds pages of a job with the content of a page at another
-// address: the same text and the same records, apart from keys and URLs. It
-// remembers only the last pages of this process, so it may miss some.
-// The zero value is ready for use by many goroutines.
+// duplicates finds pages of a job with equal text and equal records, apart from keys and URLs, at different addresses. It
+// remembers only the recent pages of this process, so it may miss some. The zero value is ready to use and safe for concurrent
+// use.
 type duplicates struct {
 	mu    sync.Mutex // guards first
 	first map[uint64]string
@@ -166,8 +164,7 @@ type duplicates struct {
 
 var contentSeed = maphash.MakeSeed()
 
-// of returns the address of the detail page that had the same content first,
-// or "" when there is none.
+// of returns the address of the first detail page with the same content, or "".
 func (d *duplicates) of(doc *extract.Doc, res *extract.Result) string {
 	text := doc.Text()
 	if doc.Page.Kind != definition.KindDetail || text == "" {
@@ -175,7 +172,7 @@ func (d *duplicates) of(doc *extract.Doc, res *extract.Result) string {
 	}
 	var h maphash.Hash
 	h.SetSeed(contentSeed)
-	_, _ = h.WriteString(text) // never fails, as the other write
+	_, _ = h.WriteString(text) // never fails
 	for _, r := range res.Records {
 		r.Key, r.URL = "", ""
 		line, err := r.JSON()

@@ -19,7 +19,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// failedPages reads failed.jsonl: the status of each page, by path.
+// failedPages reads failed.jsonl: the status of each page by path.
 func failedPages(t *testing.T, file, site string) map[string]report.PageStatus {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -41,7 +41,7 @@ func failedPages(t *testing.T, file, site string) map[string]report.PageStatus {
 	return statuses
 }
 
-// Failed pages have a status, which the next run of the job updates: pages that it fetches are resolved, and stay so.
+// Failed pages have a status, which the next run of the job updates: pages that it fetches are resolved and stay so.
 func TestFailedPagesHaveAStatus(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 6)
@@ -79,7 +79,7 @@ func TestFailedPagesHaveAStatus(t *testing.T) {
 	check("after a third run", "", map[string]report.PageStatus{"/item/1": report.PageResolved, "/item/2": report.PageResolved, "/item/3": report.PageResolved, "/item/4": report.PagePermanent})
 }
 
-// A page that the site allows again at a time is listed with it. The files of a job are readable by their owner only.
+// A failed page is listed with its Retry-After. Only the owner can read the files of a job.
 func TestFailedPageHasRetryAfter(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 2)
@@ -113,7 +113,7 @@ func TestFailedPageHasRetryAfter(t *testing.T) {
 	}
 }
 
-// Error pages with status 200 and pages that lack required fields are fetched again later, also without a proxy.
+// Error pages with status 200 and pages without required fields are retried, also without a proxy.
 func TestErrorPagesWithStatus200AreRetried(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 10)

@@ -14,7 +14,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A page whose end Redis does not take, because its disk is full, is fetched again, and that is no attempt at it.
+// A page that Redis cannot settle because its disk is full is fetched again, which does not count as an attempt.
 func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "appendonly", "yes")
@@ -53,7 +53,7 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	}
 }
 
-// A crawler continues after an error of Redis, however many there were.
+// A crawler continues after any number of Redis errors.
 func TestErrorOfRedisUsesUpNoAttemptsOfACrawler(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
@@ -72,7 +72,7 @@ func TestErrorOfRedisUsesUpNoAttemptsOfACrawler(t *testing.T) {
 	}
 }
 
-// enqueue queues detail pages, and returns their IDs.
+// enqueue queues detail pages and returns their IDs.
 func enqueue(t *testing.T, j *job, urls ...string) []string {
 	t.Helper()
 	var pages []visit
@@ -93,8 +93,8 @@ func enqueue(t *testing.T, j *job, urls ...string) []string {
 	return ids
 }
 
-// A crawler does not end as if no page were left when Redis fails as it begins: it takes over leases, counts the records that
-// wait to be written and leases pages. A script may need two calls.
+// A crawler returns an error, instead of ending as if no page were left, if Redis fails while it takes over leases, counts
+// unwritten records or leases pages. A script may need two calls.
 func TestCrawlerEndsWithAnErrorOfRedis(t *testing.T) {
 	t.Parallel()
 	for n := range 3 {

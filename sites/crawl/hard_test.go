@@ -17,8 +17,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Hostile pages among ordinary ones fail, each with its class, and the job has
-// the records of all others.
+// Hostile pages among ordinary ones fail with their class, and the job has the records of all others.
 func TestHardPages(t *testing.T) {
 	t.Parallel()
 	var bomb bytes.Buffer

@@ -23,7 +23,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// inbox is a webhook that can be away, and counts what it took.
+// inbox is a webhook that can be down and counts accepted requests.
 type inbox struct {
 	*httptest.Server
 	away  atomic.Bool
@@ -73,16 +73,16 @@ func (h *inbox) once(t *testing.T, want int) {
 	}
 }
 
-// sinkTrouble is what keeps the records of a job from being written.
+// sinkTrouble is a fault that prevents the writing of records.
 type sinkTrouble struct {
-	sinks []string
-	says  string // part of the error
-	heal  func()
-	check func(t *testing.T, records int) // nil: nothing beside the files
+	sinks   []string
+	problem string // part of the error
+	heal    func()
+	check   func(t *testing.T, records int) // nil: nothing beside the files
 }
 
-// A job whose sink is away says so, begins no more pages, and continues when the
-// sink is back: every record is everywhere, once.
+// A job with a failing sink reports it, starts no more pages, and continues when the sink recovers: every record is in every sink
+// exactly once.
 func TestSinkHeals(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, out string) sinkTrouble{
@@ -103,7 +103,7 @@ func folderIsFile(t *testing.T, out string) sinkTrouble {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return sinkTrouble{says: "not a directory", heal: func() { _ = os.Remove(path) }}
+	return sinkTrouble{problem: "not a directory", heal: func() { _ = os.Remove(path) }}
 }
 
 func databaseIsLocked(t *testing.T, out string) sinkTrouble {
@@ -118,7 +118,7 @@ func databaseIsLocked(t *testing.T, out string) sinkTrouble {
 		t.Fatal(err)
 	}
 	return sinkTrouble{
-		sinks: []string{"sqlite:" + path}, says: "locked",
+		sinks: []string{"sqlite:" + path}, problem: "locked",
 		heal:  func() { _, _ = db.Exec("ROLLBACK") },
 		check: func(t *testing.T, records int) { wantRows(t, path, records) },
 	}
@@ -129,7 +129,7 @@ func webhookIsAway(t *testing.T, out string) sinkTrouble {
 	away.away.Store(true)
 	path := filepath.Join(out, "r.db")
 	return sinkTrouble{
-		sinks: []string{there.URL, away.URL, "sqlite:" + path}, says: "404",
+		sinks: []string{there.URL, away.URL, "sqlite:" + path}, problem: "404",
 		heal: func() { away.away.Store(false) },
 		check: func(t *testing.T, records int) {
 			there.once(t, records)
@@ -139,7 +139,7 @@ func webhookIsAway(t *testing.T, out string) sinkTrouble {
 	}
 }
 
-// wantRows wants so many records and changes in a database.
+// wantRows checks the number of records and changes in a database.
 func wantRows(t *testing.T, path string, want int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -153,13 +153,13 @@ func wantRows(t *testing.T, path string, want int) {
 	}
 }
 
-// healSink scrapes a site while its records cannot be written, and after that.
+// healSink scrapes a site while its records cannot be written, and again after the fault.
 func healSink(t *testing.T, out string, c sinkTrouble) {
 	t.Helper()
 	site := sitetest.NewShop(t, 1, 30)
 	s := newWorker(t, redistest.New(t))
 	j := begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, OutDir: out, Sinks: c.sinks})
-	// trouble writes, as the service does while the job's workflow exists, and returns why it cannot.
+	// trouble writes records, as the service does while the job's workflow exists, and returns the writer's error.
 	trouble := func() (why string, ok bool) {
 		_, _ = s.recorder.Write(t.Context(), j.run)
 		_, why, err := store.Written(t.Context(), j.queue.Outputs())
@@ -169,9 +169,9 @@ func healSink(t *testing.T, out string, c sinkTrouble) {
 	if err := fetchFirst(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "the job says "+c.says, func() bool {
+	testutil.Eventually(t, "the job to report "+c.problem, func() bool {
 		why, ok := trouble()
-		return ok && strings.Contains(why, c.says)
+		return ok && strings.Contains(why, c.problem)
 	})
 	before := site.Sum()
 	if _, err := crawlOnce(t.Context(), j, "crawler"); !errors.As(err, new(later)) {
@@ -200,8 +200,7 @@ func fetchFirst(ctx context.Context, j *job) error {
 	return j.crawler.conclude(ctx, leases[0], j.crawler.visit(ctx, leases[0], func() {}))
 }
 
-// A database that accepts connections and hangs up is reported, and the job does
-// not hang.
+// A database that accepts and closes connections is reported, and the job does not hang.
 func TestPostgresThatHangsUpIsReported(t *testing.T) {
 	t.Parallel()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -228,7 +227,7 @@ func TestPostgresThatHangsUpIsReported(t *testing.T) {
 	if err := fetchFirst(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "the trouble is told", func() bool {
+	testutil.Eventually(t, "the error of the writer", func() bool {
 		_, _ = s.recorder.Write(t.Context(), j.run)
 		_, why, err := store.Written(t.Context(), j.queue.Outputs())
 		return err == nil && strings.Contains(why, "postgres://127.0.0.1") && dropped.Load() > 1

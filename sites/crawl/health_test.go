@@ -25,7 +25,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// The first job of a site has nothing to be compared with.
+// The first job of a site is not compared with earlier jobs.
 func TestHealthOfTheFirstJob(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 3, 10)
@@ -76,8 +76,7 @@ func TestHealthOfTheFirstJob(t *testing.T) {
 	}
 }
 
-// A job that resumes another is judged by the records of both, and unchanged
-// records count.
+// A job that resumes another is judged by the records of both, and unchanged records count.
 func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 20)
@@ -130,7 +129,7 @@ func TestReport(t *testing.T) {
 	}
 	health, err := store.LastHealth(t.Context(), s.cfg.Client.Redis())
 	if err != nil || len(health) != 1 || health[0].JobID != "j1" || health[0].Status == report.Healthy {
-		t.Errorf("got health %+v, error %v, want that of j1, not healthy", health, err)
+		t.Errorf("got health %+v, error %v, want an unhealthy state of j1", health, err)
 	}
 	site.Faults = nil
 	sum = run(t, begin(t, s, "j2", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
@@ -139,8 +138,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// How long a site has pages wait for their turn is not how long it takes to
-// answer.
+// The response time excludes the time that pages wait for the request rate.
 func TestResponseIsWithoutDelays(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 1)
@@ -150,11 +148,11 @@ func TestResponseIsWithoutDelays(t *testing.T) {
 	}
 	sum := run(t, begin(t, newWorker(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if got := sum.Times.Mean(); sum.Pages != 2 || got <= 0 || got >= 500*time.Millisecond { // a turn is at least that
-		t.Errorf("got a mean response of %s in %d pages, want that of the server", got, sum.Pages)
+		t.Errorf("got a mean response of %s in %d pages, want the response time of the server", got, sum.Pages)
 	}
 }
 
-// The health of each job is announced with the status before, again after an error, and once it has been.
+// The health of each job is announced once with the previous status, and again after an error.
 func TestHealthIsAnnounced(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 20)

@@ -14,7 +14,7 @@ import (
 	"muster/sites/report"
 )
 
-// Redirects that lead from host to host and back end at limits.redirects.
+// A redirect loop between hosts ends at limits.redirects.
 func TestRedirectLoopOverHosts(t *testing.T) {
 	t.Parallel()
 	var other *httptest.Server
@@ -38,7 +38,7 @@ func TestRedirectLoopOverHosts(t *testing.T) {
 	}
 }
 
-// Sitemaps of 50 MB, two indexes deep, are read to limits.max_pages.
+// Sitemaps of 50 MB, two indexes deep, are read up to limits.max_pages.
 func TestLargeSitemaps(t *testing.T) {
 	t.Parallel()
 	const urls, most = 50_000, 60
@@ -73,15 +73,15 @@ func TestLargeSitemaps(t *testing.T) {
 	}
 }
 
-// Sites without an end stop at their limits: a calendar whose months link to the next and the previous one, and listing
-// pages with other links each time that they are requested.
+// Infinite sites stop at their limits: a calendar with links to the next and the previous month, and listing pages with new links
+// in each response.
 func TestSitesWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		page  func(w http.ResponseWriter, n, request int)
-		limit string
-		pages int
-		says  string
+		page    func(w http.ResponseWriter, n, request int)
+		limit   string
+		pages   int
+		problem string
 	}{
 		"calendar": {func(w http.ResponseWriter, n, _ int) {
 			fmt.Fprintf(w, `<a class=next href="/list/%d">next</a><a class=to href="/list/%d">previous</a>`, n+1, n-1)
@@ -105,15 +105,15 @@ func TestSitesWithoutAnEnd(t *testing.T) {
 			})
 			sum := scrapeOn(t, 1, "site: endless\nbase_url: "+site.URL+"\nstart: [/list/0]\nlimits: {"+c.limit+"}\nlisting: {next: a.next, links: [{css: a.to, as: listing}]}\n"+sitetest.Impatient+
 				"records: {month: {from: listing, fields: {n: {css: h1, required: true}}}}\n")
-			if _, requests, most := site.Counts(); requests != c.pages || most != 1 || sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), c.says) {
-				t.Errorf("got %d requests, up to %d of a page, %s, %v; want %d, 1, INCOMPLETE, %q", requests, most, sum.Status, sum.Missing, c.pages, c.says)
+			if _, requests, most := site.Counts(); requests != c.pages || most != 1 || sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), c.problem) {
+				t.Errorf("got %d requests, up to %d of a page, %s, %v; want %d, 1, INCOMPLETE, %q", requests, most, sum.Status, sum.Missing, c.pages, c.problem)
 			}
 		})
 	}
 }
 
-// Links that differ in the order of their parameters, their fragment, escapes or the case of their host lead to one page;
-// links that differ in the case of their path, to several.
+// Links that differ in the order of parameters, the fragment, escapes or the case of the host lead to one page; links that differ
+// in the case of the path lead to several.
 func TestSpellingsOfALink(t *testing.T) {
 	t.Parallel()
 	var site *sitetest.Measured
@@ -136,8 +136,7 @@ func TestSpellingsOfALink(t *testing.T) {
 	}
 }
 
-// Pages that are of another kind when they are requested again fail or give what they have then, and leave the others
-// alone.
+// Pages that change their kind between requests fail or yield their current content, and do not affect others.
 func TestPagesThatChangeTheirKind(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -14,7 +14,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// job is a scrape in this process.
+// job is a scrape with its resources in this process.
 type job struct {
 	*pages
 	crawler *crawler
@@ -22,10 +22,10 @@ type job struct {
 	finish func(ctx context.Context, run string, sum report.Summary) (report.Summary, error)
 }
 
-// later is the error of a step that must run again after some time.
+// later is the error of a step that must run again after a delay.
 type later struct{ after time.Duration }
 
-func (l later) Error() string { return fmt.Sprintf("nothing to do for %s", l.after) }
+func (l later) Error() string { return fmt.Sprintf("retry after %s", l.after) }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
@@ -49,20 +49,20 @@ func (j *job) publish(ctx context.Context) {
 	}
 	for _, c := range []*counters{j.crawler.delays, j.crawler.ends} {
 		if err := c.flush(ctx); err != nil {
-			j.log.WarnContext(ctx, "the report will lack delays or ends of sessions", "error", err)
+			j.log.WarnContext(ctx, "cannot store delays and session ends for the report", "error", err)
 		}
 	}
 	if stats, err := j.queue.Stats(ctx); err == nil {
 		total, completed := chunks(j.def, stats)
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(stats.Error))
 		tasks.PublishKey(ctx, "total_urls", fmt.Sprint(stats.Total))
-		tasks.PublishKey(ctx, "total_chunks", fmt.Sprint(total)) // before those that are completed
+		tasks.PublishKey(ctx, "total_chunks", fmt.Sprint(total)) // before completed_chunks
 		tasks.PublishKey(ctx, "completed_chunks", fmt.Sprint(completed))
 	}
 }
 
-// chunks returns the pages of a job in chunks of ten times max_per_domain, at least 25: how many are known, and how many
-// will not be fetched any more. The last chunk is complete when no page is open.
+// chunks counts the pages of a job in chunks of ten times max_per_domain, at least 25 pages: all known pages and the terminal
+// pages. The last chunk completes when no page is open.
 func chunks(def *definition.Definition, pages workqueue.Stats) (total, completed int64) {
 	size := int64(max(10*def.Politeness.MaxPerDomain, 25))
 	total = (pages.Total + size - 1) / size
@@ -72,12 +72,12 @@ func chunks(def *definition.Definition, pages workqueue.Stats) (total, completed
 	return total, (pages.Total - pages.Open()) / size
 }
 
-// applyPause pauses a job that begins while its site is paused. Otherwise it
-// resumes the queue, which may be that of an earlier job that ended paused.
+// applyPause pauses a job that begins while its site is paused. Otherwise it resumes the queue, which an earlier job may have
+// left paused.
 func (j *job) applyPause(ctx context.Context) error {
 	paused, err := j.rdb.SIsMember(ctx, store.PausedSitesKey, j.def.Site).Result()
 	if err != nil {
-		return fmt.Errorf("look whether site %s is paused: %w", j.def.Site, err)
+		return fmt.Errorf("read whether site %s is paused: %w", j.def.Site, err)
 	}
 	set := j.queue.Resume
 	if paused {
@@ -89,7 +89,7 @@ func (j *job) applyPause(ctx context.Context) error {
 	return nil
 }
 
-// collect queues the start pages of the job, and ends the leases of an earlier run of the job that was killed.
+// collect queues the start pages and ends the leases of a crashed earlier run of the job.
 func (j *job) collect(ctx context.Context) error {
 	if err := j.requeue(ctx); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (j *job) collect(ctx context.Context) error {
 	return nil
 }
 
-// requeue puts the failed pages of the resumed job back into the queue, once.
+// requeue requeues the failed pages of the resumed job, once.
 func (j *job) requeue(ctx context.Context) error {
 	if j.req.Resume == "" {
 		return nil
@@ -138,15 +138,15 @@ func (j *job) requeue(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("requeue the failed pages of job %s: %w", j.id, err)
 	}
-	j.log.InfoContext(ctx, "failed pages are requeued", "pages", len(ids))
+	j.log.InfoContext(ctx, "requeued failed pages", "pages", len(ids))
 	if err := j.rdb.Set(ctx, store.ResumedKey(j.run), len(ids), store.Keep).Err(); err != nil {
 		return fmt.Errorf("resume job %s: %w", j.id, err)
 	}
 	return nil
 }
 
-// crawlersFor returns the crawlers of a job: one for each eight pages that may be in flight, but not more than the live
-// workers have slots for scrapes.
+// crawlersFor returns the crawlers of a job: one per eight pages that may be in flight, and at most one per slot of the live
+// workers.
 func crawlersFor(ctx context.Context, client *tasks.Client, def *definition.Definition) ([]store.Crawler, error) {
 	workers, err := client.Workers(ctx)
 	if err != nil {
@@ -160,7 +160,7 @@ func crawlersFor(ctx context.Context, client *tasks.Client, def *definition.Defi
 	return crawlers, nil
 }
 
-// slotsOf returns how many tasks of scrapes the workers run at once.
+// slotsOf returns the number of slots of the workers for scrapes.
 func slotsOf(workers []tasktype.Worker) int {
 	slots := 0
 	for _, w := range workers {

@@ -21,22 +21,22 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// localJobs are the jobs that this process works on, with what they share. It
-// may be used by many goroutines. Close it.
+// localJobs are the jobs that this process works on, with their shared resources. It is safe for concurrent use. Close releases
+// the resources.
 type localJobs struct {
 	cfg      Config
 	recorder *record.Recorder
-	robots   polite.RobotsCache // not shared with other processes: it is one file for each host and day
+	robots   polite.RobotsCache // per process: one request per host and day is cheap
 	pacer    *limit.Pacer
-	slots    *limit.KeyedLimiter // of pages that are being fetched; nil: no limit
-	memory   *memory             // for pages that are parsed
+	slots    *limit.KeyedLimiter // pages in flight; nil: no limit
+	memory   *memory             // for parsing pages
 
 	mu   sync.Mutex // guards jobs
 	jobs map[string]*job
 
-	// The fields below are used by tidy only.
+	// Only tidy uses the fields below.
 	looked  time.Time       // when stalled jobs were last looked for
-	stalled map[string]bool // jobs of this process that were logged
+	stalled map[string]bool // logged jobs of this process
 }
 
 func newLocalJobs(cfg Config) *localJobs {
@@ -59,7 +59,7 @@ func (l *localJobs) close() {
 	clear(l.jobs)
 }
 
-// get returns a job that any process has begun.
+// get returns a job that some process has started.
 func (l *localJobs) get(ctx context.Context, id string) (*job, error) {
 	l.mu.Lock()
 	j, ok := l.jobs[id]
@@ -90,7 +90,7 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 		return nil, err
 	}
 	if def.Site != req.Site {
-		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, store.ErrNames)
+		return nil, fmt.Errorf("the definition is for site %s, but the request for %q: %w", def.Site, req.Site, store.ErrNames)
 	}
 	if def, err = l.cfg.Secrets(def, req.BaseURL != ""); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 			return nil, err
 		}
 	}
-	var transport http.RoundTripper // one without proxies
+	var transport http.RoundTripper // nil: direct
 	if l.cfg.Transport != nil && !direct {
 		transport = l.cfg.Transport(def)
 	}
@@ -117,8 +117,7 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 	}, nil
 }
 
-// newCrawler returns the crawler of a job. Without a transport it uses no
-// proxies.
+// newCrawler returns the crawler of a job. Without a transport it uses no proxies.
 func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	site := SiteKey(p.def)
 	c := &crawler{
@@ -146,12 +145,11 @@ func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	return c
 }
 
-// SiteKey names a site in what its jobs share, such as its breaker. A copy of
-// the site at another address has a name of its own.
+// SiteKey is the key of a site in state that its jobs share, such as the circuit breaker. A mirror of the site has a different
+// key.
 func SiteKey(def *definition.Definition) string { return def.Site + "@" + def.Base().Host }
 
-// tidy returns pages that could not be returned before, forgets jobs that are
-// not open, and logs those without progress.
+// tidy retries failed returns of leases, forgets jobs that are no longer open, and logs stalled jobs.
 func (l *localJobs) tidy(ctx context.Context, open []string) {
 	l.warnStalled(ctx)
 	for _, j := range l.all() {
@@ -160,7 +158,7 @@ func (l *localJobs) tidy(ctx context.Context, open []string) {
 			continue
 		}
 		if err := j.crawler.leases.returnPending(ctx); err != nil && ctx.Err() == nil {
-			l.cfg.Logger.DebugContext(ctx, "pages are returned later", "job", j.run, "error", err)
+			l.cfg.Logger.DebugContext(ctx, "cannot return pages yet", "job", j.run, "error", err)
 		}
 	}
 }
@@ -171,7 +169,7 @@ func (l *localJobs) all() []*job {
 	return slices.Collect(maps.Values(l.jobs))
 }
 
-// forget drops a job that has ended, with the files of its records.
+// forget drops a terminated job and closes its record files.
 func (l *localJobs) forget(j *job) {
 	l.drop(j)
 	l.recorder.Forget(j.run)
@@ -187,24 +185,22 @@ func (l *localJobs) drop(j *job) {
 }
 
 const (
-	// pageFactor is how many bytes are used for each byte of a page while it is
-	// parsed: the body, the text in UTF-8, the tree, and garbage.
+	// pageFactor is the memory that parsing needs per byte of a page: the body, the UTF-8 text, the tree and garbage.
 	pageFactor = 16
-	// leastRoom is how many bytes are reserved for a small page.
+	// leastRoom is the minimum reservation for a page, in bytes.
 	leastRoom = 512 << 10
-	// memoryShare is the part of the limit that is for pages.
+	// memoryShare is the share of the memory limit that pages may use.
 	memoryShare = 0.75
 )
 
-// memory bounds the pages that a process parses at once by their sizes. Pages
-// wait first in, first out, so that a large one does not starve. Nil has no bound.
+// memory limits the pages that a process parses concurrently, by size. Pages wait in FIFO order, so a large page does not starve.
+// Nil has no limit.
 type memory struct {
 	size int64
 	room *semaphore.Weighted
 }
 
-// newMemory returns the memory of a process that should stay below limit
-// bytes, or nil when limit is 0.
+// newMemory returns the memory of a process with a limit in bytes, or nil if limit is 0.
 func newMemory(limit int64) *memory {
 	if limit <= 0 {
 		return nil
@@ -213,8 +209,7 @@ func newMemory(limit int64) *memory {
 	return &memory{size: size, room: semaphore.NewWeighted(size)}
 }
 
-// enter waits until a page of a size in bytes can be parsed; call leave after
-// that. A page that is larger than the memory is parsed alone.
+// enter waits for memory to parse a page of a size in bytes. Call leave afterwards. A page larger than the limit is parsed alone.
 func (m *memory) enter(ctx context.Context, bytes int) (leave func(), err error) {
 	if m == nil {
 		return func() {}, nil

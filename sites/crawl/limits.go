@@ -17,8 +17,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// follow returns the pages that a page leads to as items: first the next listing page, so that it is fetched beside the
-// pages that this one lists.
+// follow returns the linked pages as items. The next listing page is first, so that it is fetched concurrently with the items of
+// this one.
 func (c *crawler) follow(ctx context.Context, page string, v visit, y *yield) ([]workqueue.Item, error) {
 	to := y.links
 	if y.next != nil && (!y.counted || y.print != "") {
@@ -28,7 +28,7 @@ func (c *crawler) follow(ctx context.Context, page string, v visit, y *yield) ([
 			return nil, err
 		case first == "":
 			to = append([]visit{*y.next}, to...)
-		case !y.counted: // else the count ends here
+		case !y.counted: // the numbering continues
 			y.Repeats, y.Unfollowed = first, c.itemID(*y.next)
 		}
 	}
@@ -42,7 +42,7 @@ func (c *crawler) follow(ctx context.Context, page string, v visit, y *yield) ([
 	return c.items(to)
 }
 
-// firstWith returns the address of another listing page that has the links and records of this one, or "".
+// firstWith returns the address of an earlier listing page with the same links and records, or "".
 func (c *crawler) firstWith(ctx context.Context, v visit, y *yield) (string, error) {
 	if y.print == "" {
 		return "", nil
@@ -66,7 +66,7 @@ func (c *crawler) firstWith(ctx context.Context, v visit, y *yield) (string, err
 	return address, nil
 }
 
-// printOf returns the hash of a set of addresses and keys, or "" if it is empty.
+// printOf returns the hash of a set of addresses and keys, or "" for an empty set.
 func printOf(parts []string) string {
 	if len(parts) == 0 {
 		return ""
@@ -80,10 +80,10 @@ func printOf(parts []string) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// maxDeep bounds how many pages beyond limits.max_depth a process stores to count them, if there were some before.
+// maxDeep limits the pages beyond limits.max_depth that a process stores for their count.
 const maxDeep = 10_000
 
-// limitDepth returns the pages that are not beyond limits.max_depth, and stores the others for the report.
+// limitDepth removes pages beyond limits.max_depth and stores them for the report.
 func (c *crawler) limitDepth(ctx context.Context, to []visit) ([]visit, error) {
 	deepest := c.def.Limits.MaxDepth
 	if deepest == 0 {
@@ -114,11 +114,10 @@ func (c *crawler) limitDepth(ctx context.Context, to []visit) ([]visit, error) {
 
 var errEnough = errors.New("the scrape has as many pages and records as its limit allows")
 
-// detailPages names the detail pages among what a scrape with a limit counts; the others are types of records.
+// detailPages is the name of detail pages in the counts of a limited scrape; the other names are types of records.
 const detailPages = "/pages"
 
-// limitDetails returns the pages without the detail pages beyond the limit of the scrape. A second call for the same page
-// returns the same.
+// limitDetails removes detail pages beyond the limit of the scrape. It is idempotent per page.
 func (c *crawler) limitDetails(ctx context.Context, page string, to []visit) ([]visit, error) {
 	isDetail := func(v visit) bool { return v.Kind == definition.KindDetail }
 	if c.req.Limit == 0 || !slices.ContainsFunc(to, isDetail) {
@@ -149,7 +148,7 @@ func (c *crawler) limitDetails(ctx context.Context, page string, to []visit) ([]
 	return taken, nil
 }
 
-// limitRecords returns the records of a page that the limits of the job and of the scrape allow.
+// limitRecords removes records beyond the limits of the job and of the scrape.
 func (c *crawler) limitRecords(ctx context.Context, lease workqueue.Leased, y *yield, records [][]byte) ([][]byte, error) {
 	if c.req.Limit > 0 && lease.Kind == definition.KindListing {
 		left := map[string]int{}
@@ -180,7 +179,7 @@ func (c *crawler) limitRecords(ctx context.Context, lease workqueue.Leased, y *y
 	return records[:n], nil
 }
 
-// enough reports whether a scrape with a limit needs no more pages of a kind.
+// enough reports whether a limited scrape needs no more pages of a kind.
 func (c *crawler) enough(ctx context.Context, kind string) (bool, error) {
 	if c.req.Limit == 0 || kind == definition.KindDetail {
 		return false, nil
@@ -196,9 +195,9 @@ func (c *crawler) enough(ctx context.Context, kind string) (bool, error) {
 	for _, of := range wanted {
 		text, err := c.rdb.HGet(ctx, store.WantedKey(c.id, of), "records").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return false, fmt.Errorf("look at the limit of job %s: %w", c.id, err)
+			return false, fmt.Errorf("read the limit of job %s: %w", c.id, err)
 		}
-		if n, _ := strconv.Atoi(text); n < c.req.Limit { // 0 when there is none
+		if n, _ := strconv.Atoi(text); n < c.req.Limit { // 0 if unset
 			return false, nil
 		}
 	}

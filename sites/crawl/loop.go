@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// slice is how long a crawler keeps its slot of a worker. Then the engine gives slots to workflows in turn, and a worker
-	// that stops begins no more pages.
+	// slice is how long a crawler keeps its slot of a worker. Between slices the engine assigns slots to other workflows, and a
+	// stopping worker starts no more pages.
 	slice = 700 * time.Millisecond
-	// leastWindow is how many pages a crawler may have in flight, if its site allows as many: one crawler suffices for most
-	// sites. More crawlers share a site with more pages in flight between processes.
+	// leastWindow is the maximum of pages in flight per crawler, if the site allows as many. One crawler suffices for most sites.
+	// Sites with more pages in flight have several crawlers, in different processes.
 	leastWindow = 8
-	// idleFor is how long a crawler waits while the other crawlers of its job have all pages that are ready.
+	// idleFor is the wait of a crawler while the other crawlers of its job lease all ready pages.
 	idleFor = 250 * time.Millisecond
-	// maxSleep is the longest wait during which a crawler keeps its slot.
+	// maxSleep is the longest wait for which a crawler keeps its slot.
 	maxSleep = 100 * time.Millisecond
-	// backlogEvery is how often a crawler counts the records that wait to be written.
+	// backlogEvery is the interval at which a crawler counts unwritten records.
 	backlogEvery = 200 * time.Millisecond
 )
 
-// crawl fetches pages of the job until none is left, or a limit of the job is reached. It returns how many it has settled,
-// and an error of type later if it must be called again. All of its leases have ended when it returns.
+// crawl processes pages of the job until none is left or a limit is reached. It returns the number of settled pages, and later if
+// it must be called again. It holds no lease when it returns.
 func (c *crawler) crawl(ctx context.Context, worker string, me store.Crawler) (settled int, err error) {
 	if err := c.leases.returnPending(ctx); err != nil {
 		return 0, err
 	}
-	// An earlier run under this name has ended; take over its leases.
+	// An earlier run under this name has ended. Take over its leases.
 	if _, err := c.queue.ExpireWorker(ctx, worker); err != nil {
 		return 0, fmt.Errorf("take over pages: %w", err)
 	}
@@ -49,44 +49,44 @@ func (c *crawler) crawl(ctx context.Context, worker string, me store.Crawler) (s
 	return s.settled, err
 }
 
-// slot is a crawler that occupies a slot of a worker. Only its run method uses the fields; pages are leased, fetched and
-// settled in goroutines that report events.
+// slot is a crawler that occupies a slot of a worker. Only its run method uses the fields; goroutines lease, fetch and settle
+// pages and report events.
 //
-// The leases of all crawlers of a job are at most MaxPerDomain, and a few that are held ahead so that no page waits for
-// Redis while another could be fetched. A page is in flight until its response has been read; then it is extracted and settled.
+// All crawlers of a job together lease at most MaxPerDomain pages, and a few ahead, so that no page waits for Redis while another
+// could be fetched. A page is in flight until its response has been read; then it is settling: extracted and settled.
 type slot struct {
 	*crawler
 	worker string
-	window int // most pages in flight
-	ahead  int // leases that are held beyond those in flight
-	room   int // how many pages the other crawlers leave to this one
+	window int // maximum number of pages in flight
+	ahead  int // leases in addition to pages in flight
+	room   int // pages that the other crawlers leave to this one
 
-	leased   []workqueue.Leased // not begun
+	leased   []workqueue.Leased // not started
 	inFlight []string           // IDs of pages
-	settling []string           // IDs of pages that are extracted or settled
+	settling []string           // IDs of pages after their response
 	leasing  bool
 	settled  int
 	more     bool      // other pages may be ready
-	due      time.Time // when that is so again; zero: not known
-	looked   time.Time // when the backlog was counted
+	due      time.Time // when more may be ready; zero: unknown
+	looked   time.Time // when the backlog was last counted
 	check    bool      // a limit may have been reached
 	events   chan event
 	ends     time.Time
 
 	stopped bool
-	reason  error // why it has stopped; nil: no page is left, or a limit is reached
+	reason  error // of the stop; nil: no page left, or a limit reached
 }
 
-// event reports that a page is no longer in flight, that it is settled, or which pages were leased.
+// event reports that a page is no longer in flight, that a page is settled, or leased pages.
 type event struct {
 	page    string
 	settled bool
 	leased  *workqueue.Batch
-	wanted  int // with leased: how many pages
+	wanted  int // with leased: number of requested pages
 	err     error
 }
 
-// stop begins no more pages, and returns the leases of pages that have not begun.
+// stop starts no more pages and returns the leases of pages that have not started.
 func (s *slot) stop(ctx context.Context, reason error) {
 	if s.stopped {
 		return
@@ -128,7 +128,7 @@ func (s *slot) run(ctx context.Context) error {
 		}
 		timer.Reset(max(time.Until(wake), time.Millisecond))
 		done := ctx.Done()
-		if s.stopped { // only pages in flight are waited for
+		if s.stopped { // wait only for pages in flight
 			done = nil
 			timer.Stop()
 		}
@@ -142,7 +142,7 @@ func (s *slot) run(ctx context.Context) error {
 	}
 }
 
-// checkEnd stops when ctx has ended, the slice is over, or a limit of the job is reached.
+// checkEnd stops if ctx is done, the slice is over, or a limit of the job is reached.
 func (s *slot) checkEnd(ctx context.Context) {
 	switch {
 	case s.stopped:
@@ -163,7 +163,7 @@ func (s *slot) checkEnd(ctx context.Context) {
 	}
 }
 
-// note counts an event.
+// note updates the state for an event.
 func (s *slot) note(ctx context.Context, e event) {
 	isPage := func(id string) bool { return id == e.page }
 	switch {
@@ -172,7 +172,7 @@ func (s *slot) note(ctx context.Context, e event) {
 	case e.settled:
 		s.settling = slices.DeleteFunc(s.settling, isPage)
 		s.settled++
-		s.more, s.check = true, true // it may have led to others, and to a limit
+		s.more, s.check = true, true // the page may have links, or reach a limit
 	default:
 		s.inFlight = slices.DeleteFunc(s.inFlight, isPage)
 		s.settling = append(s.settling, e.page)
@@ -182,7 +182,7 @@ func (s *slot) note(ctx context.Context, e event) {
 	}
 }
 
-// noteLeased takes over leased pages, or returns them after stop.
+// noteLeased stores leased pages, or returns them after stop.
 func (s *slot) noteLeased(ctx context.Context, e event) {
 	s.leasing = false
 	if s.stopped {
@@ -202,7 +202,7 @@ func (s *slot) noteLeased(ctx context.Context, e event) {
 	}
 }
 
-// begin fetches and settles a leased page.
+// begin starts to fetch and settle a leased page.
 func (s *slot) begin(ctx context.Context) {
 	lease := s.leased[0]
 	s.leased = s.leased[1:]
@@ -215,7 +215,7 @@ func (s *slot) begin(ctx context.Context) {
 	}()
 }
 
-// lease begins to lease ready pages if there are few. Pages in flight and settling may end meanwhile.
+// lease starts to lease ready pages if few are left, while pages in flight continue.
 func (s *slot) lease(ctx context.Context) {
 	want := s.window + s.ahead - len(s.inFlight) - len(s.leased)
 	if s.stopped || s.leasing || !s.more || 2*len(s.leased) > s.ahead || want <= 0 {
@@ -248,22 +248,21 @@ func (s *slot) lease(ctx context.Context) {
 	}()
 }
 
-// idle returns how long to wait when no page is ready; ok is false if none will be.
+// idle returns the wait without a ready page. ok is false if none will become ready.
 func (s *slot) idle() (wait time.Duration, ok bool) {
 	if s.due.IsZero() {
 		return 0, false
 	}
 	wait = max(min(time.Until(s.due), s.admission.left()), time.Millisecond)
-	if s.room < s.def.Politeness.MaxPerDomain { // the pages that others fetch may lead to more
+	if s.room < s.def.Politeness.MaxPerDomain { // pages of other crawlers may have links
 		wait = min(wait, idleFor)
 	}
 	return wait, true
 }
 
-// leases ends the leases of pages. It may be used by many goroutines.
+// leases settles and returns leased pages. It is safe for concurrent use.
 //
-// Leases that cannot be ended because Redis refuses writes are pending, and
-// returned later: if they expired, that would count as attempts.
+// A lease that cannot be ended because Redis rejects writes is pending and returned later: its expiry would count as an attempt.
 type leases struct {
 	queue *workqueue.Queue
 	log   *slog.Logger
@@ -272,12 +271,11 @@ type leases struct {
 	pending []workqueue.Leased
 }
 
-// settle ends the lease of a page that is fetched or given up. A page that
-// another worker has taken over is left to that one.
+// settle settles a fetched or failed page, unless another worker has taken it over.
 func (l *leases) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Outcome) error {
 	err := l.queue.Settle(ctx, lease, o)
 	if errors.Is(err, workqueue.ErrLeaseLost) {
-		l.log.WarnContext(ctx, "a page was taken over by another worker", "item", lease.ID)
+		l.log.WarnContext(ctx, "another worker took over a page", "item", lease.ID)
 		return nil
 	}
 	if err != nil {
@@ -287,7 +285,7 @@ func (l *leases) settle(ctx context.Context, lease workqueue.Leased, o workqueue
 	return nil
 }
 
-// retry puts a page back into the queue for a while; count makes that an attempt.
+// retry requeues a page with a delay. count makes it an attempt.
 func (l *leases) retry(ctx context.Context, lease workqueue.Leased, cause error, after time.Duration, count bool) error {
 	_, err := l.queue.Retry(ctx, lease, cause, max(after, 0), count)
 	if err != nil && !errors.Is(err, workqueue.ErrLeaseLost) {
@@ -297,7 +295,7 @@ func (l *leases) retry(ctx context.Context, lease workqueue.Leased, cause error,
 	return nil
 }
 
-// giveBack returns pages that have not begun to the queue, also when ctx has ended.
+// giveBack requeues pages that have not started, even if ctx is done.
 func (l *leases) giveBack(ctx context.Context, leases ...workqueue.Leased) error {
 	if len(leases) == 0 {
 		return nil
@@ -311,7 +309,7 @@ func (l *leases) giveBack(ctx context.Context, leases ...workqueue.Leased) error
 	return nil
 }
 
-// addPending notes leases that Redis refused to end.
+// addPending records leases that Redis refused to end.
 func (l *leases) addPending(err error, leases ...workqueue.Leased) {
 	if !tasks.Refused(err) {
 		return

@@ -66,7 +66,7 @@ func tree(nodes int) func(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Pages of every kind are in flight at the same time, and never more of a site than it allows, over all processes.
+// Pages of every kind are in flight concurrently, and never more per site than its limit over all processes.
 func TestPagesInFlight(t *testing.T) {
 	t.Parallel()
 	const perDomain, n = 6, 120
@@ -96,7 +96,7 @@ func TestPagesInFlight(t *testing.T) {
 	}
 }
 
-// A listing page that hangs does not stop the others.
+// A hanging listing page does not stop the others.
 func TestListingPageThatHangs(t *testing.T) {
 	t.Parallel()
 	const lists = 40
@@ -138,7 +138,7 @@ func TestListingPageThatHangs(t *testing.T) {
 	}
 }
 
-// A page limit takes pages up to the limit, of each kind, and the report has the number left.
+// A page limit counts pages of each kind, and the report has the number of remaining pages.
 func TestMaxPagesOfASite(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]string{
@@ -165,8 +165,7 @@ func TestMaxPagesOfASite(t *testing.T) {
 	}
 }
 
-// Only a listing page with the same set of links as an earlier one is a trap; the report names it unless its next page was
-// found elsewhere.
+// A listing page with the same links as an earlier one is a trap. The report names it unless its next page was found elsewhere.
 func TestRepeatedListing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -186,7 +185,7 @@ func TestRepeatedListing(t *testing.T) {
 				}
 				return []int{2, 1}
 			},
-			func(page int) string { return fmt.Sprint("/list/", page+1) }, 4, "[listing page %[1]s/list/1 has the same links as %[1]s/list/0: its next page was not followed]",
+			func(page int) string { return fmt.Sprint("/list/", page+1) }, 4, "[listing page %[1]s/list/1 has the same links as %[1]s/list/0, so its next page was not fetched]",
 		},
 		"pages without links": {
 			func(int) []int { return nil },
@@ -233,7 +232,7 @@ func TestRepeatedListing(t *testing.T) {
 	}
 }
 
-// Detail pages are fetched up to the limit of a scrape, also by a second crawler, and no more listing pages than that needs.
+// A scrape with a limit fetches that many detail pages, also with a second crawler, and no unnecessary listing pages.
 func TestLimitOfAScrape(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 8, 10)
@@ -247,7 +246,7 @@ func TestLimitOfAScrape(t *testing.T) {
 	}
 }
 
-// A page that waits takes at most 600 bytes of Redis.
+// A waiting page uses at most 600 bytes in Redis.
 func TestMemoryOfWaitingPages(t *testing.T) {
 	t.Parallel()
 	const pages = 20_000

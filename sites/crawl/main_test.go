@@ -9,7 +9,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// TestMain makes names below .test stand for loopback.
+// TestMain resolves names below .test to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	redistest.Main(m)

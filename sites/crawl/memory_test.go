@@ -27,9 +27,9 @@ func TestMemoryBoundsPagesParsedAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := m.enter(ctx, 3*mb); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want that a page for which there is no room waits", err)
+		t.Errorf("got %v, want a timeout of the page that exceeds the memory", err)
 	}
-	var larger errgroup.Group // than all there is
+	var larger errgroup.Group // than the whole memory
 	larger.Go(func() error {
 		leave, err := m.enter(t.Context(), 100*mb)
 		if err == nil {
@@ -52,8 +52,7 @@ func TestMemoryBoundsPagesParsedAtOnce(t *testing.T) {
 	leave()
 }
 
-// Large pages of several sites at once are all fetched when there is memory
-// for one of them.
+// Large pages of several sites are all fetched although the memory suffices for one at a time.
 func TestLargePagesShareMemory(t *testing.T) {
 	t.Parallel()
 	const size, n = 1 << 16, 4

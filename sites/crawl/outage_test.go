@@ -22,7 +22,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// The ways in which a site is down.
+// Kinds of outages.
 const (
 	closes   = "it closes connections"
 	resets   = "it resets connections"
@@ -31,7 +31,7 @@ const (
 	cuts     = "it cuts bodies"
 )
 
-// outage is a site that is down for a while, from a page on until up is called.
+// outage is a site that is down from some page on until up is called.
 type outage struct {
 	site http.Handler
 	from int // this many pages are given before
@@ -113,8 +113,7 @@ func (o *outage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = conn.Close()
 }
 
-// transport carries requests without a proxy, and counts the connections that
-// are refused.
+// transport sends requests without a proxy and counts refused connections.
 func (o *outage) transport() http.RoundTripper {
 	var d net.Dialer
 	return &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -126,7 +125,7 @@ func (o *outage) transport() http.RoundTripper {
 	}}
 }
 
-// process returns a service with a transport of its own, as a process has it.
+// process returns a service with a separate transport, like a separate process.
 func process(t *testing.T, cfg Config) *Worker {
 	t.Helper()
 	s, err := New(cfg)
@@ -141,8 +140,7 @@ func process(t *testing.T, cfg Config) *Worker {
 	return s
 }
 
-// While a site is down its pages wait: few requests go out, no page uses up its
-// attempts, and all are fetched afterwards.
+// While a site is down its pages wait: few requests are sent, no page uses up its attempts, and all are fetched afterwards.
 func TestSiteIsDownForAWhile(t *testing.T) {
 	t.Parallel()
 	const lists, perList = 4, 100
@@ -164,7 +162,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 					jobs[i].crawler.breaker, jobs[i].crawler.admission.breaker = breaker, breaker
 				}
 
-				// It comes up again after three failed trials.
+				// The site comes up again after three failed trials.
 				over, watched := make(chan struct{}), make(chan struct{})
 				opened := map[time.Time]bool{}
 				go func() {
@@ -207,7 +205,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 	}
 }
 
-// runOn takes the steps of a job in several processes, with a crawler in each.
+// runOn runs the steps of a job in several processes with a crawler each.
 func runOn(ctx context.Context, jobs []*job) (report.Summary, error) {
 	if err := jobs[0].collect(ctx); err != nil {
 		return report.Summary{}, err

@@ -13,8 +13,8 @@ import (
 	"muster/sites/report"
 )
 
-// Requests of all processes keep to the delay of the definition, the Crawl-delay of robots.txt and Retry-After, as the server
-// sees them. A request may arrive late, so times are compared over the whole scrape.
+// Requests of all processes respect the delay of the definition, the Crawl-delay of robots.txt and Retry-After, measured at the
+// server. A request may arrive late, so the test compares times over the whole scrape.
 func TestPaceAtTheServer(t *testing.T) {
 	t.Parallel()
 	const pages = 20
@@ -23,7 +23,7 @@ func TestPaceAtTheServer(t *testing.T) {
 		least              time.Duration // of all requests for pages
 	}{
 		"delay": {"{delay: 100ms, robots: false, max_per_domain: 4}", "", pages * 50 * time.Millisecond},
-		// Crawl-delay is a minimum: it is not varied below.
+		// Crawl-delay is a minimum: random variation only adds to it.
 		"Crawl-delay": {"{delay: 0, max_per_domain: 4}", "User-agent: *\nCrawl-delay: 0.1\n", pages * 100 * time.Millisecond},
 		"Retry-After": {"{delay: 0, robots: false, max_per_domain: 4}", "", time.Second},
 	} {

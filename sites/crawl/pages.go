@@ -19,11 +19,10 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// pages are the request of a job and its pages, which are the items of a work
-// queue. Their state is in Redis.
+// pages are the request of a job and its pages, the items of a work queue. Their state is in Redis.
 type pages struct {
-	id    string // of the job that has the pages
-	run   string // of the workflow; the same unless it resumes another
+	id    string // job with the pages
+	run   string // workflow; differs from id if it resumes a job
 	req   store.Request
 	def   *definition.Definition
 	rdb   redis.UniversalClient
@@ -31,22 +30,22 @@ type pages struct {
 	log   *slog.Logger
 }
 
-// began is when the job began.
+// began returns the start of the job.
 func (p *pages) began() time.Time { return time.UnixMilli(p.req.Began) }
 
 // visit is a page to fetch: the payload of an item.
 type visit struct {
 	URL   string `json:"url"`
-	Kind  string `json:"-"` // kind of the item
+	Kind  string `json:"-"` // of the item
 	N     int    `json:"n,omitempty"`
-	Depth int    `json:"depth,omitempty"` // links from the start
-	Start int    `json:"start,omitempty"` // of a sitemap: see definition.InSitemap
+	Depth int    `json:"depth,omitempty"` // distance from the start page
+	Start int    `json:"start,omitempty"` // sitemap; see definition.InSitemap
 
-	Post  definition.Post   `json:"post,omitzero"`   // how it is requested
+	Post  definition.Post   `json:"post,omitzero"`   // body of the request
 	Carry map[string]string `json:"carry,omitempty"` // see extract.Page
 }
 
-// yield is the result of a page, which is stored with its item.
+// yield is the result of a page, stored with its item.
 type yield struct {
 	Class   fetch.Class    `json:"class"`
 	Records map[string]int `json:"records,omitempty"` // by type
@@ -55,25 +54,25 @@ type yield struct {
 	// Hits and Faults are the field coverage of the page; see extract.Result.
 	Hits   map[string]map[string]int `json:"hits,omitempty"`
 	Faults extract.Faults            `json:"faults,omitempty"`
-	Bytes  int                       `json:"bytes,omitempty"` // of the page, unpacked
-	// RetryAfter is when the site allows the next request for a failed page, if it named a time.
+	Bytes  int                       `json:"bytes,omitempty"` // of the decompressed page
+	// RetryAfter is the time from which the site allows the next request for a failed page, if known.
 	RetryAfter time.Time `json:"retry_after,omitzero"`
 	// Duplicate is the address of a page with the same content, or "".
 	Duplicate string `json:"duplicate,omitempty"`
-	// Repeats is the address of an earlier listing page with the same links and records, if there is one, and
-	// Unfollowed the ID of the next page of this one.
+	// Repeats is the address of an earlier listing page with the same links and records, if any. Unfollowed is the ID of the next
+	// page after this one.
 	Repeats    string `json:"repeats,omitempty"`
 	Unfollowed string `json:"unfollowed,omitempty"`
 
 	next    *visit
 	counted bool     // see extract.Result
-	links   []visit  // without next
+	links   []visit  // without the next page
 	print   string   // of the set of links and records of a listing page, or ""
-	via     string   // the proxy that it came through
-	types   []string // of its records, in their order
+	via     string   // proxy of the response
+	types   []string // of the records, in order
 }
 
-// itemID is the identity of a page in a job.
+// itemID returns the identity of a page in a job.
 func (p *pages) itemID(v visit) string {
 	canonical := v.URL
 	if u, err := url.Parse(v.URL); err == nil {
@@ -84,14 +83,14 @@ func (p *pages) itemID(v visit) string {
 		id = "POST " + canonical + "\n" + v.Post.Type + "\n" + v.Post.Text
 	}
 	if v.Start > 1 {
-		id += fmt.Sprintf("\nstart %d", v.Start) // which other URLs of the same sitemap may be fetched for
+		id += fmt.Sprintf("\nstart %d", v.Start) // filters differ between entries of one sitemap
 	}
 	h := sha256.Sum256([]byte(id))
 	return v.Kind[:1] + base64.RawURLEncoding.EncodeToString(h[:12])
 }
 
-// original returns the URL that a detail page names by rel=canonical if it is another detail page of the job on the same
-// host; else nil. Many sites name their home page or a page that does not exist.
+// original returns the canonical URL of a detail page if it is another detail page of the job on the same host, or nil. Many
+// sites name their home page or a missing page as canonical.
 func (p *pages) original(ctx context.Context, v visit, doc *extract.Doc) *url.URL {
 	if v.Kind != definition.KindDetail || !v.Post.IsZero() {
 		return nil
@@ -103,7 +102,7 @@ func (p *pages) original(ctx context.Context, v visit, doc *extract.Doc) *url.UR
 	id := p.itemID(visit{URL: to.String(), Kind: v.Kind})
 	infos, err := p.queue.Get(ctx, id)
 	if err != nil {
-		p.log.WarnContext(ctx, "a copy of a page may count as another page", "page", v.URL, "original", to.String(), "error", err)
+		p.log.WarnContext(ctx, "cannot check a canonical URL; a duplicate page may be counted", "page", v.URL, "original", to.String(), "error", err)
 		return nil
 	}
 	if id == p.itemID(v) || len(infos) == 0 || infos[0].State == workqueue.StateError || infos[0].State == workqueue.StateSkipped {
@@ -112,7 +111,7 @@ func (p *pages) original(ctx context.Context, v visit, doc *extract.Doc) *url.UR
 	return to
 }
 
-// items returns pages as items of the queue.
+// items converts pages to items of the queue.
 func (p *pages) items(visits []visit) ([]workqueue.Item, error) {
 	items := make([]workqueue.Item, len(visits))
 	for i, v := range visits {

@@ -10,7 +10,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A page in flight when the site asks for a pause is completed: otherwise the site would have to serve it twice.
+// A page in flight completes when the site asks for a pause; otherwise the site would have to serve it twice.
 func TestPauseCompletesPagesInFlight(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 6)

@@ -15,8 +15,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A search by POST goes from page to page, also after an error: a form, and JSON with a cursor. Pages with one URL
-// and different forms are different pages.
+// A search by POST continues from page to page, also after an error: a form, and JSON with a cursor. Requests with one URL and
+// different forms are different pages.
 func TestScrapeByPost(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(searches())
@@ -68,7 +68,7 @@ records: {hit: {from: listing, fields: {name: {json: hit, required: true}}}}
 	}
 }
 
-// searches is a site that is searched by POST, with three pages each.
+// searches is a site with POST searches of three pages each.
 func searches() http.Handler {
 	var failures atomic.Int32
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	stallAfter    = 2 * time.Minute  // without a settled page; longer for a site with longer delays
-	progressEvery = 5 * time.Second  // how often a process stores that a job makes progress
-	stallEvery    = 30 * time.Second // how often a process looks for stalled jobs
+	stallAfter    = 2 * time.Minute  // time without a settled page; longer for sites with longer delays
+	progressEvery = 5 * time.Second  // interval of stores of progress per process
+	stallEvery    = 30 * time.Second // interval of checks for stalled jobs per process
 )
 
-// Stalled is a scrape under way in which no page was fetched or given up for at least two minutes.
+// Stalled is a running scrape without a fetched or failed page for at least two minutes.
 type Stalled struct {
 	JobID, Site string
 	For         time.Duration
-	Delays      map[string]int // why pages have waited since the scrape began, by Delay, and how often
+	Delays      map[string]int // number of delays of pages since the start, by Delay
 }
 
 // String describes the scrape in one line.
 func (s Stalled) String() string {
 	text := fmt.Sprintf("%s (job %s): no page for %s", s.Site, s.JobID, s.For.Round(time.Second))
 	if len(s.Delays) == 0 {
-		return text + "; no page was delayed: look for slow responses of the site or its proxies"
+		return text + "; no page was delayed; check for slow responses of the site or its proxies"
 	}
 	var why []string
 	for _, delay := range slices.SortedFunc(maps.Keys(s.Delays), func(a, b string) int { return cmp.Or(s.Delays[b]-s.Delays[a], strings.Compare(a, b)) }) {
@@ -46,7 +46,7 @@ func (s Stalled) String() string {
 	return text + "; delays so far: " + strings.Join(why, ", ")
 }
 
-// StalledJobs returns the scrapes that make no progress, the longest first. Paused ones are left out.
+// StalledJobs returns the running scrapes that make no progress, longest first, without paused ones.
 func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 	rdb := client.Redis()
 	idle, err := store.IdleJobs(ctx, rdb, stallAfter)
@@ -67,18 +67,18 @@ func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 		}
 		def, err := req.Definition()
 		if err != nil || job.For < 2*max(def.Politeness.Delay, def.Politeness.CrawlDelayMax) {
-			continue // the job itself reports a bad definition
+			continue // the job itself reports an invalid definition
 		}
 		status, err := tasks.Attach[report.Summary](client, job.Run).Status(ctx)
 		if errors.Is(err, tasks.ErrUnknown) || err == nil && status.Terminal() {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look at job %s: %w", job.Run, err)
+			return nil, fmt.Errorf("read job %s: %w", job.Run, err)
 		}
 		pages, err := workqueue.New(rdb, store.QueueName(req.Site, req.PagesOf(job.Run)), workqueue.Config{}).Stats(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("look at the pages of job %s: %w", job.Run, err)
+			return nil, fmt.Errorf("read the pages of job %s: %w", job.Run, err)
 		}
 		if pages.Paused {
 			continue
@@ -92,7 +92,7 @@ func StalledJobs(ctx context.Context, client *tasks.Client) ([]Stalled, error) {
 	return stalled, nil
 }
 
-// progress stores that a job makes progress. It may be used by many goroutines.
+// progress stores the time of a job's last progress. It is safe for concurrent use.
 type progress struct {
 	rdb redis.UniversalClient
 	run string
@@ -112,7 +112,7 @@ func (p *progress) note(ctx context.Context) error {
 	return store.NoteProgress(ctx, p.rdb, p.run)
 }
 
-// warnStalled logs each stalled job of this process once, until it makes progress again.
+// warnStalled logs a stalled job of this process once, until it makes progress again.
 func (l *localJobs) warnStalled(ctx context.Context) {
 	if time.Since(l.looked) < stallEvery {
 		return
@@ -121,7 +121,7 @@ func (l *localJobs) warnStalled(ctx context.Context) {
 	stalled, err := StalledJobs(ctx, l.cfg.Client)
 	if err != nil {
 		if ctx.Err() == nil {
-			l.cfg.Logger.DebugContext(ctx, "cannot look for scrapes without progress", "error", err)
+			l.cfg.Logger.DebugContext(ctx, "cannot check for stalled scrapes", "error", err)
 		}
 		return
 	}
@@ -138,8 +138,8 @@ func (l *localJobs) warnStalled(ctx context.Context) {
 	l.stalled = still
 }
 
-// counters counts events of a job by name. Each process counts on its own until
-// it flushes to a hash in Redis. It may be used by many goroutines.
+// counters counts events of a job by name, first in memory. flush adds the counts to a hash in Redis. It is safe for concurrent
+// use.
 type counters struct {
 	rdb redis.UniversalClient
 	key string
@@ -157,7 +157,7 @@ func (c *counters) add(name string) {
 	c.by[name]++
 }
 
-// flush adds what this process has counted to what all have.
+// flush adds the counts of this process to the counts in Redis.
 func (c *counters) flush(ctx context.Context) error {
 	c.mu.Lock()
 	by := c.by
@@ -177,7 +177,7 @@ func (c *counters) flush(ctx context.Context) error {
 	return nil
 }
 
-// all returns the counts of all processes that have flushed, and of this one.
+// all returns the flushed counts of all processes plus the counts of this one.
 func (c *counters) all(ctx context.Context) (map[string]int, error) {
 	if err := c.flush(ctx); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (c *counters) all(ctx context.Context) (map[string]int, error) {
 	return Counts(ctx, c.rdb, c.key)
 }
 
-// Counts reads the counts that all processes have flushed to a key.
+// Counts returns the flushed counts at a key.
 func Counts(ctx context.Context, rdb redis.UniversalClient, key string) (map[string]int, error) {
 	stored, err := rdb.HGetAll(ctx, key).Result()
 	if err != nil {
@@ -193,7 +193,7 @@ func Counts(ctx context.Context, rdb redis.UniversalClient, key string) (map[str
 	}
 	by := map[string]int{}
 	for name, text := range stored {
-		by[name], _ = strconv.Atoi(text) // 0 for what flush has not written
+		by[name], _ = strconv.Atoi(text) // 0 for an invalid value
 	}
 	return by, nil
 }

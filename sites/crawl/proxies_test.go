@@ -12,8 +12,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// The report says how many proxies the pages came through, which was the worst,
-// and whether the site's breaker is open.
+// The report has the number of proxies, the worst proxy, and the state of the site's circuit breaker.
 func TestReportOfProxiesAndBreaker(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 6)
@@ -40,7 +39,7 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 		_ = client.Close()
 	})
 	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	// the listing and 4 items; a refusal and a 404; a 403 and then the item
+	// The listing and 4 items; a refusal and a 404; a 403 and then the item.
 	want := report.ProxyUsage{Proxies: 3, Answers: 9, Failures: 2}
 	if sum.Proxies == nil || sum.Proxies.Proxies != want.Proxies || sum.Proxies.Answers != want.Answers || sum.Proxies.Failures != want.Failures {
 		t.Fatalf("got %+v, want %+v", sum.Proxies, want)

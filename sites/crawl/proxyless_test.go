@@ -17,13 +17,13 @@ import (
 
 var errNoWay = errors.New("no proxy")
 
-// resting is what a pool answers whose proxies would do, but not now.
+// resting is the error of a pool whose suitable proxies are all resting.
 type resting struct{ error }
 
 func (resting) Resting() time.Duration { return time.Millisecond }
 func (r resting) Unwrap() error        { return r.error }
 
-// sparse is a transport that has no proxy the first times that a page is asked for.
+// sparse is a transport without a proxy for the first requests of a page.
 type sparse struct {
 	times int
 	why   error
@@ -43,20 +43,20 @@ func (s *sparse) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// A page that waits for proxies that rest uses up no attempt; without any
-// proxy it is given up after some, and when they rest for too long.
+// A page that waits for resting proxies uses no attempts. It fails after some attempts without any proxy, or if the proxies rest
+// too long.
 func TestProxiesThatRest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		times int
-		why   error
-		stall string // how long a page may be delayed
-		rest  string // of the definition
-		whole bool
-		says  string
+		times   int
+		why     error
+		stall   string // how long a page may be delayed
+		rest    string // of the definition
+		whole   bool
+		problem string
 	}{
 		"they rest for a while":      {12, resting{errNoWay}, "15m", "", true, ""},
-		"they rest for too long":     {1 << 30, resting{errNoWay}, "0s", "", false, "delayed for too long"},
+		"they rest for too long":     {1 << 30, resting{errNoWay}, "0s", "", false, "delayed too long"},
 		"there are none":             {12, errNoWay, "15m", "", false, "no proxy"},
 		"they rest until it is over": {12, resting{errNoWay}, "0s", "limits: {max_duration: 1h}\n", true, ""},
 	} {
@@ -88,8 +88,8 @@ func TestProxiesThatRest(t *testing.T) {
 			}
 			collect(t, j)
 			crawl(t, j)
-			if _, err := j.sum(t.Context(), nil); !errors.Is(err, errNoStart) || !strings.Contains(err.Error(), "no_proxy") || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want that the start page could not be fetched: %s", err, c.says)
+			if _, err := j.sum(t.Context(), nil); !errors.Is(err, errNoStart) || !strings.Contains(err.Error(), "no_proxy") || !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("got %v, want a failed start page: %s", err, c.problem)
 			}
 		})
 	}

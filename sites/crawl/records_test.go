@@ -24,7 +24,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// What a job finds is compared with the one before, and with the sinks.
+// The records of a job are compared with the previous job and with the sinks.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 10)
@@ -76,8 +76,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A sink that is away makes the job wait; nothing is lost, and nothing is
-// fetched without end meanwhile.
+// A job waits for a failing sink: no record is lost, and fetching pauses.
 func TestSinkAway(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
@@ -118,7 +117,7 @@ func TestSinkAway(t *testing.T) {
 	}
 }
 
-// No more pages are fetched while no process writes the records.
+// Fetching pauses while no process writes the records.
 func TestBackPressure(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 3)
@@ -138,8 +137,7 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// That also holds for few large records: only those that fit, and those of pages
-// in flight, wait.
+// Backpressure also applies to a few large records: only records within the limit and of pages in flight wait.
 func TestBackPressureOfBytes(t *testing.T) {
 	t.Parallel()
 	const pages, size, room = 8, 300 << 10, 1 << 20
@@ -184,7 +182,7 @@ func TestBackPressureOfBytes(t *testing.T) {
 	}
 }
 
-// flood puts records into the job's stream.
+// flood adds records to the job's stream.
 func flood(t *testing.T, j *job, n int) {
 	t.Helper()
 	var outputs [][]byte
@@ -194,7 +192,7 @@ func flood(t *testing.T, j *job, n int) {
 	settleWith(t, j, outputs...)
 }
 
-// settleWith puts records as they are into the job's stream.
+// settleWith adds raw records to the job's stream.
 func settleWith(t *testing.T, j *job, outputs ...[]byte) {
 	t.Helper()
 	enqueue(t, j, "http://shop.example/flood")
@@ -235,8 +233,8 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// Detail pages are fetched while listing pages are; what a crash leaves of
-// them is taken over at once by the crawler of the same name.
+// Detail pages are fetched concurrently with listing pages. After a crash the crawler of the same name takes over the leases at
+// once.
 func TestInterleaves(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 4, 5)
@@ -272,7 +270,7 @@ func TestInterleaves(t *testing.T) {
 	}
 }
 
-// A record in Redis cannot name a file elsewhere by its type.
+// The type of a record in Redis cannot name a file in another directory.
 func TestRecordCannotNameAnotherFile(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 1)

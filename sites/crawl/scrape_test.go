@@ -27,7 +27,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// ScrapeOptions are the options of a scrape that a test begins.
+// ScrapeOptions are the options of a scrape.
 type ScrapeOptions struct {
 	Limit           int
 	BaseURL, OutDir string
@@ -35,8 +35,7 @@ type ScrapeOptions struct {
 	Sinks           []string
 }
 
-// newWorker returns a worker on rdb, as a process has it. It does not run: a job
-// is written when it ends.
+// newWorker returns a worker on rdb that does not run: a job is written when it ends.
 func newWorker(t *testing.T, rdb redis.UniversalClient) *Worker {
 	t.Helper()
 	client := tasks.NewClient(rdb)
@@ -52,7 +51,7 @@ func newWorker(t *testing.T, rdb redis.UniversalClient) *Worker {
 	return s
 }
 
-// begin begins a job without a worker, so that a test can take its steps.
+// begin starts a job without a worker, so that a test can run its steps.
 func begin(t *testing.T, s *Worker, id string, def *definition.Definition, o ScrapeOptions) *job {
 	t.Helper()
 	dir := o.OutDir
@@ -69,7 +68,7 @@ func begin(t *testing.T, s *Worker, id string, def *definition.Definition, o Scr
 	return j
 }
 
-// requestOf returns the request of a scrape with its records in dir.
+// requestOf returns the request of a scrape with its records directory dir.
 func requestOf(t *testing.T, def *definition.Definition, dir string, o ScrapeOptions) store.Request {
 	t.Helper()
 	home, err := record.FolderName(dir)
@@ -97,7 +96,7 @@ func work(t *testing.T, client *tasks.Client, s *Worker) {
 	testutil.Background(t, w.Run)
 }
 
-// again calls a step as the engine does: until it does not ask for later.
+// again repeats a step, as the engine does, until it no longer returns later.
 func again[T any](t *testing.T, step func() (T, error)) T {
 	t.Helper()
 	v, err := until(t.Context(), step)
@@ -107,7 +106,7 @@ func again[T any](t *testing.T, step func() (T, error)) T {
 	return v
 }
 
-// until is again for where there is no test to fail.
+// until is again without a testing.T.
 func until[T any](ctx context.Context, step func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sitetest.Patience, errors.New("the step never ends"))
 	defer cancel()
@@ -123,7 +122,7 @@ func until[T any](ctx context.Context, step func() (T, error)) (T, error) {
 	}
 }
 
-// run takes all steps of a job in this goroutine.
+// run runs all steps of a job in this goroutine.
 func run(t *testing.T, j *job) report.Summary {
 	t.Helper()
 	collect(t, j)
@@ -147,7 +146,7 @@ func crawl(t *testing.T, j *job) {
 	}
 }
 
-// crawlAs is crawl without a test, for a named crawler.
+// crawlAs is crawl for a named crawler, without a testing.T.
 func crawlAs(ctx context.Context, j *job, name string) error {
 	_, err := until(ctx, func() (int, error) { return crawlOnce(ctx, j, name) })
 	return err
@@ -186,7 +185,7 @@ func TestScrapeWithFaults(t *testing.T) {
 	})
 }
 
-// A worker that is gone in the middle of a page, with its files open, costs this page a second request and nothing else.
+// A worker that crashes during a page, with open files, costs one more request for this page and nothing else.
 func TestAbandonedWorker(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -211,7 +210,7 @@ func TestAbandonedWorker(t *testing.T) {
 			asked, _ := site.Counts("/item/13")
 			return asked > 0
 		})
-		// It neither settles nor returns the page: its lease must be taken over.
+		// The worker neither settles nor returns the page, so another one must take over its lease.
 		t.Cleanup(func() { abandon(); <-gone })
 
 		second := begin(t, newWorker(t, rdb), "j1", def, o)
@@ -244,8 +243,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// Pages that cannot be fetched are reported with their class, and do not stop
-// others.
+// Failed pages are reported with their class and do not affect others.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 10)
@@ -273,14 +271,14 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A listing page that fails makes the job incomplete, and says so.
+// A failed listing page makes the job incomplete, and the report names it.
 func TestFailedListing(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 3, 5)
 	site.Faults = map[string][]string{"/page/2": strings.Split(strings.Repeat("500 ", 50), " ")}
 	s := newWorker(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 could not be fetched") || sum.ByType["item"] != 5 {
+	if sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 failed") || sum.ByType["item"] != 5 {
 		t.Errorf("got %s, missing %v, records %v, want INCOMPLETE without /page/2, with 5 items", sum.Status, sum.Missing, sum.ByType)
 	}
 	site.Faults["/"] = site.Faults["/page/2"]
@@ -302,7 +300,7 @@ func TestNoURLs(t *testing.T) {
 	}
 }
 
-// An endless calendar ends at max_pages, visibly.
+// An infinite calendar ends at max_pages, and the report names the limit.
 func TestEndlessListing(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
@@ -320,7 +318,7 @@ func TestEndlessListing(t *testing.T) {
 	}
 }
 
-// A calendar whose months link to the next for ever ends at limits.max_depth, which counts next pages, and the job says so.
+// A calendar with links to the next month ends at limits.max_depth, which counts next pages, and the report names the limit.
 func TestEndlessCalendar(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -344,7 +342,7 @@ func TestEndlessCalendar(t *testing.T) {
 	}
 }
 
-// Each sitemap has its own filter, also two entries of the same sitemap and the sitemaps of an index.
+// Each sitemap has its own filter, including two entries of one sitemap and the sitemaps of an index.
 func TestSitemap(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 2, 10)
@@ -418,7 +416,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// A sitemap may name what it likes; only what belongs to the site is fetched.
+// Of a sitemap's URLs only those within the scope of the site are fetched.
 func TestSitemapOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
@@ -444,7 +442,7 @@ func TestSitemapOfAnotherHost(t *testing.T) {
 	}
 }
 
-// Pages that redirect for ever, or to another host, are errors of their own.
+// Endless redirects and redirects to other hosts are different errors.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
@@ -468,8 +466,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// A job that could not have some pages is resumed when the site has healed:
-// only those pages are asked for, and the files become whole.
+// After the site has recovered, a resumed job fetches only the failed pages, and the files become complete.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 2, 10)

@@ -18,8 +18,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A job in sessions goes through all faults, and its report says why sessions
-// have ended.
+// A job with sessions survives all faults, and its report has the reasons of ended sessions.
 func TestFaultsInSessions(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 3, 10)
@@ -27,8 +26,8 @@ func TestFaultsInSessions(t *testing.T) {
 		"/item/1": {"429"}, "/item/2": {"500", "500"}, "/item/3": {"soft"}, "/item/4": {"empty"}, "/item/5": {"cut"}, "/item/6": {"403"}, "/page/2": {"soft"},
 	}
 	s := newWorker(t, redistest.New(t))
-	// So many sessions that each fault ends one of its own; only what a page says of itself can be read so late, on a
-	// busy machine, that the next one has had the same session.
+	// There are enough sessions for each fault to end a different one. The faults in a page's content may be read late on a busy
+	// machine, so the next fault may hit the same session.
 	sum := run(t, begin(t, s, "j1", site.Definition(t, "session: {max: 16}\n"), ScrapeOptions{BaseURL: site.URL}))
 	site.IsWhole(t, sum)
 	if sum.Status != report.StatusComplete || sum.Errors != 0 {
@@ -43,8 +42,7 @@ func TestFaultsInSessions(t *testing.T) {
 	}
 }
 
-// Sessions end with their process; the job continues in new ones, and no page
-// is fetched again.
+// Sessions end with their process. The job continues in new ones and fetches no page again.
 func TestSessionsEndWithTheirProcess(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -105,8 +103,7 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 	}
 }
 
-// A process that only fetches holds nothing of a job that was closed by
-// another.
+// A process that only fetches forgets a job that another process has closed.
 func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 3)
@@ -122,7 +119,7 @@ func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 	testutil.Eventually(t, "the job is forgotten", func() bool { return len(here.handlers.jobs.all()) == 0 })
 }
 
-// The class of a failure in session.start is the page's, and never its end.
+// A missing session.start fails the job with an error that names it; its pages do not count as gone.
 func TestSessionStartThatIsGone(t *testing.T) {
 	t.Parallel()
 	site := sitetest.NewShop(t, 1, 3)

@@ -13,25 +13,23 @@ import (
 
 var errFieldsMissing = errors.New("required fields missing where siblings have them")
 
-// maxWithout is how many pages of a kind may lack their fields through every
-// proxy before such pages are assumed to be normal for the site.
+// maxWithout is the number of pages of a kind without required fields through every proxy after which such pages are considered
+// normal.
 const maxWithout = 3
 
-// siblings recognizes pages of a job that lack their required fields where
-// other pages of their kind have them. It may be used by many goroutines.
+// siblings recognizes pages that lack their required fields although other pages of their kind have them. It is safe for
+// concurrent use.
 type siblings struct {
 	*pages
 
 	mu      sync.Mutex      // guards the fields below
-	had     map[string]bool // kinds of page that have had the fields
-	without map[string]int  // by kind, how many pages lacked the fields at their last try since a retry found them
+	had     map[string]bool // kinds with a page that had the fields
+	without map[string]int  // by kind: pages without fields at their last attempt, since a retry found fields
 }
 
-// suspect returns a *fetch.Error of class SoftBlock, and calls page.OnBlocked, if a
-// page that came through a proxy has none of its required fields although a page
-// of its kind has had them in this job, in any process. Tries is how often the
-// page was tried before. It accepts a page at its last try, one without a proxy,
-// and any after maxWithout pages that had no fields through any proxy.
+// suspect returns a *fetch.Error of class SoftBlock, and calls page.OnBlocked, if a page from a proxy has none of its required
+// fields although another page of its kind in this job has them. tries is the number of earlier attempts. It accepts a page at
+// its last attempt, a page without a proxy, and all pages after maxWithout pages without fields through any proxy.
 func (s *siblings) suspect(ctx context.Context, doc *extract.Doc, res *extract.Result, tries int) error {
 	found, wanted := requiredFields(s.def, doc, res)
 	page := doc.Page
@@ -55,10 +53,8 @@ func (s *siblings) suspect(ctx context.Context, doc *extract.Doc, res *extract.R
 	return &fetch.Error{Class: fetch.SoftBlock, URL: page.Requested, Status: page.Status, Via: page.Via, Err: errFieldsMissing}
 }
 
-// requiredFields reports whether the definition wants must_have or required
-// fields of a page, and whether the page has them: one of must_have, and a
-// value of any of the required fields. A page that lacks only some of them is
-// not a block page.
+// requiredFields reports whether the definition requires elements or fields (must_have or required), and whether the page has
+// them: a match of must_have, and a value of any required field. A page without only some of them is not a block page.
 func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.Result) (found, wanted bool) {
 	if !extract.MustHave(def, doc) {
 		return false, true
@@ -83,8 +79,7 @@ func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.R
 	return found, wanted
 }
 
-// noteFields stores for all processes that a page of a kind has its required
-// fields, and whether it was tried before.
+// noteFields records for all processes that a page of a kind has its required fields, and whether it was a retry.
 func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
 	if !s.note(kind, again) {
 		return
@@ -93,25 +88,24 @@ func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
 	pipe.SAdd(ctx, store.FieldsKey(s.id), kind)
 	pipe.Expire(ctx, store.FieldsKey(s.id), store.Keep)
 	if _, err := pipe.Exec(ctx); err != nil {
-		s.log.WarnContext(ctx, "other processes may not see that pages have their required fields", "error", err)
+		s.log.WarnContext(ctx, "cannot store that pages have their required fields", "error", err)
 	}
 }
 
-// haveFields reports whether a page of a kind has had its required fields.
+// haveFields reports whether any page of a kind had its required fields.
 func (s *siblings) haveFields(ctx context.Context, kind string) bool {
 	if s.have(kind) {
 		return true
 	}
 	had, err := s.rdb.SIsMember(ctx, store.FieldsKey(s.id), kind).Result()
 	if err != nil {
-		s.log.WarnContext(ctx, "cannot see whether pages have had their required fields", "error", err)
+		s.log.WarnContext(ctx, "cannot read whether pages have their required fields", "error", err)
 		return false
 	}
 	return had
 }
 
-// note notes a page with its fields, and reports whether it is the first of
-// its kind.
+// note records a page with its fields, and reports whether it is the first of its kind.
 func (s *siblings) note(kind string, again bool) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +128,7 @@ func (s *siblings) have(kind string) bool {
 	return s.had[kind]
 }
 
-// noteWithout notes a page that lacks its fields at its last try.
+// noteWithout records a page without its fields at the last attempt.
 func (s *siblings) noteWithout(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// No more pages than MaxPages are on their way, whatever their sites allow and
-// in however many processes.
+// At most MaxPages pages are in flight over all sites and processes.
 func TestMaxPages(t *testing.T) {
 	t.Parallel()
 	const most = 2

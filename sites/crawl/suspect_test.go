@@ -21,9 +21,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// twoProxies is a transport of two proxies. The site shows block pages, which
-// nothing but their missing fields tells, to the first of them from its second
-// item on. The pool uses the first one that does not rest.
+// twoProxies is a transport of two proxies. From its second item on, the site responds to the first proxy with block pages that
+// only their missing fields reveal. The pool uses the first proxy that is not resting.
 type twoProxies struct {
 	mu      sync.Mutex // guards the fields below
 	resting []string
@@ -57,7 +56,7 @@ func (p *twoProxies) blocked(r *http.Response) {
 	p.resting = append(p.resting, p.via(r))
 }
 
-// scrapePage fetches and extracts a page that was tried so often before.
+// scrapePage fetches and extracts a page after a number of earlier attempts.
 func scrapePage(t *testing.T, j *job, v visit, tries int) (*yield, [][]byte, error) {
 	t.Helper()
 	page, err := j.crawler.client.Get(t.Context(), v.URL, v.Kind)
@@ -82,8 +81,7 @@ func (p *twoProxies) service(t *testing.T, rdb redis.UniversalClient) *Worker {
 	return s
 }
 
-// fickle is a site of items, the last of which has no fields for anybody. The
-// text of the block page differs from item to item.
+// fickle is a site of items. The last one never has fields. The text of the block page differs from item to item.
 func fickle(t *testing.T, items int) *definition.Definition {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -135,7 +133,7 @@ func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
 	}
 }
 
-// Two processes of a job know of each other's pages.
+// Two processes of a job share the knowledge of pages with fields.
 func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -150,7 +148,7 @@ func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 		j           *job
 		item, tries int
 		want        fetch.Class
-		rest        int // proxies that have been told to rest since
+		rest        int // resting proxies after the step
 	}{
 		{one, 1, 0, fetch.Validate, 0}, // no sibling was read yet
 		{one, 0, 0, fetch.OK, 0},
@@ -165,8 +163,7 @@ func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 	}
 }
 
-// A site that has pages without fields for every proxy does not wear out the
-// pool with them.
+// A site with pages that lack fields through every proxy does not exhaust the pool.
 func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
 	t.Parallel()
 	p := &twoProxies{}
@@ -198,8 +195,7 @@ func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
 	}
 }
 
-// Without a proxy the page is not suspect: it is retried, like any page without
-// a valid record.
+// Without a proxy the page is not suspect: it is retried like any page without a valid record.
 func TestPageWithoutItsFieldsIsNotSuspectWithoutAProxy(t *testing.T) {
 	t.Parallel()
 	def := fickle(t, 4)

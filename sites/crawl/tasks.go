@@ -16,7 +16,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// handlers runs the tasks of scrapes.
+// handlers implements the tasks of scrapes.
 type handlers struct {
 	client *tasks.Client
 	rdb    redis.UniversalClient
@@ -29,7 +29,7 @@ func (h *handlers) register(mux *tasks.Mux) {
 	tasks.Handle(mux, store.Aggregate, h.aggregate)
 }
 
-// collect begins a job when the jobs that it waits for are complete, and returns its crawlers.
+// collect starts a job after its dependencies have completed, and returns its crawlers.
 func (h *handlers) collect(ctx context.Context, req store.Request) (tasks.Signature[[]tasks.Outcome[int]], error) {
 	var none tasks.Signature[[]tasks.Outcome[int]]
 	info := tasks.InfoFrom(ctx)
@@ -56,7 +56,7 @@ func (h *handlers) collect(ctx context.Context, req store.Request) (tasks.Signat
 	return tasks.Settle(tasks.Each(crawlers, store.Crawl)), nil
 }
 
-// crawl fetches pages of a job.
+// crawl processes pages of a job.
 func (h *handlers) crawl(ctx context.Context, c store.Crawler) (int, error) {
 	info := tasks.InfoFrom(ctx)
 	j, err := h.jobs.get(ctx, info.Workflow)
@@ -70,7 +70,7 @@ func (h *handlers) crawl(ctx context.Context, c store.Crawler) (int, error) {
 	return n, crawlError(err)
 }
 
-// crawlError is taskError for a crawler. Redis may fail many times in a long job, which must not use up the attempts.
+// crawlError is taskError for a crawler. Redis may fail often during a long job, so its errors do not count as attempts.
 func crawlError(err error) error {
 	if ended := taskError(err); !tasks.Unavailable(err) || tasks.IsAgain(ended) {
 		return ended
@@ -105,8 +105,7 @@ func (h *handlers) aggregate(ctx context.Context, crawlers []tasks.Outcome[int])
 	return sum, nil
 }
 
-// begin stores what a job scrapes and returns the job. A second call with the
-// same job changes nothing.
+// begin stores the request of a job and returns the job. It is idempotent.
 func (h *handlers) begin(ctx context.Context, id string, req store.Request) (*job, error) {
 	if err := req.CheckNames(id); err != nil {
 		return nil, err
@@ -120,12 +119,11 @@ func (h *handlers) begin(ctx context.Context, id string, req store.Request) (*jo
 	return h.jobs.get(ctx, id)
 }
 
-// ended returns the error of a step of a job as the error of its task. When
-// the job ends with it, it closes the job.
+// ended converts the error of a step of a job to the error of its task. If the job terminates with it, ended closes the job.
 func (h *handlers) ended(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, errNoStart) {
 		if jerr := h.judgeFailed(ctx, j, err); jerr != nil {
-			return jerr // the task is retried
+			return jerr // retries the task
 		}
 		if cerr := errors.Join(j.queue.Expire(ctx, store.Keep), store.Close(ctx, j.rdb, j.run)); cerr != nil {
 			return errors.Join(err, cerr)
@@ -135,7 +133,7 @@ func (h *handlers) ended(ctx context.Context, j *job, err error) error {
 	return taskError(err)
 }
 
-// judgeFailed stores the health of a site whose job fetched no page, and reports it.
+// judgeFailed stores and reports the health of a site after a job without a fetched page.
 func (h *handlers) judgeFailed(ctx context.Context, j *job, err error) error {
 	health := report.FailedHealth(j.def.Site, j.run, time.Now(), err.Error())
 	before, serr := store.HealthOf(ctx, h.rdb, j.def.Site)
@@ -148,35 +146,33 @@ func (h *handlers) judgeFailed(ctx context.Context, j *job, err error) error {
 	return h.jobs.cfg.Judged(ctx, health, store.StatusBefore(before, j.run))
 }
 
-// taskError returns the error of a task for an error of its job: one that runs
-// the task again later, one that ends it, or err itself, which is retried.
+// taskError converts an error of a job to an error of its task: it runs the task again later, fails it permanently, or returns
+// err, which is retried.
 func taskError(err error) error {
 	if l, ok := errors.AsType[later](err); ok {
 		return tasks.Again(l.after)
 	}
 	_, wrong := errors.AsType[definition.Problems](err)
 	if wrong || errors.Is(err, store.ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errDepends) || errors.Is(err, store.ErrNames) {
-		return tasks.Permanent(err) // a retry would fail alike
+		return tasks.Permanent(err) // a retry would fail again
 	}
 	return err
 }
 
-// The statuses of a job that ended without a summary.
+// Statuses of a job that terminated without a summary.
 const (
 	StatusFailed   = "FAILED"
 	StatusCanceled = "CANCELED"
 )
 
-// waitForOthers is how often a job that waits for others looks for their end.
+// waitForOthers is the interval at which a job polls its dependencies.
 const waitForOthers = time.Second
 
-// errDepends fails a job whose site depends on another that is not complete.
+// errDepends fails a job with an incomplete dependency.
 var errDepends = errors.New("not started")
 
-// awaitDependencies returns nil once the jobs that a job waits for are
-// complete, later while one of them is under way, and errDepends when one has
-// ended otherwise. Then it removes them from the stored request: a job that has
-// begun does not wait again.
+// awaitDependencies returns nil once the dependencies of a job are complete, later while one of them is running, and errDepends
+// if one has terminated otherwise. On success it removes them from the stored request: a started job does not wait again.
 func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.Request) error {
 	if len(req.After) == 0 {
 		return nil
@@ -197,13 +193,13 @@ func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.R
 		case !over:
 			wait = true
 		case status != report.StatusComplete:
-			return fmt.Errorf("%w: it depends on %s, whose job %s ended as %s", errDepends, site, job, status)
+			return fmt.Errorf("%w: it depends on %s, and its job %s has the status %s", errDepends, site, job, status)
 		}
 	}
 	if wait {
 		return later{waitForOthers}
 	}
-	stored.After, stored.Began = nil, time.Now().UnixMilli() // its time counts from here
+	stored.After, stored.Began = nil, time.Now().UnixMilli() // the duration of the job counts from here
 	spec, err := json.Marshal(stored)
 	if err != nil {
 		return fmt.Errorf("encode job %s: %w", id, err)
@@ -214,9 +210,8 @@ func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.R
 	return nil
 }
 
-// outcome returns the status of a job, and whether it is over. Unlike
-// Reader.Job it needs no stored request: the process that sent the job may have
-// crashed before it stored one.
+// outcome returns the status of a job and whether it has terminated. Unlike Reader.Job it needs no stored request: the sender may
+// have crashed before it stored one.
 func (h *handlers) outcome(ctx context.Context, id string) (status string, over bool, err error) {
 	sum, closed, err := store.ReadJSON[report.Summary](ctx, h.rdb, store.SummaryKey(id))
 	if err != nil || closed {
@@ -226,7 +221,7 @@ func (h *handlers) outcome(ctx context.Context, id string) (status string, over 
 	case errors.Is(err, tasks.ErrUnknown):
 		return "UNKNOWN", true, nil
 	case err != nil:
-		return "", false, fmt.Errorf("look at job %s: %w", id, err)
+		return "", false, fmt.Errorf("read job %s: %w", id, err)
 	case st == tasktype.Revoked:
 		return StatusCanceled, true, nil
 	case st.Terminal():

@@ -38,11 +38,11 @@ import (
 	"muster/tasks/limit"
 )
 
-// Config sets up a Worker. The fields that sites.Config has, too, are described there.
+// Config configures a Worker. sites.Config describes the fields that both have.
 type Config struct {
 	Client *tasks.Client // Required.
-	// Secrets returns a definition of a job with the secrets that it refers to; rebased means that the scrape has another
-	// base URL. Defaults to definitions without secrets.
+	// Secrets returns a definition of a job with its secrets. rebased means that the scrape has another base URL. Defaults to
+	// definitions without secrets.
 	Secrets func(def *definition.Definition, rebased bool) (*definition.Definition, error)
 
 	OutDir      string // Required.
@@ -68,22 +68,23 @@ type Config struct {
 // Visit is the fetch of a page.
 type Visit struct {
 	Site, Kind, URL string
-	Item            string // id in the queue of the job
+	Item            string // ID in the job's queue
 	Attempt         int    // from 1
 }
 
-// Visited is how a fetch ended.
+// Visited is the result of a fetch.
 type Visited struct {
-	Status  int           // of HTTP; 0 without an answer
-	Via     string        // the proxy, as Config.Via names it
+	Status  int           // of HTTP; 0 without a response
+	Via     string        // proxy as returned by Config.Via
 	Class   string        // of the error
-	Delayed bool          // the page was not requested: it must wait for its turn, or its job stops
-	Took    time.Duration // response time of the site; 0 without a page
+	Delayed bool          // not requested, because of the request rate or a stopping job
+	Took    time.Duration // response time; 0 without a page
 	Records int
 	Err     error
 }
 
-// Worker runs the tasks of scrapes in this process, and writes their records. It may be used by many goroutines. Close it.
+// A Worker runs the tasks of scrapes in this process and writes their records. It is safe for concurrent use. Close releases its
+// resources.
 type Worker struct {
 	cfg      Config
 	recorder *record.Recorder
@@ -99,7 +100,7 @@ func New(cfg Config) (*Worker, error) {
 	}
 	if cfg.Secret != "" {
 		if err := webhook.CheckSecret(cfg.Secret); err != nil {
-			return nil, fmt.Errorf("the secret of webhooks: %w", err)
+			return nil, fmt.Errorf("secret of webhooks: %w", err)
 		}
 	}
 	if cfg.Secrets == nil {
@@ -126,17 +127,16 @@ func (w *Worker) Recorder() *record.Recorder { return w.recorder }
 // Register binds the tasks of scrapes to their handlers.
 func (w *Worker) Register(mux *tasks.Mux) { w.handlers.register(mux) }
 
-// Run writes records until ctx ends; see sites.Service.Run.
+// Run writes records until ctx is done; see sites.Service.Run.
 func (w *Worker) Run(ctx context.Context) error { return w.recorder.Run(ctx) }
 
-// Close closes what the worker has open. Call it when Run has returned.
+// Close releases the resources of the worker. Call it after Run has returned.
 func (w *Worker) Close() error {
 	w.handlers.jobs.close()
 	return w.recorder.Close()
 }
 
-// Unproxied reports whether a scrape uses no proxies because this process has none and the definition has no fallback for
-// that.
+// Unproxied reports whether a scrape uses no proxies because this process has none and the definition has no fallback.
 func (w *Worker) Unproxied(ctx context.Context, def *definition.Definition) (bool, error) {
 	return w.cfg.unproxied(ctx, def)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzOpen wants a damaged ledger to be refused, or read as far as it is asked.
+// FuzzOpen checks that a damaged ledger is rejected or readable.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("{\"ledger\":1,\"run\":\"a\"}\n{\"key\":\"k\",\"record\":{\"a\":1}}\n"), []byte("{\"_key\":\"k\",\"a\":2}\n"))
 	f.Add([]byte("{\"ledger\":1}\n{\"key\":\"k\",\"record\":null,\"missed\":-5}"), []byte("{\"_key\":\"j\"}"))

@@ -1,7 +1,7 @@
-// Package ledger stores the last state of the records of a site, to find which are new, changed, unchanged or gone.
+// Package ledger stores the last state of a site's records, to find new, changed, unchanged and missing records.
 //
-// A book is a file for one type of record: the state of each in the last job that had it, when it was first seen, and
-// its last changes. While a job runs the book is only read; Update replaces it atomically when the job has ended.
+// A book is a file for one type of record. It has each record's state in the last job that had it, the time of its first
+// occurrence, and its last changes. A running job only reads the book; Update replaces it atomically at the end of the job.
 package ledger
 
 import (
@@ -24,29 +24,29 @@ import (
 	"muster/sites/internal/lines"
 )
 
-// Change says how a record differs from the job before.
+// Change is the difference of a record from the previous job.
 type Change string
 
-// The changes.
+// Kinds of change.
 const (
 	New       Change = "new"
 	Changed   Change = "changed"
 	Unchanged Change = "unchanged"
-	Gone      Change = "gone" // missing in a complete job
+	Gone      Change = "gone" // missing from a complete job
 )
 
 const (
-	maxHistory = 10 // changes of a record that are kept
-	maxMissed  = 5  // complete jobs after which a record that is gone is dropped
+	maxHistory = 10 // kept changes per record
+	maxMissed  = 5  // complete jobs without a record until it is dropped
 )
 
 // Entry is a record in a book. Times are Unix seconds.
 type Entry struct {
 	Key     string          `json:"key"`
-	First   int64           `json:"first"`             // when it was first seen
-	Last    int64           `json:"last"`              // when it was last seen
-	Missed  int             `json:"missed,omitempty"`  // complete jobs in a row that did not have it
-	History []Step          `json:"history,omitempty"` // its last changes, the newest last
+	First   int64           `json:"first"`             // first occurrence
+	Last    int64           `json:"last"`              // last occurrence
+	Missed  int             `json:"missed,omitempty"`  // consecutive complete jobs without it
+	History []Step          `json:"history,omitempty"` // last changes, newest last
 	Record  json.RawMessage `json:"record"`
 }
 
@@ -58,14 +58,13 @@ type Step struct {
 
 // head is the first line of a book.
 type head struct {
-	Ledger int    `json:"ledger"` // the version of the format
-	Run    string `json:"run"`    // the last job that updated it
+	Ledger int    `json:"ledger"` // version of the format
+	Run    string `json:"run"`    // job of the last update
 }
 
 const format = 1
 
-// Book is the ledger of one type of record, open for reading. It is not safe for concurrent use. The caller must
-// close it.
+// A Book is the ledger of one type of record, open for reading. It is not safe for concurrent use. The caller must close it.
 type Book struct {
 	path  string
 	watch []string // the fields to compare; none: all
@@ -74,7 +73,7 @@ type Book struct {
 	index map[[16]byte]place
 }
 
-// place is the position of an entry in the file, and the fingerprint of its record.
+// place is the position of an entry in the file and the fingerprint of its record.
 type place struct {
 	at    int64
 	size  int32
@@ -88,8 +87,8 @@ func keyID(key string) (id [16]byte) {
 	return id
 }
 
-// Open opens a book. One that does not exist is empty. A record is changed if one of the fields in watch is, or, if
-// watch is empty, any field.
+// Open opens a book. A missing file is an empty book. A record counts as changed if a field in watch differs, or any field if
+// watch is empty.
 func Open(path string, watch ...string) (*Book, error) {
 	b := &Book{path: path, watch: watch, index: map[[16]byte]place{}}
 	f, err := os.Open(path)
@@ -101,7 +100,7 @@ func Open(path string, watch ...string) (*Book, error) {
 	}
 	b.f = f
 	if err := b.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w; move it away to begin anew", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w; move the file away to start a new one", path, err), f.Close())
 	}
 	return b, nil
 }
@@ -116,7 +115,7 @@ func (b *Book) load() error {
 			var h head
 			err := json.Unmarshal(line, &h)
 			if err == nil && h.Ledger > format {
-				return fmt.Errorf("it is of version %d, of a newer release; this one reads version %d: upgrade", h.Ledger, format)
+				return fmt.Errorf("written by a newer release (version %d; this release reads version %d); upgrade", h.Ledger, format)
 			}
 			if err != nil || h.Ledger != format {
 				return fmt.Errorf("not a ledger of version %d", format)
@@ -135,9 +134,9 @@ func (b *Book) load() error {
 		}
 		at += int64(len(line)) + 1
 	}
-	// It is written in one step: unlike records, it ends with a whole line.
+	// The file is written atomically, so unlike files of records it must end in a whole line.
 	if info, err := b.f.Stat(); err != nil || at == 0 || info.Size() != at {
-		return errors.Join(err, fmt.Errorf("its end is missing after byte %d", at))
+		return errors.Join(err, fmt.Errorf("truncated after byte %d", at))
 	}
 	return nil
 }
@@ -168,8 +167,8 @@ func (b *Book) entry(p place) (Entry, error) {
 	return e, nil
 }
 
-// Compare returns the change of a record, and for a changed one the old and new values of the fields that differ; a
-// missing value is null. Fields whose names begin with _ say how a record was found and are ignored.
+// Compare returns the change of a record, and for a changed record the old and new values of the fields that differ; a missing
+// value is null. It ignores fields whose names begin with _, which describe the extraction.
 func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.RawMessage, error) {
 	p, ok := b.index[keyID(key)]
 	if !ok || p.gone {
@@ -196,7 +195,7 @@ func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.Ra
 	return Changed, diff, nil
 }
 
-// fields decodes the fields of a record that are compared.
+// fields decodes the compared fields of a record.
 func (b *Book) fields(record []byte) (map[string]json.RawMessage, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(record, &m); err != nil {
@@ -249,20 +248,19 @@ func (b *Book) differ(was, is []byte) (map[string][2]json.RawMessage, error) {
 	return diff, nil
 }
 
-// Job is a job to update a book with.
+// Job has the results of a job for an update of a book.
 type Job struct {
-	Run      string    // the job
-	At       time.Time // when it ended
-	Records  string    // its JSONL file of this type
+	Run      string    // ID of the job
+	At       time.Time // end of the job
+	Records  string    // JSONL file of this type
 	Watch    []string  // see Open
-	Complete bool      // it has all records: missing ones are gone
-	// Fence is called before the book is replaced; its error is that of Update. Required.
+	Complete bool      // has all records: missing ones are Gone
+	// Fence is called before the book is replaced; Update returns its error. Required.
 	Fence func() error
 }
 
-// Update replaces the book at path by one with the records of a job, for the next job to be compared with. It calls
-// gone for each record that is missing now and was not before. A second Update with the same job, as after a crash,
-// changes nothing, but calls gone again.
+// Update replaces the book at path with the records of a job. It calls gone for each record that is missing for the first time.
+// Repeating it with the same job, as after a crash, changes nothing but calls gone again.
 func Update(path string, job Job, gone func(Entry) error) (err error) {
 	b, err := Open(path, job.Watch...)
 	if err != nil {
@@ -270,7 +268,7 @@ func Update(path string, job Job, gone func(Entry) error) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("make the folder of %s: %w", path, err)
+		return fmt.Errorf("create the directory of %s: %w", path, err)
 	}
 	in, err := os.Open(job.Records)
 	if err != nil {
@@ -285,7 +283,7 @@ func Update(path string, job Job, gone func(Entry) error) (err error) {
 	})
 }
 
-// update writes the book b with the records of a job.
+// update writes a new book with the records of a job.
 func (b *Book) update(records io.Reader, w io.Writer, job Job, gone func(Entry) error) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -343,7 +341,7 @@ func (b *Book) next(key string, record []byte, job Job) (Entry, error) {
 	return e, nil
 }
 
-// missing writes the entries of records that the job does not have.
+// missing writes the entries of records that are missing from the job.
 func (b *Book) missing(met map[[16]byte]struct{}, job Job, enc *json.Encoder, gone func(Entry) error) error {
 	var rest []place
 	for id, p := range b.index {
@@ -375,7 +373,7 @@ func (b *Book) missing(met map[[16]byte]struct{}, job Job, enc *json.Encoder, go
 	return nil
 }
 
-// Show returns the entry of a record, and whether the book has it.
+// Show returns the entry of a record and whether the book has it.
 func (b *Book) Show(key string) (Entry, bool, error) {
 	p, ok := b.index[keyID(key)]
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// site is a site whose records a test changes job by job.
+// site is a site with records that change from job to job.
 type site struct {
 	t    *testing.T
 	path string
@@ -151,7 +151,7 @@ func TestBrokenBookIsAnError(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "move it away") {
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "move the file away") {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestBookOfANewerReleaseIsKept(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"ledger":2,"run":"j"}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path+": it is of version 2, of a newer release; this one reads version 1: upgrade") {
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path+": written by a newer release (version 2; this release reads version 1); upgrade") {
 		t.Errorf("got %v, want that a newer release wrote %s", err, path)
 	}
 }

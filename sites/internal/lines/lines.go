@@ -7,8 +7,8 @@ import (
 	"iter"
 )
 
-// Of yields the lines of r without their ends. The caller may keep them. A last line without an end is skipped: it is
-// being written, or a crash has cut it off. An error of r is the last value.
+// Of yields the lines of r without newlines. The caller may keep them. A last line without a newline is skipped: it is
+// incomplete, because of a crash or a write in progress. An error of r is the last value.
 func Of(r io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		br := bufio.NewReaderSize(r, 64<<10)

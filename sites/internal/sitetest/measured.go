@@ -49,7 +49,7 @@ func NewMeasured(t testing.TB, took time.Duration, page func(w http.ResponseWrit
 	return m
 }
 
-// Counts returns the most requests at once, the number of requests, and how often the same page was requested at most.
+// Counts returns the maximum of concurrent requests, the number of requests, and the maximum number of requests per page.
 func (m *Measured) Counts() (peak, requests, most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,24 +17,23 @@ import (
 	"muster/sites/report"
 )
 
-// Shop is a loopback site that counts the requests for each page and those it
-// answered with the page.
+// Shop is a loopback site that counts requests and page responses per path.
 type Shop struct {
 	*httptest.Server
 	lists, perList int
-	Faults         map[string][]string // by path: what goes wrong with its first requests
+	Faults         map[string][]string // by path: faults of the first requests
 	Hang           chan struct{}       // closed: slow pages continue
 	hanging        func()              // called when a page begins to hang
-	Hangs          <-chan struct{}     // closed then
+	Hangs          <-chan struct{}     // closed when a page begins to hang
 
 	mu     sync.Mutex  // guards the fields below
-	prices map[int]int // of items that do not cost what they did
+	prices map[int]int // of items with a changed price
 	hidden map[int]bool
 	asked  map[string]int
 	given  map[string]int
 }
 
-// NewShop returns a shop with listing pages of some items each.
+// NewShop returns a shop with listing pages of perList items each.
 func NewShop(t *testing.T, lists, perList int) *Shop {
 	t.Helper()
 	s := &Shop{lists: lists, perList: perList, Faults: map[string][]string{}, Hang: make(chan struct{}), asked: map[string]int{}, given: map[string]int{}, prices: map[int]int{}, hidden: map[int]bool{}}
@@ -130,7 +129,7 @@ func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 }
 
-// Scan reads a number from a string by a format.
+// Scan parses a number in a string according to a format.
 func Scan(s, format string, n *int) bool {
 	_, err := fmt.Sscanf(s, format, n)
 	return err == nil
@@ -151,14 +150,14 @@ func (s *Shop) listing(w http.ResponseWriter, n int) {
 	fmt.Fprint(w, `</body></html>`)
 }
 
-// Price changes what an item costs.
+// Price changes the price of an item.
 func (s *Shop) Price(item, price int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prices[item] = price
 }
 
-// Hide takes items, and no others, out of the lists.
+// Hide removes exactly these items from the lists.
 func (s *Shop) Hide(items ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,14 +173,14 @@ func (s *Shop) isHidden(item int) bool {
 	return s.hidden[item]
 }
 
-// Counts returns how often a path was requested, and how often with the page as the response.
+// Counts returns the number of requests for a path, and how many of the responses were the page.
 func (s *Shop) Counts(path string) (asked, given int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[path], s.given[path]
 }
 
-// Definition of the shop; rest is added to it.
+// Definition returns the definition of the shop, with rest appended.
 func (s *Shop) Definition(t *testing.T, rest string) *definition.Definition {
 	t.Helper()
 	def, err := definition.Parse("shop.yaml", []byte(`site: shop.example
@@ -213,8 +212,7 @@ retries: {base: 10ms, cap: 50ms}
 	return def
 }
 
-// ReadKeys returns a field of every record of a file, and fails when a key is
-// there twice.
+// ReadKeys returns a field of every record of a file. A duplicate key fails the test.
 func ReadKeys(t *testing.T, path, field string) map[string]bool {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -237,7 +235,7 @@ func ReadKeys(t *testing.T, path, field string) map[string]bool {
 	return names
 }
 
-// IsWhole checks that the files hold every record of the shop, none twice.
+// IsWhole checks that the files have every record of the shop exactly once.
 func (s *Shop) IsWhole(t *testing.T, sum report.Summary) {
 	t.Helper()
 	for _, f := range sum.Files {
@@ -256,10 +254,10 @@ func (s *Shop) IsWhole(t *testing.T, sum report.Summary) {
 	}
 }
 
-// Patience bounds a test that waits for a fact.
+// Patience limits waits in tests.
 const Patience = 60 * time.Second
 
-// Heal ends all faults.
+// Heal removes all faults.
 func (s *Shop) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

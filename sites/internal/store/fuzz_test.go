@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzRequest wants the folder of a job whose stored request is let through to be below that of the records.
+// FuzzRequest checks that the directory of an accepted request is below the records directory.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"site":"shop","out_dir":"/x"}`), "scrape_shop_1")
 	f.Add([]byte(`{"site":"../../etc"}`), "a")

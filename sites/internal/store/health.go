@@ -12,10 +12,10 @@ import (
 	"muster/sites/report"
 )
 
-// maxHealth bounds the jobs of a site whose health is stored.
+// maxHealth limits the jobs of a site with stored health.
 const maxHealth = 200
 
-// HealthOf reads the health of a site in its last jobs, the newest first.
+// HealthOf returns the health of a site in its last jobs, newest first.
 func HealthOf(ctx context.Context, rdb redis.UniversalClient, site string) ([]report.Health, error) {
 	all, err := rdb.HGetAll(ctx, HealthKey(site)).Result()
 	if err != nil {
@@ -33,7 +33,7 @@ func HealthOf(ctx context.Context, rdb redis.UniversalClient, site string) ([]re
 	return jobs, nil
 }
 
-// StatusBefore returns the health of a site in its newest job but one, or "" if there is none.
+// StatusBefore returns the health of a site in its newest job other than but, or "".
 func StatusBefore(jobs []report.Health, but string) report.HealthStatus {
 	for _, h := range jobs {
 		if h.JobID != but {
@@ -43,8 +43,8 @@ func StatusBefore(jobs []report.Health, but string) report.HealthStatus {
 	return ""
 }
 
-// SaveHealth stores the health of a site in a job beside that of the jobs
-// before, the newest first, of which those that are too old or too many are removed.
+// SaveHealth stores the health of a site after a job, and removes entries of jobs that are too old or too many. before has the
+// earlier jobs, newest first.
 func SaveHealth(ctx context.Context, rdb redis.UniversalClient, h report.Health, before []report.Health) error {
 	data, err := json.Marshal(h)
 	if err != nil {
@@ -68,8 +68,7 @@ func SaveHealth(ctx context.Context, rdb redis.UniversalClient, h report.Health,
 	return nil
 }
 
-// LastHealth reads the health of each site in its last job, by name. Sites
-// without a job in the last seven days are left out.
+// LastHealth returns the health of each site in its last job, by name. It omits sites without a job in the last seven days.
 func LastHealth(ctx context.Context, rdb redis.UniversalClient) ([]report.Health, error) {
 	names, err := rdb.SMembers(ctx, HealthSitesKey).Result()
 	if err != nil {

@@ -14,15 +14,14 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// The writer of a job leaves notes with the outputs of its queue: by type of
-// record how many are written, and these. No type has such a name.
+// The writer of a job stores notes with the outputs of its queue: the number of written records by type, and the notes below.
+// Types cannot have such names.
 const (
-	TroubleNote = "!trouble" // why the writer cannot write; empty when it can
-	ClosedNote  = "!closed " // with the id of a job: its summary, as JSON, once its files are closed
+	TroubleNote = "!trouble" // error of the writer; empty if it can write
+	ClosedNote  = "!closed " // plus the ID of a job: its summary as JSON, after its files are closed
 )
 
-// Written reads how many records of a job are written, by type, and why no more
-// can be written, or "".
+// Written returns the number of written records by type, and the error that blocks the writer, or "".
 func Written(ctx context.Context, out *workqueue.Outputs) (byType map[string]int, trouble string, err error) {
 	notes, err := out.Notes(ctx)
 	if err != nil {
@@ -31,13 +30,13 @@ func Written(ctx context.Context, out *workqueue.Outputs) (byType map[string]int
 	byType = map[string]int{}
 	for typ, n := range notes {
 		if !strings.HasPrefix(typ, "!") {
-			byType[typ], _ = strconv.Atoi(n) // only writers write it
+			byType[typ], _ = strconv.Atoi(n) // writers store only numbers
 		}
 	}
 	return byType, notes[TroubleNote], nil
 }
 
-// FailureOf describes a page that failed. ok is false when its item is damaged.
+// FailureOf describes a failed page. ok is false if its item is damaged.
 func FailureOf(info workqueue.Info) (f report.FailedPage, ok bool) {
 	var page struct {
 		URL  string          `json:"url"`

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Open notes that a job will have records to write. A second call changes nothing.
+// Open records that a job will have records to write. It is idempotent.
 func Open(ctx context.Context, rdb redis.UniversalClient, run string) error {
 	now, err := rdb.Time(ctx).Result()
 	if err == nil {
@@ -25,7 +25,7 @@ func Open(ctx context.Context, rdb redis.UniversalClient, run string) error {
 	return nil
 }
 
-// Close notes that a job will have no more records to write.
+// Close records that a job will have no more records to write.
 func Close(ctx context.Context, rdb redis.UniversalClient, run string) error {
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.SRem(ctx, OpenJobsKey, run)
@@ -38,7 +38,7 @@ func Close(ctx context.Context, rdb redis.UniversalClient, run string) error {
 	return nil
 }
 
-// NoteProgress stores that a page of an open job was settled now.
+// NoteProgress stores the current time as the time of an open job's last settled page.
 func NoteProgress(ctx context.Context, rdb redis.UniversalClient, run string) error {
 	now, err := rdb.Time(ctx).Result()
 	if err == nil {
@@ -50,13 +50,13 @@ func NoteProgress(ctx context.Context, rdb redis.UniversalClient, run string) er
 	return nil
 }
 
-// Idle is an open job whose last page was settled some time ago.
+// Idle is an open job without a recently settled page.
 type Idle struct {
 	Run string
 	For time.Duration
 }
 
-// IdleJobs returns the open jobs without a settled page for at least d, the longest first.
+// IdleJobs returns the open jobs without a settled page for at least d, longest first.
 func IdleJobs(ctx context.Context, rdb redis.UniversalClient, d time.Duration) ([]Idle, error) {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"muster/sites/report"
 )
 
-// AddAnswer counts an answer of a job that came through a proxy; good says that it was a page.
+// AddAnswer counts a response of a job through a proxy. good means that it was a page.
 func AddAnswer(ctx context.Context, rdb redis.UniversalClient, job, proxy string, good bool) error {
 	field := "bad "
 	if good {
@@ -26,12 +26,12 @@ func AddAnswer(ctx context.Context, rdb redis.UniversalClient, job, proxy string
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("count an answer through a proxy: %w", err)
+		return fmt.Errorf("count a proxy response: %w", err)
 	}
 	return nil
 }
 
-// ProxyUsage adds up what AddAnswer counted, or returns nil when no proxy was used.
+// ProxyUsage returns the counts of AddAnswer, or nil if no proxy was used.
 func ProxyUsage(ctx context.Context, rdb redis.UniversalClient, job string) (*report.ProxyUsage, error) {
 	all, err := rdb.HGetAll(ctx, ProxyUsageKey(job)).Result()
 	if err != nil {
@@ -40,7 +40,7 @@ func ProxyUsage(ctx context.Context, rdb redis.UniversalClient, job string) (*re
 	proxies := map[string]report.Proxy{}
 	for field, text := range all {
 		kind, name, _ := strings.Cut(field, " ")
-		n, _ := strconv.Atoi(text) // AddAnswer alone writes it
+		n, _ := strconv.Atoi(text) // AddAnswer stores only numbers
 		p := proxies[name]
 		p.Proxy = name
 		p.Answers += n

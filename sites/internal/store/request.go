@@ -15,17 +15,15 @@ import (
 	"muster/sites/report"
 )
 
-// ErrNoJob is the error for the id of a job that does not exist, or that ended
-// more than a week ago.
+// ErrNoJob means that a job does not exist or ended more than a week ago.
 var ErrNoJob = errors.New("no such job; jobs are known for a week after their end")
 
-// ErrNames is the error for a request with an invalid name of a site or a job.
+// ErrNames means that a request has an invalid name of a site or a job.
 var ErrNames = errors.New("the request has an invalid name")
 
-// Request is the input of a scrape. It contains the whole definition, so that
-// workers need not have the same files as the sender. Only processes that have
-// OutDir and Sinks in their settings, or that sent the request themselves, write
-// there: a client that can send tasks must not choose where a worker writes.
+// Request is the input of a scrape. It contains the whole definition, so that workers do not need the sender's files. Only the
+// sender and processes with the same OutDir and Sinks in their settings write there: a client that sends tasks must not choose
+// where a worker writes.
 type Request struct {
 	Site    string        `json:"site"`
 	File    string        `json:"file"`
@@ -35,16 +33,16 @@ type Request struct {
 	Direct  report.Direct `json:"direct,omitempty"`
 	CSV     bool          `json:"csv,omitempty"`
 	OutDir  string        `json:"out_dir"`
-	Home    string        `json:"home"` // the name of OutDir, for processes that may or may not share it
+	Home    string        `json:"home"` // identifies OutDir among processes that may share it
 	Sinks   []string      `json:"sinks,omitempty"`
 	Began   int64         `json:"began,omitempty"` // unix milliseconds; set when the job begins
-	// Resume is the job whose pages and records this one continues.
+	// Resume is the job that this one continues.
 	Resume string `json:"resume,omitempty"`
-	// After are the jobs that this one waits for, by their sites.
+	// After maps sites to jobs that must complete first.
 	After map[string]string `json:"after,omitempty"`
 }
 
-// Definition returns the definition of the site to scrape.
+// Definition parses the definition of the site.
 func (r Request) Definition() (*definition.Definition, error) {
 	def, err := definition.Parse(r.File, []byte(r.YAML))
 	if err != nil {
@@ -53,8 +51,7 @@ func (r Request) Definition() (*definition.Definition, error) {
 	return def.WithBase(r.BaseURL)
 }
 
-// PagesOf returns the job that has the pages and the records of a job: the job
-// itself, unless it resumes another.
+// PagesOf returns the job with the pages and records of a job: the resumed job, or the job itself.
 func (r Request) PagesOf(id string) string {
 	if r.Resume != "" {
 		return r.Resume
@@ -62,25 +59,24 @@ func (r Request) PagesOf(id string) string {
 	return id
 }
 
-// Dir is the folder for the records of a job.
+// Dir returns the records directory of a job.
 func (r Request) Dir(id string) string { return filepath.Join(r.OutDir, r.Site, r.PagesOf(id)) }
 
-// validName matches the id of a job, which is part of paths.
+// validName matches IDs of jobs, which are part of paths.
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
 // CheckNames returns ErrNames if a name in the request of a job is invalid.
 func (r Request) CheckNames(id string) error {
 	if !validName.MatchString(id) || r.Resume != "" && !validName.MatchString(r.Resume) {
-		return fmt.Errorf("a job cannot be called %q or resume %q: %w", id, r.Resume, ErrNames)
+		return fmt.Errorf("invalid job ID %q or resumed job %q: %w", id, r.Resume, ErrNames)
 	}
 	if r.Site != filepath.Base(r.Site) || !filepath.IsLocal(r.Site) {
-		return fmt.Errorf("a site cannot be called %q: %w", r.Site, ErrNames)
+		return fmt.Errorf("invalid site name %q: %w", r.Site, ErrNames)
 	}
 	return nil
 }
 
-// ReadRequest reads what a job scrapes and how. It fails with ErrNoJob when
-// there is no such job.
+// ReadRequest reads the request of a job. The error is ErrNoJob if the job does not exist.
 func ReadRequest(ctx context.Context, rdb redis.UniversalClient, id string) (Request, error) {
 	data, err := rdb.Get(ctx, RequestKey(id)).Bytes()
 	if errors.Is(err, redis.Nil) {
@@ -99,8 +95,7 @@ func ReadRequest(ctx context.Context, rdb redis.UniversalClient, id string) (Req
 	return req, nil
 }
 
-// AddJob stores what a job scrapes and how, and lists the job, unless it is
-// stored already. It sets req.Began.
+// AddJob stores the request of a job and lists the job, unless it is already stored. It sets req.Began.
 func AddJob(ctx context.Context, rdb redis.UniversalClient, id string, req Request) error {
 	now := time.Now()
 	req.Began = now.UnixMilli()

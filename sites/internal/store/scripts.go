@@ -21,9 +21,8 @@ type Page struct {
 	Bytes   int
 }
 
-// Grant adds a page to the totals of a job at a key and returns how many of its records
-// may be kept when the job may have at most maxRecords; 0 is no limit. A second
-// call with the same page adds nothing and returns the same.
+// Grant adds a page to the totals of a job at a key and returns how many of its records to keep. The job may have at most
+// maxRecords; 0 is no limit. Grant is idempotent per page.
 func Grant(ctx context.Context, rdb redis.UniversalClient, key string, p Page, maxRecords int64) (int, error) {
 	n, err := grantCmd.Run(ctx, rdb, []string{key}, p.ID, p.Records, p.Bytes, maxRecords, Keep.Milliseconds()).Int()
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package store is what the packages of sites keep in Redis: the names of the
-// keys, the scripts, and how values are read.
+// Package store defines the Redis keys, scripts and stored values of the packages of sites.
 package store
 
 import (
@@ -12,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Keep is how long Redis knows a job after its last step.
+// Keep is how long Redis keeps a job after its last step.
 const Keep = 7 * 24 * time.Hour
 
-// ReadJSON reads a JSON value. ok is false when the key does not exist.
+// ReadJSON reads a JSON value. ok is false if the key does not exist.
 func ReadJSON[T any](ctx context.Context, rdb redis.UniversalClient, key string) (v T, ok bool, err error) {
 	data, err := rdb.Get(ctx, key).Bytes()
 	if errors.Is(err, redis.Nil) {

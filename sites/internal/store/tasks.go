@@ -7,11 +7,11 @@ import (
 	"muster/tasks"
 )
 
-// Queue is the task queue that scrapes run in.
+// Queue is the task queue of scrapes.
 const Queue = "scrape"
 
-// The tasks of a scrape: Collect queues the start pages and becomes a group of crawlers; Crawl is one of them, and returns
-// how many pages its last run has settled.
+// The tasks of a scrape. Collect queues the start pages and returns a group of crawlers. Crawl is a crawler and returns the
+// number of pages that its last run settled.
 var (
 	Collect   = tasks.New[Request, []tasks.Outcome[int]]("sites.collect", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
 	Crawl     = tasks.New[Crawler, int]("sites.crawl", tasks.Queue(Queue), tasks.Timeout(10*time.Minute), tasks.HardTimeout(12*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
@@ -23,15 +23,15 @@ func Scrape(req Request) tasks.Signature[report.Summary] {
 	return tasks.Chord(Collect.S(req), Aggregate)
 }
 
-// Crawler is one of the crawlers of a job.
+// Crawler identifies a crawler of a job.
 type Crawler struct {
 	Site   string `json:"site"`
 	Number int    `json:"number"`
-	Of     int    `json:"of"` // how many the job has
+	Of     int    `json:"of"` // number of crawlers of the job
 }
 
-// ProgressPrefix is the prefix of the progress keys of a site's jobs.
+// ProgressPrefix returns the prefix of the progress keys of a site's jobs.
 func ProgressPrefix(site string) string { return "scrape_" + site }
 
-// QueueName names the work queue with the pages of a job.
+// QueueName returns the name of the work queue with the pages of a job.
 func QueueName(site, id string) string { return ProgressPrefix(site) + ":" + id }
