@@ -19,7 +19,7 @@ var examples = map[string]string{
 	"sites check":   "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
 	"sites test":    "muster sites test shop.yaml\nmuster sites test --accept shop.yaml",
 	"sites capture": "muster sites capture shop.yaml https://shop.example/lamps/1",
-	"sites shell":   "muster sites shell https://shop.example/lamps\nmuster sites shell page.html --site shop.yaml < selectors.txt",
+	"sites try":     "muster sites try https://shop.example/lamps h3\nmuster sites try page.html --each .product h3 '{css: .price, type: price}'",
 
 	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
 	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --site shop.example --json | jq -r '.[].id'",

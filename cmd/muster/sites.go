@@ -32,7 +32,7 @@ func sitesCommand(env environment) *cli.Command {
 			checkSitesCommand(env),
 			testSitesCommand(env),
 			capturePageCommand(env),
-			shellCommand(env),
+			tryCommand(env),
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"muster/internal/clip"
 	"muster/sites/definition"
@@ -25,55 +23,48 @@ import (
 	"muster/sites/sample"
 )
 
-func shellCommand(env environment) *cli.Command {
+func tryCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name:      "shell",
+		Name:      "try",
 		Usage:     "try selectors and fields on a page",
-		ArgsUsage: "URL-OR-FILE",
-		Description: `Fetches the page once, as a scrape would and directly, without a proxy, or reads
-it from a file. Then each line of standard input is tried on it:
-
-   h3 a              a selector, CSS or XPath; on a page that is JSON, a path
-   {css: .price, type: price}
-                     a field, as in a definition
-   :help             lists the commands
-
-In a pipe, lines that fail are reported to standard error, and the exit code is 1.`,
+		ArgsUsage: "URL-OR-FILE [SELECTOR-OR-FIELD…]",
+		Description: `Fetches the page as a scrape would, but without a proxy, or reads it from a file.
+A selector is CSS or XPath, or a path on a page that is JSON. A field is in
+braces, as in a definition.`,
 		Flags: append(flagsOf(sitesSetting),
+			&cli.StringFlag{Name: "each", Usage: "search inside each match of `SELECTOR`, like each of a record", DefaultText: "the whole page"},
 			&cli.StringFlag{Name: "site", Usage: "fetch and read the page by the definition of `SITE-OR-FILE`", DefaultText: "none but the defaults"},
 			&cli.StringFlag{Name: "kind", Usage: "the page is of `KIND` listing or detail", DefaultText: "by the start pages"},
 			&cli.StringFlag{Name: "url", Usage: "the file is the page at `URL`", DefaultText: "http://localhost/FILE"}),
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 1, 1); err != nil {
+			if err := arguments(c, 1, -1); err != nil {
 				return err
 			}
-			s := &siteShell{env: env, c: c}
-			if err := s.begin(c.Args().First()); err != nil {
+			t := &siteTry{env: env, c: c}
+			if err := t.begin(c.Args().First()); err != nil {
 				return err
 			}
-			return s.loop(c.Context)
+			var errs []error
+			for _, arg := range c.Args().Tail() {
+				if err := t.try(arg); err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", arg, err))
+				}
+			}
+			return errors.Join(errs...)
 		},
 	}
 }
 
-// siteShell tries selectors and fields on one page.
-type siteShell struct {
-	env    environment
-	c      *cli.Context
-	def    *definition.Definition
-	client *fetch.Client // nil: no page was fetched yet
-	doc    *extract.Doc
-
-	each string // a selector; "": the page
-	last string // the selector or field that was tried last
-	kept []keptField
+// siteTry tries selectors and fields on one page.
+type siteTry struct {
+	env environment
+	c   *cli.Context
+	def *definition.Definition
+	doc *extract.Doc
 }
 
-// keptField is a field that :keep has named.
-type keptField struct{ name, text string }
-
-// begin fetches or reads the first page.
-func (s *siteShell) begin(ref string) error {
+// begin fetches or reads the page.
+func (s *siteTry) begin(ref string) error {
 	if k := s.c.String("kind"); k != "" && k != definition.KindListing && k != definition.KindDetail {
 		return usageError{fmt.Errorf("--kind %s: use listing or detail", k)}
 	}
@@ -106,7 +97,7 @@ func (s *siteShell) begin(ref string) error {
 }
 
 // read reads the page in a file.
-func (s *siteShell) read(file string, u *url.URL) error {
+func (s *siteTry) read(file string, u *url.URL) error {
 	f, err := os.Open(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return usageError{fmt.Errorf("%s: no such file, and no http or https URL", file)}
@@ -131,7 +122,7 @@ func (s *siteShell) read(file string, u *url.URL) error {
 }
 
 // kind returns the kind of the page at a URL.
-func (s *siteShell) kind(u *url.URL) string {
+func (s *siteTry) kind(u *url.URL) string {
 	if k := s.c.String("kind"); k != "" {
 		return k
 	}
@@ -139,14 +130,13 @@ func (s *siteShell) kind(u *url.URL) string {
 }
 
 // open fetches the page at a URL.
-func (s *siteShell) open(ctx context.Context, u *url.URL) (err error) {
-	if s.client == nil {
-		if s.client, err = patientClient(s.env, s.c, s.def); err != nil {
-			return err
-		}
+func (s *siteTry) open(ctx context.Context, u *url.URL) error {
+	client, err := patientClient(s.env, s.c, s.def)
+	if err != nil {
+		return err
 	}
 	kind := s.kind(u)
-	page, err := s.client.Fetch(ctx, u.String(), kind, sample.PostOf(s.def, u.String(), kind))
+	page, err := client.Fetch(ctx, u.String(), kind, sample.PostOf(s.def, u.String(), kind))
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", u.Redacted(), err)
 	}
@@ -154,7 +144,7 @@ func (s *siteShell) open(ctx context.Context, u *url.URL) (err error) {
 }
 
 // use parses a page and continues with it.
-func (s *siteShell) use(page extract.Page) error {
+func (s *siteTry) use(page extract.Page) error {
 	def := s.def
 	if !s.c.IsSet("site") {
 		def = def.WithFormat(formatOf(def, page))
@@ -182,7 +172,7 @@ func formatOf(def *definition.Definition, page extract.Page) string {
 }
 
 // about prints the properties of the page.
-func (s *siteShell) about() {
+func (s *siteTry) about() {
 	p, w := s.doc.Page, s.env.stdout
 	fmt.Fprintf(w, "%s %s\n  status %d, %s", p.Kind, p.URL.Redacted(), p.Status, count(len(p.Body), "byte"))
 	if s.doc.Charset.Name != "" {
@@ -202,92 +192,60 @@ func (s *siteShell) about() {
 	}
 }
 
-// loop tries lines until they end.
-func (s *siteShell) loop(ctx context.Context) error {
-	if in, ok := s.env.stdin.(*os.File); ok {
-		if before, err := term.GetState(int(in.Fd())); err == nil {
-			defer term.Restore(int(in.Fd()), before) // a signal leaves the editor in the middle of a line
-		}
-	}
-	next, prompted := s.reader()
-	failed := 0
-	for n := 1; ; n++ {
-		line, err := readLine(ctx, next)
-		if errors.Is(err, io.EOF) {
-			break
-		}
+// The maximum number of values that are printed, and of characters of each.
+const (
+	maxShown = 10
+	maxWidth = 160
+)
+
+// try tries a selector or a field.
+func (s *siteTry) try(arg string) error {
+	w, each := s.env.stdout, s.c.String("each")
+	if !strings.HasPrefix(arg, "{") {
+		m, err := sample.Match(s.doc, each, arg)
 		if err != nil {
-			return fmt.Errorf("read line %d: %w", n, err)
+			return err
 		}
-		line = strings.TrimSpace(line)
-		if line == ":quit" {
-			break
+		fmt.Fprintf(w, "%s: %d found", arg, len(m.Found))
+		if each != "" {
+			fmt.Fprintf(w, " in %d of %d", m.With, m.Places)
 		}
-		if err := s.try(ctx, line); err != nil {
-			failed++
-			where := ""
-			if !prompted {
-				where = fmt.Sprintf("line %d: ", n)
-			}
-			fmt.Fprintf(s.env.stderr, "%s%v\n", where, err)
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+		fmt.Fprintln(w)
+		s.show(m.Found)
+		return nil
 	}
-	if failed > 0 && !prompted {
-		return fmt.Errorf("%s failed", count(failed, "line"))
+	f, err := definition.ParseField(s.def, arg, s.def.Page(s.doc.Page.Kind).Format)
+	if err != nil {
+		return err
 	}
+	t, err := sample.Try(s.def, s.doc, each, f)
+	if err != nil {
+		return err
+	}
+	n, of := t.Found()
+	fmt.Fprintf(w, "%s: found in %d of %d", arg, n, of)
+	if n > 0 {
+		fmt.Fprintf(w, ", by %s", alternatives(t.Hits))
+	}
+	fmt.Fprintln(w)
+	for _, p := range t.Problems {
+		fmt.Fprintf(w, "  problem: %s\n", clip.Line(p, maxWidth))
+	}
+	values := make([]string, len(t.Values))
+	for i, v := range t.Values {
+		values[i] = string(v)
+	}
+	s.show(values)
 	return nil
 }
 
-// reader returns a function that reads a line, and whether that is of a terminal: with a prompt, a line editor and the
-// lines before.
-func (s *siteShell) reader() (next func() (string, error), prompted bool) {
-	in, ok := s.env.stdin.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) || !isTerminal(s.env.stdout) {
-		lines := bufio.NewReader(s.env.stdin)
-		return func() (string, error) {
-			line, err := lines.ReadString('\n')
-			if errors.Is(err, io.EOF) && line != "" {
-				err = nil
-			}
-			return line, err
-		}, false
-	}
-	fmt.Fprintln(s.env.stdout, "A selector, or a field in braces; :help lists the commands, Ctrl-D ends.")
-	editor := term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{in, s.env.stdout}, "> ")
-	return func() (string, error) {
-		before, err := term.MakeRaw(int(in.Fd()))
-		if err != nil {
-			return "", err
+// show prints the first of a list of values.
+func (s *siteTry) show(values []string) {
+	for i, v := range values {
+		if i == maxShown {
+			fmt.Fprintf(s.env.stdout, "  … and %d more\n", len(values)-i)
+			return
 		}
-		defer term.Restore(int(in.Fd()), before)
-		if width, height, err := term.GetSize(int(in.Fd())); err == nil && width > 0 {
-			_ = editor.SetSize(width, height) // only the display suffers
-		}
-		return editor.ReadLine()
-	}, true
-}
-
-// readLine calls next, and stops waiting for it when ctx ends.
-func readLine(ctx context.Context, next func() (string, error)) (string, error) {
-	type read struct {
-		line string
-		err  error
-	}
-	done := make(chan read, 1)
-	go func() {
-		line, err := next()
-		done <- read{line, err}
-	}()
-	select {
-	case r := <-done:
-		return r.line, r.err
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		fmt.Fprintf(s.env.stdout, "  %s\n", clip.Line(v, maxWidth))
 	}
 }
