@@ -157,7 +157,7 @@ func (s *System) openJobs() (err error) {
 	}
 	s.Agents, err = agent.New(agent.Config{
 		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg().Agents.Static), Allow: s.cfg().Agents.Allow,
-		OwnerActive: s.Keys.OwnerActive, Heartbeat: agentHeartbeat(cfg), HealthEvery: s.cfg().Agents.HealthEvery, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, BreakerChanged: s.BreakerChanged, Tracing: s.tracing, Logger: s.logger,
+		OwnerActive: s.Keys.OwnerActive, Heartbeat: agentHeartbeat(cfg), HealthEvery: s.cfg().Agents.HealthEvery, Limits: agent.Limits{Concurrency: s.cfg().Agents.Concurrency, PerMinute: s.cfg().Agents.PerMinute}, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, BreakerChanged: s.BreakerChanged, Tracing: s.tracing, Logger: s.logger,
 	})
 	if err != nil {
 		return err

@@ -87,6 +87,7 @@ type Config struct {
 	Namespace string         // prefix of all keys. Defaults to "muster".
 	Static    []Registration // agents of the configuration. Defaults to none.
 	Allow     []string       // URLs below which work is pushed to agents that have registered. Defaults to none.
+	Limits    Limits         // of the work of roles. Defaults to none.
 	Max       int            // agents at a time, without those of the configuration. Defaults to 1000.
 	MaxOwned  int            // agents of one owner at a time. Defaults to a quarter of Max.
 
@@ -188,7 +189,7 @@ func New(cfg Config) (*Service, error) {
 	cfg = cfg.withDefaults()
 	c := &core{cfg, cfg.Client.Redis(), newKeys(cfg.Namespace), cfg.Logger}
 	s := &Service{core: c, agents: &agents{core: c, announceNow: make(chan struct{}, 1)}, assignments: &assignments{core: c}, stopped: make(chan struct{})}
-	if err := s.Reload(cfg.Static, cfg.Allow, cfg.HealthEvery); err != nil {
+	if err := s.Reload(cfg.Static, cfg.Allow, cfg.Limits, cfg.HealthEvery); err != nil {
 		return nil, err
 	}
 	s.breaker = limit.NewBreaker(s.rdb, limit.BreakerConfig{
@@ -210,11 +211,11 @@ type policy struct {
 	healthEvery time.Duration
 }
 
-// Reload replaces Config.Static, Config.Allow and Config.HealthEvery. Agents that have
+// Reload replaces Config.Static, Config.Allow, Config.Limits and Config.HealthEvery. Agents that have
 // registered stay; one whose URL is no longer in Allow gets no work. An agent that is no longer
 // in static stays for some minutes, in which it may be added again. On an error
 // nothing has changed.
-func (s *Service) Reload(static []Registration, allow []string, healthEvery time.Duration) error {
+func (s *Service) Reload(static []Registration, allow []string, limits Limits, healthEvery time.Duration) error {
 	p := policy{healthEvery: cmp.Or(max(healthEvery, 0), s.cfg.HealthEvery)}
 	for i, text := range allow {
 		pre, err := parsePrefix(text)
@@ -236,6 +237,7 @@ func (s *Service) Reload(static []Registration, allow []string, healthEvery time
 		p.static = append(p.static, rec)
 	}
 	s.policy.Store(&p)
+	s.limits.Store(s.newLimits(limits))
 	select {
 	case s.announceNow <- struct{}{}:
 	default:

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -189,7 +190,8 @@ func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
 // assignments creates, reads and ends the assignments of agents.
 type assignments struct {
 	*core
-	onEnd func(agent string) // is called when one of an agent has ended
+	limits atomic.Pointer[Limits]
+	onEnd  func(agent string) // is called when one of an agent has ended
 
 	mu    sync.Mutex           // guards given
 	given map[string]jobs.Work // that this process has given, by assignment, without what Jobs.Find leaves out
@@ -343,27 +345,29 @@ type room struct {
 	rest      time.Duration // for which it takes no work; <0 unknown
 }
 
-// hold gives an agent work that was taken for it, up to its capacity, and releases the rest.
-func (s *assignments) hold(ctx context.Context, agent, mode string, capacity int, work []jobs.Work) ([]Assignment, room, error) {
+// hold gives an agent work of a role that was taken for it, up to its capacity and the limit of the role, and releases the
+// rest.
+func (s *assignments) hold(ctx context.Context, agent, role, mode string, capacity int, work []jobs.Work) ([]Assignment, room, error) {
 	ctx, cancel := lasting(ctx) // the work is ours: it is given to the agent, or released
 	defer cancel()
 	s.beginSpans(ctx, mode, work)
 	if mode == modeTask {
 		capacity = 1 << 30 // slots of processes bound it
 	}
-	args := []any{agent, capacity, flag(mode != modeTask)}
+	args := []any{agent, capacity, flag(mode != modeTask), s.limits.Load().Concurrency[role]}
 	all := make([]Assignment, len(work))
 	for i, w := range work {
 		all[i] = s.assignment(w)
 		args = append(args, all[i].ID, w.Expires.UnixMilli())
 	}
 	k := s.keys
-	v, err := scripts["hold"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.resting(), k.held(agent)}, args...).Int64Slice()
+	v, err := scripts["hold"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.resting(), k.held(agent), k.role(role)}, args...).Int64Slice()
 	var now room
 	if err != nil {
 		err = fmt.Errorf("give work to agent %s: %w", agent, err)
 		for _, a := range all { // the response may be lost
 			_ = s.rdb.ZRem(ctx, k.held(agent), a.ID).Err()
+			_ = s.rdb.ZRem(ctx, k.role(role), a.ID).Err()
 		}
 	} else {
 		now = room{int(v[0]), int(v[1]), time.Duration(v[2]) * time.Millisecond}
@@ -416,7 +420,10 @@ func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, 
 	if err != nil {
 		return false, fmt.Errorf("extend assignment %s: %w", h.ID, err)
 	}
-	return n == 1, nil
+	if n == 1 && s.limits.Load().Concurrency[h.Role] > 0 {
+		err = s.rdb.ZAddXX(ctx, s.keys.role(h.Role), redis.Z{Score: float64(until.UnixMilli()), Member: h.ID}).Err()
+	}
+	return n == 1, err
 }
 
 // lost ends an assignment if err says that its lease is lost or its job has ended or is gone, and returns
@@ -445,6 +452,7 @@ func (s *assignments) end(ctx context.Context, h *assigned, outcome, message, di
 		k.assignment(h.ID), k.held(h.Agent), k.agents(), k.numbers(h.Agent), k.usage(h.Agent), k.used(h.JobID), k.stale(), k.took(), k.hour(at),
 	}, args...).Slice()
 	s.onEnd(h.Agent)
+	s.freeRoles(ctx, h)
 	if err != nil {
 		return fmt.Errorf("end assignment %s: %w", h.ID, err)
 	}

@@ -51,6 +51,10 @@ func (k keys) spans(job string) string { return k.prefix + "spans:" + job }
 // day after the agent was removed, or after the last change of that of a Go task.
 func (k keys) held(agent string) string { return k.prefix + "held:" + agent }
 
+// role is a sorted set: id of an assignment of a role with a limit → unix ms at which its lease expires. Expires a day after
+// the last of them began.
+func (k keys) role(role string) string { return k.prefix + "role:" + role }
+
 // broke is a string: how many agents have gone while they worked on an item, by the idempotency key of its assignments.
 // It expires a day after the last one.
 func (k keys) broke(key string) string { return k.prefix + "broke:" + key }

@@ -127,7 +127,7 @@ func TestPushesStopWhenTheAgentMayNoLongerWork(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(r *rig, active *atomic.Bool) error{
 		"key revoked":     func(_ *rig, active *atomic.Bool) error { active.Store(false); return nil },
-		"URL not allowed": func(r *rig, _ *atomic.Bool) error { return r.Reload(nil, nil, 0) },
+		"URL not allowed": func(r *rig, _ *atomic.Bool) error { return r.Reload(nil, nil, agent.Limits{}, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

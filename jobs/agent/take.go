@@ -94,7 +94,16 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 		if n == 0 {
 			return nil, nil
 		}
+		n, next, err := s.allowed(ctx, role, n)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			s.waiters.none(role, next)
+			continue
+		}
 		work, next, err := s.cfg.Jobs.Take(ctx, role, w.agent, n)
+		s.refund(ctx, role, n-len(work))
 		if err != nil && len(work) == 0 {
 			return nil, fmt.Errorf("take work of %s: %w", role, err)
 		}
@@ -103,7 +112,8 @@ func (s *Service) take(ctx context.Context, w *waiter, most int) ([]Assignment, 
 			continue
 		}
 		s.waiters.some(role)
-		got, now, err := s.hold(ctx, w.agent, w.mode, capacity, work)
+		got, now, err := s.hold(ctx, w.agent, role, w.mode, capacity, work)
+		s.refund(ctx, role, len(work)-len(got))
 		s.waiters.holds(w, len(got), now)
 		if len(got) > 0 || err != nil {
 			return got, err

@@ -244,9 +244,11 @@ func (j Jobs) MaxDocumentBytes() int64 { return int64(j.MaxDocumentMB) << 20 }
 
 // Agents configures static agents and the URLs to which work may be pushed.
 type Agents struct {
-	Allow       []string      `yaml:"allow" rule:"urls" reload:"yes"`
-	Static      []Agent       `yaml:"static" secret:"all" reload:"yes"`
-	HealthEvery time.Duration `yaml:"health_every" range:"1s 1h" reload:"yes"`
+	Allow       []string       `yaml:"allow" rule:"urls" reload:"yes"`
+	Concurrency map[string]int `yaml:"concurrency" range:"1 1000000" reload:"yes"`
+	PerMinute   map[string]int `yaml:"per_minute" range:"1 1000000" reload:"yes"`
+	Static      []Agent        `yaml:"static" secret:"all" reload:"yes"`
+	HealthEvery time.Duration  `yaml:"health_every" range:"1s 1h" reload:"yes"`
 }
 
 // Shutdown configures the shutdown.

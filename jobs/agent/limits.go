@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"muster/tasks/limit"
+)
+
+// Limits bound the work of roles over all agents and processes.
+type Limits struct {
+	Concurrency map[string]int // assignments at a time, by role. Defaults to no limit.
+	PerMinute   map[string]int // assignments that begin in a minute, by role. Defaults to no limit.
+
+	rates *limit.TokenBucket
+}
+
+func (s *core) newLimits(l Limits) *Limits {
+	rates := map[string]limit.Rate{}
+	for role, n := range l.PerMinute {
+		rates[role] = limit.PerMinute(float64(n))
+	}
+	l.rates = limit.NewTokenBucket(s.rdb, limit.BucketConfig{Namespace: s.cfg.Namespace + ":roles", PerKey: rates, Logger: s.log})
+	return &l
+}
+
+// allowed returns how many of n assignments of a role may begin now. If none may, next is the time until one may; an
+// assignment that ends earlier makes WaitForWork return. The assignments count for the rate of the role until they are refunded.
+func (s *assignments) allowed(ctx context.Context, role string, n int) (allowed int, next time.Duration, err error) {
+	l := s.limits.Load()
+	if most := l.Concurrency[role]; most > 0 {
+		v, err := scripts["room"].Run(ctx, s.rdb, []string{s.keys.role(role)}).Int64Slice()
+		if err != nil {
+			return 0, 0, fmt.Errorf("count the assignments of role %s: %w", role, err)
+		}
+		if n = min(n, most-int(v[0])); n <= 0 {
+			return 0, time.Duration(v[1]) * time.Millisecond, nil
+		}
+	}
+	perMinute := l.PerMinute[role]
+	if perMinute == 0 {
+		return n, 0, nil
+	}
+	n = min(n, perMinute)
+	for {
+		t, err := l.rates.Take(ctx, role, float64(n))
+		if err != nil || t.OK {
+			return n, 0, err
+		}
+		if t.Left == 0 {
+			return 0, t.Wait, nil
+		}
+		n = min(n-1, t.Left)
+	}
+}
+
+// refund returns n assignments of a role that did not begin to its rate.
+func (s *assignments) refund(ctx context.Context, role string, n int) {
+	if l := s.limits.Load(); n > 0 && l.PerMinute[role] > 0 {
+		s.warn(ctx, "refund the rate of a role", l.rates.Refund(ctx, role, float64(n)), "role", role)
+	}
+}
+
+// freeRoles lets other work of the role of an assignment begin that has ended. The role of a lost one is not known.
+func (s *assignments) freeRoles(ctx context.Context, h *assigned) {
+	for role := range s.limits.Load().Concurrency {
+		if h.Role != "" && h.Role != role {
+			continue
+		}
+		n, err := s.rdb.ZRem(ctx, s.keys.role(role), h.ID).Result()
+		if err == nil && n > 0 {
+			err = s.cfg.Jobs.PassOn(ctx, role)
+		}
+		s.warn(ctx, "let other work of a role begin", err, "role", role)
+	}
+}
