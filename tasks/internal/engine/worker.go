@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
@@ -38,8 +39,17 @@ type WorkerConfig struct {
 	SweepEvery     time.Duration // how often the agenda is read without a timer; 0 for the default
 }
 
-// pollEvery is how often a worker looks into its queues, since the message that wakes it can be lost.
-const pollEvery = 4 * time.Second
+// How often asynq's server looks into its queues, since the message that wakes it can be lost, and for its delayed tasks.
+// A worker that waits at wake-up lists, and has no handler for tasks of asynq's own clients, rarely needs asynq's queues.
+const (
+	pollEvery    = 4 * time.Second
+	delayedEvery = 5 * time.Second
+	rarelyPoll   = 12 * time.Second
+	rarelyMove   = time.Minute
+)
+
+// busPing is how often the subscription to the bus is checked; its messages can be lost.
+const busPing = 15 * time.Second
 
 // Worker runs tasks and looks after workflows.
 type Worker struct {
@@ -80,6 +90,9 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		batches: newBatches(), means: newMeans(cfg.Queues), tally: newTally(l), others: givesWayTo(cfg.Queues, cfg.Strict)}
 	if e.store.HasLists() && !cfg.Manual {
 		w.wakeups = newWakeups(l, w.slots, w.taker)
+		if cfg.Plain == nil {
+			w.poller.every = rarelyPoll
+		}
 	}
 	w.watcher = &watcher{l, e.Fleet, w.slots, w.taker.batches, w.Tasks(), e.clock.Now(), false}
 	if h, ok := e.store.Redis().(Hook); ok {
@@ -178,7 +191,7 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	var loops sync.WaitGroup
-	loops.Go(func() { w.bus.run(running, messages.Channel()) })
+	loops.Go(func() { w.bus.run(running, messages.Channel(redis.WithChannelHealthCheckInterval(busPing))) })
 	if !w.cfg.Manual {
 		loops.Go(func() { w.watcher.run(running) })
 		loops.Go(func() { w.agenda.run(running) })
@@ -194,12 +207,16 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 
 // server returns asynq's server, which gives slots to wake-tasks and to tasks of asynq's own clients.
 func (w *Worker) server() *asynq.Server {
+	delayed := delayedEvery
+	if w.poller.every == rarelyPoll {
+		delayed = rarelyMove
+	}
 	return asynq.NewServerFromRedisClient(w.poller, asynq.Config{
 		Concurrency:              w.cfg.MaxConcurrency,
 		Queues:                   w.cfg.Queues,
 		StrictPriority:           w.cfg.Strict,
 		TaskCheckInterval:        time.Microsecond, // the poller does the waiting
-		DelayedTaskCheckInterval: 5 * time.Second,
+		DelayedTaskCheckInterval: delayed,
 		JanitorInterval:          time.Minute, // only tasks of asynq's own clients are kept
 		ShutdownTimeout:          time.Second,
 		RetryDelayFunc:           retryDelay,

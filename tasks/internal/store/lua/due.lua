@@ -10,14 +10,15 @@ local BACK = 1000       -- ms that the clock may be behind that time
 
 -- setBack returns the ms by which the clock is behind the latest time; 0 if it is not, and then that becomes now.
 local function setBack()
-  local last = tonumber(redis.call('GET', P .. 'clock') or '0')
-  if last - now > BACK then return last - now end
-  if last < now then redis.call('SET', P .. 'clock', whole(now)) end
-  return 0
+  local last = tonumber(redis.call('SET', P .. 'clock', whole(now), 'GET') or '0')
+  if last > now then redis.call('SET', P .. 'clock', whole(last)) end
+  return last - now > BACK and last - now or 0
 end
 
 local agenda = P .. 'agenda'
-local lines = redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0, ARGV[2])
+local first = redis.call('ZRANGE', agenda, 0, 0, 'WITHSCORES')
+local some = first[1] and tonumber(first[2]) <= now
+local lines = some and redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0, ARGV[2]) or {}
 local out = {whole(now), '0', wants, #lines, whole(setBack())}
 local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
@@ -68,7 +69,7 @@ for _, line in ipairs(lines) do
 end
 bulk('ZREM', agenda, over)
 bulk('ZADD', agenda, claims)
-local nxt = redis.call('ZRANGE', agenda, 0, 0, 'WITHSCORES')
-if nxt[2] then out[2] = nxt[2] end
+local left = some and redis.call('ZRANGE', agenda, 0, 0, 'WITHSCORES') or first
+if left[2] then out[2] = left[2] end
 saveDepth()
 return out

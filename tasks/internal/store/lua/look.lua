@@ -5,12 +5,12 @@
 -- been pending for longer is overdue, then queues
 -- returns {wants, {queue, generation of an overdue wake-task, …}}
 local stale, patience = {}, tonumber(ARGV[1])
+if LISTS and #ARGV > 1 then redis.call('SADD', 'asynq:queues', unpack(ARGV, 2)) end
 for i = 2, #ARGV do
   local q = ARGV[i]
   local k = P .. 'wake:' .. q
-  local h = redis.call('HMGET', k, 'p', 'g', 't', 'n')
-  if LISTS then redis.call('SADD', 'asynq:queues', q) end
-  if math.abs(now - tonumber(h[3] or '0')) > patience and waiting(q) then
+  local h = waiting(q) and redis.call('HMGET', k, 'p', 'g', 't', 'n')
+  if h and math.abs(now - tonumber(h[3] or '0')) > patience then
     if h[4] and h[4] ~= '0' then redis.call('HSET', k, 'n', '0') end -- no slot takes, so the count is wrong
     if not h[1] or h[1] == '' then
       want(q)
