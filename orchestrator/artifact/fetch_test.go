@@ -167,9 +167,9 @@ func TestRobotsAreObeyed(t *testing.T) {
 	w.enqueue("unknown", `{"url":"`+down.URL+`/x"}`)
 	w.drain(2, artifact.FetcherConfig{Robots: true})
 	w.want("open", workqueue.StateDone, 0, "")
-	w.want("private", workqueue.StateSkipped, 0, "robots.txt forbids it")
-	w.want("led in", workqueue.StateSkipped, 0, "robots.txt forbids it")
-	w.want("unknown", workqueue.StateError, 1, "robots.txt cannot be fetched")
+	w.want("private", workqueue.StateSkipped, 0, "disallowed by robots.txt")
+	w.want("led in", workqueue.StateSkipped, 0, "disallowed by robots.txt")
+	w.want("unknown", workqueue.StateError, 1, "fetch robots.txt")
 	if n := h.asked(); n != 3 {
 		t.Errorf("the host received %d requests, want 3: robots.txt and the two allowed pages", n)
 	}
@@ -291,7 +291,7 @@ func TestBreakerStopsRequestsToTheHost(t *testing.T) {
 		t.Errorf("the failing host received %d requests, want 3", n)
 	}
 	w.want("a0", workqueue.StateError, 1, "502")
-	w.want("a19", workqueue.StateError, 1, "its breaker is open")
+	w.want("a19", workqueue.StateError, 1, "circuit breaker open")
 	w.want("other", workqueue.StateDone, 0, "")
 	s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL))
 	if err != nil || s.State != "open" || !strings.HasPrefix(s.LastBlock, "502") {

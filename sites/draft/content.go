@@ -49,7 +49,7 @@ func readContent(doc *extract.Doc) *content {
 	return c
 }
 
-// measure finds the facts of an element and of all elements below it. Elements outside the main content are ignored.
+// measure computes the facts of an element and all its descendants. It ignores elements outside the main content.
 func (c *content) measure(n *html.Node) facts {
 	var f facts
 	at := len(c.elements)
@@ -107,8 +107,8 @@ func partOf(n *html.Node) parts {
 // around matches roles, and words in classes and ids, of elements outside the main content.
 var around = regexp.MustCompile(`(?i)(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|pagination|pager|footer|banner|contentinfo|complementary|sidebar|cookies?|social|related|recommendations)(?:$|[\s_-])`)
 
-// surrounds reports whether an element is outside the main content. One that contains the main part or the heading is
-// not, unless its tag says so.
+// surrounds reports whether an element is outside the main content. An element that contains the main part or the heading is
+// inside, unless its tag excludes it.
 func surrounds(n *html.Node, main bool) bool {
 	switch n.Data {
 	case "nav", "aside":
@@ -136,7 +136,7 @@ func (c *content) heading() *html.Node {
 	return nil
 }
 
-// resolve returns the URL of a reference, or nil if it is not on the site.
+// resolve returns the URL of a reference, or nil if it is outside the site.
 func (c *content) resolve(ref string) *url.URL {
 	ref = strings.TrimSpace(ref)
 	u, err := c.base.Parse(ref)
@@ -198,11 +198,11 @@ func value(n *html.Node, name string) string {
 
 var (
 
-	// layout matches classes for the look of an element, not its meaning.
+	// layout matches classes that describe the look of an element instead of its meaning.
 	layout = regexp.MustCompile(`(?i)^(?:col|row|btn|button|icon|fa|glyph|clear|pull|text-|mt|mb|ml|mr|pt|pb|px|py|d-|w-|h-|flex|grid|container|wrapper|inner|outer|content|left|right|center|hidden|visible|img|image|thumb|link|item|box|block|small|large|bold|is-|has-|js-|ng-|css-|sc-)`)
 )
 
-// classes returns the classes that a selector can contain; those for the look are last.
+// classes returns the classes of an element that a selector can contain, with layout classes last.
 func classes(n *html.Node) []string {
 	if !isSimpleName(n.Data) {
 		return nil
@@ -224,7 +224,7 @@ var money = regexp.MustCompile(`(?i)(?:[$€£¥₹₽₴₺]|\b(?:USD|EUR|GBP|C
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// isSimpleName reports whether a selector can contain a name as it is.
+// isSimpleName reports whether a selector can contain a name without escapes.
 func isSimpleName(s string) bool {
 	return s != "" && strings.Trim(s[:1], letters+"_") == "" && strings.Trim(s, letters+"0123456789_-") == ""
 }

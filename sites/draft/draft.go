@@ -1,8 +1,8 @@
 // Package draft writes a first definition of a site from one of its pages.
 //
-// It guesses which elements repeat and so are records, which links lead to detail pages and to the next page, where
-// titles, prices, dates and images are, and which structured data to use. The definition loads, and every field has a
-// value on the pages that it was made from; a person must check that a field means what its name says.
+// It guesses repeated elements that are records, links to detail pages and to the next page, elements with titles, prices, dates
+// and images, and useful structured data. The definition loads, and every field has a value on the source pages; a person must
+// check the names of the fields.
 package draft
 
 import (
@@ -23,22 +23,22 @@ import (
 // Get fetches a page of a kind, like fetch.Client.Get.
 type Get func(ctx context.Context, rawURL, kind string) (extract.Page, error)
 
-// Draft is a definition that was guessed.
+// Draft is a guessed definition.
 type Draft struct {
 	YAML  []byte
 	Def   *definition.Definition
-	Views []sample.View // what it extracts from the pages it was made from
-	Notes []string      // hints for the user
+	Views []sample.View // results on the source pages
+	Notes []string      // hints to the user
 }
 
-// Bare returns the minimal definition of the site of a URL, to fetch the first page with.
+// Bare returns a minimal definition of the site of a URL, which suffices to fetch the first page.
 func Bare(u *url.URL) (*definition.Definition, error) {
 	o := newOutline(u)
 	o.records = []*record{{name: "page", fields: []field{{name: "title", sources: []string{"page: title"}}}}}
 	return definition.Parse("draft.yaml", o.yaml())
 }
 
-// Write fetches the page of a URL, and at most one page that it links to, and writes the definition.
+// Write fetches a page and at most one page that it links to, and writes the definition.
 func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 	bare, err := Bare(u)
 	if err != nil {
@@ -75,13 +75,13 @@ func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 		pages[0].Kind = definition.KindDetail
 	} else {
 		r.from = definition.KindListing
-		o.note("no list was found on the page, but a link to a next page: each page is one record")
+		o.note("the page has no list but links to a next page; each page is one record")
 	}
 	return o.finish(pages)
 }
 
-// listing returns the list of a listing page, or nil for a page about one thing. A page whose structured data names
-// its heading is about one thing; one with an article or a product is a listing only if most of it is a list.
+// listing returns the list of a listing page, or nil for a page about one item. A page is about one item if its structured data
+// matches its heading. A page with an article or a product is a listing only if the list is most of its content.
 func (c *content) listing() *list {
 	if _, named := c.structured(); named {
 		return nil
@@ -98,7 +98,7 @@ func (c *content) listing() *list {
 	return l
 }
 
-// fromList outlines a listing, and the page of its first link, which it returns if it can be fetched.
+// fromList outlines a listing and the page of its first link. It returns that page if it can be fetched.
 func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Definition, c *content, l *list) []extract.Page {
 	some := l.items[:min(len(l.items), 50)]
 	main := c.findLinks(some)
@@ -109,13 +109,13 @@ func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Defini
 	}
 	page, err := get(ctx, main.first, definition.KindDetail)
 	if err != nil {
-		o.note("detail pages are left out, since the page behind the first link could not be fetched: %v", err)
+		o.note("no detail pages: cannot fetch the target of the first link: %v", err)
 		return nil
 	}
 	page.Kind = definition.KindDetail
 	doc, err := extract.Parse(bare, page)
 	if err != nil || doc.Root == nil {
-		o.note("detail pages are left out, since the page behind the first link is no HTML")
+		o.note("no detail pages: the target of the first link is not HTML")
 		return nil
 	}
 	o.links = quote(strings.TrimSpace(l.each + " " + main.css))
@@ -126,8 +126,8 @@ func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Defini
 	return []extract.Page{page}
 }
 
-// finish writes the definition and tries it on the pages. It removes fields without values, and makes fields required
-// that every record has.
+// finish writes the definition and applies it to the pages. It removes fields without values and makes fields required that every
+// record has.
 func (o *outline) finish(pages []extract.Page) (*Draft, error) {
 	for range 3 {
 		def, err := definition.Parse("draft.yaml", o.yaml())
@@ -147,14 +147,14 @@ func (o *outline) finish(pages []extract.Page) (*Draft, error) {
 			}
 		}
 		if o.settle(found) {
-			d.YAML = o.yaml() // with examples
+			d.YAML = o.yaml() // now with examples
 			return d, nil
 		}
 		if len(o.records) == 0 {
 			break
 		}
 	}
-	return nil, errors.New("nothing on the page looks like records; if scripts load its data, find the URL that they request, and give that")
+	return nil, errors.New("no records found on the page; if scripts load its data, find the URL that they request and use it instead")
 }
 
 func siteName(u *url.URL) string {

@@ -14,7 +14,7 @@ import (
 	"muster/sites/extract"
 )
 
-// web has pages by path.
+// web maps paths to pages.
 type web map[string]string
 
 func (w web) get(_ context.Context, rawURL, kind string) (extract.Page, error) {
@@ -29,7 +29,7 @@ func (w web) get(_ context.Context, rawURL, kind string) (extract.Page, error) {
 	return extract.Page{URL: u, Requested: rawURL, Kind: kind, Status: http.StatusOK, Header: http.Header{}, Body: []byte(body), FetchedAt: time.Now()}, nil
 }
 
-// repeat repeats a part of a page for a few numbers.
+// repeat repeats part of a page for a few numbers.
 func repeat(format string) string {
 	var b strings.Builder
 	for i := 1; i <= 6; i++ {
@@ -40,7 +40,7 @@ func repeat(format string) string {
 
 const menu = `<header><h1>The shop</h1></header><nav><ul><li><a href="/a">A long entry of the menu</a></li><li><a href="/b">Another long entry of the menu</a></li><li><a href="/c">Third entry of the menu</a></li><li><a href="/d">Fourth entry</a></li></ul></nav>`
 
-// writes are pages, and lines of the definitions drafted from them.
+// writes are pages and lines of their drafts.
 var writes = []struct {
 	name  string
 	pages web
@@ -59,7 +59,7 @@ var writes = []struct {
 		`      description: p.description  # "A lamp of blue glass, made by hand in a small workshop."`,
 	}, []string{"nav", "menu"}},
 	{"quotes", web{
-		"/":         menu + `<div>` + repeat(`<div class="quote"><span class="text">Wise words, number # of many that were said</span><small class="author">Author #</small><a href="/author/#">about</a> <a class="tag" href="/tag/x">x# is a long tag</a><a class="tag" href="/tag/y">y#</a></div>`) + `</div><a href="/page/2"> Next <span>→</span></a>`,
+		"/":         menu + `<div>` + repeat(`<div class="quote"><span class="text">Wise words, number # of many that were written</span><small class="author">Author #</small><a href="/author/#">about</a> <a class="tag" href="/tag/x">x# is a long tag</a><a class="tag" href="/tag/y">y#</a></div>`) + `</div><a href="/page/2"> Next <span>→</span></a>`,
 		"/author/1": menu + `<div class=author-details><h3 class="author-title">Author 1</h3><span class="author-born-date">March 14, 1879</span></div>`,
 	}, "/", []string{
 		"    each: div.quote", `  next: {css: 'a:contains("Next")'}`, "  links: {css: div.quote a[href], allow: /author/}", `      tag: {css: a.tag, type: list}  # ["x1 is a long tag","y1"]`,
@@ -71,7 +71,7 @@ var writes = []struct {
 	{"a table", web{"/": menu + `<table class=prices><tr><th>Name</th><th>Unit price</th></tr>` + repeat(`<tr><td>Screw number #</td><td>#,50 €</td></tr>`) + `</table>`}, "/", []string{
 		"    each: 'table.prices tr:has(td)'", `      name: {column: Name, required: true}  # "Screw number 1"`, `      unit_price: {column: 'Unit price', required: true}  # "1,50 €"`,
 	}, nil},
-	{"one thing", web{"/p": menu + `<html><head><meta property="og:title" content="Lamp"><meta property="og:image" content="/l.jpg"></head><main><h1>Lamp</h1><p>Just a lamp on a page of its own, with some words about it.</p></main>`}, "/p", []string{
+	{"one thing", web{"/p": menu + `<html><head><meta property="og:title" content="Lamp"><meta property="og:image" content="/l.jpg"></head><main><h1>Lamp</h1><p>Just a lamp on a separate page, with some words about it.</p></main>`}, "/p", []string{
 		"  - {url: /p, as: detail}", `      title: {any: [{css: main h1}, {meta: 'og:title'}], required: true}  # "Lamp"`, `      image: {meta: 'og:image', type: url}  # "http://s.example/l.jpg"`,
 	}, nil},
 }

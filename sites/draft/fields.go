@@ -12,13 +12,13 @@ import (
 	"muster/sites/extract"
 )
 
-// maxFields bounds the fields of a kind of record.
+// maxFields limits the fields of a kind of record.
 const maxFields = 12
 
 // itemFields guesses the fields of the items of a list.
 func (c *content) itemFields(items []*html.Node, main *links) []field {
 	var fields []field
-	used := map[string]bool{} // first values, so that none is used twice
+	used := map[string]bool{} // first values of fields, to avoid duplicates
 	put := func(name, css, keys, typ string) bool {
 		hits, value, different := 0, "", map[string]bool{}
 		for _, item := range items {
@@ -59,7 +59,7 @@ func (c *content) itemFields(items []*html.Node, main *links) []field {
 	return fields
 }
 
-// titleSelectors returns selectors for the title of an item, the best first.
+// titleSelectors returns selectors for the title of an item, best first.
 func titleSelectors(main *links) []string {
 	list := []string{"h1", "h2", "h3", "h4", "h5", "h6"}
 	if main != nil && main.css != "" {
@@ -87,7 +87,7 @@ func addColumns(fields []field, rows []*html.Node, used map[string]bool) []field
 	return fields
 }
 
-// most reports whether css selects something in at least half of the items.
+// most reports whether css matches in at least half of the items.
 func most(items []*html.Node, css string) bool {
 	n := 0
 	for _, item := range items {
@@ -98,15 +98,15 @@ func most(items []*html.Node, css string) bool {
 	return n*2 >= len(items)
 }
 
-// texts are the texts that a selector finds in the items.
+// texts are the strings that a selector finds in the items.
 type texts struct {
 	css, name string
-	firsts    []string // of each item that has one
+	firsts    []string // one per item with a match
 	all       int
 }
 
-// addTyped adds fields for values with a type, price and date first, and for classes whose elements have a short text
-// in at least half of the items.
+// addTyped adds fields for typed values, beginning with price and date, and for classes of elements with a short text in at least
+// half of the items.
 func (c *content) addTyped(fields []field, items []*html.Node, used map[string]bool) []field {
 	byClass := c.textsByClass(items)
 	typed := func(t *texts) field {
@@ -178,7 +178,7 @@ var (
 	year    = regexp.MustCompile(`\b(?:1[5-9]|20)\d\d\b`)
 )
 
-// typeOfTexts returns the type of all texts, or "".
+// typeOfTexts returns the common type of all strings, or "".
 func typeOfTexts(t *texts) string {
 	all := func(is func(s string) bool) bool {
 		return !slices.ContainsFunc(t.firsts, func(s string) bool { return !is(s) })
@@ -204,7 +204,7 @@ func isDate(s string) bool {
 	return err == nil
 }
 
-// leaf reports whether an element contains text, and no elements with classes.
+// leaf reports whether an element contains text and no elements with classes.
 func leaf(n *html.Node) bool {
 	for child := range n.ChildNodes() {
 		if child.Type != html.ElementNode {
@@ -228,7 +228,7 @@ func named(fields []field, name string) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })
 }
 
-// add appends a field, under another name if its own is used.
+// add appends a field and renames it if its name is taken.
 func add(fields []field, f field) []field {
 	name := f.name
 	for i := 2; named(fields, f.name); i++ {

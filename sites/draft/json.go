@@ -12,7 +12,7 @@ import (
 	"muster/sites/extract"
 )
 
-// fromJSON guesses the records of an API's response.
+// fromJSON guesses the records in an API response.
 func (o *outline) fromJSON(page extract.Page, text []byte) error {
 	doc, err := extract.PageJSON(text)
 	if err != nil {
@@ -20,11 +20,11 @@ func (o *outline) fromJSON(page extract.Page, text []byte) error {
 	}
 	path, objects := largestList(doc, "", 0)
 	if len(objects) == 0 {
-		return errors.New("the JSON has no list of objects to make records of")
+		return errors.New("the JSON has no list of objects for records")
 	}
 	fields := objectFields(objects, "", 0)
 	if len(fields) == 0 {
-		return errors.New("the objects in the JSON's list have no fields with single values")
+		return errors.New("the objects in the list have no keys with single values")
 	}
 	o.format = "json"
 	o.records = []*record{{name: "item", from: definition.KindListing, eachJSON: path + "[*]", fields: fields}}
@@ -34,7 +34,7 @@ func (o *outline) fromJSON(page extract.Page, text []byte) error {
 	return nil
 }
 
-// largestList returns the list with the most objects, and its path.
+// largestList returns the list with the most objects and its path.
 func largestList(v any, path string, depth int) (string, []map[string]any) {
 	bestPath, best := "", []map[string]any(nil)
 	better := func(p string, objects []map[string]any) {

@@ -11,17 +11,17 @@ import (
 	"muster/sites/extract"
 )
 
-// list is the set of elements that repeat on a listing page.
+// list is the repeated elements of a listing page.
 type list struct {
 	each  string // selects the items
 	items []*html.Node
 	score float64
 }
 
-// findList returns the list that holds most of the page's content, or nil.
+// findList returns the list with most of the page's content, or nil.
 //
-// Elements are a list if they share a class: items of many sites also have classes of their own, such as post-17 and
-// category-news. Elements in the same position of the page are a list, too, preferably if they have no classes.
+// Elements with a common class form a list: items of many sites also have individual classes, such as post-17 and category-news.
+// Elements in the same position of the page form a list, too, preferably if they have no classes.
 func (c *content) findList() *list {
 	groups := map[string]*list{}
 	var ordered []*list
@@ -60,8 +60,7 @@ func (c *content) findList() *list {
 	return ordered[0]
 }
 
-// itemLike reports whether an element may be an item: it contains other elements, and is not part of a text or a
-// table's row.
+// itemLike reports whether an element may be an item: it contains other elements and is not part of a text or a table row.
 func itemLike(n *html.Node) bool {
 	switch n.Data {
 	case "html", "body", "main", "p", "td", "th", "thead", "tbody", "dt", "dd", "label", "ul", "ol", "form", "table", "h1", "h2", "h3", "h4", "h5", "h6":
@@ -77,8 +76,7 @@ func itemLike(n *html.Node) bool {
 	return false
 }
 
-// selectors returns the selectors that may select an element and similar ones: by each of its classes, and by its
-// position.
+// selectors returns selectors for an element and similar ones: by each of its classes and by its position.
 func selectors(n *html.Node) []string {
 	var out []string
 	for _, class := range classes(n) {
@@ -104,7 +102,7 @@ func selectors(n *html.Node) []string {
 	return append(out, path)
 }
 
-// score rates a list by the text in its items, and by the parts that all items have. 0 means that it is not a list.
+// score rates a list by the amount of text in its items and by the parts that all items have. 0 means that it is not a list.
 func (c *content) score(items []*html.Node) float64 {
 	if len(items) < 3 {
 		return 0
@@ -143,8 +141,8 @@ func alike(items []*html.Node) bool {
 	return len(texts)*2 < len(sampled)
 }
 
-// locate narrows the selector of a list to the list, and reports whether it selects little else on the page. Other
-// selected elements lower the score.
+// locate narrows the selector of a list to the list, and reports whether it selects little else on the page. Other matches lower
+// the score.
 func (c *content) locate(l *list) bool {
 	candidates := []string{l.each}
 	for p := l.items[0].Parent; p != nil && p.Type == html.ElementNode && p.Data != "body"; p = p.Parent {
@@ -186,11 +184,11 @@ func (c *content) share(l *list) float64 {
 	return float64(text) / float64(max(c.facts[c.doc.Body()].text, 1))
 }
 
-// links are the main links of a list: one an item, to a page of its own.
+// links are the main links of a list: one per item, to the item's page.
 type links struct {
-	css   string // selects them in an item; "" if the items are links themselves
-	allow string // prefix of their paths, if css also selects other links
-	first string // the URL of the first one on the site, or ""
+	css   string // selects the link in an item; "" if the item is the link
+	allow string // common prefix of the paths, if css also selects other links
+	first string // first URL on the site, or ""
 }
 
 // findLinks returns the main links, or nil.
@@ -221,7 +219,7 @@ func (c *content) findLinks(items []*html.Node) *links {
 	l := &links{css: "a[href]"}
 	if best >= 0 {
 		l.css = order[best]
-	} else { // use the first one of each item
+	} else { // use the first link of each item
 		for i, item := range items {
 			main[i] = first(l.css, item)
 		}
@@ -245,8 +243,7 @@ func (c *content) findLinks(items []*html.Node) *links {
 	return l
 }
 
-// mainLink returns the link of an item's heading, else the one with the longest text whose class is unique in the
-// item, or nil.
+// mainLink returns the link in an item's heading, or the link with the longest text whose class is unique in the item, or nil.
 func mainLink(item *html.Node) *html.Node {
 	if item.Data == "a" {
 		return item
@@ -277,7 +274,7 @@ func oneOfSeveral(a, item *html.Node) bool {
 	})
 }
 
-// linkSelectors returns selectors for a link in an item, the best first.
+// linkSelectors returns selectors for a link in an item, best first.
 func linkSelectors(a, item *html.Node) []string {
 	if a == item {
 		return []string{""}
@@ -299,8 +296,7 @@ func linkSelectors(a, item *html.Node) []string {
 	return append(out, "a[href]")
 }
 
-// folder returns the common prefix of the paths of the main links, if css also selects links with other paths in the
-// items; else "".
+// folder returns the common prefix of the paths of the main links if css also selects links with other paths, or "".
 func (c *content) folder(css string, items []*html.Node, main []*url.URL) string {
 	common := main[0].Path[:strings.LastIndexByte(strings.TrimSuffix(main[0].Path, "/"), '/')+1]
 	for _, u := range main {

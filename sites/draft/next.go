@@ -30,7 +30,7 @@ func (c *content) findNext() string {
 	}
 	for _, sure := range []bool{true, false} {
 		for _, a := range links {
-			if !c.saysNext(a, sure) {
+			if !c.isNextLink(a, sure) {
 				continue
 			}
 			for _, css := range nextSelectors(a) {
@@ -43,7 +43,7 @@ func (c *content) findNext() string {
 	return c.findCount(links)
 }
 
-// elsewhere returns the target of a link if it is another page of the site, or nil.
+// elsewhere returns the target of a link to another page of the site, or nil.
 func (c *content) elsewhere(a *html.Node) *url.URL {
 	u := c.resolve(value(a, "href"))
 	if u == nil || u.Scheme != c.doc.Page.URL.Scheme || pathOf(u) == pathOf(c.doc.Page.URL) {
@@ -52,19 +52,19 @@ func (c *content) elsewhere(a *html.Node) *url.URL {
 	return u
 }
 
-// saysNext reports whether a link is labelled as that to the next page: in its text, its label, its title or its
-// image; else, in its class or its parent's.
-func (c *content) saysNext(a *html.Node, sure bool) bool {
+// isNextLink reports whether a link is labelled as the link to the next page, by its text, label, title, image or class. sure
+// requires strong evidence.
+func (c *content) isNextLink(a *html.Node, sure bool) bool {
 	u := c.elsewhere(a)
 	if u == nil || pageNumber(u) < pageNumber(c.doc.Page.URL) {
 		return false
 	}
-	says := []string{extract.Text(a), value(a, "aria-label"), value(a, "title")}
+	labels := []string{extract.Text(a), value(a, "aria-label"), value(a, "title")}
 	for _, img := range selected("img[alt]", a) {
-		says = append(says, value(img, "alt"))
+		labels = append(labels, value(img, "alt"))
 	}
 	numbered := digits.MatchString(pathOf(u))
-	for _, s := range says {
+	for _, s := range labels {
 		word := strings.Trim(withoutArrows(strings.ToLower(s)), " .…-–←«")
 		if slices.Contains(nextWords(), word) || strings.HasPrefix(word, "next page") {
 			return true
@@ -73,7 +73,7 @@ func (c *content) saysNext(a *html.Node, sure bool) bool {
 			return true
 		}
 	}
-	text := strings.ToLower(strings.Join(says, " "))
+	text := strings.ToLower(strings.Join(labels, " "))
 	for _, n := range []*html.Node{a, a.Parent} {
 		class := value(n, "class")
 		for _, part := range strings.Fields(class) {
@@ -85,7 +85,7 @@ func (c *content) saysNext(a *html.Node, sure bool) bool {
 	return false
 }
 
-// nextWords returns the texts of links to the next page.
+// nextWords returns labels of links to the next page.
 func nextWords() []string {
 	return []string{
 		"next", "next page", "next posts", "next entries", "go to next page", "older", "older posts", "older entries", "older articles", "load more", "show more",
@@ -109,7 +109,7 @@ func pageNumber(u *url.URL) int {
 	return 1
 }
 
-// nextSelectors returns selectors for a link to the next page, the best first.
+// nextSelectors returns selectors for a link to the next page, best first.
 func nextSelectors(a *html.Node) []string {
 	var out []string
 	for _, n := range []*html.Node{a, a.Parent} {
@@ -145,8 +145,8 @@ func nextSelectors(a *html.Node) []string {
 	return out
 }
 
-// findCount returns the keys of listing.next for counted pages, from links whose texts are numbers, or "". The number
-// of this page has no link: preferably it is one that the page shows, else one between or before the others.
+// findCount returns the keys of listing.next for numbered pages, derived from links with numbers, or "". The number of the
+// current page has no link: it is a number shown on the page, or else one between or before the others.
 func (c *content) findCount(links []*html.Node) string {
 	numbers := map[int]*url.URL{}
 	for _, a := range links {
@@ -176,8 +176,7 @@ func (c *content) findCount(links []*html.Node) string {
 	return ""
 }
 
-// count returns the keys of listing.next for the URL of page n: by a parameter that differs in this page's URL, or by
-// a number in the path.
+// count returns the keys of listing.next for the URL of page n: by a changed query parameter, or by a number in the path.
 func (c *content) count(u *url.URL, n int) string {
 	here := c.doc.Page.URL
 	for _, key := range slices.Sorted(maps.Keys(u.Query())) {
@@ -186,7 +185,7 @@ func (c *content) count(u *url.URL, n int) string {
 			continue
 		}
 		keys := "param: " + quote(key)
-		if v == n || v == n-1 { // counted from 1, or from 0
+		if v == n || v == n-1 { // numbered from 1 or 0
 			if v != 2 {
 				keys += ", from: " + strconv.Itoa(v)
 			}
@@ -215,7 +214,7 @@ func (c *content) count(u *url.URL, n int) string {
 	return ""
 }
 
-// isPageKey reports whether a query parameter may be the number of a page, or an offset.
+// isPageKey reports whether a query parameter may be a page number or an offset.
 func isPageKey(key string) bool {
 	switch strings.ToLower(key) {
 	case "page", "paged", "pg", "p", "pagenum", "pn", "seite", "pagina", "start", "offset", "from", "skip":

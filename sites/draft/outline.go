@@ -9,7 +9,7 @@ import (
 	"muster/sites/sample"
 )
 
-// outline is an unfinished definition. Its texts are YAML.
+// outline is an unfinished definition. Its strings are YAML.
 type outline struct {
 	site, base, start, startAs    string
 	format, mustHave, next, links string // of listing
@@ -40,8 +40,8 @@ func (o *outline) note(format string, args ...any) {
 	o.notes = append(o.notes, fmt.Sprintf(format, args...))
 }
 
-// settle removes the fields that were not found, adds an example to the others, and makes some of them required. It
-// reports whether the definition is the same as before, apart from examples.
+// settle removes fields without values, adds examples to the others and makes some of them required. It reports whether the
+// definition is unchanged except for examples.
 func (o *outline) settle(found map[string]sample.Field) bool {
 	same := true
 	for _, r := range o.records {
@@ -65,8 +65,8 @@ func (o *outline) settle(found map[string]sample.Field) bool {
 	return same
 }
 
-// require makes two fields required that every record has, preferably a title, a price or a date, and reports whether
-// it changed a field.
+// require makes two fields required that every record has, preferably a title, a price or a date, and reports whether it changed
+// a field.
 func (r *record) require(found map[string]sample.Field) bool {
 	if slices.ContainsFunc(r.fields, func(f field) bool { return f.required }) {
 		return false
@@ -102,9 +102,9 @@ func (f *field) evidence() int {
 func (o *outline) yaml() []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# A first definition, guessed from a page. Look it over: rename the fields, and delete")
-	line("# those that you do not want. muster sites check --live FILE shows what it yields.")
-	line("# A page that lacks a required field may be a block page: a record without it is left out.")
+	line("# A first definition, guessed from a page. Review it: rename fields and delete")
+	line("# unwanted ones. muster sites check --live FILE shows the extracted records.")
+	line("# Records without a required field are dropped: their page may be a block page.")
 	line("site: %s", quote(o.site))
 	line("base_url: %s", quote(o.base))
 	if o.startAs != "" {
@@ -168,7 +168,7 @@ func (f *field) yaml() string {
 	return text
 }
 
-// shorten cuts a value to the length of an example.
+// shorten truncates a value to the length of an example.
 func shorten(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if rs := []rune(s); len(rs) > 60 {
@@ -177,7 +177,7 @@ func shorten(s string) string {
 	return s
 }
 
-// quote writes a text as YAML, for flow and block style.
+// quote quotes a string for YAML, in flow and block style.
 func quote(s string) string {
 	if isPlain(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) && !strings.HasSuffix(s, " ") {
 		return s
@@ -185,7 +185,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
-// isPlain reports whether a text needs no quotes in YAML, unless it is a keyword.
+// isPlain reports whether a string that is not a keyword needs no quotes in YAML.
 func isPlain(s string) bool {
 	return s != "" && strings.Trim(s[:1], letters) == "" && strings.Trim(s, letters+"0123456789_.> -") == ""
 }

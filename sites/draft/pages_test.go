@@ -22,10 +22,10 @@ import (
 	"muster/sites/sample"
 )
 
-// enough is the share of the labels of testdata/pages that drafts must match.
+// enough is the minimum share of matching labels of testdata/pages.
 const enough = 0.85
 
-// label is what a person has noted of a page of testdata/pages.
+// label has a person's annotations of a page of testdata/pages.
 type label struct {
 	Page, URL, Kind string
 	Items           struct {
@@ -38,7 +38,7 @@ type label struct {
 	body []byte
 }
 
-// Drafts agree with people on whether a page is a list, its items, their pages and the next page, and some values.
+// Drafts agree with a person's annotations: whether a page is a list, its items and their pages, the next page, and some values.
 func TestDraftAgreesWithLabelledPages(t *testing.T) {
 	t.Parallel()
 	right, all := map[string]int{}, map[string]int{}
@@ -96,7 +96,7 @@ func (l label) get(_ context.Context, rawURL, kind string) (extract.Page, error)
 	return extract.Page{URL: u, Requested: rawURL, Kind: kind, Status: http.StatusOK, Header: http.Header{}, Body: body, FetchedAt: time.Now()}, nil
 }
 
-// compare drafts a definition and returns, for each label of the page, how the extracted value differs, or "".
+// compare drafts a definition and returns for each label the difference of the extracted value, or "".
 func (l label) compare(t *testing.T) map[string]string {
 	t.Helper()
 	u, err := url.Parse(l.URL)
@@ -152,8 +152,7 @@ func differ(got, want string) string {
 	return fmt.Sprintf("got %q, want %q", got, want)
 }
 
-// differItems compares elements in order; an element and the only one of
-// interest in it are the same item.
+// differItems compares elements in order. An element and its only relevant descendant are the same item.
 func differItems(got, want []*html.Node, records int) string {
 	if len(got) != len(want) || records != len(want) {
 		return fmt.Sprintf("got %d elements and %d records, want %d", len(got), records, len(want))
@@ -175,7 +174,7 @@ func inside(n, outer *html.Node) bool {
 	return false
 }
 
-// linksOf returns the first links below each item, as a sample has them.
+// linksOf returns the first links of each item, like a sample.
 func linksOf(base *url.URL, items []*html.Node, css string) []string {
 	var out []string
 	for _, n := range items {

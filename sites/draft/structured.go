@@ -10,7 +10,7 @@ import (
 	"muster/sites/extract"
 )
 
-// properties are those of schema.org that become fields: the path of the value, the name of the field, and its type.
+// properties are the properties of schema.org that become fields: the path of the value, the name and the type of the field.
 var properties = []struct{ path, name, typ string }{
 	{"name", "title", ""}, {"headline", "title", ""}, {"title", "title", ""},
 	{"offers.price", "price", "price"}, {"offers.lowPrice", "price", "price"}, {"price", "price", "price"}, {"offers.highPrice", "high_price", "price"},
@@ -23,8 +23,8 @@ var properties = []struct{ path, name, typ string }{
 	{"description", "description", ""}, {"image", "image", "url"},
 }
 
-// structured returns the fields from JSON-LD or microdata for the thing that a page is about, and whether the page's
-// heading names that thing: such a page is a detail page even if elements repeat on it.
+// structured returns fields from the JSON-LD or microdata of the item that a page is about. named reports whether the page's
+// heading names that item: then it is a detail page even if elements repeat on it.
 func (c *content) structured() (fields []field, named bool) {
 	heading := ""
 	if h := c.heading(); h != nil && h.Data == "h1" {
@@ -79,7 +79,7 @@ func typeOf(obj map[string]any) string {
 	return s[strings.LastIndexAny(s, "/:")+1:]
 }
 
-// textAt returns the text or number at a path, or "".
+// textAt returns the string or number at a path, or "".
 func textAt(obj map[string]any, path string) string {
 	head, rest, deeper := strings.Cut(path, ".")
 	v := obj[head]
@@ -113,7 +113,7 @@ func (c *content) meta(name string) string {
 	return ""
 }
 
-// detailFields guesses the fields of a page about one thing.
+// detailFields guesses the fields of a page about one item.
 func (c *content) detailFields() []field {
 	fields, _ := c.structured()
 	title := field{name: "title"}

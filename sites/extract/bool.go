@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// truths are the words of booleans: of JSON and HTML, and the availabilities of schema.org.
+// truths are words for booleans: of JSON and HTML, and the availabilities of schema.org.
 var truths = map[string]bool{
 	"true": true, "yes": true, "1": true, "instock": true, "limitedavailability": true, "onlineonly": true, "instoreonly": true,
 	"false": false, "no": false, "0": false, "outofstock": false, "soldout": false, "discontinued": false,
@@ -24,5 +24,5 @@ func truth(fd found) (any, error) {
 	if v, ok := truths[t]; ok {
 		return v, nil
 	}
-	return nil, fmt.Errorf("%q is neither yes nor no; use regex to match the text that means yes", clip(t))
+	return nil, fmt.Errorf("%q is not a boolean; use regex to match the text that means true", clip(t))
 }

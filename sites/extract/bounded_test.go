@@ -33,10 +33,10 @@ var bounded = map[string]struct{ typ, head, part, tail string }{
 
 const boundedSize = 1 << 20
 
-// most is how many bytes may be allocated for each of a document.
+// most is the maximum of allocated bytes per byte of a document.
 const most = 700
 
-// The memory for a hostile document is bounded by its size. Not parallel: memory is counted for the whole process.
+// The memory for a hostile document is proportional to its size. Not parallel: the test measures the memory of the whole process.
 func TestMemoryForHostileDocumentsIsBoundedByTheirSize(t *testing.T) {
 	page := define(t, everyWay)
 	feed := define(t, "listing: {links: [item > link, product a]}\nrecords: {r: {from: listing, each: product, fields: {a: name, b: {css: name, type: html}, c: {xpath: '//name'}}}}\n")
@@ -85,7 +85,7 @@ func sitemapOf(t testing.TB, def *definition.Definition, body []byte) {
 	_, _ = Sitemap(def, Page{URL: u, Kind: definition.KindSitemap, Status: 200, Header: http.Header{}, Body: body})
 }
 
-// costs fails if do allocates much more than boundedSize.
+// costs fails the test if do allocates much more than boundedSize.
 func costs(t *testing.T, name string, do func()) {
 	t.Helper()
 	var before, after runtime.MemStats

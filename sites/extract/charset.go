@@ -18,20 +18,20 @@ import (
 	"muster/sites/definition"
 )
 
-// Charset is the charset of a page and how it was found.
+// Charset is the charset of a page and its origin.
 type Charset struct {
-	Name string // as in the WHATWG's encoding standard
+	Name string // as in the WHATWG encoding standard
 	From string // bom, utf-8 body, definition, header, meta, bytes, default
 }
 
-// certain is the number of multi-byte sequences in a body of valid UTF-8 that makes any other charset so unlikely
-// that header, meta and definition are ignored.
+// certain is the number of multi-byte sequences in a valid UTF-8 body above which header, meta and definition are ignored:
+// another charset is then very unlikely.
 const certain = 8
 
-// Decode turns a page's bytes into UTF-8. The charset is that of, in this order: the byte order mark; the body
-// itself, if it is valid UTF-8 with characters beyond ASCII, and either no charset is declared or there are too many
-// of them for another charset; the definition, which may be nil; the Content-Type header; the meta element in the
-// first 4 KiB; windows-1252. Invalid bytes become U+FFFD.
+// Decode converts a page to UTF-8. It takes the charset from the first of these: a byte order mark; the body, if it is valid
+// UTF-8 with non-ASCII characters, and either no charset is declared or there are too many such characters for another charset;
+// the definition, which may be nil; the Content-Type header; the meta element in the first 4 KiB; windows-1252. Invalid bytes
+// become U+FFFD.
 func Decode(body []byte, contentType string, def *definition.Definition) ([]byte, Charset) {
 	for _, m := range marks() {
 		if bytes.HasPrefix(body, []byte(m.prefix)) {
@@ -64,7 +64,7 @@ func Decode(body []byte, contentType string, def *definition.Definition) ([]byte
 	return decodeWith(charmap.Windows1252, body), Charset{"windows-1252", "default"}
 }
 
-// marks returns the first bytes that identify a charset: byte order marks, and the < of a document.
+// marks returns initial bytes that identify a charset: byte order marks, and the < of a document.
 func marks() []mark {
 	return []mark{
 		{"\xef\xbb\xbf", "utf-8", "bom", xunicode.UTF8BOM},
@@ -84,7 +84,7 @@ func headerCharset(contentType string) string {
 	if _, params, err := mime.ParseMediaType(contentType); err == nil {
 		return params["charset"]
 	}
-	// Broken headers are common: text/html; charset=utf-8; charset
+	// Broken headers are common, such as: text/html; charset=utf-8; charset
 	_, rest, ok := strings.Cut(strings.ToLower(contentType), "charset=")
 	if !ok {
 		return ""
@@ -93,7 +93,7 @@ func headerCharset(contentType string) string {
 	return strings.Trim(rest, ` "'`)
 }
 
-// declared returns the charset that the head of a page declares, in a meta element or as XML.
+// declared returns the charset declared in the head of a page, in a meta element or as XML.
 func declared(head []byte) (charset string) {
 	z := html.NewTokenizer(bytes.NewReader(head))
 	for charset == "" {
@@ -120,7 +120,7 @@ func declared(head []byte) (charset string) {
 		}
 	}
 	if strings.HasPrefix(strings.ToLower(charset), "utf-16") {
-		charset = "utf-8" // it could be read as ASCII, so it is not UTF-16
+		charset = "utf-8" // readable as ASCII, so not UTF-16
 	}
 	return charset
 }
@@ -140,7 +140,7 @@ func lookup(label string) (encoding.Encoding, string) {
 		return nil, ""
 	}
 	if name == "gbk" {
-		enc = simplifiedchinese.GB18030 // a superset, with which the standard decodes GBK
+		enc = simplifiedchinese.GB18030 // a superset of GBK, which the standard prescribes
 	}
 	return enc, name
 }
@@ -153,8 +153,8 @@ func decodeWith(enc encoding.Encoding, body []byte) []byte {
 	return out
 }
 
-// multiByte counts the characters beyond ASCII, or returns -1 if body is not valid UTF-8. An incomplete sequence at
-// the end is allowed.
+// multiByte counts the non-ASCII characters, or returns -1 if body is not valid UTF-8. An incomplete sequence at the end is
+// allowed.
 func multiByte(body []byte) int {
 	n := 0
 	for i := 0; i < len(body); {
@@ -175,8 +175,7 @@ func multiByte(body []byte) int {
 	return n
 }
 
-// wrongUTF8 reports whether more than one in ten of the characters beyond ASCII is invalid: such a page is in another
-// charset.
+// wrongUTF8 reports whether more than one in ten non-ASCII characters is invalid: such a page is in another charset.
 func wrongUTF8(body []byte) bool {
 	good, bad := 0, 0
 	for i := 0; i < len(body); {

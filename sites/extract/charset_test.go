@@ -40,7 +40,7 @@ func TestDecodeFindsTheCharset(t *testing.T) {
 		{"header", "", russian, "windows-1251", "text/html; charset=windows-1251", "", "header"},
 		{"meta", meta("windows-1251"), russian, "windows-1251", "text/html", "", "meta"},
 		{"old meta", `<META http-equiv="Content-Type" content="text/html; charset=koi8-r">`, russian, "koi8-r", "text/html", "", "meta"},
-		{"a description of charsets", `<meta name=description content="what charset=latin5 means"><meta property="og:title" content="charset=koi8-r">` + meta("windows-1251"), russian, "windows-1251", "text/html", "", "meta"},
+		{"a description with a charset", `<meta name=description content="what charset=latin5 means"><meta property="og:title" content="charset=koi8-r">` + meta("windows-1251"), russian, "windows-1251", "text/html", "", "meta"},
 		{"header before meta", meta("koi8-r"), russian, "windows-1251", "text/html; charset=cp1251", "", "header"},
 		{"commented meta", "<!-- " + meta("koi8-r") + " -->" + meta("windows-1251"), russian, "windows-1251", "", "", "meta"},
 		{"definition", meta("koi8-r"), russian, "windows-1251", "", "windows-1251", "definition"},
@@ -79,7 +79,7 @@ func TestDecodeUTF16(t *testing.T) {
 	}
 }
 
-// A few invalid bytes change neither the charset nor the rest of a page.
+// A few invalid bytes do not change the charset or the rest of a page.
 func TestInvalidBytesAreReplaced(t *testing.T) {
 	t.Parallel()
 	body := []byte(russian + "\xff" + german)

@@ -9,9 +9,8 @@ import (
 	"muster/sites/definition"
 )
 
-// Func extracts records and links from a page in Go, for a site whose pages no definition can describe. It may call
-// Declared for the part that the definition describes. It must not do I/O, and must return the same for the same
-// page: a page may be extracted more than once.
+// A Func extracts records and links from a page in Go, for a site that a definition cannot describe. It may call Declared for the
+// part that the definition describes. It must not do I/O and must be deterministic: a page may be extracted more than once.
 type Func func(def *definition.Definition, d *Doc) (Result, error)
 
 var code struct {
@@ -19,8 +18,8 @@ var code struct {
 	funcs map[string]Func
 }
 
-// Register makes Run extract the pages of a site with fn. It is called from sites/all, before any page is extracted.
-// Registering a site twice panics.
+// Register makes Run extract the pages of a site with fn. sites/all calls it before any page is extracted. Registering a site
+// twice panics.
 func Register(site string, fn Func) {
 	code.mu.Lock()
 	defer code.mu.Unlock()
@@ -46,9 +45,9 @@ func registered(site string) Func {
 	return code.funcs[site]
 }
 
-// Add adds a record that a Func has made to the result, checked, keyed and dropped if invalid as the definition says
-// for records of that name. Values have the type that Run returns for their field: string, float64, int64, bool,
-// Price, or []any of them. Values without a field are dropped.
+// Add adds a record from a Func to the result. As for declared records, the definition of records of that name determines checks,
+// the key and the handling of invalid records. Values must have the type that Run returns for their field: string, float64,
+// int64, bool, Price, or []any of these. Values without a field are dropped.
 func (res *Result) Add(def *definition.Definition, d *Doc, name string, values ...Value) error {
 	i := slices.IndexFunc(def.Records, func(r definition.Record) bool { return r.Name == name })
 	if i < 0 {

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// table is the layout of a table: each cell in every row and column that it spans.
+// table is the layout of a table: the cell at each row and column, including spans.
 type table struct {
-	columns map[string]int // by the heading's text, without case
+	columns map[string]int // by heading, case-insensitive
 	rows    map[*html.Node][]*html.Node
 }
 
-// tableOf returns the layout of a table, computed at the first call.
+// tableOf returns the layout of a table. It computes the layout on the first call.
 func (d *Doc) tableOf(n *html.Node) *table {
 	if t, ok := d.tables[n]; ok {
 		return t
@@ -41,7 +41,7 @@ func (d *Doc) tableOf(n *html.Node) *table {
 	return t
 }
 
-// inColumn finds the cell of the row of n in the column of a heading, which is a th or a cell of the table's first row.
+// inColumn returns the cell in the row of n and the column of a heading, which is a th or a cell of the table's first row.
 func (d *Doc) inColumn(n *html.Node, heading string) []found {
 	row := above(n, "tr")
 	within := above(row, "table")
@@ -64,11 +64,11 @@ func above(n *html.Node, name string) *html.Node {
 	return n
 }
 
-// Bounds of a table, whatever its attributes say.
+// Limits of a table, whatever its attributes declare.
 const (
 	maxSpan    = 1000
 	maxColumns = 5000
-	maxCells   = 1 << 20 // of a table; further ones are dropped
+	maxCells   = 1 << 20 // per table; further cells are dropped
 )
 
 // grid calls fn for every row and column that a cell of the table spans, without nested tables.

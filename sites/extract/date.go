@@ -11,19 +11,19 @@ import (
 	"unicode/utf8"
 )
 
-// DateOptions say how a date is written.
+// DateOptions describe the notation of a date.
 type DateOptions struct {
-	Layouts []string       // of package time; tried in turn. Defaults to the usual forms of the language of Locale and of English.
-	Locale  string         // the words of dates are those of its language and of English. Defaults to English.
-	Order   string         // of the numbers in 3/4/2024: dmy, mdy or ymd. By default the digits decide, and an ambiguous date is an error.
-	Zone    *time.Location // of times without a zone. Defaults to UTC.
-	Now     time.Time      // the base of "2 hours ago". Without it such dates are errors.
+	Layouts []string       // layouts of package time, tried in order. Defaults to common forms in the language of Locale and in English.
+	Locale  string         // sets the language of words, in addition to English. Defaults to English.
+	Order   string         // order of the numbers in 3/4/2024: dmy, mdy or ymd. By default it is inferred, and an ambiguous date is an error.
+	Zone    *time.Location // zone of times without one. Defaults to UTC.
+	Now     time.Time      // base of relative dates, which are errors without it
 }
 
-// maxDateText is how many bytes of a text are searched for a date.
+// maxDateText is the number of bytes of a text that are searched for a date.
 const maxDateText = 2000
 
-// Date returns the first date in a text as 2006-01-02, or with a time of day as RFC 3339.
+// Date returns the first date in a text as 2006-01-02, or as RFC 3339 with a time of day.
 func Date(text string, o DateOptions) (string, error) {
 	o.Zone = cmp.Or(o.Zone, time.UTC)
 	text = Fold(text)
@@ -32,7 +32,7 @@ func Date(text string, o DateOptions) (string, error) {
 	}
 	text = strings.ToValidUTF8(text[:min(len(text), maxDateText)], "")
 	text = strings.Map(plainRune, text)
-	if text != "" && strings.IndexByte("MTWFS", text[0]) >= 0 { // Wed Jan 3 15:04:05 2024: the year is behind the time of day
+	if text != "" && strings.IndexByte("MTWFS", text[0]) >= 0 { // Wed Jan 3 15:04:05 2024: the year follows the time of day
 		for _, layout := range []string{time.ANSIC, time.UnixDate, time.RubyDate} {
 			if t, err := time.ParseInLocation(layout, text, o.Zone); err == nil {
 				return t.Format(time.RFC3339), nil
@@ -49,7 +49,7 @@ func Date(text string, o DateOptions) (string, error) {
 	if s := timestamp(text, o.Zone); s != "" {
 		return s, nil
 	}
-	return "", fmt.Errorf("%q is not a date in a known form of its language or English; give its locale, its layout, such as 02.01.2006, or see the recipes in sites/README.md", clip(text))
+	return "", fmt.Errorf("unknown date format %q; set locale or layout, such as 02.01.2006, or see the recipes in sites/README.md", clip(text))
 }
 
 func dateByLayout(text string, o DateOptions) (string, error) {
@@ -80,14 +80,14 @@ func dateByLayout(text string, o DateOptions) (string, error) {
 	return "", fmt.Errorf("%q does not match the layout %s", clip(text), strings.Join(o.Layouts, " or "))
 }
 
-// day is a date and its position in the text. A year of 0 means that there is none.
+// day is a date and its position in the text. A year of 0 means no year.
 type day struct {
 	year, month, day int
 	from, to         int
 }
 
-// firstDate returns the first date of a text. A month beside a date in numbers is not part of it: in
-// "by Jan, 12.05.2024" it is the name of a person.
+// firstDate returns the first date of a text. A word next to a numeric date is not part of it: in "by Jan, 12.05.2024" it is a
+// name.
 func firstDate(text string, o DateOptions) (day, error) {
 	if d := isoDate(text); d.year != 0 {
 		return d, nil
@@ -99,7 +99,7 @@ func firstDate(text string, o DateOptions) (day, error) {
 	return named, namedErr
 }
 
-// write formats the date with the time of day after it or at the beginning of the text.
+// write formats the date with the time of day that follows it or begins the text.
 func (d day) write(text string, zone *time.Location, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -110,11 +110,11 @@ func (d day) write(text string, zone *time.Location, err error) (string, error) 
 		}
 	}
 	if d.year > 2400 {
-		return "", fmt.Errorf("the year %d is of another calendar; see the recipes in sites/README.md", d.year)
+		return "", fmt.Errorf("the year %d belongs to another calendar; see the recipes in sites/README.md", d.year)
 	}
 	t := time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, zone)
 	if d.month < 1 || d.month > 12 || t.Day() != d.day {
-		return "", fmt.Errorf("there is no day %04d-%02d-%02d", d.year, d.month, d.day)
+		return "", fmt.Errorf("invalid date %04d-%02d-%02d", d.year, d.month, d.day)
 	}
 	c, ok := clockIn(text[d.to:], 20)
 	if !ok {
@@ -162,7 +162,7 @@ func zoneHours(name string) (hours int, ok bool) {
 	return 0, false
 }
 
-// clockIn reads a time of day that begins within the first bytes of a text.
+// clockIn parses a time of day that begins within the first bytes of a text.
 func clockIn(text string, within int) (clock, bool) {
 	at := clockForm.FindStringSubmatchIndex(text)
 	if at == nil || at[0] > within {
@@ -206,14 +206,14 @@ func offset(minutes int) *time.Location {
 	return time.FixedZone("", minutes*60)
 }
 
-// digits reads a few digits; "" is 0.
+// digits parses a few digits; "" is 0.
 func digits(s string) int {
 	n, _ := strconv.Atoi(s)
 	return n
 }
 
 var (
-	// separators writes 2024年5月3日 as 2024-5-3, and 3 tháng 5 năm 2024 as 3-5-2024.
+	// separators rewrites 2024年5月3日 as 2024-5-3, and 3 tháng 5 năm 2024 as 3-5-2024.
 	separators  = strings.NewReplacer("年", "-", "년", "-", "月", "-", "월", "-", "日", " ", "일", " ", " tháng ", "-", " Tháng ", "-", " năm ", "-")
 	compactForm = regexp.MustCompile(`^([12]\d{3})(0[1-9]|1[0-2])([0-2]\d|3[01])(?:T?([01]\d|2[0-3])([0-5]\d)([0-5]\d))?(Z|[+-]\d{2}:?\d{2})?$`)
 	yearForm    = regexp.MustCompile(`^([12]\d{3})(?:-(\d{2}))?$`)
@@ -224,7 +224,7 @@ var (
 	dateWord    = regexp.MustCompile(`[\pL\pM]+|\d+`)
 )
 
-// isoDate reads 2024-05-03, 2024-05 and 2024, after separators has replaced other separators.
+// isoDate parses 2024-05-03, 2024-05 and 2024, after separators has replaced other separators.
 func isoDate(text string) day {
 	if m := yearForm.FindStringSubmatch(text); m != nil {
 		return day{year: digits(m[1]), month: max(digits(m[2]), 1), day: 1, to: len(text)}
@@ -240,7 +240,7 @@ func isoDate(text string) day {
 	return d
 }
 
-// numericDate reads 3.4.2024, 3/4/24, 2024/4/3 and similar forms. An error comes with the position.
+// numericDate parses 3.4.2024, 3/4/24, 2024/4/3 and similar forms. It returns the position also with an error.
 func numericDate(text string, o DateOptions) (day, error) {
 	at := yearFirst.FindStringSubmatchIndex(text)
 	ymd := at != nil
@@ -264,7 +264,7 @@ func numericDate(text string, o DateOptions) (day, error) {
 	case b > 12, o.Order == "mdy" && a <= 12 && sign != ".":
 		d.day, d.month = b, a
 	case a <= 12 && a != b && o.Order == "" && sign == "/":
-		return d, fmt.Errorf("%q can be read in two ways; say which by locale (en: the month first, en-GB: the day first) or by layout", clip(text))
+		return d, fmt.Errorf("%q is ambiguous; set locale (en: month first, en-GB: day first) or layout", clip(text))
 	}
 	return d, nil
 }
@@ -296,7 +296,7 @@ func (p part) fits(letter byte) bool {
 	return full
 }
 
-// namedDate reads dates whose month is a word.
+// namedDate parses dates with the name of a month.
 func namedDate(text string, o DateOptions) (day, error) {
 	parts := dateParts(text, o.Locale)
 	yearless := false
@@ -306,7 +306,7 @@ func namedDate(text string, o DateOptions) (day, error) {
 				continue
 			}
 			if rest := parts[i+len(form):]; form[0] == 'Y' && len(form) == 3 && len(rest) > 0 && rest[0].fits('Y') && !(len(rest) > 1 && rest[1].fits('m')) {
-				break // the first year is of something else: © 2019, May 3, 2024
+				break // the first year is not part of the date: © 2019, May 3, 2024
 			}
 			d := day{day: 1, from: parts[i].from, to: parts[i+len(form)-1].to}
 			for j := range len(form) {
@@ -326,7 +326,7 @@ func namedDate(text string, o DateOptions) (day, error) {
 		}
 	}
 	if yearless {
-		return day{}, fmt.Errorf("%q has no year; take it from elsewhere on the page, or leave the field a text", clip(text))
+		return day{}, fmt.Errorf("%q has no year; extract the year from another element, or use type: text", clip(text))
 	}
 	return day{}, nil
 }
@@ -346,8 +346,8 @@ func dateParts(text, locale string) []part {
 	return parts
 }
 
-// relativeDate reads "2 hours ago", "yesterday", "in 3 days" and similar forms, or returns "". Units up to hours give
-// a time of day.
+// relativeDate parses "2 hours ago", "yesterday", "in 3 days" and similar forms, or returns "". Units up to hours include a time
+// of day.
 func relativeDate(text string, o DateOptions) (string, error) {
 	t := bare(text)
 	if len(t) > 100 {
@@ -387,7 +387,7 @@ func atEdge(text, w string) bool {
 	return strings.HasSuffix(text, " "+w)
 }
 
-// onDay returns the date a number of days from now, at the time of day in the text.
+// onDay returns the date a number of days from now, with the time of day in the text.
 func (o DateOptions) onDay(text string, days int) (string, error) {
 	if o.Now.IsZero() {
 		return "", o.noNow(text)
@@ -396,7 +396,7 @@ func (o DateOptions) onDay(text string, days int) (string, error) {
 	return day{year: t.Year(), month: int(t.Month()), day: t.Day()}.write(text, o.Zone, nil)
 }
 
-// since returns the time n units from now; the units are seconds (0), minutes, hours, days, weeks, months, years (6).
+// since returns the time n units from now. The units are seconds (0), minutes, hours, days, weeks, months, years (6).
 func (o DateOptions) since(text string, n, unit int) (string, error) {
 	if o.Now.IsZero() {
 		return "", o.noNow(text)
@@ -417,10 +417,10 @@ func (o DateOptions) since(text string, n, unit int) (string, error) {
 }
 
 func (o DateOptions) noNow(text string) error {
-	return fmt.Errorf("%q is relative to the current time, which is not known here", clip(text))
+	return fmt.Errorf("%q is relative to an unknown time", clip(text))
 }
 
-// timestamp reads the seconds or milliseconds since 1970 that APIs use, or returns "".
+// timestamp parses the Unix seconds or milliseconds that APIs use, or returns "".
 func timestamp(text string, zone *time.Location) string {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {

@@ -58,7 +58,7 @@ func TestDateOrder(t *testing.T) {
 		}
 	}
 	_, err := Date("03/05/2024", DateOptions{})
-	if err == nil || !strings.Contains(err.Error(), "two ways") {
+	if err == nil || !strings.Contains(err.Error(), "ambiguous") {
 		t.Errorf("an ambiguous date: got %v, want an error", err)
 	}
 }
@@ -83,8 +83,8 @@ func TestDateZoneAndLayout(t *testing.T) {
 	}
 }
 
-// The words of a date are those of its locale and of English: the same texts are not dates in another language, in which
-// a word may be the name of a person.
+// The words of a date belong to its locale or to English. The same texts are not dates in other languages, where a word may be a
+// name.
 func TestDateInLanguageOfTheLocale(t *testing.T) {
 	t.Parallel()
 	for locale, texts := range map[string]map[string]string{
@@ -127,7 +127,7 @@ func TestDateInLanguageOfTheLocale(t *testing.T) {
 	}
 }
 
-// A name in front of a date in numbers is not its month, and a copyright is not its year.
+// A name before a numeric date is not its month, and a copyright year is not its year.
 func TestDateBesideName(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -144,7 +144,7 @@ func TestDateBesideName(t *testing.T) {
 	}
 }
 
-// A word that is a month in several languages is read in the language of the locale.
+// The locale determines the month of a word that exists in several languages.
 func TestDateMonthByLocale(t *testing.T) {
 	t.Parallel()
 	for locale, want := range map[string]string{"": "", "pl": "2024-11-05", "hr-HR": "2024-10-05", "hr_HR": "2024-10-05"} {
@@ -154,7 +154,7 @@ func TestDateMonthByLocale(t *testing.T) {
 	}
 }
 
-// Dates of other calendars are errors with a remedy, not dates in a wrong year.
+// Dates in other calendars are errors with a remedy instead of dates in a wrong year.
 func TestDateOfAnotherCalendarIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"3 พฤษภาคม 2567", "令和6年5月3日", "民國113年5月3日"} {
@@ -164,7 +164,7 @@ func TestDateOfAnotherCalendarIsAnError(t *testing.T) {
 	}
 }
 
-// Without a locale, the language of the page decides.
+// Without a locale, the language of the page applies.
 func TestDateByLanguageOfThePage(t *testing.T) {
 	t.Parallel()
 	for lang, want := range map[string]string{`lang="en-US"`: `"2024-03-05"`, `lang="en-GB"`: `"2024-05-03"`, `lang=bg`: `"2024-05-03"`, "": ""} {

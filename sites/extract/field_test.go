@@ -2,7 +2,7 @@ package extract
 
 import "testing"
 
-// fieldCase is a field, a page, and the value in JSON that it has there.
+// fieldCase is a field, a page, and the extracted value as JSON.
 type fieldCase struct{ name, field, body, want string }
 
 func testFields(t *testing.T, cases []fieldCase) {

@@ -12,15 +12,15 @@ import (
 	"muster/sites/definition"
 )
 
-// found is a find of a source: a text, and where it is.
+// found is a match of a source: a string and its element.
 type found struct {
 	at
 	text  string
-	given bool  // it was found, even if the text is empty
-	err   error // why it cannot be used
-	whole bool  // text is final; its white space is kept
+	given bool  // found, even if the text is empty
+	err   error // error of the match
+	whole bool  // text is final, including its white space
 
-	currency string // of a price without its own
+	currency string // currency of a price without one
 }
 
 // find evaluates a source, with its regex, replacements and split.
@@ -48,7 +48,7 @@ func (x *run) find(s *definition.Source, f *definition.Field, p at) []found {
 				continue
 			}
 			fd.text = t
-			fd.json = nil // from here on the text is used
+			fd.json = nil // the text replaces it
 		}
 		fd = swapped(s, fd)
 		if s.Split != "" {
@@ -147,8 +147,8 @@ func (x *run) raw(s *definition.Source, p at) []found {
 	return text(string(x.doc.text))
 }
 
-// typed evaluates the path of a source in the objects of its type. Some pages have brand: "X" where others have
-// brand: {name: "X"}: name and url of a text are that text.
+// typed evaluates the path of a source in the objects of its type. Some pages have brand: "X" where others have brand: {name:
+// "X"}, so the name and the url of a string are the string.
 func typed(s *definition.Source, objects []any) []found {
 	typ, path := s.TypePath()
 	up, last := path.Up()
@@ -190,7 +190,7 @@ func currencyOf(offer map[string]any) string {
 	return ""
 }
 
-// textOf returns the text, or the URL, for an object of schema.org.
+// textOf returns the name or URL of a schema.org object.
 func textOf(obj map[string]any, typ string) string {
 	names := []string{"@value", "name"}
 	if typ == definition.TypeURL {
@@ -204,8 +204,8 @@ func textOf(obj map[string]any, typ string) string {
 	return ""
 }
 
-// embedded reads JSON in elements: in a script, in the text of another element, or in an attribute. A regex extracts
-// it, for example from window.state = {…};
+// embedded reads JSON in elements: in a script, in the text of another element, or in an attribute. A regex may extract it, for
+// example from window.state = {…};
 func embedded(s *definition.Source, nodes []*html.Node) []found {
 	var out []found
 	for _, n := range nodes {
@@ -226,7 +226,7 @@ func embedded(s *definition.Source, nodes []*html.Node) []found {
 	return out
 }
 
-// jsonIn returns the text of an element that has JSON, or of its attribute of a name.
+// jsonIn returns the text of an element with JSON, or its attribute if name is set.
 func jsonIn(n *html.Node, name string) string {
 	switch {
 	case name != "":
@@ -238,7 +238,7 @@ func jsonIn(n *html.Node, name string) string {
 	return Text(n)
 }
 
-// taken returns what the source takes of each element.
+// taken returns the part of each element that the source selects with take.
 func (x *run) taken(s *definition.Source, nodes []*html.Node) []found {
 	var out []found
 	for _, n := range nodes {
@@ -266,7 +266,7 @@ func (x *run) taken(s *definition.Source, nodes []*html.Node) []found {
 	return out
 }
 
-// values turns JSON values into finds; a list becomes its members.
+// values converts JSON values to matches; a list becomes its members.
 func values(vs []any) []found {
 	var out []found
 	for _, v := range vs {
@@ -291,7 +291,7 @@ func jsonText(v any) string {
 	case bool:
 		return strconv.FormatBool(v)
 	}
-	b, _ := json.Marshal(v) // it was decoded from JSON
+	b, _ := json.Marshal(v) // v was decoded from JSON
 	return string(b)
 }
 

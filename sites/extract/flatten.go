@@ -6,13 +6,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// How deeply elements may be nested in a page that is too deep for the parser: those of one name, and all.
+// Maximum nesting of elements in a page that is too deep for the parser, per name and in total.
 const (
 	maxAlike   = 60
 	maxNesting = 400
 )
 
-// flatten removes the tags of elements that are nested too deeply, and keeps their content.
+// flatten removes the tags of elements that are nested too deeply and keeps their content.
 func flatten(text []byte) []byte {
 	var out bytes.Buffer
 	z := html.NewTokenizer(bytes.NewReader(text))

@@ -14,12 +14,12 @@ import (
 	"muster/sites/definition"
 )
 
-// Form is a form of a page as a browser would submit it.
+// Form is the form of a page with the values that a browser would submit.
 type Form struct {
 	Action *url.URL
 	Method string // GET or POST
 	values url.Values
-	names  map[string]bool // of all controls
+	names  map[string]bool // names of all controls
 }
 
 var (
@@ -29,8 +29,8 @@ var (
 	optionSelector   = definition.MustSelector("option")
 )
 
-// Form returns the form that a selector selects, or is in; with the zero Selector it is the first one with a password.
-// Its hidden fields, its defaults and its first named button are set. Forms with files are not supported.
+// Form returns the form that a selector matches or is inside of. With the zero Selector it is the first form with a password. Its
+// hidden fields, defaults and first named button are set. Forms with files are not supported.
 func (d *Doc) Form(sel definition.Selector) (*Form, error) {
 	n, err := d.formNode(sel)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *Doc) Form(sel definition.Selector) (*Form, error) {
 	u := d.Page.URL
 	if strings.TrimSpace(action) != "" {
 		if u, err = d.reference(action); err != nil {
-			return nil, fmt.Errorf("the form is sent to %q, which is no URL", action)
+			return nil, fmt.Errorf("the action of the form is not a URL: %q", action)
 		}
 	}
 	f := &Form{Action: u, Method: http.MethodGet, values: url.Values{}, names: map[string]bool{}}
@@ -69,7 +69,7 @@ func (d *Doc) Form(sel definition.Selector) (*Form, error) {
 
 func (d *Doc) formNode(sel definition.Selector) (*html.Node, error) {
 	if d.Root == nil {
-		return nil, errors.New("the page is no HTML, so it has no form")
+		return nil, errors.New("the page is not HTML, so it has no form")
 	}
 	n := passwordSelector.First(d.Root)
 	what := "a password"
@@ -85,7 +85,7 @@ func (d *Doc) formNode(sel definition.Selector) (*html.Node, error) {
 	return n, nil
 }
 
-// control adds what a browser would send of a control that no user has changed.
+// control adds the value of a control that the user has not changed.
 func (f *Form) control(c *html.Node, name, typ string) {
 	f.names[name] = true
 	_, checked := attr(c, "checked")
@@ -114,7 +114,7 @@ func (f *Form) add(c *html.Node, name, missing string) {
 	f.values.Add(name, value)
 }
 
-// option adds the selected options, or the first one of a list of which one is always selected.
+// option adds the selected options, or the first option of a list that always has a selection.
 func (f *Form) option(c *html.Node, name string) {
 	options := optionSelector.All(c)
 	var chosen []*html.Node
@@ -131,7 +131,7 @@ func (f *Form) option(c *html.Node, name string) {
 	}
 }
 
-// raw returns the text below an element as it is.
+// raw returns the text below an element without changes.
 func raw(n *html.Node) string {
 	var b strings.Builder
 	for c := range n.Descendants() {
@@ -142,7 +142,7 @@ func raw(n *html.Node) string {
 	return b.String()
 }
 
-// Set fills in a field. A field that the form does not have is an error, which has no values.
+// Set fills in a field. The error for an unknown field contains no values.
 func (f *Form) Set(name, value string) error {
 	if !f.names[name] {
 		return fmt.Errorf("the form has no field %q; it has %s", name, strings.Join(slices.Sorted(maps.Keys(f.names)), ", "))
@@ -151,5 +151,5 @@ func (f *Form) Set(name, value string) error {
 	return nil
 }
 
-// Post returns what a form whose method is POST is sent with.
+// Post returns the body of a form with the method POST.
 func (f *Form) Post() definition.Post { return definition.FormPost(f.values) }

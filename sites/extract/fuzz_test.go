@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzLooseJSON wants what pages write as JSON, or as literals of JavaScript, to be read or refused, and strict JSON to be
-// read as encoding/json does.
+// FuzzLooseJSON checks that JSON and JavaScript literals are parsed or rejected, and that strict JSON is parsed like in
+// encoding/json.
 func FuzzLooseJSON(f *testing.F) {
 	for _, s := range []string{`{"a":1}`, `{a: 'b', /* c */ d: undefined, e: [1,2,],}`, `)]}',{"a":1}`, `callback({"a":[1]});`, "{\"a\":\"x\ny\"}", "{\"a\":1}\n{\"a\":2}", `{a:'\u{1F600}\x41\'',b:!0}`, `[[[[`, `{'a':`, "\\"} {
 		f.Add(s)
@@ -31,7 +31,7 @@ func FuzzLooseJSON(f *testing.F) {
 	})
 }
 
-// FuzzLinks wants the next page of a header or of a meta refresh to be a target that was written there.
+// FuzzLinks checks that the next page of a header or of a meta refresh is a target in the text.
 func FuzzLinks(f *testing.F) {
 	f.Add(`</p?page=2>; rel="next", </p>; rel=prev`, `<meta http-equiv="refresh" content="0; url=/next">`)
 	f.Add(`<a>; rel=next; anchor="#x", ,,<b>;rel="x next"`, `<base href="//evil.example/"><meta http-equiv=REFRESH content="0;URL='x'">`)

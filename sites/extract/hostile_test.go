@@ -30,7 +30,7 @@ records:
       n: {css: i, type: list, of: number}
 `
 
-// hostile are pages that are expensive to extract; each is repeated until it is large.
+// hostile are pages that are expensive to extract. Each part is repeated until the page is large.
 var hostile = map[string][2]string{
 	"plain": {"", "<div><p>Price: <a href=x>5</a></p></div>\n"}, "deep": {"", "<div>"}, "deep words": {strings.Repeat("<div>", 500), "word Price: 7 "}, "formatting": {"", "<b><i>"},
 	"fonts": {"", "<font color=red>x<p>"}, "rows": {"<table><tr><th>X<th>Y", "<tr><td>x</td><td>y</td></tr>"}, "tables": {"", "<table><tr><td>x"}, "attributes": {"<a ", "x=1 "}, "options": {"", "<option>a"},
@@ -51,7 +51,7 @@ func TestHostilePagesTakeLittleTime(t *testing.T) {
 					runAny(t, def, kind, []byte(b))
 				}
 			}
-			// Any way that takes time in the square of the size takes minutes, on a busy machine many.
+			// Quadratic time would be minutes, and many minutes on a busy machine.
 			if took := time.Since(began); took > 90*time.Second {
 				t.Errorf("took %s", took)
 			}

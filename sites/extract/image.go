@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// imageOf returns the URL of the image of an element: the largest of its srcset, the one that a script loads later,
-// src, or the background of its style; of another element, that of its first image.
+// imageOf returns the URL of an element's image: the largest of its srcset, an image that a script loads lazily, src, or the
+// background of its style. For other elements it uses their first image.
 func imageOf(n *html.Node) string {
 	if n.Type != html.ElementNode {
 		return strings.TrimSpace(n.Data)
@@ -48,7 +48,7 @@ func imageOf(n *html.Node) string {
 
 var background = regexp.MustCompile(`(?i)background(?:-image)?\s*:[^;]*url\(\s*["']?([^"')]+)["']?\s*\)`)
 
-// isImage reports whether a URL is that of a real image, and not of a placeholder.
+// isImage reports whether a URL is a real image and not a placeholder.
 func isImage(v string) bool {
 	v = strings.TrimSpace(v)
 	return v != "" && !strings.HasPrefix(v, "data:") && !strings.HasPrefix(v, "about:")
@@ -77,7 +77,7 @@ func largest(set string) string {
 			v, err := strconv.ParseFloat(d[:len(d)-1], 64)
 			switch unit := d[len(d)-1]; {
 			case err != nil || v < 0 || unit != 'w' && unit != 'x' && unit != 'h':
-				ok = false // browsers drop such a candidate
+				ok = false // browsers ignore such a candidate
 			case unit != 'h':
 				f = v
 			}

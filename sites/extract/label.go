@@ -10,7 +10,7 @@ import (
 	"muster/sites/definition"
 )
 
-// meta looks a name up in meta elements, then in microdata.
+// meta looks up a name in meta elements, then in microdata.
 func (x *run) meta(name string) []found {
 	if x.doc.Root == nil {
 		return nil
@@ -56,16 +56,15 @@ func (x *run) meta(name string) []found {
 // maxLabelled is the longest text after a label, in bytes.
 const maxLabelled = 2000
 
-// labelled finds the value of a label: in the next cell of the row, in the dd of a dt, in the element after it, or
-// after its colon.
+// labelled finds the value of a label: in the next cell of the row, in the dd of a dt, in the next element, or after its colon.
 func labelled(root *html.Node, label string) []found {
 	want := labelText(label)
 	if want == "" {
 		return nil
 	}
-	var headed, exact, inside []found // the best first
-	// walk reports whether n contains the label and its value, so that an element around both does not count as the
-	// label if the value is empty.
+	var headed, exact, inside []found // best first
+	// walk reports whether n contains the label and its value. Then an element around both does not count as the label if the
+	// value is empty.
 	var walk func(n *html.Node) bool
 	walk = func(n *html.Node) bool {
 		if definition.IsAside(n) {
@@ -104,8 +103,8 @@ func labelled(root *html.Node, label string) []found {
 	return slices.Concat(headed, exact, inside)
 }
 
-// inHead reports whether n is, or is in, the heading of a row, a term or the label of a form field; elsewhere the
-// word is often not a label.
+// inHead reports whether n is part of a row heading, a term or the label of a form field. Elsewhere the word is often not a
+// label.
 func inHead(n *html.Node) bool {
 	for up := 0; n != nil && up < 3; up++ {
 		switch n.DataAtom {
@@ -141,8 +140,8 @@ func valueText(n *html.Node) string {
 	return Text(n)
 }
 
-// eachLine calls fn with each line of text of n, which blocks and line breaks separate. Lines that are too long for a
-// label with its value are skipped.
+// eachLine calls fn with each line of text of n. Blocks and line breaks separate lines. Lines that are too long for a label with
+// its value are skipped.
 func eachLine(n *html.Node, fn func(string)) {
 	w := folder{limit: maxLabelled}
 	flush := func() {
@@ -161,7 +160,7 @@ func eachLine(n *html.Node, fn func(string)) {
 	flush()
 }
 
-// endsLine reports whether a node has lines of its own.
+// endsLine reports whether a node begins and ends a line.
 func endsLine(n *html.Node) bool {
 	return n.Type == html.ElementNode && !isInline(n) && n.DataAtom != atom.Script && n.DataAtom != atom.Style && n.DataAtom != atom.Noscript
 }
@@ -196,13 +195,13 @@ func beside(n *html.Node) *html.Node {
 				return nil // the value is the text after the label
 			}
 			if n.Data == "dt" && s.Data == "dt" {
-				continue // several terms share the value of the last
+				continue // several terms share the last value
 			}
 			if s.Type == html.ElementNode && s.Data != "br" {
 				return s
 			}
 		}
-		// <th><b>Label</b></th><td>…: the label is the whole cell.
+		// In <th><b>Label</b></th><td>… the label is the whole cell.
 		p := n.Parent
 		if p == nil || (p.Data != "th" && p.Data != "td" && p.Data != "dt" && p.Data != "label") {
 			return nil

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// language has the words of dates in a language, in the form that bare returns.
+// language has the words of dates in a language, normalized by bare.
 type language struct {
 	code   string
 	months [12][]string
@@ -21,13 +21,13 @@ type language struct {
 
 // span is a form such as "2 days ago".
 type span struct {
-	form *regexp.Regexp // its groups are the number and the unit
+	form *regexp.Regexp // with groups for the number and the unit
 	sign int            // -1: ago, 1: ahead
 }
 
-// written is a language in the table below: words in the order of the fields of language, separated by spaces (days
-// by commas), with slashes between alternatives. A month that ends in * has any ending and is never abbreviated. In
-// ago and ahead, N is a number and U a unit.
+// written is a language in the table below: words in the order of the fields of language, separated by spaces (days by commas),
+// with slashes between alternatives. A month with a final * may have any ending and is never abbreviated. In ago and ahead, N is
+// a number and U a unit.
 type written struct{ code, months, days, ago, ahead, units string }
 
 // languageTable begins with English.
@@ -95,7 +95,7 @@ var languageTable = []written{
 	{"ko", "", "어제,오늘,내일,방금", "N U ?전", "N U ?후", "초 분 시간 일 주 개월/달 년"},
 }
 
-// one is the number one as a word.
+// one matches the word for the number one.
 const one = `an?|one|einem|einer|une?|una?|uno|uma?|един|една|едно|одну|один|ett|en|een`
 
 // languages returns the table, compiled at first use.
@@ -140,8 +140,8 @@ func spans(forms string, sign int) []span {
 	return list
 }
 
-// languagesOf returns the language of a locale, if it is in the table, and English. A word of any further language may
-// be a name or another word in the text.
+// languagesOf returns the language of a locale, if it is in the table, and English. Words of further languages are excluded,
+// because they may be names or other words in the text.
 func languagesOf(locale string) []language {
 	code, _, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(locale, "_", "-")), "-")
 	all := languages()
@@ -152,7 +152,7 @@ func languagesOf(locale string) []language {
 	return []language{all[i], all[0]}
 }
 
-// monthOf returns the month that a word names in full, or abbreviated to at least three letters, or 0.
+// monthOf returns the month with a name, in full or abbreviated to at least three letters, or 0.
 func monthOf(word, locale string) int {
 	word = bare(word)
 	long := len([]rune(word)) >= 3
@@ -173,7 +173,7 @@ func monthOf(word, locale string) int {
 	return cut
 }
 
-// bare returns a word in lower case and without accents.
+// bare normalizes a word to lower case without accents.
 func bare(w string) string {
 	var b strings.Builder
 	for _, r := range norm.NFD.String(strings.ToLower(w)) {
@@ -187,5 +187,5 @@ func bare(w string) string {
 			b.WriteRune(r)
 		}
 	}
-	return norm.NFC.String(b.String()) // NFD has split Hangul
+	return norm.NFC.String(b.String()) // NFD splits Hangul
 }

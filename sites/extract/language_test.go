@@ -20,8 +20,7 @@ const manyPrices = `records:
       date: {css: .date, type: date}
 `
 
-// A page may have thousands of prices and dates, and no language: searching the
-// whole tree for each takes time in the square of its size.
+// A page may have thousands of prices and dates and no language. Searching the whole tree for each would take quadratic time.
 func TestDocumentIsSearchedOnceForItsLanguage(t *testing.T) {
 	t.Parallel()
 	def := define(t, manyPrices)

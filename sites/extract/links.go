@@ -14,14 +14,14 @@ import (
 	"muster/sites/definition"
 )
 
-// links collects the links that belong to the site, in order, each once.
+// links collects the distinct links within the site, in order.
 func (x *run) links(links []definition.Link) {
 	seen := map[string]bool{}
 	for i := range links {
 		l := &links[i]
 		places, err := x.places(l.Each, l.EachJSON)
 		if err != nil {
-			continue // each and each_json exclude each other in links
+			continue // links have each or each_json, not both
 		}
 		for _, p := range places {
 			x.linksAt(l, p, seen)
@@ -29,7 +29,7 @@ func (x *run) links(links []definition.Link) {
 	}
 }
 
-// linksAt collects the links at a place, with their carried fields.
+// linksAt collects the links of an element, with their carried fields.
 func (x *run) linksAt(l *definition.Link, p at, seen map[string]bool) {
 	var carry map[string]string
 	for i := range l.Carry {
@@ -58,7 +58,7 @@ func (x *run) linksAt(l *definition.Link, p at, seen map[string]bool) {
 	}
 }
 
-// refsAt returns the raw references that a selector or a path finds at a place.
+// refsAt returns the raw references that a selector or a path finds.
 func refsAt(p at, css definition.Selector, name string, path definition.Path) []string {
 	var refs []string
 	if !path.IsZero() {
@@ -75,7 +75,7 @@ func refsAt(p at, css definition.Selector, name string, path definition.Path) []
 		name = "href"
 	}
 	all := css.All(p.node)
-	if css.Match(p.node) { // the element of each is the link
+	if css.Match(p.node) { // the element itself is the link
 		all = append([]*html.Node{p.node}, all...)
 	}
 	for _, n := range all {
@@ -92,7 +92,7 @@ func refsAt(p at, css definition.Selector, name string, path definition.Path) []
 	return refs
 }
 
-// resolve returns the URL of a reference, or nil if it is not on the site.
+// resolve returns the URL of a reference, or nil if it is outside the site.
 func (x *run) resolve(ref string) *url.URL {
 	u, err := x.doc.reference(ref)
 	if err != nil {
@@ -158,8 +158,8 @@ func (x *run) next(n *definition.Next) {
 	}
 }
 
-// nextBy sets the next page to this one with another value of a parameter: in the query or, if the page was fetched by
-// POST, in what it was requested with, where value is that in JSON.
+// nextBy sets the next page to this page with another value of a parameter: in the query, or in the body if the page was fetched
+// by POST, where value replaces text in JSON.
 func (x *run) nextBy(param, text string, value any) {
 	page := x.doc.Page
 	if page.Post.IsZero() {
@@ -169,12 +169,12 @@ func (x *run) nextBy(param, text string, value any) {
 		return
 	}
 	post, err := page.Post.With(param, text, value)
-	if u := x.resolve(page.URL.String()); u != nil && err == nil { // With is checked at load
+	if u := x.resolve(page.URL.String()); u != nil && err == nil { // With is validated at load
 		x.res.Next = &Link{URL: u.String(), Kind: definition.KindListing, Post: post}
 	}
 }
 
-// counted returns the number in the URL of the page after page n of a count.
+// counted returns the number in the URL of the next page of numbered pages.
 func counted(x *definition.Next, n int) int {
 	from := 2
 	if x.From != nil {
@@ -207,15 +207,15 @@ func anyTrue(vs []any) bool {
 	})
 }
 
-// linkValue matches the target of a link at the beginning of a Link header, linkParam a parameter after it. Quoted
-// values may contain any character.
+// linkValue matches the target at the beginning of a Link header, and linkParam a parameter after it. Quoted values may contain
+// any character.
 var (
 	linkValue = regexp.MustCompile(`^[\s,]*<([^>]*)>`)
 	linkParam = regexp.MustCompile(`^\s*;\s*([^\s=;,]*)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^\s;,]*))?`)
 )
 
-// headerNext returns the target of rel=next in Link headers (RFC 8288), or "". A link with an anchor is not one of
-// this page.
+// headerNext returns the target of rel=next in Link headers (RFC 8288), or "". It ignores links with an anchor, which belong to
+// another page.
 func headerNext(headers []string) string {
 	for _, h := range headers {
 		for h != "" {

@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// looseJSON decodes the JSON value at the beginning of a text. Other text is read as a literal of JavaScript: names
-// without quotes, other quotes, comments, line breaks in strings, extra commas, undefined.
+// looseJSON decodes the JSON value at the beginning of a text. It also accepts JavaScript literals: unquoted names, other quotes,
+// comments, line breaks in strings, extra commas, undefined.
 func looseJSON(text string) (any, error) {
 	text = strings.TrimSpace(text)
 	v, err := decodeJSON(json.NewDecoder(strings.NewReader(text)))
@@ -37,15 +37,15 @@ func decodeJSON(dec *json.Decoder) (v any, err error) {
 }
 
 // errTrailing is the error of a page with more text after its JSON value.
-var errTrailing = errors.New("there is more text after its value")
+var errTrailing = errors.New("unexpected text after the value")
 
 var (
 	guards = regexp.MustCompile(`^(?:\)\]\}',?|while\s*\(1\)\s*;|for\s*\(;;\)\s*;|\{\}&&)\s*`)
 	jsonp  = regexp.MustCompile(`^(?:/\*\*/)?\s*(?:typeof [\w.$]+ === 'function' && )?[\w.$]+\s*\(\s*`)
 )
 
-// PageJSON decodes a page of JSON: one value, or one on each line, which become a list. A prefix against script
-// inclusion and a call of a function (JSONP) are removed.
+// PageJSON decodes a JSON page: one value, or one value per line, which become a list. It removes prefixes against script
+// inclusion and the function call of JSONP.
 func PageJSON(text []byte) (any, error) {
 	text = bytes.TrimSpace(text)
 	text = text[len(guards.Find(text)):]
@@ -75,7 +75,7 @@ func PageJSON(text []byte) (any, error) {
 		}
 		if v, err = decodeJSON(dec); err != nil {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
-				return nil, fmt.Errorf("its last line is cut off: %w", err)
+				return nil, fmt.Errorf("the last line is truncated: %w", err)
 			}
 			return nil, errTrailing
 		}
@@ -93,8 +93,8 @@ func endsCall(text []byte) bool {
 	return ok && (len(rest) == 0 || string(rest) == ";")
 }
 
-// jsLiteral converts the JavaScript literal at the beginning of a text to JSON. It does not check the syntax: from
-// other text it may return invalid JSON.
+// jsLiteral converts the JavaScript literal at the beginning of a text to JSON. It does not check the syntax: other text may
+// result in invalid JSON.
 func jsLiteral(text string) (out []byte, ok bool) {
 	var b bytes.Buffer
 	depth, comma := 0, false
@@ -108,7 +108,7 @@ func jsLiteral(text string) (out []byte, ok bool) {
 		}
 		c := text[i]
 		if c == ',' {
-			comma = true // written when something follows
+			comma = true // written before the next value
 			i++
 			continue
 		}
@@ -148,7 +148,7 @@ func jsLiteral(text string) (out []byte, ok bool) {
 	return nil, false
 }
 
-// blankLen returns the length of the white space and comments at the beginning of s, and false if a comment has no end.
+// blankLen returns the length of the white space and comments at the beginning of s, and false for an unterminated comment.
 func blankLen(s string) (int, bool) {
 	for i := 0; ; {
 		rest := strings.TrimLeft(s[i:], " \t\r\n")
@@ -203,7 +203,7 @@ func jsWord(word, after string) string {
 	return "null"
 }
 
-// jsString returns the string at the beginning of text, and the length of its literal.
+// jsString returns the string at the beginning of text and the length of its literal.
 func jsString(text string) (s string, n int, ok bool) {
 	var b strings.Builder
 	quote := text[0]
@@ -232,7 +232,7 @@ func jsString(text string) (s string, n int, ok bool) {
 	return "", 0, false
 }
 
-// escaped reads the escape after a backslash. The rune is below 0 for an escaped line end, which yields none.
+// escaped decodes the escape after a backslash. The rune is negative for an escaped line end, which yields no character.
 func escaped(s string) (r rune, size int) {
 	hex := func(n int) (rune, int) {
 		if len(s) > n {

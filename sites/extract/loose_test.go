@@ -8,7 +8,7 @@ import (
 	"muster/sites/definition"
 )
 
-// wantJSON compares a decoded value; if want is "", it wants an error.
+// wantJSON compares a decoded value. If want is "", it expects an error.
 func wantJSON(t *testing.T, text string, v any, err error, want string) {
 	t.Helper()
 	got := ""
@@ -67,7 +67,7 @@ func TestPageJSON(t *testing.T) {
 	}
 }
 
-// For HTML in a JSON response, links and records are in the HTML, and the next page in the JSON.
+// For HTML in a JSON response, links and records come from the HTML, and the next page from the JSON.
 func TestHTMLInJSON(t *testing.T) {
 	t.Parallel()
 	def := define(t, `

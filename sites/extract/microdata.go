@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Microdata returns the items of the page (HTML's itemscope and itemprop), also nested ones, in the form of JSON-LD:
-// objects with @type.
+// Microdata returns the items of the page (HTML itemscope and itemprop), including nested items, in the form of JSON-LD: objects
+// with @type.
 func (d *Doc) Microdata() []any {
 	if !d.itemsOK && d.Root != nil {
 		d.itemsOK = true
@@ -62,10 +62,10 @@ func microdataIn(root *html.Node) []any {
 	return items
 }
 
-// markup matches what shows that a text is markup, and not only has a < or an &.
+// markup matches evidence that a text is markup and does not merely contain < or &.
 var markup = regexp.MustCompile(`&(?:#\w+|\w+);|</\w+>`)
 
-// propValue returns the value of a property, as the HTML standard defines it for the element.
+// propValue returns the value of a property according to the HTML standard.
 func propValue(n *html.Node) string {
 	if v, ok := attr(n, "content"); ok {
 		if markup.MatchString(v) {

@@ -9,7 +9,7 @@ import (
 	"muster/sites/definition"
 )
 
-// Microdata is read as the HTML standard says.
+// Microdata follows the HTML standard.
 func TestMicrodata(t *testing.T) {
 	t.Parallel()
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\nrecords: {r: {fields: {a: h1}}}\n"))

@@ -2,5 +2,5 @@
 
 package extract
 
-// hostileSize is the size of hostile pages: so large that quadratic time would be minutes.
+// hostileSize is the size of hostile pages. Quadratic time would take minutes.
 const hostileSize = 256 << 10

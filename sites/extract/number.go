@@ -12,18 +12,18 @@ import (
 	"muster/sites/definition"
 )
 
-// Number returns the first number in a text, written as usual in a locale: "1.234,56 €" in de and "1,234.56" in en
-// are 1234.56. In the locale auto the digits decide, and an ambiguous number, such as 1.234, is an error, as is 5M, which
-// may be five millions or a length. A number that is not in the form of its locale is read as in auto. It includes words
-// after it, as in "2,3 млн" for 2300000, and fractions, as in "1 ½" for 1.5. A whole number that a float64 does not hold
-// exactly is an error.
+// Number parses the first number in a text in the notation of a locale: "1.234,56 €" in de and "1,234.56" in en are 1234.56. In
+// the locale auto the notation is inferred, and an ambiguous number, such as 1.234, is an error, as is 5M, which may be five
+// million or a length. A number that does not match the notation of its locale is parsed as in auto. Number accepts magnitudes,
+// as in "2,3 млн" for 2300000, and fractions, as in "1 ½" for 1.5. A whole number that float64 cannot represent exactly is an
+// error.
 func Number(text, locale string) (float64, error) {
 	n, err := readNumber(text, locale)
 	if err != nil {
 		return 0, err
 	}
 	if n.ambiguous {
-		return 0, fmt.Errorf("%q can be read in two ways, as thousands or with decimals; say which by locale, such as en or de", clip(text))
+		return 0, fmt.Errorf("%q is ambiguous: thousands or decimals; set locale, such as en or de", clip(text))
 	}
 	if err := n.isUnit(text, false); err != nil {
 		return 0, err
@@ -31,7 +31,7 @@ func Number(text, locale string) (float64, error) {
 	return scaled(n.value, n.after, false), n.isExact(text)
 }
 
-// Integer is like Number, but a fraction is an error, and in the locale auto 1.234 is 1234.
+// Integer is like Number, but a fraction is an error, and 1.234 in the locale auto is 1234.
 func Integer(text, locale string) (int64, error) {
 	n, err := readNumber(text, locale)
 	if err != nil {
@@ -47,7 +47,7 @@ func Integer(text, locale string) (int64, error) {
 		}
 		return int64(f), nil
 	}
-	// A number beyond the precision of a float, such as an id or a barcode, must be digits only.
+	// A number beyond the precision of float64, such as an ID or a barcode, must consist of digits only.
 	i, err := strconv.ParseInt(n.digits, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("number out of range in %q", clip(text))
@@ -59,20 +59,20 @@ func Integer(text, locale string) (int64, error) {
 type numeral struct {
 	value         float64
 	digits        string // the whole part with a minus, without separators
-	ambiguous     bool   // such as 1.234, which is read as thousands
+	ambiguous     bool   // such as 1.234, parsed as thousands
 	before, after string // the text around it, mapped by plainRune
 }
 
-// numeralForm matches digits with their separators: spaces and apostrophes only between groups of three, with the
-// character after the last group.
+// numeralForm matches digits with separators: spaces and apostrophes only between groups of three, with the character after the
+// last group.
 var (
 	numeralForm = regexp.MustCompile(`\d{1,3}(?:[ ']\d{3})+(?:(?:[.,]\d+)+|\D|$)|[.,]?\d+(?:[.,]\d+)*`)
-	// minusBefore matches a minus of the number: after nothing or a currency, not in "10-20" or "A-5".
+	// minusBefore matches a minus sign of the number: after nothing or a currency, but not in "10-20" or "A-5".
 	minusBefore = regexp.MustCompile(`(?:^|[^\pL\d])-$|^-[ \p{Sc}]*$`)
 	fractions   = strings.NewReplacer(" ½", ".5", "½", ".5", " ¼", ".25", "¼", ".25", " ¾", ".75", "¾", ".75", " ⅓", ".333333", "⅓", ".333333", " ⅔", ".666667", "⅔", ".666667", " ⅛", ".125", "⅛", ".125")
 )
 
-// readNumber reads the first number in a text.
+// readNumber parses the first number in a text.
 func readNumber(text, locale string) (numeral, error) {
 	text = strings.Map(plainRune, text)
 	if strings.ContainsAny(text, "½¼¾⅓⅔⅛") {
@@ -150,7 +150,7 @@ func guessPoint(token string) (point, end int, ambiguous bool) {
 	switch {
 	case first == last:
 		before, after := token[:last], token[last+1:]
-		spaced := strings.ContainsAny(before, " '") // the groups have a separator of their own
+		spaced := strings.ContainsAny(before, " '") // groups have a distinct separator
 		if len(after) != 3 || strings.TrimLeft(before, "0") == "" || len(before) > 3 || spaced {
 			return last, end, false
 		}
@@ -182,10 +182,10 @@ func (n numeral) isUnit(text string, price bool) error {
 	if letter != 'k' && letter != 'M' && (letter != 'K' || n.value == math.Trunc(n.value) && !price) || unicode.IsLetter(next) || next >= '0' && next <= '9' {
 		return nil
 	}
-	return fmt.Errorf("%q: %c may be a magnitude or a unit; take the number alone with regex, or leave the field a text", clip(text), letter)
+	return fmt.Errorf("%q: %c may be a magnitude or a unit; extract the number with regex, or use type: text", clip(text), letter)
 }
 
-// isExact returns an error if the number is whole and beyond the precision of a float64.
+// isExact returns an error if the number is whole and beyond the precision of float64.
 func (n numeral) isExact(text string) error {
 	if math.Abs(n.value) < 1<<53 || n.value != math.Trunc(n.value) {
 		return nil
@@ -193,7 +193,7 @@ func (n numeral) isExact(text string) error {
 	if digits := strings.TrimLeft(strings.TrimPrefix(n.digits, "-"), "0"); strconv.FormatFloat(math.Abs(n.value), 'f', -1, 64) == digits {
 		return nil
 	}
-	return fmt.Errorf("%q has more digits than a number holds exactly; give the field type: integer (up to 19 digits) or text", clip(text))
+	return fmt.Errorf("%q has too many digits for type: number; use type: integer (up to 19 digits) or text", clip(text))
 }
 
 // scaled multiplies a number by the magnitude at the beginning of after.
@@ -231,8 +231,8 @@ func scaled(f float64, after string, money bool) float64 {
 	return f
 }
 
-// magnitudes returns words in lower case that multiply the number before them. A word that ends in * may have any ending.
-// Those in money apply only to prices.
+// magnitudes returns lower-case words that multiply the preceding number. A word with a final * may have any ending. Words in
+// money apply only to prices.
 func magnitudes() []magnitude {
 	return []magnitude{
 		{1e3, "thousand* tsd tys тыс тысяч* тис тисяч* хил хиляд* tis", "mil"},
@@ -248,7 +248,7 @@ type magnitude struct {
 	words, money string
 }
 
-// round rounds to two decimals, to remove the error of a multiplication.
+// round rounds to two decimals, which removes the error of a multiplication.
 func round(f float64) float64 { return math.Round(f*100) / 100 }
 
 // plainRune maps digits, spaces, quotes and dashes of other scripts to ASCII.
@@ -275,7 +275,7 @@ func plainRune(r rune) rune {
 	return r
 }
 
-// digitOf returns the value of a digit of any script: each script has ten in a row.
+// digitOf returns the value of a digit in any script. Each script has ten consecutive digits.
 func digitOf(r rune) rune {
 	for _, t := range unicode.Nd.R16 {
 		if r >= rune(t.Lo) && r <= rune(t.Hi) {

@@ -54,7 +54,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// Without a locale, the language of the page decides.
+// Without a locale, the language of the page applies.
 func TestNumberByLanguageOfThePage(t *testing.T) {
 	t.Parallel()
 	for lang, want := range map[string]string{`lang="en-US"`: "1.234", `lang=bg`: "1234", "": ""} {
@@ -69,7 +69,7 @@ func TestInteger(t *testing.T) {
 	if got, err := Integer("9 007 199 254 740 993 pieces", "auto"); err != nil || got != 9007199254740993 {
 		t.Errorf("got %d, %v", got, err)
 	}
-	// Without decimals there is one way to read a group of three.
+	// Without decimals a group of three digits is unambiguous.
 	for text, want := range map[string]int64{"1.234": 1234, "1,234 items": 1234, "2,3 млн": 2300000, "9223372036854775807": math.MaxInt64} {
 		if got, err := Integer(text, "auto"); err != nil || got != want {
 			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
@@ -82,7 +82,7 @@ func TestInteger(t *testing.T) {
 	}
 }
 
-// Whole numbers of JSON stay exact, or are unparsed.
+// Whole numbers in JSON stay exact or are unparsed.
 func TestBigNumbersOfJSON(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("9", 400)
@@ -131,7 +131,7 @@ func TestPrice(t *testing.T) {
 	}
 }
 
-// The letter behind a price may be a unit.
+// The letter after a price may be a unit.
 func TestPriceWithMagnitudeIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"$1.5M", "€120k", "120 k €", "1.5 M", "$9007199254740993"} {
@@ -173,7 +173,7 @@ func TestPriceOfLocale(t *testing.T) {
 	}
 }
 
-// A number formatted in a locale is read back in it.
+// A number formatted in a locale parses to itself.
 func TestNumberRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

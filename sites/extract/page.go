@@ -1,6 +1,6 @@
-// Package extract extracts records and links from a fetched page, as its definition says.
+// Package extract extracts records and links from a fetched page according to a definition.
 //
-// Parse finds the charset and builds the document; Run extracts records and links from it. The package does no I/O.
+// Parse detects the charset and builds the document; Run extracts records and links from it. The package does no I/O.
 package extract
 
 import (
@@ -24,15 +24,15 @@ type Page struct {
 	Requested string
 	Kind      string            // definition.KindListing or KindDetail
 	Post      definition.Post   // form of the request, after redirects
-	N         int               // the number of a counted listing page, from 0
-	Start     int               // of a sitemap: see definition.InSitemap
-	Carry     map[string]string // by its link: see definition.Link
+	N         int               // number of a numbered listing page, from 0
+	Start     int               // sitemap; see definition.InSitemap
+	Carry     map[string]string // values from the link; see definition.Link
 	Status    int
 	Header    http.Header
 	Body      []byte
 	FetchedAt time.Time
-	Took      time.Duration // response time of the site, without the waits before the request
-	Via       string        // the proxy that it was fetched through, or ""
+	Took      time.Duration // response time of the site, without waits before the request
+	Via       string        // proxy of the response, or ""
 	OnBlocked func()        // reports to the proxy pool that the page is blocked; may be nil
 	Suspect   func()        // reports to the proxy pool that the page may be blocked; may be nil
 }
@@ -40,31 +40,31 @@ type Page struct {
 // Doc is a parsed page.
 type Doc struct {
 	Page Page
-	// Original is the URL of the page that this one is a copy of, which identifies its records. Defaults to none.
+	// Original is the canonical URL of the page, which identifies its records. Defaults to none.
 	Original *url.URL
 	Charset  Charset
-	Root     *html.Node // nil for JSON without HTML in it
+	Root     *html.Node // nil for JSON without HTML
 	JSON     any        // nil for HTML
-	text     []byte     // the body in UTF-8
-	plain    *string    // Text, found at first use
-	base     *url.URL   // of relative links
-	ld       []any      // JSON-LD objects, found at first use
+	text     []byte     // body in UTF-8
+	plain    *string    // Text, computed on first use
+	base     *url.URL   // base of relative links
+	ld       []any      // JSON-LD objects, computed on first use
 	ldDone   bool
-	items    []any // microdata, found at first use
+	items    []any // microdata, computed on first use
 	itemsOK  bool
-	tables   map[*html.Node]*table // found at first use
+	tables   map[*html.Node]*table // computed on first use
 	lang     *string               // see Language; nil until first use
 }
 
-// Parse decodes and parses a page. XML other than XHTML becomes a document of its elements. Broken HTML is repaired
-// as in browsers, and flattened if it is nested too deeply. Invalid JSON is an error.
+// Parse decodes and parses a page. XML other than XHTML becomes a document with its elements. Broken HTML is repaired as in
+// browsers, and flattened if it is nested too deeply. Invalid JSON is an error.
 func Parse(def *definition.Definition, p Page) (*Doc, error) {
 	d := &Doc{Page: p, base: p.URL}
 	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def)
 	if def.Page(p.Kind).Format == definition.FormatJSON {
 		var err error
 		if d.JSON, err = PageJSON(d.text); err != nil {
-			return nil, fmt.Errorf("page is not JSON: %w", err)
+			return nil, fmt.Errorf("invalid JSON: %w", err)
 		}
 		at := def.Page(p.Kind).HTML
 		if at.IsZero() {
@@ -92,7 +92,7 @@ func (d *Doc) parseHTML(text []byte) error {
 		root, err = html.Parse(bytes.NewReader(flatten(text)))
 	}
 	if err != nil {
-		return fmt.Errorf("page cannot be parsed: %w", err)
+		return fmt.Errorf("parse page: %w", err)
 	}
 	d.Root = root
 	if b := firstWith(root, "base", "href"); b != nil {
@@ -135,7 +135,7 @@ func (d *Doc) Title() string {
 	return ""
 }
 
-// Canonical returns the URL that the page names by rel=canonical, or nil if there is none on the host of the page.
+// Canonical returns the URL in rel=canonical, or nil if there is none on the host of the page.
 func (d *Doc) Canonical(def *definition.Definition) *url.URL {
 	if d.Root == nil {
 		return nil
@@ -169,7 +169,7 @@ func (d *Doc) Language() string {
 	return *d.lang
 }
 
-// firstWith returns the first element of a name with the attribute key (any, if that is ""), or nil.
+// firstWith returns the first element of a name that has an attribute, or any attributes if key is "", or nil.
 func firstWith(root *html.Node, name, key string) *html.Node {
 	for n := range root.Descendants() {
 		if n.Type != html.ElementNode || n.Data != name || definition.Aside(n, root) {
@@ -189,8 +189,8 @@ var (
 	relSelector = definition.MustSelector(`link[rel~="next"], a[rel~="next"]`)
 )
 
-// Linked returns the JSON-LD objects of the page, also nested ones. Scripts that are not JSON are skipped: one broken
-// script must not hide the others.
+// Linked returns the JSON-LD objects of the page, including nested ones. It skips scripts with invalid JSON, so that one broken
+// script does not hide the others.
 func (d *Doc) Linked() []any {
 	if d.ldDone || d.Root == nil {
 		return d.ld
@@ -232,11 +232,11 @@ func (d *Doc) collect(v any, depth int) {
 	}
 }
 
-// maxDereferenced bounds the references of a page's JSON-LD that are resolved.
+// maxDereferenced limits the resolved references in a page's JSON-LD.
 const maxDereferenced = 1000
 
-// dereference replaces references such as {"@id": "#brand"} by the object with this id, if the page has it, and
-// resolves the references in that object too.
+// dereference replaces references such as {"@id": "#brand"} with the object of this ID, if the page has it, and resolves
+// references in that object too.
 func dereference(objects []any) {
 	byID := map[string]map[string]any{}
 	for _, v := range objects {

@@ -16,13 +16,14 @@ import (
 // Price is an amount with its currency.
 type Price struct {
 	Amount   float64 `json:"amount"`
-	Currency string  `json:"currency,omitempty"` // ISO 4217; "" if the text has none
+	Currency string  `json:"currency,omitempty"` // ISO 4217; "" if unknown
 }
 
-// ParsePrice returns the first price in a text: the first number beside a currency, or else the first number. The
-// decimals may be after the currency, as in 12€50. In the locale auto 1.234 is 1234. As for Number, 1.5M is an error.
+// ParsePrice returns the first price in a text: the first number next to a currency, or else the first number. The decimals may
+// follow the currency, as in 12€50. In the locale auto 1.234 is 1234. As for Number, 1.5M is an error.
 //
-// A sign that several currencies share, such as kr and $, is that of the locale, or in auto of the language lang.
+// locale determines the currency of a sign that several currencies share, such as kr and $, and in the locale auto the language
+// lang does.
 func ParsePrice(text, locale, lang string) (Price, error) {
 	if locale != "auto" && locale != "" {
 		lang = locale
@@ -35,7 +36,7 @@ func ParsePrice(text, locale, lang string) (Price, error) {
 		return Price{}, err
 	}
 	if mil.MatchString(n.after) && !iberian.MatchString(lang) {
-		return Price{}, fmt.Errorf("%q: mil is a thousand in Spanish and Portuguese and a million in other languages; set locale, or take the number alone with regex", clip(text))
+		return Price{}, fmt.Errorf("%q: mil is a thousand in Spanish and Portuguese and a million in other languages; set locale, or extract the number with regex", clip(text))
 	}
 	code := currencyIn(text, lang)
 	if m := centsBehind.FindStringSubmatch(n.after); m != nil && n.value == math.Trunc(n.value) {
@@ -58,10 +59,10 @@ func isPence(text string) bool {
 	return ok && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 }
 
-// maxPriceTries is how many numbers of a text are tried as the price.
+// maxPriceTries limits the numbers of a text that are considered as the price.
 const maxPriceTries = 8
 
-// priceNumber returns the number that is the price: in "3 for £10" the second, in "10 - 20 €" the first.
+// priceNumber returns the number of the price: in "3 for £10" the second, in "10 - 20 €" the first.
 func priceNumber(text, locale string) (numeral, error) {
 	first, err := readNumber(text, locale)
 	if err != nil {
@@ -88,13 +89,13 @@ var (
 	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
 	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
 	centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s(\d{2})\s*$`)
-	// moneyOfNext matches a currency in front of another number. One digit is a note.
+	// moneyOfNext matches a currency before another number. A single digit is a footnote.
 	moneyOfNext = regexp.MustCompile(`(?i)^\s+(?:` + money + `)\d\d`)
-	// codeBeside matches a code beside a number that is not in isoCodes.
+	// codeBeside matches a code next to a number that is not in isoCodes.
 	codeBeside = regexp.MustCompile(`\b([A-Z]{3})\s?-?\d|\d\s?([A-Z]{3})\b`)
 )
 
-// currencies are searched in this order: longer signs before the ones that they contain.
+// currencies are searched in this order, so longer signs precede their substrings.
 var currencies = []struct{ sign, code string }{
 	{"US$", "USD"}, {"AU$", "AUD"}, {"CA$", "CAD"}, {"NZ$", "NZD"}, {"HK$", "HKD"}, {"NT$", "TWD"}, {"MX$", "MXN"}, {"R$", "BRL"}, {"A$", "AUD"}, {"C$", "CAD"}, {"S$", "SGD"},
 	{"€", "EUR"}, {"£", "GBP"}, {"¥", "JPY"}, {"￥", "JPY"}, {"円", "JPY"}, {"元", "CNY"}, {"₹", "INR"}, {"₽", "RUB"}, {"₴", "UAH"}, {"₺", "TRY"}, {"₩", "KRW"}, {"원", "KRW"}, {"₪", "ILS"}, {"₫", "VND"}, {"đ", "VND"}, {"₿", "BTC"},
@@ -102,12 +103,11 @@ var currencies = []struct{ sign, code string }{
 	{"Euro", "EUR"}, {"euro", "EUR"}, {"евро", "EUR"}, {"євро", "EUR"}, {"ευρώ", "EUR"}, {"грн", "UAH"}, {"гривен", "UAH"}, {"SFr", "CHF"}, {"dollars", "USD"}, {"дин", "RSD"}, {"kč", "CZK"},
 }
 
-// isoCodes are searched anywhere in a text, in upper or lower case; all other codes of ISO 4217 only beside the number, and
-// in upper case, since TOP, ALL and TRY are words, too.
+// isoCodes are recognized anywhere in a text, in upper or lower case. All other ISO 4217 codes must be in upper case next to the
+// number, since TOP, ALL and TRY are also words.
 const isoCodes = "EUR|USD|GBP|JPY|CNY|CHF|BGN|RUB|UAH|PLN|CZK|HUF|RON|SEK|NOK|DKK|ISK|TRY|INR|BRL|CAD|AUD|NZD|HKD|SGD|KRW|ILS|MXN|ZAR|RSD|AED|SAR|THB|VND|IDR|MYR|PHP|TWD|KZT|GEL|MKD|BAM|ALL|MDL|COP|CLP|ARS|PEN|EGP|NGN|KES|PKR|BDT|LKR|UYU|VES|SLE|MRU"
 
-// shared are the signs of several currencies, and the currency by language, or by country (in capitals). Words are in
-// lower case.
+// shared maps signs of several currencies to the currency by language (lower case) or country (upper case).
 var shared = map[string]map[string]string{
 	"kr":  {"sv": "SEK", "da": "DKK", "nb": "NOK", "no": "NOK", "nn": "NOK", "is": "ISK"},
 	"fr":  {"CH": "CHF"},
@@ -124,18 +124,17 @@ var shared = map[string]map[string]string{
 	"$":   {"CA": "CAD", "AU": "AUD", "NZ": "NZD", "SG": "SGD", "HK": "HKD", "TW": "TWD", "MX": "MXN", "CL": "CLP", "AR": "ARS", "CO": "COP", "UY": "UYU"},
 }
 
-// byLocale returns the currency of a shared sign in a locale such as sv, en-CA or ch, or "": its country decides,
-// then its language.
+// byLocale returns the currency of a shared sign in a locale such as sv, en-CA or ch, or "". The country has precedence over the
+// language.
 func byLocale(sign, locale string) string {
 	language, country, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(locale), "_", "-"), "-")
 	if language == "ch" || language == "in" {
-		country = language // locales of their own that are countries
+		country = language // locales that are countries
 	}
 	return cmp.Or(shared[sign][strings.ToUpper(country)], shared[sign][language])
 }
 
-// currencyIn returns the currency in a text: by its code, a sign or a word. The meaning of a shared sign depends on
-// locale.
+// currencyIn returns the currency in a text: by its code, a sign or a word. locale determines the meaning of a shared sign.
 func currencyIn(text, locale string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
 	for _, w := range words {
@@ -166,7 +165,7 @@ func currencyIn(text, locale string) string {
 	return ""
 }
 
-// currencyCode returns the currency in a text that should be only its code, as in schema.org data.
+// currencyCode returns the currency of a text that should be a bare code, as in schema.org data.
 func currencyCode(text string) string {
 	if code := strings.ToUpper(strings.TrimSpace(text)); definition.IsCurrency(code) {
 		return code
@@ -174,7 +173,7 @@ func currencyCode(text string) string {
 	return currencyIn(text, "")
 }
 
-// wholeSign reports whether a sign that begins with a letter is not the end of a word.
+// wholeSign reports whether a sign that begins with a letter is a whole word.
 func wholeSign(sign, before string) bool {
 	first, _ := utf8.DecodeRuneInString(sign)
 	last, _ := utf8.DecodeLastRuneInString(before)

@@ -10,7 +10,7 @@ import (
 	"muster/sites/definition"
 )
 
-// The recipes of the README extract what they describe.
+// The recipes of the README extract the documented values.
 func TestReadmeRecipesExtractTheirExamples(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")

@@ -26,7 +26,7 @@ type Record struct {
 	Problems []string
 }
 
-// Value is a field with its value, which encoding/json can encode.
+// Value is a field with its value, which must be encodable by encoding/json.
 type Value struct {
 	Name  string
 	Value any
@@ -42,16 +42,16 @@ type Link struct {
 	Carry map[string]string // see Page
 }
 
-// Result is what was extracted from a page.
+// Result is the result of extracting a page.
 type Result struct {
 	Records []Record
 	Invalid []Record // failed their checks, with Problems
 	Links   []Link   // without the next listing page
 	Next    *Link
-	// Counted reports whether Next is the next number of a count and not a link of the page, so that the count ends
-	// at a page with nothing new.
+	// Counted reports whether Next is derived from a number instead of a link. Then the numbering ends at a page without new
+	// content.
 	Counted bool
-	// Hits counts by type.field the alternatives that gave the value: "0" is the first, "none" means no value.
+	// Hits counts by type.field the alternatives that produced the value: "0" is the first, "none" means no value.
 	Hits map[string]map[string]int
 	// Faults counts the faults by type.field.
 	Faults Faults
@@ -59,8 +59,8 @@ type Result struct {
 
 // Fault counts the faults of a field.
 type Fault struct {
-	Invalid  int    `json:"invalid,omitempty"`  // records that are invalid because of it: it is required and missing, or fails a check
-	Unparsed int    `json:"unparsed,omitempty"` // texts of an optional field that could not be parsed; their records lack it
+	Invalid  int    `json:"invalid,omitempty"`  // invalid records: the field is required and missing, or fails a check
+	Unparsed int    `json:"unparsed,omitempty"` // records without an optional field because its text could not be parsed
 	Example  string `json:"example,omitempty"`  // the first fault
 }
 
@@ -76,8 +76,8 @@ func (fs *Faults) Add(name string, f Fault) {
 	(*fs)[name] = Fault{sum.Invalid + f.Invalid, sum.Unparsed + f.Unparsed, cmp.Or(sum.Example, f.Example)}
 }
 
-// Run extracts records and links from a page: with the site's Func if it is registered, else as its definition says.
-// Its error is that of a record with on_invalid: fail; the result then has what was extracted before.
+// Run extracts records and links from a page with the site's registered Func, or according to its definition. An invalid record
+// with on_invalid: fail is an error; the result then has everything extracted before it.
 func Run(def *definition.Definition, d *Doc) (Result, error) {
 	if fn := registered(def.Site); fn != nil {
 		return fn(def, d)
@@ -85,7 +85,7 @@ func Run(def *definition.Definition, d *Doc) (Result, error) {
 	return Declared(def, d)
 }
 
-// Declared extracts records and links from a page as the definition says.
+// Declared extracts records and links from a page according to the definition.
 func Declared(def *definition.Definition, d *Doc) (Result, error) {
 	x := &run{def: def, doc: d, res: Result{Hits: map[string]map[string]int{}}}
 	for _, r := range def.RecordsFrom(d.Page.Kind) {
@@ -135,12 +135,12 @@ type run struct {
 	res Result
 }
 
-// at is where a field is searched: an element or a JSON value.
+// at is the place to search for a field: an element or a JSON value.
 type at struct {
 	node  *html.Node
 	json  any
-	org   bool // it is schema.org data
-	coded bool // its texts may be markup, as in JSON-LD
+	org   bool // schema.org data
+	coded bool // strings may be markup, as in JSON-LD
 }
 
 func (x *run) root() at { return at{node: x.doc.Root, json: x.doc.JSON} }
@@ -167,8 +167,8 @@ func (x *run) records(r *definition.Record) error {
 	return nil
 }
 
-// places returns the elements of each, the values of eachJSON, the values of eachJSON in the JSON of the elements of each,
-// or the whole page if neither is given.
+// places returns the elements that each matches, the values of eachJSON, the values of eachJSON in the JSON of the elements, or
+// the whole page if neither is set.
 func (x *run) places(each definition.Selector, eachJSON definition.Path) (places []at, err error) {
 	switch {
 	case each.IsZero() && eachJSON.IsZero():
@@ -197,13 +197,13 @@ func (x *run) places(each definition.Selector, eachJSON definition.Path) (places
 			places = append(places, at{json: m})
 		}
 	}
-	if read > 0 { // other elements that the selector matches need not have JSON
+	if read > 0 { // other matching elements may lack JSON
 		err = nil
 	}
 	return places, err
 }
 
-// keep sets the key of a record and adds it to the records or to the invalid ones.
+// keep sets the key of a record and adds it to the valid or invalid records.
 func (x *run) keep(r *definition.Record, rec Record) error {
 	rec.Key = x.key(r, &rec)
 	if len(rec.Problems) == 0 || r.OnInvalid == definition.OnInvalidKeep {
@@ -217,7 +217,7 @@ func (x *run) keep(r *definition.Record, rec Record) error {
 	return nil
 }
 
-// countHit counts the alternative that gave a field its value.
+// countHit counts the alternative that produced the value of a field.
 func (x *run) countHit(name, hit string) {
 	if x.res.Hits[name] == nil {
 		x.res.Hits[name] = map[string]int{}
@@ -225,13 +225,13 @@ func (x *run) countHit(name, hit string) {
 	x.res.Hits[name][hit]++
 }
 
-// key returns the hash of a record's key fields. If all of them are missing it is the hash of all fields, so that
-// different records keep different keys.
+// key returns the hash of a record's key fields, or of all fields if all key fields are missing, so that different records have
+// different keys.
 func (x *run) key(r *definition.Record, rec *Record) string {
 	h := sha256.New()
 	h.Write([]byte(r.Name))
 	add := func(v any) {
-		b, _ := json.Marshal(v) // values of fields can be encoded
+		b, _ := json.Marshal(v) // values of fields always encode
 		h.Write([]byte{0})
 		h.Write(b)
 	}
@@ -259,8 +259,7 @@ func (x *run) key(r *definition.Record, rec *Record) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// identity returns the identity of the page: its URL or the URL of its original, and the form of its request if it was
-// fetched by POST.
+// identity returns the identity of the page: its URL or its canonical URL, and the body of a POST request.
 func (x *run) identity() string {
 	id := x.def.Canonical(cmp.Or(x.doc.Original, x.doc.Page.URL))
 	if post := x.doc.Page.Post; !post.IsZero() {
@@ -269,8 +268,8 @@ func (x *run) identity() string {
 	return id
 }
 
-// fields extracts the values of fields at a place. path is the record or object that they belong to. An optional
-// field whose text cannot be parsed is dropped, and counted.
+// fields extracts the values of fields at a place. path names the record or object of the fields. An optional field with an
+// unparsable text is dropped and counted.
 func (x *run) fields(fields definition.Fields, p at, path string) (values []Value, problems []problem) {
 	for i := range fields {
 		f := &fields[i]
@@ -303,7 +302,7 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 	return values, problems
 }
 
-// problem is why a record, or an object in it, is invalid.
+// problem is the reason why a record or an object in it is invalid.
 type problem struct{ field, why string }
 
 func (p problem) String() string { return p.field + ": " + p.why }
@@ -311,7 +310,7 @@ func (p problem) String() string { return p.field + ": " + p.why }
 // missing is the problem of a required field without a value.
 const missing = "is missing"
 
-// maxExample is the longest Example of a Fault, in characters.
+// maxExample is the maximum length of a Fault's Example, in characters.
 const maxExample = 200
 
 // invalid adds a problem to a record.
@@ -320,11 +319,10 @@ func (x *run) invalid(rec *Record, p problem) {
 	x.res.Faults.Add(rec.Type+"."+p.field, Fault{Invalid: 1, Example: clipTo(maxExample, p.why)})
 }
 
-// maxCandidates is how many finds of a source are tried until one is of the
-// field's type.
+// maxCandidates limits the matches of a source that are converted until one has the field's type.
 const maxCandidates = 200
 
-// field tries the sources of a field in turn. Its error is that of the last find that could not be parsed.
+// field tries the sources of a field in order. Its error is the error of the last match that could not be parsed.
 func (x *run) field(f *definition.Field, p at, path string) (v any, hit string, err error) {
 	if f.Type == definition.TypeObject && len(f.Any) == 0 {
 		v, err := x.convert(f, f.Type, found{at: p}, nil, path)

@@ -60,12 +60,12 @@ func TestChecks(t *testing.T) {
 	for _, c := range []struct{ field, body, want string }{
 		{"{css: b, required: true}", "<i>", "v: is missing"},
 		{"{css: b, type: number, required: true}", "<b>x</b>", `v: no number in "x"`},
-		{"{css: b, type: number, min: 2}", "<b>1</b>", "v: 1 is below 2"},
-		{"{css: b, type: price, max: 2}", "<b>3 €</b>", "v: 3 is above 2"},
+		{"{css: b, type: number, min: 2}", "<b>1</b>", "v: 1 is less than 2"},
+		{"{css: b, type: price, max: 2}", "<b>3 €</b>", "v: 3 is greater than 2"},
 		{"{css: b, match: '^[A-Z]+$'}", "<b>a</b>", `v: "a" does not match ^[A-Z]+$`},
-		{"{css: b, one_of: [x, y]}", "<b>a</b>", `v: "a" is none of x, y`},
-		{"{css: b, type: date, required: true}", "<b>soon</b>", `v: "soon" is not a date`},
-		{"{css: b, type: bool, required: true}", "<b>maybe</b>", `v: "maybe" is neither yes nor no`},
+		{"{css: b, one_of: [x, y]}", "<b>a</b>", `v: "a" is not one of x, y`},
+		{"{css: b, type: date, required: true}", "<b>soon</b>", `v: unknown date format "soon"`},
+		{"{css: b, type: bool, required: true}", "<b>maybe</b>", `v: "maybe" is not a boolean`},
 	} {
 		_, problems := fieldValue(t, c.field, c.body)
 		if len(problems) != 1 || !strings.HasPrefix(problems[0], c.want) {
@@ -74,8 +74,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// An optional field whose text cannot be parsed is dropped and counted, and its record is kept; a required one makes
-// the record invalid.
+// An optional field with an unparsable text is dropped and counted, and its record is kept. A required one makes the record
+// invalid.
 func TestUnparsedFields(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("words ", 100)
@@ -88,12 +88,12 @@ func TestUnparsedFields(t *testing.T) {
 			`{"n":"x","p":{"amount":3,"currency":"EUR"}} {"n":"y"}`, "", `map[r.p:{0 1 no number in "call us"}]`},
 		{"required", "{each: li, fields: {n: b, p: {css: i, type: price, required: true}}}", "<li><b>x</b><i>3 €</i><li><b>y</b><i>call us</i>",
 			`{"n":"x","p":{"amount":3,"currency":"EUR"}}`, `{"n":"y"}`, `map[r.p:{1 0 no number in "call us"}]`},
-		{"optional, the page fails what is invalid", "{on_invalid: fail, fields: {p: {css: i, type: price}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
-		{"optional, what is invalid is kept", "{on_invalid: keep, fields: {p: {css: i, type: price}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
+		{"optional, invalid values fail the page", "{on_invalid: fail, fields: {p: {css: i, type: price}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
+		{"optional, invalid values are kept", "{on_invalid: keep, fields: {p: {css: i, type: price}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
 		{"a default is for no text", "{fields: {p: {css: i, type: integer, default: '0'}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
 		{"another alternative has it", "{fields: {p: {any: [i, b], type: integer}}}", "<i>call us</i><b>3</b>", `{"p":3}`, "", `map[]`},
 		{"counted each time, with the first text", "{each: li, fields: {p: {css: i, type: integer}}}", "<li><i>a</i><li><i>b</i><li><i>3</i>", `{} {} {"p":3}`, "", `map[r.p:{0 2 no number in "a"}]`},
-		{"a check fails", "{fields: {p: {css: i, type: integer, min: 5}}}", "<i>3</i>", "", `{"p":3}`, `map[r.p:{1 0 3 is below 5}]`},
+		{"a check fails", "{fields: {p: {css: i, type: integer, min: 5}}}", "<i>3</i>", "", `{"p":3}`, `map[r.p:{1 0 3 is less than 5}]`},
 		{"in an object", "{fields: {o: {type: object, fields: {n: b, p: {css: i, type: integer}}}}}", "<b>x</b><i>call us</i>", `{"o":{"n":"x"}}`, "", `map[r.o.p:{0 1 no number in "call us"}]`},
 		{"an object that cannot be", "{fields: {t: h1, o: {type: object, fields: {p: {css: i, type: integer, required: true}}}}}", "<h1>x</h1><i>call us</i>",
 			`{"t":"x"}`, "", `map[r.o:{0 1 p: no number in "call us"}]`},
@@ -232,7 +232,7 @@ func TestLinksAndNext(t *testing.T) {
 	}
 }
 
-// A path to a list and one to its members give the same records.
+// A path to a list and a path to its members yield the same records.
 func TestEachJSON(t *testing.T) {
 	t.Parallel()
 	for path, c := range map[string]struct {

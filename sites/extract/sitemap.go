@@ -15,9 +15,9 @@ import (
 	"muster/sites/definition"
 )
 
-// Sitemap extracts the links from a sitemap (sitemaps.org): XML, an index of other sitemaps, or a text with a URL on
-// each line; any of them in gzip. An error in the XML after the first entry ends it there. URLs outside the site, and
-// those that the definition does not allow, are dropped.
+// Sitemap extracts the links from a sitemap (sitemaps.org): XML, an index of other sitemaps, or text with one URL per line; any
+// of them may be compressed with gzip. An XML error after the first entry ends the sitemap. URLs that are outside the site or not
+// allowed by the definition are dropped.
 func Sitemap(def *definition.Definition, p Page) (Result, error) {
 	body := p.Body
 	if bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
@@ -38,7 +38,7 @@ func Sitemap(def *definition.Definition, p Page) (Result, error) {
 		return Result{Links: s.links}, nil
 	}
 	if err := s.read(bytes.NewReader(body)); err != nil && s.entries == 0 {
-		return Result{}, fmt.Errorf("sitemap cannot be read: %w", err)
+		return Result{}, fmt.Errorf("read sitemap: %w", err)
 	}
 	return Result{Links: s.links}, nil
 }
@@ -46,14 +46,14 @@ func Sitemap(def *definition.Definition, p Page) (Result, error) {
 func gunzip(body []byte, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("sitemap is not gzip: %w", err)
+		return nil, fmt.Errorf("decompress sitemap: %w", err)
 	}
 	out, err := io.ReadAll(io.LimitReader(z, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("sitemap is not complete gzip: %w", err)
+		return nil, fmt.Errorf("decompress sitemap: %w", err)
 	}
 	if int64(len(out)) > limit {
-		return nil, fmt.Errorf("sitemap has more than %d bytes unpacked; see limits.max_bytes", limit)
+		return nil, fmt.Errorf("decompressed sitemap exceeds limits.max_bytes (%d)", limit)
 	}
 	return out, nil
 }
@@ -80,7 +80,7 @@ func (s *sitemap) add(ref, kind string) {
 	s.links = append(s.links, Link{URL: u.String(), Kind: kind, Start: s.start})
 }
 
-// read reads the XML. The element around a loc says whether it is a page or a sitemap.
+// read parses the XML. The element that contains a loc determines whether it is a page or a sitemap.
 func (s *sitemap) read(r io.Reader) error {
 	dec := xml.NewDecoder(r)
 	dec.Strict = false
@@ -91,7 +91,7 @@ func (s *sitemap) read(r io.Reader) error {
 		tok, err := dec.Token()
 		if errors.Is(err, io.EOF) {
 			if !known {
-				return errors.New("it has neither urlset nor sitemapindex")
+				return errors.New("neither urlset nor sitemapindex found")
 			}
 			return nil
 		}

@@ -11,22 +11,22 @@ import (
 	"muster/sites/definition"
 )
 
-// Text returns the visible text of a node: white space is folded, blocks and line breaks become spaces; scripts,
-// styles, templates and noscripts are skipped. If n itself is a template or noscript, its text is returned.
+// Text returns the visible text of a node. It folds white space, separates blocks and lines by spaces, and skips scripts, styles,
+// templates and noscripts, unless n itself is a template or noscript.
 func Text(n *html.Node) string {
 	w := folder{aside: definition.IsAside(n)}
 	w.node(n)
 	return w.b.String()
 }
 
-// textUpTo returns the text of n, cut after about size bytes.
+// textUpTo returns the text of n, truncated after about size bytes.
 func textUpTo(n *html.Node, size int) string {
 	w := folder{limit: size}
 	w.node(n)
 	return w.b.String()
 }
 
-// ownText returns the text of n without that of the elements in it.
+// ownText returns the text of n without the text of its child elements.
 func ownText(n *html.Node) string {
 	var w folder
 	for c := n.FirstChild; c != nil; c = c.NextSibling {
@@ -39,25 +39,25 @@ func ownText(n *html.Node) string {
 	return w.b.String()
 }
 
-// Lines returns the text of each block of n; with aside, also of templates and noscripts.
+// Lines returns the text of each block of n. aside includes templates and noscripts.
 func Lines(n *html.Node, aside bool) []string {
 	w := folder{lines: true, aside: aside}
 	w.node(n)
 	return strings.Split(w.b.String(), "\n")
 }
 
-// Fold folds white space as Text does.
+// Fold folds white space like Text.
 func Fold(s string) string {
 	var w folder
 	w.text(s)
 	return w.b.String()
 }
 
-// folder writes words with single spaces between them.
+// folder writes words separated by single spaces.
 type folder struct {
 	b     strings.Builder
-	space bool // write one before the next letter
-	cut   bool // a block begins or ends at that space
+	space bool // write a space before the next letter
+	cut   bool // the space is the boundary of a block
 	lines bool // separate blocks by line ends
 	limit int  // stop after this many bytes; 0: never
 	aside bool // include templates and noscripts
@@ -112,7 +112,7 @@ func (w *folder) text(s string) {
 		switch {
 		case r == ' ' || r == '\n' || r == '\t' || (r != '\u0085' && unicode.IsSpace(r)):
 			w.space = true
-		case r == '\u00ad' || r == '\u200b' || r == '\ufeff': // only say where a line may break
+		case r == '\u00ad' || r == '\u200b' || r == '\ufeff': // only mark possible line breaks
 		default:
 			w.gap()
 			w.b.WriteRune(r)
@@ -140,7 +140,7 @@ func (w *folder) gap() {
 	w.space, w.cut = false, false
 }
 
-// isInline reports whether an element is inline. Unknown elements are.
+// isInline reports whether an element is inline. Unknown elements are inline.
 func isInline(n *html.Node) bool {
 	switch n.DataAtom {
 	case 0,
@@ -161,8 +161,8 @@ func attr(n *html.Node, name string) (string, bool) {
 	return "", false
 }
 
-// render returns the markup of n, or with inner that of its content. The inner markup of an XML element with only
-// text is the text, because feeds have markup there.
+// render returns the markup of n, or of its content if inner is set. The inner markup of an XML element with only text is the
+// text, because feeds contain escaped markup.
 func render(n *html.Node, inner bool) string {
 	var b strings.Builder
 	if n.Namespace == inXML {
@@ -179,7 +179,7 @@ func render(n *html.Node, inner bool) string {
 		return strings.TrimSpace(b.String())
 	}
 	if !inner {
-		_ = html.Render(&b, n) // a Builder does not fail
+		_ = html.Render(&b, n) // writes to a Builder never fail
 		return b.String()
 	}
 	for c := n.FirstChild; c != nil; c = c.NextSibling {

@@ -15,7 +15,7 @@ import (
 	"muster/sites/definition"
 )
 
-// convert converts a find to a value of a type. A nil value means none.
+// convert converts a match to a value of a type. A nil value means no value.
 func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.Source, path string) (any, error) {
 	switch {
 	case fd.err != nil:
@@ -39,7 +39,7 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 	return v, nil
 }
 
-// object extracts the fields of an object from a find, or returns its JSON if there are no fields.
+// object extracts the fields of an object from a match, or returns its JSON if there are no fields.
 func (x *run) object(f *definition.Field, fd found, path string) (any, error) {
 	if len(f.Fields) == 0 {
 		return fd.json, nil
@@ -58,7 +58,7 @@ func (x *run) object(f *definition.Field, fd found, path string) (any, error) {
 	return object(values), nil
 }
 
-// textFor returns the text of a find: of an object of schema.org its name or URL, without markup.
+// textFor returns the text of a match. For a schema.org object that is its name or URL, without markup.
 func textFor(typ string, fd found) string {
 	text := fd.text
 	if obj, ok := fd.json.(map[string]any); ok && fd.org && typ != definition.TypePrice {
@@ -74,7 +74,7 @@ func textFor(typ string, fd found) string {
 	return text
 }
 
-// unmarked returns the text of markup.
+// unmarked strips markup.
 func unmarked(text string) string {
 	if !strings.ContainsAny(text, "<&") {
 		return text
@@ -86,11 +86,11 @@ func unmarked(text string) string {
 	return Text(root)
 }
 
-// parse reads a value of a type from a text.
+// parse parses a text as a value of a type.
 func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definition.Source) (any, error) {
 	locale := f.Locale
 	if n, isNumber := fd.json.(json.Number); isNumber || fd.org && plainNumber(text) {
-		locale = "en" // the form of JSON and schema.org
+		locale = "en" // notation of JSON and schema.org
 		if isNumber && strings.ContainsAny(text, "eE") && (typ == definition.TypeNumber || typ == definition.TypeInteger || typ == definition.TypePrice) {
 			f, err := n.Float64()
 			if err != nil {
@@ -126,15 +126,14 @@ func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definiti
 	return text, nil
 }
 
-// dates returns how dates are written on the page, by the locale or else the language of the page.
+// dates returns the notation of dates on the page, by the locale or the language of the page.
 func (x *run) dates(f *definition.Field) DateOptions {
 	locale := x.lang(f.Locale)
 	style, _ := definition.StyleOf(locale)
 	return DateOptions{Layouts: f.Layout, Locale: locale, Order: style.Order, Zone: x.def.Zone(), Now: x.doc.Page.FetchedAt}
 }
 
-// lang is the locale of a field, or where that is auto, the language of the
-// page.
+// lang returns the locale of a field, or the language of the page if the locale is auto.
 func (x *run) lang(locale string) string {
 	if style, _ := definition.StyleOf(locale); style.Order != "" || x.doc.Root == nil {
 		return locale
@@ -174,7 +173,7 @@ func put(b *bytes.Buffer, name string, v any) error {
 		if err := enc.Encode(part); err != nil {
 			return fmt.Errorf("encode field %s: %w", name, err)
 		}
-		b.Truncate(b.Len() - 1) // the line's end
+		b.Truncate(b.Len() - 1) // the newline
 		if i == 0 {
 			b.WriteByte(':')
 		}
@@ -182,7 +181,7 @@ func put(b *bytes.Buffer, name string, v any) error {
 	return nil
 }
 
-// wrong returns why a value fails its field's checks, or "".
+// wrong returns the reason why a value fails its field's checks, or "".
 func wrong(f *definition.Field, v any) string {
 	if list, ok := v.([]any); ok {
 		for _, m := range list {
@@ -194,10 +193,10 @@ func wrong(f *definition.Field, v any) string {
 	}
 	if n, ok := number(v); ok {
 		if f.Min != nil && n < *f.Min {
-			return fmt.Sprintf("%v is below %v", n, *f.Min)
+			return fmt.Sprintf("%v is less than %v", n, *f.Min)
 		}
 		if f.Max != nil && n > *f.Max {
-			return fmt.Sprintf("%v is above %v", n, *f.Max)
+			return fmt.Sprintf("%v is greater than %v", n, *f.Max)
 		}
 	}
 	text := fmt.Sprint(v)
@@ -205,7 +204,7 @@ func wrong(f *definition.Field, v any) string {
 		return fmt.Sprintf("%q does not match %s", clip(text), f.Match)
 	}
 	if len(f.OneOf) > 0 && !slices.Contains(f.OneOf, text) {
-		return fmt.Sprintf("%q is none of %s", clip(text), strings.Join(f.OneOf, ", "))
+		return fmt.Sprintf("%q is not one of %s", clip(text), strings.Join(f.OneOf, ", "))
 	}
 	return ""
 }

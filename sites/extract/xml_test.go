@@ -38,10 +38,10 @@ records:
 			"<item><title><![CDATA[C & D]]></title><link>/2</link><description>&lt;p&gt;x&lt;/p&gt;</description></item></channel></rss>",
 			`[{"title":"A \u0026 B","link":"http://shop.example/1","date":"2026-05-03T14:05:00Z","by":"Ann","text":"\u003cp\u003eHi \u003cb\u003eyou\u003c/b\u003e\u003c/p\u003e","media":"/a.jpg"},{"title":"C \u0026 D","link":"http://shop.example/2","text":"\u003cp\u003ex\u003c/p\u003e"}]`,
 			[]string{"http://shop.example/1", "http://shop.example/2"}},
-		{"a feed with prefixes, said to be text", "text/plain", "<a:feed xmlns:a='http://www.w3.org/2005/Atom'><a:entry id=7><a:title>T</a:title></a:entry></a:feed>", `[{"title":"T","id":"7"}]`, nil},
+		{"a feed with prefixes, declared as text", "text/plain", "<a:feed xmlns:a='http://www.w3.org/2005/Atom'><a:entry id=7><a:title>T</a:title></a:entry></a:feed>", `[{"title":"T","id":"7"}]`, nil},
 		{"an API", "text/xml", "<r><product id='7'><Name>Lamp</Name><Price>1.234,50 €</Price><table/></product><product><Name>N&nbsp;\x01x & y</Name></products>",
 			`[{"title":"Lamp","id":"7","price":{"amount":1234.5,"currency":"EUR"}},{"title":"N x \u0026 y"}]`, nil},
-		{"HTML that is said to be XML", "text/xml", "<!doctype html><p><div><product><name>N<br></product>", `[{"title":"N"}]`, nil},
+		{"HTML declared as XML", "text/xml", "<!doctype html><p><div><product><name>N<br></product>", `[{"title":"N"}]`, nil},
 		{"XHTML", "application/xml", "<?xml version='1.0'?><html xmlns='x'><body><br><product><name>N</name></product>", `[{"title":"N"}]`, nil},
 		{"deep XML", "text/xml", "<r>" + strings.Repeat("<a>", 5000) + "<product><name>N</name></product>", `[{"title":"N"}]`, nil},
 	} {

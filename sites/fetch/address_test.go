@@ -15,7 +15,7 @@ import (
 	"muster/sites/definition"
 )
 
-// Pages at addresses that are not public are fetched only if these are allowed, and are not tried again.
+// Pages at non-public addresses are fetched only if the addresses are allowed, and are not retried.
 func TestGetConnectsOnlyToAllowedAddresses(t *testing.T) {
 	t.Parallel()
 	var inside atomic.Int64
@@ -90,7 +90,7 @@ func TestGetConnectsOnlyToAllowedAddresses(t *testing.T) {
 	}
 }
 
-// badProxy is a transport whose proxy has a name of a private address, and its error.
+// badProxy is a transport that fails because the proxy's name resolves to a private address.
 type badProxy struct{ error }
 
 func (badProxy) ProxyFault() bool { return true }
@@ -98,7 +98,7 @@ func (e badProxy) Unwrap() error  { return e.error }
 
 func (e badProxy) RoundTrip(*http.Request) (*http.Response, error) { return nil, e }
 
-// A proxy at a forbidden address is the proxy's failure, and not the page's.
+// A proxy at a forbidden address is a failure of the proxy, not of the page.
 func TestForbiddenProxyIsNotTheFailureOfThePage(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, func(http.ResponseWriter, *http.Request) {}, quick)

@@ -12,10 +12,10 @@ import (
 	"muster/sites/definition"
 )
 
-// statusError turns a status into an error, or nil for a page.
+// statusError converts a status to an error, or nil for a page.
 func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http.Response) error {
 	fail := func(class Class, after time.Duration) error {
-		return c.noteVia(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
+		return c.noteVia(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("HTTP status %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
 	}
 	after, given := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), c.def.Politeness.RetryAfterMax)
 	switch s := res.StatusCode; {
@@ -53,19 +53,19 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 		return fail(Redirect, 0)
 	}
 	if kind == definition.KindSitemap {
-		return nil // may have any type
+		return nil // any type is allowed
 	}
 	if mt, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil {
 		for _, bad := range []string{"image/", "audio/", "video/", "font/", "application/zip", "application/pdf", "application/octet-stream", "application/gzip"} {
 			if strings.HasPrefix(mt, bad) && mt != "image/svg+xml" {
-				return &Error{Class: BadType, URL: rawURL, Status: res.StatusCode, Err: fmt.Errorf("the page is of type %s", mt)}
+				return &Error{Class: BadType, URL: rawURL, Status: res.StatusCode, Err: fmt.Errorf("unsupported content type %s", mt)}
 			}
 		}
 	}
 	return nil
 }
 
-// noteVia stores in an error which proxy its response came through.
+// noteVia records the proxy of the response in an error.
 func (c *Client) noteVia(res *http.Response, e *Error) *Error {
 	e.Via = c.cfg.Via(res)
 	e.Direct = e.Via == ""

@@ -12,17 +12,16 @@ import (
 	"muster/sites/extract"
 )
 
-// Some evidence counts only on pages with at most so many characters of visible text.
+// Some evidence counts only on pages with at most this many characters of visible text.
 const (
 	shortText   = 1000 // elements, markup and phrases
-	nearlyEmpty = 200  // elements that good pages have beside their content
-	noscriptMax = 50   // the content of noscript is read, too
+	nearlyEmpty = 200  // elements that good pages have next to their content
+	noscriptMax = 50   // the content of noscript is included
 )
 
-// Inspect returns an *Error of class SoftBlock if a page is blocked although its status is a success, after calling
-// page.OnBlocked; otherwise nil. The error names the evidence, which is one of, in this order: the definition's
-// blocks, signatures of vendors, a redirect to a login, and on short pages a few English phrases. With blocks.off it
-// always returns nil.
+// Inspect returns an *Error of class SoftBlock if a page is blocked although its status is a success, after it has called
+// page.OnBlocked. The error names the evidence, which is the first of these: the definition's blocks, signatures of vendors, a
+// redirect to a login, and on short pages a few English phrases. With blocks.off it always returns nil.
 func Inspect(def *definition.Definition, d *extract.Doc) error {
 	if def.Blocks.Off {
 		return nil
@@ -49,7 +48,7 @@ func blockedBy(def *definition.Definition, d *extract.Doc) string {
 		}
 	}
 	if isLogin(d) {
-		return "it is a login at " + d.Page.URL.Path
+		return "redirect to a login at " + d.Page.URL.Path
 	}
 	if seen.form {
 		return ""
@@ -63,34 +62,34 @@ func blockedBy(def *definition.Definition, d *extract.Doc) string {
 	return ""
 }
 
-// byDefinition returns which of the definition's blocks match a page, or "".
+// byDefinition returns the entry of the definition's blocks that matches a page, or "".
 func byDefinition(def *definition.Definition, d *extract.Doc) string {
 	if d.Root == nil {
 		return ""
 	}
 	for _, c := range def.Blocks.CSS {
 		if c.First(d.Root) != nil {
-			return "it has " + c.Text + " of blocks.css"
+			return c.Text + " of blocks.css matches"
 		}
 	}
 	for _, p := range def.Blocks.Text {
 		if p.MatchString(d.Text()) {
-			return "it has " + p.String() + " of blocks.text"
+			return p.String() + " of blocks.text matches"
 		}
 	}
 	if n := utf8.RuneCountInString(d.Text()); n < def.Blocks.MinText {
-		return fmt.Sprintf("it has %d characters of text, blocks.min_text is %d", n, def.Blocks.MinText)
+		return fmt.Sprintf("%d characters of text are less than blocks.min_text (%d)", n, def.Blocks.MinText)
 	}
 	return ""
 }
 
-// pageView is the part of a page that signatures and phrases are compared with.
+// pageView is the part of a page that signatures and phrases are matched against.
 type pageView struct {
 	doc   *extract.Doc
 	title string
 	chars int      // of visible text
 	lines []string // of title and text, in lower case; nil unless the page is short
-	form  bool     // there is a form to fill in
+	form  bool     // the page has a form to fill in
 }
 
 func viewOf(d *extract.Doc) pageView {
@@ -115,10 +114,10 @@ func viewOf(d *extract.Doc) pageView {
 	return s
 }
 
-// normal returns a text in lower case with one kind of apostrophe.
+// normal converts a string to lower case with one kind of apostrophe.
 func normal(s string) string { return strings.ReplaceAll(strings.ToLower(s), "’", "'") }
 
-// elements are the elements that are looked for on every page.
+// elements selects elements of interest on every page.
 var elements = struct{ app, script, password, form definition.Selector }{
 	app:      definition.MustSelector(`#root, #app, #__next, #__nuxt, [ng-app], [data-reactroot], app-root, #main-app`),
 	script:   definition.MustSelector("script[src]"),
@@ -126,8 +125,8 @@ var elements = struct{ app, script, password, form definition.Selector }{
 	form:     definition.MustSelector(`textarea:not([name$="captcha-response"]), select, input[type="email" i], input[type="password" i], input[type="tel" i], input[type="search" i]`),
 }
 
-// isLogin reports whether a request was redirected to a page with a password field whose path is that of a login, or
-// whose query contains the path of the requested page.
+// isLogin reports whether a request was redirected to a page with a password field and with either a login path or a query that
+// contains the path of the requested page.
 func isLogin(d *extract.Doc) bool {
 	requested, err := url.Parse(d.Page.Requested)
 	if d.Root == nil || err != nil || requested.Path == d.Page.URL.Path || elements.password.First(d.Root) == nil {
@@ -149,13 +148,13 @@ func isLogin(d *extract.Doc) bool {
 	return false
 }
 
-// isChallenge reports whether a URL is that of a challenge.
+// isChallenge reports whether a URL belongs to a challenge.
 func isChallenge(u *url.URL) bool {
 	s := strings.ToLower(u.String())
 	return strings.Contains(s, "captcha") || strings.Contains(s, "challenge")
 }
 
-// NeedsScript reports whether a page is an empty application shell that scripts would fill in a browser.
+// NeedsScript reports whether a page is an empty application shell that scripts fill in a browser.
 func NeedsScript(d *extract.Doc) bool {
 	return d.Root != nil && len(d.Text()) < 300 && elements.app.First(d.Root) != nil && elements.script.First(d.Root) != nil
 }

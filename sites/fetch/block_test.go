@@ -99,9 +99,9 @@ func TestDefinitionSaysWhatIsBlocked(t *testing.T) {
 		name, rest, body, want string
 	}{
 		{"good", rest, `<h1 class=name>a</h1>` + long, ""},
-		{"element", rest, `<div id=wall></div>` + long, "it has #wall of blocks.css"},
-		{"words", rest, `<p>Come back tomorrow</p>` + long, "it has (?i)come back tomorrow of blocks.text"},
-		{"too short", rest, `<h1 class=name>a</h1>`, "it has 1 characters of text, blocks.min_text is 30"},
+		{"element", rest, `<div id=wall></div>` + long, "#wall of blocks.css matches"},
+		{"words", rest, `<p>Come back tomorrow</p>` + long, "(?i)come back tomorrow of blocks.text matches"},
+		{"too short", rest, `<h1 class=name>a</h1>`, "1 characters of text are less than blocks.min_text (30)"},
 		{"off", "blocks: {off: true}\n", `<title>Just a moment...</title>`, ""},
 	} {
 		called := false
@@ -148,7 +148,7 @@ func TestShortJSONIsReadForPhrases(t *testing.T) {
 	}
 }
 
-// Each signature names its source, and can match.
+// Each signature has a source and can match.
 func TestSignaturesAreWellFormed(t *testing.T) {
 	t.Parallel()
 	all, err := parseSignatures(signaturesFile)
@@ -158,7 +158,7 @@ func TestSignaturesAreWellFormed(t *testing.T) {
 	vendors := map[string]bool{}
 	for _, s := range all.Signatures {
 		if s.Vendor == "" || vendors[s.Vendor] || !strings.HasPrefix(s.Source, "https://") {
-			t.Errorf("vendor %q: got source %q, want a vendor of its own and an https URL", s.Vendor, s.Source)
+			t.Errorf("vendor %q: got source %q, want a distinct vendor and an https URL", s.Vendor, s.Source)
 		}
 		vendors[s.Vendor] = true
 		texts := [][]string{s.Headers, s.Cookies, s.Titles, s.Elements, s.Markup, s.Alone}

@@ -7,11 +7,10 @@ import (
 	"net/http"
 )
 
-// firstRead bounds the first buffer for a body, whatever Content-Length says.
+// firstRead limits the first buffer for a body, regardless of Content-Length.
 const firstRead = 64 << 10
 
-// readAll reads a body of at most limit bytes, after decompression. More is
-// an error, never a shorter page.
+// readAll reads a body of at most limit bytes after decompression. A longer body is an error; it is never truncated.
 func readAll(res *http.Response, limit int64) ([]byte, error) {
 	if res.ContentLength > limit {
 		return nil, tooBig(res.ContentLength, limit)
@@ -36,11 +35,11 @@ func readAll(res *http.Response, limit int64) ([]byte, error) {
 			if c := classOfNetwork(err); c == Timeout || c == Canceled {
 				return nil, &Error{Class: c, Status: res.StatusCode, Err: err}
 			}
-			return nil, &Error{Class: Truncated, Status: res.StatusCode, Err: fmt.Errorf("the body ended after %d bytes: %w", len(body), err)}
+			return nil, &Error{Class: Truncated, Status: res.StatusCode, Err: fmt.Errorf("body truncated after %d bytes: %w", len(body), err)}
 		}
 	}
 }
 
 func tooBig(n, limit int64) error {
-	return &Error{Class: TooBig, Err: fmt.Errorf("the page has %d bytes or more, above the limit of %d; see limits.max_bytes", n, limit)}
+	return &Error{Class: TooBig, Err: fmt.Errorf("at least %d bytes exceed limits.max_bytes (%d)", n, limit)}
 }

@@ -11,18 +11,18 @@ import (
 	"muster/sites/definition"
 )
 
-// Class is the kind of a failure. It decides whether the page is fetched again, when, and whether the proxy or the
-// site has failed.
+// Class is the kind of a failure. It determines whether and when the page is retried, and whether the proxy or the site has
+// failed.
 type Class string
 
-// The classes.
+// Classes of failures.
 const (
 	OK          Class = "ok"
-	NoProxy     Class = "no_proxy"     // no proxy is available; with After, for that long
+	NoProxy     Class = "no_proxy"     // no proxy is available, for the duration After if set
 	Proxy       Class = "proxy"        // the proxy failed, not the site
 	Truncated   Class = "truncated"    // the body ended early
-	Timeout     Class = "timeout"      // the answer took too long
-	Connect     Class = "connect"      // no answer: no connection, or it was closed early
+	Timeout     Class = "timeout"      // no response in time
+	Connect     Class = "connect"      // no response: no connection, or it was closed early
 	RateLimited Class = "rate_limited" // 429, or 503 with Retry-After
 	Server      Class = "server"       // any other 5xx
 	Blocked     Class = "blocked"      // 401 or 403
@@ -36,14 +36,14 @@ const (
 	Robots      Class = "robots"    // robots.txt forbids it
 	Address     Class = "address"   // the address is not public and not allowed
 	Parse       Class = "parse"     // the page cannot be parsed
-	Validate    Class = "validate"  // no record of the page passes its checks
-	Login       Class = "login"     // the site refuses the login, or pages lack its sign
-	Throttled   Class = "throttled" // the request must wait for its turn
+	Validate    Class = "validate"  // all records of the page fail their checks
+	Login       Class = "login"     // the site rejects the login, or pages lack session.login.signed_in
+	Throttled   Class = "throttled" // the request rate delays the request
 	Canceled    Class = "canceled"  // the context was canceled
 	Enough      Class = "enough"    // the scrape needs no more listing pages
 )
 
-// Answered reports whether the class is that of an answer from a site that is up, even if the answer is useless.
+// Answered reports whether the class implies a response from a running site, even a useless one.
 func (c Class) Answered() bool {
 	switch c {
 	case OK, Gone, ClientError, Validate, Parse, BadType, TooBig, Redirect, Login:
@@ -52,18 +52,18 @@ func (c Class) Answered() bool {
 	return false
 }
 
-// Policy says how pages of a class are retried.
+// Policy determines the retries of a class.
 type Policy struct {
-	Retries int           // how often a page is fetched again
-	Free    bool          // retries are not counted, only bounded in time
-	Base    time.Duration // of the exponential backoff; 0: at once
+	Retries int           // maximum number of retries
+	Free    bool          // retries are limited in time instead of number
+	Base    time.Duration // of the exponential backoff; 0: no delay
 }
 
-// PolicyFor returns the policy for a class. The definition bounds retries and waits.
+// PolicyFor returns the policy of a class. The definition limits retries and delays.
 func PolicyFor(c Class, r definition.Retries) Policy {
 	switch c {
 	case Proxy:
-		return Policy{Retries: max(5, r.Attempts)} // at once, through another proxy
+		return Policy{Retries: max(5, r.Attempts)} // without delay, through another proxy
 	case Truncated, NoProxy:
 		return Policy{Retries: max(5, r.Attempts), Base: r.Base}
 	case Timeout:
@@ -74,14 +74,14 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 		return Policy{Free: true}
 	case Blocked, SoftBlock:
 		return Policy{Retries: r.Attempts, Base: 2 * r.Base}
-	case Validate: // an error page with status 200, or the definition is wrong for the page
+	case Validate: // an error page with status 200, or a wrong definition
 		return Policy{Retries: min(2, r.Attempts), Base: 2 * r.Base}
 	}
 	return Policy{}
 }
 
-// Wait returns how long to wait before the n-th retry, n from 1: from half of Base doubled n-1 times to all of it, at
-// most limit.
+// Wait returns the delay before the n-th retry, n from 1: a random share, from one half to all, of Base doubled n-1 times and
+// capped at limit.
 func (p Policy) Wait(n int, limit time.Duration) time.Duration {
 	if p.Base <= 0 {
 		return 0
@@ -98,14 +98,14 @@ func (p Policy) Wait(n int, limit time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// Error is why a page could not be fetched.
+// Error is the reason why a page could not be fetched.
 type Error struct {
 	Class  Class
 	URL    string
-	Status int           // 0: no answer
-	Via    string        // the proxy of the request; "": none, or not known
+	Status int           // 0: no response
+	Via    string        // proxy of the request; "": none or unknown
 	Direct bool          // the request was sent without a proxy
-	After  time.Duration // how long to wait before a retry; from Retry-After or the site's clock
+	After  time.Duration // delay before a retry, from Retry-After or the site's clock
 	Err    error
 }
 
@@ -114,8 +114,7 @@ func (e *Error) Error() string {
 	return string(e.Class) + ": " + e.Err.Error()
 }
 
-// OfSite reports whether the whole site may have failed, and not just one page. With a proxy, it may be the proxy's
-// failure instead.
+// OfSite reports whether the whole site may have failed instead of one page. With a proxy, the proxy may be the cause.
 func (e *Error) OfSite() bool {
 	switch e.Class {
 	case Connect, Truncated, Server, Blocked:
@@ -129,7 +128,7 @@ func (e *Error) OfSite() bool {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ClassOf returns the class of an error from fetching or reading a page.
+// ClassOf returns the class of an error of fetching or reading a page.
 func ClassOf(err error) Class {
 	if err == nil {
 		return OK
@@ -140,7 +139,7 @@ func ClassOf(err error) Class {
 	return classOfNetwork(err)
 }
 
-// Proxied is implemented by errors of a transport with proxies, to say that the proxy failed and not the site.
+// Proxied is implemented by errors of a transport with proxies to report a fault of the proxy instead of the site.
 type Proxied interface{ ProxyFault() bool }
 
 func classOfNetwork(err error) Class {

@@ -1,8 +1,8 @@
-// Package fetch fetches the pages of a site politely and classifies what goes wrong.
+// Package fetch fetches the pages of a site politely and classifies failures.
 //
-// A Client is made for one definition. Its requests pass through a stack of transports, outermost first: robots.txt
-// and the clock of the site, both of package polite, then the routes of sessions, then Config.Transport, usually
-// proxies. Each error has a Class; PolicyFor says how pages of a class are retried.
+// A Client belongs to one definition. Its requests pass a stack of transports, outermost first: robots.txt and the clock of the
+// site, both of package polite, then the routes of sessions, then Config.Transport, usually proxies. Each error has a Class;
+// PolicyFor returns the retries of a class.
 package fetch
 
 import (
@@ -22,30 +22,30 @@ import (
 	"muster/sites/polite"
 )
 
-// Config sets up a Client.
+// Config configures a Client.
 type Config struct {
 	Definition *definition.Definition
-	// Filter allows connections without a proxy to addresses that are not public, in addition to those that
-	// Definition allows. It applies to the transports that the client makes itself. Defaults to none.
+	// Filter allows direct connections to non-public addresses, in addition to the addresses that Definition allows. It applies
+	// to the transports that the client creates itself. Defaults to none.
 	Filter    *addressfilter.Filter
-	Transport http.RoundTripper // sends the requests. Defaults to a transport of its own without proxies.
-	Direct    http.RoundTripper // sends them when there is no proxy and the definition says direct. Defaults to a transport without proxies.
-	// NoProxy is the error (as of errors.Is) of Transport when it has no proxy. If all proxies are resting, its error
-	// has a method Resting that returns for how long. Defaults to none.
+	Transport http.RoundTripper // sends the requests. Defaults to a new transport without proxies.
+	Direct    http.RoundTripper // sends the requests if no proxy is available and the definition has proxy.fallback: direct. Defaults to a transport without proxies.
+	// NoProxy is the error (for errors.Is) of Transport if no proxy is available. If all proxies are resting, the error has a
+	// method Resting that returns the remaining time. Defaults to none.
 	NoProxy error
-	// OnBlocked is called with the response of a page that is blocked although its status is a success, after its
-	// body was read and closed. Transport can then stop using its proxy for the site. Defaults to none.
+	// OnBlocked is called with the response of a page that is blocked although its status is a success, after its body has been
+	// read and closed. Transport can then stop using the proxy for the site. Defaults to none.
 	OnBlocked func(*http.Response)
-	Clock     polite.Clock                // Defaults to one in this process.
-	Key       string                      // of the site at Clock. Defaults to the site of Definition.
-	Throttle  *polite.Throttle            // of the site: more delay after 429, and with autothrottle by response times. Defaults to none.
-	Via       func(*http.Response) string // returns the proxy that a response came through, or "". Defaults to none.
-	// Route makes a route of Transport for a session that replaces another; before is the route of that one, or nil.
-	// Defaults to none: Transport chooses a proxy for each request.
+	Clock     polite.Clock                // Defaults to a clock of this process.
+	Key       string                      // key of the site in Clock. Defaults to the site of Definition.
+	Throttle  *polite.Throttle            // adds delays after 429 and, with autothrottle, for response times. Defaults to none.
+	Via       func(*http.Response) string // returns the proxy of a response, or "". Defaults to none.
+	// Route returns a route through Transport for a session. before is the route of the session that it replaces, or nil.
+	// Defaults to none: Transport chooses a proxy per request.
 	Route    func(before Route) Route
-	Ended    func(why string)    // called when a session has ended; it must not block. Defaults to none.
-	Patience time.Duration       // the longest that Get waits for a turn. Defaults to 250 ms.
-	Robots   *polite.RobotsCache // Defaults to one of its own.
+	Ended    func(why string)    // called at the end of a session; it must not block. Defaults to none.
+	Patience time.Duration       // maximum wait of Get for the request rate. Defaults to 250 ms.
+	Robots   *polite.RobotsCache // Defaults to a separate cache.
 	Logger   *slog.Logger        // Defaults to none.
 }
 
@@ -55,9 +55,9 @@ type Client struct {
 	def    *definition.Definition
 	http   *http.Client
 	own    *http.Transport
-	direct sync.Once // logs that requests are sent without a proxy
+	direct sync.Once // for the log of direct requests
 
-	sessions *sessions // nil: the definition has none
+	sessions *sessions // nil: the definition has no sessions
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -112,13 +112,13 @@ func (c *Client) Close() {
 	c.own.CloseIdleConnections()
 }
 
-// Get is Fetch by GET.
+// Get is Fetch with GET.
 func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, error) {
 	return c.Fetch(ctx, rawURL, kind, definition.Post{})
 }
 
-// Fetch fetches a page of a kind. Every error is an *Error. Blocked pages with a status of success are recognized by
-// Inspect, which needs the parsed page.
+// Fetch fetches a page of a kind. Every error is an *Error. Inspect detects blocked pages with a success status; it needs the
+// parsed page.
 func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition.Post) (extract.Page, error) {
 	r := request{url: rawURL, kind: kind, post: post}
 	if c.sessions == nil {
@@ -134,8 +134,8 @@ func (c *Client) Fetch(ctx context.Context, rawURL, kind string, post definition
 	}
 }
 
-// visit fetches a page in a session: after its first page and its login, and again after another login if the page
-// says that the login is over.
+// visit fetches a page in a session, after the session's start page and login. If the page shows that the login has expired,
+// visit logs in and fetches the page again.
 func (c *Client) visit(ctx context.Context, s *session, r request) (extract.Page, error) {
 	for again := false; ; again = true {
 		login, err := c.sessions.begin(ctx, s)
@@ -158,7 +158,7 @@ func (c *Client) visit(ctx context.Context, s *session, r request) (extract.Page
 	}
 }
 
-// get fetches a page, and follows its redirects and refreshes. s is nil without sessions.
+// get fetches a page and follows redirects and refreshes. s is nil without sessions.
 func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, error) {
 	page, err := c.getOnce(ctx, s, r)
 	for hops := 0; err == nil; hops++ {
@@ -177,7 +177,7 @@ func (c *Client) get(ctx context.Context, s *session, r request) (extract.Page, 
 	return page, err
 }
 
-// getOnce fetches a page, and follows the redirects of HTTP.
+// getOnce fetches a page and follows HTTP redirects.
 func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Page, error) {
 	rawURL, kind := r.url, r.kind
 	ctx, measure := measured(context.WithValue(ctx, kindKey{}, kind))
@@ -196,12 +196,12 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	}
 	defer res.Body.Close()
 	owner := s
-	if r.login { // whose end the caller's request decides
+	if r.login { // the caller's request ends the session
 		owner = nil
 	}
 	c.setHead(&page, res, owner)
 	if err := c.statusError(ctx, rawURL, kind, res); err != nil {
-		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // so that the connection can be reused
+		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // to reuse the connection
 		return page, err
 	}
 	began := time.Now()
@@ -217,7 +217,7 @@ func (c *Client) getOnce(ctx context.Context, s *session, r request) (extract.Pa
 	return page, nil
 }
 
-// setHead sets the fields of a page that come from the head of its response, and its callbacks. s may be nil.
+// setHead sets the fields of a page that depend on the response header, and its callbacks. s may be nil.
 func (c *Client) setHead(page *extract.Page, res *http.Response, s *session) {
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
 	if res.Request.Method == http.MethodGet {

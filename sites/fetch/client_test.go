@@ -36,7 +36,7 @@ func site(t *testing.T, h http.HandlerFunc, rest string) (*definition.Definition
 
 const quick = "politeness: {delay: 0, robots: false}\n"
 
-// wall is a block page that shows only in the target of its refresh.
+// wall is a block page that is recognizable only by the target of its refresh.
 const wall = `<meta http-equiv=refresh content="0; url=http://validate.elsewhere.example/captcha?for=shop">`
 
 // faulty is a site with a page for each class of failure.
@@ -81,7 +81,7 @@ func faulty() http.Handler {
 	return mux
 }
 
-// broken adds pages that are incomplete, or not what their header says.
+// broken adds pages that are incomplete or contradict their header.
 func broken(mux *http.ServeMux) {
 	mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -112,7 +112,7 @@ func broken(mux *http.ServeMux) {
 	})
 }
 
-// fromFaulty returns a client of a faulty site, and its URL.
+// fromFaulty returns a client of a faulty site and its URL.
 func fromFaulty(t *testing.T) (*Client, string) {
 	t.Helper()
 	def, base := site(t, faulty().ServeHTTP, quick+"limits: {page_timeout: 8s, max_bytes: 4096, redirects: 3}\n")
@@ -137,8 +137,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// Get returns the target of redirects and refreshes, unless that is a challenge: then the page that Inspect can
-// recognize.
+// Get returns the target of redirects and refreshes. For a challenge it returns the page itself, which Inspect recognizes.
 func TestGetFollowsRedirectsAndRefreshes(t *testing.T) {
 	t.Parallel()
 	c, base := fromFaulty(t)
@@ -156,14 +155,14 @@ func TestGetFollowsRedirectsAndRefreshes(t *testing.T) {
 	}
 }
 
-// Retry-After sets the wait of an error; 429 without it means a minute.
+// Retry-After sets the delay in an error; 429 without it means one minute.
 func TestErrorHasRetryAfter(t *testing.T) {
 	t.Parallel()
 	c, base := fromFaulty(t)
 	for path, want := range map[string]time.Duration{"/429": 7 * time.Second, "/429bare": time.Minute, "/503ra": 30 * time.Second} {
 		_, err := c.Get(t.Context(), base+path, definition.KindDetail)
 		if e, ok := errors.AsType[*Error](err); !ok || e.After > want+time.Second || e.After < want-5*time.Second {
-			t.Errorf("%s: got %v, want an error that says to wait for about %s", path, err, want)
+			t.Errorf("%s: got %v, want an error with a delay of about %s", path, err, want)
 		}
 	}
 }
@@ -186,7 +185,7 @@ func TestUnreachableSiteIsAConnectError(t *testing.T) {
 	}
 }
 
-// Retry-After holds the clock of the whole site: the next request is not sent.
+// Retry-After holds the clock of the whole site, so the next request is not sent.
 func TestRetryAfterHoldsTheSite(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -315,7 +314,7 @@ func TestCrawlDelayIsApplied(t *testing.T) {
 	}
 }
 
-// With autothrottle, requests to a slow site are further apart.
+// Autothrottle increases the interval between requests to a slow site.
 func TestSlowSiteIsThrottled(t *testing.T) {
 	t.Parallel()
 	for autothrottle, want := range map[bool]time.Duration{true: 100 * time.Millisecond, false: time.Millisecond / 2} {

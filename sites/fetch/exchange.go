@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// exchange measures the requests for a page, without their waits for robots.txt, the site's pace and a proxy.
+// exchange measures the requests for a page, without waits for robots.txt, the request rate and a proxy.
 type exchange struct {
 	mu    sync.Mutex // guards the fields below
-	asked time.Time  // when the last request asked for a connection; zero: it did not
+	asked time.Time  // connection request of the last HTTP request; zero: none
 	took  time.Duration
 }
 
 type exchangeKey struct{}
 
-// measured returns a context and the exchange that measures its requests.
+// measured returns a context with an exchange that measures its requests.
 func measured(ctx context.Context) (context.Context, *exchange) {
 	e := &exchange{}
 	ctx = context.WithValue(ctx, exchangeKey{}, e)
@@ -28,8 +28,8 @@ func measured(ctx context.Context) (context.Context, *exchange) {
 	}}), e
 }
 
-// send sends a request with a transport. If the transport tries several proxies, only the last one is measured; if it
-// does not report when it asks for a connection, the whole round trip is.
+// send sends a request with a transport. If the transport tries several proxies, only the last one is measured. If it does not
+// trace its connections, the whole round trip is.
 func send(by http.RoundTripper, req *http.Request) (*http.Response, error) {
 	e, ok := req.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {
@@ -49,14 +49,14 @@ func send(by http.RoundTripper, req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// isSent reports whether the last request asked for a connection.
+// isSent reports whether the last request has requested a connection.
 func (e *exchange) isSent() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.asked.IsZero()
 }
 
-// headTime returns the time from the requests to the heads of their responses.
+// headTime returns the time between requests and response headers.
 func (e *exchange) headTime() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()

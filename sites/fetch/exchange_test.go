@@ -14,7 +14,7 @@ import (
 	"muster/sites/definition"
 )
 
-// slowly answers after a wait for a proxy and the time that the site takes.
+// slowly responds after a wait for a proxy and the response time of the site.
 type slowly struct{ proxy, head, body time.Duration }
 
 func (s slowly) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -44,7 +44,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// Took excludes the time for robots.txt, the site's pace and the wait for a proxy.
+// Took excludes the time for robots.txt, the request rate and the wait for a proxy.
 func TestTookIsTheResponseTimeOfTheSite(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestTookIsTheResponseTimeOfTheSite(t *testing.T) {
 	}
 }
 
-// Whether the site or the proxy failed depends on the route of the request, and whether it was sent.
+// The route of a request, and whether it was sent, determine whether the site or the proxy failed.
 func TestFailureIsOfTheSiteOrTheProxy(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
@@ -119,8 +119,8 @@ type unsendable struct{ err error }
 
 func (f unsendable) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
 
-// The timeout of a page begins when its request is sent: neither the pace of the site nor a slow crawl delay uses it up, also
-// before a redirect is followed. Each request has it.
+// The timeout of a page begins when its request is sent, also after a redirect: waits for the request rate or a crawl delay do
+// not count. Each request has the full timeout.
 func TestTimeoutBeginsWhenTheRequestIsSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -153,7 +153,7 @@ func TestTimeoutBeginsWhenTheRequestIsSent(t *testing.T) {
 	}
 }
 
-// untilDone ends requests and bodies with their context.
+// untilDone aborts requests and bodies when their context is done.
 type untilDone struct{ slowly }
 
 func (u untilDone) RoundTrip(req *http.Request) (*http.Response, error) {

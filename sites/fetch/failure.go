@@ -13,8 +13,7 @@ import (
 	"muster/sites/polite"
 )
 
-// OutcomeOf returns how a request for a page ended, for the breaker of the site. err is from Get or from reading the
-// page.
+// OutcomeOf returns the result of a request for the site's circuit breaker. err is from Get or from reading the page.
 func OutcomeOf(err error) polite.Outcome {
 	o := polite.Outcome{Answered: ClassOf(err).Answered()}
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -23,10 +22,10 @@ func OutcomeOf(err error) polite.Outcome {
 	return o
 }
 
-// leastRest is the shortest wait for proxies that are resting.
+// leastRest is the minimum wait for resting proxies.
 const leastRest = 50 * time.Millisecond
 
-// failed returns an *Error for the error of a request.
+// failed converts the error of a request to an *Error.
 func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.URL = rawURL
@@ -36,7 +35,7 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 		return &Error{Class: Throttled, URL: rawURL, After: e.After, Err: e}
 	}
 	if errors.Is(err, polite.ErrDisallowed) {
-		return &Error{Class: Robots, URL: rawURL, Err: fmt.Errorf("%w; the site's definition can say politeness.robots: false", polite.ErrDisallowed)}
+		return &Error{Class: Robots, URL: rawURL, Err: fmt.Errorf("%w; to ignore it, set politeness.robots: false in the definition", polite.ErrDisallowed)}
 	}
 	if e, ok := errors.AsType[*polite.RobotsError](err); ok {
 		return c.robotsFailed(rawURL, e)
@@ -56,7 +55,7 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	}
 	e := &Error{Class: class, URL: rawURL, Err: err}
 	if class == Connect && errors.Is(err, io.EOF) {
-		e.Err = fmt.Errorf("the connection was closed before an answer: %w", err)
+		e.Err = fmt.Errorf("connection closed before a response: %w", err)
 	}
 	if r, ok := errors.AsType[interface {
 		error
@@ -76,16 +75,16 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	return e
 }
 
-// robotsFailed returns an *Error for a robots.txt that cannot be fetched.
+// robotsFailed returns the *Error for a robots.txt that could not be fetched.
 func (c *Client) robotsFailed(rawURL string, err *polite.RobotsError) *Error {
 	ctx, res := err.Request.Context(), err.Response
 	if res == nil {
 		e := c.failed(ctx, rawURL, err.Err)
-		e.Err = fmt.Errorf("robots.txt cannot be fetched: %w", e.Err)
+		e.Err = fmt.Errorf("fetch robots.txt: %w", e.Err)
 		return e
 	}
 	if e, ok := errors.AsType[*Error](c.statusError(ctx, rawURL, definition.KindSitemap, res)); ok {
-		e.Err = fmt.Errorf("robots.txt: %w; until it can be fetched, no page may be", e.Err)
+		e.Err = fmt.Errorf("robots.txt: %w; pages must wait until it is available", e.Err)
 		return e
 	}
 	return c.noteVia(res, &Error{Class: Truncated, URL: rawURL, Err: err})

@@ -11,11 +11,11 @@ import (
 	"muster/sites/polite"
 )
 
-// pagesPerLogin is how many pages a session must fetch before it may log in again a second time.
+// pagesPerLogin is the number of pages that a session must fetch before it may log in again a second time.
 const pagesPerLogin = 10
 
-// logIn fills in the form of session.login and submits it, one session after the other. After an answer that refuses the
-// login this client never tries again: sites lock accounts after some failures. The caller holds the gate of s.
+// logIn fills in and submits the form of session.login, for one session at a time. If the site rejects the login, this client
+// never retries: sites lock accounts after a few failures. The caller holds the gate of s.
 func (p *sessions) logIn(ctx context.Context, s *session) error {
 	select {
 	case p.login <- struct{}{}:
@@ -40,7 +40,7 @@ func (p *sessions) logIn(ctx context.Context, s *session) error {
 	return e
 }
 
-// submit fetches the page with the form, submits the form, and looks for the sign in the answer.
+// submit fetches the page with the form, submits the form, and checks the response for session.login.signed_in.
 func (p *sessions) submit(ctx context.Context, s *session) error {
 	login, at := p.def.Session.Login, p.def.LoginURL()
 	page, err := p.client.getOnce(ctx, s, request{url: at, login: true})
@@ -69,15 +69,15 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 	action := p.def.Move(form.Action)
 	switch {
 	case form.Method != http.MethodPost:
-		return refused("the form at %s is sent by GET, which would put the password into addresses", page.URL.Redacted())
+		return refused("the form at %s uses GET, which would expose the password in URLs", page.URL.Redacted())
 	case page.URL.Scheme == "https" && action.Scheme != "https":
-		return refused("the form at %s is sent without TLS, so that others could read the password", page.URL.Redacted())
+		return refused("the form at %s does not use TLS, which would expose the password", page.URL.Redacted())
 	case !p.def.InScope(action):
-		return refused("the form at %s is sent to %s, which is not on the site; see hosts", page.URL.Redacted(), action.Host)
+		return refused("the form at %s submits to %s, which is outside the site; see hosts", page.URL.Redacted(), action.Host)
 	}
 	page, err = p.client.getOnce(polite.Patient(ctx), s, request{url: action.String(), post: form.Post(), referer: page.URL.String(), login: true})
 	if e, ok := errors.AsType[*Error](err); ok {
-		if e.Class == Blocked || e.Class == Empty { // 401, 403 or nothing with the sign
+		if e.Class == Blocked || e.Class == Empty { // 401, 403 or no content
 			e.Class = Login
 		}
 		return e
@@ -93,10 +93,10 @@ func (p *sessions) submit(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return refused("the answer to the form, %s, has no %s, the sign of session.login.signed_in: look at the user, the password and the sign", page.URL.Redacted(), login.SignedIn.Text)
+	return refused("the response to the form, %s, does not match session.login.signed_in (%s); check the user, the password and the selector", page.URL.Redacted(), login.SignedIn.Text)
 }
 
-// parsed parses a page of the login, which is HTML whatever other pages are.
+// parsed parses a page of the login, which is HTML regardless of the format of other pages.
 func (p *sessions) parsed(page extract.Page) (*extract.Doc, error) {
 	doc, err := extract.Parse(p.def.WithFormat(definition.FormatHTML), page)
 	if err != nil {
@@ -105,8 +105,8 @@ func (p *sessions) parsed(page extract.Page) (*extract.Doc, error) {
 	return doc, nil
 }
 
-// isLoggedOut reports whether a page lacks the sign of a login. Sitemaps and JSON never do, nor do pages that are
-// blocked: they say nothing of the login, and Inspect tells the caller.
+// isLoggedOut reports whether a page fails to match session.login.signed_in. Sitemaps, JSON and blocked pages never count: they
+// do not depend on the login, and Inspect reports blocked pages to the caller.
 func (p *sessions) isLoggedOut(page extract.Page) bool {
 	if p.def.Session.Login == nil || page.Kind == definition.KindSitemap || p.def.Page(page.Kind).Format == definition.FormatJSON {
 		return false
@@ -121,9 +121,9 @@ func (p *sessions) isLoggedOut(page extract.Page) bool {
 	return isLogin(doc) || p.def.Blocks.Off || blockedBy(p.def, doc) == ""
 }
 
-// expire ends a login that a page says is over, unless another request has done so: was is the login of the page's
-// session when the page was requested. The next login begins without cookies: the answers to requests that are still
-// under way would change those between its form and its submission.
+// expire ends a login after a page shows that it has expired, unless another request has already done so: was is the session's
+// login number at the time of the request. The next login starts without cookies, because responses to concurrent requests would
+// change cookies between the form and its submission.
 func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 	if err := s.hold(ctx); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 	defer p.mu.Unlock()
 	if fetched := s.credit; !s.mayLogInAgain() {
 		if p.refused == nil {
-			p.refused = &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site ended a session that had logged in again after %d pages; is the account used elsewhere, or by more than one session?", fetched)}
+			p.refused = &Error{Class: Login, URL: p.def.LoginURL(), Err: fmt.Errorf("session.login: the site logged out a session again after %d pages; check whether the account is used elsewhere or by several sessions", fetched)}
 		}
 		e := *p.refused
 		return &e
@@ -146,8 +146,8 @@ func (p *sessions) expire(ctx context.Context, s *session, was int) error {
 	return nil
 }
 
-// mayLogInAgain reports whether a session that the site has ended or blocked may log in again: once, and once more after
-// pagesPerLogin fetched pages each. If so, it counts the login. The caller holds sessions.mu.
+// mayLogInAgain reports whether a session that the site has logged out or blocked may log in again: once, and once more per
+// pagesPerLogin fetched pages. It counts the login. The caller holds sessions.mu.
 func (s *session) mayLogInAgain() bool {
 	if s.credit < pagesPerLogin {
 		return false
@@ -156,12 +156,12 @@ func (s *session) mayLogInAgain() bool {
 	return true
 }
 
-// unsigned returns the error of a page that lacks the sign right after a login.
+// unsigned returns the error of a page without session.login.signed_in right after a login.
 func (p *sessions) unsigned(page extract.Page) error {
-	return &Error{Class: Login, URL: page.Requested, Status: page.Status, Via: page.Via, Err: fmt.Errorf("the page has no %s, the sign of session.login.signed_in, right after a login that had it: choose a sign that all pages have", p.def.Session.Login.SignedIn.Text)}
+	return &Error{Class: Login, URL: page.Requested, Status: page.Status, Via: page.Via, Err: fmt.Errorf("session.login.signed_in (%s) does not match right after a login; use a selector that matches all pages", p.def.Session.Login.SignedIn.Text)}
 }
 
-// refusal returns why no login is tried any more, or nil.
+// refusal returns the error that stops logins, or nil.
 func (p *sessions) refusal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *sessions) refusal() error {
 	return &e
 }
 
-// refuse ends all logins.
+// refuse stops all logins.
 func (p *sessions) refuse(why *Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,14 +16,14 @@ import (
 	"muster/sites/polite"
 )
 
-// members is a site whose pages are for visitors who have logged in.
+// members is a site with pages for logged-in visitors.
 type members struct {
 	mu     sync.Mutex
 	tokens map[string]bool // of forms that were shown
 	logins int             // that were right
 	posts  int             // forms that were sent
 	open   string          // the cookie of the one login that is open
-	bare   bool            // pages, but not the answer to the form, lack the link to log out
+	bare   bool            // pages, but not the response to the form, lack the link to log out
 	form   string          // "": the usual one
 }
 
@@ -78,7 +78,7 @@ const memberLogin = `session:
   login: {url: /login, fields: {user: ann, password: hush & co}, signed_in: 'a[href="/logout"]'}
 `
 
-// A session logs in once, with the token of the form, and again when a page says that the login is over.
+// A session logs in once, with the token of the form, and again when a page shows that the login has expired.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	m := &members{}
@@ -108,7 +108,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// A login that is refused is an error that says why, without secrets, and is not tried again.
+// A rejected login returns an error with the reason and without secrets, and is not retried.
 func TestLoginIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -116,11 +116,11 @@ func TestLoginIsRefused(t *testing.T) {
 		site              *members
 		posts             int
 	}{
-		{"wrong password", strings.Replace(memberLogin, "hush", "hash", 1), "has no a[href=\"/logout\"], the sign of session.login.signed_in", &members{}, 1},
+		{"wrong password", strings.Replace(memberLogin, "hush", "hash", 1), "does not match session.login.signed_in (a[href=\"/logout\"])", &members{}, 1},
 		{"no such field", strings.Replace(memberLogin, "user:", "login:", 1), `the form has no field "login"; it has csrf, lang, password, stay, user`, &members{}, 0},
 		{"no form", memberLogin, "the page has no form with a password", &members{form: "<p>Welcome"}, 0},
-		{"by GET", memberLogin, "would put the password into addresses", &members{form: "<form><input name=user><input type=password name=password></form>"}, 0},
-		{"to another site", memberLogin, "is sent to evil.example, which is not on the site", &members{form: "<form method=post action=http://evil.example/><input name=user><input type=password name=password></form>"}, 0},
+		{"by GET", memberLogin, "would expose the password in URLs", &members{form: "<form><input name=user><input type=password name=password></form>"}, 0},
+		{"to another site", memberLogin, "submits to evil.example, which is outside the site", &members{form: "<form method=post action=http://evil.example/><input name=user><input type=password name=password></form>"}, 0},
 		{"forbidden", memberLogin, "403", &members{form: "<form method=post><input name=user><input type=password name=password></form>"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,8 +144,7 @@ func TestLoginIsRefused(t *testing.T) {
 	}
 }
 
-// Pages that never have the sign end the logins, so that not every page logs in: after the first page, the session logs
-// in once more.
+// If pages never match signed_in, logins stop after one more attempt per session, instead of one per page.
 func TestPagesWithoutTheSign(t *testing.T) {
 	t.Parallel()
 	m := &members{bare: true}
@@ -154,7 +153,7 @@ func TestPagesWithoutTheSign(t *testing.T) {
 	defer c.Close()
 	for i := range 10 {
 		_, err := c.Get(t.Context(), fmt.Sprint(base, "/p", i), definition.KindDetail)
-		want := "choose a sign that all pages have"
+		want := "use a selector that matches all pages"
 		if i > 0 {
 			want = "after 0 pages"
 		}
@@ -167,7 +166,7 @@ func TestPagesWithoutTheSign(t *testing.T) {
 	}
 }
 
-// A redirect waits for the pace of the site, and is not given up halfway.
+// A redirect waits for the request rate and is completed.
 func TestRedirectKeepsThePace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,7 +202,7 @@ type readCloser struct{ *strings.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// The answer to a page that was requested before a login ended changes no cookie of the next login.
+// The response to a page that was requested before a login expired does not change the cookies of the next login.
 func TestLateAnswersKeepOutOfALogin(t *testing.T) {
 	t.Parallel()
 	m := &members{}
@@ -249,7 +248,7 @@ func TestLateAnswersKeepOutOfALogin(t *testing.T) {
 	}
 }
 
-// A block page says nothing of the login: the caller recognizes it, and no login follows.
+// A block page is not evidence about the login: the caller recognizes it, and no login follows.
 func TestBlockPagesAreNoLogout(t *testing.T) {
 	t.Parallel()
 	m := &members{}
@@ -275,7 +274,7 @@ func TestBlockPagesAreNoLogout(t *testing.T) {
 	}
 }
 
-// A form with a password stays at its address, whatever redirects say.
+// A form with a password is never resent to another address, even after a redirect.
 func TestRedirectsCarryNoFormElsewhere(t *testing.T) {
 	t.Parallel()
 	var carried atomic.Int64
@@ -299,7 +298,7 @@ func TestRedirectsCarryNoFormElsewhere(t *testing.T) {
 	}
 }
 
-// A site that blocks members gets a bounded number of logins.
+// A site that blocks members receives a limited number of logins.
 func TestLoginsAreBounded(t *testing.T) {
 	t.Parallel()
 	never := func(int) bool { return false }
@@ -353,13 +352,13 @@ func TestLoginsAreBounded(t *testing.T) {
 func TestBlockedLoginIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<p>Go away, visitor") }, quick+"blocks: {text: Go away}\n"+memberLogin)
-	told := 0
-	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local, OnBlocked: func(*http.Response) { told++ }})
+	reports := 0
+	c := NewClient(Config{Definition: def, Clock: free{}, Filter: local, OnBlocked: func(*http.Response) { reports++ }})
 	defer c.Close()
 	if _, err := c.Get(t.Context(), base+"/p", definition.KindDetail); ClassOf(err) != SoftBlock {
 		t.Fatalf("got %v, want class %s", err, SoftBlock)
 	}
-	if told != 1 {
-		t.Errorf("told %d times, want once", told)
+	if reports != 1 {
+		t.Errorf("reported %d times, want once", reports)
 	}
 }

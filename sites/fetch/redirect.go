@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	errScope     = errors.New("leads off the site")
+	errScope     = errors.New("redirect outside the site")
 	errRedirects = errors.New("too many redirects")
-	errBody      = errors.New("would send a form to another address")
+	errBody      = errors.New("redirect would resend the form to another URL")
 )
 
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
@@ -28,13 +28,13 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	}
 	first := via[0].URL
 	if req.Body != nil && (req.URL.Host != first.Host || first.Scheme == "https" && req.URL.Scheme != "https") {
-		return errBody // it may have a password
+		return errBody // the form may contain a password
 	}
 	return nil
 }
 
-// refreshed returns the target of a page's refresh, or nil if it has none. Each one counts as a redirect; hops is how
-// many there were before.
+// refreshed returns the target of a page's refresh, or nil. Each refresh counts as a redirect; hops is the number of earlier
+// redirects.
 func (c *Client) refreshed(page extract.Page, hops int) (*url.URL, error) {
 	if page.Kind == definition.KindSitemap || c.def.Page(page.Kind).Format == definition.FormatJSON {
 		return nil, nil

@@ -16,18 +16,18 @@ import (
 	"muster/sites/definition"
 )
 
-// kindKey is the context's key for the kind of the requested page.
+// kindKey is the context key for the kind of the requested page.
 type kindKey struct{}
 
-// renderer fetches pages that need JavaScript from an HTTP endpoint of another program, usually a browser. It sends
-// requests for pages of other kinds and robots.txt with next.
+// renderer fetches pages that need JavaScript from an HTTP endpoint, usually a browser. It sends requests for other kinds of
+// pages and for robots.txt with next.
 type renderer struct {
 	def  *definition.Definition
 	next http.RoundTripper
 	http *http.Client
 }
 
-// rendered returns a renderer if the definition names one, else next.
+// rendered returns a renderer if the definition has one, and next otherwise.
 func rendered(def *definition.Definition, filter *addressfilter.Filter, next http.RoundTripper) http.RoundTripper {
 	if def.Render.URL == "" {
 		return next
@@ -42,8 +42,8 @@ func rendered(def *definition.Definition, filter *addressfilter.Filter, next htt
 //
 //	{"url": "…", "headers": {"User-Agent": "…"}, "timeout_ms": 30000}
 //
-// and answers 200 with the page's HTML. Two headers of its answer are optional: X-Page-Status, the status of the
-// site's answer, and X-Page-URL, the URL after redirects, which must be on the site.
+// and expects 200 with the page's HTML. Two response headers are optional: X-Page-Status, the status of the
+// site's response, and X-Page-URL, the URL after redirects, which must be on the site.
 func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
 	kind, _ := req.Context().Value(kindKey{}).(string)
 	if !slices.Contains(r.def.Render.Kinds, kind) {
@@ -55,13 +55,13 @@ func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	body, err := json.Marshal(map[string]any{"url": req.URL.String(), "headers": headers, "timeout_ms": r.def.Render.Timeout.Milliseconds()})
 	if err != nil {
-		return nil, fmt.Errorf("make a request to the renderer: %w", err)
+		return nil, fmt.Errorf("create request to the renderer: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), r.def.Render.Timeout+time.Second)
 	rendering, err := http.NewRequestWithContext(ctx, http.MethodPost, r.def.Render.URL, bytes.NewReader(body))
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("make a request to the renderer: %w", err)
+		return nil, fmt.Errorf("create request to the renderer: %w", err)
 	}
 	rendering.Header.Set("Content-Type", "application/json")
 	res, err := r.http.Do(rendering)
@@ -72,18 +72,18 @@ func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
 	res.Body = &cancelBody{res.Body, cancel}
 	if res.StatusCode != http.StatusOK {
 		_ = res.Body.Close()
-		return nil, fmt.Errorf("the renderer answered %d instead of a page; see its log", res.StatusCode)
+		return nil, fmt.Errorf("renderer: HTTP status %d; see its log", res.StatusCode)
 	}
 	return r.page(req, res)
 }
 
-// page turns the renderer's response into the site's.
+// page converts the renderer's response to the site's response.
 func (r *renderer) page(req *http.Request, res *http.Response) (*http.Response, error) {
 	if s := res.Header.Get("X-Page-Status"); s != "" {
 		status, err := strconv.Atoi(s)
 		if err != nil || status < 200 || status > 599 {
 			_ = res.Body.Close()
-			return nil, fmt.Errorf("the renderer sent X-Page-Status %q, want a status", s)
+			return nil, fmt.Errorf("renderer: invalid X-Page-Status %q", s)
 		}
 		res.StatusCode = status
 	}

@@ -70,7 +70,7 @@ func TestPagesAreRenderedByKind(t *testing.T) {
 	}
 }
 
-// A robots.txt that has moved is not rendered, even for a page that is.
+// A redirected robots.txt is not rendered, even for a page that is.
 func TestMovedRobotsIsNotRendered(t *testing.T) {
 	t.Parallel()
 	end := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))

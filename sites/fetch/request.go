@@ -9,15 +9,15 @@ import (
 	"muster/sites/definition"
 )
 
-// request is what is requested.
+// request describes an HTTP request.
 type request struct {
 	url, kind string
 	post      definition.Post
-	referer   string // the page whose form is sent, or ""
-	login     bool   // it is part of a login
+	referer   string // page with the form, or ""
+	login     bool   // part of a login
 }
 
-// http returns the request, without the headers that identified adds.
+// http returns the request without the headers that identified adds.
 func (r request) http(ctx context.Context) (*http.Request, error) {
 	if r.post.IsZero() {
 		return http.NewRequestWithContext(ctx, http.MethodGet, r.url, nil)
@@ -34,9 +34,9 @@ func (r request) http(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// identified returns a copy of a request with User-Agent, the Accept headers and, because those may be secret only if
-// the request is for a host of the definition, the headers and cookies of the definition and the headers of the
-// session's profile. Every request of a client passes here, whatever led to it. A session's cookies are in its jar.
+// identified returns a copy of a request with User-Agent and Accept headers and, only for hosts of the definition because they
+// may be secret, the headers and cookies of the definition and the headers of the session's profile. Every request of a client
+// passes through here. A session's cookies are in its jar.
 func (c *Client) identified(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", c.def.UserAgent)

@@ -13,7 +13,7 @@ import (
 	"muster/sites/definition"
 )
 
-// Headers, cookies and logins of a definition are sent to its hosts only, whatever leads to another host.
+// Headers, cookies and logins of a definition are sent only to its hosts, also after links, redirects and forms to other hosts.
 func TestSecretsStayOnTheSite(t *testing.T) {
 	t.Parallel()
 	const rest = "headers: {Authorization: Bearer hush, X-Key: hush}\ncookies: {sid: hush}\n"

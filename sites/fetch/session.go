@@ -19,7 +19,7 @@ import (
 	"muster/sites/definition"
 )
 
-// Route carries the requests of a session, for example through one proxy. See Config.Route.
+// A Route carries the requests of a session, for example through one proxy. See Config.Route.
 type Route interface {
 	// Bind returns a context whose requests use this route.
 	Bind(context.Context) context.Context
@@ -27,54 +27,52 @@ type Route interface {
 	Close()
 }
 
-// Unsent is implemented by errors of a transport, to say that the route of the request's session no longer works and
-// the request was not sent.
+// Unsent is implemented by errors of a transport to report that the session's route is broken and the request was not sent.
 type Unsent interface{ Unsent() bool }
 
-// session is one visitor of a site: cookies, headers and a route that are used together and end together.
+// A session is one visitor of a site: cookies, headers and a route that are used together and end together.
 type session struct {
-	http    atomic.Pointer[http.Client] // with the cookies
-	profile *definition.Profile         // nil: the headers of the definition
+	http    atomic.Pointer[http.Client] // has the cookies
+	profile *definition.Profile         // nil: headers of the definition
 	route   Route                       // nil: Config.Route is not set
 	born    time.Time
-	gate    chan struct{} // has a token unless somebody holds it; see hold
+	gate    chan struct{} // holds a token while free; see hold
 
 	// The holder of the gate guards the fields below.
 	started bool // session.start was fetched
-	ready   bool // nothing is left to do before its pages
+	ready   bool // start page and login are done
 	logins  int
 
 	// The fields below are guarded by sessions.mu.
 	uses, busy int
 	lastUse    int64 // value of sessions.clock
-	pages      int   // fetched
+	pages      int   // fetched pages
 	errors     float64
 	credit     int  // pages fetched since the session last logged in again; see mayLogInAgain
-	direct     bool // its requests are sent without a proxy from now on
-	ended      bool // it gets no more requests; its route is closed when it is not busy
+	direct     bool // further requests are sent without a proxy
+	ended      bool // no more requests; the route is closed after the last one
 }
 
-// sessions are the sessions of a site in this process. They are kept in memory only: after a restart, all are new.
+// sessions are the sessions of a site in this process. They are only in memory: after a restart all are new.
 type sessions struct {
 	client *Client
 	def    *definition.Definition
 	start  string
-	login  chan struct{} // has a token while a session logs in
+	login  chan struct{} // holds a token while a session logs in
 
-	mu      sync.Mutex // guards the fields below and those of its sessions
+	mu      sync.Mutex // guards the fields below and the fields of its sessions
 	live    []*session
-	gone    []*session // ended, without a successor yet
+	gone    []*session // ended sessions without a successor
 	clock   int64      // counts acquired sessions
-	limited int        // consecutive answers 429
-	refused *Error     // why there are no more logins
+	limited int        // consecutive 429 responses
+	refused *Error     // error that stops logins
 }
 
 func newSessions(c *Client) *sessions {
 	return &sessions{client: c, def: c.def, start: c.def.SessionStart(), login: make(chan struct{}, 1)}
 }
 
-// acquire returns the least busy session, or a new one while there are fewer than session.max. The caller must
-// release it.
+// acquire returns the least busy session, or a new one while there are fewer than session.max. The caller must release it.
 func (p *sessions) acquire() *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +96,7 @@ func (p *sessions) acquire() *session {
 	return s
 }
 
-// successor makes a session; it replaces the first of gone, if there is one.
+// successor returns a new session, which replaces the first one of gone if there is one.
 func (p *sessions) successor() *session {
 	var old *session
 	if len(p.gone) > 0 {
@@ -120,7 +118,7 @@ func (p *sessions) successor() *session {
 	return s
 }
 
-// visitor returns a client with the cookies of the definition and no others.
+// visitor returns a client with only the cookies of the definition.
 func (p *sessions) visitor() *http.Client {
 	jar, _ := cookiejar.New(nil) // never fails
 	var given []*http.Cookie
@@ -129,7 +127,7 @@ func (p *sessions) visitor() *http.Client {
 	}
 	if len(given) > 0 {
 		for _, host := range p.def.Hosts {
-			name, _ := definition.SplitHost(host) // cookies are for all ports
+			name, _ := definition.SplitHost(host) // cookies apply to all ports
 			under, wild := strings.CutPrefix(name, "*.")
 			for _, c := range given {
 				c.Domain = ""
@@ -143,7 +141,7 @@ func (p *sessions) visitor() *http.Client {
 	return &http.Client{Transport: p.client.http.Transport, CheckRedirect: p.client.checkRedirect, Jar: jar}
 }
 
-// profile returns the profile that the fewest sessions use, and not that of old if there is another.
+// profile returns the least used profile, preferably another one than old's.
 func (p *sessions) profile(old *session) *definition.Profile {
 	var best *definition.Profile
 	least := 0
@@ -165,7 +163,7 @@ func (p *sessions) profile(old *session) *definition.Profile {
 	return best
 }
 
-// end removes a session. why is "" if it is not needed any more and gets no successor. The caller holds mu.
+// end removes a session. If why is "", the session is not needed any more and gets no successor. The caller holds mu.
 func (p *sessions) end(s *session, why string) {
 	if s.ended {
 		return
@@ -177,7 +175,7 @@ func (p *sessions) end(s *session, why string) {
 		if n := len(p.gone) - p.def.Session.Max; n > 0 {
 			p.gone = slices.Delete(p.gone, 0, n)
 		}
-		p.client.cfg.Logger.Debug("a session has ended", "site", p.def.Site, "why", why, "pages", s.pages, "uses", s.uses, "age", time.Since(s.born).Round(time.Second))
+		p.client.cfg.Logger.Debug("session ended", "site", p.def.Site, "why", why, "pages", s.pages, "uses", s.uses, "age", time.Since(s.born).Round(time.Second))
 		p.client.cfg.Ended(why)
 	}
 	if s.busy == 0 && s.route != nil {
@@ -189,11 +187,11 @@ func (p *sessions) end(s *session, why string) {
 func (p *sessions) retire(s *session, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.credit-- // it was counted as fetched
+	s.credit-- // the page was counted as fetched
 	p.block(s, why)
 }
 
-// block ends a session that the site has blocked. One with a login continues when it may not log in again. The caller holds
+// block ends a session that the site has blocked. A session with a login continues if it may not log in again. The caller holds
 // mu.
 func (p *sessions) block(s *session, why string) {
 	if p.def.Session.Login == nil || !s.ended && s.mayLogInAgain() {
@@ -215,7 +213,7 @@ func (p *sessions) countError(s *session) {
 	}
 }
 
-// release ends one use of a session. err is that of its request.
+// release ends one use of a session. err is the error of its request.
 func (p *sessions) release(s *session, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,8 +246,8 @@ func (p *sessions) release(s *session, err error) {
 	}
 }
 
-// isLimitedAlone reports whether a 429 is about this session and not about all: the session has fetched pages, and
-// since the last fetched page this is the first 429.
+// isLimitedAlone reports whether a 429 concerns only this session: it has fetched pages, and this is the first 429 since the last
+// fetched page.
 func (p *sessions) isLimitedAlone(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -290,11 +288,11 @@ func (s *session) hold(ctx context.Context) error {
 	}
 }
 
-// pass gives the gate back.
+// pass releases the gate.
 func (s *session) pass() { s.gate <- struct{}{} }
 
-// begin fetches session.start and logs in if the session has not, and waits while another request does. It returns the
-// number of the session's login.
+// begin fetches session.start and logs in, unless the session has done so, or waits for another request that does. It returns the
+// login number of the session.
 func (p *sessions) begin(ctx context.Context, s *session) (login int, err error) {
 	if p.start == "" && p.def.Session.Login == nil {
 		return 0, nil
@@ -308,7 +306,7 @@ func (p *sessions) begin(ctx context.Context, s *session) (login int, err error)
 	}
 	if p.start != "" && !s.started {
 		if err := p.visitStart(ctx, s); err != nil {
-			return 0, err // the next request tries again
+			return 0, err // the next request retries
 		}
 		s.started = true
 	}
@@ -332,7 +330,7 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 	if err == nil {
 		defer res.Body.Close()
 		err = p.client.statusError(ctx, p.start, definition.KindSitemap, res)
-		_, _ = io.CopyN(io.Discard, res.Body, 256<<10) // so that the connection can be reused
+		_, _ = io.CopyN(io.Discard, res.Body, 256<<10) // to reuse the connection
 	} else {
 		err = p.client.failed(ctx, p.start, err)
 	}
@@ -340,7 +338,7 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 	switch {
 	case !ok || e.Class == Empty:
 		return nil
-	case e.Class == Gone, e.Class == Robots, e.Class == Redirect: // for a page these are final, and not errors
+	case e.Class == Gone, e.Class == Robots, e.Class == Redirect: // final for a page, but an error for a session
 		e.Class = ClientError
 	}
 	e.Err = fmt.Errorf("session.start %s: %w", p.start, e.Err)
@@ -355,7 +353,7 @@ func sessionOf(ctx context.Context) *session {
 	return s
 }
 
-// isUnsent reports whether the request was not sent because the route of its session no longer works.
+// isUnsent reports whether the request was not sent because the session's route is broken.
 func isUnsent(err error) bool {
 	u, ok := errors.AsType[interface {
 		error

@@ -16,8 +16,8 @@ import (
 	"muster/sites/extract"
 )
 
-// A session keeps its cookies, headers and route, also with concurrent requests and redirects, and after its last use
-// all three change.
+// A session keeps its cookies, headers and route, also with concurrent requests and redirects. After its last use all three
+// change.
 func TestSessionIsOneVisitor(t *testing.T) {
 	t.Parallel()
 	g := &visitors{}
@@ -84,7 +84,7 @@ func TestSessionIsOneVisitor(t *testing.T) {
 	}
 }
 
-// Some answers and errors end a session, and others do not.
+// Some responses and errors end a session, others do not.
 func TestSessionEndsWithBlocksAndErrors(t *testing.T) {
 	t.Parallel()
 	type scenario struct {
@@ -210,8 +210,7 @@ func TestSessionEndsAtMaxAge(t *testing.T) {
 	}
 }
 
-// Every session fetches session.start first and once, while its other requests wait. After a failure the next request
-// tries again.
+// Every session first fetches session.start once, while its other requests wait. After a failure the next request retries.
 func TestSessionFetchesItsStartFirst(t *testing.T) {
 	t.Parallel()
 	g := &visitors{}
@@ -259,7 +258,7 @@ func TestSessionFetchesItsStartFirst(t *testing.T) {
 	}
 }
 
-// robots.txt is fetched with the User-Agent of the definition, in no session, and applies to all sessions.
+// robots.txt is fetched with the User-Agent of the definition outside of sessions, and applies to all of them.
 func TestRobotsIsFetchedWithoutASession(t *testing.T) {
 	t.Parallel()
 	g := &visitors{}
@@ -296,7 +295,7 @@ func TestSessionsHaveTheDefaultUserAgent(t *testing.T) {
 	}
 }
 
-// held is a clock that records for how long it was held.
+// held is a clock that records its holds.
 type held struct {
 	mu    sync.Mutex
 	times []time.Duration
@@ -310,7 +309,7 @@ func (h *held) Hold(_ context.Context, _ string, d time.Duration) error {
 	return nil
 }
 
-// A 429 after fetched pages ends its session; if the next session gets one too, the site's clock is held for all.
+// A 429 after fetched pages ends its session. If the next session also gets a 429, the site's clock is held.
 func TestFirst429EndsOnlyItsSession(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -351,7 +350,7 @@ func TestFirst429EndsOnlyItsSession(t *testing.T) {
 	}
 }
 
-// A block page with a status of success ends its session.
+// A block page with a success status ends its session.
 func TestInspectEndsTheSession(t *testing.T) {
 	t.Parallel()
 	n := 0

@@ -33,8 +33,7 @@ type signatures struct {
 	Signatures []*signature `yaml:"signatures"`
 }
 
-// signature is how the block pages of a vendor are recognized; see
-// signatures.yaml.
+// signature describes the block pages of a vendor; see signatures.yaml.
 type signature struct {
 	Vendor   string   `yaml:"vendor"`
 	Source   string   `yaml:"source"`
@@ -77,7 +76,7 @@ func selectors(css []string) ([]definition.Selector, error) {
 	return parsed, nil
 }
 
-// in returns the part of the signature that a page has, or "".
+// in returns the matching part of the signature, or "".
 func (s *signature) in(page pageView) string {
 	for _, h := range s.Headers {
 		name, value, _ := strings.Cut(h, ": ")

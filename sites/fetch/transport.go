@@ -13,8 +13,8 @@ import (
 	"muster/sites/polite"
 )
 
-// DirectTransport returns a transport without a proxy, whatever the environment says. It connects only to addresses
-// that filter allows.
+// DirectTransport returns a transport without proxies, even if the environment configures one. It connects only to addresses that
+// filter allows.
 func DirectTransport(filter *addressfilter.Filter) *http.Transport {
 	t := filter.Transport()
 	t.MaxIdleConnsPerHost = 64
@@ -23,18 +23,17 @@ func DirectTransport(filter *addressfilter.Filter) *http.Transport {
 	return t
 }
 
-// FilterFor returns base with the exceptions of a definition: its
-// allow_addresses, and those of its own URLs that are written as addresses.
+// FilterFor returns base with the exceptions of a definition: its allow_addresses and the addresses in its URLs.
 func FilterFor(def *definition.Definition, base *addressfilter.Filter) *addressfilter.Filter {
 	f, err := base.With(def.Addresses...)
-	if err != nil { // the definition was not loaded, so not checked
+	if err != nil { // the definition was not loaded and so not validated
 		f = base
 	}
 	return f.WithURLs(def.OwnURLs()...)
 }
 
-// stack returns the transports of requests for pages and robots.txt. The breaker of the site is not among them: it
-// counts pages and their tries, which only the caller knows; see OutcomeOf.
+// stack returns the transports for requests for pages and robots.txt. The site's circuit breaker is not among them: it counts
+// pages and attempts, which only the caller knows; see OutcomeOf.
 func (c *Client) stack() http.RoundTripper {
 	cfg := polite.Config{
 		Key:           func(*url.URL) string { return c.cfg.Key },
@@ -51,7 +50,7 @@ func (c *Client) stack() http.RoundTripper {
 	return polite.New(&carrier{c}, cfg)
 }
 
-// interval returns the shortest time between requests to the site.
+// interval returns the minimum time between requests to the site.
 func (c *Client) interval() time.Duration {
 	if c.cfg.Throttle != nil {
 		return max(c.def.Politeness.Delay, c.cfg.Throttle.Delay())
@@ -59,7 +58,7 @@ func (c *Client) interval() time.Duration {
 	return c.def.Politeness.Delay
 }
 
-// prepareRobots removes a request for a robots.txt from its session, because the file is shared by all sessions.
+// prepareRobots removes the session from a request for robots.txt, because all sessions share the file.
 func (c *Client) prepareRobots(req *http.Request) *http.Request {
 	ctx := context.WithValue(req.Context(), sessionKey{}, (*session)(nil))
 	ctx, _ = measured(context.WithValue(ctx, kindKey{}, ""))
@@ -68,7 +67,7 @@ func (c *Client) prepareRobots(req *http.Request) *http.Request {
 	return req
 }
 
-// send sends a request, which has limits.page_timeout from now to the last byte of its response.
+// send sends a request. limits.page_timeout covers it up to the last byte of the response.
 func (c *Client) send(by http.RoundTripper, req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), c.def.Limits.PageTimeout)
 	res, err := send(by, req.WithContext(ctx))
@@ -80,7 +79,7 @@ func (c *Client) send(by http.RoundTripper, req *http.Request) (*http.Response, 
 	return res, nil
 }
 
-// timedBody ends the timeout of a response when its body is closed.
+// timedBody stops the timeout of a response when its body is closed.
 type timedBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -92,7 +91,7 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// carrier sends the requests of a client on the route of their session, or without a proxy if the definition says so.
+// carrier sends the requests of a client through the route of their session, or without a proxy if the definition permits it.
 type carrier struct{ *Client }
 
 // RoundTrip implements http.RoundTripper.
@@ -117,7 +116,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if err != nil && c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy) && c.def.Proxy.Fallback == definition.FallbackDirect {
 		c.direct.Do(func() {
-			c.cfg.Logger.WarnContext(ctx, "no proxy; sending requests directly while there is none, as the definition says", "site", c.def.Site)
+			c.cfg.Logger.WarnContext(ctx, "no proxy available; sending direct requests because of proxy.fallback", "site", c.def.Site)
 		})
 		if s != nil {
 			c.sessions.setDirect(s)

@@ -10,7 +10,7 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// visitors is a site that gives each visitor a cookie, and records the visitor of each request.
+// visitors is a site that sets a cookie for each visitor and records the visitor of each request.
 type visitors struct {
 	mu       sync.Mutex
 	given    int
@@ -59,7 +59,7 @@ func (g *visitors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, page)
 }
 
-// by groups the requests by visitor, in the order of their first ones.
+// by groups the requests by visitor, in order of the visitors' first requests.
 func (g *visitors) by() (order []string, of map[string][]visit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func (g *visitors) by() (order []string, of map[string][]visit) {
 	return order, of
 }
 
-// routes makes routes that add their name to a request, in the header X-Route.
+// routes creates routes that add their name to a request, in the header X-Route.
 type routes struct {
 	mu     sync.Mutex
 	made   int

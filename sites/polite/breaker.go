@@ -9,7 +9,7 @@ import (
 	"muster/tasks/limit"
 )
 
-// breaker sends no requests while those of the same key keep failing.
+// breaker rejects requests while requests with the same key keep failing.
 type breaker struct {
 	next http.RoundTripper
 	cfg  Config
@@ -23,21 +23,21 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, err
 	case !ok && permit.Tried():
-		return nil, &WaitError{Key: key, After: wait, Err: errors.New("other requests are testing whether the host works again")}
+		return nil, &WaitError{Key: key, After: wait, Err: errors.New("a trial request to the host is in progress")}
 	case !ok:
 		return nil, &OpenError{Key: key, After: wait}
 	}
 	res, err := b.next.RoundTrip(req)
 	if rerr := report(ctx, permit, res, err); rerr != nil {
-		b.cfg.Logger.WarnContext(ctx, "cannot report to the breaker how a request ended", "err", rerr)
+		b.cfg.Logger.WarnContext(ctx, "cannot report the result of a request to the circuit breaker", "err", rerr)
 	}
 	return res, err
 }
 
-// report reports to a breaker how a request ended.
+// report reports the result of a request to a circuit breaker.
 func report(ctx context.Context, permit limit.Permit, res *http.Response, err error) error {
 	ended := ctx.Err() != nil
-	ctx = context.WithoutCancel(ctx) // a trial must end even so
+	ctx = context.WithoutCancel(ctx) // a trial must always end
 	switch {
 	case ended, err != nil && !isOfHost(err), err == nil && res.StatusCode == http.StatusTooManyRequests:
 		return permit.Cancel(ctx)
@@ -51,7 +51,7 @@ func report(ctx context.Context, permit limit.Permit, res *http.Response, err er
 	return permit.Success(ctx)
 }
 
-// isOfHost reports whether the host may have caused the error of a request: the request was sent.
+// isOfHost reports whether the host may have caused the error of a request, because the request was sent.
 func isOfHost(err error) bool {
 	return !errors.Is(err, ErrDisallowed) && !addressfilter.Is(err) && !errors.As(err, new(*WaitError)) && !errors.As(err, new(unsentError))
 }

@@ -8,30 +8,31 @@ import (
 	"muster/tasks/limit"
 )
 
-// Clock gives turns to the requests of keys, such as hosts and sites. It is safe for concurrent use.
+// A Clock spaces the requests of a key, such as a host or a site. It is safe for concurrent use.
 type Clock interface {
-	// Take takes a turn of a key if the interval since the last one is over, and returns 0; otherwise it takes none
-	// and returns how long to wait. It does not wait itself.
+	// Take reserves a turn of a key and returns 0 if the interval since the last turn has passed. Otherwise it reserves nothing
+	// and returns the remaining wait. It does not block.
 	Take(ctx context.Context, key string, interval time.Duration) (time.Duration, error)
-	// Hold gives no turn of a key for d.
+	// Hold blocks all turns of a key for d.
 	Hold(ctx context.Context, key string, d time.Duration) error
 }
 
-// SharedClock is the clock of all processes that have the same Redis. Set Pacer; the zero value of the rest is ready.
+// SharedClock is the clock of all processes with the same Redis. Pacer is required; the other fields are ready at their zero
+// values.
 type SharedClock struct {
 	Pacer *limit.Pacer
 
-	held LocalClock // the holds of this process, which apply before Redis has them
+	held LocalClock // holds of this process, effective before Redis stores them
 
 	mu   sync.Mutex           // guards free
-	free map[string]time.Time // by key without an interval: until when Redis need not be read
+	free map[string]time.Time // by key without an interval: end of the validity of the last read
 }
 
-// freeFor is how late a process may see that another one holds a key without an interval. It saves most round trips of
-// fast sites, and is shorter than the way of most responses.
+// freeFor is the delay with which a process may notice another process's hold on a key without an interval. It saves most Redis
+// calls of fast sites and is shorter than most response times.
 const freeFor = 10 * time.Millisecond
 
-// freeKeys bounds the keys that a clock remembers.
+// freeKeys limits the keys that a clock caches.
 const freeKeys = 10_000
 
 // Take implements Clock.
@@ -73,13 +74,13 @@ func (c *SharedClock) setFree(key string, until time.Time) {
 	c.free[key] = until
 }
 
-// LocalClock is a clock of one process. The zero value is ready for use.
+// LocalClock is a clock of one process. The zero value is ready to use.
 type LocalClock struct {
 	mu   sync.Mutex // guards next
 	next map[string]time.Time
 }
 
-// Take implements Clock. It does not fail.
+// Take implements Clock. It never fails.
 func (c *LocalClock) Take(_ context.Context, key string, interval time.Duration) (time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +96,7 @@ func (c *LocalClock) Take(_ context.Context, key string, interval time.Duration)
 	return 0, nil
 }
 
-// Hold implements Clock. It does not fail.
+// Hold implements Clock. It never fails.
 func (c *LocalClock) Hold(_ context.Context, key string, d time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

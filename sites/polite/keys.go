@@ -1,11 +1,10 @@
 package polite
 
-// throttleKey is a hash: base, the shortest recent response time of a site; delay, the delay between requests by response
-// times; limited, the delay after 429; and limited_at, the time of the last counted 429; all in microseconds. It expires
-// an hour after the last response.
+// throttleKey is a hash: base, the shortest recent response time of a site; delay, the delay between requests due to response
+// times; limited, the delay after 429; and limited_at, the time of the last counted 429; all in microseconds. It expires an hour
+// after the last response.
 func throttleKey(site string) string { return "muster:sites:throttle:" + site }
 
-// failuresKey is a set: the pages of a site whose first try failed since the last fetched page ("page ID"), and the
-// proxies through which pages failed ("via PROXY"), or "direct" if one failed without a proxy. It expires ten minutes
-// after the last failure.
+// failuresKey is a set: the pages of a site with a failed first attempt since the last fetched page ("page ID"), and the proxies
+// of failed requests ("via PROXY"), or "direct" for a failure without a proxy. It expires ten minutes after the last failure.
 func failuresKey(site string) string { return "muster:sites:failures:" + site }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// pace sends requests when the clock allows it.
+// pace sends requests at the times that the clock allows.
 type pace struct {
 	next http.RoundTripper
 	cfg  Config
 }
 
-// crawlDelay is the context's key for the crawl delay of a request's host.
+// crawlDelay is the context key for the crawl delay of a request's host.
 type crawlDelay struct{}
 
 // RoundTrip implements http.RoundTripper.
@@ -28,7 +28,7 @@ func (p *pace) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	interval = max(interval, asked)
 	patience := p.cfg.Patience
-	if _, patient := ctx.Value(patientKey{}).(bool); patient || req.Response != nil { // or it follows a redirect
+	if _, patient := ctx.Value(patientKey{}).(bool); patient || req.Response != nil { // or a redirect
 		patience = forever
 	}
 	if err := p.turn(ctx, p.cfg.Key(req.URL), interval, patience); err != nil {
@@ -37,18 +37,18 @@ func (p *pace) RoundTrip(req *http.Request) (*http.Response, error) {
 	return p.next.RoundTrip(req)
 }
 
-// forever is a patience that ends with the context only.
+// forever is a patience that only the context limits.
 const forever = 365 * 24 * time.Hour
 
 type patientKey struct{}
 
-// Patient returns a context whose requests wait for the clock until the context ends. It is for requests that continue
-// others, which would be lost. Those that follow a redirect need it not.
+// Patient returns a context whose requests wait for the clock until the context is done. Use it for requests in a sequence that
+// would otherwise be lost. Redirects do not need it.
 func Patient(ctx context.Context) context.Context {
 	return context.WithValue(ctx, patientKey{}, true)
 }
 
-// turn takes a turn of the clock, and waits for at most patience. It reserves no turn, so that a Hold during the wait
+// turn takes a turn of the clock and waits at most patience. It does not reserve the turn in advance, so a Hold during the wait
 // takes effect.
 func (p *pace) turn(ctx context.Context, key string, interval, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; {
@@ -60,7 +60,7 @@ func (p *pace) turn(ctx context.Context, key string, interval, patience time.Dur
 			return nil
 		}
 		if time.Now().Add(wait).After(deadline) {
-			return &WaitError{Key: key, After: wait, Err: fmt.Errorf("the next turn of %s is in %v", key, wait.Round(time.Millisecond))}
+			return &WaitError{Key: key, After: wait, Err: fmt.Errorf("request rate of %s: next request in %v", key, wait.Round(time.Millisecond))}
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return unsentError{err}

@@ -1,13 +1,12 @@
-// Package polite limits the requests to the servers that pages and files are fetched from: it obeys robots.txt,
-// spaces requests, honours Retry-After, and sends nothing to servers that are down.
+// Package polite limits the requests to servers: it obeys robots.txt, spaces requests, honours Retry-After, and sends nothing to
+// servers that are down.
 //
-// [New] stacks transports, each of which does one thing, outermost first: a breaker, robots.txt, slots, and the
-// clock. Each request passes all of them, also after redirects. A request that would have to wait for longer than a
-// moment is not sent: it fails with a [WaitError], so that a worker can do something else. Scrapes of sites and the
-// http.fetch of work queues use the same stack.
+// [New] stacks transports with one responsibility each, outermost first: circuit breaker, robots.txt, slots, clock. Every request
+// passes all of them, also after redirects. A request that would have to wait longer than a moment is not sent: it fails with a
+// [WaitError], so that the worker can do something else. Scrapes of sites and the http.fetch of work queues use the same stack.
 //
-// A [SiteBreaker] is for pages that come through proxies: a failure may be the proxy's, and one page of a site may
-// fail while the others do not.
+// A [SiteBreaker] is for pages that are fetched through proxies: a failure may be the proxy's, and one page of a site may fail
+// while others succeed.
 package polite
 
 import (
@@ -22,28 +21,26 @@ import (
 	"muster/tasks/limit"
 )
 
-// Config sets up a stack of transports. Parts that are nil are omitted.
+// Config configures a stack of transports. Nil parts are omitted.
 type Config struct {
-	// Key returns the key of a request's URL at the breaker, the slots and the clock: its host, or the site. Required.
+	// Key returns the key of a URL for the circuit breaker, the slots and the clock: its host or site. Required.
 	Key func(*url.URL) string
-	// Breaker stops the requests of keys that keep failing. It is for requests without a proxy.
+	// Breaker stops requests to keys that keep failing. It is for requests without a proxy.
 	Breaker *limit.Breaker
 	Robots  *Robots
-	// Slots bound the concurrent requests, until the body of the response is closed. See WithSlots.
+	// Slots limit concurrent requests until the response body is closed. See WithSlots.
 	Slots *limit.KeyedLimiter
 	Clock Clock
-	// Interval returns the shortest time between requests. A crawl delay may be longer. Defaults to 0: the clock
-	// decides.
+	// Interval returns the minimum time between requests. A crawl delay may be longer. Defaults to 0: the clock decides.
 	Interval      func() time.Duration
-	CrawlDelayMax time.Duration // bounds the crawl delay of a robots.txt. Defaults to 0: it is ignored.
-	// Vary makes intervals random, so that requests are not evenly spaced: from half to one and a half of Interval, and
-	// from one to one and a half of a crawl delay, which is a minimum.
+	CrawlDelayMax time.Duration // limits the crawl delay of a robots.txt. Defaults to 0: the delay is ignored.
+	// Vary randomizes intervals: from 0.5 to 1.5 times Interval, and from 1 to 1.5 times a crawl delay, which is a minimum.
 	Vary     bool
-	Patience time.Duration // the longest that a request waits for the clock. Defaults to 250 ms.
+	Patience time.Duration // maximum wait of a request for the clock. Defaults to 250 ms.
 	Logger   *slog.Logger  // Defaults to none.
 }
 
-// New returns a transport that sends with next the requests that cfg allows.
+// New returns a transport that sends requests with next as far as cfg allows.
 func New(next http.RoundTripper, cfg Config) http.RoundTripper {
 	if cfg.Interval == nil {
 		cfg.Interval = func() time.Duration { return 0 }
@@ -69,50 +66,50 @@ func New(next http.RoundTripper, cfg Config) http.RoundTripper {
 	return next
 }
 
-// ErrDisallowed is the error of a request that robots.txt forbids.
-var ErrDisallowed = errors.New("robots.txt forbids it")
+// ErrDisallowed means that robots.txt forbids a request.
+var ErrDisallowed = errors.New("disallowed by robots.txt")
 
-// WaitError says that a request was not sent because it must wait.
+// WaitError means that a request was not sent because it must wait.
 type WaitError struct {
-	Key   string        // all of whose requests must wait; "" if only this one must
-	After time.Duration // how long to wait
-	Err   error         // what the request waits for
+	Key   string        // key whose requests must all wait; "" if only this one must
+	After time.Duration // remaining wait
+	Err   error         // reason for the wait
 }
 
 // Error implements error.
 func (e *WaitError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what the request waits for.
+// Unwrap returns the reason for the wait.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// OpenError says that a request was not sent because the breaker of its key is open.
+// OpenError means that a request was not sent because the circuit breaker of its key is open.
 type OpenError struct {
 	Key   string
-	After time.Duration // how long until a request is allowed
+	After time.Duration // time until a request is allowed
 }
 
 // Error implements error.
-func (e *OpenError) Error() string { return "the host keeps failing; its breaker is open" }
+func (e *OpenError) Error() string { return "circuit breaker open after repeated failures of the host" }
 
-// RobotsError says that a robots.txt could not be fetched. Until it can, no page of its host may be fetched.
+// RobotsError means that a robots.txt could not be fetched. No page of its host may be fetched until it can be.
 type RobotsError struct {
-	Request  *http.Request  // for the robots.txt
-	Response *http.Response // closed; its status or body is the error; nil: none
+	Request  *http.Request  // request for the robots.txt
+	Response *http.Response // closed; with a status or body that is the error; may be nil
 	Err      error
 }
 
 // Error implements error.
-func (e *RobotsError) Error() string { return fmt.Sprintf("robots.txt cannot be fetched: %v", e.Err) }
+func (e *RobotsError) Error() string { return fmt.Sprintf("fetch robots.txt: %v", e.Err) }
 
 // Unwrap returns the cause.
 func (e *RobotsError) Unwrap() error { return e.Err }
 
-// unsentError is an error of a limiter, before the request was sent. It says nothing about the host.
+// unsentError is an error of a limiter before the request was sent, which does not concern the host.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
 
-// sleep waits for d, or until ctx is done, and then returns its error.
+// sleep waits for d or until ctx is done, and then returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

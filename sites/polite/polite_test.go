@@ -23,7 +23,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// network answers requests without a connection, and records when each was sent.
+// network responds to requests without a connection and records their times.
 type network struct {
 	robots string
 	answer func(*http.Request) (*http.Response, error) // for other paths; nil: 200
@@ -59,7 +59,7 @@ func answer(req *http.Request, status int, body string) *http.Response {
 
 func host(u *url.URL) string { return u.Host }
 
-// get sends a request with a stack, and closes the body of the response.
+// get sends a request with a stack and closes the body of the response.
 func get(ctx context.Context, rt http.RoundTripper, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func get(ctx context.Context, rt http.RoundTripper, url string) error {
 	return res.Body.Close()
 }
 
-// robots.txt is fetched once, at the pace of the host, and its crawl delay is obeyed up to the maximum.
+// robots.txt is fetched once, at the request rate of the host, and its crawl delay is obeyed up to the maximum.
 func TestRobotsPassTheClock(t *testing.T) {
 	t.Parallel()
 	for delay, want := range map[string]time.Duration{"2": 2 * time.Second, "9999": 5 * time.Second, "0": time.Second} {
@@ -100,7 +100,7 @@ func TestRobotsPassTheClock(t *testing.T) {
 	}
 }
 
-// A request that waits for its turn reserves none: if the host is held meanwhile, it is not sent.
+// A request that waits for the clock reserves no turn: a hold in the meantime prevents it.
 func TestHoldStopsWaitingRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestHoldStopsWaitingRequests(t *testing.T) {
 	})
 }
 
-// A request that waits for a robots.txt that another one fetches stops when its context ends.
+// A request that waits for another request's robots.txt stops when its context is done.
 func TestWaitForRobotsEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// Without an interval, a process obeys another's hold of a key soon, and its own at once.
+// Without an interval, a process obeys another process's hold of a key soon, and its own immediately.
 func TestHoldOfSharedClockAppliesToAllProcesses(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -190,7 +190,7 @@ func TestHoldOfSharedClockAppliesToAllProcesses(t *testing.T) {
 	})
 }
 
-// afterScript calls its function after the next script of a client, before the client gets the result.
+// afterScript calls a function after the next script of a client, before the client gets the result.
 type afterScript struct {
 	redis.Hook
 	do func()
@@ -230,7 +230,7 @@ func TestHoldOfSharedClockAppliesAtOnce(t *testing.T) {
 	}
 }
 
-// The configured pace of a key applies to requests without an interval, too.
+// The configured rate of a key also applies to requests without an interval.
 func TestSharedClockKeepsTheConfiguredPace(t *testing.T) {
 	t.Parallel()
 	c := &polite.SharedClock{Pacer: limit.NewPacer(redistest.New(t), limit.PacerConfig{Default: limit.Pace{Interval: time.Hour}})}
@@ -252,7 +252,7 @@ func (c *intervals) Take(_ context.Context, _ string, interval time.Duration) (t
 
 func (c *intervals) Hold(context.Context, string, time.Duration) error { return nil }
 
-// Varied intervals are from half to one and a half of the given one, but never shorter than a crawl delay.
+// Varied intervals are between 0.5 and 1.5 times the interval, but never shorter than a crawl delay.
 func TestIntervalsVary(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -274,14 +274,14 @@ func TestIntervalsVary(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		paced := (*clock)[1:] // without that of robots.txt
+		paced := (*clock)[1:] // without the request for robots.txt
 		if least, most := slices.Min(paced), slices.Max(paced); least < c.least || most > c.most || most > 1 && most-least < (c.most-c.least)/2 {
 			t.Errorf("%s: got intervals from %v to %v, want %v to %v", name, least, most, c.least, c.most)
 		}
 	}
 }
 
-// A slot is held until the body of the response is closed, or the request has failed.
+// A slot is held until the response body is closed or the request has failed.
 func TestSlotsAreReleased(t *testing.T) {
 	t.Parallel()
 	keyed := limit.NewKeyedLimiter(redistest.New(t), limit.KeyedConfig{Default: 1})
@@ -327,7 +327,7 @@ func TestSlotsAreReleased(t *testing.T) {
 	}
 }
 
-// A breaker counts failures of the host, and not of requests that were not sent.
+// A circuit breaker counts failures of the host, but not of requests that were not sent.
 func TestBreakerCountsFailuresOfTheHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

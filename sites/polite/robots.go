@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Robots configures how robots.txt is obeyed.
+// Robots configures the use of robots.txt.
 type Robots struct {
-	Agent string       // the User-Agent that selects the rules
-	Cache *RobotsCache // Defaults to one of its own.
+	Agent string       // User-Agent that selects the rules
+	Cache *RobotsCache // Defaults to a new cache.
 	// Prepare changes a request for a robots.txt before it is sent. By default only User-Agent and Accept are set.
 	Prepare func(*http.Request) *http.Request
-	Timeout time.Duration // of fetching a robots.txt. By default only that of the page's request applies.
+	Timeout time.Duration // of the request for a robots.txt. By default only the timeout of the page's request applies.
 
 	own RobotsCache
 }
@@ -32,7 +32,7 @@ const (
 // robots sends the requests that the robots.txt of their host allows.
 type robots struct {
 	*Robots
-	next http.RoundTripper // also for the robots.txt
+	next http.RoundTripper // sends the request for the robots.txt, too
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -80,15 +80,15 @@ func (r *robots) rules(ctx context.Context, u *url.URL) (*Rules, error) {
 	return rules, nil
 }
 
-// fetch fetches the robots.txt of the host of u as RFC 9309 says: 4xx means that there are no rules, except 429,
-// which is treated like 5xx; after 5xx or without an answer, the site must not be fetched until there is one. That is
-// an error and not a rule, so that pages wait and are tried again.
+// fetch fetches the robots.txt of the host of u according to RFC 9309. A 4xx status means that there are no rules, except 429,
+// which is treated like 5xx. After 5xx or without a response the site must not be fetched. fetch returns an error in this case
+// instead of a rule, so that pages wait and are retried.
 func (r *robots) fetch(ctx context.Context, u *url.URL) (*Rules, error) {
 	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
 	for range 1 + robotsRedirects {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
-			return nil, fmt.Errorf("make a request for robots.txt: %w", err)
+			return nil, fmt.Errorf("create request for robots.txt: %w", err)
 		}
 		req.Header.Set("User-Agent", r.Agent)
 		req.Header.Set("Accept", "text/plain,*/*;q=0.8")
@@ -108,16 +108,16 @@ func (r *robots) fetch(ctx context.Context, u *url.URL) (*Rules, error) {
 		}
 		at = next
 	}
-	return AllowAll, nil // RFC 9309 allows to treat more redirects as a missing file
+	return AllowAll, nil // RFC 9309 permits treating further redirects as a missing file
 }
 
-// read reads the response to a request for a robots.txt, and closes it. One of rules, next (the target of a redirect)
-// and err is not nil.
+// read reads and closes the response to a request for a robots.txt. Exactly one of rules, next (the target of a redirect) and err
+// is not nil.
 func (r *robots) read(req *http.Request, res *http.Response) (rules *Rules, next *url.URL, err error) {
 	defer res.Body.Close()
 	switch s := res.StatusCode; {
 	case s == http.StatusTooManyRequests || s >= 500:
-		return nil, nil, &RobotsError{req, res, fmt.Errorf("the site answered %d %s", s, http.StatusText(s))}
+		return nil, nil, &RobotsError{req, res, fmt.Errorf("HTTP status %d %s", s, http.StatusText(s))}
 	case s >= 400:
 		return AllowAll, nil, nil
 	case s >= 300:
@@ -129,20 +129,20 @@ func (r *robots) read(req *http.Request, res *http.Response) (rules *Rules, next
 	}
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxRobots))
 	if err != nil {
-		return nil, nil, &RobotsError{req, res, fmt.Errorf("it ended early: %w", err)}
+		return nil, nil, &RobotsError{req, res, fmt.Errorf("truncated: %w", err)}
 	}
 	return ParseRobots(data, r.Agent), nil, nil
 }
 
-// RobotsCache keeps the robots.txt of hosts for a day. The zero value is ready for use. It is safe for concurrent use
-// and may be shared by several stacks.
+// RobotsCache caches the robots.txt of hosts for a day. The zero value is ready to use. It is safe for concurrent use, and
+// several stacks may share it.
 type RobotsCache struct {
 	mu    sync.Mutex // guards hosts
 	hosts map[string]*robotsEntry
 }
 
 type robotsEntry struct {
-	busy  chan struct{} // a lock: holds a token while the file is fetched or read; guards the fields below
+	busy  chan struct{} // a lock that holds a token while the file is fetched or read; guards the fields below
 	rules *Rules
 	until time.Time
 }

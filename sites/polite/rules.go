@@ -9,12 +9,11 @@ import (
 	"muster/sites/definition"
 )
 
-// maxRobots is how much of a robots.txt is read; RFC 9309 asks for at least
-// 500 KiB.
+// maxRobots is the maximum size of a robots.txt; RFC 9309 requires at least 500 KiB.
 const maxRobots = 512 << 10
 
-// Rules are a robots.txt as one agent sees it (RFC 9309): the groups that
-// name the agent, merged, or else those for every agent.
+// Rules are the rules of a robots.txt for one agent (RFC 9309): the merged groups that name the agent, or else the groups for
+// every agent.
 type Rules struct {
 	rules []rule
 	delay time.Duration
@@ -25,14 +24,14 @@ type rule struct {
 	allow   bool
 }
 
-// AllowAll allows everything, as without a robots.txt.
+// AllowAll allows everything, like a missing robots.txt.
 var AllowAll = &Rules{}
 
-// ParseRobots reads a robots.txt for an agent: a product token such as
-// "muster", or a User-Agent header that begins with one. Unknown lines are skipped.
+// ParseRobots parses a robots.txt for an agent: a product token such as "muster", or a User-Agent header that begins with one. It
+// skips unknown lines.
 func ParseRobots(data []byte, agent string) *Rules {
 	if len(data) >= maxRobots {
-		// The last line may be incomplete, such as "disallow: /" of "disallow: /cart".
+		// The last line may be truncated, such as "disallow: /" of "disallow: /cart".
 		data = data[:maxRobots]
 		data = data[:bytes.LastIndexAny(data, "\r\n")+1]
 	}
@@ -54,12 +53,12 @@ func ParseRobots(data []byte, agent string) *Rules {
 type rulesParser struct {
 	token          string // of the agent
 	own, all       Rules  // for the agent, and for every agent
-	named          bool   // a group is for the agent
+	named          bool   // a group names the agent
 	mine, everyone bool   // whether the current group is for the agent, and for every agent
-	inAgents       bool   // the last line, other than unknown ones, was a user-agent line
+	inAgents       bool   // the last known line was a user-agent line
 }
 
-// field adds a line.
+// field processes a line.
 func (p *rulesParser) field(key, value string) {
 	switch key {
 	case "user-agent", "useragent", "user agent":
@@ -97,7 +96,7 @@ func (p *rulesParser) rule(pattern string, allow bool) {
 	p.add(func(rules *Rules) { rules.rules = append(rules.rules, r) })
 }
 
-// delay adds a crawl delay. It is not in the RFC, so its line must not split a group.
+// delay processes a crawl delay. It is not part of the RFC, so its line must not split a group.
 func (p *rulesParser) delay(value string) {
 	f, err := strconv.ParseFloat(leadingNumber(value), 64)
 	if err != nil || f > 1e6 {
@@ -107,7 +106,7 @@ func (p *rulesParser) delay(value string) {
 	p.add(func(rules *Rules) { rules.delay = max(rules.delay, d) })
 }
 
-// add changes the rules of the agents of the current group.
+// add applies a change to the rules of the agents of the current group.
 func (p *rulesParser) add(change func(*Rules)) {
 	if p.mine {
 		change(&p.own)
@@ -117,8 +116,8 @@ func (p *rulesParser) add(change func(*Rules)) {
 	}
 }
 
-// Allowed reports whether a URL, given as its escaped path with its query, may
-// be fetched: the longest matching rule decides; of two that are equally long, the one that allows.
+// Allowed reports whether a URL, given as its escaped path with its query, may be fetched. The longest matching rule wins, and of
+// two equally long rules the one that allows.
 func (r *Rules) Allowed(pathAndQuery string) bool {
 	if pathAndQuery == "" {
 		pathAndQuery = "/"
@@ -139,10 +138,10 @@ func (r *Rules) Allowed(pathAndQuery string) bool {
 	return allowed
 }
 
-// CrawlDelay returns the delay that the file asks for, or 0.
+// CrawlDelay returns the crawl delay of the file, or 0.
 func (r *Rules) CrawlDelay() time.Duration { return r.delay }
 
-// cutField splits a line at its colon or, without one, at its first space, as the well-known parsers do.
+// cutField splits a line at its colon or, without one, at its first space, like common parsers.
 func cutField(line string) (key, value string, ok bool) {
 	line = strings.TrimSpace(line)
 	key, value, ok = strings.Cut(line, ":")
@@ -175,8 +174,8 @@ func leadingNumber(s string) string {
 	return s[:end]
 }
 
-// matches reports whether a pattern with * and a final $ matches the beginning
-// of a path. It takes time at most in the product of the two lengths.
+// matches reports whether a pattern with * and a final $ matches the beginning of a path. Its time is at most proportional to the
+// product of the lengths.
 func matches(pattern, path string) bool {
 	pattern, anchored := strings.CutSuffix(pattern, "$")
 	parts := strings.Split(pattern, "*")

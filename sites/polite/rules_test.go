@@ -22,7 +22,7 @@ func checkRobots(t *testing.T, cases []robotsCase) {
 	}
 }
 
-// The groups that name the agent apply, or else those for every agent.
+// The groups that name the agent apply, or else the groups for every agent.
 func TestRobotsGroups(t *testing.T) {
 	t.Parallel()
 	checkRobots(t, []robotsCase{
@@ -35,7 +35,7 @@ func TestRobotsGroups(t *testing.T) {
 		{"own empty group wins over *", "user-agent: *\ndisallow: /\n\nuser-agent: foobot\ncrawl-delay: 1\n", "/x", true},
 		{"agent without case", "USER-AGENT: fOObOT\nDISALLOW: /\n", "/x", false},
 		{"agent with version in file", "user-agent: FooBot/9\ndisallow: /\n", "/x", false},
-		{"agent is no prefix", "user-agent: Foo\ndisallow: /\n", "/x", true},
+		{"prefix of the agent", "user-agent: Foo\ndisallow: /\n", "/x", true},
 		{"agent is not longer", "user-agent: FooBotX\ndisallow: /\n", "/x", true},
 		{"* with a comment", "user-agent: * # all\ndisallow: /\n", "/x", false},
 		{"groups of an agent are merged", "user-agent: foobot\ndisallow: /a\n\nuser-agent: barbot\ndisallow: /\n\nuser-agent: foobot\ndisallow: /b\n", "/b", false},
@@ -55,7 +55,7 @@ func TestRobotsGroups(t *testing.T) {
 	})
 }
 
-// The longest pattern that matches decides.
+// The longest matching pattern wins.
 func TestRobotsPatterns(t *testing.T) {
 	t.Parallel()
 	checkRobots(t, []robotsCase{
@@ -77,7 +77,7 @@ func TestRobotsPatterns(t *testing.T) {
 		{"escape against letter", "user-agent: *\ndisallow: /a%3cd.html\n", "/a%3Cd.html", false},
 		{"unreserved escape", "user-agent: *\ndisallow: /%7ejoe/\n", "/~joe/index.html", false},
 		{"letter against escape", "user-agent: *\ndisallow: /~joe/\n", "/%7Ejoe/index.html", false},
-		{"escaped slash is no slash", "user-agent: *\ndisallow: /a%2fb\n", "/a/b", true},
+		{"escaped slash", "user-agent: *\ndisallow: /a%2fb\n", "/a/b", true},
 		{"beyond ASCII", "user-agent: *\ndisallow: /ツ\n", "/%E3%83%84", false},
 		{"star escaped", "user-agent: *\ndisallow: /a%2A\n", "/ab", true},
 		{"longest wins, whatever the order", "user-agent: *\nallow: /folder\ndisallow: /folder/sub\nallow: /folder/sub/open\n", "/folder/sub/open/x", true},
@@ -89,7 +89,7 @@ func TestRobotsPatterns(t *testing.T) {
 	})
 }
 
-// Lines are read as the well-known parsers do.
+// Lines are parsed like in common parsers.
 func TestRobotsLines(t *testing.T) {
 	t.Parallel()
 	checkRobots(t, []robotsCase{
@@ -105,7 +105,7 @@ func TestRobotsLines(t *testing.T) {
 		{"comment at the end", "user-agent: *\ndisallow: / # all\n", "/x", false},
 		{"typo", "user-agent: *\ndissallow: /\n", "/x", false},
 		{"no slash", "user-agent: *\ndisallow: x\n", "/x", false},
-		{"an empty allow is no rule", "user-agent: *\nallow:\ndisallow: /\n", "/x", false},
+		{"empty allow", "user-agent: *\nallow:\ndisallow: /\n", "/x", false},
 		{"a rule after a stray line", "user-agent: *\nrubbish\ndisallow: /\n", "/x", false},
 		{"tabs", "user-agent:\t*\t\ndisallow:\t/\t\n", "/x", false},
 		{"HTML instead", "<html><body>user-agent: *<br>disallow: /</body></html>", "/x", true},
@@ -113,7 +113,7 @@ func TestRobotsLines(t *testing.T) {
 	})
 }
 
-// A sitemap line belongs to no group, and ends none.
+// A sitemap line is not part of a group and does not end one.
 func TestCrawlDelay(t *testing.T) {
 	t.Parallel()
 	const file = "Sitemap: http://x/a.xml\nuser-agent: *\nsitemap: http://x/b.xml\ncrawl-delay: 10\nuser-agent: foobot\nCrawl-delay: 1.5 # s\n"
@@ -143,7 +143,7 @@ func TestRobotsHostile(t *testing.T) {
 	}
 }
 
-// Of a file that is too long the beginning is used, without its last, incomplete line.
+// A file that is too long is truncated before its last, incomplete line.
 func TestRobotsTooLong(t *testing.T) {
 	t.Parallel()
 	head := "user-agent: *\ndisallow: /a\n"
@@ -152,7 +152,7 @@ func TestRobotsTooLong(t *testing.T) {
 		path string
 		want bool
 	}{
-		"rules at the beginning": {head + strings.Repeat("# much to say\n", 1<<20), "/a", false},
+		"rules at the beginning": {head + strings.Repeat("# long comment\n", 1<<20), "/a", false},
 		"rules beyond the limit": {head + strings.Repeat("#"+strings.Repeat("x", 98)+"\n", maxRobots/100+1) + "disallow: /b\n", "/b", true},
 		"a rule cut in two":      {head + strings.Repeat("#", maxRobots-len(head)-len("\ndisallow: /")) + "\ndisallow: /cart\n", "/b", true},
 		"one endless line":       {strings.Repeat("x", 10<<20), "/b", true},

@@ -17,29 +17,29 @@ import (
 const (
 	breakerCooldown    = 30 * time.Second
 	breakerMaxCooldown = 2 * time.Minute
-	breakerPages       = 5 // different pages that must have failed since the last fetched page
-	breakerProxies     = 3 // different proxies through which they must have failed
+	breakerPages       = 5 // distinct pages that must fail without a fetched page in between
+	breakerProxies     = 3 // distinct proxies of the failures
 	breakerLook        = time.Second
 )
 
-// SiteBreaker stops requests to a site that is down, in all processes. A site counts as down when the first attempts of
-// five pages fail because of the site and no page is fetched in between. They must have failed without a proxy or through
-// three proxies, since a failure through one may be the proxy's. While the breaker is open, pages wait in the queue; then
-// single pages are tried, at increasing intervals. A site that has been down for longer than patience is a DownError.
+// SiteBreaker stops requests to a site that is down, in all processes. A site is down if the first attempts of five pages fail
+// because of the site, without a fetched page in between. The failures must occur without a proxy or through three proxies, since
+// a failure through one may be the proxy's. While the breaker is open, pages wait in the queue, and single pages are tried at
+// increasing intervals. After patience, the site's outage is a DownError.
 type SiteBreaker struct {
 	rdb      redis.UniversalClient
 	limit    *limit.Breaker
 	site     string
 	patience time.Duration
-	began    time.Time // patience starts here at the earliest
+	began    time.Time // earliest start of patience
 
 	mu     sync.Mutex // guards the fields below
 	looked time.Time
-	calm   bool // the site had no failures at the time looked
+	calm   bool // no failures at the time looked
 }
 
-// NewSiteBreaker returns the breaker of a site for a job that started at began. It does no I/O. The cooldowns of cfg
-// have defaults, and are at most a quarter of patience.
+// NewSiteBreaker returns the circuit breaker of a site for a job that started at began. It does no I/O. The cooldowns of cfg have
+// defaults and are at most a quarter of patience.
 func NewSiteBreaker(rdb redis.UniversalClient, site string, patience time.Duration, began time.Time, cfg limit.BreakerConfig) *SiteBreaker {
 	cfg.Threshold, cfg.FailOpen = 1, true // SiteBreaker counts failures itself
 	cfg.Cooldown = cmp.Or(cfg.Cooldown, breakerCooldown)
@@ -50,39 +50,39 @@ func NewSiteBreaker(rdb redis.UniversalClient, site string, patience time.Durati
 	return &SiteBreaker{rdb: rdb, limit: limit.NewBreaker(rdb, cfg), site: site, patience: patience, began: began}
 }
 
-// Forget forgets the failures of a site since its last fetched page: the next one alone does not open its breaker. It
-// belongs to a reset of the breaker.
+// Forget deletes the failures of a site since its last fetched page, so that the next failure alone does not open its breaker.
+// Call it when the breaker is reset.
 func Forget(ctx context.Context, rdb redis.UniversalClient, site string) error {
 	if err := rdb.Del(ctx, failuresKey(site)).Err(); err != nil {
-		return fmt.Errorf("forget the failures of %s: %w", site, err)
+		return fmt.Errorf("delete the failures of %s: %w", site, err)
 	}
 	return nil
 }
 
-// Outcome is how a request for a page ended.
+// Outcome is the result of a request for a page.
 type Outcome struct {
 	Answered bool   // the site is up, even if the page is gone
 	OfSite   bool   // the whole site may have failed
-	Blocked  bool   // the site blocked the request: the failure is the page's, too
-	Class    string // of the failure
-	Via      string // the proxy of the request; "": none
+	Blocked  bool   // the site blocked the request, so the failure is also the page's
+	Class    string // class of the failure
+	Via      string // proxy of the request; "": none
 }
 
-var errDown = errors.New("the site is down; its breaker is open")
+var errDown = errors.New("circuit breaker open: the site is down")
 
-// DownError says that a site has been down for longer than the job waits for it.
+// DownError means that a site has been down longer than the job waits for it.
 type DownError struct {
-	Class string // of the last failure
+	Class string // class of the last failure
 	Since time.Time
 }
 
-// Error says since when the site is down and with what.
+// Error names the start and the class of the outage.
 func (e *DownError) Error() string {
 	return fmt.Sprintf("the site has been down since %s (%s), longer than retries.stall_max", e.Since.UTC().Format(time.RFC3339), e.Class)
 }
 
-// Allow returns a permit to fetch a page, or a *WaitError or a *DownError. The caller must Report how the request
-// ended. While the site has no failures, Allow reads Redis once a second.
+// Allow returns a permit to fetch a page, or a *WaitError or a *DownError. The caller must Report the result of the request.
+// While the site has no failures, Allow reads Redis once a second.
 func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	b.mu.Lock()
 	fresh := time.Since(b.looked) < breakerLook
@@ -94,7 +94,7 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	if !fresh {
 		state, err := b.limit.State(ctx, b.site)
 		if err != nil {
-			return limit.Permit{}, fmt.Errorf("read the breaker of %s: %w", b.site, err)
+			return limit.Permit{}, fmt.Errorf("read the circuit breaker of %s: %w", b.site, err)
 		}
 		failures, err := b.rdb.Exists(ctx, failuresKey(b.site)).Result()
 		if err != nil {
@@ -108,15 +108,15 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	}
 	permit, ok, wait, err := b.limit.Allow(ctx, b.site)
 	if err != nil {
-		return permit, fmt.Errorf("ask the breaker of %s: %w", b.site, err)
+		return permit, fmt.Errorf("check the circuit breaker of %s: %w", b.site, err)
 	}
 	if ok {
 		return permit, nil
 	}
-	if !permit.Tried() { // otherwise a trial will soon show whether the site is up again
+	if !permit.Tried() { // otherwise a trial will soon test the site
 		state, err := b.limit.State(ctx, b.site)
 		if err != nil {
-			return permit, fmt.Errorf("read how long %s has been down: %w", b.site, err)
+			return permit, fmt.Errorf("read the outage of %s: %w", b.site, err)
 		}
 		down := min(state.Now.Sub(state.Since), time.Since(b.began))
 		if state.State != "closed" && down > b.patience {
@@ -126,11 +126,11 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	return permit, &WaitError{Key: b.site, After: max(wait, 10*time.Millisecond), Err: errDown}
 }
 
-// State reads the state of the breaker.
+// State returns the state of the breaker.
 func (b *SiteBreaker) State(ctx context.Context) (limit.BreakerState, error) {
 	state, err := b.limit.State(ctx, b.site)
 	if err != nil {
-		return state, fmt.Errorf("read the breaker of %s: %w", b.site, err)
+		return state, fmt.Errorf("read the circuit breaker of %s: %w", b.site, err)
 	}
 	return state, nil
 }
@@ -141,10 +141,10 @@ func (b *SiteBreaker) set(calm bool) {
 	b.mu.Unlock()
 }
 
-// Report records how the request for a page ended; first says whether it was the page's first. It returns how long
+// Report records the result of a request for a page. first means that it was the page's first attempt. Report returns how long
 // the breaker stays open if the site is down, and 0 if the failure is the page's.
 func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page string, first bool, o Outcome) (down time.Duration, err error) {
-	ctx = context.WithoutCancel(ctx) // a trial must not be held for nothing
+	ctx = context.WithoutCancel(ctx) // a trial must always end
 	switch {
 	case o.OfSite:
 		b.set(false)
@@ -169,11 +169,11 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 		}
 		return 0, b.rdb.Del(ctx, failuresKey(b.site)).Err()
 	}
-	return 0, permit.Cancel(ctx) // it says nothing about the site
+	return 0, permit.Cancel(ctx) // not evidence about the site
 }
 
-// note adds a failure to those since the last fetched page, and page to the failed pages if it is its first. It opens
-// the breaker if enough pages have failed, without a proxy or through enough proxies.
+// note records a failure, and page as a failed page if it is its first attempt. It opens the breaker after enough failed pages,
+// without a proxy or through enough proxies.
 func (b *SiteBreaker) note(ctx context.Context, page string, first bool, failure Outcome) error {
 	members := []any{"direct"}
 	if failure.Via != "" {
@@ -206,7 +206,7 @@ func (b *SiteBreaker) note(ctx context.Context, page string, first bool, failure
 	if pages < breakerPages || proxies < breakerProxies {
 		return nil
 	}
-	permit, ok, _, err := b.limit.Allow(ctx, b.site) // it may be open already
+	permit, ok, _, err := b.limit.Allow(ctx, b.site) // the breaker may already be open
 	if err != nil || !ok {
 		return err
 	}

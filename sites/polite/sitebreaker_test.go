@@ -21,7 +21,7 @@ const cooldown = 30 * time.Second
 
 var noLog = slog.New(slog.DiscardHandler)
 
-// A site is down when enough pages fail because of the site, and not because of pages or proxies.
+// A site is down when enough pages fail because of the site instead of the pages or proxies.
 func TestSiteBreakerOpens(t *testing.T) {
 	t.Parallel()
 	failure := func(class fetch.Class, via string) error {
@@ -60,7 +60,7 @@ func TestSiteBreakerOpens(t *testing.T) {
 	}
 }
 
-// opens checks after how many of 20 requests for different pages, whose errors failure returns, a breaker opens.
+// opens checks after how many of 20 requests for different pages a breaker opens. failure returns the errors of the requests.
 func opens(t *testing.T, rdb redis.UniversalClient, failure func(n int) error, pages, want int) {
 	t.Helper()
 	b := polite.NewSiteBreaker(rdb, "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
@@ -146,7 +146,7 @@ func TestSiteStaysDown(t *testing.T) {
 	})
 }
 
-// How long a site has been down does not depend on the difference between the clocks of Redis and of this machine.
+// The duration of an outage does not depend on the clock difference between Redis and this machine.
 func TestDowntimeIsByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {

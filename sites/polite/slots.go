@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// slotPatience is how long a request waits for a slot.
+// slotPatience is the maximum wait of a request for a slot.
 const slotPatience = 5 * time.Second
 
 type heldSlots struct{}
 
-// WithSlots returns a context whose requests take no slots of keys, because the caller holds them.
+// WithSlots returns a context whose requests take no slots for the keys, because the caller already holds them.
 func WithSlots(ctx context.Context, keys []string) context.Context {
 	return context.WithValue(ctx, heldSlots{}, keys)
 }
 
-// slots bounds the concurrent requests of a key.
+// slots limits the concurrent requests per key.
 type slots struct {
 	next http.RoundTripper
 	cfg  Config
@@ -36,7 +36,7 @@ func (s *slots) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, unsentError{err}
 	}
 	if slot == nil {
-		return nil, &WaitError{After: slotPatience, Err: fmt.Errorf("all slots of %s are taken", key)}
+		return nil, &WaitError{After: slotPatience, Err: fmt.Errorf("all slots of %s are in use", key)}
 	}
 	release := func() {
 		if err := slot.Release(ctx); err != nil {
@@ -60,6 +60,6 @@ type slotBody struct {
 
 // Close implements io.Closer.
 func (b *slotBody) Close() error {
-	defer b.release() // a second call does nothing
+	defer b.release() // idempotent
 	return b.ReadCloser.Close()
 }

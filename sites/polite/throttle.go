@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	maxThrottle = time.Minute            // the longest delay of a slow site, or after 429
-	minLimited  = 100 * time.Millisecond // the first delay after 429 of a site without an interval
-	limitedLook = time.Second            // how late a process may see that another one got a 429
+	maxThrottle = time.Minute            // maximum delay for a slow site or after 429
+	minLimited  = 100 * time.Millisecond // first delay after 429 for a site without an interval
+	limitedLook = time.Second            // maximum delay until a process notices another process's 429
 )
 
 //go:embed lua/throttle.lua
@@ -23,10 +23,10 @@ var throttleCmd = redis.NewScript(throttleLua)
 
 // Throttle derives the delay between requests from the responses of a site, for all processes.
 //
-// After a 429 the delay is at least doubled, and falls by one percent with each page. With auto it also depends on the
-// response times: like Scrapy's AutoThrottle it rises at once and falls slowly, and errors never lower it; only the time
-// beyond the shortest recent one is used, to exclude the time that a proxy takes. A process reads the shared delay when
-// it observes a response. A Throttle is safe for concurrent use.
+// After a 429 the delay at least doubles, and each fetched page reduces it by one percent. With auto it also depends on response
+// times: like Scrapy's AutoThrottle it rises immediately and falls slowly, and errors never lower it. To exclude the time in
+// proxies, only the time above the shortest recent response time counts. A process reads the shared delay when it observes a
+// response. A Throttle is safe for concurrent use.
 type Throttle struct {
 	rdb  redis.UniversalClient
 	site string
@@ -42,8 +42,8 @@ func NewThrottle(rdb redis.UniversalClient, site string, auto bool) *Throttle {
 	return &Throttle{rdb: rdb, site: site, auto: auto}
 }
 
-// Observe records the time from a request to the head of its response; ok reports whether that was a page. Without auto
-// and without a delay it reads Redis once a second.
+// Observe records the time between a request and the header of its response. ok means that the response is a page. Without auto
+// and without a delay, Observe reads Redis once a second.
 func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) error {
 	if !t.auto {
 		latency = 0
@@ -61,8 +61,8 @@ func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) 
 	return t.update(ctx, latency.Microseconds(), page, 0, 0)
 }
 
-// Limited records a 429 at an interval between requests, which it doubles; without an interval the delay becomes
-// minLimited. It ignores further 429s for a second or, if that is longer, for after, the time without new requests.
+// Limited records a 429 at an interval between requests and doubles it; without an interval the delay becomes minLimited. It
+// ignores further 429s for one second or for after, the time without new requests, whichever is longer.
 func (t *Throttle) Limited(ctx context.Context, interval, after time.Duration) error {
 	if interval == 0 {
 		interval = minLimited / 2

@@ -9,7 +9,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A slow response that one process observes delays the others.
+// A slow response in one process delays the requests of all.
 func TestThrottleIsShared(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -33,7 +33,7 @@ func TestThrottleIsShared(t *testing.T) {
 		}
 		observe(two, 110*time.Millisecond, true)
 		if d := two.Delay(); d < 700*time.Millisecond || d > 1200*time.Millisecond {
-			t.Errorf("a quick answer: got %s, want about half", d)
+			t.Errorf("a quick response: got %s, want about half", d)
 		}
 		for range 20 {
 			observe(one, time.Hour, true)
@@ -90,7 +90,7 @@ func TestThrottleAfter429(t *testing.T) {
 	})
 }
 
-// The first 429 halves the rate of a site, however short its interval is.
+// The first 429 halves the rate of a site with any interval.
 func TestThrottleDoublesShortIntervals(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
