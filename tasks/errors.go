@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
@@ -17,6 +18,8 @@ var (
 	ErrUnknown = engine.ErrUnknown
 	// ErrDuplicate means that a send found a workflow with the same id or unique key.
 	ErrDuplicate = engine.ErrDuplicate
+	// ErrInvalid means that a signature cannot be sent, or an option of the send is out of range.
+	ErrInvalid = graph.ErrInvalid
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
 	ErrRevoked = tasktype.ErrRevoked
 	// ErrWaitInTask is returned by a Wait inside a handler, where it could keep its own work from running.

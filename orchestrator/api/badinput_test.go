@@ -102,6 +102,9 @@ func (o openapi) base(method, path string, op operation) *trial {
 	if strings.HasPrefix(path, "/v1/assignments") {
 		known["id"] = o.has.assignment
 	}
+	if strings.HasPrefix(path, "/v1/workflows") {
+		known["id"], known["node"] = o.has.workflow, "0"
+	}
 	tr := &trial{method: strings.ToUpper(method), path: path, pathValues: known, query: url.Values{}, header: http.Header{}}
 	for _, p := range op.Parameters {
 		switch {
@@ -121,11 +124,13 @@ func (o openapi) base(method, path string, op operation) *trial {
 		tr.body = map[string]any{"all": true}
 	case "/v1/queues/{queue}/import":
 		tr.header.Set("Content-Type", jsonLines)
-	case "/v1/jobs/{id}": // it has not ended, so it is not deleted
+	case "/v1/jobs/{id}", "/v1/workflows/{id}": // it has not ended, so it is not deleted
 		tr.unknown = method == "delete"
 	case "/v1/webhooks/{id}/deliveries/{delivery}/redeliver", // nothing was sent
 		"/v1/proxies/ban", "/v1/proxies/unban", "/v1/proxies/delete", // the pool is empty
-		"/v1/scrapes/{id}", "/v1/scrapes/{id}/cancel", "/v1/scrapes/{id}/resume": // and so is the list of scrapes
+		"/v1/scrapes/{id}", "/v1/scrapes/{id}/cancel", "/v1/scrapes/{id}/resume", // and so is the list of scrapes
+		"/v1/workflows/{id}/nodes/{node}/complete", "/v1/workflows/{id}/nodes/{node}/fail", "/v1/workflows/{id}/nodes/{node}/extend", // no task is open
+		"/v1/tokens/complete", "/v1/tokens/fail", "/v1/tokens/extend":
 		tr.unknown = true
 	}
 	return tr

@@ -64,7 +64,7 @@ type readEvents func(ctx context.Context, jobID, after string, limit int, block 
 
 // addEvents adds the streams of events.
 func addEvents(s *server, read readEvents) {
-	streams := &eventStreams{read, s.untilShutdown, s.cfg.identify, s.cfg.Logger, newShares("streams of events", maxStreams, maxStreamsEach)}
+	streams := &eventStreams{read, s.untilShutdown, s.cfg.identify, s.cfg.Logger, s.streams}
 	const what = "Server-sent events: id, event (the type) and data (the event as JSON). " +
 		"A comment comes every 15 seconds, and the event gap where events are no longer kept. The stream ends when the key is revoked or expires."
 	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)

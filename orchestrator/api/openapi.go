@@ -19,6 +19,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"muster/internal/httpproblem"
+	"muster/internal/humaapi"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
 )
@@ -38,13 +40,14 @@ const (
 	tagQueues   = "queues"
 	tagProxies  = "proxies"
 	tagState    = "state"
+	tagTasks    = "workflows"
 	tagAccess   = "access"
 )
 
 // setUp configures huma: names of fields match in their case, and errors are problems.
 var setUp = sync.OnceFunc(func() {
 	huma.ValidateStrictCasing = true
-	huma.NewError = newError
+	huma.NewError = humaapi.NewError
 })
 
 // newHuma returns the interface without operations. They are added to mux.
@@ -82,6 +85,7 @@ func newHuma(mux *http.ServeMux) huma.API {
 				{Name: tagSites, Description: "The sites that are scraped."},
 				{Name: tagQueues, Description: "Artifacts that are fetched once each."},
 				{Name: tagProxies, Description: "The pool of proxies."},
+				{Name: tagTasks, Description: "Workflows of package tasks."},
 				{Name: tagState, Description: "Health, numbers and metrics."},
 				{Name: tagAccess, Description: "Keys, and who changed what."},
 			},
@@ -300,7 +304,7 @@ func register[I, O any](s *server, op huma.Operation, prefix string, handle func
 				s.cfg.Logger.WarnContext(ctx, "a request failed", "operation", op.OperationID, "err", err)
 			}
 			if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
-				return nil, huma.ErrorWithHeaders(p, http.Header{"Retry-After": {retryAfter}})
+				return nil, huma.ErrorWithHeaders(p, http.Header{"Retry-After": {httpproblem.RetryAfter}})
 			}
 			return nil, p
 		}

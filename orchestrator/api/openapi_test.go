@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/httpproblem"
 	"muster/internal/testutil"
 	"muster/orchestrator/access"
 	"muster/orchestrator/breaker"
@@ -18,6 +19,7 @@ import (
 	"muster/proxies"
 	"muster/proxies/source"
 	"muster/sites"
+	tasksapi "muster/tasks/api"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
@@ -218,8 +220,9 @@ func TestCodesOfProblemsAreDocumented(t *testing.T) {
 	for _, known := range serviceProblems {
 		codes = append(codes, known.code)
 	}
+	codes = append(codes, tasksapi.Codes()...)
 	for status := 400; status < 600; status++ {
-		codes = append(codes, codeOf(status))
+		codes = append(codes, httpproblem.New(status, "").Code)
 	}
 	for _, code := range codes {
 		if !strings.Contains(string(page), "`"+code+"`") {

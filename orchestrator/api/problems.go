@@ -1,23 +1,15 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"regexp"
-	"strings"
-	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"muster/internal/httpproblem"
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/document"
 	"muster/orchestrator/access"
-	"muster/orchestrator/api/client"
 	"muster/orchestrator/breaker"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
@@ -27,84 +19,24 @@ import (
 )
 
 // Problem is the response to a request that failed.
-type Problem = client.Problem
+type Problem = httpproblem.Problem
 
 // ProblemField is an invalid part of a request.
-type ProblemField = client.ProblemField
+type ProblemField = httpproblem.Field
 
-const (
-	problemType     = "application/problem+json"
-	maxProblems     = 100 // fields of one problem
-	maxProblemValue = 100 // bytes of a value that a problem repeats
-)
+const problemType = httpproblem.MediaType
 
 // problem returns a problem with the usual code of its status.
 func problem(status int, format string, args ...any) *Problem {
-	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: codeOf(status), Detail: fmt.Sprintf(format, args...)}
-}
-
-// codeOf returns the usual code of a status. Problems of the services have more specific ones; see serviceProblems.
-func codeOf(status int) string {
-	switch status {
-	case http.StatusBadRequest:
-		return "invalid_request"
-	case http.StatusUnauthorized:
-		return "unauthenticated"
-	case http.StatusForbidden:
-		return "forbidden"
-	case http.StatusNotFound:
-		return "not_found"
-	case http.StatusMethodNotAllowed:
-		return "method_not_allowed"
-	case http.StatusConflict:
-		return "conflict"
-	case http.StatusPreconditionFailed:
-		return "version_mismatch"
-	case http.StatusRequestEntityTooLarge:
-		return "body_too_large"
-	case http.StatusUnsupportedMediaType:
-		return "unsupported_media_type"
-	case http.StatusMisdirectedRequest:
-		return "unknown_host"
-	case http.StatusTooManyRequests:
-		return "too_many_requests"
-	case http.StatusServiceUnavailable:
-		return "unavailable"
-	}
-	return "internal_error"
+	return httpproblem.New(status, format, args...)
 }
 
 // badField is a request with one wrong field.
 func badField(location, format string, args ...any) *Problem {
-	p := problem(http.StatusBadRequest, "%s", fmt.Sprintf(format, args...))
-	p.Errors = []ProblemField{{Location: location, Message: p.Detail}}
-	p.Detail = location + ": " + p.Detail
-	return p
+	return httpproblem.BadField(location, format, args...)
 }
 
-// writeProblem answers a request with a problem.
-func writeProblem(w http.ResponseWriter, p *Problem) {
-	data, err := json.Marshal(p)
-	if err != nil {
-		data = []byte(`{"type":"about:blank"}`)
-	}
-	h := w.Header()
-	h.Set("Content-Type", problemType)
-	h.Del("Content-Length")
-	retryLater(h, p.Status)
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(data, '\n'))
-}
-
-// retryAfter is the default of the header Retry-After, in seconds.
-const retryAfter = "5"
-
-// retryLater sets the header Retry-After of statuses that have it.
-func retryLater(h http.Header, status int) {
-	if (status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests) && h.Get("Retry-After") == "" {
-		h.Set("Retry-After", retryAfter)
-	}
-}
+func writeProblem(w http.ResponseWriter, p *Problem) { httpproblem.Write(w, p) }
 
 // problemOf returns the problem of an error of the services. Fields of requests
 // are below prefix: "body.", "query." or "path.".
@@ -201,49 +133,4 @@ func bodyTooLarge(limit int64) *Problem {
 	p := problem(http.StatusRequestEntityTooLarge, "the body is too large: at most %d bytes are read here", limit)
 	p.Errors = []ProblemField{{Location: "body", Message: p.Detail}}
 	return p
-}
-
-// missingProperty is how huma says that a property is missing: at the place of
-// the object that it should be in.
-var missingProperty = regexp.MustCompile(`^expected required property (\S+) to be present$`)
-
-// newError is for huma.NewError: its errors are problems. A request that does not match the schema is a 400.
-func newError(status int, message string, errs ...error) huma.StatusError {
-	if status == http.StatusUnprocessableEntity {
-		status = http.StatusBadRequest
-	}
-	p := problem(status, "%s", message)
-	for _, err := range errs {
-		e, ok := errors.AsType[*huma.ErrorDetail](err)
-		if !ok || len(p.Errors) == maxProblems {
-			continue
-		}
-		f := ProblemField{Location: e.Location, Message: e.Message, Value: shortValue(e.Value)}
-		if missing := missingProperty.FindStringSubmatch(e.Message); missing != nil {
-			f.Location, f.Message, f.Value = e.Location+"."+missing[1], "is required", nil
-		}
-		f.Location = cmp.Or(f.Location, "body")
-		p.Errors = append(p.Errors, f)
-	}
-	if len(p.Errors) == 0 && (status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge) {
-		p.Errors = []ProblemField{{Location: "body", Message: message}}
-	}
-	if len(p.Errors) > 0 {
-		p.Detail = p.Errors[0].Location + ": " + p.Errors[0].Message
-	}
-	return p
-}
-
-// shortValue returns a value if it is short and plain, else nil.
-func shortValue(v any) any {
-	switch v := v.(type) {
-	case string:
-		if len(v) > maxProblemValue || !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
-			return nil
-		}
-		return v
-	case bool, float64, int, int64:
-		return v
-	}
-	return nil
 }

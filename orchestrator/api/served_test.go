@@ -17,6 +17,7 @@ import (
 	"muster/jobs/document"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/event"
+	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
@@ -50,6 +51,7 @@ func servedOn(t *testing.T, rdb redis.UniversalClient, allow ...string) Config {
 // the first stage of both.
 type sample struct {
 	job, other, agent string
+	workflow          string // that is running
 	assignment        string // of the first stage of job
 	version           int64  // of job
 	fence             int64
@@ -82,7 +84,9 @@ func populate(t *testing.T, cfg Config, owner string) sample {
 	doc.Name = `../a "b".html`
 	j, _, err := cfg.Jobs.Create(ctx, jobs.Request{Prompt: "p", Document: &doc})
 	must(err)
-	f := sample{job: j.ID, agent: one.ID}
+	run, err := tasks.New[string, string]("text.review").S("x").Send(ctx, cfg.Client)
+	must(err)
+	f := sample{job: j.ID, agent: one.ID, workflow: run.ID()}
 	add := func(a agent.Assignment, key string) {
 		t.Helper()
 		_, err := cfg.Agents.AddItems(ctx, a.ID, one.ID, a.Fence, []jobs.Item{{Key: key, Text: "t"}})

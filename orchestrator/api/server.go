@@ -16,14 +16,16 @@ type server struct {
 	cfg     Config
 	api     huma.API
 	started time.Time
+	streams *shares // open streams of events
 }
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // operations adds the operations of what cfg has.
 func operations(served *routes, cfg Config) error {
-	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now()}
+	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now(), streams: newShares("streams of events", maxStreams, maxStreamsEach)}
 	addState(s)
+	addWorkflows(s)
 	if cfg.Jobs != nil {
 		addJobs(s)
 		addJobCommands(s)

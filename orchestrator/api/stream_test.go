@@ -205,7 +205,7 @@ func TestPollsEndAtShutdown(t *testing.T) {
 // only serves the operations that add adds, with all layers.
 func only(cfg Config, add func(*server)) (http.Handler, error) {
 	served := newRoutes()
-	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now()}
+	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now(), streams: newShares("streams of events", maxStreams, maxStreamsEach)}
 	add(s)
 	served.addOperations(s.api)
 	return cfg.layered(served)

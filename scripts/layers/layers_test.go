@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 var confined = map[string][]string{
 	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/"},
 	"github.com/hibiken/asynqmon":         {"orchestrator/api"},
-	"github.com/danielgtaylor/huma/v2":    {"orchestrator/api"},
+	"github.com/danielgtaylor/huma/v2":    {"orchestrator/api", "tasks/api", "internal/humaapi"},
 	"github.com/go-jose/go-jose/v4":       {"orchestrator/access"},
 	"github.com/rs/cors":                  {"orchestrator/api"},
 	"github.com/urfave/cli/v2":            {"cmd/"},

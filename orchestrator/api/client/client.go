@@ -22,6 +22,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"muster/internal/httpproblem"
 )
 
 // maxResponse is the largest response that is read as a whole, in bytes.
@@ -156,7 +158,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	maps.Copy(req.Header, header)
 	accept := cmp.Or(header.Get("Accept"), jsonType)
-	req.Header.Set("Accept", accept+", "+problemType)
+	req.Header.Set("Accept", accept+", "+httpproblem.MediaType)
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
@@ -178,7 +180,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 func (c *Client) check(res *http.Response, accept string) error {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // "" if it is invalid
 	switch {
-	case media == problemType:
+	case media == httpproblem.MediaType:
 		var p Problem
 		if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&p); err != nil {
 			return fmt.Errorf("decode the error of %s: %w", c.base, err)

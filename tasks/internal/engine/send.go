@@ -157,7 +157,7 @@ func (s *Sender) refuseEviction(ctx context.Context) error {
 // compile returns the graph of a send, except for when it was created.
 func compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph, error) {
 	if o.Err != nil {
-		return nil, o.Err
+		return nil, fmt.Errorf("%w: %w", graph.ErrInvalid, o.Err)
 	}
 	g, err := graph.Compile(sig.ForSend(o))
 	if err != nil {
@@ -173,7 +173,7 @@ func compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph,
 		size += len(k) + len(v)
 	}
 	if size > maxHeaders {
-		return nil, fmt.Errorf("headers have %d bytes, more than %d: every task gets them", size, maxHeaders)
+		return nil, fmt.Errorf("%w: headers have %d bytes, more than %d: every task gets them", graph.ErrInvalid, size, maxHeaders)
 	}
 	g.Headers, g.Name, g.Labels = o.Headers, o.Name, o.Labels
 	size = 0
@@ -181,7 +181,7 @@ func compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph,
 		size += len(k) + len(v)
 	}
 	if size > maxLabels {
-		return nil, fmt.Errorf("labels have %d bytes, more than %d: they are in the index", size, maxLabels)
+		return nil, fmt.Errorf("%w: labels have %d bytes, more than %d: they are in the index", graph.ErrInvalid, size, maxLabels)
 	}
 	if o.Retention != nil {
 		g.Retention = max(1, o.Retention.Milliseconds())

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muster/orchestrator/access"
+	tasksapi "muster/tasks/api"
+)
+
+// addWorkflows adds the operations on workflows of package tasks.
+func addWorkflows(s *server) {
+	tasksapi.Register(s.api, tasksapi.Config{Client: s.cfg.Client, Logger: s.cfg.Logger, Stream: s.beginStream, Operation: func(op *huma.Operation, kind tasksapi.Access) {
+		described := describe(s, op.Method, op.Path, op.OperationID, tagTasks, op.Summary, op.Errors...)
+		if op.Method == http.MethodPost {
+			s.problems(&described, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		}
+		op.Tags, op.Security, op.Responses, op.Errors = described.Tags, described.Security, described.Responses, nil
+		for key, value := range described.Metadata {
+			op.Metadata[key] = value
+		}
+		if kind == tasksapi.ReadValues { // they may contain secrets
+			needs(op, access.Operator)
+		}
+		switch op.OperationID {
+		case "streamWorkflow":
+			answersWith(op, "Events progress and end with the counts of tasks as data. A comment comes every 15 seconds.", "text/event-stream")
+			s.problems(op, http.StatusTooManyRequests)
+			op.Metadata[waitsKey] = true
+		case "getWorkflowResult":
+			op.Metadata[waitsKey] = true
+		}
+	}})
+}
+
+// beginStream counts a stream of the caller. It ends with the request, with the server, and when the key of the caller is
+// revoked or expires.
+func (s *server) beginStream(ctx context.Context, r *http.Request) (context.Context, func(), error) {
+	release, err := s.streams.take(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := s.untilShutdown(ctx)
+	checked := make(chan struct{})
+	go func() {
+		defer close(checked)
+		ticker := time.NewTicker(heartbeat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if _, err := s.cfg.identify(r, false); errors.As(err, new(*access.Denied)) {
+				cancel()
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-checked; release() }, nil
+}

@@ -1,0 +1,207 @@
+// Package api serves the workflows of package tasks over HTTP: it sends tasks by name, returns their states and results,
+// streams their progress, and completes external tasks. So programs in any language take part with an HTTP client.
+//
+//	handler, err := api.Handler(api.Config{Client: client})
+//	http.ListenAndServe("127.0.0.1:8080", handler)
+//
+//	curl -d '{"task": "text.count", "input": "it was a dark night"}' http://127.0.0.1:8080/v1/workflows
+//	curl 'http://127.0.0.1:8080/v1/workflows/ID/result?wait=30s'
+//
+// The handler does not authenticate: whoever reaches it may send tasks, and read their inputs and results. Listen on
+// loopback, or wrap it. Errors are problems as in RFC 9457 with a stable code; GET /openapi.json describes all operations.
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"muster/internal/httpproblem"
+	"muster/internal/humaapi"
+	"muster/tasks"
+)
+
+// Access is what an operation does with the data of workflows.
+type Access int
+
+// Kinds of access.
+const (
+	Read       Access = iota // reads names, states and times
+	ReadValues               // reads inputs or results too
+	Change                   // sends, stops, deletes or completes
+)
+
+// Config configures the operations.
+type Config struct {
+	// Client is the connection to Redis. Required. It is not closed.
+	Client *tasks.Client
+	// Operation changes an operation before it is registered, for example its security. Defaults to no change.
+	Operation func(op *huma.Operation, access Access)
+	// Stream is called when a stream of events begins. The stream ends with the context that it returns, and then calls end.
+	// Its error is the response. Defaults to the context of the request.
+	Stream func(ctx context.Context, r *http.Request) (context.Context, func(), error)
+	// Logger logs internal errors. Defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Handler returns a handler for the operations below /v1, with their description at /openapi.json.
+func Handler(cfg Config) (http.Handler, error) {
+	if cfg.Client == nil {
+		return nil, errors.New("api: Config.Client is required")
+	}
+	mux := http.NewServeMux()
+	description := huma.DefaultConfig("Tasks", "1")
+	description.OpenAPIPath, description.DocsPath, description.SchemasPath = "/openapi", "", ""
+	description.CreateHooks = nil // no links to schemas in responses
+	Register(humago.New(mux, description), cfg)
+	return mux, nil
+}
+
+// problems makes the errors of huma problems, for the operations of this package only.
+var problems = sync.OnceFunc(func() {
+	others := huma.NewErrorWithContext
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		if ctx != nil && ctx.Operation() != nil && ctx.Operation().Metadata[ownKey] != nil {
+			return humaapi.NewError(status, message, errs...)
+		}
+		return others(ctx, status, message, errs...)
+	}
+})
+
+// ownKey marks the operations of this package in their metadata.
+const ownKey = "muster/tasks/api"
+
+// tag groups the operations in the description.
+const tag = "workflows"
+
+// Limits of requests.
+const (
+	maxBody  = 17 << 20 // bytes; the input of a task has at most 16 MiB
+	bodyTime = time.Minute
+	maxWait  = time.Minute
+)
+
+// service has the operations.
+type service struct {
+	Config
+	api huma.API
+}
+
+// Register adds the operations to an interface that has others, too.
+func Register(api huma.API, cfg Config) {
+	problems()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Operation == nil {
+		cfg.Operation = func(*huma.Operation, Access) {}
+	}
+	if cfg.Stream == nil {
+		cfg.Stream = func(ctx context.Context, _ *http.Request) (context.Context, func(), error) {
+			return ctx, func() {}, nil
+		}
+	}
+	s := &service{cfg, api}
+	s.addWorkflows()
+	s.addEvents()
+	s.addExternal()
+}
+
+// route registers an operation. id is its identifier in the description, and problems are the statuses of its errors.
+func route[I, O any](s *service, access Access, method, path, id, summary string, handle func(context.Context, *I) (*O, error), statuses ...int) {
+	op := huma.Operation{
+		Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{tag}, Metadata: map[string]any{ownKey: true},
+		Errors: append(statuses, http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable), RejectUnknownQueryParameters: true, MaxBodyBytes: maxBody, BodyReadTimeout: bodyTime,
+	}
+	s.Operation(&op, access)
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, in)
+		if err == nil {
+			return out, nil
+		}
+		p := problemOf(err)
+		if p.Status >= http.StatusInternalServerError && ctx.Err() == nil {
+			s.Logger.WarnContext(ctx, "request failed", "operation", id, "err", err)
+		}
+		if p.Status == http.StatusServiceUnavailable {
+			return nil, huma.ErrorWithHeaders(p, http.Header{"Retry-After": {httpproblem.RetryAfter}})
+		}
+		return nil, p
+	})
+}
+
+// known are the errors of package tasks that a client can act on. The first that matches counts.
+var known = []struct {
+	err    error
+	status int
+	code   string
+}{
+	{tasks.ErrNoNode, http.StatusNotFound, "node_not_found"},
+	{tasks.ErrUnknown, http.StatusNotFound, "workflow_not_found"},
+	{tasks.ErrCompleted, http.StatusConflict, "task_completed"},
+	{tasks.ErrStale, http.StatusConflict, "stale_token"},
+	{tasks.ErrNotOpen, http.StatusConflict, "task_not_open"},
+	{tasks.ErrEvicts, http.StatusServiceUnavailable, "unavailable"},
+}
+
+// Codes returns the codes of problems that the operations return beside the usual codes of their statuses.
+func Codes() []string {
+	var out []string
+	for _, k := range known {
+		out = append(out, k.code)
+	}
+	return append(out, "duplicate_workflow", "workflow_running")
+}
+
+// problemOf returns the problem of an error.
+func problemOf(err error) *httpproblem.Problem {
+	if p, ok := errors.AsType[*httpproblem.Problem](err); ok {
+		return p
+	}
+	for _, k := range known {
+		if errors.Is(err, k.err) {
+			p := httpproblem.New(k.status, "%v", err)
+			p.Code = k.code
+			return p
+		}
+	}
+	switch {
+	case errors.Is(err, tasks.ErrCursor):
+		return httpproblem.BadField("query.cursor", "%v", err)
+	case tasks.Unavailable(err), errors.Is(err, context.DeadlineExceeded):
+		return httpproblem.New(http.StatusServiceUnavailable, "Redis does not respond; try again later")
+	}
+	return httpproblem.New(http.StatusInternalServerError, "internal server error; the log of the server has the cause")
+}
+
+// durationOf returns the duration of a field; 0 if it is empty.
+func durationOf(field, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, httpproblem.BadField(field, "must be a duration such as 90s or 5m, not %.50q", text)
+	}
+	return d, nil
+}
+
+// labelsOf returns the labels of a query.
+func labelsOf(texts []string) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, text := range texts {
+		k, v, ok := strings.Cut(text, "=")
+		if !ok || k == "" {
+			return nil, httpproblem.BadField("query.label", "must be KEY=VALUE, not %.50q", text)
+		}
+		labels[k] = v
+	}
+	return labels, nil
+}

@@ -1,0 +1,304 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/api"
+	"muster/tasks/redistest"
+)
+
+var (
+	count  = tasks.New[string, int]("text.count")
+	broken = tasks.New[int, int]("text.broken")
+)
+
+// served is a handler with a worker behind it.
+type served struct {
+	t       *testing.T
+	client  *tasks.Client
+	url     string
+	release chan struct{} // ends the handler of text.slow
+}
+
+func serve(t *testing.T) *served {
+	t.Helper()
+	s := &served{t: t, client: tasks.NewClient(redistest.New(t)), release: make(chan struct{})}
+	t.Cleanup(func() { _ = s.client.Close() })
+	mux := tasks.NewMux()
+	tasks.Handle(mux, count, func(_ context.Context, text string) (int, error) { return len(strings.Fields(text)), nil })
+	tasks.Handle(mux, broken, func(context.Context, int) (int, error) { return 0, tasks.WithCode("odd", errors.New("out of order")) })
+	tasks.Handle(mux, tasks.New[int, int]("text.slow"), func(ctx context.Context, n int) (int, error) {
+		select {
+		case <-s.release:
+			return n, nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	})
+	worker, err := tasks.StartWorker(t.Context(), s.client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Stop() })
+	handler, err := api.Handler(api.Config{Client: s.client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+// call sends a request and decodes its response into out, unless it is nil. It fails the test for another status.
+func (s *served) call(method, path, body string, want int, out any) http.Header {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != want {
+		s.t.Fatalf("%s %s: got %d, %v: %s, want %d", method, path, res.StatusCode, err, raw, want)
+	}
+	if out != nil {
+		if err := json.Unmarshal(raw, out); err != nil {
+			s.t.Fatalf("%s %s: %s: %v", method, path, raw, err)
+		}
+	}
+	return res.Header
+}
+
+func (s *served) send(body string) string {
+	s.t.Helper()
+	var sent api.SentWorkflow
+	head := s.call(http.MethodPost, "/v1/workflows", body, http.StatusCreated, &sent)
+	if head.Get("Location") != "/v1/workflows/"+sent.ID {
+		s.t.Errorf("got the location %q of workflow %s", head.Get("Location"), sent.ID)
+	}
+	return sent.ID
+}
+
+func (s *served) result(id string) (r api.WorkflowResult) {
+	s.t.Helper()
+	s.call(http.MethodGet, "/v1/workflows/"+id+"/result?wait=30s", "", http.StatusOK, &r)
+	return r
+}
+
+func TestTaskIsSentAndItsResultRead(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.send(`{"task": "text.count", "input": "it was dark", "name": "chapter 1", "labels": {"book": "owls"}, "timeout": "5s", "retention": "1h"}`)
+	if r := s.result(id); r.Status != "SUCCESS" || string(r.Result) != "3" || r.Failure != nil {
+		t.Errorf("got %+v, want the result 3", r)
+	}
+	var status api.WorkflowStatus
+	s.call(http.MethodGet, "/v1/workflows/"+id, "", http.StatusOK, &status)
+	if status.Name != "chapter 1" || status.Labels["book"] != "owls" || status.State != "success" || status.Done != 1 || status.CreatedAt.IsZero() || status.EndedAt.IsZero() {
+		t.Errorf("got %+v", status)
+	}
+	var list struct {
+		Data []api.Workflow
+		Next string
+	}
+	s.call(http.MethodGet, "/v1/workflows?label=book%3Dowls&state=success&contains=chapter&limit=1", "", http.StatusOK, &list)
+	if len(list.Data) != 1 || list.Data[0].ID != id {
+		t.Errorf("got %+v, want workflow %s", list, id)
+	}
+	var nodes struct{ Data []api.Node }
+	s.call(http.MethodGet, "/v1/workflows/"+id+"/nodes", "", http.StatusOK, &nodes)
+	if len(nodes.Data) != 1 || nodes.Data[0].Task != "text.count" || nodes.Data[0].Status != "SUCCESS" {
+		t.Fatalf("got %+v", nodes)
+	}
+	var node api.NodeValues
+	s.call(http.MethodGet, "/v1/workflows/"+id+"/nodes/"+nodes.Data[0].ID, "", http.StatusOK, &node)
+	if string(node.Input) != `"it was dark"` || string(node.Result) != "3" {
+		t.Errorf("got the input %s and the result %s", node.Input, node.Result)
+	}
+	s.call(http.MethodDelete, "/v1/workflows/"+id, "", http.StatusNoContent, nil)
+	s.wantProblem(http.MethodGet, "/v1/workflows/"+id, "", http.StatusNotFound, "workflow_not_found")
+}
+
+// wantProblem sends a request whose response must be a problem, and returns it.
+func (s *served) wantProblem(method, path, body string, status int, code string) (p struct {
+	Code, Detail string
+	Errors       []struct{ Location string }
+}) {
+	s.t.Helper()
+	head := s.call(method, path, body, status, &p)
+	if p.Code != code || head.Get("Content-Type") != "application/problem+json" {
+		s.t.Errorf("%s %s: got the code %q of type %s, want %s: %s", method, path, p.Code, head.Get("Content-Type"), code, p.Detail)
+	}
+	return p
+}
+
+func TestFailureIsAResult(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	r := s.result(s.send(`{"task": "text.broken", "input": 1}`))
+	if r.Status != "FAILURE" || r.Failure == nil || r.Failure.Code != "odd" || r.Failure.Message != "out of order" {
+		t.Errorf("got %+v, want the failure", r)
+	}
+}
+
+func TestRunningWorkflowIsRevokedThenDeleted(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.send(`{"task": "text.slow", "input": 1, "id": "only-one"}`)
+	s.wantProblem(http.MethodPost, "/v1/workflows", `{"task": "text.slow", "input": 1, "id": "only-one"}`, http.StatusConflict, "duplicate_workflow")
+	s.wantProblem(http.MethodDelete, "/v1/workflows/"+id, "", http.StatusConflict, "workflow_running")
+	var early api.WorkflowResult
+	s.call(http.MethodGet, "/v1/workflows/"+id+"/result", "", http.StatusOK, &early)
+	if early.Status.Terminal() || early.Result != nil {
+		t.Errorf("got %+v of a running workflow", early)
+	}
+	s.call(http.MethodPost, "/v1/workflows/"+id+"/revoke", "", http.StatusNoContent, nil)
+	if r := s.result(id); r.Status != "REVOKED" || r.Failure == nil {
+		t.Errorf("got %+v, want REVOKED", r)
+	}
+}
+
+func TestExternalTaskIsCompletedByNodeOrToken(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	open := func(n int) (list []api.OpenTask) {
+		t.Helper()
+		testutil.Eventually(t, fmt.Sprintf("%d tasks are open", n), func() bool {
+			var page struct{ Data []api.OpenTask }
+			s.call(http.MethodGet, "/v1/open-tasks?task=text.review", "", http.StatusOK, &page)
+			list = page.Data
+			return len(list) == n
+		})
+		return list
+	}
+	id := s.send(`{"task": "text.review", "input": "draft", "external": true}`)
+	at := open(1)[0]
+	if at.Workflow != id || string(at.Input) != `"draft"` {
+		t.Errorf("got %+v", at)
+	}
+	node := "/v1/workflows/" + id + "/nodes/" + at.Node
+	s.call(http.MethodPost, node+"/extend", `{"for": "1h"}`, http.StatusNoContent, nil)
+	s.call(http.MethodPost, node+"/complete", `{"result": true}`, http.StatusNoContent, nil)
+	s.wantProblem(http.MethodPost, node+"/complete", `{"result": true}`, http.StatusConflict, "task_completed")
+	if r := s.result(id); string(r.Result) != "true" {
+		t.Errorf("got %+v, want true", r)
+	}
+	id = s.send(`{"task": "text.review", "input": "draft", "external": true}`)
+	at = open(1)[0]
+	var tokens [2]string
+	for i := range tokens {
+		token, err := s.client.NewToken(t.Context(), id, at.Node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[i] = token
+	}
+	s.wantProblem(http.MethodPost, "/v1/tokens/complete", `{"token": "`+tokens[0]+`", "result": 1}`, http.StatusConflict, "stale_token")
+	s.call(http.MethodPost, "/v1/tokens/fail", `{"token": "`+tokens[1]+`", "message": "no", "code": "refused", "permanent": true}`, http.StatusNoContent, nil)
+	if r := s.result(id); r.Failure == nil || r.Failure.Code != "refused" {
+		t.Errorf("got %+v, want the failure refused", r)
+	}
+}
+
+func TestProgressIsStreamedUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.send(`{"task": "text.slow", "input": 1}`)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/workflows/"+id+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if media := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || media != "text/event-stream" {
+		t.Fatalf("got %d, %s", res.StatusCode, media)
+	}
+	var events []string
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		event, ok := strings.CutPrefix(lines.Text(), "event: ")
+		if !ok {
+			continue
+		}
+		if len(events) == 0 {
+			close(s.release)
+		}
+		events = append(events, event)
+	}
+	if n := len(events); n < 2 || events[0] != "progress" || events[n-1] != "end" {
+		t.Errorf("got the events %v, want progress and then end", events)
+	}
+	s.wantProblem(http.MethodGet, "/v1/workflows/none/events", "", http.StatusNotFound, "workflow_not_found")
+}
+
+func TestInvalidRequestsNameTheirField(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, c := range []struct{ method, path, body, field string }{
+		{http.MethodPost, "/v1/workflows", `{"input": 1}`, "body.task"},
+		{http.MethodPost, "/v1/workflows", `{"task": "a"}`, "body.input"},
+		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "odd": 2}`, "body.odd"},
+		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "delay": "soon"}`, "body.delay"},
+		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "delay": "1s", "start_at": "2030-01-01T00:00:00Z"}`, "body.start_at"},
+		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "unique": "x"}`, "body.unique_for"},
+		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "id": "a b"}`, "body.id"},
+		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "queue": "{a}"}`, "body"},
+		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "labels": {"a b": "c"}}`, "body"},
+		{http.MethodGet, "/v1/workflows?state=odd", "", "query.state"},
+		{http.MethodGet, "/v1/workflows?limit=0", "", "query.limit"},
+		{http.MethodGet, "/v1/workflows?label=x", "", "query.label"},
+		{http.MethodGet, "/v1/workflows?cursor=x", "", "query.cursor"},
+		{http.MethodGet, "/v1/workflows?odd=x", "", "query.odd"},
+		{http.MethodGet, "/v1/workflows/a/result?wait=x", "", "query.wait"},
+		{http.MethodGet, "/v1/workflows/a%20b", "", "path.id"},
+		{http.MethodGet, "/v1/workflows/a/nodes/x", "", "path.node"},
+		{http.MethodGet, "/v1/open-tasks", "", "query.task"},
+		{http.MethodPost, "/v1/tokens/extend", `{"token": "a", "for": "0s"}`, "body.for"},
+	} {
+		p := s.wantProblem(c.method, c.path, c.body, http.StatusBadRequest, "invalid_request")
+		if len(p.Errors) == 0 || p.Errors[0].Location != c.field {
+			t.Errorf("%s %s %s: got %+v, want the field %s", c.method, c.path, c.body, p, c.field)
+		}
+	}
+}
+
+func TestRedisThatIsDownIs503(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	client := tasks.NewClient(rdb)
+	handler, err := api.Handler(api.Config{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = rdb.Close()
+	w := httptest.NewRecorder()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/workflows/a", nil))
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("got %d, %s, want 503 with Retry-After", w.Code, w.Body)
+	}
+}

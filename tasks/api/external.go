@@ -1,0 +1,148 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"muster/internal/httpproblem"
+	"muster/tasks"
+)
+
+type openInput struct {
+	Task   string `query:"task" required:"true" minLength:"1" maxLength:"100" doc:"name of the task"`
+	Cursor string `query:"cursor" maxLength:"5000" doc:"next of the previous page"`
+}
+
+type openOutput struct{ Body page[OpenTask] }
+
+// NodeResult is the result of an external task.
+type NodeResult struct {
+	Result json.RawMessage `json:"result" doc:"result of the task, any JSON value"`
+}
+
+// NodeFailure is the failure of an external task.
+type NodeFailure struct {
+	Message   string `json:"message" minLength:"1" maxLength:"4096" doc:"what is wrong"`
+	Code      string `json:"code,omitempty" maxLength:"100" doc:"code of the failure; defaults to error"`
+	Permanent bool   `json:"permanent,omitempty" doc:"no further attempt"`
+}
+
+// NodeExtension moves the deadline of an external task.
+type NodeExtension struct {
+	For string `json:"for" minLength:"1" maxLength:"50" doc:"time until the new deadline" example:"10m"`
+}
+
+// Tokened is a request by the holder of a token, which the task passed on.
+type Tokened struct {
+	Token string `json:"token" minLength:"1" maxLength:"5000" doc:"the token, a secret"`
+}
+
+type completeInput struct {
+	NodeReference
+	Body NodeResult
+}
+
+type failInput struct {
+	NodeReference
+	Body NodeFailure
+}
+
+type extendInput struct {
+	NodeReference
+	Body NodeExtension
+}
+
+type completeTokenInput struct {
+	Body struct {
+		Tokened
+		NodeResult
+	} `nameHint:"TokenResult"`
+}
+
+type failTokenInput struct {
+	Body struct {
+		Tokened
+		NodeFailure
+	} `nameHint:"TokenFailure"`
+}
+
+type extendTokenInput struct {
+	Body struct {
+		Tokened
+		NodeExtension
+	} `nameHint:"TokenExtension"`
+}
+
+// addExternal adds the operations on tasks that are completed externally: by node, or by a token.
+func (s *service) addExternal() {
+	route(s, ReadValues, http.MethodGet, "/v1/open-tasks", "listOpenTasks", "List the nodes of a task that wait for external completion", s.open)
+	const node, token = "/v1/workflows/{id}/nodes/{node}/", "/v1/tokens/"
+	missing := []int{http.StatusNotFound, http.StatusConflict}
+	route(s, Change, http.MethodPost, node+"complete", "completeNode", "Complete an open task with its result", func(ctx context.Context, in *completeInput) (*struct{}, error) {
+		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.complete(ctx, token, in.Body) })
+	}, missing...)
+	route(s, Change, http.MethodPost, node+"fail", "failNode", "Fail an open task", func(ctx context.Context, in *failInput) (*struct{}, error) {
+		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.fail(ctx, token, in.Body) })
+	}, missing...)
+	route(s, Change, http.MethodPost, node+"extend", "extendNode", "Move the deadline of an open task", func(ctx context.Context, in *extendInput) (*struct{}, error) {
+		return s.onNode(ctx, &in.NodeReference, func(token string) error { return s.extend(ctx, token, in.Body) })
+	}, missing...)
+	route(s, Change, http.MethodPost, token+"complete", "completeToken", "Complete the task of a token with its result", func(ctx context.Context, in *completeTokenInput) (*struct{}, error) {
+		return nil, s.complete(ctx, in.Body.Token, in.Body.NodeResult)
+	}, missing...)
+	route(s, Change, http.MethodPost, token+"fail", "failToken", "Fail the task of a token", func(ctx context.Context, in *failTokenInput) (*struct{}, error) {
+		return nil, s.fail(ctx, in.Body.Token, in.Body.NodeFailure)
+	}, missing...)
+	route(s, Change, http.MethodPost, token+"extend", "extendToken", "Move the deadline of the task of a token", func(ctx context.Context, in *extendTokenInput) (*struct{}, error) {
+		return nil, s.extend(ctx, in.Body.Token, in.Body.NodeExtension)
+	}, missing...)
+}
+
+func (s *service) open(ctx context.Context, in *openInput) (*openOutput, error) {
+	list, next, err := s.Client.OpenTokens(ctx, in.Task, in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	out := &openOutput{page[OpenTask]{Data: []OpenTask{}, Next: next}}
+	for _, t := range list {
+		out.Body.Data = append(out.Body.Data, OpenTask{t.Workflow, t.Node, t.Task, t.Input, t.Attempt, utc(t.Opened), utc(t.Deadline)})
+	}
+	return out, nil
+}
+
+// onNode calls do with a new token of a node. Earlier tokens of the node are no longer valid then.
+func (s *service) onNode(ctx context.Context, in *NodeReference, do func(token string) error) (*struct{}, error) {
+	token, err := s.Client.NewToken(ctx, in.ID, in.Node)
+	if err != nil {
+		return nil, err
+	}
+	return nil, do(token)
+}
+
+func (s *service) complete(ctx context.Context, token string, c NodeResult) error {
+	return s.Client.Complete(ctx, token, c.Result)
+}
+
+func (s *service) fail(ctx context.Context, token string, f NodeFailure) error {
+	cause := errors.New(f.Message)
+	if f.Code != "" {
+		cause = tasks.WithCode(f.Code, cause)
+	}
+	if f.Permanent {
+		cause = tasks.Permanent(cause)
+	}
+	return s.Client.Fail(ctx, token, cause)
+}
+
+func (s *service) extend(ctx context.Context, token string, e NodeExtension) error {
+	d, err := durationOf("body.for", e.For)
+	if err != nil {
+		return err
+	}
+	if d == 0 {
+		return httpproblem.BadField("body.for", "must be above 0")
+	}
+	return s.Client.Extend(ctx, token, d)
+}

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"muster/tasks/tasktype"
+)
+
+// NewWorkflow is a task to send.
+type NewWorkflow struct {
+	Task        string            `json:"task" minLength:"1" maxLength:"100" doc:"name of the task" example:"text.count"`
+	Input       json.RawMessage   `json:"input" doc:"input of the task, any JSON value"`
+	Queue       string            `json:"queue,omitempty" maxLength:"100" doc:"defaults to default"`
+	ID          string            `json:"id,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9_-]+$" patternDescription:"letters, digits, _ and -" doc:"ID of the workflow; 409 if a workflow has it. Defaults to a random ID."`
+	Name        string            `json:"name,omitempty" maxLength:"200" doc:"name of the workflow in listings; defaults to the name of the task"`
+	Labels      map[string]string `json:"labels,omitempty" doc:"labels by which the workflow is found, 1 KiB in total"`
+	Headers     map[string]string `json:"headers,omitempty" doc:"values for the handler, 8 KiB in total"`
+	FairnessKey string            `json:"fairness_key,omitempty" maxLength:"100" doc:"owner of the work; owners take turns"`
+	Unique      string            `json:"unique,omitempty" maxLength:"1024" doc:"one running workflow with this key; another send returns 409. Needs unique_for."`
+	UniqueFor   string            `json:"unique_for,omitempty" maxLength:"50" doc:"how long unique counts" example:"10m"`
+	Priority    int               `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"above 0: before all others of its queue"`
+	MaxRetry    int               `json:"max_retry,omitempty" minimum:"0" maximum:"1000" doc:"attempts after the first"`
+	Timeout     string            `json:"timeout,omitempty" maxLength:"50" doc:"time limit of an attempt" example:"30s"`
+	Delay       string            `json:"delay,omitempty" maxLength:"50" doc:"time until its start" example:"5m"`
+	StartAt     time.Time         `json:"start_at,omitzero" doc:"time of its start, instead of delay"`
+	Retention   string            `json:"retention,omitempty" maxLength:"50" doc:"how long the result is kept; defaults to 24h" example:"1h"`
+	External    bool              `json:"external,omitempty" doc:"no worker runs it: it is completed externally"`
+}
+
+// SentWorkflow is a workflow that was sent.
+type SentWorkflow struct {
+	ID string `json:"id"`
+}
+
+// Workflow is a workflow in a list.
+type Workflow struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name" doc:"its name or, without one, its tasks"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	State     string            `json:"state" enum:"running,success,failure,revoked"`
+	CreatedAt time.Time         `json:"created_at"`
+	EndedAt   time.Time         `json:"ended_at,omitzero"`
+}
+
+func workflowOf(w tasktype.Workflow) Workflow {
+	return Workflow{w.ID, w.Name, w.Labels, string(w.State), w.Created.UTC(), utc(w.Ended)}
+}
+
+// WorkflowStatus is a workflow with its progress.
+type WorkflowStatus struct {
+	Workflow
+	tasktype.Progress
+}
+
+// WorkflowResult is the outcome of a workflow, if it has one.
+type WorkflowResult struct {
+	Status  tasktype.Status   `json:"status" doc:"SUCCESS: result is set. FAILURE or REVOKED: failure is set. Other: there is no outcome yet."`
+	Result  json.RawMessage   `json:"result,omitempty"`
+	Failure *tasktype.Failure `json:"failure,omitempty"`
+}
+
+// Node is a task of a workflow, or a step that joins values.
+type Node struct {
+	ID        string            `json:"id" doc:"ID within the workflow"`
+	Task      string            `json:"task" doc:"name of the task; a name in parentheses is a step without a task"`
+	Queue     string            `json:"queue,omitempty"`
+	Status    tasktype.Status   `json:"status"`
+	Attempts  int               `json:"attempts,omitempty"`
+	Worker    string            `json:"worker,omitempty" doc:"last worker"`
+	ReadyAt   time.Time         `json:"ready_at,omitzero" doc:"when its dependencies had ended"`
+	StartedAt time.Time         `json:"started_at,omitzero" doc:"start of the last run"`
+	OpenedAt  time.Time         `json:"opened_at,omitzero" doc:"since when it waits for external completion"`
+	EndedAt   time.Time         `json:"ended_at,omitzero"`
+	DueAt     time.Time         `json:"due_at,omitzero" doc:"end of its delay, or deadline of its external completion"`
+	Failure   *tasktype.Failure `json:"failure,omitempty"`
+	Message   string            `json:"message,omitempty" doc:"error of the last failed attempt"`
+	Waits     string            `json:"waits,omitempty" doc:"why no live worker can run it"`
+	Done      int               `json:"done,omitempty" doc:"progress reported by its handler, out of total"`
+	Total     int               `json:"total,omitempty"`
+	Needs     []string          `json:"needs,omitempty" doc:"IDs of its dependencies"`
+	Within    string            `json:"within,omitempty" doc:"ID of the map or planned task that contains it"`
+}
+
+func nodeOf(n *tasktype.Node) Node {
+	return Node{
+		ID: n.ID, Task: n.Task, Queue: n.Queue, Status: n.Status, Attempts: n.Attempts, Worker: n.Worker, ReadyAt: utc(n.Ready), StartedAt: utc(n.Started),
+		OpenedAt: utc(n.Opened), EndedAt: utc(n.Ended), DueAt: utc(n.Due), Failure: n.Failure, Message: n.Message, Waits: n.Waits, Done: n.Done, Total: n.Total,
+		Needs: n.Needs, Within: n.Within,
+	}
+}
+
+// NodeValues is a node with its input and result, as far as they are kept.
+type NodeValues struct {
+	Node
+	Input   json.RawMessage   `json:"input,omitempty"`
+	Result  json.RawMessage   `json:"result,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// OpenTask is a task that waits for external completion.
+type OpenTask struct {
+	Workflow   string          `json:"workflow" doc:"ID"`
+	Node       string          `json:"node" doc:"ID within the workflow"`
+	Task       string          `json:"task"`
+	Input      json.RawMessage `json:"input"`
+	Attempt    int             `json:"attempt"`
+	OpenedAt   time.Time       `json:"opened_at"`
+	DeadlineAt time.Time       `json:"deadline_at,omitzero"`
+}
+
+// page is a list of which more may follow.
+type page[T any] struct {
+	Data []T    `json:"data"`
+	Next string `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
+}
+
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}
