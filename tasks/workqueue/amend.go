@@ -72,7 +72,7 @@ func (q *Admin) PassFailed(ctx context.Context, to Item, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("pass %w", err)
 	}
-	v, err := q.run(ctx, "pass", "passfailed", to.ID, spec, to.rank(), to.delay(), to.MaxAttempts, to.lane(), data)
+	v, err := q.run(ctx, "pass", "passfailed", to.ID, data, spec, to.rank(), to.delay(), to.MaxAttempts, to.lane())
 	if err != nil {
 		return err
 	}

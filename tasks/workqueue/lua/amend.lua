@@ -6,7 +6,6 @@
 -- item's state letter, "" if there is no such item.
 local id, from, to, note, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6]
 if ARGV[5] ~= "1" then result = false end
-local counter = { d = "done", s = "skipped", e = "error" }
 local r = load(id)
 if not r then return "" end
 if r.state == to and (redis.call("HGET", NOTE, id) or "") == note and redis.call("HGET", RESULT, id) == result then
@@ -14,13 +13,10 @@ if r.state == to and (redis.call("HGET", NOTE, id) or "") == note and redis.call
 end
 if r.state ~= from then return r.state end
 if sealed then return "sealed" end
-count(counter[from], -1, r.lane)
-count(counter[to], 1, r.lane)
-r.state, r.since = to, now
-save(id, r)
-if to == "e" then redis.call("ZADD", FAILED, now, id) else redis.call("ZREM", FAILED, id) end
+leave(id, r)
+conclude(id, r, to, note)
 if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
 if result then redis.call("HSET", RESULT, id, result) else redis.call("HDEL", RESULT, id) end
-ending(id, r, note)
+if to ~= "e" then ending(id, r, note) end
 finish(1)
 return "ok"

@@ -175,35 +175,68 @@ local function unlease(id)
   redis.call("HDEL", WORKER, id)
 end
 
--- drop ends the lease of an item.
-local function drop(id, r)
-  unlease(id)
-  count("in_progress", -1, r.lane)
+-- counterOf is the counter of each state.
+local counterOf = { q = "queued", w = "queued", i = "in_progress", d = "done", s = "skipped", e = "error" }
+
+-- leave removes an item that is leased or has ended from its state.
+local function leave(id, r)
+  if r.state == "i" then unlease(id) elseif r.state == "e" then redis.call("ZREM", FAILED, id) end
+  count(counterOf[r.state], -1, r.lane)
+end
+
+-- enter queues an item behind the others of its rank, or delays it until due (unix ms), and stores it.
+local function enter(id, r, due)
+  count("queued", 1, r.lane)
+  if due > now then
+    r.state, r.since = "w", now
+    redis.call("ZADD", DELAYED, due, id)
+    freed = true -- the dispatcher must look again at another time
+  else
+    r.seq = nextSeq()
+    makeReady(id, r, now)
+  end
+  save(id, r)
+end
+
+-- putBack returns a leased item to its place, without counting an attempt.
+local function putBack(id, r)
+  leave(id, r)
+  count("queued", 1, r.lane)
+  makeReady(id, r, r.since)
+  save(id, r)
+end
+
+-- conclude stores the terminal state of an item.
+local function conclude(id, r, state, note)
+  r.state, r.since = state, now
+  count(counterOf[state], 1, r.lane)
+  if state == "e" then
+    redis.call("ZADD", FAILED, now, id)
+    ending(id, r, note)
+  end
+  save(id, r)
+end
+
+-- become queues an item as another one of the same id, from ARGV[at]: spec, rank, ms until it is ready, max attempts (0 the
+-- queue's), lane.
+local function become(id, r, at)
+  leave(id, r)
+  r.attempts, r.token, r.rank, r.max, r.lane = 0, 0, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3]), ARGV[at + 4]
+  redis.call("HSET", SPEC, id, ARGV[at])
+  redis.call("HDEL", NOTE, id)
+  redis.call("HDEL", RESULT, id)
+  enter(id, r, now + tonumber(ARGV[at + 2]))
+  finish(1)
 end
 
 -- fail ends a lease because the run failed. A counted failure that uses up the attempts ends
--- the item; else it is ready again, at once or when due.
+-- the item; otherwise it is queued again, immediately or when due.
 local function fail(id, r, note, counted, limit, due)
-  drop(id, r)
+  leave(id, r)
   redis.call("HSET", NOTE, id, note)
   if r.max > 0 then limit = r.max end
   if counted then r.attempts = r.attempts + 1 end
-  if counted and r.attempts >= limit then
-    r.state, r.since = "e", now
-    redis.call("ZADD", FAILED, now, id)
-    count("error", 1, r.lane)
-    ending(id, r, note)
-  else
-    count("queued", 1, r.lane)
-    if due > now then
-      r.state, r.since = "w", now
-      redis.call("ZADD", DELAYED, due, id)
-    else
-      r.seq = nextSeq()
-      makeReady(id, r, now)
-    end
-  end
-  save(id, r)
+  if counted and r.attempts >= limit then conclude(id, r, "e", note) else enter(id, r, due) end
 end
 
 -- nextDue returns the unix ms at which the first waiting item or lease comes due, math.huge if there is none.

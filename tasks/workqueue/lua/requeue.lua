@@ -5,23 +5,18 @@
 -- Returns the ids that were, or in a dry run would be, requeued; or -2 if
 -- nothing was done because the queue is sealed.
 if sealed and ARGV[4] == "1" then return -2 end
-local counter = { d = "done", s = "skipped", e = "error" }
 local dry, states, most = ARGV[1] == "1", ARGV[2], tonumber(ARGV[3])
 local out = {}
 for i = 5, #ARGV do
   local id = ARGV[i]
   local r = load(id)
-  if r and counter[r.state] and string.find(states, r.state, 1, true) and (most < 0 or r.retried < most) then
+  if r and string.find(states, r.state, 1, true) and (most < 0 or r.retried < most) then
     out[#out + 1] = id
     if not dry then
-      count(counter[r.state], -1, r.lane)
-      count("queued", 1, r.lane)
-      redis.call("ZREM", FAILED, id)
+      leave(id, r)
       redis.call("HDEL", RESULT, id)
       r.attempts, r.token, r.retried = 0, 0, r.retried + 1
-      r.seq = nextSeq()
-      makeReady(id, r, now)
-      save(id, r)
+      enter(id, r, 0)
     end
   end
 end

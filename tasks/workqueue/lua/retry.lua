@@ -12,8 +12,6 @@ if r.state == "i" then
   if sealed then return "" end
   local delay = tonumber(ARGV[4])
   fail(id, r, ARGV[3], ARGV[5] == "1", tonumber(ARGV[6]), delay > 0 and now + delay or 0)
-  -- A waiting item changes when the dispatcher must look again.
-  freed = true
   finish(1)
   return r.state
 end

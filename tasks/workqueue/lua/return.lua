@@ -8,10 +8,7 @@ for i = 1, #ARGV, 2 do
   local code = 0
   if r and not sealed and r.token == token then
     if r.state == "i" then
-      drop(id, r)
-      count("queued", 1, r.lane)
-      makeReady(id, r, r.since)
-      save(id, r)
+      putBack(id, r)
       moved = moved + 1
       code = 1
     elseif r.state == "q" or r.state == "w" then

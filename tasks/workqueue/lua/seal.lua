@@ -14,11 +14,8 @@ local moved = 0
 for _, id in ipairs(ids) do
   local r = load(id)
   if r and r.state == "i" then
-    drop(id, r)
-    count("queued", 1, r.lane)
     r.token = 0
-    makeReady(id, r, r.since)
-    save(id, r)
+    putBack(id, r)
     moved = moved + 1
   else
     unlease(id)

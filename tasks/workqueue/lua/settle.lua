@@ -7,7 +7,6 @@
 -- Returns per lease 1 settled (also if it was before, by this lease), 0 lost,
 -- -1 no such item, and then, if the queue counts by lane, how many items of the
 -- lane of the last one wait or are in progress.
-local counter = { d = "done", s = "skipped", e = "error" }
 local most = tonumber(ARGV[1])
 local out, moved, i = {}, 0, 2
 local written, lane
@@ -24,14 +23,9 @@ while i <= #ARGV do
   elseif r.token == token and r.state == "i" and not sealed then
     code = 1
     moved = moved + 1
-    drop(id, r)
+    leave(id, r)
     if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
     if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
-    r.state, r.since = state, now
-    if state == "e" then
-      redis.call("ZADD", FAILED, now, id)
-      ending(id, r, note)
-    end
     for k = 1, n do
       local data = ARGV[i + 7 + k]
       written = written or number(redis.call("HGET", COUNTS, "out_bytes"))
@@ -40,8 +34,7 @@ while i <= #ARGV do
       add(delta, "out_bytes", #data)
     end
     moved = moved + insert(i + 7 + n, items, most)
-    save(id, r)
-    count(counter[state], 1, r.lane)
+    conclude(id, r, state, note)
   end
   out[#out + 1] = code
   i = i + 8 + n + 7 * items

@@ -12,10 +12,7 @@ while true do
   for i, id in ipairs(ids) do
     local r = workers[i] == ARGV[1] and load(id)
     if r and not known[r.token] then
-      drop(id, r)
-      count("queued", 1, r.lane)
-      makeReady(id, r, r.since)
-      save(id, r)
+      putBack(id, r)
       moved = moved + 1
     else
       offset = offset + 1
