@@ -65,7 +65,7 @@ func newApp(env environment) *cli.App {
              muster scrape SITE  scrape one site now
 Exit codes:  0 success, 1 failure, 2 wrong usage, 130 interrupted (0 if a
              server received SIGTERM), 141 closed pipe`,
-		Version:              thisBuild().Version,
+		Version:              thisVersion(),
 		HideHelpCommand:      true, // ours is helpCommand
 		EnableBashCompletion: true,
 		Reader:               env.stdin,

@@ -32,7 +32,6 @@ func commands(env environment) []*cli.Command {
 		tokensCommand(env),
 		storeCommand(env),
 		configCommand(env),
-		versionCommand(env),
 		completionCommand(env),
 		manCommand(env),
 		helpCommand(),

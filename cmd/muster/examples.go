@@ -15,7 +15,7 @@ var examples = map[string]string{
 
 	"sites list":    "muster sites list",
 	"sites init":    "muster sites init https://shop.example/lamps --out shop.yaml",
-	"sites show":    "muster sites show books.toscrape.com > mine.yaml",
+	"sites get":     "muster sites get books.toscrape.com > mine.yaml",
 	"sites check":   "muster sites check shop.yaml\nmuster sites check --live shop.yaml",
 	"sites test":    "muster sites test shop.yaml\nmuster sites test --accept shop.yaml",
 	"sites capture": "muster sites capture shop.yaml https://shop.example/lamps/1",
@@ -23,7 +23,6 @@ var examples = map[string]string{
 
 	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
 	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
-	"proxies count":   "muster proxies count",
 	"proxies stats":   "muster proxies stats --watch",
 	"proxies sources": "muster proxies sources",
 	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'",
@@ -71,7 +70,6 @@ var examples = map[string]string{
 	"tokens extend":       "muster tokens extend --by 24h < token",
 	"config show":         "muster config show | grep '^sites'",
 	"config check":        "muster config check muster.yaml",
-	"help":                "muster help jobs start",
 }
 
 // withExample appends the example of a command to its description.

@@ -49,7 +49,7 @@ func printHelp(w io.Writer, _ string, about any) {
 // helpCommand is "muster help COMMAND", the same as --help.
 func helpCommand() *cli.Command {
 	return &cli.Command{
-		Name: "help", Aliases: []string{"h"},
+		Name: "help", Aliases: []string{"h"}, Hidden: true,
 		Usage:     "describe a command",
 		ArgsUsage: "[COMMAND…]",
 		Action: func(c *cli.Context) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"time"
@@ -21,10 +22,12 @@ func jobsStatusCommand(env environment) *cli.Command {
 		Usage: "show the progress of a job; for a scrape, its pages and its final report",
 		Description: `    muster jobs status JOB
     muster jobs status JOB --progress      with the time that is left
-    muster jobs status JOB --failed        the items that failed, and why`,
+    muster jobs status JOB --failed        the items that failed, and why
+    muster jobs status JOB --csv > items.csv`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "progress", Usage: "show the progress with an estimate of the remaining time"},
-			&cli.BoolFlag{Name: "report", Usage: "print the full report, as jobs report does"},
+			&cli.BoolFlag{Name: "report", Usage: "print the full report; with --json also all items"},
+			&cli.BoolFlag{Name: "csv", Usage: "print the items as CSV"},
 			&cli.BoolFlag{Name: "rejected", Usage: "list rejected items"},
 			&cli.BoolFlag{Name: "failed", Usage: "list failed items"},
 			jobIDFlag(), serverFlag(), watchFlag(), jsonFlag(),
@@ -36,14 +39,14 @@ func jobsStatusCommand(env environment) *cli.Command {
 // showStatus prints the parts of a job that the flags of jobs status select.
 func showStatus(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 	parts := 0
-	for _, name := range []string{"progress", "report", "rejected", "failed"} {
+	for _, name := range []string{"progress", "report", "csv", "rejected", "failed"} {
 		if c.Bool(name) {
 			parts++
 		}
 	}
 	switch {
 	case parts > 1:
-		return usageError{errors.New("jobs status: use one of --progress, --report, --rejected and --failed")}
+		return usageError{errors.New("jobs status: use one of --progress, --report, --csv, --rejected and --failed")}
 	case c.Bool("progress"):
 		return s.showProgress(ctx, c, j)
 	case c.Bool("report"):
@@ -52,12 +55,31 @@ func showStatus(ctx context.Context, c *cli.Context, s jobScope, j client.Job) e
 			format = "json"
 		}
 		return s.writeReport(ctx, s.env.stdout, j, format)
+	case c.Bool("csv"):
+		return s.writeReport(ctx, s.env.stdout, j, "csv")
 	case c.Bool("rejected"):
 		return s.showEnded(ctx, c, j, jobs.ItemRejected)
 	case c.Bool("failed"):
 		return s.showEnded(ctx, c, j, jobs.ItemFailed)
 	}
 	return s.showJob(j, c.Bool("json"))
+}
+
+// writeReport writes the report on a job.
+func (s jobScope) writeReport(ctx context.Context, w io.Writer, j client.Job, format string) error {
+	if j.Scrape != nil && j.Scrape.Summary != nil && format != "csv" {
+		if format == "json" {
+			return printJSON(w, j.Scrape.Summary)
+		}
+		_, err := fmt.Fprint(w, j.Scrape.Summary.Text())
+		return err
+	}
+	if format == "csv" {
+		if err := hasItems(j); err != nil {
+			return err
+		}
+	}
+	return s.api.WriteJobReport(ctx, w, j.ID, format)
 }
 
 // showJob prints a job: a scrape as its pages and report.

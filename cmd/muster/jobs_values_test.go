@@ -91,14 +91,3 @@ func TestStatusesOfAFilter(t *testing.T) {
 	err := checkStatuses([]string{"complete"})
 	wantUsage(t, "complete", err, `did you mean "completed"?: use one of pending, created, processing, completed, failed, cancelled`)
 }
-
-func TestSpanHasNoZeros(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "", time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 30 * time.Second: "30s", time.Hour + 5*time.Second: "1h0m5s", 168 * time.Hour: "168h",
-	} {
-		if got := spanText(d); got != want {
-			t.Errorf("%v: got %q, want %q", d, got, want)
-		}
-	}
-}

@@ -24,7 +24,7 @@ func jobsWaitCommand(env environment) *cli.Command {
 		Description: `A job that makes no progress for its time stuck_after ends the wait with exit code 1;
 it is not cancelled.
 
-    muster jobs wait JOB && muster jobs report JOB --format csv --out items.csv`,
+    muster jobs wait JOB && muster jobs status JOB --csv > items.csv`,
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "timeout", Usage: "give up after `D`", DefaultText: "never"},
 			&cli.StringFlag{Name: "fail-on", Value: "failed", Usage: "exit 1 on `WHAT`: failed for failed items, never to ignore them"},

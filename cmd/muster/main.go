@@ -21,7 +21,7 @@ func main() { os.Exit(Main()) }
 // second cancels the context for an immediate stop. SIGHUP stops nothing.
 func Main() int {
 	cli.HelpPrinter = printHelp
-	orchestrator.Version = thisBuild().Version
+	orchestrator.Version = thisVersion()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	hard, stop := context.WithCancelCause(context.WithoutCancel(ctx))

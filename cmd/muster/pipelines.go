@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml"
 	"github.com/urfave/cli/v2"
 
 	"muster/jobs/pipeline"
@@ -20,8 +21,8 @@ var pipelinesSetting = settingFlag{name: "pipelines-dir", path: "jobs.pipelines"
 func pipelinesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "pipelines",
-		Usage: "list, show and check pipelines: the stages that jobs go through",
-		Description: `    muster pipelines show default > data/pipelines/mine.yaml
+		Usage: "list, print and check pipelines: the stages that jobs go through",
+		Description: `    muster pipelines get default > data/pipelines/mine.yaml
     muster pipelines check data/pipelines/mine.yaml
     muster jobs start mine --prompt …`,
 		Subcommands: []*cli.Command{
@@ -32,8 +33,8 @@ func pipelinesCommand(env environment) *cli.Command {
 				Action:      withPipelines(env, 0, 0, listPipelines),
 			},
 			{
-				Name: "show", Usage: "show a pipeline with all defaults, as YAML", ArgsUsage: "NAME",
-				Description: "    muster pipelines show default",
+				Name: "get", Usage: "print a pipeline with all defaults, as YAML", ArgsUsage: "NAME",
+				Description: "    muster pipelines get default",
 				Flags:       append(flagsOf(pipelinesSetting), jsonFlag()),
 				Action:      withPipelines(env, 1, 1, showPipeline),
 			},
@@ -90,7 +91,11 @@ func showPipeline(env environment, c *cli.Context, cfg config.Config) error {
 	if c.Bool("json") {
 		return printJSON(env.stdout, p)
 	}
-	return printPipeline(env, p)
+	data, err := yaml.MarshalWithOptions(p, yaml.OmitEmpty())
+	if err == nil {
+		_, err = env.stdout.Write(data)
+	}
+	return err
 }
 
 // checkPipelines prints which pipelines are valid; the error has the problems of the others.

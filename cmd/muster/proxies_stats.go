@@ -14,34 +14,9 @@ import (
 	"muster/proxies"
 )
 
-func countCommand(env environment) *cli.Command {
-	return &cli.Command{
-		Name:  "count",
-		Usage: "count the pool",
-		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
-		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			s, err := api.ProxyStats(ctx)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return printJSON(env.stdout, poolCount{s.Live, s.Usable})
-			}
-			fmt.Fprintf(env.stdout, "%d live, %d usable\n", s.Live, s.Usable)
-			return nil
-		}),
-	}
-}
-
-// poolCount is the JSON result of proxies count.
-type poolCount struct {
-	Live   int `json:"live"`
-	Usable int `json:"usable"`
-}
-
 func statsCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name:  "stats",
+		Name: "stats", Aliases: []string{"count"},
 		Usage: "print statistics of the pool",
 		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
 		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {

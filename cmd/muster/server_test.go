@@ -132,7 +132,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		t.Fatalf("register an agent: %v, %v", registered, err)
 	}
 	arguments := map[string]string{
-		"jobs start": "default --prompt words", "jobs status": id, "jobs report": id, "jobs items": id, "jobs decide": id + " a accept",
+		"jobs start": "default --prompt words", "jobs status": id, "jobs items": id, "jobs decide": id + " a accept",
 		"jobs wait": "none", "jobs events": "all --follow=false", "jobs compare": id + " " + id, "jobs retry": id, "jobs cancel": id + " --force", "jobs pause": id, "jobs resume": id,
 		"agents get": "one", "agents pause": "one", "agents resume": "one", "agents delete": "one",
 		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
@@ -141,8 +141,8 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"queue enqueue": "a", "queue import": list, "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
 	}
 	reads := []string{
-		"jobs list", "jobs status", "jobs report", "jobs items", "jobs wait", "jobs events", "jobs compare", "agents list", "agents get", "agents activity",
-		"sites health", "proxies list", "proxies count", "proxies stats", "proxies sources", "queue stats", "breakers list",
+		"jobs list", "jobs status", "jobs items", "jobs wait", "jobs events", "jobs compare", "agents list", "agents get", "agents activity",
+		"sites health", "proxies list", "proxies stats", "proxies sources", "queue stats", "breakers list",
 	}
 	checked := 0
 	for _, name := range commandsOfTheAPI() {
@@ -163,7 +163,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 			checked++
 		}
 	}
-	if checked < 200 {
+	if checked < 150 {
 		t.Errorf("checked %d, want every command with every role", checked)
 	}
 	if code, _, errs := programWith(t, "no such key", "", "jobs", "list", "--server", server); code != 1 || !strings.Contains(errs, "key") {

@@ -115,7 +115,7 @@ func pagesOf(c *cli.Context, def *definition.Definition) (string, error) {
 		return dir, nil
 	}
 	if def.IsShipped() {
-		return "", usageError{fmt.Errorf("%s is shipped with the program and has no folder for pages; name one with --pages, or write your own copy of the site: muster sites show %s > FILE.yaml", def.Site, def.Site)}
+		return "", usageError{fmt.Errorf("%s is shipped with the program and has no folder for pages; name one with --pages, or write your own copy of the site: muster sites get %s > FILE.yaml", def.Site, def.Site)}
 	}
 	return sample.Dir(def), nil
 }

@@ -50,7 +50,7 @@ func capturePage(env environment, c *cli.Context) error {
 	}
 	u = def.Move(u)
 	if !def.InScope(u) {
-		return usageError{fmt.Errorf("sites capture: %s is outside the site's hosts and scope; see muster sites show %s", u, c.Args().First())}
+		return usageError{fmt.Errorf("sites capture: %s is outside the site's hosts and scope; see muster sites get %s", u, c.Args().First())}
 	}
 	kind := c.String("kind")
 	switch kind {

@@ -16,28 +16,19 @@ import (
 func storeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "store",
-		Usage: "manage stored data: check, migrate, seed",
-		Description: `    muster store check
-    muster store migrate --dry-run
+		Usage: "manage stored data: migrate, seed",
+		Description: `    muster store migrate --dry-run
     muster store seed seed.jsonl
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		Subcommands: []*cli.Command{
-			{
-				Name: "check", Usage: "print the schema version of the store and pending migrations",
-				Description: `The exit code is 1 if a newer release wrote the store.
-
-    muster store check --json`,
-				Flags:  []cli.Flag{progressFlag(), jsonFlag()},
-				Action: onStore(env, checkStore),
-			},
 			{
 				Name: "migrate", Usage: "migrate the store to the schema of this program",
 				Description: `Every start does so automatically. Stop all processes of the older release first.
 
     muster store migrate --dry-run`,
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "dry-run", Usage: "print the changes without making them"},
+					&cli.BoolFlag{Name: "dry-run", Usage: "print the schema and the changes without making them"},
 					progressFlag(), jsonFlag(),
 				},
 				Action: onStore(env, migrateStore),
@@ -79,22 +70,6 @@ func onStore(env environment, fn func(context.Context, environment, *cli.Context
 	}
 }
 
-func checkStore(ctx context.Context, env environment, c *cli.Context, s *schema.Store) error {
-	status, err := s.Status(ctx)
-	if err != nil {
-		return err
-	}
-	if c.Bool("json") {
-		err = printJSON(env.stdout, status)
-	} else {
-		printStoreStatus(env, status)
-	}
-	if status.Newer() {
-		return errors.Join(&schema.NewerError{Have: status.Schema, Know: status.Known}, err)
-	}
-	return err
-}
-
 // printStoreStatus prints the status of the store.
 func printStoreStatus(env environment, st schema.Status) {
 	w := env.stdout
@@ -112,27 +87,26 @@ func migrateStore(ctx context.Context, env environment, c *cli.Context, s *schem
 	if err != nil {
 		return err
 	}
-	if !c.Bool("dry-run") {
+	dry := c.Bool("dry-run")
+	if !dry {
 		if err := s.Open(ctx); err != nil {
 			return err
 		}
-	} else if status.Newer() {
-		return &schema.NewerError{Have: status.Schema, Know: status.Known}
 	}
-	if c.Bool("json") {
-		return printJSON(env.stdout, status)
-	}
-	if c.Bool("dry-run") {
+	switch {
+	case c.Bool("json"):
+		err = printJSON(env.stdout, status)
+	case dry:
 		printStoreStatus(env, status)
-		if len(status.Pending) == 0 {
-			fmt.Fprintln(env.stdout, "Nothing to migrate")
+	default:
+		for _, step := range status.Pending {
+			fmt.Fprintf(env.stdout, "Migration %d: %s (%d)\n", step.Version, step.Name, step.Changes)
 		}
-		return nil
+		fmt.Fprintf(env.stdout, "The store has schema %d\n", s.Schema())
 	}
-	for _, step := range status.Pending {
-		fmt.Fprintf(env.stdout, "Migration %d: %s (%d)\n", step.Version, step.Name, step.Changes)
+	if status.Newer() {
+		err = errors.Join(&schema.NewerError{Have: status.Schema, Know: status.Known}, err)
 	}
-	_, err = fmt.Fprintf(env.stdout, "The store has schema %d\n", s.Schema())
 	return err
 }
 

@@ -8,7 +8,7 @@ import (
 	"muster/tasks"
 )
 
-// Every command that connects refuses the store of a newer release and names the fix; muster store check prints its schema.
+// Every command that connects refuses the store of a newer release and names the fix; muster store migrate --dry-run prints its schema.
 func TestNewerStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)
@@ -22,7 +22,7 @@ func TestNewerStoreIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range []string{
-		"start --once", "worker", "jobs list", "inspect workflows", "queue stats", "agents list", "store migrate", "store seed -", "store check",
+		"start --once", "worker", "jobs list", "inspect workflows", "queue stats", "agents list", "store migrate", "store seed -", "store migrate --dry-run",
 	} {
 		cmd, out := c.start(strings.Fields(args)...)
 		const want = "the store in Redis has schema 99, written by a newer release; this one knows 0: upgrade this program"
@@ -30,7 +30,7 @@ func TestNewerStoreIsRefused(t *testing.T) {
 			t.Errorf("%s: got %v, %s, want %s", args, err, out, want)
 		}
 	}
-	if _, out := c.start("store", "check"); !testutil.Becomes(func() bool { return strings.Contains(out.String(), "Schema: 99; this program knows 0") }) {
-		t.Errorf("store check: got %s, want the schema of both", out)
+	if _, out := c.start("store", "migrate", "--dry-run"); !testutil.Becomes(func() bool { return strings.Contains(out.String(), "Schema: 99; this program knows 0") }) {
+		t.Errorf("store migrate --dry-run: got %s, want the schema of both", out)
 	}
 }

@@ -65,10 +65,10 @@ func TestAgentsDoAJob(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", text, labels[text], want)
 		}
 	}
-	report := f.muster(t, "jobs", "report", id)
+	report := f.muster(t, "jobs", "status", "--report", id)
 	for _, want := range []string{`Integrated\s+2`, `Rejected\s+1`, `gobd\s+1`, `gdpr\s+1`, `Status\s+completed`} {
 		if !regexp.MustCompile(want).MatchString(report) {
-			t.Errorf("jobs report has no %s:\n%s", want, report)
+			t.Errorf("the report has no %s:\n%s", want, report)
 		}
 	}
 

@@ -4,7 +4,7 @@ import "github.com/urfave/cli/v2"
 
 func showSiteCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name:         "show",
+		Name:         "get",
 		Usage:        "print the definition of a site",
 		ArgsUsage:    "SITE-OR-FILE",
 		Flags:        flagsOf(sitesSetting),
