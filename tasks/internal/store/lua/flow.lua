@@ -8,7 +8,7 @@
 -- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
 -- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
-  -- The current workflow, set by use or new.
+  -- The current workflow, set by use.
   local wf, W, created, root, retention, name, key, revision
   local have = {}   -- its counts, in the order of counts; then its fields x and o (see keys.go), and others
   local counts = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
@@ -24,52 +24,41 @@ local function flow(onLane, onMost, on)
   -- guard. timed is the earliest time that a node waits for.
   local todo, timed
 
-  local function reset()
-    add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
-  end
-
-  -- new makes a new workflow the current one: its facts are at ARGV[p], and it has so many tasks and nodes without a
-  -- task.
-  local function new(p, fairness, work, virtual)
-    W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
-    wf, key, revision = P .. 'w:' .. W, fairness, 0
-    reset()
-    have = {work, '0', virtual, '0', '0', '0'}
-  end
-
-  -- use makes the workflow at ARGV[p] the current one. It returns false if there is none.
-  local function use(p)
+  -- use makes the workflow at ARGV[p] the current one. It returns false if there is none. With work it is a new one, which
+  -- has a fairness key, and so many tasks and nodes without a task.
+  local function use(p, fairness, work, virtual)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
-    have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u', 'v', 'd')
-    reset()
-    key, revision = have[9] or W, tonumber(have[11] or '') or 0
-    return have[1] and not have[10]
+    add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
+    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'v', 'd')
+    key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
+    return have[1]
   end
 
-  local function record(id)
-    local rec = recs[id]
-    if rec == nil then
-      rec = redis.call('HGET', wf, id)
-      recs[id] = rec
-    end
-    return rec
-  end
-
-  local function put(id, rec)
-    recs[id] = rec
-    puts[#puts + 1] = id
-    puts[#puts + 1] = rec
-  end
-
-  local function more(field, n) add[field] = (add[field] or 0) + n end
-
-  local function flagged(flags, f) return string.find(flags, f, 1, true) end
-
-  -- rest creates the functions below, unless they exist: a node without successors that succeeds needs none of them.
+  -- rest creates the functions below, unless they exist, and returns releaseSpan: a node without successors that succeeds
+  -- needs none of them.
   local followAll, give, ends, again, plan, extend, open, guard, releaseSpan
   local function rest()
-    if followAll then return end
+    if followAll then return releaseSpan end
+
+    local function record(id)
+      local rec = recs[id]
+      if rec == nil then
+        rec = redis.call('HGET', wf, id)
+        recs[id] = rec
+      end
+      return rec
+    end
+
+    local function put(id, rec)
+      recs[id] = rec
+      puts[#puts + 1] = id
+      puts[#puts + 1] = rec
+    end
+
+    local function more(field, n) add[field] = (add[field] or 0) + n end
+
+    local function flagged(flags, f) return string.find(flags, f, 1, true) end
 
     local function terminal(rec) return rec and string.find('SFXKk', string.sub(rec, 1, 1), 1, true) end
 
@@ -91,7 +80,7 @@ local function flow(onLane, onMost, on)
     -- unix ms, or '' for never; nil keeps it.
     local function waits(id, letter, attempts, lost, at, wait, expires, lane)
       local rec = record(id)
-      if not expires and (not rec or string.sub(rec, 1, 1) == 'i') then expires = expiry(have[12], id) end
+      if not expires and (not rec or string.sub(rec, 1, 1) == 'i') then expires = expiry(have[11], id) end
       expires = expires or string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|(%d*)|') or ''
       put(id, table.concat({letter, attempts, lost, whole(at), wait, expires, lane, input(rec)}, '|'))
       if letter == 'Q' then return end
@@ -160,8 +149,8 @@ local function flow(onLane, onMost, on)
       local later, expires = at > now, lasts ~= '' and whole(at + lasts) or ''
       if later or expires ~= '' then
         local line = table.concat({span, later and whole(at) or '0', later and absolute == '' and wait or '', expires, lane}, ' ')
-        have[12] = (redis.call('HGET', wf, 'd') or '') .. line .. '\n'
-        redis.call('HSET', wf, 'd', have[12])
+        have[11] = (redis.call('HGET', wf, 'd') or '') .. line .. '\n'
+        redis.call('HSET', wf, 'd', have[11])
       end
       if not later then return ready(span, lane) end
       note(at, span)
@@ -530,6 +519,7 @@ local function flow(onLane, onMost, on)
       end
       return after
     end
+    return releaseSpan
   end
 
   -- succeed makes m nodes terminal that have succeeded. Their names and records begin at ARGV[b]. It does what ends
@@ -548,15 +538,15 @@ local function flow(onLane, onMost, on)
       if ARGV[i] == root then
         told, rooted = true, 'S'
       end
-      if flagged(flags, 'd') then
+      if string.find(flags, 'd', 1, true) then
         gone[#gone + 1] = 'e' .. ARGV[i]
         gone[#gone + 1] = 'p' .. ARGV[i]
         gone[#gone + 1] = 't' .. ARGV[i]
       end
     end
     bulk('HDEL', wf, gone)
-    more('z', m)
-    if flagged(flags, 'c') then more('cc', m) end
+    add['z'] = (add['z'] or 0) + m
+    if string.find(flags, 'c', 1, true) then add['cc'] = (add['cc'] or 0) + m end
     if have[7] then return end
     if n == 0 and back == '' then return end
     rest()
@@ -663,8 +653,8 @@ local function flow(onLane, onMost, on)
       if string.sub(lane, 3) ~= mine then want(string.sub(lane, 3), true) end
     end
     if over then
-      if have[12] then
-        for span in string.gmatch(have[12], '(%S+) [^\n]*\n') do redis.call('ZREM', P .. 'agenda', W .. '/' .. span) end
+      if have[11] then
+        for span in string.gmatch(have[11], '(%S+) [^\n]*\n') do redis.call('ZREM', P .. 'agenda', W .. '/' .. span) end
         redis.call('HDEL', wf, 'd')
       end
       redis.call('PEXPIRE', wf, retention)
@@ -672,7 +662,7 @@ local function flow(onLane, onMost, on)
       if chosen then redis.call('PEXPIRE', chosen, retention) end
       local letter = rooted or redis.call('HGET', wf, 'r')
       if letter == 'K' then
-        local rec = record(string.match(record(root), '^K|(.*)$') or root)
+        local rec = redis.call('HGET', wf, string.match(redis.call('HGET', wf, root), '^K|(.*)$') or root)
         letter = rec and string.sub(rec, 1, 1)
       end
       ended(W, name, (letter == 'S' or letter == 'X') and letter or 'F', created)
@@ -688,10 +678,5 @@ local function flow(onLane, onMost, on)
     return out
   end
 
-  local function release(span, lane, delay, lim)
-    rest()
-    releaseSpan(span, lane, delay, lim)
-  end
-
-  return {new = new, use = use, put = put, release = release, apply = apply, close = close}
+  return {use = use, rest = rest, apply = apply, close = close}
 end

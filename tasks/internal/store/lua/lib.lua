@@ -24,16 +24,21 @@ end
 -- wants are the wake-tasks that the caller is to send: queue, generation, …
 local wants, wanted = {}, {}
 
+-- depth has the changes of the numbers of ready nodes, by lane: see the ready lists.
+local depth = {}
+
 -- want asks for a wake-task of a queue, unless one is pending or, with spare, a slot will come back for more by itself. With
 -- LISTS it pushes it to the wake-up list of the queue, at which a worker waits.
 local function want(q, spare)
   if wanted[q] then return end
   local k = P .. 'wake:' .. q
-  local h = redis.call('HMGET', k, 'p', 'g', 'n', 't')
+  local lane = 'n:' .. q
+  local h = redis.call('HMGET', k, 'p', 'g', 'n', 't', 'dn')
   if h[1] and h[1] ~= '' then return end
   if spare and tonumber(h[3] or '0') > 0 and math.abs(now - tonumber(h[4] or '0')) <= FRESH then return end
   wanted[q] = true
-  redis.call('HSET', k, 'p', whole(now))
+  redis.call('HSET', k, 'p', whole(now), 'dn', whole((h[5] or 0) + (depth[lane] or 0))) -- one write for this and saveDepth
+  depth[lane] = 0
   if LISTS then
     redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
     if not h[2] then redis.call('SADD', 'asynq:queues', q) end
@@ -44,9 +49,6 @@ local function want(q, spare)
 end
 
 -- Ready lists. A lane is 'n:queue' or, for high priority, 'h:queue'. Nodes without a task have lane '-'.
-
--- depth has the changes of the numbers of ready nodes, by lane.
-local depth = {}
 
 local function deepen(lane, n) depth[lane] = (depth[lane] or 0) + n end
 

@@ -48,8 +48,9 @@ if ARGV[16] == '1' then
   want(string.sub(ARGV[first + 1], 3), true)
 else
   local f = flow('', 0, {})
-  f.new(1, ARGV[12] ~= '' and ARGV[12] or ARGV[1], ARGV[7], ARGV[8])
-  for i = first, first + 4 * r - 3, 4 do f.release(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
+  f.use(1, ARGV[12] ~= '' and ARGV[12], ARGV[7], ARGV[8])
+  local release = f.rest()
+  for i = first, first + 4 * r - 3, 4 do release(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
   todo = f.close('')
 end
 saveDepth()

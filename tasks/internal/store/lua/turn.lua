@@ -262,7 +262,7 @@ elseif has('take') then
         set('s', '0')
       end
       set('t', whole(now))
-    elseif has('or-none') and (has('counted') or has('enter')) then
+    elseif has('or-none') and (has('counted') or has('enter')) and (takers ~= 0 or has('enter')) then
       set('n', whole(math.max(takers - 1, 0)))
     end
     for i, lane in ipairs({'n:' .. q, 'h:' .. q}) do
