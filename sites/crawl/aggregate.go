@@ -40,8 +40,8 @@ func pageOf(url string, info workqueue.Info, y yield) report.Page {
 	}
 }
 
-// countAnswer counts a response through a proxy for the report of the job.
-func (p *pages) countAnswer(ctx context.Context, via string, failure error) error {
+// countResponse counts a response through a proxy for the report of the job.
+func (p *pages) countResponse(ctx context.Context, via string, failure error) error {
 	if fe, ok := errors.AsType[*fetch.Error](failure); ok && via == "" && fe.Status != 0 {
 		via = fe.Via
 	}
@@ -49,7 +49,7 @@ func (p *pages) countAnswer(ctx context.Context, via string, failure error) erro
 		return nil
 	}
 	class := fetch.ClassOf(failure)
-	return store.AddAnswer(ctx, p.rdb, p.id, via, class == fetch.OK || class == fetch.Gone)
+	return store.AddResponse(ctx, p.rdb, p.id, via, class == fetch.OK || class == fetch.Gone)
 }
 
 // errNoStart fails a job that fetched no page.

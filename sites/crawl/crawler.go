@@ -132,7 +132,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 	if f.yield != nil {
 		via = f.yield.via
 	}
-	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.failure); err != nil {
+	if err := c.countResponse(context.WithoutCancel(ctx), via, f.failure); err != nil {
 		c.log.WarnContext(ctx, "cannot count a proxy response for the report", "error", err)
 	}
 	return f

@@ -63,7 +63,7 @@ func TestPagesWithTheSameContentAreReported(t *testing.T) {
 			if sum.Duplicates != c.want || sum.ByType["item"] != 12 || sum.Errors != 0 {
 				t.Errorf("got %d duplicates, %d records, %d errors; want %d, 12, 0", sum.Duplicates, sum.ByType["item"], sum.Errors, c.want)
 			}
-			reported := strings.Contains(sum.Text(), fmt.Sprintf("%d pages have the content of another page, such as http://", c.want))
+			reported := strings.Contains(sum.Text(), fmt.Sprintf("%d pages duplicate another page, such as http://", c.want))
 			if reported != (c.want > 0) {
 				t.Errorf("duplicates in the report: got %v, want %v:\n%s", reported, c.want > 0, sum.Text())
 			}

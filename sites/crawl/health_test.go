@@ -59,11 +59,11 @@ func TestHealthOfTheFirstJob(t *testing.T) {
 		{"each matches nothing on listing pages", edit(teasers, strings.Replace(teasers, "li.item", "li.card", 1)), report.Healthy, "", "map[item.name:1 item.price:1]"},
 		{"links match nothing", edit("links: .item a", "links: .card a"), report.Degraded, "no item records; every detail page should yield one", "map[teaser.name:1]"},
 		{"a required field is on no listing page", edit("name: {css: a, required: true}", "name: {css: i, required: true}"), report.Critical,
-			"field teaser.name: 30 of 30 records are invalid by it (is missing)", "map[item.name:1 item.price:1 teaser.name:0]"},
+			"field teaser.name: invalid in 30 of 30 records (is missing)", "map[item.name:1 item.price:1 teaser.name:0]"},
 		{"a required field is on no detail page", edit("css: .price,", "css: .cost,"), report.Critical,
-			"field item.price: 30 of 30 records are invalid by it (is missing)", "map[item.name:1 item.price:0 teaser.name:1]"},
+			"field item.price: invalid in 30 of 30 records (is missing)", "map[item.name:1 item.price:0 teaser.name:1]"},
 		{"likewise, and it fails the page", edit("css: .price,", "css: .cost,", "    key: [name]\n", "    key: [name]\n    on_invalid: fail\n"), report.Critical,
-			"field item.price: 30 of 30 records are invalid by it (is missing)", "map[item.name:1 item.price:0 teaser.name:1]"},
+			"field item.price: invalid in 30 of 30 records (is missing)", "map[item.name:1 item.price:0 teaser.name:1]"},
 		{"neither links nor records", edit("links: .item a", "links: .card a", teasers, ""), report.Critical, "no records (pages: 3 fetched, 0 skipped, 0 errors)", "map[]"},
 	} {
 		sum := run(t, begin(t, s, fmt.Sprint("j", i), c.def, ScrapeOptions{BaseURL: site.URL}))

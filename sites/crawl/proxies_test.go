@@ -40,17 +40,17 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 	})
 	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	// The listing and 4 items; a refusal and a 404; a 403 and then the item.
-	want := report.ProxyUsage{Proxies: 3, Answers: 9, Failures: 2}
-	if sum.Proxies == nil || sum.Proxies.Proxies != want.Proxies || sum.Proxies.Answers != want.Answers || sum.Proxies.Failures != want.Failures {
+	want := report.ProxyUsage{Proxies: 3, Responses: 9, Failures: 2}
+	if sum.Proxies == nil || sum.Proxies.Proxies != want.Proxies || sum.Proxies.Responses != want.Responses || sum.Proxies.Failures != want.Failures {
 		t.Fatalf("got %+v, want %+v", sum.Proxies, want)
 	}
-	if len(sum.Proxies.Worst) != 2 || sum.Proxies.Worst[0] != (report.Proxy{Proxy: "http://bad.example:1", Answers: 2, Failures: 1}) || sum.Proxies.Worst[1].Proxy != "http://other.example:1" {
+	if len(sum.Proxies.Worst) != 2 || sum.Proxies.Worst[0] != (report.Proxy{Proxy: "http://bad.example:1", Responses: 2, Failures: 1}) || sum.Proxies.Worst[1].Proxy != "http://other.example:1" {
 		t.Errorf("got %+v as the worst, want the bad and the other one", sum.Proxies.Worst)
 	}
 	if sum.Breaker != "closed" {
 		t.Errorf("got breaker %q, want closed", sum.Breaker)
 	}
-	for _, want := range []string{"3 used, 9 answers, 2 of them no page; worst http://bad.example:1 with 1 of 2", "breaker"} {
+	for _, want := range []string{"3 used, 9 responses, 2 of them failed; worst http://bad.example:1 with 1 of 2", "breaker"} {
 		if !strings.Contains(sum.Text(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, sum.Text())
 		}

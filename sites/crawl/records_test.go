@@ -282,7 +282,7 @@ func TestRecordCannotNameAnotherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	settleWith(t, j, record)
-	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "which the definition does not have") {
+	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "which is not in the definition") {
 		t.Errorf("got %v, want an error that names the type", err)
 	}
 	if _, err := os.Stat(elsewhere); err == nil {

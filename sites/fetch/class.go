@@ -43,8 +43,8 @@ const (
 	Enough      Class = "enough"    // the scrape needs no more listing pages
 )
 
-// Answered reports whether the class implies a response from a running site, even a useless one.
-func (c Class) Answered() bool {
+// SiteUp reports whether the class implies a response from a running site, even a useless one.
+func (c Class) SiteUp() bool {
 	switch c {
 	case OK, Gone, ClientError, Validate, Parse, BadType, TooBig, Redirect, Login:
 		return true

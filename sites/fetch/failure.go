@@ -15,7 +15,7 @@ import (
 
 // OutcomeOf returns the result of a request for the site's circuit breaker. err is from Get or from reading the page.
 func OutcomeOf(err error) polite.Outcome {
-	o := polite.Outcome{Answered: ClassOf(err).Answered()}
+	o := polite.Outcome{SiteUp: ClassOf(err).SiteUp()}
 	if e, ok := errors.AsType[*Error](err); ok {
 		o.OfSite, o.Blocked, o.Class, o.Via = e.OfSite(), e.Class == Blocked, string(e.Class), e.Via
 	}

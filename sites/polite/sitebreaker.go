@@ -61,11 +61,11 @@ func Forget(ctx context.Context, rdb redis.UniversalClient, site string) error {
 
 // Outcome is the result of a request for a page.
 type Outcome struct {
-	Answered bool   // the site is up, even if the page is gone
-	OfSite   bool   // the whole site may have failed
-	Blocked  bool   // the site blocked the request, so the failure is also the page's
-	Class    string // class of the failure
-	Via      string // proxy of the request; "": none
+	SiteUp  bool   // the site is up, even if the page is gone
+	OfSite  bool   // the whole site may have failed
+	Blocked bool   // the site blocked the request, so the failure is also the page's
+	Class   string // class of the failure
+	Via     string // proxy of the request; "": none
 }
 
 var errDown = errors.New("circuit breaker open: the site is down")
@@ -157,7 +157,7 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 			return 0, err
 		}
 		return b.left(ctx)
-	case o.Answered:
+	case o.SiteUp:
 		b.mu.Lock()
 		calm := b.calm
 		b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// damages are what can become of a file.
+// damages are the ways to damage a file.
 var damages = map[string]func(path string) error{
 	"cut": func(path string) error {
 		info, err := os.Stat(path)
@@ -50,7 +50,7 @@ func prepend(path, text string) error {
 	return os.WriteFile(path, append([]byte(text), old...), 0o600)
 }
 
-// filesOfJobs are the files that two jobs of frozenYAML leave, below the folder for records.
+// filesOfJobs are the files of two jobs of frozenYAML, below the records directory.
 var filesOfJobs = []string{
 	".muster-home", "records.db",
 	"shop.example/ledger/item.ledger", "shop.example/ledger/teaser.ledger",
@@ -59,8 +59,8 @@ var filesOfJobs = []string{
 	"shop.example/first/teaser.jsonl", "shop.example/first/teaser.csv",
 }
 
-// Whatever becomes of a file of a job, the job that resumes it and the next job write all their records, or fail with an
-// error that names the file; without the file they succeed.
+// If a file of a job is damaged, the job that resumes it and the next job write all their records, or fail with an error that
+// names the file. Without the file they succeed.
 func TestDamagedFilesOfJobs(t *testing.T) {
 	t.Parallel()
 	for what := range damages {
@@ -85,7 +85,7 @@ func TestDamagedFilesOfJobs(t *testing.T) {
 func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
 	dir := t.TempDir()
 	path, sinks := filepath.Join(dir, file), []string{"sqlite:" + filepath.Join(dir, "records.db")}
-	// run runs a job with another page, as a new process does.
+	// run runs a job with another page, like a new process.
 	run := func(id string, req store.Request, give bool) error {
 		r, err := frozenRecorder(rdb, dir, sinks)
 		if err != nil {
@@ -96,7 +96,7 @@ func damageFile(t *testing.T, rdb redis.UniversalClient, file, what string) {
 			return err
 		}
 		j := newFrozenJob(t, r, id, req)
-		j.next = len(id) * 1000 // records of its own
+		j.next = len(id) * 1000 // distinct records
 		if give {
 			j.give(4, id)
 		}

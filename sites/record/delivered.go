@@ -6,25 +6,24 @@ import (
 	"muster/sites/sink"
 )
 
-// delivered are the hashes of records that each sink has received but that are
-// not yet in all files and sinks, by address.
+// delivered has the hashes of records that each sink has received but that are not yet in all files and sinks, by address.
 type delivered map[string]map[uint64]struct{}
 
 var recordSeed = maphash.MakeSeed()
 
-// recordID identifies a record of a job, in this process.
+// recordID identifies a record of a job within this process.
 func recordID(r sink.Record) uint64 {
 	var h maphash.Hash
 	h.SetSeed(recordSeed)
 	for _, part := range []string{r.Type, r.Key, r.Change} {
-		_, _ = h.WriteString(part) // never fails, like the other writes here
+		_, _ = h.WriteString(part) // never fails
 		_ = h.WriteByte(0)
 	}
 	_, _ = h.Write(r.Data)
 	return h.Sum64()
 }
 
-// add notes that a sink has received records.
+// add adds the records that a sink has received.
 func (d *delivered) add(address string, records []sink.Record) {
 	if len(records) == 0 {
 		return

@@ -18,11 +18,10 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// failedBatch is how many failed pages are read at a time.
+// failedBatch is the number of failed pages per read.
 const failedBatch = 500
 
-// writeFailed lists the pages that were not fetched, with the reasons, in a file that appears as a whole, and after them
-// those that earlier runs of the job have listed and that are resolved.
+// writeFailed atomically writes the file of failed pages with their reasons, followed by the resolved pages of earlier runs.
 func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
 	path := filepath.Join(w.files.dir, "failed.jsonl")
 	before, err := os.Open(path)
@@ -61,7 +60,7 @@ type failedList struct {
 	to    *json.Encoder
 }
 
-// failed writes the pages that have failed.
+// failed writes the failed pages.
 func (l failedList) failed(ctx context.Context) error {
 	for offset := 0; ; {
 		ids, err := l.queue.Failed(ctx, offset, failedBatch)
@@ -88,7 +87,7 @@ func (l failedList) failed(ctx context.Context) error {
 	}
 }
 
-// resolved writes the pages of an earlier list that have not failed again. Lines that are damaged are left out.
+// resolved writes the pages of an earlier list that have not failed again. It skips damaged lines.
 func (l failedList) resolved(ctx context.Context, before io.Reader) error {
 	var batch []report.FailedPage
 	for line, err := range lines.Of(before) {
@@ -109,7 +108,7 @@ func (l failedList) resolved(ctx context.Context, before io.Reader) error {
 	return l.resolve(ctx, batch)
 }
 
-// resolve writes those of some pages that have not failed again.
+// resolve writes the pages that have not failed again.
 func (l failedList) resolve(ctx context.Context, pages []report.FailedPage) error {
 	ids := make([]string, len(pages))
 	for i, f := range pages {
@@ -134,7 +133,7 @@ func (l failedList) resolve(ctx context.Context, pages []report.FailedPage) erro
 		case workqueue.StateSkipped:
 			f, listed = store.FailureOf(info)
 		default:
-			listed = false // it is in the new list, or not of this job
+			listed = false // in the new list, or of another job
 		}
 		if !listed {
 			continue

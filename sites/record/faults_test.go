@@ -12,8 +12,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Any call of the process that writes a job's records and closes its files can go wrong: each record, each change and each
-// entry of the ledgers is there once. Frozen processes are those of TestFrozenWriter.
+// Any call of the process that writes a job's records and closes its files may fail: each record, each change and each entry of
+// the ledgers is stored once. Frozen processes are tested in TestFrozenWriter.
 func TestWriterSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{

@@ -15,17 +15,16 @@ import (
 	"muster/sites/sink"
 )
 
-// files are the files of a job: one of records for each type, changes.jsonl, and
-// the ledgers of the site, which are only read. They are opened when they are
-// needed. Each method that may change a file checks a fence first.
+// files are the files of a job: one per type of record, changes.jsonl, and the site's ledgers, which are only read. They are
+// opened on demand. Each method that may change a file checks a fence first.
 type files struct {
-	dir     string              // of the job
-	ledgers string              // the folder of the site's ledgers
-	watch   map[string][]string // by type, the fields whose changes count
+	dir     string              // directory of the job
+	ledgers string              // directory of the site's ledgers
+	watch   map[string][]string // by type: fields whose changes count
 	records map[string]*sink.JSONL
 	changes *sink.JSONL
 	books   map[string]*ledger.Book
-	dirty   map[string]bool // types with records that are not on the disk yet
+	dirty   map[string]bool // types with unsynced records
 }
 
 // changeLine is a line of changes.jsonl.
@@ -42,16 +41,15 @@ func (f *files) path(typ string) string       { return filepath.Join(f.dir, typ+
 func (f *files) changesPath() string          { return filepath.Join(f.dir, "changes.jsonl") }
 func (f *files) ledgerPath(typ string) string { return filepath.Join(f.ledgers, typ+".ledger") }
 
-// takeOver makes it impossible for an earlier writer that may still run to change
-// the files; see package sink: files that it has not named yet are removed
-// first, then each file that it may have open is replaced by a copy.
+// takeOver prevents an earlier writer that may still run from changing the files; see package sink. It first removes unnamed
+// files, then replaces each file that the earlier writer may have open by a copy.
 func (f *files) takeOver(fence sink.Fence) error {
 	if err := errors.Join(atomicfile.Abandon(f.dir), atomicfile.Abandon(f.ledgers)); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(f.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for the files in %s: %w", f.dir, err)
+		return fmt.Errorf("list the files in %s: %w", f.dir, err)
 	}
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) != ".jsonl" {
@@ -64,8 +62,8 @@ func (f *files) takeOver(fence sink.Fence) error {
 	return nil
 }
 
-// put appends a record to the file of its type and, unless it is unchanged, to
-// changes.jsonl. It reports whether the record was new in its file.
+// put appends a record to the file of its type and, if it has changed, to changes.jsonl. It reports whether the record was new in
+// its file.
 func (f *files) put(r sink.Record, fence sink.Fence) (bool, error) {
 	to, err := f.file(r.Type, fence)
 	if err != nil {
@@ -82,7 +80,7 @@ func (f *files) put(r sink.Record, fence sink.Fence) (bool, error) {
 	return fresh, f.putChange(r, fence)
 }
 
-// compare adds to a record how it differs from the one in the ledger.
+// compare adds the difference from the ledger to a record.
 func (f *files) compare(r *sink.Record) error {
 	b, err := f.book(r.Type)
 	if err != nil {
@@ -101,7 +99,7 @@ func (f *files) compare(r *sink.Record) error {
 	return nil
 }
 
-// putChange appends a record to changes.jsonl, unless it is unchanged.
+// putChange appends a record to changes.jsonl if it has changed.
 func (f *files) putChange(r sink.Record, fence sink.Fence) error {
 	if r.Change == string(ledger.Unchanged) {
 		return nil
@@ -151,7 +149,7 @@ func (f *files) book(typ string) (*ledger.Book, error) {
 	return b, nil
 }
 
-// counts is how many records each open file has, by type.
+// counts returns the number of records in each open file, by type.
 func (f *files) counts() map[string]int {
 	n := make(map[string]int, len(f.records))
 	for typ, file := range f.records {
@@ -160,7 +158,7 @@ func (f *files) counts() map[string]int {
 	return n
 }
 
-// sync brings all that was put to the disk.
+// sync syncs all records to disk.
 func (f *files) sync() error {
 	for _, typ := range slices.Sorted(maps.Keys(f.dirty)) {
 		if err := f.records[typ].Sync(); err != nil {

@@ -20,12 +20,11 @@ import (
 	"muster/sites/sink"
 )
 
-// ReportFile is the file in a job's folder that has its summary.
+// ReportFile is the name of the file with the summary in a job's directory.
 const ReportFile = "report.json"
 
-// finish writes the remaining records of a job whose pages are done, closes its
-// files, and adds to its summary what can be read only from the files. A second
-// call, as after a crash, has the same result.
+// finish writes the remaining records of a job with only terminal pages, closes its files, and adds the results of the files to
+// the summary. It is idempotent, also after a crash.
 func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +37,7 @@ func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary
 		if err != nil {
 			return err
 		}
-		data := notes[store.ClosedNote+w.run] // of a writer that stopped after storing it
+		data := notes[store.ClosedNote+w.run] // stored by a writer that stopped afterwards
 		if data == "" {
 			if data, err = w.closeJob(ctx, sum); err != nil {
 				return err
@@ -58,8 +57,7 @@ func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary
 	return sum, err
 }
 
-// closeJob closes the files, and returns the summary once it is noted: from then
-// on it is the one of the job, whoever writes.
+// closeJob closes the files and returns the summary after storing it. From then on it is the summary of the job for all writers.
 func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, error) {
 	if _, err := w.writeAll(ctx); err != nil {
 		return "", err
@@ -78,8 +76,7 @@ func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, erro
 	return string(data), w.lease.ack(ctx, "", notes)
 }
 
-// announce passes on the health of the site. A writer that stops in the middle
-// does so again.
+// announce reports the health of the site. If a writer stops in the middle, the next one repeats it.
 func (w *writer) announce(ctx context.Context, h report.Health) error {
 	if w.judged == nil {
 		return nil
@@ -91,7 +88,7 @@ func (w *writer) announce(ctx context.Context, h report.Health) error {
 	return w.judged(ctx, h, store.StatusBefore(all, w.run))
 }
 
-// complete writes the files that are written at the end, and completes the summary.
+// complete writes the files at the end of a job and completes the summary.
 func (w *writer) complete(ctx context.Context, sum *report.Summary) error {
 	for _, step := range []func(context.Context, *report.Summary) error{
 		w.countRecords, w.updateLedgers, w.countChanges, w.writeCSV, w.writeFailed, w.judge, w.writeReport,
@@ -106,7 +103,7 @@ func (w *writer) complete(ctx context.Context, sum *report.Summary) error {
 func (w *writer) countRecords(ctx context.Context, sum *report.Summary) error {
 	sum.ByType, sum.Files, sum.Records = map[string]int{}, nil, 0
 	for _, r := range w.def.Records {
-		f, err := w.files.file(r.Name, w.lease.fence(ctx)) // each exists, even when it is empty
+		f, err := w.files.file(r.Name, w.lease.fence(ctx)) // create empty files, too
 		if err != nil {
 			return err
 		}
@@ -117,7 +114,7 @@ func (w *writer) countRecords(ctx context.Context, sum *report.Summary) error {
 	return nil
 }
 
-// updateLedgers stores the records of the job, to compare those of the next with.
+// updateLedgers stores the records of the job for comparison with the next job.
 func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 	for _, r := range w.def.Records {
 		if f := w.files.records[r.Name]; f != nil {
@@ -139,8 +136,7 @@ func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 	return nil
 }
 
-// updateLedger updates the ledger of one type, and writes the records that are
-// gone to changes.jsonl and the sinks.
+// updateLedger updates the ledger of one type and writes the missing records to changes.jsonl and the sinks.
 func (w *writer) updateLedger(ctx context.Context, typ string, job ledger.Job) error {
 	var gone []sink.Record
 	flush := func() error {
@@ -151,7 +147,7 @@ func (w *writer) updateLedger(ctx context.Context, typ string, job ledger.Job) e
 	err := ledger.Update(w.files.ledgerPath(typ), job, func(e ledger.Entry) error {
 		var h head
 		if err := json.Unmarshal(e.Record, &h); err != nil {
-			return fmt.Errorf("read the earlier record %s: %w", e.Key, err)
+			return fmt.Errorf("read record %s of the ledger: %w", e.Key, err)
 		}
 		gone = append(gone, sink.Record{Site: w.def.Site, Job: w.id, Type: typ, Key: e.Key, URL: h.URL, Data: e.Record, Change: string(ledger.Gone), At: job.At})
 		if len(gone) == writeBatch {
@@ -177,7 +173,7 @@ func (w *writer) writeGone(ctx context.Context, gone []sink.Record) error {
 	return w.sinks.put(ctx, gone)
 }
 
-// countChanges counts what changes.jsonl has.
+// countChanges counts the changes in changes.jsonl.
 func (w *writer) countChanges(_ context.Context, sum *report.Summary) error {
 	sum.Changes = report.Changes{Unchanged: sum.Records}
 	f, err := os.Open(w.files.changesPath())
@@ -226,8 +222,7 @@ func (w *writer) writeCSV(ctx context.Context, sum *report.Summary) error {
 	return nil
 }
 
-// judge adds the health of the site to the summary, and the job to those that
-// the next is compared with.
+// judge adds the health of the site to the summary and stores it for comparison with the next job.
 func (w *writer) judge(ctx context.Context, sum *report.Summary) error {
 	sum.Response = sum.Times.Percentiles()
 	sum.Seconds = time.Since(time.UnixMilli(w.req.Began)).Seconds()
@@ -244,12 +239,12 @@ func (w *writer) judge(ctx context.Context, sum *report.Summary) error {
 		w.log.WarnContext(ctx, "the site is not healthy", "health", sum.Health.Status, "alerts", sum.Health.Alerts)
 	}
 	if len(sum.Health.Notices) > 0 {
-		w.log.WarnContext(ctx, "records of the site lack something", "notices", sum.Health.Notices)
+		w.log.WarnContext(ctx, "records of the site are incomplete", "notices", sum.Health.Notices)
 	}
 	return nil
 }
 
-// writeReport writes the summary beside the records, for programs and for people.
+// writeReport writes the summary next to the records, as JSON and as text.
 func (w *writer) writeReport(ctx context.Context, sum *report.Summary) error {
 	data, err := json.MarshalIndent(sum, "", "  ")
 	if err != nil {

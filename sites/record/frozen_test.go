@@ -24,7 +24,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// frozenJob is a job whose records a test makes.
+// frozenJob is a job with records from the test.
 type frozenJob struct {
 	*writer
 	t    *testing.T
@@ -32,8 +32,7 @@ type frozenJob struct {
 	keys map[string]map[string]bool // by type
 }
 
-// give settles a page with records, some of which are larger than the buffer
-// that they are written through.
+// give settles a page with records, some of them larger than the write buffer.
 func (j *frozenJob) give(n int, version string) {
 	j.t.Helper()
 	ctx := j.t.Context()
@@ -105,7 +104,7 @@ func (j *frozenJob) audit() {
 	}
 }
 
-// lines counts the lines of a file by their keys. Each must be whole.
+// lines counts the lines of a file by key. Each must be complete.
 func (j *frozenJob) lines(path string) map[string]int {
 	j.t.Helper()
 	f, err := os.Open(path)
@@ -139,7 +138,7 @@ records:
   teaser: {from: listing, each: li, fields: {name: a}}
 `
 
-// newFrozenJob makes a job known as the begin of a scrape does.
+// newFrozenJob stores a job like the start of a scrape.
 func newFrozenJob(t *testing.T, r *Recorder, id string, req store.Request) *frozenJob {
 	t.Helper()
 	home, err := FolderName(req.OutDir)
@@ -161,8 +160,7 @@ func newFrozenJob(t *testing.T, r *Recorder, id string, req store.Request) *froz
 	return &frozenJob{writer: w, t: t, keys: map[string]map[string]bool{}}
 }
 
-// twoWriters are a process that can be stopped, and a recorder that writes when a
-// test makes it.
+// twoWriters returns a process that can be stopped, and a recorder that writes on request.
 func twoWriters(t *testing.T, dir string, sinks ...string) (*Recorder, *frozenWriter) {
 	t.Helper()
 	url := redistest.URL(t)
@@ -183,7 +181,7 @@ func twoWriters(t *testing.T, dir string, sinks ...string) (*Recorder, *frozenWr
 	return r, startWriter(t, append([]string{url, dir}, sinks...)...)
 }
 
-// countingHook is a webhook; delivered counts the records that it got.
+// countingHook returns a webhook and a function that counts its records.
 func countingHook(t *testing.T) (url string, delivered func() int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -211,9 +209,8 @@ func countingHook(t *testing.T) (url string, delivered func() int) {
 	}
 }
 
-// A process is stopped at any step of writing records for so long that another
-// takes over, and then continues beside it: every record is written once, and the
-// job is not blocked.
+// A process is stopped at any step of writing records until another takes over, and then continues concurrently: every record is
+// written once, and the job is not blocked.
 func TestFrozenWriter(t *testing.T) {
 	t.Parallel()
 	hook, delivered := countingHook(t)
@@ -267,7 +264,7 @@ func TestFrozenWriter(t *testing.T) {
 	t.Logf("stopped at %d steps", len(met))
 }
 
-// So is one that is stopped while it closes the files of a job.
+// The same holds for a process that is stopped while it closes the files of a job.
 func TestFrozenCloser(t *testing.T) {
 	t.Parallel()
 	const parts = 4
@@ -279,8 +276,7 @@ func TestFrozenCloser(t *testing.T) {
 	}
 }
 
-// freezeCloser stops a process that closes jobs at those steps that are asked
-// for, each in a job of its own.
+// freezeCloser stops a process that closes jobs at the steps that asked selects, with a separate job for each.
 func freezeCloser(t *testing.T, asked func(step int) bool) {
 	out := t.TempDir()
 	r, w := twoWriters(t, out)
@@ -371,7 +367,7 @@ func (j *frozenJob) isClosed() {
 		}
 		for key := range want {
 			if e, ok, err := b.Show(key); err != nil || !ok || !strings.Contains(string(e.Record), `"`+j.run+`"`) {
-				j.t.Errorf("the ledger has %v of record %s, %v; want what job %s had", e.Last, key, err, j.run)
+				j.t.Errorf("the ledger has %v of record %s, %v; want the record of job %s", e.Last, key, err, j.run)
 			}
 		}
 		if err := b.Close(); err != nil {
@@ -380,8 +376,8 @@ func (j *frozenJob) isClosed() {
 	}
 }
 
-// A process writes no records to a folder that it does not see, or that has
-// another name: that of another machine.
+// A process does not write records to a directory that it cannot access or that has another name, because it is on another
+// machine.
 func TestFolderOfAnotherMachineIsNotWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

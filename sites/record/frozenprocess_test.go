@@ -22,30 +22,26 @@ import (
 	"muster/tasks"
 )
 
-// writerChildEnv makes this test binary a process that writes the records of all
-// open jobs of the Redis that it names to the folder and sinks that it names
-// then, until its standard input ends.
+// writerChildEnv turns this test binary into a process that writes the records of all open jobs until its standard input ends.
+// The variable has the Redis, the directory and the sinks.
 const writerChildEnv = "MUSTER_SITES_TEST_WRITER"
 
-// frozenLease is short: a test waits for it to run out many times.
+// frozenLease is short because tests wait for its expiry many times.
 const frozenLease = 100 * time.Millisecond
 
 func frozenRecorder(rdb redis.UniversalClient, dir string, sinks []string) (*Recorder, error) {
 	return New(Config{Client: tasks.NewClient(rdb), OutDir: dir, Sinks: sinks, Lease: frozenLease})
 }
 
-// stepper is a hook on a client of Redis: it says on standard output which
-// command on its job the process is about to send, and which reply it has just
-// received, and continues when it reads a line. Between two such steps is what the process does to files.
-// Steps are counted from when it became the writer.
+// stepper is a hook of a Redis client. It prints the next command on its job and each received reply to standard output, and
+// continues after reading a line. Between two such steps the process changes files. Steps count from the claim of the lease.
 type stepper struct {
 	mu   sync.Mutex // guards all
 	in   *bufio.Reader
 	step int
 }
 
-// claimArgs is how many words a claim has, fewer than any other script of a
-// queue that a writer runs.
+// claimArgs is the number of arguments of a claim, fewer than any other script of a queue that a writer runs.
 const claimArgs = 21
 
 func (s *stepper) say(when string, cmd redis.Cmder) {
@@ -109,7 +105,7 @@ func writerChild(args string) error {
 	}
 }
 
-// frozenWriter is a process that writes records and is stopped now and then.
+// frozenWriter is a process that writes records and that the test can stop.
 type frozenWriter struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -172,15 +168,14 @@ func startWriter(t *testing.T, args ...string) *frozenWriter {
 	return w
 }
 
-// stopAt says at which steps to stop.
+// stopAt selects the steps at which to stop.
 func (w *frozenWriter) stopAt(want func(step string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.want = want
 }
 
-// freeze waits until the writer is at a step where it must stop, and stops it
-// there. Without one before enough it returns "".
+// freeze waits until the writer reaches a selected step and stops it there. It returns "" if enough comes first.
 func (w *frozenWriter) freeze(enough func() bool) string {
 	w.t.Helper()
 	step := ""
@@ -218,7 +213,7 @@ func (w *frozenWriter) freeze(enough func() bool) string {
 	return step
 }
 
-// thaw makes the writer continue.
+// thaw resumes the writer.
 func (w *frozenWriter) thaw() {
 	w.t.Helper()
 	if _, err := io.WriteString(w.in, "go\n"); err != nil {
@@ -229,8 +224,7 @@ func (w *frozenWriter) thaw() {
 	}
 }
 
-// awake waits until the writer has gone on with a job from the start, and so
-// has ended what it was at.
+// awake waits until the writer has begun a new round, and so has completed its last action.
 func (w *frozenWriter) awake() {
 	w.t.Helper()
 	again := 0
@@ -240,7 +234,7 @@ func (w *frozenWriter) awake() {
 		}
 		return false
 	})
-	testutil.Eventually(w.t, "the writer ends what it was at", func() bool {
+	testutil.Eventually(w.t, "the writer to complete its action", func() bool {
 		w.alive()
 		w.mu.Lock()
 		defer w.mu.Unlock()

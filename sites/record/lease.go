@@ -11,41 +11,38 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// ErrNotWriter says that another process writes the records of a job, or that
-// this one must not or cannot.
+// ErrNotWriter means that another process writes the records of a job, or that this process must not or cannot.
 var ErrNotWriter = errors.New("another process writes the records")
 
-// lease makes one process at a time the writer of a job: the one that may read
-// the outputs of its queue. Its fence, which grows with each new holder, keeps
-// an earlier holder from changing anything.
+// lease is the right to write the records of a job, held by one process at a time, which reads the outputs of the job's queue.
+// Its fence token grows with each new holder and blocks writes of earlier holders.
 type lease struct {
 	out    *workqueue.Outputs
-	owner  string        // names this holder among all
-	ttl    time.Duration // how long it may be silent before another takes over
+	owner  string        // identifies this holder
+	ttl    time.Duration // maximum silence before another process takes over
 	job    string
-	reader workqueue.Reader // the last one that was claimed
+	reader workqueue.Reader // last claimed reader
 }
 
-// claim makes this process the writer and reports whether others may have
-// written since it last was. It fails with ErrNotWriter while another is.
+// claim acquires the lease. changed reports whether another process may have written since this one last held it. The error is
+// ErrNotWriter while another process holds the lease.
 func (l *lease) claim(ctx context.Context) (changed bool, err error) {
 	r, err := l.out.Claim(ctx, l.owner, l.ttl)
 	if errors.Is(err, workqueue.ErrOtherReader) {
 		return false, ErrNotWriter
 	}
 	if err != nil {
-		return false, fmt.Errorf("become the writer of job %s: %w", l.job, err)
+		return false, fmt.Errorf("acquire the lease to write job %s: %w", l.job, err)
 	}
 	changed = r.Fence() != l.reader.Fence() || r.Stale()
 	l.reader = r
 	return changed, nil
 }
 
-// keep renews the lease. It fails with ErrNotWriter when another is the writer by now.
+// keep renews the lease. The error is ErrNotWriter if another process holds it.
 func (l *lease) keep(ctx context.Context) error { return l.check(l.reader.Keep(ctx, l.ttl)) }
 
-// keepUntil renews the lease until ctx ends, and calls lost when another is the
-// writer by now.
+// keepUntil renews the lease until ctx is done. It calls lost if another process holds the lease.
 func (l *lease) keepUntil(ctx context.Context, lost func(error)) {
 	t := time.NewTicker(l.ttl / 3)
 	defer t.Stop()
@@ -61,41 +58,42 @@ func (l *lease) keepUntil(ctx context.Context, lost func(error)) {
 	}
 }
 
-// fence is keep, for what changes files.
+// fence returns keep as a fence for changes of files.
 func (l *lease) fence(ctx context.Context) sink.Fence { return func() error { return l.keep(ctx) } }
 
-// settled ends the takeover from an earlier holder: none of its files is in use any more.
+// settled ends the takeover from an earlier holder, whose files are no longer in use.
 func (l *lease) settled(ctx context.Context) error { return l.check(l.reader.Settled(ctx, l.ttl)) }
 
-// ack removes the records up to seq, which are safe, from Redis and stores notes with it. Without a seq it only stores notes.
+// ack removes records up to seq, which are stored everywhere, from Redis and stores notes in the same step. Without a seq it only
+// stores notes.
 func (l *lease) ack(ctx context.Context, seq string, notes map[string]string) error {
 	return l.check(l.reader.Ack(ctx, seq, notes))
 }
 
-// report stores why the writer cannot write.
+// report stores the error that prevents writing.
 func (l *lease) report(ctx context.Context, trouble error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	return l.ack(ctx, "", map[string]string{store.TroubleNote: trouble.Error()})
 }
 
-// release lets another process write at once.
+// release releases the lease.
 func (l *lease) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := l.reader.Release(ctx); err != nil && !errors.Is(err, workqueue.ErrLeaseLost) {
-		return fmt.Errorf("give up writing job %s: %w", l.job, err)
+		return fmt.Errorf("release the lease to write job %s: %w", l.job, err)
 	}
 	return nil
 }
 
-// check translates an error of the reader.
+// check converts an error of the reader.
 func (l *lease) check(err error) error {
 	if errors.Is(err, workqueue.ErrLeaseLost) {
 		return ErrNotWriter
 	}
 	if err != nil {
-		return fmt.Errorf("remain the writer of job %s: %w", l.job, err)
+		return fmt.Errorf("renew the lease to write job %s: %w", l.job, err)
 	}
 	return nil
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// logOnce limits how often an error that lasts is logged. The zero value is ready
-// to use, by many goroutines.
+// logOnce limits how often a persistent error is logged. The zero value is ready to use and safe for concurrent use.
 type logOnce struct {
 	mu     sync.Mutex // guards logged
 	logged map[string]logged
@@ -18,12 +17,11 @@ type logged struct {
 }
 
 const (
-	repeatSame  = 5 * time.Minute // how often the same error is logged again
-	repeatOther = time.Minute     // how soon another one is
+	repeatSame  = 5 * time.Minute // interval for the same error
+	repeatOther = time.Minute     // interval for a different error
 )
 
-// shouldLog reports whether to log an error of a job: it is a new one, or was
-// last logged long ago.
+// shouldLog reports whether to log an error of a job: it is new, or was last logged long ago.
 func (l *logOnce) shouldLog(job string, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

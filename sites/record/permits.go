@@ -11,16 +11,15 @@ import (
 	"muster/sites/internal/store"
 )
 
-// permits are the folders and sinks that this process may write records to:
-// those in its settings, and those of scrapes that it sent itself. A request
-// from another process adds none, since any client can send one.
+// permits are the directories and sinks that this process may write to: from its configuration and from scrapes that it sent.
+// Requests from other processes add none, since any client can send one.
 type permits struct {
 	mu    sync.Mutex // guards the fields below
 	dirs  []string   // absolute
 	sinks []string   // addresses
 }
 
-// allow adds a folder, unless it is "", and sinks.
+// allow adds sinks, and a directory unless it is "".
 func (p *permits) allow(dir string, sinks []string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,39 +41,38 @@ func (p *permits) allow(dir string, sinks []string) error {
 	return nil
 }
 
-// check returns why the records of a request are not written by this process,
-// and what to do.
+// check returns an error with a remedy if this process may not write the records of a request.
 func (p *permits) check(req store.Request) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !slices.ContainsFunc(p.dirs, func(dir string) bool { return isBelow(dir, req.OutDir) }) {
-		return fmt.Errorf("this process may not write to %s: name that folder in its settings, as sites.out, or with muster scrape --out", req.OutDir)
+		return fmt.Errorf("this process may not write to %s; set sites.out to this directory or use muster scrape --out", req.OutDir)
 	}
 	for _, address := range req.Sinks {
 		if isLocalSQLite(address) {
 			continue
 		}
 		if !slices.Contains(p.sinks, address) {
-			return errors.New("this process may not write to a sink of the job: name it in its settings, in sites.sinks, or with muster scrape --sink")
+			return errors.New("this process may not write to a sink of the job; add it to sites.sinks or use muster scrape --sink")
 		}
 	}
 	return nil
 }
 
-// isLocalSQLite reports whether a sink is a database below the folder for records.
+// isLocalSQLite reports whether a sink is a database below the records directory.
 func isLocalSQLite(address string) bool {
 	path, ok := strings.CutPrefix(address, "sqlite:")
 	return ok && filepath.IsLocal(path)
 }
 
-// list returns the folders and the sinks.
+// list returns the directories and the sinks.
 func (p *permits) list() (dirs, sinks []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.dirs), slices.Clone(p.sinks)
 }
 
-// isBelow reports whether path is dir or below it, after following links.
+// isBelow reports whether path is dir or below it, after resolving links.
 func isBelow(dir, path string) bool {
 	if dir == path {
 		return true

@@ -1,10 +1,8 @@
-// Package record writes the records of jobs: to files, with what changed since
-// the last job of the site, and to sinks. At the end of a job it closes the files
-// and writes the report.
+// Package record writes the records of jobs to files and sinks, with the changes since the site's last job. At the end of a job
+// it closes the files and writes the report.
 //
-// Pages settle their records in the work queue of their job. In each process a
-// Recorder writes those of the jobs whose folder it sees and may write to; a
-// lease per job lets one process write at a time.
+// Pages settle their records in the work queue of their job. In each process a Recorder writes the records of all jobs with a
+// directory that it can access and may write to. A lease per job allows one writing process at a time.
 package record
 
 import (
@@ -29,39 +27,37 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Config sets up a Recorder.
+// Config configures a Recorder.
 type Config struct {
 	Client *tasks.Client         // Required.
-	OutDir string                // where this process may write. Required.
+	OutDir string                // directory that this process may write to. Required.
 	Sinks  []string              // addresses of sinks that it may write to. Defaults to none.
-	Lease  time.Duration         // how long a writer may be silent before another takes over. Defaults to 15 s.
-	Secret string                // signs what webhooks get; see sink.Options. Defaults to none.
+	Lease  time.Duration         // maximum silence of a writer before another takes over. Defaults to 15 s.
+	Secret string                // signs webhook requests; see sink.Options. Defaults to none.
 	Filter *addressfilter.Filter // see sink.Options. Defaults to none.
-	// Judged is called with the health of a site when a job has ended, and with the status after the job before, "" if
-	// there was none. If it returns an error, or the process dies, it is called again. Defaults to none.
+	// Judged is called with the health of a site after each of its jobs, and with the status after the previous job, or "". It is
+	// called again if it returns an error or the process crashes. Defaults to none.
 	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
-	// Round is called with the open jobs each time before their records are
-	// written. Defaults to none.
+	// Round is called with the open jobs before each round of writing. Defaults to none.
 	Round  func(ctx context.Context, open []string)
 	Logger *slog.Logger // Defaults to none.
 }
 
 const defaultLease = 15 * time.Second
 
-// RetryAfter is how long to wait before calling Finish again after an error.
+// RetryAfter is the delay before Finish should be called again after an error.
 const RetryAfter = minBackOff
 
-// Recorder writes records. It may be used by many goroutines. Run writes; Close
-// closes the files.
+// A Recorder writes records. It is safe for concurrent use. Run writes; Close closes the files.
 type Recorder struct {
 	cfg       Config
 	rdb       redis.UniversalClient
-	owner     string                  // names this process among those that write
-	sees      func(dir string) string // the name of a folder for records, if it is here
+	owner     string                  // identifies this process among the writers
+	sees      func(dir string) string // name of a records directory on this machine, or ""
 	permits   permits
-	announced string        // see announce; of the goroutine of Run
-	wake      chan struct{} // there may be a job with records to write
-	errors    logOnce       // that were logged, by job
+	announced string        // see announce; used only by Run
+	wake      chan struct{} // signals that a job may have records to write
+	errors    logOnce       // logged errors by job
 
 	mu      sync.Mutex // guards writers
 	writers map[string]*writer
@@ -83,34 +79,33 @@ func New(cfg Config) (*Recorder, error) {
 	return r, r.permits.allow(cfg.OutDir, cfg.Sinks)
 }
 
-// Allow lets this process write to a folder, unless it is "", and to sinks.
+// Allow lets this process write to sinks, and to a directory unless it is "".
 func (r *Recorder) Allow(dir string, sinks []string) error { return r.permits.allow(dir, sinks) }
 
-// Check returns why this process must not write the records of a request, and what to do.
+// Check returns an error with a remedy if this process must not write the records of a request.
 func (r *Recorder) Check(req store.Request) error { return r.permits.check(req) }
 
-// Sees reports whether the folder for the records of a request is on this machine.
+// Sees reports whether the records directory of a request is on this machine.
 func (r *Recorder) Sees(req store.Request) bool {
 	return req.Home != "" && r.sees(req.OutDir) == req.Home
 }
 
-// How often Run looks for jobs: while there are some, and while not.
+// Intervals at which Run looks for jobs, with and without open jobs.
 const (
 	roundBusy = 250 * time.Millisecond
 	roundIdle = 2 * time.Second
 )
 
-// Run writes the records of all jobs that this process sees and may write, until
-// ctx ends. It returns when no record is being written any more, always nil; what
-// is not written waits in Redis.
+// Run writes the records of all jobs that this process can access and may write, until ctx is done. It returns nil after the last
+// write in progress; unwritten records remain in Redis.
 func (r *Recorder) Run(ctx context.Context) error {
-	if _, err := FolderName(r.cfg.OutDir); err != nil { // senders look for its name
-		r.cfg.Logger.WarnContext(ctx, "this process does not announce that it writes records", "error", err)
+	if _, err := FolderName(r.cfg.OutDir); err != nil { // senders compare its name
+		r.cfg.Logger.WarnContext(ctx, "cannot announce this process as a writer of records", "error", err)
 	}
 	defer r.retract(ctx)
 	var writing sync.WaitGroup
 	defer writing.Wait()
-	busy := map[string]chan struct{}{} // by job; closed when its records have been written
+	busy := map[string]chan struct{}{} // by job; closed after its records are written
 	for {
 		wait := roundIdle
 		if r.round(ctx, busy, &writing) > 0 {
@@ -128,7 +123,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// Wake makes Run look for jobs now.
+// Wake makes Run look for jobs immediately.
 func (r *Recorder) Wake() {
 	select {
 	case r.wake <- struct{}{}:
@@ -136,8 +131,7 @@ func (r *Recorder) Wake() {
 	}
 }
 
-// round begins to write the records of the open jobs that are not busy, and
-// returns how many jobs are open.
+// round starts to write the records of open jobs that are not busy, and returns the number of open jobs.
 func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, writing *sync.WaitGroup) int {
 	for id, done := range busy {
 		select {
@@ -147,12 +141,12 @@ func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, wri
 		}
 	}
 	if err := r.announce(ctx); err != nil && ctx.Err() == nil {
-		r.cfg.Logger.WarnContext(ctx, "this process does not announce that it writes records", "error", err)
+		r.cfg.Logger.WarnContext(ctx, "cannot announce this process as a writer of records", "error", err)
 	}
 	open, err := r.rdb.SMembers(ctx, store.OpenJobsKey).Result()
 	if err != nil {
 		if ctx.Err() == nil {
-			r.cfg.Logger.WarnContext(ctx, "cannot look for records to write", "error", err)
+			r.cfg.Logger.WarnContext(ctx, "cannot list the jobs with records to write", "error", err)
 		}
 		return 0
 	}
@@ -178,17 +172,16 @@ func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, wri
 	return len(open)
 }
 
-// writeJob writes the records of a job that wait, and finishes the job when its
-// pages are done. After an error it waits for a while.
+// writeJob writes the unwritten records of a job and finishes the job after its last page. After an error it backs off.
 func (r *Recorder) writeJob(ctx context.Context, id string) {
 	err := r.tryJob(ctx, id)
 	switch {
 	case err == nil && r.errors.clear(id):
-		r.cfg.Logger.InfoContext(ctx, "records are written again", "job", id)
+		r.cfg.Logger.InfoContext(ctx, "writing records works again", "job", id)
 	case err == nil || errors.Is(err, ErrNotWriter) || ctx.Err() != nil:
 	default:
 		if r.errors.shouldLog(id, err) {
-			r.cfg.Logger.WarnContext(ctx, "records cannot be written now; they wait in Redis, and no more pages are begun", "job", id, "error", err)
+			r.cfg.Logger.WarnContext(ctx, "cannot write records; they wait in Redis, and fetching is paused", "job", id, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -216,8 +209,7 @@ func (r *Recorder) tryJob(ctx context.Context, id string) error {
 	return err
 }
 
-// closeEnded closes a job that will have no more records because its workflow
-// failed or was revoked.
+// closeEnded closes a job that will have no more records because its workflow failed or was revoked.
 func (r *Recorder) closeEnded(ctx context.Context, w *writer) error {
 	if time.Since(w.lastCheck) < 10*time.Second {
 		return nil
@@ -225,7 +217,7 @@ func (r *Recorder) closeEnded(ctx context.Context, w *writer) error {
 	w.lastCheck = time.Now()
 	status, err := tasks.Attach[report.Summary](r.cfg.Client, w.run).Status(ctx)
 	if err != nil && !errors.Is(err, tasks.ErrUnknown) {
-		return fmt.Errorf("look at job %s: %w", w.run, err)
+		return fmt.Errorf("read job %s: %w", w.run, err)
 	}
 	if err == nil && !status.Terminal() {
 		return nil
@@ -237,8 +229,8 @@ func (r *Recorder) closeEnded(ctx context.Context, w *writer) error {
 	return nil
 }
 
-// Write writes the records of a job that wait, and returns how many were new. It
-// fails with ErrNotWriter when this process is not their writer.
+// Write writes the unwritten records of a job and returns the number of new ones. The error is ErrNotWriter if this process is
+// not their writer.
 func (r *Recorder) Write(ctx context.Context, id string) (int, error) {
 	w, err := r.writer(ctx, id)
 	if err != nil {
@@ -247,10 +239,8 @@ func (r *Recorder) Write(ctx context.Context, id string) (int, error) {
 	return w.drain(ctx)
 }
 
-// Finish closes the files of a job whose pages are all done, and returns its
-// summary with what only the files know. Called again it returns the same. It
-// fails with ErrNotWriter when another process is the writer of the job, which
-// then finishes it.
+// Finish closes the files of a job with only terminal pages, and returns its summary with the results of the files. It is
+// idempotent. The error is ErrNotWriter if another process is the writer of the job, which then finishes it.
 func (r *Recorder) Finish(ctx context.Context, id string, sum report.Summary) (report.Summary, error) {
 	w, err := r.writer(ctx, id)
 	if err != nil {
@@ -259,7 +249,7 @@ func (r *Recorder) Finish(ctx context.Context, id string, sum report.Summary) (r
 	return w.finish(ctx, sum)
 }
 
-// writer returns the writer of a job. It opens no files yet.
+// writer returns the writer of a job without opening files.
 func (r *Recorder) writer(ctx context.Context, id string) (*writer, error) {
 	r.mu.Lock()
 	w, ok := r.writers[id]
@@ -290,7 +280,7 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 		return nil, err
 	}
 	if def.Site != req.Site {
-		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, store.ErrNames)
+		return nil, fmt.Errorf("the definition is for site %s, but the request for %q: %w", def.Site, req.Site, store.ErrNames)
 	}
 	id := req.PagesOf(run)
 	watch := map[string][]string{}
@@ -313,7 +303,7 @@ func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
 	}, nil
 }
 
-// known lists the jobs with a writer here.
+// known returns the jobs with a writer in this process.
 func (r *Recorder) known() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,7 +314,7 @@ func (r *Recorder) known() []string {
 	return ids
 }
 
-// Forget drops the writer of a job that has ended, and closes its files.
+// Forget drops the writer of a terminated job and closes its files.
 func (r *Recorder) Forget(id string) {
 	r.mu.Lock()
 	w := r.writers[id]
@@ -338,7 +328,7 @@ func (r *Recorder) Forget(id string) {
 	}
 }
 
-// Close closes the files. Call it when Run has returned.
+// Close closes the files. Call it after Run has returned.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

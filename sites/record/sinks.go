@@ -10,12 +10,10 @@ import (
 	"muster/sites/sink"
 )
 
-// sinkTimeout is how long a sink may take for a batch: a sink that hangs must be
-// reported.
+// sinkTimeout limits the time of a sink for a batch, so that a hanging sink is reported.
 const sinkTimeout = 2 * time.Minute
 
-// sinks are the sinks of a job beside its files. They are opened when they are
-// needed, and opened again after an error.
+// sinks are the sinks of a job in addition to its files. They are opened on demand, and again after an error.
 type sinks struct {
 	addresses []string
 	options   sink.Options
@@ -23,13 +21,12 @@ type sinks struct {
 	delivered delivered
 }
 
-// sinkError is an error of a sink beside the files.
+// sinkError is an error of a sink other than the files.
 type sinkError struct{ error }
 
 func (e sinkError) Unwrap() error { return e.error }
 
-// put delivers records to each sink, also when another fails. A sink does not
-// receive again the records of a failed batch that it has received.
+// put delivers records to all sinks, even if some fail. A sink does not receive the records of a failed batch twice.
 func (s *sinks) put(ctx context.Context, records []sink.Record) error {
 	var errs []error
 	for _, address := range s.addresses {
@@ -62,7 +59,7 @@ func (s *sinks) putTo(ctx context.Context, address string, records []sink.Record
 	}
 	n, err := to.Put(ctx, records)
 	if err != nil {
-		delete(s.open, address) // its state is not known
+		delete(s.open, address) // its state is unknown
 		err = errors.Join(err, to.Close())
 	}
 	return n, err

@@ -20,28 +20,24 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// writer moves the records of a job from the output stream of its queue to files
-// and sinks. Each process that sees the job's folder may have one; a lease
-// lets one of them write at a time. A record leaves Redis only when it is safe
-// everywhere, and one that a writer reads twice, as after a crash, is recognised
-// by its key.
+// A writer moves the records of a job from the output stream of its queue to files and sinks. Each process with access to the
+// job's directory may have one; a lease allows one of them to write at a time. A record is removed from Redis only after all
+// files and sinks have it. The key identifies a record that is read twice, as after a crash.
 //
-// A writer that was stopped for longer than its lease continues beside the one
-// that took over. What it still does must change nothing: in the files by the
-// rules of package sink, and in Redis because only the reader of the outputs can
-// acknowledge and count them.
+// A writer that was stopped longer than its lease may continue concurrently with its successor. It must not change anything: the
+// rules of package sink ensure that for files, and in Redis only the reader of the outputs can acknowledge and count them.
 type writer struct {
-	id    string // of the job that has the pages and the records
-	run   string // of the job; the same unless it resumes another
+	id    string // job with the pages and records
+	run   string // workflow; differs from id if it resumes a job
 	req   store.Request
 	def   *definition.Definition
 	rdb   redis.UniversalClient
 	queue *workqueue.Queue
-	may   func() error // why this process must not write, or cannot
+	may   func() error // error if this process must not or cannot write
 	log   *slog.Logger
 
 	judged    func(context.Context, report.Health, report.HealthStatus) error // see Config; may be nil
-	lastCheck time.Time                                                       // when Recorder last checked whether the workflow has ended
+	lastCheck time.Time                                                       // last check of Recorder whether the workflow has terminated
 
 	mu    sync.Mutex // guards the fields below; held while records are written
 	lease lease
@@ -50,8 +46,7 @@ type writer struct {
 	rest  backOff
 }
 
-// A writer whose writing failed tries again after minBackOff, then after twice as
-// long, and so on up to maxBackOff.
+// After a failed write a writer retries after minBackOff, then after twice as long, and so on up to maxBackOff.
 const (
 	minBackOff = 500 * time.Millisecond
 	maxBackOff = 20 * time.Second
@@ -69,8 +64,8 @@ func (b *backOff) fail(err error) {
 	b.until, b.err = time.Now().Add(b.last), err
 }
 
-// drain writes what there is and returns how many records were new. When
-// another process is the writer, it returns ErrNotWriter.
+// drain writes all unwritten records and returns the number of new ones. The error is ErrNotWriter if another process is the
+// writer.
 func (w *writer) drain(ctx context.Context) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +77,7 @@ func (w *writer) drain(ctx context.Context) (int, error) {
 	return wrote, err
 }
 
-// hold runs fn while this process, and no other, is the writer.
+// hold runs fn while this process holds the lease.
 func (w *writer) hold(ctx context.Context, fn func(context.Context) error) error {
 	if w.may() != nil {
 		return ErrNotWriter
@@ -105,8 +100,8 @@ func (w *writer) hold(ctx context.Context, fn func(context.Context) error) error
 	case !errors.Is(err, ErrNotWriter):
 		w.rest.fail(err)
 	}
-	// The state of files whose writing failed is not known, so they are opened
-	// again. After the error of a sink it is known, and opening takes long.
+	// After a failed write the state of the files is unknown, so they are reopened. After an error of a sink it is known, and
+	// reopening would take long.
 	if err != nil && !errors.As(err, new(sinkError)) {
 		err = errors.Join(err, w.closeAll())
 	}
@@ -121,8 +116,7 @@ func (w *writer) claim(ctx context.Context) error {
 	return err
 }
 
-// whileHeld runs fn and renews the lease meanwhile. The context of fn ends when
-// another takes over.
+// whileHeld runs fn and renews the lease. The context of fn is cancelled when another process takes over.
 func (w *writer) whileHeld(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	renewed := make(chan struct{})
@@ -139,7 +133,7 @@ func (w *writer) whileHeld(ctx context.Context, fn func(context.Context) error) 
 	return err
 }
 
-// takeOver ends what a writer before this one may still be doing.
+// takeOver blocks the actions of an earlier writer that may still run.
 func (w *writer) takeOver(ctx context.Context) error {
 	if !w.lease.reader.Stale() {
 		return nil
@@ -152,8 +146,7 @@ func (w *writer) takeOver(ctx context.Context) error {
 
 const writeBatch = 500 // records between two syncs
 
-// writeAll writes batch by batch, and keeps count in Redis for processes that do
-// not see the files.
+// writeAll writes batch by batch and stores counts in Redis for processes without access to the files.
 func (w *writer) writeAll(ctx context.Context) (wrote int, err error) {
 	for {
 		batch, err := w.lease.out.Read(ctx, writeBatch, 0)
@@ -179,7 +172,7 @@ func (w *writer) writeAll(ctx context.Context) (wrote int, err error) {
 	}
 }
 
-// write puts a batch on the disk and into the sinks.
+// write writes a batch to disk and to the sinks.
 func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, error) {
 	wrote := 0
 	records := make([]sink.Record, 0, len(batch))
@@ -209,27 +202,27 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 	return wrote, w.sinks.put(ctx, records)
 }
 
-// head is the part of a record that identifies it.
+// head is the identifying part of a record.
 type head struct {
 	Type string `json:"_type"`
 	Key  string `json:"_key"`
 	URL  string `json:"_url"`
 }
 
-// record reads an output.
+// record decodes an output.
 func (w *writer) record(o workqueue.Output) (sink.Record, error) {
 	var h head
 	if err := json.Unmarshal(o.Data, &h); err != nil {
-		return sink.Record{}, fmt.Errorf("record %d of item %s cannot be read: %w", o.Index, o.Item, err)
+		return sink.Record{}, fmt.Errorf("decode record %d of item %s: %w", o.Index, o.Item, err)
 	}
-	if _, ok := w.files.watch[h.Type]; !ok { // it names a file
-		return sink.Record{}, fmt.Errorf("record %d of item %s is of type %q, which the definition does not have", o.Index, o.Item, h.Type)
+	if _, ok := w.files.watch[h.Type]; !ok { // the type is part of a file name
+		return sink.Record{}, fmt.Errorf("record %d of item %s has type %q, which is not in the definition", o.Index, o.Item, h.Type)
 	}
 	r := sink.Record{Site: w.def.Site, Job: w.id, Type: h.Type, Key: h.Key, URL: h.URL, Data: o.Data, At: time.Now(), Change: string(ledger.New)}
 	return r, w.files.compare(&r)
 }
 
-// close closes the files and sinks. They are opened again when they are needed.
+// close closes the files and sinks, which are reopened on demand.
 func (w *writer) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

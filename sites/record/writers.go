@@ -15,17 +15,17 @@ import (
 	"muster/sites/internal/store"
 )
 
-// presenceTTL is how long an announcement is valid.
+// presenceTTL is the lifetime of an announcement.
 const presenceTTL = 30 * time.Second
 
-// presence says where a process writes records.
+// presence has the directories and sinks that a process writes to.
 type presence struct {
 	Owner string   `json:"owner"`
-	Homes []string `json:"homes"` // names of folders
-	Sinks []string `json:"sinks"` // hashes of addresses: those may contain keys
+	Homes []string `json:"homes"` // names of directories
+	Sinks []string `json:"sinks"` // hashes of addresses, which may contain keys
 }
 
-// covers reports whether the process writes to the folder and to the sinks.
+// covers reports whether the process writes to the directory and to all of the sinks.
 func (p presence) covers(home string, sinks []string) bool {
 	return slices.Contains(p.Homes, home) && !slices.ContainsFunc(sinks, func(address string) bool {
 		return !isLocalSQLite(address) && !slices.Contains(p.Sinks, hashOf(address))
@@ -37,7 +37,7 @@ func hashOf(address string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// announce stores for other processes where this one writes.
+// announce stores the presence of this process for other processes.
 func (r *Recorder) announce(ctx context.Context) error {
 	p := presence{Owner: r.owner}
 	dirs, sinks := r.permits.list()
@@ -51,7 +51,7 @@ func (r *Recorder) announce(ctx context.Context) error {
 	}
 	member, err := json.Marshal(p)
 	if err != nil {
-		return fmt.Errorf("encode where this process writes: %w", err)
+		return fmt.Errorf("encode the announcement of this writer: %w", err)
 	}
 	now := time.Now()
 	r.announced = string(member)
@@ -62,7 +62,7 @@ func (r *Recorder) announce(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("announce where this process writes: %w", err)
+		return fmt.Errorf("announce this writer: %w", err)
 	}
 	return nil
 }
@@ -72,11 +72,11 @@ func (r *Recorder) retract(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := r.rdb.ZRem(ctx, store.WritersKey, r.announced).Err(); err != nil {
-		r.cfg.Logger.DebugContext(ctx, "this process is listed as a writer for another half a minute", "error", err)
+		r.cfg.Logger.DebugContext(ctx, "cannot remove the announcement of this writer, which expires in half a minute", "error", err)
 	}
 }
 
-// present lists where processes write.
+// present returns the presences of all processes.
 func (r *Recorder) present(ctx context.Context) ([]presence, error) {
 	members, err := r.rdb.ZRangeByScore(ctx, store.WritersKey, &redis.ZRangeBy{Min: strconv.FormatInt(time.Now().UnixMilli(), 10), Max: "+inf"}).Result()
 	if err != nil {
@@ -92,17 +92,16 @@ func (r *Recorder) present(ctx context.Context) ([]presence, error) {
 	return all, nil
 }
 
-// Unwritten returns why no process writes the records of a job, or "".
+// Unwritten returns the reason why no process writes the records of a job, or "".
 func (r *Recorder) Unwritten(ctx context.Context, req store.Request) (string, error) {
 	all, err := r.present(ctx)
 	if err != nil || slices.ContainsFunc(all, func(p presence) bool { return p.covers(req.Home, req.Sinks) }) {
 		return "", err
 	}
-	return fmt.Sprintf("its records wait in Redis: no running process may write to its folder, %s, and its sinks; muster scrape %s with the same --out and --sink does", req.OutDir, req.Site), nil
+	return fmt.Sprintf("its records wait in Redis: no running process may write to its directory %s and its sinks; run muster scrape %s with the same --out and --sink", req.OutDir, req.Site), nil
 }
 
-// WrittenElsewhere reports whether a process other than this one writes to a
-// folder and sinks.
+// WrittenElsewhere reports whether another process writes to a directory and sinks.
 func (r *Recorder) WrittenElsewhere(ctx context.Context, dir string, sinks []string) (bool, error) {
 	home, err := FolderName(dir)
 	if err != nil {

@@ -15,32 +15,30 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Counts are the totals of pages. The zero value is of no pages.
+// Counts are totals of pages. The zero value has no pages.
 type Counts struct {
 	Pages   int                 `json:"pages"`          // fetched and read
 	Skipped int                 `json:"skipped"`        // gone, forbidden by robots.txt, or beyond the limits of the job
 	Errors  int                 `json:"errors"`         // not fetched
-	Ends    int                 `json:"ends,omitempty"` // of Skipped: listing pages of a count that do not exist, which is its end
-	Invalid int                 `json:"invalid"`        // records that did not pass their checks
+	Ends    int                 `json:"ends,omitempty"` // of Skipped: numbered listing pages after the last one
+	Invalid int                 `json:"invalid"`        // records that failed their checks
 	ByClass map[fetch.Class]int `json:"by_class,omitempty"`
 	Samples []Failure           `json:"samples,omitempty"`
-	Groups  []Group             `json:"groups,omitempty"` // of failed pages, by reason
+	Groups  []Group             `json:"groups,omitempty"` // failed pages by reason
 	Times   Times               `json:"times,omitempty"`  // response times of pages
-	// Extracted counts the valid records of the pages, also those that were found twice.
+	// Extracted counts the valid records of the pages, including duplicates.
 	Extracted int   `json:"extracted"`
-	Bytes     int64 `json:"bytes"` // of the pages that were read, unpacked
-	// Duplicates counts detail pages with the content of another page; DuplicateExample is the addresses of such a pair.
+	Bytes     int64 `json:"bytes"` // of the decompressed pages
+	// Duplicates counts detail pages with the content of another page. DuplicateExample has the addresses of such a pair.
 	Duplicates       int    `json:"duplicates,omitempty"`
 	DuplicateExample string `json:"duplicate_example,omitempty"`
-	// Fields has for type.field how often each alternative hit: "0" the
-	// first, "none" when there was no value.
+	// Fields counts for type.field the hits of each alternative: "0" is the first, "none" means no value.
 	Fields map[string]map[string]int `json:"fields,omitempty"`
-	// Faults has for type.field what was wrong with it, also on pages that
-	// failed because none of their records is valid.
+	// Faults has the faults by type.field, including pages that failed because all their records are invalid.
 	Faults extract.Faults `json:"faults,omitempty"`
 }
 
-// Failure is a page that was not fetched.
+// Failure is a failed page.
 type Failure struct {
 	URL      string      `json:"url"`
 	Class    fetch.Class `json:"class"`
@@ -48,12 +46,12 @@ type Failure struct {
 	Error    string      `json:"error"`
 }
 
-// Group is the pages that failed for one reason.
+// Group is a group of pages that failed for the same reason.
 type Group struct {
 	Class   fetch.Class `json:"class"`
-	Error   string      `json:"error"` // with # for numbers that are no status
+	Error   string      `json:"error"` // with # for numbers other than a status
 	Pages   int         `json:"pages"`
-	Example string      `json:"example"` // the URL of one
+	Example string      `json:"example"` // URL of one page
 }
 
 const (
@@ -61,21 +59,21 @@ const (
 	maxGroups  = 50
 )
 
-// Page is a page that is done, skipped or failed.
+// Page is a fetched, skipped or failed page.
 type Page struct {
 	URL       string
 	State     workqueue.State
 	Attempts  int
-	Note      string // why it failed or was skipped
+	Note      string // reason of a failure or skip
 	Class     fetch.Class
-	Records   map[string]int            // valid ones, by type
+	Records   map[string]int            // valid records by type
 	Invalid   int                       // records
 	Hits      map[string]map[string]int // as Counts.Fields
 	Faults    extract.Faults
 	Bytes     int
 	End       bool          // see Counts.Ends
-	Duplicate string        // the address of a page with the same content, or ""
-	Took      time.Duration // until the answer; 0 when there was none
+	Duplicate string        // address of a page with the same content, or ""
+	Took      time.Duration // response time; 0 without a response
 }
 
 // Add counts a page.
@@ -116,7 +114,7 @@ func (c *Counts) Add(p Page) {
 	}
 }
 
-// Merge adds the totals of other pages.
+// Merge adds other totals.
 func (c *Counts) Merge(o Counts) {
 	c.Pages += o.Pages
 	c.Skipped += o.Skipped
@@ -165,7 +163,7 @@ func (c *Counts) addFields(hits map[string]map[string]int, faults extract.Faults
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// group adds failed pages to the group of their reason.
+// group adds failed pages to the group with their reason.
 func (c *Counts) group(g Group) {
 	g.Error = digits.ReplaceAllStringFunc(g.Error, func(n string) string {
 		if len(n) == 3 && n[0] >= '1' && n[0] <= '5' {
@@ -187,15 +185,15 @@ func (c *Counts) group(g Group) {
 	}
 }
 
-// FirstFailure returns a page that failed and why, for an error.
+// FirstFailure describes a failed page, for an error message.
 func (c *Counts) FirstFailure() string {
 	if len(c.Samples) == 0 {
-		return "the reason is not known"
+		return "unknown reason"
 	}
 	return fmt.Sprintf("%s: %s", c.Samples[0].URL, c.Samples[0].Error)
 }
 
-// Coverage is, for each type.field, the share of records that have it.
+// Coverage returns for each type.field the share of records that have it.
 func (c *Counts) Coverage() map[string]float64 {
 	shares := map[string]float64{}
 	for field, by := range c.Fields {
@@ -210,8 +208,8 @@ func (c *Counts) Coverage() map[string]float64 {
 	return shares
 }
 
-// Drifted lists the fields whose first alternative hit in less than half of
-// the records that have the field: a sign that the site was redesigned.
+// Drifted returns the fields whose first alternative hit in less than half of the records that have the field, which indicates a
+// redesigned site.
 func (c *Counts) Drifted() []string {
 	var fields []string
 	for field, by := range c.Fields {
@@ -229,8 +227,7 @@ func (c *Counts) Drifted() []string {
 	return fields
 }
 
-// Times are response times: how many by the logarithm of their milliseconds,
-// so that the times of many chunks can be added. Nil is none.
+// Times is a histogram of response times by the logarithm of milliseconds, so that chunks can be merged. Nil is empty.
 type Times map[int]int
 
 const timesBase = 1.1
@@ -243,7 +240,7 @@ func (t *Times) Add(d time.Duration) {
 	(*t)[int(math.Ceil(math.Log(max(float64(d)/1e6, 1))/math.Log(timesBase)))]++
 }
 
-// Quantile is the time that a share q of the pages did not exceed, to 10 %.
+// Quantile returns the q-quantile of the times, accurate to 10 %.
 func (t Times) Quantile(q float64) time.Duration {
 	all := 0
 	for _, n := range t {
@@ -258,7 +255,7 @@ func (t Times) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// Percentiles returns what is known of the times, or nil if there are none.
+// Percentiles returns the percentiles of the times, or nil if there are none.
 func (t Times) Percentiles() *Percentiles {
 	if len(t) == 0 {
 		return nil
@@ -267,7 +264,7 @@ func (t Times) Percentiles() *Percentiles {
 	return &Percentiles{seconds(t.Mean()), seconds(t.Quantile(0.5)), seconds(t.Quantile(0.95)), seconds(t.Quantile(0.99))}
 }
 
-// Mean is the mean time, to 10 %.
+// Mean returns the mean time, accurate to 10 %.
 func (t Times) Mean() time.Duration {
 	sum, n := 0.0, 0
 	for b, of := range t {

@@ -1,14 +1,12 @@
 package report
 
-// Direct says that a scrape uses no proxies, and who decided it. Without a
-// decision it is empty, and the definition and the settings of the worker count.
+// Direct is the reason why a scrape uses no proxies. If it is empty, the definition and the settings of the worker decide.
 type Direct string
 
-// Who can decide that a scrape uses no proxies.
+// Reasons for a scrape without proxies.
 const (
-	// DirectAsked: the sender asked for it. All workers obey.
+	// DirectAsked means that the sender requested it. All workers obey.
 	DirectAsked Direct = "asked"
-	// DirectUnproxied: the sender has no proxies, and the definition does not
-	// say what to do then. A worker that has proxies uses them.
+	// DirectUnproxied means that the sender has no proxies and the definition has no fallback. A worker with proxies uses them.
 	DirectUnproxied Direct = "unproxied"
 )

@@ -7,27 +7,27 @@ import (
 	"muster/sites/fetch"
 )
 
-// FailedPage is a line of failed.jsonl: a page that was not fetched when a run of its job ended.
+// FailedPage is a line of failed.jsonl: a page that had failed when a run of its job ended.
 type FailedPage struct {
 	Status PageStatus `json:"status"`
 	Failure
-	RetryAfter time.Time       `json:"retry_after,omitzero"` // when the site allows the next request, if it named a time
-	Post       definition.Post `json:"post,omitzero"`        // if it is requested by POST
-	Item       string          `json:"item"`                 // of the job's queue
+	RetryAfter time.Time       `json:"retry_after,omitzero"` // from Retry-After of the site, if known
+	Post       definition.Post `json:"post,omitzero"`        // body of a POST
+	Item       string          `json:"item"`                 // ID in the job's queue
 }
 
-// PageStatus says what becomes of a page that was not fetched.
+// PageStatus is the further processing of a failed page.
 type PageStatus string
 
-// The statuses.
+// Statuses of failed pages.
 const (
 	PagePending       PageStatus = "pending"        // the next run of the job may fetch it
-	PageCaptchaNeeded PageStatus = "captcha_needed" // a block page stood in its place, such as one with a captcha
-	PagePermanent     PageStatus = "permanent"      // it fails in the same way until the page, the definition or a setting changes
-	PageResolved      PageStatus = "resolved"       // a later run of the job has fetched it
+	PageCaptchaNeeded PageStatus = "captcha_needed" // replaced by a block page, such as a captcha
+	PagePermanent     PageStatus = "permanent"      // fails until the page, the definition or a setting changes
+	PageResolved      PageStatus = "resolved"       // fetched by a later run of the job
 )
 
-// StatusOf returns the status of a page that failed with a class.
+// StatusOf returns the status of a page with a failure class.
 func StatusOf(class fetch.Class) PageStatus {
 	switch class {
 	case fetch.SoftBlock:

@@ -11,18 +11,17 @@ import (
 	"muster/sites/fetch"
 )
 
-// HealthStatus is how well the scrape of a site works.
+// HealthStatus is the health of a site's scrapes.
 type HealthStatus string
 
-// The health of a site, from best to worst.
+// Health statuses, from best to worst.
 const (
 	Healthy  HealthStatus = "healthy"
 	Degraded HealthStatus = "degraded"
 	Critical HealthStatus = "critical"
 )
 
-// Severity orders the statuses: 0 when it is not known, then 1 for Healthy up
-// to 3 for Critical.
+// Severity orders the statuses: 0 for an unknown status, then 1 for Healthy to 3 for Critical.
 func (s HealthStatus) Severity() int {
 	return map[HealthStatus]int{Healthy: 1, Degraded: 2, Critical: 3}[s]
 }
@@ -34,44 +33,42 @@ func (s *HealthStatus) worsen(to HealthStatus) {
 	}
 }
 
-// Health is how well the last job of a site worked, also compared with its jobs
-// of the seven days before.
+// Health is the health of a site after a job, compared with its jobs of the preceding seven days.
 type Health struct {
 	Site    string             `json:"site"`
 	JobID   string             `json:"job_id"`
 	At      time.Time          `json:"at"`
 	Status  HealthStatus       `json:"status"`
-	Data    HealthStatus       `json:"data,omitempty"` // how complete the records are: the status without what was only slow
-	Success float64            `json:"success"`        // share of pages that did not fail; one that is gone counts
+	Data    HealthStatus       `json:"data,omitempty"` // completeness of the records: the status without slowness
+	Success float64            `json:"success"`        // share of pages that did not fail, including missing pages
 	Errors  float64            `json:"errors"`         // share of pages that failed
 	Blocks  float64            `json:"blocks"`         // share of pages that were blocked
-	Gone    float64            `json:"gone"`           // share of pages that do not exist, without the last one of a count
+	Gone    float64            `json:"gone"`           // share of missing pages, without the ends of numbered pages
 	Mean    float64            `json:"response_ms"`    // mean
 	Records int                `json:"records"`
 	Fields  map[string]float64 `json:"fields,omitempty"`  // share of records that have each field
-	Before  map[string]float64 `json:"before,omitempty"`  // the same, in the mean of the jobs before
-	Alerts  []string           `json:"alerts,omitempty"`  // why it is not healthy
-	Notices []string           `json:"notices,omitempty"` // worth a look, but no reason to call it unhealthy
-	Limited bool               `json:"limited,omitempty"` // the job had a limit or could not begin: its number of records means nothing
+	Before  map[string]float64 `json:"before,omitempty"`  // mean of Fields in the earlier jobs
+	Alerts  []string           `json:"alerts,omitempty"`  // reasons for not being healthy
+	Notices []string           `json:"notices,omitempty"` // noteworthy, but not unhealthy
+	Limited bool               `json:"limited,omitempty"` // the job had a limit or failed to start, so its number of records is not comparable
 }
 
-// Baseline is how far back the jobs go that a job is compared with.
+// Baseline is the maximum age of jobs for comparison.
 const Baseline = 7 * 24 * time.Hour
 
-// Up to this share of its pages, or of its records, a job may lose and be
-// healthy, or degraded.
+// Maximum shares of pages or records that a healthy and a degraded job may lose.
 const (
 	healthyLoss  = 0.05
 	degradedLoss = 0.15
 )
 
-// thresholds say up to which value a site is healthy, and up to which degraded.
+// thresholds are the maximum values of a healthy and a degraded site.
 var thresholds = []struct {
 	name              string
 	of                func(*Health) float64
 	healthy, degraded float64
 	format            string
-	slow              bool // it costs time, and no data
+	slow              bool // affects time, not data
 }{
 	{"errors", func(h *Health) float64 { return h.Errors }, healthyLoss, degradedLoss, "%.0f %%", false},
 	{"blocked", func(h *Health) float64 { return h.Blocks }, 0.02, 0.05, "%.0f %%", false},
@@ -79,15 +76,14 @@ var thresholds = []struct {
 	{"mean response", func(h *Health) float64 { return h.Mean / 1000 / 100 }, 0.02, 0.05, "%.1f s", true},
 }
 
-// Judge computes the health of a site from the summary of a job, which ended at
-// a time, and compares it with the health in the jobs of the last seven days.
-// limited says that the sender limited the job.
+// Judge computes the health of a site from the summary of a job that ended at a time, compared with the jobs of the last seven
+// days. limited means that the sender limited the job.
 func Judge(def *definition.Definition, s *Summary, limited bool, at time.Time, before []Health) Health {
 	h := measure(s, limited || len(s.Limits) > 0, at)
 	h.Status, h.Data, h.Before = Healthy, Healthy, meanFields(before)
 	h.checkThresholds()
 	if s.Status != StatusComplete {
-		h.loss(Degraded, "the job is %s", s.Status)
+		h.loss(Degraded, "job status %s", s.Status)
 	}
 	h.comparePages(before)
 	was := len(h.Alerts) + len(h.Notices)
@@ -95,7 +91,7 @@ func Judge(def *definition.Definition, s *Summary, limited bool, at time.Time, b
 	h.checkFaults(s)
 	h.compareCoverage()
 	if len(h.Alerts)+len(h.Notices) > was {
-		const look = "see what pages yield now with muster sites check --live %[1]s, and what saved pages do with muster sites test %[1]s"
+		const look = "check current pages with muster sites check --live %[1]s and saved pages with muster sites test %[1]s"
 		if h.Data == Healthy {
 			h.notice(look, h.Site)
 		} else {
@@ -105,13 +101,13 @@ func Judge(def *definition.Definition, s *Summary, limited bool, at time.Time, b
 	return h
 }
 
-// FailedHealth returns the health of a site whose job failed at a time without a result: the site is down, rejects
-// everything or has moved.
+// FailedHealth returns the health of a site after a job that failed without a result: the site is down, rejects all requests or
+// has moved.
 func FailedHealth(site, job string, at time.Time, why string) Health {
 	return Health{Site: site, JobID: job, At: at, Status: Critical, Data: Critical, Errors: 1, Limited: true, Alerts: []string{"the scrape failed: " + why}}
 }
 
-// measure returns the numbers of a job.
+// measure computes the metrics of a job.
 func measure(s *Summary, limited bool, at time.Time) Health {
 	h := Health{Site: s.Site, JobID: s.JobID, At: at, Records: s.Records, Fields: s.Coverage(), Limited: limited, Success: 1}
 	all := s.Pages + s.Errors + s.Skipped
@@ -126,13 +122,13 @@ func measure(s *Summary, limited bool, at time.Time) Health {
 	return h
 }
 
-// slow adds a reason that costs time and no data.
+// slow adds an alert about time.
 func (h *Health) slow(to HealthStatus, format string, args ...any) {
 	h.Status.worsen(to)
 	h.Alerts = append(h.Alerts, fmt.Sprintf(format, args...))
 }
 
-// loss adds a reason that costs data.
+// loss adds an alert about data.
 func (h *Health) loss(to HealthStatus, format string, args ...any) {
 	h.Data.worsen(to)
 	h.slow(to, format, args...)
@@ -152,12 +148,12 @@ func (h *Health) checkThresholds() {
 			add = h.slow
 		}
 		if v > t.healthy {
-			add(to, "%s: %s; up to %s is healthy", t.name, fmt.Sprintf(t.format, v*100), fmt.Sprintf(t.format, t.healthy*100))
+			add(to, "%s: %s; the healthy maximum is %s", t.name, fmt.Sprintf(t.format, v*100), fmt.Sprintf(t.format, t.healthy*100))
 		}
 	}
 }
 
-// comparePages compares with the mean of the jobs before: a fifth worse is worth a look.
+// comparePages compares with the mean of the earlier jobs. A fifth worse is noteworthy.
 func (h *Health) comparePages(before []Health) {
 	if len(before) == 0 {
 		return
@@ -168,15 +164,15 @@ func (h *Health) comparePages(before []Health) {
 		response += b.Mean / float64(len(before))
 	}
 	if h.Success < 0.8*success {
-		h.loss(Degraded, "%.0f %% of the pages were fetched, where the last seven days had %.0f %% in the mean", h.Success*100, success*100)
+		h.loss(Degraded, "%.0f %% of the pages were fetched; mean of the last seven days: %.0f %%", h.Success*100, success*100)
 	}
-	// Times of a site that is quick vary by more than that.
+	// Response times of a fast site vary by more.
 	if response > 0 && h.Mean > 1.2*response && h.Mean-response > 500 {
-		h.slow(Degraded, "mean response: %.1f s, where the last seven days had %.1f s in the mean", h.Mean/1000, response/1000)
+		h.slow(Degraded, "mean response: %.1f s; mean of the last seven days: %.1f s", h.Mean/1000, response/1000)
 	}
 }
 
-// checkRecords judges how many records there are, of all types and of each.
+// checkRecords judges the number of records in total and by type.
 func (h *Health) checkRecords(def *definition.Definition, s *Summary, before []Health) {
 	records, runs := 0, 0
 	for _, b := range before {
@@ -191,9 +187,9 @@ func (h *Health) checkRecords(def *definition.Definition, s *Summary, before []H
 		h.loss(Critical, "no records (pages: %d fetched, %d skipped, %d errors)", s.Pages, s.Skipped, s.Errors)
 		return
 	case !h.Limited && mean >= 10 && float64(h.Records) < mean/2:
-		h.loss(Critical, "%d records, where the last seven days had %.0f in the mean", h.Records, mean)
+		h.loss(Critical, "%d records; mean of the last seven days: %.0f", h.Records, mean)
 	}
-	if len(s.Limits) > 0 { // it may have ended before the pages of a type
+	if len(s.Limits) > 0 { // the job may have ended before the pages of a type
 		return
 	}
 	for i := range def.Records {
@@ -204,12 +200,12 @@ func (h *Health) checkRecords(def *definition.Definition, s *Summary, before []H
 		case everyPage:
 			h.loss(Degraded, "no %s records; every %s page should yield one", r.Name, r.From)
 		case !h.Limited && hasType(h.Before, r.Name):
-			h.loss(Degraded, "no %s records, where the last seven days had some", r.Name)
+			h.loss(Degraded, "no %s records, unlike in the last seven days", r.Name)
 		}
 	}
 }
 
-// hasType reports whether there were records of a type, by the shares of their fields.
+// hasType reports whether there were records of a type, according to the shares of their fields.
 func hasType(shares map[string]float64, typ string) bool {
 	for field := range shares {
 		if strings.HasPrefix(field, typ+".") {
@@ -219,7 +215,7 @@ func hasType(shares map[string]float64, typ string) bool {
 	return false
 }
 
-// checkFaults judges what was wrong with fields.
+// checkFaults judges the faults of fields.
 func (h *Health) checkFaults(s *Summary) {
 	for _, field := range slices.Sorted(maps.Keys(s.Faults)) {
 		f, of := s.Faults[field], 0
@@ -227,7 +223,7 @@ func (h *Health) checkFaults(s *Summary) {
 			of += n
 		}
 		of = max(of, f.Invalid+f.Unparsed)
-		const invalid = "field %s: %d of %d records are invalid by it (%s)"
+		const invalid = "field %s: invalid in %d of %d records (%s)"
 		switch share := float64(f.Invalid) / float64(of); {
 		case share > degradedLoss:
 			h.loss(Critical, invalid, field, f.Invalid, of, f.Example)
@@ -236,9 +232,9 @@ func (h *Health) checkFaults(s *Summary) {
 		case f.Invalid > 0:
 			h.notice(invalid, field, f.Invalid, of, f.Example)
 		}
-		const unparsed = "field %s: in %d of %d records its text cannot be read and is left out (%s)"
+		const unparsed = "field %s: unparsable text dropped in %d of %d records (%s)"
 		switch {
-		case 2*f.Unparsed > of: // the definition takes it for something else than it is
+		case 2*f.Unparsed > of: // the definition has a wrong type
 			h.loss(Degraded, unparsed, field, f.Unparsed, of, f.Example)
 		case f.Unparsed > 0:
 			h.notice(unparsed, field, f.Unparsed, of, f.Example)
@@ -246,16 +242,16 @@ func (h *Health) checkFaults(s *Summary) {
 	}
 }
 
-// compareCoverage compares how often each field was found with the jobs before.
+// compareCoverage compares the coverage of each field with the earlier jobs.
 func (h *Health) compareCoverage() {
 	for _, field := range slices.Sorted(maps.Keys(h.Before)) {
 		if share, ok := h.Fields[field]; ok && h.Before[field]-share > 0.2 {
-			h.loss(Degraded, "field %s: found in %.0f %% of the records, before in %.0f %%", field, share*100, h.Before[field]*100)
+			h.loss(Degraded, "field %s: found in %.0f %% of the records; earlier jobs: %.0f %%", field, share*100, h.Before[field]*100)
 		}
 	}
 }
 
-// meanFields is the mean share of records that have each field.
+// meanFields returns the mean share of records with each field.
 func meanFields(before []Health) map[string]float64 {
 	sums, counts := map[string]float64{}, map[string]int{}
 	for _, b := range before {

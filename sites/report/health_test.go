@@ -10,7 +10,7 @@ import (
 	"muster/sites/fetch"
 )
 
-// judged is a job of a site with two types of records, that is as its jobs before.
+// judged returns a job of a site with two types of records that equals its earlier jobs.
 func judged(t *testing.T) (*definition.Definition, *Summary, []Health) {
 	t.Helper()
 	def, err := definition.Parse("s.yaml", []byte(`site: shop.example
@@ -36,8 +36,8 @@ records:
 	return def, s, before
 }
 
-// verdict is the health that a job should have: its status, which is that of
-// its data too, and a part of its alerts and notices; "" is none.
+// verdict is the expected health of a job: its status, which is also the status of its data, and parts of its alerts and notices;
+// "" means none.
 type verdict struct {
 	status        HealthStatus
 	alert, notice string
@@ -65,7 +65,7 @@ func judgeEach(t *testing.T, cases map[string]struct {
 	}
 }
 
-const lookHint = "see what pages yield now with muster sites check --live shop.example"
+const lookHint = "check current pages with muster sites check --live shop.example"
 
 func TestHealthOfPages(t *testing.T) {
 	t.Parallel()
@@ -76,18 +76,18 @@ func TestHealthOfPages(t *testing.T) {
 		change func(*Summary)
 		want   verdict
 	}{
-		"as always":          {func(*Summary) {}, verdict{Healthy, "", ""}},
-		"few gone":           {func(s *Summary) { s.Pages, s.Skipped, s.ByClass = 90, 10, map[fetch.Class]int{fetch.Gone: 10} }, verdict{Healthy, "", ""}},
-		"many gone":          {func(s *Summary) { s.Pages, s.Skipped, s.ByClass = 89, 11, map[fetch.Class]int{fetch.Gone: 11} }, verdict{Degraded, "gone: 11 %; up to 10 % is healthy", ""}},
-		"ends of counts":     {func(s *Summary) { s.Pages, s.Skipped, s.Ends, s.ByClass = 8, 2, 2, map[fetch.Class]int{fetch.Gone: 2} }, verdict{Healthy, "", ""}},
-		"few errors":         {func(s *Summary) { s.Pages, s.Errors = 96, 4 }, verdict{Healthy, "", ""}},
-		"some errors":        {func(s *Summary) { s.Pages, s.Errors = 92, 8 }, verdict{Degraded, "errors: 8 %; up to 5 %", ""}},
-		"many errors":        {func(s *Summary) { s.Pages, s.Errors = 84, 16 }, verdict{Critical, "errors: 16 %", ""}},
-		"gone is no error":   {func(s *Summary) { s.Pages, s.Skipped = 50, 50 }, verdict{Healthy, "", ""}},
-		"blocked":            {blocked, verdict{Degraded, "blocked: 4 %", ""}},
-		"worse than before":  {func(s *Summary) { s.Pages, s.Errors = 78, 22 }, verdict{Critical, "78 % of the pages were fetched, where the last seven days had 100 %", ""}},
-		"incomplete":         {func(s *Summary) { s.Status = StatusIncomplete }, verdict{Degraded, "INCOMPLETE", ""}},
-		"nothing is fetched": {func(s *Summary) { s.Records, s.Pages = 0, 0 }, verdict{Critical, "no records (pages: 0 fetched", ""}},
+		"as always":                    {func(*Summary) {}, verdict{Healthy, "", ""}},
+		"few gone":                     {func(s *Summary) { s.Pages, s.Skipped, s.ByClass = 90, 10, map[fetch.Class]int{fetch.Gone: 10} }, verdict{Healthy, "", ""}},
+		"many gone":                    {func(s *Summary) { s.Pages, s.Skipped, s.ByClass = 89, 11, map[fetch.Class]int{fetch.Gone: 11} }, verdict{Degraded, "gone: 11 %; the healthy maximum is 10 %", ""}},
+		"ends of counts":               {func(s *Summary) { s.Pages, s.Skipped, s.Ends, s.ByClass = 8, 2, 2, map[fetch.Class]int{fetch.Gone: 2} }, verdict{Healthy, "", ""}},
+		"few errors":                   {func(s *Summary) { s.Pages, s.Errors = 96, 4 }, verdict{Healthy, "", ""}},
+		"some errors":                  {func(s *Summary) { s.Pages, s.Errors = 92, 8 }, verdict{Degraded, "errors: 8 %; the healthy maximum is 5 %", ""}},
+		"many errors":                  {func(s *Summary) { s.Pages, s.Errors = 84, 16 }, verdict{Critical, "errors: 16 %", ""}},
+		"missing pages are not errors": {func(s *Summary) { s.Pages, s.Skipped = 50, 50 }, verdict{Healthy, "", ""}},
+		"blocked":                      {blocked, verdict{Degraded, "blocked: 4 %", ""}},
+		"worse than before":            {func(s *Summary) { s.Pages, s.Errors = 78, 22 }, verdict{Critical, "78 % of the pages were fetched; mean of the last seven days: 100 %", ""}},
+		"incomplete":                   {func(s *Summary) { s.Status = StatusIncomplete }, verdict{Degraded, "INCOMPLETE", ""}},
+		"nothing is fetched":           {func(s *Summary) { s.Records, s.Pages = 0, 0 }, verdict{Critical, "no records (pages: 0 fetched", ""}},
 	})
 }
 
@@ -100,11 +100,11 @@ func TestHealthOfRecords(t *testing.T) {
 		change func(*Summary)
 		want   verdict
 	}{
-		"few records": {func(s *Summary) { s.Records = 40 }, verdict{Critical, "40 records, where the last seven days had 110", ""}},
+		"few records": {func(s *Summary) { s.Records = 40 }, verdict{Critical, "40 records; mean of the last seven days: 110", ""}},
 		"no records":  {func(s *Summary) { s.Records = 0 }, verdict{Critical, "no records (pages: 100 fetched, 0 skipped, 0 errors); " + lookHint, ""}},
-		"no records of a type that each page has":     {types(0, 10), verdict{Degraded, "no item records; every detail page should yield one; " + lookHint, ""}},
-		"no records of a type that there were before": {types(100, 0), verdict{Degraded, "no teaser records, where the last seven days had some; " + lookHint, ""}},
-		"a limit ended it before":                     {func(s *Summary) { types(0, 10)(s); s.Limits = []string{"limits.max_records"} }, verdict{Healthy, "", ""}},
+		"no records of a type that each page has":   {types(0, 10), verdict{Degraded, "no item records; every detail page should yield one; " + lookHint, ""}},
+		"no records of a type with earlier records": {types(100, 0), verdict{Degraded, "no teaser records, unlike in the last seven days; " + lookHint, ""}},
+		"a limit ended it before":                   {func(s *Summary) { types(0, 10)(s); s.Limits = []string{"limits.max_records"} }, verdict{Healthy, "", ""}},
 	})
 }
 
@@ -120,16 +120,16 @@ func TestHealthOfFields(t *testing.T) {
 		want   verdict
 	}{
 		"an optional field is lost on many pages": {func(s *Summary) { s.Fields["item.price"] = map[string]int{"0": 60, "none": 40} },
-			verdict{Degraded, "field item.price: found in 60 % of the records, before in 95 %", ""}},
-		"a required field is lost on most pages": {invalid(72), verdict{Critical, "field item.name: 72 of 100 records are invalid by it (is missing); " + lookHint, ""}},
-		"on some pages":                          {invalid(6), verdict{Degraded, "field item.name: 6 of 100 records are invalid by it", ""}},
-		"on few pages":                           {invalid(5), verdict{Healthy, "", "field item.name: 5 of 100 records are invalid by it (is missing); " + lookHint}},
-		"half of the texts are not parsed":       {unparsed(50), verdict{Healthy, "", `field item.name: in 50 of 100 records its text cannot be read and is left out (no number in "x"); ` + lookHint}},
-		"most texts are not parsed":              {unparsed(51), verdict{Degraded, `field item.name: in 51 of 100 records its text cannot be read`, ""}},
+			verdict{Degraded, "field item.price: found in 60 % of the records; earlier jobs: 95 %", ""}},
+		"a required field is lost on most pages": {invalid(72), verdict{Critical, "field item.name: invalid in 72 of 100 records (is missing); " + lookHint, ""}},
+		"on some pages":                          {invalid(6), verdict{Degraded, "field item.name: invalid in 6 of 100 records", ""}},
+		"on few pages":                           {invalid(5), verdict{Healthy, "", "field item.name: invalid in 5 of 100 records (is missing); " + lookHint}},
+		"half of the texts are not parsed":       {unparsed(50), verdict{Healthy, "", `field item.name: unparsable text dropped in 50 of 100 records (no number in "x"); ` + lookHint}},
+		"most texts are not parsed":              {unparsed(51), verdict{Degraded, `field item.name: unparsable text dropped in 51 of 100 records`, ""}},
 	})
 }
 
-// A site that is slow is not healthy, while its data is.
+// A slow site is not healthy, but its data is.
 func TestHealthOfResponseTimes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -139,7 +139,7 @@ func TestHealthOfResponseTimes(t *testing.T) {
 	}{
 		"slow":          {3 * time.Second, Degraded, "mean response: 3"},
 		"very slow":     {9 * time.Second, Critical, "mean response: 9"},
-		"slower":        {time.Second, Degraded, "mean response: 1.1 s, where the last seven days had 0.3 s in the mean"},
+		"slower":        {time.Second, Degraded, "mean response: 1.1 s; mean of the last seven days: 0.3 s"},
 		"a little slow": {600 * time.Millisecond, Healthy, ""},
 	} {
 		def, s, before := judged(t)

@@ -7,49 +7,48 @@ import (
 	"strings"
 )
 
-// ProxyUsage counts the answers of a job by the proxies that they came through.
-// The pool counts requests without an answer.
+// ProxyUsage counts the responses of a job by proxy. The pool counts requests without a response.
 type ProxyUsage struct {
-	Proxies  int     `json:"proxies"`
-	Answers  int     `json:"answers"`
-	Failures int     `json:"failures"`
-	Worst    []Proxy `json:"worst,omitempty"` // those with the most failures, up to five
+	Proxies   int     `json:"proxies"`
+	Responses int     `json:"answers"`
+	Failures  int     `json:"failures"`
+	Worst     []Proxy `json:"worst,omitempty"` // up to five proxies with the most failures
 }
 
-// Proxy is a proxy that answers of a job came through.
+// Proxy counts the responses of a job through a proxy.
 type Proxy struct {
-	Proxy    string `json:"proxy"`
-	Answers  int    `json:"answers"`
-	Failures int    `json:"failures"` // answers that were no page: blocked, errors, bodies that cannot be read
+	Proxy     string `json:"proxy"`
+	Responses int    `json:"answers"`
+	Failures  int    `json:"failures"` // responses without a page: blocked, errors, unreadable bodies
 }
 
 const maxWorst = 5
 
-// UsageOf adds up what each proxy did, or returns nil when no proxy was used.
+// UsageOf sums up the usage of proxies, or returns nil if there are none.
 func UsageOf(proxies []Proxy) *ProxyUsage {
 	if len(proxies) == 0 {
 		return nil
 	}
 	u := &ProxyUsage{Proxies: len(proxies)}
 	for _, p := range proxies {
-		u.Answers += p.Answers
+		u.Responses += p.Responses
 		u.Failures += p.Failures
 		if p.Failures > 0 {
 			u.Worst = append(u.Worst, p)
 		}
 	}
 	slices.SortFunc(u.Worst, func(a, b Proxy) int {
-		return cmp.Or(b.Failures-a.Failures, a.Answers-b.Answers, strings.Compare(a.Proxy, b.Proxy))
+		return cmp.Or(b.Failures-a.Failures, a.Responses-b.Responses, strings.Compare(a.Proxy, b.Proxy))
 	})
 	u.Worst = u.Worst[:min(len(u.Worst), maxWorst)]
 	return u
 }
 
-// String is a line for people.
+// String formats the usage in one line.
 func (u *ProxyUsage) String() string {
 	worst := ""
 	if len(u.Worst) > 0 {
-		worst = fmt.Sprintf("; worst %s with %d of %d", u.Worst[0].Proxy, u.Worst[0].Failures, u.Worst[0].Answers)
+		worst = fmt.Sprintf("; worst %s with %d of %d", u.Worst[0].Proxy, u.Worst[0].Failures, u.Worst[0].Responses)
 	}
-	return fmt.Sprintf("%d used, %d answers, %d of them no page%s", u.Proxies, u.Answers, u.Failures, worst)
+	return fmt.Sprintf("%d used, %d responses, %d of them failed%s", u.Proxies, u.Responses, u.Failures, worst)
 }

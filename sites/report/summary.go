@@ -1,14 +1,13 @@
-// Package report says what became of the scrape of a site: the totals of its
-// pages and records, the health of the site, and both as a text for people.
+// Package report computes the result of a scrape: the totals of its pages and records, the health of the site, and a text of
+// both.
 //
-// It is computed from what the caller passes in; nothing here reads Redis or
-// files.
+// It uses only the arguments of its functions and reads neither Redis nor files.
 package report
 
-// The statuses of a Summary.
+// Statuses of a Summary.
 const (
-	StatusComplete   = "COMPLETE"   // all pages that are wanted were fetched; Errors counts detail pages that were not
-	StatusIncomplete = "INCOMPLETE" // it is not known what else there is; Missing says why
+	StatusComplete   = "COMPLETE"   // all required pages were fetched; Errors counts failed detail pages
+	StatusIncomplete = "INCOMPLETE" // an unknown number of pages is missing; Missing has the reasons
 )
 
 // Summary is the result of a scrape.
@@ -22,21 +21,21 @@ type Summary struct {
 	Files   []string       `json:"files"`
 	Seconds float64        `json:"seconds"`
 	Health  Health         `json:"health"`
-	Failed  string         `json:"failed,omitempty"`  // the file with the pages that were not fetched
-	Missing []string       `json:"missing,omitempty"` // why it is incomplete: listing pages that were not fetched, and limits with the number of pages left
-	Limits  []string       `json:"limits,omitempty"`  // of the definition, that ended it: it has all that it may have, and there may be more
-	Proxies *ProxyUsage    `json:"ways,omitempty"`    // nil when no proxy was used
-	// Sessions is why sessions have ended before the job did, and how many; nil when the site has none.
+	Failed  string         `json:"failed,omitempty"`  // file with the failed pages
+	Missing []string       `json:"missing,omitempty"` // reasons for INCOMPLETE: failed listing pages, and limits with the number of remaining pages
+	Limits  []string       `json:"limits,omitempty"`  // limits of the definition that ended the job; the site may have more
+	Proxies *ProxyUsage    `json:"ways,omitempty"`    // nil if no proxy was used
+	// Sessions counts ended sessions by reason; nil if the site has none.
 	Sessions map[string]int `json:"sessions,omitempty"`
-	Delays   map[string]int `json:"delays,omitempty"`  // how often pages waited, by sites.Delay
-	Breaker  string         `json:"breaker,omitempty"` // of the site, when the job ended: closed, open or half_open
-	Reason   string         `json:"reason,omitempty"`  // NO_URLS when there was nothing to fetch
-	// Response has what Times has, in seconds.
+	Delays   map[string]int `json:"delays,omitempty"`  // number of waits of pages, by crawl.Delay
+	Breaker  string         `json:"breaker,omitempty"` // at the end of the job: closed, open or half_open
+	Reason   string         `json:"reason,omitempty"`  // NO_URLS if there was nothing to fetch
+	// Response has the percentiles of Times, in seconds.
 	Response *Percentiles `json:"response_seconds,omitempty"`
 	Counts
 }
 
-// Percentiles are response times in seconds, to 10 %.
+// Percentiles are response times in seconds, accurate to 10 %.
 type Percentiles struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -44,17 +43,16 @@ type Percentiles struct {
 	P99  float64 `json:"p99"`
 }
 
-// Changes counts records by what became of them since the last job.
+// Changes counts records by their change since the last job.
 type Changes struct {
 	New       int    `json:"new"`
 	Changed   int    `json:"changed"`
 	Unchanged int    `json:"unchanged"`
 	Gone      int    `json:"gone"`
-	File      string `json:"file,omitempty"` // with what is new, changed or gone, and the fields that differ
+	File      string `json:"file,omitempty"` // file of new, changed and missing records, with the changed fields
 }
 
-// HasEverything reports whether records that the job does not have no longer
-// exist on the site.
+// HasEverything reports whether records that are missing from the job no longer exist on the site.
 func (s *Summary) HasEverything() bool {
 	return s.Status == StatusComplete && s.Errors == 0 && len(s.Limits) == 0 && s.Invalid*20 <= s.Records
 }

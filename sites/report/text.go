@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Text is the summary for people: what was fetched and written, what was not and
-// why, and what changed since the jobs before.
+// Text formats the summary: fetched and written data, failures with reasons, and changes since earlier jobs.
 func (s *Summary) Text() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
@@ -23,14 +22,14 @@ func (s *Summary) Text() string {
 	s.writeGroups(w)
 	_ = w.Flush()
 	if s.Failed != "" {
-		fmt.Fprintf(&b, "\nall failed pages: %s\nget them: muster jobs retry %s\n", s.Failed, s.JobID)
+		fmt.Fprintf(&b, "\nall failed pages: %s\nretry: muster jobs retry %s\n", s.Failed, s.JobID)
 	}
 	return b.String()
 }
 
 func (s *Summary) writeTotals(w io.Writer) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("site", "%s, job %s: %s, %s", s.Site, s.JobID, s.Status, cmp.Or(string(s.Health.Status), "health not known"))
+	row("site", "%s, job %s: %s, %s", s.Site, s.JobID, s.Status, cmp.Or(string(s.Health.Status), "unknown health"))
 	row("time", "%.1f s, %.1f pages/s", s.Seconds, s.rate())
 	row("pages", "%d fetched (%.1f MB), %d skipped, %d errors", s.Pages, float64(s.Bytes)/1e6, s.Skipped, s.Errors)
 	if len(s.Times) > 0 {
@@ -39,7 +38,7 @@ func (s *Summary) writeTotals(w io.Writer) {
 	row("records", "%d extracted, %d invalid, %d duplicates, %d written: %d new, %d changed, %d unchanged; %d gone",
 		s.Extracted, s.Invalid, max(s.Extracted-s.Records, 0), s.Records, s.Changes.New, s.Changes.Changed, s.Changes.Unchanged, s.Changes.Gone)
 	if s.Duplicates > 0 {
-		row("same pages", "%d pages have the content of another page, such as %s", s.Duplicates, s.DuplicateExample)
+		row("same pages", "%d pages duplicate another page, such as %s", s.Duplicates, s.DuplicateExample)
 	}
 	if s.Proxies != nil {
 		row("proxies", "%s", s.Proxies)
@@ -80,7 +79,7 @@ func (s *Summary) writeFields(w io.Writer) {
 			before = fmt.Sprintf("%.0f %%", was*100)
 		}
 		if slices.Contains(drifted, field) {
-			drift = "mostly by a fall-back: look at the first selector"
+			drift = "mostly from a fallback; check the first selector"
 		}
 		fmt.Fprintf(w, "%s\t%.0f %%\t%s\t%d\t%d\t%s\n", field, coverage[field]*100, before, fault.Invalid, fault.Unparsed, drift)
 	}
@@ -112,18 +111,18 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// oneLine makes a text a cell of a table.
+// oneLine folds a text to one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// sessionsText says why sessions have ended.
+// sessionsText formats the reasons of ended sessions.
 func sessionsText(by map[string]int) string {
 	if len(by) == 0 {
-		return "none had to end"
+		return "none ended early"
 	}
 	return "ended: " + countsText(by)
 }
 
-// countsText lists counts, the highest first.
+// countsText formats counts, highest first.
 func countsText(by map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], strings.Compare(a, b)) })
 	for i, name := range names {

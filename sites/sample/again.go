@@ -18,16 +18,16 @@ import (
 	"muster/sites/extract"
 )
 
-// Difference is one difference between a sample and what the definition extracts from its page.
+// Difference is a difference between a sample and the current extraction of its page.
 type Difference struct {
 	Sample string `json:"sample"`
-	What   string `json:"what"` // such as product 3 price, next, links
+	What   string `json:"what"` // for example: product 3 price, next, links
 	Want   string `json:"want"`
 	Got    string `json:"got"`
 }
 
-// Test extracts the pages of the samples in a folder again. It returns the names of all samples, by name the optional
-// fields whose text cannot be parsed, and the differences. A folder without samples is an error.
+// Test extracts the pages of all samples in a directory again. It returns the names of the samples, their optional fields with
+// unparsable text, and the differences. A directory without samples is an error.
 func Test(def *definition.Definition, dir string) (names []string, unparsed map[string][]string, diffs []Difference, err error) {
 	unparsed = map[string][]string{}
 	err = each(dir, func(name, path string) error {
@@ -41,7 +41,7 @@ func Test(def *definition.Definition, dir string) (names []string, unparsed map[
 			if errors.As(rerr, &broken) {
 				return rerr
 			}
-			diffs = append(diffs, Difference{Sample: name, What: "the page", Want: "to be read", Got: rerr.Error()})
+			diffs = append(diffs, Difference{Sample: name, What: "page", Want: "readable", Got: rerr.Error()})
 			return nil
 		}
 		for _, d := range compare(want, got.Sample) {
@@ -53,7 +53,7 @@ func Test(def *definition.Definition, dir string) (names []string, unparsed map[
 	return names, unparsed, diffs, err
 }
 
-// Accept replaces the samples in a folder by what the definition extracts now, and returns their names.
+// Accept replaces the samples in a directory by the current results and returns their names.
 func Accept(def *definition.Definition, dir string) (names []string, err error) {
 	err = each(dir, func(name, path string) error {
 		_, got, err := again(def, path)
@@ -66,8 +66,7 @@ func Accept(def *definition.Definition, dir string) (names []string, err error) 
 	return names, err
 }
 
-// each calls fn with the name of every sample of a folder, and its path
-// without the extension.
+// each calls fn with the name of every sample in a directory, and with its path without the extension.
 func each(dir string, fn func(name, path string) error) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -90,12 +89,12 @@ func each(dir string, fn func(name, path string) error) error {
 	return nil
 }
 
-// brokenError is the error of a sample that cannot be used.
+// brokenError is the error of an invalid sample.
 type brokenError struct{ error }
 
 func (e *brokenError) Unwrap() error { return e.error }
 
-// again reads one sample, and what the definition extracts from its page now.
+// again reads a sample and extracts its page again.
 func again(def *definition.Definition, path string) (want Sample, got View, err error) {
 	text, err := os.ReadFile(path + ".json")
 	if err != nil {
@@ -104,15 +103,15 @@ func again(def *definition.Definition, path string) (want Sample, got View, err 
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&want); err != nil {
-		return want, got, &brokenError{fmt.Errorf("is not a sample: %w", err)}
+		return want, got, &brokenError{fmt.Errorf("invalid sample: %w", err)}
 	}
 	body, err := os.ReadFile(path + ".page")
 	if err != nil {
-		return want, got, &brokenError{fmt.Errorf("its page is missing: %w", err)}
+		return want, got, &brokenError{fmt.Errorf("missing page: %w", err)}
 	}
 	u, err := url.Parse(want.URL)
 	if err != nil || u.Host == "" {
-		return want, got, &brokenError{fmt.Errorf("%q is not the URL of a page", want.URL)}
+		return want, got, &brokenError{fmt.Errorf("invalid URL %q", want.URL)}
 	}
 	if def, err = def.WithBase(want.BaseURL); err != nil {
 		return want, got, &brokenError{err}

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	maxTries = 3  // pages of a kind and depth that are tried until one succeeds
-	maxLive  = 25 // pages in all
+	maxTries = 3  // attempts per kind and depth until a page succeeds
+	maxLive  = 25 // maximum number of pages
 )
 
-// Live follows the definition from its start pages, through sitemaps and listing pages at any depth, until it has fetched
-// the second page of a listing and a record of each kind of page that has records. It calls show with each page or its
-// error, and continues after an error. It returns the first error.
+// Live follows the definition from its start pages, through sitemaps and listing pages at any depth, until it has fetched the
+// second page of a listing, and a record of each kind of page that has records. It calls show with each page or its error,
+// continues after errors, and returns the first one.
 func Live(ctx context.Context, client *fetch.Client, def *definition.Definition, show func(View, error)) error {
 	l := live{client: client, def: def, show: show, tries: map[string]int{}, wanted: map[string]bool{}}
 	for _, r := range def.Records {
@@ -32,14 +32,13 @@ type live struct {
 	client *fetch.Client
 	def    *definition.Definition
 	show   func(View, error)
-	tries  map[string]int  // by sort and depth; maxTries after a success
-	wanted map[string]bool // kinds of page without a record so far
+	tries  map[string]int  // attempts by sort and depth; maxTries after a success
+	wanted map[string]bool // kinds of page that still lack a record
 	pages  int
 	first  error
 }
 
-// visit fetches a page and the pages that it links to, unless there were enough pages of its sort, which is its kind or
-// "next".
+// visit fetches a page and its links, unless there were enough pages of its sort, which is its kind or "next".
 func (l *live) visit(ctx context.Context, to extract.Link, sort string, depth int) {
 	level := fmt.Sprint(sort, " ", depth)
 	found := depth > 0 && sort != "next" && len(l.wanted) == 0
@@ -53,7 +52,7 @@ func (l *live) visit(ctx context.Context, to extract.Link, sort string, depth in
 	if err == nil {
 		page.Start, page.Carry = to.Start, to.Carry
 		if sort == "next" {
-			page.N = 1 // the second page of a count
+			page.N = 1 // the second numbered page
 		}
 		v, err = Of(l.def, page)
 	}

@@ -1,9 +1,8 @@
-// Package sample saves pages beside a definition with what was extracted from them, and reports when the definition
-// extracts something else.
+// Package sample saves pages with their extracted records next to a definition, and reports when the results of the definition
+// change.
 //
-// A sample is two files in the folder that Dir returns: the page as it was fetched, and a JSON file with its origin
-// and what was extracted. Capture makes one from the live site, Test extracts all again, and Live shows one page of
-// each kind as it is now.
+// A sample is two files in the directory that Dir returns: the fetched page, and a JSON file with its origin and the extracted
+// data. Capture creates one from the live site, Test extracts all again, and Live shows one current page of each kind.
 package sample
 
 import (
@@ -27,14 +26,14 @@ import (
 	"muster/sites/fetch"
 )
 
-// Sample is a page and what was extracted from it.
+// A Sample is a page with its extracted data.
 type Sample struct {
 	URL         string            `json:"url"`
-	BaseURL     string            `json:"base_url,omitempty"`  // of the copy of the site that it was fetched from
-	Requested   string            `json:"requested,omitempty"` // if a redirect led to URL
-	Post        definition.Post   `json:"post,omitzero"`       // if it was fetched by POST
+	BaseURL     string            `json:"base_url,omitempty"`  // of the scraped mirror
+	Requested   string            `json:"requested,omitempty"` // if it was redirected to URL
+	Post        definition.Post   `json:"post,omitzero"`       // body of a POST
 	Kind        string            `json:"kind"`
-	Carry       map[string]string `json:"carry,omitempty"` // by the link to the page
+	Carry       map[string]string `json:"carry,omitempty"` // from the link to the page
 	ContentType string            `json:"content_type,omitempty"`
 	LinkHeader  []string          `json:"link_header,omitempty"`
 	FetchedAt   time.Time         `json:"fetched_at,omitzero"`
@@ -44,28 +43,28 @@ type Sample struct {
 	Links       []string          `json:"links,omitempty"`   // kind and URL
 	Next        string            `json:"next,omitempty"`
 	Missing     []string          `json:"missing,omitempty"`  // fields without a value on the whole page
-	Unparsed    []string          `json:"unparsed,omitempty"` // optional fields whose text cannot be parsed: in how many records, and an example
+	Unparsed    []string          `json:"unparsed,omitempty"` // optional fields with unparsable text: number of records and an example
 }
 
-// View is a Sample with details of the extraction.
+// A View is a Sample with details of the extraction.
 type View struct {
 	Sample
-	CharsetFrom string // how the charset was found
+	CharsetFrom string // origin of the charset
 	Bytes       int
 	Fields      []Field
 
-	next *extract.Link // nil: there is none
+	next *extract.Link // may be nil
 	to   []extract.Link
 }
 
-// Field is how a field of the records of a page was found.
+// Field describes the values of a field of the records of a page.
 type Field struct {
 	Name  string         // record.field
-	Hits  map[string]int // by the alternative that gave the value; see extract.Result
+	Hits  map[string]int // by alternative; see extract.Result
 	First json.RawMessage
 }
 
-// Found returns how many records have a value of the field, and how many there are.
+// Found returns the number of records with a value of the field and the number of records.
 func (f Field) Found() (n, of int) {
 	for by, hits := range f.Hits {
 		of += hits
@@ -76,13 +75,12 @@ func (f Field) Found() (n, of int) {
 	return n, of
 }
 
-// Dir returns the folder of a definition's samples: shop.pages beside shop.yaml.
+// Dir returns the directory of a definition's samples: shop.pages next to shop.yaml.
 func Dir(def *definition.Definition) string {
 	return strings.TrimSuffix(def.File(), filepath.Ext(def.File())) + ".pages"
 }
 
-// Of extracts a page. A page that is blocked, or that lacks must_have, is an error; the View then has what was
-// extracted.
+// Of extracts a page. For a page that is blocked or lacks must_have it returns an error and a View of the extracted data.
 func Of(def *definition.Definition, page extract.Page) (View, error) {
 	v := View{Bytes: len(page.Body), Sample: Sample{
 		URL: page.URL.String(), BaseURL: def.Rebased(), Kind: page.Kind, Records: []json.RawMessage{},
@@ -127,9 +125,9 @@ func Of(def *definition.Definition, page extract.Page) (View, error) {
 	v.fields(def, res)
 	v.unparsed(res)
 	if !extract.MustHave(def, doc) {
-		why := "the page has none of must_have"
+		why := "no element matches must_have"
 		if fetch.NeedsScript(doc) {
-			why += "; it seems to need JavaScript, which is not run; see render in the definition"
+			why += "; the page probably requires JavaScript; see render in the definition"
 		}
 		return v, errors.New(why)
 	}
@@ -149,12 +147,12 @@ func (v *View) links(res extract.Result) {
 	}
 }
 
-// encoded returns a value as JSON, without escaping < > &.
+// encoded encodes a value as JSON without escaping < > &.
 func encoded(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // values of fields can be encoded
+	_ = enc.Encode(v) // values of fields always encode
 	return bytes.TrimSpace(b.Bytes())
 }
 
@@ -165,7 +163,7 @@ func (v *View) fields(def *definition.Definition, res extract.Result) {
 			name := r.Name + "." + f.Name
 			hits := res.Hits[name]
 			if len(hits) == 0 {
-				continue // no record of this kind on the page
+				continue // the page has no record of this kind
 			}
 			field := Field{Name: name, Hits: hits}
 			for _, rec := range append(slices.Clone(res.Records), res.Invalid...) {
@@ -196,14 +194,14 @@ func (v *View) unparsed(res extract.Result) {
 	}
 }
 
-// Save writes a page and what is extracted from it as a sample.
+// Save saves a page and its extracted data as a sample.
 func Save(def *definition.Definition, dir, name string, page extract.Page) (View, error) {
 	v, err := Of(def, page)
 	if err != nil {
 		return v, fmt.Errorf("read %s: %w", page.URL, err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return v, fmt.Errorf("make the folder of samples: %w", err)
+		return v, fmt.Errorf("create the directory of samples: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name+".page"), page.Body, 0o644); err != nil {
 		return v, fmt.Errorf("save page: %w", err)
@@ -222,7 +220,7 @@ func (s Sample) write(file string) error {
 	return nil
 }
 
-// Capture fetches a page of a kind and saves it in a folder.
+// Capture fetches a page of a kind and saves it in a directory.
 func Capture(ctx context.Context, client *fetch.Client, def *definition.Definition, rawURL, kind, dir, name string) (View, error) {
 	page, err := client.Fetch(ctx, rawURL, kind, PostOf(def, rawURL, kind))
 	if err != nil {
@@ -233,7 +231,7 @@ func Capture(ctx context.Context, client *fetch.Client, def *definition.Definiti
 
 var notInName = regexp.MustCompile(`[^\pL\pN]+`)
 
-// NameFor returns the name of the sample for a page's kind and URL.
+// NameFor returns the name of the sample of a page with this kind and URL.
 func NameFor(kind string, u *url.URL) string {
 	words := strings.Trim(notInName.ReplaceAllString(u.Path+" "+u.RawQuery, "-"), "-")
 	if rs := []rune(words); len(rs) > 60 {
@@ -242,7 +240,7 @@ func NameFor(kind string, u *url.URL) string {
 	return strings.TrimSuffix(kind+"-"+words, "-")
 }
 
-// PostOf returns how the page of a kind at a URL is requested: like the first start page with this URL, else by GET.
+// PostOf returns the request body for a URL and kind: the body of the first start page with this URL, or the zero Post.
 func PostOf(def *definition.Definition, rawURL, kind string) definition.Post {
 	for _, p := range def.StartPages() {
 		if p.Kind == kind && p.URL == rawURL {
@@ -252,7 +250,7 @@ func PostOf(def *definition.Definition, rawURL, kind string) definition.Post {
 	return definition.Post{}
 }
 
-// KindOf guesses the kind of the page at a URL: that of the start page with this URL, else a detail page.
+// KindOf guesses the kind of the page at a URL: the kind of the start page with this URL, or detail.
 func KindOf(def *definition.Definition, u *url.URL) string {
 	for _, p := range def.StartPages() {
 		start, err := url.Parse(p.URL)

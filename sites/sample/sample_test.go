@@ -89,7 +89,7 @@ func TestTestFindsChangesOfTheDefinition(t *testing.T) {
 	}
 }
 
-// Samples include the texts of optional fields that cannot be parsed.
+// Samples include unparsable texts of optional fields.
 func TestSamplesHaveUnparsedFields(t *testing.T) {
 	t.Parallel()
 	def, client, base := setup(t)
@@ -125,7 +125,7 @@ func TestLiveShowsOnePageOfEachSort(t *testing.T) {
 			samples = append(samples, v)
 		}
 	})
-	// The next listing page is not there, and there is a page of each kind even so.
+	// There is a page of each kind although the next listing page is missing.
 	if err == nil || !strings.Contains(err.Error(), "/page/2: gone") || len(samples) != 2 {
 		t.Fatalf("got %d samples, %v", len(samples), err)
 	}
@@ -145,7 +145,7 @@ func TestBlockPageNamesItsVendor(t *testing.T) {
 	}
 }
 
-// In a count, the page after the second is the third.
+// With numbered pages, the page after the second is the third.
 func TestLiveCounts(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -163,7 +163,7 @@ func TestLiveCounts(t *testing.T) {
 	}
 }
 
-// Levels of listings and indexes of sitemaps are followed until a record is found.
+// Live follows levels of listings and indexes of sitemaps until it finds a record.
 func TestLiveFollowsLevelsUntilARecord(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,15 +11,15 @@ import (
 	"muster/sites/extract"
 )
 
-// Trial is what one field yields on a page.
+// Trial is the result of one field on a page.
 type Trial struct {
 	Field
-	Values   []json.RawMessage // of the records that have the field, in the order of the page
-	Problems []string          // each once
+	Values   []json.RawMessage // of the records with the field, in page order
+	Problems []string          // without duplicates
 }
 
-// Try extracts one field of a page, at each match of each; see definition.Trial. It may be called again with the same
-// page, but not concurrently.
+// Try extracts one field of a page, at each match of each; see definition.Trial. It may be called repeatedly for a page, but not
+// concurrently.
 func Try(def *definition.Definition, doc *extract.Doc, each string, f definition.Field) (Trial, error) {
 	only, err := def.Trial(doc.Page.Kind, each, f)
 	if err != nil {
@@ -47,14 +47,14 @@ func Try(def *definition.Definition, doc *extract.Doc, each string, f definition
 	return t, nil
 }
 
-// Matches are what a selector or a JSON path matches on a page.
+// Matches are the matches of a selector or a JSON path on a page.
 type Matches struct {
-	Places, With int      // matches of each, and how many of them have a match of the selector
-	Found        []string // a start tag and the text of the element, a text, or JSON; in the order of the page
+	Places, With int      // number of matches of each, and of matches of each that contain a match of the selector
+	Found        []string // start tag and text of elements, strings, or JSON, in page order
 }
 
-// Match evaluates a selector at each match of each, or on the whole page if that is "". On a page that is JSON without
-// HTML both are JSON paths.
+// Match evaluates a selector at each match of each, or on the whole page if each is "". On a JSON page without HTML both are JSON
+// paths.
 func Match(doc *extract.Doc, each, selector string) (Matches, error) {
 	if doc.Root == nil {
 		return matchJSON(doc, each, selector)
@@ -74,7 +74,7 @@ func Match(doc *extract.Doc, each, selector string) (Matches, error) {
 	return matchesOf(places, sel.All, func(n *html.Node) string { return matched(n, sel.Attr) }), nil
 }
 
-// matchesOf collects what is found in places, as texts.
+// matchesOf collects the matches in places as strings.
 func matchesOf[P, V any](places []P, find func(P) []V, text func(V) string) Matches {
 	m := Matches{Places: len(places)}
 	for _, p := range places {
@@ -89,7 +89,7 @@ func matchesOf[P, V any](places []P, find func(P) []V, text func(V) string) Matc
 	return m
 }
 
-// matched returns an attribute of an element, or its start tag and text; of a text node, the text.
+// matched returns an attribute of an element, or its start tag and text, or the text of a text node.
 func matched(n *html.Node, attr string) string {
 	if n.Type != html.ElementNode {
 		return extract.Fold(n.Data)

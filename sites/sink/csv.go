@@ -15,14 +15,14 @@ import (
 	"muster/sites/internal/lines"
 )
 
-// Column is a column of a CSV file: a value of a record, or one in its objects.
+// Column is a column of a CSV file: a value of a record or of its objects.
 type Column []string // the names from the record to the value
 
 // Name returns the names joined by dots, as in price.amount.
 func (c Column) Name() string { return strings.Join(c, ".") }
 
-// Columns returns the columns for fields: two for a price, amount and currency, and those of its fields for an object.
-// Any other field has one, so a list has, and an object without fields.
+// Columns returns the columns for fields: two for a price (amount and currency), and the columns of its fields for an object. Any
+// other field has one column, including lists and objects without fields.
 func Columns(fields definition.Fields) []Column {
 	var columns []Column
 	for i := range fields {
@@ -52,9 +52,8 @@ func (c Column) value(record map[string]any) any {
 	return v
 }
 
-// WriteCSV converts a JSONL file to a CSV file (RFC 4180) with a header and these columns. Lists and objects are
-// written as JSON, except that a list of plain values is joined by "; ". Texts are written as they are, also those that a
-// spreadsheet would run as a formula. The file is written atomically.
+// WriteCSV atomically converts a JSONL file to a CSV file (RFC 4180) with a header. Lists and objects are written as JSON, except
+// that a list of plain values is joined by "; ". Strings are written unchanged, even if a spreadsheet would run them as formulas.
 func WriteCSV(jsonl, path string, columns []Column, fence Fence) error {
 	in, err := os.Open(jsonl)
 	if err != nil {

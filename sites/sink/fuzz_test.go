@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzAddress wants the address of a sink with a password to be refused, by an error that does not repeat it.
+// FuzzAddress checks that the address of a sink with a password is rejected with an error that does not repeat it.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"postgres://u:", "postgres://h/db?password=", "https://u:", "ftp://u:", "postgresql://[u:", "https://h/%zz"} {
 		f.Add(s, "@h/db")
@@ -14,7 +14,7 @@ func FuzzAddress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const password = "s3cr3t-w0rd"
 		if scheme, rest, ok := strings.Cut(before, "://"); !ok || scheme == "" || !strings.HasSuffix(rest, ":") || strings.ContainsAny(rest, "/?#@") || !strings.HasPrefix(after, "@") {
-			return // only what stands where a password does is one
+			return // only the userinfo contains a password
 		}
 		_, _, err := parse(before + password + after)
 		if err == nil {

@@ -10,7 +10,7 @@
 // nothing that a late process may still do can change the files of the new writer:
 //
 //   - A file is appended to through an open file only, and a [Fence] is called between opening it and using it. A
-//     process that takes over replaces each file by a copy ([Reclaim]): what the late one writes goes to the old file,
+//     process that takes over replaces each file by a copy ([Reclaim]): the late one writes to the old file,
 //     which has no name any more.
 //   - All other changes write a temporary file and rename it (package atomicfile), and the Fence is called between the
 //     two. A process that takes over removes temporary files first, so that a late one has nothing to rename.
@@ -31,7 +31,7 @@ import (
 	"muster/sites/internal/lines"
 )
 
-// Fence returns nil if the caller may still change the files, and else an error.
+// A Fence returns nil if the caller may still change the files, and an error otherwise.
 type Fence func() error
 
 // JSONL appends records to a file, one JSON object per line. It is not safe for concurrent use.
@@ -41,26 +41,26 @@ type JSONL struct {
 	f     *os.File
 	w     *bufio.Writer
 	keys  map[string]struct{}
-	torn  bool  // Open cut off an incomplete last line
-	err   error // of a write; the buffer is lost, and the file must be opened again
+	torn  bool  // Open truncated an incomplete last line
+	err   error // of a write; the buffer is lost, and the file must be reopened
 }
 
-// head is the part of a line that identifies its record.
+// head is the identifying part of a line.
 type head struct {
 	Key string `json:"_key"`
 }
 
-// OpenJSONL opens a file to append to, and creates it and its folder if they do not exist. The records in it count as
-// put. A last line without its end, or with invalid JSON, is a record that was not synced before a crash: it is cut
-// off. If the fence returns an error, nothing is changed.
+// OpenJSONL opens a file for appending and creates it and its directory if they do not exist. Records in the file count as put. A
+// last line without a newline or with invalid JSON is a record that was not synced before a crash, and is truncated. If the fence
+// returns an error, nothing is changed.
 func OpenJSONL(path string, fence Fence) (*JSONL, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of %s: %w", path, err)
+		return nil, fmt.Errorf("create the directory of %s: %w", path, err)
 	}
 	const flags = os.O_RDWR | os.O_APPEND
 	f, err := os.OpenFile(path, flags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Not with O_CREATE: a late process would create a file that another has removed.
+		// Do not use O_CREATE: a late process would create a file that another one has removed.
 		if err := atomicfile.Write(path, 0o600, func(io.Writer) error { return fence() }); err != nil {
 			return nil, err
 		}
@@ -76,16 +76,16 @@ func OpenJSONL(path string, fence Fence) (*JSONL, error) {
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if err := atomicfile.SyncDir(filepath.Dir(path)); err != nil { // it may have come by another name, or before a crash
+	if err := atomicfile.SyncDir(filepath.Dir(path)); err != nil { // a rename or a crash may have left the directory unsynced
 		return nil, errors.Join(fmt.Errorf("open records: %w", err), f.Close())
 	}
 	s.w = bufio.NewWriterSize(f, 64<<10)
 	return s, nil
 }
 
-// load reads the keys of the records in the file and cuts off an incomplete last record.
+// load reads the keys of the records in the file and truncates an incomplete last record.
 func (s *JSONL) load() error {
-	var end, good int64 // of the lines, and of the records
+	var end, good int64 // ends of the lines and of the valid records
 	var bad error
 	for line, err := range lines.Of(s.f) {
 		if err != nil {
@@ -111,18 +111,18 @@ func (s *JSONL) load() error {
 		return fmt.Errorf("read %s: %w", s.path, err)
 	}
 	if bad != nil && info.Size() > end {
-		return fmt.Errorf("%s is not a JSONL file: byte %d: %w; move it to another place or choose another directory", s.path, good, bad)
+		return fmt.Errorf("%s is not a JSONL file: byte %d: %w; move the file away or choose another directory", s.path, good, bad)
 	}
 	if s.torn = info.Size() > good; s.torn {
 		if err := s.f.Truncate(good); err != nil {
-			return fmt.Errorf("cut the incomplete end off %s: %w", s.path, err)
+			return fmt.Errorf("truncate incomplete line of %s: %w", s.path, err)
 		}
 	}
 	return nil
 }
 
-// Put appends a record unless the file has one with its key, and reports whether it was new. The record is a JSON
-// object without a line end. It is on disk only after Sync.
+// Put appends a record unless the file has one with its key, and reports whether it was new. The record is a JSON object without
+// a newline. It is on disk only after Sync.
 func (s *JSONL) Put(key string, record []byte) (bool, error) {
 	if s.err != nil {
 		return false, s.err
@@ -140,8 +140,8 @@ func (s *JSONL) Put(key string, record []byte) (bool, error) {
 	return true, nil
 }
 
-// Sync writes all records put so far to disk. If the file was removed or replaced meanwhile, Sync restores it, if the
-// fence allows, and returns an error; the caller must then open it again.
+// Sync writes all records to disk. If the file was removed or replaced in the meantime, Sync restores it, if the fence allows,
+// and returns an error; the caller must then reopen it.
 func (s *JSONL) Sync() error {
 	if s.err != nil {
 		return s.err
@@ -161,24 +161,24 @@ func (s *JSONL) Sync() error {
 	return s.err
 }
 
-// putBack restores the file at its name. It always returns an error.
+// putBack restores the file under its name. It always returns an error.
 func (s *JSONL) putBack() error {
 	if err := s.fence(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return fmt.Errorf("make the folder of %s again: %w", s.path, err)
+		return fmt.Errorf("recreate the directory of %s: %w", s.path, err)
 	}
 	if err := copyTo(s.path, s.f, s.fence); err != nil {
-		return fmt.Errorf("put %s back: %w", s.path, err)
+		return fmt.Errorf("restore %s: %w", s.path, err)
 	}
-	return fmt.Errorf("%s was removed or replaced while records were written to it; it was put back", s.path)
+	return fmt.Errorf("%s was removed or replaced during writing and has been restored", s.path)
 }
 
 // Count returns the number of records with a key in the file.
 func (s *JSONL) Count() int { return len(s.keys) }
 
-// Path returns the file's name.
+// Path returns the path of the file.
 func (s *JSONL) Path() string { return s.path }
 
 // Close closes the file. Records put since the last Sync may be lost.
@@ -189,8 +189,8 @@ func (s *JSONL) Close() error {
 	return nil
 }
 
-// Reclaim replaces a file by a copy, without an incomplete last line: a process that has opened it before cannot
-// change it any more.
+// Reclaim replaces a file by a copy without an incomplete last line. A process that opened the file earlier can no longer change
+// it.
 func Reclaim(path string, fence Fence) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -221,7 +221,7 @@ func copyTo(path string, f *os.File, fence Fence) error {
 	})
 }
 
-// wholeLines returns the length of f up to the last line end.
+// wholeLines returns the length of f up to the last newline.
 func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, 64<<10)
 	for size > 0 {
@@ -230,7 +230,7 @@ func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 		if err != nil && err != io.EOF {
 			return 0, err
 		}
-		if n < len(part) { // the file became shorter: a late writer cut off an incomplete line
+		if n < len(part) { // a late writer truncated an incomplete line
 			size -= int64(len(part) - n)
 			continue
 		}

@@ -133,16 +133,15 @@ func TestFullDiskIsAnError(t *testing.T) {
 	_ = s.Close()
 }
 
-// line is a record of about a size.
+// line returns a record of about a size.
 func line(key string, size int) string {
 	return fmt.Sprintf(`{"_key":%q,"text":%q}`, key, strings.Repeat("x", size))
 }
 
-// errRefused is what the fence of a late writer returns.
+// errRefused is the error of the fence of a late writer.
 var errRefused = errors.New("another writes")
 
-// A late writer, which continues after another took over, changes nothing in the
-// file of the other, wherever it was stopped.
+// A late writer that continues after a takeover, from any point, does not change the file of the new writer.
 func TestLateWriter(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]func(t *testing.T, path string, takeOver func()){
@@ -171,8 +170,8 @@ func TestLateWriter(t *testing.T) {
 	}
 }
 
-// writeBesideLate has a late writer continue while another writes to its file,
-// which must have the lines of the other in the end.
+// writeBesideLate lets a late writer continue while another writes to its file. In the end the file must have the lines of the
+// other writer.
 func writeBesideLate(t *testing.T, late func(t *testing.T, path string, takeOver func()), want string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "r.jsonl")
@@ -260,7 +259,7 @@ func writeLate(t *testing.T, path string, takeOver func()) {
 	}
 }
 
-// A late process does not create a file again that another one has removed.
+// A late process does not recreate a file that another one has removed.
 func TestLateWriterMakesNoFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -276,7 +275,7 @@ func TestLateWriterMakesNoFile(t *testing.T) {
 	}
 }
 
-// A file that is removed or replaced while it is written to is restored completely.
+// A file that is removed or replaced during writing is restored completely.
 func TestRemovedFileIsRestored(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(path string) error{
@@ -301,8 +300,8 @@ func TestRemovedFileIsRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			put("b")
-			if err := s.Sync(); err == nil || !strings.Contains(err.Error(), "put back") {
-				t.Errorf("got %v, want that it was put back", err)
+			if err := s.Sync(); err == nil || !strings.Contains(err.Error(), "has been restored") {
+				t.Errorf("got %v, want an error that it was restored", err)
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)

@@ -23,13 +23,13 @@ CREATE TABLE muster_changes (
  PRIMARY KEY (site, type, record_key, job));
 `}
 
-// migrationLock ensures that only one process at a time migrates the database.
+// migrationLock ensures that one process at a time migrates the database.
 const migrationLock = `SELECT pg_advisory_xact_lock(7281936405528)`
 
-// idleLimit ends the transaction of a process that was stopped in it: its locks would block all others.
+// idleLimit aborts the transaction of a process that stopped inside it, because its locks would block all others.
 const idleLimit = 30 * time.Second
 
-// openPostgres opens the tables of a PostgreSQL.
+// openPostgres opens the tables of a PostgreSQL database.
 func openPostgres(ctx context.Context, address string) (Sink, error) {
 	name := "postgres"
 	if u, err := url.Parse(address); err == nil {
@@ -37,7 +37,7 @@ func openPostgres(ctx context.Context, address string) (Sink, error) {
 	}
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: the address cannot be used; write postgres://USER@HOST:PORT/DB", name)
+		return nil, fmt.Errorf("open %s: invalid address; use postgres://USER@HOST:PORT/DB", name)
 	}
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = 10 * time.Second

@@ -16,17 +16,17 @@ import (
 // Record is a record for a sink.
 type Record struct {
 	Site, Job string
-	Type, Key string // with Site they identify the record
+	Type, Key string // identify the record, with Site
 	URL       string
-	Data      json.RawMessage // the record, a JSON object
-	Change    string          // new, changed, unchanged or gone since the job before
-	Diff      json.RawMessage // of a changed one: {"field": [old, new]}; else nil
-	At        time.Time       // when it was first written in this job
+	Data      json.RawMessage // record as a JSON object
+	Change    string          // new, changed, unchanged or gone since the previous job
+	Diff      json.RawMessage // of a changed record: {"field": [old, new]}; or nil
+	At        time.Time       // first write in this job
 }
 
-// Sink stores records outside the files of a job. It is not safe for concurrent use.
+// A Sink stores records outside the files of a job. It is not safe for concurrent use.
 type Sink interface {
-	// Put stores records and returns how many of them, from the first, are stored: all if the error is nil. Records
+	// Put stores records and returns how many of them, from the first one, are stored: all if the error is nil. Records that are
 	// put again, after an error or a crash, are stored once. It may block until ctx is done.
 	Put(ctx context.Context, records []Record) (int, error)
 	// Name returns the address without secrets.
@@ -36,15 +36,15 @@ type Sink interface {
 
 // Options are the options of a sink in addition to its address.
 type Options struct {
-	Dir    string // of a relative path of SQLite. Defaults to the current folder.
+	Dir    string // base of relative SQLite paths. Defaults to the current directory.
 	Secret string // signs the requests to a webhook; see webhook.CheckSecret. Defaults to none: no signature.
-	// Filter allows webhooks at names of addresses that are not public. A webhook that is written as an address is
-	// always allowed. Defaults to none.
+	// Filter allows webhooks at names with non-public addresses. A webhook with a literal address is always allowed. Defaults to
+	// none.
 	Filter *addressfilter.Filter
 }
 
-// Check returns an error for an invalid address of a sink; see Open. An address with a password is invalid, because
-// addresses are shown, and stored with jobs.
+// Check returns an error for an invalid address of a sink; see Open. An address with a password is invalid, because addresses are
+// displayed and stored with jobs.
 func Check(address string) error {
 	_, _, err := parse(address)
 	return err
@@ -88,7 +88,7 @@ func parse(address string) (kind, rest string, err error) {
 	case "postgres", "postgresql", "http", "https":
 		u, err := url.Parse(address)
 		if err != nil {
-			return "", "", fmt.Errorf("sink of scheme %s: not a URL", scheme) // the error would repeat it
+			return "", "", fmt.Errorf("sink of scheme %s: not a URL", scheme) // the parse error would repeat the address
 		}
 		if _, has := u.User.Password(); has || u.Query().Has("password") {
 			return "", "", fmt.Errorf("sink of scheme %s: an address must not contain a password; PostgreSQL takes it from PGPASSWORD or ~/.pgpass, and a webhook checks the signature", scheme)

@@ -62,7 +62,7 @@ func record(key, data, change, diff string) Record {
 	return r
 }
 
-// holds checks what every database must do with records.
+// holds checks the requirements of every database.
 func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 	t.Helper()
 	ctx := t.Context()
@@ -137,7 +137,7 @@ func TestSQLite(t *testing.T) {
 	}
 	holds(t, open, mustOpen(t, path))
 
-	// One that is locked fails, and takes the records once it is free.
+	// A locked database fails, and accepts the records after it is unlocked.
 	db := mustOpen(t, path)
 	if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestSQLite(t *testing.T) {
 		}
 		_ = s.Close()
 	}
-	// Tables of a program that is yet to come are left alone.
+	// Tables of a newer program are not changed.
 	if _, err := db.Exec("INSERT INTO muster_migrations VALUES (99)"); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func mustOpen(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-// postgres starts a PostgreSQL of the test's own and returns its address.
+// postgres starts a PostgreSQL server for the test and returns its address.
 func postgres(t *testing.T) string {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -234,7 +234,7 @@ func TestPostgres(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	testutil.Eventually(t, "PostgreSQL answers", func() bool { return db.Ping() == nil })
 
-	// All who come first at once find the tables made once.
+	// Concurrent first users create the tables once.
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -250,8 +250,7 @@ func TestPostgres(t *testing.T) {
 	holds(t, func() (Sink, error) { return Open(t.Context(), address, Options{}) }, db)
 }
 
-// A process that is stopped in the middle of a transaction does not keep another
-// from writing the same records.
+// A process that is stopped inside a transaction does not block another writer of the same records.
 func TestStoppedTransactionEnds(t *testing.T) {
 	t.Parallel()
 	address := postgres(t)
@@ -285,7 +284,7 @@ func TestStoppedTransactionEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if n, err := sinks[1].Put(ctx, []Record{r}); n != 1 || err != nil {
-		t.Errorf("beside a transaction that stands still: got %d, %v; want 1 record taken", n, err)
+		t.Errorf("next to a stopped transaction: got %d, %v; want 1 record taken", n, err)
 	}
 	if err := tx.Commit(); err == nil {
 		t.Error("got a late commit of the stopped transaction, want none")
@@ -343,7 +342,7 @@ func newHook(t *testing.T, secret string, answers ...int) *hook {
 	return h
 }
 
-// posterTo returns a sink that waits no longer than it must between its tries.
+// posterTo returns a sink with minimal delays between attempts.
 func posterTo(t *testing.T, address string, o Options) *poster {
 	t.Helper()
 	p, err := newPoster(address, o)
@@ -405,7 +404,7 @@ func TestWebhookFailsAfterItsTries(t *testing.T) {
 	}
 }
 
-// A webhook in a private network gets no records unless it is allowed. It fails without retries.
+// A webhook in a private network receives records only if it is allowed. Otherwise it fails without retries.
 func TestWebhookConnectsOnlyToAllowedAddresses(t *testing.T) {
 	t.Parallel()
 	h := newHook(t, "")
@@ -429,6 +428,6 @@ func TestWebhookSecretMustBeOne(t *testing.T) {
 	t.Parallel()
 	_, err := Open(t.Context(), "https://hook.example/in", Options{Secret: "a passphrase"})
 	if err == nil || !strings.Contains(err.Error(), "base64") || strings.Contains(err.Error(), "passphrase") {
-		t.Errorf("got %v, want what a secret is, without this one", err)
+		t.Errorf("got %v, want a description of secrets, without this secret", err)
 	}
 }

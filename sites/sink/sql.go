@@ -16,18 +16,18 @@ import (
 // database is a sink in the tables of an SQL database:
 //
 //	muster_records   the current state of each record, by site, type and key
-//	muster_changes   what was new, changed or gone in which job, with the diffs
+//	muster_changes   new, changed and missing records by job, with the diffs
 //
 // Opening the database creates and migrates them.
 type database struct {
 	db   *sql.DB
 	name string
-	time func(time.Time) any // how the database stores a time
-	text func(string) string // replaces what the database cannot store; nil: it stores everything
-	each string              // a statement that every transaction begins with; "": none
+	time func(time.Time) any // converts a time for the database
+	text func(string) string // replaces characters that the database cannot store; may be nil
+	each string              // first statement of every transaction; may be ""
 }
 
-// migrate applies the missing migrations in one transaction, which begins with the statement lock, if it is not "".
+// migrate applies the missing migrations in one transaction, which begins with the statement lock unless it is "".
 func migrate(ctx context.Context, db *sql.DB, lock string, migrations []string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -47,7 +47,7 @@ func migrate(ctx context.Context, db *sql.DB, lock string, migrations []string) 
 		return fmt.Errorf("read migrations: %w", err)
 	}
 	if newest > len(migrations) {
-		return fmt.Errorf("the tables are of version %d and this program knows %d; use the newer program", newest, len(migrations))
+		return fmt.Errorf("the tables have version %d, but this program supports %d; upgrade the program", newest, len(migrations))
 	}
 	for i, statements := range migrations[newest:] {
 		for statement := range strings.SplitSeq(statements, ";\n") {
@@ -67,8 +67,7 @@ func migrate(ctx context.Context, db *sql.DB, lock string, migrations []string) 
 
 const (
 	upsertRecord = `INSERT INTO muster_records (site, type, record_key, job, url, data, first_seen, last_seen, changed_at, gone_at) VALUES `
-	// A record that is put again after a crash keeps the times at which it was first seen and changed: they are set
-	// only by a real change.
+	// A record that is put again after a crash keeps its times of first occurrence and last change: only a real change sets them.
 	onKnownRecord = ` ON CONFLICT (site, type, record_key) DO UPDATE SET
  job = excluded.job, url = excluded.url, data = excluded.data, last_seen = excluded.last_seen,
  changed_at = COALESCE(excluded.changed_at, muster_records.changed_at), gone_at = excluded.gone_at`
@@ -77,7 +76,7 @@ const (
 	rowsAtOnce    = 100
 )
 
-// Put implements Sink, in one transaction.
+// Put implements Sink in one transaction.
 func (d *database) Put(ctx context.Context, records []Record) (int, error) {
 	if err := d.put(ctx, records); err != nil {
 		return 0, fmt.Errorf("write to %s: %w", d.name, err)
@@ -132,7 +131,7 @@ func (d *database) put(ctx context.Context, records []Record) error {
 	return tx.Commit()
 }
 
-// insert inserts rows of a number of columns with one statement.
+// insert inserts rows with a number of columns in one statement.
 func insert(ctx context.Context, tx *sql.Tx, head, tail string, columns int, args []any) error {
 	if len(args) == 0 {
 		return nil
@@ -169,7 +168,7 @@ func (d *database) Close() error {
 // maxKey is the longest key that PostgreSQL can index.
 const maxKey = 1024
 
-// fitting returns a record in the form that the database can store.
+// fitting converts a record to a form that the database can store.
 func (d *database) fitting(r Record) Record {
 	if d.text != nil {
 		r.Key, r.URL = d.text(r.Key), d.text(r.URL)
@@ -182,7 +181,7 @@ func (d *database) fitting(r Record) Record {
 	return r
 }
 
-// noNUL replaces the escaped NULs of a JSON text, which PostgreSQL rejects.
+// noNUL replaces escaped NULs in JSON, which PostgreSQL rejects.
 func noNUL(data []byte) []byte {
 	if !bytes.Contains(data, []byte(`\u0000`)) {
 		return data
@@ -198,7 +197,7 @@ func noNUL(data []byte) []byte {
 			i += 5
 			continue
 		}
-		out = append(out, data[i:min(i+2, len(data))]...) // any escape, also of a backslash
+		out = append(out, data[i:min(i+2, len(data))]...) // any escape, including a backslash
 		i++
 	}
 	return out

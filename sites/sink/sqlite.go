@@ -24,12 +24,11 @@ CREATE TABLE muster_changes (
  PRIMARY KEY (site, type, record_key, job)) WITHOUT ROWID;
 `}
 
-// openSQLite opens a database file. Other programs may read it at the same time; a write waits for another writer for
-// up to five seconds.
+// openSQLite opens a database file. Other programs may read it concurrently; a write waits up to five seconds for another writer.
 func openSQLite(ctx context.Context, path string) (Sink, error) {
 	name := "sqlite:" + path
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of %s: %w", name, err)
+		return nil, fmt.Errorf("create the directory of %s: %w", name, err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600) // SQLite would create it with 0644
 	if err != nil {

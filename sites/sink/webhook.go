@@ -15,21 +15,21 @@ import (
 
 const (
 	hookAtOnce  = 100              // records in one request
-	hookTries   = 4                // of one request, before Put fails
-	hookTimeout = 30 * time.Second // of one try
+	hookTries   = 4                // attempts per request before Put fails
+	hookTimeout = 30 * time.Second // of one attempt
 )
 
-// poster is a sink that posts batches of records to a URL, as package webhook has it. The body is {"site", "job",
-// "records": [{"type", "key", "url", "change", "diff", "record"}]}. A batch that is not acknowledged with 2xx is posted
-// again with the same webhook-id. With a secret it is signed.
+// poster is a sink that posts batches of records to a URL as a webhook; see package webhook. The body is {"site", "job",
+// "records": [{"type", "key", "url", "change", "diff", "record"}]}. A batch without a 2xx response is posted again with the same
+// webhook-id. With a secret it is signed.
 type poster struct {
 	url, name string
 	secrets   []string
 	sender    *webhook.Sender
-	base      time.Duration // of the backoff between tries
+	base      time.Duration // of the backoff between attempts
 }
 
-// newPoster returns an error if the secret is not one.
+// newPoster returns an error if the secret is invalid.
 func newPoster(address string, o Options) (*poster, error) {
 	h := &poster{url: address, name: "webhook", base: 500 * time.Millisecond}
 	if u, err := url.Parse(address); err == nil {
@@ -37,7 +37,7 @@ func newPoster(address string, o Options) (*poster, error) {
 	}
 	if o.Secret != "" {
 		if err := webhook.CheckSecret(o.Secret); err != nil {
-			return nil, fmt.Errorf("sign what is posted to %s: %w", h.name, err)
+			return nil, fmt.Errorf("sign requests to %s: %w", h.name, err)
 		}
 		h.secrets = []string{o.Secret}
 	}
@@ -45,7 +45,7 @@ func newPoster(address string, o Options) (*poster, error) {
 	return h, nil
 }
 
-// hookBody is what is posted.
+// hookBody is the body of a request.
 type hookBody struct {
 	Site    string       `json:"site"`
 	Job     string       `json:"job"`
@@ -87,7 +87,7 @@ func (h *poster) Put(ctx context.Context, records []Record) (took int, err error
 	return took, nil
 }
 
-// post tries to deliver the body, at most hookTries times.
+// post delivers the body with at most hookTries attempts.
 func (h *poster) post(ctx context.Context, body []byte) error {
 	sum := sha256.Sum256(body)
 	r := webhook.Request{URL: h.url, ID: hex.EncodeToString(sum[:16]), Body: body, Secrets: h.secrets}
@@ -97,7 +97,7 @@ func (h *poster) post(ctx context.Context, body []byte) error {
 		if a.Outcome == webhook.Delivered {
 			return nil
 		}
-		again := a.Outcome == webhook.Failed || a.Outcome == webhook.Unreachable && !a.TimedOut // that has taken enough time already
+		again := a.Outcome == webhook.Failed || a.Outcome == webhook.Unreachable && !a.TimedOut // a timeout is not retried
 		if try == hookTries || !again || ctx.Err() != nil {
 			return a.Err
 		}

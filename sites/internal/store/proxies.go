@@ -13,8 +13,8 @@ import (
 	"muster/sites/report"
 )
 
-// AddAnswer counts a response of a job through a proxy. good means that it was a page.
-func AddAnswer(ctx context.Context, rdb redis.UniversalClient, job, proxy string, good bool) error {
+// AddResponse counts a response of a job through a proxy. good means that it was a page.
+func AddResponse(ctx context.Context, rdb redis.UniversalClient, job, proxy string, good bool) error {
 	field := "bad "
 	if good {
 		field = "good "
@@ -31,7 +31,7 @@ func AddAnswer(ctx context.Context, rdb redis.UniversalClient, job, proxy string
 	return nil
 }
 
-// ProxyUsage returns the counts of AddAnswer, or nil if no proxy was used.
+// ProxyUsage returns the counts of AddResponse, or nil if no proxy was used.
 func ProxyUsage(ctx context.Context, rdb redis.UniversalClient, job string) (*report.ProxyUsage, error) {
 	all, err := rdb.HGetAll(ctx, ProxyUsageKey(job)).Result()
 	if err != nil {
@@ -40,10 +40,10 @@ func ProxyUsage(ctx context.Context, rdb redis.UniversalClient, job string) (*re
 	proxies := map[string]report.Proxy{}
 	for field, text := range all {
 		kind, name, _ := strings.Cut(field, " ")
-		n, _ := strconv.Atoi(text) // AddAnswer stores only numbers
+		n, _ := strconv.Atoi(text) // AddResponse stores only numbers
 		p := proxies[name]
 		p.Proxy = name
-		p.Answers += n
+		p.Responses += n
 		if kind == "bad" {
 			p.Failures += n
 		}
