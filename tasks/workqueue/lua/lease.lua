@@ -9,6 +9,7 @@
 -- ms by which the clock was set back, items that other workers hold, items whose last attempt has expired, then per item id,
 -- token, attempts, retried, ms it was ready, spec}.
 if sealed then return { 1, -1, 0, 0, 0, 0 } end
+if not version then return { 0, -1, 0, 0, 0, 0 } end -- the queue has had no items, or was deleted: it gets no metadata
 local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local back, unbounded = setBack(ttl)
 local moved = wakeUp(tonumber(ARGV[4]))
