@@ -31,6 +31,19 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader) (jobs.Documen
 	return s.put(ctx, incoming{name: baseName(name), from: r})
 }
 
+// A ReadError means that a document could not be read to its end.
+type ReadError struct {
+	Name  string
+	Bytes int64 // that were read
+	Err   error
+}
+
+func (e *ReadError) Error() string {
+	return fmt.Sprintf("read the document %s after %d bytes: %v", e.Name, e.Bytes, e.Err)
+}
+
+func (e *ReadError) Unwrap() error { return e.Err }
+
 // incoming is a document to store.
 type incoming struct {
 	name, source string
@@ -55,7 +68,7 @@ func (s *Store) put(ctx context.Context, in incoming) (doc jobs.Document, err er
 	}
 	switch {
 	case from.err != nil:
-		return doc, fmt.Errorf("read the document %s after %d bytes: %w", in.name, n, from.err)
+		return doc, &ReadError{in.name, n, from.err}
 	case err != nil:
 		return doc, s.storeError(in.name, err)
 	}

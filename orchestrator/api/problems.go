@@ -51,7 +51,7 @@ func problemOf(err error, prefix string) *Problem {
 		return badField(locationOf(field.Field, prefix), "%s", field.Why)
 	case errors.As(err, &tooLarge):
 		return bodyTooLarge(tooLarge.Limit)
-	case errors.Is(err, errTooLarge), errors.As(err, new(*document.TooLargeError)):
+	case errors.As(err, new(*document.TooLargeError)):
 		return problem(http.StatusRequestEntityTooLarge, "%v; see the setting jobs.max_document_mb", err)
 	case errors.As(err, new(*sites.UnknownError)):
 		return problem(http.StatusNotFound, "%v", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muster/jobs"
+	"muster/jobs/document"
 )
 
 const (
@@ -128,9 +129,9 @@ func readField(part *multipart.Part, values map[string][]string, left int64) (in
 		return left, uploadProblem(err)
 	}
 	if int64(len(data)) > left {
-		return left, &Problem{Type: "about:blank", Title: http.StatusText(http.StatusRequestEntityTooLarge), Status: http.StatusRequestEntityTooLarge,
-			Detail: "the fields of the form are too large: at most 1 MiB without the document",
-			Errors: []ProblemField{{Location: "body." + name, Message: "it is too large"}}}
+		p := problem(http.StatusRequestEntityTooLarge, "the fields of the form are too large: at most 1 MiB without the document")
+		p.Errors = []ProblemField{{Location: "body." + name, Message: "it is too large"}}
+		return left, p
 	}
 	if why := plainText(string(data)); why != "" {
 		return left, badField("body."+name, "%s", why)
@@ -176,15 +177,15 @@ func (c creation) putDocument(ctx context.Context, f *form, part *multipart.Part
 	if f.document != nil {
 		return badField("body.document", "the form has more than one document")
 	}
-	limited := &limitedReader{r: part, left: c.documents.Limit()}
-	d, err := c.documents.Put(ctx, fileName(part.FileName()), limited)
+	d, err := c.documents.Put(ctx, part.FileName(), part)
+	var tooLarge *document.TooLargeError
 	switch {
-	case limited.over:
-		return &Problem{Type: "about:blank", Title: http.StatusText(http.StatusRequestEntityTooLarge), Status: http.StatusRequestEntityTooLarge,
-			Detail: "the document is too large; see the setting jobs.max_document_mb",
-			Errors: []ProblemField{{Location: "body.document", Message: "at most " + strconv.FormatInt(c.documents.Limit(), 10) + " bytes"}}}
-	case limited.failed != nil:
-		return uploadProblem(limited.failed)
+	case errors.As(err, &tooLarge):
+		p := problem(http.StatusRequestEntityTooLarge, "the document is too large; see the setting jobs.max_document_mb")
+		p.Errors = []ProblemField{{Location: "body.document", Message: "at most " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"}}
+		return p
+	case errors.As(err, new(*document.ReadError)):
+		return uploadProblem(err)
 	case err != nil:
 		return err
 	}
@@ -210,36 +211,6 @@ func fileName(name string) string {
 	return name
 }
 
-// errTooLarge is the error of an upload that is too large.
-var errTooLarge = errors.New("the document is too large")
-
-// limitedReader fails after a number of bytes, and remembers why it failed.
-type limitedReader struct {
-	r      io.Reader
-	left   int64
-	over   bool
-	failed error // of r, other than io.EOF
-}
-
-func (l *limitedReader) Read(p []byte) (int, error) {
-	if l.over {
-		return 0, errTooLarge
-	}
-	if int64(len(p)) > l.left+1 {
-		p = p[:l.left+1]
-	}
-	n, err := l.r.Read(p)
-	l.left -= int64(n)
-	if l.left < 0 {
-		l.over = true
-		return 0, errTooLarge
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		l.failed = err
-	}
-	return n, err
-}
-
 // slowReader reads a long body: the client may pause for uploadPause, and must
 // end in time.
 type slowReader struct {
@@ -249,11 +220,11 @@ type slowReader struct {
 	tail    []byte // the last bytes, up to tailSize
 }
 
-// tailSize is how far before the end of a form its last boundary must be.
+// tailSize is the largest distance of the last boundary of a form from its end.
 const tailSize = 8 << 10
 
-// ended reports whether the last boundary of the form has been read: without
-// it, multipart.Reader may take the end of a part for that of the form.
+// ended reports whether the last boundary of the form was read. After the line of another boundary, multipart.Reader reports
+// the end of the body as the end of the form.
 func (s *slowReader) ended(r *http.Request) bool {
 	_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && bytes.Contains(s.tail, []byte("--"+params["boundary"]+"--"))
@@ -267,9 +238,7 @@ func (s *slowReader) Read(p []byte) (int, error) {
 	_ = s.control.SetReadDeadline(deadline) // not supported by a recorder
 	n, err := s.r.Read(p)
 	s.tail = append(s.tail, p[:n]...)
-	if len(s.tail) > tailSize {
-		s.tail = append(s.tail[:0], s.tail[len(s.tail)-tailSize:]...)
-	}
+	s.tail = s.tail[max(0, len(s.tail)-tailSize):]
 	return n, err
 }
 
