@@ -98,7 +98,7 @@ func (a *advancer) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, ended(g, id, "K", nil))
+		out = append(out, ended(g, id, store.ChangeSkip, nil))
 	}
 	for _, s := range t.Plans {
 		c, err := a.planEnded(ctx, fl, s)
@@ -116,16 +116,16 @@ func (a *advancer) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.
 func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) (store.Change, error) {
 	n := &g.Nodes[id.Index]
 	if n.Kind != graph.Each || id.Inst >= 0 {
-		return ended(g, id, "S", nil), nil
+		return ended(g, id, store.ChangeSucceed, nil), nil
 	}
 	raws, err := a.store.Flows.Fields(ctx, fl.Flow, []string{id.String()})
 	if err != nil {
 		return store.Change{}, err
 	}
 	switch rec := store.ParseRecord(raws[0], fl.Created); {
-	case rec.State == 'e':
-		return ended(g, id, "S", nil), nil
-	case rec.State == 'E' || rec.Terminal():
+	case rec.State == store.StateMapped:
+		return ended(g, id, store.ChangeSucceed, nil), nil
+	case rec.State == store.StateMapping || rec.Terminal():
 		return store.Change{}, nil // another process has done it
 	}
 	list, err := a.graphs.values(fl).value(ctx, id.At(n.In-1, -1))
@@ -140,7 +140,7 @@ func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id gra
 		bad = fmt.Sprintf("a map over %d elements, more than %d: give each task a chunk of them", len(elements), graph.MaxNodes)
 	}
 	if bad != "" {
-		return ended(g, id, "F", encodeFailure(&tasktype.Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: tasktype.CodeInput, Message: bad})), nil
+		return ended(g, id, store.ChangeFail, encodeFailure(&tasktype.Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: tasktype.CodeInput, Message: bad})), nil
 	}
 	inputs := make([]store.Literal, len(elements))
 	for i, el := range elements {
@@ -178,8 +178,8 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 		return store.Change{}, err
 	}
 	var c store.Change
-	if rec.State == 'S' {
-		c = ended(g, id, "S", []byte("="+root.String()))
+	if rec.State == store.StateSucceeded {
+		c = ended(g, id, store.ChangeSucceed, []byte("="+root.String()))
 	} else {
 		f, err := v.failure(ctx, root)
 		if err != nil {
@@ -190,9 +190,9 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 				return store.Change{}, err
 			}
 		}
-		outcome := "F"
-		if rec.State == 'X' {
-			outcome = "X"
+		outcome := store.ChangeFail
+		if rec.State == store.StateRevoked {
+			outcome = store.ChangeRevoke
 		}
 		c = ended(g, id, outcome, encodeFailure(f))
 	}
@@ -246,7 +246,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	case g.Virtual(id.Index):
 		c.Flags = "v"
 	}
-	if outcome == "F" && g.FailsFast() {
+	if outcome == store.ChangeFail && g.FailsFast() {
 		c.Flags += "f"
 	}
 	if n.Rel > 0 && id.Inst < 0 {
@@ -257,7 +257,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	}
 	first, last := 0, -2 // of the span at the end of the edges
 	for _, e := range edges {
-		if outcome == "S" && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.OwnCatch) {
+		if outcome == store.ChangeSucceed && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.OwnCatch) {
 			continue // they act on failures
 		}
 		inst := e.Inst
@@ -269,7 +269,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 		if e.Kind == graph.OfMap {
 			s.Need, s.Lane = "0+"+s.Node, store.NoLane
 		}
-		if plain := outcome == "S" && e.Kind == graph.Need && inst == -1 && s.Need == "1" && s.Lim == "" && s.Lane != store.NoLane; plain {
+		if plain := outcome == store.ChangeSucceed && e.Kind == graph.Need && inst == -1 && s.Need == "1" && s.Lim == "" && s.Lane != store.NoLane; plain {
 			if e.To == last+1 && s.Delay == c.Edges[len(c.Edges)-1].Delay && s.Lane == c.Edges[len(c.Edges)-1].Lane {
 				last = e.To
 				c.Edges[len(c.Edges)-1].Node = id.At(first, -1).String() + "-" + strconv.Itoa(last)

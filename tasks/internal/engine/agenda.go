@@ -130,13 +130,13 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	}
 	var t store.Todo
 	switch rec := store.ParseRecord(en.Record, fl.Created); rec.State {
-	case 'W':
+	case store.StateOpen:
 		return ag.answers.timeOut(ctx, fl, en.Node, rec.Attempts, ag.cfg.Manual)
-	case 0, 'D', 'Q', 'E', 'e':
+	case 0, store.StateDelayed, store.StateReady, store.StateMapping, store.StateMapped:
 		t.Run = []string{en.Node}
-	case 'P':
+	case store.StatePlanned:
 		t.Plans = []string{en.Node}
-	case 'k':
+	case store.StateSkipping:
 		t.Skips = []string{en.Node}
 	default:
 		return ag.store.Agenda.Remove(ctx, fl.Flow, en.Node)

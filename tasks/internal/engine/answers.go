@@ -102,7 +102,7 @@ func (a *Answers) Complete(ctx context.Context, text, task string, value json.Ra
 	if have := o.spec().Task; task != "" && task != have {
 		return fmt.Errorf("the token is for task %s, not for %s", have, task)
 	}
-	return a.answer(ctx, o, "S", value)
+	return a.answer(ctx, o, store.ChangeSucceed, value)
 }
 
 // Fail has the attempt of a token fail with cause.
@@ -120,7 +120,7 @@ func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
 		return err
 	}
 	attempt := rec.Attempts // the token is for this one, or is refused
-	if rec.State != 'W' {
+	if rec.State != store.StateOpen {
 		attempt++
 	}
 	f := &tasktype.Failure{Task: o.spec().Task, Node: o.node, Attempts: attempt, Code: m.code, Message: shorten(cause.Error())}
@@ -130,7 +130,7 @@ func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
 		}
 	}
 	if m.permanent || attempt > o.spec().MaxRetry {
-		return a.answer(ctx, o, "F", encodeFailure(f))
+		return a.answer(ctx, o, store.ChangeFail, encodeFailure(f))
 	}
 	d := retryPause(o.spec(), attempt, false)
 	if m.delay != nil {
@@ -168,7 +168,7 @@ func randomBytes(n int) []byte {
 func (o *outside) retry(f *tasktype.Failure, d time.Duration) store.Change {
 	sp := o.spec()
 	c := store.Change{Outcome: store.ChangeAgain, Queue: sp.QueueName(), Task: sp.Task}
-	c.Again(o.node, f.Attempts, 0, d, "T", store.Lane(sp.QueueName(), sp.Priority), f.Message,
+	c.Again(o.node, f.Attempts, 0, d, store.AgainRetry, store.Lane(sp.QueueName(), sp.Priority), f.Message,
 		store.EncodeRun(&tasktype.NodeAttempt{Attempt: f.Attempts, Outcome: tasktype.OutcomeRetry, Code: f.Code, Message: f.Message}))
 	return c
 }
@@ -209,7 +209,7 @@ func (a *Answers) timeOut(ctx context.Context, fl *flow, node string, attempt in
 	f := &tasktype.Failure{Task: o.spec().Task, Node: node, Attempts: attempt, Code: tasktype.CodeTimeout, Message: "no answer until its deadline"}
 	c := o.retry(f, retryPause(o.spec(), attempt, longest))
 	if attempt > o.spec().MaxRetry {
-		c = ended(o.g, o.id, "F", encodeFailure(f))
+		c = ended(o.g, o.id, store.ChangeFail, encodeFailure(f))
 		c.Queue = o.spec().QueueName()
 	}
 	err = a.guarded(ctx, fl, store.IfOverdue(node, attempt), c)

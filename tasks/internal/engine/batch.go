@@ -119,7 +119,7 @@ func (b *batch) leads() bool {
 	defer b.mu.Unlock()
 	for i := range b.done {
 		r := &b.done[i]
-		if r.kind != "S" || r.id.Scope != "" || r.id.Inst >= 0 || len(r.g.Succs(r.id.Index)) > 0 {
+		if r.kind != store.ChangeSucceed || r.id.Scope != "" || r.id.Inst >= 0 || len(r.g.Succs(r.id.Index)) > 0 {
 			return true
 		}
 	}

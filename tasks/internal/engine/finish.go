@@ -33,7 +33,7 @@ func (tk *taker) changes(b *batch, done []result) []store.Changes {
 			out = append(out, store.Changes{Flow: r.fl.Flow})
 		}
 		list := &out[k].List
-		if r.kind != "S" {
+		if r.kind != store.ChangeSucceed {
 			*list = append(*list, tk.change(b, r))
 			continue
 		}
@@ -92,7 +92,7 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 		lane := b.lane
 		if r.g != nil {
 			sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
-			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == "T" {
+			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == store.AgainRetry {
 				c.Queue, c.Task = sp.QueueName(), sp.Task
 			}
 		}
@@ -100,7 +100,7 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 		return c
 	}
 	c := endOf(r)
-	if r.message != "" && r.kind == "X" && r.g.FailsFast() {
+	if r.message != "" && r.kind == store.ChangeRevoke && r.g.FailsFast() {
 		c.Flags += "f" // it has expired, which ends its siblings as a failure does
 	}
 	c.End(r.node, tk.record(b, r))
@@ -109,11 +109,11 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 
 // run describes a run that another run follows; nil if no handler ran and no attempt failed.
 func (tk *taker) run(b *batch, r *result) []byte {
-	if r.began.IsZero() && r.state != "T" {
+	if r.began.IsZero() && r.state != store.AgainRetry {
 		return nil
 	}
 	a := tasktype.NodeAttempt{Attempt: r.rec.Attempts + 1, Outcome: r.said, Worker: tk.cfg.Name, Code: r.code}
-	if r.state == "T" {
+	if r.state == store.AgainRetry {
 		a.Message = r.message
 	}
 	if !r.began.IsZero() {

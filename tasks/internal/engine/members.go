@@ -57,7 +57,7 @@ func (r *Results) membersOf(ctx context.Context, fl *flow, seen []bool) (Members
 	}
 	var fail *tasktype.Failure
 	switch {
-	case rec.Terminal() && rec.State != 'S' && (out.Ended || !l.known):
+	case rec.Terminal() && rec.State != store.StateSucceeded && (out.Ended || !l.known):
 		fail, err = v.failure(ctx, root)
 	case !out.Ended:
 		_, fail, err = r.hasEnded(ctx, fl.Flow)
@@ -154,7 +154,7 @@ func (v *values) list(ctx context.Context, id graph.ID) (listing, error) {
 	ran := id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch
 	if !ran && (n.Kind == graph.List || n.Kind == graph.Each || settles(n.Kind)) {
 		parts, err := v.parts(ctx, g, id)
-		return listing{parts: parts, outcomes: settles(n.Kind), known: len(parts) > 0 || rec.State == 'S'}, err
+		return listing{parts: parts, outcomes: settles(n.Kind), known: len(parts) > 0 || rec.State == store.StateSucceeded}, err
 	}
 	if ran {
 		sub, ok, err := v.planned(ctx, id, rec)
@@ -165,7 +165,7 @@ func (v *values) list(ctx context.Context, id graph.ID) (listing, error) {
 			return v.list(ctx, sub)
 		}
 	}
-	if rec.State != 'S' {
+	if rec.State != store.StateSucceeded {
 		return listing{}, nil
 	}
 	if n.Kind == graph.Or && !ran {
@@ -183,9 +183,9 @@ func (v *values) list(ctx context.Context, id graph.ID) (listing, error) {
 // that still runs, or has failed.
 func (v *values) planned(ctx context.Context, id graph.ID, rec store.Record) (graph.ID, bool, error) {
 	switch rec.State {
-	case 'S':
+	case store.StateSucceeded:
 		return v.alias(id, rec)
-	case 'P', 'F', 'X':
+	case store.StatePlanned, store.StateFailed, store.StateRevoked:
 	default:
 		return id, false, nil
 	}

@@ -102,7 +102,7 @@ func (v *values) given(ctx context.Context, g *graph.Graph, id graph.ID, rec *st
 		known.Input = elements[id.Inst]
 	}
 	if known.Input == nil && n.In > 0 && n.Kind != graph.Catch && id.Inst < 0 {
-		if state, _, err := v.state(ctx, id.At(n.In-1, -1)); err != nil || state != 'S' {
+		if state, _, err := v.state(ctx, id.At(n.In-1, -1)); err != nil || state != store.StateSucceeded {
 			return nil, err
 		}
 	}

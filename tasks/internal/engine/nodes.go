@@ -215,15 +215,15 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 		n.Queue = g.Specs[g.Nodes[id.Index].Spec].QueueName()
 	}
 	switch rec.State {
-	case 0, 'i':
+	case 0, store.StateGiven:
 		if delayed := fields[store.DelayedField]; delayed != "" {
 			n.Due = store.DueInSpan(delayed, name)
 		}
-	case 'D', 'T':
+	case store.StateDelayed, store.StateRetrying:
 		n.Due = time.UnixMilli(rec.At)
-	case 'W':
+	case store.StateOpen:
 		n.Due, n.Waits, n.Open = rec.Deadline, waitsForAnswer, true
-	case 'F', 'X':
+	case store.StateFailed, store.StateRevoked:
 		n.Failure = &tasktype.Failure{}
 		if json.Unmarshal(rec.Body, n.Failure) != nil {
 			n.Failure = nil

@@ -47,7 +47,7 @@ func (r *Run) outcome(a answered) (result, bool) {
 	r.said, r.code = tasktype.OutcomeRetry, e.code
 	res := r.again(d, e.message)
 	res.attempts++
-	res.state, res.code = "T", e.code
+	res.state, res.code = store.AgainRetry, e.code
 	return res, true
 }
 
@@ -62,19 +62,19 @@ func (r *Run) succeeded(a Answer) result {
 			len(a.Value), r.w.cfg.MaxResult))
 	}
 	r.said = tasktype.OutcomeSuccess
-	return result{kind: "S", body: a.Value}
+	return result{kind: store.ChangeSucceed, body: a.Value}
 }
 
 // failed returns the failure of a run.
 func (r *Run) failed(code, message string) result {
 	r.said, r.code = tasktype.OutcomeFailure, code
-	return result{kind: "F", message: code, body: encodeFailure(&tasktype.Failure{Task: r.Info.Task, Node: r.Info.Node,
+	return result{kind: store.ChangeFail, message: code, body: encodeFailure(&tasktype.Failure{Task: r.Info.Task, Node: r.Info.Node,
 		Attempts: r.Info.Attempt, Code: code, Message: shorten(message)})}
 }
 
 // again returns the result of a node that is to run again in d. It uses up no attempt.
 func (r *Run) again(d time.Duration, message string) result {
-	return result{kind: store.ChangeAgain, attempts: r.it.rec.Attempts, lost: r.it.lost, delay: max(0, d), state: "D", message: message}
+	return result{kind: store.ChangeAgain, attempts: r.it.rec.Attempts, lost: r.it.lost, delay: max(0, d), state: store.AgainDelayed, message: message}
 }
 
 // maxDepth bounds how deep plans are nested: the ids of nodes grow with it.

@@ -130,7 +130,7 @@ func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) 
 		// Its root was skipped because another node failed or was revoked.
 		p.Status = tasktype.Failed
 		cause, err := pr.graphs.values(fl).record(ctx, rec.Cause)
-		if err == nil && cause.State == 'X' {
+		if err == nil && cause.State == store.StateRevoked {
 			p.Status = tasktype.Revoked
 		}
 	}
@@ -180,17 +180,17 @@ func over(field func(name string) string) bool {
 // status returns the status of a node with a record.
 func status(r store.Record) tasktype.Status {
 	switch r.State {
-	case 'P', 'E', 'e', 'W':
+	case store.StatePlanned, store.StateMapping, store.StateMapped, store.StateOpen:
 		return tasktype.Started
-	case 'T':
+	case store.StateRetrying:
 		return tasktype.Retry
-	case 'S':
+	case store.StateSucceeded:
 		return tasktype.Success
-	case 'F':
+	case store.StateFailed:
 		return tasktype.Failed
-	case 'X':
+	case store.StateRevoked:
 		return tasktype.Revoked
-	case 'K', 'k':
+	case store.StateSkipped, store.StateSkipping:
 		return tasktype.Skipped
 	}
 	return tasktype.Pending

@@ -152,7 +152,7 @@ func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, ru
 			if err != nil {
 				return err
 			}
-			c := end(g, id, "X")
+			c := end(g, id, store.ChangeRevoke)
 			head := "?"
 			if b := running[id.String()]; b != nil {
 				head = fmt.Sprintf("!%d|%s|", max(0, b.Taken.UnixMilli()-fl.Created), b.Worker)

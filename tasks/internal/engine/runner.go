@@ -47,7 +47,7 @@ func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res
 	}
 	if ok {
 		res.item, res.began, res.took, res.said = it, r.began, r.took, r.said
-		res.forget = r.close() || it.rec.State == 'Q'
+		res.forget = r.close() || it.rec.State == store.StateReady
 		rn.tell(r)
 		if it.id.Inst >= 0 && it.fl.g.Progress != "" && res.kind != store.ChangeAgain {
 			rn.projector.touch(it.fl)
@@ -123,7 +123,7 @@ func (rn *runner) expired(ctx context.Context, r *Run) (result, bool, error) {
 		message = fmt.Sprintf("not begun again before it expired; attempt %d failed: %s", r.it.rec.Attempts, raws[0])
 	}
 	res := r.failed(tasktype.CodeExpired, message)
-	r.said, res.kind = tasktype.OutcomeRevoked, "X"
+	r.said, res.kind = tasktype.OutcomeRevoked, store.ChangeRevoke
 	return res, true, nil
 }
 

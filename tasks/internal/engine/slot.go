@@ -97,7 +97,7 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 func (s *slot) remember(done []result) {
 	s.values = nil
 	for i := range done {
-		if r := &done[i]; r.kind == "S" && r.id.Inst < 0 && len(r.g.Succs(r.id.Index)) > 0 {
+		if r := &done[i]; r.kind == store.ChangeSucceed && r.id.Inst < 0 && len(r.g.Succs(r.id.Index)) > 0 {
 			if s.values == nil {
 				s.values = map[string][]byte{}
 			}
@@ -134,7 +134,7 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 		bad := err
 		if bad == nil {
 			it.rec = store.ParseRecord(el.Records[i], fl.Created)
-			if it.rec.Terminal() || it.rec.State == 'P' || it.rec.State == 'E' || it.rec.State == 'e' || it.rec.State == 'W' {
+			if it.rec.Terminal() || it.rec.State == store.StatePlanned || it.rec.State == store.StateMapping || it.rec.State == store.StateMapped || it.rec.State == store.StateOpen {
 				continue // it was ended or opened while it was ready
 			}
 			it.id, it.g, bad = s.tk.graphs.node(ctx, fl, node)

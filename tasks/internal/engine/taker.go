@@ -98,11 +98,11 @@ func (tk *taker) count(res *store.Turned, done []result) {
 	tk.tally.add(done)
 	for i := range done {
 		switch r := &done[i]; {
-		case r.kind == "S":
+		case r.kind == store.ChangeSucceed:
 			tk.stats.succeeded.Add(1)
-		case r.kind == "F" || r.kind == "X":
+		case r.kind == store.ChangeFail || r.kind == store.ChangeRevoke:
 			tk.stats.failed.Add(1)
-		case r.kind == store.ChangeAgain && r.state == "T":
+		case r.kind == store.ChangeAgain && r.state == store.AgainRetry:
 			tk.stats.retried.Add(1)
 		}
 	}

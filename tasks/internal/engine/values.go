@@ -96,7 +96,7 @@ func (v *values) state(ctx context.Context, id graph.ID) (byte, graph.ID, error)
 	if err := v.fetchParts(ctx, []graph.ID{id}); err != nil {
 		return 0, id, err
 	}
-	all := byte('S')
+	all := byte(store.StateSucceeded)
 	for _, a := range g.Nodes[id.Index].Args {
 		state, at, err := v.state(ctx, id.At(a, -1))
 		switch {
@@ -104,7 +104,7 @@ func (v *values) state(ctx context.Context, id graph.ID) (byte, graph.ID, error)
 			return 0, id, err
 		case state == 0:
 			all = 0
-		case state != 'S' && g.Nodes[id.Index].Kind != graph.Outcomes:
+		case state != store.StateSucceeded && g.Nodes[id.Index].Kind != graph.Outcomes:
 			return state, at, nil
 		}
 	}
@@ -116,7 +116,7 @@ func (v *values) member(ctx context.Context, id graph.ID) (m Member, err error) 
 	switch state, at, err := v.state(ctx, id); {
 	case err != nil || state == 0:
 		return m, err
-	case state == 'S':
+	case state == store.StateSucceeded:
 		m.Raw, err = v.value(ctx, id)
 		return m, err
 	default:
@@ -188,7 +188,7 @@ func (v *values) result(ctx context.Context, id graph.ID) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	if rec.State != 'S' {
+	if rec.State != store.StateSucceeded {
 		return nil, v.noValue(id)
 	}
 	to, ok, err := v.alias(id, rec)
@@ -204,7 +204,7 @@ func (v *values) result(ctx context.Context, id graph.ID) (json.RawMessage, erro
 // alias returns the node of its plan that a planned node has its value from.
 func (v *values) alias(id graph.ID, rec store.Record) (to graph.ID, ok bool, err error) {
 	name, ok := strings.CutPrefix(string(rec.Body), "=")
-	if !ok || rec.State != 'S' {
+	if !ok || rec.State != store.StateSucceeded {
 		return id, false, nil
 	}
 	to, err = graph.ParseID(name)
@@ -224,7 +224,7 @@ func (v *values) chosen(ctx context.Context, n *graph.Node, id graph.ID) (graph.
 		if err != nil {
 			return id, err
 		}
-		if rec.State == 'S' {
+		if rec.State == store.StateSucceeded {
 			return id.At(a, -1), nil
 		}
 	}
@@ -287,7 +287,7 @@ func (v *values) failure(ctx context.Context, id graph.ID) (*tasktype.Failure, e
 		return nil, err
 	}
 	at := id.String()
-	if rec.State == 'K' || rec.State == 'k' {
+	if rec.State == store.StateSkipped || rec.State == store.StateSkipping {
 		at = rec.Cause
 		if rec, err = v.record(ctx, at); err != nil {
 			return nil, err

@@ -5,13 +5,24 @@ import "time"
 // Edge leads from a node that ends to one that depends on its outcome, or to a span of nodes that depend on its success only.
 type Edge struct{ Node, Kind, Need, Delay, Lim, Lane string }
 
-// The outcomes of changes, beside S, F, X and K, which end nodes.
+// The outcomes of changes.
 const (
+	ChangeSucceed = "S" // the node ends, as in the three below
+	ChangeFail    = "F"
+	ChangeRevoke  = "X"
+	ChangeSkip    = "K"
+
 	ChangeAgain  = "R" // the node is to run again
 	ChangePlan   = "P" // a plan takes the place of the node
 	ChangeExtend = "E" // a map gets its members
 	ChangeOpen   = "W" // the node waits for an answer from outside
 	changeGuard  = "G" // what follows is done only if the node lets it
+)
+
+// The states of a node that is to run again at a time.
+const (
+	AgainDelayed = "D" // the attempt is not counted
+	AgainRetry   = "T" // it failed
 )
 
 // Change is one change of several nodes of a workflow, which have the same edges. Its parts are those of the script

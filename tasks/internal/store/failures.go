@@ -61,7 +61,7 @@ func (s Counts) Failures(ctx context.Context, task string, limit int) ([]Failed,
 	for i := range all {
 		all[i].Record, _ = records[i].Bytes() // without one it is left out
 	}
-	return slices.DeleteFunc(all, func(f Failed) bool { return len(f.Record) == 0 || f.Record[0] != 'F' }), nil
+	return slices.DeleteFunc(all, func(f Failed) bool { return len(f.Record) == 0 || f.Record[0] != StateFailed }), nil
 }
 
 // Durations returns how long handlers ran, by hour, queue and task; an empty queue or task is any.

@@ -5,9 +5,26 @@ import (
 	"time"
 )
 
+// The states of records: the first letters of their stored form, which the comment of the package describes.
+const (
+	StateGiven     = 'i' // waits, or is ready, with a literal input
+	StateDelayed   = 'D' // waits for its time
+	StateRetrying  = 'T' // likewise, after a failure
+	StateReady     = 'Q'
+	StateOpen      = 'W' // waits for an answer from outside
+	StatePlanned   = 'P' // its plan runs
+	StateMapping   = 'E' // a map that has its members
+	StateMapped    = 'e' // a map whose members have all succeeded
+	StateSkipping  = 'k' // skipped; the nodes that need it do not know yet
+	StateSkipped   = 'K'
+	StateSucceeded = 'S'
+	StateFailed    = 'F'
+	StateRevoked   = 'X'
+)
+
 // Record is the stored state of a node.
 type Record struct {
-	State    byte // 0 when there is none
+	State    byte // as above; 0 when there is no record
 	Attempts int
 	Lost     int
 	At       int64 // of D and T when it is due: unix ms
@@ -24,14 +41,14 @@ type Record struct {
 // Terminal reports whether nothing follows the state.
 func (r *Record) Terminal() bool {
 	switch r.State {
-	case 'S', 'F', 'X', 'K', 'k':
+	case StateSucceeded, StateFailed, StateRevoked, StateSkipped, StateSkipping:
 		return true
 	}
 	return false
 }
 
 // InputRecord returns the record of a node that has a literal input and has not run.
-func InputRecord(input []byte) []byte { return append([]byte{'i'}, input...) }
+func InputRecord(input []byte) []byte { return append([]byte{StateGiven}, input...) }
 
 // ParseRecord reads a record; created is when the workflow was sent, in unix ms. A damaged record is read as far as
 // possible; the rest is zero.
@@ -41,11 +58,11 @@ func ParseRecord(raw []byte, created int64) Record {
 	}
 	r := Record{State: raw[0]}
 	switch r.State {
-	case 'i':
+	case StateGiven:
 		r.Input = raw[1:]
-	case 'k', 'K':
+	case StateSkipping, StateSkipped:
 		_, r.Cause, _ = strings.Cut(string(raw), "|")
-	case 'S', 'F', 'X':
+	case StateSucceeded, StateFailed, StateRevoked:
 		p := strings.SplitN(string(raw), "|", 6)
 		if len(p) < 6 {
 			return r
@@ -57,7 +74,7 @@ func ParseRecord(raw []byte, created int64) Record {
 		r.Ended = time.UnixMilli(created + toInt(p[3]))
 		r.Owner = p[4]
 		r.Body = raw[len(raw)-len(p[5]):]
-	case 'D', 'T', 'Q':
+	case StateDelayed, StateRetrying, StateReady:
 		p := strings.SplitN(string(raw), "|", 8)
 		if len(p) < 8 {
 			return r
@@ -66,7 +83,7 @@ func ParseRecord(raw []byte, created int64) Record {
 		if p[7] != "" {
 			r.Input = raw[len(raw)-len(p[7]):]
 		}
-	case 'W':
+	case StateOpen:
 		p := strings.SplitN(string(raw), "|", 6)
 		if len(p) < 6 {
 			return r
@@ -78,7 +95,7 @@ func ParseRecord(raw []byte, created int64) Record {
 		if p[5] != "" {
 			r.Input = raw[len(raw)-len(p[5]):]
 		}
-	case 'P':
+	case StatePlanned:
 		p := strings.SplitN(string(raw), "|", 5)
 		if len(p) < 5 {
 			return r

@@ -9,6 +9,7 @@
 //	D|attempts|deaths|due|wait|expires|lane|input  waits for its time; wait is how many ms it waits, empty for a fixed time
 //	T|attempts|deaths|due|wait|expires|lane|input  likewise, after a failure
 //	Q|attempts|deaths|0||expires|lane|input        ready to run, or to run again
+//	W|attempt|started|deadline|limit|input    open: waits for an answer from outside; limit is in ms, 0 for none
 //	P|attempts|deaths|started|worker          its plan runs
 //	E                                         a map that has its members
 //	e                                         a map whose members have all succeeded
