@@ -48,8 +48,8 @@ type Request struct {
 	Secrets []string
 }
 
-// Answer is the result of a request.
-type Answer struct {
+// Result is the result of a request.
+type Result struct {
 	Outcome    Outcome
 	Status     int           // 0 without a response
 	RetryAfter time.Duration // Retry-After of the response, at most a day; 0 if absent
@@ -81,17 +81,17 @@ func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
 // Send posts a request once and waits for the response, for at most the timeout of the Sender. The status decides the outcome; at
 // most a few kilobytes of the body are read, for at most a second.
-func (s *Sender) Send(ctx context.Context, r Request) Answer {
+func (s *Sender) Send(ctx context.Context, r Request) Result {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(r.Body))
 	if err != nil {
-		return Answer{Outcome: Refused, Err: errors.New("the URL is invalid")}
+		return Result{Outcome: Refused, Err: errors.New("the URL is invalid")}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "muster")
 	if err := Sign(req.Header, r.ID, time.Now(), r.Body, r.Secrets...); err != nil {
-		return Answer{Outcome: Refused, Err: err}
+		return Result{Outcome: Refused, Err: err}
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
@@ -105,12 +105,12 @@ func (s *Sender) Send(ctx context.Context, r Request) Answer {
 }
 
 // classify returns the result for a response.
-func classify(resp *http.Response, text []byte) Answer {
-	a := Answer{Status: resp.StatusCode}
+func classify(resp *http.Response, text []byte) Result {
+	a := Result{Status: resp.StatusCode}
 	a.RetryAfter, _ = retryafter.Parse(resp.Header.Get("Retry-After"), time.Now(), maxRest)
 	switch s := resp.StatusCode; {
 	case s >= 200 && s < 300:
-		return Answer{Outcome: Delivered, Status: s}
+		return Result{Outcome: Delivered, Status: s}
 	case s == http.StatusGone:
 		a.Outcome = Gone
 	case s == http.StatusRequestTimeout, s == http.StatusTooEarly, s == http.StatusTooManyRequests, s >= 500:
@@ -147,16 +147,16 @@ func beginning(body []byte) string {
 }
 
 // failure returns the result for a request error.
-func failure(err error) Answer {
+func failure(err error) Result {
 	var outer *url.Error
 	if errors.As(err, &outer) {
 		err = outer.Err // the URL may contain a token
 	}
 	if addressfilter.Is(err) {
-		return Answer{Outcome: Refused, Err: err}
+		return Result{Outcome: Refused, Err: err}
 	}
 	var timeout interface{ Timeout() bool }
-	a := Answer{Outcome: Unreachable}
+	a := Result{Outcome: Unreachable}
 	switch {
 	case errors.Is(err, context.Canceled):
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -45,7 +45,7 @@ func TestResponsesAreClassified(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	s := local(t, time.Minute)
-	for path, want := range map[string]Answer{
+	for path, want := range map[string]Result{
 		"/200":              {Outcome: Delivered, Status: 200},
 		"/202?after=9":      {Outcome: Delivered, Status: 202},
 		"/204":              {Outcome: Delivered, Status: 204},

@@ -21,18 +21,18 @@ var scripts = luascript.Read(sources)
 //go:embed lua/common.lua
 var Lua string
 
-// Keys returns the streams that an event of a job is added to.
+// Keys returns the keys of the streams for the events of a job.
 func Keys(job string) []string { return []string{AllKey(), JobKey(job), RelayedKey()} }
 
-// remembered is how long an event that is added once is remembered.
+// remembered is how long an event with a once name blocks its repetition.
 const remembered = 7 * 24 * time.Hour
 
-// Add adds an event that belongs to no script of jobs, to the stream of all, and returns its id. The job may be "". Data is
-// encoded as JSON. With a name in once, a second event of the same name within a week is not added.
+// Add adds an event that no script of jobs records to the stream of all events, and returns its ID. The job may be "". Data is
+// encoded as JSON. If once is not "", a second event of that name within a week is not added.
 func (s *Stream) Add(ctx context.Context, eventType, job, once string, data any) (id string, err error) {
 	raw, err := json.Marshal(data)
 	if err != nil {
-		return "", fmt.Errorf("encode the event %s: %w", eventType, err)
+		return "", fmt.Errorf("encode event %s: %w", eventType, err)
 	}
 	keys := []string{AllKey(), RelayedKey(), AllKey()}
 	if once != "" {
@@ -40,7 +40,7 @@ func (s *Stream) Add(ctx context.Context, eventType, job, once string, data any)
 	}
 	id, err = scripts["add"].Run(ctx, s.rdb, keys, eventType, job, raw, remembered.Milliseconds()).Text()
 	if err != nil {
-		return "", fmt.Errorf("add the event %s: %w", eventType, err)
+		return "", fmt.Errorf("add event %s: %w", eventType, err)
 	}
 	return id, nil
 }

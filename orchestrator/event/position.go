@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// IDError means that a text is not the id of an event.
+// IDError means that a string is not the ID of an event.
 type IDError struct{ ID string }
 
-// Error says what an id looks like.
+// Error describes the format of an ID.
 func (e *IDError) Error() string {
-	return fmt.Sprintf("%.60q is not the id of an event; want one as in 1735689600000-0", e.ID)
+	return fmt.Sprintf("invalid event id %.60q: want the form 1735689600000-0", e.ID)
 }
 
 // position is a place in a stream: the two numbers of an id.
 type position struct{ ms, seq uint64 }
 
-// parse reads an id. Without the second number, that is 0.
+// parse parses an ID. A missing second number is 0.
 func parse(id string) (position, error) {
 	first, second, both := strings.Cut(id, "-")
 	if !both {

@@ -1,5 +1,5 @@
-// Package event has what happens to jobs, sites and agents, in order. The events are in Redis streams, one of all and one
-// of each job. The scripts that change jobs add theirs; others are added by [Stream.Add].
+// Package event stores the events of jobs, sites and agents in order. Redis has one stream of all events and one per job. The
+// scripts that change jobs add their events; [Stream.Add] adds others.
 package event
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Event is something that happened.
+// An Event is a change of a job, a site or an agent.
 type Event struct {
-	ID   string          `json:"id"`     // place in the stream, as in 1735689600000-0; the same in both streams
-	Type string          `json:"type"`   // as in job.completed
-	Job  string          `json:"job_id"` // "" if it belongs to none
+	ID   string          `json:"id"`     // position in both streams, such as 1735689600000-0
+	Type string          `json:"type"`   // such as job.completed
+	Job  string          `json:"job_id"` // "" without a job
 	Time time.Time       `json:"time"`
-	Data json.RawMessage `json:"data,omitempty"` // nil if there is none
+	Data json.RawMessage `json:"data,omitempty"` // may be nil
 }
 
-// Stream reads and adds events. It may be used by many goroutines at once.
+// A Stream reads and adds events. It is safe for concurrent use.
 type Stream struct {
 	rdb     redis.UniversalClient
 	waiters *waiters
@@ -33,27 +33,26 @@ func New(rdb redis.UniversalClient) *Stream {
 	return &Stream{rdb: rdb, waiters: &waiters{rdb: rdb, all: map[*waiter]struct{}{}}}
 }
 
-// Batch is what Read has read.
+// Batch is the result of Read.
 type Batch struct {
 	Events []Event // oldest first
-	// Gap says that events before these may be missing: what Read was called with is so old that the stream no longer
-	// has it. Who follows a job reads its state again.
+	// Gap means that events before these may be missing, because the stream no longer has the starting position. A reader that
+	// follows a job must read its state again.
 	Gap  bool
 	Next string // for the next Read
 }
 
 const maxBatch = 1000
 
-// Keep is about how many events of all jobs are stored.
+// Keep is the approximate number of stored events of all jobs.
 const Keep = 10_000
 
-// start is the place before all events.
+// start is the position before all events.
 var start = position{}
 
-// Read returns up to limit events after an id, at least 1 and at most 1000, and waits up to block for the first. It
-// returns with an error when ctx is done. A jobID of "" is all jobs. An after
-// of "" is the last event that there is; the Next of each Batch continues it without a loss, also if it has no
-// events. A malformed after is an *IDError.
+// Read returns up to limit events after an ID, from 1 to 1000, and waits up to block for the first one. It returns an error when
+// ctx is done. A jobID of "" means all jobs. An after of "" is the last existing event; the Next of each Batch, even without
+// events, continues without loss. A malformed after is an *IDError.
 func (s *Stream) Read(ctx context.Context, jobID, after string, limit int, block time.Duration) (Batch, error) {
 	key, what := AllKey(), "events"
 	if jobID != "" {
@@ -86,13 +85,13 @@ func (s *Stream) Read(ctx context.Context, jobID, after string, limit int, block
 		if waiting == nil {
 			waiting = s.waiters.join(jobID)
 			defer s.waiters.leave(waiting)
-			continue // an event may have been added before it joined
+			continue // an event may have been added before join
 		}
 		waiting.wait(ctx, left)
 	}
 }
 
-// Last returns up to n events of a job, or with a jobID of "" of all jobs, the newest first, and does not wait.
+// Last returns the last n events of a job, or of all jobs if jobID is "", newest first, without waiting.
 func (s *Stream) Last(ctx context.Context, jobID string, n int) ([]Event, error) {
 	key := AllKey()
 	if jobID != "" {
@@ -111,7 +110,7 @@ func (s *Stream) Last(ctx context.Context, jobID string, n int) ([]Event, error)
 	return all, nil
 }
 
-// from is the position after which Read reads.
+// from returns the position after which Read starts.
 func (s *Stream) from(ctx context.Context, key, after string) (position, error) {
 	if after != "" {
 		return parse(after)
@@ -123,12 +122,12 @@ func (s *Stream) from(ctx context.Context, key, after string) (position, error) 
 	return parse(last[0].ID)
 }
 
-// look reads what there is after a position.
+// look reads the existing events after a position.
 func (s *Stream) look(ctx context.Context, key string, from position, limit int) (Batch, error) {
 	b := Batch{Next: from.String()}
 	var oldest *redis.XMessageSliceCmd
 	var read *redis.XStreamSliceCmd
-	// At once: an event that is trimmed between the two would be missing without a gap.
+	// In one transaction: an event that is trimmed between the commands would be missing without a gap.
 	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		oldest = p.XRangeN(ctx, key, "-", "+", 1)
 		read = p.XRead(ctx, &redis.XReadArgs{Streams: []string{key, b.Next}, Count: int64(limit), Block: -1})
@@ -159,7 +158,7 @@ func (s *Stream) look(ctx context.Context, key string, from position, limit int)
 	return b, err
 }
 
-// trimmed reports whether a stream no longer has its first events. Redis before 7 does not say so.
+// trimmed reports whether a stream has lost its first events. Redis before version 7 does not expose that.
 func (s *Stream) trimmed(ctx context.Context, key string) (bool, error) {
 	info, err := s.rdb.XInfoStream(ctx, key).Result()
 	if err != nil {
@@ -168,7 +167,7 @@ func (s *Stream) trimmed(ctx context.Context, key string) (bool, error) {
 	return info.EntriesAdded > info.Length, nil
 }
 
-// decode reads an entry of a stream.
+// decode decodes an entry of a stream.
 func decode(m redis.XMessage) (Event, error) {
 	at, err := parse(m.ID)
 	if err != nil {
@@ -181,10 +180,10 @@ func decode(m redis.XMessage) (Event, error) {
 	e := Event{ID: m.ID, Type: text("type"), Job: text("job")}
 	ms, err := strconv.ParseInt(text("at"), 10, 64)
 	if err != nil {
-		ms = int64(at.ms) // a time as well
+		ms = int64(at.ms) // also a time
 	}
 	e.Time = time.UnixMilli(ms).UTC()
-	if data := text("data"); json.Valid([]byte(data)) { // "" is not; an event is worth more than its data
+	if data := text("data"); json.Valid([]byte(data)) { // keep an event with invalid data
 		e.Data = json.RawMessage(data)
 	}
 	return e, nil

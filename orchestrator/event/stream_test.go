@@ -81,7 +81,7 @@ func TestReadReturnsEventsInOrder(t *testing.T) {
 	})
 }
 
-// What a reader has missed because the stream was trimmed is a gap; it continues at the oldest that there is.
+// A reader that has missed events because the stream was trimmed gets a gap and continues at the oldest event.
 func TestTrimmedEventsAreAGap(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -118,7 +118,7 @@ func TestStartHasAGapOnlyIfEventsWereTrimmed(t *testing.T) {
 	}
 }
 
-// A reader that begins now gets what is added between its calls, and while it waits.
+// A new reader gets the events that are added between its calls and while it waits.
 func TestReaderFromNowLosesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -284,7 +284,7 @@ func TestMalformedIDsAreRefused(t *testing.T) {
 	}
 }
 
-// An entry with fields that are missing or wrong is an event with what can be read.
+// An entry with missing or invalid fields is an event with the valid ones.
 func TestDecodeReadsWhatItCan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	blockFor  = 250 * time.Millisecond // of one call of the shared reader; it ends after the call in which the last waiter leaves
-	lookEvery = 5 * time.Second        // a waiter looks again, although it was not woken
+	blockFor  = 250 * time.Millisecond // per call of the shared reader, which ends after the call in which the last waiter leaves
+	lookEvery = 5 * time.Second        // interval of polls by a waiter that was not woken
 )
 
 // waiters are the readers of this process that wait for an event. One goroutine reads the stream of all events for them.
@@ -23,13 +23,13 @@ type waiters struct {
 	reading bool
 }
 
-// waiter waits for an event of a job, or of any if job is "".
+// waiter waits for an event of a job, or of any job if job is "".
 type waiter struct {
 	job  string
-	wake chan struct{} // has a value when there may be an event
+	wake chan struct{} // receives a value when there may be an event
 }
 
-// join adds a waiter for the events of a job. An event that is added from now on wakes it.
+// join adds a waiter for the events of a job. Every event that is added from now on wakes it.
 func (ws *waiters) join(job string) *waiter {
 	w := &waiter{job, make(chan struct{}, 1)}
 	ws.mu.Lock()
@@ -48,7 +48,7 @@ func (ws *waiters) leave(w *waiter) {
 	delete(ws.all, w)
 }
 
-// wait waits until there may be an event, for d at most.
+// wait waits up to d until there may be an event.
 func (w *waiter) wait(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(min(d, lookEvery))
 	defer t.Stop()
@@ -59,7 +59,7 @@ func (w *waiter) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// read wakes waiters until there are none.
+// read wakes waiters until none are left.
 func (ws *waiters) read() {
 	last := ""
 	for {
@@ -71,7 +71,7 @@ func (ws *waiters) read() {
 		}
 		ws.mu.Unlock()
 		jobs, next, err := ws.next(last)
-		if err != nil || last == "" { // there may be events that it has not read
+		if err != nil || last == "" { // events may be unread
 			jobs = nil
 		} else if len(jobs) == 0 {
 			continue
@@ -84,8 +84,8 @@ func (ws *waiters) read() {
 	}
 }
 
-// next returns the jobs of the events after an id, and the id of the last of them. It waits for the first one. Without an
-// id it returns the last id.
+// next returns the jobs of the events after an ID, and the ID of the last one. It waits for the first event. Without an ID it
+// returns the last ID.
 func (ws *waiters) next(last string) (jobs map[string]bool, next string, err error) {
 	ctx := context.Background()
 	if last == "" {

@@ -12,7 +12,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// What became of an attempt, for note.lua.
+// Outcomes of an attempt for note.lua.
 const (
 	noteDelivered = "delivered"
 	noteFailed    = "failed"
@@ -20,16 +20,16 @@ const (
 	noteSkipped   = "skipped"
 )
 
-// An endpoint that did not answer silentLimit times in a row gets nothing for a while, so that its deliveries do not hold
-// workers until they time out. The time doubles from holdLeast to holdMost.
+// An endpoint without a response silentLimit times in a row receives nothing for a while, so that its deliveries do not block
+// workers until their timeout. The pause doubles from holdLeast to holdMost.
 const (
 	silentLimit = 5
 	holdLeast   = time.Second
 	holdMost    = time.Minute
-	holdAsked   = 10 * time.Minute // the longest time for an endpoint that asks for it by Retry-After
+	holdAsked   = 10 * time.Minute // maximum pause requested by Retry-After
 )
 
-// attempt is the last attempt of a delivery, as Redis holds it.
+// attempt is the last attempt of a delivery as stored in Redis.
 type attempt struct {
 	Number int       `json:"n"`
 	Status int       `json:"status,omitempty"`
@@ -46,10 +46,10 @@ type deliverer struct {
 	counts    counts
 
 	mu     sync.Mutex     // guards silent
-	silent map[string]int // endpoints that did not answer, and how often in a row
+	silent map[string]int // by endpoint: consecutive attempts without a response
 }
 
-// deliver sends a delivery once.
+// deliver makes one attempt at a delivery.
 func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 	endpoint := it.ResourceKeys[0]
 	rec, there, err := d.endpoint(ctx, endpoint)
@@ -72,7 +72,7 @@ func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue
 		URL: rec.URL, ID: messageOf(it.ID, endpoint), Body: it.Payload, Secrets: rec.valid(began),
 	})
 	if ctx.Err() != nil && a.Outcome == webhook.Unreachable {
-		return workqueue.Outcome{}, context.Cause(ctx) // another process sends it
+		return workqueue.Outcome{}, context.Cause(ctx) // another process will send it
 	}
 	d.counts.attempts.WithLabelValues(string(a.Outcome)).Inc()
 	d.counts.took.Observe(time.Since(began).Seconds())
@@ -83,8 +83,8 @@ func (d *deliverer) deliver(ctx context.Context, it workqueue.Leased) (workqueue
 	return d.answered(ctx, it, a, last)
 }
 
-// endpoint returns the record of an endpoint, and false if it was removed. One that another process has just added or
-// enabled is not missed.
+// endpoint returns the record of an endpoint, and false if it was removed. It notices endpoints that another process has just
+// added or enabled.
 func (d *deliverer) endpoint(ctx context.Context, id string) (rec record, there bool, err error) {
 	known, err := d.endpoints.known(ctx)
 	if err != nil {
@@ -100,8 +100,8 @@ func (d *deliverer) endpoint(ctx context.Context, id string) (rec record, there 
 	return rec, there, nil
 }
 
-// answered decides by an answer what happens to a delivery.
-func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook.Answer, last attempt) (workqueue.Outcome, error) {
+// answered determines the outcome of a delivery from the response.
+func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook.Result, last attempt) (workqueue.Outcome, error) {
 	endpoint := it.ResourceKeys[0]
 	hold := d.hold(endpoint, a)
 	outcome := noteFailed
@@ -110,14 +110,14 @@ func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook
 		outcome = noteDelivered
 	case a.Outcome == webhook.Gone:
 		outcome = noteGivenUp
-		if err := d.endpoints.disable(ctx, endpoint, "it answered 410 Gone"); err != nil {
+		if err := d.endpoints.disable(ctx, endpoint, "the endpoint responded with 410 Gone"); err != nil {
 			return workqueue.Outcome{}, workqueue.Postpone(time.Second, err)
 		}
 	case last.Number >= d.cfg.Attempts:
 		outcome = noteGivenUp
 	}
 	if err := d.note(ctx, it, &last, outcome); err != nil {
-		// The endpoint may have it. It gets it again, with the same id.
+		// The endpoint may have received the delivery. It is sent again with the same ID.
 		return workqueue.Outcome{}, workqueue.RetryAfter(time.Second, err)
 	}
 	var err error
@@ -127,11 +127,11 @@ func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook
 		return workqueue.Done(), nil
 	case noteGivenUp:
 		d.counts.ended.WithLabelValues(noteGivenUp).Inc()
-		d.log.WarnContext(ctx, "a webhook did not take a delivery, which is given up; see muster webhooks deliveries",
+		d.log.WarnContext(ctx, "delivery to a webhook failed and is given up; see muster webhooks deliveries",
 			"webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempts", last.Number, "err", a.Err)
 		err = workqueue.Permanent(a.Err)
 	default:
-		d.log.DebugContext(ctx, "a webhook did not take a delivery", "webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempt", last.Number, "err", a.Err)
+		d.log.DebugContext(ctx, "attempt to deliver to a webhook failed", "webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempt", last.Number, "err", a.Err)
 		err = workqueue.RetryAfter(max(d.cfg.delay(last.Number), a.RetryAfter), a.Err)
 	}
 	if hold > 0 {
@@ -140,8 +140,8 @@ func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook
 	return workqueue.Outcome{}, err
 }
 
-// hold returns for how long an endpoint gets nothing after an answer.
-func (d *deliverer) hold(endpoint string, a webhook.Answer) time.Duration {
+// hold returns how long an endpoint receives nothing after a response.
+func (d *deliverer) hold(endpoint string, a webhook.Result) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.Outcome != webhook.Unreachable {
@@ -156,21 +156,21 @@ func (d *deliverer) hold(endpoint string, a webhook.Answer) time.Duration {
 	return min(holdLeast<<min(n, 10), holdMost)
 }
 
-// note stores what became of an attempt.
+// note stores the outcome of an attempt.
 func (d *deliverer) note(ctx context.Context, it workqueue.Leased, last *attempt, outcome string) error {
 	endpoint := it.ResourceKeys[0]
 	text, cause := "", ""
 	if last != nil {
 		raw, err := json.Marshal(last)
 		if err != nil {
-			return fmt.Errorf("note an attempt: %w", err)
+			return fmt.Errorf("store attempt: %w", err)
 		}
 		text, cause = string(raw), last.Error
 	}
 	err := scripts["note"].Run(ctx, d.rdb, []string{attemptsKey, numbersKey(endpoint), logKey(endpoint), openKey},
 		messageOf(it.ID, endpoint), it.ID, text, outcome, cause).Err()
 	if err != nil {
-		return fmt.Errorf("note an attempt: %w", err)
+		return fmt.Errorf("store attempt: %w", err)
 	}
 	return nil
 }

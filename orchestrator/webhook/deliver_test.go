@@ -17,7 +17,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// An endpoint gets the events that it wants, signed, with what is said of their jobs.
+// An endpoint receives the events of its types, signed, with the states of their jobs.
 func TestEventsAreDelivered(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -122,7 +122,7 @@ func TestGivenUpDeliveriesAreShownAndSentAgain(t *testing.T) {
 	}
 }
 
-// 410 disables an endpoint. What waits for it is skipped, and it gets no more until it is enabled.
+// 410 disables an endpoint. Its waiting deliveries are skipped, and it receives no more until it is enabled.
 func TestGoneDisablesAnEndpoint(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, func(string, int) int { return 410 })
@@ -135,7 +135,7 @@ func TestGoneDisablesAnEndpoint(t *testing.T) {
 		return err == nil && is.State == StateDisabled && strings.Contains(is.Reason, "410") && is.Pending == 0
 	})
 	if n := len(r.requests()); n > perEndpoint {
-		t.Errorf("got %d requests, want those that were under way", n)
+		t.Errorf("got %d requests, want only requests in progress", n)
 	}
 	k.emit(t, "job.completed", 1) // no endpoint gets it
 	testutil.Eventually(t, "all events are passed on", func() bool { return k.passed(t) })
@@ -181,7 +181,7 @@ func TestSlowEndpointsDoNotHoldUpOthers(t *testing.T) {
 	k.settled(t, good.ID, "map[delivered:300]")
 }
 
-// After a few attempts without an answer an endpoint rests, and after Retry-After.
+// An endpoint pauses after a few attempts without a response, and after Retry-After.
 func TestSilentEndpointsRest(t *testing.T) {
 	t.Parallel()
 	d := &deliverer{silent: map[string]int{}}
@@ -196,13 +196,13 @@ func TestSilentEndpointsRest(t *testing.T) {
 		}
 	}
 	if got := d.hold("b", unreachable); got != 0 {
-		t.Errorf("another endpoint: got a rest of %s, want none", got)
+		t.Errorf("another endpoint: got a pause of %s, want none", got)
 	}
 	if got := d.hold("a", answered(time.Hour)); got != holdAsked {
 		t.Errorf("Retry-After: got %s, want %s", got, holdAsked)
 	}
 	if got := d.hold("a", unreachable); got != 0 {
-		t.Errorf("after an answer: got a rest of %s, want none", got)
+		t.Errorf("after a response: got a pause of %s, want none", got)
 	}
 }
 

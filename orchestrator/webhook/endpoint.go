@@ -21,7 +21,7 @@ import (
 	"muster/orchestrator/event"
 )
 
-// The states of an endpoint.
+// States of an endpoint.
 const (
 	StateActive   = "active"
 	StateFailing  = "failing"  // a delivery was given up, and none was acknowledged since
@@ -31,7 +31,7 @@ const (
 // States are all states of an endpoint.
 var States = []string{StateActive, StateFailing, StateDisabled}
 
-// maxEvents is the most types of events of an endpoint.
+// maxEvents is the maximum number of event types of an endpoint.
 const maxEvents = 50
 
 // Static is an endpoint of the configuration.
@@ -49,14 +49,14 @@ type NewEndpoint struct {
 	Events []string // types of events, or beginnings as in job.*. Defaults to all.
 }
 
-// Edit changes an endpoint. What is nil stays as it is.
+// Edit changes an endpoint. Nil fields remain unchanged.
 type Edit struct {
 	URL      *string
 	Events   *[]string
 	Disabled *bool
 }
 
-// Endpoint is what events are sent to.
+// Endpoint is a receiver of events.
 type Endpoint struct {
 	ID             string    `json:"id"`
 	Name           string    `json:"name"`
@@ -76,7 +76,7 @@ type Endpoint struct {
 	LastError      string    `json:"last_error,omitempty"`
 }
 
-// record is an endpoint as Redis holds it, without its id.
+// record is an endpoint as stored in Redis, without its ID.
 type record struct {
 	Name     string    `json:"name"`
 	URL      string    `json:"url"`
@@ -105,7 +105,7 @@ type secret struct {
 	Until time.Time `json:"until,omitzero"` // zero: without end
 }
 
-// valid are the secrets that requests are signed with at a time.
+// valid returns the secrets that sign requests at a time.
 func (r record) valid(now time.Time) []string {
 	var keys []string
 	for _, s := range r.Secrets {
@@ -116,12 +116,12 @@ func (r record) valid(now time.Time) []string {
 	return keys
 }
 
-// wants reports whether the endpoint gets events of a type.
+// wants reports whether the endpoint receives events of a type.
 func (r record) wants(eventType string) bool {
 	return !r.Disabled && (len(r.Events) == 0 || slices.ContainsFunc(r.Events, func(pattern string) bool { return matches(pattern, eventType) }))
 }
 
-// matches reports whether a pattern is a type or, with an asterisk at its end, begins like it.
+// matches reports whether a pattern equals a type or, with a final asterisk, is a prefix of it.
 func matches(pattern, eventType string) bool {
 	start, open := strings.CutSuffix(pattern, "*")
 	return pattern == eventType || open && strings.HasPrefix(eventType, start)
@@ -133,10 +133,10 @@ func bad(field, format string, args ...any) error {
 
 var endpointName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// checkEvents returns a *job.FieldError for patterns that no event can match.
+// checkEvents returns a *job.FieldError for patterns that match no event type.
 func checkEvents(patterns []string) error {
 	if len(patterns) > maxEvents {
-		return bad("events", "give at most %d types", maxEvents)
+		return bad("events", "specify at most %d types", maxEvents)
 	}
 	for i, p := range patterns {
 		if p == "*" || slices.ContainsFunc(event.Types, func(t string) bool { return matches(p, t) }) {
@@ -146,21 +146,21 @@ func checkEvents(patterns []string) error {
 		if near := nearest.Word(p, event.Types); near != "" {
 			hint = ", did you mean " + near + "?"
 		}
-		return bad(fmt.Sprintf("events[%d]", i), "no event has the type %.60q%s; there are %s, and beginnings such as job.*", p, hint, strings.Join(event.Types, ", "))
+		return bad(fmt.Sprintf("events[%d]", i), "unknown event type %.60q%s; use %s, or a prefix such as job.*", p, hint, strings.Join(event.Types, ", "))
 	}
 	return nil
 }
 
-// checkURL returns a *job.FieldError for a URL that nothing can be sent to.
+// checkURL returns a *job.FieldError for a URL that cannot receive requests.
 func (c *core) checkURL(text string) error {
 	if err := webhook.CheckURL(text); err != nil {
 		return bad("url", "%v", err)
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return bad("url", "it is not a URL")
+		return bad("url", "invalid URL")
 	}
-	if err := c.cfg.Filter.CheckURL(u); err != nil { // names are checked when they are connected to
+	if err := c.cfg.Filter.CheckURL(u); err != nil { // names are checked on connection
 		return bad("url", "%v", err)
 	}
 	return nil
@@ -176,7 +176,7 @@ func (st Static) record() (record, error) {
 		r.Secrets = append(r.Secrets, secret{Key: key})
 	}
 	if len(r.Secrets) < 1 || len(r.Secrets) > 2 || !endpointName.MatchString(st.Name) {
-		return r, fmt.Errorf("webhook %.100q: it needs a name, and one or two secrets", st.Name)
+		return r, fmt.Errorf("webhook %.100q: a name and one or two secrets are required", st.Name)
 	}
 	if err := webhook.CheckURL(st.URL); err != nil {
 		return r, fmt.Errorf("webhook %s: url: %w", st.Name, err)
@@ -187,7 +187,7 @@ func (st Static) record() (record, error) {
 	return r, nil
 }
 
-// staticID is the id of an endpoint of the configuration.
+// staticID returns the ID of an endpoint of the configuration.
 func staticID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "static-" + hex.EncodeToString(sum[:6])
@@ -196,7 +196,7 @@ func staticID(name string) string {
 // newID returns 64 random bits as text.
 func newID() string {
 	b := make([]byte, 8)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
 
@@ -210,10 +210,10 @@ type endpoints struct {
 	cache map[string]record
 }
 
-// staleFor is how long a process may use a record that it has read.
+// staleFor is the maximum age of a cached record.
 const staleFor = time.Second
 
-// known returns all endpoints by id, as they were a second ago or later. They must not be changed.
+// known returns all endpoints by ID, at most a second old. Callers must not change them.
 func (s *endpoints) known(ctx context.Context) (map[string]record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *endpoints) known(ctx context.Context) (map[string]record, error) {
 	return all, nil
 }
 
-// remembered returns how many endpoints there are, with those that were removed and whose deliveries may not be gone yet.
+// remembered returns the number of endpoints, including removed ones that may still have deliveries.
 func (s *endpoints) remembered(ctx context.Context) (int, error) {
 	known, err := s.known(ctx)
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *endpoints) remembered(ctx context.Context) (int, error) {
 	return len(known) + int(removed), err
 }
 
-// forgetKnown makes the next call of known read.
+// forgetKnown invalidates the cache of known.
 func (s *endpoints) forgetKnown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

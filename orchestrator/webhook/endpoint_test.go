@@ -65,7 +65,7 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 	}
 }
 
-// A URL that is edited into a forbidden one is refused, too, and DNS answers do not help: see the tests of the sender.
+// Editing a URL to a forbidden one is rejected, too. DNS responses cannot bypass the check: see the tests of the sender.
 func TestEditIsChecked(t *testing.T) {
 	t.Parallel()
 	cfg := quick(t, redistest.New(t))
@@ -167,7 +167,7 @@ func TestRemovedEndpointLeavesNothing(t *testing.T) {
 	k.settled(t, kept.ID, "map[delivered:20]")
 	testutil.Eventually(t, "the deliveries to end", func() bool { s, err := k.core.queue.Stats(t.Context()); return err == nil && s.Skipped == 20 })
 	if n := len(r.requests()); n != 20 {
-		t.Errorf("got %d requests, want those of the endpoint that is left", n)
+		t.Errorf("got %d requests, want the requests of the remaining endpoint", n)
 	}
 	now, err := k.core.now(t.Context())
 	if err != nil {

@@ -33,7 +33,7 @@ func deliverWithFault(t *testing.T, f *redistest.Fault) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An answer of a lease that got lost is found by the next heartbeat, and that comes after a third of a lease.
+	// The next heartbeat, after a third of a lease, detects a lost reply of a lease.
 	s.core.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 3 * time.Second, MaxPayload: maxBody, CountLanes: true, Logger: s.core.log})
 	e, _ := k.create(t, r.URL)
 	k.emit(t, "job.completed", n)

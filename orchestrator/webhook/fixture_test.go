@@ -29,7 +29,7 @@ type got struct {
 	headers  http.Header
 }
 
-// receiver is an endpoint. answer decides the status of a request by its id and how often that came before.
+// receiver is an endpoint. answer determines the status of a response from the ID of the request and the number of earlier ones.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex // guards the fields below
@@ -66,7 +66,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(status)
 }
 
-// set changes how the receiver answers.
+// set changes the responses of the receiver.
 func (r *receiver) set(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *receiver) requests() []got {
 	return append([]got{}, r.all...)
 }
 
-// kit is a service with what it needs.
+// kit is a service with its dependencies.
 type kit struct {
 	*Service
 	rdb    redis.UniversalClient
@@ -181,10 +181,10 @@ func (g got) verified(secret string) bool {
 	return webhook.Verify(g.headers, []byte(g.body), time.Now(), secret) == nil
 }
 
-// unreachable is the answer of an endpoint that did not answer.
-var unreachable = webhook.Answer{Outcome: webhook.Unreachable}
+// unreachable is the result of a request without a response.
+var unreachable = webhook.Result{Outcome: webhook.Unreachable}
 
-// answered is an answer that asks for a pause.
-func answered(after time.Duration) webhook.Answer {
-	return webhook.Answer{Outcome: webhook.Failed, Status: 429, RetryAfter: after}
+// answered returns a result that requests a pause.
+func answered(after time.Duration) webhook.Result {
+	return webhook.Result{Outcome: webhook.Failed, Status: 429, RetryAfter: after}
 }

@@ -2,8 +2,8 @@ package webhook
 
 import "muster/orchestrator/event"
 
-// The keys of endpoints are in the slot of jobs: with the first endpoint, events are passed on. Those of
-// deliveries are in the slot of their queue. None expires.
+// The keys of endpoints are in the slot of jobs, because the first endpoint starts the relay of events. The keys of deliveries
+// are in the slot of their queue. None expires.
 
 // endpointsKey is a hash: id of an endpoint → its record as JSON.
 const endpointsKey = "muster:{jobs}:webhooks"
@@ -11,13 +11,13 @@ const endpointsKey = "muster:{jobs}:webhooks"
 // namesKey is a hash: name of an endpoint → its id.
 const namesKey = endpointsKey + ":names"
 
-// staticKey is a sorted set: id of an endpoint of the configuration → unix ms when a process last announced it.
+// staticKey is a sorted set: id of an endpoint of the configuration → unix ms of its last announcement by a process.
 const staticKey = endpointsKey + ":static"
 
-// relayKey is a string: the process that relays. Expires after a few rounds of the relay.
+// relayKey is a string: the relaying process. Expires after a few rounds of the relay.
 const relayKey = endpointsKey + ":relay"
 
-// endpointKeys are the keys that the scripts of endpoints take.
+// endpointKeys returns the keys of the scripts for endpoints.
 func endpointKeys() []string {
 	return []string{endpointsKey, namesKey, staticKey, event.RelayedKey(), event.AllKey()}
 }
@@ -27,19 +27,19 @@ const queueName = "webhooks"
 
 const deliveries = "muster:{" + queueName + "}:"
 
-// logKey is a sorted set: the messages for an endpoint, by the unix ms of their events; see scoreOf. The
-// relay trims it, and forgets their items.
+// logKey is a sorted set: the messages for an endpoint, by the unix ms of their events; see scoreOf. The relay trims it and
+// removes their items.
 func logKey(endpoint string) string { return deliveries + "log:" + endpoint }
 
-// numbersKey is a hash of an endpoint: delivered, given_up (numbers), last_ok, last_failure, failing, given_up_at (unix
-// ms; failing and given_up_at since the last success) and last_error. Deleted with the log of an endpoint that was removed.
+// numbersKey is a hash of an endpoint: delivered, given_up (numbers), last_ok, last_failure, failing, given_up_at (unix ms;
+// failing and given_up_at since the last success) and last_error. Deleted with the log of a removed endpoint.
 func numbersKey(endpoint string) string { return deliveries + "numbers:" + endpoint }
 
-// attemptsKey is a hash: id of a delivery → its last attempt as JSON. An entry is deleted with that of the log.
+// attemptsKey is a hash: id of a delivery → its last attempt as JSON. An entry is deleted with its entry in the log.
 const attemptsKey = deliveries + "attempts"
 
 // openKey is a sorted set: ids of the deliveries that have not ended, by the unix ms since which they wait.
 const openKey = deliveries + "open"
 
-// removedKey is a sorted set: endpoints that were removed and whose log is not deleted yet, by when (unix ms).
+// removedKey is a sorted set: removed endpoints whose log is not deleted yet, by removal time (unix ms).
 const removedKey = deliveries + "removed"

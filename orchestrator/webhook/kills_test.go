@@ -29,7 +29,7 @@ func scale(t *testing.T) int {
 	return n
 }
 
-// process is a Service with a connection of its own, that can die.
+// process is a Service with a separate connection that can crash.
 type process struct {
 	rdb  *redis.Client
 	dead *redistest.Fault

@@ -15,7 +15,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// The states of a delivery.
+// States of a delivery.
 const (
 	DeliveryPending   = "pending"   // it waits for its first or next attempt
 	DeliverySending   = "sending"   // an attempt runs
@@ -32,7 +32,7 @@ var deliveryStates = map[workqueue.State]string{
 	workqueue.StateError: DeliveryFailed, workqueue.StateSkipped: DeliverySkipped,
 }
 
-// Delivery is an event on its way to an endpoint.
+// A Delivery is the delivery of an event to an endpoint.
 type Delivery struct {
 	ID          string    `json:"id" doc:"the webhook-id: the same each time it is sent, and that of the event"`
 	Type        string    `json:"type" example:"job.completed"`
@@ -47,37 +47,37 @@ type Delivery struct {
 	NextAttempt time.Time `json:"next_attempt_at,omitzero" doc:"of a pending one that has failed"`
 }
 
-// DeliveryFilter says which deliveries to list.
+// DeliveryFilter selects deliveries.
 type DeliveryFilter struct {
 	State  string // Defaults to all.
-	Cursor string // Next of the page before. Defaults to the newest.
+	Cursor string // Next of the previous page. Defaults to the newest deliveries.
 	Limit  int    // 1 to 500. Defaults to 50.
 }
 
-// DeliveryPage is a part of the log of an endpoint, the newest first.
+// DeliveryPage is a part of the log of an endpoint, newest first.
 type DeliveryPage struct {
 	Deliveries []Delivery `json:"deliveries"`
 	Next       string     `json:"next,omitempty" doc:"cursor of the next page"`
 }
 
-// deliveryLog is what became of deliveries.
+// deliveryLog lists deliveries and their outcomes.
 type deliveryLog struct {
 	core      *core
 	endpoints *endpoints
 }
 
-// maxLook bounds the deliveries that one page of a state looks through.
+// maxLook limits the deliveries that one page with a state filter searches.
 const maxLook = 5000
 
-// Deliveries returns a page of the deliveries to an endpoint, the newest first. A page of a state may have fewer than Limit
-// though there is a next one. It returns ErrNoEndpoint or a *job.FieldError.
+// Deliveries returns a page of the deliveries to an endpoint, newest first. With a state filter a page may have fewer than Limit
+// entries although there is a next one. It returns ErrNoEndpoint or a *job.FieldError.
 func (l *deliveryLog) Deliveries(ctx context.Context, endpoint string, f DeliveryFilter) (DeliveryPage, error) {
 	page := DeliveryPage{Deliveries: []Delivery{}}
 	if _, _, err := l.endpoints.readRecord(ctx, endpoint); err != nil {
 		return page, err
 	}
 	if f.State != "" && !slices.Contains(DeliveryStates, f.State) {
-		return page, bad("state", "%.40q is none of %s", f.State, strings.Join(DeliveryStates, ", "))
+		return page, bad("state", "%.40q is not one of %s", f.State, strings.Join(DeliveryStates, ", "))
 	}
 	if f.Limit == 0 {
 		f.Limit = 50
@@ -120,13 +120,13 @@ func (l *deliveryLog) Deliveries(ctx context.Context, endpoint string, f Deliver
 	}
 }
 
-// cursorOf is the place after an entry of a log.
+// cursorOf returns the cursor after an entry of a log.
 func cursorOf(z redis.Z) string {
 	message, _ := z.Member.(string)
 	return strconv.FormatFloat(z.Score, 'f', 3, 64) + "_" + message
 }
 
-// rank returns where the page of a cursor begins.
+// rank returns the position of a cursor in the log.
 func (l *deliveryLog) rank(ctx context.Context, endpoint, cursor string) (int64, error) {
 	if cursor == "" {
 		return 0, nil
@@ -134,7 +134,7 @@ func (l *deliveryLog) rank(ctx context.Context, endpoint, cursor string) (int64,
 	score, message, ok := strings.Cut(cursor, "_")
 	ms, err := strconv.ParseFloat(score, 64)
 	if !ok || err != nil || !(ms >= 0 && ms < 1e14) || strings.Trim(score, "0123456789.") != "" {
-		return 0, bad("cursor", "use the next of the page before")
+		return 0, bad("cursor", "use next of the previous page")
 	}
 	at, err := l.core.rdb.ZRevRank(ctx, logKey(endpoint), message).Result()
 	if err == nil {
@@ -143,11 +143,11 @@ func (l *deliveryLog) rank(ctx context.Context, endpoint, cursor string) (int64,
 	if !errors.Is(err, redis.Nil) {
 		return 0, fmt.Errorf("list the deliveries to webhook %s: %w", endpoint, err)
 	}
-	// It is not in the log any more, nor is what was before it: continue at its time.
+	// The entry and earlier ones are no longer in the log. Continue at its time.
 	return l.core.rdb.ZCount(ctx, logKey(endpoint), "("+score, "+inf").Result()
 }
 
-// read returns the deliveries of entries of a log. One that is not in the queue has no ID.
+// read returns the deliveries of log entries. A delivery that is not in the queue has no ID.
 func (l *deliveryLog) read(ctx context.Context, endpoint string, zs []redis.Z) ([]Delivery, error) {
 	out := make([]Delivery, len(zs))
 	if len(zs) == 0 {
@@ -198,7 +198,7 @@ func (l *deliveryLog) read(ctx context.Context, endpoint string, zs []redis.Z) (
 	return out, nil
 }
 
-// delivery reads a delivery. It returns ErrNoEndpoint or ErrNoDelivery.
+// delivery returns a delivery. It returns ErrNoEndpoint or ErrNoDelivery.
 func (l *deliveryLog) delivery(ctx context.Context, endpoint, message string) (Delivery, error) {
 	score, err := l.core.rdb.ZScore(ctx, logKey(endpoint), message).Result()
 	if errors.Is(err, redis.Nil) {
@@ -217,8 +217,8 @@ func (l *deliveryLog) delivery(ctx context.Context, endpoint, message string) (D
 	return list[0], nil
 }
 
-// Redeliver sends a delivery that has ended again, with the same id and body, and with all its attempts. It returns
-// ErrNoEndpoint, ErrNoDelivery, ErrDisabled or, for a delivery that has not ended, ErrOpen.
+// Redeliver sends an ended delivery again, with the same ID and body and with all its attempts. It returns ErrNoEndpoint,
+// ErrNoDelivery, ErrDisabled or, for a delivery that has not ended, ErrOpen.
 func (l *deliveryLog) Redeliver(ctx context.Context, endpoint, message string) (Delivery, error) {
 	rec, _, err := l.endpoints.readRecord(ctx, endpoint)
 	if err != nil {
@@ -253,8 +253,8 @@ func (l *deliveryLog) Redeliver(ctx context.Context, endpoint, message string) (
 // TestType is the type of the events that Test sends.
 const TestType = "webhook.test"
 
-// Test sends an event of the type webhook.test to an endpoint, whatever types it wants. It returns at once, with ErrNoEndpoint or
-// ErrDisabled.
+// Test sends an event of the type webhook.test to an endpoint, regardless of its event types. It returns at once, with
+// ErrNoEndpoint or ErrDisabled.
 func (l *deliveryLog) Test(ctx context.Context, endpoint string) (Delivery, error) {
 	rec, _, err := l.endpoints.readRecord(ctx, endpoint)
 	if err != nil {

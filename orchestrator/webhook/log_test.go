@@ -141,7 +141,7 @@ func TestTooManyPendingDeliveriesDisableAnEndpoint(t *testing.T) {
 	}
 }
 
-// A relay that died before it stored what it had relayed repeats itself without harm; so do two at a time.
+// A relay that crashed before it stored its progress repeats a round without harm; so do two concurrent relays.
 func TestRelayMayRepeatItself(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -236,7 +236,7 @@ func TestUnreadableJobsHoldUpNothing(t *testing.T) {
 	k.settled(t, e.ID, "map[delivered:2]")
 }
 
-// An endpoint of the configuration that cannot be stored stops neither the others nor those of users.
+// An endpoint of the configuration that cannot be stored does not block others.
 func TestNameThatIsTakenStopsNothing(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

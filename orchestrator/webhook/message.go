@@ -9,27 +9,27 @@ import (
 
 const (
 	maxBody = 256 << 10 // bytes of a message
-	maxData = 64 << 10  // bytes of the details of an event, and of what is said of its job
+	maxData = 64 << 10  // bytes of the details of an event, and of its job
 )
 
 // Message is the body of a request, as Standard Webhooks recommends.
 type Message struct {
 	Type      string    `json:"type"`
-	Timestamp time.Time `json:"timestamp"` // of the event
+	Timestamp time.Time `json:"timestamp"` // time of the event
 	Data      Data      `json:"data"`
 }
 
-// Data is what happened.
+// Data describes an event.
 type Data struct {
-	EventID string          `json:"event_id"`         // of the event in the streams of events; the webhook-id
+	EventID string          `json:"event_id"`         // ID in the event streams; the webhook-id
 	JobID   string          `json:"job_id,omitempty"` // "" if the event belongs to no job
 	Details json.RawMessage `json:"details,omitempty"`
-	Job     json.RawMessage `json:"job,omitempty"` // how the job was when the message was made; absent if there is none
-	// Omitted says that details or job were too large to be sent; ask for them.
+	Job     json.RawMessage `json:"job,omitempty"` // state of the job when the message was created; absent without a job
+	// Omitted means that details or job were too large to be sent. Request them from the API.
 	Omitted bool `json:"omitted,omitempty"`
 }
 
-// encode returns the message as JSON, small enough to be sent.
+// encode returns the message as JSON of limited size.
 func (m Message) encode() ([]byte, error) {
 	if len(m.Data.Details) > maxData {
 		m.Data.Details, m.Data.Omitted = nil, true
@@ -41,7 +41,7 @@ func (m Message) encode() ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(m); err != nil {
-		return nil, fmt.Errorf("encode a message: %w", err)
+		return nil, fmt.Errorf("encode message: %w", err)
 	}
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }

@@ -19,7 +19,7 @@ var (
 	metricBehind    = prometheus.NewDesc("muster_webhook_waiting_events", "Events of which no deliveries have been queued yet; 1000 for more.", nil, nil)
 )
 
-// counts are the numbers of this process.
+// counts are the metrics of this process.
 type counts struct {
 	attempts *prometheus.CounterVec
 	ended    *prometheus.CounterVec
@@ -35,7 +35,7 @@ func newCounts() counts {
 			Name: "muster_webhook_deliveries_total", Help: "Deliveries that this process ended, by outcome: delivered, given_up or skipped.",
 		}, []string{"outcome"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "muster_webhook_attempt_seconds", Help: "How long webhooks took to answer this process.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 8),
+			Name: "muster_webhook_attempt_seconds", Help: "Response times of webhooks to this process.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 8),
 		}),
 	}
 	for _, outcome := range webhook.Outcomes {
@@ -47,7 +47,7 @@ func newCounts() counts {
 	return c
 }
 
-// Metrics collects the numbers of webhooks for Prometheus. It may be scraped by many at once.
+// Metrics collects the metrics of webhooks for Prometheus. It is safe for concurrent use.
 type Metrics struct{ s *Service }
 
 // NewMetrics returns the collector of a service.
@@ -102,7 +102,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(metricBehind, float64(behind))
 }
 
-// behind returns the number of events that were not passed on, at most 1000.
+// behind returns the number of events without deliveries, at most 1000.
 func (s *Service) behind(ctx context.Context) (int, error) {
 	last, err := s.core.rdb.Get(ctx, event.RelayedKey()).Result()
 	if err != nil {

@@ -45,7 +45,7 @@ func (s *Service) Get(ctx context.Context, id string) (Endpoint, error) {
 	return one[0], err
 }
 
-// endpoint returns what a record says of an endpoint.
+// endpoint converts a record to an endpoint.
 func (r record) endpoint(id string) Endpoint {
 	e := Endpoint{ID: id, Name: r.Name, URL: r.URL, Events: append([]string{}, r.Events...), State: StateActive, Reason: r.Reason, Created: r.Created}
 	if r.Disabled {
@@ -59,7 +59,7 @@ func (r record) endpoint(id string) Endpoint {
 	return e
 }
 
-// addNumbers adds to endpoints what became of their deliveries.
+// addNumbers adds the delivery statistics to endpoints.
 func (c *core) addNumbers(ctx context.Context, list []Endpoint) error {
 	if len(list) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func (c *core) addNumbers(ctx context.Context, list []Endpoint) error {
 	return nil
 }
 
-// readRecord reads the record of an endpoint, and its text. It returns ErrNoEndpoint.
+// readRecord reads the record of an endpoint, parsed and as text. It returns ErrNoEndpoint.
 func (s *endpoints) readRecord(ctx context.Context, id string) (record, string, error) {
 	text, err := s.rdb.HGet(ctx, endpointsKey, id).Result()
 	if errors.Is(err, redis.Nil) {
@@ -116,7 +116,7 @@ func (s *endpoints) readRecord(ctx context.Context, id string) (record, string, 
 	return r, text, err
 }
 
-// put stores a record that replaces one; old is "" for a new endpoint. With a time it is of the configuration.
+// put stores a record in place of old, which is "" for a new endpoint. With a time it belongs to the configuration.
 func (s *endpoints) put(ctx context.Context, id string, r record, old string, announced time.Time) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -136,13 +136,12 @@ func (s *endpoints) put(ctx context.Context, id string, r record, old string, an
 	case n == -1:
 		return fmt.Errorf("%d webhooks: %w", s.cfg.Max, ErrTooMany)
 	case n == -2:
-		return bad("name", "there is another webhook with the name %s", r.Name)
+		return bad("name", "another webhook has the name %s", r.Name)
 	}
 	return nil
 }
 
-// change changes the record of an endpoint, again if it was changed at the same time. edit reports whether it changed
-// anything.
+// change edits the record of an endpoint, again after a concurrent change. edit reports whether it changed anything.
 func (s *endpoints) change(ctx context.Context, id string, edit func(*record) (bool, error)) error {
 	for try := 0; ; try++ {
 		r, old, err := s.readRecord(ctx, id)
@@ -168,13 +167,12 @@ func (s *endpoints) isStatic(ctx context.Context, id string) (bool, error) {
 	return err == nil, err
 }
 
-// Create stores a new endpoint, and returns its secret, which is not shown again. It returns ErrTooMany or a
-// *job.FieldError.
+// Create stores a new endpoint and returns its secret, which is not shown again. It returns ErrTooMany or a *job.FieldError.
 func (s *Service) Create(ctx context.Context, n NewEndpoint) (Endpoint, string, error) {
 	id := "wh-" + newID()
 	r := record{Name: cmp.Or(n.Name, id), URL: n.URL, Events: n.Events, Created: time.Now().UTC().Truncate(time.Millisecond)}
 	if !endpointName.MatchString(r.Name) {
-		return Endpoint{}, "", bad("name", "give up to 100 letters, digits, dots, hyphens and underscores")
+		return Endpoint{}, "", bad("name", "use up to 100 letters, digits, dots, hyphens and underscores")
 	}
 	if err := s.core.checkURL(n.URL); err != nil {
 		return Endpoint{}, "", err
@@ -190,8 +188,8 @@ func (s *Service) Create(ctx context.Context, n NewEndpoint) (Endpoint, string, 
 	return r.endpoint(id), key, nil
 }
 
-// Edit changes an endpoint. It returns ErrNoEndpoint, a *job.FieldError, or ErrStatic for more than Disabled of an endpoint
-// of the configuration. Deliveries that wait are sent to the new URL; those of a disabled endpoint are skipped.
+// Edit changes an endpoint. It returns ErrNoEndpoint, a *job.FieldError, or ErrStatic for changes other than Disabled of an
+// endpoint of the configuration. Waiting deliveries are sent to the new URL; those of a disabled endpoint are skipped.
 func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error) {
 	if e.URL != nil || e.Events != nil {
 		static, err := s.isStatic(ctx, id)
@@ -222,7 +220,7 @@ func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error)
 		if e.Disabled != nil && *e.Disabled != r.Disabled {
 			r.Disabled, r.Reason = *e.Disabled, ""
 			if r.Disabled {
-				r.Reason = "it was disabled by a command"
+				r.Reason = "disabled by a command"
 			}
 		}
 		return true, nil
@@ -233,7 +231,7 @@ func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error)
 	return s.Get(ctx, id)
 }
 
-// disable disables an endpoint that must get no more deliveries.
+// disable disables an endpoint, which stops its deliveries.
 func (s *endpoints) disable(ctx context.Context, id, reason string) error {
 	done := false
 	err := s.change(ctx, id, func(r *record) (bool, error) {
@@ -241,18 +239,18 @@ func (s *endpoints) disable(ctx context.Context, id, reason string) error {
 		r.Disabled, r.Reason = true, reason
 		return done, nil
 	})
-	s.forgetKnown() // also if another goroutine has just disabled it
+	s.forgetKnown() // even if another goroutine has just disabled it
 	if err == nil && done {
-		s.log.WarnContext(ctx, "a webhook is disabled; enable it with muster webhooks enable", "webhook", id, "reason", reason)
+		s.log.WarnContext(ctx, "webhook disabled; enable it with muster webhooks enable", "webhook", id, "reason", reason)
 	}
 	return err
 }
 
-// Rotate gives an endpoint a new secret, which it returns. For keep, which may be 0, requests are signed with the secret
-// before, too. It returns ErrNoEndpoint, ErrStatic or a *job.FieldError.
+// Rotate creates a new secret for an endpoint and returns it. For the duration keep, which may be 0, requests are also signed
+// with the previous secret. It returns ErrNoEndpoint, ErrStatic or a *job.FieldError.
 func (s *Service) Rotate(ctx context.Context, id string, keep time.Duration) (Endpoint, string, error) {
 	if keep < 0 || keep > maxOverlap {
-		return Endpoint{}, "", bad("keep", "the old secret is valid for 0s to %s more", maxOverlap)
+		return Endpoint{}, "", bad("keep", "must be from 0s to %s", maxOverlap)
 	}
 	static, err := s.isStatic(ctx, id)
 	if err == nil && static {
@@ -277,10 +275,10 @@ func (s *Service) Rotate(ctx context.Context, id string, keep time.Duration) (En
 	return e, key, err
 }
 
-// maxOverlap is how long an old secret may be valid beside a new one.
+// maxOverlap is the maximum validity of an old secret after a rotation.
 const maxOverlap = 30 * 24 * time.Hour
 
-// Remove removes an endpoint. Its deliveries are not sent any more. It returns ErrNoEndpoint or ErrStatic.
+// Remove removes an endpoint and stops its deliveries. It returns ErrNoEndpoint or ErrStatic.
 func (s *Service) Remove(ctx context.Context, id string) error {
 	static, err := s.isStatic(ctx, id)
 	if err == nil && static {
@@ -298,7 +296,7 @@ func (s *endpoints) remove(ctx context.Context, id string) error {
 		return err
 	}
 	now, err := s.now(ctx)
-	if err == nil { // first, so that the log of each endpoint that is not there is known
+	if err == nil { // first, so that every removed endpoint with a log is recorded
 		err = s.rdb.ZAdd(ctx, removedKey, redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
 	}
 	if err == nil {
@@ -311,17 +309,17 @@ func (s *endpoints) remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// announceEvery is how often the endpoints of the configuration are announced; after a multiple of it without, they are
-// removed.
+// announceEvery is the interval of announcements of the endpoints of the configuration. They are removed after a multiple of it
+// without an announcement.
 const announceEvery = time.Minute
 
-// announce stores the endpoints of the configuration that are not there or differ, and removes those that have left it.
+// announce stores new and changed endpoints of the configuration, and removes endpoints that left it.
 func (s *endpoints) announce(ctx context.Context) error {
 	now, err := s.now(ctx)
 	if err != nil {
 		return err
 	}
-	var refused []error // the others are stored anyway
+	var refused []error // store the others
 	for _, want := range s.static {
 		if err := s.announceOne(ctx, want, now); err != nil {
 			refused = append(refused, fmt.Errorf("webhook %s of the configuration: %w", want.Name, err))
@@ -339,7 +337,7 @@ func (s *endpoints) announceOne(ctx context.Context, want record, now time.Time)
 		want.Created = now.UTC().Truncate(time.Millisecond)
 	case err != nil:
 		return err
-	default: // enabled or disabled it stays
+	default: // keep it enabled or disabled
 		want.Created, want.Disabled, want.Reason = is.Created, is.Disabled, is.Reason
 	}
 	if err := s.put(ctx, id, want, old, now); err != nil && !errors.Is(err, ErrChanged) {
@@ -348,7 +346,7 @@ func (s *endpoints) announceOne(ctx context.Context, want record, now time.Time)
 	return nil
 }
 
-// removeStatic removes the endpoints that no process has announced for some time.
+// removeStatic removes endpoints that no process has announced for some time.
 func (s *endpoints) removeStatic(ctx context.Context, now time.Time) error {
 	left, err := s.rdb.ZRangeByScore(ctx, staticKey, &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*announceEvery).UnixMilli(), 10),
@@ -360,15 +358,15 @@ func (s *endpoints) removeStatic(ctx context.Context, now time.Time) error {
 		if err := s.remove(ctx, id); err != nil && !errors.Is(err, ErrNoEndpoint) {
 			return err
 		}
-		s.log.InfoContext(ctx, "a webhook has left the configuration", "webhook", id)
+		s.log.InfoContext(ctx, "removed a webhook that left the configuration", "webhook", id)
 	}
 	return nil
 }
 
-// lane is how the queue names the deliveries to an endpoint.
+// lane returns the lane of the queue for the deliveries to an endpoint.
 func lane(endpoint string) []string { return []string{endpoint} }
 
-// itemID is the id of the delivery of a message to an endpoint.
+// itemID returns the ID of the delivery of a message to an endpoint.
 func itemID(message, endpoint string) string { return message + "/" + endpoint }
 
 const itemKind = "webhook"

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	relayBatch = 500              // events at a time
-	relayHold  = 15 * time.Second // how long a relay that died keeps others waiting
+	relayBatch = 500              // events per round
+	relayHold  = 15 * time.Second // lease of the relay after a crash
 	tidyEvery  = 30 * time.Second
-	askAtOnce  = 8 // jobs that a relay reads at a time
+	askAtOnce  = 8 // jobs that a relay reads concurrently
 )
 
-// relay makes deliveries of events. Several at a time do no harm.
+// relay creates deliveries of events. Several concurrent relays are harmless.
 type relay struct {
 	*core
 	endpoints *endpoints
 	me        string
 
-	tidied time.Time // when tidy ran last
+	tidied time.Time // last run of tidy
 }
 
 func (r *relay) run(ctx context.Context) {
@@ -53,7 +53,7 @@ func (r *relay) run(ctx context.Context) {
 			pause = 0
 		}
 		if !sleep(ctx, pause) {
-			if mine { // the next one need not wait
+			if mine { // the next one does not have to wait
 				free, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 				defer cancel()
 				if owner, err := r.rdb.Get(free, relayKey).Result(); err == nil && owner == r.me {
@@ -88,20 +88,20 @@ func ignoreNil(err error) error {
 // entry is an event.
 type entry struct {
 	msg Message
-	to  []string // endpoints that want it
+	to  []string // subscribed endpoints
 }
 
-// round makes deliveries of a batch of events, and returns how many events it had.
+// round creates the deliveries of a batch of events and returns the number of events.
 func (r *relay) round(ctx context.Context) (int, error) {
 	last, err := r.rdb.Get(ctx, event.RelayedKey()).Result()
 	if err != nil {
-		return 0, ignoreNil(err) // nil: there are no endpoints
+		return 0, ignoreNil(err) // nil: no endpoints
 	}
 	raw, stored, err := r.read(ctx, last)
 	if err != nil || len(raw) == 0 {
 		return 0, err
 	}
-	r.endpoints.forgetKnown() // one that another process added before an event gets the event
+	r.endpoints.forgetKnown() // an endpoint that was added before an event receives it
 	known, err := r.endpoints.known(ctx)
 	if err != nil {
 		return 0, err
@@ -110,7 +110,7 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	for _, x := range raw {
 		e, err := parseEntry(x)
 		if err != nil {
-			r.log.ErrorContext(ctx, "webhooks: an event cannot be read and is not sent", "entry", x.ID, "err", err)
+			r.log.ErrorContext(ctx, "webhooks: skipping an undecodable event", "entry", x.ID, "err", err)
 			continue
 		}
 		for id, rec := range known {
@@ -136,7 +136,7 @@ func (r *relay) round(ctx context.Context) (int, error) {
 	return len(raw), err
 }
 
-// read returns a batch of the events after an id, and how many are stored.
+// read returns a batch of the events after an ID, and the number of stored events.
 func (r *relay) read(ctx context.Context, after string) ([]redis.XMessage, int64, error) {
 	var all *redis.IntCmd
 	var read *redis.XStreamSliceCmd
@@ -151,10 +151,10 @@ func (r *relay) read(ctx context.Context, after string) ([]redis.XMessage, int64
 	return read.Val()[0].Messages, all.Val(), nil
 }
 
-// yearTenThousand is the first time, in unix ms, that has no form in JSON.
+// yearTenThousand is the first time, in unix ms, that JSON cannot represent.
 const yearTenThousand = 253402300800000
 
-// parseEntry reads an entry of the stream of events.
+// parseEntry decodes an entry of the stream of events.
 func parseEntry(x redis.XMessage) (entry, error) {
 	text := func(name string) string {
 		s, _ := x.Values[name].(string)
@@ -171,7 +171,7 @@ func parseEntry(x redis.XMessage) (entry, error) {
 	return e, nil
 }
 
-// addJobs adds to events what is said of their jobs.
+// addJobs adds the states of their jobs to events.
 func (r *relay) addJobs(ctx context.Context, entries []entry) error {
 	jobs := map[string]json.RawMessage{}
 	for _, e := range entries {
@@ -190,10 +190,10 @@ func (r *relay) addJobs(ctx context.Context, entries []entry) error {
 				raw, err = json.Marshal(j)
 			}
 			if err != nil && r.rdb.Ping(asking).Err() != nil {
-				return err // Redis is away, or this process stops
+				return err // Redis is unavailable, or this process stops
 			}
-			if err != nil { // one job that cannot be read does not hold up the events of others
-				r.log.ErrorContext(asking, "webhooks: a job cannot be read; its events are sent without it", "job", id, "err", err)
+			if err != nil { // one unreadable job does not block the events of others
+				r.log.ErrorContext(asking, "webhooks: cannot read a job; sending its events without it", "job", id, "err", err)
 				return nil
 			}
 			mu.Lock()
@@ -211,7 +211,7 @@ func (r *relay) addJobs(ctx context.Context, entries []entry) error {
 	return nil
 }
 
-// enqueue adds the deliveries of events that are not there yet.
+// enqueue adds the deliveries of events unless they exist.
 func (r *relay) enqueue(ctx context.Context, entries []entry) error {
 	var items []workqueue.Item
 	logs := map[string][]redis.Z{}
@@ -232,8 +232,8 @@ func (r *relay) enqueue(ctx context.Context, entries []entry) error {
 	return r.add(ctx, items, logs, open)
 }
 
-// scoreOf returns the place of a message in logs: the unix ms of the id of its event, and behind the point the number of
-// the event in that millisecond. A test has no such id.
+// scoreOf returns the score of a message in logs: the unix ms of its event's ID, with the number of the event within that
+// millisecond as decimals. A test event has no such ID.
 func scoreOf(m Message) float64 {
 	first, second, _ := strings.Cut(m.Data.EventID, "-")
 	ms, err := strconv.ParseUint(first, 10, 52)
@@ -244,7 +244,7 @@ func scoreOf(m Message) float64 {
 	return float64(ms) + float64(min(n, 999))/1000
 }
 
-// add adds deliveries: to the log first, so that each item is in it.
+// add adds deliveries, first to the log, so that each item is in it.
 func (c *core) add(ctx context.Context, items []workqueue.Item, logs map[string][]redis.Z, open []redis.Z) error {
 	if len(items) == 0 {
 		return nil

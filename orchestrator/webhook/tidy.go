@@ -11,20 +11,19 @@ import (
 
 const (
 	tidyBatch = 500
-	// fresh is how long a delivery that has ended is kept in any case: a relay that repeats itself must find it.
+	// fresh is the minimum retention of an ended delivery: a relay that repeats a round must find it.
 	fresh = time.Minute
-	// removedFor is how long the log of an endpoint that was removed is looked after: as long as some process may
-	// still add to it.
+	// removedFor is how long the log of a removed endpoint is cleaned up, because some process may still add to it.
 	removedFor = 10 * time.Minute
 )
 
-// tidy removes, now and then, deliveries that are too many or too old, and disables endpoints for which too many wait.
+// tidy periodically removes deliveries that are too many or too old, and disables endpoints with too many waiting deliveries.
 func (r *relay) tidy(ctx context.Context) error {
 	if time.Since(r.tidied) < tidyEvery {
 		return nil
 	}
 	r.tidied = time.Now()
-	if _, err := r.oldest(ctx); err != nil { // removes what is open no more
+	if _, err := r.oldest(ctx); err != nil { // removes entries that are no longer open
 		return err
 	}
 	known, err := r.endpoints.known(ctx)
@@ -41,7 +40,7 @@ func (r *relay) tidy(ctx context.Context) error {
 	}
 	for id, rec := range known {
 		if n := lanes[id].Queued; n > int64(r.cfg.MaxPending) && !rec.Disabled {
-			if err := r.endpoints.disable(ctx, id, fmt.Sprintf("%d deliveries waited for it", n)); err != nil {
+			if err := r.endpoints.disable(ctx, id, fmt.Sprintf("%d waiting deliveries", n)); err != nil {
 				return err
 			}
 		}
@@ -77,8 +76,7 @@ func (r *relay) tidy(ctx context.Context) error {
 	return nil
 }
 
-// trim removes the oldest deliveries of an endpoint that have ended, where there are more than keep, or they are older
-// than Config.Keep.
+// trim removes the oldest ended deliveries of an endpoint that exceed keep or are older than Config.Keep.
 func (r *relay) trim(ctx context.Context, endpoint string, now time.Time, keep int) error {
 	total, err := r.rdb.ZCard(ctx, logKey(endpoint)).Result()
 	if err != nil || total == 0 {
@@ -124,8 +122,8 @@ func (r *relay) trim(ctx context.Context, endpoint string, now time.Time, keep i
 	}
 }
 
-// oldest returns since when the delivery that waits longest has waited; zero if none waits. It removes what a process that
-// died has left in the list of open ones.
+// oldest returns the time since which the oldest waiting delivery waits, or zero. It removes entries of open deliveries that a
+// crashed process left behind.
 func (c *core) oldest(ctx context.Context) (time.Time, error) {
 	for range 20 {
 		page, err := c.rdb.ZRangeWithScores(ctx, openKey, 0, 49).Result()
@@ -150,7 +148,7 @@ func (c *core) oldest(ctx context.Context) (time.Time, error) {
 			if open[ids[i]] {
 				return at, nil
 			}
-			if time.Since(at) > fresh { // a younger one may be about to be added to the queue
+			if time.Since(at) > fresh { // a newer one may not be in the queue yet
 				ended = append(ended, ids[i])
 			}
 		}

@@ -16,25 +16,25 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Errors that callers branch on.
+// Errors for callers to compare.
 var (
 	ErrNoEndpoint = errors.New("no such webhook")
 	ErrNoDelivery = errors.New("no such delivery; it may be too old")
-	ErrTooMany    = errors.New("there are too many webhooks; remove one")
+	ErrTooMany    = errors.New("too many webhooks; remove one")
 	ErrStatic     = errors.New("the webhook is in the configuration; change it there")
 	ErrDisabled   = errors.New("the webhook is disabled; enable it first")
-	ErrOpen       = errors.New("the delivery has not ended; it is tried again by itself")
-	ErrChanged    = errors.New("the webhook was changed at the same time; try again")
+	ErrOpen       = errors.New("the delivery has not ended; it is retried automatically")
+	ErrChanged    = errors.New("the webhook was changed concurrently; retry")
 )
 
-// Config sets up a Service.
+// Config configures a Service.
 type Config struct {
 	Redis redis.UniversalClient // Required.
-	// Job returns what messages say of a job, to be encoded as JSON; nil if there is no such job. Defaults to nothing.
+	// Job returns the state of a job for messages, encodable as JSON, or nil if the job does not exist. Defaults to no states.
 	Job     func(ctx context.Context, id string) (any, error)
 	Static  []Static              // endpoints of the configuration. Defaults to none.
-	Filter  *addressfilter.Filter // which addresses that are not public may be sent to, beside those of Static. Defaults to none.
-	Timeout time.Duration         // of an answer. Defaults to 15 seconds.
+	Filter  *addressfilter.Filter // allows non-public addresses, in addition to the addresses of Static. Defaults to none.
+	Timeout time.Duration         // of a response. Defaults to 15 seconds.
 	Keep    time.Duration         // how long deliveries that have ended are kept. Defaults to 72 hours.
 
 	KeepCount  int           // deliveries kept of each endpoint, beside open ones. Defaults to 10,000.
@@ -86,7 +86,7 @@ const (
 	grace       = 5 * time.Second // for requests that run when the process stops
 )
 
-// core is what all parts of a Service use.
+// core is shared by all parts of a Service.
 type core struct {
 	cfg   Config
 	rdb   redis.UniversalClient
@@ -124,8 +124,8 @@ func New(cfg Config) (*Service, error) {
 	return &Service{endpoints: ends, deliveryLog: &deliveryLog{c, ends}, core: c, counts: newCounts()}, nil
 }
 
-// Run relays events and sends deliveries until ctx ends. What is being sent then has a few seconds to end, and is sent
-// again by another process otherwise. Run may be called once.
+// Run relays events and sends deliveries until ctx is done. Requests in progress then have a few seconds to complete, and are
+// repeated otherwise.
 func (s *Service) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("webhooks: Run was called twice")

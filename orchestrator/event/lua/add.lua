@@ -1,7 +1,7 @@
 -- Adds an event, once.
--- KEYS: 1 stream of all, 2 id of the last event that was passed on to webhooks, 3 what remembers the event, or the stream of all again for nothing.
--- ARGV: type, job or "", data (JSON or ""), ms for which it is remembered.
--- Returns the id of the event, also if it was added before.
+-- KEYS: 1 stream of all events, 2 id of the last relayed event, 3 key of the once name, or the stream of all events for no name.
+-- ARGV: type, job or "", data (JSON or ""), lifetime of the once name in ms.
+-- Returns the id of the event, even if it was added before.
 local once = KEYS[3] ~= KEYS[1]
 local before = once and redis.call("GET", KEYS[3])
 if before then return before end

@@ -1,6 +1,6 @@
--- record adds an event to the stream of all, and to that of its job unless the key of that is nil. It returns the id of
--- the event. Some 10,000 events of all jobs are kept, and some 1,000 of each. While webhooks exist, their relay trims the
--- stream of all, because it may be behind.
+-- record adds an event to the stream of all events and, unless of_job is nil, to the stream of its job. It returns the id of the
+-- event. About 10,000 events in total and 1,000 per job are kept. While webhooks exist, their relay trims the stream of all
+-- events, because it may have fallen back.
 local function record(events, of_job, relayed, type, job, at, data)
   local most = redis.call("EXISTS", relayed) == 1 and 1000000 or 10000
   local id = redis.call("XADD", events, "MAXLEN", "~", most, "*", "type", type, "job", job, "at", at, "data", data)

@@ -1,11 +1,11 @@
--- Notes what became of an attempt to deliver.
+-- Stores the outcome of an attempt to deliver.
 -- KEYS: 1 attempts, 2 numbers of the endpoint, 3 its log, 4 open.
 -- ARGV: message, delivery, attempt (JSON or ""), outcome: delivered, failed, given_up or skipped, error.
--- Returns 1, or 0 if the delivery is not in the log any more.
+-- Returns 1, or 0 if the delivery is no longer in the log.
 local time = redis.call("TIME")
 local now = string.format("%.0f", tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
 local outcome = ARGV[4]
--- A delivery ends once, also if this call is repeated because its reply was lost, or the process died behind it.
+-- A delivery ends once, even if this call is repeated after a lost reply or a crash.
 local ends = outcome ~= "failed" and redis.call("ZREM", KEYS[4], ARGV[2]) or 0
 if outcome == "delivered" then
   redis.call("HINCRBY", KEYS[2], "delivered", ends)

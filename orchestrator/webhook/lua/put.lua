@@ -1,8 +1,8 @@
--- Stores an endpoint that is new, or has not changed since it was read. From the first one on, events are passed on.
--- KEYS: 1 endpoints, 2 names, 3 static, 4 id of the last event that was passed on, 5 events.
--- ARGV: id, name, record, the record that it replaces ("" for a new endpoint), most endpoints, unix ms if it is of the
--- configuration or else "".
--- Returns 1, 0 if it has changed or was removed, -1 if there are too many, or -2 if another endpoint has the name.
+-- Stores an endpoint that is new or unchanged since it was read. The first one starts the relay of events.
+-- KEYS: 1 endpoints, 2 names, 3 static, 4 id of the last relayed event, 5 events.
+-- ARGV: id, name, record, the replaced record ("" for a new endpoint), maximum number of endpoints, unix ms for an endpoint of
+-- the configuration or "".
+-- Returns 1, 0 if it was changed or removed, -1 if there are too many endpoints, or -2 if another endpoint has the name.
 local id, name = ARGV[1], ARGV[2]
 local old = redis.call("HGET", KEYS[1], id)
 if old == ARGV[3] and ARGV[6] == "" then return 1 end -- the client has sent it again
