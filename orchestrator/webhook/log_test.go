@@ -136,7 +136,7 @@ func TestTooManyPendingDeliveriesDisableAnEndpoint(t *testing.T) {
 	if err := rel.tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if is, err := k.Get(t.Context(), e.ID); err != nil || is.State != StateDisabled || !strings.Contains(is.Reason, "11 deliveries waited") {
+	if is, err := k.Get(t.Context(), e.ID); err != nil || is.State != StateDisabled || !strings.Contains(is.Reason, "11 waiting deliveries") {
 		t.Errorf("got %+v, %v, want it disabled", is, err)
 	}
 }
