@@ -337,7 +337,7 @@ func detailsOf(stages []Stage) string {
 	return encode(map[string]any{"stages": list})
 }
 
-// ended is what becomes of the state of a stage when its job ends.
+// ended sets the state of a stage whose job has ended.
 func (st *Stage) ended(with Status) {
 	if st.Status == StageCompleted || st.Status == StageFailed {
 		return

@@ -11,8 +11,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Cancel ends a job: what waits is not worked on any more, agents that work learn it by their next call, and items that
-// have ended stay. With cleanup its document is removed, unless another job has it. It returns ErrTerminal for a job
+// Cancel ends a job: waiting work is not started, working agents find out with their next call, and ended items
+// stay. With cleanup its document is removed, unless another job has it. It returns ErrTerminal for a job
 // that has ended, and ErrNotFound.
 func (s *Service) Cancel(ctx context.Context, id string, cleanup bool) (Job, error) {
 	r, err := s.read(ctx, id)
@@ -107,7 +107,7 @@ func (s *Service) Again(ctx context.Context, id string) (Job, error) {
 	return next, err
 }
 
-// CompleteStage ends a stage of a running job by hand: with failure "" it is completed, and what waits for it is
+// CompleteStage ends a stage of a running job by hand: with failure "" it is completed, and its waiting items are
 // rejected; else the job fails with this text. Agents that work on the stage lose their leases. Items that failed and
 // wait for another attempt stay; end the stage again when they are due.
 func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) (Job, error) {
@@ -150,7 +150,7 @@ func (s *Service) CompleteStage(ctx context.Context, id, stage, failure string) 
 	return s.Get(ctx, id)
 }
 
-// skipStage ends what waits for a stage.
+// skipStage ends the waiting work of a stage.
 func (s *Service) skipStage(ctx context.Context, id string, st pipeline.Stage) error {
 	const who = "operator"
 	q := s.queue(id)
@@ -162,7 +162,7 @@ func (s *Service) skipStage(ctx context.Context, id string, st pipeline.Stage) e
 	if err != nil {
 		return err
 	}
-	if lanes[lane(st.Name)].InProgress > 0 { // sealing ends all leases; what other stages held is taken again
+	if lanes[lane(st.Name)].InProgress > 0 { // sealing ends all leases; agents lease the work of other stages again
 		if err := errors.Join(q.Seal(ctx), q.Unseal(ctx)); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// How an item of one job differs from that of another.
+// Differences between the items of two jobs.
 const (
 	ChangeNew     = "new"
 	ChangeGone    = "gone"

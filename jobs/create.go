@@ -70,7 +70,7 @@ func (s *Service) create(ctx context.Context, id string, req Request, parent str
 	case "created":
 	case "repeat", "joined":
 		if other == id && parent == "" {
-			break // the answer to the first call was lost, and the client of Redis has sent it again
+			break // the reply to the first call was lost, and the Redis client repeated it
 		}
 		j, err := s.Get(ctx, other)
 		return j, false, err
@@ -388,7 +388,7 @@ func canonical(field string, raw json.RawMessage, limit int) (json.RawMessage, e
 	return out, nil
 }
 
-// CheckJSON returns a *FieldError for what is not JSON, too long, or nested too deeply.
+// CheckJSON returns a *FieldError if raw is not JSON, too long, or nested too deeply.
 func CheckJSON(field string, raw []byte, limit int) error {
 	if len(raw) > limit {
 		return bad(field, "has %d bytes; at most %d are allowed", len(raw), limit)

@@ -21,7 +21,7 @@ const endingChunk = 200
 var seq = regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}$`)
 
 // tellEndings adds the events of items that have failed or were decided on. The queue, which is in another slot than the
-// events, has noted each in the step that made it true; the record says how far they are in the events, and changes with
+// events, has noted each in the step that made it true; the record contains the last ending that is in the events, and changes with
 // them. So each event is added once, by whoever comes first: who ended the item, the sweep, or who ends the job.
 func (s *flow) tellEndings(ctx context.Context, id string) error {
 	p, err := s.plan(ctx, id)

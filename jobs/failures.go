@@ -124,7 +124,7 @@ func (s *ItemReader) Reviews(ctx context.Context, n int) (Reviews, error) {
 			break
 		}
 		next := 0
-		for looks := 0; looks < reviewLooks && len(out.Items) < n; looks++ { // failed items may stand before them
+		for looks := 0; looks < reviewLooks && len(out.Items) < n; looks++ { // failed items may precede them
 			var items []Item
 			items, next, err = s.Failures(ctx, id, ItemReview, next, n-len(out.Items))
 			if errors.Is(err, ErrNotFound) {

@@ -136,7 +136,7 @@ func (s *Reader) fill(ctx context.Context, j *Job, r record, brief bool, counts 
 	return nil
 }
 
-// results returns the results of those of stages that take the job and have completed, by their names.
+// results returns the results of the completed stages among stages that take the job, by stage name.
 func (s *store) results(ctx context.Context, id string, stages []pipeline.Stage) (map[string]json.RawMessage, error) {
 	var ids []string
 	for _, st := range stages {
@@ -206,7 +206,7 @@ func (c *Counts) add(n workqueue.Counts, review bool) {
 	c.Total += n.Queued + n.InProgress + n.Done + n.Skipped + n.Error
 }
 
-// usage adds to jobs what agents reported, in one round trip.
+// usage adds the reported usage to jobs, in one round trip.
 func (s *Reader) usage(ctx context.Context, jobs []*Job) error {
 	got := make([]*redis.MapStringStringCmd, len(jobs))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -224,7 +224,7 @@ func (s *Reader) usage(ctx context.Context, jobs []*Job) error {
 	return nil
 }
 
-// addUsage adds what agents reported, as a hash of usageKey has it.
+// addUsage adds usage in the format of usageKey.
 func (j *Job) addUsage(all map[string]string) {
 	for field, value := range all {
 		at := strings.LastIndexByte(field, ' ')
@@ -278,7 +278,7 @@ func (s *Reader) waiting(ctx context.Context, j *Job, r record) (string, error) 
 	return "", nil
 }
 
-// missing says which roles have no agent, of the stages that have work which is not being done.
+// missing returns a message for each role without agents that has waiting work.
 func (s *Reader) missing(ctx context.Context, j *Job) ([]string, error) {
 	if s.cfg.Roles == nil {
 		return nil, nil
@@ -289,7 +289,7 @@ func (s *Reader) missing(ctx context.Context, j *Job) ([]string, error) {
 		if takesJob || st.Takes == pipeline.TakesItem && st.Pending > 0 && st.Processing == 0 {
 			idle = append(idle, st)
 		}
-		if takesJob { // the stages behind it that take the job have not begun
+		if takesJob { // later stages that take the job have not begun
 			break
 		}
 	}

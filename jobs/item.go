@@ -24,13 +24,13 @@ const (
 // The priorities of items, as the work queue orders them.
 var itemPriorities = map[string]int{"high": 10, "medium": 0, "low": -10}
 
-// emitted is an item as it is stored in the queue: what the agent emitted, and what stages changed since.
+// emitted is an item as stored in the queue: the emitted fields, with the changes of later stages.
 type emitted struct {
 	Item
 	Created int64 `json:"created"` // unix ms
 }
 
-// outcome is the result of an item in the queue: what the agent that ended it set.
+// outcome is the result of an item in the queue, set by the agent that ended it.
 type outcome struct {
 	Agent    string          `json:"agent,omitempty"`
 	Reviewer string          `json:"reviewer,omitempty"` // in place of an agent
@@ -45,7 +45,7 @@ func (it *Item) check(field string, p *pipeline.Pipeline) error {
 	if it.Key == "" || len(it.Key) > MaxKey || strings.ContainsFunc(it.Key, unicode.IsControl) {
 		return bad(field+".key", "must be 1 to %d bytes without control characters", MaxKey)
 	}
-	if it.Key == "." || it.Key == ".." { // the path of the item would be that of something else
+	if it.Key == "." || it.Key == ".." { // the path of the item would name another resource
 		return bad(field+".key", "must not be . or ..")
 	}
 	if err := text(field+".key", it.Key, MaxKey); err != nil {
@@ -101,7 +101,7 @@ func (it Item) queued(st pipeline.Stage, attempts int, created time.Time) (workq
 		it.Priority = "medium"
 	}
 	priority := itemPriorities[it.Priority]
-	// What the service says about an item is not stored with it.
+	// Fields that the service sets are not stored.
 	it.ID, it.JobID, it.Status, it.Stage, it.Agent, it.RejectionReason, it.LastError = "", "", "", "", "", "", ""
 	it.RetryCount, it.CreatedAt, it.UpdatedAt = 0, time.Time{}, time.Time{}
 	raw, err := json.Marshal(emitted{Item: it, Created: created.UnixMilli()})
@@ -133,7 +133,7 @@ func (it Item) done(stage, agent string, created time.Time) (workqueue.Item, err
 // yearTenThousand is the first time, in unix ms, that has no form in JSON.
 const yearTenThousand = 253402300800000
 
-// parseItem reads an item as it is stored in the queue. Of one that is damaged it returns what is known, too.
+// parseItem reads an item as it is stored in the queue. For a damaged item it also returns the known fields.
 func parseItem(job, queueID string, payload []byte) (Item, error) {
 	var e emitted
 	err := json.Unmarshal(payload, &e)
@@ -152,7 +152,7 @@ func parseItem(job, queueID string, payload []byte) (Item, error) {
 	return it, err
 }
 
-// itemOf returns an item with its state. One that is damaged has failed, and says so.
+// itemOf returns an item with its state. A damaged item is failed, and its error is the reason.
 func itemOf(job string, p *pipeline.Pipeline, info workqueue.Info) Item {
 	it, damage := parseItem(job, info.ID, info.Payload)
 	it.Stage, it.RetryCount = info.Kind, info.Attempts

@@ -18,7 +18,7 @@ import (
 // Limits of a page of items.
 const (
 	itemChunk = 500    // items that are read in one round trip
-	itemLooks = 20_000 // items that one page looks at for those of a state
+	itemLooks = 20_000 // items that one page examines for a state
 )
 
 // Items returns a page of the items of a job. A job of another kind has none here.

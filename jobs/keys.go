@@ -65,7 +65,7 @@ func idempotencyKey(key string) string { return prefix + "idem:" + digest(key)[:
 // documentKey is a set of the jobs that have a document, by its hash. Vanishes with the last.
 func documentKey(hash string) string { return prefix + "doc:" + hash }
 
-// dayKey is a hash of what happened on a day: created and the terminal states → number of jobs. Expires after 40 days.
+// dayKey is a hash of the jobs of a day: created and the terminal states → number of jobs. Expires after 40 days.
 func dayKey(day time.Time) string { return prefix + "day:" + day.UTC().Format(time.DateOnly) }
 
 // itemsKey is a hash: state of an item → how many there are in all jobs of pipelines, as each record has counted them;

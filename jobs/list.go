@@ -93,7 +93,7 @@ func (s *Reader) List(ctx context.Context, f Filter) (Page, error) {
 	return page, s.usage(ctx, all)
 }
 
-// wholes returns jobs with what is not in their records but their usage, without those that were deleted meanwhile.
+// wholes returns complete jobs except for their usage, and omits jobs that were deleted meanwhile.
 func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]Job, error) {
 	jobs := make([]Job, len(ids))
 	lanes, err := s.lanesOf(ctx, ids, records)
@@ -118,7 +118,7 @@ func (s *Reader) wholes(ctx context.Context, ids []string, records []record) ([]
 	return slices.DeleteFunc(jobs, func(j Job) bool { return j.ID == "" }), nil
 }
 
-// lanesOf reads the counts of those of jobs that have not stored them, in one round trip.
+// lanesOf reads the counts of jobs without stored final counts, in one round trip.
 func (s *store) lanesOf(ctx context.Context, ids []string, records []record) (map[string]lanes, error) {
 	var open []string
 	var queues []*workqueue.Queue
@@ -339,7 +339,7 @@ func (s *Reader) Totals(ctx context.Context) (map[Status]int64, error) {
 // MaxDays is how many days Daily can return.
 const MaxDays = 30
 
-// Daily counts what happened to jobs on the last days, in UTC, today first. It reads counters, never the jobs.
+// Daily returns the numbers of jobs created and ended on each of the last days, in UTC, today first. It reads counters only.
 func (s *Reader) Daily(ctx context.Context, days int) ([]Day, error) {
 	if days < 1 || days > MaxDays {
 		return nil, bad("days", "%d is not within 1 and %d", days, MaxDays)

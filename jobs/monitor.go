@@ -24,7 +24,7 @@ type monitor struct {
 // maxFutile is how often a job is recovered without any progress before it fails.
 const maxFutile = 3
 
-// Run advances jobs when they are due, creates those of schedules, recovers stuck ones, and deletes old ones, until ctx is
+// Run advances due jobs, creates scheduled jobs, recovers stuck jobs, and deletes old jobs, until ctx is
 // done. It should run in at least one process, and may run in many. Errors are logged.
 func (s *Service) Run(ctx context.Context) error {
 	m := &monitor{Service: s}
@@ -133,7 +133,7 @@ func (m *monitor) lead(ctx context.Context, me string) (bool, error) {
 	return true, m.rdb.PExpire(ctx, sweepKey, 2*m.limits.Load().CheckEvery).Err()
 }
 
-// Sweep looks at all open jobs once: it advances them, ends those that take too long, recovers stuck ones, and deletes old
+// Sweep visits all open jobs once: it advances them, fails jobs over their timeout, recovers stuck jobs, and deletes old
 // ones. Run calls it.
 func (s *Service) Sweep(ctx context.Context) error {
 	m := &monitor{Service: s}
@@ -159,7 +159,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// look does what an open job needs.
+// look advances, times out or recovers an open job.
 func (m *monitor) look(ctx context.Context, id string, r record) error {
 	if err := m.flow.advanceFrom(ctx, id, r); err != nil || r["kind"] != KindPipeline || r["cron"] != "" {
 		return err
@@ -246,7 +246,7 @@ func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now t
 	if _, err := m.note(ctx, j.ID, "", "job.stuck", string(data)); err != nil {
 		return err
 	}
-	// Sealing ends all leases, so that late answers change nothing.
+	// Sealing ends all leases, so that late completions change nothing.
 	if err := m.queue(j.ID).Seal(ctx); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ var (
 	ItemBounds = histogram.Bounds{0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400}
 )
 
-// Numbers are what is counted of all jobs. Scripts count it; reading it takes no look at the jobs.
+// Numbers are counters of all jobs, maintained by scripts.
 type Numbers struct {
 	// Items are those of all jobs of pipelines that are stored. Those of jobs
 	// that have not ended are counted by sweeps.
@@ -29,7 +29,7 @@ type Numbers struct {
 	Took map[string]string
 }
 
-// Numbers returns what is counted of all jobs.
+// Numbers returns the counters of all jobs.
 func (s *Reader) Numbers(ctx context.Context) (Numbers, error) {
 	var items, took *redis.MapStringStringCmd
 	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

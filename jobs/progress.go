@@ -133,7 +133,7 @@ func (s *Reader) stuck(j Job, r record, now time.Time) (Stuck, bool) {
 	return st, true
 }
 
-// Stuck lists the jobs that have made no progress for their threshold, those that are stuck for longest first.
+// Stuck lists the jobs without progress for their threshold, in descending order of that time.
 func (s *Reader) Stuck(ctx context.Context) ([]Stuck, error) {
 	list := []Stuck{}
 	now, err := s.now(ctx)
@@ -208,7 +208,7 @@ func (s *Reader) Wait(ctx context.Context, id string, every time.Duration, progr
 	}
 }
 
-// nextEvent waits for an event of a job after the last one, at most for so long. It sleeps if there is no stream.
+// nextEvent waits for an event of a job after the last one, at most for so long. Without a stream it sleeps.
 func (s *Reader) nextEvent(ctx context.Context, id, last string, limit time.Duration) {
 	began := time.Now()
 	if s.cfg.Emit.Keys != nil {

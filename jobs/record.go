@@ -30,7 +30,7 @@ import (
 //	done:STAGE                   when a stage was completed
 //	failed_stage failed_stage_error  the stage that an operator failed, and why
 //	progressed futile recoveries when it last made progress; how often it was recovered since; how often in all
-//	waited told:PROGRESSED       when it last was stuck for want of agents; that this was told
+//	waited told:PROGRESSED       when it was last stuck because there was no agent; that this event was added
 //	endings                      the last ending of its queue that is in the events
 //	error details
 //	paused reopened              1 if no agent gets its work; when it was last reopened
@@ -38,7 +38,7 @@ import (
 //	counted                      its items by state, as they are in the counters of all jobs; see numbers.go
 type record map[string]string
 
-// final is what a job that has ended needs no longer be counted for.
+// final contains the stages and counts of an ended job.
 type final struct {
 	Stages []Stage `json:"stages,omitempty"`
 	Items  Counts  `json:"items"`
@@ -181,7 +181,7 @@ func (r record) job(id string) (Job, error) {
 	return j, nil
 }
 
-// addLarge adds the prompt and the context that have keys of their own to the record of a job.
+// addLarge adds the prompt and the context from their separate keys to the record of a job.
 func (s *store) addLarge(ctx context.Context, id string, r record) error {
 	for field, key := range map[string]string{"prompt": promptKey(id), "context": largeContextKey(id)} {
 		if r[field+"_sha256"] == "" {
@@ -199,7 +199,7 @@ func (s *store) addLarge(ctx context.Context, id string, r record) error {
 	return nil
 }
 
-// checkID refuses what cannot be the id of a job.
+// checkID rejects invalid job ids.
 func checkID(id string) error {
 	if id == "" || len(id) > 100 {
 		return bad("job_id", "%.40q is not the id of a job", id)

@@ -17,7 +17,7 @@ import (
 type Documents interface {
 	// Open returns an error that wraps fs.ErrNotExist if there is none.
 	Open(hash string) (io.ReadCloser, error)
-	// Remove removes a document if unused says so, which it calls when the document cannot be opened any more.
+	// Remove removes a document if unused, which it calls once the document cannot be opened any more, returns true.
 	Remove(hash string, unused func() (bool, error)) error
 }
 
@@ -47,7 +47,7 @@ type Config struct {
 	Kinds     map[string]Kind                               // by the kind of the jobs. Defaults to none.
 	Roles     func(context.Context) (map[string]int, error) // the healthy agents of each role that agents have, "task:NAME" for a Go task. Defaults to unknown.
 	Emit      Emit                                          // of the events of jobs. Defaults to no events.
-	Reconcile func(context.Context) error                   // called by each sweep, for what is kept beside the jobs: to track those of other kinds, to remove unused documents. Defaults to none.
+	Reconcile func(context.Context) error                   // called by each sweep, to track jobs of other kinds and to remove unused documents. Defaults to none.
 
 	Lease time.Duration // of an assignment. Defaults to 30 seconds.
 	Limits
@@ -69,14 +69,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Limits are what may change while a Service runs; see SetLimits.
+// Limits are the settings that may change while a Service runs; see SetLimits.
 type Limits struct {
 	StuckAfter time.Duration // without progress. Defaults to an hour.
 	Timeout    time.Duration // of a job. Defaults to 168 hours.
 	MaxRetries int           // of an item or stage that failed, unless its pipeline sets them; 0 for none
 	CheckEvery time.Duration // between sweeps. Defaults to 30 seconds.
 	Keep       time.Duration // how long a job is kept after its end; below 0 forever. Defaults to 30 days.
-	Dedupe     string        // of requests that do not say. Defaults to DedupeJoin.
+	Dedupe     string        // of requests without one. Defaults to DedupeJoin.
 
 	// KeepFor is Keep for jobs of a "KIND", in a "STATE", or for "KIND/STATE"; 0 is forever. Of several that fit, the
 	// last of these forms counts, and KIND before STATE. Defaults to Keep for all.

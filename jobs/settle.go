@@ -14,8 +14,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Beat extends the lease of work, up to its deadline, and returns when it expires. It returns ErrLeaseLost when the work is
-// another's by now, its deadline has passed, or its job has ended.
+// Beat extends the lease of work, up to its deadline, and returns when it expires. It returns ErrLeaseLost if another agent has
+// the work, its deadline has passed, or its job has ended.
 func (s *Leases) Beat(ctx context.Context, w Work) (time.Time, error) {
 	now, err := s.now(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func following(p *pipeline.Pipeline, stage string) *pipeline.Stage {
 	return nil
 }
 
-// lost turns the error of a lost lease of the queue into that of this package.
+// lost converts the queue's errors for a lost lease to ErrLeaseLost.
 func lost(err error) error {
 	if errors.Is(err, workqueue.ErrLeaseLost) || errors.Is(err, workqueue.ErrSealed) {
 		return ErrLeaseLost
@@ -95,8 +95,8 @@ func lost(err error) error {
 	return err
 }
 
-// Complete ends work. Repeating it by the same lease succeeds and changes nothing. It returns ErrLeaseLost when the work
-// is another's by now or its job has ended, and a *FieldError when the answer cannot be used.
+// Complete completes work. Repeating the call under the same lease succeeds and changes nothing. It returns ErrLeaseLost if
+// another agent has the work or the job has ended, and a *FieldError for an invalid answer.
 func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {
@@ -129,8 +129,7 @@ func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
 	return nil
 }
 
-// settled advances a job after work of a stage has ended, unless other items of the stage are open: then the job has nothing
-// to do.
+// settled advances a job after work of a stage has ended, unless other items of the stage are open.
 func (s *flow) settled(ctx context.Context, id string, st pipeline.Stage) {
 	if st.Takes == pipeline.TakesItem {
 		lanes, err := s.queue(id).LaneStats(ctx)
@@ -150,7 +149,7 @@ func (s *Leases) completeJobStage(ctx context.Context, w Work, a Answer) error {
 	if len(a.Items) > 0 {
 		_, err := s.Add(ctx, w, a.Items)
 		if errors.Is(err, ErrLeaseLost) && s.settledBy(ctx, w) {
-			return nil // this lease has completed the stage, and the answer was lost
+			return nil // this lease has completed the stage, and the reply was lost
 		}
 		if err != nil {
 			return err
@@ -286,7 +285,7 @@ func (s *Leases) exhausted(ctx context.Context, st pipeline.Stage, w Work) error
 	return nil
 }
 
-// Release gives work back at once. No attempt is counted. Work that is another's by now is not an error.
+// Release returns work to the queue without counting an attempt. It succeeds if the lease is lost.
 func (s *Leases) Release(ctx context.Context, w Work) error {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {
@@ -301,8 +300,8 @@ func (s *Leases) Release(ctx context.Context, w Work) error {
 	return nil
 }
 
-// SetUsage stores what a job has used, by agent and name; the name "assignments" counts the assignments that an agent has
-// completed. Totals only grow: one that is below what is known changes nothing, so that a call may be repeated. It does
+// SetUsage stores the usage of a job, by agent and name; the name "assignments" counts the assignments that an agent has
+// completed. Totals only grow: a lower one changes nothing, so that a call may be repeated. It does
 // nothing if the job was deleted.
 func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[string]int64) error {
 	var args []any

@@ -13,7 +13,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// store has what jobs are in Redis, for the parts of a Service.
+// A store reads and writes jobs in Redis.
 type store struct {
 	cfg      Config
 	rdb      redis.UniversalClient
@@ -39,7 +39,7 @@ func (s *store) queueWith(id string, lease time.Duration) *workqueue.Queue {
 	})
 }
 
-// now returns the time of Redis. Jobs live by that clock alone: those of processes differ, and jump.
+// now returns the time of Redis, the only clock of jobs: clocks of processes differ, and are set.
 func (s *store) now(ctx context.Context) (time.Time, error) {
 	now, err := s.rdb.Time(ctx).Result()
 	if err != nil {

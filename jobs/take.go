@@ -25,9 +25,9 @@ const (
 	lookAgain = 30 * time.Second
 )
 
-// Take leases up to n pieces of work for a role, or for "task:NAME", to an agent: of the job whose work was not taken for
-// longest, so that jobs take turns. A point of priority is worth a minute. next is how long to wait before another call can find more; it is below
-// 0 when only WaitForWork reports it.
+// Take leases up to n pieces of work for a role, or for "task:NAME", to an agent. Jobs take turns: the job whose work was last
+// taken longest ago is first, and a point of priority counts as a minute. next is how long to wait before another call can find
+// more; below 0, only WaitForWork reports more.
 func (s *Leases) Take(ctx context.Context, worker, agent string, n int) (work []Work, next time.Duration, err error) {
 	n = min(n, maxTake)
 	next = -1
@@ -235,7 +235,7 @@ func (w Work) lease() workqueue.Leased {
 	return workqueue.Leased{Item: workqueue.Item{ID: w.QueueItem}, Token: w.Fence, Worker: w.Agent, Attempts: max(0, w.Attempt-1)}
 }
 
-// brief is what agents are told of a job.
+// brief is the part of a job that assignments contain.
 type brief struct {
 	prompt, promptSHA256, contextSHA256 string
 	context                             json.RawMessage

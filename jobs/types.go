@@ -82,7 +82,7 @@ var (
 // A FieldError is a value of a request that cannot be used.
 type FieldError struct {
 	Field string // path from the request, as in context.customer
-	Why   string // what is wrong and what would be right
+	Why   string // the problem and the remedy
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Why }
@@ -125,7 +125,7 @@ type Request struct {
 	OnFailure  string          // OnFailureCancel or OnFailureRun. Defaults to cancel.
 	At         time.Time       // when it begins. Defaults to now.
 	Cron       string          // creates a job with this request at these times. Defaults to never.
-	StuckAfter time.Duration   // Defaults to that of the pipeline.
+	StuckAfter time.Duration   // Defaults to the pipeline's.
 	VersionOf  string          // the job whose next version it is. Defaults to none.
 	Dedupe     string          // DedupeAllow, DedupeJoin or DedupeReject. Defaults to the setting jobs.dedupe.
 
@@ -139,7 +139,7 @@ type Stage struct {
 	Task        string      `json:"task,omitempty"`
 	Takes       string      `json:"takes"`
 	Status      StageStatus `json:"status"`
-	Attempts    int         `json:"attempts,omitempty"` // of a stage that takes the job: those that have failed
+	Attempts    int         `json:"attempts,omitempty"` // failed attempts of a stage that takes the job
 	Error       string      `json:"error,omitempty"`    // of the last attempt that failed
 	Agent       string      `json:"agent,omitempty"`    // of a stage that takes the job: who works on it
 	Pending     int64       `json:"pending"`            // items that wait for this stage
@@ -268,7 +268,7 @@ type Filter struct {
 	Cursor   string // next of the page before
 	Offset   int    // jobs to leave out; for callers that count pages
 	Limit    int    // from 1 to 1000; 0 means 50
-	NoUsage  bool   // leave out what agents reported
+	NoUsage  bool   // omit the usage
 }
 
 // Page is a page of jobs, the newest first.
@@ -283,7 +283,7 @@ type ItemFilter struct {
 	Status ItemStatus // empty: any
 	Cursor string
 	Limit  int // from 1 to 1000; 0 means 100
-	Looks  int // items to look at for those of the state; 0 means 20,000
+	Looks  int // maximum number of items to examine for the state; 0 means 20,000
 }
 
 // ItemPage is a page of items, in the order of their keys within some hundreds of items, and in none beyond. A page
@@ -308,7 +308,7 @@ type Decision struct {
 	Patch  json.RawMessage // fields of the item to correct, as in an Item in JSON. Defaults to none.
 }
 
-// Day counts what happened on a day, in UTC.
+// Day is the number of jobs created and ended on a day, in UTC.
 type Day struct {
 	Date      string `json:"date"`
 	Created   int64  `json:"jobs_created"`

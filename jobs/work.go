@@ -35,9 +35,9 @@ type Work struct {
 	// Results are the results of earlier stages that took the job, by stage. One above MaxInline is left out.
 	Results map[string]json.RawMessage `json:"results,omitempty"`
 
-	// Headers are those of the job: its trace, and the id of the request that created it; see package tracing.
+	// Headers are the headers of the job: its trace, and the id of the request that created it; see package tracing.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Span is that of the work, for the agent that holds it; it is nil without tracing.
+	// Span is the span of the work, for the agent that holds it; it is nil without tracing.
 	Span *tracing.Pending `json:"span,omitempty"`
 
 	// Done means that this lease has completed the work.
@@ -57,5 +57,5 @@ type Answer struct {
 	// Patch are fields of the item to set, as in an Item in JSON; for a stage that takes the job it is its
 	// result, any JSON.
 	Patch json.RawMessage
-	Usage map[string]int64 // what the work used, as in {"requests": 2, "tokens": 1500}
+	Usage map[string]int64 // usage of the work, as in {"requests": 2, "tokens": 1500}
 }

@@ -21,7 +21,7 @@ const MaxHours = 24
 // tookBounds are the bounds of how long assignments take, in seconds.
 var tookBounds = histogram.Bounds{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400}
 
-// Activity is what an agent did in an hour. Assignments count where they ended.
+// Activity is the work of an agent in an hour. Assignments count in the hour in which they ended.
 type Activity struct {
 	Hour           time.Time `json:"hour"` // its beginning, in UTC
 	Agent          string    `json:"agent"`
@@ -33,7 +33,7 @@ type Activity struct {
 	AverageSeconds float64   `json:"average_seconds"`
 }
 
-// Activity returns what each agent did in each of the last hours, up to MaxHours, the newest first; hours without
+// Activity returns the work of each agent in each of the last hours, up to MaxHours, the newest first; hours without
 // anything are left out. It reads counters, never the assignments.
 func (s *Service) Activity(ctx context.Context, hours int) ([]Activity, error) {
 	if hours < 1 || hours > MaxHours {
@@ -68,7 +68,7 @@ func (s *Service) Activity(ctx context.Context, hours int) ([]Activity, error) {
 	return out, nil
 }
 
-// activityOf returns what the hash of an hour says, by the names of agents.
+// activityOf decodes the hash of an hour, by the names of agents.
 func activityOf(hour time.Time, fields map[string]string, names map[string]string) []Activity {
 	agents := map[string]*Activity{}
 	millis := map[string]int64{}
@@ -108,7 +108,7 @@ func activityOf(hour time.Time, fields map[string]string, names map[string]strin
 	return out
 }
 
-// copyUsage copies what a job has used to the job. It may be repeated.
+// copyUsage copies the usage of a job to its record in package jobs. It may be repeated.
 func (s *assignments) copyUsage(ctx context.Context, jobID string) error {
 	fields, err := s.rdb.HGetAll(ctx, s.keys.used(jobID)).Result()
 	if err != nil {
@@ -138,7 +138,7 @@ func totalsOf(fields map[string]string) map[string]map[string]int64 {
 // maxStale is how many jobs one call of copyStale looks after.
 const maxStale = 100
 
-// copyStale copies what jobs have used, some ticks after the last change: the process that should have done so may have
+// copyStale copies the usage of jobs, some ticks after the last change: the process that should have done so may have
 // died.
 func (s *assignments) copyStale(ctx context.Context) error {
 	now, err := s.now(ctx)

@@ -60,8 +60,8 @@ type Agent struct {
 	Health     string            `json:"health,omitempty"`         // why it is unavailable
 	Checked    time.Time         `json:"checked,omitzero"`         // time of the last health check
 	Breaker    string            `json:"breaker,omitempty"`        // of the requests to its URL: closed, open or half_open
-	CurrentJob string            `json:"current_job_id,omitempty"` // as its health check says
-	Activity   string            `json:"last_activity,omitempty"`  // as its health check says
+	CurrentJob string            `json:"current_job_id,omitempty"` // from its health check
+	Activity   string            `json:"last_activity,omitempty"`  // from its health check
 }
 
 // Jobs is where work comes from and goes to; *jobs.Service implements it.
@@ -88,7 +88,7 @@ type Config struct {
 	Static    []Registration // agents of the configuration. Defaults to none.
 	Allow     []string       // URLs below which work is pushed to agents that have registered. Defaults to none.
 	Limits    Limits         // of the work of roles. Defaults to none.
-	Max       int            // agents at a time, without those of the configuration. Defaults to 1000.
+	Max       int            // agents at a time, except agents of the configuration. Defaults to 1000.
 	MaxOwned  int            // agents of one owner at a time. Defaults to a quarter of Max.
 
 	Heartbeat     time.Duration // how often agents should call. Defaults to 15 s.
@@ -102,7 +102,7 @@ type Config struct {
 	// agent without an owner is not asked about. Defaults to always.
 	OwnerActive func(ctx context.Context, owner string) (bool, error)
 
-	// TaskRoles returns the names of the Go tasks that stages may use. Defaults to those of all live workers.
+	// TaskRoles returns the names of the Go tasks that stages may use. Defaults to the tasks of all live workers.
 	TaskRoles func(ctx context.Context) ([]string, error)
 	TaskSlots int    // Go tasks that this process waits for at a time. Defaults to 64.
 	PushSlots int    // requests to agents that this process has open at a time. Defaults to 256.
@@ -156,7 +156,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// core is what all parts of a Service use.
+// core is shared by all parts of a Service.
 type core struct {
 	cfg  Config
 	rdb  redis.UniversalClient
@@ -168,10 +168,10 @@ type core struct {
 // and any number of processes may use the same Redis.
 type Service struct {
 	*core
-	*agents      // who there is
-	*assignments // who has what
+	*agents      // the registry
+	*assignments // their work
 
-	waiters *waiters // who waits for work
+	waiters *waiters // polls, agents and Go tasks that wait for work
 	server  *server
 	pusher  *pusher
 	tasks   *taskRunner
@@ -204,7 +204,7 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// policy is what Reload replaces.
+// policy is the part of Config that Reload replaces.
 type policy struct {
 	allow       []prefix
 	static      []record // of the configuration
@@ -212,8 +212,8 @@ type policy struct {
 }
 
 // Reload replaces Config.Static, Config.Allow, Config.Limits and Config.HealthEvery. Agents that have
-// registered stay; one whose URL is no longer in Allow gets no work. An agent that is no longer
-// in static stays for some minutes, in which it may be added again. On an error
+// registered stay; an agent with a URL outside Allow gets no work. An agent removed from
+// static stays for some minutes, in which it may be added again. On an error
 // nothing has changed.
 func (s *Service) Reload(static []Registration, allow []string, limits Limits, healthEvery time.Duration) error {
 	p := policy{healthEvery: cmp.Or(max(healthEvery, 0), s.cfg.HealthEvery)}
@@ -292,7 +292,7 @@ func every(ctx context.Context, d time.Duration, do func(context.Context)) {
 	}
 }
 
-// now returns the time of Redis. Agents and assignments live by that clock alone: those of processes differ, and jump.
+// now returns the time of Redis, the only clock of agents and assignments: clocks of processes differ, and are set.
 func (s *core) now(ctx context.Context) (time.Time, error) { return s.rdb.Time(ctx).Result() }
 
 // warn logs that something could not be done, unless ctx has ended.

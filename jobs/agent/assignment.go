@@ -54,7 +54,7 @@ var outcomes = []string{endCompleted, endFailed, endReleased, endExpired, endLos
 type Assignment struct {
 	ID string
 	jobs.Work
-	// IdempotencyKey is the same in each attempt of the same item in the same stage, for what the agent calls itself.
+	// IdempotencyKey is the same in each attempt of the same item in the same stage, for calls of the agent to other services.
 	IdempotencyKey string
 	DocumentURL    string // of the document of the job; "" if it has none
 	JobURL         string // of the job, if its prompt or context is above jobs.MaxInline
@@ -194,7 +194,7 @@ type assignments struct {
 	onEnd  func(agent string) // is called when one of an agent has ended
 
 	mu    sync.Mutex           // guards given
-	given map[string]jobs.Work // that this process has given, by assignment, without what Jobs.Find leaves out
+	given map[string]jobs.Work // that this process has given, by assignment, with the fields that Jobs.Find returns
 }
 
 // Bounds of assignments.given.
@@ -229,7 +229,7 @@ func (s *assignments) remembered(id string) (jobs.Work, bool) {
 
 // load reads an assignment. caller is the calling agent, "" for a server process, and usage the usage of the assignment
 // so far, nil for no change. For a call that completes the assignment, which finds out whether the lease is lost, the work may
-// be as it was given. It returns ErrNoneSuch and, with what is known, jobs.ErrLeaseLost.
+// be as it was given. It returns ErrNoneSuch and, with the known fields, jobs.ErrLeaseLost.
 func (s *assignments) load(ctx context.Context, id, caller string, usage map[string]int64, completes bool) (*assigned, error) {
 	r, err := parseID(id)
 	if err != nil {
@@ -426,7 +426,7 @@ func (s *assignments) report(ctx context.Context, h *assigned, until time.Time, 
 	return n == 1, err
 }
 
-// lost ends an assignment if err says that its lease is lost or its job has ended or is gone, and returns
+// lost ends an assignment if err means that its lease is lost or its job has ended or was deleted, and returns
 // jobs.ErrLeaseLost then. It returns other errors.
 func (s *assignments) lost(ctx context.Context, h *assigned, err error) error {
 	if err = asLost(err); errors.Is(err, jobs.ErrLeaseLost) {

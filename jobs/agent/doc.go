@@ -8,7 +8,7 @@
 //  2. The dispatcher of a process hears that there is work, and chooses among those that wait: the least load for its
 //     capacity, then the longest idle.
 //  3. It reserves room for the agent, takes the work with [Jobs].Take, and stores the assignment under a random id.
-//  4. The agent gets it as the answer of its poll, or in a signed request; a Go task gets it as its input.
+//  4. The agent gets it in the response to its poll, or in a signed request; a Go task gets it as its input.
 //  5. The lease of the work is extended by [Service.Beat]; for an open request and for a Go task the process does that.
 //  6. The agent ends it with [Service.Complete], Fail or Release under the fence of the lease. The first end counts.
 //  7. Its usage is added to the job and the agent once, and a short record answers repeated calls for ten minutes.

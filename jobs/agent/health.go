@@ -91,7 +91,7 @@ func (s *checker) check(ctx context.Context, id string) error {
 		vital, message = s.ask(ctx, rec.URL)
 	}
 	if ctx.Err() != nil {
-		return nil // it says nothing about the agent
+		return nil // the agent is not the cause
 	}
 	k, every := s.keys, s.policy.Load().healthEvery
 	v, err := scripts["health"].Run(ctx, s.rdb,
@@ -123,10 +123,10 @@ func (s *checker) check(ctx context.Context, id string) error {
 	return nil
 }
 
-// vital is what an agent says about itself.
+// vital is the body of a response to a health check.
 type vital struct{ Activity, Job string }
 
-// ask sends a health check. It returns "" or what failed.
+// ask sends a health check. It returns "" or the error.
 func (s *checker) ask(ctx context.Context, address string) (vital, string) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.HealthTimeout)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 )
 
 // keys are the Redis keys of the agents. They share the hash tag {agents}, so
-// that one script can change an agent and its assignments. Those that expire
-// say so.
+// that one script can change an agent and its assignments. Keys have no expiry
+// unless their comment states one.
 type keys struct{ prefix string }
 
 func newKeys(namespace string) keys { return keys{namespace + ":{agents}:"} }
@@ -19,7 +19,7 @@ func (k keys) agents() string { return k.prefix + "agents" }
 // names is a hash: name of an agent → its id.
 func (k keys) names() string { return k.prefix + "names" }
 
-// seen is a sorted set: id → unix ms of the last sign of life.
+// seen is a sorted set: id → unix ms of the last heartbeat.
 func (k keys) seen() string { return k.prefix + "seen" }
 
 // owners is a hash: id of an agent → who may act for it; without one anyone who may be an agent.
@@ -48,7 +48,7 @@ func (k keys) version() string { return k.prefix + "version" }
 func (k keys) spans(job string) string { return k.prefix + "spans:" + job }
 
 // held is a sorted set: id of an assignment that the agent holds → unix ms at which its lease expires. Expires a
-// day after the agent was removed, or after the last change of that of a Go task.
+// day after the agent was removed, or, for a Go task, after the last change.
 func (k keys) held(agent string) string { return k.prefix + "held:" + agent }
 
 // role is a sorted set: id of an assignment of a role with a limit → unix ms at which its lease expires. Expires a day after
@@ -65,18 +65,18 @@ func (k keys) numbers(agent string) string { return k.prefix + "numbers:" + agen
 // usage is a hash of an agent: name → total.
 func (k keys) usage(agent string) string { return k.prefix + "usage:" + agent }
 
-// used is a hash of what a job has used, counted when assignments end: "<agent> <name>" → total; the name "assignments" counts
-// those that were completed. The job has a copy; see stale. It expires 30 days after its last change.
+// used is a hash of the usage of a job, counted when assignments end: "<agent> <name>" → total; the name "assignments" counts
+// completed assignments. The job has a copy; see stale. It expires 30 days after its last change.
 func (k keys) used(job string) string { return k.prefix + "used:" + job }
 
-// stale is a sorted set: id of a job whose copy of what it has used may be old → unix ms of the last change.
+// stale is a sorted set: id of a job whose copy of its usage may be outdated → unix ms of the last change.
 func (k keys) stale() string { return k.prefix + "stale" }
 
 // took is a hash: how long assignments took by outcome; see package histogram.
 func (k keys) took() string { return k.prefix + "took" }
 
-// hour is a hash of what agents did in an hour, in UTC: "<agent> <what>" → number, of assignments, failed, ms, requests
-// and tokens. It expires 26 hours after an agent or what it did was added.
+// hour is a hash of the work of agents in an hour, in UTC: "<agent> <counter>" → number, of assignments, failed, ms, requests
+// and tokens. It expires 26 hours after a counter was added.
 func (k keys) hour(at time.Time) string { return k.prefix + "hour:" + at.UTC().Format("2006010215") }
 
 // assignment is a hash with the record of an assignment without its work, by its id: usage (JSON) so far, span (JSON), and

@@ -62,7 +62,7 @@ func (s *assignments) refund(ctx context.Context, role string, n int) {
 	}
 }
 
-// freeRoles lets other work of the role of an assignment begin that has ended. The role of a lost one is not known.
+// freeRoles lets other work of the role of an assignment begin that has ended. The role of a lost assignment is unknown.
 func (s *assignments) freeRoles(ctx context.Context, h *assigned) {
 	for role := range s.limits.Load().Concurrency {
 		if h.Role != "" && h.Role != role {

@@ -47,7 +47,7 @@ func newHTTPClient(spans *tracing.Tracing) *http.Client {
 	}
 }
 
-// response is what an agent answered to a push.
+// response is the response of an agent to a push.
 type response struct {
 	outcome string // one of pushOutcomes
 	reply   Reply
@@ -62,7 +62,7 @@ const (
 	pushRefused     = "refused"     // 200 with an error
 	pushAccepted    = "accepted"    // 202
 	pushBusy        = "busy"        // 429 or 503 with Retry-After
-	pushFailed      = "failed"      // another status, or no useful answer
+	pushFailed      = "failed"      // another status, or an invalid answer
 	pushUnreachable = "unreachable" // the connection failed
 	pushEnded       = "ended"       // the assignment or this process ended first
 )
@@ -78,7 +78,7 @@ type pusher struct {
 	counts counts
 }
 
-// push sends an assignment to its agent and settles it by the answer.
+// push sends an assignment to its agent and settles it by the response.
 func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
 	rec, err := s.readRecord(ctx, h.Agent)
 	if errors.Is(err, ErrNoAgent) {
@@ -109,7 +109,7 @@ func (s *pusher) push(ctx context.Context, h *assigned, permit limit.Permit) {
 	s.settle(ctx, h, answer.reply.Usage, func(h *assigned) error { return s.answered(ctx, h, answer) })
 }
 
-// report tells the breaker of an agent how a request ended.
+// report reports the outcome of a request to the breaker of an agent.
 func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, late bool) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
@@ -129,7 +129,7 @@ func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, la
 	s.warn(ctx, "report to the breaker of an agent", err)
 }
 
-// answered settles an assignment by the answer of its agent.
+// answered settles an assignment by the response of its agent.
 func (s *pusher) answered(ctx context.Context, h *assigned, r response) error {
 	switch r.outcome {
 	case pushAccepted:
@@ -171,7 +171,7 @@ func (s *assignments) finish(ctx context.Context, h *assigned, r Reply) error {
 	return err
 }
 
-// post sends an assignment and reads the answer.
+// post sends an assignment and reads the response.
 func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
 	failed := func(err error) response { return response{outcome: pushFailed, err: err} }
 	body, err := json.Marshal(a)

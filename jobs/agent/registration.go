@@ -27,14 +27,14 @@ const (
 	MaxURL      = 2000
 )
 
-// Registration is what an agent says about itself.
+// Registration is a request to register an agent.
 type Registration struct {
 	Name     string            // up to 100 characters; the same name is the same agent. Defaults to the role and the URL for one of the configuration.
 	Roles    []string          // 1 to 20, each of up to 40 small letters, digits, _ and -.
 	Capacity int               // assignments at a time, up to 1000. Defaults to 1.
 	URL      string            // http or https; work is pushed to URL/assignments. Defaults to none: it pulls.
 	Labels   map[string]string // up to 20, for people. Defaults to none.
-	Secret   string            // signs what is pushed to an agent of the configuration. Defaults to none: not signed.
+	Secret   string            // signs requests to an agent of the configuration. Defaults to none: not signed.
 	Owner    string            // who alone may register the name again and act for the agent. Defaults to the owner of the name, if any.
 }
 

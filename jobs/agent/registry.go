@@ -104,7 +104,7 @@ func flag(on bool) string {
 	return ""
 }
 
-// agent returns what a record says about an agent.
+// agent returns the agent of a record.
 func (r record) agent(id string) Agent {
 	return Agent{ID: id, Name: r.Name, Roles: r.Roles, Capacity: r.Capacity, URL: r.URL, Labels: r.Labels, Registered: r.Registered}
 }
@@ -146,12 +146,12 @@ func (s *Service) Heartbeat(ctx context.Context, id string) (Agent, error) {
 	return t.Agent, err
 }
 
-// listed is an agent with what only this package uses of it.
+// listed is an agent with its private fields.
 type listed struct {
 	Agent
 	secret   string
 	failures int  // health checks in a row
-	damaged  bool // there is no more of it than its id
+	damaged  bool // only its id is known
 }
 
 // parseRecord reads the record of an agent. Of a damaged one it returns an error, and the id as the name.
@@ -258,7 +258,7 @@ func (s *agents) checkPush(ctx context.Context, id string, rec record) error {
 	return s.mayPush(ctx, rec, owner.Val(), static.Err() == nil)
 }
 
-// parseHealth reads what health.lua has stored.
+// parseHealth decodes a value stored by health.lua.
 func parseHealth(text string) (checked time.Time, failures int, message string) {
 	ms, rest, ok := strings.Cut(text, " ")
 	n, err := strconv.ParseInt(ms, 10, 64)
@@ -398,7 +398,7 @@ func (s *Service) Drain(ctx context.Context, id string, on bool) error {
 	return nil
 }
 
-// Remove removes an agent; what it works on goes to others. It returns
+// Remove removes an agent and returns its work to the queues. It returns
 // ErrNoAgent, and a *job.FieldError for an agent of the configuration.
 func (s *Service) Remove(ctx context.Context, id string) error {
 	a, err := s.Get(ctx, id)
@@ -511,7 +511,7 @@ func (r *roster) announce(ctx context.Context) error {
 	return nil
 }
 
-// same reports whether two records say the same, whenever they were stored.
+// same reports whether two records are equal apart from the times at which they were stored.
 func same(a, b record) bool {
 	a.Registered, b.Registered = time.Time{}, time.Time{}
 	x, errX := json.Marshal(a)
@@ -564,5 +564,5 @@ const breakerPrefix = "agent:"
 // IsBreaker reports whether a key is of the breaker of an agent.
 func IsBreaker(key string) bool { return strings.HasPrefix(key, breakerPrefix) }
 
-// Breaker returns the breaker of all agents with a URL, each with a key of its own.
+// Breaker returns the breaker of all agents with a URL, with one key per agent.
 func (s *agents) Breaker() *limit.Breaker { return s.breaker }

@@ -12,7 +12,7 @@ import (
 	"muster/jobs/pipeline"
 )
 
-// Reply is how an agent ends an assignment, in JSON: the answer to a push, the
+// Reply is how an agent ends an assignment, in JSON: the response to a push, the
 // result of a Go task, and the body of the calls complete and fail.
 type Reply struct {
 	Verdict string           `json:"verdict,omitempty"`
@@ -48,7 +48,7 @@ func ParseReply(raw []byte) (Reply, error) {
 	return r, nil
 }
 
-// beginning returns the first 200 bytes of an answer, as far as they can be printed.
+// beginning returns the printable part of the first 200 bytes of a response.
 func beginning(raw []byte) string {
 	return cleanLine(clip.Bytes(string(raw[:min(len(raw), 200)]), 200), 200)
 }

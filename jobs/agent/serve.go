@@ -75,7 +75,7 @@ func (v *server) serve(ctx context.Context, w *waiter) {
 	})
 }
 
-// unserve stops serving agents or Go tasks of a mode that are no longer there.
+// unserve stops serving removed agents or Go tasks of a mode.
 func (v *server) unserve(mode string, now map[string]bool) {
 	for id, w := range v.waiting {
 		if w.mode == mode && !now[id] {
@@ -216,7 +216,7 @@ func (v *server) recount(ctx context.Context) error {
 	ws.mu.Lock()
 	var more []*waiter
 	for w, before := range changes {
-		if n := counts[w.agent]; n != w.held && w.changes == before { // else the count is older than what the waiter knows
+		if n := counts[w.agent]; n != w.held && w.changes == before { // otherwise the count is outdated
 			if n < w.held {
 				more = append(more, w)
 			}

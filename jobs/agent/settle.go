@@ -17,7 +17,7 @@ import (
 	"muster/jobs"
 )
 
-// Limits of what agents send.
+// Limits of requests of agents.
 const (
 	maxUsageNames = 20
 	maxUsage      = 1_000_000_000_000
@@ -55,7 +55,7 @@ func cleanLine(text string, n int) string {
 }
 
 // mine reads an assignment of a calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
-// fence of another lease and for one that was lost. One that has ended is returned. usage is what it has used so far, nil
+// fence of another lease and for a lost lease. An ended assignment is returned. usage is its usage so far, nil
 // for no change; for completes see load.
 func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64, completes bool) (*assigned, error) {
 	r, err := parseID(id)
@@ -91,7 +91,7 @@ func ended(h *assigned, outcome string) error {
 	return fmt.Errorf("assignment %s has ended as %s: %w", h.ID, cmp.Or(h.outcome, endCompleted), jobs.ErrLeaseLost)
 }
 
-// Beat extends the lease of an assignment. usage is what it has used so far, in
+// Beat extends the lease of an assignment. usage is its usage so far, in
 // total; nil for no change. It returns ErrNoneSuch, ErrNotYours,
 // jobs.ErrLeaseLost (stop working on it) or a *jobs.FieldError.
 func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int64, usage map[string]int64) (Assignment, error) {
@@ -118,7 +118,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 }
 
 // AddItems adds up to jobs.MaxItems items to the job of an assignment. Those whose key
-// is there already change nothing. The errors are those of Beat.
+// exists change nothing. It returns the same errors as Beat.
 func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
 	h, err := s.mine(ctx, assignment, agent, fence, nil, false)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence 
 }
 
 // Complete ends an assignment with its answer. A repeated call succeeds and
-// changes nothing. The errors are those of Beat; after a *job.FieldError the
+// changes nothing. It returns the same errors as Beat; after a *jobs.FieldError the
 // assignment is still open.
 func (s *Service) Complete(ctx context.Context, assignment, agent string, fence int64, a jobs.Answer) error {
 	if err := checkUsage(a.Usage); err != nil {
@@ -188,8 +188,7 @@ func completedBefore(h *assigned, digest string) error {
 	return ended(h, endCompleted)
 }
 
-// A failure is what an agent says about work that it could not do. Jobs.Fail
-// gets it as the cause.
+// A failure is the error that an agent reported for its work. It is the cause passed to Jobs.Fail.
 type failure struct {
 	message   string
 	permanent bool
@@ -203,7 +202,7 @@ func (f *failure) Permanent() bool { return f.permanent }
 // Fail ends an assignment that could not be done. The item gets another attempt
 // after retryAfter (nil: the usual back-off), unless it was the last one or
 // permanent is set: then the cause that Jobs.Fail gets has a method Permanent
-// that returns true. A repeated call succeeds. The errors are those of Beat.
+// that returns true. A repeated call succeeds. It returns the same errors as Beat.
 func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int64, message string, retryAfter *time.Duration, permanent bool, usage map[string]int64) error {
 	if err := checkUsage(usage); err != nil {
 		return err
@@ -237,8 +236,7 @@ func (s *assignments) fail(ctx context.Context, h *assigned, cause error, after 
 	return nil
 }
 
-// Release returns an assignment that the agent does not want. It is no attempt.
-// A repeated call succeeds. The errors are those of Beat.
+// Release returns an assignment without counting an attempt. A repeated call succeeds. It returns the same errors as Beat.
 func (s *Service) Release(ctx context.Context, assignment, agent string, fence int64) error {
 	h, err := s.mine(ctx, assignment, agent, fence, nil, false)
 	if err != nil {

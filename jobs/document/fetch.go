@@ -17,7 +17,7 @@ import (
 // Bounds of a download.
 const (
 	fetchTimeout = 10 * time.Minute // of all
-	answerWait   = 30 * time.Second // until the header of an answer
+	answerWait   = 30 * time.Second // until the header of a response
 	maxRedirects = 5
 	userAgent    = "muster/1.0"
 )
@@ -90,7 +90,7 @@ func (d downloaded) Read(p []byte) (int, error) {
 
 func badURL(why string) error { return &jobs.FieldError{Field: "document_url", Why: why} }
 
-// shown is a URL without what may be secret.
+// shown returns a URL without parts that may be secret.
 func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
@@ -126,7 +126,7 @@ func fetchError(ctx context.Context, u *url.URL, err error) error {
 	return fmt.Errorf("%w of %s: %w", ErrDownload, shown(u), err)
 }
 
-// nameIn is the name of the document in an answer: that of its Content-Disposition, or else the end of its URL.
+// nameIn returns the name of the document in a response: from Content-Disposition, or else the end of its URL.
 func nameIn(res *http.Response) string {
 	if _, params, err := mime.ParseMediaType(res.Header.Get("Content-Disposition")); err == nil && params["filename"] != "" {
 		return baseName(params["filename"])

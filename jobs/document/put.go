@@ -22,7 +22,7 @@ import (
 )
 
 // Put stores the content of r under a name, of which only the part after the last slash counts. More than Config.Limit is a
-// *TooLargeError; an empty document is a *jobs.FieldError. A failed call leaves nothing behind. When ctx is done, Put returns
+// *TooLargeError; an empty document is a *jobs.FieldError. A failed call leaves nothing. When ctx is done, Put returns
 // after its current read from r.
 func (s *Store) Put(ctx context.Context, name string, r io.Reader) (jobs.Document, error) {
 	if err := s.open(ctx); err != nil {
@@ -114,7 +114,7 @@ func (s *Store) storeError(name string, err error) error {
 	return fmt.Errorf("store the document %s in %s: %w", name, s.cfg.Dir, err)
 }
 
-// source reads until ctx is done, and keeps the error of a read apart from those of writes.
+// source reads until ctx is done, and keeps read errors separate from write errors.
 type source struct {
 	ctx context.Context
 	r   io.Reader
@@ -142,7 +142,7 @@ func (s *source) hasMore() bool {
 // head keeps the first bytes that are written to it.
 type head struct{ bytes.Buffer }
 
-const headSize = 512 // what http.DetectContentType looks at
+const headSize = 512 // read by http.DetectContentType
 
 func (h *head) Write(p []byte) (int, error) {
 	if room := headSize - h.Len(); room > 0 {

@@ -139,7 +139,7 @@ func (s *Store) check(id string) error {
 	return errors.Join(part.Close(), os.Remove(part.Name()))
 }
 
-// path is where the content with a hash is. Hashes come from outside; what is none could be another path.
+// path returns the path of the content with a hash. Hashes come from clients; an invalid one could be another path.
 func (s *Store) path(of string) (string, error) {
 	if !hash.MatchString(of) {
 		return "", fmt.Errorf("%.80q is not the SHA-256 of a document; want 64 of 0-9 and a-f", of)
@@ -163,7 +163,7 @@ func (s *Store) Open(hash string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Remove removes the document with a hash. It is no error if there is none. The same content is kept once, and may be
+// Remove removes the document with a hash, if it exists. The same content is kept once, and may be
 // stored for another job meanwhile: unused is called when the document cannot be opened any more, and decides whether
 // it is put back. If that fails, Sweep does it.
 func (s *Store) Remove(hash string, unused func() (bool, error)) error {

@@ -57,7 +57,7 @@ func (s *Store) Sweep(ctx context.Context, used func(ctx context.Context, hash s
 func (s *Store) removePart(ctx context.Context, part string, used func(context.Context, string) (bool, error)) (bool, error) {
 	of, _, _ := strings.Cut(filepath.Base(part), ".")
 	path, err := s.path(of)
-	if err != nil { // it is no document
+	if err != nil { // it is not a document
 		return removeOld(part)
 	}
 	is, err := used(ctx, of)

@@ -1,4 +1,4 @@
--- Shared opening of the scripts of jobs. In those that say so, KEYS[1] is the record of the job, KEYS[2] to KEYS[4] are
+-- Prefix of all scripts of jobs. In scripts that name it in KEYS, KEYS[1] is the record of the job, and KEYS[2] to KEYS[4] are
 -- keys of events: the streams of all jobs and of this one, and a key of webhooks. The function record is of package event.
 local RECORD, EVENTS, EVENTS_OF_JOB, WEBHOOKS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
@@ -33,7 +33,7 @@ local function wakeOne(list)
   redis.call("EXPIRE", list, 3600)
 end
 
--- tally replaces what a job has counted of its items in the counters of all jobs; "" is nothing. The items are
+-- tally replaces the contribution of a job to the counters of all jobs; "" removes it. The items are
 -- "state=number", with spaces between.
 local function tally(counters, record, items)
   local delta = {}
@@ -47,7 +47,7 @@ local function tally(counters, record, items)
   redis.call("HSET", record, "counted", items)
 end
 
--- day counts what happened to a job today.
+-- day adds an event of a job to the counters of today.
 local function day(key, what)
   redis.call("HINCRBY", key, what, 1)
   redis.call("EXPIRE", key, 40 * 86400)

@@ -1,7 +1,7 @@
 -- Edits a job if it still has the version.
--- KEYS: common.lua, then 5 context, the indexes that it leaves, then those that it enters.
+-- KEYS: common.lua, then 5 context, the indexes that it leaves, the indexes that it enters.
 -- ARGV: id, version, type of the event, its data, number of indexes that it leaves, context for its own key or "", then fields and values.
--- Returns {1, new version}, {0, version} if that is another, {-1, 0} if there is no such job, or {-2, 0} if it has ended.
+-- Returns {1, new version}, {0, version} if it has another, {-1, 0} if it does not exist, or {-2, 0} if it has ended.
 local id, version, leaves = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local at = redis.call("HMGET", RECORD, "version", "status", "seq")
 if not at[1] then return { -1, 0 } end

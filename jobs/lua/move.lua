@@ -5,7 +5,7 @@
 -- when it was last reopened or * for any time, then fields and values to set.
 -- A job that ends is advanced once more, which stops its work. So are its dependents.
 -- A job can end in a full Redis too: Redis rejects scripts whose first write may need memory.
--- Returns {1, state before}, {0, its state} or {-1, ""} if there is no such job.
+-- Returns {1, state before}, {0, its state} or {-1, ""} if the job does not exist.
 local id, statuses, from, to, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] ~= ""
 local was = redis.call("HGET", RECORD, "status")
 if not was then return { -1, "" } end

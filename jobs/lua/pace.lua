@@ -1,7 +1,7 @@
 -- Notes that a job made progress, and counts items that have ended.
 -- KEYS: 1 record, 2 pace, 3 took. ARGV: items that have ended; of the one that has: its state, the unix ms of its
 -- creation, bounds of took.
--- Returns 1, or 0 if there is no such job.
+-- Returns 1, or 0 if the job does not exist.
 if redis.call("EXISTS", KEYS[1]) == 0 then return 0 end
 redis.call("HSET", KEYS[1], "progressed", string.format("%.0f", now), "futile", 0)
 if tonumber(ARGV[1]) > 0 then

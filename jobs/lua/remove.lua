@@ -3,7 +3,7 @@
 -- indexes and reviews, then items.
 -- ARGV: id, prefix of records. KEYS[10], KEYS[11] and KEYS[14] are the record if there is none.
 -- The jobs that come after it remember how it ended, in the field "after:" with its id.
--- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if there is no such job.
+-- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if the job does not exist.
 local id = ARGV[1]
 local status = redis.call("HGET", RECORD, "status")
 if not status then

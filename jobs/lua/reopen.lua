@@ -1,7 +1,7 @@
 -- Reopens a job that is completed or has failed.
 -- KEYS: common.lua, then 5 todo, 6 pending, 7 the ended jobs of its kind and status.
 -- ARGV: id, prefix of the indexes by status, data of the event, ms until it is advanced, then fields to delete.
--- Returns 1, 0 if it has not ended, or -1 if there is no such job.
+-- Returns 1, 0 if it has not ended, or -1 if the job does not exist.
 local id = ARGV[1]
 local r = redis.call("HMGET", RECORD, "status", "seq")
 if not r[1] then return -1 end

@@ -1,6 +1,6 @@
--- Stores what a job has used. Totals only grow.
+-- Stores the usage of a job. Totals only grow.
 -- KEYS: 1 record, 2 usage. ARGV: fields and totals.
--- Returns 1, or 0 if there is no such job.
+-- Returns 1, or 0 if the job does not exist.
 if redis.call("EXISTS", KEYS[1]) == 0 then return 0 end
 local fields, grown = {}, {}
 for i = 1, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end

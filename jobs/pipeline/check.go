@@ -40,13 +40,13 @@ var (
 	wordForm = form{regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`), "write up to 100 of A-Z, a-z, 0-9, _, . and -"}
 )
 
-// form is what a name looks like.
+// form is the syntax of a name.
 type form struct {
 	match *regexp.Regexp
-	write string // what to write instead
+	write string // advice
 }
 
-// SetDefaults fills in what the stages leave open: the timeout, and for stages that take items the states.
+// SetDefaults sets the timeouts of stages without one, and the states of stages that take items.
 // Parse and Load have done so.
 func (p *Pipeline) SetDefaults() {
 	for i := range p.Stages {
@@ -177,7 +177,7 @@ func (c *checker) stage(s *Stage, key string) {
 	}
 }
 
-// jobOnly checks what a stage that takes the job cannot have.
+// jobOnly rejects keys that a stage that takes the job cannot have.
 func (c *checker) jobOnly(s *Stage, key string) {
 	if len(s.States) > 0 {
 		c.fail(key+".states", "verdicts are given on items; take the key out, or write takes: item")

@@ -48,5 +48,5 @@ func nameOf(file string) string {
 	return name
 }
 
-// extensions are those of the files of pipelines.
+// extensions are the extensions of pipeline files.
 var extensions = []string{".yaml", ".yml"}

@@ -42,7 +42,7 @@ type Pipeline struct {
 // AnyContext in Pipeline.Context declares the first 50 keys of each context.
 const AnyContext = "*"
 
-// Stage is what is done with a job or with each of its items.
+// Stage is a step of work on a job or on each of its items.
 type Stage struct {
 	Name       string            `yaml:"name" json:"name"`
 	Role       string            `yaml:"role" json:"role,omitempty"` // of the agents that do it; or
@@ -51,10 +51,10 @@ type Stage struct {
 	States     map[string]string `yaml:"states" json:"states,omitempty"`
 	Timeout    time.Duration     `yaml:"timeout" json:"timeout,omitempty"`         // of one assignment. Defaults to 10 minutes for items, an hour for jobs
 	MaxRetries *int              `yaml:"max_retries" json:"max_retries,omitempty"` // nil: the setting jobs.max_retries
-	Review     bool              `yaml:"review" json:"review,omitempty"`           // what has failed for the last time waits for a person
+	Review     bool              `yaml:"review" json:"review,omitempty"`           // items that failed for the last time wait for a review
 }
 
-// Worker returns what the stage asks for: its role, or "task:" and its task.
+// Worker returns the role of the stage, or "task:" and its task.
 func (s Stage) Worker() string {
 	if s.Task != "" {
 		return "task:" + s.Task

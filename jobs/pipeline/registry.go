@@ -27,23 +27,23 @@ type Registry struct{ set atomic.Pointer[set] }
 // set is the content of a registry. It does not change once the registry is shared.
 type set struct {
 	pipelines map[string]*Pipeline
-	own       map[string]string // the files of those that are not shipped
+	own       map[string]string // the files of pipelines that are not shipped
 	broken    []*BrokenError
 }
 
-// BrokenError says that a pipeline cannot be used, because its file cannot be read or has mistakes.
+// BrokenError is the error of a pipeline whose file cannot be read or is invalid.
 type BrokenError struct {
 	Name string // of the pipeline
 	File string
 	Err  error // Problems, or why the file cannot be read
 }
 
-// Error says what is wrong, each mistake on a line with file:line:column.
+// Error lists the problems, each on a line with file:line:column.
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("pipeline %s cannot be used until its file is put right:\n%v", e.Name, e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
 // UnknownError is the error for the name of a pipeline that does not exist.
@@ -116,7 +116,7 @@ func (s *set) read(fsys fs.FS, root, shown string) error {
 	return nil
 }
 
-// fail makes a pipeline a broken one. A shipped one of its name is not used either: it is not what was asked for.
+// fail makes a pipeline a broken one. A shipped pipeline of the same name is not used instead.
 func (s *set) fail(name, file string, err error) {
 	delete(s.pipelines, name)
 	s.broken = append(s.broken, &BrokenError{Name: name, File: file, Err: err})
@@ -152,7 +152,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Replace replaces the pipelines by those of another registry, at once: a caller of Get and List sees the old ones or
+// Replace replaces the pipelines with the pipelines of another registry, atomically: a caller of Get and List sees the old ones or
 // the new ones.
 func (r *Registry) Replace(by *Registry) { r.set.Store(by.set.Load()) }
 

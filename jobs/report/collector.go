@@ -8,11 +8,11 @@ import (
 	"muster/jobs"
 )
 
-// Bounds of what a summary keeps.
+// Bounds of a summary.
 const (
 	maxIDs       = 1000    // of integrated items
 	maxCitations = 100     // ids of citations
-	maxUnique    = 100_000 // citations that are told apart
+	maxUnique    = 100_000 // distinct citations
 	maxNames     = 1000    // agents, and labels
 )
 

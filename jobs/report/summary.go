@@ -1,4 +1,4 @@
-// Package report says what became of a job: its numbers as a text or as JSON,
+// Package report writes reports of jobs: numbers as a text or as JSON,
 // and all of its items as JSON or CSV. It reads the items one after the other
 // and keeps none of them, so a job may have any number.
 package report
@@ -55,11 +55,11 @@ type Priorities struct {
 	Low    jobs.Counts `json:"low"`
 }
 
-// Citations are what items refer to.
+// Citations counts the citations of items.
 type Citations struct {
 	Total   int64    `json:"total"`
 	Unique  int64    `json:"unique"`
-	AtLeast bool     `json:"unique_is_at_least,omitempty"` // there are more than Unique: only so many are told apart
+	AtLeast bool     `json:"unique_is_at_least,omitempty"` // there are more than Unique, because distinct citations are bounded
 	IDs     []string `json:"ids"`                          // the first 100 unique ones
 }
 

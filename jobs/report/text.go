@@ -63,7 +63,7 @@ func (s *Summary) overview(p *page) {
 	p.row("Prompt", s.Prompt)
 }
 
-// ofRequirements says whether the job is of the pipeline for documents, whose items are requirements and whose labels
+// ofRequirements reports whether the job is of the pipeline for documents, whose items are requirements and whose labels
 // are laws.
 func (s *Summary) ofRequirements() bool {
 	return s.Kind == jobs.KindPipeline && s.Name == pipeline.Default
@@ -132,7 +132,7 @@ func (s *Summary) usage(p *page) {
 // assignments is the name in the usage of an agent of how many assignments it has completed.
 const assignments = "assignments"
 
-// agents lists the agents, those with the most items first.
+// agents lists the agents in descending order of items.
 func (s *Summary) agents(p *page) {
 	all := map[string]bool{}
 	for name := range s.ByAgent {

@@ -1,5 +1,5 @@
--- Removes a job from those whose copy of what they have used is stale, unless
--- more was used meanwhile.
+-- Removes a job from the jobs with a stale copy of their usage, unless the usage
+-- has grown meanwhile.
 -- KEYS: stale. ARGV: job, the unix ms that it had.
 -- Returns 1 if it was removed, else 0.
 local at = redis.call("ZSCORE", KEYS[1], ARGV[1])

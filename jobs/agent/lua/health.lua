@@ -1,10 +1,10 @@
 -- Stores the result of a health check. The next check is after the interval,
 -- doubled for each failure in a row.
 -- KEYS: agents, seen, checks, health, numbers of the agent, version.
--- ARGV: id, "" for success or what failed, interval in ms, longest interval in
+-- ARGV: id, "" for success or the error, interval in ms, longest interval in
 -- ms, last activity, current job.
 -- Returns {1, failures in a row before, failures in a row now, ms since the last
--- sign of life, unix ms}, or {0, 0, 0, 0, 0} if there is no such agent.
+-- heartbeat, unix ms}, or {0, 0, 0, 0, 0} if the agent does not exist.
 local id = ARGV[1]
 if redis.call("HEXISTS", KEYS[1], id) == 0 then
   redis.call("ZREM", KEYS[3], id)

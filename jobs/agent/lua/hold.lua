@@ -31,5 +31,5 @@ for i = 5, #ARGV, 2 do
     n = n + 1
   end
 end
-if ARGV[3] ~= "1" then redis.call("EXPIRE", KEYS[4], 86400) end -- no process looks for what a dead one has left
+if ARGV[3] ~= "1" then redis.call("EXPIRE", KEYS[4], 86400) end -- the sweep does not visit Go tasks
 return { n, held, 0 }

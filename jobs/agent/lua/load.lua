@@ -1,9 +1,8 @@
--- Reads the record of an assignment. The call is a sign of
--- life of its agent.
+-- Reads the record of an assignment. The call is a heartbeat of its agent.
 -- KEYS: record of the assignment, seen, held by the agent. ARGV: id, the
--- agent that calls or "" for a process of ours, what the assignment has used so
--- far or "": it is stored before the work is settled, so that it is counted
--- whichever process dies.
+-- calling agent or "" for a server process, the usage of the assignment so far or
+-- "": it is stored before the work is settled, so that it is counted whichever
+-- process dies.
 -- Returns {unix ms of now, outcome, digest, usage before, unix ms at which its lease
 -- expires or "" if the agent does not hold it}.
 local time = redis.call("TIME")

@@ -4,7 +4,7 @@
 -- configuration, "1" for an agent with a URL, owner or "" for no change, most agents
 -- of an owner.
 -- Returns {1, id}; {0, ""} if there are too many agents; {4, ""} if the owner has too
--- many; {2, id} if the name is that of an agent of the configuration; {3, id} if it has
+-- many; {2, id} if an agent of the configuration has the name; {3, id} if it has
 -- another owner.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,5 +1,5 @@
--- Stores that the lease of an assignment was extended, and what the assignment has
--- used so far: that is counted when it ends, however it does.
+-- Stores the new expiry of the lease of an assignment, and its usage so far, which
+-- is counted when the assignment ends in any way.
 -- KEYS: record of the assignment, held by the agent.
 -- ARGV: id, unix ms at which the lease expires, usage or "".
 -- Returns 1, or 0 if the assignment has ended.

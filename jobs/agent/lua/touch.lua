@@ -1,8 +1,8 @@
--- Notes a sign of life of an agent.
+-- Stores a heartbeat of an agent.
 -- KEYS: agents, seen, drained, held by the agent, numbers of the agent.
 -- ARGV: id.
 -- Returns {record, 1 if it is drained else 0, assignments held, unix ms since
--- which it is idle, unix ms of now}, or {} if there is no such agent.
+-- which it is idle, unix ms of now}, or {} if the agent does not exist.
 local record = redis.call("HGET", KEYS[1], ARGV[1])
 if not record then return {} end
 local time = redis.call("TIME")
