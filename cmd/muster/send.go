@@ -127,7 +127,7 @@ func known(ctx context.Context, client fleet, name, queue string) error {
 		return nil
 	}
 	if len(on) == 0 {
-		return fmt.Errorf("no worker has a handler for %q%s; see muster inspect registered",
+		return fmt.Errorf("no worker has a handler for %q%s; see muster inspect workers --tasks",
 			name, suggest(name, slices.Collect(maps.Keys(tasksOf))))
 	}
 	var queues []string

@@ -115,7 +115,7 @@ const wakeType = "muster:work"
 // payload is what asynqmon shows as a task's payload. That of a wake-task is "<shard> <generation>".
 func payload(task string, raw []byte) string {
 	if shard, _, ok := strings.Cut(string(raw), " "); ok && task == wakeType {
-		return "this queue has ready tasks in shard " + shard + "; see muster inspect reserved"
+		return "this queue has ready tasks in shard " + shard + "; see muster inspect tasks --state ready"
 	}
 	return asynqmon.DefaultPayloadFormatter(task, raw)
 }

@@ -16,13 +16,16 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// pingResult is a row of inspect ping: the reply of a worker, with its properties.
+// pingResult is a row of inspect workers: the reply of a worker, with its properties.
 type pingResult struct {
 	tasktype.Pong
 	tasktype.Worker
 }
 
-func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
+func inspectWorkers(ctx context.Context, c *cli.Context, client fleet) error {
+	if c.Bool("tasks") {
+		return inspectRegistered(ctx, c, client)
+	}
 	pongs, err := client.PingWorkers(ctx, c.Duration("timeout"))
 	if err != nil {
 		return err
