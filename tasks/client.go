@@ -108,6 +108,22 @@ func (c *Client) Revoke(ctx context.Context, id string) error {
 	return nil
 }
 
+// Cancel cancels the workflow with this id: its tasks that have not begun fail with the code "cancelled". The contexts of
+// running handlers are cancelled with the cause [ErrCancelled]; an attempt that returns an error fails with that code and is
+// not repeated, one that succeeds counts. Failures are handled as always: tasks of [Signature.Rescue], [OnError] and
+// [LinkError], and tasks that receive the outcomes of [Settle], run with their plans, but not the tasks that follow them. The
+// status of the workflow is FAILURE, unless its last task handles failures.
+//
+// Cancel needs no worker, and does nothing for a workflow that was cancelled before. It returns [ErrUnknown], [ErrEnded] for a
+// workflow that has ended otherwise, and [ErrRevoked] for one that was revoked. [Client.Revoke] stops a workflow without
+// handling failures, also a cancelled one.
+func (c *Client) Cancel(ctx context.Context, id string) error {
+	if err := c.eng.Revoker.Cancel(ctx, id); err != nil {
+		return fmt.Errorf("cancel workflow %s: %w", store.IDOf(id), err)
+	}
+	return nil
+}
+
 // RevokeNode stops one node of a workflow. The nodes that need its value are skipped.
 func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
 	if err := c.eng.Revoker.Node(ctx, id, node); err != nil {

@@ -22,6 +22,10 @@ var (
 	ErrInvalid = graph.ErrInvalid
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
 	ErrRevoked = tasktype.ErrRevoked
+	// ErrCancelled matches the failure of a task that [Client.Cancel] ended, and is the cause of the contexts of its handlers.
+	ErrCancelled = tasktype.ErrCancelled
+	// ErrEnded means that the workflow has ended, so that there is nothing to cancel.
+	ErrEnded = engine.ErrEnded
 	// ErrWaitInTask is returned by a Wait inside a handler, where it could keep its own work from running.
 	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or answer with a plan")
 	// ErrEvicts means that Redis evicts keys when its memory is full: a workflow that loses a key may never end.

@@ -254,6 +254,18 @@ func ExampleAsyncResult_Revoke() {
 	// Output: true
 }
 
+func ExampleClient_Cancel() {
+	client, stop := exampleFleet()
+	defer stop()
+	ctx := context.Background()
+	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Hour))
+	must(err)
+	must(client.Cancel(ctx, run.ID()))
+	_, err = run.Wait(ctx)
+	fmt.Println(errors.Is(err, tasks.ErrCancelled))
+	// Output: true
+}
+
 func ExampleScheduler() {
 	client, stop := exampleFleet()
 	defer stop()

@@ -166,29 +166,40 @@ func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 // A client that dies while it revokes a workflow leaves one that ends, as if it had not been there or revoked.
 func TestRevokerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
 	t.Parallel()
+	diesWhileStopping(t, (*tasks.AsyncResult[any]).Revoke)
+}
+
+func TestCancellerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
+	t.Parallel()
+	diesWhileStopping(t, (*tasks.AsyncResult[any]).Cancel)
+}
+
+// diesWhileStopping lets a client die at each of its calls to Redis while it stops a workflow.
+func diesWhileStopping(t *testing.T, stop func(*tasks.AsyncResult[any], context.Context) error) {
+	t.Helper()
 	url := redistest.URL(t)
 	w := newWorld(t, connect(t, url).Redis())
-	var revoked, untouched atomic.Int64
+	var stopped, untouched atomic.Int64
 	t.Cleanup(func() {
-		if revoked.Load() == 0 || untouched.Load() == 0 {
-			t.Errorf("%d were revoked and %d were not, want some of each", revoked.Load(), untouched.Load())
+		if stopped.Load() == 0 || untouched.Load() == 0 {
+			t.Errorf("%d were stopped and %d were not, want some of each", stopped.Load(), untouched.Load())
 		}
 	})
 	for k := range 28 {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
-			gate := fmt.Sprint("revoker ", k)
+			gate := fmt.Sprint("stopper ", k)
 			run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S(gate), ID.S(1, tasks.Queue("unserved")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)}, tasks.AtMost(2)))
 			testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
 			f := redistest.NewFault([]redistest.Kind{redistest.Dies, redistest.DiesLate}[k%2], k/2+1)
 			rdb := f.Client(t, url)
 			f.Arm()
-			_ = tasks.Attach[any](tasks.NewClient(rdb), run.ID()).Revoke(t.Context())
+			_ = stop(tasks.Attach[any](tasks.NewClient(rdb), run.ID()), t.Context())
 			if w.client.Redis().HExists(t.Context(), flowKey(t, w.client.Redis(), run.ID()), "x").Val() {
-				revoked.Add(1)
+				stopped.Add(1)
 			} else {
 				untouched.Add(1)
-				if err := run.Revoke(t.Context()); err != nil {
+				if err := stop(tasks.Attach[any](w.client, run.ID()), t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}

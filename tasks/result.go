@@ -198,6 +198,9 @@ func (r *AsyncResult[O]) WaitAll(ctx context.Context) error {
 // needs no worker. For a workflow that has ended it does nothing.
 func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Revoke(ctx, r.ref) }
 
+// Cancel cancels the workflow and lets the tasks that handle failures run; see [Client.Cancel].
+func (r *AsyncResult[O]) Cancel(ctx context.Context) error { return r.client.Cancel(ctx, r.ref) }
+
 // Forget deletes the results and states of the workflow before its retention is over. It returns an error if the
 // workflow has not ended.
 func (r *AsyncResult[O]) Forget(ctx context.Context) error {

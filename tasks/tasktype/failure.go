@@ -19,6 +19,9 @@ type Failure struct {
 // ErrRevoked matches the failure of a workflow or task that was revoked, or that expired before its start.
 var ErrRevoked = errors.New("revoked")
 
+// ErrCancelled matches the failure of a task that was cancelled with its workflow.
+var ErrCancelled = errors.New("cancelled")
+
 // Error returns the message, with the name of the task and the number of attempts.
 func (f *Failure) Error() string {
 	switch {
@@ -30,9 +33,11 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("task %s failed: %s", f.Task, f.Message)
 }
 
-// Is reports whether target is [ErrRevoked] and f has the code of a task that was revoked or has expired.
+// Is reports whether target is [ErrRevoked] and f has the code of a task that was revoked or has expired, or target is
+// [ErrCancelled] and f has the code of a task that was cancelled.
 func (f *Failure) Is(target error) bool {
-	return target == ErrRevoked && (f.Code == CodeRevoked || f.Code == CodeExpired)
+	return target == ErrCancelled && f.Code == CodeCancelled ||
+		target == ErrRevoked && (f.Code == CodeRevoked || f.Code == CodeExpired)
 }
 
 // Failure codes. Handlers may use other codes.
@@ -44,6 +49,7 @@ const (
 	CodePanic        = "panic"        // the handler panicked
 	CodeExpired      = "expired"      // the node expired before its start
 	CodeRevoked      = "revoked"      // a client or a failed group revoked it
+	CodeCancelled    = "cancelled"    // the workflow was cancelled before it succeeded
 	CodeLost         = "lost"         // too many workers died while it ran
 	CodeInput        = "input"        // the input cannot be decoded
 	CodeResult       = "result"       // the result cannot be encoded or is too large

@@ -112,6 +112,8 @@ func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	switch en.Node {
 	case revokeNote:
 		return ag.advancer.finishRevoke(ctx, fl.Ref)
+	case cancelNote:
+		return ag.advancer.finishCancel(ctx, fl.Ref)
 	case progressNote:
 		if err := ag.progress.write(ctx, fl); err != nil {
 			return err

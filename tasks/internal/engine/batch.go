@@ -59,6 +59,8 @@ type item struct {
 	node string // id as text
 	lost int    // workers that died with it, or times it was put back for want of a handler
 	rec  store.Record
+
+	cancelled bool // its workflow is
 }
 
 func (it *item) held() store.Held { return store.Held{Flow: it.fl.Ref, Node: it.node, Lost: it.lost} }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/tasktype"
 )
 
 // bus acts on the messages that processes publish to all.
@@ -53,6 +55,8 @@ func (b *bus) hear(message string) {
 		}
 	case "x":
 		b.runs.revoke(rest, nil)
+	case "cancel":
+		b.runs.cancel(rest)
 	case "n":
 		id, nodes, _ := strings.Cut(rest, " ")
 		b.runs.revoke(id, strings.Split(nodes, ","))
@@ -100,6 +104,18 @@ func (rs *runs) revoke(workflow string, nodes []string) {
 	for _, r := range rs.all() {
 		if r.fl.Ref == workflow && (nodes == nil || slices.Contains(nodes, r.Info.Node)) {
 			r.cancel(errRevoked)
+		}
+	}
+}
+
+// cancel cancels the attempts at nodes of a cancelled workflow, except those that handle failures.
+func (rs *runs) cancel(workflow string) {
+	for _, r := range rs.all() {
+		if r.fl.Ref != workflow {
+			continue
+		}
+		if handles, err := r.w.graphs.handles(context.Background(), r.fl.Flow, r.id); err == nil && !handles { // an error: the message is repeated
+			r.cancel(tasktype.ErrCancelled)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/tasks/internal/graph"
+	"muster/tasks/tasktype"
 )
 
 // answered is the end of a call of a handler: why the engine ended it, or else the handler's error or answer.
@@ -79,6 +80,9 @@ func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- 
 		a = answered{pending: true}
 	case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
 		a = answered{ended: cause}
+	case errors.Is(cause, tasktype.ErrCancelled):
+		a.err = r.readError(ctx, h, err)
+		a.err.marks = marks{code: tasktype.CodeCancelled, permanent: true}
 	default:
 		a.err = r.readError(ctx, h, err)
 	}

@@ -20,6 +20,7 @@ var (
 	ErrUnknown   = store.ErrUnknown
 	ErrDuplicate = errors.New("a workflow with this id or unique key exists")
 	ErrShutdown  = errors.New("worker stops")
+	ErrEnded     = errors.New("the workflow has ended")
 	errRevoked   = errors.New("workflow was revoked")
 
 	errUnreadable = errors.New("cannot be read")

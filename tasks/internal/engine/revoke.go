@@ -138,6 +138,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 // The entries of the agenda that are not for a node.
 const (
 	revokeNote   = "!revoke"
+	cancelNote   = "!cancel"
 	progressNote = "!progress"
 	fastNote     = "!fast " // followed by the node that failed
 )

@@ -68,6 +68,15 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 			return rn.expired(ctx, r)
 		}
 	}
+	if r.it.cancelled {
+		handles, err := rn.graphs.handles(ctx, r.fl.Flow, r.id)
+		if err != nil {
+			return result{}, false, err
+		}
+		if !handles {
+			return r.failed(tasktype.CodeCancelled, notBegun), true, nil
+		}
+	}
 	if r.spec.Sub > 0 {
 		return rn.expand(ctx, s, r)
 	}

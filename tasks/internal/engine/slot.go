@@ -130,7 +130,7 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 	}
 	n := len(b.todo)
 	for i, node := range el.Nodes {
-		it := &item{fl: fl, node: node, lost: el.Lost}
+		it := &item{fl: fl, node: node, lost: el.Lost, cancelled: el.Cancelled}
 		bad := err
 		if bad == nil {
 			it.rec = store.ParseRecord(el.Records[i], fl.Created)

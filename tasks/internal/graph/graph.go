@@ -302,3 +302,27 @@ func (g *Graph) Doomers(i int) []int {
 	slices.Sort(out)
 	return slices.Compact(out)
 }
+
+// Handles reports whether node i runs on failures or outcomes of other nodes: a task of Rescue, OnError or LinkError, or
+// one that receives the outcomes of Settle. A cancelled workflow still runs it.
+func (g *Graph) Handles(i int) bool {
+	if g.Nodes[i].Kind == Catch {
+		return true
+	}
+	seen, stack := map[int]bool{}, g.Nodes[i].preds()
+	for len(stack) > 0 {
+		k := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if seen[k] {
+			continue
+		}
+		seen[k] = true
+		switch n := &g.Nodes[k]; n.Kind {
+		case Outcomes, Wrap, EachEnded:
+			return true
+		case List, Pair, Permit:
+			stack = append(stack, n.preds()...)
+		}
+	}
+	return false
+}

@@ -217,7 +217,7 @@ func (h *history) unended() (out []string) {
 	return out
 }
 
-// operate has an operator revoke a workflow, or delete one that has ended while it is sent again, or pause or resume a queue.
+// operate has an operator revoke or cancel a workflow, or delete one that has ended while it is sent again, or pause or resume a queue.
 func (h *history) operate() {
 	s := h.senders[h.rng.IntN(len(h.senders))]
 	switch {
@@ -228,9 +228,13 @@ func (h *history) operate() {
 		}
 		h.plan.revocations--
 		f.revoked, s.busy = true, true
-		h.event("%s REVOKES %s", s.name, f.id)
+		stop, what := s.client.Revoke, "REVOKES"
+		if h.chance(600) {
+			stop, what = s.client.Cancel, "CANCELS"
+		}
+		h.event("%s %s %s", s.name, what, f.id)
 		h.spawn(func() {
-			_ = s.client.Revoke(context.Background(), f.id) // if it fails, the workflow was revoked or not
+			_ = stop(context.Background(), f.id) // if it fails, the workflow was stopped or not
 			h.mu.Lock()
 			s.busy = false
 			h.mu.Unlock()

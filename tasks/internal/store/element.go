@@ -10,13 +10,14 @@ import (
 
 // Element is a part of a batch: nodes of a workflow.
 type Element struct {
-	Flow    Flow // with the reference only
-	Text    string
-	Lost    int
-	Graph   []byte // nil if the worker has it
-	Planned string // when the plan with the nodes was stored; empty if they are in none
-	Nodes   []string
-	Records [][]byte
+	Flow      Flow // with the reference only
+	Text      string
+	Lost      int
+	Cancelled bool   // its workflow is; see [Flows.Cancel]
+	Graph     []byte // nil if the worker has it
+	Planned   string // when the plan with the nodes was stored; empty if they are in none
+	Nodes     []string
+	Records   [][]byte
 }
 
 var errElement = errors.New("script answered an element that cannot be read")

@@ -88,6 +88,24 @@ func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 	return toInt(res[0]) == 0, nil
 }
 
+// The responses of [Flows.Cancel].
+const (
+	CancelOK      = "ok"
+	CancelAgain   = "cancelled" // it was cancelled before, and has ended
+	CancelEnded   = "ended"
+	CancelRevoked = "revoked"
+	CancelUnknown = "unknown"
+)
+
+// Cancel marks a workflow as cancelled.
+func (s Flows) Cancel(ctx context.Context, f Flow) (string, error) {
+	res, err := s.call(ctx, "cancel", f.shard, f.Ref)
+	if err != nil {
+		return "", fmt.Errorf("mark as cancelled: %w", err)
+	}
+	return text(res[0]), nil
+}
+
 // Withdraw removes ready nodes of a revoked workflow from their lists, and returns the wake-tasks that are not needed
 // any more. first is the span of its first nodes, or empty. A take drops the ready nodes that are left.
 func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []string) ([]Wake, error) {

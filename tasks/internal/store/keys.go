@@ -38,7 +38,7 @@ const storeKey = "muster:store"
 //	r               letter of the root's outcome, while others are not terminal
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it
 //	u               number of the parts of the inputs that are stored, until the workflow is submitted
-//	x               set once the workflow is revoked
+//	x               1 once the workflow is revoked, c once it is cancelled
 //	w               set once a node has waited for an answer
 //	o               set once a node was ended by others than the worker that had it
 //	y<node>:<cause> set once a catch runs for this cause

@@ -97,7 +97,7 @@ func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit i
 		return nil, after, false, err
 	}
 	for i, c := range recs {
-		raw, revoked := text(c.Val()[0]), c.Val()[1] != nil // a revoked workflow accepts no answer
+		raw, revoked := text(c.Val()[0]), text(c.Val()[1]) == "1" // a revoked workflow accepts no answer
 		if strings.HasPrefix(raw, "W") && !revoked {
 			e := entry(shard, members[i])
 			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], []byte(raw)})

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -132,6 +133,7 @@ func turned(shard int, res []any) (*Turned, error) {
 	}
 	out := &Turned{Said: text(res[0]), Now: time.UnixMilli(toInt(res[1])), Wants: wakes(shard, res[2])}
 	lane, at, _ := strings.Cut(text(res[4]), " ")
+	at, cancelled, _ := strings.Cut(at, " ")
 	out.Lane, out.Taken = lane, time.UnixMicro(toInt(at))
 	todos, _ := res[3].([]any)
 	for _, v := range todos {
@@ -139,6 +141,7 @@ func turned(shard int, res []any) (*Turned, error) {
 	}
 	for _, v := range res[5:] {
 		if el, err := element(shard, v); err == nil { // the others cannot be read
+			el.Cancelled = cancelled != "" && slices.Contains(strings.Fields(cancelled), el.Flow.Ref)
 			out.Batch = append(out.Batch, el)
 		}
 	}

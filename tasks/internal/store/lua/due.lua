@@ -47,7 +47,7 @@ for _, line in ipairs(lines) do
     over[#over + 1] = line
   elseif string.find(node, '^[^!].*%-') then -- a span
     over[#over + 1] = line
-    lane = not have[2] and take(P .. 'w:' .. id, have[6] or '', node)
+    lane = have[2] ~= '1' and take(P .. 'w:' .. id, have[6] or '', node)
     if lane then
       redis.call('HSET', P .. 'w:' .. id, 'v', whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line})
@@ -55,7 +55,7 @@ for _, line in ipairs(lines) do
     end
   elseif letter and lane ~= '-' then
     over[#over + 1] = line
-    if not have[2] and (letter == 'D' or letter == 'T') then
+    if have[2] ~= '1' and (letter == 'D' or letter == 'T') then
       redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0||' .. string.match(rec, '^.|%d*|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, 'v', whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
       want(string.sub(lane, 3), true)

@@ -31,6 +31,7 @@ local function flow(onLane, onMost, on)
     wf = P .. 'w:' .. W
     add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
     have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'v', 'd')
+    if have[7] == 'c' then have[7] = false end -- cancelled: failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
     return have[1]
   end

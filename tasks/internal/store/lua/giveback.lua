@@ -13,7 +13,7 @@ local function giveBack(value, worker)
   for el in string.gmatch(els, '[^,]+') do
     local wf, prefix, a, b, lost = read(el)
     local have = wf and redis.call('HMGET', P .. 'w:' .. wf, 'n', 'x', 'f')
-    if have and have[1] and not have[2] then
+    if have and have[1] and have[2] ~= '1' then
       local c = tonumber(lost) or 0
       local died = worker and (c < SUSPECT or entered == '!')
       if died then c = c + 1 end

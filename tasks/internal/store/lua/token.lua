@@ -8,7 +8,7 @@ local wf, node, attempt = P .. 'w:' .. ARGV[1], ARGV[2], ARGV[4]
 local have = redis.call('HMGET', wf, 'n', 'x', 'u', node)
 if not have[1] or have[3] then return 'unknown' end
 local letter = string.sub(have[4] or '', 1, 1)
-if have[2] or (letter ~= '' and string.find('SFXKkP', letter, 1, true)) then return 'ended' end
+if have[2] == '1' or (letter ~= '' and string.find('SFXKkP', letter, 1, true)) then return 'ended' end
 if attempt == '' then
   attempt = string.match(have[4] or '', '^W|(%d*)|')
   if not attempt then return 'closed' end

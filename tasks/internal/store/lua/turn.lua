@@ -10,7 +10,7 @@
 -- flags are words: arrive: the slot comes with a wake-up; counted: it is among those that come back for more; enter: it is from
 -- now on; leave: it is not any more; or-none: likewise, if it gets nothing; take: it takes a batch; direct: the changes are of
 -- nodes without a batch
--- returns {said, now, wants, todos, '<lane> <unix µs at which the batch was taken>', then the elements of the batch}.
+-- returns {said, now, wants, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow>…', then the elements of the batch}.
 -- said is ok, gone (the worker does not have the batch any more: nothing was changed or taken), yield (another queue has a
 -- wake-task: nothing was taken) or paused (the queue is: likewise; the wake-task stays pending). todos has what close returns,
 -- for each workflow. An element is {its text, graph or false, time at which the plan with its nodes was stored or false, then
@@ -27,6 +27,7 @@ local function has(f) return string.find(flags, f, 1, true) end
 
 local said, todos, elements, takenFrom = 'ok', {}, {}, ''
 local left, bytes = tonumber(ARGV[5]), 0
+local cancelled = '' -- workflows in elements, each after a space
 local sent = {} -- the workflows whose graphs are in elements
 
 -- add reads the nodes a to b of an element and adds them to the batch, as far as there is room. For a single node b is
@@ -41,7 +42,8 @@ local function add(wf, prefix, a, b, lost)
     fields[6] = prefix
   end
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
-  if got.err or not got[1] or got[2] then return nil end
+  if got.err or not got[1] or got[2] == '1' then return nil end
+  if got[2] and not sent[wf] then cancelled = cancelled .. ' ' .. wf end
   local el = {'', fields[3] == 'g' and got[3], scope and got[4] or false}
   local n = 0
   for i = 6, #fields do
@@ -289,4 +291,4 @@ if has('leave') and said ~= 'yield' then
 end
 saveDepth()
 if counted then counted() end
-return {said, whole(now), wants, todos, takenFrom .. ' ' .. stamp, unpack(elements)}
+return {said, whole(now), wants, todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}

@@ -1,0 +1,91 @@
+package tasks_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
+)
+
+// Cancel needs no worker.
+func TestCancelWithoutWorker(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		client := tasks.NewClient(rdb)
+		t.Cleanup(func() { client.Close() })
+		ctx := limited(t)
+		run, err := tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("other"))), Sum).Send(ctx, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // also when it was cancelled before
+			if err := run.Cancel(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := run.Wait(ctx); !errors.Is(err, tasks.ErrCancelled) {
+			t.Errorf("got %v, want %v", err, tasks.ErrCancelled)
+		}
+		p, err := run.Progress(ctx)
+		if err != nil || !p.Ended || p.Status != tasktype.Failed || p.Done != p.Total {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if due, err := client.Due(ctx, 10); err != nil || len(due) != 0 {
+			t.Errorf("left on the agenda: %+v, %v", due, err)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	runStories(t, []story{
+		{"cancel while a header runs", func(t *testing.T, w *world) {
+			run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), Hold.S("b")), Total))
+			testutil.Eventually(t, "the header runs", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
+			if err := run.Cancel(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, err := run.Wait(limited(t))
+			var f *tasks.Failure
+			if !errors.As(err, &f) || f.Code != tasktype.CodeCancelled || f.Attempts != 1 {
+				t.Fatalf("got %+v", err)
+			}
+			ended(t, w, run.ID())
+			if len(w.noted("total")) != 0 {
+				t.Error("the body ran")
+			}
+		}},
+		{"errors", func(t *testing.T, w *world) {
+			done := sent(t, w, ID.S(1))
+			if _, err := done.Wait(limited(t)); err != nil {
+				t.Fatal(err)
+			}
+			ended(t, w, done.ID())
+			if err := done.Cancel(t.Context()); !errors.Is(err, tasks.ErrEnded) {
+				t.Errorf("of a workflow that has ended: got %v, want %v", err, tasks.ErrEnded)
+			}
+			if err := w.client.Cancel(t.Context(), "none"); !errors.Is(err, tasks.ErrUnknown) {
+				t.Errorf("of an unknown workflow: got %v, want %v", err, tasks.ErrUnknown)
+			}
+			revoked := sent(t, w, ID.S(1, tasks.In(time.Hour)))
+			if err := revoked.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := revoked.Cancel(t.Context()); !errors.Is(err, tasks.ErrRevoked) {
+				t.Errorf("of a revoked workflow: got %v, want %v", err, tasks.ErrRevoked)
+			}
+			twice := sent(t, w, ID.S(1, tasks.In(time.Hour)))
+			for range 2 {
+				if err := twice.Cancel(t.Context()); err != nil {
+					t.Errorf("cancel: got %v", err)
+				}
+			}
+		}},
+	})
+}

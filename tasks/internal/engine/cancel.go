@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// notBegun is the message of a node that fails because its workflow was cancelled before it began, or began again.
+const notBegun = "the workflow was cancelled"
+
+// cancelEvery is how often the nodes of a cancelled workflow are looked at while some have not ended.
+const cancelEvery = 2 * time.Second
+
+// Cancel cancels the workflow with a reference or id.
+func (r *Revoker) Cancel(ctx context.Context, refOrID string) error {
+	f, err := r.store.Flows.Address(ctx, refOrID)
+	if err != nil {
+		return err
+	}
+	if run := RunFrom(ctx); run != nil && run.fl.Ref == f.Ref { // a handler may cancel its own workflow, which cancels ctx
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeFor)
+		defer cancel()
+		ctx = detached
+	}
+	state, err := r.store.Flows.Cancel(ctx, f)
+	if err != nil {
+		return err
+	}
+	switch state {
+	case store.CancelOK:
+		return r.advancer.finishCancel(ctx, f.Ref)
+	case store.CancelAgain:
+		return nil
+	case store.CancelEnded:
+		return ErrEnded
+	case store.CancelRevoked:
+		return fmt.Errorf("the workflow was %w", tasktype.ErrRevoked)
+	}
+	return ErrUnknown
+}
+
+// finishCancel fails the nodes of a cancelled workflow that no worker has, and cancels the attempts of workers. Nodes that
+// become ready later fail when a worker takes them. The agenda has an entry for the workflow until all of them have ended.
+func (a *advancer) finishCancel(ctx context.Context, ref string) error {
+	told := false
+	for {
+		w, err := a.graphs.whole(ctx, ref)
+		if err != nil {
+			if errors.Is(err, ErrUnknown) {
+				return nil
+			}
+			return err
+		}
+		running, err := a.progress.running(ctx, w.Flow)
+		if err != nil {
+			return err
+		}
+		ready, unended := w.cancellable(running)
+		if unended == 0 || w.field(store.AbortField) != "" {
+			return a.store.Agenda.Remove(ctx, w.Flow, cancelNote)
+		}
+		if !told && len(running) > 0 {
+			if err := a.store.Tell(ctx, "cancel "+ref); err != nil {
+				return fmt.Errorf("tell workers: %w", err)
+			}
+			told = true
+		}
+		if len(ready) == 0 {
+			return a.store.Agenda.Move(ctx, w.Flow, cancelNote, cancelEvery)
+		}
+		slices.Reverse(ready) // nodes that wait for a place of a group before those that hold one
+		for part := range slices.Chunk(ready, changesAtOnce) {
+			changes := make([]store.Change, len(part))
+			for i, id := range part {
+				g := w.graph(id)
+				c := end(g, id, "F")
+				c.Flags = strings.TrimSuffix(c.Flags, "f") // siblings in a group with FailFast are cancelled, too
+				c.End(id.String(), append([]byte{'?'}, encodeFailure(&tasktype.Failure{
+					Task: title(g, id), Node: id.String(), Code: tasktype.CodeCancelled, Message: notBegun})...))
+				c.Queue = counted(g, id)
+				c.Flags += "d"
+				changes[i] = c
+			}
+			t, err := a.apply(ctx, w.flow, changes)
+			if err != nil {
+				return err
+			}
+			if err := a.settle(ctx, w.flow, t); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// cancellable returns the nodes that are ready, delayed or open and not in a batch, and the number of all nodes that have
+// not ended, both without nodes that handle failures and the plans of these.
+func (w *whole) cancellable(running map[string]*store.Batch) (ready []graph.ID, unended int) {
+	handling := map[string]bool{} // scopes
+	for _, id := range w.ids {
+		g, node := w.graph(id), id.String()
+		if handling[id.Scope] || g.Handles(id.Index) {
+			handling[node] = true
+			continue
+		}
+		k := g.Nodes[id.Index].Kind
+		if k != graph.Task && k != graph.Each {
+			continue
+		}
+		rec := store.ParseRecord([]byte(w.field(node)), w.Created)
+		if rec.Terminal() {
+			continue
+		}
+		unended++
+		if running[node] != nil {
+			continue
+		}
+		switch rec.State {
+		case 'D', 'T', 'Q', 'W':
+			ready = append(ready, id)
+		case 0, 'i':
+			if id.Inst >= 0 || k == graph.Task && w.succeeded(id, g.Preds(id.Index)) {
+				ready = append(ready, id)
+			}
+		}
+	}
+	return ready, unended
+}
+
+// succeeded reports whether nodes of the scope of id have succeeded.
+func (w *whole) succeeded(id graph.ID, nodes []int) bool {
+	g, seen := w.graph(id), map[int]bool{}
+	for stack := slices.Clone(nodes); len(stack) > 0; {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if seen[i] {
+			continue
+		}
+		seen[i] = true
+		if g.Passive(i) {
+			stack = append(stack, g.Preds(i)...)
+		} else if rec := w.field(id.At(i, -1).String()); rec == "" || rec[0] != 'S' {
+			return false
+		}
+	}
+	return true
+}
+
+// handles reports whether a node, or one of the nodes whose plan it is in, handles failures.
+func (gs *graphs) handles(ctx context.Context, f store.Flow, id graph.ID) (bool, error) {
+	for {
+		g, err := gs.at(ctx, f, id)
+		if err != nil || g.Handles(id.Index) || id.Scope == "" {
+			return err == nil && g.Handles(id.Index), err
+		}
+		if id, err = graph.ParseID(id.Scope); err != nil {
+			return false, err
+		}
+	}
+}
