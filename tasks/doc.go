@@ -185,7 +185,8 @@
 // The directory examples has complete programs, such as a saga, an approval and a nightly schedule.
 //
 // [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due], [Client.Queues] and [Client.Workflows] list the
-// current state. [Client.Revoke] stops a workflow, [Client.PauseQueue] a queue; [Client.SetConcurrency] changes how many
+// current state. [Client.Cancel] ends a workflow with its cleanup, [Client.Revoke] without it. [Client.PauseQueue] stops a
+// queue; [Client.SetConcurrency] changes how many
 // tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps handlers. [WorkerConfig].Observe is called
 // after every attempt.
 //

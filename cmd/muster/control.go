@@ -17,20 +17,20 @@ func controlCommand(env environment) *cli.Command {
 		Usage: "change a running fleet",
 		Subcommands: []*cli.Command{
 			{
-				Name: "revoke", Usage: "stop a workflow: waiting tasks never run, running tasks are canceled", ArgsUsage: "ID",
+				Name: "cancel", Usage: "end a workflow with its cleanup: its tasks fail, and tasks that handle failures run", ArgsUsage: "ID",
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
+					return stopWorkflow(ctx, client, c.Args().First(), client.Cancel, "cancelled")
+				}),
+			},
+			{
+				Name: "revoke", Usage: "stop a workflow without cleanup: waiting tasks never run, running tasks are canceled", ArgsUsage: "ID",
 				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE` and the nodes that depend on it", DefaultText: "all"}},
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					id := c.Args().First()
 					if node := c.String("node"); node != "" {
 						return done(env, client.RevokeNode(ctx, id, node), "revoked: node %s of %s", node, id)
 					}
-					switch status, err := tasks.Attach[json.RawMessage](client.Client, id).Status(ctx); {
-					case err != nil:
-						return err
-					case status.Terminal():
-						return done(env, nil, "ended already: %s, %s", id, status)
-					}
-					return done(env, client.Revoke(ctx, id), "revoked: %s", id)
+					return stopWorkflow(ctx, client, id, client.Revoke, "revoked")
 				}),
 			},
 			{
@@ -82,4 +82,15 @@ func done(env environment, err error, format string, args ...any) error {
 	}
 	_, err = fmt.Fprintf(env.stdout, format+"\n", args...)
 	return err
+}
+
+// stopWorkflow stops a workflow that has not ended, and prints what became of it.
+func stopWorkflow(ctx context.Context, client fleet, id string, stop func(context.Context, string) error, stopped string) error {
+	switch status, err := tasks.Attach[json.RawMessage](client.Client, id).Status(ctx); {
+	case err != nil:
+		return err
+	case status.Terminal():
+		return done(client.env, nil, "ended already: %s, %s", id, status)
+	}
+	return done(client.env, stop(ctx, id), "%s: %s", stopped, id)
 }

@@ -54,6 +54,7 @@ var examples = map[string]string{
 	"inspect workflow":    "muster inspect workflow ID --watch",
 	"inspect workflows":   "muster inspect workflows --state failure --since 1h",
 	"inspect rates":       "muster inspect rates --since 24h --step hour",
+	"control cancel":      "muster control cancel ID",
 	"control revoke":      "muster control revoke ID",
 	"control pause":       "muster control pause scrape",
 	"control resume":      "muster control resume scrape",

@@ -145,6 +145,8 @@ var known = []struct {
 }{
 	{tasks.ErrNoNode, http.StatusNotFound, "node_not_found"},
 	{tasks.ErrUnknown, http.StatusNotFound, "workflow_not_found"},
+	{tasks.ErrEnded, http.StatusConflict, "workflow_ended"},
+	{tasks.ErrRevoked, http.StatusConflict, "workflow_revoked"},
 	{tasks.ErrCompleted, http.StatusConflict, "task_completed"},
 	{tasks.ErrStale, http.StatusConflict, "stale_token"},
 	{tasks.ErrNotOpen, http.StatusConflict, "task_not_open"},

@@ -161,6 +161,20 @@ func TestFailureIsAResult(t *testing.T) {
 	}
 }
 
+func TestRunningWorkflowIsCancelled(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.send(`{"task": "text.slow", "input": 1}`)
+	s.call(http.MethodPost, "/v1/workflows/"+id+"/cancel", "", http.StatusNoContent, nil)
+	if r := s.result(id); r.Status != "FAILURE" || r.Failure == nil || r.Failure.Code != "cancelled" {
+		t.Errorf("got %+v, want a failure with the code cancelled", r)
+	}
+	s.wantProblem(http.MethodPost, "/v1/workflows/none/cancel", "", http.StatusNotFound, "workflow_not_found")
+	id = s.send(`{"task": "text.count", "input": "a"}`)
+	s.result(id)
+	s.wantProblem(http.MethodPost, "/v1/workflows/"+id+"/cancel", "", http.StatusConflict, "workflow_ended")
+}
+
 func TestRunningWorkflowIsRevokedThenDeleted(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

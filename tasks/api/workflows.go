@@ -75,6 +75,7 @@ func (s *service) addWorkflows() {
 	route(s, ReadValues, http.MethodGet, "/v1/workflows/{id}/result", "getWorkflowResult", "Get the result or the failure of a workflow", s.result, http.StatusNotFound)
 	route(s, Read, http.MethodGet, "/v1/workflows/{id}/nodes", "listNodes", "List the nodes of a workflow", s.nodes, http.StatusNotFound)
 	route(s, ReadValues, http.MethodGet, "/v1/workflows/{id}/nodes/{node}", "getNode", "Get a node with its input and result", s.node, http.StatusNotFound)
+	route(s, Change, http.MethodPost, "/v1/workflows/{id}/cancel", "cancelWorkflow", "Fail the tasks of a workflow that have not ended; tasks that handle failures run", s.cancel, http.StatusNotFound, http.StatusConflict)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/revoke", "revokeWorkflow", "Stop a workflow: tasks that have not begun do not run", s.revoke, http.StatusNotFound)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/nodes/{node}/revoke", "revokeNode", "Stop one task of a workflow", s.revokeNode, http.StatusNotFound)
 	route(s, Change, http.MethodDelete, "/v1/workflows/{id}", "deleteWorkflow", "Delete an ended workflow with its results", s.forget, http.StatusNotFound, http.StatusConflict)
@@ -232,6 +233,10 @@ func (s *service) node(ctx context.Context, in *NodeReference) (*nodeOutput, err
 		out.Body.Result, err = tasks.NodeValue[json.RawMessage](ctx, s.Client, in.ID, in.Node)
 	}
 	return out, err
+}
+
+func (s *service) cancel(ctx context.Context, in *emptyInput) (*struct{}, error) {
+	return nil, s.Client.Cancel(ctx, in.ID)
 }
 
 func (s *service) revoke(ctx context.Context, in *emptyInput) (*struct{}, error) {

@@ -18,6 +18,18 @@ func (s *site) actions() map[string]webui.Action {
 	queues := s.cfg.Prefix + "/queues"
 	workflow := func(r *http.Request) string { return s.cfg.Prefix + "/workflows/" + url.PathEscape(r.PathValue("id")) }
 	return map[string]webui.Action{
+		"/workflows/{id}/cancel": {
+			Class: webui.Operate,
+			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+				return webui.Question{
+					Title: "Cancel workflow " + r.PathValue("id"), Button: "Cancel the workflow", Danger: true, Back: workflow(r), At: s.cfg.Prefix + "/workflows",
+					Text: "Running and pending tasks fail with the code cancelled. Tasks that handle failures run. This cannot be undone.",
+				}, nil
+			},
+			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+				return webui.Done{To: workflow(r)}, s.client.Cancel(ctx, r.PathValue("id"))
+			},
+		},
 		"/workflows/{id}/revoke": {
 			Class: webui.Operate,
 			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
