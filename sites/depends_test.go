@@ -176,8 +176,8 @@ func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Wait(ctx); err == nil || !strings.Contains(err.Error(), a.ID()+" ended as FAILED") {
-		t.Errorf("with the job named: got error %v, want that it ended as FAILED", err)
+	if _, err := b.Wait(ctx); err == nil || !strings.Contains(err.Error(), a.ID()+" has the status FAILED") {
+		t.Errorf("with the job named: got error %v, want the status FAILED", err)
 	}
 	if b, err = s.Resume(ctx, b.ID()); err != nil {
 		t.Fatal(err)
