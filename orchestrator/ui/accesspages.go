@@ -15,13 +15,13 @@ import (
 const (
 	keysURL    = prefix + "/keys"
 	auditURL   = prefix + "/audit"
-	accessArea = keysURL // the URL of the area of the menu that only admins see
-	auditLines = 50      // on a page
-	keyLines   = 100     // the same of keys
+	accessArea = keysURL // URL of the menu area for admins
+	auditLines = 50      // lines of the audit log per page
+	keyLines   = 100     // keys per page
 	maxKeyDays = 36_500
 )
 
-// accessAreas are those of the menu.
+// accessAreas returns the menu areas of keys and the audit log.
 func (c Config) accessAreas() []webui.Area {
 	a := webui.Area{Link: webui.Link{Text: "Access", URL: accessArea}}
 	if c.Keys != nil {
@@ -62,7 +62,7 @@ type keysData struct {
 	More int
 }
 
-// keys lists the keys, those that can be used first, the newest first.
+// keys lists the keys, usable ones first, newest first.
 func (p accessPages) keys(ctx context.Context, _ *http.Request) (webui.View, error) {
 	list, err := p.cfg.Keys.List(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p accessPages) keys(ctx context.Context, _ *http.Request) (webui.View, err
 	return webui.View{Name: "Keys", At: keysURL, Data: keysData{rows[:len(rows)-more], more}, Cost: 1 + len(list)}, nil
 }
 
-// roleTexts say what each role may do.
+// roleTexts describes the permissions of each role.
 var roleTexts = map[access.Role]string{
 	access.Viewer: "reads", access.Operator: "reads, and changes jobs, agents, sites and proxies",
 	access.Admin: "everything, keys and the audit log too", access.Agent: "does the work of agents, nothing else",
@@ -156,12 +156,12 @@ func (p accessPages) revokeKey(ctx context.Context, r *http.Request) (webui.Done
 }
 
 type auditData struct {
-	Caller, Operation, Since, Until string // of the filter; times as the form has them
+	Caller, Operation, Since, Until string // of the filter; times in the format of the form
 	Entries                         []access.Entry
-	Next                            string // the address of the next page; "" on the last
+	Next                            string // URL of the next page; "" on the last one
 }
 
-// auditDay is how the form has a time, in UTC.
+// auditDay is the time format of the form, in UTC.
 const auditDay = "2006-01-02T15:04"
 
 // auditTime parses a time of the form; "" is the zero time.
@@ -200,7 +200,7 @@ func (p accessPages) audit(ctx context.Context, r *http.Request) (webui.View, er
 	}
 	cost := 2
 	if d.Caller != "" || d.Operation != "" {
-		cost = 12 // it reads until it has found enough
+		cost = 12 // a page reads until it has enough entries
 	}
 	return webui.View{Name: "Audit", At: auditURL, Data: d, Cost: cost}, nil
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	activityHours = agent.MaxHours
-	activityEvery = 5 * time.Second // between two reads of the activity: it is counted by the hour
+	activityEvery = 5 * time.Second // interval of reads of the activity, which is counted by hour
 	agentsListed  = 200
 )
 
@@ -39,11 +39,11 @@ func (p *pages) agents() {
 	}
 }
 
-// activity remembers for a few seconds what agents did.
+// activity caches the activity of agents for a few seconds.
 type activity struct {
 	read func(ctx context.Context, hours int) ([]agent.Activity, error)
 
-	mu   sync.Mutex // guards the fields below, and lets one caller read
+	mu   sync.Mutex // guards the fields below; only one caller reads
 	at   time.Time
 	last []agent.Activity
 }
@@ -61,7 +61,7 @@ func (a *activity) get(ctx context.Context) ([]agent.Activity, error) {
 	return list, err
 }
 
-// byHour draws what agents did in the last hours.
+// byHour returns a chart of the activity of agents in the last hours.
 func byHour(title string, list []agent.Activity, now time.Time) webui.Chart {
 	c := webui.Chart{Title: title, Bars: make([]webui.Bar, activityHours)}
 	first := now.UTC().Truncate(time.Hour).Add(-(activityHours - 1) * time.Hour)
@@ -84,7 +84,7 @@ func byHour(title string, list []agent.Activity, now time.Time) webui.Chart {
 // agentRow is an agent of a list.
 type agentRow struct{ agent.Agent }
 
-// Does are its roles.
+// Does returns the roles of the agent.
 func (a agentRow) Does() string { return strings.Join(a.Roles, ", ") }
 
 type agentsData struct {
@@ -99,7 +99,7 @@ type agentsData struct {
 	Day    webui.Chart
 }
 
-// list lists the agents, those that need a look first.
+// list lists the agents, those with problems first.
 func (p agentPages) list(ctx context.Context, r *http.Request) (webui.View, error) {
 	list, err := p.agents.List(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (p agentPages) one(ctx context.Context, r *http.Request) (webui.View, error
 	return webui.View{Name: "Agent " + plain(a.Name), At: agentsAt, Data: d, Cost: jobCost}, nil
 }
 
-// noAgent says that there is no such agent.
+// noAgent returns the error of an agent that does not exist.
 func noAgent(err error) error {
 	if errors.Is(err, agent.ErrNoAgent) {
 		return webui.NotFound("There is no such agent. Agents that have been silent for long are forgotten; they register again when they come back.")
@@ -173,7 +173,7 @@ func noAgent(err error) error {
 	return err
 }
 
-// changes are what can be done with agents, by path.
+// changes returns the actions on agents by path.
 func (p agentPages) changes() map[string]webui.Action {
 	at := func(r *http.Request) string { return agentsAt + "/" + url.PathEscape(r.PathValue("agent")) }
 	says := func(q func(agent.Agent) webui.Question) func(context.Context, *http.Request) (webui.Question, error) {

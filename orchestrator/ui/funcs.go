@@ -11,7 +11,7 @@ import (
 	"muster/jobs"
 )
 
-// funcs are functions of the templates.
+// funcs are the functions of the templates.
 var funcs = template.FuncMap{
 	"plain":   plain,
 	"line":    line,
@@ -28,7 +28,7 @@ var funcs = template.FuncMap{
 	"rate":    func(f float64) string { return fmt.Sprintf("%.1f", f) },
 }
 
-// millis writes milliseconds, or a dash for none.
+// millis formats milliseconds, with a dash for none.
 func millis(f float64) string {
 	if f <= 0 {
 		return "–"
@@ -36,8 +36,7 @@ func millis(f float64) string {
 	return webui.Took(time.Duration(f * float64(time.Millisecond)))
 }
 
-// tones are the classes of badges, by states of all kinds: SUCCESS, FAILURE, RETRY for a warning, STARTED for what is
-// under way.
+// tones maps states of all kinds to classes of badges: SUCCESS, FAILURE, RETRY for a warning, STARTED for work in progress.
 var tones = map[string]string{
 	"healthy": "SUCCESS", "complete": "SUCCESS", "completed": "SUCCESS", "active": "SUCCESS", "ok": "SUCCESS", "ready": "SUCCESS",
 	"yields": "SUCCESS", "success": "SUCCESS", "integrated": "SUCCESS", "closed": "SUCCESS",
@@ -47,11 +46,11 @@ var tones = map[string]string{
 	"running": "STARTED", "processing": "STARTED", "validating": "STARTED",
 }
 
-// tone is the class of the badge of a state, or "".
+// tone returns the class of the badge of a state, or "".
 func tone(state any) string { return tones[strings.ToLower(fmt.Sprint(state))] }
 
-// outcome is the tone of the state of a job. A completed job with failed items is a warning, and a failure if no item
-// was integrated or rejected.
+// outcome returns the tone of a job's state. A completed job with failed items is a warning, and a failure if no item was
+// integrated or rejected.
 func outcome(j jobs.Job) string {
 	switch {
 	case j.Status != jobs.Completed || j.Items.Failed == 0:

@@ -17,11 +17,11 @@ import (
 
 const (
 	itemsShown     = 50
-	itemsLooked    = 2000     // for those of a state
+	itemsLooked    = 2000     // items searched for a state
 	itemTextShown  = 20 << 10 // bytes
 	listShown      = 100      // citations, and other lists of an item
 	listedShown    = 300      // bytes of one
-	historyRead    = 500      // events of a job, for those of an item
+	historyRead    = 500      // events of a job searched for an item
 	reviewsShown   = 50
 	comparedMost   = 20_000 // items of both jobs
 	comparedShown  = 200    // that differ
@@ -43,7 +43,7 @@ func (it itemRow) Says() string {
 	return text
 }
 
-// Bad reports whether Says is why it failed.
+// Bad reports whether the summary is the error of a failed item.
 func (it itemRow) Bad() bool { return it.Status == jobs.ItemFailed && it.LastError != "" }
 
 func rowsOf(items []jobs.Item) []itemRow {
@@ -57,7 +57,7 @@ func rowsOf(items []jobs.Item) []itemRow {
 type itemsData struct {
 	Job    jobs.Job
 	State  jobs.ItemStatus
-	Counts []part // all states, whether there are items or not
+	Counts []part // all states, with and without items
 	Rows   []itemRow
 	First  bool
 	Next   string // "" on the last page
@@ -99,7 +99,7 @@ func (c jobPages) items(ctx context.Context, r *http.Request) (webui.View, error
 	return webui.View{Name: "Items of " + plain(d.Job.Name), At: jobsAt, Data: d, Cost: jobCost}, nil
 }
 
-// failures returns a page of the items that failed, or wait for a decision.
+// failures returns a page of items that failed or are in review.
 func (c jobPages) failures(ctx context.Context, id string, state jobs.ItemStatus, after string) ([]jobs.Item, string, error) {
 	offset := 0
 	if after != "" {
@@ -115,7 +115,7 @@ func (c jobPages) failures(ctx context.Context, id string, state jobs.ItemStatus
 	return items, strconv.Itoa(next), err
 }
 
-// field is a text of an item with a name.
+// field is a named string of an item.
 type field struct{ Name, Text string }
 
 // texts is a list of an item.
@@ -137,11 +137,11 @@ type itemData struct {
 	Fields  []field
 	Lists   []texts
 	History []eventRow
-	Whole   string // the address of all of it as JSON
-	Decide  bool   // it waits for a decision
+	Whole   string // URL of the item as JSON
+	Decide  bool   // the item is in review
 }
 
-// item shows an item of a job, with what happened to it.
+// item shows an item of a job with its history.
 func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error) {
 	id, key := r.PathValue("job"), r.URL.Query().Get("key")
 	it, err := c.Jobs.Item(ctx, id, key)
@@ -200,7 +200,7 @@ type reviewsData struct {
 	More bool
 }
 
-// reviews lists the items of all jobs that wait for a decision.
+// reviews lists the items in review of all jobs.
 func (c jobPages) reviews(ctx context.Context, _ *http.Request) (webui.View, error) {
 	list, err := c.Jobs.Reviews(ctx, reviewsShown)
 	return webui.View{Name: "Reviews", At: reviewsAt, Data: reviewsData{rowsOf(list.Items), list.More}, Cost: 2 * jobCost}, err
@@ -211,16 +211,16 @@ type compareData struct {
 	New, Gone, Changed int
 	Same               int
 	Rows               []differenceRow
-	Partial            bool // the jobs have more items than were compared
+	Partial            bool // not all items were compared
 }
 
-// differenceRow is how an item differs.
+// differenceRow is a difference of an item.
 type differenceRow struct{ Key, Change, Before, After string }
 
 // errEnough ends a comparison.
 var errEnough = errors.New("enough was compared")
 
-// compare says how the items of two jobs differ.
+// compare shows the differences between the items of two jobs.
 func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, error) {
 	d := compareData{A: r.PathValue("job"), B: r.PathValue("other")}
 	looked := 0
@@ -258,7 +258,7 @@ func said(it *jobs.Item) string {
 	return string(it.Status) + ": " + shown(it.Text, differenceText).Text
 }
 
-// once serves a page that is too expensive to be kept up to date: to all readers, as HTML.
+// once serves a page that is too expensive for live updates as plain HTML.
 func once(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.Clone(r.Context())

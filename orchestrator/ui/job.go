@@ -19,60 +19,60 @@ import (
 
 const (
 	eventsShown = 20
-	errorsRead  = 200     // of items, to group them
+	errorsRead  = 200     // errors of items, to group them
 	groupsShown = 10      // of errors
 	promptShown = 4 << 10 // bytes
-	agentsShown = 50      // of those that used something
+	agentsShown = 50      // agents with reported usage
 )
 
 type jobData struct {
 	jobs.Job
 	Progress jobs.Progress
-	Took     time.Duration // since it began, or until its end
-	Left     time.Duration // below 0: not known
+	Took     time.Duration // since the start, or until the end
+	Left     time.Duration // negative: unknown
 	Bar      []part
 	Steps    []step
 	Errors   []group
-	Errored  int // errors that were read
+	Errored  int // read errors
 	Events   []eventRow
 	Prompted long
-	Given    long // its context
-	Detail   long // of its error
+	Given    long // context
+	Detail   long // details of the error
 	Used     []total
 	ByAgent  []agentUse
-	Workflow string // its address
+	Workflow string // URL of the workflow
 	Results  []stageResult
-	Review   bool // items wait for a decision
+	Review   bool // items are in review
 }
 
-// step is a stage with its bar.
+// step is a stage with its progress bar.
 type step struct {
 	jobs.Stage
-	Done, Total int64 // items that need it no more
+	Done, Total int64 // items that have passed the stage
 	Bar         bool
-	Open        bool // it can be ended by hand
+	Open        bool // can be ended manually
 }
 
 // eventRow is an event of a list.
 type eventRow struct {
 	event.Event
 	Says string
-	Key  string // of an item
+	Key  string // key of an item
 }
 
-// agentUse is what an agent reported.
+// agentUse is the reported usage of an agent.
 type agentUse struct {
 	Agent string
 	Used  []total
 }
 
-// Over reports whether the job has ended.
+// Over reports whether the job has terminated.
 func (d jobData) Over() bool { return d.Status.Terminal() }
 
-// Failures is how many items a retry gives new attempts.
+// Failures returns the number of items that a retry gives new attempts.
 func (d jobData) Failures() int64 { return d.Items.Failed + d.Items.Review }
 
-// IsPipeline reports whether the job is of a pipeline.
+// IsPipeline reports whether a pipeline runs the job.
 func (d jobData) IsPipeline() bool { return d.Kind == jobs.KindPipeline }
 
 // Reopens reports whether a retry can reopen the job.
@@ -128,7 +128,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 	return webui.View{Name: plain(j.Name) + " " + string(j.Status), At: jobsAt, Data: d, Cost: jobCost}, nil
 }
 
-// noJob says in place of what is wrong with an id that there is no such job.
+// noJob converts the error of an unknown or invalid job ID to a page.
 func noJob(id string, err error) error {
 	field := (*jobs.FieldError)(nil)
 	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, &field) && field.Field == "job_id" {
@@ -143,7 +143,7 @@ type stageResult struct {
 	Result long
 }
 
-// stepsOf returns the stages of a job with their bars.
+// stepsOf returns the stages of a job with their progress bars.
 func stepsOf(j jobs.Job) []step {
 	var all []step
 	var open int64 // items in the stages so far
@@ -159,7 +159,7 @@ func stepsOf(j jobs.Job) []step {
 	return all
 }
 
-// indented returns JSON as it is shown, and none for an empty object.
+// indented formats JSON for display, and omits an empty object.
 func indented(raw json.RawMessage) long {
 	if text := strings.TrimSpace(string(raw)); text == "" || text == "{}" || text == "null" {
 		return long{}
@@ -171,7 +171,7 @@ func indented(raw json.RawMessage) long {
 	return shown(string(data), promptShown)
 }
 
-// rowOf returns an event as it is listed.
+// rowOf converts an event to a row.
 func rowOf(e event.Event) eventRow {
 	row := eventRow{Event: e}
 	var data struct{ Key, Stage, Error, Reason, Decision, By string }

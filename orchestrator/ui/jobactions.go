@@ -22,10 +22,10 @@ const (
 	maxReason = 10_000
 )
 
-// jobChanges are what operators can do with jobs and items.
+// jobChanges are the actions of operators on jobs and items.
 type jobChanges struct{ Config }
 
-// all are what can be done with jobs and items, by path.
+// all returns the actions on jobs and items by path.
 func (c jobChanges) all() map[string]webui.Action {
 	actions := map[string]webui.Action{
 		"/jobs/{job}/cancel":             {Says: c.askCancel, Do: c.cancel},
@@ -52,12 +52,12 @@ func (c jobChanges) all() map[string]webui.Action {
 
 func jobURL(id string) string { return jobsAt + "/" + url.PathEscape(id) }
 
-// itemURL is the page of an item. Its key is in the query: it can be "..".
+// itemURL returns the URL of the page of an item. The key is in the query because it may be "..".
 func itemURL(id, key string) string {
 	return jobURL(id) + "/item?" + url.Values{"key": {key}}.Encode()
 }
 
-// ofJob is a question about a job.
+// ofJob returns a question about a job.
 func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(jobs.Job) (webui.Question, error)) (webui.Question, error) {
 	id := r.PathValue("job")
 	j, err := c.Jobs.Get(ctx, id)
@@ -69,7 +69,7 @@ func (c jobChanges) ofJob(ctx context.Context, r *http.Request, ask func(jobs.Jo
 	return q, err
 }
 
-// named is how a question names a job.
+// named returns the description of a job in questions.
 func named(j jobs.Job) string { return j.Kind + " " + plain(clip.Line(j.Name, 60)) }
 
 func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Question, error) {
@@ -117,7 +117,7 @@ func (c jobChanges) retry(ctx context.Context, r *http.Request) (webui.Done, err
 	return webui.Done{To: jobURL(id)}, noJob(id, err)
 }
 
-// asksPause asks before a job is paused or resumed.
+// asksPause returns the question before a job is paused or resumed.
 func (c jobChanges) asksPause(title, text string) func(context.Context, *http.Request) (webui.Question, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
 		return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
@@ -126,7 +126,7 @@ func (c jobChanges) asksPause(title, text string) func(context.Context, *http.Re
 	}
 }
 
-// pauses pauses or resumes a job.
+// pauses returns the action that pauses or resumes a job.
 func (c jobChanges) pauses(do func(context.Context, string) (jobs.Job, error)) func(context.Context, *http.Request) (webui.Done, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
 		id := r.PathValue("job")
@@ -206,7 +206,7 @@ func (c jobChanges) endStage(ctx context.Context, r *http.Request) (webui.Done, 
 	return webui.Done{To: jobURL(id)}, noJob(id, err)
 }
 
-// asksDecision asks for a comment on the decision about an item.
+// asksDecision returns the question before an item is accepted or rejected.
 func (c jobChanges) asksDecision(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
 		id, key := r.PathValue("job"), r.URL.Query().Get("key")
@@ -230,7 +230,7 @@ func (c jobChanges) asksDecision(accept bool) func(context.Context, *http.Reques
 	}
 }
 
-// decides accepts or rejects an item.
+// decides returns the action that accepts or rejects an item.
 func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (webui.Done, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
 		id, reason := r.PathValue("job"), strings.TrimSpace(r.PostFormValue("reason"))
@@ -245,7 +245,7 @@ func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (w
 	}
 }
 
-// asksAll asks for a comment on the decision about all items of a job in review.
+// asksAll returns the question before all items of a job in review are accepted or rejected.
 func (c jobChanges) asksAll(accept bool) func(context.Context, *http.Request) (webui.Question, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Question, error) {
 		return c.ofJob(ctx, r, func(j jobs.Job) (webui.Question, error) {
@@ -264,7 +264,7 @@ func (c jobChanges) asksAll(accept bool) func(context.Context, *http.Request) (w
 	}
 }
 
-// decidesAll accepts or rejects all items of a job in review.
+// decidesAll returns the action that accepts or rejects all items of a job in review.
 func (c jobChanges) decidesAll(accept bool) func(context.Context, *http.Request) (webui.Done, error) {
 	return func(ctx context.Context, r *http.Request) (webui.Done, error) {
 		id := r.PathValue("job")

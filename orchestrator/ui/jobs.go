@@ -22,10 +22,10 @@ const (
 	reviewsAt   = prefix + "/reviews"
 	agentsAt    = prefix + "/agents"
 	pipelinesAt = prefix + "/pipelines"
-	scrapesAt   = prefix + "/scrapes/" // of one: with its id
+	scrapesAt   = prefix + "/scrapes/" // followed by an ID
 )
 
-// jobsArea is the navigation of the pages of jobs, if there are any.
+// jobsArea returns the navigation of the pages of jobs, or nil without jobs.
 func jobsArea(cfg Config) []webui.Area {
 	if cfg.Jobs == nil {
 		return nil
@@ -91,7 +91,7 @@ func toScrape(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, scrapesAt+url.PathEscape(r.PathValue("job")), http.StatusSeeOther)
 }
 
-// orScrape leads to the page of a scrape if a job is one whose pages are kept.
+// orScrape redirects to the page of the scrape if a job is a scrape with stored pages.
 func (c jobPages) orScrape(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("job")
@@ -112,18 +112,18 @@ func (c jobPages) orScrape(page http.Handler) http.Handler {
 
 const (
 	jobsShown = 25
-	maxName   = 200 // bytes of a name or label to filter by
+	maxName   = 200 // maximum bytes of a name or label filter
 	maxCursor = 500
 )
 
-// stateCount is how many jobs have a state.
+// stateCount is the number of jobs in a state.
 type stateCount struct {
 	State jobs.Status
 	N     int64
 	URL   string
 }
 
-// jobCost is about how many commands of Redis it takes to read a job, with those that scripts call; see [webui.View.Cost].
+// jobCost is the approximate number of Redis commands to read a job, including commands in scripts; see [webui.View.Cost].
 const jobCost = 40
 
 type jobsData struct {
@@ -135,19 +135,19 @@ type jobsData struct {
 	Filtered          bool
 	Rows              []jobRow
 	First             bool
-	AllURL, Next      string // "" on the last page
+	AllURL, Next      string // Next is "" on the last page
 }
 
 // jobRow is a job of a list.
 type jobRow struct {
 	jobs.Job
-	Took time.Duration // below 0: it has not ended
+	Took time.Duration // negative: not ended
 }
 
-// Bar are the items by state.
+// Bar returns the items by state.
 func (j jobRow) Bar() []part { return byState(j.Items) }
 
-// listJobs lists jobs, the newest first.
+// listJobs lists jobs, newest first.
 func (c jobPages) listJobs(ctx context.Context, r *http.Request) (webui.View, error) {
 	q := r.URL.Query()
 	d := jobsData{State: q.Get("status"), Kind: q.Get("kind"), Name: strings.TrimSpace(q.Get("name")), Label: strings.TrimSpace(q.Get("label")), Kinds: jobs.Kinds}

@@ -13,10 +13,10 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// known is what the pages have read and need not read again at once: what has ended does not change, and what costs Redis
-// many commands is read once for all pages. It may be used by many goroutines.
+// known caches data for all pages: results of ended work, which do not change, and data that takes many Redis commands. It is
+// safe for concurrent use.
 type known struct {
-	failures ended[string] // why workflows failed
+	failures ended[string] // errors of workflows
 	checks   recent[health.Report]
 	stuck    recent[[]jobs.Stuck]
 	queues   recent[[]tasktype.Queue]
@@ -25,16 +25,16 @@ type known struct {
 	pool     recent[proxies.Stats]
 }
 
-// mostEnded bounds an ended.
+// mostEnded limits the entries of an ended.
 const mostEnded = 500
 
-// ended are values that do not change, by id.
+// ended caches immutable values by ID.
 type ended[T any] struct {
 	mu  sync.Mutex // guards all
 	all map[string]T
 }
 
-// get returns the value of an id: from memory, or what read returns, which is kept if it says so.
+// get returns the value of an ID: from the cache, or from read, and caches it if keep is set.
 func (e *ended[T]) get(id string, read func() (v T, keep bool, err error)) (T, error) {
 	e.mu.Lock()
 	v, ok := e.all[id]
@@ -55,24 +55,24 @@ func (e *ended[T]) get(id string, read func() (v T, keep bool, err error)) (T, e
 	return v, nil
 }
 
-// recent is a value that may be some seconds old: the older, the more commands of Redis it takes to read it.
+// recent caches a value for some seconds. The more Redis commands it takes to read, the longer.
 type recent[T any] struct {
-	mu    sync.Mutex // guards the fields below, and is held while one reads
+	mu    sync.Mutex // guards the fields below, and is held during a read
 	until time.Time
 	v     T
 }
 
-// mostReread is how many commands of Redis are spent on each recent value, in a second.
+// mostReread limits the Redis commands per second for each recent value.
 const mostReread = 16
 
-// get returns what read returned a short time ago, or returns now. Cost is how many commands that took.
+// get returns the cached value or reads it. cost is the number of commands that took.
 func (r *recent[T]) get(ctx context.Context, read func(context.Context) (v T, cost int, err error)) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Now().Before(r.until) {
 		return r.v, nil
 	}
-	// A reader that leaves must not make what all see wrong.
+	// A request that is cancelled must not fail the read for others.
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), webui.AskTime)
 	defer cancel()
 	v, cost, err := read(reading)

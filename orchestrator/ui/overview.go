@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	newest      = 5   // failures of a kind on the overview
-	costOfCheck = 160 // commands of Redis: as if the health checks took so many, so that they run each ten seconds
-	costOfQueue = 8   // about how many the numbers of a queue take
-	costOfPool  = 40  // the same of the pool, which is large in memory, too
+	newest      = 5   // failures per kind on the overview
+	costOfCheck = 160 // nominal Redis commands of the health checks, so that they run every ten seconds
+	costOfQueue = 8   // approximate commands for the metrics of a queue
+	costOfPool  = 40  // the same for the pool, which also uses much memory
 )
 
-// overviewData is the first page: what needs attention, and the state of the system.
+// overviewData is the first page: problems and the state of the system.
 type overviewData struct {
 	Attention         []attention
 	Workers           []tasktype.Worker
@@ -38,7 +38,7 @@ type overviewData struct {
 	Queues            []tasktype.Queue // with waiting tasks
 	Waiting           int64            // tasks in them
 	Running           int64            // workflows
-	Open              int64            // open tasks of programs
+	Open              int64            // open external tasks
 	Review            reviewCount      // items in review
 	Failing           []taskui.FailingTask
 	Hour              webui.Chart
@@ -49,11 +49,11 @@ type overviewData struct {
 	Failures          []failure
 }
 
-// attention is a problem with the page that shows more about it.
+// attention is a problem with a link to its page.
 type attention struct {
-	Bad       bool // else it is a warning
+	Bad       bool // false: a warning
 	What, Why string
-	URL       string // "" if no page shows it
+	URL       string // may be ""
 }
 
 type jobCount struct {
@@ -61,29 +61,29 @@ type jobCount struct {
 	Count  int64
 }
 
-// reviewCount is the number of items in review, and of their jobs.
+// reviewCount is the number of items in review and of their jobs.
 type reviewCount struct {
 	Items int64
 	Jobs  int
 }
 
-// People is the number of open tasks and of items in review.
+// People returns the number of open tasks and of items in review.
 func (d overviewData) People() int64 { return d.Open + d.Review.Items }
 
-// trouble adds queues and tasks to what needs attention.
+// trouble adds the problems of queues and tasks.
 func (d *overviewData) trouble(list []taskui.Trouble) {
 	for _, t := range list {
 		d.Attention = append(d.Attention, attention{Bad: t.Bad, What: t.What, Why: t.Why, URL: strings.TrimSuffix(fleet, "/") + t.Path})
 	}
 }
 
-// siteCounts are sites by health.
+// siteCounts counts sites by health.
 type siteCounts struct{ Healthy, Degraded, Critical, Unknown, Paused int }
 
-// Trouble is the number of sites that are not healthy.
+// Trouble returns the number of unhealthy sites.
 func (s siteCounts) Trouble() int { return s.Critical + s.Degraded }
 
-// failure is a job or a workflow that failed.
+// failure is a failed job or workflow.
 type failure struct {
 	What, URL, Why string
 	At             time.Time
@@ -113,7 +113,7 @@ func (p overviewPage) overview(ctx context.Context, _ *http.Request) (webui.View
 	return webui.View{Name: "Overview", At: prefix + "/", Data: d, Cost: 60}, nil
 }
 
-// checkPages are the pages that show more about a health check, by its name.
+// checkPages maps names of health checks to pages.
 var checkPages = map[string]string{"workers": fleet + "workers", "proxies": prefix + "/proxies", "agents": prefix + "/agents"}
 
 func (p overviewPage) readChecks(ctx context.Context, d *overviewData) error {
@@ -208,7 +208,7 @@ func (p overviewPage) readJobs(ctx context.Context, d *overviewData) error {
 	return err
 }
 
-// mostAlerts bounds the sites, and the jobs, that are listed among what needs attention.
+// mostAlerts limits the sites and the jobs among the problems.
 const mostAlerts = 10
 
 func (p overviewPage) readSites(ctx context.Context, d *overviewData) error {
@@ -272,7 +272,7 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 	return nil
 }
 
-// readFailures reads the jobs and the workflows that failed last. A job that is one workflow is listed once.
+// readFailures reads the last failed jobs and workflows. A job that is a single workflow is listed once.
 func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 	listed := map[string]bool{}
 	if p.cfg.Jobs != nil {
@@ -308,9 +308,9 @@ func (p overviewPage) readFailures(ctx context.Context, d *overviewData) error {
 	return nil
 }
 
-// failureOf returns why a workflow failed, and whether that is known.
+// failureOf returns the error of a failed workflow, and whether it is known.
 func (p overviewPage) failureOf(ctx context.Context, id string) (why string, keep bool, err error) {
-	_, err = tasks.Attach[any](p.cfg.Client, id).Wait(ctx) // does not block: it has ended
+	_, err = tasks.Attach[any](p.cfg.Client, id).Wait(ctx) // does not block, because it has ended
 	if f, ok := errors.AsType[*tasks.Failure](err); ok {
 		return f.Message, true, nil
 	}

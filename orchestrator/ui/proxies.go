@@ -20,14 +20,14 @@ const (
 	poolURL       = prefix + "/proxies"
 	sourcesURL    = poolURL + "/sources"
 	proxiesOnPage = 50
-	shownShares   = 8 // of what a pool is counted by
+	shownShares   = 8 // values per category
 )
 
 var everything = proxies.Everything
 
 func proxyURL(id string) string { return poolURL + "/" + url.PathEscape(id) }
 
-// proxyAreas are those of the menu.
+// proxyAreas returns the menu areas of the pool.
 func (c Config) proxyAreas() []webui.Area {
 	if c.Proxies == nil {
 		return nil
@@ -57,16 +57,16 @@ type poolData struct {
 	Filter   poolFilter
 	Choices  poolChoices
 	Members  []memberRow
-	Selected int // by the filter
+	Selected int // number of filtered members
 	Newer    string
 	Older    string
 }
 
-// shares is how many members of a pool have what, the most frequent first.
+// shares counts the members of a pool by value, most frequent first.
 type shares struct {
 	Title string
 	List  []portion
-	Rest  int // of what is not listed
+	Rest  int // members with other values
 }
 
 type portion struct {
@@ -75,28 +75,28 @@ type portion struct {
 	Share float64
 }
 
-// poolFilter selects members by what they are, "" for all.
+// poolFilter selects members by their properties; "" means all.
 type poolFilter struct{ Protocol, Anonymity, Country, State, Name string }
 
-// poolChoices are the values of a filter that select some.
+// poolChoices has the filter values with members.
 type poolChoices struct{ Protocols, Anonymity, Countries, States []string }
 
 // memberRow is a member in a list.
 type memberRow struct {
 	proxies.Member
 	URL, State string
-	Until      time.Time // when the state ends; zero if it does not by itself
+	Until      time.Time // automatic end of the state, or zero
 }
 
-// The states of a member.
+// States of a member.
 const (
 	ready  = "ready"
 	rests  = "rests"
 	banned = "banned"
-	seen   = "unusable" // it shows our address
+	seen   = "unusable" // reveals the client's address
 )
 
-// memberOf returns a member as it is at a time.
+// memberOf returns the row of a member at a time.
 func memberOf(m proxies.Member, now time.Time) memberRow {
 	row := memberRow{Member: m, URL: proxyURL(m.ID), State: ready}
 	switch {
@@ -154,7 +154,7 @@ func (p poolPages) pool(ctx context.Context, r *http.Request) (webui.View, error
 
 func namesOf(by map[string]int) []string { return slices.Sorted(maps.Keys(by)) }
 
-// sharesOf counts a pool of all members.
+// sharesOf counts the members of a pool.
 func sharesOf(title string, by map[string]int, all int) shares {
 	s := shares{Title: title}
 	for _, name := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) }) {
@@ -167,10 +167,10 @@ func sharesOf(title string, by map[string]int, all int) shares {
 	return s
 }
 
-// latencySteps are the upper bounds of the bars of a histogram, in milliseconds.
+// latencySteps are the upper bounds of the histogram buckets, in milliseconds.
 var latencySteps = []float64{100, 200, 400, 800, 1600, 3200, 6400}
 
-// latencyChart counts latencies by how long they are.
+// latencyChart returns a histogram of latencies.
 func latencyChart(latencies []float64) webui.Chart {
 	c := webui.Chart{Title: "Proxies by latency"}
 	counts := make([]int64, len(latencySteps)+1)
@@ -193,7 +193,7 @@ type sourceRow struct {
 	proxies.SourceYield
 }
 
-// Left is how many entries of the last list were left out.
+// Left returns the number of skipped entries of the last list.
 func (s sourceRow) Left() string {
 	var parts []string
 	for _, reason := range slices.SortedFunc(maps.Keys(s.Rejects), func(a, b source.Reject) int { return s.Rejects[b] - s.Rejects[a] }) {
@@ -202,7 +202,7 @@ func (s sourceRow) Left() string {
 	return strings.Join(parts, ", ")
 }
 
-// mostSources bounds the sources on a page.
+// mostSources limits the sources on a page.
 const mostSources = 200
 
 type sourcesData struct {
@@ -210,7 +210,7 @@ type sourcesData struct {
 	More    int
 }
 
-// sources lists those of the settings and those that were read before, the ones that yield nothing first.
+// sources lists the configured sources and earlier ones; sources without proxies come first.
 func (p poolPages) sources(ctx context.Context, _ *http.Request) (webui.View, error) {
 	yields, err := p.cfg.Proxies.Yields(ctx)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"muster/proxies"
 )
 
-// mostVerdicts bounds the sites that are asked about a proxy.
+// mostVerdicts limits the sites that are checked for a proxy.
 const mostVerdicts = 200
 
 type proxyData struct {
 	Row    memberRow
 	Known  proxies.Known
-	Barred bool // whether a ban can be ended
+	Barred bool // a ban can be ended
 }
 
-// errNoProxy is the error for an id that the pool does not know.
+// errNoProxy is the error of an unknown proxy ID.
 var errNoProxy = webui.NotFound("This proxy is not in the pool, and was not within the last day.")
 
-// lookup reads the proxy of a request, with the verdicts of some sites, and returns about how many commands that took.
+// lookup reads the proxy of a request with its verdicts at some sites. It returns the approximate number of Redis commands.
 func (p poolPages) lookup(ctx context.Context, r *http.Request, sites bool) (k proxies.Known, cost int, err error) {
 	var names []string
 	if sites && p.cfg.Sites != nil {
@@ -52,10 +52,10 @@ func (p poolPages) proxy(ctx context.Context, r *http.Request) (webui.View, erro
 	return webui.View{Name: k.Proxy.String(), At: poolURL, Data: proxyData{memberOf(k.Member, now), k, len(bansOf(k)) > 0}, Cost: cost}, nil
 }
 
-// banTimes are how long a ban can last.
+// banTimes are the durations of bans.
 var banTimes = []webui.Option{{Value: "1h", Text: "an hour"}, {Value: "24h", Text: "a day"}, {Value: "168h", Text: "a week"}, {Value: "0s", Text: "until it is lifted"}}
 
-// proxyActions are what can be done with the pool and its proxies, by path.
+// proxyActions returns the actions on the pool and its proxies by path.
 func (p poolPages) proxyActions() map[string]webui.Action {
 	return map[string]webui.Action{
 		"/proxies/refresh": p.ofPool("Refresh the pool", "Refresh it now", "All sources are read, and what they list is checked. Proxies that work join the pool as they are found. If a refresh is under way, that one is shown.",
@@ -68,7 +68,7 @@ func (p poolPages) proxyActions() map[string]webui.Action {
 	}
 }
 
-// ofPool is a change of the whole pool by a workflow, which is shown then. start returns its id.
+// ofPool returns an action on the pool that starts a workflow and opens its page. start returns the ID of the workflow.
 func (p poolPages) ofPool(title, button, text string, start func(context.Context) (string, error)) webui.Action {
 	return webui.Action{
 		Class: webui.Operate,
@@ -82,10 +82,10 @@ func (p poolPages) ofPool(title, button, text string, start func(context.Context
 	}
 }
 
-// flowURL is the page of a workflow.
+// flowURL returns the URL of the page of a workflow.
 func flowURL(id string) string { return fleet + "workflows/" + url.PathEscape(id) }
 
-// askOne asks something about a proxy.
+// askOne returns a question about a proxy.
 func (p poolPages) askOne(ctx context.Context, r *http.Request, q webui.Question) (webui.Question, proxies.Known, error) {
 	k, _, err := p.lookup(ctx, r, true)
 	q.Title, q.Back, q.At = q.Title+" "+k.Proxy.String(), proxyURL(r.PathValue("proxy")), poolURL
@@ -122,7 +122,7 @@ func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Done, error)
 	return webui.Done{To: proxyURL(k.ID)}, p.cfg.Proxies.Ban(ctx, site, d, k.ID)
 }
 
-// changed returns the proxy of a change, and the site that the form names, "" for all.
+// changed returns the proxy of an action and the site in the form, "" for all.
 func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Known, site string, err error) {
 	if k, _, err = p.lookup(ctx, r, false); err != nil {
 		return k, "", err
@@ -136,7 +136,7 @@ func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Know
 	return k, site, p.cfg.Sites.Site(ctx, site)
 }
 
-// bansOf are the sites that a proxy is banned from.
+// bansOf returns the sites that have banned a proxy.
 func bansOf(k proxies.Known) []webui.Option {
 	var from []webui.Option
 	if k.Banned {

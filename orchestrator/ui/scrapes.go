@@ -19,18 +19,18 @@ import (
 
 const (
 	scrapesOnPage = 25
-	shownTypes    = 3  // of records
-	shownRecords  = 8  // of a type
-	shownColumns  = 10 // of these
+	shownTypes    = 3  // types of records
+	shownRecords  = 8  // records per type
+	shownColumns  = 10 // columns of records
 	shownCell     = 80 // characters
 	shownGroups   = 20
 )
 
 type scrapesData struct {
-	Site  string // "" for all
+	Site  string // "": all
 	Jobs  []scrapeRow
 	Total int
-	Newer string // the address of the page of newer ones; "" on the first
+	Newer string // URL of the previous page; "" on the first one
 	Older string
 }
 
@@ -57,7 +57,7 @@ func (p sitePages) scrapes(ctx context.Context, r *http.Request) (webui.View, er
 	return webui.View{Name: "Scrapes", At: scrapesURL, Data: d, Cost: cost + 1}, err
 }
 
-// offset is how many entries of a list are before its page.
+// offset returns the position of a page in its list.
 func offset(q url.Values) (int, error) {
 	text := q.Get("from")
 	if text == "" {
@@ -70,7 +70,7 @@ func offset(q url.Values) (int, error) {
 	return n, nil
 }
 
-// turns returns the addresses of the pages before and after that of a list, "" where there is none.
+// turns returns the URLs of the previous and the next page of a list, or "".
 func turns(q url.Values, from, size, all int) (before, after string) {
 	at := func(n int) string {
 		to := maps.Clone(q)
@@ -91,22 +91,22 @@ type scrapeData struct {
 	Pace    *pace
 	Elapsed time.Duration
 	Tables  []recordTable
-	NoTable string // why there are no records to show; "" if there are
-	More    int    // groups of errors that are not shown
-	// MoreTypes is how many types of records are not shown.
+	NoTable string // reason for showing no records, or ""
+	More    int    // hidden groups of errors
+	// MoreTypes is the number of hidden types of records.
 	MoreTypes int
 }
 
-// recordTable is some records of a type, as texts.
+// recordTable has some records of a type as strings.
 type recordTable struct {
 	Type    string
 	Columns []string
-	Hidden  int // columns that are not shown
+	Hidden  int // hidden columns
 	Rows    [][]string
 	More    bool
 }
 
-// Waited is why pages waited, the most frequent first.
+// Waited returns the reasons for waits of pages, most frequent first.
 func (d *scrapeData) Waited() string {
 	names := slices.SortedFunc(maps.Keys(d.Delays), func(a, b string) int {
 		if n := d.Delays[b] - d.Delays[a]; n != 0 {
@@ -121,7 +121,7 @@ func (d *scrapeData) Waited() string {
 	return strings.Join(parts, ", ")
 }
 
-// Retry reports whether the job ended without some pages.
+// Retry reports whether the job ended with missing pages.
 func (d *scrapeData) Retry() bool {
 	return d.Over() && (d.Status != "COMPLETE" || d.Pages.Error > 0 || d.Pages.Open() > 0)
 }
@@ -136,7 +136,7 @@ func (p sitePages) scrape(ctx context.Context, r *http.Request) (webui.View, err
 	d := scrapeData{Job: j, Pace: paceOf(&j, now), Elapsed: now.Sub(j.Began)}
 	if j.Summary != nil {
 		d.Elapsed = time.Duration(j.Summary.Seconds * float64(time.Second))
-		sum := *j.Summary // others have it too
+		sum := *j.Summary // shared with others
 		groups := slices.Clone(sum.Groups)
 		slices.SortStableFunc(groups, func(a, b report.Group) int { return b.Pages - a.Pages })
 		d.More = max(len(groups)-shownGroups, 0)
@@ -154,7 +154,7 @@ func (p sitePages) scrape(ctx context.Context, r *http.Request) (webui.View, err
 	return webui.View{Name: id, At: scrapesURL, Data: &d, Cost: 4 + costOfJob(&j)}, nil
 }
 
-// tableOf returns records as a table. Its columns are the fields of the first record, and then those that only others have.
+// tableOf converts records to a table. Its columns are the fields of the first record, followed by fields of other records.
 func tableOf(h sites.RecordHead) recordTable {
 	t := recordTable{Type: h.Type, More: h.More}
 	var all []map[string]json.RawMessage
@@ -182,7 +182,7 @@ func tableOf(h sites.RecordHead) recordTable {
 	return t
 }
 
-// cell is a value of a record as a text.
+// cell returns a value of a record as a string.
 func cell(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {

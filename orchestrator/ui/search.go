@@ -18,8 +18,8 @@ import (
 
 const (
 	maxQuery       = 200  // bytes
-	searchedFlows  = 3000 // workflows that are searched, the newest
-	searchedJobs   = 1000 // the same of jobs
+	searchedFlows  = 3000 // newest workflows that are searched
+	searchedJobs   = 1000 // newest jobs that are searched
 	shownOfOneKind = 20
 )
 
@@ -30,10 +30,10 @@ type searchData struct {
 	Scrapes   []found
 	Workflows []found
 	Proxies   []found
-	Searched  bool // there were more workflows or jobs than are searched
+	Searched  bool // not all workflows or jobs were searched
 }
 
-// found is something that a search has found.
+// found is a search result.
 type found struct {
 	Text, Note, URL string
 	At              time.Time
@@ -47,7 +47,7 @@ func (d *searchData) None() bool {
 // searchPage is the search.
 type searchPage struct{ *pages }
 
-// serve adds the search: it leads to what has the id, or the whole name, and else lists what has a part of it.
+// serve adds the search. It redirects to the object with the ID or full name, or lists partial matches.
 func (p searchPage) serve() {
 	list := p.site.Page("search", p.search)
 	p.add("GET "+prefix+"/search", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +77,7 @@ func query(r *http.Request) (string, error) {
 	return q, nil
 }
 
-// whole returns the page of what has an id, or a whole name, or "" if there is none.
+// whole returns the URL of the object with an ID or full name, or "".
 func (p searchPage) whole(ctx context.Context, q string) (to string, err error) {
 	for _, find := range []func(context.Context, string) (string, error){p.wholeSite, p.wholeJob, p.wholeWorkflow, p.wholeProxy} {
 		if to, err = find(ctx, q); err != nil || to != "" {
@@ -93,7 +93,7 @@ func (p searchPage) wholeSite(ctx context.Context, q string) (string, error) {
 	}
 	if _, err := p.cfg.Sites.Folder(ctx, q); err == nil {
 		return scrapeURL(q), nil
-	} else if !errors.Is(err, sites.ErrNoJob) && p.cfg.Client.Writable(ctx) != nil { // else no job can have this name
+	} else if !errors.Is(err, sites.ErrNoJob) && p.cfg.Client.Writable(ctx) != nil { // otherwise no job can have this name
 		return "", err
 	}
 	names, err := p.cfg.Sites.Names(ctx)
@@ -119,7 +119,7 @@ func (p searchPage) wholeJob(ctx context.Context, q string) (string, error) {
 	return "", err
 }
 
-// wholeWorkflow finds a workflow by its id, and a node as WORKFLOW/NODE.
+// wholeWorkflow finds a workflow by its ID, and a node as WORKFLOW/NODE.
 func (p searchPage) wholeWorkflow(ctx context.Context, q string) (string, error) {
 	id, node, _ := strings.Cut(q, "/")
 	_, err := tasks.Attach[any](p.cfg.Client, id).Progress(ctx)
@@ -144,7 +144,7 @@ func (p searchPage) wholeProxy(ctx context.Context, q string) (string, error) {
 	return "", err
 }
 
-// search lists what has a text in its name or its id.
+// search lists objects with a text in their name or ID.
 func (p searchPage) search(ctx context.Context, r *http.Request) (webui.View, error) {
 	q, err := query(r)
 	d := &searchData{Query: q}
@@ -158,7 +158,7 @@ func (p searchPage) search(ctx context.Context, r *http.Request) (webui.View, er
 	return webui.View{Name: "Search", Data: d, Fixed: true}, err
 }
 
-// has reports whether one of some texts contains the query.
+// has reports whether any of the strings contains the query.
 func (d *searchData) has(texts ...string) bool {
 	for _, text := range texts {
 		if strings.Contains(strings.ToLower(text), strings.ToLower(d.Query)) {
@@ -168,7 +168,7 @@ func (d *searchData) has(texts ...string) bool {
 	return false
 }
 
-// add adds what was found to a list, unless that is full.
+// add adds a result to a list unless the list is full.
 func add(list *[]found, f found) {
 	if len(*list) < shownOfOneKind {
 		*list = append(*list, f)

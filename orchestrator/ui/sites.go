@@ -21,19 +21,19 @@ import (
 const (
 	sitesURL    = prefix + "/sites"
 	scrapesURL  = prefix + "/scrapes"
-	siteJobs    = 20 // jobs of a site on its page
-	sitesAtOnce = 40 // on a page
+	siteJobs    = 20 // jobs on the page of a site
+	sitesAtOnce = 40 // sites per page
 	idleAtOnce  = 100
-	rowAlerts   = 3  // of a site in the list
-	siteAlerts  = 30 // of a site on its page
-	siteFields  = 60 // fields of a site on its page
+	rowAlerts   = 3  // alerts per site in the list
+	siteAlerts  = 30 // alerts on the page of a site
+	siteFields  = 60 // fields on the page of a site
 )
 
 func siteURL(name string) string { return sitesURL + "/" + url.PathEscape(name) }
 
 func scrapeURL(id string) string { return scrapesURL + "/" + url.PathEscape(id) }
 
-// siteAreas are those of the menu.
+// siteAreas returns the menu areas of sites.
 func (c Config) siteAreas() []webui.Area {
 	if c.Sites == nil {
 		return nil
@@ -57,7 +57,7 @@ func (p sitePages) serve() {
 	}
 }
 
-// costOfJob is about how many commands of Redis it takes to read a job.
+// costOfJob returns the approximate number of Redis commands to read a job.
 func costOfJob(j *sites.Job) int {
 	if j == nil || j.Summary != nil {
 		return 14
@@ -65,42 +65,42 @@ func costOfJob(j *sites.Job) int {
 	return 25
 }
 
-// costOfState is the same of a state.
+// costOfState is costOfJob for the state of a site.
 func costOfState(st *sites.State) int {
 	cost := 0
 	if st.Last != nil {
 		cost++
 	}
-	if st.Job != nil && st.Job.Summary == nil { // else it was read before
+	if st.Job != nil && st.Job.Summary == nil { // otherwise it is cached
 		cost += costOfJob(st.Job)
 	}
 	return cost
 }
 
 type sitesData struct {
-	Sites    []siteRow // those that have a job, or are paused; the worst first
+	Sites    []siteRow // sites with a job or a pause, worst first
 	Idle     []sites.State
 	MoreIdle int
 	Broken   []*definition.BrokenError // at most rowAlerts
-	Newer    string                    // the addresses of the pages of sites before and after; "" where there is none
+	Newer    string                    // URLs of the previous and the next page, or ""
 	Older    string
 }
 
 type siteRow struct {
 	sites.State
-	Pace *pace // of the newest job; nil without one
-	More int   // alerts that are not in the list
+	Pace *pace // of the newest job; may be nil
+	More int   // hidden alerts
 }
 
-// pace is how fast a job is.
+// pace is the progress of a job.
 type pace struct {
-	Share  float64       // of the pages that are known, how many are settled
-	Settle int64         // pages that are done, skipped, or failed
-	Rate   float64       // of them in a second, in the mean since the job began
-	Left   time.Duration // until all are, at that rate; -1 while that is not known, and when the job is over
+	Share  float64       // settled share of the known pages
+	Settle int64         // fetched, skipped and failed pages
+	Rate   float64       // mean settled pages per second since the start
+	Left   time.Duration // estimated time left; -1 if unknown or terminated
 }
 
-// paceOf returns the pace of a job at a time.
+// paceOf returns the progress of a job at a time.
 func paceOf(j *sites.Job, now time.Time) *pace {
 	if j == nil {
 		return nil
@@ -161,13 +161,13 @@ type siteData struct {
 	Jobs       []scrapeRow
 }
 
-// fieldRow is how often a field was found in the last jobs.
+// fieldRow has the coverage of a field in the last jobs.
 type fieldRow struct {
 	Field   string // type.field
 	Line    webui.Line
 	Found   float64  // in the last job
-	Before  *float64 // in the mean of those before; nil without them
-	Drifted bool     // mostly by a fallback: the first selector is out of date
+	Before  *float64 // mean of the earlier jobs; may be nil
+	Drifted bool     // mostly from a fallback: the first selector is outdated
 }
 
 // scrapeRow is a scrape in a list.
@@ -197,7 +197,7 @@ func (p sitePages) siteOf(ctx context.Context, r *http.Request) (webui.View, err
 	return webui.View{Name: name, At: sitesURL, Data: d, Cost: cost + 10 + costOfState(&st)}, nil
 }
 
-// fieldRows are the fields of the last jobs of a site, the newest job first, those that were found least first.
+// fieldRows returns the fields of the last jobs of a site, lowest coverage first. runs begins with the newest job.
 func fieldRows(runs []report.Health, jobs []scrapeRow) (rows []fieldRow, more int) {
 	if len(runs) == 0 {
 		return nil, 0
@@ -238,7 +238,7 @@ func fieldRows(runs []report.Health, jobs []scrapeRow) (rows []fieldRow, more in
 	return rows[:len(rows)-more], more
 }
 
-// scrapesOf reads jobs, and about how many commands that took. Those that are over are read once.
+// scrapesOf reads jobs, and returns the approximate number of commands. Terminated jobs are cached.
 func (p sitePages) scrapesOf(ctx context.Context, began []sites.JobBegan) (rows []scrapeRow, cost int, err error) {
 	now := time.Now()
 	for _, b := range began {
@@ -257,7 +257,7 @@ func (p sitePages) scrapesOf(ctx context.Context, began []sites.JobBegan) (rows 
 	return rows, cost, nil
 }
 
-// siteActions are what can be done with sites and scrapes, by path.
+// siteActions returns the actions on sites and scrapes by path.
 func (p sitePages) siteActions() map[string]webui.Action {
 	site := func(r *http.Request) string { return r.PathValue("site") }
 	ask := func(q webui.Question) func(context.Context, *http.Request) (webui.Question, error) {

@@ -14,11 +14,11 @@ import (
 	"muster/jobs"
 )
 
-// line returns the beginning of a text of others in one line, at most n characters, as it can be shown.
+// line returns the beginning of an untrusted string on one line, at most n characters, safe for display.
 func line(n int, s string) string { return plain(clip.Line(s, n)) }
 
-// plain returns a text of others as it can be shown: characters that are not seen, or that change the order of those
-// around them, are written as in \u202e. Line breaks and tabs stay.
+// plain makes an untrusted string safe for display: characters that are invisible or change the text direction are written as
+// \u202e. Line breaks and tabs remain.
 func plain(s string) string {
 	odd := func(r rune) bool {
 		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError)
@@ -37,14 +37,14 @@ func plain(s string) string {
 	return b.String()
 }
 
-// long is a text that may be cut.
+// long is a string that may be truncated.
 type long struct {
 	Text  string
-	Bytes int  // of the whole
-	Cut   bool // Text is its beginning
+	Bytes int  // of the whole string
+	Cut   bool // Text is truncated
 }
 
-// shown returns a text of which at most n bytes are shown.
+// shown returns a string of which at most n bytes are shown.
 func shown(s string, n int) long {
 	head := clip.Bytes(s, n)
 	return long{plain(head), len(s), len(head) < len(s)}
@@ -56,7 +56,7 @@ type total struct {
 	N    int64
 }
 
-// totals returns numbers by name.
+// totals converts numbers by name.
 func totals(of map[string]int64) []total {
 	var all []total
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -65,14 +65,14 @@ func totals(of map[string]int64) []total {
 	return all
 }
 
-// part is a part of a bar that is 1000 wide.
+// part is a part of a bar with a width of 1000.
 type part struct {
 	State string
 	N     int64
 	X, W  float64
 }
 
-// parts returns the parts of a bar; those of 0 are left out.
+// parts returns the non-empty parts of a bar.
 func parts(of ...part) []part {
 	var sum int64
 	for _, p := range of {
@@ -87,20 +87,20 @@ func parts(of ...part) []part {
 	return of
 }
 
-// byState returns the parts of a bar of items, those that have ended first.
+// byState returns the parts of a bar of items, ended items first.
 func byState(c jobs.Counts) []part {
 	return parts(part{State: string(jobs.ItemIntegrated), N: c.Integrated}, part{State: string(jobs.ItemRejected), N: c.Rejected}, part{State: string(jobs.ItemFailed), N: c.Failed},
 		part{State: string(jobs.ItemReview), N: c.Review}, part{State: string(jobs.ItemValidating), N: c.Validating}, part{State: string(jobs.ItemPending), N: c.Pending})
 }
 
-// group is errors of the same text.
+// group is a group of errors with the same text.
 type group struct {
 	Text  string
 	Count int
-	Key   string // of an item
+	Key   string // key of an item
 }
 
-// grouped returns errors by their text, the most frequent first.
+// grouped groups errors by text, most frequent first.
 func grouped(errs []jobs.ItemError) []group {
 	at := map[string]int{}
 	var all []group

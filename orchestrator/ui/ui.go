@@ -1,5 +1,5 @@
-// Package ui makes the web pages of an orchestrator, below /ui/: jobs, sites, agents, proxies, keys and the audit log,
-// and the pages of tasks/ui below /ui/tasks/. Package api serves them.
+// Package ui serves the web pages of an orchestrator, below /ui/: jobs, sites, agents, proxies, keys and the audit log, and the
+// pages of tasks/ui below /ui/tasks/. Package api mounts them.
 package ui
 
 import (
@@ -24,15 +24,15 @@ import (
 	taskui "muster/tasks/ui"
 )
 
-// Config says what the pages show. What is nil has no pages.
+// Config configures the pages. Nil parts have no pages.
 type Config struct {
-	// Client is the connection to what is shown. Needed.
+	// Client is the connection to the data. Required.
 	Client *tasks.Client
-	// Jobs, Agents and Pipelines are what the pages of jobs show. Those of agents and pipelines need Jobs.
+	// Jobs, Agents and Pipelines are shown on the pages of jobs. Agents and pipelines require Jobs.
 	Jobs      *jobs.Service
 	Agents    *agent.Service
 	Pipelines *pipeline.Registry
-	// Documents stores documents of jobs that are started here, and Events says what happened to jobs. Optional.
+	// Documents stores documents of jobs that are started on these pages, and Events has the events of jobs. Optional.
 	Documents *document.Store
 	Events    *event.Stream
 	// Sites are the sites and their scrapes.
@@ -42,36 +42,36 @@ type Config struct {
 	// Keys and Audit are for admins.
 	Keys  *access.Keys
 	Audit *access.Audit
-	// Check runs the health checks, for the overview.
+	// Check runs the health checks for the overview.
 	Check func(context.Context) health.Report
-	// Done ends the streams of open pages once it is closed. Optional.
+	// Done ends the streams of open pages when it is closed. Optional.
 	Done <-chan struct{}
-	// Write allows changes, to callers with the role for them. Defaults to read-only.
+	// Write allows changes by callers with the required role. Defaults to read-only.
 	Write bool
-	// Logger gets errors of pages. Needed.
+	// Logger receives errors of pages. Required.
 	Logger *slog.Logger
 }
 
-// Route is a page or a change, and the roles of which a caller must have one; without roles it is for admins only.
+// Route is a page or an action, with the roles of which a caller must have one. Without roles it is only for admins.
 type Route struct {
-	Pattern string // as in "GET /ui/jobs"
+	Pattern string // such as "GET /ui/jobs"
 	Handler http.Handler
 	Roles   []access.Role
-	// Refuse answers callers who may not use it with a page that says why.
+	// Refuse responds to callers without permission with a page that has the reason.
 	Refuse func(w http.ResponseWriter, r *http.Request, why string)
 }
 
 const (
 	prefix = "/ui"
-	fleet  = prefix + "/tasks/" // where the pages of tasks/ui are
-	// asynqmon is where package api serves the pages of asynq.
+	fleet  = prefix + "/tasks/" // pages of tasks/ui
+	// asynqmon is the path at which package api serves the pages of asynq.
 	asynqmon = "/asynqmon/"
 )
 
 //go:embed pages
 var files embed.FS
 
-// pages are those of an orchestrator.
+// pages are the pages of an orchestrator.
 type pages struct {
 	cfg    Config
 	site   *webui.Site
@@ -79,7 +79,7 @@ type pages struct {
 	known  known
 }
 
-// Routes returns all that is below /ui/. The handlers may be used by many goroutines at once.
+// Routes returns all routes below /ui/. The handlers are safe for concurrent use.
 func Routes(cfg Config) []Route {
 	p := &pages{cfg: cfg, site: webui.New(webui.Config{
 		Prefix: prefix, Title: "Muster", Home: prefix + "/", Menu: menu(cfg), Search: prefix + "/search", SearchHint: "Id or name",
@@ -95,7 +95,7 @@ func Routes(cfg Config) []Route {
 	return p.routes
 }
 
-// may reports whether the caller of a request may make changes of a class.
+// may reports whether the caller of a request may perform actions of a class.
 func (c Config) may(r *http.Request, class webui.Class) bool {
 	needs := access.Operator
 	if class == webui.Administer {
@@ -104,7 +104,7 @@ func (c Config) may(r *http.Request, class webui.Class) bool {
 	return c.Write && access.CallerOf(r.Context()).Role.May(needs)
 }
 
-// menu is the navigation.
+// menu returns the navigation.
 func menu(cfg Config) []webui.Area {
 	return slices.Concat(
 		[]webui.Area{{Link: webui.Link{Text: "Overview", URL: prefix + "/"}}},
@@ -116,10 +116,10 @@ func menu(cfg Config) []webui.Area {
 	)
 }
 
-// reads names what the caller of a request may read.
+// reads identifies the read permissions of the caller of a request.
 func reads(r *http.Request) string { return string(access.CallerOf(r.Context()).Role) }
 
-// caller names the caller of a request. While no key is needed it has no name.
+// caller returns the name of the caller of a request, or "" while no key is required.
 func caller(r *http.Request) string {
 	if c := access.CallerOf(r.Context()); c.ID != "" {
 		return c.Owner()
@@ -127,12 +127,12 @@ func caller(r *http.Request) string {
 	return ""
 }
 
-// shows reports whether the caller of a request sees the area of the menu with a URL.
+// shows reports whether the caller of a request sees the menu area with a URL.
 func shows(r *http.Request, url string) bool {
 	return url != accessArea || access.CallerOf(r.Context()).Role == access.Admin
 }
 
-// explain says what the page of an error says.
+// explain returns the status and the title of the page of an error.
 func explain(err error) (status int, title string, ok bool) {
 	if status, title, ok = explainJob(err); ok {
 		return status, title, ok
@@ -154,7 +154,7 @@ func explain(err error) (status int, title string, ok bool) {
 	return 0, "", false
 }
 
-// refused returns the error of a change for its page: what Redis did is an error of Redis, all else is a reason.
+// refused converts the error of an action for its page. Errors of Redis stay errors; all others are reasons for a rejection.
 func (p *pages) refused(ctx context.Context, err error) error {
 	if _, _, known := explain(err); err == nil || known || p.cfg.Client.Writable(ctx) != nil {
 		return err
@@ -172,7 +172,7 @@ func (p *pages) page(path, name string, ask webui.Ask) {
 	p.add("GET "+prefix+path, p.site.Page(name, ask), access.Viewer)
 }
 
-// action adds a change, and the question before it.
+// action adds an action and its confirmation page.
 func (p *pages) action(path string, a webui.Action) {
 	ask, do := p.site.Action(a)
 	role := access.Operator
@@ -191,7 +191,7 @@ func (p *pages) tasks() {
 	}
 	h := taskui.Handler(p.cfg.Client, taskui.Config{
 		Prefix: fleet, Title: "Muster", Home: prefix + "/", Nav: nav, Search: prefix + "/search", SearchHint: "Id or name", Shows: shows, Logger: p.cfg.Logger,
-		Data:   func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates have passwords
+		Data:   func(r *http.Request) bool { return access.CallerOf(r.Context()).Role == access.Admin }, // candidates contain passwords
 		Caller: caller, Done: p.cfg.Done,
 		May: func(r *http.Request) bool { return p.cfg.may(r, webui.Operate) },
 	})
