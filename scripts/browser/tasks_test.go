@@ -258,7 +258,7 @@ func TestUpdatesKeepTypedText(t *testing.T) {
 		t.Errorf("after updates the fields are %q, want refund 24h", got)
 	}
 	b.click("main form button")
-	if got := eval[string](b, `location.search`); got != "?name=refund&within=24h" {
+	if got := eval[string](b, `location.search`); got != "?name=refund&label=&within=24h" {
 		t.Errorf("the form was sent as %s", got)
 	}
 	b.shows("No workflows found")

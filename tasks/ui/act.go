@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -27,7 +28,11 @@ func (s *site) actions() map[string]webui.Action {
 				}, nil
 			},
 			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
-				return webui.Done{To: workflow(r)}, s.client.Cancel(ctx, r.PathValue("id"))
+				err := s.client.Cancel(ctx, r.PathValue("id"))
+				if errors.Is(err, tasks.ErrEnded) || errors.Is(err, tasks.ErrRevoked) {
+					err = nil // the page of the workflow shows how it ended
+				}
+				return webui.Done{To: workflow(r)}, err
 			},
 		},
 		"/workflows/{id}/revoke": {

@@ -316,3 +316,29 @@ func TestWorkflowsAreFilteredByLabel(t *testing.T) {
 		t.Errorf("got %s", body)
 	}
 }
+
+// A workflow that has ended, or was revoked in the meantime, is shown instead of an error.
+func TestWorkflowIsCancelledUnlessItHasEnded(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	ctx := t.Context()
+	running, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := revoked.Revoke(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wantIn(t, h, "/workflows/"+running.ID(), "Cancel…", "Revoke…")
+	for id, want := range map[string]tasktype.Status{running.ID(): tasktype.Failed, revoked.ID(): tasktype.Revoked} {
+		wantIn(t, h, "/workflows/"+id+"/cancel", "Cancel the workflow")
+		wantPosted(t, h, http.StatusSeeOther, "/workflows/"+id+"/cancel")
+		if got, err := tasks.Attach[int](f.Client(), id).Status(ctx); err != nil || got != want {
+			t.Errorf("after the action: got %s, %v, want %s", got, err, want)
+		}
+	}
+}
