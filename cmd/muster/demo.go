@@ -41,23 +41,23 @@ With --keep everything runs until Ctrl-C, even after a failure.`,
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			return withState(c.Context, runDemo(env, c), "the demo was stopped and its data removed; start another with muster demo")
+			dir, err := demoDir(c.String("dir"))
+			if err != nil {
+				return err
+			}
+			err = runDemo(env, c, dir)
+			if c.String("dir") != "" || c.Bool("keep") {
+				return withState(c.Context, err, "the demo was stopped; its data is in %s", dir)
+			}
+			if c.Context.Err() != nil {
+				_ = os.RemoveAll(dir) // leftovers are in a temporary directory
+			}
+			return withState(c.Context, err, "the demo was stopped and its data removed; start another with muster demo")
 		},
 	}
 }
 
-func runDemo(env environment, c *cli.Context) error {
-	dir, err := demoDir(c.String("dir"))
-	if err != nil {
-		return err
-	}
-	if c.String("dir") == "" {
-		defer func() {
-			if c.Context.Err() != nil && !c.Bool("keep") {
-				_ = os.RemoveAll(dir) // leftovers are in a temporary directory
-			}
-		}()
-	}
+func runDemo(env environment, c *cli.Context, dir string) error {
 	// In the data directory, so that commands with --data-dir find the sites too.
 	data := filepath.Join(dir, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {

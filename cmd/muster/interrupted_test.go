@@ -20,6 +20,7 @@ func TestInterruptedCommandsSayHowToContinue(t *testing.T) {
 	job := c.run("jobs", "start", "--prompt", "find duties", "--json")
 	_, job, _ = strings.Cut(job, `"job_id": "`)
 	job, _, _ = strings.Cut(job, `"`)
+	kept := t.TempDir()
 	for _, r := range []struct {
 		args  []string
 		ready string // part of its output while it waits
@@ -28,6 +29,8 @@ func TestInterruptedCommandsSayHowToContinue(t *testing.T) {
 		{[]string{"jobs", "wait", job, "--progress", "lines"}, "default", "muster: interrupted: the jobs are not cancelled; wait again with muster jobs wait " + job},
 		{[]string{"start"}, "running; Ctrl-C stops", "muster: interrupted: unfinished work is kept; resume with muster start"},
 		{[]string{"jobs", "events", "all", "--follow", "--after", "0"}, "job.created", "muster: interrupted\n"},
+		{[]string{"demo", "--dir", kept}, "demo: started", "muster: interrupted: the demo was stopped; its data is in " + kept},
+		{[]string{"demo"}, "demo: started", "muster: interrupted: the demo was stopped and its data removed"},
 	} {
 		cmd, out := c.start(r.args...)
 		if !testutil.Becomes(func() bool { return strings.Contains(out.String(), r.ready) }) {
