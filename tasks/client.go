@@ -26,7 +26,7 @@ type Client struct {
 // By default go-redis writes each failed dial of its pool to stderr. Callers get these failures as errors.
 func init() { logging.Disable() }
 
-// Connect returns a client of a Redis, a Redis Cluster or a master that Sentinels watch, and checks that it answers.
+// Connect returns a client of a Redis, a Redis Cluster or a master that Sentinels watch, and checks that it responds.
 // The url has the form that [ParseURL] reads. Close the client after use.
 //
 // Importing the package disables the process-wide log of go-redis; call redis.SetLogger in main to enable it.
@@ -86,7 +86,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Ping checks that Redis answers.
+// Ping checks that Redis responds.
 func (c *Client) Ping(ctx context.Context) error {
 	if err := c.rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("ping Redis: %w", err)
@@ -94,7 +94,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Writable checks that Redis answers and accepts writes. Its error says why Redis does not, and what to do. [Refused]
+// Writable checks that Redis responds and accepts writes. Its error names the reason and the next step. [Refused]
 // reports true for the error if the state of Redis is temporary, such as a full disk.
 func (c *Client) Writable(ctx context.Context) error {
 	return c.eng.Fleet.Writable(ctx)

@@ -86,8 +86,8 @@
 //   - [Try]: yields an [Outcome], the value or the failure of a signature
 //   - [Settle]: yields the outcomes of the members of a group or map
 //
-// A task bound with [HandlePlan] returns a signature, which replaces it: so a workflow can decide at run time what to
-// do next. A signature that is used in two places of a send runs once, and both places get its value.
+// A task bound with [HandlePlan] returns a signature, which replaces it: so a workflow decides at run time about its next
+// steps. A signature that is used in two places of a send runs once, and both places get its value.
 //
 // # Options
 //
@@ -115,24 +115,24 @@
 //
 //   - The task fails without another attempt if the error has a Permanent anywhere.
 //   - The next attempt begins after the delay of the outermost RetryIn.
-//   - The code of the [Failure] is that of the outermost WithCode. Without one it is that of a *Failure that the handler
-//     returns, else [tasktype.CodeTimeout], [tasktype.CodePermanent] or [tasktype.CodeError].
+//   - The code of the [Failure] comes from the outermost WithCode. Without one it comes from a *Failure that the handler
+//     returns; else it is [tasktype.CodeTimeout], [tasktype.CodePermanent] or [tasktype.CodeError].
 //   - [Again] is not a failure, unless the same error has a Permanent or a RetryIn.
 //
 // The outermost is the one with the fewest errors around it; of errors that were joined it is the first. Only the first
 // 200,000 errors of a tree are read.
 //
-// # Answers from outside
+// # External tasks
 //
-// A task that is [External] waits for the answer of a person, or of a program in any language. A handler can make its
-// own task wait like this, with [TokenFrom] and [ResultPending]. Such a task is STARTED and holds no slot of a worker.
-// The program that answers finds it with [Client.OpenTokens], gets a token from [Client.NewToken], and calls [Complete]
-// or [Client.Fail]; [Client.Extend] gives it more time.
+// A task that is [External] is completed by a person, or by a program in any language. A handler can make its own task wait
+// in the same way, with [TokenFrom] and [ResultPending]. Such a task is STARTED and occupies no slot of a worker. The
+// program that completes it finds it with [Client.OpenTokens], gets a token from [Client.NewToken], and calls [Complete] or
+// [Client.Fail]; [Client.Extend] moves the deadline. Package api does the same over HTTP.
 //
 // # States
 //
 //	PENDING ──▶ STARTED ──▶ SUCCESS
-//	   ▲           │  ├───▶ FAILURE    the last attempt failed
+//	   ▲           │  ├───▶ FAILURE    the last attempt failed, or Cancel (also straight from PENDING)
 //	   │           │  └───▶ REVOKED    by Revoke, or expired (also straight from PENDING)
 //	   └── RETRY ◀─┘
 //	PENDING ──▶ SKIPPED                a node that it needs has failed
@@ -191,6 +191,6 @@
 // after every attempt.
 //
 // Package tasktype has the structs that these return, the states of a node and the codes of failures. Package taskstest
-// runs workflows in tests, without a server and without waiting. Package metrics exports to Prometheus, package otel to
+// runs workflows in tests, without a server and without waiting. Package api serves workflows over HTTP. Package metrics exports to Prometheus, package otel to
 // OpenTelemetry.
 package tasks

@@ -37,8 +37,8 @@ var (
 	ErrShutdown = engine.ErrShutdown
 )
 
-// Refused reports whether err is the error of a Redis that answers, but does not accept writes for now: its disk or its
-// memory is full, it has become a replica, or it has too few replicas. A handler that gets such an error can return
+// Refused reports whether err means that Redis responds, but does not accept writes at present: its disk or its memory is
+// full, it has become a replica, or it has too few replicas. A handler that gets such an error can return
 // [Again], so that no attempt is used up. See [Client.Writable].
 func Refused(err error) bool { return store.Refused(err) }
 
@@ -115,7 +115,7 @@ func IsAgain(err error) bool { return engine.IsAgain(err) }
 
 const returnNil = "return nil if the task has succeeded"
 
-// orMissing returns err or, if it is nil, an error that names the call and what to do instead.
+// orMissing returns err or, if it is nil, an error that names the call and the alternative.
 func orMissing(err error, call, instead string) error {
 	if err == nil {
 		return fmt.Errorf("%s: there is no error; %s", call, instead)

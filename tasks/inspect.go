@@ -28,8 +28,8 @@ func (c *Client) Workers(ctx context.Context) ([]tasktype.Worker, error) {
 	return ws, nil
 }
 
-// PingWorkers asks every live worker for an answer, and returns for each whether it answered within wait. It returns
-// as soon as all have answered.
+// PingWorkers pings every live worker, and returns for each whether it responded within wait. It returns as soon as all
+// have responded.
 func (c *Client) PingWorkers(ctx context.Context, wait time.Duration) ([]tasktype.Pong, error) {
 	ps, err := c.eng.Fleet.Ping(ctx, wait)
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *Client) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 // of the next page: call again with it in f.Cursor until it is empty. A page can be short, or empty, although
 // others follow it.
 //
-// All running workflows are listed. Of those that have ended, the last 10,000 of each state are listed (on
-// a Redis Cluster, of each shard), for as long as their results are kept.
+// All running workflows are listed. Of the ended workflows, the last 10,000 of each state are listed (on a Redis Cluster, of
+// each shard), for as long as their results are kept.
 func (c *Client) Workflows(ctx context.Context, f tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
 	page, next, err = c.eng.Inspector.Workflows(ctx, f)
 	if err != nil {
@@ -100,9 +100,9 @@ func (c *Client) Workflows(ctx context.Context, f tasktype.WorkflowFilter) (page
 }
 
 // Rates returns the counts that f selects, by time, queue and task. A minute or hour in which no task ended has
-// no point. Counts by minute are kept for 24 hours, those by hour for 30 days. When there are
-// very many tasks, those that first ended late in an hour (or day) are counted together, as the task "(other)" of
-// their queue. Workers store counts once a second; those of the last second of a killed worker are lost.
+// no point. Counts by minute are kept for 24 hours, counts by hour for 30 days. When there are very many tasks, tasks that
+// first ended late in an hour (or day) are counted together, as the task "(other)" of their queue. Workers store counts once a
+// second; a killed worker loses the counts of its last second.
 func (c *Client) Rates(ctx context.Context, f tasktype.RateFilter) ([]tasktype.RatePoint, error) {
 	points, err := c.eng.Inspector.Rates(ctx, f)
 	if err != nil {
@@ -114,9 +114,9 @@ func (c *Client) Rates(ctx context.Context, f tasktype.RateFilter) ([]tasktype.R
 // ErrNoNode means that a workflow has no node with the given id.
 var ErrNoNode = engine.ErrNoNode
 
-// Node returns a node of a workflow with its input and its attempts, however large the workflow is. It leaves out what
-// takes the other nodes: Needs and Side, and Waits unless the node waits for an answer from outside. Its errors are
-// [ErrUnknown] and [ErrNoNode].
+// Node returns a node of a workflow with its input and its attempts, however large the workflow is. It does not set fields
+// that depend on other nodes: Needs and Side, and Waits unless the node waits for external completion. It returns
+// [ErrUnknown] or [ErrNoNode].
 //
 // The input of a node that comes after others is their value. An input that the workflow was sent with is kept while
 // its node has not ended, and when it fails. After success it is kept if all such inputs of the workflow have at most
@@ -139,8 +139,8 @@ func (c *Client) OpenTasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 	return list, nil
 }
 
-// CountWorkflows returns how many workflows [Client.Workflows] can list in each state. The number of those that are
-// running is exact; among the others may be some whose results are no longer kept, which are not listed.
+// CountWorkflows returns how many workflows [Client.Workflows] can list in each state. The number of running workflows is
+// exact; the others may include workflows whose results are no longer kept, which are not listed.
 func (c *Client) CountWorkflows(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
 	counts, err := c.eng.Inspector.Counts(ctx)
 	if err != nil {

@@ -108,9 +108,9 @@ func InfoFrom(ctx context.Context) tasktype.Info {
 	return tasktype.Info{}
 }
 
-// Predecessors returns the ids of at most limit nodes that the task of ctx comes after: each member of a group or a
-// map, and for the first tasks of a plan the node that returned the plan. It may ask Redis. For a context that is not
-// that of a handler it returns nil.
+// Predecessors returns the ids of at most limit nodes on which the task of ctx depends: each member of a group or a
+// map, and for the first tasks of a plan the node that returned the plan. It may read from Redis. It returns nil for a
+// context that does not belong to a handler.
 func Predecessors(ctx context.Context, limit int) ([]string, error) {
 	r := engine.RunFrom(ctx)
 	if r == nil {

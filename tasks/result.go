@@ -23,8 +23,8 @@ type AsyncResult[O any] struct {
 }
 
 // Send stores s in Redis as a workflow and returns its handle. The tasks that can run at once are ready then. If Send
-// returns no error the workflow runs, even if the sender dies. With [ErrDuplicate], the handle is that of the workflow
-// that has the same id or unique key; with other errors it is nil.
+// returns no error the workflow runs, even if the sender dies. With [ErrDuplicate], the handle refers to the workflow
+// with the same id or unique key; with other errors it is nil.
 func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (*AsyncResult[O], error) {
 	ref, err := c.eng.Sender.Send(ctx, s.sig, collect(opts, SendOption.forSend))
 	if err != nil && !errors.Is(err, ErrDuplicate) {
@@ -157,7 +157,7 @@ func (r *AsyncResult[O]) Summary(ctx context.Context) (tasktype.WorkflowDetail, 
 
 // Watch yields the progress of the workflow, and again whenever it has changed: at once when it has ended, about 100 ms
 // after tasks have ended or were added, and within a second when the first task has started. The sequence ends when all
-// tasks have ended, with a progress that has Ended set, or with an error, such as that of ctx.
+// tasks have ended, with a progress that has Ended set, or with an error, such as ctx.Err().
 func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress, error] {
 	return func(yield func(tasktype.Progress, error) bool) {
 		var last tasktype.Progress
@@ -244,11 +244,10 @@ type Member[O any] struct {
 	Outcome[O]
 }
 
-// AsCompleted yields each member of the list that the workflow yields about 100 ms after it has ended, in the order in which
-// they ended, as far as they ended before it read them.
-// The members are those of [Members]. The sequence ends after the last member, also if a failure has failed the
-// group before, or with an error, such as that of ctx. If there is no list for another reason than a failed member, the
-// error is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].
+// AsCompleted yields the members of the list that the workflow yields, each about 100 ms after it has ended, and those that
+// it reads together in the order in which they ended. The members are the same as in [Members]. The sequence ends after the
+// last member, even if the group has failed before, or with an error, such as ctx.Err(). If there is no list for another
+// reason than a failed member, the error is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].
 func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Member[O], error] {
 	return func(yield func(Member[O], error) bool) {
 		fail := func(err error) { yield(Member[O]{}, fmt.Errorf("members of workflow %s: %w", r.ID(), err)) }

@@ -12,31 +12,31 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// The errors of answers with a task token, beside [ErrUnknown]: the token is not of an existing workflow, because it was
-// made up, or the workflow was deleted or lost.
+// The errors of calls with a task token. [ErrUnknown] means that the token is invented, or that its workflow was deleted or
+// lost.
 var (
-	// ErrCompleted means that the node has ended: it was answered or revoked, or its last attempt has failed. Only the
-	// first answer is stored, so a call that is repeated because its reply was lost can get this error.
+	// ErrCompleted means that the node has ended: it was completed or revoked, or its last attempt failed. Only the first
+	// result is stored, so a call that is repeated because its reply was lost can return this error.
 	ErrCompleted = engine.ErrCompleted
-	// ErrStale means that the token is not that of the node, or no longer: its attempt has ended and another
-	// one follows, or a new token was made.
+	// ErrStale means that the token is not valid for the node, or no longer: its attempt has ended and another one follows,
+	// or a new token has replaced it.
 	ErrStale = engine.ErrStale
-	// ErrNotOpen means that the node does not wait for an answer: it has not started, or its handler is still running.
+	// ErrNotOpen means that the node does not wait for external completion: it has not started, or its handler is running.
 	ErrNotOpen = engine.ErrNotOpen
 )
 
-// External declares that the task is answered from outside: by a person, or by a program in any language. No handler is
-// called. When the task can run, a worker of its queue opens it: the task is STARTED, and waits for [Client.Complete]
-// or [Client.Fail]. The worker needs no handler for it. An open task holds no slot of a worker, but it counts for
+// External declares that the task is completed externally: by a person, or by a program in any language. No handler is
+// called. When the task is ready, a worker of its queue opens it: the task is STARTED, and waits for [Client.Complete]
+// or [Client.Fail]. The worker needs no handler for it. An open task occupies no slot of a worker, but it counts for
 // [AtMost].
 //
-// [Timeout] counts from when the task is opened; [Client.Extend] moves the deadline. At the deadline the attempt fails
+// [Timeout] begins when the task is opened; [Client.Extend] moves the deadline. At the deadline the attempt fails
 // with [tasktype.CodeTimeout]. If [MaxRetry] allows another attempt, the task is opened again, with a new token.
 func External() TaskOption { return option(func(o *graph.Opts) { o.External = true }) }
 
-// TokenFrom returns a token with which another program can answer the task of ctx instead of its handler. The
-// handler passes the token on and returns [ResultPending]. If the answer arrives before that, it is the result, and the
-// return value of the handler is dropped. The first call in an attempt makes the token and stores its hash in Redis. An
+// TokenFrom returns a token with which another program can complete the task of ctx instead of its handler. The
+// handler passes the token on and returns [ResultPending]. A completion that arrives earlier is the result, and the
+// return value of the handler is discarded. The first call in an attempt creates the token and stores its hash in Redis. An
 // attempt that is repeated because its worker died has a new token, and the old one is stale.
 //
 // A token is a secret: any program that has it can end the task. Do not put it into the path of a URL or into a log.
@@ -52,8 +52,8 @@ func TokenFrom(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// ResultPending returns the result of a handler that has passed its token on: the task waits for an answer from outside,
-// as an [External] one does, and holds no slot.
+// ResultPending returns the result of a handler that has passed its token on: the task waits for external completion, as
+// an [External] task does, and occupies no slot.
 //
 //	token, err := tasks.TokenFrom(ctx)
 //	…
@@ -80,7 +80,7 @@ func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token stri
 }
 
 // Complete ends the node of a token with a value in JSON, of at most 16 MiB. It does not check that the value has the
-// type of the task; the function [Complete] does. Only the first answer is stored: later ones get [ErrCompleted],
+// type of the task; the function [Complete] does. Only the first result is stored: later calls return [ErrCompleted],
 // [ErrStale] or [ErrUnknown].
 func (c *Client) Complete(ctx context.Context, token string, value json.RawMessage) error {
 	if !json.Valid(value) {
@@ -97,7 +97,7 @@ func complete(ctx context.Context, c *Client, token, task string, value json.Raw
 }
 
 // Fail ends the attempt of a token with a failure, as if a handler had returned cause: [MaxRetry] decides whether
-// another attempt follows, and cause may be marked with [Permanent], [RetryIn] and [WithCode]. Its errors are those of
+// another attempt follows, and cause may be marked with [Permanent], [RetryIn] and [WithCode]. It returns the errors of
 // [Client.Complete].
 func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 	if cause == nil {
@@ -109,8 +109,8 @@ func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 	return nil
 }
 
-// Extend moves the deadline of the node of a token to d from now. A program that works on a long answer calls it as a
-// heartbeat. A node without a deadline gets none. Its errors are those of [Client.Complete], and [ErrNotOpen].
+// Extend moves the deadline of the node of a token to d from now. A program that works for long calls it as a heartbeat. A
+// node without a deadline gets none. It returns the errors of [Client.Complete], and [ErrNotOpen].
 func (c *Client) Extend(ctx context.Context, token string, d time.Duration) error {
 	if err := c.eng.Answers.Extend(ctx, token, d); err != nil {
 		return fmt.Errorf("extend the deadline of a task: %w", err)
@@ -118,8 +118,8 @@ func (c *Client) Extend(ctx context.Context, token string, d time.Duration) erro
 	return nil
 }
 
-// NewToken makes a token for a node that waits for an answer; earlier tokens of the node are stale then. Its errors
-// are [ErrUnknown], [ErrCompleted] and [ErrNotOpen]. A token is a secret: see [TokenFrom].
+// NewToken creates a token for a node that waits for external completion. Earlier tokens of the node become stale. It returns
+// [ErrUnknown], [ErrCompleted] or [ErrNotOpen]. A token is a secret: see [TokenFrom].
 func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, error) {
 	token, err := c.eng.Answers.New(ctx, workflow, node)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, e
 	return token, nil
 }
 
-// OpenTokens returns a page of the nodes of a task that wait for an answer, by workflow and node, and the cursor of
+// OpenTokens returns a page of the nodes of a task that wait for external completion, by workflow and node, and the cursor of
 // the next page. The cursor of the first page is empty; call again until next is empty. A page has at most 100 nodes,
 // and fewer when their inputs are large; it can be empty although others follow. It has no tokens: see
 // [Client.NewToken].
