@@ -265,7 +265,7 @@ func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now t
 // wait notes that a stuck job waits for agents, so that it is not recovered as soon as one comes. The event is appended
 // once for each time without progress.
 func (m *monitor) wait(ctx context.Context, j *Job, r record, st Stuck, now time.Time) error {
-	if _, err := m.note(ctx, j.ID, "told:"+r["progressed"], "job.stuck", encode(st)); err != nil {
+	if _, err := m.note(ctx, j.ID, "stuck:"+r["progressed"], "job.stuck", encode(st)); err != nil {
 		return err
 	}
 	if now.Sub(r.time("waited")) < j.StuckAfter/2 {

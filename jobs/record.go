@@ -30,7 +30,7 @@ import (
 //	done:STAGE                   when a stage was completed
 //	failed_stage failed_stage_error  the stage that an operator failed, and why
 //	progressed futile recoveries when it last made progress; how often it was recovered since; how often in all
-//	waited told:PROGRESSED       when it was last stuck because there was no agent; that this event was added
+//	waited stuck:PROGRESSED      when it was last stuck because there was no agent; that this event was added
 //	endings                      the last ending of its queue that is in the events
 //	error details
 //	paused reopened              1 if no agent gets its work; when it was last reopened

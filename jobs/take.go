@@ -96,7 +96,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 	if len(batch.Items) == 0 {
 		return nil, nil
 	}
-	told, err := s.brief(ctx, id)
+	brief, err := s.brief(ctx, id)
 	if err != nil {
 		return nil, errors.Join(err, s.queue(id).Return(ctx, batch.Items...))
 	}
@@ -116,7 +116,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 			continue
 		}
 		w.Expires = now.Add(lease).UTC()
-		w.Prompt, w.PromptSHA256, w.Context, w.ContextSHA256, w.Document, w.Headers = told.prompt, told.promptSHA256, told.context, told.contextSHA256, told.document, told.headers
+		w.Prompt, w.PromptSHA256, w.Context, w.ContextSHA256, w.Document, w.Headers = brief.prompt, brief.promptSHA256, brief.context, brief.contextSHA256, brief.document, brief.headers
 		for _, st := range p.Stages {
 			if st.Name == w.Stage {
 				break

@@ -5,42 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
-
-// Cancel needs no worker.
-func TestCancelWithoutWorker(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		client := tasks.NewClient(rdb)
-		t.Cleanup(func() { client.Close() })
-		ctx := limited(t)
-		run, err := tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("other"))), Sum).Send(ctx, client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 { // also when it was cancelled before
-			if err := run.Cancel(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := run.Wait(ctx); !errors.Is(err, tasks.ErrCancelled) {
-			t.Errorf("got %v, want %v", err, tasks.ErrCancelled)
-		}
-		p, err := run.Progress(ctx)
-		if err != nil || !p.Ended || p.Status != tasktype.Failed || p.Done != p.Total {
-			t.Errorf("got %+v, %v", p, err)
-		}
-		if due, err := client.Due(ctx, 10); err != nil || len(due) != 0 {
-			t.Errorf("left on the agenda: %+v, %v", due, err)
-		}
-	})
-}
 
 func TestCancel(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -15,31 +16,42 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Revoke needs no worker: what waits and what is scheduled has ended when it returns.
-func TestRevocationNeedsNoWorker(t *testing.T) {
+// Revoke and Cancel need no worker: all tasks have ended when they return. A second call has no effect.
+func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		client := tasks.NewClient(rdb)
 		t.Cleanup(func() { client.Close() })
 		ctx := limited(t)
-		run, err := tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("other"))), Sum).Send(ctx, client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := run.Revoke(ctx); err != nil {
-			t.Fatal(err)
-		}
-		_, err = run.Wait(ctx)
-		var failure *tasks.Failure
-		if !errors.As(err, &failure) || failure.Code != tasktype.CodeRevoked {
-			t.Errorf("got %v", err)
-		}
-		p, err := run.Progress(ctx)
-		if err != nil || !p.Ended || p.Status != tasktype.Revoked || p.Done != p.Total {
-			t.Errorf("got %+v, %v", p, err)
-		}
-		if due, err := client.Due(ctx, 10); err != nil || len(due) != 0 {
-			t.Errorf("left on the agenda: %+v, %v", due, err)
+		for _, c := range []struct {
+			stop   func(context.Context, string) error
+			code   string
+			status tasktype.Status
+		}{
+			{client.Revoke, tasktype.CodeRevoked, tasktype.Revoked},
+			{client.Cancel, tasktype.CodeCancelled, tasktype.Failed},
+		} {
+			run, err := tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("other"))), Sum).Send(ctx, client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := c.stop(ctx, run.ID()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err = run.Wait(ctx)
+			var failure *tasks.Failure
+			if !errors.As(err, &failure) || failure.Code != c.code || errors.Is(err, tasks.ErrCancelled) != (c.code == tasktype.CodeCancelled) {
+				t.Errorf("got %v, want a failure with the code %s", err, c.code)
+			}
+			p, err := run.Progress(ctx)
+			if err != nil || !p.Ended || p.Status != c.status || p.Done != p.Total {
+				t.Errorf("got %+v, %v, want %s", p, err, c.status)
+			}
+			if due, err := client.Due(ctx, 10); err != nil || len(due) != 0 {
+				t.Errorf("left on the agenda: %+v, %v", due, err)
+			}
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -52,16 +51,9 @@ func labelFlag(usage string) cli.Flag {
 
 // labelsOf returns the labels of a command line.
 func labelsOf(c *cli.Context) (map[string]string, error) {
-	var labels map[string]string
-	for _, text := range c.StringSlice("label") {
-		key, value, ok := strings.Cut(text, "=")
-		if !ok || key == "" {
-			return nil, usageError{fmt.Errorf("--label %q must be KEY=VALUE", text)}
-		}
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[key] = value
+	labels, err := tasktype.ParseLabels(c.StringSlice("label"))
+	if err != nil {
+		return nil, usageError{err}
 	}
 	return labels, nil
 }

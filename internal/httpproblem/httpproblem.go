@@ -3,6 +3,7 @@ package httpproblem
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -47,6 +48,25 @@ func (p *Problem) ContentType(string) string { return MediaType }
 // New returns a problem with the usual code of its status.
 func New(status int, format string, args ...any) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: codeOf(status), Detail: fmt.Sprintf(format, args...)}
+}
+
+// Known is an error that a client can act on, with the status and the code of its problem.
+type Known struct {
+	Err    error
+	Status int
+	Code   string
+}
+
+// OfKnown returns the problem of the first of some errors that err matches, and nil if it matches none.
+func OfKnown(err error, known []Known) *Problem {
+	for _, k := range known {
+		if errors.Is(err, k.Err) {
+			p := New(k.Status, "%v", err)
+			p.Code = k.Code
+			return p
+		}
+	}
+	return nil
 }
 
 // BadField returns the problem of a request with one invalid field.

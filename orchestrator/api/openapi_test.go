@@ -218,7 +218,7 @@ func TestCodesOfProblemsAreDocumented(t *testing.T) {
 	}
 	var codes []string
 	for _, known := range serviceProblems {
-		codes = append(codes, known.code)
+		codes = append(codes, known.Code)
 	}
 	codes = append(codes, tasksapi.Codes()...)
 	for status := 400; status < 600; status++ {

@@ -62,12 +62,8 @@ func problemOf(err error, prefix string) *Problem {
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem(http.StatusServiceUnavailable, "the request took too long; try again later")
 	}
-	for _, known := range serviceProblems {
-		if errors.Is(err, known.err) {
-			p := problem(known.status, "%v", err)
-			p.Code = known.code
-			return p
-		}
+	if p := httpproblem.OfKnown(err, serviceProblems); p != nil {
+		return p
 	}
 	if tasks.Unavailable(err) {
 		return problem(http.StatusServiceUnavailable, "Redis does not respond; try again later")
@@ -76,44 +72,40 @@ func problemOf(err error, prefix string) *Problem {
 }
 
 // serviceProblems are the errors of the services that a client can act on.
-var serviceProblems = []struct {
-	err    error
-	status int
-	code   string
-}{
-	{jobs.ErrNotFound, http.StatusNotFound, "job_not_found"},
-	{sites.ErrNoJob, http.StatusNotFound, "job_not_found"},
-	{sites.ErrNothingLeft, http.StatusConflict, "scrape_complete"},
-	{jobs.ErrNoItem, http.StatusNotFound, "item_not_found"},
-	{agent.ErrNoAgent, http.StatusNotFound, "agent_not_found"},
-	{agent.ErrNoneSuch, http.StatusNotFound, "assignment_not_found"},
-	{webhook.ErrNoEndpoint, http.StatusNotFound, "webhook_not_found"},
-	{webhook.ErrNoDelivery, http.StatusNotFound, "delivery_not_found"},
-	{breaker.ErrNotFound, http.StatusNotFound, "breaker_not_found"},
-	{workqueue.ErrNewer, http.StatusConflict, "queue_of_newer_version"},
-	{workqueue.ErrFull, http.StatusServiceUnavailable, "unavailable"},
-	{proxies.ErrNoSources, http.StatusConflict, "no_proxy_sources"},
-	{access.ErrNoKey, http.StatusNotFound, "key_not_found"},
-	{jobs.ErrStale, http.StatusPreconditionFailed, "version_mismatch"},
-	{jobs.ErrTerminal, http.StatusConflict, "job_ended"},
-	{jobs.ErrNotEnded, http.StatusConflict, "job_not_ended"},
-	{jobs.ErrStageEnded, http.StatusConflict, "stage_ended"},
-	{jobs.ErrLeaseLost, http.StatusConflict, "lease_lost"},
-	{jobs.ErrExists, http.StatusConflict, "job_exists"},
-	{jobs.ErrNotReview, http.StatusConflict, "item_not_in_review"},
-	{webhook.ErrStatic, http.StatusConflict, "webhook_static"},
-	{webhook.ErrDisabled, http.StatusConflict, "webhook_disabled"},
-	{webhook.ErrOpen, http.StatusConflict, "delivery_not_ended"},
-	{webhook.ErrChanged, http.StatusConflict, "webhook_changed"},
-	{webhook.ErrTooMany, http.StatusConflict, "too_many_webhooks"},
-	{access.ErrTooManyKeys, http.StatusConflict, "too_many_keys"},
-	{access.ErrVolatile, http.StatusConflict, "volatile_redis"},
-	{document.ErrDownload, http.StatusBadGateway, "download_failed"},
-	{jobs.ErrMismatch, http.StatusUnprocessableEntity, "idempotency_key_reused"},
-	{agent.ErrNotYours, http.StatusForbidden, "assignment_of_another_agent"},
-	{agent.ErrNotAllowed, http.StatusForbidden, "role_not_allowed"},
-	{agent.ErrNotOwner, http.StatusForbidden, "agent_of_another_key"},
-	{agent.ErrTooMany, http.StatusTooManyRequests, "too_many_agents"},
+var serviceProblems = []httpproblem.Known{
+	{Err: jobs.ErrNotFound, Status: http.StatusNotFound, Code: "job_not_found"},
+	{Err: sites.ErrNoJob, Status: http.StatusNotFound, Code: "job_not_found"},
+	{Err: sites.ErrNothingLeft, Status: http.StatusConflict, Code: "scrape_complete"},
+	{Err: jobs.ErrNoItem, Status: http.StatusNotFound, Code: "item_not_found"},
+	{Err: agent.ErrNoAgent, Status: http.StatusNotFound, Code: "agent_not_found"},
+	{Err: agent.ErrNoneSuch, Status: http.StatusNotFound, Code: "assignment_not_found"},
+	{Err: webhook.ErrNoEndpoint, Status: http.StatusNotFound, Code: "webhook_not_found"},
+	{Err: webhook.ErrNoDelivery, Status: http.StatusNotFound, Code: "delivery_not_found"},
+	{Err: breaker.ErrNotFound, Status: http.StatusNotFound, Code: "breaker_not_found"},
+	{Err: workqueue.ErrNewer, Status: http.StatusConflict, Code: "queue_of_newer_version"},
+	{Err: workqueue.ErrFull, Status: http.StatusServiceUnavailable, Code: "unavailable"},
+	{Err: proxies.ErrNoSources, Status: http.StatusConflict, Code: "no_proxy_sources"},
+	{Err: access.ErrNoKey, Status: http.StatusNotFound, Code: "key_not_found"},
+	{Err: jobs.ErrStale, Status: http.StatusPreconditionFailed, Code: "version_mismatch"},
+	{Err: jobs.ErrTerminal, Status: http.StatusConflict, Code: "job_ended"},
+	{Err: jobs.ErrNotEnded, Status: http.StatusConflict, Code: "job_not_ended"},
+	{Err: jobs.ErrStageEnded, Status: http.StatusConflict, Code: "stage_ended"},
+	{Err: jobs.ErrLeaseLost, Status: http.StatusConflict, Code: "lease_lost"},
+	{Err: jobs.ErrExists, Status: http.StatusConflict, Code: "job_exists"},
+	{Err: jobs.ErrNotReview, Status: http.StatusConflict, Code: "item_not_in_review"},
+	{Err: webhook.ErrStatic, Status: http.StatusConflict, Code: "webhook_static"},
+	{Err: webhook.ErrDisabled, Status: http.StatusConflict, Code: "webhook_disabled"},
+	{Err: webhook.ErrOpen, Status: http.StatusConflict, Code: "delivery_not_ended"},
+	{Err: webhook.ErrChanged, Status: http.StatusConflict, Code: "webhook_changed"},
+	{Err: webhook.ErrTooMany, Status: http.StatusConflict, Code: "too_many_webhooks"},
+	{Err: access.ErrTooManyKeys, Status: http.StatusConflict, Code: "too_many_keys"},
+	{Err: access.ErrVolatile, Status: http.StatusConflict, Code: "volatile_redis"},
+	{Err: document.ErrDownload, Status: http.StatusBadGateway, Code: "download_failed"},
+	{Err: jobs.ErrMismatch, Status: http.StatusUnprocessableEntity, Code: "idempotency_key_reused"},
+	{Err: agent.ErrNotYours, Status: http.StatusForbidden, Code: "assignment_of_another_agent"},
+	{Err: agent.ErrNotAllowed, Status: http.StatusForbidden, Code: "role_not_allowed"},
+	{Err: agent.ErrNotOwner, Status: http.StatusForbidden, Code: "agent_of_another_key"},
+	{Err: agent.ErrTooMany, Status: http.StatusTooManyRequests, Code: "too_many_agents"},
 }
 
 // locationOf is where a field that a service names is in the request.

@@ -69,8 +69,8 @@ func hold(conf, file string) {
 	if err := os.Rename(file+".tmp", file); err != nil {
 		panic(err)
 	}
-	time.Sleep(time.Minute) // leftovers of a failed test exit automatically
-	os.Exit(1)
+	time.AfterFunc(time.Minute, func() { os.Exit(1) }) // leftovers of a failed test exit automatically
+	select {}
 }
 
 // actAsStranger attempts to use the Redis of the data directory dir on port, prints the error of each attempt on a line and exits.

@@ -75,8 +75,8 @@ func play(role, file string) {
 			panic(err)
 		}
 	}
-	time.Sleep(time.Minute) // children of a failed test exit automatically
-	os.Exit(1)
+	time.AfterFunc(time.Minute, func() { os.Exit(1) }) // children of a failed test exit automatically
+	select {}
 }
 
 // readyPID waits until a child has written its PID, and removes the file.

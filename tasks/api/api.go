@@ -16,7 +16,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -138,26 +137,22 @@ func route[I, O any](s *service, access Access, method, path, id, summary string
 }
 
 // known are the errors of package tasks that a client can act on. The first that matches counts.
-var known = []struct {
-	err    error
-	status int
-	code   string
-}{
-	{tasks.ErrNoNode, http.StatusNotFound, "node_not_found"},
-	{tasks.ErrUnknown, http.StatusNotFound, "workflow_not_found"},
-	{tasks.ErrEnded, http.StatusConflict, "workflow_ended"},
-	{tasks.ErrRevoked, http.StatusConflict, "workflow_revoked"},
-	{tasks.ErrCompleted, http.StatusConflict, "task_completed"},
-	{tasks.ErrStale, http.StatusConflict, "stale_token"},
-	{tasks.ErrNotOpen, http.StatusConflict, "task_not_open"},
-	{tasks.ErrEvicts, http.StatusServiceUnavailable, "unavailable"},
+var known = []httpproblem.Known{
+	{Err: tasks.ErrNoNode, Status: http.StatusNotFound, Code: "node_not_found"},
+	{Err: tasks.ErrUnknown, Status: http.StatusNotFound, Code: "workflow_not_found"},
+	{Err: tasks.ErrEnded, Status: http.StatusConflict, Code: "workflow_ended"},
+	{Err: tasks.ErrRevoked, Status: http.StatusConflict, Code: "workflow_revoked"},
+	{Err: tasks.ErrCompleted, Status: http.StatusConflict, Code: "task_completed"},
+	{Err: tasks.ErrStale, Status: http.StatusConflict, Code: "stale_token"},
+	{Err: tasks.ErrNotOpen, Status: http.StatusConflict, Code: "task_not_open"},
+	{Err: tasks.ErrEvicts, Status: http.StatusServiceUnavailable, Code: "unavailable"},
 }
 
 // Codes returns the codes of problems that the operations return beside the usual codes of their statuses.
 func Codes() []string {
 	var out []string
 	for _, k := range known {
-		out = append(out, k.code)
+		out = append(out, k.Code)
 	}
 	return append(out, "duplicate_workflow", "workflow_running")
 }
@@ -167,12 +162,8 @@ func problemOf(err error) *httpproblem.Problem {
 	if p, ok := errors.AsType[*httpproblem.Problem](err); ok {
 		return p
 	}
-	for _, k := range known {
-		if errors.Is(err, k.err) {
-			p := httpproblem.New(k.status, "%v", err)
-			p.Code = k.code
-			return p
-		}
+	if p := httpproblem.OfKnown(err, known); p != nil {
+		return p
 	}
 	switch {
 	case errors.Is(err, tasks.ErrCursor):
@@ -193,17 +184,4 @@ func durationOf(field, text string) (time.Duration, error) {
 		return 0, httpproblem.BadField(field, "must be a duration such as 90s or 5m, not %.50q", text)
 	}
 	return d, nil
-}
-
-// labelsOf returns the labels of a query.
-func labelsOf(texts []string) (map[string]string, error) {
-	labels := map[string]string{}
-	for _, text := range texts {
-		k, v, ok := strings.Cut(text, "=")
-		if !ok || k == "" {
-			return nil, httpproblem.BadField("query.label", "must be KEY=VALUE, not %.50q", text)
-		}
-		labels[k] = v
-	}
-	return labels, nil
 }

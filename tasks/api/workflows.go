@@ -151,9 +151,9 @@ func (s *service) send(ctx context.Context, in *sendInput) (*sendOutput, error) 
 }
 
 func (s *service) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	labels, err := labelsOf(in.Label)
+	labels, err := tasktype.ParseLabels(in.Label)
 	if err != nil {
-		return nil, err
+		return nil, httpproblem.BadField("query.label", "%v", err)
 	}
 	found, next, err := s.Client.Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowState(in.State), Name: in.Name, Contains: in.Contains,
 		Labels: labels, After: in.After, Before: in.Before, Cursor: in.Cursor, Limit: in.Limit})

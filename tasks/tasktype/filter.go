@@ -1,6 +1,10 @@
 package tasktype
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // WorkflowFilter selects the workflows that tasks.Client.Workflows lists. The zero value selects all.
 //
@@ -14,6 +18,22 @@ type WorkflowFilter struct {
 	Before   time.Time         // the latest time, exclusive; zero: no limit
 	Cursor   string            // cursor returned with the previous page; empty: the first page
 	Limit    int               // workflows per page, at most 1,000; 0 means 100
+}
+
+// ParseLabels returns the labels in texts of the form KEY=VALUE; nil if there are none.
+func ParseLabels(texts []string) (map[string]string, error) {
+	var labels map[string]string
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("label %.50q must be KEY=VALUE", text)
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[key] = value
+	}
+	return labels, nil
 }
 
 // RateFilter selects the counts that tasks.Client.Rates returns. The zero value selects all tasks, by minute.

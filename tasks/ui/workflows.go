@@ -54,18 +54,13 @@ func filterOf(q url.Values, now time.Time) (tasktype.WorkflowFilter, error) {
 	if len(f.Contains) > 200 || len(f.Cursor) > 500 {
 		return f, webui.Invalid("The name or cursor is too long.")
 	}
-	for _, label := range q["label"] {
-		k, v, ok := strings.Cut(strings.TrimSpace(label), "=")
-		if label == "" {
-			continue
-		}
-		if !ok || k == "" || len(label) > 1100 || len(q["label"]) > 20 {
-			return f, webui.Invalid("Invalid label %.40q: must be key=value.", label)
-		}
-		if f.Labels == nil {
-			f.Labels = map[string]string{}
-		}
-		f.Labels[k] = v
+	texts := slices.DeleteFunc(slices.Clone(q["label"]), func(text string) bool { return text == "" }) // of an empty form field
+	if len(texts) > 20 {
+		return f, webui.Invalid("There are more than 20 labels.")
+	}
+	var err error
+	if f.Labels, err = tasktype.ParseLabels(texts); err != nil {
+		return f, webui.Invalid("Invalid parameter: %v.", err)
 	}
 	if within := q.Get("within"); within != "" {
 		if !slices.ContainsFunc(spans, func(o webui.Option) bool { return o.Value == within }) {

@@ -84,7 +84,7 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 			changes := make([]store.Change, len(part))
 			for i, id := range part {
 				g := w.graph(id)
-				c := end(g, id, "F")
+				c := end(g, id, store.ChangeFail)
 				c.Flags = strings.TrimSuffix(c.Flags, "f") // siblings in a group with FailFast are cancelled, too
 				c.End(id.String(), append([]byte{'?'}, encodeFailure(&tasktype.Failure{
 					Task: title(g, id), Node: id.String(), Code: tasktype.CodeCancelled, Message: notBegun})...))
@@ -126,9 +126,9 @@ func (w *whole) cancellable(running map[string]*store.Batch) (ready []graph.ID, 
 			continue
 		}
 		switch rec.State {
-		case 'D', 'T', 'Q', 'W':
+		case store.StateDelayed, store.StateRetrying, store.StateReady, store.StateOpen:
 			ready = append(ready, id)
-		case 0, 'i':
+		case 0, store.StateGiven:
 			if id.Inst >= 0 || k == graph.Task && w.succeeded(id, g.Preds(id.Index)) {
 				ready = append(ready, id)
 			}
@@ -149,7 +149,7 @@ func (w *whole) succeeded(id graph.ID, nodes []int) bool {
 		seen[i] = true
 		if g.Passive(i) {
 			stack = append(stack, g.Preds(i)...)
-		} else if rec := w.field(id.At(i, -1).String()); rec == "" || rec[0] != 'S' {
+		} else if rec := w.field(id.At(i, -1).String()); rec == "" || rec[0] != store.StateSucceeded {
 			return false
 		}
 	}
