@@ -167,9 +167,10 @@ func (f *fakeJobs) Take(_ context.Context, role, id string, n int) (work []jobs.
 		}
 		f.fence++
 		f.taken[id]++
+		// As in jobs, a deadline has no part of a millisecond: the service compares it with the clock of Redis in ms.
 		it.state, it.agent, it.fence, it.expires = "leased", id, f.fence, now.Add(min(f.lease, f.timeout+lateOfFake))
 		w := jobs.Work{JobID: "job-1", Stage: "check", Role: role, Takes: it.takes, Agent: id, Nonce: "n", Attempt: it.attempts + 1,
-			Fence: it.fence, Begun: now, Expires: it.expires, Deadline: now.Add(f.timeout), Key: it.key, QueueItem: it.key, Prompt: "do it", PromptSHA256: f.promptHash, ContextSHA256: f.promptHash,
+			Fence: it.fence, Begun: now, Expires: it.expires, Deadline: now.Add(f.timeout).Truncate(time.Millisecond), Key: it.key, QueueItem: it.key, Prompt: "do it", PromptSHA256: f.promptHash, ContextSHA256: f.promptHash,
 			Context: []byte(`{"a":1}`), Document: &jobs.Document{Name: "d.txt", Hash: "abc", Size: 3}}
 		if it.takes == pipeline.TakesItem {
 			w.Item = &jobs.Item{Key: it.key, Text: "text of " + it.key}
