@@ -21,9 +21,9 @@ import (
 	"muster/tasks/metrics"
 )
 
-// ServeDashboard serves the HTTP API, the pages and the metrics next to a fleet that runs elsewhere, until ctx is done. It also
-// advances jobs, assigns work to agents and delivers webhooks. Watch, if not nil, supplies new settings; ready, if not nil, is
-// called with the address of the pages.
+// ServeDashboard serves the HTTP API, the pages and the metrics for workers in other processes, until ctx is done. It
+// also advances jobs, assigns work to agents and delivers webhooks. Watch, if not nil, supplies new settings; ready,
+// if not nil, is called with the address of the pages.
 func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, watch Watch, ready func(url string)) error {
 	s, err := NewSystem(cfg, client, logger)
 	if err != nil {

@@ -64,8 +64,8 @@ func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 // lookEvery is the interval at which Keep counts the pool.
 const lookEvery = 10 * time.Second
 
-// Keep refreshes the pool whenever fewer than proxies.min_usable proxies are usable, until ctx is done. After a refresh
-// that did not find enough it backs off exponentially, up to an hour. It returns at once if there are no sources.
+// Keep refreshes the pool whenever fewer than proxies.min_usable proxies are usable, until ctx is done. It backs off
+// exponentially, up to an hour, after a refresh that found too few. It returns immediately if there are no sources.
 func (k *ProxyKeeper) Keep(ctx context.Context) { k.keep(ctx, lookEvery) }
 
 func (k *ProxyKeeper) keep(ctx context.Context, every time.Duration) {

@@ -21,7 +21,8 @@ type part struct {
 	stop func(context.Context) error
 }
 
-// add registers the stop function of a running part. It is called once. When its context is done, it must stop at once.
+// add registers the stop function of a running part. It is called once. When its context is done, it must return
+// immediately.
 func (s *scope) add(name string, stop func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,7 +42,7 @@ type ScrapeOptions struct {
 }
 
 // ErrNoReader means that the consumer of the records of a scrape has closed its end.
-var ErrNoReader = errors.New("the reader of the records is gone")
+var ErrNoReader = errors.New("the reader of the records has disconnected")
 
 // Scraped is the result of the scrape of one site.
 type Scraped struct {

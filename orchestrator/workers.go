@@ -118,8 +118,8 @@ func isGone(w tasktype.Worker) bool {
 	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// expireGone expires the leases of exited workers of this machine, so that their tasks can run at once. Only processes of
-// this machine may use the Redis.
+// expireGone expires the leases of exited workers of this machine, so that their tasks can run immediately. It
+// requires that only this machine uses the Redis.
 func (s *System) expireGone(ctx context.Context) {
 	live, err := s.Client.Workers(ctx)
 	if err != nil {
@@ -259,7 +259,7 @@ func workerName(owner int, process string) string {
 	return fmt.Sprintf("%s.%d.%s", host, owner, process)
 }
 
-// expireLeases expires the leases of an exited worker, so that its tasks can run at once.
+// expireLeases expires the leases of an exited worker, so that its tasks can run immediately.
 func (s *System) expireLeases(worker string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

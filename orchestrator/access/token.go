@@ -276,8 +276,8 @@ func (t *Tokens) find(header jose.Header) (jose.JSONWebKey, bool) {
 	return jose.JSONWebKey{}, false
 }
 
-// renew refreshes the keys if necessary, or waits for a running refresh. found reports whether the required key is known. renew
-// returns an error if there are no valid keys.
+// renew refreshes the keys if necessary, or waits for a running refresh. found reports whether the required key is
+// known. renew returns an error if no valid keys are available.
 func (t *Tokens) renew(ctx context.Context, found bool) error {
 	t.mu.Lock()
 	now := t.now()

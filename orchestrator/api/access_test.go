@@ -22,7 +22,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// callers are credentials by whose they are: the roles, and none, wrong, expired and revoked.
+// callers maps names of callers to their credentials: one per role, and none, wrong, expired and revoked.
 type callers map[string]string
 
 // closed gives a config keys, so that each request needs one.
@@ -68,7 +68,7 @@ func bearer(key string) func(*http.Request) {
 	}
 }
 
-// headOnly is a recorder that ends the request with the head of the answer.
+// headOnly is a recorder that ends the request as soon as the response header is written.
 type headOnly struct {
 	*httptest.ResponseRecorder
 	end context.CancelFunc
@@ -76,11 +76,11 @@ type headOnly struct {
 
 func (w *headOnly) WriteHeader(code int) { w.ResponseRecorder.WriteHeader(code); w.end() }
 
-// addresses counts those that elsewhere gave.
+// addresses numbers the addresses that uniqueAddress assigns.
 var addresses atomic.Uint32
 
-// elsewhere gives a request an address of its own, so that logins that fail are not too many.
-func elsewhere(r *http.Request) {
+// uniqueAddress gives a request a new client address, so that the limit of failed logins does not apply.
+func uniqueAddress(r *http.Request) {
 	n := addresses.Add(1)
 	r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:1", n>>16&255, n>>8&255, n&255)
 }
@@ -94,7 +94,7 @@ func (tr *trial) sendAs(t *testing.T, h http.Handler, key string) (int, string) 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		elsewhere(r)
+		uniqueAddress(r)
 		if strings.HasSuffix(r.URL.Path, "/events") {
 			w, r = &headOnly{w.(*httptest.ResponseRecorder), cancel}, r.WithContext(ctx)
 		}
@@ -104,7 +104,7 @@ func (tr *trial) sendAs(t *testing.T, h http.Handler, key string) (int, string) 
 	return w.Code, w.Body.String()
 }
 
-// Each operation of the description is answered as its roles say, for each kind of caller.
+// Each operation of the description requires its roles, for each kind of caller.
 func TestEachOperationTakesItsRole(t *testing.T) {
 	t.Parallel()
 	o := readSpec(t)
@@ -120,7 +120,7 @@ func TestEachOperationTakesItsRole(t *testing.T) {
 				code, body := request.sendAs(t, h, key)
 				role := access.Role(as)
 				known := slices.Contains(access.Roles, role)
-				want := 200 // or another status of a request that is allowed: an earlier caller may have deleted what it needs
+				want := 200 // or another status of an allowed request: an earlier caller may have deleted its objects
 				switch {
 				case len(op.Security) == 0, path == "/ready" && key == "":
 				case !known:
@@ -137,7 +137,7 @@ func TestEachOperationTakesItsRole(t *testing.T) {
 					t.Errorf("%s %s as %s: got %d %.200s, want %d", method, path, as, code, body, want)
 				}
 				if want == 403 && (!strings.Contains(body, rolesText(op.Roles)) || !strings.Contains(body, "role "+as)) {
-					t.Errorf("%s %s as %s: got %s, want the role that is needed and that of the caller", method, path, as, body)
+					t.Errorf("%s %s as %s: got %s, want the required role and the role of the caller", method, path, as, body)
 				}
 				checked++
 			}
@@ -148,7 +148,7 @@ func TestEachOperationTakesItsRole(t *testing.T) {
 	}
 }
 
-// What is no operation takes a role as well, and so do methods and paths that there are not.
+// Pages, unknown paths and unknown methods require a role as well.
 func TestPagesTakeTheirRole(t *testing.T) {
 	t.Parallel()
 	cfg := everything(t)
@@ -175,7 +175,7 @@ func TestPagesTakeTheirRole(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		for as, key := range keys {
-			w := ask(t, h, method, path, bearer(key), elsewhere)
+			w := ask(t, h, method, path, bearer(key), uniqueAddress)
 			known, may := slices.Contains(access.Roles, access.Role(as)), slices.Contains(strings.Fields(allowed), as)
 			denied, forbidden := w.Code == http.StatusUnauthorized, w.Code == http.StatusForbidden && strings.Contains(w.Body.String(), "this takes the role")
 			if denied == known || forbidden != (known && !may) {
@@ -194,7 +194,7 @@ func TestPagesTakeTheirRole(t *testing.T) {
 	}
 }
 
-// Each change that the pages make takes the role operator, and who lacks it gets a page that says so.
+// Each change made on a page requires the role operator; other callers get an error page with status 403.
 func TestChangesOfPagesTakeTheRoleOperator(t *testing.T) {
 	t.Parallel()
 	cfg := everything(t)
@@ -210,7 +210,7 @@ func TestChangesOfPagesTakeTheRoleOperator(t *testing.T) {
 			for as, key := range keys {
 				role := access.Role(as)
 				for _, method := range []string{"GET", "POST"} {
-					w := ask(t, h, method, "/ui"+path, bearer(key), elsewhere)
+					w := ask(t, h, method, "/ui"+path, bearer(key), uniqueAddress)
 					// A POST without the token of a form is forbidden to all.
 					asked := method == "GET" && write && role.May(access.Operator)
 					switch {
@@ -221,7 +221,7 @@ func TestChangesOfPagesTakeTheRoleOperator(t *testing.T) {
 					case asked && (w.Code == http.StatusForbidden || w.Code == http.StatusNotFound):
 						t.Errorf("%s %s as %s: got %d, want a question", method, path, as, w.Code)
 					case !asked && (w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "<h1>Not allowed</h1>")):
-						t.Errorf("%s %s as %s: got %d %.200s, want a page that says 403", method, path, as, w.Code, w.Body)
+						t.Errorf("%s %s as %s: got %d %.200s, want an error page with status 403", method, path, as, w.Code, w.Body)
 					}
 				}
 			}
@@ -312,7 +312,7 @@ func TestBodyIsNotReadForAnotherAssignment(t *testing.T) {
 	}
 }
 
-// An agent acts for those that its key registered; people may act for all.
+// An agent acts only for agents that its key registered; other roles act for all agents.
 func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 	t.Parallel()
 	for owner, may := range map[string]bool{"": true, "key:agent": true, "key:other": false, "token:agent": false} {
@@ -367,7 +367,7 @@ func from(address string) func(*http.Request) {
 	return func(r *http.Request) { r.RemoteAddr = address }
 }
 
-// A client gets as many requests as the settings say, per key and address, and is told when to come again.
+// Requests are limited per key and address as configured, with a Retry-After header.
 func TestRequestsAreLimitedPerKeyAndAddress(t *testing.T) {
 	t.Parallel()
 	cfg := served(t)
@@ -433,7 +433,8 @@ func TestLimitsAreOpenWithoutRedis(t *testing.T) {
 	}
 }
 
-// Keys that people chose cannot be guessed from an address; those that cannot be guessed continue to work there.
+// Logins with configured keys, which may be weak, are blocked after failures from an address; generated keys still
+// work.
 func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
 	t.Parallel()
 	cfg := served(t)
@@ -452,15 +453,15 @@ func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
 		}
 	}
 	if limited == 0 {
-		t.Errorf("%d logins failed, want some answered with 429", failures+5)
+		t.Errorf("%d logins failed, want some rejected with 429", failures+5)
 	}
 	for name, c := range map[string]struct {
 		key, address string
 		want         int
 	}{
-		"the key of the settings":                 {"a long enough key", "192.0.2.1:1", 429},
-		"a stored key":                            {keys["viewer"], "192.0.2.1:1", 200},
-		"the key of the settings, from elsewhere": {"a long enough key", "192.0.2.2:1", 200},
+		"the key of the settings": {"a long enough key", "192.0.2.1:1", 429},
+		"a stored key":            {keys["viewer"], "192.0.2.1:1", 200},
+		"the key of the settings, from another address": {"a long enough key", "192.0.2.2:1", 200},
 	} {
 		if w := get(c.key, c.address); w.Code != c.want {
 			t.Errorf("%s: got %d, want %d", name, w.Code, c.want)
@@ -468,7 +469,7 @@ func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
 	}
 }
 
-// A guess is counted before the next one of its address is compared, however many arrive at once.
+// Each guess from an address is counted before the next one is compared, however many arrive concurrently.
 func TestGuessesAreComparedOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	cfg := served(t)
@@ -526,7 +527,7 @@ func TestOnlyListedOriginsShareTheInterface(t *testing.T) {
 			t.Errorf("POST from %s: got %d %v, want it allowed: %v", origin, w.Code, w.Header(), allowed)
 		}
 	}
-	// The browser adds its login to what a page of another origin sends: it does not count.
+	// The browser adds the user's login to requests of other origins: it must not count.
 	login := func(r *http.Request) { r.SetBasicAuth("", keys["admin"]) }
 	for _, c := range []struct {
 		origin, site string
@@ -539,7 +540,7 @@ func TestOnlyListedOriginsShareTheInterface(t *testing.T) {
 			t.Errorf("the login of the browser from %q (%s): got %d %s, want %d", c.origin, c.site, w.Code, w.Body, c.want)
 		}
 	}
-	// An answer that refuses can be read by the page, so that it can say why.
+	// The page can read an error response, and so can display the reason.
 	if w := ask(t, h, "GET", "/jobs", header("Origin", "https://app.example")); w.Code != 401 || w.Header().Get("Access-Control-Allow-Origin") == "" {
 		t.Errorf("without a key: got %d %v, want 401 that the page can read", w.Code, w.Header())
 	}

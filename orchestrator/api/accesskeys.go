@@ -75,7 +75,7 @@ func addKeys(s *server) {
 	})
 }
 
-// keyProblem returns the problem of a field that access rejects, and other errors as they are.
+// keyProblem converts an error of package access about a field to a problem and returns other errors unchanged.
 func keyProblem(err error, prefix string) error {
 	field, invalid := errors.AsType[*access.KeyError](err)
 	switch {

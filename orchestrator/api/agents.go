@@ -13,7 +13,7 @@ import (
 // NewAgent is the registration of an agent.
 type NewAgent struct {
 	Name     string            `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" maxLength:"100" doc:"unique; registering it again is the same agent" example:"creator-1"`
-	Roles    []string          `json:"roles" minItems:"1" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"what it can do" example:"creator"`
+	Roles    []string          `json:"roles" minItems:"1" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"roles of work that the agent takes" example:"creator"`
 	Capacity int               `json:"capacity,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"work at a time"`
 	URL      string            `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"that work is pushed to; it must match the setting agents.allow. Absent: the agent fetches its work."`
 	Labels   map[string]string `json:"labels,omitempty" maxProperties:"20" doc:"for people"`
@@ -26,7 +26,7 @@ type registerOutput struct {
 		ID        string  `json:"id"`
 		Secret    string  `json:"secret,omitempty" doc:"signs the requests to an agent with a URL; it is shown once"`
 		Heartbeat float64 `json:"heartbeat_seconds" doc:"how often a heartbeat is expected"`
-		Lease     float64 `json:"lease_seconds" doc:"how long an assignment is held without a heartbeat"`
+		Lease     float64 `json:"lease_seconds" doc:"time after which an assignment expires without a heartbeat"`
 	} `nameHint:"RegisteredAgent"`
 }
 
@@ -45,7 +45,7 @@ type AgentHealth struct {
 	URL          string   `json:"url,omitempty"`
 	Status       string   `json:"status" doc:"healthy, unavailable, draining or new"`
 	Message      string   `json:"message" doc:"why it is unavailable"`
-	LastActivity string   `json:"last_activity,omitempty" doc:"as its own health check says"`
+	LastActivity string   `json:"last_activity,omitempty" doc:"last activity according to its health check"`
 	CurrentJob   string   `json:"current_job_id,omitempty"`
 }
 
@@ -70,7 +70,7 @@ type beatOutput struct {
 	} `nameHint:"AgentState"`
 }
 
-// agentRegistry registers agents and says how they are.
+// agentRegistry registers agents and reports their state.
 type agentRegistry struct {
 	agents *agent.Service
 	lease  time.Duration // without a heartbeat
@@ -86,7 +86,7 @@ func addAgents(s *server) {
 	op = describe(s, http.MethodGet, "/agents/health", "getAgentsHealth", tagAgents, "The health of all agents")
 	route(s, op, 0, registry.health)
 
-	op = describe(s, http.MethodGet, "/v1/agents/activity", "getAgentsActivity", tagAgents, "What agents did by the hour: assignments, requests, tokens and how long assignments took")
+	op = describe(s, http.MethodGet, "/v1/agents/activity", "getAgentsActivity", tagAgents, "Get the activity of agents by hour: assignments, requests, tokens and durations")
 	example(&op, http.StatusOK, client.Page[agent.Activity]{Data: []agent.Activity{{
 		Hour: time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC), Agent: "creator-1-5c9d1f6e", Name: "creator-1", Assignments: 12, Failed: 1, Requests: 40, Tokens: 90_000, AverageSeconds: 31.5,
 	}}})
@@ -112,7 +112,7 @@ func addAgents(s *server) {
 		}
 		return nil, registry.agents.Remove(ctx, in.ID)
 	})
-	op = describe(s, http.MethodPost, "/v1/agents/{id}/heartbeat", "heartbeatAgent", tagAgents, "Say that an agent is alive", http.StatusNotFound)
+	op = describe(s, http.MethodPost, "/v1/agents/{id}/heartbeat", "heartbeatAgent", tagAgents, "Send a heartbeat of an agent", http.StatusNotFound)
 	ofAgents(&op)
 	route(s, op, maxBody, func(ctx context.Context, in *beatInput) (*beatOutput, error) {
 		if err := owns(ctx, registry.agents, in.ID); err != nil {

@@ -22,7 +22,7 @@ func TestAgents(t *testing.T) {
 	id, _ := got["id"].(string)
 	a, err := cfg.Agents.Get(t.Context(), id)
 	if err != nil || a.Name != "one" || a.Capacity != 1 || a.URL != "https://one.example" || a.Labels["rack"] != "a" {
-		t.Errorf("register: got %+v, %v, want what was sent, and capacity 1", a, err)
+		t.Errorf("register: got %+v, %v, want the fields of the request, and capacity 1", a, err)
 	}
 	w = post(t, h, "POST", "/v1/agents", fieldsOf{"name": "two", "roles": []string{"a"}, "url": "https://two.example/"})
 	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "agents.allow") {
@@ -133,7 +133,7 @@ func TestAssignments(t *testing.T) {
 	}
 	w = post(t, h, "POST", "/v1/agents/"+f.agent+"/lease", fieldsOf{"roles": []string{"creator"}})
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Assignments) != 1 || got.Assignments[0].Attempt != 2 {
-		t.Fatalf("lease after a failure: got %s (%v), want a second attempt at once", w.Body, err)
+		t.Fatalf("lease after a failure: got %s (%v), want a second attempt immediately", w.Body, err)
 	}
 	a = got.Assignments[0]
 	post(t, h, "POST", "/v1/assignments/"+a.ID+"/fail", holder(a.Fence, fieldsOf{"error": "hopeless", "permanent": true}))

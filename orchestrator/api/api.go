@@ -2,9 +2,9 @@
 // metrics and health as JSON, described at /openapi.json, pages of the same
 // below /ui/, and the asynqmon dashboard of the queues.
 //
-// It shows what jobs carry, and can create, stop and delete them. So it is for
-// this machine only unless keys are set, it can be made read-only, and a web
-// page from elsewhere can neither read it nor act through it.
+// Callers can read the data of jobs, and create, cancel and delete jobs. Therefore it listens on this machine only
+// unless keys are configured, it can be made read-only, and web pages of other origins can neither read its responses
+// nor make changes.
 package api
 
 import (
@@ -37,12 +37,12 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Config says what is served, where, and to whom.
+// Config configures the interface.
 type Config struct {
-	// Client is the connection to what is shown. Needed.
+	// Client is the connection to the Redis of the jobs and workflows. Required.
 	Client *tasks.Client
-	// Jobs, Events, Pipelines, Documents, Agents and Webhooks are the services behind the operations. The operations of a
-	// service that is nil are left out.
+	// Jobs, Events, Pipelines, Documents, Agents and Webhooks implement the operations. The operations of a nil
+	// service are omitted.
 	Jobs      *jobs.Service
 	Events    *event.Stream
 	Pipelines *pipeline.Registry
@@ -56,18 +56,16 @@ type Config struct {
 	Listen string
 	// Write allows changes. Defaults to read-only.
 	Write bool
-	// Gate says who a request comes from. Defaults to one that is open: every
-	// request is served, as that of an admin.
+	// Gate identifies callers. By default every request has the role admin.
 	Gate *access.Gate
 	// Rate is how many requests a second a client may send, and Burst how many at
 	// once. Defaults to any number.
 	Rate  float64
 	Burst int
-	// Origins are those of web pages elsewhere that may use the interface.
-	// Defaults to none.
+	// Origins are the origins of other web pages that may call the interface. Defaults to none.
 	Origins []string
-	// Keys and Audit are for their operations; changes are added to Audit. Those of
-	// one that is nil are left out.
+	// Keys and Audit implement their operations; changes are recorded in Audit. The operations of a nil value are
+	// omitted.
 	Keys  *access.Keys
 	Audit *access.Audit
 	// Queue returns the artifact queue of a name. Defaults to none: the operations on queues are left out.
@@ -77,34 +75,32 @@ type Config struct {
 	// Hosts are further host names that requests may use, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
 	Hosts []string
-	// HostsNow returns those that may change while it runs. Defaults to none.
+	// HostsNow returns further allowed host names, which may change at run time. Defaults to none.
 	HostsNow func() []string
-	// Sites are shown under /ui/ and answered under /sites. Defaults to none: /
-	// leads to the queues.
+	// Sites are served below /ui/ and /sites. Without them, / redirects to the queues.
 	Sites *sites.Service
 	// Proxies is the pool. Defaults to none: its operations and pages are left out.
 	Proxies *proxies.Service
 	// Check runs the health checks, for the overview and /ready.
 	// Defaults to none.
 	Check func(context.Context) health.Report
-	// Metrics answers under /metrics, to those who may see the pages. Defaults
-	// to none.
+	// Metrics serves /metrics to callers who may read the pages. Defaults to none.
 	Metrics http.Handler
 	// Tracing makes a span for each request. Defaults to none.
 	Tracing *tracing.Tracing
 	// Timing counts and times the requests. Defaults to none.
 	Timing *Timing
-	// Grace is how long requests may take to end. Defaults to 5 s.
+	// Grace is the time that running requests have to complete during a shutdown. Defaults to 5 s.
 	Grace time.Duration
-	// Component is what /health calls the process. Defaults to orchestrator.
+	// Component is the name of the process in /health. Defaults to orchestrator.
 	Component string
 	// Ready is called with the address of the pages once they are served. Optional.
 	Ready func(url string)
 	// Logger defaults to none.
 	Logger *slog.Logger
 
-	closing context.Context // done when the server shuts down; for what waits
-	routes  *routes         // what is served, for the layers
+	closing context.Context // done when the server shuts down; ends requests that wait
+	routes  *routes         // the registered routes, for the middleware
 }
 
 func (c Config) withDefaults() Config {
@@ -149,8 +145,7 @@ func Handler(cfg Config) (http.Handler, error) {
 	return cfg.layered(served)
 }
 
-// layered puts the layers that each request passes through around what is served.
-// The first is the outermost.
+// layered wraps the routes with the middleware. The first layer is the outermost.
 func (c Config) layered(served *routes) (http.Handler, error) {
 	c.routes = served
 	crossOrigin, err := c.crossOrigin()
@@ -184,8 +179,8 @@ func (c Config) layered(served *routes) (http.Handler, error) {
 	return next, nil
 }
 
-// Serve serves until ctx is done, then lets running requests end and returns
-// nil. It returns an error before it serves anything if it cannot listen.
+// Serve serves until ctx is done, then waits for running requests and returns nil. It returns an error immediately if
+// it cannot listen.
 func Serve(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	cfg.closing = ctx
@@ -233,7 +228,7 @@ func serve(ctx context.Context, cfg Config, handler http.Handler, what, path str
 	return serveOn(ctx, l, cfg, handler, what, path)
 }
 
-// serveOn serves what l accepts, and closes l.
+// serveOn serves the connections of l, and closes l.
 func serveOn(ctx context.Context, l net.Listener, cfg Config, handler http.Handler, what, path string) error {
 	server := &http.Server{
 		Handler:           handler,
@@ -275,7 +270,7 @@ func pageURL(addr net.Addr, path string) string {
 	return "http://" + host + path
 }
 
-// ErrTaken says that another program listens at the address.
+// ErrTaken is the error if another program listens on the address.
 var ErrTaken = errors.New("address is taken")
 
 func listen(ctx context.Context, addr string) (net.Listener, error) {

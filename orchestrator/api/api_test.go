@@ -60,7 +60,7 @@ func handler(t *testing.T, cfg Config) http.Handler {
 	return h
 }
 
-// ask sends a request that is changed by each of the given functions.
+// ask sends a request after it was modified by change.
 func ask(t *testing.T, h http.Handler, method, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost:8080"+path, http.NoBody)
@@ -98,7 +98,7 @@ func TestPageWantsNothingFromElsewhere(t *testing.T) {
 			t.Fatalf("%s: %d %.100s", path, w.Code, body)
 		}
 		if !strings.Contains(body, "The tasks of workflows are not counted here.") {
-			t.Errorf("%s does not say that it shows only wake-tasks", path)
+			t.Errorf("%s does not explain that it shows only wake-tasks", path)
 		}
 		if found := regexp.MustCompile(`(?:href|src)="(?:https?:)?//[^"]*"`).FindString(body); found != "" {
 			t.Errorf("%s wants %s", path, found)
@@ -110,7 +110,7 @@ func TestPageWantsNothingFromElsewhere(t *testing.T) {
 		if got, want := strings.Count(csp, "'sha256-"), strings.Count(body, "<script>"); got != want || want == 0 {
 			t.Errorf("%s: the policy allows %d scripts in the page, which has %d", path, got, want)
 		}
-		// What it is made of is there.
+		// Its scripts and styles are served.
 		for _, m := range regexp.MustCompile(`src="(/asynqmon/static/[^"]+)"`).FindAllStringSubmatch(body, -1) {
 			if w := ask(t, h, "GET", m[1]); w.Code != 200 || !strings.Contains(w.Header().Get("Content-Type"), "javascript") {
 				t.Errorf("%s: %d %s", m[1], w.Code, w.Header().Get("Content-Type"))
@@ -159,7 +159,7 @@ func TestWakeTaskSaysThatAQueueHasReadyTasks(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("got %s, want a wake-task that says so", w.Body)
+	t.Errorf("got %s, want the description of a wake-task", w.Body)
 }
 
 func TestReadOnlyUnlessAsked(t *testing.T) {
@@ -186,7 +186,7 @@ func TestReadOnlyUnlessAsked(t *testing.T) {
 	}
 }
 
-// A page from elsewhere cannot act through the browser of somebody who may.
+// A page of another origin cannot make changes through the browser of a user.
 func TestForeignPagesAreRefused(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
@@ -301,7 +301,7 @@ func TestOpenToOthersNeedsAKey(t *testing.T) {
 	if err := Serve(t.Context(), cfg); err == nil {
 		t.Error("an address without a colon is accepted")
 	}
-	// A key that is stored suffices, also one that is revoked: the interface stays closed.
+	// A stored key closes the interface, even if it is revoked.
 	keys := access.NewKeys(cfg.Client.Redis())
 	stored, err := access.NewGate(nil, keys, nil)
 	if err != nil {
@@ -401,7 +401,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("taken port: %v", err)
 	}
 
-	// A running request ends well, and new ones are refused.
+	// A running request completes, and new ones are refused.
 	answered := make(chan string, 1)
 	go func() {
 		_, body := get(strings.Replace(url, Root+"/", "/metrics", 1))

@@ -14,13 +14,13 @@ import (
 	"muster/orchestrator/access"
 )
 
-// maxWait is how long a request for work may wait.
+// maxWait limits the wait of a request for work.
 const maxWait = 30 * time.Second
 
 type leaseInput struct {
 	AgentPath
 	Body struct {
-		Roles []string `json:"roles,omitempty" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"Defaults to those of the agent."`
+		Roles []string `json:"roles,omitempty" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"Defaults to the roles of the agent."`
 		Max   int      `json:"max,omitempty" minimum:"1" maximum:"100" default:"1"`
 		Wait  float64  `json:"wait_seconds,omitempty" minimum:"0" maximum:"30" doc:"how long to wait for the first"`
 	} `nameHint:"LeaseRequest"`
@@ -39,13 +39,13 @@ type AssignmentPath struct {
 
 var assignmentID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:~-]*$`) // of AssignmentPath
 
-// Holder says who holds an assignment, and by which lease.
+// Holder identifies the holder of an assignment and its lease.
 type Holder struct {
 	Agent string `json:"agent" minLength:"1" maxLength:"100" doc:"id of the agent"`
 	Fence int64  `json:"fence" minimum:"0" maximum:"9007199254740991" doc:"of the assignment"`
 }
 
-// Usage is what work used, by name.
+// Usage maps the names of resources to the amounts used.
 type Usage map[string]int64
 
 // Schema is for huma.
@@ -59,7 +59,7 @@ func (Usage) Schema(huma.Registry) *huma.Schema {
 // maxUsage is the largest number of a usage.
 const maxUsage = 1 << 50
 
-// check refuses what cannot be added up.
+// check rejects amounts that cannot be added up.
 func (u Usage) check() error {
 	if len(u) > 50 {
 		return badField("body.usage", "at most 50 names are kept")
@@ -120,7 +120,7 @@ type failInput struct {
 		Holder
 		Error      string   `json:"error" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"10000" doc:"why"`
 		RetryAfter *float64 `json:"retry_after_seconds,omitempty" minimum:"0" maximum:"86400" doc:"Defaults to a back-off that grows."`
-		Permanent  bool     `json:"permanent,omitempty" doc:"do not try it again"`
+		Permanent  bool     `json:"permanent,omitempty" doc:"do not retry"`
 		Usage      Usage    `json:"usage,omitempty" maxProperties:"50"`
 	} `nameHint:"AssignmentFailure"`
 }
@@ -135,13 +135,13 @@ type emptyOutput struct {
 	Body struct{} `nameHint:"Empty"`
 }
 
-// work gives agents work and takes what they made of it.
+// work implements the operations on assignments.
 type work struct {
 	agents        *agent.Service
 	untilShutdown func(context.Context) (context.Context, context.CancelFunc)
 }
 
-// addAssignments adds what agents do with work.
+// addAssignments adds the operations on assignments.
 func addAssignments(s *server) {
 	w := work{s.cfg.Agents, s.untilShutdown}
 	held := []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict}
@@ -232,7 +232,7 @@ func (w work) complete(ctx context.Context, in *completeInput) (*emptyOutput, er
 		return nil, err
 	}
 	if b.Item != nil && b.Result != nil {
-		return nil, badField("body.result", "there is item already; a stage that takes items sets item, one that takes the job sets result")
+		return nil, badField("body.result", "item and result exclude each other; set item in a stage of items and result in a stage of the job")
 	}
 	answer := jobs.Answer{Items: newItems(b.Items), Verdict: b.Verdict, Reason: b.Reason, Patch: b.Result, Usage: b.Usage}
 	if b.Item != nil {

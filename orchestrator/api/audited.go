@@ -11,11 +11,11 @@ import (
 	"muster/orchestrator/access"
 )
 
-// auditTime bounds what the audit of a request may take.
+// auditTime is the timeout for writing an entry.
 const auditTime = 2 * time.Second
 
-// audited adds changing calls to the audit log. Rejected calls and those with a key of the role agent are not in it, so that
-// they cannot push other entries out: the log of the process and muster_http_requests_total have them.
+// audited records changes in the audit log. It omits rejected calls and calls with a key of the role agent, which
+// could displace other entries; both are in the process log and in muster_http_requests_total.
 func (c Config) audited(next http.Handler) http.Handler {
 	if c.Audit == nil {
 		return next
@@ -43,8 +43,7 @@ func (c Config) audited(next http.Handler) http.Handler {
 	})
 }
 
-// record adds a request to the audit log. The change is made already: what cannot be
-// added is logged.
+// record adds a request to the audit log. The change was made already, so an error is only logged.
 func (c Config) record(r *http.Request, answer http.Header, operation string, status int) {
 	caller := access.CallerOf(r.Context())
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -58,7 +57,7 @@ func (c Config) record(r *http.Request, answer http.Header, operation string, st
 	if status == http.StatusCreated {
 		e.Created = clip.Bytes(answer.Get("Location"), 300)
 	}
-	for _, path := range []string{r.URL.Path, answer.Get("Location")} { // of what was created
+	for _, path := range []string{r.URL.Path, answer.Get("Location")} { // the created object, if any
 		kind, id, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(path, "/ui"), "/v1"), "/"), "/")
 		id, _, _ = strings.Cut(id, "/")
 		switch kind {
@@ -76,8 +75,8 @@ func (c Config) record(r *http.Request, answer http.Header, operation string, st
 	}
 }
 
-// asked is the path of a request. That of a page's form has its query, which names what is changed; other queries may
-// have anything in them.
+// asked returns the path of a request. The form of a page names its object in the query, which is included; other
+// queries may contain anything.
 func asked(r *http.Request) string {
 	if r.URL.RawQuery == "" || !strings.HasPrefix(r.URL.Path, "/ui/") {
 		return r.URL.EscapedPath()

@@ -47,8 +47,8 @@ func (c Config) authenticated(next http.Handler) http.Handler {
 // noCredential is why a request without a key is denied.
 const noCredential = "a key is needed: as the password of the login, or as Authorization: Bearer KEY"
 
-// login returns the caller of a request, and counts logins that fail. With an error, wait is how long the client must wait
-// before it tries again, or 0.
+// login returns the caller of a request, and counts failed logins. With an error, wait is the time until the client
+// may retry, or 0.
 func (c Config) login(r *http.Request, limits *limits, client string) (caller access.Caller, wait time.Duration, err error) {
 	credential := credentialOf(r)
 	if c.Gate.Local(credential) {

@@ -13,17 +13,17 @@ import (
 	"testing"
 )
 
-// long fits into a URL and a header, huge into no body but those with items.
+// long is accepted by URLs and headers; huge exceeds every limit of a body except for items.
 var long, huge = strings.Repeat("x", 60<<10), strings.Repeat("x", 10<<20)
 
-// trial is a request that is made of an operation of the description.
+// trial is a request for an operation of the description.
 type trial struct {
 	method, path string
 	pathValues   map[string]string // escaped
 	query        url.Values
 	header       http.Header
-	body         any  // nil: none; rawText is written as it is
-	unknown      bool // it may be answered with 404 or 409, because of an example in its path
+	body         any  // nil: none; rawText is written without encoding
+	unknown      bool // 404 or 409 are accepted, because of an example in its path
 }
 
 // rawText is the inside of a JSON string, with bytes that no encoder writes.
@@ -267,10 +267,10 @@ func (o openapi) fields(schema map[string]any, steps []any) []field {
 	return out
 }
 
-// absent says that put removes the field.
+// absent makes put remove the field.
 type absent struct{}
 
-// put returns body with a value at the steps; what is missing before it is made.
+// put returns body with a value at the steps, and creates missing parents.
 func (o openapi) put(body any, schema map[string]any, steps []any, value any) any {
 	if len(steps) == 0 {
 		return value
@@ -308,7 +308,7 @@ func (o openapi) put(body any, schema map[string]any, steps []any, value any) an
 	return out
 }
 
-// badValues are values that a field must not have, by what is wrong with them.
+// badValues returns invalid values of a field, by the kind of the mistake.
 func (o openapi) badValues(f field) map[string]any {
 	bad := map[string]any{}
 	if f.required {
@@ -351,7 +351,7 @@ var oddValues = []any{
 	json.RawMessage(strings.Repeat("[", 200) + strings.Repeat("]", 200)), json.RawMessage(`{"a": 1, "a": 2}`),
 }
 
-// refused fails unless the answer is a problem of the client that names a location.
+// refused fails unless the response is a client error that names a location.
 func refused(t *testing.T, what string, w *httptest.ResponseRecorder, locations ...string) {
 	t.Helper()
 	var p Problem
@@ -389,7 +389,7 @@ func TestBadInputIsRefusedWithItsField(t *testing.T) {
 			t.Run(op.OperationID, func(t *testing.T) {
 				t.Parallel()
 				o, h := reads, reader
-				if method != "get" { // it may change what other operations need
+				if method != "get" { // it may change the objects of other operations
 					o, h = fresh(t)
 				}
 				streams := strings.HasSuffix(path, "/events") || path == "/metrics"

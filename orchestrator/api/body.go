@@ -20,7 +20,7 @@ const (
 	bodyTime     = 30 * time.Second
 )
 
-// readJSON reads a body of JSON, for an operation whose body huma does not read.
+// readJSON reads a JSON body, for operations whose body huma does not read.
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
 	ct := r.Header.Get("Content-Type")
 	if media, _, err := mime.ParseMediaType(ct); ct != "" && (err != nil || media != "application/json" && !strings.HasSuffix(media, "+json")) {
@@ -41,7 +41,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Pro
 	return data, nil
 }
 
-// keyOf is a key in a location, without what would be long.
+// keyOf returns a key for a location, or a short form of a long one.
 func keyOf(raw []byte) string {
 	if len(raw) > 100 {
 		return string(bytes.ToValidUTF8(raw[:100], nil)) + "…"

@@ -47,7 +47,7 @@ type stageFailInput struct {
 // jobCommands changes jobs.
 type jobCommands struct{ jobs *jobs.Service }
 
-// addJobCommands adds what changes jobs.
+// addJobCommands adds the operations that change jobs.
 func addJobCommands(s *server) {
 	c := jobCommands{s.cfg.Jobs}
 	op := describe(s, http.MethodPatch, "/v1/jobs/{id}", "editJob", tagJobs, "Change the priority, context or labels of a job",
@@ -65,7 +65,7 @@ func addJobCommands(s *server) {
 	routeBoth(s, op, 0, c.cancel)
 
 	op = describe(s, http.MethodPost, "/v1/jobs/{id}/retry", "retryJob", tagJobs, "Run the failed items of a job again", http.StatusNotFound, http.StatusConflict)
-	op.Description = "A job that is completed or has failed is reopened: its finished items stay, and it is processing until the others have ended."
+	op.Description = "A completed or failed job is reopened: its finished items are kept, and its state is processing until the others finish."
 	route(s, op, maxBody, c.retry)
 	op = describe(s, http.MethodPost, "/v1/jobs/{id}/rerun", "rerunJob", tagJobs, "Create the next version of a job, with the same request", http.StatusNotFound, http.StatusConflict)
 	op.DefaultStatus = http.StatusCreated

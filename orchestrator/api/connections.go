@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// mostConnections is how many connections a listener has at a time, if the process may open twice as many files.
+// mostConnections limits the open connections of a listener, if the process may open twice as many files.
 const mostConnections = 4096
 
-// connections limits the connections of a server, so that clients cannot use up the descriptors of the process. A new
-// connection beyond the limit replaces one that waits for a request: of the address with the most such connections, the
-// one that has waited longest.
+// connections limits the connections of a server, so that clients cannot use up the file descriptors of the process.
+// Beyond the limit, a new connection replaces an idle one: the connection that has been idle longest of the address
+// with the most idle connections.
 type connections struct {
 	most   int
 	logger *slog.Logger
@@ -47,7 +47,7 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// replace closes a waiting connection of the address with the most of them, or the new one if none waits.
+// replace closes an idle connection of the address with the most of them, or the new connection if none is idle.
 func (c *connections) replace(oldest net.Conn, since time.Time) {
 	waiting := map[string]int{}
 	for conn, at := range c.waiting {
@@ -66,7 +66,7 @@ func (c *connections) replace(oldest net.Conn, since time.Time) {
 	delete(c.waiting, oldest)
 	if now := time.Now(); now.Sub(c.warned) > time.Minute {
 		c.warned = now
-		c.logger.Warn("too many connections: closing those that have waited longest for a request", "limit", c.most, "address", oldest.RemoteAddr())
+		c.logger.Warn("too many connections: closing the connections that have been idle longest", "limit", c.most, "address", oldest.RemoteAddr())
 	}
 }
 

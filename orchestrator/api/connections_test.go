@@ -42,7 +42,7 @@ func (a *addressed) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a.address))
 }
 
-// Connections without a request, silent ones and kept ones, make room for new ones; those with a request stay.
+// Idle connections make room for new ones; connections with a running request stay open.
 func TestWaitingConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	const most = 4

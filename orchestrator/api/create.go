@@ -28,7 +28,7 @@ func requestOf(n NewJob, idempotency string) (jobs.Request, error) {
 	if n.StuckAfter != "" {
 		d, err := time.ParseDuration(n.StuckAfter)
 		if err != nil || d < time.Second || d > 168*time.Hour {
-			return r, badField("body.stuck_after", "%q is no duration from 1s to 168h, as in 5m", n.StuckAfter)
+			return r, badField("body.stuck_after", "invalid duration %q: must be between 1s and 168h", n.StuckAfter)
 		}
 		r.StuckAfter = d
 	}
@@ -57,7 +57,7 @@ type createOutput struct {
 // creation creates jobs.
 type creation struct {
 	jobs      *jobs.Service
-	documents *document.Store // nil: none are stored
+	documents *document.Store // nil: documents are not supported
 	schemas   huma.Registry
 	schema    *huma.Schema // of NewJob
 }
@@ -150,7 +150,7 @@ func (c creation) newJob(data []byte) (n NewJob, err error) {
 	return n, huma.NewError(http.StatusBadRequest, "", res.Errors...)
 }
 
-// documentOf returns the document of a request: uploaded, or fetched, or none.
+// documentOf returns the uploaded or fetched document of a request, or nil.
 func (c creation) documentOf(ctx context.Context, n NewJob, uploaded *jobs.Document) (*jobs.Document, error) {
 	if n.DocumentURL == "" {
 		return uploaded, nil

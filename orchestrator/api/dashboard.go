@@ -18,31 +18,29 @@ import (
 // Root is the path of the dashboard.
 const Root = "/asynqmon"
 
-// shared lends a client's connection to asynqmon. Asynqmon closes what it is
-// given only when it is closed itself, which it never is.
+// shared lends a client's connection to asynqmon, which closes it only in Close; Close is never called.
 type shared struct{ client *tasks.Client }
 
 func (s shared) MakeRedisClient() any { return s.client.Redis() }
 
 var (
-	// outside is what the page wants from elsewhere: fonts. It looks right
-	// without them, and a network that swallows packets would delay it.
+	// outside matches the link to fonts on another host. The page works without them, and an unreachable host would
+	// delay it.
 	outside = regexp.MustCompile(`<link rel="stylesheet" href="https?://[^"]*"\s*/?>`)
 	inline  = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
 )
 
-// note is shown above asynqmon's pages: their numbers of tasks are not those of nodes.
+// note is shown above asynqmon's pages: their numbers of tasks are not numbers of nodes.
 const note = `<style>#root{position:relative}</style>` +
 	`<p style="margin:0;padding:8px 16px;font:14px sans-serif;color:#222;background:#fff3cd">` +
 	`<a href="/ui/tasks/">Back to the pages of Muster</a>. The tasks of workflows are not counted here. Of Muster's own work these pages show only wake-tasks (` + wakeType + `): ` +
-	`at most one is pending for each queue and shard, and says that tasks are ready there. ` +
+	`at most one is pending for each queue and shard, and announces that tasks are ready there. ` +
 	`For the tasks of workflows see <a href="/ui/tasks/workflows">their pages</a>, <code>muster inspect</code>, and the metrics <code>muster_fleet_…</code>. ` +
 	`Pausing a queue here does pause it.</p>`
 
 var root = []byte(`<div id="root">`)
 
-// queues serves asynqmon under Root: to admins with what changes, if write says so,
-// and to others without.
+// queues serves asynqmon under Root: with write to admins, and read-only to all others.
 func queues(client *tasks.Client, write bool) http.Handler {
 	show := dashboard(client, true)
 	if !write {
@@ -58,7 +56,7 @@ func queues(client *tasks.Client, write bool) http.Handler {
 	})
 }
 
-// dashboard serves asynqmon under Root. See readOnly for what it is asked to change.
+// dashboard serves asynqmon under Root. readOnly disables its actions.
 func dashboard(client *tasks.Client, readOnly bool) http.Handler {
 	mon := asynqmon.New(asynqmon.Options{RootPath: Root, RedisConnOpt: shared{client}, ReadOnly: readOnly,
 		PayloadFormatter: asynqmon.PayloadFormatterFunc(payload)})
@@ -99,7 +97,7 @@ func policy(page []byte) string {
 		"object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// buffer keeps an answer so that it can be changed.
+// buffer stores a response so that it can be modified.
 type buffer struct {
 	bytes.Buffer
 	header http.Header
@@ -109,10 +107,11 @@ type buffer struct {
 func (b *buffer) Header() http.Header  { return b.header }
 func (b *buffer) WriteHeader(code int) { b.code = code }
 
-// wakeType is the type of the tasks that say that a queue has ready nodes.
+// wakeType is the type of the tasks that announce ready nodes of a queue.
 const wakeType = "muster:work"
 
-// payload is what asynqmon shows as a task's payload. That of a wake-task is "<shard> <generation>".
+// payload returns the text that asynqmon displays for a task's payload. The payload of a wake-task is "<shard>
+// <generation>".
 func payload(task string, raw []byte) string {
 	if shard, _, ok := strings.Cut(string(raw), " "); ok && task == wakeType {
 		return "this queue has ready tasks in shard " + shard + "; see muster inspect tasks --state ready"

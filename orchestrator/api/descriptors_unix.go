@@ -4,7 +4,7 @@ package api
 
 import "syscall"
 
-// connectionLimit returns how many connections a listener may have: half of the files that the process may open.
+// connectionLimit returns the maximum number of connections of a listener: half of the process's limit of open files.
 func connectionLimit() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

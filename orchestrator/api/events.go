@@ -22,13 +22,13 @@ import (
 // sides notice when the other has gone.
 const heartbeat = 15 * time.Second
 
-// maxEvents is how many events are read at once.
+// maxEvents is the number of events per read.
 const maxEvents = 100
 
 // EventPlace is where a stream of events begins.
 type EventPlace struct {
-	LastEventID string `header:"Last-Event-ID" maxLength:"50" pattern:"^[0-9]{1,19}(-[0-9]{1,19})?$" patternDescription:"the id of an event" doc:"the last event that was seen; a browser sends it by itself"`
-	After       string `query:"after" maxLength:"50" pattern:"^(\\$|[0-9]{1,19}(-[0-9]{1,19})?)$" patternDescription:"the id of an event, or $" doc:"the same as a parameter; $ for what happens from now on. Defaults to the first stored event."`
+	LastEventID string `header:"Last-Event-ID" maxLength:"50" pattern:"^[0-9]{1,19}(-[0-9]{1,19})?$" patternDescription:"the id of an event" doc:"ID of the last event received; browsers send it automatically"`
+	After       string `query:"after" maxLength:"50" pattern:"^(\\$|[0-9]{1,19}(-[0-9]{1,19})?)$" patternDescription:"the id of an event, or $" doc:"the same as a parameter; $ for new events only. Defaults to all stored events."`
 	Follow      bool   `query:"follow" default:"true" doc:"false: end after the stored events"`
 }
 
@@ -66,13 +66,13 @@ type readEvents func(ctx context.Context, jobID, after string, limit int, block 
 func addEvents(s *server, read readEvents) {
 	streams := &eventStreams{read, s.untilShutdown, s.cfg.identify, s.cfg.Logger, s.streams}
 	const what = "Server-sent events: id, event (the type) and data (the event as JSON). " +
-		"A comment comes every 15 seconds, and the event gap where events are no longer kept. The stream ends when the key is revoked or expires."
-	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
+		"A comment is sent every 15 seconds, and the event gap where events were already deleted. The stream ends when the key is revoked or expires."
+	op := describe(s, http.MethodGet, "/v1/events", "streamEvents", tagEvents, "Stream the events of all jobs", http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
 	op.Metadata[waitsKey] = true
 	route(s, op, 0, func(ctx context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream(ctx, "", *in) })
 
-	op = describe(s, http.MethodGet, "/v1/jobs/{id}/events", "streamJobEvents", tagEvents, "What happens to a job", http.StatusNotFound, http.StatusTooManyRequests)
+	op = describe(s, http.MethodGet, "/v1/jobs/{id}/events", "streamJobEvents", tagEvents, "Stream the events of a job", http.StatusNotFound, http.StatusTooManyRequests)
 	answersWith(&op, what, "text/event-stream")
 	op.Metadata[waitsKey] = true
 	route(s, op, 0, func(ctx context.Context, in *jobEventsInput) (*streamOutput, error) {
@@ -98,7 +98,7 @@ func (s *eventStreams) stream(ctx context.Context, id string, at EventPlace) (*s
 		ctx, cancel := s.untilShutdown(r.Context())
 		defer cancel()
 		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("X-Accel-Buffering", "no") // a proxy in front passes events on at once
+		w.Header().Set("X-Accel-Buffering", "no") // a reverse proxy must not buffer events
 		w.WriteHeader(http.StatusOK)
 		err := s.send(ctx, w, id, at, func() error {
 			_, err := s.identify(r, false)
@@ -154,7 +154,7 @@ func (s *eventStreams) send(ctx context.Context, w http.ResponseWriter, id strin
 	return nil
 }
 
-// writeEvent writes an event as a stream has it. Nothing in it can end a line early.
+// writeEvent writes an event in the format of a stream. Line breaks within it are escaped.
 func writeEvent(b *strings.Builder, e event.Event) error {
 	data, err := json.Marshal(e) // on one line
 	if err != nil {

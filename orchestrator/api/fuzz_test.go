@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzCursor wants a cursor that is let through to be one that this program made of plain text.
+// FuzzCursor checks that every accepted cursor was encoded by makeCursor from plain text.
 func FuzzCursor(f *testing.F) {
 	for _, s := range []string{"", makeCursor("jobs", "1700000000000-5"), makeCursor("items", "x"), "am9iczo", "==", "am9iczoA"} {
 		f.Add(s)
@@ -23,7 +23,7 @@ func FuzzCursor(f *testing.F) {
 			t.Errorf("%q is read as %q", cursor, next)
 		}
 		if again, err := readCursor("jobs", makeCursor("jobs", next)); err != nil || again != next {
-			t.Errorf("%q: read %q, and %q, %v of what it makes", cursor, next, again, err)
+			t.Errorf("%q: decoded %q, and decoded %q, %v after encoding again", cursor, next, again, err)
 		}
 	})
 }
@@ -59,7 +59,7 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzFileName wants the name of an upload to be that of a file in any folder.
+// FuzzFileName checks that the name of an upload is a plain file name in any directory.
 func FuzzFileName(f *testing.F) {
 	for _, s := range []string{"a.pdf", "../../etc/passwd", `C:\x\y.txt`, "..", "\x00", strings.Repeat("ä", 300), "a\u202e.txt", "/"} {
 		f.Add(s)

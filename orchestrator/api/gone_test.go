@@ -11,7 +11,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// What fails because its client has gone is no failure of ours; anything else is logged.
+// Errors of a request whose client disconnected are not logged as failures; others are.
 func TestRequestsWhoseClientHasGoneAreNotLoggedAsFailures(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{true, false} {

@@ -16,7 +16,7 @@ import (
 	"muster/orchestrator/access"
 )
 
-// ErrOpen says that the pages would be open to everybody on the network.
+// ErrOpen is the error if the pages would be open to everyone on the network.
 var ErrOpen = errors.New("listening beyond this machine needs a key")
 
 // checkAccess reports whether requests need a key. Without keys it returns an error unless only this machine can reach
@@ -45,7 +45,7 @@ func (c Config) local() bool {
 	return err == nil && addressfilter.IsLoopback(host)
 }
 
-// hardened sets the headers that tell browsers to be careful with the answer.
+// hardened sets the security headers of responses.
 func (c Config) hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -71,9 +71,8 @@ func (c Config) hosted(next http.Handler) http.Handler {
 	})
 }
 
-// crossOrigin returns the layer that lets the web pages of Origins use the interface,
-// with a key that they send themselves. It blocks changes that other pages send
-// through the browser of a user who has a key. A preflight needs no key.
+// crossOrigin returns the layer that allows web pages of Origins to call the interface with a key that they send. It
+// blocks changes that other pages send through a user's browser. A preflight needs no key.
 func (c Config) crossOrigin() (func(http.Handler) http.Handler, error) {
 	var foreign http.CrossOriginProtection
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -109,8 +108,7 @@ func (c Config) names(hosts []string) []string {
 	return names
 }
 
-// known reports whether a request for host is meant for us. An address cannot
-// be pointed elsewhere, as a name can.
+// known reports whether host is one of this server's hosts. Addresses are always allowed: DNS cannot rebind them.
 func known(host string, names []string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -130,7 +128,7 @@ func (c Config) readOnly(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && access.CallerOf(r.Context()) != access.CommandLine {
-			c.routeOf(r).forbid(w, r, "the interface is read-only; set api.read_only to false to change things")
+			c.routeOf(r).forbid(w, r, "the interface is read-only; set api.read_only to false to allow changes")
 			return
 		}
 		next.ServeHTTP(w, r)

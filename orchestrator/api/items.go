@@ -18,7 +18,7 @@ type NewItem struct {
 	Type              string          `json:"type,omitempty" maxLength:"1000"`
 	SourceDocument    string          `json:"source_document,omitempty" maxLength:"10000"`
 	SourceLocation    string          `json:"source_location,omitempty" maxLength:"10000"`
-	Labels            map[string]bool `json:"labels,omitempty" maxProperties:"100" doc:"of those that the pipeline declares"`
+	Labels            map[string]bool `json:"labels,omitempty" maxProperties:"100" doc:"labels that the pipeline declares"`
 	ResearchNotes     string          `json:"research_notes,omitempty" maxLength:"1000000"`
 	Citations         []string        `json:"citations,omitempty" maxItems:"10000" maxLength:"10000"`
 	MentionedObjects  []string        `json:"mentioned_objects,omitempty" maxItems:"10000" maxLength:"10000"`
@@ -29,7 +29,7 @@ type NewItem struct {
 	Data              json.RawMessage `json:"data,omitempty" doc:"anything else"`
 }
 
-// newItems returns what the job service is given.
+// newItems converts items of a request to items of the job service.
 func newItems(list []NewItem) []jobs.Item {
 	out := make([]jobs.Item, len(list))
 	for i, n := range list {

@@ -44,7 +44,7 @@ type JobPath struct {
 // jobsInput selects jobs.
 type jobsInput struct {
 	Status  []string `query:"status,explode" enum:"created,processing,completed,failed,cancelled,pending" maxItems:"6" doc:"any of these; pending selects jobs with a pending stage; may be repeated"`
-	Kind    string   `query:"kind" enum:"pipeline,scrape,refresh,queue" doc:"what runs the job"`
+	Kind    string   `query:"kind" enum:"pipeline,scrape,refresh,queue" doc:"kind of the job"`
 	Name    string   `query:"name" maxLength:"200" doc:"name of the pipeline, the site or the queue"`
 	Label   string   `query:"label" maxLength:"100"`
 	Context []string `query:"context,explode" maxItems:"10" maxLength:"1101" pattern:"^[A-Za-z0-9_.-]{1,100}=" patternDescription:"KEY=VALUE" doc:"KEY=VALUE in the context, for a key that the pipeline declares; may be repeated" example:"customer=acme"`
@@ -91,7 +91,7 @@ type unversionedJobsInput struct {
 	Limit  int      `query:"limit" default:"50" minimum:"1" maximum:"100" doc:"jobs of a page"`
 }
 
-// readCursor returns what a cursor of makeCursor was made of.
+// readCursor returns the position that makeCursor encoded.
 func readCursor(of, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
@@ -104,7 +104,7 @@ func readCursor(of, cursor string) (string, error) {
 	return rest, nil
 }
 
-// makeCursor makes a cursor that says nothing to clients.
+// makeCursor encodes a position as an opaque cursor.
 func makeCursor(of, next string) string {
 	if next == "" {
 		return ""

@@ -25,7 +25,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// post sends JSON, or what is given as bytes.
+// post sends body as JSON, or unchanged if it is bytes.
 func post(t *testing.T, h http.Handler, method, path string, body any, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	data, ok := body.([]byte)
@@ -229,7 +229,7 @@ func TestCreateJob(t *testing.T) {
 	j, err := cfg.Jobs.Get(t.Context(), id)
 	if err != nil || !strings.Contains(string(j.Context), "customer") || j.Priority != -7 || !slices.Equal(j.Labels, []string{"a"}) || !slices.Equal(j.After, []string{first}) || j.OnFailure != "run" ||
 		!j.At.Equal(at) || j.StuckAfter != 5*time.Minute || j.Document == nil || j.Document.Source != files.URL+"/d.pdf" {
-		t.Errorf("got %+v, %v, want what was sent", j, err)
+		t.Errorf("got %+v, %v, want the fields of the request", j, err)
 	}
 	if got := decode(t, post(t, h, "POST", "/jobs", body, header("Idempotency-Key", "order 4711"))); got["id"] != id {
 		t.Errorf("the same key: got %v, want the same job", got)
@@ -293,7 +293,7 @@ func TestCreateJobWithAForm(t *testing.T) {
 	j, err := cfg.Jobs.Get(t.Context(), decode(t, w)["id"].(string))
 	if err != nil || j.Prompt != "Do it" || string(j.Context) != `{"a":1}` || j.Priority != 5 || !slices.Equal(j.Labels, []string{"x", "y"}) ||
 		j.Document == nil || j.Document.Name != "a b.pdf" || stored(t, cfg, "content") != j.Document.Hash {
-		t.Errorf("got %+v, %v, want what was sent", j, err)
+		t.Errorf("got %+v, %v, want the fields of the request", j, err)
 	}
 	prompt, doc := part{name: "prompt", text: "p"}, part{name: "document", file: "d", text: "c"}
 	for what, c := range map[string]struct {
@@ -388,7 +388,7 @@ func TestListFilter(t *testing.T) {
 	}
 }
 
-// An empty list would say that there is no such job.
+// An empty list would suggest that no job has the key.
 func TestListByAKeyThatNoPipelineDeclares(t *testing.T) {
 	t.Parallel()
 	h := handler(t, served(t))

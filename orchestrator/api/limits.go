@@ -23,9 +23,8 @@ const (
 	limitsPrefix = "muster:api"
 )
 
-// limits bound what a client may send, in all processes together: the buckets are in
-// Redis, which forgets them when they are full. While Redis is away there is no
-// limit.
+// limits rate-limits clients across all processes: the buckets are in Redis, which deletes full ones. While Redis is
+// unavailable, requests are not limited.
 type limits struct {
 	requests *limit.TokenBucket // nil: no limit
 	failures *limit.TokenBucket // nil: no limit
@@ -33,7 +32,7 @@ type limits struct {
 	burst    int
 
 	mu      sync.Mutex           // guards blocked
-	blocked map[string]time.Time // clients whose logins failed too often, until when
+	blocked map[string]time.Time // clients with too many failed logins, until when
 
 	guesses [64]sync.Mutex // of clients, by hash: one guess at a time
 	seed    maphash.Seed
@@ -69,8 +68,8 @@ func clientOf(r *http.Request) string {
 	return network.String()
 }
 
-// allow counts a request of a caller, per key and address; without a key per address.
-// It reports whether it is allowed, and has answered it if not.
+// allow counts a request per key and address, or without a key per address. It reports whether the request is
+// allowed, and responds to it otherwise.
 func (l *limits) allow(w http.ResponseWriter, r *http.Request, caller access.Caller, client string) bool {
 	if l.requests == nil {
 		return true
@@ -97,20 +96,21 @@ func (l *limits) allow(w http.ResponseWriter, r *http.Request, caller access.Cal
 
 func wholeSeconds(s float64) int { return max(1, int(math.Ceil(s))) }
 
-// tooMany answers a request that is one too many.
+// tooMany rejects a request over the limit.
 func tooMany(w http.ResponseWriter, wait time.Duration, why string) {
 	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait.Seconds())))
 	writeProblem(w, problem(http.StatusTooManyRequests, "%s", why))
 }
 
-// guess locks the guesses of a client: a failed one is counted before the next is compared, however many arrive at once.
+// guess locks the logins of a client: a failure is counted before the next login is compared, however many arrive
+// concurrently.
 func (l *limits) guess(client string) (unlock func()) {
 	m := &l.guesses[maphash.String(l.seed, client)%uint64(len(l.guesses))]
 	m.Lock()
 	return m.Unlock
 }
 
-// failed counts a login that failed. It returns how long the client must wait before it tries again, or 0.
+// failed counts a failed login. It returns the time until the client may retry, or 0.
 func (l *limits) failed(ctx context.Context, client string) (wait time.Duration) {
 	if l.failures == nil {
 		return 0
@@ -148,7 +148,8 @@ func (l *limits) blocks(client string) bool {
 	return ok
 }
 
-// identityOf names a caller for its limits. Each token has an id of its own, so that the tokens of a subject count together.
+// identityOf returns the name under which a caller is limited. Tokens of one subject count together, although their
+// IDs differ.
 func identityOf(caller access.Caller) string {
 	if caller.ID == "" || caller.IsToken() {
 		return caller.Owner()
@@ -156,13 +157,13 @@ func identityOf(caller access.Caller) string {
 	return caller.Owner() + " " + caller.ID
 }
 
-// Limits of what one caller, and all callers together, may have open at a time in a process.
+// Limits of concurrently open requests per process, of one caller and of all callers together.
 const (
 	maxStreams, maxStreamsEach = 500, 50 // streams of events
 	maxBodies, maxBodiesEach   = 16, 4   // requests with a body above maxBody: they take memory until they are decoded
 )
 
-// shares limits what callers have open at a time.
+// shares limits the concurrently open requests of callers.
 type shares struct {
 	what      string // as in "streams of events"
 	all, each int
@@ -183,9 +184,9 @@ func (s *shares) take(ctx context.Context) (release func(), err error) {
 	defer s.mu.Unlock()
 	switch {
 	case s.of[who] >= s.each:
-		return nil, problem(http.StatusTooManyRequests, "a caller may have %d %s at a time; wait for the end of one", s.each, s.what)
+		return nil, problem(http.StatusTooManyRequests, "limit of %d %s per caller reached; wait until one ends", s.each, s.what)
 	case s.open >= s.all:
-		return nil, problem(http.StatusTooManyRequests, "all callers together may have %d %s at a time; try again later", s.all, s.what)
+		return nil, problem(http.StatusTooManyRequests, "limit of %d %s for all callers together reached; try again later", s.all, s.what)
 	}
 	s.open++
 	s.of[who]++

@@ -76,5 +76,5 @@ func TestLargeBodiesAreLimitedPerCaller(t *testing.T) {
 		t.Errorf("a small body: got %d, want 200", w.Code)
 	}
 	open.Go(func() { send("b", maxBody+1) })
-	<-began // another caller has places of its own
+	<-began // another caller has separate slots
 }

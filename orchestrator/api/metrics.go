@@ -12,8 +12,7 @@ import (
 // metricsTime bounds all questions of one scrape.
 const metricsTime = 5 * time.Second
 
-// Metrics collects the numbers of jobs. It may be scraped by many
-// goroutines at once.
+// Metrics collects the metrics of jobs. It is safe for concurrent use.
 type Metrics struct {
 	cfg     Config
 	started time.Time
@@ -21,18 +20,18 @@ type Metrics struct {
 	uptime, jobs, ready, items, stuck, jobTook, itemTook *prometheus.Desc
 }
 
-// NewMetrics returns the collector of what cfg has. Uptime is counted from now.
+// NewMetrics returns the collector for the services of cfg. Uptime is counted from now.
 func NewMetrics(cfg Config) *Metrics {
 	desc := prometheus.NewDesc
 	return &Metrics{
 		cfg: cfg.withDefaults(), started: time.Now(),
-		uptime:   desc("orchestrator_uptime_seconds", "How long the process has served the HTTP interface.", nil, nil),
+		uptime:   desc("orchestrator_uptime_seconds", "Time since the HTTP interface started.", nil, nil),
 		jobs:     desc("orchestrator_jobs_total", "Jobs of all kinds by status.", []string{"status"}, nil),
 		ready:    desc("orchestrator_ready", "1 if requests can be served, else 0; see /ready.", nil, nil),
-		items:    desc("muster_jobs_items", "Items by state, of all jobs of pipelines. Those of jobs that have not ended are counted every jobs.check_every.", []string{"state"}, nil),
+		items:    desc("muster_jobs_items", "Items of pipeline jobs by state. Items of unfinished jobs are counted every jobs.check_every.", []string{"state"}, nil),
 		stuck:    desc("muster_jobs_stuck", "Jobs without progress, counted every jobs.check_every.", nil, nil),
-		jobTook:  desc("muster_jobs_duration_seconds", "How long jobs took from their first stage to their end, by status.", []string{"status"}, nil),
-		itemTook: desc("muster_jobs_item_duration_seconds", "How long items took from their creation to their end, by state; those that wait for a decision have the state review.", []string{"state"}, nil),
+		jobTook:  desc("muster_jobs_duration_seconds", "Time from the start of the first stage to the end of the job, by status.", []string{"status"}, nil),
+		itemTook: desc("muster_jobs_item_duration_seconds", "Time from the creation of an item to its end, by state; items that wait for a decision have the state review.", []string{"state"}, nil),
 	}
 }
 
@@ -43,7 +42,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the numbers. What cannot be read is left out.
+// Collect reads the metrics and omits those that cannot be read.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), metricsTime)
 	defer cancel()

@@ -21,7 +21,7 @@ func TestMetricsAreForThoseWhoMaySeeThePages(t *testing.T) {
 		t.Errorf("without keys: %d\n%s", w.Code, w.Body)
 	}
 	if w := ask(t, handler(t, cfg), "POST", "/metrics"); w.Code == 200 {
-		t.Errorf("a POST is answered: %d", w.Code)
+		t.Errorf("got status %d for a POST", w.Code)
 	}
 	cfg.Gate = gate(t, "a long enough key")
 	h := handler(t, cfg)

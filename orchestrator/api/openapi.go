@@ -61,9 +61,9 @@ func newHuma(mux *http.ServeMux) huma.API {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title: "Muster", Version: "1",
-				Description: "Jobs, pipelines, agents and sites of an orchestrator. A request that fails is answered with a problem (RFC 9457) " +
-					"that names the fields. Every answer has the header X-Request-Id, which a request may choose. Times are RFC 3339 in UTC. " +
-					"x-role of an operation lists the roles of which a caller needs one. operator may do what viewer and agent may; admin may do everything.",
+				Description: "Jobs, pipelines, agents and sites of an orchestrator. The response to a failed request is a problem (RFC 9457) " +
+					"that names the fields. Every response has the header X-Request-Id, which the request may set. Times are RFC 3339 in UTC. " +
+					"x-role of an operation lists the roles that may call it. The role operator includes viewer and agent; admin includes all roles.",
 				License: &huma.License{Name: "MIT", Identifier: "MIT"},
 			},
 			Servers: []*huma.Server{{URL: "/", Description: "where this description comes from"}},
@@ -75,19 +75,19 @@ func newHuma(mux *http.ServeMux) huma.API {
 				},
 			},
 			Tags: []*huma.Tag{
-				{Name: tagJobs, Description: "What was asked for, and how far it is."},
-				{Name: tagItems, Description: "The parts of a job, each with a state of its own."},
-				{Name: tagEvents, Description: "What happened to jobs, sites and agents, as server-sent events."},
+				{Name: tagJobs, Description: "Jobs and their progress."},
+				{Name: tagItems, Description: "The parts of a job, each with its own state."},
+				{Name: tagEvents, Description: "Events of jobs, sites and agents, as server-sent events."},
 				{Name: tagAgents, Description: "The programs that do the work."},
-				{Name: tagWork, Description: "Work that an agent holds. 409 says that it is no longer the agent's: stop working on it."},
+				{Name: tagWork, Description: "Work leased by an agent. Status 409 means that the lease was lost: stop the work."},
 				{Name: tagPipeline, Description: "The stages that jobs go through."},
-				{Name: tagWebhooks, Description: "Endpoints that events are posted to, and what became of each delivery."},
+				{Name: tagWebhooks, Description: "Endpoints that receive events by POST, and the outcome of each delivery."},
 				{Name: tagSites, Description: "The sites that are scraped."},
 				{Name: tagQueues, Description: "Artifacts that are fetched once each."},
 				{Name: tagProxies, Description: "The pool of proxies."},
 				{Name: tagTasks, Description: "Workflows of package tasks."},
 				{Name: tagState, Description: "Health, numbers and metrics."},
-				{Name: tagAccess, Description: "Keys, and who changed what."},
+				{Name: tagAccess, Description: "Keys and the audit log."},
 			},
 		},
 		Formats:       map[string]huma.Format{"application/json": format, "json": format},
@@ -117,7 +117,7 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// marshal writes an answer. A client that has gone is no error.
+// marshal writes a response. It ignores errors of a disconnected client.
 func marshal(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -138,8 +138,7 @@ func unmarshal(data []byte, v any) error {
 	return err
 }
 
-// describe returns an operation with the problems that it can answer with, in
-// addition to those that all have.
+// describe returns an operation with its problems in addition to the common ones.
 func describe(s *server, method, path, id, tag, summary string, problems ...int) huma.Operation {
 	op := huma.Operation{
 		Method: method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary,
@@ -175,7 +174,7 @@ func ofAgents(op *huma.Operation) {
 	op.Metadata[frequentKey] = true
 }
 
-// problemText says when a request is answered with a problem.
+// problemText returns the description of a problem with the given status.
 func problemText(status int) string {
 	switch status {
 	case http.StatusBadRequest:
@@ -185,9 +184,9 @@ func problemText(status int) string {
 	case http.StatusForbidden:
 		return "It is not allowed: the role does not suffice, the interface is read-only, the request comes from another web page, or the agent or assignment belongs to another one."
 	case http.StatusNotFound:
-		return "There is no such thing."
+		return "Not found."
 	case http.StatusConflict:
-		return "The state does not allow it: the job has ended, or the assignment is no longer the agent's."
+		return "The state does not allow the operation: the job has ended, or the agent has lost the assignment."
 	case http.StatusPreconditionFailed:
 		return "The job has changed since this version; read it again."
 	case http.StatusRequestEntityTooLarge:
@@ -210,7 +209,7 @@ func problemText(status int) string {
 	return http.StatusText(status)
 }
 
-// problems adds answers with problems to an operation.
+// problems adds responses with problems to an operation.
 func (s *server) problems(op *huma.Operation, problems ...int) {
 	schema := s.api.OpenAPI().Components.Schemas.Schema(typeOf[Problem](), true, "Problem")
 	slices.Sort(problems)
@@ -222,12 +221,12 @@ func (s *server) problems(op *huma.Operation, problems ...int) {
 	}
 }
 
-// example adds an example to the answer of an operation.
+// example adds an example to the response of an operation.
 func example(op *huma.Operation, status int, v any) {
 	op.Responses[strconv.Itoa(status)] = &huma.Response{Content: map[string]*huma.MediaType{"application/json": {Example: v}}}
 }
 
-// answersWith describes an answer that is not made of a Go type.
+// answersWith describes a response that is not generated from a Go type.
 func answersWith(op *huma.Operation, description string, types ...string) {
 	content := map[string]*huma.MediaType{}
 	for _, media := range types {
@@ -260,12 +259,12 @@ func routeBoth[I, O any](s *server, op huma.Operation, limit int64, handle func(
 	}
 }
 
-// route adds an operation whose body, if it has one, is JSON of up to limit bytes.
+// route adds an operation, whose JSON body, if any, has at most limit bytes.
 func route[I, O any](s *server, op huma.Operation, limit int64, handle func(context.Context, *I) (*O, error)) {
 	routeAfter(s, op, limit, nil, handle)
 }
 
-// routeAfter is route with a check that runs before the body is read; nil means none.
+// routeAfter is route with a check before the body is read; nil means none.
 func routeAfter[I, O any](s *server, op huma.Operation, limit int64, before func(*http.Request) error, handle func(context.Context, *I) (*O, error)) {
 	if op.Method == http.MethodPost || op.Method == http.MethodPatch {
 		s.problems(&op, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
@@ -293,8 +292,7 @@ func checkFirst(check func(*http.Request) error) func(huma.Context, func(huma.Co
 	}
 }
 
-// register adds an operation whose errors are answered as problems. Fields that they
-// name are below prefix.
+// register adds an operation whose errors become problems. Field names in errors are relative to prefix.
 func register[I, O any](s *server, op huma.Operation, prefix string, handle func(context.Context, *I) (*O, error)) {
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)

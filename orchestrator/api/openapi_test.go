@@ -69,7 +69,7 @@ func TestOpenAPIGolden(t *testing.T) {
 	testutil.Page(t, "../../docs/reference/openapi.json", spec(t), *update, "go generate ./orchestrator/api")
 }
 
-// openapi is what the tests read of a description.
+// openapi is the part of a description that the tests read.
 type openapi struct {
 	OpenAPI string
 	Paths   map[string]map[string]operation
@@ -110,7 +110,7 @@ func readSpec(t *testing.T) openapi {
 	return o
 }
 
-// resolve returns what a JSON pointer such as #/components/schemas/Job leads to, or nil.
+// resolve returns the target of a JSON pointer such as #/components/schemas/Job, or nil.
 func (o openapi) resolve(ref string) any {
 	at := o.doc
 	for _, part := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
@@ -170,7 +170,7 @@ func TestOpenAPIIsSound(t *testing.T) {
 				}
 				declared[p.In+" "+p.Name] = true
 				if p.In == "path" && (!p.Required || !strings.Contains(path, "{"+p.Name+"}")) {
-					t.Errorf("%s: %s is no part of the path, or is optional", name, p.Name)
+					t.Errorf("%s: %s is not part of the path, or is optional", name, p.Name)
 				}
 			}
 			for _, m := range inPath.FindAllStringSubmatch(path, -1) {
@@ -183,13 +183,13 @@ func TestOpenAPIIsSound(t *testing.T) {
 				good, bad = good || status[0] == '2', bad || status[0] == '4'
 			}
 			if !good || !bad {
-				t.Errorf("%s: answers %v, want a good one and a problem", name, op.Responses)
+				t.Errorf("%s: responses %v, want a success and a problem", name, op.Responses)
 			}
 		}
 	}
 }
 
-// The operations without a version are those of the first release.
+// The unversioned operations are exactly the eleven fixed ones.
 func TestUnversionedOperations(t *testing.T) {
 	t.Parallel()
 	var got []string

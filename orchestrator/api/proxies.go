@@ -98,7 +98,7 @@ func addProxies(s *server) {
 			return len(ids), pool.Ban(ctx, in.Body.Site, d, ids...)
 		})
 	})
-	op = describe(s, http.MethodPost, "/v1/proxies/unban", "unbanProxies", tagProxies, "End bans of proxies", http.StatusNotFound)
+	op = describe(s, http.MethodPost, "/v1/proxies/unban", "unbanProxies", tagProxies, "Lift bans of proxies", http.StatusNotFound)
 	route(s, op, maxBody, func(ctx context.Context, in *unbanInput) (*changedProxiesOutput, error) {
 		return onProxies(ctx, pool, in.Body.ProxySelection, func(ids []string) (int, error) { return pool.Unban(ctx, in.Body.Site, ids...) })
 	})
@@ -107,7 +107,7 @@ func addProxies(s *server) {
 	route(s, op, maxBody, func(ctx context.Context, in *deleteProxiesInput) (*changedProxiesOutput, error) {
 		return onProxies(ctx, pool, in.Body, func(ids []string) (int, error) { return pool.Remove(ctx, ids...) })
 	})
-	op = describe(s, http.MethodPost, "/v1/proxies/refresh", "refreshProxies", tagProxies, "Start a refresh of the pool, or return the one that runs", http.StatusConflict)
+	op = describe(s, http.MethodPost, "/v1/proxies/refresh", "refreshProxies", tagProxies, "Start a refresh of the pool, or return the running one", http.StatusConflict)
 	op.DefaultStatus = http.StatusAccepted
 	route(s, op, maxBody, func(ctx context.Context, _ *refreshInput) (*refreshOutput, error) {
 		id, err := pool.StartRefresh(ctx)
@@ -159,7 +159,7 @@ func onProxies(ctx context.Context, pool *proxies.Service, s client.ProxySelecti
 			return nil, err
 		}
 		if len(found) == 0 { // the name may contain a password
-			p := problem(http.StatusNotFound, "body.proxies[%d]: no such proxy in the pool", i)
+			p := problem(http.StatusNotFound, "body.proxies[%d]: not in the pool", i)
 			p.Code = "proxy_not_found"
 			return nil, p
 		}

@@ -110,7 +110,7 @@ func addQueues(s *server) {
 	op = describe(s, http.MethodPost, "/v1/queues/{queue}/import", "importArtifacts", tagQueues, "Add the artifacts of a file to a queue",
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	op.Description = "The body has one JSON object with an id a line, plain or gzip. Invalid lines are reported and skipped. " +
-		"After an interruption the artifacts that were read stay in the queue; the same import can run again."
+		"An interrupted import can be repeated: the artifacts already read stay in the queue."
 	register(s, op, "body.", func(ctx context.Context, in *importInput) (*importOutput, error) {
 		rep, err := importLines(ctx, queue(in.Queue), in)
 		return &importOutput{rep}, err

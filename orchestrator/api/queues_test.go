@@ -59,7 +59,7 @@ func TestQueuesOverHTTP(t *testing.T) {
 		t.Errorf("got %+v, %v, want three paused items", s, err)
 	}
 	if p, err := c.ResumeQueue(ctx, "files"); err != nil || p.Paused || !p.Changed {
-		t.Errorf("got %+v, %v, want the end of the pause", p, err)
+		t.Errorf("got %+v, %v, want a resumed queue", p, err)
 	}
 	q := cfg.Queue("files")
 	leased, err := q.Lease(ctx, "w", 3)

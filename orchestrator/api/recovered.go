@@ -5,8 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// recovered answers a request whose handler panics with a problem, if nothing was
-// answered yet, and logs the panic.
+// recovered logs panics of handlers and responds with a problem, unless the response has begun.
 func (c Config) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watched := &statusWriter{ResponseWriter: w}
@@ -15,7 +14,7 @@ func (c Config) recovered(next http.Handler) http.Handler {
 			if cause == nil {
 				return
 			}
-			if cause == http.ErrAbortHandler { // on purpose: the client must see that the answer is not whole
+			if cause == http.ErrAbortHandler { // deliberate: the client must notice that the response is incomplete
 				panic(cause)
 			}
 			c.Logger.ErrorContext(r.Context(), "a request panicked", "request_id", RequestID(r.Context()),

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A handler that panics is answered with a problem, and one that has begun its answer breaks it off.
+// A panic leads to a problem as response; a response that has begun is aborted.
 func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -35,7 +35,7 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	}
 	defer func() {
 		if got := recover(); got != http.ErrAbortHandler {
-			t.Errorf("the answer that had begun ended with %v, want http.ErrAbortHandler", got)
+			t.Errorf("the incomplete response ended with %v, want http.ErrAbortHandler", got)
 		}
 	}()
 	ask(t, h, "GET", "/begun")

@@ -38,7 +38,7 @@ func (c Config) identified(next http.Handler) http.Handler {
 	})
 }
 
-// maxDenials is how many denied requests a process logs as warnings in a second.
+// maxDenials limits the denied requests that a process logs as warnings per second.
 const maxDenials = 10
 
 // denials bounds the warnings about denied requests.
@@ -98,14 +98,14 @@ func (c Config) logged(next http.Handler) http.Handler {
 	})
 }
 
-// bounded limits how long a request waits for a Redis that does not reply.
+// bounded limits the time that a request waits for an unresponsive Redis.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(redisd.Bounded(r.Context())))
 	})
 }
 
-// statusWriter remembers the status of an answer, and how much was written.
+// statusWriter records the status and the size of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -172,7 +172,7 @@ func (w *pacedWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// routed serves what mux has a route for, and answers the rest with a problem.
+// routed serves the routes of mux and responds to other requests with a problem.
 func routed(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := checkAddress(r); p != nil {
@@ -191,7 +191,7 @@ func routed(mux *http.ServeMux) http.Handler {
 			writeProblem(w, problem(refused.code, "%s is not possible here, only %s", r.Method, allow))
 			return
 		}
-		writeProblem(w, problem(http.StatusNotFound, "there is nothing at this path; see /openapi.json for all paths, and /ui/ for the pages"))
+		writeProblem(w, problem(http.StatusNotFound, "path not found; see /openapi.json for the operations, and /ui/ for the pages"))
 	})
 }
 

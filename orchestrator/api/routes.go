@@ -12,24 +12,24 @@ import (
 	"muster/orchestrator/ui"
 )
 
-// routes are what is served, and who may use it.
+// routes are the registered routes and their roles.
 type routes struct {
 	mux *http.ServeMux
 	by  map[string]routeInfo // by pattern
 }
 
-// routeInfo is what the layers know of a route.
+// routeInfo describes a route for the middleware.
 type routeInfo struct {
-	roles     []access.Role // of which a caller must have one; none: only admins
+	roles     []access.Role // allowed roles; none: only admins
 	open      bool          // it takes no key
 	optional  bool          // it needs no key, and responds with more to a viewer
 	operation string        // its id, or the pattern
-	frequent  bool          // what agents do with work, which is not for the audit log
+	frequent  bool          // routine work of agents, omitted from the audit log
 	waits     bool          // its requests wait for something to happen
 	refuse    refusal       // nil: a problem
 }
 
-// refusal answers a caller who may not use a route.
+// refusal rejects a caller who may not use a route.
 type refusal func(w http.ResponseWriter, r *http.Request, why string)
 
 func newRoutes() *routes { return &routes{mux: http.NewServeMux(), by: map[string]routeInfo{}} }
@@ -48,7 +48,7 @@ func (s *routes) handlePage(r ui.Route) {
 	s.by[r.Pattern] = info
 }
 
-// forbid answers a request that its caller may not make.
+// forbid rejects a request because of the caller's role.
 func (i routeInfo) forbid(w http.ResponseWriter, r *http.Request, why string) {
 	if i.refuse != nil {
 		i.refuse(w, r, why)
@@ -57,8 +57,7 @@ func (i routeInfo) forbid(w http.ResponseWriter, r *http.Request, why string) {
 	writeProblem(w, problem(http.StatusForbidden, "%s", why))
 }
 
-// addOperations adds the operations, which are in mux already, and says in their
-// description who may use them.
+// addOperations registers the operations, which are in mux already, and documents their roles.
 func (s *routes) addOperations(api huma.API) {
 	for path, item := range api.OpenAPI().Paths {
 		for method, op := range map[string]*huma.Operation{
@@ -93,22 +92,21 @@ func rolesText(roles []access.Role) string {
 	return strings.Join(words, " or ")
 }
 
-// pattern returns the pattern of the route that serves r, as in "GET /jobs/{id}", or ""
-// if there is none. It has nothing of the path of r.
+// pattern returns the pattern of the route that serves r, such as "GET /jobs/{id}", or "" if there is none. It
+// contains no values of r's path.
 func (c Config) pattern(r *http.Request) string {
 	_, pattern := c.routes.mux.Handler(r)
 	return pattern
 }
 
-// routeOf returns what is known of the route that serves r.
+// routeOf returns the description of the route that serves r.
 func (c Config) routeOf(r *http.Request) routeInfo { return c.routes.by[c.pattern(r)] }
 
-// permitted lets through the requests of callers whose role allows it. Only admins
-// may use a route that says nothing.
+// permitted passes requests on if the caller's role allows them. A route without roles is for admins only.
 func (c Config) permitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pattern := c.pattern(r)
-		if pattern == "" { // routed answers that there is no such route
+		if pattern == "" { // routed responds with 404
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -47,8 +47,8 @@ func servedOn(t *testing.T, rdb redis.UniversalClient, allow ...string) Config {
 	return cfg
 }
 
-// sample is a job with an item in review, s, and a/b, and a later version of it with the items s and new. An agent works on
-// the first stage of both.
+// sample is a job with the items s, which is in review, and a/b, and a later version of the job with the items s and
+// new. An agent works on the first stage of both.
 type sample struct {
 	job, other, agent string
 	workflow          string // that is running
@@ -125,7 +125,7 @@ func pipelines(t *testing.T) *pipeline.Registry {
 	return r
 }
 
-// documents returns a store whose documents come from public addresses and those allowed.
+// documents returns a store that fetches from public and the allowed addresses.
 func documents(t *testing.T, allow ...string) *document.Store {
 	t.Helper()
 	filter, err := addressfilter.New(allow...)

@@ -21,7 +21,7 @@ type server struct {
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// operations adds the operations of what cfg has.
+// operations adds the operations of the services in cfg.
 func operations(served *routes, cfg Config) error {
 	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now(), streams: newShares("streams of events", maxStreams, maxStreamsEach)}
 	addState(s)

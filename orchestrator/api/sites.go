@@ -12,7 +12,7 @@ import (
 	"muster/sites/report"
 )
 
-// askTime bounds what a page or an answer may take.
+// askTime is the time limit of a page or a response.
 const askTime = 10 * time.Second
 
 // Field is how often a field of a site's records was found.
@@ -40,7 +40,7 @@ type siteOutput struct {
 	Body any `doc:"health, alerts, fields, the jobs of the last seven days (runs), and the newest reports (jobs)"`
 }
 
-// addSites adds what reads sites.
+// addSites adds the operations that read sites.
 func addSites(s *server) {
 	op := describe(s, http.MethodGet, "/v1/sites", "listSites", tagSites, "List the sites")
 	route(s, op, 0, func(ctx context.Context, _ *nothing) (*pageOutput[sites.State], error) {
@@ -62,7 +62,7 @@ func addSites(s *server) {
 	})
 }
 
-// siteOf gathers what there is to know of a site, with its newest n jobs.
+// siteOf returns the state of a site with its latest n jobs.
 func siteOf(ctx context.Context, s *sites.Service, name string, n int) (Site, error) {
 	st, runs, err := s.State(ctx, name)
 	if err != nil {

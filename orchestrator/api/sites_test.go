@@ -93,7 +93,7 @@ retries: {attempts: 1}
 	}}
 }
 
-// getJSON decodes the answer to a GET of path.
+// getJSON decodes the response to a GET of path.
 func getJSON(t *testing.T, h http.Handler, path string, into any) {
 	t.Helper()
 	w := ask(t, h, "GET", path)
@@ -105,7 +105,7 @@ func getJSON(t *testing.T, h http.Handler, path string, into any) {
 	}
 }
 
-// apiAnswers are what the API says of the sites of scraped.
+// apiAnswers are the responses of the API about the sites of scraped.
 type apiAnswers struct {
 	all  struct{ Data []sites.State }
 	shop Site
@@ -221,7 +221,7 @@ func TestSitesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// A Redis that is gone is said to be, as a page and as JSON.
+// Pages and JSON report an unavailable Redis.
 func TestSitesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

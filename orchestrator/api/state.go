@@ -15,19 +15,19 @@ import (
 // readyTime limits the checks of /ready that decide about its status.
 const readyTime = 3 * time.Second
 
-// Liveness says that the process answers.
+// Liveness reports that the process is running.
 type Liveness struct {
 	Status    string  `json:"status" example:"healthy"`
 	Component string  `json:"component" example:"orchestrator"`
 	Uptime    float64 `json:"uptime_seconds"`
 }
 
-// Readiness says whether requests can be served.
+// Readiness reports whether requests can be served.
 type Readiness struct {
 	Ready   bool            `json:"ready"`
 	Redis   string          `json:"redis" enum:"ok,away"`
-	Message string          `json:"message" doc:"for viewers: what is missing and what to do, if it is not ready"`
-	Checks  []health.Result `json:"checks,omitempty" doc:"for viewers: Redis, the workers, the agents and the proxies; none while Redis is away. A failed check of workers, agents or proxies does not make it not ready."`
+	Message string          `json:"message" doc:"for viewers: the cause and the remedy, if it is not ready"`
+	Checks  []health.Result `json:"checks,omitempty" doc:"for viewers: Redis, the workers, the agents and the proxies; omitted while Redis is unavailable. A failed check of workers, agents or proxies does not make it not ready."`
 }
 
 // SystemStatus is how the system is.
@@ -97,7 +97,7 @@ func addState(s *server) {
 
 // addStatus adds the summary of all jobs.
 func addStatus(s *server) {
-	op := describe(s, http.MethodGet, "/status", "getStatus", tagState, "How many jobs there are, by status, and how many are stuck")
+	op := describe(s, http.MethodGet, "/status", "getStatus", tagState, "Get the number of jobs by status, and of stuck jobs")
 	example(&op, http.StatusOK, SystemStatus{Uptime: 12.5, Jobs: map[jobs.Status]int64{jobs.Processing: 2, jobs.Completed: 40}, Total: 42})
 	route(s, op, 0, func(ctx context.Context, _ *nothing) (*statusOutput, error) {
 		totals, err := s.cfg.Jobs.Totals(ctx)

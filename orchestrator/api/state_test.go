@@ -95,7 +95,7 @@ func TestMetricsOfJobs(t *testing.T) {
 	}
 }
 
-// What is not there has no operations, and no description.
+// A missing service has no operations and is not in the description.
 func TestOperationsOfMissingServicesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	h := handler(t, setup(t))
@@ -105,11 +105,11 @@ func TestOperationsOfMissingServicesAreLeftOut(t *testing.T) {
 		}
 	}
 	if spec := ask(t, h, "GET", "/openapi.json").Body.String(); strings.Contains(spec, `"/jobs"`) || !strings.Contains(spec, `"/ready"`) {
-		t.Errorf("the description has what is not there: %s", spec)
+		t.Errorf("the description has operations of missing services: %s", spec)
 	}
 }
 
-// Every answer has an id, and so has what is logged about it.
+// Every response and the log lines of its request have the same request ID.
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	cfg := served(t)

@@ -100,7 +100,7 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// A stream ends when its key no longer counts, at the latest with the next heartbeat.
+// A stream ends, at the latest with the next heartbeat, when its key becomes invalid.
 func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	})
 }
 
-// A stream of events is longer than any response may take, and ends at shutdown.
+// A stream of events outlives the write timeout, and ends at shutdown.
 func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
 		for lines.Scan() {
 		}
 		if err := <-served; err != nil || time.Since(stopped) > time.Second {
-			t.Errorf("got %v after %v, want the end at once", err, time.Since(stopped))
+			t.Errorf("got %v after %v, want the end immediately", err, time.Since(stopped))
 		}
 	})
 }
@@ -230,7 +230,7 @@ func TestSlowResponsesAreComplete(t *testing.T) {
 					return nil
 				}), nil
 			})
-			route(s, describe(s, http.MethodGet, "/job", "job", tagJobs, "Respond at once"), 0, func(context.Context, *nothing) (*nothing, error) { return nil, nil })
+			route(s, describe(s, http.MethodGet, "/job", "job", tagJobs, "Respond immediately"), 0, func(context.Context, *nothing) (*nothing, error) { return nil, nil })
 			register(s, describe(s, http.MethodPost, "/jobs", "create", tagJobs, "Download for nine minutes"), "body.", func(_ context.Context, in *createInput) (*createOutput, error) {
 				if _, p := readJSON(in.w, in.r, maxBody); p != nil {
 					return nil, p
@@ -252,8 +252,8 @@ func TestSlowResponsesAreComplete(t *testing.T) {
 		}
 		begun := time.Now()
 		beside, err := client.Get("http://localhost/job")
-		if err != nil || beside.StatusCode/100 != 2 || time.Since(begun) > 100*time.Millisecond { // of a clock that stands still
-			t.Errorf("another request beside the report: got %v, %v after %v; want its response at once", beside, err, time.Since(begun))
+		if err != nil || beside.StatusCode/100 != 2 || time.Since(begun) > 100*time.Millisecond { // the clock is stopped
+			t.Errorf("another request beside the report: got %v, %v after %v; want its response immediately", beside, err, time.Since(begun))
 		} else {
 			_ = beside.Body.Close()
 		}
@@ -276,7 +276,7 @@ func TestSlowResponsesAreComplete(t *testing.T) {
 	})
 }
 
-// At shutdown a request that is under way is answered, unless it takes longer than Grace; a new one is refused.
+// At shutdown a running request completes, unless it takes longer than Grace; new requests are refused.
 func TestShutdownWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	for takes, want := range map[time.Duration]string{2 * time.Second: "done", time.Minute: ""} {

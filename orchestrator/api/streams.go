@@ -19,12 +19,11 @@ import (
 	"muster/orchestrator/api/client"
 )
 
-// streamOutput is an answer that is written while it is made.
+// streamOutput is a response that is generated while it is sent.
 type streamOutput struct{ Body func(huma.Context) }
 
-// stream answers with what write writes. What it returns before it has written
-// anything is answered as a problem; later, the connection is cut, so that the
-// client does not take a part for the whole.
+// stream sends the output of write. An error before the first byte becomes a problem; a later one closes the
+// connection, so that the client notices that the response is incomplete.
 func (s *server) stream(head http.Header, write func(ctx context.Context, w io.Writer) error) *streamOutput {
 	return &streamOutput{func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
@@ -32,11 +31,11 @@ func (s *server) stream(head http.Header, write func(ctx context.Context, w io.W
 		err := write(r.Context(), lazy)
 		switch {
 		case err == nil:
-			lazy.begin() // an empty answer has a head too
+			lazy.begin() // an empty response has a header too
 		case !lazy.begun:
 			writeProblem(w, problemOf(err, "query."))
 		default:
-			s.cfg.Logger.WarnContext(r.Context(), "an answer was cut off", "err", err)
+			s.cfg.Logger.WarnContext(r.Context(), "response aborted", "err", err)
 			panic(http.ErrAbortHandler)
 		}
 	}}
@@ -127,7 +126,7 @@ func addDocuments(s *server) {
 	})
 }
 
-// documentHead says what a document is. No browser shows it, or runs what is in it.
+// documentHead returns the headers of a document. They prevent browsers from displaying it or running its scripts.
 func documentHead(d *jobs.Document) http.Header {
 	media := "application/octet-stream"
 	if known, params, err := mime.ParseMediaType(d.Type); err == nil {

@@ -25,17 +25,17 @@ func NewTiming() *Timing {
 	labels := []string{"method", "route", "code"}
 	t := &Timing{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "muster_http_request_duration_seconds", Help: "How long requests took, without those that wait for work or events, by method, route and status. A path without a route is other.",
+			Name: "muster_http_request_duration_seconds", Help: "Duration of requests by method, route and status, except for requests that wait for work or events. Paths without a route have the route other.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, labels),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_http_requests_total", Help: "Requests that were answered, by method, route and status.",
+			Name: "muster_http_requests_total", Help: "Completed requests by method, route and status.",
 		}, labels),
 		size: prometheus.NewSummaryVec(prometheus.SummaryOpts{
 			Name: "muster_http_response_size_bytes", Help: "Bytes of responses, by method, route and status.",
 		}, labels),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "muster_http_requests_in_flight", Help: "Requests that are being answered; those that wait for work or events have the state waiting.",
+			Name: "muster_http_requests_in_flight", Help: "Requests in progress; requests that wait for work or events have the state waiting.",
 		}, []string{"state"}),
 	}
 	t.open.WithLabelValues("waiting")
@@ -64,7 +64,7 @@ func (t *Timing) Collect(ch chan<- prometheus.Metric) {
 // timedRoute is the key of the label route in the context of a request.
 type timedRoute struct{}
 
-// timed counts and times the requests that next answers, by the patterns of routes.
+// timed counts and times the requests to next by the pattern of their route.
 func (c Config) timed(next http.Handler) http.Handler {
 	t := c.Timing
 	if t == nil {

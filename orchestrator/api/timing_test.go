@@ -86,7 +86,7 @@ func TestPathsAddNoLabels(t *testing.T) {
 	}
 }
 
-// A request that waits for work or events says nothing about how fast the interface is.
+// Requests that wait for work or events are counted but not timed: their duration is no measure of performance.
 func TestWaitingRequestsAreCountedAndNotTimed(t *testing.T) {
 	t.Parallel()
 	cfg := served(t)

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// traced makes a span for each request, but not for those that ask whether this
-// process is well: there are many, and they cause nothing.
+// traced creates a span for each request, except for the frequent health checks.
 func (c Config) traced(next http.Handler) http.Handler {
 	spans := c.Tracing.Server(next, c.route)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -55,7 +55,7 @@ func (c creation) readForm(ctx context.Context, in *createInput) (*form, error) 
 		part, err := parts.NextPart()
 		if errors.Is(err, io.EOF) {
 			if !slow.ended(in.r) {
-				return nil, badField("body", "the form ends early")
+				return nil, badField("body", "incomplete form")
 			}
 			break
 		}
@@ -107,7 +107,7 @@ func (c creation) checkFields(values map[string][]string) error {
 }
 
 func errTwoDocuments() error {
-	return badField("body.document_url", "there is a document already; leave one of them out")
+	return badField("body.document_url", "document and document_url exclude each other; omit one of them")
 }
 
 // uploadProblem is the problem of a body that cannot be read.
@@ -118,7 +118,7 @@ func uploadProblem(err error) error {
 	return badField("body", "the form cannot be read: %v", err)
 }
 
-// readField reads a field of a form, and returns how many bytes are left for others.
+// readField reads a field of a form, and returns the number of bytes left for others.
 func readField(part *multipart.Part, values map[string][]string, left int64) (int64, error) {
 	name := part.FormName()
 	if name == "" || len(name) > 100 || plainText(name) != "" {
@@ -140,7 +140,7 @@ func readField(part *multipart.Part, values map[string][]string, left int64) (in
 	return left - int64(len(data)), nil
 }
 
-// fieldsAsJSON makes of the fields of a form what would be sent as JSON.
+// fieldsAsJSON converts the fields of a form to the equivalent JSON body.
 func fieldsAsJSON(values map[string][]string) ([]byte, error) {
 	fields := map[string]any{}
 	for name, list := range values {
@@ -193,7 +193,7 @@ func (c creation) putDocument(ctx context.Context, f *form, part *multipart.Part
 	return nil
 }
 
-// fileName is the name of an uploaded file without folders and control characters.
+// fileName returns the name of an uploaded file without directories and control characters.
 func fileName(name string) string {
 	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
 	name = strings.Map(func(r rune) rune {
@@ -211,8 +211,7 @@ func fileName(name string) string {
 	return name
 }
 
-// slowReader reads a long body: the client may pause for uploadPause, and must
-// end in time.
+// slowReader reads a long body: the client may pause for uploadPause at a time, within a total limit.
 type slowReader struct {
 	r       io.ReadCloser
 	control *http.ResponseController
@@ -220,7 +219,7 @@ type slowReader struct {
 	tail    []byte // the last bytes, up to tailSize
 }
 
-// tailSize is the largest distance of the last boundary of a form from its end.
+// tailSize is the largest distance between the last boundary of a form and its end.
 const tailSize = 8 << 10
 
 // ended reports whether the last boundary of the form was read. After the line of another boundary, multipart.Reader reports

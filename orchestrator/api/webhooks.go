@@ -55,14 +55,14 @@ type testInput struct {
 
 type deliveryOutput struct{ Body webhook.Delivery }
 
-// Bounds of the time for which an old secret stays valid.
+// Limits of the time for which an old secret stays valid.
 const (
 	defaultOverlap = 24 * time.Hour
 	maxOverlap     = 720 * time.Hour
 )
 
-// addWebhooks adds the operations on webhooks. They need the role admin, because a caller who can send events elsewhere
-// can read everything.
+// addWebhooks adds the operations on webhooks. They require the role admin, because the creator of a webhook can read
+// all events.
 func addWebhooks(s *server) {
 	hooks := s.cfg.Webhooks
 	op := describe(s, http.MethodGet, "/v1/webhooks", "listWebhooks", tagWebhooks, "List the webhooks")

@@ -28,7 +28,7 @@ func addWorkflows(s *server) {
 		}
 		switch op.OperationID {
 		case "streamWorkflow":
-			answersWith(op, "Events progress and end with the counts of tasks as data. A comment comes every 15 seconds.", "text/event-stream")
+			answersWith(op, "The events progress and end have the counts of tasks as data. A comment is sent every 15 seconds.", "text/event-stream")
 			s.problems(op, http.StatusTooManyRequests)
 			op.Metadata[waitsKey] = true
 		case "getWorkflowResult":
@@ -37,8 +37,8 @@ func addWorkflows(s *server) {
 	}})
 }
 
-// beginStream counts a stream of the caller. It ends with the request, with the server, and when the key of the caller is
-// revoked or expires.
+// beginStream counts a stream of the caller. It ends with the request, with the server, and when the key of the
+// caller expires or is revoked.
 func (s *server) beginStream(ctx context.Context, r *http.Request) (context.Context, func(), error) {
 	release, err := s.streams.take(ctx)
 	if err != nil {

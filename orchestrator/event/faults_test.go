@@ -7,7 +7,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Any call of who adds events can go wrong: repeated, an event with a name is there once, and the others at least once.
+// Adding events survives a fault at any call: after a retry, a named event exists once, and other events at least
+// once.
 func TestEventsSurviveAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{

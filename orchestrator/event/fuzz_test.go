@@ -16,7 +16,7 @@ func FuzzPosition(f *testing.F) {
 			return
 		}
 		if again, err := parse(p.String()); err != nil || again != p {
-			t.Errorf("%q: read %v, and %v, %v of what it writes", a, p, again, err)
+			t.Errorf("%q: decoded %v, and %v, %v after encoding again", a, p, again, err)
 		}
 		if q, err := parse(b); err == nil && p.before(q) && q.before(p) {
 			t.Errorf("%v and %v are before each other", p, q)

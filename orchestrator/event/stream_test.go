@@ -101,7 +101,7 @@ func TestTrimmedEventsAreAGap(t *testing.T) {
 	})
 }
 
-// From the start on, there is a gap if events were trimmed.
+// Reading from the start reports a gap only if events were trimmed.
 func TestStartHasAGapOnlyIfEventsWereTrimmed(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

@@ -104,7 +104,7 @@ func Agents(list func(context.Context) ([]AgentState, error), unavailable string
 	}}
 }
 
-// Scrapes checks for scrapes without progress. The result is degraded while there are some.
+// Scrapes checks for scrapes without progress. The result is degraded if there are any.
 func Scrapes(stalled func(context.Context) ([]string, error)) Check {
 	return Check{Name: "scrapes", Run: func(ctx context.Context) (string, error) {
 		list, err := stalled(ctx)

@@ -52,7 +52,7 @@ func TestReportHasTheWorstStatus(t *testing.T) {
 		}
 	}
 	if Degrade(nil) != nil {
-		t.Error("nothing wrong became degraded")
+		t.Error("a successful check became degraded")
 	}
 }
 

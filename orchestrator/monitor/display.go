@@ -17,7 +17,7 @@ import (
 // A Format is an output format of progress.
 type Format string
 
-// The formats. Auto means Bars on a terminal and Lines elsewhere.
+// The formats. Auto is Bars on a terminal and Lines otherwise.
 const (
 	Auto  Format = "auto"
 	Bars  Format = "bars"

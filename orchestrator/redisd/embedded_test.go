@@ -10,7 +10,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// The built-in Redis is volatile, and a warning says so.
+// The built-in Redis is volatile and warns about it.
 func TestEmbeddedIsVolatileWithWarning(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)

@@ -28,9 +28,9 @@ func (s *Server) remember() error {
 	}
 	switch {
 	case before != "":
-		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in the Redis at %s and not in the one at %s", before, now))
+		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in the Redis at %s, not in the Redis at %s", before, now))
 	case s.cfg.folder().hasAppendOnly():
-		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in a child Redis and not in the one at %s; to go back, set redis.mode to child", now))
+		s.warnings = append(s.warnings, fmt.Sprintf("earlier jobs of this data directory are in a child Redis, not in the Redis at %s; to use it again, set redis.mode to child", now))
 	}
 	return atomicfile.WriteBytes(s.cfg.folder().externalFile(), 0o600, []byte(now+"\n"))
 }

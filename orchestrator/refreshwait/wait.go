@@ -20,7 +20,7 @@ import (
 	"muster/tasks"
 )
 
-// Stage is the way in which the end of a job was detected.
+// Stage identifies how the end of a job was detected.
 type Stage string
 
 // The stages in order of preference.

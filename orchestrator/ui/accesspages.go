@@ -103,7 +103,7 @@ func askKey(context.Context, *http.Request) (webui.Question, error) {
 		Fields: []webui.Field{
 			{Name: "name", Type: "text", Label: "Name", Hint: "For people. Keys of the same name are the same owner of agents.", Max: 60, Required: true},
 			{Name: "role", Type: "select", Label: "Role", Value: string(access.Viewer), Options: roles},
-			{Name: "days", Type: "number", Label: "Ends after so many days, 0 for never", Value: "0", Max: maxKeyDays, Required: true},
+			{Name: "days", Type: "number", Label: "Expires after (days, 0 for never)", Value: "0", Max: maxKeyDays, Required: true},
 		},
 	}, nil
 }
@@ -142,7 +142,7 @@ func (p accessPages) askRevoke(ctx context.Context, r *http.Request) (webui.Ques
 	}
 	q := webui.Question{
 		Title: "Revoke the key " + list[i].Name, Button: "Revoke the key", Danger: true, Back: keysURL, At: keysURL,
-		Text: "Requests with it are denied, within some seconds everywhere. It stays listed. This cannot be undone.",
+		Text: "Within seconds, all processes reject requests with this key. It stays in the list. This cannot be undone.",
 	}
 	if access.CallerOf(r.Context()).ID == list[i].ID {
 		q.Text += " It is the key that you use now."

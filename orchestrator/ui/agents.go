@@ -168,7 +168,7 @@ func (p agentPages) one(ctx context.Context, r *http.Request) (webui.View, error
 // noAgent returns the error of an agent that does not exist.
 func noAgent(err error) error {
 	if errors.Is(err, agent.ErrNoAgent) {
-		return webui.NotFound("There is no such agent. Agents that have been silent for long are forgotten; they register again when they come back.")
+		return webui.NotFound("Agent not found. Agents without heartbeats are removed after a while; they register again when they reconnect.")
 	}
 	return err
 }
@@ -196,7 +196,7 @@ func (p agentPages) changes() map[string]webui.Action {
 	return map[string]webui.Action{
 		"/agents/{agent}/drain": {
 			Says: says(func(a agent.Agent) webui.Question {
-				return webui.Question{Title: "Drain agent " + a.Name, Button: "Drain the agent", Text: fmt.Sprintf("It gets no new work until it is given work again. What it works on now, %d assignments, continues.", a.Held)}
+				return webui.Question{Title: "Drain agent " + a.Name, Button: "Drain the agent", Text: fmt.Sprintf("The agent gets no new work until it is resumed. Its %d current assignments continue.", a.Held)}
 			}),
 			Do: drain(true),
 		},

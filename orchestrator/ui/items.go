@@ -31,7 +31,7 @@ const (
 // itemRow is an item of a list.
 type itemRow struct{ jobs.Item }
 
-// Says is what it is about, or why it ended badly.
+// Says returns the subject of the item, or the reason of its failure.
 func (it itemRow) Says() string {
 	text := cmp.Or(it.Name, it.Text)
 	switch it.Status {
@@ -105,7 +105,7 @@ func (c jobPages) failures(ctx context.Context, id string, state jobs.ItemStatus
 	if after != "" {
 		var err error
 		if offset, err = strconv.Atoi(after); err != nil || offset < 0 {
-			return nil, "", webui.Invalid("This is no address of a page of this list; begin with the first.")
+			return nil, "", webui.Invalid("Invalid page address; start with the first page.")
 		}
 	}
 	items, next, err := c.Jobs.Failures(ctx, id, state, offset, itemsShown)
@@ -146,7 +146,7 @@ func (c jobPages) item(ctx context.Context, r *http.Request) (webui.View, error)
 	id, key := r.PathValue("job"), r.URL.Query().Get("key")
 	it, err := c.Jobs.Item(ctx, id, key)
 	if errors.Is(err, jobs.ErrNoItem) {
-		return webui.View{}, webui.NotFound("This job has no such item.")
+		return webui.View{}, webui.NotFound("Item not found.")
 	}
 	if err != nil {
 		return webui.View{}, noJob(id, err)
@@ -217,7 +217,7 @@ type compareData struct {
 // differenceRow is a difference of an item.
 type differenceRow struct{ Key, Change, Before, After string }
 
-// errEnough ends a comparison.
+// errEnough stops a comparison at its limit.
 var errEnough = errors.New("enough was compared")
 
 // compare shows the differences between the items of two jobs.
@@ -250,7 +250,7 @@ func (c jobPages) compare(ctx context.Context, r *http.Request) (webui.View, err
 	return webui.View{Name: "Two jobs compared", At: jobsAt, Data: d, Fixed: true}, nil
 }
 
-// said is what a comparison shows of an item.
+// said returns the text of an item for a comparison.
 func said(it *jobs.Item) string {
 	if it == nil {
 		return ""

@@ -132,7 +132,7 @@ func (c jobPages) oneJob(ctx context.Context, r *http.Request) (webui.View, erro
 func noJob(id string, err error) error {
 	field := (*jobs.FieldError)(nil)
 	if errors.Is(err, jobs.ErrNotFound) || errors.As(err, &field) && field.Field == "job_id" {
-		return webui.NotFound("There is no such job: " + plain(clip.Bytes(id, 100)) + ". Jobs are deleted some time after their end, as jobs.keep says.")
+		return webui.NotFound("Job not found: " + plain(clip.Bytes(id, 100)) + ". Jobs are deleted after the time of the setting jobs.keep.")
 	}
 	return err
 }

@@ -21,7 +21,7 @@ import (
 func TestPagesOfAJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	showsText(t, w.h, "/jobs", "There is no job yet")
+	showsText(t, w.h, "/jobs", "No jobs yet")
 	showsText(t, w.h, "/reviews", "No item waits for a decision")
 	j := w.create("careful", hostile+strings.Repeat("x", 1<<20-100))
 	at := "/jobs/" + j.ID
@@ -29,18 +29,18 @@ func TestPagesOfAJob(t *testing.T) {
 	w.fail("unclear " + hostile)
 	w.fail("unclear " + hostile)
 	showsText(t, w.h, "/jobs", j.ID, "careful", "processing", "0 of 3", `\u202e`)
-	showsText(t, w.h, "/jobs?status=failed", "No job is listed here")
+	showsText(t, w.h, "/jobs?status=failed", "No matching jobs")
 	showsText(t, w.h, "/jobs?status=processing&kind=pipeline&name=careful", j.ID)
 	if _, body := get(t, w.h, "/jobs?label="+url.QueryEscape(hostile)); !strings.Contains(body, j.ID) {
 		t.Errorf("got %s, want the job with this label", body)
 	}
-	showsText(t, w.h, "/jobs?label=none", "No job is listed here")
+	showsText(t, w.h, "/jobs?label=none", "No matching jobs")
 	showsText(t, w.h, at, "2 review", "1 pending", "2 items wait for a decision", "validator", "unclear &lt;script&gt;", "item.review", "The beginning of",
 		"/jobs/"+j.ID+"/report?format=csv", "/cancel", "/retry", `<td class="n">2</td><td class="badtext say">unclear`)
 	showsText(t, w.h, at+"/items", "a/b", "third", "review")
 	showsText(t, w.h, at+"/items?state=review", "review", "...")
 	showsText(t, w.h, at+"/items?state=pending", "pending")
-	showsText(t, w.h, at+"/items?state=integrated", "No item is integrated")
+	showsText(t, w.h, at+"/items?state=integrated", "No items are integrated")
 	showsText(t, w.h, at+"/item?key=...", "page &lt;script&gt;", "unclear", "item.review")
 	showsText(t, w.h, at+"/item?key="+url.QueryEscape(`a/b&<"'>`), "The beginning of 655\u202f360 bytes", "/items/a%2Fb&amp;%3C%22%27%3E")
 	showsText(t, w.h, "/reviews", "item?key=...", "/accept?key=", "unclear")
@@ -48,7 +48,7 @@ func TestPagesOfAJob(t *testing.T) {
 	showsText(t, w.h, "/pipelines/careful", "a person decides", "agents of role")
 }
 
-// What there is not is a page that says so, and a request without the form changes nothing.
+// Missing objects lead to a page with status 404, and a request without the form changes nothing.
 func TestPagesOfWhatThereIsNot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -78,7 +78,7 @@ func TestPagesOfWhatThereIsNot(t *testing.T) {
 func TestChangesOfJobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.refused("/jobs/start", url.Values{"pipeline": {"default"}, "prompt": {" "}}, 400, "A prompt is needed")
+	w.refused("/jobs/start", url.Values{"pipeline": {"default"}, "prompt": {" "}}, 400, "Enter a prompt")
 	w.refused("/jobs/start", url.Values{"pipeline": {"none"}, "prompt": {"p"}}, 400, "none")
 	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"high"}}, 400, "priority")
 	w.refused("/jobs/start", url.Values{"prompt": {"p"}, "priority": {"1000"}}, 400, "priority")
@@ -90,7 +90,7 @@ func TestChangesOfJobs(t *testing.T) {
 	if err != nil || j.Prompt != "List them" || j.Priority != 7 || j.Document == nil || j.Document.Name != "document.txt" || j.Document.Hash != fmt.Sprintf("%x", sha256.Sum256([]byte("a text"))) {
 		t.Fatalf("got %+v, %v", j, err)
 	}
-	w.refused("/jobs/start", first, 200, "The job is there already")
+	w.refused("/jobs/start", first, 200, "Existing job")
 	w.done(strings.TrimPrefix(w.done("/jobs/start", url.Values{"prompt": {"Another"}, "url": {w.docs + "/a.pdf"}}, "/ui/jobs/"), "/ui")+"/cancel", nil, "/ui/jobs/")
 
 	at := "/jobs/" + id
@@ -106,8 +106,8 @@ func TestChangesOfJobs(t *testing.T) {
 	showsText(t, w.h, at, "until it is resumed", at+"/resume")
 	w.done(at+"/resume", nil, "/ui"+at)
 	showsText(t, w.h, at, at+"/pause")
-	w.refused(at+"/stages/validate/end", url.Values{"how": {"fail"}}, 400, "Say why")
-	w.refused(at+"/stages/validate/end", url.Values{"how": {"wrong"}}, 400, "how the stage ends")
+	w.refused(at+"/stages/validate/end", url.Values{"how": {"fail"}}, 400, "Enter a reason")
+	w.refused(at+"/stages/validate/end", url.Values{"how": {"wrong"}}, 400, "Choose a result")
 	w.done(at+"/stages/validate/end", url.Values{"how": {"complete"}}, "/ui"+at)
 	w.until(id, jobs.Completed)
 	w.refused(at+"/cancel", nil, 409, "has ended")
@@ -121,7 +121,7 @@ func TestChangesOfJobs(t *testing.T) {
 	w.until(next, jobs.Cancelled)
 	w.refused("/jobs/"+next+"/retry", nil, 409, "has ended")
 	w.done(at+"/delete", nil, "/ui/jobs")
-	if code, body := get(t, w.h, at); code != 404 || !strings.Contains(body, "There is no such job") {
+	if code, body := get(t, w.h, at); code != 404 || !strings.Contains(body, "Job not found") {
 		t.Errorf("a job that was deleted: got %d %s, want 404", code, body)
 	}
 }
@@ -135,7 +135,7 @@ func TestDecisions(t *testing.T) {
 	w.emit(jobs.Item{Key: "a/b", Text: "one"}, jobs.Item{Key: "...", Text: "two"})
 	w.fail("unclear")
 	w.fail("unclear")
-	w.refused(at+"/reject?key=...", url.Values{"reason": {" "}}, 400, "say why")
+	w.refused(at+"/reject?key=...", url.Values{"reason": {" "}}, 400, "Enter a reason")
 	w.done(at+"/accept?key=a%2Fb", url.Values{"reason": {"fine"}}, "/ui/reviews")
 	w.refused(at+"/accept?key=a%2Fb", nil, 409, "does not wait for a decision")
 	w.done(at+"/reject?key=...", url.Values{"reason": {"not in the document"}}, "/ui/reviews")
@@ -162,7 +162,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// An open page says when its job is deleted.
+// An open page reports that its job was deleted.
 func TestPageOfAJobThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -176,10 +176,10 @@ func TestPageOfAJobThatIsDeleted(t *testing.T) {
 	if err := w.Delete(w.ctx, j.ID); err != nil {
 		t.Fatal(err)
 	}
-	until("There is no such job")
+	until("Job not found")
 }
 
-// The page of a job of many items looks at none of them.
+// The page of a job with many items reads no items.
 func TestPageOfALargeJob(t *testing.T) {
 	t.Parallel()
 	scans := redistest.NewFault(redistest.Refused, 0)
@@ -198,7 +198,7 @@ func TestPageOfALargeJob(t *testing.T) {
 	at := "/jobs/" + j.ID
 	showsText(t, w.h, at, "0 of 10\u202f000", "error 0", "Of the last 60 items")
 	showsText(t, w.h, "/jobs", "10\u202f000")
-	showsText(t, w.h, "/reviews", "There are more")
+	showsText(t, w.h, "/reviews", "More items")
 	showsText(t, w.h, at+"/items?state=review", "Next page")
 	if n := scans.Calls(); n != 0 {
 		t.Errorf("got %d looks at all items, want none", n)
@@ -222,7 +222,7 @@ func TestPageOfAJobOfAnotherKind(t *testing.T) {
 	w.refused("/jobs/refresh_1/again", nil, 400, "Only jobs of pipelines")
 }
 
-// A scrape has a page of its own while its pages are kept, and another job has none.
+// A scrape has a page while its pages are stored; other jobs have none.
 func TestScrapesHavePagesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := newSystem(t)

@@ -77,13 +77,13 @@ func (c jobChanges) askCancel(ctx context.Context, r *http.Request) (webui.Quest
 		if j.Status.Terminal() {
 			return webui.Question{}, fmt.Errorf("%w: it is %s", jobs.ErrTerminal, j.Status)
 		}
-		q := webui.Question{Title: "Cancel the " + named(j), Button: "Cancel the job", Danger: true, Text: "It is told to stop. What it has done stays. This cannot be undone."}
+		q := webui.Question{Title: "Cancel the " + named(j), Button: "Cancel the job", Danger: true, Text: "The job stops and keeps its results. This cannot be undone."}
 		if j.Kind != jobs.KindPipeline {
 			return q, nil
 		}
-		q.Text = fmt.Sprintf("%d of %d items have ended, and stay as they are. The others are not worked on any more; agents that work on them are told to stop. This cannot be undone.", j.Items.Processed(), j.Items.Total)
+		q.Text = fmt.Sprintf("%d of %d items are finished and keep their results. The others are cancelled; their agents are asked to stop. This cannot be undone.", j.Items.Processed(), j.Items.Total)
 		if j.Document != nil {
-			q.Fields = []webui.Field{{Name: "cleanup", Type: "checkbox", Label: "Remove its document", Hint: "It stays if another job has it."}}
+			q.Fields = []webui.Field{{Name: "cleanup", Type: "checkbox", Label: "Delete its document", Hint: "A document of another job is kept."}}
 		}
 		return q, nil
 	})
@@ -105,7 +105,7 @@ func (c jobChanges) askRetry(ctx context.Context, r *http.Request) (webui.Questi
 			text = fmt.Sprintf("%d items that failed, and %d that wait for a decision, get new attempts. These need no decision then, unless they fail again.", j.Items.Failed, j.Items.Review)
 		}
 		if j.Status.Terminal() {
-			text += " The job is reopened; its finished items stay."
+			text += " The job is reopened and keeps its finished items."
 		}
 		return webui.Question{Title: "Retry the failed items of the " + named(j), Text: text, Button: "Retry them"}, nil
 	})
@@ -142,7 +142,7 @@ func (c jobChanges) askAgain(ctx context.Context, r *http.Request) (webui.Questi
 		}
 		return webui.Question{
 			Title: "Run the " + named(j) + " again", Button: "Create the next version",
-			Text: "A new job is created with the same prompt, document and context. It is the next version of this one, which stays as it is, and the two can be compared.",
+			Text: "A new job is created with the same prompt, document and context. It is the next version of this job. You can compare the two.",
 		}, nil
 	})
 }
@@ -175,19 +175,19 @@ func (c jobChanges) askStage(ctx context.Context, r *http.Request) (webui.Questi
 			if st.Name != stage {
 				continue
 			}
-			text := "Agents that work on it lose their work. What waits for it is rejected, and the job continues without it."
+			text := "Agents lose their work on this stage. Its waiting items are rejected, and the job continues without them."
 			if st.Takes == pipeline.TakesJob {
-				text = "An agent that works on it loses its work. The job continues with the items that there are."
+				text = "An agent loses its work on this stage. The job continues with the existing items."
 			}
 			return webui.Question{
-				Title: "End stage " + stage + " of the " + named(j), Text: text + " Or the job fails. This cannot be undone.", Button: "End the stage", Danger: true,
+				Title: "End stage " + stage + " of the " + named(j), Text: text + " Alternatively, the job fails. This cannot be undone.", Button: "End the stage", Danger: true,
 				Fields: []webui.Field{
-					{Name: "how", Type: "select", Label: "How it ends", Options: []webui.Option{{Value: "complete", Text: "Completed: the job continues"}, {Value: "fail", Text: "Failed: the job fails"}}},
+					{Name: "how", Type: "select", Label: "Result", Options: []webui.Option{{Value: "complete", Text: "Completed: the job continues"}, {Value: "fail", Text: "Failed: the job fails"}}},
 					{Name: "reason", Type: "text", Label: "Why it failed", Hint: "Needed if it fails.", Max: 1000},
 				},
 			}, nil
 		}
-		return webui.Question{}, webui.NotFound("This job has no such stage.")
+		return webui.Question{}, webui.NotFound("Stage not found.")
 	})
 }
 
@@ -197,10 +197,10 @@ func (c jobChanges) endStage(ctx context.Context, r *http.Request) (webui.Done, 
 	case "complete":
 	case "fail":
 		if failure = strings.TrimSpace(r.PostFormValue("reason")); failure == "" || len(failure) > maxReason {
-			return webui.Done{}, webui.Invalid("Say why it failed, in at most %d bytes.", maxReason)
+			return webui.Done{}, webui.Invalid("Enter a reason of at most %d bytes.", maxReason)
 		}
 	default:
-		return webui.Done{}, webui.Invalid("Say how the stage ends.")
+		return webui.Done{}, webui.Invalid("Choose a result of the stage.")
 	}
 	_, err := c.Jobs.CompleteStage(ctx, id, r.PathValue("stage"), failure)
 	return webui.Done{To: jobURL(id)}, noJob(id, err)
@@ -224,7 +224,7 @@ func (c jobChanges) asksDecision(accept bool) func(context.Context, *http.Reques
 			q.Fields = []webui.Field{{Name: "reason", Type: "textarea", Label: "Comment", Max: maxReason}}
 			return q, nil
 		}
-		q.Title, q.Button, q.Danger, q.Text = "Reject item "+name, "Reject the item", true, "It ends, and is not integrated. Its text: "+about
+		q.Title, q.Button, q.Danger, q.Text = "Reject item "+name, "Reject the item", true, "The item fails and is not integrated. Its text: "+about
 		q.Fields = []webui.Field{{Name: "reason", Type: "textarea", Label: "Reason", Max: maxReason, Required: true}}
 		return q, nil
 	}
@@ -236,7 +236,7 @@ func (c jobChanges) decides(accept bool) func(context.Context, *http.Request) (w
 		id, reason := r.PathValue("job"), strings.TrimSpace(r.PostFormValue("reason"))
 		switch {
 		case !accept && reason == "":
-			return webui.Done{}, webui.Invalid("To reject an item, say why.")
+			return webui.Done{}, webui.Invalid("Enter a reason to reject an item.")
 		case len(reason) > maxReason:
 			return webui.Done{}, webui.Invalid("The comment is too long: at most %d bytes are kept.", maxReason)
 		}
@@ -257,7 +257,7 @@ func (c jobChanges) asksAll(accept bool) func(context.Context, *http.Request) (w
 				}, nil
 			}
 			return webui.Question{
-				Title: "Reject all " + items, Button: "Reject them", Danger: true, Text: "They end, and are not integrated.",
+				Title: "Reject all " + items, Button: "Reject them", Danger: true, Text: "The items fail and are not integrated.",
 				Fields: []webui.Field{{Name: "reason", Type: "textarea", Label: "Reason", Max: maxReason, Required: true}},
 			}, nil
 		})
@@ -292,10 +292,10 @@ func (c jobChanges) askStart(_ context.Context, r *http.Request) (webui.Question
 	}
 	q := webui.Question{
 		Title: "Start a job", Button: "Start the job", Back: jobsAt, At: jobsAt,
-		Text: "The agents of the pipeline's stages do the work. Where the same was asked for before, jobs.dedupe says whether that job is shown or a new one created.",
+		Text: "The agents of the pipeline's stages do the work. If a job with the same work exists, jobs.dedupe decides whether that job is shown or a new one is created.",
 		Fields: []webui.Field{
 			{Name: "pipeline", Type: "select", Label: "Pipeline", Value: chosen, Options: options},
-			{Name: "prompt", Type: "textarea", Label: "Prompt", Hint: "What is asked for.", Required: true, Max: maxPrompt},
+			{Name: "prompt", Type: "textarea", Label: "Prompt", Hint: "The request for the agents.", Required: true, Max: maxPrompt},
 		},
 	}
 	if c.Documents != nil {
@@ -311,7 +311,7 @@ func (c jobChanges) start(ctx context.Context, r *http.Request) (webui.Done, err
 	req := jobs.Request{Pipeline: r.PostFormValue("pipeline"), Prompt: r.PostFormValue("prompt")}
 	address, text := strings.TrimSpace(r.PostFormValue("url")), r.PostFormValue("document")
 	if strings.TrimSpace(req.Prompt) == "" {
-		return webui.Done{}, webui.Invalid("A prompt is needed: say what is asked for.")
+		return webui.Done{}, webui.Invalid("Enter a prompt.")
 	}
 	if priority := strings.TrimSpace(r.PostFormValue("priority")); priority != "" {
 		var err error
@@ -346,7 +346,7 @@ func (c jobChanges) start(ctx context.Context, r *http.Request) (webui.Done, err
 	}
 	done := webui.Done{To: jobURL(j.ID)}
 	if !created {
-		done.Title, done.Text = "The job is there already", "The same was asked for before, so no other job was created. The setting jobs.dedupe decides that."
+		done.Title, done.Text = "Existing job", "A job with the same work exists, so no other job was created. See the setting jobs.dedupe."
 	}
 	return done, nil
 }

@@ -267,7 +267,7 @@ func (p overviewPage) readPool(ctx context.Context, d *overviewData) error {
 	}
 	d.Pool = &s
 	if s.Stale {
-		d.Attention = append(d.Attention, attention{What: "proxies", Why: "the last refresh found none; the old pool stays", URL: prefix + "/proxies/sources"})
+		d.Attention = append(d.Attention, attention{What: "proxies", Why: "the last refresh found no proxies; the previous pool is kept", URL: prefix + "/proxies/sources"})
 	}
 	return nil
 }

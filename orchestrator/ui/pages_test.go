@@ -68,7 +68,7 @@ func TestPagesShowTheSystem(t *testing.T) {
 	w.role = access.Viewer
 	for _, path := range []string{"/ui/", "/ui/tasks/", "/ui/sites/shop.example", "/ui/scrapes/" + w.scrape, "/ui/proxies", proxy} {
 		if body := w.shows(path, http.StatusOK); strings.Contains(body, `href="/ui/keys"`) || strings.Contains(body, "…</a>") {
-			t.Errorf("%s: got a page with what a viewer may not do", path)
+			t.Errorf("%s: got a page with actions that a viewer may not perform", path)
 		}
 	}
 }
@@ -113,8 +113,8 @@ func TestSitesAreChanged(t *testing.T) {
 	if err != nil || j.Resumes != w.scrape {
 		t.Fatalf("retry: got to %s: %+v, %v, want a job that continues %s", to, j, err, w.scrape)
 	}
-	if rec := w.do("/ui/scrapes/"+w.scrape+"/retry", nil); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "under way") {
-		t.Errorf("a second retry: got %d %s, want that one is under way", rec.Code, rec.Body)
+	if rec := w.do("/ui/scrapes/"+w.scrape+"/retry", nil); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "is running") {
+		t.Errorf("a second retry: got %d %s, want the error that one is running", rec.Code, rec.Body)
 	}
 	if again := w.leads("/ui/sites/shop.example/run", url.Values{"limit": {"0"}}); again != to {
 		t.Errorf("run beside another: got to %s, want %s", again, to)
@@ -242,7 +242,7 @@ func TestAuditIsFilteredAndPaged(t *testing.T) {
 	w.shows("/ui/audit?since=2101-01-01T00:00&until=2101-01-01T00:00", http.StatusOK, "for this filter")
 }
 
-// However many sites and keys there are, a page is small, and the rest can be reached.
+// Pages stay small with many sites and keys, and link to the rest.
 func TestLongListsAreCut(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
@@ -284,7 +284,7 @@ func TestLongListsAreCut(t *testing.T) {
 	w.shows("/ui/", http.StatusOK, "it is paused")
 }
 
-// Each page says about what it costs, so that open pages are read as often as Redis can bear.
+// The estimated cost of each page is about its real cost, because it determines how often open pages are updated.
 func TestPagesSayWhatTheyCost(t *testing.T) {
 	t.Parallel()
 	w := newSystem(t)
@@ -307,7 +307,7 @@ func TestPagesSayWhatTheyCost(t *testing.T) {
 		"sources": {costOf(poolPages{p}.sources), request()}, "proxy": {costOf(poolPages{p}.proxy), request("proxy", w.first())},
 		"keys": {costOf(accessPages{p}.keys), request()}, "audit": {costOf(accessPages{p}.audit), request()},
 	} {
-		if _, err := page.ask(t.Context(), page.r); err != nil { // what is read once
+		if _, err := page.ask(t.Context(), page.r); err != nil { // fills the caches
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -317,14 +317,14 @@ func TestPagesSayWhatTheyCost(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		took := commands(t, w) - before
-		t.Logf("%s: %d commands, said %d", name, took, said)
+		t.Logf("%s: %d commands, estimated %d", name, took, said)
 		if said = max(said, 4); took > int64(said) {
-			t.Errorf("%s: it took %d commands of Redis, and said %d", name, took, said)
+			t.Errorf("%s: used %d commands of Redis, estimated %d", name, took, said)
 		}
 	}
 }
 
-// costOf returns what a page says that it costs.
+// costOf returns the estimated cost of a page.
 func costOf(ask webui.Ask) func(context.Context, *http.Request) (int, error) {
 	return func(ctx context.Context, r *http.Request) (int, error) {
 		v, err := ask(ctx, r)
@@ -332,7 +332,7 @@ func costOf(ask webui.Ask) func(context.Context, *http.Request) (int, error) {
 	}
 }
 
-// commands returns how many commands the Redis of a system has run, without those that ask for this.
+// commands returns the number of commands that the Redis of a system has processed, except for this measurement.
 func commands(t *testing.T, w *system) int64 {
 	t.Helper()
 	info, err := w.server.Client().Info(t.Context(), "commandstats").Result()

@@ -58,9 +58,9 @@ var banTimes = []webui.Option{{Value: "1h", Text: "an hour"}, {Value: "24h", Tex
 // proxyActions returns the actions on the pool and its proxies by path.
 func (p poolPages) proxyActions() map[string]webui.Action {
 	return map[string]webui.Action{
-		"/proxies/refresh": p.ofPool("Refresh the pool", "Refresh it now", "All sources are read, and what they list is checked. Proxies that work join the pool as they are found. If a refresh is under way, that one is shown.",
+		"/proxies/refresh": p.ofPool("Refresh the pool", "Refresh it now", "Reads all sources and checks the listed proxies. Working proxies join the pool immediately. If a refresh is running, it is shown instead.",
 			func(ctx context.Context) (string, error) { return p.cfg.Proxies.StartRefresh(ctx) }),
-		"/proxies/recheck": p.ofPool("Check the pool again", "Check it now", "Members whose check is due are checked, at most 1,000, and those that were removed within the last day. One that fails rests until its next check.",
+		"/proxies/recheck": p.ofPool("Check the pool again", "Check it now", "Checks up to 1,000 proxies whose check is due, and proxies removed within the last day. A proxy that fails rests until its next check.",
 			func(ctx context.Context) (string, error) { return p.cfg.Proxies.StartRecheck(ctx) }),
 		"/proxies/{proxy}/ban":     {Class: webui.Operate, Says: p.askBan, Do: p.ban},
 		"/proxies/{proxy}/unban":   {Class: webui.Operate, Says: p.askUnban, Do: p.unban},
@@ -104,7 +104,7 @@ func (p poolPages) askBan(ctx context.Context, r *http.Request) (webui.Question,
 		}
 	}
 	q, _, err := p.askOne(ctx, r, webui.Question{
-		Title: "Ban", Button: "Ban it", Text: "It stays in the pool, and is not used, whatever checks and requests show in the meantime.",
+		Title: "Ban", Button: "Ban it", Text: "The proxy stays in the pool but is not used, regardless of the results of checks and requests.",
 		Fields: []webui.Field{{Name: "site", Type: "select", Label: "From", Options: from}, {Name: "for", Type: "select", Label: "For", Options: banTimes}},
 	})
 	return q, err
@@ -113,7 +113,7 @@ func (p poolPages) askBan(ctx context.Context, r *http.Request) (webui.Question,
 func (p poolPages) ban(ctx context.Context, r *http.Request) (webui.Done, error) {
 	d, err := time.ParseDuration(r.PostFormValue("for"))
 	if err != nil || d < 0 {
-		return webui.Done{}, webui.Invalid("Choose for how long.")
+		return webui.Done{}, webui.Invalid("Choose a duration.")
 	}
 	k, site, err := p.changed(ctx, r)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p poolPages) changed(ctx context.Context, r *http.Request) (k proxies.Know
 		return k, "", nil
 	}
 	if p.cfg.Sites == nil {
-		return k, "", webui.Invalid("There are no sites.")
+		return k, "", webui.Invalid("No sites are configured.")
 	}
 	return k, site, p.cfg.Sites.Site(ctx, site)
 }
@@ -151,7 +151,7 @@ func bansOf(k proxies.Known) []webui.Option {
 }
 
 func (p poolPages) askUnban(ctx context.Context, r *http.Request) (webui.Question, error) {
-	q, k, err := p.askOne(ctx, r, webui.Question{Title: "End a ban of", Button: "End the ban", Text: "It can be used again at once."})
+	q, k, err := p.askOne(ctx, r, webui.Question{Title: "Lift a ban of", Button: "Lift the ban", Text: "The proxy can be used again immediately."})
 	if err != nil {
 		return q, err
 	}

@@ -65,7 +65,7 @@ func offset(q url.Values) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, webui.Invalid("There is no page from %.20q on.", text)
+		return 0, webui.Invalid("Invalid page position %.20q.", text)
 	}
 	return n, nil
 }

@@ -39,7 +39,7 @@ type found struct {
 	At              time.Time
 }
 
-// None reports whether nothing was found.
+// None reports whether the search has no results.
 func (d *searchData) None() bool {
 	return len(d.Sites)+len(d.Jobs)+len(d.Scrapes)+len(d.Workflows)+len(d.Proxies) == 0
 }

@@ -278,7 +278,7 @@ func (p sitePages) siteActions() map[string]webui.Action {
 	}
 	return map[string]webui.Action{
 		"/sites/{site}/run": {Class: webui.Operate, Do: p.runSite, Says: ask(webui.Question{
-			Title: "Scrape", Button: "Scrape it now", Text: "A scrape of the site is sent. If one is under way, that one is shown.",
+			Title: "Scrape", Button: "Scrape it now", Text: "Starts a scrape of the site. If one is running, it is shown instead.",
 			Fields: []webui.Field{
 				{Name: "limit", Type: "number", Label: "At most so many detail pages, 0 for all", Value: "0", Max: 1_000_000_000},
 				{Name: "direct", Type: "checkbox", Label: "Use no proxies", Hint: "The site sees the address of the worker."},
@@ -291,10 +291,10 @@ func (p sitePages) siteActions() map[string]webui.Action {
 			Title: "Resume", Button: "Resume the site", Text: "Pages of the site are fetched again.",
 		})},
 		"/scrapes/{job}/cancel": {Class: webui.Operate, Do: p.cancelScrape, Says: p.askScrape(webui.Question{
-			Title: "Cancel", Button: "Cancel the scrape", Danger: true, Text: "No more pages are fetched; the records of those that were fetched are written. Retrying it later continues where it stopped.",
+			Title: "Cancel", Button: "Cancel the scrape", Danger: true, Text: "Stops fetching pages and writes the records of the fetched pages. A retry continues from there.",
 		})},
 		"/scrapes/{job}/retry": {Class: webui.Operate, Do: p.retryScrape, Says: p.askScrape(webui.Question{
-			Title: "Retry the failed pages of", Button: "Retry them", Text: "A new job fetches the pages that failed and those that were not fetched yet. Records are added to the same files.",
+			Title: "Retry the failed pages of", Button: "Retry them", Text: "A new job fetches the failed and the remaining pages. Records are added to the same files.",
 		})},
 	}
 }
@@ -334,7 +334,7 @@ func (p sitePages) retryScrape(ctx context.Context, r *http.Request) (webui.Done
 	}
 	run, err := p.cfg.Sites.Resume(ctx, id)
 	if errors.Is(err, tasks.ErrDuplicate) {
-		return webui.Done{}, webui.Invalid("Job %s of the same site is under way. Wait for its end, or cancel it.", run.ID())
+		return webui.Done{}, webui.Invalid("Job %s of this site is running. Wait until it ends, or cancel it.", run.ID())
 	}
 	if err != nil {
 		return webui.Done{}, p.refused(ctx, err)

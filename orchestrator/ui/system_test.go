@@ -147,7 +147,7 @@ retries: {attempts: 1}
 	return w
 }
 
-// runScrape scrapes a site with a worker, and waits for the end of both.
+// runScrape scrapes a site with a worker, and waits until both have ended.
 func (w *system) runScrape(service *sites.Service) {
 	w.t.Helper()
 	mux := tasks.NewMux()
@@ -162,7 +162,7 @@ func (w *system) runScrape(service *sites.Service) {
 	run, err := service.Send(ctx, "shop.example", sites.ScrapeOptions{})
 	if err == nil {
 		w.scrape = run.ID()
-		testutil.Eventually(w.t, "the scrape is over", func() bool {
+		testutil.Eventually(w.t, "the scrape to end", func() bool {
 			j, err := service.Job(ctx, run.ID())
 			return err == nil && j.Summary != nil
 		})
@@ -189,7 +189,7 @@ func (w *system) ask(method, path, body string, change ...func(*http.Request)) *
 	return rec
 }
 
-// showsText checks that a page has texts, and says what it says as text.
+// shows checks that a page contains texts, properly escaped.
 func (w *system) shows(path string, code int, texts ...string) string {
 	w.t.Helper()
 	rec := w.ask("GET", path, "")
@@ -216,7 +216,7 @@ func (w *system) shows(path string, code int, texts ...string) string {
 
 var tokenField = regexp.MustCompile(`name="muster_form" value="([0-9a-f]+)"`)
 
-// do asks the question of a change, answers it, and returns what came of it.
+// do opens the form of an action, submits it, and returns the response.
 func (w *system) do(path string, fields url.Values) *httptest.ResponseRecorder {
 	w.t.Helper()
 	q := w.ask("GET", path, "")

@@ -28,7 +28,7 @@ func TestErrorsAreGroupedByTheirText(t *testing.T) {
 	}
 }
 
-// A stage has behind it the items that need neither it nor a stage before it.
+// The completed items of a stage are the items that need neither it nor an earlier stage.
 func TestStagesCountWhatIsBehindThem(t *testing.T) {
 	t.Parallel()
 	steps := stepsOf(jobs.Job{Status: jobs.Processing, Items: jobs.Counts{Total: 10}, Stages: []jobs.Stage{
@@ -37,7 +37,7 @@ func TestStagesCountWhatIsBehindThem(t *testing.T) {
 		{Name: "validate", Takes: pipeline.TakesItem, Status: jobs.StageProcessing, Pending: 2},
 	}})
 	if steps[0].Bar || steps[0].Open || steps[1].Done != 6 || steps[2].Done != 4 || steps[2].Total != 10 || !steps[2].Open {
-		t.Errorf("got %+v, want 6 and 4 of 10 items behind the stages", steps)
+		t.Errorf("got %+v, want 6 and 4 of 10 items completed by the stages", steps)
 	}
 }
 

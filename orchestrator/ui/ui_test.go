@@ -145,7 +145,7 @@ func showsText(t *testing.T, h http.Handler, path string, texts ...string) {
 
 var formToken = regexp.MustCompile(`name="muster_form" value="([0-9a-f]+)"`)
 
-// act asks for a change and makes it. It returns the answer.
+// act opens the form of an action and submits it. It returns the response.
 func act(t *testing.T, h http.Handler, path string, fields url.Values) *httptest.ResponseRecorder {
 	t.Helper()
 	asked := httptest.NewRecorder()
@@ -176,7 +176,7 @@ func (w *world) done(path string, fields url.Values, to string) string {
 	return got.Header().Get("Location")
 }
 
-// refused makes a change that cannot be made, and checks what the page says.
+// refused attempts an invalid action, and checks the message of the page.
 func (w *world) refused(path string, fields url.Values, code int, says string) {
 	w.t.Helper()
 	if got := act(w.t, w.h, path, fields); got.Code != code || !strings.Contains(got.Body.String(), says) {

@@ -140,7 +140,7 @@ func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook
 	return workqueue.Outcome{}, err
 }
 
-// hold returns how long an endpoint receives nothing after a response.
+// hold returns the time for which an endpoint is not called after a response.
 func (d *deliverer) hold(endpoint string, a webhook.Result) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -61,7 +61,7 @@ type Endpoint struct {
 	ID             string    `json:"id"`
 	Name           string    `json:"name"`
 	URL            string    `json:"url"`
-	Events         []string  `json:"events" doc:"types of events, or beginnings as in job.*; none are all"`
+	Events         []string  `json:"events" doc:"types of events, or prefixes such as job.*; empty means all"`
 	State          string    `json:"state" enum:"active,failing,disabled" doc:"failing: a delivery was given up, and none was acknowledged since"`
 	Reason         string    `json:"reason,omitempty" doc:"why it is disabled"`
 	Static         bool      `json:"static,omitempty" doc:"it is in the configuration"`

@@ -95,7 +95,7 @@ func TestEventsArePassedOnWhileThereAreEndpoints(t *testing.T) {
 		a, _ := k.create(t, "http://127.0.0.1:1/")
 		b, _ := k.create(t, "http://127.0.0.1:1/")
 		k.emit(t, "job.created", 3)
-		if n, err := k.behind(t.Context()); n != 3 || err != nil {
+		if n, err := k.backlog(t.Context()); n != 3 || err != nil {
 			t.Errorf("got %d events, %v, want 3", n, err)
 		}
 		for i, e := range []Endpoint{a, b} {
@@ -107,7 +107,7 @@ func TestEventsArePassedOnWhileThereAreEndpoints(t *testing.T) {
 			}
 		}
 		k.emit(t, "job.created", 1)
-		if n, err := k.behind(t.Context()); exists() || n != 0 || err != nil {
+		if n, err := k.backlog(t.Context()); exists() || n != 0 || err != nil {
 			t.Errorf("without endpoints: got %d events, %v, want none", n, err)
 		}
 	})

@@ -29,7 +29,8 @@ type got struct {
 	headers  http.Header
 }
 
-// receiver is an endpoint. answer determines the status of a response from the ID of the request and the number of earlier ones.
+// receiver is an endpoint. answer returns the status of a response from the ID of the request and the number of
+// earlier ones.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex // guards the fields below
@@ -142,7 +143,7 @@ func (k kit) emit(t *testing.T, eventType string, n int) (ids []string) {
 // passed reports whether all events are passed on.
 func (k kit) passed(t *testing.T) bool {
 	t.Helper()
-	n, err := k.behind(context.Background())
+	n, err := k.backlog(context.Background())
 	return err == nil && n == 0
 }
 

@@ -15,7 +15,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// scale is how many deliveries TestNoDeliveryIsLost has: 2,000, or MUSTER_TEST_WEBHOOKS.
+// scale returns the number of deliveries of TestNoDeliveryIsLost: 2,000, or MUSTER_TEST_WEBHOOKS.
 func scale(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("MUSTER_TEST_WEBHOOKS")
@@ -57,13 +57,13 @@ func startProcess(t *testing.T, url string, deliveries int) *process {
 	return p
 }
 
-// kill ends a process in the middle: it can store nothing more, and releases nothing.
+// kill simulates kill -9: the process stores and releases nothing more.
 func (p *process) kill() {
 	p.dead.Arm()
 	p.stop()
 }
 
-// end ends a process as a signal does.
+// end stops a process as a signal does.
 func (p *process) end() {
 	p.stop()
 	<-p.done

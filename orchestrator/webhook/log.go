@@ -34,12 +34,12 @@ var deliveryStates = map[workqueue.State]string{
 
 // A Delivery is the delivery of an event to an endpoint.
 type Delivery struct {
-	ID          string    `json:"id" doc:"the webhook-id: the same each time it is sent, and that of the event"`
+	ID          string    `json:"id" doc:"the webhook-id, which is the event's ID and the same for each attempt"`
 	Type        string    `json:"type" example:"job.completed"`
 	State       string    `json:"state" enum:"pending,sending,delivered,failed,skipped"`
 	Attempts    int       `json:"attempts" doc:"attempts so far, since it was last sent again"`
-	Status      int       `json:"status,omitempty" doc:"HTTP status of the last attempt; absent without an answer"`
-	DurationMS  int64     `json:"duration_ms,omitempty" doc:"how long the last attempt took"`
+	Status      int       `json:"status,omitempty" doc:"HTTP status of the last attempt; absent without a response"`
+	DurationMS  int64     `json:"duration_ms,omitempty" doc:"duration of the last attempt"`
 	Error       string    `json:"error,omitempty" doc:"why the last attempt failed, or why it was skipped"`
 	Redelivered int       `json:"redelivered,omitempty" doc:"how often it was sent again by a command"`
 	Created     time.Time `json:"created_at" doc:"when it happened"`
@@ -253,8 +253,8 @@ func (l *deliveryLog) Redeliver(ctx context.Context, endpoint, message string) (
 // TestType is the type of the events that Test sends.
 const TestType = "webhook.test"
 
-// Test sends an event of the type webhook.test to an endpoint, regardless of its event types. It returns at once, with
-// ErrNoEndpoint or ErrDisabled.
+// Test sends an event of the type webhook.test to an endpoint, regardless of its event types. It returns before the
+// delivery, with ErrNoEndpoint or ErrDisabled on failure.
 func (l *deliveryLog) Test(ctx context.Context, endpoint string) (Delivery, error) {
 	rec, _, err := l.endpoints.readRecord(ctx, endpoint)
 	if err != nil {

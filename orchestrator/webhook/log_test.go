@@ -62,7 +62,7 @@ func TestDeliveriesAreListedInPages(t *testing.T) {
 			t.Errorf("%+v: got %v, want a *job.FieldError", f, err)
 		}
 	}
-	// A cursor whose delivery is gone continues at its time.
+	// A cursor whose delivery was deleted continues at its time.
 	p, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{Cursor: fmt.Sprintf("%d_gone", time.Now().Add(time.Hour).UnixMilli()), Limit: 1})
 	if err != nil || len(p.Deliveries) != 1 || p.Deliveries[0].ID != ids[0] {
 		t.Errorf("got %+v, %v, want the newest", p, err)
@@ -117,7 +117,7 @@ func TestLogIsBounded(t *testing.T) {
 		check("too many", 6)
 		page, err := k.Deliveries(t.Context(), e.ID, DeliveryFilter{})
 		if err != nil || page.Deliveries[0].ID != ids[29] || page.Deliveries[4].ID != ids[25] || page.Deliveries[5].ID != "1-1" {
-			t.Errorf("got %+v, %v, want the newest five and the one that waits", page, err)
+			t.Errorf("got %+v, %v, want the newest five and the waiting one", page, err)
 		}
 		if err := rel.trim(t.Context(), e.ID, now.Add(k.core.cfg.Keep+time.Minute), 5); err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestRelayMayRepeatItself(t *testing.T) {
 		if _, err := rel.round(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := rdb.Set(t.Context(), event.RelayedKey(), before, 0).Err(); err != nil { // as if it had not been stored
+		if err := rdb.Set(t.Context(), event.RelayedKey(), before, 0).Err(); err != nil { // as if the call had failed
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestDamagedEventIsPassedOver(t *testing.T) {
 	testutil.Eventually(t, "all events are passed on", func() bool { return k.passed(t) })
 }
 
-// An endpoint gets the events that come after it, although another process sends them that has just read the endpoints.
+// A new endpoint receives the next event, even if the sending process has just read the list of endpoints.
 func TestNewEndpointGetsTheNextEvent(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

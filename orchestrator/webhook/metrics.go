@@ -15,7 +15,7 @@ var (
 	metricUp        = prometheus.NewDesc("muster_webhooks_up", "1 if the webhooks could be read, else 0.", nil, nil)
 	metricEndpoints = prometheus.NewDesc("muster_webhooks", "Webhooks by state: active, failing or disabled.", []string{"state"}, nil)
 	metricPending   = prometheus.NewDesc("muster_webhook_deliveries_pending", "Deliveries that wait or are being sent.", nil, nil)
-	metricOldest    = prometheus.NewDesc("muster_webhook_oldest_pending_seconds", "How long the delivery that waits longest has waited.", nil, nil)
+	metricOldest    = prometheus.NewDesc("muster_webhook_oldest_pending_seconds", "Age of the oldest waiting delivery.", nil, nil)
 	metricBehind    = prometheus.NewDesc("muster_webhook_waiting_events", "Events of which no deliveries have been queued yet; 1000 for more.", nil, nil)
 )
 
@@ -80,7 +80,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	stats, err := m.s.core.queue.Stats(ctx)
 	oldest, err2 := m.s.core.oldest(ctx)
-	behind, err3 := m.s.behind(ctx)
+	behind, err3 := m.s.backlog(ctx)
 	if err != nil || err2 != nil || err3 != nil {
 		gauge(metricUp, 0)
 		return
@@ -102,8 +102,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(metricBehind, float64(behind))
 }
 
-// behind returns the number of events without deliveries, at most 1000.
-func (s *Service) behind(ctx context.Context) (int, error) {
+// backlog returns the number of events without deliveries, at most 1000.
+func (s *Service) backlog(ctx context.Context) (int, error) {
 	last, err := s.core.rdb.Get(ctx, event.RelayedKey()).Result()
 	if err != nil {
 		return 0, ignoreNil(err)

@@ -188,8 +188,9 @@ func (s *Service) Create(ctx context.Context, n NewEndpoint) (Endpoint, string, 
 	return r.endpoint(id), key, nil
 }
 
-// Edit changes an endpoint. It returns ErrNoEndpoint, a *job.FieldError, or ErrStatic for changes other than Disabled of an
-// endpoint of the configuration. Waiting deliveries are sent to the new URL; those of a disabled endpoint are skipped.
+// Edit changes an endpoint. It returns ErrNoEndpoint, a *job.FieldError, or ErrStatic for changes other than Disabled
+// of an endpoint of the configuration. Waiting deliveries are sent to the new URL; deliveries to a disabled endpoint
+// are skipped.
 func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error) {
 	if e.URL != nil || e.Events != nil {
 		static, err := s.isStatic(ctx, id)

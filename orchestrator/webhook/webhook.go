@@ -35,7 +35,7 @@ type Config struct {
 	Static  []Static              // endpoints of the configuration. Defaults to none.
 	Filter  *addressfilter.Filter // allows non-public addresses, in addition to the addresses of Static. Defaults to none.
 	Timeout time.Duration         // of a response. Defaults to 15 seconds.
-	Keep    time.Duration         // how long deliveries that have ended are kept. Defaults to 72 hours.
+	Keep    time.Duration         // retention of completed deliveries. Defaults to 72 hours.
 
 	KeepCount  int           // deliveries kept of each endpoint, beside open ones. Defaults to 10,000.
 	MaxPending int           // open deliveries with which an endpoint is disabled. Defaults to 200,000.
@@ -47,8 +47,8 @@ type Config struct {
 	Logger     *slog.Logger  // Defaults to none.
 }
 
-// The defaults of Retry, MaxRetry and Attempts double from 5 s to 3 h and end after 23.7 h: the first hour has as many
-// attempts as the schedule that Standard Webhooks proposes has in three days, and none comes after a day.
+// The defaults of Retry, MaxRetry and Attempts double from 5 s to 3 h and stop after 23.7 h: the first hour has as
+// many attempts as the three days of the schedule that Standard Webhooks proposes.
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#deliverability-and-reliability
 func (c Config) withDefaults() Config {
 	set := func(d *time.Duration, to time.Duration) {
@@ -195,8 +195,8 @@ func (c *core) warn(ctx context.Context, doing string, err error, args ...any) {
 // now returns the time of Redis: the clocks of processes differ.
 func (c *core) now(ctx context.Context) (time.Time, error) { return c.rdb.Time(ctx).Result() }
 
-// delay returns how long to wait after the n-th attempt, n from 1. A tenth of it is random, so that deliveries that failed
-// together do not come back together.
+// delay returns the delay after the n-th attempt, n from 1. A tenth of it is random, so that simultaneous failures
+// are not retried simultaneously.
 func (c Config) delay(n int) time.Duration {
 	d := c.MaxRetry
 	if n < 30 { // no overflow

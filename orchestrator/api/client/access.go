@@ -30,13 +30,13 @@ type CreatedKey struct {
 	Secret string `json:"secret" doc:"the key itself. It is returned once, and not stored."`
 }
 
-// Caller returns who the requests of the client come from.
+// Caller returns the identity of the caller.
 func (c *Client) Caller(ctx context.Context) (caller Caller, err error) {
 	err = c.do(ctx, http.MethodGet, "/v1/caller", nil, nil, &caller)
 	return caller, err
 }
 
-// Caller is who a request comes from.
+// Caller identifies the caller of a request.
 type Caller struct {
 	Name string      `json:"name" doc:"of the key, or the subject of the token; open where no key is needed"`
 	ID   string      `json:"id,omitempty" doc:"of the key or token"`

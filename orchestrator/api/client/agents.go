@@ -24,7 +24,7 @@ func (c *Client) PauseAgent(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(id)+"/pause", nil, nil, nil)
 }
 
-// ResumeAgent ends a pause.
+// ResumeAgent resumes a paused agent.
 func (c *Client) ResumeAgent(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(id)+"/resume", nil, nil, nil)
 }

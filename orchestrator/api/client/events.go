@@ -18,9 +18,10 @@ import (
 // maxEvent is the longest line of a stream of events, in bytes.
 const maxEvent = 16 << 20
 
-// Events calls yield with the events of a job, or of all jobs when id is "": with the stored ones, and with follow also with
-// new ones, until ctx is done, the server ends the stream, or yield returns an error, which it returns. after is the id of the
-// last known event: "" means all stored events, "$" only new ones. gap reports that events before e are no longer stored.
+// Events calls yield with the stored events of a job, or of all jobs if id is "", and with follow also with new ones.
+// It returns when ctx is done, the server ends the stream, or yield returns an error. after is the ID of the last
+// known event: "" means all stored events, "$" only new ones. gap reports that some events before e were already
+// deleted.
 func (c *Client) Events(ctx context.Context, id, after string, follow bool, yield func(e event.Event, gap bool) error) error {
 	path, query := "/v1/events", url.Values{}
 	if id != "" {
@@ -68,7 +69,7 @@ func (c *Client) Events(ctx context.Context, id, after string, follow bool, yiel
 	return lines.Err()
 }
 
-// errEnded ends the stream of events of a wait that has ended.
+// errEnded ends the stream of events of a finished job.
 var errEnded = errors.New("the job has ended")
 
 // WaitJob returns a job once it has ended. It calls progress, if not nil, with the progress after each event of the job, and at

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// Handler returns a transport that calls h in this process, without a network. A
-// response is streamed. The goroutine of a request ends when h returns, at the
-// latest after its context is done or the body of the response is closed.
+// Handler returns a transport that calls h in this process, without a network. Responses are streamed. The goroutine
+// of a request ends when h returns, which h does when the context is done or the body of the response is closed.
 func Handler(h http.Handler) http.RoundTripper { return handlerTransport{h} }
 
 type handlerTransport struct{ handler http.Handler }
@@ -39,7 +38,7 @@ func (t handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// pipedResponse is a response whose body is read while it is written.
+// pipedResponse is a response whose body is read while the handler writes it.
 type pipedResponse struct {
 	header http.Header
 	out    *io.PipeWriter

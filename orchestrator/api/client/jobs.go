@@ -39,13 +39,13 @@ type NewJob struct {
 	DocumentURL string    `json:"document_url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"address from which the document is downloaded"`
 	Priority    int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"a step is worth a minute of waiting"`
 	Labels      []string  `json:"labels,omitempty" maxItems:"20" minLength:"1" maxLength:"100" doc:"labels by which lists of jobs can be filtered"`
-	After       []string  `json:"after,omitempty" maxItems:"100" maxLength:"100" doc:"ids of jobs that must end before this one begins"`
-	OnFailure   string    `json:"on_failure,omitempty" enum:"cancel,run" doc:"what happens to this job when one of those is not completed. Defaults to cancel."`
+	After       []string  `json:"after,omitempty" maxItems:"100" maxLength:"100" doc:"IDs of jobs that must end before this job starts"`
+	OnFailure   string    `json:"on_failure,omitempty" enum:"cancel,run" doc:"action if a job of after does not complete. Defaults to cancel."`
 	At          time.Time `json:"at,omitzero" doc:"time at which the job begins. Defaults to now."`
 	Cron        string    `json:"cron,omitempty" maxLength:"200" doc:"creates a job with this request at these times, in UTC without the prefix CRON_TZ=" example:"CRON_TZ=Europe/Sofia 0 6 * * 1"`
 	StuckAfter  string    `json:"stuck_after,omitempty" maxLength:"20" doc:"duration without progress after which the job is stuck" example:"5m"`
 	VersionOf   string    `json:"version_of,omitempty" maxLength:"100" doc:"the job of which this is the next version"`
-	Dedupe      string    `json:"dedupe,omitempty" enum:"allow,join,reject" doc:"what happens if a job has the same work. Defaults to the setting jobs.dedupe."`
+	Dedupe      string    `json:"dedupe,omitempty" enum:"allow,join,reject" doc:"action if an unfinished job has the same work. Defaults to the setting jobs.dedupe."`
 }
 
 // JobEdit changes a job. Absent fields are not changed.
@@ -74,14 +74,14 @@ type RetriedJob struct {
 	Retried int    `json:"retried" doc:"items and stages that run again"`
 }
 
-// Decision ends the review of one item.
+// Decision decides the review of one item.
 type Decision struct {
 	Accept bool   `json:"accept" doc:"true: the item goes to its next stage, or is integrated by its last one; false: it is rejected"`
 	Reason string `json:"reason,omitempty" maxLength:"10000" doc:"required to reject"`
 	Item   Object `json:"item,omitempty" doc:"fields of the item to correct"`
 }
 
-// Decisions ends the review of several items of a job.
+// Decisions decides the review of several items of a job.
 type Decisions struct {
 	Keys   []string `json:"keys,omitempty" maxItems:"10000" minLength:"1" maxLength:"512" doc:"keys of the items. Defaults to all in review."`
 	Accept bool     `json:"accept" doc:"true: the items go to their next stage, or are integrated by their last one; false: they are rejected"`
@@ -140,7 +140,7 @@ func (c *Client) CreateJob(ctx context.Context, n NewJob, key, name string, docu
 	media, body := jsonType, io.Reader(bytes.NewReader(fields))
 	if document != nil {
 		reader, writer := io.Pipe()
-		defer reader.Close() // ends the goroutine
+		defer reader.Close() // stops the goroutine
 		form := multipart.NewWriter(writer)
 		media, body = form.FormDataContentType(), reader
 		go func() { writer.CloseWithError(writeForm(form, fields, name, document)) }()
@@ -263,7 +263,7 @@ func (c *Client) DeleteJob(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, jobPath(id), nil, nil, nil)
 }
 
-// RetryJob runs failed items of a job again: those with keys, or all. An ended job is reopened.
+// RetryJob retries the failed items with keys, or all failed items. A finished job is reopened.
 func (c *Client) RetryJob(ctx context.Context, id string, keys ...string) (r RetriedJob, err error) {
 	err = c.do(ctx, http.MethodPost, jobPath(id, "retry"), nil, JobRetry{Keys: keys}, &r)
 	return r, err
@@ -281,7 +281,7 @@ func (c *Client) PauseJob(ctx context.Context, id string) (j Job, err error) {
 	return j, err
 }
 
-// ResumeJob ends a pause.
+// ResumeJob resumes a paused job.
 func (c *Client) ResumeJob(ctx context.Context, id string) (j Job, err error) {
 	err = c.do(ctx, http.MethodPost, jobPath(id, "resume"), nil, nil, &j)
 	return j, err
@@ -316,13 +316,13 @@ func (c *Client) Reviews(ctx context.Context, limit int) ([]jobs.Item, error) {
 	return all[jobs.Item](ctx, c, "/v1/reviews", url.Values{"limit": {strconv.Itoa(limit)}}, 0)
 }
 
-// DecideItem ends the review of an item.
+// DecideItem decides the review of an item.
 func (c *Client) DecideItem(ctx context.Context, id, key string, d Decision) (it jobs.Item, err error) {
 	err = c.do(ctx, http.MethodPost, jobPath(id, "items", key, "decide"), nil, d, &it)
 	return it, err
 }
 
-// DecideItems ends the review of several items.
+// DecideItems decides the review of several items.
 func (c *Client) DecideItems(ctx context.Context, id string, d Decisions) (r DecidedItems, err error) {
 	err = c.do(ctx, http.MethodPost, jobPath(id, "decisions"), nil, d, &r)
 	return r, err

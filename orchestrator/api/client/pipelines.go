@@ -23,10 +23,10 @@ type PipelineStage struct {
 	Role       string            `json:"role,omitempty" doc:"of the agents that do it"`
 	Task       string            `json:"task,omitempty" doc:"the Go task that does it"`
 	Takes      string            `json:"takes" enum:"job,item"`
-	States     map[string]string `json:"states,omitempty" doc:"what each verdict leads to"`
+	States     map[string]string `json:"states,omitempty" doc:"state of the item by verdict"`
 	Timeout    string            `json:"timeout,omitempty" doc:"of one assignment"`
 	MaxRetries *int              `json:"max_retries,omitempty" minimum:"0" doc:"how often an item that failed is retried"`
-	Review     bool              `json:"review,omitempty" doc:"what has failed for the last time waits for a person"`
+	Review     bool              `json:"review,omitempty" doc:"failed items wait for a decision by a person"`
 }
 
 // Pipelines lists the pipelines.

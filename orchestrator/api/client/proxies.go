@@ -33,13 +33,13 @@ type ProxySelection struct {
 type ProxyBan struct {
 	ProxySelection
 	Site string `json:"site,omitempty" maxLength:"100" doc:"ban them from this site only. Defaults to all sites."`
-	For  string `json:"for,omitempty" maxLength:"20" doc:"a duration, as in 1h. Defaults to no end." example:"1h"`
+	For  string `json:"for,omitempty" maxLength:"20" doc:"duration, such as 1h. Defaults to no end." example:"1h"`
 }
 
-// ProxyUnban ends bans of proxies.
+// ProxyUnban selects the bans to lift.
 type ProxyUnban struct {
 	ProxySelection
-	Site string `json:"site,omitempty" maxLength:"100" doc:"end the bans from this site. Defaults to the bans from all sites."`
+	Site string `json:"site,omitempty" maxLength:"100" doc:"lift the bans from this site only. Defaults to all bans."`
 }
 
 // ChangedProxies is the result of an operation on proxies.
@@ -95,25 +95,25 @@ func (c *Client) ProxySources(ctx context.Context) ([]ProxySource, error) {
 	return all[ProxySource](ctx, c, "/v1/proxies/sources", nil, 0)
 }
 
-// BanProxies bans proxies. Without an end, a ban lasts until UnbanProxies.
+// BanProxies bans proxies for a time, or until UnbanProxies is called.
 func (c *Client) BanProxies(ctx context.Context, b ProxyBan) (done ChangedProxies, err error) {
 	err = c.do(ctx, http.MethodPost, "/v1/proxies/ban", nil, b, &done)
 	return done, err
 }
 
-// UnbanProxies ends bans of proxies.
+// UnbanProxies lifts bans of proxies.
 func (c *Client) UnbanProxies(ctx context.Context, u ProxyUnban) (done ChangedProxies, err error) {
 	err = c.do(ctx, http.MethodPost, "/v1/proxies/unban", nil, u, &done)
 	return done, err
 }
 
-// DeleteProxies removes proxies from the pool. Those that a source still lists return with the next refresh.
+// DeleteProxies removes proxies from the pool. Proxies that a source still lists return with the next refresh.
 func (c *Client) DeleteProxies(ctx context.Context, s ProxySelection) (done ChangedProxies, err error) {
 	err = c.do(ctx, http.MethodPost, "/v1/proxies/delete", nil, s, &done)
 	return done, err
 }
 
-// RefreshProxies starts a refresh of the pool, or returns the one that runs.
+// RefreshProxies starts a refresh of the pool, or returns the running one.
 func (c *Client) RefreshProxies(ctx context.Context) (r StartedRefresh, err error) {
 	err = c.do(ctx, http.MethodPost, "/v1/proxies/refresh", nil, nil, &r)
 	return r, err

@@ -74,9 +74,9 @@ func (c *Client) Enqueue(ctx context.Context, queue string, a NewArtifact) (e En
 	return e, err
 }
 
-// Import adds the artifacts of r to a queue: one JSON object with an id a line, plain or gzip. limit is the
-// number of artifacts to read; 0 means all. After an interruption the artifacts that were sent stay in the
-// queue, and the same import can run again.
+// Import adds the artifacts of r to a queue: one JSON object with an ID per line, plain or gzip. limit is the number
+// of artifacts to read; 0 means all. An interrupted import can be repeated: the artifacts already sent stay in the
+// queue.
 func (c *Client) Import(ctx context.Context, queue string, r io.Reader, limit int) (rep ImportReport, err error) {
 	query := url.Values{}
 	if limit > 0 {
@@ -106,13 +106,13 @@ func (c *Client) RetryItems(ctx context.Context, queue string, r ItemRetry) (don
 	return done, err
 }
 
-// PauseQueue stops a queue: no process starts another item of it.
+// PauseQueue pauses a queue: workers start no more items of it.
 func (c *Client) PauseQueue(ctx context.Context, queue string) (p PausedQueue, err error) {
 	err = c.do(ctx, http.MethodPost, queuePath(queue, "/pause"), nil, nil, &p)
 	return p, err
 }
 
-// ResumeQueue ends a pause.
+// ResumeQueue resumes a paused queue.
 func (c *Client) ResumeQueue(ctx context.Context, queue string) (p PausedQueue, err error) {
 	err = c.do(ctx, http.MethodPost, queuePath(queue, "/resume"), nil, nil, &p)
 	return p, err

@@ -23,7 +23,7 @@ type StartedScrape struct {
 	Joined bool   `json:"joined,omitempty" doc:"the same scrape was running already"`
 }
 
-// StartScrape starts a scrape, or joins the one of the same site and options that runs.
+// StartScrape starts a scrape, or joins the running scrape with the same site and options.
 func (c *Client) StartScrape(ctx context.Context, n NewScrape) (s StartedScrape, err error) {
 	err = c.do(ctx, http.MethodPost, "/v1/scrapes", nil, n, &s)
 	return s, err
@@ -66,7 +66,7 @@ func (c *Client) PauseSite(ctx context.Context, site string) error {
 	return c.do(ctx, http.MethodPost, "/v1/sites/"+url.PathEscape(site)+"/pause", nil, nil, nil)
 }
 
-// ResumeSite ends a pause.
+// ResumeSite resumes a paused site.
 func (c *Client) ResumeSite(ctx context.Context, site string) error {
 	return c.do(ctx, http.MethodPost, "/v1/sites/"+url.PathEscape(site)+"/resume", nil, nil, nil)
 }

@@ -16,7 +16,7 @@ type NewWebhook struct {
 	Events []string `json:"events,omitempty" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*" doc:"types of events to send. Defaults to all." example:"job.completed"`
 }
 
-// WebhookEdit changes a webhook. Absent fields stay as they are.
+// WebhookEdit changes a webhook. Absent fields are unchanged.
 type WebhookEdit struct {
 	URL      *string   `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"waiting deliveries are sent to it, too"`
 	Events   *[]string `json:"events,omitempty" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*"`
@@ -31,7 +31,7 @@ type WebhookSecret struct {
 
 // SecretRotation configures the replacement of the secret of a webhook.
 type SecretRotation struct {
-	Keep string `json:"keep,omitempty" maxLength:"20" example:"24h" doc:"how long requests are signed with the old secret too, up to 720h. Defaults to 24h."`
+	Keep string `json:"keep,omitempty" maxLength:"20" example:"24h" doc:"time for which requests are also signed with the old secret, up to 720h. Defaults to 24h."`
 }
 
 // DeliveryFilter selects deliveries to a webhook.

@@ -5,7 +5,7 @@ local function record(events, of_job, relayed, type, job, at, data)
   local most = redis.call("EXISTS", relayed) == 1 and 1000000 or 10000
   local id = redis.call("XADD", events, "MAXLEN", "~", most, "*", "type", type, "job", job, "at", at, "data", data)
   if of_job then
-    -- The stream of the job ends with an earlier id, unless it was written by hand.
+    -- The last id in the stream of the job is lower, unless an operator has edited the stream.
     redis.call("XADD", of_job, "MAXLEN", "~", 1000, id, "type", type, "job", job, "at", at, "data", data)
   end
   return id
