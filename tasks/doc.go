@@ -83,6 +83,7 @@
 //   - [OnSuccess]: also runs a task on the value
 //   - [OnError]: also runs a task on the failure; [FailedInput] decodes the input of the failed task
 //   - [Signature.Rescue]: runs a task on the failure, and yields its value instead
+//   - [Compensate]: runs a signature on the value of a step, and undoes the step if it fails
 //   - [Try]: yields an [Outcome], the value or the failure of a signature
 //   - [Settle]: yields the outcomes of the members of a group or map
 //

@@ -17,8 +17,12 @@ type Mux struct {
 	base     engine.Handler // has the middleware of handlers that are bound later
 }
 
-// NewMux returns an empty Mux.
-func NewMux() *Mux { return &Mux{handlers: map[string]*engine.Handler{}} }
+// NewMux returns a Mux without handlers, except for the task of [Compensate].
+func NewMux() *Mux {
+	m := &Mux{handlers: map[string]*engine.Handler{}}
+	bindCompensate(m)
+	return m
+}
 
 // Middleware wraps a handler: next calls the handler and returns its error. info describes the run.
 type Middleware func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error

@@ -8,45 +8,28 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"slices"
 
 	"muster/tasks"
 )
 
-type step struct{ book, cancel tasks.Task[string, string] } // for a traveller
+// Booking is the result of a step.
+type Booking struct{ Traveller, Number string }
 
 var (
-	flight = step{tasks.New[string, string]("flight.book"), tasks.New[string, string]("flight.cancel", tasks.MaxRetry(10))}
-	hotel  = step{tasks.New[string, string]("hotel.book"), tasks.New[string, string]("hotel.cancel", tasks.MaxRetry(10))}
-	car    = step{tasks.New[string, string]("car.book"), tasks.New[string, string]("car.cancel", tasks.MaxRetry(10))}
-	steps  = []step{flight, hotel, car}
-	Undo   = tasks.New[tasks.Pair[tasks.Failure, string], string]("trip.undo")
+	Flight       = tasks.New[string, Booking]("flight.book")
+	Hotel        = tasks.New[Booking, Booking]("hotel.book")
+	Car          = tasks.New[Booking, Booking]("car.book")
+	CancelFlight = tasks.NewAction[Booking]("flight.cancel", tasks.MaxRetry(10))
+	CancelHotel  = tasks.NewAction[Booking]("hotel.cancel", tasks.MaxRetry(10))
 )
 
 // trip books everything for a traveller, or nothing.
-func trip(traveller string) tasks.Signature[string] {
-	booked := tasks.Chain3(flight.book.S(traveller), hotel.book, car.book)
-	return booked.Rescue(tasks.Bind(Undo, traveller))
-}
-
-// undo is the plan of Undo: it cancels the bookings before the failed step, last one first.
-func undo(_ context.Context, in tasks.Pair[tasks.Failure, string]) (tasks.Signature[string], error) {
-	cancelled := tasks.Value(in.Second)
-	failed := slices.IndexFunc(steps, func(s step) bool { return s.book.Name() == in.First.Task })
-	for _, s := range slices.Backward(steps[:max(0, failed)]) {
-		cancelled = tasks.Chain(cancelled, s.cancel)
-	}
-	return cancelled, nil
-}
-
-// call simulates calls to the services of airlines, hotels and car rentals.
-func call(ctx context.Context, traveller string) (string, error) {
-	service := tasks.InfoFrom(ctx).Task
-	if service == "car.book" {
-		return "", tasks.Permanent(fmt.Errorf("no car is left for %s", traveller))
-	}
-	fmt.Println(service, traveller)
-	return traveller, nil
+func trip(traveller string) tasks.Signature[Booking] {
+	return tasks.Compensate(Flight.S(traveller), CancelFlight, func(flight tasks.Signature[Booking]) tasks.Signature[Booking] {
+		return tasks.Compensate(tasks.Chain(flight, Hotel), CancelHotel, func(hotel tasks.Signature[Booking]) tasks.Signature[Booking] {
+			return tasks.Chain(hotel, Car)
+		})
+	})
 }
 
 func main() {
@@ -57,23 +40,37 @@ func main() {
 	}
 	defer client.Close()
 	mux := tasks.NewMux()
-	tasks.HandlePlan(mux, Undo, undo)
-	for _, s := range steps {
-		tasks.Handle(mux, s.book, call)
-		tasks.Handle(mux, s.cancel, call)
-	}
+	tasks.Handle(mux, Flight, func(_ context.Context, traveller string) (Booking, error) {
+		fmt.Println("flight AF17 for", traveller)
+		return Booking{traveller, "AF17"}, nil
+	})
+	tasks.Handle(mux, Hotel, func(_ context.Context, b Booking) (Booking, error) {
+		fmt.Println("room 312 for", b.Traveller)
+		return Booking{b.Traveller, "312"}, nil
+	})
+	tasks.Handle(mux, Car, func(_ context.Context, b Booking) (Booking, error) {
+		return Booking{}, tasks.Permanent(fmt.Errorf("no car is left for %s", b.Traveller))
+	})
+	tasks.HandleAction(mux, CancelFlight, func(_ context.Context, b Booking) error {
+		fmt.Println("cancelled flight", b.Number)
+		return nil
+	})
+	tasks.HandleAction(mux, CancelHotel, func(_ context.Context, b Booking) error {
+		fmt.Println("cancelled room", b.Number)
+		return nil
+	})
 	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer worker.Stop()
-	if _, err := trip("Ann").Do(ctx, client); err != nil {
-		log.Fatal(err)
-	}
+	_, err = trip("Ann").Do(ctx, client)
+	fmt.Println(err)
 }
 
 // Output:
-// flight.book Ann
-// hotel.book Ann
-// hotel.cancel Ann
-// flight.cancel Ann
+// flight AF17 for Ann
+// room 312 for Ann
+// cancelled room 312
+// cancelled flight AF17
+// task muster.compensate failed: task car.book failed: no car is left for Ann

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"time"
 )
 
 // Kind says what a node is.
@@ -65,6 +66,36 @@ type Spec struct {
 
 	Bind []json.RawMessage `json:"w,omitempty"` // second halves of the input; the last one is added first
 	Sub  int               `json:"u,omitempty"` // one more than the index of the graph that takes the place of the task
+}
+
+// Opts returns the options of which s is the stored form.
+func (s *Spec) Opts() *Opts {
+	duration := func(ms int64) *time.Duration { d := time.Duration(ms) * time.Millisecond; return &d }
+	o := &Opts{Queue: s.QueueName(), Priority: &s.Priority, External: s.External, Bind: s.Bind}
+	o.MaxRetry = &s.MaxRetry
+	if s.Timeout != nil {
+		o.Timeout = duration(*s.Timeout)
+	}
+	if s.Hard != nil {
+		o.Hard = duration(*s.Hard)
+	}
+	if s.Base > 0 || s.Cap > 0 {
+		o.Backoff = &Backoff{Base: *duration(s.Base), Cap: *duration(s.Cap), Fixed: s.Fixed}
+	}
+	if s.In > 0 {
+		o.In = duration(s.In)
+	}
+	if s.At > 0 {
+		at := time.UnixMilli(s.At)
+		o.At = &at
+	}
+	if s.Expires > 0 {
+		o.Expires = duration(s.Expires)
+	}
+	if s.RateN > 0 {
+		o.Rate = &Rate{N: s.RateN, Per: *duration(s.RatePer)}
+	}
+	return o
 }
 
 // QueueName returns the queue of s.

@@ -1,0 +1,176 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
+)
+
+// orders is a worker whose tasks reserve, charge and ship. Each step yields an ID that the task that undoes it receives.
+type orders struct {
+	client *tasks.Client
+	ship   chan error // what the last step returns
+
+	mu  sync.Mutex
+	log []string
+}
+
+var (
+	Reserve = tasks.New[string, string]("order.reserve")
+	Charge  = tasks.New[string, string]("order.charge")
+	Ship    = tasks.New[string, string]("order.ship")
+	Release = tasks.NewAction[string]("order.release", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
+	Refund  = tasks.NewAction[string]("order.refund", tasks.Queue("money"), tasks.Timeout(time.Minute))
+)
+
+// order sends an order; the part of its name before a colon is the step that fails.
+func order(name string) tasks.Signature[string] {
+	return tasks.Compensate(Reserve.S(name), Release, func(r tasks.Signature[string]) tasks.Signature[string] {
+		return tasks.Compensate(tasks.Chain(r, Charge), Refund, func(c tasks.Signature[string]) tasks.Signature[string] {
+			return tasks.Chain(c, Ship)
+		})
+	})
+}
+
+func newOrders(t *testing.T, rdb redis.UniversalClient) *orders {
+	o := &orders{client: tasks.NewClient(rdb), ship: make(chan error)}
+	step := func(name string) func(context.Context, string) (string, error) {
+		return func(ctx context.Context, in string) (string, error) {
+			if strings.HasPrefix(in, name+":") {
+				return "", tasks.WithCode("NO", errors.New(name+" refused"))
+			}
+			if name == "ship" && strings.HasPrefix(in, "wait:") {
+				select {
+				case err := <-o.ship:
+					return "", err
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
+			}
+			return in + "." + name, nil
+		}
+	}
+	undo := func(name string) func(context.Context, string) error {
+		return func(ctx context.Context, in string) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.log = append(o.log, fmt.Sprint(name, " ", in))
+			if name == "release" && tasks.InfoFrom(ctx).Attempt == 1 || name == "refund" && strings.HasPrefix(in, "ship:stuck") {
+				return fmt.Errorf("%s is down", name)
+			}
+			return nil
+		}
+	}
+	m := tasks.NewMux()
+	tasks.Handle(m, Reserve, step("reserve"))
+	tasks.Handle(m, Charge, step("charge"))
+	tasks.Handle(m, Ship, step("ship"))
+	tasks.HandleAction(m, Release, undo("release"))
+	tasks.HandleAction(m, Refund, undo("refund"))
+	w, err := tasks.StartWorker(t.Context(), o.client, m, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "money": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Stop(); _ = o.client.Close() })
+	return o
+}
+
+// undone returns the calls of undo handlers since the last call.
+func (o *orders) undone() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	log := o.log
+	o.log = nil
+	return log
+}
+
+func TestCompensate(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOrders(t, rdb)
+		for _, c := range []struct {
+			order, want, message string
+			undone               []string
+		}{
+			{"book", "book.reserve.charge.ship", "", nil},
+			{"reserve:a", "", "reserve refused", nil},
+			{"charge:a", "", "charge refused", []string{"release charge:a.reserve", "release charge:a.reserve"}},
+			{"ship:a", "", "ship refused", []string{"refund ship:a.reserve.charge", "release ship:a.reserve", "release ship:a.reserve"}},
+			{"ship:stuck", "", "refund is down", []string{"refund ship:stuck.reserve.charge", "release ship:stuck.reserve", "release ship:stuck.reserve"}},
+		} {
+			run, err := order(c.order).Send(t.Context(), o.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := run.Wait(limited(t))
+			if c.message == "" && (err != nil || got != c.want) {
+				t.Errorf("%s: got %q, %v, want %q", c.order, got, err, c.want)
+			}
+			if c.message != "" {
+				f := wantFailure(t, err, c.message)
+				if strings.HasSuffix(c.message, "refused") && f.Code != "NO" {
+					t.Errorf("%s: got code %s, want that of the step", c.order, f.Code)
+				}
+			}
+			if got := o.undone(); !slices.Equal(got, c.undone) {
+				t.Errorf("%s: undone %q, want %q", c.order, got, c.undone)
+			}
+		}
+	})
+}
+
+func TestCompensateAfterCancel(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		o := newOrders(t, rdb)
+		run, err := order("wait:a").Send(t.Context(), o.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "the order is being shipped", func() bool {
+			nodes, err := o.client.Nodes(t.Context(), run.ID())
+			return err == nil && slices.ContainsFunc(nodes, func(n tasktype.Node) bool {
+				return n.Task == Ship.Name() && n.Status == tasktype.Started
+			})
+		})
+		if err := run.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Wait(limited(t)); err == nil {
+			t.Error("got no error after a cancel")
+		}
+		want := []string{"refund wait:a.reserve.charge", "release wait:a.reserve", "release wait:a.reserve"}
+		testutil.Eventually(t, "the steps are undone", func() bool {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			return slices.Equal(o.log, want)
+		})
+	})
+}
+
+// A compensation with LinkError would lose it, so Send returns an error.
+func TestCompensationsAreChecked(t *testing.T) {
+	t.Parallel()
+	rest := func(s tasks.Signature[string]) tasks.Signature[string] { return s }
+	for name, s := range map[string]tasks.Signature[string]{
+		"LinkError": tasks.Compensate(Reserve.S("a"), tasks.NewAction[string]("t.undo", tasks.LinkError(tasks.NewAction[tasks.Failure]("t.note"))), rest),
+		"t.undo":    tasks.Compensate(Reserve.S("a"), tasks.NewAction[string]("t.undo", tasks.MaxRetry(-2)), rest),
+	} {
+		if _, err := s.Send(t.Context(), tasks.NewClient(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))); !errors.Is(err, tasks.ErrInvalid) ||
+			!strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v, want an error that names it", name, err)
+		}
+	}
+}
