@@ -178,7 +178,7 @@ func TestStuckJobOverHTTP(t *testing.T) {
 	got.has(t, "stuck", 200, map[string]string{"jobs.0.job_id": id, "jobs.0.stage": "create", "jobs.0.reason": "no agent of role creator"})
 	w.ask("GET", job, nil).has(t, "a job that waits", 200, map[string]string{"waiting": "no agent of role creator"})
 	w.ask("GET", "/status", nil).has(t, "status", 200, map[string]string{"stuck": "1", "total": "1"})
-	for path, text := range map[string]string{"/ui/": id, "/ui/jobs/" + id: "No progress in create", "/ui/jobs/none": "no such job", "/ui/jobs": "waits: no agent of role creator", "/ui/agents": "No agent is registered", "/ui/pipelines/careful": "a person decides"} {
+	for path, text := range map[string]string{"/ui/": id, "/ui/jobs/" + id: "No progress in create", "/ui/jobs/none": "Job not found", "/ui/jobs": "waits: no agent of role creator", "/ui/agents": "No agent is registered", "/ui/pipelines/careful": "a person decides"} {
 		if page := w.ask("GET", path, nil); !strings.Contains(page.raw, text) {
 			t.Errorf("%s: got %d %s, want a page with %q", path, page.code, page.raw, text)
 		}
