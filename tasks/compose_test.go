@@ -142,11 +142,11 @@ func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 			"encountered a cycle":   tasks.Chain(tasks.Value(round), tasks.New[*loop, int]("t.loop")),
 			"panic: in MarshalJSON": tasks.New[panicking, int]("t.panicking").S(panicking{}),
 			"second half":           tasks.Bind(tasks.New[tasks.Pair[int, float64], int]("t.nan"), math.Inf(1)).S(1),
-			"Join it with what the map goes over": sumOf(tasks.After(outer, tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
+			"Join it with the input of the map": sumOf(tasks.After(outer, tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
 				return tasks.Chain(tasks.Join(n, outer), Plus)
 			}))),
 			"outside of its function": tasks.Chain(leaked, Inc),
-			"Join it with what an inner map": sumOf(tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
+			"Join it with the input of the inner map": sumOf(tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
 				return sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Chain(n, Inc) }))
 			})),
 			"zero Signature": sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Signature[int]{} })),

@@ -215,7 +215,7 @@ func TestOpenTasksForgetWorkflowsThatAreGone(t *testing.T) {
 	}
 }
 
-// wantWaiting checks that the second of three nodes of a workflow is shown as one that waits for an answer.
+// wantWaiting checks that the second of three nodes of a workflow waits for an external result.
 func (d *desk) wantWaiting(t *testing.T, run *tasks.AsyncResult[string], o tasktype.OpenToken) {
 	t.Helper()
 	ctx := limited(t)
@@ -226,8 +226,8 @@ func (d *desk) wantWaiting(t *testing.T, run *tasks.AsyncResult[string], o taskt
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := nodes[1]; n.Status != tasktype.Started || n.Waits != "waits for an answer" || !n.Due.Equal(o.Deadline) || n.Attempts != 1 {
-		t.Errorf("got %+v, want one that waits for an answer until %s", n, o.Deadline)
+	if n := nodes[1]; n.Status != tasktype.Started || n.Waits != "waits for an external result" || !n.Due.Equal(o.Deadline) || n.Attempts != 1 {
+		t.Errorf("got %+v, want one that waits for an external result until %s", n, o.Deadline)
 	}
 }
 

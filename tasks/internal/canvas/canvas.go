@@ -47,11 +47,11 @@ func (d *Def) callback() bool {
 
 // Source is where the choices of a canvas come from.
 type Source interface {
-	// Int returns a number from lo to hi; what names the choice.
-	Int(lo, hi int, what string) int
+	// Int returns a number from lo to hi; label names the choice.
+	Int(lo, hi int, label string) int
 }
 
-// kinds are those that Draw chooses from; the common ones stand more than once.
+// kinds are the kinds that Draw chooses from; repetition raises the probability of the common ones.
 var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "try", "triple", "plan", "rescue", "after", "success", "error",
 	"group", "group", "group", "each", "map", "map", "mapfunc", "value", "bound", "listvalue", "mapplan", "listplan", "listrescue", "listafter"}
 
@@ -171,7 +171,7 @@ func (p *painter) grow(kind string) {
 // nestKinds are the kinds that nest chooses from.
 var nestKinds = []string{"sum", "sum", "sum", "count", "plus", "step", "step", "bad", "rescue", "try", "after", "success", "error"}
 
-// nest adds a number that consists mostly of definitions of its own, and returns it.
+// nest adds a number built mostly from new definitions, and returns its index.
 func (p *painter) nest(depth int) int {
 	if p.Int(0, 5, "shared") == 0 {
 		return p.num()
@@ -208,7 +208,7 @@ func (p *painter) nestGroup(depth int) int {
 	return len(p.s.Defs) - 1
 }
 
-// mapPlan is what a planner answers for one element of a list.
+// mapPlan returns the plan of a planner for one element of a list.
 func mapPlan(n int) *Scope {
 	switch few := []int{n, n + 1, n + 2}; n % 5 {
 	case 1:

@@ -38,16 +38,16 @@ var (
 	pEb      = tasks.New[tasks.Failure, int]("p.eb")
 	pListCb  = tasks.New[[]int, int]("p.listcb")
 
-	// Answered from outside, in the end: see [Asked].
+	// Completed externally in the end: see [Asked].
 	pAsk  = tasks.New[int, int]("p.ask", tasks.External(), tasks.MaxRetry(1000), tasks.Timeout(askTime), tasks.ConstantBackoff(time.Millisecond))
 	pHand = tasks.New[int, int]("p.hand", tasks.MaxRetry(1000), tasks.Timeout(askTime), tasks.HardTimeout(0), tasks.ConstantBackoff(time.Millisecond))
 )
 
-// askTime is how long an answer may take, until it is asked for again.
+// askTime is the time limit of an external result; after it the task is retried.
 const askTime = 3 * time.Second
 
-// Asked are the tasks of definitions of the kinds "ask" and "hand", which Draw does not make: as a "step", but somebody
-// outside has to answer, with one more than the input.
+// Asked are the tasks of definitions of the kinds "ask" and "hand", which Draw does not generate: they compute the
+// same as a "step", but are completed externally with the input plus one.
 var Asked = []string{pAsk.Name(), pHand.Name()}
 
 // Handle binds the tasks of canvases to their handlers. While other returns true, plans have another shape and the same value.

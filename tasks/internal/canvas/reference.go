@@ -21,8 +21,8 @@ const expiry = "not begun, or not called again, before it expired"
 // Failed reports whether there is no value.
 func (r *Result) Failed() bool { return len(r.Causes) > 0 }
 
-// told reports whether callbacks for errors run after a failure. They do not if a task has expired; if there are
-// several failures, that depends on which was first.
+// told reports whether callbacks for errors run after a failure. They do not run after an expiry; with several
+// failures it depends on which was first.
 func (r *Result) told() (surely, maybe bool) {
 	return r.Failed() && !r.Causes[expiry], r.Failed() && (!r.Causes[expiry] || len(r.Causes) > 1)
 }
@@ -46,7 +46,7 @@ type reference struct {
 	done map[int]Result
 }
 
-// Runs is how often tasks run; those of Loose may run so many times more.
+// Runs counts the runs of tasks; tasks in Loose may run up to that many times more.
 type Runs struct {
 	Sure, Loose map[string]int
 	Fast        *bool // a group has ended the rest of itself because one failed: anything may have been part of it
@@ -143,7 +143,7 @@ func (r *reference) task(d *Def, kids []Result) Result {
 		return Result{N: kids[0].N + 1}
 	case "hand":
 		r.runs.Sure["p.hand"]++
-		r.runs.Loose["p.hand"] += 1000 // whoever answers may be late
+		r.runs.Loose["p.hand"] += 1000 // the external result may be late
 		return Result{N: kids[0].N + 1}
 	}
 	if d.Kind == "bound" {
@@ -192,7 +192,7 @@ func (r *reference) rescue(d *Def, of Result) Result {
 	return Result{list: []int{}}
 }
 
-// callback counts the runs of what was added to a node for its success or its failure.
+// callback counts the runs of the callbacks of a node for its success or its failure.
 func (r *reference) callback(d *Def, kids []Result) {
 	surely, maybe := kids[0].told()
 	switch d.Kind {
@@ -274,7 +274,7 @@ func (r *reference) mapped(d *Def, over Result) Result {
 	return gather(members)
 }
 
-// body evaluates what a mapfunc makes of an element.
+// body evaluates the body of a mapfunc for an element.
 func (r *reference) body(n int) Result {
 	r.runs.Sure["p.step"]++
 	of := r.each(n)

@@ -22,10 +22,10 @@ func build(s *Scope) *builder {
 	return &builder{s, map[int]tasks.Signature[int]{}, map[int]tasks.Signature[[]int]{}}
 }
 
-// boundTo is the constant of what is bound.
+// boundTo is the constant that bound tasks get.
 const boundTo = 5
 
-// bodyOf is what a mapfunc makes of an element.
+// bodyOf returns the body of a mapfunc for an element.
 func bodyOf(n tasks.Signature[int]) tasks.Signature[int] {
 	return tasks.Chain(tasks.Join(tasks.Chain(n, pEach), tasks.Chain(tasks.Value(boundTo), pStep)), pPlus)
 }

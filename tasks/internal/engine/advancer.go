@@ -24,8 +24,8 @@ type advancer struct {
 // changesAtOnce bounds the changes of one call of a script.
 const changesAtOnce = 200
 
-// settle takes the steps that follow from a change: it moves nodes on that have no task. The agenda has an entry for
-// each step, so that a worker takes those that settle does not get to.
+// settle takes the steps that follow from a change: it advances nodes without a task. The agenda has an entry for
+// each step, so that a worker takes the steps that settle does not complete.
 func (a *advancer) settle(ctx context.Context, fl *flow, t store.Todo) error {
 	if t.Bad != "" {
 		return a.giveUp(ctx, fl.Flow, errors.New(t.Bad))
@@ -53,8 +53,8 @@ func (a *advancer) settle(ctx context.Context, fl *flow, t store.Todo) error {
 	return a.conclude(ctx, fl, all)
 }
 
-// conclude does what follows from all the steps that were taken: it ends siblings of failed nodes, and tells workers about
-// timers and of the end of the workflow.
+// conclude completes a series of steps: it revokes siblings of failed nodes, and notifies workers of new timers and
+// of the end of the workflow.
 func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error {
 	for _, s := range all.Fast {
 		if err := a.failFast(ctx, fl, s); err != nil {
@@ -216,7 +216,7 @@ func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) 
 	return res.Todos[0], nil
 }
 
-// ended returns the change that makes a node terminal that is in no batch of the caller. body is that of its record.
+// ended returns the change that makes a node outside the caller's batches terminal, with the body of its record.
 func ended(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Change {
 	c := end(g, id, outcome)
 	c.End(id.String(), append([]byte{'?'}, body...))

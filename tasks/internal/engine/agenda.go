@@ -18,7 +18,7 @@ const (
 	sweepMost  = 500             // entries of a shard in one sweep
 )
 
-// agenda handles what waits for its time: nodes, steps that a process may not have taken, and notes.
+// agenda handles entries that are due: delayed nodes, steps that a process may have missed, and notes.
 type agenda struct {
 	*local
 	graphs   *graphs

@@ -17,23 +17,23 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// The errors of answers from outside, beside [ErrUnknown].
+// The errors of external completions, in addition to [ErrUnknown].
 var (
-	ErrCompleted = errors.New("the node has ended, or was answered")
-	ErrStale     = errors.New("the token is not that of the node: another try or a new token has ended it")
-	ErrNotOpen   = errors.New("the node does not wait for an answer")
+	ErrCompleted = errors.New("the node is already completed")
+	ErrStale     = errors.New("the token is stale: the node was retried or has a newer token")
+	ErrNotOpen   = errors.New("the node does not wait for an external result")
 
-	// ErrPending is what a handler returns that has given its node away.
-	ErrPending = errors.New("the answer comes from outside")
+	// ErrPending is the error of a handler whose task is completed externally.
+	ErrPending = errors.New("result pending: the task is completed externally")
 )
 
-// maxAnswer bounds an answer, as WorkerConfig.MaxResult does the results of handlers.
+// maxAnswer limits the size of an external result, as WorkerConfig.MaxResult limits results of handlers.
 const maxAnswer = 16 << 20
 
-// waitsForAnswer is what keeps an open node from ending.
-const waitsForAnswer = "waits for an answer"
+// waitsForAnswer is the reason why an open node does not end.
+const waitsForAnswer = "waits for an external result"
 
-// verdictOf returns the error for what Redis said of a node and its token.
+// verdictOf converts the reply of Redis about a node and its token to an error.
 func verdictOf(said string) error {
 	switch said {
 	case store.TokenOK, store.TokenDone:
@@ -48,7 +48,7 @@ func verdictOf(said string) error {
 	return ErrUnknown
 }
 
-// outside is a node whose answer comes from outside.
+// outside is a node that is completed externally.
 type outside struct {
 	token
 	fl *flow
@@ -58,7 +58,7 @@ type outside struct {
 
 func (o *outside) spec() *graph.Spec { return &o.g.Specs[o.g.Nodes[o.id.Index].Spec] }
 
-// Answers answers for nodes from outside.
+// Answers completes nodes externally.
 type Answers struct {
 	*env
 	graphs   *graphs
@@ -90,10 +90,10 @@ func (a *Answers) outside(ctx context.Context, t token) (*outside, error) {
 	return &outside{t, fl, g, id}, nil
 }
 
-// Complete ends the node of a token with a value. A task, if it is given, must be that of the node.
+// Complete completes the node of a token with a value. The task, if given, must be the task of the node.
 func (a *Answers) Complete(ctx context.Context, text, task string, value json.RawMessage) error {
 	if len(value) > maxAnswer {
-		return fmt.Errorf("answer has %d bytes, more than the %d allowed: store it and answer with a key", len(value), maxAnswer)
+		return fmt.Errorf("result has %d bytes, more than the limit of %d; store it elsewhere and send a key", len(value), maxAnswer)
 	}
 	o, err := a.nodeFor(ctx, text)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
 	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, ""), o.retry(f, d))
 }
 
-// answer ends a node from outside.
+// answer completes a node externally.
 func (a *Answers) answer(ctx context.Context, o *outside, outcome string, body []byte) error {
 	c := ended(o.g, o.id, outcome, body)
 	c.Flags += "ad"
@@ -173,7 +173,7 @@ func (o *outside) retry(f *tasktype.Failure, d time.Duration) store.Change {
 	return c
 }
 
-// guarded makes a change if its guard lets it. From then on it stands: what fails after it, a worker makes up for.
+// guarded makes a change if its guard allows it. The change is final: workers complete the steps that fail after it.
 func (a *Answers) guarded(ctx context.Context, fl *flow, guard, change store.Change) error {
 	t, err := a.advancer.apply(ctx, fl, []store.Change{guard, change})
 	if err != nil {
@@ -206,7 +206,7 @@ func (a *Answers) timeOut(ctx context.Context, fl *flow, node string, attempt in
 	if err != nil {
 		return err
 	}
-	f := &tasktype.Failure{Task: o.spec().Task, Node: node, Attempts: attempt, Code: tasktype.CodeTimeout, Message: "no answer until its deadline"}
+	f := &tasktype.Failure{Task: o.spec().Task, Node: node, Attempts: attempt, Code: tasktype.CodeTimeout, Message: "no external result before the deadline"}
 	c := o.retry(f, retryPause(o.spec(), attempt, longest))
 	if attempt > o.spec().MaxRetry {
 		c = ended(o.g, o.id, store.ChangeFail, encodeFailure(f))
@@ -214,7 +214,7 @@ func (a *Answers) timeOut(ctx context.Context, fl *flow, node string, attempt in
 	}
 	err = a.guarded(ctx, fl, store.IfOverdue(node, attempt), c)
 	if errors.Is(err, ErrCompleted) || errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
-		return nil // it was answered, or its deadline moved
+		return nil // it was completed, or its deadline moved
 	}
 	return err
 }
@@ -246,8 +246,7 @@ const (
 	openBytes    = 1 << 20 // of inputs, beyond the first
 )
 
-// Open returns a page of the nodes of a task that wait for an answer, and where the next page begins; empty for
-// no more.
+// Open returns a page of the open nodes of a task, and the cursor of the next page, which is empty on the last one.
 func (a *Answers) Open(ctx context.Context, task, cursor string, limit int) (page []tasktype.OpenToken, next string, err error) {
 	if limit <= 0 {
 		limit = openPage
@@ -294,7 +293,7 @@ func (a *Answers) Open(ctx context.Context, task, cursor string, limit int) (pag
 	return page, "", nil
 }
 
-// Tasks returns the tasks that have nodes that wait for an answer, by name.
+// Tasks returns the tasks that have open nodes, by name.
 func (a *Answers) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 	counts, err := a.store.Tokens.Tasks(ctx)
 	if err != nil {
@@ -307,7 +306,7 @@ func (a *Answers) Tasks(ctx context.Context) ([]tasktype.OpenTask, error) {
 	return out, nil
 }
 
-// openToken describes a node that waits for an answer.
+// openToken describes an open node.
 func (a *Answers) openToken(ctx context.Context, n *store.OpenNode) (t tasktype.OpenToken, err error) {
 	o, err := a.outside(ctx, token{workflow: n.Flow.Ref, node: n.Node})
 	if err != nil {

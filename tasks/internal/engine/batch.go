@@ -38,7 +38,7 @@ func (b *batches) drop(id string) {
 	delete(b.known, id)
 }
 
-// strays returns those of ids that are not known.
+// strays returns the IDs that are not known.
 func (b *batches) strays(ids []string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,10 +65,10 @@ type item struct {
 
 func (it *item) held() store.Held { return store.Held{Flow: it.fl.Ref, Node: it.node, Lost: it.lost} }
 
-// result is what to store for an item.
+// result is the result to store for an item.
 type result struct {
 	*item
-	kind   string // S, F or X: it has ended; R: it is to run again; P: a plan takes its place; W: it waits for an answer
+	kind   string // S, F or X: terminal; R: run again; P: its plan replaces it; W: it waits for an external result
 	body   []byte // of S, F and X
 	forget bool   // delete its last error and its own progress
 	began  time.Time
@@ -106,7 +106,7 @@ type batch struct {
 	run     *item
 	done    []result
 	bytes   int  // of done
-	counted bool // its slot is counted among those that take from the queue
+	counted bool // its slot is counted among the slots that take from the queue
 }
 
 func (b *batch) isCounted() bool {
@@ -170,8 +170,8 @@ func (b *batch) large() bool {
 	return b.bytes > doneMost && len(b.todo) > 0
 }
 
-// withID calls f with the id of the batch until f returns true or the batch has kept its id during the call. It returns
-// what f did: false means that the worker does not have the batch any more.
+// withID calls f with the ID of the batch until f returns true or the ID did not change during the call. It returns
+// the result of f: false means that the worker has lost the batch.
 func (b *batch) withID(f func(id string) (ok bool, err error)) (bool, error) {
 	for id := b.name(); ; {
 		ok, err := f(id)

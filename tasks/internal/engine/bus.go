@@ -62,7 +62,7 @@ func (b *bus) hear(message string) {
 		b.runs.revoke(id, strings.Split(nodes, ","))
 	case "p":
 		if err := b.store.Workers.Pong(context.Background(), rest, b.cfg.Name); err != nil {
-			b.log.Warn("ping was not answered", "error", err)
+			b.log.Warn("reply to a ping failed", "error", err)
 		}
 	case "c":
 		name, count, _ := strings.Cut(rest, " ")
@@ -108,7 +108,7 @@ func (rs *runs) revoke(workflow string, nodes []string) {
 	}
 }
 
-// cancel cancels the attempts at nodes of a cancelled workflow, except those that handle failures.
+// cancel cancels the attempts at nodes of a cancelled workflow, except for nodes that handle failures.
 func (rs *runs) cancel(workflow string) {
 	for _, r := range rs.all() {
 		if r.fl.Ref != workflow {

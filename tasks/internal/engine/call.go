@@ -10,7 +10,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// answered is the end of a call of a handler: why the engine ended it, or else the handler's error or answer.
+// answered is the outcome of a call of a handler: the reason why the engine ended it, or else the handler's error or
+// result.
 type answered struct {
 	answer  Answer
 	err     *handlerError
@@ -52,7 +53,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 
 // handle calls the handler with its middleware, and sends how that ended.
 func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- answered) {
-	// What is sent when user code ends the goroutine, wherever it does.
+	// The result if user code ends the goroutine.
 	a := answered{err: goexited()}
 	defer func() { done <- a }()
 	defer func() {

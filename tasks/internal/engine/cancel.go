@@ -79,7 +79,7 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 		if len(ready) == 0 {
 			return a.store.Agenda.Move(ctx, w.Flow, cancelNote, cancelEvery)
 		}
-		slices.Reverse(ready) // nodes that wait for a place of a group before those that hold one
+		slices.Reverse(ready) // nodes that wait for a slot of a group before nodes that hold one
 		for part := range slices.Chunk(ready, changesAtOnce) {
 			changes := make([]store.Change, len(part))
 			for i, id := range part {

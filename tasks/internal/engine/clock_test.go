@@ -144,7 +144,8 @@ func (w *watch) timers(t *testing.T) {
 	}
 }
 
-// Timers do not depend on the difference between the clocks of Redis and of the worker, and all times are those of Redis.
+// Timers do not depend on the difference between the clocks of Redis and of the worker, and all times are from
+// Redis's clock.
 func TestClocksMayDiffer(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-10 * time.Minute, -time.Second, time.Second, 10 * time.Minute} {

@@ -1,9 +1,9 @@
 // Package engine sends workflows and runs their nodes.
 //
-// A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on ready lists. A
-// wake-up tells a worker that there are ready nodes. A slot of the worker takes them in batches and runs them; one script
-// stores the results of a batch and takes the next one. Redis accepts results only while the batch is leased to the worker
-// under its id. The agenda has the steps that a process was told to take, until they are taken.
+// A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on ready lists.
+// A wake-up notifies a worker of ready nodes. A slot of the worker takes them in batches and runs them; one script
+// stores the results of a batch and takes the next one. Redis accepts results only while the batch is leased to the
+// worker under its ID. The agenda contains the steps that a process has started and may not complete.
 //
 // docs/concepts/engine.md has the glossary, and the files in the order of the way from Send to the handler and back.
 package engine
@@ -73,11 +73,11 @@ func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 	return e
 }
 
-// Hook is what a connection may implement, too, to get at the engines and handlers behind the clients and workers of
-// package tasks that are made with it. Packages that run an engine by hand wrap their connection with it, so that
-// package tasks shows neither to its users.
+// Hook is an optional interface of connections. It gives access to the engines and handlers behind the clients and
+// workers of package tasks, which does not export them. Packages that run an engine directly wrap their connection
+// with a Hook.
 type Hook interface {
-	// EngineMade is called by New with what it returns.
+	// EngineMade is called by New with the engine.
 	EngineMade(e *Engine)
 	// WorkerMade is called by NewWorker with the handlers of the worker, by name. They must not be changed.
 	WorkerMade(handlers map[string]*Handler)
@@ -86,7 +86,7 @@ type Hook interface {
 // SetClock replaces the clock. Call it before anything else.
 func (e *Engine) SetClock(c Clock) { e.clock = c }
 
-// SetWaker replaces what sends wake-tasks, which is asynq. Call it before anything else.
+// SetWaker replaces the function that sends wake-tasks with asynq. It must be called first.
 func (e *Engine) SetWaker(w func(ctx context.Context, k Wake) error) { e.waker = w }
 
 // SetDriver sets a function that waits call before they block, and again after each message: it runs tasks in the goroutine
@@ -114,7 +114,7 @@ func (e *Engine) Close() {
 	e.notifier.close()
 }
 
-// enter adds a worker to those that Close stops, until leave is called.
+// enter registers a worker for Close until leave is called.
 func (e *Engine) enter(w *Worker) (leave func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,7 +131,7 @@ func (e *Engine) enter(w *Worker) (leave func(), err error) {
 	}, nil
 }
 
-// env is what all parts of an engine share.
+// env is shared by all parts of an engine.
 type env struct {
 	store  *store.Store
 	log    *slog.Logger
@@ -181,7 +181,7 @@ func (r clockReading) redis(local time.Time) time.Time { return r.now.Add(local.
 // local converts a time of Redis.
 func (r clockReading) local(redis time.Time) time.Time { return r.at.Add(redis.Sub(r.now)) }
 
-// Clock is how the engine tells time and waits. The default is the clock of the machine.
+// Clock is the source of time and timers. The default is the clock of the machine.
 type Clock interface {
 	Now() time.Time
 	AfterFunc(d time.Duration, f func()) (stop func() bool)

@@ -9,7 +9,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// changeKey is what the results of one change have in common.
+// changeKey identifies results that can share one change.
 type changeKey struct {
 	g      *graph.Graph
 	scope  string

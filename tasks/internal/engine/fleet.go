@@ -51,9 +51,9 @@ func (f *Fleet) Workers(ctx context.Context) ([]tasktype.Worker, error) {
 	return out, nil
 }
 
-// Ping asks the workers for an answer, and returns the live workers and the others that answered. It returns once all
-// live workers have answered, or after wait. If no worker is listed as live it always waits that long: when Redis takes
-// no writes, workers are not listed but can answer.
+// Ping pings the workers, and returns the live workers and all others that replied. It returns when all live workers
+// have replied, or after wait. If no worker is listed as live it always waits that long: while Redis rejects writes,
+// workers are not listed but can reply.
 func (f *Fleet) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, error) {
 	live, err := f.Workers(ctx)
 	if err != nil && !store.Refused(err) {
@@ -121,7 +121,7 @@ func (f *Fleet) Resume(ctx context.Context, queue string) error {
 	return f.store.Tell(ctx, "q "+queue)
 }
 
-// SetConcurrency tells the live workers with a name, or all, how many tasks to run at once.
+// SetConcurrency sets the number of tasks that the live workers with a name, or all, run concurrently.
 func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error {
 	live, err := f.Workers(ctx)
 	if err != nil {

@@ -43,8 +43,8 @@ func runPlain(ctx context.Context, h asynq.Handler, t *asynq.Task) error {
 	return e
 }
 
-// isPlain reports whether a failed attempt counts as one of asynq's retries. Only those of tasks of asynq's own clients
-// do, with the panics that asynq catches; panics of our handlers do not reach it.
+// isPlain reports whether a failed attempt counts as one of asynq's retries. It does for tasks of asynq's own clients
+// and for the panics that asynq recovers; panics of our handlers do not reach asynq.
 func isPlain(err error) bool { return errors.As(err, new(plainError)) || asynq.IsPanicError(err) }
 
 func retryDelay(n int, err error, t *asynq.Task) time.Duration {

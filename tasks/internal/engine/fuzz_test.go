@@ -8,7 +8,7 @@ import (
 	"muster/tasks/internal/graph"
 )
 
-// FuzzToken wants what is let through as a token to be one, and errors that do not repeat it.
+// FuzzToken checks that every accepted token is valid, and that errors do not contain the token.
 func FuzzToken(f *testing.F) {
 	good, _ := newToken("w1", "3.2")
 	for _, s := range []string{good, " " + good + "\n", good + ".x", "..", "AAAAAAAAAAAAAAAAAAAAAA.w.0:1.2", "AAAAAAAAAAAAAAAAAAAAAB.w.0"} {

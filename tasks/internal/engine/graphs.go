@@ -177,7 +177,7 @@ func (gs *graphs) aborted(ctx context.Context, f store.Flow) (*tasktype.Failure,
 	return cause(f, raws[0])
 }
 
-// cause reads the field that says why a workflow was given up; nil if it was not.
+// cause reads the reason why a workflow was abandoned; nil if it was not.
 func cause(f store.Flow, raw []byte) (*tasktype.Failure, error) {
 	if raw == nil {
 		return nil, nil

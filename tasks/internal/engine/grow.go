@@ -30,7 +30,7 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 	return &flow{Flow: f, g: g}
 }
 
-// grown returns what is stored of a compiled graph, at a scope of its workflow.
+// grown returns the stored form of a compiled graph at a scope of its workflow.
 func grown(g *graph.Graph, scope string) (store.Grow, error) {
 	raw, err := g.Encode()
 	if err != nil {
@@ -56,8 +56,8 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 	return grow, nil
 }
 
-// maxGiven is the most bytes of literal inputs that are kept until the workflow expires, so that operators see what it
-// was sent with. Of larger ones only those of failed nodes are.
+// maxGiven limits the size of literal inputs that are kept for display until the workflow expires. Larger inputs are
+// kept only for failed nodes.
 const maxGiven = 4 << 10
 
 // given returns literal inputs as JSON by node; nil if there are none, or if they are too large to be kept.
@@ -126,7 +126,7 @@ func constantsFit(g *graph.Graph) error {
 	}
 	for i := range g.Specs {
 		for _, second := range g.Specs[i].Bind {
-			if err := fits(second, "what is bound to task "+g.Specs[i].Task); err != nil {
+			if err := fits(second, "argument bound to task "+g.Specs[i].Task); err != nil {
 				return err
 			}
 		}

@@ -35,12 +35,12 @@ type Handler struct {
 	Wrap []func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error // the outermost first
 }
 
-// Use adds middleware inside of what h has.
+// Use adds middleware inside the existing middleware of h.
 func (h *Handler) Use(mw func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error) {
 	h.Wrap = append(h.Wrap[:len(h.Wrap):len(h.Wrap)], mw)
 }
 
-// Answer is what a handler returned: a value as JSON, or the plan that takes its place.
+// Answer is the result of a handler: a value as JSON, or the plan that replaces the node.
 type Answer struct {
 	Value   json.RawMessage
 	Plan    *graph.Sig
@@ -66,7 +66,7 @@ func WorkerName() string {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,128}$`)
 
-// ValidName says what is wrong with the name of a worker.
+// ValidName returns an error for an invalid name of a worker.
 func ValidName(name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("%q: use letters, digits and _ . : -", name)

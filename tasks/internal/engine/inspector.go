@@ -79,8 +79,7 @@ func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, er
 	return out, nil
 }
 
-// CountDue counts the tasks that wait for their time, by queue: of those of workflows the first ones, and all of asynq's
-// own.
+// CountDue counts delayed tasks by queue: the first nodes of workflows up to the limit, and all of asynq's own tasks.
 func (in *Inspector) CountDue(ctx context.Context, limit int) ([]tasktype.DueCount, error) {
 	names, err := in.fleet.queues(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// local is what the parts of a worker share.
+// local is shared by the parts of a worker.
 type local struct {
 	*env
 	*life
@@ -84,7 +84,8 @@ func (s *stats) read() tasktype.WorkerStats {
 // storeTimeout bounds the store calls of one step.
 const storeTimeout = 30 * time.Second
 
-// limited is a context with a deadline for calls to Redis. Unlike that of the standard library it needs no timer.
+// limited is a context with a deadline for calls to Redis. Unlike a context of the standard library it needs no
+// timer.
 type limited struct {
 	context.Context
 	until time.Time

@@ -20,14 +20,13 @@ type Member struct {
 	Ended   time.Time // of the last task of the member; zero for an element of a value
 }
 
-// Members are those of the list that a workflow yields.
+// Members describes the members of the list that a workflow yields.
 type Members struct {
 	List  []Member // empty while it is not known how many there are
 	Ended bool     // all of them are there, and they and the workflow's root have ended
 }
 
-// Members returns what the members of the list that a workflow yields have come to, without those already seen, and why
-// the workflow yields no list, once that is so.
+// Members returns the results of the members that were not yet seen, or the reason why the workflow yields no list.
 func (r *Results) Members(ctx context.Context, id string, seen []bool) (Members, *tasktype.Failure, error) {
 	fl, fail, err := r.find(ctx, id)
 	if err != nil || fail != nil {
@@ -40,7 +39,7 @@ func (r *Results) Members(ctx context.Context, id string, seen []bool) (Members,
 func (r *Results) membersOf(ctx context.Context, fl *flow, seen []bool) (Members, *tasktype.Failure, error) {
 	v := r.graphs.values(fl)
 	root := graph.ID{Index: fl.g.Root, Inst: -1}
-	rec, err := v.record(ctx, fl.Root) // first, so that what there was before it ended is seen with it
+	rec, err := v.record(ctx, fl.Root) // first, so that members added before its end are visible
 	if err != nil {
 		return Members{}, nil, err
 	}
@@ -65,7 +64,7 @@ func (r *Results) membersOf(ctx context.Context, fl *flow, seen []bool) (Members
 	return out, fail, err
 }
 
-// addParts adds the parts of a list to out, and of those that were not seen what they have come to.
+// addParts adds the parts of a list to out, with the results of the parts that were not yet seen.
 func (v *values) addParts(ctx context.Context, out *Members, l listing, seen []bool) error {
 	fresh := func(i int) bool { return i >= len(seen) || !seen[i] }
 	var ids []graph.ID
@@ -139,8 +138,8 @@ func (m Member) settled() Member {
 	return m
 }
 
-// list returns what the list that a node yields is made of. That of a rescue is not known before it has ended, and
-// that of a planned task is that of its plan.
+// list returns the members of the list that a node yields. The list of a rescue is known only after it has ended, and
+// the list of a planned task is the list of its plan.
 func (v *values) list(ctx context.Context, id graph.ID) (listing, error) {
 	g, err := v.graph(ctx, id)
 	if err != nil {
@@ -199,14 +198,14 @@ func (v *values) planned(ctx context.Context, id graph.ID, rec store.Record) (gr
 	return graph.ID{Scope: id.String(), Index: g.Root, Inst: -1}, true, nil
 }
 
-// elements returns those of a value that is a list.
+// elements returns the elements of a value that is a list.
 func (v *values) elements(ctx context.Context, id graph.ID) (out []json.RawMessage, err error) {
 	raw, err := v.value(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
-		return nil, fmt.Errorf("the value of node %s is no list: %w", id, err)
+		return nil, fmt.Errorf("the value of node %s is not a list: %w", id, err)
 	}
 	return out, nil
 }

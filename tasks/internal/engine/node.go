@@ -11,11 +11,11 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// ErrNoNode says that a workflow has no node with an id.
+// ErrNoNode means that a workflow has no node with the ID.
 var ErrNoNode = errors.New("the workflow has no such node")
 
-// Node returns a node of a workflow with its input and its attempts. It reads that node only, so it omits Needs,
-// Side, Ready, Scheduled, and Waits unless the node waits for an answer.
+// Node returns a node of a workflow with its input and its attempts. It reads only that node, so it omits Needs,
+// Side, Ready and Scheduled, and Waits except for an open node.
 func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktype.NodeDetail, err error) {
 	fl, err := in.graphs.load(ctx, workflow)
 	if err != nil {
@@ -77,8 +77,8 @@ func (v *values) exists(ctx context.Context, g *graph.Graph, id graph.ID, record
 	return nil
 }
 
-// given returns the input of a node as far as it is kept: of its own and of all inputs of its scope, as JSON by node.
-// nil is none.
+// given returns the kept input of a node: own is its own input, and all has the inputs of its scope as JSON by node.
+// It returns nil if neither is kept.
 func (v *values) given(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record, own, all []byte) (json.RawMessage, error) {
 	n := &g.Nodes[id.Index]
 	if id.Inst < 0 && g.Virtual(id.Index) {
@@ -113,7 +113,7 @@ func (v *values) given(ctx context.Context, g *graph.Graph, id graph.ID, rec *st
 	return bytes.Clone(input), nil
 }
 
-// unknownInput returns nil for an error that says that an input is not known, or not any more.
+// unknownInput returns nil for an error that means that an input is not known or has expired.
 func unknownInput(err error) error {
 	if errors.Is(err, errNoValue) || errors.Is(err, errUnreadable) {
 		return nil

@@ -101,8 +101,9 @@ func (in *Inspector) nodes(ctx context.Context, w *whole, running map[string]*st
 	return out, in.waitsFor(ctx, w.Shard(), out, external)
 }
 
-// needs returns the dependencies of each node. A member of a map has those of the map, which depends on its members as
-// well. The first nodes of a plan depend on the planned node, and the nodes that need the planned node on the plan.
+// needs returns the dependencies of each node. A member of a map has the dependencies of the map, and the map depends
+// on its members. The first nodes of a plan depend on the planned node, and the nodes that need the planned node on
+// the plan.
 func (w *whole) needs() map[string][]string {
 	out := map[string][]string{}
 	var members []graph.ID
@@ -249,8 +250,8 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	return n
 }
 
-// setRuns sets the runs of a node from those that another run followed and the start of the current or last one, which is
-// zero if no handler was called.
+// setRuns sets the runs of a node: the earlier runs, and the current or last one, whose start is zero if no handler
+// was called.
 func setRuns(n *tasktype.Node, before []tasktype.NodeAttempt, began time.Time) {
 	n.First, n.Started = began, began
 	if !began.IsZero() {
@@ -309,7 +310,7 @@ func (in *Inspector) waitsFor(ctx context.Context, shard int, nodes []tasktype.N
 	return nil
 }
 
-// lacks says what a node that could run lacks, "" if a worker will take it.
+// lacks returns the reason why no worker takes a node that could run, or "".
 func lacks(n *tasktype.Node, live []tasktype.Worker, paused, external bool) string {
 	takes, handles := false, external
 	for i := range live {
@@ -336,7 +337,7 @@ func lacks(n *tasktype.Node, live []tasktype.Worker, paused, external bool) stri
 type whole struct {
 	*flow
 	fields map[string]string
-	ids    []graph.ID              // of the nodes; those of a plan follow the planned node
+	ids    []graph.ID              // the nodes in order; the nodes of a plan follow the planned node
 	graphs map[string]*graph.Graph // by scope
 }
 
@@ -384,7 +385,7 @@ func (w *whole) field(name string) string { return w.fields[name] }
 // graph returns the graph that one of the nodes is in.
 func (w *whole) graph(id graph.ID) *graph.Graph { return w.graphs[id.Scope] }
 
-// walk adds the nodes of a scope, each with those of its plan behind it.
+// walk adds the nodes of a scope, each followed by the nodes of its plan.
 func (w *whole) walk(gs *graphs, scope string) error {
 	g, planned := gs.get(w.Ref, scope), w.fields[store.PlannedField(scope)]
 	if g == nil || g.Planned != planned {

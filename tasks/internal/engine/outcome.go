@@ -83,7 +83,7 @@ const maxDepth = 1000
 // plan returns the result that puts the signature of a planner in the place of its node.
 func (r *Run) plan(s *graph.Sig) result {
 	if strings.Count(r.Info.Node, ":") >= maxDepth {
-		return r.failed(tasktype.CodePlan, fmt.Sprintf("plans are nested %d deep: does a planner answer with itself?", maxDepth))
+		return r.failed(tasktype.CodePlan, fmt.Sprintf("plans are nested %d deep; a planner may return itself", maxDepth))
 	}
 	if r.fl.g.Every != nil {
 		s = s.ForSend(&graph.Opts{Every: *r.fl.g.Every})
@@ -144,7 +144,7 @@ func retryPause(sp *graph.Spec, attempt int, longest bool) time.Duration {
 	return time.Duration(rand.Int64N(int64(d)+1)) / time.Millisecond * time.Millisecond
 }
 
-// worth asks the user's function whether an error is worth another attempt. If it panics, the answer is no.
+// worth calls the user's function that decides whether to retry an error. A panic means no.
 func (rn *runner) worth(ask func(error) bool, err error) (yes bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -154,7 +154,7 @@ func (rn *runner) worth(ask func(error) bool, err error) (yes bool) {
 	return ask(err)
 }
 
-// open has a node wait for an answer from outside, from when Redis has stored that.
+// open makes a node wait for an external result. It is open once Redis has stored that.
 func (r *Run) open() result {
 	r.said = tasktype.OutcomePending
 	soft, _ := limits(r.spec)

@@ -8,7 +8,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// peers is what a worker knows of the other live workers.
+// peers caches the other live workers for a worker.
 type peers struct {
 	*local
 	fleet *Fleet
@@ -18,7 +18,7 @@ type peers struct {
 	live  []tasktype.Worker
 }
 
-// peersFor is how long a worker uses what it knows of the others before it asks again.
+// peersFor is the lifetime of the cache.
 const peersFor = time.Second
 
 // another reports whether another live worker takes from a queue ("" for any) and meets ok.

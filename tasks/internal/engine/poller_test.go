@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// cannedQueues answers each call of asynq's dequeue script with the next error of a list, and then with redis.Nil.
+// cannedQueues returns the next error of a list for each call of asynq's dequeue script, and then redis.Nil.
 type cannedQueues struct {
 	redis.UniversalClient
 	errs []error
@@ -38,7 +38,7 @@ func TestServerSleepsOnlyWhenEveryQueueIsEmpty(t *testing.T) {
 	for name, c := range map[string]struct {
 		errs []error
 		asks string // queues in the order in which asynq asks them
-		want string // those of them after which the server sleeps, others are "-"
+		want string // the errors after which the server sleeps; others are "-"
 	}{
 		"all empty":                 {nil, "abcbca", "--c--a"},
 		"the same twice":            {nil, "bcbca", "----a"},

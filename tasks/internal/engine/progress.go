@@ -25,7 +25,7 @@ func publicNames() []string {
 	return []string{"total_chunks", "completed_chunks", "status", "started_at", "completed_at", "result_count", "total_urls", "error_count"}
 }
 
-// keyKind says how a progress key changes.
+// keyKind returns the rule by which a progress key changes.
 func keyKind(name, value string) string {
 	switch name {
 	case "status":

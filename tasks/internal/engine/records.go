@@ -32,7 +32,7 @@ func (rs *records) graph(ctx context.Context, id graph.ID) (*graph.Graph, error)
 	return g, hasNode(g, rs.fl.ID(), id)
 }
 
-// refresh forgets what may have changed since it was read: the records of nodes that had not ended.
+// refresh drops the records that may have changed since they were read: the records of nodes that were not terminal.
 func (rs *records) refresh() {
 	maps.DeleteFunc(rs.recs, func(_ string, r store.Record) bool { return !r.Terminal() })
 }

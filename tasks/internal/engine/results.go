@@ -15,11 +15,11 @@ import (
 
 // How often waits read a workflow.
 const (
-	lookEvery = time.Second            // without a message: one can be lost, and none says that a node has started
+	lookEvery = time.Second            // without a message: messages can be lost, and the start of a node has none
 	lookPause = 100 * time.Millisecond // between reads that messages of progress cause, however many there are
 )
 
-// Results reads what workflows yield, and waits for it.
+// Results waits for the results of workflows and reads them.
 type Results struct {
 	*env
 	graphs   *graphs
@@ -28,7 +28,7 @@ type Results struct {
 	drive    func(ctx context.Context, look func() (bool, error)) (bool, error) // see SetDriver; nil for none
 }
 
-// Wait blocks until the root of a workflow is terminal. By then its progress keys tell so too.
+// Wait blocks until the root of a workflow is terminal. By then its progress keys are up to date.
 func (r *Results) Wait(ctx context.Context, refOrID string) (raw json.RawMessage, fail *tasktype.Failure, err error) {
 	fl, fail, err := r.find(ctx, refOrID)
 	if err != nil || fail != nil {
@@ -152,8 +152,8 @@ func (r *Results) Progress(ctx context.Context, refOrID string) (tasktype.Progre
 	return r.progress.of(ctx, refOrID)
 }
 
-// endedBy is err, or the end of ctx where that is behind it. Connections have the deadline of ctx as their
-// own, and tell its passing in their words, a moment before ctx knows.
+// endedBy returns the error of ctx if it is the cause of err, else err. A connection has the deadline of ctx, and may
+// report its expiry, with its own error, slightly before ctx does.
 func endedBy(ctx context.Context, err error) error {
 	deadline, ok := ctx.Deadline()
 	switch {
@@ -193,7 +193,7 @@ func (r *Results) NodeValue(ctx context.Context, refOrID, node string) (raw json
 	v := r.graphs.values(fl)
 	err = r.follow(ctx, fl.Ref, true, func() (bool, error) {
 		v.refresh()
-		over, given, err := r.hasEnded(ctx, fl.Flow) // before the look, so that what ended before that is seen
+		over, given, err := r.hasEnded(ctx, fl.Flow) // before reading, so that everything that ended before is visible
 		if err != nil {
 			return false, err
 		}

@@ -127,7 +127,7 @@ func (a *advancer) finishRevoke(ctx context.Context, ref string) error {
 		return err
 	}
 	a.unwake(unneeded)
-	// The last nodes first: what is planned before what planned it, members before their map.
+	// The last nodes first: nodes of a plan before the planned node, members before their map.
 	slices.Reverse(ids)
 	if err := a.revokeNodes(ctx, fl, ids, running, ""); err != nil {
 		return err

@@ -28,7 +28,7 @@ type Run struct {
 	expires time.Time        // by this machine's clock; zero for never
 	began   time.Time        // when the handler was called; zero if it was not
 	took    time.Duration    // how long it ran
-	said    tasktype.Outcome // what became of it; empty if that is not known
+	said    tasktype.Outcome // its outcome; empty if unknown
 	code    string           // of the failure
 
 	once  sync.Once // closes freed

@@ -14,7 +14,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// runner runs the nodes of batches: it calls their handlers, and returns what to store.
+// runner runs the nodes of batches: it calls their handlers, and returns the results to store.
 type runner struct {
 	*local
 	handlers  map[string]*Handler
@@ -56,8 +56,8 @@ func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res
 	return res, ok
 }
 
-// try makes an attempt, or returns an error: then Redis could not be asked for what is needed before the call of the
-// handler, and the attempt can be tried again.
+// try makes an attempt. It returns an error if Redis could not be read before the call of the handler; the attempt
+// can be repeated.
 func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bool, error) {
 	if r.it.lost > mostLost {
 		return r.failed(tasktype.CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
@@ -81,7 +81,7 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 		return rn.expand(ctx, s, r)
 	}
 	h := rn.handlers[r.spec.Task]
-	outside := r.spec.External && (h == nil || !rn.cfg.Manual) // a test may have a handler answer in its place
+	outside := r.spec.External && (h == nil || !rn.cfg.Manual) // in tests a handler may supply the external result
 	if h == nil && !outside {
 		return rn.unregistered(ctx, r), true, nil
 	}
@@ -141,7 +141,7 @@ func (rn *runner) inputFor(ctx context.Context, s *slot, r *Run) ([]byte, error)
 	input, err := r.input(ctx, s)
 	switch {
 	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
-		return nil, nil // the workflow is gone, or what this comes after was lost with Redis
+		return nil, nil // the workflow is gone, or Redis lost its dependency
 	case errors.Is(err, errUnreadable):
 		_, err = r.b.withID(func(id string) (bool, error) { return rn.advancer.giveUpIn(ctx, r.fl.Flow, err, rn.cfg.Name, id) })
 		return nil, err
@@ -151,7 +151,7 @@ func (rn *runner) inputFor(ctx context.Context, s *slot, r *Run) ([]byte, error)
 	return input, nil
 }
 
-// input returns the input of a run. What the slot has just run it need not ask Redis for.
+// input returns the input of a run. It reads results of the slot's own last runs from memory.
 func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 	if n := &r.g.Nodes[r.id.Index]; n.Kind != graph.Catch && r.it.rec.Input == nil && n.In > 0 && r.id.Inst < 0 {
 		if v, ok := s.values[r.fl.Ref+"/"+r.id.At(n.In-1, -1).String()]; ok {
@@ -202,7 +202,7 @@ func (rn *runner) expand(ctx context.Context, s *slot, r *Run) (result, bool, er
 	return r.planned(r.g.Subs[r.spec.Sub-1].With(element)), true, nil
 }
 
-// tell passes the end of a run to the observer.
+// tell reports the end of a run to the observer.
 func (rn *runner) tell(r *Run) {
 	if rn.cfg.Observe == nil || r.said == "" {
 		return

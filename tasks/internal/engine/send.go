@@ -25,8 +25,8 @@ type Sender struct {
 	keeps    atomic.Bool // Redis is known not to evict keys
 }
 
-// Send stores sig, releases what can run at once and returns the reference of the workflow. With [ErrDuplicate] it is the
-// reference of the workflow that has the id or the unique key.
+// Send stores sig, releases the nodes that can run and returns the reference of the workflow. With [ErrDuplicate] it
+// returns the reference of the workflow that has the ID or the unique key.
 func (s *Sender) Send(ctx context.Context, sig *graph.Sig, o *graph.Opts) (string, error) {
 	ref, err := s.send(ctx, sig, o, 0, time.Time{})
 	return ref, s.store.Explain(ctx, err)
@@ -35,16 +35,16 @@ func (s *Sender) Send(ctx context.Context, sig *graph.Sig, o *graph.Opts) (strin
 // TickSend is the result of the send of a tick.
 type TickSend int
 
-// What becomes of ticks.
+// The outcomes of ticks.
 const (
 	TickSent    TickSend = iota // it was sent
 	TickKnown                   // it had been sent before
 	TickBlocked                 // something else that has its unique key is under way
 )
 
-// SendTick sends sig with the id of o, which is the same for all who send this tick, and returns the id of the workflow, or
-// of the one that blocks it. It refuses with [store.ErrLate] once Redis's clock has reached until. Its durations count from
-// the tick, which was behind ago.
+// SendTick sends sig with the ID of o, which is the same for all senders of this tick, and returns the ID of the
+// workflow, or of the workflow that blocks it. It returns [store.ErrLate] once Redis's clock has reached until.
+// Durations in sig count from the time of the tick, which is behind ago.
 func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, until time.Time) (string, TickSend, error) {
 	ref, err := s.send(ctx, sig, o, behind, until)
 	id := store.IDOf(ref)
@@ -57,8 +57,8 @@ func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, be
 	return id, TickSent, err
 }
 
-// send is Send, for a tick if behind is positive or late is given: it comes behind its time, and refuses once Redis's
-// clock has reached late.
+// send is Send, for a tick if behind is positive or late is given: it runs behind after its time, and fails once
+// Redis's clock has reached late.
 func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (string, error) {
 	g, err := compile(sig, o, behind)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 			s.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
 		}
 	}
-	// From here on the workflow runs in any case: workers do what fails here.
+	// From here on the workflow runs in any case: workers complete the steps that fail here.
 	s.wake(ctx, wants)
 	if err := s.advancer.settle(ctx, fl, todo); err != nil {
 		s.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
@@ -117,7 +117,7 @@ const maxHeaders = 8 << 10
 // maxLabels bounds the labels of a workflow.
 const maxLabels = 1 << 10
 
-// claim lets the unique key of a send stand for its workflow, here or when the workflow is stored.
+// claim assigns the unique key of a send to its workflow, here or when the workflow is stored.
 func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph.Opts) error {
 	if o.Unique == "" {
 		return nil
@@ -129,7 +129,7 @@ func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph
 	return err
 }
 
-// duplicate returns what a send returns for an error of the store: the reference of the other workflow, if there is one.
+// duplicate returns the results of a send for an error of the store: the reference of the other workflow, if any.
 func duplicate(err error) (string, error) {
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
 		return dup.Ref, ErrDuplicate
@@ -137,8 +137,7 @@ func duplicate(err error) (string, error) {
 	return "", err
 }
 
-// refuseEviction returns an error when Redis may evict keys. Once Redis has said that it does not, it is not asked
-// again.
+// refuseEviction returns an error if Redis may evict keys. A result without error is cached.
 func (s *Sender) refuseEviction(ctx context.Context) error {
 	if s.keeps.Load() {
 		return nil

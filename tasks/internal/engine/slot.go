@@ -18,8 +18,8 @@ type slot struct {
 	values  map[string][]byte // results of the last batch, by workflow and node
 }
 
-// turn ends batch b, if it is not nil, and makes turn t, which says what else to do. It tries until Redis has answered
-// or the worker is killed: a turn that is made twice changes nothing more.
+// turn finishes batch b, if any, and runs the turn script with t. It retries until Redis has replied or the worker is
+// killed: a repeated turn changes nothing more.
 func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned, error) {
 	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue, s.tk.others[s.wake.Queue]
 	t.ID, t.Known = s.tk.batches.add(), s.tk.graphs.recentRefs()
@@ -43,7 +43,7 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 	return res, err
 }
 
-// make makes a turn. It tries until Redis has answered or the worker is killed.
+// make runs the turn script. It retries until Redis has replied or the worker is killed.
 func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	var res *store.Turned
 	err := s.tk.insist(func() error {
@@ -80,8 +80,8 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 			if err == nil {
 				err = s.tk.advancer.settle(within(ctx), fl, t)
 			}
-			// The agenda has an entry for each step, which gives up what cannot be read. Without a value, Redis has lost the
-			// change that the step follows, and the entry with it.
+			// The agenda has an entry for each step, and its handler fails workflows whose data cannot be read. A
+			// missing value means that Redis has lost both the change that the step follows and the entry.
 			if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) || errors.Is(err, errNoValue) {
 				return nil
 			}
@@ -119,7 +119,7 @@ func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
 	return b
 }
 
-// readElement adds the nodes of an element to a batch. What cannot be read is given up or put back.
+// readElement adds the nodes of an element to a batch. It fails or returns nodes that it cannot read.
 func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) error {
 	fl, err := s.flowOf(ctx, el)
 	if errors.Is(err, ErrUnknown) {
@@ -250,8 +250,8 @@ func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 		return
 	}
 	s.tk.count(res, done)
-	// In any case: if the batch is still ours it has the new id now, also when this was the second try of a turn whose
-	// answer was lost.
+	// In any case: if the batch is still ours it has the new ID now, also when this was the retry of a turn whose
+	// reply was lost.
 	b.id = t.ID
 	s.settle(ctx, res.Todos)
 }

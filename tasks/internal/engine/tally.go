@@ -59,7 +59,7 @@ func (t *tally) run(ctx context.Context) {
 	}
 }
 
-// once stores the counts. Those that cannot be stored are lost: a second call could count them twice.
+// once stores the counts. Counts are dropped on an error: a second call could count them twice.
 func (t *tally) once(ctx context.Context) {
 	t.mu.Lock()
 	counts := t.counts

@@ -36,10 +36,10 @@ func parseToken(s string) (token, error) {
 	workflow, node, ok := strings.Cut(rest, ".")
 	secret, err := base64.RawURLEncoding.DecodeString(text)
 	if !ok || err != nil || len(secret) != secretSize || workflow == "" || len(workflow) > 100 {
-		return token{}, fmt.Errorf("it is no token: %w", ErrUnknown)
+		return token{}, fmt.Errorf("invalid token: %w", ErrUnknown)
 	}
 	if _, err := graph.ParseID(node); err != nil {
-		return token{}, fmt.Errorf("it is no token: %w", ErrUnknown)
+		return token{}, fmt.Errorf("invalid token: %w", ErrUnknown)
 	}
 	return token{hashToken(secret), workflow, node}, nil
 }

@@ -14,7 +14,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// values reads what the nodes of a workflow have come to.
+// values reads the results of nodes.
 type values struct{ *records }
 
 // values returns a reader of the results of a workflow.
@@ -51,7 +51,7 @@ func (v *values) parts(ctx context.Context, g *graph.Graph, id graph.ID) ([]grap
 	return out, nil
 }
 
-// fetchParts reads the records that tell what became of nodes, those of their parts where they have none.
+// fetchParts reads the records that determine the results of nodes. For passive nodes it reads their parts.
 func (v *values) fetchParts(ctx context.Context, ids []graph.ID) error {
 	var names []string
 	var add func(id graph.ID) error
@@ -79,8 +79,8 @@ func (v *values) fetchParts(ctx context.Context, ids []graph.ID) error {
 	return v.fetch(ctx, names)
 }
 
-// state returns S when a node has a value, 0 while it runs, and otherwise the letter of the outcome for which it has
-// none, with the node that came to it: a passive node has that of its first part that failed.
+// state returns S if a node has a value, 0 while it runs, and otherwise the letter of the failed outcome and the node
+// that caused it: for a passive node, its first failed part.
 func (v *values) state(ctx context.Context, id graph.ID) (byte, graph.ID, error) {
 	g, err := v.graph(ctx, id)
 	if err != nil {
@@ -111,7 +111,7 @@ func (v *values) state(ctx context.Context, id graph.ID) (byte, graph.ID, error)
 	return all, id, nil
 }
 
-// member returns what a node has come to.
+// member returns the result of a node as a member of a list.
 func (v *values) member(ctx context.Context, id graph.ID) (m Member, err error) {
 	switch state, at, err := v.state(ctx, id); {
 	case err != nil || state == 0:
@@ -217,7 +217,7 @@ func (v *values) alias(id graph.ID, rec store.Record) (to graph.ID, ok bool, err
 	return to, true, nil
 }
 
-// chosen returns which part of a rescue has its value: what was rescued, or the rescuer.
+// chosen returns the part of a rescue that has its value: the rescued part or the rescuer.
 func (v *values) chosen(ctx context.Context, n *graph.Node, id graph.ID) (graph.ID, error) {
 	for _, a := range n.Args {
 		rec, err := v.record(ctx, id.At(a, -1).String())
@@ -309,7 +309,7 @@ func (v *values) failure(ctx context.Context, id graph.ID) (*tasktype.Failure, e
 	return f, nil
 }
 
-// title returns the name of a node's task, or what a virtual node does.
+// title returns the name of a node's task, or a description of a virtual node.
 func title(g *graph.Graph, id graph.ID) string {
 	n := &g.Nodes[id.Index]
 	if id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch {
@@ -332,7 +332,7 @@ func title(g *graph.Graph, id graph.ID) string {
 	return "(settle)"
 }
 
-// input returns the input of a node, with what is bound to its task.
+// input returns the input of a node, including the bound argument of its task.
 func (v *values) input(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record) ([]byte, error) {
 	input, err := v.givenTo(ctx, g, id, rec)
 	if err != nil {
@@ -362,7 +362,7 @@ func (v *values) inputOf(ctx context.Context, node string) (json.RawMessage, err
 	return v.given(ctx, g, id, &rec, raws[0], raws[1])
 }
 
-// bound adds to an input what is bound to the task.
+// bound adds the bound argument of a task to an input.
 func bound(sp *graph.Spec, input []byte) []byte {
 	for _, second := range slices.Backward(sp.Bind) {
 		input = slices.Concat([]byte(`{"first":`), input, []byte(`,"second":`), second, []byte("}"))
@@ -370,7 +370,7 @@ func bound(sp *graph.Spec, input []byte) []byte {
 	return input
 }
 
-// givenTo returns what a node gets: its literal, or what it comes after.
+// givenTo returns the input of a node: its literal, or the result of its dependency.
 func (v *values) givenTo(ctx context.Context, g *graph.Graph, id graph.ID, rec *store.Record) ([]byte, error) {
 	n := &g.Nodes[id.Index]
 	switch {

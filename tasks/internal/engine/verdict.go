@@ -11,7 +11,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Verdict is an error of a handler that says what to do with the task. One verdict may wrap another.
+// Verdict is an error of a handler that determines the state of the task. A verdict may wrap another.
 type Verdict struct {
 	Err       error // never nil, unless Again is set
 	Code      string
@@ -35,11 +35,11 @@ func (v *Verdict) Unwrap() error { return v.Err }
 // cannot import its type.
 type CodeOf func(err error) string
 
-// marks is what the verdicts in an error come to.
+// marks combines the verdicts in an error.
 type marks struct {
 	code      string         // of the outermost verdict that has one, else of the outermost failure
-	delay     *time.Duration // until the next attempt; nil: as the task's back-off says
-	again     *time.Duration // until the next call, when the error is no failure; else nil
+	delay     *time.Duration // until the next attempt; nil: the task's back-off
+	again     *time.Duration // until the next call, if the error is not a failure; else nil
 	permanent bool
 }
 
@@ -86,14 +86,14 @@ func marksOf(err error, codeOf CodeOf) marks {
 	return m
 }
 
-// IsAgain reports whether err asks for another call, and is no failure.
+// IsAgain reports whether err requests another call without a failure.
 func IsAgain(err error) bool { return marksOf(err, nil).again != nil }
 
-// IsPending reports whether err says that the answer comes from outside, and is no failure.
+// IsPending reports whether err means that the task is completed externally, without a failure.
 func IsPending(err error) bool { return errors.Is(err, ErrPending) }
 
-// handlerError is what the engine keeps of an error that a handler returned. The methods of such an error are
-// user code, so they are called in the handler's goroutine, where a panic is caught; this is plain data.
+// handlerError has the properties of an error that a handler returned. The methods of the error are user code, so
+// they are called in the handler's goroutine, where a panic is recovered; handlerError is plain data.
 type handlerError struct {
 	marks
 	message string
@@ -104,8 +104,8 @@ func goexited() *handlerError {
 	return &handlerError{marks: marks{code: tasktype.CodeError}, message: "the handler ended its goroutine instead of returning"}
 }
 
-// readError reads the error that a handler returned; ctx is that of the attempt. It never panics: an error whose
-// methods do counts as a handler that panicked.
+// readError reads the error that a handler returned in an attempt with the context ctx. It never panics: an error
+// whose methods do counts as a panic of the handler.
 func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerError) {
 	defer func() {
 		if p := recover(); p != nil {

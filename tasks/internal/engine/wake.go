@@ -44,7 +44,7 @@ func newWaker(s *store.Store) *waker {
 	return &waker{s, asynq.NewClientFromRedisClient(s.Redis())}
 }
 
-// send sends a wake-task and wakes workers that sleep. If asynq has the wake-task already, that is no error.
+// send sends a wake-task and wakes sleeping workers. It succeeds if asynq already has the wake-task.
 func (w *waker) send(ctx context.Context, k Wake) error {
 	t := asynq.NewTask(wakeType, []byte(strconv.Itoa(k.Shard)+" "+k.Gen))
 	_, err := w.client.EnqueueContext(ctx, t, asynq.TaskID(wakeID(k)), asynq.Queue(k.Queue), asynq.MaxRetry(manyRetries), asynq.Timeout(neverTimeout))
@@ -57,7 +57,7 @@ func (w *waker) send(ctx context.Context, k Wake) error {
 
 func wakeID(k Wake) string { return "{" + strconv.Itoa(k.Shard) + "}:" + k.Queue + ":" + k.Gen }
 
-// isWakeID reports whether an id is that of a wake-task of a queue.
+// isWakeID reports whether id is the ID of a wake-task of a queue.
 func isWakeID(queue, id string) bool {
 	text, gen, ok := strings.Cut(strings.TrimPrefix(id, "{"), "}:"+queue+":")
 	shard, err := strconv.Atoi(text)

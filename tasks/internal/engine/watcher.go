@@ -152,8 +152,8 @@ func (w *watcher) returnStrays(ctx context.Context) error {
 	return nil
 }
 
-// signOn makes the worker one of the live ones, once Redis has room to store that. It refuses a Redis that
-// may lose what workflows need.
+// signOn registers the worker as live once Redis accepts writes. It fails for a Redis that may evict keys of
+// workflows.
 func (w *watcher) signOn(ctx context.Context) error {
 	policy, err := w.store.MemoryPolicy(ctx)
 	switch {
@@ -164,7 +164,7 @@ func (w *watcher) signOn(ctx context.Context) error {
 	case policy.WouldEvict():
 		w.log.WarnContext(ctx, "redis has no limit of memory now; set maxmemory-policy noeviction before it gets one, or workflows are lost", "policy", policy.Name)
 	case policy.Name == "":
-		w.log.InfoContext(ctx, "redis does not tell its maxmemory-policy; see that it is noeviction")
+		w.log.InfoContext(ctx, "cannot read the maxmemory-policy of Redis; make sure that it is noeviction")
 	}
 	err = w.firstBeat(ctx)
 	w.listed = err == nil

@@ -102,7 +102,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 }
 
 // givesWayTo returns, by queue, the queues whose wake-tasks end the turn of a slot: all others or, if the worker is
-// strict, those that come before.
+// strict, the queues of higher priority.
 func givesWayTo(queues map[string]int, strict bool) map[string][]string {
 	out := map[string][]string{}
 	for q := range queues {
@@ -116,7 +116,7 @@ func givesWayTo(queues map[string]int, strict bool) map[string][]string {
 	return out
 }
 
-// Run works until ctx is done. A stop while it starts is no failure.
+// Run works until ctx is done. It returns nil if ctx ends during the start.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("worker has run before: make a new one")
@@ -143,7 +143,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// work starts what the worker is made of and works until ctx is done. An error is one of the start.
+// work starts the components of the worker and works until ctx is done. It returns an error if the start fails.
 func (w *Worker) work(ctx context.Context) error {
 	if err := w.watcher.signOn(ctx); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (w *Worker) work(ctx context.Context) error {
 	return nil
 }
 
-// background starts what a worker does in addition to running tasks. It continues after ctx ends, until end is called, which
-// returns when all of it has ended.
+// background starts the background tasks of a worker. They continue after ctx ends, until end is called, which waits
+// for them.
 func (w *Worker) background(ctx context.Context) (end func(), err error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	messages := w.store.Redis().Subscribe(running, store.BusChannel)
@@ -247,7 +247,7 @@ func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
 // unwind is how long handlers have to return once their contexts have ended.
 const unwind = 2 * time.Second
 
-// drain stops taking tasks and lets those that run finish, or gives them back.
+// drain stops taking tasks and waits for running ones, or returns them to their queues.
 func (w *Worker) drain(srv *asynq.Server) {
 	w.life.halt()
 	w.slots.close()
@@ -298,7 +298,7 @@ func (w *Worker) Name() string { return w.cfg.Name }
 // SetConcurrency changes how many tasks run at once.
 func (w *Worker) SetConcurrency(n int) { w.slots.setLimit(n) }
 
-// Stats returns what the worker has done since it started.
+// Stats returns the counts of the worker since its start.
 func (w *Worker) Stats() tasktype.WorkerStats { return w.stats.read() }
 
 // Slots returns how many slots are in use, and how many there are.
@@ -315,9 +315,9 @@ func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
 // Hear acts on a message of the bus. A manual worker does not subscribe to it.
 func (w *Worker) Hear(message string) { w.bus.hear(message) }
 
-// Tend does once what a worker does at intervals: it beats, and handles the agenda, dead workers and ready nodes that
-// no worker takes. It returns how many entries of the agenda were due, and when the next one will be; zero if there
-// is none.
+// Tend performs the periodic work of a worker once: it sends a heartbeat and handles the agenda, dead workers and
+// ready nodes that no worker takes. It returns the number of due entries of the agenda, and the time of the next one,
+// or zero if there are none.
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projector.once(ctx)
 	w.taker.tally.once(ctx)

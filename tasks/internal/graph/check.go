@@ -28,7 +28,7 @@ func check(g *Graph) error {
 		}
 		forward = forward || n.refersTo(i)
 	}
-	if !forward { // as in most graphs; then there is no cycle
+	if !forward { // the common case, without a cycle
 		return nil
 	}
 	_, err := orderOf(g)

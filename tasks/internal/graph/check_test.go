@@ -28,7 +28,7 @@ func stored(t testing.TB) [][]byte {
 	return out
 }
 
-// use calls what reads a graph.
+// use calls the methods that read a graph.
 func use(g *Graph) {
 	g.Count()
 	g.Roots()

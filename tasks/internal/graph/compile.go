@@ -31,7 +31,7 @@ type compiler struct {
 	oldest  int   // the first of the nodes that parts share with parts before them, since the last mark
 }
 
-// mark is a state of the compiler: what it adds after it belongs to the parts compiled after it.
+// mark is a state of the compiler: later additions belong to the parts compiled later.
 type mark struct{ nodes, sources, oldest int }
 
 type specKey struct {
@@ -156,7 +156,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 		return c.mapFunc(s, kids[0])
 	case Value:
 		if s.Input == nil && s != c.hole {
-			return 0, fmt.Errorf("%w: the element of a MapFunc is used outside of its function; Join it with what an inner map goes over", ErrInvalid)
+			return 0, fmt.Errorf("%w: the element of a MapFunc is used outside of its function; Join it with the input of the inner map", ErrInvalid)
 		}
 		return c.add(Node{Kind: Const, Value: s.Input})
 	case Group, Join:
@@ -310,7 +310,7 @@ func (c *compiler) spec(s *Sig) (int, error) {
 
 // after makes the first nodes of next wait for first, except nodes that first itself needs. at is the mark before next.
 func (c *compiler) after(first, next int, at mark) error {
-	if at.oldest >= at.nodes { // no part of next is in any part before it, so its first nodes are those without predecessors
+	if at.oldest >= at.nodes { // no part of next is in an earlier part, so its first nodes have no predecessors
 		for _, i := range c.sources[at.sources:] {
 			if len(c.g.Nodes[i].After) == 0 {
 				c.gate(i, first)
@@ -327,7 +327,7 @@ func (c *compiler) after(first, next int, at mark) error {
 	}
 	for i := range inside {
 		if n := &c.g.Nodes[i]; n.Kind == Catch && done[n.In-1] {
-			return fmt.Errorf("%w: After has %s rescue what it waits for itself; put Rescue into its first part, or After into the rescued one",
+			return fmt.Errorf("%w: After makes %s rescue its own dependency; move Rescue into the first part of After, or After into the rescued part",
 				ErrInvalid, c.g.Specs[n.Spec].Task)
 		}
 	}

@@ -165,8 +165,8 @@ func parts(s *Sig) []*Sig {
 	return out
 }
 
-// Everything in the second part of an After depends on its first part, unless the first part needs it. Limits make no
-// cycles, and a Permit never depends on what it holds back.
+// Everything in the second part of an After depends on its first part, unless the first part needs it. Limits create
+// no cycles: a Permit never depends on the nodes that it delays.
 func TestAfterHoldsBackItsSecondPart(t *testing.T) {
 	t.Parallel()
 	compiled, cyclic := 0, 0

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind says what a node is.
+// Kind is the kind of a node.
 type Kind uint8
 
 // The kinds of nodes. All but Task, Catch and the members of a Map are virtual: no worker runs them.
@@ -41,7 +41,7 @@ type Node struct {
 	FailFast bool  `json:"q,omitempty"`
 	Same     int   `json:"x,omitempty"` // how many more equal nodes follow
 	Single   bool  `json:"1,omitempty"` // of an Outcomes: its only outcome, not a list
-	Own      bool  `json:"o,omitempty"` // of a Catch: only a failure of In itself counts, not one of what In comes after
+	Own      bool  `json:"o,omitempty"` // of a Catch: only a failure of In itself counts, not a failure of its dependencies
 
 	Value json.RawMessage `json:"v,omitempty"` // of a Const
 }
@@ -62,7 +62,7 @@ type Spec struct {
 	Expires  int64  `json:"ex,omitempty"`
 	RateN    int    `json:"rn,omitempty"`
 	RatePer  int64  `json:"rp,omitempty"`
-	External bool   `json:"x,omitempty"` // answered from outside, not by a handler
+	External bool   `json:"x,omitempty"` // completed externally, not by a handler
 
 	Bind []json.RawMessage `json:"w,omitempty"` // second halves of the input; the last one is added first
 	Sub  int               `json:"u,omitempty"` // one more than the index of the graph that takes the place of the task
@@ -106,7 +106,7 @@ func (s *Spec) QueueName() string {
 	return s.Queue
 }
 
-// Graph is what a signature compiles to.
+// Graph is the compiled form of a signature.
 type Graph struct {
 	V         int    `json:"v,omitempty"`
 	Created   int64  `json:"c,omitempty"` // unix ms, by the sender's clock
@@ -121,7 +121,7 @@ type Graph struct {
 	Nodes     []Node `json:"n"`
 	Root      int    `json:"o,omitempty"`
 	Subs      []Sub  `json:"u,omitempty"`
-	// Headers are what the sender wants every task to know.
+	// Headers are passed to every task.
 	Headers map[string]string `json:"h,omitempty"`
 	Name    string            `json:"w,omitempty"` // chosen by the sender
 	Labels  map[string]string `json:"l,omitempty"`
@@ -136,7 +136,7 @@ type Graph struct {
 	inputs   map[int]json.RawMessage // literals, at compile time only
 }
 
-// EdgeKind says what an outcome does to the node at the end of an edge.
+// EdgeKind is the effect of an outcome on the node at the end of an edge.
 type EdgeKind byte
 
 // The kinds of edges.
@@ -149,7 +149,7 @@ const (
 	Catcher  EdgeKind = 'e' // a failure, but not a revocation, runs it, once for each cause
 	OwnCatch EdgeKind = 'l' // likewise, but only a failure of the node itself
 	OfMap    EdgeKind = 'i' // as Need, of a member to its map
-	Replaces EdgeKind = 'p' // any outcome is that of the planned node
+	Replaces EdgeKind = 'p' // any outcome becomes the outcome of the planned node
 )
 
 // Edge leads from a node to one that its outcome decides on.
@@ -195,7 +195,7 @@ func (g *Graph) reach(from int, stop func(int) bool) map[int]bool {
 	return seen
 }
 
-// Class returns the first of the nodes around i whose success does the same as that of i.
+// Class returns the first of the nodes around i whose success has the same effects as the success of i.
 func (g *Graph) Class(i int) int { return g.class[i] }
 
 // Ends returns the names of the first and of the last task on the way to the value of g; empty if there are none. Of
@@ -235,7 +235,7 @@ func (g *Graph) Input(i int) (json.RawMessage, bool) {
 // ForgetInputs drops the literal inputs.
 func (g *Graph) ForgetInputs() { g.inputs = nil }
 
-// Passive reports whether node i has no state of its own, only a value that its users compute.
+// Passive reports whether node i has no stored state: its users compute its value.
 func (g *Graph) Passive(i int) bool { return g.passive[i] }
 
 // Need returns how many outcomes node i waits for.
@@ -302,8 +302,8 @@ func (g *Graph) cannotSucceed(i int) map[int]bool {
 // FailsFast reports whether a failure of a node of g may end others.
 func (g *Graph) FailsFast() bool { return g.failFast }
 
-// Doomers returns the nodes to revoke when node i has failed: those of the fail-fast groups that it fails,
-// except nodes that others need too and nodes that are skipped anyway.
+// Doomers returns the nodes to revoke when node i has failed: the nodes of the fail-fast groups that it fails, except
+// nodes that are needed by others and nodes that are skipped anyway.
 func (g *Graph) Doomers(i int) []int {
 	var out []int
 	var failing map[int]bool

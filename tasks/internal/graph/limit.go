@@ -144,7 +144,7 @@ func (l *limiter) permit(c *compiler) error {
 	return nil
 }
 
-// gate adds the edges to and from the Permits. An edge that follows from those of an enclosing member is left out.
+// gate adds the edges to and from the Permits. It omits edges that follow from edges of an enclosing member.
 func (l *limiter) gate() {
 	for _, k := range l.order.nodes {
 		if !l.has(k) || l.inner[k] == l.top {

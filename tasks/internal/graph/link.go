@@ -2,7 +2,7 @@ package graph
 
 import "slices"
 
-// link computes from the nodes what each outcome does, and how many outcomes each node waits for.
+// link computes from the nodes the effects of each outcome, and the number of outcomes that each node waits for.
 func link(g *Graph) {
 	for i := range g.Subs {
 		link(g.Subs[i].Graph)

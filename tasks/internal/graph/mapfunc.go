@@ -65,7 +65,7 @@ func firstQueue(g *Graph) string {
 func (c *compiler) checkBodies() error {
 	for part := range c.inner {
 		if _, ok := c.memo[part]; ok && part.Shape != Value {
-			return fmt.Errorf("%w: %s is used in a MapFunc and outside of it; Join it with what the map goes over", ErrInvalid, part)
+			return fmt.Errorf("%w: %s is used in a MapFunc and outside of it; Join it with the input of the map", ErrInvalid, part)
 		}
 	}
 	return nil

@@ -1,8 +1,8 @@
 // Package graph computes which nodes of a workflow can run, given the outcomes of others. It does no I/O.
 //
-// A [Sig] is the untyped tree of a signature. [Compile] turns it into a [Graph]: tasks and
-// the joins between them, with edges from each node to the nodes that its outcome affects. The graph is stored once
-// for each workflow; the process that finishes a node reads from it what follows.
+// A [Sig] is the untyped tree of a signature. [Compile] turns it into a [Graph]: tasks and the joins between them,
+// with edges from each node to the nodes that its outcome affects. The graph is stored once for each workflow; a
+// process that finishes a node reads the next steps from it.
 package graph
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Shape says how a [Sig] combines its parts.
+// Shape is the way in which a [Sig] combines its parts.
 type Shape uint8
 
 // The shapes of a signature.
@@ -34,7 +34,7 @@ const (
 	Try                        // Kids[0] as an outcome
 )
 
-// Sig is an immutable tree that says what to run. Two uses of one *Sig in one send are one run.
+// Sig is an immutable tree of tasks to run. Two uses of one *Sig in one send are one run.
 type Sig struct {
 	Shape Shape
 	Task  string          // name of the task the shape adds, if it adds one
@@ -44,7 +44,7 @@ type Sig struct {
 	Err   error // why this signature cannot be sent
 
 	Body *Sig // of a MapFunc
-	Hole *Sig // the Value in Body that stands for the element
+	Hole *Sig // the Value in Body for the element
 }
 
 // Opts are the options of a task, a group or a send; a nil or zero field is unset.
@@ -186,8 +186,8 @@ func pick[T any](dst **T, src *T) {
 	}
 }
 
-// With returns s with opts on what s itself adds: a task, the last step of a chain or chord, every
-// member of a group, every instance of a map, or what is wrapped. What is used twice in s stays one.
+// With returns s with opts on the tasks that s itself adds: a task, the last step of a chain or chord, every member
+// of a group, every instance of a map, or the wrapped part. Shared parts stay shared.
 func (s *Sig) With(opts *Opts) *Sig { return s.with(opts, map[*Sig]*Sig{}) }
 
 func (s *Sig) with(opts *Opts, memo map[*Sig]*Sig) *Sig {
@@ -244,8 +244,8 @@ func (s *Sig) firsts(into map[*Sig]bool) {
 	}
 }
 
-// sendWith applies the options of a send: a queue and a priority reach what is first; retries and
-// time limits reach every task. What is used twice stays one.
+// sendWith applies the options of a send: a queue and a priority apply to the first tasks; retries and time limits to
+// every task. Shared parts stay shared.
 func (s *Sig) sendWith(opts *Opts, first map[*Sig]bool, memo map[*Sig]*Sig) *Sig {
 	if s == nil {
 		return nil

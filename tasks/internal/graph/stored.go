@@ -71,7 +71,7 @@ func Decode(raw []byte) (*Graph, error) {
 	return g, nil
 }
 
-// unpack turns the stored nodes into those of the graph.
+// unpack converts the stored nodes to the nodes of the graph.
 func unpack(g *Graph) error {
 	for i := range g.Subs {
 		if g.Subs[i].Graph == nil {

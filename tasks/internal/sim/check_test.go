@@ -30,7 +30,7 @@ func (h *history) hasEnded(f *flow) bool {
 	return p.Ended
 }
 
-// look checks that no terminal node of a workflow has changed, and notes those that have become terminal.
+// look checks that no terminal node of a workflow has changed, and records new terminal nodes.
 func (h *history) look(f *flow) {
 	if f.state == "" {
 		return
@@ -66,7 +66,7 @@ func (h *history) look(f *flow) {
 	}
 }
 
-// shardPrefix is that of the keys of the only shard.
+// shardPrefix is the prefix of the keys of the only shard.
 const shardPrefix = "muster:{0}:"
 
 // check compares the results of a history with those it must have. It runs outside of the bubble.
@@ -120,7 +120,7 @@ func (h *history) checkFlow(ctx context.Context, c *tasks.Client, f *flow) {
 	}
 }
 
-// checkCounts checks that the counts of a workflow are those of its nodes.
+// checkCounts checks the counts of a workflow against its nodes.
 func (h *history) checkCounts(f *flow, have map[string]string) {
 	ended := 0
 	for field, rec := range have {
@@ -133,7 +133,7 @@ func (h *history) checkCounts(f *flow, have map[string]string) {
 		return n
 	}
 	if n, z, vn, vz := count("n"), count("z"), count("vn"), count("vz"); n != z || vn != vz || z+vz != ended {
-		h.fail("%s counts %d of %d tasks and %d of %d other nodes as ended, and %d records say so", f.id, z, n, vz, vn, ended)
+		h.fail("%s counts %d of %d tasks and %d of %d other nodes as ended, but %d records are terminal", f.id, z, n, vz, vn, ended)
 	}
 	if ct, cc := count("ct"), count("cc"); ct != cc {
 		h.fail("%s counts %d of %d members of maps as ended", f.id, cc, ct)
@@ -145,7 +145,8 @@ func terminal(field, rec string) bool {
 	return field[0] >= '0' && field[0] <= '9' && len(rec) > 1 && strings.Contains("SFXK", rec[:1]) && rec[1] == '|'
 }
 
-// lasting are the keys that stay. There are no more of them with more workflows; all others expire or are deleted.
+// lasting matches the permanent keys. Their number does not grow with the number of workflows; all others expire or
+// are deleted.
 var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{0\}:(holders|clock)|muster:\{0\}:(wake|done|cm|ch):.*)$`)
 
 // checkLeft looks for keys that are not needed any more.
@@ -168,7 +169,7 @@ func (h *history) checkLeft(ctx context.Context) {
 	}
 }
 
-// dump returns what a key holds.
+// dump returns the value of a key.
 func dump(ctx context.Context, rdb *redis.Client, key string) string {
 	switch rdb.Type(ctx, key).Val() {
 	case "hash":

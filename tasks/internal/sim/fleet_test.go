@@ -14,7 +14,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// queues are those that workflows use.
+// queues are the queues of the workflows.
 var queues = []string{"default", "other"}
 
 // fleet is the workers and senders of a history.
@@ -112,7 +112,7 @@ func (h *history) prepare() {
 	h.hire()
 }
 
-// spread puts some tasks of a canvas into another queue, or before others, and has some answered from outside.
+// spread moves some tasks of a canvas to another queue or a higher priority, and makes some external.
 func (h *history) spread(s *canvas.Scope) {
 	for i := range s.Defs {
 		d := &s.Defs[i]
@@ -134,7 +134,7 @@ func (h *history) spread(s *canvas.Scope) {
 	}
 }
 
-// add adds a canvas to those that are sent, and returns how many tasks run for it.
+// add adds a canvas to the workflows to send, and returns the number of its tasks.
 func (h *history) add(s *canvas.Scope) (tasks int) {
 	f := &flow{id: fmt.Sprintf("h%x-%d", h.seed, len(h.flows)), scope: s, runs: canvas.NewRuns(),
 		ran: map[string][]*execution{}, nodes: map[string]string{}}
@@ -278,8 +278,9 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	x.open = x.taken >= f.renewed
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {
-		// A worker that was declared dead runs on, and can be given the node again while its first slot still has it. Both
-		// slots are of the same worker, so the events do not tell which of them has the valid batch: that is no double lease.
+		// A worker that was declared dead continues, and can be given the node again while its first slot still runs
+		// it. Both slots belong to the same worker, so the events do not show which of them has the valid batch: it
+		// is not a double lease.
 		other := o.worker != w || len(took) < 2 || took[len(took)-2] >= w.reaped
 		if o.open && x.open && other && o.leased() && x.leased() && !h.lostPlan { // with a plan, Redis has lost leases
 			h.fail("node %s of %s runs on %s and %s at once", i.Node, f.id, o.worker.name, w.name)

@@ -26,8 +26,8 @@ var start = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 // Bounds of a history.
 const (
 	troubleSteps = 400              // steps in which things go wrong
-	mostSteps    = 30_000           // in all; what has not ended by then is stuck
-	mostTime     = 10 * time.Minute // after which what has not ended is stuck, once nothing goes wrong any more
+	mostSteps    = 30_000           // in total; a workflow that has not ended by then is stuck
+	mostTime     = 10 * time.Minute // the same, counted from the end of the faults
 	keptEvents   = 120              // that a failure shows
 )
 
@@ -35,7 +35,7 @@ const (
 // is decided by one goroutine, the scheduler: it waits until all others wait for it, and lets one of them continue.
 type history struct {
 	seed    uint64
-	width   int // of what events show of an argument
+	width   int // maximum length of an argument in events
 	rng     *rand.Rand
 	link    *link
 	scripts *scripts
@@ -45,11 +45,11 @@ type history struct {
 	record
 	observer *tasks.Client // the scheduler's own
 
-	mu     sync.Mutex // guards parked, and what processes change while they run
+	mu     sync.Mutex // guards parked, and the state that processes change while they run
 	parked []*step
 
 	late    [][]redis.Cmder // commands that are still on their way
-	told    time.Time       // the time that Redis was told last
+	told    time.Time       // the last time that was sent to Redis
 	shifted time.Time       // up to when keys have aged
 	steps   int
 	rounds  int
@@ -60,16 +60,17 @@ type history struct {
 	batches  []batch // that workers were given
 }
 
-// record is what happened.
+// record is the log of a history.
 type record struct {
 	events []string
 	sum    uint64 // of all
 }
 
-// lives matches the random part in the ids of batches, which tells a worker from an earlier one of the same name.
+// lives matches the random part in IDs of batches, which distinguishes a worker from an earlier one with the same
+// name.
 var lives = regexp.MustCompile(`\b([0-9a-z]+)\.[A-Z2-7]{6}\b`)
 
-// secrets are the hashes of tokens, and what tells answers from each other: likewise.
+// secrets matches the hashes of tokens and the random IDs of calls.
 var secrets = regexp.MustCompile(`(^|[ "|])([A-Za-z0-9_-]{22}|@[A-Za-z0-9_-]{8})($|[ "|])`)
 
 // nonces are the random parts of references of workflows, which differ in two histories of one seed.
@@ -98,7 +99,7 @@ func (h *history) chance(n int) bool { return h.rng.IntN(1000) < n }
 // among returns a number from lo to hi.
 func (h *history) among(lo, hi int) int { return lo + h.rng.IntN(hi-lo+1) }
 
-// handOver tells the race detector that what the scheduler has done comes before what goroutines do under mu.
+// handOver orders the work of the scheduler before the work of goroutines under mu, for the race detector.
 func (h *history) handOver() {
 	h.mu.Lock()
 	//lint:ignore SA2001 only the order counts
@@ -180,14 +181,14 @@ for _, k in ipairs(redis.call('KEYS', '*')) do
   end
 end`
 
-// fate is what the network does with a call.
+// fate is the effect of the network on a call.
 type fate int
 
 const (
 	arrives   fate = iota
 	lost           // it never arrives; the caller gets an error
 	unheard        // it runs; the caller gets an error
-	repeated       // it runs, its answer is lost, and the connection sends it again: the caller gets the second answer
+	repeated       // it runs, its reply is lost, and the connection sends it again: the caller gets the second reply
 	overtaken      // the caller gets an error, and it runs later
 )
 
@@ -243,14 +244,14 @@ func (h *history) goOn(s *step) {
 	h.settle()
 }
 
-// park adds a step to those that wait.
+// park adds a waiting step.
 func (h *history) park(s *step) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.parked = append(h.parked, s)
 }
 
-// serve does what a step asks for.
+// serve runs a step.
 func (h *history) serve(s *step) error {
 	if len(s.cmds) == 0 {
 		return nil
@@ -373,7 +374,7 @@ func (h *history) peace() {
 	h.event("PEACE")
 	h.calm = true
 	h.recover()
-	var ended time.Time // when all had: what is left then has time to go
+	var ended time.Time // when all had ended: the remaining state has some time to be cleaned up
 	for began := time.Now(); len(h.problem) == 0; {
 		if h.steps > mostSteps {
 			h.fail("stuck: %d steps have been made", h.steps)

@@ -10,7 +10,7 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// batch is what a worker was given to run.
+// batch is a batch that a worker has taken.
 type batch struct {
 	worker   string
 	elements []string

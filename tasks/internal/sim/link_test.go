@@ -40,7 +40,7 @@ func newLink(tb testing.TB) *link {
 	return l
 }
 
-// do runs commands in one round trip. Each has its own answer and error then.
+// do runs commands in one round trip. Each has its own reply and error then.
 func (l *link) do(cmds ...redis.Cmder) {
 	l.todo <- cmds
 	<-l.done

@@ -30,7 +30,8 @@ func (h *history) save() []saved {
 	return out
 }
 
-// restore has Redis lose all writes since keys were saved, as a failover can: they are those of a call that stored a plan.
+// restore makes Redis lose all writes since keys were saved, as a failover can. They are the writes of one call,
+// which stored a plan.
 func (h *history) restore(keys []saved) {
 	ctx := context.Background()
 	h.event("REDIS LOSES A PLAN")

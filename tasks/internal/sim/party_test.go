@@ -14,12 +14,12 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// party is somebody outside, who answers for the nodes that wait for that.
+// party is an external process that completes open nodes.
 type party struct {
 	*process
 	client *tasks.Client
 	busy   bool
-	won    map[string]int // answers that counted, by workflow and node
+	won    map[string]int // accepted results, by workflow and node
 }
 
 func (h *history) addParty() {
@@ -47,7 +47,8 @@ func (h *history) asked() bool {
 	return false
 }
 
-// answer has the party take up an open node: mostly it answers, else it says that it failed, or takes more time, or does nothing.
+// answer lets the party handle an open node: usually it completes it, otherwise it fails it, extends its deadline, or
+// does nothing.
 func (h *history) answer() {
 	p := h.party
 	p.busy = true
@@ -55,7 +56,7 @@ func (h *history) answer() {
 	if h.calm {
 		how = 0
 	}
-	h.event("PARTY is about to answer")
+	h.event("PARTY starts to complete a node")
 	h.spawn(func() {
 		defer func() {
 			h.mu.Lock()
@@ -93,7 +94,7 @@ func (h *history) answer() {
 	})
 }
 
-// complete answers until it is known that the node has ended, and if twice is set, once again.
+// complete sends the result until the node is known to have ended, and once more if twice is set.
 func (h *history) complete(o *tasktype.OpenToken, token string, twice bool) {
 	var n int
 	if err := json.Unmarshal(o.Input, &n); err != nil {
@@ -107,7 +108,7 @@ func (h *history) complete(o *tasktype.OpenToken, token string, twice bool) {
 			h.mu.Lock()
 			key := o.Workflow + "/" + o.Node
 			if h.party.won[key]++; h.party.won[key] > 1 {
-				h.fail("%d answers to node %s of %s counted", h.party.won[key], o.Node, o.Workflow)
+				h.fail("%d results for node %s of %s were accepted", h.party.won[key], o.Node, o.Workflow)
 			}
 			h.mu.Unlock()
 			if twice {

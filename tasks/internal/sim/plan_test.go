@@ -1,9 +1,9 @@
 package sim
 
-// plan is what can go wrong in a history, and how much. Its weights are those of trouble.
+// plan describes the faults of a history and their weights, which are the weights of trouble.
 type plan struct {
 	nodes       int // that its workflows have, at least
-	asks        int // steps out of thousand that somebody outside answers
+	asks        int // steps out of a thousand that the party handles
 	spread      int // tasks out of thousand that are in another queue, and likewise that go before others
 	workers     int
 	netFaults   int // calls out of thousand
@@ -47,7 +47,7 @@ func (h *history) draw() {
 	p.losses = some(300, 200, 600)
 }
 
-// faultless reports whether nothing can go wrong in a history but what an operator does.
+// faultless reports whether a history has no faults except for actions of an operator.
 func (p *plan) faultless() bool {
 	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed+p.losses == 0
 }

@@ -32,20 +32,20 @@ var planted = []struct {
 		"if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then", "if redis.call('SREM', wf .. ':h' .. g, holder) >= 0 then"},
 	{"map ends while its members run", "flow",
 		"put(node, m == 0 and 'e' or 'E')", "put(node, 'e')"},
-	{"answered node is listed as open", "flow",
+	{"completed node is listed as open", "flow",
 		"if st == 'W' then unlist(node, task) end", ""},
 	{"open node is taken for one that waits for its predecessors", "flow",
 		"local function terminal(rec) return rec and string.find('SFXKk',", "local function terminal(rec) return rec and string.find('SFXKkW',"},
 	{"no wake-up after a lost one", "lib",
 		"redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')", "if not h[2] then redis.call('RPUSH', P .. 'wakeup:' .. q, '0') end"},
-	{"what is too large together is left out", "turn",
+	{"nodes that are too large together are omitted", "turn",
 		"== 0 then push(ARGV[13], o[2], {o[1]}) end", "== 0 then end"},
 }
 
 // mostTries is how many histories it may take to find a planted bug.
 const mostTries = 2000
 
-// The simulation finds bugs: those that are planted here. It is a test of the test.
+// The simulation finds the bugs planted here. It is a test of the test.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	for _, p := range planted {

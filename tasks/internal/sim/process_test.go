@@ -147,7 +147,7 @@ func (h *history) describe(cmd redis.Cmder) string {
 	return clip(strings.Join(words, " "), 4*h.width)
 }
 
-// answered describes the answer of a script for the history.
+// answered describes the reply of a script for the history.
 func (h *history) answered(cmd redis.Cmder) string {
 	c, ok := cmd.(*redis.Cmd)
 	if !ok || c.Err() != nil {

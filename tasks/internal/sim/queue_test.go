@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wake is a wake-task in the stand-in of asynq.
+// wake is a wake-task in the fake of asynq.
 type wake struct {
 	id    string
 	shard int
@@ -18,7 +18,7 @@ type wake struct {
 	from  time.Time // when it can be delivered
 }
 
-// queue stands in for asynq: it holds wake-tasks until a worker has a free slot.
+// queue is a fake of asynq: it holds wake-tasks until a worker has a free slot.
 type queue struct {
 	waiting []wake
 	running map[string]int  // by id; an id that waits or runs is not taken again
@@ -28,7 +28,7 @@ type queue struct {
 
 func newQueue() *queue { return &queue{running: map[string]int{}, paused: map[string]bool{}} }
 
-// put is what the wakers of processes call.
+// put is called by the wakers of processes.
 func (h *history) put(p *process, k wake) error {
 	k.id = fmt.Sprintf("%d:%s:%s", k.shard, k.queue, k.gen)
 	if err := p.wait("wake " + k.id); err != nil {

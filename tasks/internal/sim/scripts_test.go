@@ -20,7 +20,7 @@ const timeOfHistory = "(redis.call('HINCRBY', '" + clockKey + "', 'us', 1) and r
 // preludes are the files that scripts can begin with.
 var preludes = [][]string{nil, {"lib"}, {"lib", "nochanges"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "remember", "giveback"}, {"lib", "remember", "giveback", "index", "flow"}, {"lib", "holder"}, {"lib", "holder", "index", "flow"}}
 
-// limits are those of the scripts that random workflows do not reach.
+// limits matches the limits of scripts that random workflows do not reach.
 var limits = regexp.MustCompile(`(?m)^(local (MOST_BYTES|MOST_KEYS|HIGH_IN_A_ROW) *= *)\d+`)
 
 // tight makes the limits of scripts so small that random workflows reach them.
@@ -38,7 +38,7 @@ type scripts struct {
 
 	mu    sync.Mutex        // guards the fields below
 	files map[string]string // as rewritten, by name
-	names map[string]string // of scripts, by what Redis knows them by
+	names map[string]string // of scripts, by their SHA-1
 }
 
 func newScripts(lists bool, change func(name, source string) string) *scripts {
@@ -88,14 +88,14 @@ func (s *scripts) load(l *link) {
 				text += s.files[file]
 			}
 			text += source
-			sum := sha1.Sum([]byte(text)) // what Redis knows a script by
+			sum := sha1.Sum([]byte(text)) // the name of a script in Redis
 			s.names[hex.EncodeToString(sum[:])] = name
-			l.do(redis.NewCmd(context.Background(), "script", "load", text)) // a file that is no script by itself is refused
+			l.do(redis.NewCmd(context.Background(), "script", "load", text)) // rejects a file that is not a complete script
 		}
 	}
 }
 
-// name returns that of a script, and "" where a command names none.
+// name returns the name of the script that a command calls, or "".
 func (s *scripts) name(of string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,7 +53,7 @@ func newLane(t *testing.T, all ...*scripts) *link {
 		e.RewriteScripts(s.rewrite)
 		s.load(l)
 	}
-	// What workers ask asynq for about wake-tasks are scripts, too.
+	// The scripts of asynq are called for wake-tasks, too.
 	l.do(redis.NewIntCmd(context.Background(), "sadd", "asynq:queues", "default"))
 	in := asynq.NewInspectorFromRedisClient(l.rdb)
 	_, _ = in.GetTaskInfo("default", "none")
@@ -79,7 +79,7 @@ func newHistory(l *link, s *scripts, seed uint64) *history {
 	return &history{seed: seed, width: eventWidth(), rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}, queue: newQueue()}
 }
 
-// report tells what went wrong in a history, and how to see it again.
+// report describes the failures of a history, and how to reproduce it.
 func (h *history) report(most int) string {
 	events := h.events[max(0, len(h.events)-most):]
 	return fmt.Sprintf("seed %d: %s\n%s\nsee it again: %s=%d go test ./tasks/internal/sim -run '^TestSimulation$'",
@@ -139,7 +139,7 @@ func TestSimulation(t *testing.T) {
 	}
 	lanes.Wait()
 	if len(failed) > 0 {
-		t.Errorf("%d of %d histories have failed, those of the seeds %v", len(failed), n, failed)
+		t.Errorf("%d of %d histories have failed; their seeds are %v", len(failed), n, failed)
 	}
 	t.Logf("%d histories from seed %d, %d steps, %.0f histories/s", n, first, steps.Load(), float64(n)/time.Since(began).Seconds())
 }

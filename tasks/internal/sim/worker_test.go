@@ -30,7 +30,7 @@ type worker struct {
 	ctx     context.Context
 }
 
-// clock is that of a process. Where several of its timers end at once, the scheduler decides on their order.
+// clock is the clock of a process. If several of its timers are due, the scheduler decides on their order.
 type clock struct{ p *process }
 
 func (c clock) Now() time.Time { return time.Now().Add(c.p.skew) }
@@ -92,7 +92,7 @@ func (h *history) hire() {
 	if _, err := tasks.NewWorker(h.newClient(w.process), m, tasks.WorkerConfig{Name: name}); err != nil {
 		panic(err)
 	}
-	// Not that worker runs, but one that only does what it is told to.
+	// The worker is not started with Run: the simulation calls its steps.
 	w.w = engine.NewWorker(w.engine, w.handlers, engine.WorkerConfig{
 		Queues: served, Concurrency: w.slots, MaxConcurrency: w.slots, MaxResult: 16 << 20, Manual: true,
 		Name: name, Logger: slog.New(slog.DiscardHandler)})
