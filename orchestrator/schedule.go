@@ -112,6 +112,10 @@ func (o *Orchestrator) scheduleScrapes(s *tasks.Scheduler, specs map[string]stri
 			continue
 		}
 		entry := "scrape." + name
+		var opts []tasks.ScheduleOption
+		for _, o := range o.Sites.SendOptions(name) {
+			opts = append(opts, o)
+		}
 		if err := s.AddFunc(entry, spec, func(time.Time) tasks.Work {
 			work, whenSent, err := o.Sites.Scrape(context.Background(), name, sites.ScrapeOptions{})
 			if err != nil {
@@ -123,7 +127,7 @@ func (o *Orchestrator) scheduleScrapes(s *tasks.Scheduler, specs map[string]stri
 				o.track(ctx, id, jobs.KindScrape, name)
 			}
 			return work
-		}, o.Sites.SendOptions(name)...); err != nil {
+		}, opts...); err != nil {
 			return err
 		}
 	}

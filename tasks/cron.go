@@ -69,6 +69,15 @@ func cutAny(s string, prefixes ...string) (rest string, ok bool) {
 	return s, false
 }
 
+// zoned returns a spec with the time zone loc in it, for other programs.
+func zoned(spec string, loc *time.Location) string {
+	spec = strings.TrimSpace(spec)
+	if _, ok := cutAny(spec, "CRON_TZ=", "TZ="); ok || loc == time.UTC || strings.HasPrefix(spec, "@every") {
+		return spec
+	}
+	return "CRON_TZ=" + loc.String() + " " + spec
+}
+
 // interval ticks at the multiples of itself since the Unix epoch.
 type interval time.Duration
 

@@ -103,6 +103,7 @@
 //     Join and Join3
 //   - [ID], [Unique], [FairnessKey], [Headers], [Name], [Labels], [Retention], [ProgressKeys]: in Send
 //     only
+//   - [Overlap], [EachMissed], and the options of Send: in [Scheduler.Add]
 //
 // The uses of a task are S, [Task.With], Chain, Chord, Each, Map and [Signature.With]. An option given later overrides
 // an earlier one: the order is New, Task.With, S or the combinator, Signature.With, Send. Send returns an error for a

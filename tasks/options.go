@@ -31,7 +31,12 @@ type (
 	// EachOption is for [Each] and [Map]: a [GroupOption] is for the whole, a [CallOption] for every member.
 	EachOption interface{ forEach(o *graph.Opts) }
 	// SendOption is for Send and [Scheduler.Add].
-	SendOption interface{ forSend(o *graph.Opts) }
+	SendOption interface {
+		ScheduleOption
+		forSend(o *graph.Opts)
+	}
+	// ScheduleOption is for [Scheduler.Add].
+	ScheduleOption interface{ forSchedule(o *graph.Opts) }
 
 	// Option is for [New], for one use of a task, and for Send.
 	//
@@ -63,6 +68,8 @@ func (f option) forCall(o *graph.Opts)  { f(o) }
 func (f option) forEach(o *graph.Opts)  { f(o) }
 func (f option) forGroup(o *graph.Opts) { f(o) }
 func (f option) forSend(o *graph.Opts)  { f(o) }
+
+func (f option) forSchedule(o *graph.Opts) { f(o) }
 
 // collect applies opts in their order; nil ones are skipped.
 func collect[T any](opts []T, apply func(T, *graph.Opts)) *graph.Opts {
@@ -324,4 +331,38 @@ func ProgressKeys(prefix string) SendOption {
 		return bad("ProgressKeys(%.210q): a prefix has 1 to 200 bytes and no brace", prefix)
 	}
 	return option(func(o *graph.Opts) { o.Progress = prefix })
+}
+
+// OverlapPolicy decides about a tick of a schedule while the workflow of an earlier tick is running.
+type OverlapPolicy string
+
+// The policies for overlapping ticks.
+const (
+	OverlapAllow  OverlapPolicy = ""       // send the tick
+	OverlapSkip   OverlapPolicy = "skip"   // do not send it
+	OverlapQueue  OverlapPolicy = "queue"  // send it after the end of the workflow; skip it if another tick is queued
+	OverlapCancel OverlapPolicy = "cancel" // cancel the workflow, as [Client.Cancel] does, and send the tick after its end
+)
+
+// Overlap sets the policy for ticks that are due while the workflow of an earlier tick is running. A skipped tick counts as
+// missed. Defaults to [OverlapAllow].
+//
+// A tick that was requested with [Client.TriggerSchedule] or [Client.BackfillSchedule] is never skipped: unless the policy
+// is OverlapAllow, it waits for the end of the workflow, which OverlapCancel cancels for a trigger.
+func Overlap(p OverlapPolicy) ScheduleOption {
+	switch p {
+	case OverlapAllow, OverlapSkip, OverlapQueue, OverlapCancel:
+		return option(func(o *graph.Opts) { o.Overlap = string(p) })
+	}
+	return bad("Overlap(%.50q): unknown policy", string(p))
+}
+
+// EachMissed sends each tick that was due while no scheduler was running, the oldest first, instead of only the latest: at
+// most the latest n, 1 to 1000, of the last seven days. The CatchUp of the [SchedulerConfig] does not limit them. With
+// [OverlapQueue] or [OverlapCancel], n ticks can be queued.
+func EachMissed(n int) ScheduleOption {
+	if n < 1 || n > 1000 {
+		return bad("EachMissed(%d): give a number from 1 to 1000", n)
+	}
+	return option(func(o *graph.Opts) { o.EachMissed = n })
 }

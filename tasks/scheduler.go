@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,8 +17,8 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
-	"muster/tasks/tasktype"
 )
 
 // SchedulerConfig is the configuration of a [Scheduler].
@@ -24,8 +26,8 @@ type SchedulerConfig struct {
 	// Location is the time zone of specs that name none. Defaults to UTC.
 	Location *time.Location
 	// CatchUp is how late a tick may be sent that was due while no scheduler was running. Only the latest such tick
-	// is sent. Defaults to 0: missed ticks are skipped. A tick that is due while one scheduler takes over from
-	// another, or restarts, is not missed: it is sent late.
+	// is sent, unless the entry has [EachMissed]. Defaults to 0: missed ticks are skipped. A tick that is due while one
+	// scheduler takes over from another, or restarts, is not missed: it is sent late.
 	CatchUp time.Duration
 	// Lease is how long after the last sign of life of a scheduler another one takes over its entries. A scheduler
 	// that stops hands them over at once. Defaults to 5 s, and is at least 50 ms.
@@ -75,11 +77,12 @@ type entry struct {
 	name, spec string
 	when       cron.Schedule
 	work       func(tick time.Time) Work
-	opts       []SendOption
+	opts       *graph.Opts
 
 	lease store.Lease
 	pause time.Duration // before the next attempt to send a tick that could not be sent
 	retry time.Time     // of that attempt, by Redis's clock
+	check time.Time     // when to look again whether the workflow that a requested tick waits for is running, by Redis's clock
 }
 
 // maxEntryName is the longest name of an entry, in bytes.
@@ -96,21 +99,21 @@ func NewScheduler(c *Client, cfg SchedulerConfig) *Scheduler {
 // count from the Unix epoch, so that all schedulers agree on them. The name identifies the entry: it must be the same
 // in all schedulers. Add may be called while the scheduler runs.
 //
-// The results of a tick are kept for at least CatchUp, even if [Retention] is shorter. With [Unique] among
-// opts, a tick is skipped while the workflow of an earlier one is running.
-func (s *Scheduler) Add(name, spec string, work Work, opts ...SendOption) error {
+// The results of a tick are kept for at least CatchUp, even if [Retention] is shorter. [Overlap] among opts decides about a
+// tick while the workflow of an earlier one is running; [EachMissed] sends more than one missed tick.
+func (s *Scheduler) Add(name, spec string, work Work, opts ...ScheduleOption) error {
 	return s.AddFunc(name, spec, func(time.Time) Work { return work }, opts...)
 }
 
 // AddFunc is Add with work that depends on the tick: work is called with the time at which the tick is
 // due, in the Location of the [SchedulerConfig]; for a late tick that time is in the past. No other entry ticks while
 // work runs, so it must not block. If it returns nil the tick is skipped.
-func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, opts ...SendOption) error {
+func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, opts ...ScheduleOption) error {
 	if name == "" || len(name) > maxEntryName {
 		return fmt.Errorf("schedule %.20q: the name needs 1 to %d bytes", name, maxEntryName)
 	}
 	when, err := parseSpec(spec, s.cfg.Location)
-	o := collect(opts, SendOption.forSend)
+	o := collect(opts, ScheduleOption.forSchedule)
 	if o.ID != "" || o.At != nil {
 		err = errors.Join(err, errors.New("an entry takes neither tasks.ID nor tasks.At: each tick has its own id and time"))
 	}
@@ -124,7 +127,7 @@ func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, o
 			return fmt.Errorf("schedule %s: the name is taken", name)
 		}
 	}
-	s.entries = append(s.entries, &entry{name: name, spec: spec, when: when, work: work, opts: opts})
+	s.entries = append(s.entries, &entry{name: name, spec: zoned(spec, s.cfg.Location), when: when, work: work, opts: o})
 	select {
 	case s.changed <- struct{}{}:
 	default:
@@ -132,14 +135,17 @@ func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, o
 	return nil
 }
 
-// Schedule returns the entries of all schedulers that were running in the last week, the least recently claimed
-// first.
-func (c *Client) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
-	list, err := c.eng.Schedule.Entries(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read schedule: %w", err)
+// Remove removes an entry, so that this scheduler sends no further ticks of it; a tick that it is sending may still be sent.
+// Other schedulers that have the entry continue. It does nothing if there is no such entry. Workflows that were sent run on.
+// [Client.DeleteSchedule] also removes what Redis remembers of the entry.
+func (s *Scheduler) Remove(ctx context.Context, name string) error {
+	s.mu.Lock()
+	s.entries = slices.DeleteFunc(s.entries, func(e *entry) bool { return e.name == name })
+	s.mu.Unlock()
+	if err := s.client.eng.Schedule.Resign(ctx, s.cfg.Name, []string{name}); err != nil {
+		return fmt.Errorf("remove schedule %s: %w", name, err)
 	}
-	return list, nil
+	return nil
 }
 
 // Run sends the ticks that are due until ctx is done, and returns nil. While Redis cannot be reached it tries again.
@@ -203,7 +209,7 @@ func (s *Scheduler) snapshot() []*entry {
 func (s *Scheduler) lead(ctx context.Context, entries []*entry, now time.Time) (time.Time, error) {
 	claims := make([]store.Claim, len(entries))
 	for i, e := range entries {
-		claims[i] = store.Claim{Name: e.name, Spec: e.spec, Next: e.when.Next(now)}
+		claims[i] = e.claim(now)
 	}
 	leases, theirs, err := s.client.eng.Schedule.Lead(ctx, s.cfg.Name, s.cfg.Lease, claims)
 	if err != nil {
@@ -218,15 +224,16 @@ func (s *Scheduler) lead(ctx context.Context, entries []*entry, now time.Time) (
 	return theirs, nil
 }
 
-// look sends the tick of e that is due, if this scheduler leads e, and returns when to call it again. Times are by
-// Redis's clock.
+// claim returns what the scheduler claims of e.
+func (e *entry) claim(now time.Time) store.Claim {
+	return store.Claim{Name: e.name, Spec: e.spec, Next: e.when.Next(now), Overlap: e.opts.Overlap}
+}
+
+// look sends the tick of e that was requested or is due, if this scheduler leads e, and returns when to call it again. Times
+// are by Redis's clock.
 func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time {
 	if e.lease.Token == 0 || !now.Before(e.lease.Until) {
 		return now.Add(s.cfg.Lease) // after the next claim, which will wake it
-	}
-	due, missed := e.due(now, s.late())
-	if due.IsZero() && missed == 0 {
-		return e.when.Next(now)
 	}
 	if e.retry.Sub(now) > e.pause { // the clock of Redis was set back
 		e.retry = now.Add(e.pause)
@@ -234,29 +241,93 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 	if now.Before(e.retry) {
 		return e.retry
 	}
-	t := store.Tick{At: due, Next: e.when.Next(now), Missed: missed}
-	if due.IsZero() {
+	next := e.when.Next(now)
+	t := store.Tick{Next: next}
+	if e.lease.Request != "" {
+		if e.check.Sub(now) > s.cfg.Lease {
+			e.check = now
+		}
+		running := ""
+		if !now.Before(e.check) {
+			var err error
+			if running, err = s.running(ctx, e, e.lease.Request[0] != 'b'); err != nil {
+				return s.failed(ctx, e, now, "the workflow of an earlier tick cannot be read", err)
+			}
+			if running == "" {
+				at, _ := strconv.ParseInt(e.lease.Request[1:], 10, 64)
+				t.At, t.Request = time.UnixMilli(at), e.lease.Request
+				return s.decide(ctx, e, t, now)
+			}
+			e.check = now.Add(s.cfg.Lease / 3)
+		}
+		if e.check.Before(next) {
+			next = e.check
+		}
+	}
+	if e.lease.Paused {
+		return now.Add(s.cfg.Lease)
+	}
+	if t.At, t.Missed = e.due(now, s.late()); t.At.IsZero() && t.Missed == 0 {
+		return next
+	}
+	return s.decide(ctx, e, t, now)
+}
+
+// decide sends the tick t, skips or queues it, records that, and returns when to look at e again. A tick without a time says
+// that others were missed.
+func (s *Scheduler) decide(ctx context.Context, e *entry, t store.Tick, now time.Time) time.Time {
+	if t.At.IsZero() {
 		t.At = now
 		t.Error = "no scheduler was running in time"
-		s.cfg.Logger.WarnContext(ctx, "ticks were missed", "schedule", e.name, "ticks", missed)
-	} else if !s.send(ctx, e, &t, now) {
-		if e.lease.Token == 0 {
-			return now.Add(s.cfg.Lease)
-		}
-		return e.retry
+		s.cfg.Logger.WarnContext(ctx, "ticks were missed", "schedule", e.name, "ticks", t.Missed)
+	} else if wait, ok := s.send(ctx, e, &t, now); !ok {
+		return wait
 	}
-	ok, err := s.client.eng.Schedule.Ticked(ctx, e.name, e.lease.Token, t)
+	request, ok, err := s.client.eng.Schedule.Ticked(ctx, e.name, e.lease.Token, t)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		// The tick was sent; because of its id, sending it again does nothing.
 		s.cfg.Logger.WarnContext(ctx, "tick was not recorded", "schedule", e.name, "tick", t.At, "error", err)
 		return s.hold(e, now)
+	case err != nil:
+		return now
 	case !ok:
 		e.lease.Token = 0
-	default:
-		e.lease.Last, e.pause, e.retry = t.At, 0, time.Time{}
+		return now.Add(s.cfg.Lease)
+	}
+	if t.Request == "" {
+		e.lease.Last = t.At
+	}
+	if t.Workflow != "" {
+		e.lease.Workflow = t.Workflow
+	}
+	e.lease.Request, e.pause, e.retry, e.check = request, 0, time.Time{}, time.Time{}
+	if request != "" {
+		return now
 	}
 	return t.Next
+}
+
+// running returns the id of the workflow of an earlier tick of e, if it is running and e does not allow overlaps. With cancel,
+// it cancels the workflow if the policy is [OverlapCancel].
+func (s *Scheduler) running(ctx context.Context, e *entry, cancel bool) (string, error) {
+	id := e.lease.Workflow
+	if id == "" || OverlapPolicy(e.opts.Overlap) == OverlapAllow {
+		return "", nil
+	}
+	p, err := Attach[any](s.client, id).Progress(ctx)
+	switch {
+	case errors.Is(err, ErrUnknown), err == nil && p.Ended:
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	if cancel && OverlapPolicy(e.opts.Overlap) == OverlapCancel {
+		if err := s.client.Cancel(ctx, id); err != nil && !errors.Is(err, ErrEnded) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrRevoked) {
+			return "", err
+		}
+	}
+	return id, nil
 }
 
 // late returns how late a tick may be sent.
@@ -265,6 +336,9 @@ func (s *Scheduler) late() time.Duration { return max(s.cfg.CatchUp, 3*s.cfg.Lea
 // due returns the tick to send, zero if there is none, and how many ticks since the last recorded one are skipped.
 func (e *entry) due(now time.Time, late time.Duration) (due time.Time, missed int) {
 	from := e.lease.Last
+	if n := e.opts.EachMissed; n > 0 {
+		return e.each(now, n)
+	}
 	if oldest := now.Add(-late); from.Before(oldest) {
 		if t := e.when.Next(from); !t.IsZero() && t.Before(oldest) {
 			missed++ // at least one; counting all could take too long
@@ -280,41 +354,123 @@ func (e *entry) due(now time.Time, late time.Duration) (due time.Time, missed in
 	return due, missed
 }
 
-// send sends a tick. It reports whether the tick can be recorded: it was sent, or is skipped.
-func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.Time) bool {
+// each is due for an entry that sends the latest n of the missed ticks, the oldest of them first.
+func (e *entry) each(now time.Time, n int) (due time.Time, missed int) {
+	// The number of ticks in a time is not known in advance: it is doubled until it has enough of them.
+	for late := time.Minute; ; late *= 2 {
+		from := e.lease.Last
+		oldest := now.Add(-min(late, maxMissed))
+		whole := !from.Before(oldest) || late >= maxMissed
+		if from.Before(oldest) {
+			from = oldest
+		}
+		var ticks []time.Time
+		for t := e.when.Next(from); !t.IsZero() && !t.After(now); t = e.when.Next(t) {
+			ticks = append(ticks, t)
+		}
+		if !whole && len(ticks) < n {
+			continue
+		}
+		if t := e.when.Next(e.lease.Last); !t.IsZero() && !t.After(from) {
+			missed++ // at least one
+		}
+		if len(ticks) > n {
+			missed += len(ticks) - n
+			ticks = ticks[len(ticks)-n:]
+		}
+		if len(ticks) > 0 {
+			due = ticks[0]
+		}
+		return due, missed
+	}
+}
+
+// maxMissed is the age of the oldest tick that [EachMissed] sends.
+const maxMissed = 7 * 24 * time.Hour
+
+// send sends a tick, unless it is skipped or queued. ok reports whether the tick can be recorded; if not, wait is when to look
+// at the entry again.
+func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.Time) (wait time.Time, ok bool) {
+	// The entry may have been paused since the last claim, and this renews the lease.
+	leases, _, err := s.client.eng.Schedule.Lead(ctx, s.cfg.Name, s.cfg.Lease, []store.Claim{e.claim(now)})
+	if err != nil {
+		return s.failed(ctx, e, now, "the schedule cannot be read", err), false
+	}
+	if e.lease = leases[0]; e.lease.Token == 0 || e.lease.Paused && t.Request == "" || t.Request != "" && e.lease.Request != t.Request {
+		return now, false
+	}
+	if t.Request == "" {
+		running, err := s.running(ctx, e, true)
+		if err != nil {
+			return s.failed(ctx, e, now, "the workflow of an earlier tick cannot be read", err), false
+		}
+		switch policy := OverlapPolicy(e.opts.Overlap); {
+		case policy == OverlapAllow || running == "" && e.lease.Request == "":
+		case running == "": // requested ticks come first
+			e.check = time.Time{}
+			return now, false
+		case policy == OverlapSkip:
+			s.skip(ctx, e, t, running)
+			return now, true
+		default:
+			t.Queue = max(1, e.opts.EachMissed)
+			return now, true
+		}
+	}
 	work := e.work(t.At.In(s.cfg.Location))
 	if work == nil {
 		t.Missed, t.Error = t.Missed+1, "AddFunc returned no work for it"
-		return true
+		return now, true
 	}
-	o := collect(append([]SendOption{ID(tickID(e.name, t.At))}, e.opts...), SendOption.forSend)
+	o := *e.opts
+	o.ID = tickID(e.name, t.At)
 	keep := max(s.late()+time.Minute, engine.DefaultRetention)
 	if o.Retention != nil {
 		keep = max(s.late()+time.Minute, *o.Retention)
 	}
 	o.Retention = &keep
-	id, how, err := s.client.eng.Sender.SendTick(ctx, work.work(), o, now.Sub(t.At), e.lease.Until)
+	behind := now.Sub(t.At)
+	if t.Request != "" {
+		behind = 0 // its delays and limits count from now
+	}
+	id, how, err := s.client.eng.Sender.SendTick(ctx, work.work(), &o, behind, e.lease.Until)
 	switch {
 	case errors.Is(err, store.ErrLate):
 		s.cfg.Logger.WarnContext(ctx, "tick was not sent in time; another scheduler may have taken over", "schedule", e.name, "tick", t.At)
 		e.lease.Token = 0
-		return false
+		return now.Add(s.cfg.Lease), false
+	case errors.Is(err, ErrInvalid) && t.Request != "": // it would fail for ever, and others wait behind it
+		s.cfg.Logger.ErrorContext(ctx, "requested tick is dropped: its work is invalid", "schedule", e.name, "tick", t.At, "error", err)
+		t.Missed, t.Error = t.Missed+1, err.Error()
+		return now, true
 	case err != nil:
 		if ctx.Err() == nil {
 			s.cfg.Logger.ErrorContext(ctx, "scheduled work was not sent", "schedule", e.name, "tick", t.At, "error", err)
 		}
-		s.hold(e, now)
-		return false
+		return s.hold(e, now), false
 	case how == engine.TickBlocked:
-		t.Missed, t.Error = t.Missed+1, "an earlier workflow is still running: "+id
-		s.cfg.Logger.InfoContext(ctx, "tick was skipped: an earlier workflow is still running", "schedule", e.name, "tick", t.At, "workflow", id)
-		return true
+		s.skip(ctx, e, t, id)
+		return now, true
 	}
 	t.Workflow = id
 	if how == engine.TickSent && s.cfg.Sent != nil {
 		s.cfg.Sent(e.name, id)
 	}
-	return true
+	return now, true
+}
+
+// skip makes t a missed tick because the workflow of an earlier one is running.
+func (s *Scheduler) skip(ctx context.Context, e *entry, t *store.Tick, id string) {
+	t.Missed, t.Error = t.Missed+1, "an earlier workflow is still running: "+id
+	s.cfg.Logger.InfoContext(ctx, "tick was skipped: an earlier workflow is still running", "schedule", e.name, "tick", t.At, "workflow", id)
+}
+
+// failed logs an error of Redis and returns when to look at e again.
+func (s *Scheduler) failed(ctx context.Context, e *entry, now time.Time, message string, err error) time.Time {
+	if ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, message, "schedule", e.name, "error", err)
+	}
+	return s.hold(e, now)
 }
 
 // hold sets when the tick of an entry that could not be sent is sent again, and returns that time.

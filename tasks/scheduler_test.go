@@ -87,7 +87,7 @@ func during(t *testing.T, fn func(context.Context) error) (stop func()) {
 // entryOf returns an entry of the schedule; the zero entry when there is none.
 func entryOf(t *testing.T, c *tasks.Client, name string) tasktype.ScheduleEntry {
 	t.Helper()
-	list, err := c.Schedule(t.Context())
+	list, err := c.Schedules(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func inspectSchedule(ctx context.Context, c *cli.Context, client fleet) error {
-	entries, err := client.Schedule(ctx)
+	entries, err := client.Schedules(ctx)
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func TestFullPages(t *testing.T) {
 	}
 	testutil.Background(t, schedule.Run)
 	testutil.Eventually(t, "the entry is scheduled", func() bool {
-		entries, err := s.client.Schedule(t.Context())
+		entries, err := s.client.Schedules(t.Context())
 		return err == nil && len(entries) == 1
 	})
 	c := walk(open(t, s.URL), "full", "", "")

@@ -111,6 +111,7 @@ func Register(api huma.API, cfg Config) {
 	s.addWorkflows()
 	s.addEvents()
 	s.addExternal()
+	s.addSchedules()
 }
 
 // route registers an operation. id is its identifier in the description, and problems are the statuses of its errors.
@@ -139,6 +140,9 @@ func route[I, O any](s *service, access Access, method, path, id, summary string
 // known are the errors of package tasks that a client can act on. The first that matches counts.
 var known = []httpproblem.Known{
 	{Err: tasks.ErrNoNode, Status: http.StatusNotFound, Code: "node_not_found"},
+	{Err: tasks.ErrNoEntry, Status: http.StatusNotFound, Code: "schedule_not_found"},
+	{Err: tasks.ErrLed, Status: http.StatusConflict, Code: "schedule_running"},
+	{Err: tasks.ErrTooManyTicks, Status: http.StatusConflict, Code: "too_many_ticks"},
 	{Err: tasks.ErrUnknown, Status: http.StatusNotFound, Code: "workflow_not_found"},
 	{Err: tasks.ErrEnded, Status: http.StatusConflict, Code: "workflow_ended"},
 	{Err: tasks.ErrRevoked, Status: http.StatusConflict, Code: "workflow_revoked"},

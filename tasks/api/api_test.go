@@ -316,3 +316,45 @@ func TestRedisThatIsDownIs503(t *testing.T) {
 		t.Errorf("got %d, %s, want 503 with Retry-After", w.Code, w.Body)
 	}
 }
+
+func TestSchedulesAreOperated(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	const path = "/v1/schedules/mail%2Fnightly"
+	for _, op := range []string{"/pause", "/resume", "/trigger"} {
+		s.call(http.MethodPost, path+op, "", http.StatusNotFound, nil)
+	}
+	schedule := tasks.NewScheduler(s.client, tasks.SchedulerConfig{Lease: 150 * time.Millisecond})
+	if err := schedule.Add("mail/nightly", "0 3 * * *", count.S("it was dark"), tasks.Overlap(tasks.OverlapQueue)); err != nil {
+		t.Fatal(err)
+	}
+	stop := testutil.Background(t, schedule.Run)
+	var list struct{ Data []api.Schedule }
+	testutil.Eventually(t, "the entry is listed", func() bool {
+		s.call(http.MethodGet, "/v1/schedules", "", http.StatusOK, &list)
+		return len(list.Data) == 1 && list.Data[0].Scheduler != ""
+	})
+	s.call(http.MethodPost, path+"/pause", "", http.StatusNoContent, nil)
+	var sent api.SentWorkflow
+	s.call(http.MethodPost, path+"/trigger", "", http.StatusAccepted, &sent)
+	testutil.Eventually(t, "the tick is sent", func() bool {
+		var e api.Schedule
+		s.call(http.MethodGet, path, "", http.StatusOK, &e)
+		return e.Sent == 1 && !e.PausedAt.IsZero() && e.Overlap == "queue"
+	})
+	if r := s.result(sent.ID); string(r.Result) != "3" {
+		t.Errorf("got the result %s of a triggered tick, want 3", r.Result)
+	}
+	s.call(http.MethodPost, path+"/resume", "", http.StatusNoContent, nil)
+	to := time.Now().UTC().Truncate(time.Second)
+	var filled api.Backfilled
+	s.call(http.MethodPost, path+"/backfill", fmt.Sprintf(`{"from": %q, "to": %q}`, to.Add(-48*time.Hour).Format(time.RFC3339), to.Format(time.RFC3339)), http.StatusOK, &filled)
+	if filled.Ticks != 2 {
+		t.Errorf("got %d ticks of two days, want 2", filled.Ticks)
+	}
+	s.call(http.MethodPost, path+"/backfill", `{"from": "2020-01-01T00:00:00Z", "to": "2019-01-01T00:00:00Z"}`, http.StatusBadRequest, nil)
+	s.call(http.MethodDelete, path, "", http.StatusConflict, nil)
+	stop()
+	s.call(http.MethodDelete, path, "", http.StatusNoContent, nil)
+	s.call(http.MethodGet, path, "", http.StatusNotFound, nil)
+}

@@ -135,7 +135,7 @@ func (f *Fleet) outbox(ctx context.Context, _ chan<- prometheus.Metric, gauge fu
 }
 
 func (f *Fleet) schedule(ctx context.Context, ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
-	entries, err := f.client.Schedule(ctx)
+	entries, err := f.client.Schedules(ctx)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,37 @@ func (s *site) actions() map[string]webui.Action {
 				return webui.Done{To: queues}, s.client.ResumeQueue(ctx, r.PathValue("queue"))
 			},
 		},
+		"/schedule/{entry}/pause": s.onEntry("Pause schedule", "Pause",
+			"No ticks are sent until the schedule is resumed, except those that are triggered. Running workflows continue.", s.client.PauseSchedule),
+		"/schedule/{entry}/resume": s.onEntry("Resume schedule", "Resume",
+			"Ticks are sent again. Those that were due during the pause are not sent.", s.client.ResumeSchedule),
+		"/schedule/{entry}/trigger": s.onEntry("Trigger schedule", "Trigger now",
+			"The running scheduler sends a tick in a few seconds, also if the schedule is paused.", func(ctx context.Context, name string) error {
+				_, err := s.client.TriggerSchedule(ctx, name)
+				return err
+			}),
+		"/schedule/{entry}/delete": s.onEntry("Delete schedule", "Delete",
+			"The counts, the pause and the requested ticks are deleted. Workflows that were sent continue. A schedule of a running scheduler cannot be deleted.", s.client.DeleteSchedule),
 		"/workers/{worker}/concurrency": {Class: webui.Operate, Says: s.askConcurrency, Do: s.setConcurrency},
+	}
+}
+
+// onEntry returns an action on an entry of the schedule.
+func (s *site) onEntry(title, button, text string, do func(context.Context, string) error) webui.Action {
+	back := s.cfg.Prefix + "/schedule"
+	return webui.Action{
+		Class: webui.Operate,
+		Says: func(ctx context.Context, r *http.Request) (webui.Question, error) {
+			_, err := s.client.Schedule(ctx, r.PathValue("entry"))
+			return webui.Question{Title: title + " " + r.PathValue("entry"), Button: button, Text: text, Back: back, At: back}, err
+		},
+		Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+			err := do(ctx, r.PathValue("entry"))
+			if errors.Is(err, tasks.ErrLed) || errors.Is(err, tasks.ErrTooManyTicks) {
+				err = webui.Invalid("%v", err)
+			}
+			return webui.Done{To: back}, err
+		},
 	}
 }
 

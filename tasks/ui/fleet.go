@@ -139,7 +139,7 @@ type scheduleRow struct {
 }
 
 func (s *site) schedule(ctx context.Context, r *http.Request) (webui.View, error) {
-	entries, err := s.client.Schedule(ctx)
+	entries, err := s.client.Schedules(ctx)
 	if err != nil {
 		return webui.View{}, err
 	}

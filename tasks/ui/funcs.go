@@ -2,6 +2,7 @@ package ui
 
 import (
 	"html/template"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 // funcs are the functions of the templates.
 var funcs = template.FuncMap{
 	"state":    stateWord,
+	"segment":  url.PathEscape,
 	"workflow": workflowWord,
 	"bytes":    mebibytes,
 	"ran":      ran,

@@ -179,6 +179,8 @@ func explain(err error) (status int, title string, ok bool) {
 		return http.StatusNotFound, "Workflow not found", true
 	case errors.Is(err, tasks.ErrNoNode):
 		return http.StatusNotFound, "Node not found", true
+	case errors.Is(err, tasks.ErrNoEntry):
+		return http.StatusNotFound, "Schedule not found", true
 	case errors.Is(err, tasks.ErrCursor):
 		return http.StatusBadRequest, "Invalid request", true
 	case tasks.Unavailable(err):

@@ -122,6 +122,7 @@ func TestNotFound(t *testing.T) {
 		"/workflows?after=odd":                     http.StatusBadRequest,
 		"/queues/none/pause":                       http.StatusNotFound,
 		"/queues/none/resume":                      http.StatusNotFound,
+		"/schedule/none/pause":                     http.StatusNotFound,
 	} {
 		if code, body := get(t, h, path); code != want {
 			t.Errorf("%s: got %d, want %d: %.300s", path, code, want, body)

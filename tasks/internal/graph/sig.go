@@ -70,6 +70,10 @@ type Opts struct {
 	Name        string
 	Labels      map[string]string
 
+	// Of an entry of the schedule.
+	Overlap    string // name of the policy; empty to allow overlaps
+	EachMissed int
+
 	// Of a declaration, used by workers only.
 	RetryIf func(error) bool
 	Alias   []string

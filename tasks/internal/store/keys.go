@@ -151,7 +151,14 @@ const schedulesKey = "muster:{schedule}:names"
 //	last                the tick up to which all is decided
 //	ran workflow sent   the last tick that was sent, as what; how many were
 //	missed error        how many ticks were not; why the last one was not
+//	overlap             policy for overlapping ticks; none to allow them
+//	paused              since when it is paused (unix ms); none while it is not
 func scheduleKey(name string) string { return "muster:{schedule}:e:" + name }
+
+// scheduleDueKey is the sorted set of the requested ticks of an entry: a letter and the unix ms of the tick, by these ms. The
+// letter is t for a trigger, b for a backfill, and q for a tick that waits for the workflow of an earlier one. It has at most
+// 1,000 members, unless ticks are queued beside them, and expires with the entry.
+func scheduleDueKey(name string) string { return "muster:{schedule}:due:" + name }
 
 // rateKey is, of a task with a rate limit, the list "starts" of the times of its last starts, and the string
 // "told" with the last time at which one was told to ask again; both in unix us. Expires when nothing

@@ -25,6 +25,7 @@ const leadAtOnce = 200
 type Claim struct {
 	Name, Spec string
 	Next       time.Time
+	Overlap    string // policy for overlapping ticks
 }
 
 // Lease is the answer to a [Claim].
@@ -32,6 +33,10 @@ type Lease struct {
 	Token int64     // of this leadership; 0 when someone else leads
 	Until time.Time // of whoever leads, by Redis's clock
 	Last  time.Time // the tick up to which all is decided
+
+	Paused   bool
+	Request  string // the first requested tick; empty for none
+	Workflow string // of the last tick that was sent
 }
 
 // Lead claims entries for a scheduler, or renews its claims, and returns the time by Redis's clock.
@@ -43,18 +48,20 @@ func (s Schedule) Lead(ctx context.Context, me string, lease time.Duration, clai
 		args := []any{me, lease.Milliseconds(), keepSchedule.Milliseconds()}
 		for _, c := range part {
 			keys = append(keys, scheduleKey(c.Name))
-			args = append(args, c.Name, c.Spec, c.Next.UnixMilli())
+			args = append(args, c.Name, c.Spec, c.Next.UnixMilli(), c.Overlap)
 		}
 		res, err := s.scripts["lead"].Run(ctx, s.rdb, keys, args...).Slice()
 		if err != nil {
 			return nil, now, fmt.Errorf("lead schedule: %w", err)
 		}
-		if len(res) != 1+3*len(part) {
+		const size = 6
+		if len(res) != 1+size*len(part) {
 			return nil, now, fmt.Errorf("lead schedule: script answered %v", res)
 		}
 		now = time.UnixMilli(toInt(res[0]))
 		for i := range part {
-			leases = append(leases, Lease{toInt(res[3*i+1]), time.UnixMilli(toInt(res[3*i+2])), time.UnixMilli(toInt(res[3*i+3]))})
+			r := res[1+size*i:]
+			leases = append(leases, Lease{toInt(r[0]), time.UnixMilli(toInt(r[1])), time.UnixMilli(toInt(r[2])), toInt(r[3]) == 1, text(r[4]), text(r[5])})
 		}
 	}
 	return leases, now, nil
@@ -66,16 +73,83 @@ type Tick struct {
 	Workflow string // what was sent; empty when the tick was missed
 	Missed   int    // ticks passed over before it, or with it
 	Error    string // why nothing was sent
+	Request  string // the request, if the tick was requested
+	Queue    int    // above 0: queue the tick, unless so many ticks were requested
 }
 
-// Ticked records a decision of the leader with a token. ok is false if it leads no more.
-func (s Schedule) Ticked(ctx context.Context, name string, token int64, t Tick) (ok bool, err error) {
-	n, err := s.scripts["tick"].Run(ctx, s.rdb, []string{scheduleKey(name)}, token, t.At.UnixMilli(), t.Next.UnixMilli(),
-		t.Workflow, t.Missed, t.Error).Int()
+// Ticked records a decision of the leader with a token, and returns the first requested tick that remains. ok is false if it
+// leads no more.
+func (s Schedule) Ticked(ctx context.Context, name string, token int64, t Tick) (request string, ok bool, err error) {
+	res, err := s.scripts["tick"].Run(ctx, s.rdb, []string{scheduleKey(name), scheduleDueKey(name)}, token, t.At.UnixMilli(), t.Next.UnixMilli(),
+		t.Workflow, t.Missed, t.Error, t.Request, t.Queue, keepSchedule.Milliseconds()).Slice()
 	if err != nil {
-		return false, fmt.Errorf("record tick of %s: %w", name, err)
+		return "", false, fmt.Errorf("record tick of %s: %w", name, err)
 	}
-	return n == 1, nil
+	if len(res) == 0 {
+		return "", false, nil
+	}
+	return text(res[0]), true, nil
+}
+
+// The errors of changes to entries.
+var (
+	ErrNoEntry = errors.New("no scheduler had an entry with this name in the last week")
+	ErrLed     = errors.New("a running scheduler has the entry")
+	ErrFull    = fmt.Errorf("an entry has at most %d requested ticks", MaxRequests)
+)
+
+// MaxRequests is the maximum number of requested ticks of an entry.
+const MaxRequests = 1000
+
+// Pause stops the ticks of an entry.
+func (s Schedule) Pause(ctx context.Context, name string) error {
+	_, err := s.change(ctx, "pause", name)
+	return err
+}
+
+// Resume ends a pause; the ticks that were due in it are not sent.
+func (s Schedule) Resume(ctx context.Context, name string) error {
+	_, err := s.change(ctx, "resume", name)
+	return err
+}
+
+// Delete forgets an entry that no scheduler leads.
+func (s Schedule) Delete(ctx context.Context, name string) error {
+	_, err := s.change(ctx, "delete", name)
+	return err
+}
+
+// Trigger requests a tick now, and returns its time.
+func (s Schedule) Trigger(ctx context.Context, name string) (time.Time, error) {
+	at, err := s.change(ctx, "trigger", name)
+	return time.UnixMilli(at), err
+}
+
+// Backfill requests ticks.
+func (s Schedule) Backfill(ctx context.Context, name string, ticks []time.Time) error {
+	args := make([]any, len(ticks))
+	for i, t := range ticks {
+		args[i] = t.UnixMilli()
+	}
+	_, err := s.change(ctx, "backfill", name, args...)
+	return err
+}
+
+func (s Schedule) change(ctx context.Context, op, name string, ticks ...any) (int64, error) {
+	args := append([]any{op, name, MaxRequests, keepSchedule.Milliseconds()}, ticks...)
+	res, err := s.scripts["entry"].Run(ctx, s.rdb, []string{scheduleKey(name), scheduleDueKey(name), schedulesKey}, args...).Slice()
+	if err != nil {
+		return 0, err
+	}
+	switch text(res[0]) {
+	case "unknown":
+		return 0, ErrNoEntry
+	case "full":
+		return 0, ErrFull
+	case "led":
+		return 0, fmt.Errorf("%w: %s; pause the entry, or remove it from the program", ErrLed, text(res[1]))
+	}
+	return toInt(res[1]), nil
 }
 
 // Resign gives up what a scheduler leads, so that others can lead at once.
@@ -106,8 +180,9 @@ func (s Schedule) Entries(ctx context.Context) ([]tasktype.ScheduleEntry, error)
 	}
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.MapStringStringCmd, len(names))
+	requests := make([]*redis.IntCmd, len(names))
 	for i, n := range names {
-		cmds[i] = pipe.HGetAll(ctx, scheduleKey(n))
+		cmds[i], requests[i] = pipe.HGetAll(ctx, scheduleKey(n)), pipe.ZCard(ctx, scheduleDueKey(n))
 	}
 	if len(names) > 0 {
 		if _, err := pipe.Exec(ctx); err != nil {
@@ -121,7 +196,8 @@ func (s Schedule) Entries(ctx context.Context) ([]tasktype.ScheduleEntry, error)
 			continue
 		}
 		e := tasktype.ScheduleEntry{Name: n, Spec: h["spec"], Next: unixMilli(h["next"]),
-			Last: unixMilli(h["ran"]), Workflow: h["workflow"], Error: h["error"]}
+			Last: unixMilli(h["ran"]), Workflow: h["workflow"], Error: h["error"],
+			Overlap: h["overlap"], Paused: unixMilli(h["paused"]), Requested: requests[i].Val()}
 		if unixMilli(h["until"]).After(now) {
 			e.Leader = h["holder"]
 		}

@@ -1,18 +1,37 @@
--- tick records what the leader of an entry did about its ticks.
--- KEYS[1] entry
+-- tick records what the leader of an entry did about a tick.
+-- KEYS[1] entry, KEYS[2] its requested ticks
 -- ARGV[1] token of the leader, [2] tick unix ms, [3] next tick unix ms, [4] workflow sent or '',
--- [5] ticks that were missed, [6] error or ''
--- returns 1, or 0 when someone else leads the entry now
-if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'last', ARGV[2], 'next', ARGV[3])
+-- [5] ticks that were missed, [6] error or '', [7] the request, if the tick was requested, or '', [8] number of ticks that
+-- may be queued, to queue the tick, or 0, [9] ms until the requests expire
+-- returns {}, when someone else leads the entry now, or {first requested tick or ''}
+local e, due = KEYS[1], KEYS[2]
+local had = redis.call('HMGET', e, 'token', 'last', 'ran')
+if had[1] ~= ARGV[1] then return {} end
+local at, missed, cause = tonumber(ARGV[2]), tonumber(ARGV[5]), ARGV[6]
+redis.call('HSET', e, 'next', ARGV[3])
+if ARGV[7] ~= '' then
+  redis.call('ZREM', due, ARGV[7])
+elseif at > tonumber(had[2] or '0') then -- else the entry was resumed since
+  redis.call('HSET', e, 'last', ARGV[2])
+end
+if ARGV[8] ~= '0' then
+  if redis.call('ZCARD', due) < tonumber(ARGV[8]) then
+    redis.call('ZADD', due, at, 'q' .. ARGV[2])
+    redis.call('PEXPIRE', due, ARGV[9])
+  else
+    missed = missed + 1
+    cause = 'an earlier workflow is still running, and another tick is queued'
+  end
+end
 if ARGV[4] ~= '' then
-  redis.call('HSET', KEYS[1], 'ran', ARGV[2], 'workflow', ARGV[4])
-  redis.call('HINCRBY', KEYS[1], 'sent', 1)
+  redis.call('HSET', e, 'workflow', ARGV[4])
+  if at > tonumber(had[3] or '0') then redis.call('HSET', e, 'ran', ARGV[2]) end
+  redis.call('HINCRBY', e, 'sent', 1)
 end
-if ARGV[5] ~= '0' then redis.call('HINCRBY', KEYS[1], 'missed', ARGV[5]) end
-if ARGV[6] ~= '' then
-  redis.call('HSET', KEYS[1], 'error', ARGV[6])
+if missed > 0 then redis.call('HINCRBY', e, 'missed', missed) end
+if cause ~= '' then
+  redis.call('HSET', e, 'error', cause)
 else
-  redis.call('HDEL', KEYS[1], 'error')
+  redis.call('HDEL', e, 'error')
 end
-return 1
+return {redis.call('ZRANGE', due, 0, 0)[1] or ''}
