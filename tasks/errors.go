@@ -33,6 +33,10 @@ var (
 	ErrEvicts = store.ErrEvicts
 	// ErrCursor means that a cursor does not come from the listing that it was given to.
 	ErrCursor = store.ErrCursor
+	// ErrNoWorker means that no running worker has this name, or that no workers are running.
+	ErrNoWorker = engine.ErrNoWorker
+	// ErrConcurrency means that a worker cannot run this number of tasks at once; see [Client.SetConcurrency].
+	ErrConcurrency = engine.ErrConcurrency
 	// ErrShutdown is the cause of a handler's context when its worker stops; the task runs again elsewhere.
 	ErrShutdown = engine.ErrShutdown
 )

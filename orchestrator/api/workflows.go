@@ -31,7 +31,7 @@ func addWorkflows(s *server) {
 			answersWith(op, "The events progress and end have the counts of tasks as data. A comment is sent every 15 seconds.", "text/event-stream")
 			s.problems(op, http.StatusTooManyRequests)
 			op.Metadata[waitsKey] = true
-		case "getWorkflowResult":
+		case "getWorkflowResult", "listWorkers":
 			op.Metadata[waitsKey] = true
 		}
 	}})

@@ -1,5 +1,6 @@
 // Package api serves the workflows of package tasks over HTTP: it sends tasks by name, returns their states and results,
-// streams their progress, and completes external tasks. So programs in any language take part with an HTTP client.
+// streams their progress, completes external tasks, and lists and controls workers and queues. So programs in any language take
+// part with an HTTP client.
 //
 //	handler, err := api.Handler(api.Config{Client: client})
 //	http.ListenAndServe("127.0.0.1:8080", handler)
@@ -112,6 +113,7 @@ func Register(api huma.API, cfg Config) {
 	s.addEvents()
 	s.addExternal()
 	s.addSchedules()
+	s.addFleet()
 }
 
 // route registers an operation. id is its identifier in the description, and problems are the statuses of its errors.
@@ -149,6 +151,7 @@ var known = []httpproblem.Known{
 	{Err: tasks.ErrCompleted, Status: http.StatusConflict, Code: "task_completed"},
 	{Err: tasks.ErrStale, Status: http.StatusConflict, Code: "stale_token"},
 	{Err: tasks.ErrNotOpen, Status: http.StatusConflict, Code: "task_not_open"},
+	{Err: tasks.ErrNoWorker, Status: http.StatusNotFound, Code: "worker_not_found"},
 	{Err: tasks.ErrEvicts, Status: http.StatusServiceUnavailable, Code: "unavailable"},
 }
 
@@ -172,6 +175,8 @@ func problemOf(err error) *httpproblem.Problem {
 	switch {
 	case errors.Is(err, tasks.ErrCursor):
 		return httpproblem.BadField("query.cursor", "%v", err)
+	case errors.Is(err, tasks.ErrConcurrency):
+		return httpproblem.BadField("body.concurrency", "%v", err)
 	case tasks.Unavailable(err), errors.Is(err, context.DeadlineExceeded):
 		return httpproblem.New(http.StatusServiceUnavailable, "Redis does not respond; try again later")
 	}

@@ -289,7 +289,13 @@ func TestInvalidRequestsNameTheirField(t *testing.T) {
 		{http.MethodGet, "/v1/workflows/a/result?wait=x", "", "query.wait"},
 		{http.MethodGet, "/v1/workflows/a%20b", "", "path.id"},
 		{http.MethodGet, "/v1/workflows/a/nodes/x", "", "path.node"},
-		{http.MethodGet, "/v1/open-tasks", "", "query.task"},
+		{http.MethodGet, "/v1/open-tasks?cursor=x", "", "query.cursor"},
+		{http.MethodGet, "/v1/tasks?state=odd", "", "query.state"},
+		{http.MethodGet, "/v1/workers?ping=x", "", "query.ping"},
+		{http.MethodPost, "/v1/workers/concurrency", `{"concurrency": 0}`, "body.concurrency"},
+		{http.MethodPost, "/v1/workers/concurrency", `{"concurrency": 9999}`, "body.concurrency"},
+		{http.MethodPost, "/v1/task-queues/a%20b/pause", "", "path.queue"},
+		{http.MethodGet, "/v1/task-rates?since=2026-01-01T00:00:00Z", "", "query.since"},
 		{http.MethodPost, "/v1/tokens/extend", `{"token": "a", "for": "0s"}`, "body.for"},
 	} {
 		p := s.wantProblem(c.method, c.path, c.body, http.StatusBadRequest, "invalid_request")

@@ -8,11 +8,12 @@ import (
 
 	"muster/internal/httpproblem"
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 type openInput struct {
-	Task   string `query:"task" required:"true" minLength:"1" maxLength:"100" doc:"name of the task"`
-	Cursor string `query:"cursor" maxLength:"5000" doc:"next of the previous page"`
+	Task   string `query:"task" maxLength:"100" doc:"name of the task. Without it, the list has the first nodes of each task and no further page."`
+	Cursor string `query:"cursor" maxLength:"5000" doc:"next of the previous page; needs task"`
 }
 
 type openOutput struct{ Body page[OpenTask] }
@@ -77,7 +78,7 @@ type extendTokenInput struct {
 
 // addExternal adds the operations on tasks that are completed externally: by node, or by a token.
 func (s *service) addExternal() {
-	route(s, ReadValues, http.MethodGet, "/v1/open-tasks", "listOpenTasks", "List the nodes of a task that wait for external completion", s.open)
+	route(s, ReadValues, http.MethodGet, "/v1/open-tasks", "listOpenTasks", "List the nodes that wait for external completion", s.open)
 	const node, token = "/v1/workflows/{id}/nodes/{node}/", "/v1/tokens/"
 	missing := []int{http.StatusNotFound, http.StatusConflict}
 	route(s, Change, http.MethodPost, node+"complete", "completeNode", "Complete an open task with its result", func(ctx context.Context, in *completeInput) (*struct{}, error) {
@@ -101,7 +102,16 @@ func (s *service) addExternal() {
 }
 
 func (s *service) open(ctx context.Context, in *openInput) (*openOutput, error) {
-	list, next, err := s.Client.OpenTokens(ctx, in.Task, in.Cursor)
+	var list []tasktype.OpenToken
+	var next string
+	var err error
+	if in.Task != "" {
+		list, next, err = s.Client.OpenTokens(ctx, in.Task, in.Cursor)
+	} else if in.Cursor != "" {
+		err = httpproblem.BadField("query.cursor", "needs task")
+	} else {
+		list, err = s.openOfAll(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +120,25 @@ func (s *service) open(ctx context.Context, in *openInput) (*openOutput, error) 
 		out.Body.Data = append(out.Body.Data, OpenTask{t.Workflow, t.Node, t.Task, t.Input, t.Attempt, utc(t.Opened), utc(t.Deadline)})
 	}
 	return out, nil
+}
+
+// openOfAll returns the first open nodes of each task.
+func (s *service) openOfAll(ctx context.Context) ([]tasktype.OpenToken, error) {
+	open, err := s.Client.OpenTasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []tasktype.OpenToken
+	for _, o := range open {
+		page, _, err := s.Client.OpenTokens(ctx, o.Task, "")
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, page...); len(list) >= maxTasks {
+			break
+		}
+	}
+	return list, nil
 }
 
 // onNode calls do with a new token of a node. Earlier tokens of the node are no longer valid then.

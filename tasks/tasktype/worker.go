@@ -11,7 +11,7 @@ type Worker struct {
 	Concurrency    int            `json:"concurrency"`     // maximum number of concurrent tasks
 	MaxConcurrency int            `json:"max_concurrency"` // upper limit of Concurrency
 	Active         int            `json:"active"`          // number of running tasks
-	Started        time.Time      `json:"started"`         // start time
+	Started        time.Time      `json:"started_at"`      // start time
 	Tasks          []string       `json:"tasks"`           // names of the tasks with a handler, sorted
 	Stats          WorkerStats    `json:"stats"`
 	QueueLimits    map[string]int `json:"queue_limits,omitempty"` // concurrency limits of queues, if lower than Concurrency

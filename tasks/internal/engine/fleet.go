@@ -121,6 +121,12 @@ func (f *Fleet) Resume(ctx context.Context, queue string) error {
 	return f.store.Tell(ctx, "q "+queue)
 }
 
+// Errors of SetConcurrency.
+var (
+	ErrNoWorker    = errors.New("worker not found")
+	ErrConcurrency = errors.New("invalid concurrency")
+)
+
 // SetConcurrency sets the number of tasks that the live workers with a name, or all, run concurrently.
 func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error {
 	live, err := f.Workers(ctx)
@@ -136,14 +142,14 @@ func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error 
 		}
 		found = true
 		if w.MaxConcurrency > 0 && n > w.MaxConcurrency {
-			return fmt.Errorf("worker %s runs at most %d tasks at once (its MaxConcurrency)", w.Name, w.MaxConcurrency)
+			return fmt.Errorf("%w: worker %s runs at most %d tasks at once", ErrConcurrency, w.Name, w.MaxConcurrency)
 		}
 	}
 	switch {
 	case len(live) == 0:
-		return errors.New("no worker is up")
+		return fmt.Errorf("%w: no workers are running", ErrNoWorker)
 	case !found:
-		return fmt.Errorf("no worker is called %q; there are %s", worker, strings.Join(names, ", "))
+		return fmt.Errorf("%w: %q; the running workers are %s", ErrNoWorker, worker, strings.Join(names, ", "))
 	}
 	if worker == "" {
 		worker = "*"
