@@ -21,7 +21,7 @@ func dashboardCommand(env environment) *cli.Command {
 pipelines, agents and sites as JSON, described at /openapi.json, and the pages
 below /ui/. Prometheus metrics are at /metrics; /ready reports whether requests
 can be served. The asynq queues at /asynqmon/ contain wake-tasks; for tasks of
-workflows see muster inspect.`,
+workflows see muster workflows.`,
 		Flags: flagsOf(settings...),
 		Action: server(withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
 			outliveReaders()

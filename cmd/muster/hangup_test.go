@@ -113,7 +113,7 @@ func TestHangupReloads(t *testing.T) {
 	})
 	hangup(t, worker, printed, "workers.concurrency: 8 → 3", 1)
 	testutil.Eventually(t, "both workers to have the new concurrency", func() bool {
-		return strings.Count(k.run("inspect", "workers", "--json"), `"concurrency": 3`) == 2
+		return strings.Count(k.run("workers", "list", "--json"), `"concurrency": 3`) == 2
 	})
 	k.write("muster.yaml", "workers: {concurrency: lots}\n")
 	hangup(t, start, out, "reload failed", 2)

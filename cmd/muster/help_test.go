@@ -64,7 +64,7 @@ func TestHelpNamesSettingsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections, known := map[string]bool{}, map[string]bool{"MUSTER_CONFIG": true, tokenVar: true, apiKeyVariable: true}
+	sections, known := map[string]bool{}, map[string]bool{"MUSTER_CONFIG": true, apiKeyVariable: true}
 	for _, s := range loaded.Settings() {
 		section, _, _ := strings.Cut(s.Path, ".")
 		variable := "MUSTER_" + strings.ToUpper(strings.ReplaceAll(s.Path, ".", "__"))

@@ -13,7 +13,7 @@ import (
 func TestInterruptedCommandsSayHowToContinue(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)
-	id := strings.TrimSpace(c.run("send", "approve", "1", "--external"))
+	id := strings.TrimSpace(c.run("workflows", "send", "approve", "1", "--external"))
 	if id == "" {
 		t.Fatal("send printed no id")
 	}

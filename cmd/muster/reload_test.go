@@ -99,7 +99,7 @@ func TestKeysRotate(t *testing.T) {
 		return asks("the-new-key") == http.StatusOK && asks("the-old-key") == http.StatusUnauthorized
 	})
 	testutil.Eventually(t, "both worker processes to have the new concurrency", func() bool {
-		return strings.Count(k.run("inspect", "workers", "--json"), `"concurrency": 3`) == 2
+		return strings.Count(k.run("workers", "list", "--json"), `"concurrency": 3`) == 2
 	})
 	if text := out.String(); strings.Contains(text, "the-new-key") || strings.Contains(text, "the-old-key") {
 		t.Errorf("the log has a key:\n%s", text)

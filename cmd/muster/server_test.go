@@ -121,6 +121,14 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 	if code != 0 || id == "" {
 		t.Fatalf("jobs start: %d %s%s", code, out, errs)
 	}
+	var flows [2]string
+	for i := range flows {
+		code, out, errs := programWith(t, keys[access.Operator], "", "workflows", "send", "a.task", "1", "--external", "--server", server)
+		if code != 0 {
+			t.Fatalf("workflows send: %d %s%s", code, out, errs)
+		}
+		flows[i] = strings.TrimSpace(out)
+	}
 	register, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/agents", strings.NewReader(`{"name": "one", "roles": ["creator"]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -138,11 +146,15 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
 		"webhooks rotate": "none", "webhooks deliveries": "none", "webhooks redeliver": "none 1-0", "webhooks test": "none",
 		"sites pause": "none", "sites resume": "none", "proxies delete": "192.0.2.1:1", "proxies ban": "192.0.2.1:1", "proxies unban": "192.0.2.1:1",
+		"workflows get": "none", "workflows send": "a.task 1 --external", "workflows wait": "none", "workflows cancel": flows[0], "workflows revoke": flows[1],
+		"schedules pause": "none", "schedules resume": "none", "schedules trigger": "none",
+		"tasks complete": "none 0 --result 1", "tasks fail": "none 0 --message no", "workers scale": "1", "queues pause": "default", "queues resume": "default",
 		"queue enqueue": "a", "queue import": list, "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
 	}
 	reads := []string{
 		"jobs list", "jobs status", "jobs items", "jobs wait", "jobs events", "jobs compare", "agents list", "agents get", "agents activity",
 		"sites health", "proxies list", "proxies stats", "proxies sources", "queue stats", "breakers list",
+		"workflows list", "workflows get", "tasks list", "tasks stats", "workers list", "queues list", "schedules list",
 	}
 	checked := 0
 	for _, name := range commandsOfTheAPI() {
@@ -211,7 +223,7 @@ func TestServersThatAreNoOrchestratorAreNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, command := range []string{"jobs list", "jobs cancel x", "proxies stats", "keys list", "queue stats", "sites health"} {
+			for _, command := range []string{"jobs list", "jobs cancel x", "proxies stats", "keys list", "queue stats", "sites health", "workflows list", "workers list"} {
 				args := append(strings.Fields(command), "--server", srv.URL)
 				code, out, errs := programWith(t, "a secret key", "", args...)
 				if code != 1 || !strings.Contains(errs, c.want) || !strings.Contains(errs, u.Host) || strings.Contains(out+errs, "a secret key") {

@@ -22,7 +22,7 @@ func TestNewerStoreIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range []string{
-		"start --once", "worker", "jobs list", "inspect workflows", "queue stats", "agents list", "store migrate", "store seed -", "store migrate --dry-run",
+		"start --once", "worker", "jobs list", "workflows list", "queue stats", "agents list", "store migrate", "store seed -", "store migrate --dry-run",
 	} {
 		cmd, out := c.start(strings.Fields(args)...)
 		const want = "the store in Redis has schema 99, written by a newer release; this one knows 0: upgrade this program"

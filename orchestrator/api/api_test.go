@@ -155,7 +155,7 @@ func TestWakeTaskSaysThatAQueueHasReadyTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, task := range got.Tasks {
-		if task.Type == "muster:work" && task.Payload == "this queue has ready tasks in shard 0; see muster inspect tasks --state ready" {
+		if task.Type == "muster:work" && task.Payload == "this queue has ready tasks in shard 0; see muster tasks list --state ready" {
 			return
 		}
 	}

@@ -35,7 +35,7 @@ const note = `<style>#root{position:relative}</style>` +
 	`<p style="margin:0;padding:8px 16px;font:14px sans-serif;color:#222;background:#fff3cd">` +
 	`<a href="/ui/tasks/">Back to the pages of Muster</a>. The tasks of workflows are not counted here. Of Muster's own work these pages show only wake-tasks (` + wakeType + `): ` +
 	`at most one is pending for each queue and shard, and announces that tasks are ready there. ` +
-	`For the tasks of workflows see <a href="/ui/tasks/workflows">their pages</a>, <code>muster inspect</code>, and the metrics <code>muster_fleet_…</code>. ` +
+	`For the tasks of workflows see <a href="/ui/tasks/workflows">their pages</a>, <code>muster workflows</code>, and the metrics <code>muster_fleet_…</code>. ` +
 	`Pausing a queue here does pause it.</p>`
 
 var root = []byte(`<div id="root">`)
@@ -114,7 +114,7 @@ const wakeType = "muster:work"
 // <generation>".
 func payload(task string, raw []byte) string {
 	if shard, _, ok := strings.Cut(string(raw), " "); ok && task == wakeType {
-		return "this queue has ready tasks in shard " + shard + "; see muster inspect tasks --state ready"
+		return "this queue has ready tasks in shard " + shard + "; see muster tasks list --state ready"
 	}
 	return asynqmon.DefaultPayloadFormatter(task, raw)
 }

@@ -136,8 +136,8 @@ func (b *bench) wantBlocked(t *testing.T) {
 			t.Errorf("job %s is %s, waiting %q; want it blocked, with no space left in %s", j.ID, j.Status, j.Waiting, b.data)
 		}
 	}
-	if out, errs, code := b.command(t, "inspect", "workers"); code != 0 {
-		t.Errorf("inspect workers: exit code %d, want 0\n%s%s", code, out, errs)
+	if out, errs, code := b.command(t, "workers", "list"); code != 0 {
+		t.Errorf("workers list: exit code %d, want 0\n%s%s", code, out, errs)
 	}
 	out, errs, code = b.command(t, "health")
 	if text := out + errs; code != 1 || !strings.Contains(text, "disk") || strings.Contains(text, "no worker") || strings.Contains(text, "no running") {

@@ -27,7 +27,7 @@ same tag are in one slot of a cluster. Names in angle brackets are placeholders.
 the packages says otherwise.
 
 Only the progress keys, ` + "`<prefix>:<id>:<name>`" + `, are for other programs. All others may change with a release: read them by
-` + "`muster inspect`" + `, the HTTP API or ` + "`tasks.Client`" + `, and write none.
+` + "`muster workflows`" + `, the HTTP API or ` + "`tasks.Client`" + `, and write none.
 `
 
 // docs/reference/redis-keys.md lists the keys of all packages with the comments of their functions. go generate writes it.

@@ -57,7 +57,7 @@ type concurrencyInput struct{ Body Concurrency }
 type queuesOutput struct{ Body page[tasktype.Queue] }
 
 type queueInput struct {
-	Queue string `path:"queue" maxLength:"100" pattern:"^[^\\s\\x00-\\x1f]+$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
+	Queue string `path:"queue" maxLength:"100" pattern:"^[^\\s\\x00-\\x1f<>{}:|]+$" patternDescription:"the name of a queue" doc:"name of the queue" example:"default"`
 	Body  *struct{}
 }
 

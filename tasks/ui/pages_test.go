@@ -194,7 +194,7 @@ func TestNodesOfLargeWorkflowAreNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, h, "/workflows/"+run.ID(), "too many to display", "0 of 20\u202f001", "muster inspect workflow "+run.ID())
+	wantIn(t, h, "/workflows/"+run.ID(), "too many to display", "0 of 20\u202f001", "muster workflows get "+run.ID())
 	wantIn(t, h, "/workflows/"+run.ID()+"/nodes/20000", "too large to display", "u.inc")
 }
 

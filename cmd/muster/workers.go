@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/api/client"
+	"muster/tasks/api"
+	"muster/tasks/tasktype"
+)
+
+func workersCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "workers",
+		Usage: "ping and list workers, change their concurrency",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "ping and list the workers; exit 1 if one does not reply or none is running",
+				Flags: []cli.Flag{
+					&cli.DurationFlag{Name: "timeout", Usage: "wait `D` for replies, up to 1m", Value: 2 * time.Second},
+					&cli.BoolFlag{Name: "tasks", Usage: "list the tasks that the workers have handlers for instead"},
+					serverFlag(), watchFlag(), jsonFlag(),
+				},
+				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error { return listWorkers(ctx, env, c, s) }),
+			},
+			{
+				Name: "scale", Usage: "set how many tasks the running workers run at once", ArgsUsage: "N",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "worker", Usage: "only the worker called `NAME`", DefaultText: "all"}, serverFlag()},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					n, err := strconv.Atoi(c.Args().First())
+					if err != nil {
+						return usageError{fmt.Errorf("invalid number of tasks %q: must be at least 1", c.Args().First())}
+					}
+					return done(env, s.SetConcurrency(ctx, api.Concurrency{Concurrency: n, Worker: c.String("worker")}), "concurrency: %d", n)
+				}),
+			},
+		},
+	}
+}
+
+func listWorkers(ctx context.Context, env environment, c *cli.Context, s *client.Client) error {
+	if c.Bool("tasks") {
+		list, err := s.Workers(ctx, 0)
+		if err != nil {
+			return err
+		}
+		return showPage(env, c, handledTasks(list), "No workers are running", []string{"TASK", "WORKERS", "QUEUES"}, func(h handledTask) []string {
+			return []string{h.Task, strconv.Itoa(h.Workers), strings.Join(h.Queues, " ")}
+		})
+	}
+	timeout := c.Duration("timeout")
+	if timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout %s must be more than 0", timeout)}
+	}
+	list, err := s.Workers(ctx, timeout)
+	if err != nil {
+		return err
+	}
+	var silent []string
+	err = showPage(env, c, list, "No workers found", []string{"WORKER", "REPLY", "HOST", "PID", "ACTIVE", "CONCURRENCY", "UP", "QUEUES"}, func(w api.Worker) []string {
+		after := "none"
+		if w.Replied != nil && *w.Replied {
+			after = w.After.Round(10 * time.Microsecond).String()
+		}
+		return []string{w.Name, after, w.Host, strconv.Itoa(w.PID), strconv.Itoa(w.Active), strconv.Itoa(w.Concurrency),
+			elapsed(w.Started), strings.Join(slices.Sorted(maps.Keys(w.Queues)), " ")}
+	}, "HOST", "PID")
+	for _, w := range list {
+		if w.Replied == nil || !*w.Replied {
+			silent = append(silent, w.Name)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(list) == 0:
+		return errors.New("no workers are running; start one with muster worker or muster start")
+	case len(silent) > 0:
+		return fmt.Errorf("no reply from %s within %s: it is stopped, has no connection to Redis, or has just died", strings.Join(silent, ", "), timeout)
+	}
+	return nil
+}
+
+// handledTask is a task that workers have handlers for.
+type handledTask struct {
+	Task    string   `json:"task"`
+	Workers int      `json:"workers"`
+	Queues  []string `json:"queues"`
+}
+
+// handledTasks returns the tasks of workers by name.
+func handledTasks(workers []api.Worker) []handledTask {
+	by := map[string]*handledTask{}
+	for _, w := range workers {
+		for _, name := range w.Tasks {
+			h := by[name]
+			if h == nil {
+				h = &handledTask{Task: name}
+				by[name] = h
+			}
+			h.Workers++
+			h.Queues = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(h.Queues, maps.Keys(w.Queues)))))
+		}
+	}
+	list := []handledTask{}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		list = append(list, *by[name])
+	}
+	return list
+}
+
+func queuesCommand(env environment) *cli.Command {
+	change := func(pause bool) cli.ActionFunc {
+		return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+			q, err := s.PauseTaskQueue(ctx, c.Args().First(), pause)
+			verb, note := "resumed", ""
+			if pause {
+				verb = "paused"
+			}
+			if q.Workers == 0 {
+				note = "; no live worker takes from it"
+			}
+			return done(env, err, "%s: %s%s", verb, q.Name, note)
+		})
+	}
+	return &cli.Command{
+		Name:  "queues",
+		Usage: "list, pause and resume the queues of workers",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list queues with their ready and running tasks and the time since a task was taken",
+				Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					list, err := s.TaskQueues(ctx)
+					if err != nil {
+						return err
+					}
+					return showPage(env, c, list, "No queues found", []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED"}, func(q tasktype.Queue) []string {
+						return []string{q.Name, fmt.Sprint(q.Pending), fmt.Sprint(q.Active), q.Latency.Round(time.Millisecond).String(), fmt.Sprint(q.Archived), fmt.Sprint(q.Paused)}
+					})
+				}),
+			},
+			{
+				Name: "pause", Usage: "start no more tasks of a queue; running tasks continue", ArgsUsage: "QUEUE",
+				Flags: []cli.Flag{serverFlag()}, Action: change(true),
+			},
+			{
+				Name: "resume", Usage: "start tasks of a paused queue again", ArgsUsage: "QUEUE",
+				Flags: []cli.Flag{serverFlag()}, Action: change(false),
+			},
+		},
+	}
+}
+
+func schedulesCommand(env environment) *cli.Command {
+	change := func(name, usage, result string) *cli.Command {
+		return &cli.Command{
+			Name: name, Usage: usage, ArgsUsage: "ENTRY", Flags: []cli.Flag{serverFlag()},
+			Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+				entry := c.Args().First()
+				return done(env, s.ChangeSchedule(ctx, entry, name), "%s: %s", result, entry)
+			}),
+		}
+	}
+	return &cli.Command{
+		Name:  "schedules",
+		Usage: "list, pause, resume and trigger the entries of the schedule",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list schedule entries with their last and next run",
+				Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+				Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					list, err := s.Schedules(ctx)
+					if err != nil {
+						return err
+					}
+					return showPage(env, c, list, "No entries found", []string{"ENTRY", "SPEC", "NEXT IN", "LAST", "WORKFLOW", "SENT", "MISSED", "SCHEDULER", "ERROR"}, scheduleRow, "WORKFLOW", "SCHEDULER")
+				}),
+			},
+			change("pause", "send no further runs of an entry until it is resumed", "paused"),
+			change("resume", "resume a paused entry; runs that were due in the pause are not sent", "resumed"),
+			change("trigger", "send a run of an entry now", "triggered"),
+		},
+	}
+}
+
+func scheduleRow(e api.Schedule) []string {
+	next := "-"
+	switch {
+	case !e.PausedAt.IsZero():
+		next = "paused"
+	case e.Scheduler != "":
+		next = until(e.NextAt)
+	}
+	return []string{e.Name, e.Spec, next, age(e.LastAt), orDash(e.Workflow), fmt.Sprint(e.Sent), fmt.Sprint(e.Missed), cmp.Or(e.Scheduler, "none"), orDash(e.Error)}
+}

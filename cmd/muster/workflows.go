@@ -1,0 +1,391 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/api/client"
+	"muster/tasks/api"
+	"muster/tasks/tasktype"
+)
+
+// maxInput is the limit of the input and the result of a task, in bytes.
+const maxInput = 16 << 20
+
+func workflowsCommand(env environment) *cli.Command {
+	timeout := func() cli.Flag {
+		return &cli.DurationFlag{Name: "timeout", Usage: "wait at most `D`; the workflow continues", DefaultText: "for as long as it takes"}
+	}
+	return &cli.Command{
+		Name:  "workflows",
+		Usage: "send, list, wait for and stop workflows of tasks",
+		Description: `The commands call the API of the orchestrator of the data directory, or of --server.
+If no orchestrator is running, they use the Redis of the data directory, or of --redis.`,
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list running workflows and finished ones with kept results, latest first",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "state", Usage: "only workflows in `STATE`: running, success, failure or revoked"},
+					&cli.StringFlag{Name: "name", Usage: "only workflows with this name, or whose first or last task is `NAME`"},
+					labelFlag("only workflows with the label `KEY=VALUE`; may be repeated"),
+					&cli.DurationFlag{Name: "since", Usage: "only workflows that ended in the last `D`, or were sent in it and run"},
+					limitFlag(), serverFlag(), watchFlag(), jsonFlag(),
+				},
+				Action: listWorkflows(env),
+			},
+			{
+				Name: "get", Usage: "show a workflow and its tasks, with states and times", ArgsUsage: "ID",
+				Description: `A task within another one is indented below it. Of many tasks with the same name and
+state, only the first are listed.`,
+				Flags:  []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "list all tasks"}, serverFlag(), watchFlag(), jsonFlag()},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error { return getWorkflow(ctx, env, c, s) }),
+			},
+			{
+				Name: "send", Usage: "send a task by its name", ArgsUsage: "TASK JSON",
+				Description: `JSON is the task's input, or - for standard input. Prints the ID of the workflow, or
+with --wait its result.`,
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "wait", Usage: "wait for the result and print it"}, timeout(),
+					&cli.StringFlag{Name: "queue", Usage: "send it to `QUEUE`", Value: "default"},
+					&cli.BoolFlag{Name: "force", Usage: "send it even when no worker has a handler for it"},
+					&cli.StringFlag{Name: "name", Usage: "the workflow is listed as `NAME`", DefaultText: "the name of the task"},
+					labelFlag("add the label `KEY=VALUE` to the workflow; may be repeated"),
+					&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
+					&cli.BoolFlag{Name: "external", Usage: "no worker runs it: it is completed with muster tasks complete"},
+					serverFlag(), jsonFlag(),
+				},
+				Action: sendWorkflow(env),
+			},
+			{
+				Name: "wait", Usage: "wait for a workflow and print its result; exit 1 if it failed", ArgsUsage: "ID",
+				Flags: []cli.Flag{timeout(), serverFlag(), jsonFlag()},
+				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+					return waitForResult(ctx, env, c, s, c.Args().First())
+				}),
+			},
+			{
+				Name: "cancel", Usage: "end workflows with cleanup: their tasks fail, and tasks that handle failures run", ArgsUsage: "ID…",
+				Flags:  []cli.Flag{serverFlag()},
+				Action: stopWorkflows(env, "cancelled", (*client.Client).CancelWorkflow),
+			},
+			{
+				Name: "revoke", Usage: "stop workflows without cleanup: waiting tasks never run, running tasks are cancelled", ArgsUsage: "ID…",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE` and the nodes that depend on it", DefaultText: "all"}, serverFlag()},
+				Action: func(c *cli.Context) error {
+					node := c.String("node")
+					if node == "" {
+						return stopWorkflows(env, "revoked", (*client.Client).RevokeWorkflow)(c)
+					}
+					return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+						id := c.Args().First()
+						return done(env, s.RevokeNode(ctx, id, node), "revoked: node %s of %s", node, id)
+					})(c)
+				},
+			},
+		},
+	}
+}
+
+// limitFlag is for lists of workflows and tasks.
+func limitFlag() cli.Flag {
+	return &cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 10000", Value: 100}
+}
+
+// labelFlag is the flag that workflows are labelled or filtered with.
+func labelFlag(usage string) cli.Flag { return &cli.StringSliceFlag{Name: "label", Usage: usage} }
+
+// sinceOf returns the time that --since ago was.
+func sinceOf(c *cli.Context) (time.Time, error) {
+	d := c.Duration("since")
+	if d <= 0 {
+		return time.Time{}, usageError{fmt.Errorf("--since %s must be more than 0", d)}
+	}
+	return time.Now().Add(-d), nil
+}
+
+// done prints the result, unless err is not nil.
+func done(env environment, err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, format+"\n", args...)
+	return err
+}
+
+func listWorkflows(env environment) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		f := client.WorkflowFilter{State: c.String("state"), Name: c.String("name"), Labels: c.StringSlice("label")}
+		var err error
+		if f.Limit, err = within(c, "limit", 1, 10_000); err != nil {
+			return err
+		}
+		if c.IsSet("since") {
+			if f.After, err = sinceOf(c); err != nil {
+				return err
+			}
+		}
+		return onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+			list, err := s.Workflows(ctx, f)
+			if err != nil {
+				return err
+			}
+			return showPage(env, c, list, "No workflows found", workflowColumns, workflowRow)
+		})(c)
+	}
+}
+
+var workflowColumns = []string{"WORKFLOW", "NAME", "STATE", "SENT", "FOR"}
+
+func workflowRow(w api.Workflow) []string {
+	return []string{w.ID, w.Name, w.State, w.CreatedAt.Local().Format("01-02 15:04:05"), took(w.CreatedAt, w.EndedAt)}
+}
+
+// took returns the time from start to end, or until now without an end.
+func took(start, end time.Time) string {
+	switch d := end.Sub(start); {
+	case start.IsZero():
+		return "-"
+	case end.IsZero():
+		return elapsed(start)
+	case d > time.Minute:
+		return d.Round(time.Second).String()
+	default:
+		return max(0, d).Round(time.Millisecond).String()
+	}
+}
+
+// workflowNodes is a workflow with its nodes.
+type workflowNodes struct {
+	api.WorkflowStatus
+	Nodes []api.Node `json:"nodes"`
+}
+
+func getWorkflow(ctx context.Context, env environment, c *cli.Context, s *client.Client) error {
+	w, err := s.Workflow(ctx, c.Args().First())
+	if err != nil {
+		return err
+	}
+	nodes, err := s.Nodes(ctx, w.ID)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(env.stdout, workflowNodes{w, nodes})
+	}
+	fmt.Fprintf(env.stdout, "%s  %s  %s  %d of %d tasks are done", w.ID, printable(w.Name), w.Status, w.Done, w.Total)
+	for _, key := range slices.Sorted(maps.Keys(w.Labels)) {
+		fmt.Fprintf(env.stdout, "  %s=%s", printable(key), printable(w.Labels[key]))
+	}
+	fmt.Fprint(env.stdout, "\n\n")
+	return writeNodes(env.stdout, nodes, c.Bool("all"))
+}
+
+// listedNodes is how many nodes with the same name and state are listed within the same node.
+const listedNodes = 5
+
+// writeNodes prints the nodes of a workflow, those within another one below it.
+func writeNodes(w io.Writer, nodes []api.Node, all bool) error {
+	within := map[string][]api.Node{}
+	for _, n := range nodes {
+		within[n.Within] = append(within[n.Within], n)
+	}
+	t := newTable(w, "TASK", "NODE", "STATUS", "TOOK", "AFTER", "")
+	t.less = []string{"AFTER"}
+	var write func(id, margin string)
+	write = func(id, margin string) {
+		type kind struct {
+			task   string
+			status tasktype.Status
+		}
+		count := map[kind]int{}
+		for _, n := range within[id] {
+			k := kind{n.Task, n.Status}
+			if count[k]++; count[k] > listedNodes && !all {
+				continue
+			}
+			t.row(margin+n.Task, n.ID, string(n.Status), took(n.StartedAt, n.EndedAt), cell(orDash(strings.Join(n.Needs, " ")), 20), noteOf(n))
+			write(n.ID, margin+"  ")
+		}
+		for _, n := range within[id] {
+			k := kind{n.Task, n.Status}
+			if more := count[k] - listedNodes; more > 0 && !all {
+				t.row(margin+n.Task, fmt.Sprintf("%d more", more), string(n.Status), "", "", "")
+			}
+			delete(count, k)
+		}
+	}
+	write("", "")
+	return t.flush()
+}
+
+// noteOf returns the remarks on a node.
+func noteOf(n api.Node) string {
+	var notes []string
+	if n.Status == tasktype.Started && n.Worker != "" {
+		notes = append(notes, "on "+n.Worker)
+	}
+	if n.Total > 0 {
+		notes = append(notes, fmt.Sprintf("%d of %d", n.Done, n.Total))
+	}
+	if !n.DueAt.IsZero() {
+		notes = append(notes, "due in "+max(0, time.Until(n.DueAt)).Round(time.Second).String())
+	}
+	if n.Attempts > 1 {
+		notes = append(notes, fmt.Sprintf("%d attempts", n.Attempts))
+	}
+	switch {
+	case n.Failure != nil && n.Status == tasktype.Revoked && n.Failure.Code == tasktype.CodeRevoked: // the state shows it
+	case n.Failure != nil && n.Status != tasktype.Skipped:
+		notes = append(notes, n.Failure.Message)
+	case n.Message != "":
+		notes = append(notes, n.Message)
+	}
+	if n.Waits != "" {
+		notes = append(notes, n.Waits)
+	}
+	return strings.Join(notes, ", ")
+}
+
+func sendWorkflow(env environment) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := arguments(c, 2, 2); err != nil {
+			return err
+		}
+		input, err := valueOf(env, "input", c.Args().Get(1))
+		if err != nil {
+			return err
+		}
+		if c.Duration("in") < 0 || c.Duration("timeout") < 0 || c.IsSet("timeout") && !c.Bool("wait") {
+			return usageError{errors.New("--in and --timeout take a positive duration, such as 30s, and --timeout needs --wait")}
+		}
+		w := api.NewWorkflow{Task: c.Args().First(), Input: input, Queue: c.String("queue"), Name: c.String("name"), External: c.Bool("external")}
+		if w.Labels, err = tasktype.ParseLabels(c.StringSlice("label")); err != nil {
+			return usageError{err}
+		}
+		if d := c.Duration("in"); d > 0 {
+			w.Delay = d.String()
+		}
+		return onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+			if !w.External { // it needs a handler
+				switch err := known(ctx, env, s, w.Task, w.Queue); {
+				case err != nil && !c.Bool("force"):
+					return fmt.Errorf("%w, or send it with --force", err)
+				case err != nil:
+					fmt.Fprintf(env.stderr, "muster: %v; sent anyway\n", err)
+				}
+			}
+			id, err := s.SendWorkflow(ctx, w)
+			switch {
+			case err != nil:
+				return err
+			case c.Bool("wait"):
+				return waitForResult(ctx, env, c, s, id)
+			case c.Bool("json"):
+				return printJSON(env.stdout, api.SentWorkflow{ID: id})
+			}
+			return done(env, nil, "%s", id)
+		})(c)
+	}
+}
+
+// valueOf returns the JSON of an argument, or of standard input if it is -.
+func valueOf(env environment, name, text string) (json.RawMessage, error) {
+	value := []byte(text)
+	if text == "-" {
+		var err error
+		if value, err = io.ReadAll(io.LimitReader(env.stdin, maxInput+1)); err != nil {
+			return nil, fmt.Errorf("read the %s: %w", name, err)
+		}
+	}
+	if len(value) > maxInput {
+		return nil, usageError{fmt.Errorf("the %s is over %d MiB; store it and send its address", name, maxInput>>20)}
+	}
+	if !json.Valid(value) {
+		return nil, usageError{fmt.Errorf("the %s is not JSON: %.40q; a string needs its own quotes: '\"text\"'", name, value)}
+	}
+	return value, nil
+}
+
+// waitForResult waits for a workflow, for at most --timeout, and prints its result.
+func waitForResult(ctx context.Context, env environment, c *cli.Context, s *client.Client, id string) error {
+	var r api.WorkflowResult
+	for began := time.Now(); !r.Status.Terminal(); {
+		wait, timeout := time.Minute, c.Duration("timeout")
+		if timeout > 0 {
+			if wait = min(wait, timeout-time.Since(began)); wait <= 0 {
+				return fmt.Errorf("%s has no result after %s and continues; see muster workflows get %s", id, timeout, id)
+			}
+		}
+		var err error
+		if r, err = s.WorkflowResult(ctx, id, wait); err != nil {
+			return withState(ctx, err, "%s continues; see muster workflows get %s, or end it with muster workflows cancel %s", id, id, id)
+		}
+	}
+	if c.Bool("json") {
+		if err := printJSON(env.stdout, r); err != nil || r.Failure == nil {
+			return err
+		}
+	}
+	if r.Failure != nil {
+		return r.Failure
+	}
+	return done(env, nil, "%s", r.Result)
+}
+
+// known returns an error if no running worker handles the task or its queue. It returns nil if no
+// worker is running.
+func known(ctx context.Context, env environment, s *client.Client, name, queue string) error {
+	workers, err := s.Workers(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if len(workers) == 0 {
+		fmt.Fprintln(env.stderr, "muster: no workers are running; the task runs as soon as one does")
+		return nil
+	}
+	var names, queues []string
+	for _, w := range workers {
+		if names = append(names, w.Tasks...); !slices.Contains(w.Tasks, name) {
+			continue
+		}
+		if w.Queues[queue] > 0 {
+			return nil
+		}
+		queues = append(queues, slices.Collect(maps.Keys(w.Queues))...)
+	}
+	if len(queues) == 0 {
+		return fmt.Errorf("no worker has a handler for %q%s; see muster workers list --tasks", name, suggest(name, names))
+	}
+	slices.Sort(queues)
+	return fmt.Errorf("no worker with a handler for %q runs tasks of the queue %q; send it with --queue %s",
+		name, queue, strings.Join(slices.Compact(queues), " or "))
+}
+
+// stopWorkflows stops the workflows of the arguments that have not ended, and prints what became of each.
+func stopWorkflows(env environment, stopped string, stop func(*client.Client, context.Context, string) error) cli.ActionFunc {
+	return onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+		for _, id := range c.Args().Slice() {
+			w, err := s.Workflow(ctx, id)
+			if err == nil && w.Status.Terminal() {
+				fmt.Fprintf(env.stdout, "ended already: %s, %s\n", id, w.Status)
+				continue
+			}
+			if err == nil {
+				err = stop(s, ctx, id)
+			}
+			if err := done(env, err, "%s: %s", stopped, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
