@@ -25,9 +25,14 @@ agents.static.
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the agents, with their state and load",
-				Description: "    muster agents list --role creator",
+				Description: `--hours counts their work by hour, in UTC, the newest first. An assignment counts
+in the hour in which it ended.
+
+    muster agents list --role creator
+    muster agents list --hours 3`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "only agents of `ROLE`"},
+					&cli.IntFlag{Name: "hours", Usage: fmt.Sprintf("show their work in the last `N` hours instead, up to %d", agent.MaxHours)},
 					serverFlag(), watchFlag(), jsonFlag(),
 				},
 				Action: onAgents(env, 0, 0, listAgents),
@@ -40,7 +45,6 @@ agents.static.
 				Flags:  []cli.Flag{serverFlag(), jsonFlag()},
 				Action: onAgents(env, 1, 1, showAgent),
 			},
-			agentsActivityCommand(env),
 			{
 				Name: "pause", Aliases: []string{"drain"}, Usage: "give an agent no new work until agents resume; its assignments continue", ArgsUsage: "AGENT",
 				Description: "    muster agents pause reviewer-1",
@@ -71,6 +75,9 @@ func onAgents(env environment, least, most int, fn func(context.Context, *cli.Co
 }
 
 func listAgents(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
+	if c.IsSet("hours") {
+		return showActivity(ctx, c, env, api)
+	}
 	list, err := api.Agents(ctx)
 	if err != nil {
 		return err
@@ -178,4 +185,20 @@ func deleteAgent(ctx context.Context, c *cli.Context, env environment, api *clie
 		return done(env, err, "deleted: %s", a.Name)
 	}
 	return nil
+}
+
+func showActivity(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
+	hours, err := within(c, "hours", 1, agent.MaxHours)
+	if err != nil {
+		return err
+	}
+	list, err := api.AgentActivity(ctx, hours)
+	if err != nil {
+		return err
+	}
+	return showPage(env, c, list, "No activity found", []string{"HOUR", "AGENT", "ASSIGNMENTS", "FAILED", "REQUESTS", "TOKENS", "AVERAGE"}, func(a agent.Activity) []string {
+		average := time.Duration(a.AverageSeconds * float64(time.Second)).Round(time.Millisecond)
+		return []string{a.Hour.Format("2006-01-02 15:04"), a.Name, fmt.Sprint(a.Assignments), fmt.Sprint(a.Failed),
+			fmt.Sprint(a.Requests), fmt.Sprint(a.Tokens), average.String()}
+	})
 }

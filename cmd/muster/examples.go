@@ -23,10 +23,8 @@ var examples = map[string]string{
 
 	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
 	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
-	"proxies stats":   "muster proxies stats --watch",
-	"proxies sources": "muster proxies sources",
-	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'",
-	"proxies add":     "muster proxies add http://198.51.100.7:8080",
+	"proxies stats":   "muster proxies stats --watch\nmuster proxies stats --sources",
+	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'\nmuster proxies check --add http://198.51.100.7:8080",
 	"proxies delete":  "muster proxies delete 198.51.100.7",
 	"proxies unban":   "muster proxies unban 198.51.100.7:8080",
 	"proxies ban":     "muster proxies ban 198.51.100.7:8080 --site shop.example --for 24h",

@@ -3,40 +3,21 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/proxies"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 )
 
-func addCommand(env environment) *cli.Command {
-	return &cli.Command{
-		Name:      "add",
-		Usage:     "check proxies and add working ones to the pool",
-		ArgsUsage: "[PROXY…]",
-		Flags: append(flagsOf(probeSettings...),
-			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
-			&cli.BoolFlag{Name: "no-check", Usage: "add them without a check; one without a scheme is http"},
-			progressFlag(), jsonFlag()),
-		Action: func(c *cli.Context) error { return addProxies(env, c) },
-	}
-}
-
-func addProxies(env environment, c *cli.Context) error {
-	if c.String("file") == "" && c.NArg() == 0 {
-		return usageError{errors.New("proxies add: name proxies, or a list with --file; usage: muster proxies add [--file FILE] [PROXY…]")}
-	}
-	loaded, err := loadConfig(env, c, probeSettings...)
-	if err != nil {
-		return err
-	}
+// addProxies adds the named proxies to the pool: those that work, or with --no-check all.
+func addProxies(env environment, c *cli.Context, loaded *config.Loaded) error {
 	if _, ok := flagValue(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
@@ -62,7 +43,7 @@ func addProxies(env environment, c *cli.Context) error {
 	})
 }
 
-// addedProxies is the JSON result of proxies add --no-check.
+// addedProxies is the JSON result of proxies check --add --no-check.
 type addedProxies struct {
 	Added int `json:"added"`
 	Known int `json:"known"` // were in the pool before

@@ -29,7 +29,7 @@ var probeSettings = []settingFlag{
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "check the proxies of a list and print each result at once; does not change the pool",
+		Usage:     "check the proxies of a list and print each result at once; --add adds working ones to the pool",
 		ArgsUsage: "[PROXY…]",
 		Description: `Without --judge it starts a judge on loopback, which only proxies on this machine
 can reach; see muster judge. Ctrl-C stops it and prints the results so far.
@@ -41,6 +41,8 @@ certificate. Redirects are not followed. Without a list it checks the pool.`,
 			&cli.StringFlag{Name: "target", Usage: "fetch `URL` through each proxy"},
 			&cli.StringFlag{Name: "expect", Usage: "with --target, want `TEXT` in the page; an http URL needs it"},
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
+			&cli.BoolFlag{Name: "add", Usage: "add working proxies to the pool"},
+			&cli.BoolFlag{Name: "no-check", Usage: "with --add, add them without a check; one without a scheme is http"},
 			&cli.BoolFlag{Name: "alive", Usage: "print only working proxies"},
 			progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error { return checkProxies(env, c) },
@@ -54,12 +56,17 @@ func checkProxies(env environment, c *cli.Context) error {
 	}
 	named := c.String("file") != "" || c.NArg() > 0
 	switch {
+	case c.Bool("add") && c.String("target") != "", c.Bool("no-check") && !c.Bool("add"):
+		return usageError{errors.New("proxies check: --add and --target exclude each other, and --no-check needs --add")}
 	case c.String("target") != "":
 		return checkTarget(env, c, loaded.Config, named)
 	case c.IsSet("expect"):
 		return usageError{errors.New("proxies check: --expect is a text of the page that --target names")}
 	case !named:
 		return usageError{errors.New("proxies check: name a list with --file, or proxies; usage: muster proxies check [--file FILE] [PROXY…]")}
+	}
+	if c.Bool("add") {
+		return addProxies(env, c, loaded)
 	}
 	cfg := orchestrator.ProbeConfig(loaded.Config, newLogger(env, env.stderr, loaded.Log))
 	if len(cfg.Judges) == 0 {

@@ -17,9 +17,14 @@ import (
 func statsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "stats", Aliases: []string{"count"},
-		Usage: "print statistics of the pool",
-		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
+		Usage: "print statistics of the pool, or of its sources",
+		Description: `With --sources, UNIQUE counts the candidates that no other source has. A source without a
+usable proxy for three refreshes is DRY: it costs probes and brings nothing.`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "sources", Usage: "list the sources and their yield"}, serverFlag(), watchFlag(), jsonFlag()},
 		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+			if c.Bool("sources") {
+				return listSources(ctx, env, c, api)
+			}
 			s, err := api.ProxyStats(ctx)
 			if err != nil {
 				return err
@@ -75,29 +80,21 @@ func counts[K ~string](by map[K]int) string {
 	return strings.Join(words, ", ")
 }
 
-func sourcesCommand(env environment) *cli.Command {
-	return &cli.Command{
-		Name:  "sources",
-		Usage: "list the sources of proxies and their yield",
-		Description: `UNIQUE counts the candidates that no other source has. A source without a usable
-proxy for three refreshes is DRY: it costs probes and brings nothing.`,
-		Flags: []cli.Flag{serverFlag(), watchFlag(), jsonFlag()},
-		Action: onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-			list, err := api.ProxySources(ctx)
-			if err != nil {
-				return err
-			}
-			err = showPage(env, c, list, "No sources; name some in proxies.sources",
-				[]string{"SOURCE", "STATE", "CANDIDATES", "UNIQUE", "ALIVE", "USABLE", "ELITE", "IN ALL", "REFRESHES", "READ", "LEFT OUT"}, sourceRow,
-				"UNIQUE", "ELITE", "IN ALL", "REFRESHES", "LEFT OUT")
-			for _, y := range list {
-				if y.Error != "" && !c.Bool("json") {
-					fmt.Fprintln(env.stdout, strings.ReplaceAll(y.Error, "\n", " "))
-				}
-			}
-			return err
-		}),
+// listSources prints the sources and their yield.
+func listSources(ctx context.Context, env environment, c *cli.Context, api *client.Client) error {
+	list, err := api.ProxySources(ctx)
+	if err != nil {
+		return err
 	}
+	err = showPage(env, c, list, "No sources; name some in proxies.sources",
+		[]string{"SOURCE", "STATE", "CANDIDATES", "UNIQUE", "ALIVE", "USABLE", "ELITE", "IN ALL", "REFRESHES", "READ", "LEFT OUT"}, sourceRow,
+		"UNIQUE", "ELITE", "IN ALL", "REFRESHES", "LEFT OUT")
+	for _, y := range list {
+		if y.Error != "" && !c.Bool("json") {
+			fmt.Fprintln(env.stdout, strings.ReplaceAll(y.Error, "\n", " "))
+		}
+	}
+	return err
 }
 
 func sourceRow(y client.ProxySource) []string {

@@ -144,7 +144,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"jobs wait": "none", "jobs events": "all --follow=false", "jobs compare": id + " " + id, "jobs retry": id, "jobs cancel": id + " --force", "jobs pause": id, "jobs resume": id,
 		"agents get": "one", "agents pause": "one", "agents resume": "one", "agents delete": "one",
 		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
-		"webhooks rotate": "none", "webhooks deliveries": "none", "webhooks redeliver": "none 1-0", "webhooks test": "none",
+		"webhooks rotate": "none", "webhooks deliveries": "none", "webhooks send": "none",
 		"sites pause": "none", "sites resume": "none", "proxies delete": "192.0.2.1:1", "proxies ban": "192.0.2.1:1", "proxies unban": "192.0.2.1:1",
 		"workflows get": "none", "workflows send": "a.task 1 --external", "workflows wait": "none", "workflows cancel": flows[0], "workflows revoke": flows[1],
 		"schedules pause": "none", "schedules resume": "none", "schedules trigger": "none",
@@ -152,8 +152,8 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"queue enqueue": "a", "queue import": list, "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
 	}
 	reads := []string{
-		"jobs list", "jobs status", "jobs items", "jobs wait", "jobs events", "jobs compare", "agents list", "agents get", "agents activity",
-		"sites health", "proxies list", "proxies stats", "proxies sources", "queue stats", "breakers list",
+		"jobs list", "jobs status", "jobs items", "jobs wait", "jobs events", "jobs compare", "agents list", "agents get",
+		"sites health", "proxies list", "proxies stats", "queue stats", "breakers list",
 		"workflows list", "workflows get", "tasks list", "tasks stats", "workers list", "queues list", "schedules list",
 	}
 	checked := 0

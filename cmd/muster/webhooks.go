@@ -132,21 +132,27 @@ func deliveryCommands(env environment) []*cli.Command {
 			}),
 		},
 		{
-			Name: "redeliver", Usage: "send a delivery that has ended again, with the same id", ArgsUsage: "WEBHOOK DELIVERY",
-			Description: "    muster webhooks redeliver ops 1735689600000-0",
-			Flags:       []cli.Flag{serverFlag(), jsonFlag()},
-			Action: onAPI(env, 2, 2, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-				d, err := api.Redeliver(ctx, c.Args().First(), c.Args().Get(1))
-				return printDelivery(env, c, d, err)
-			}),
-		},
-		{
-			Name: "test", Usage: "send a test event to a webhook", ArgsUsage: "WEBHOOK",
-			Description: "    muster webhooks test ops",
-			Flags:       []cli.Flag{serverFlag(), jsonFlag()},
-			Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-				d, err := api.TestWebhook(ctx, c.Args().First())
-				return printDelivery(env, c, d, err)
+			Name: "send", Usage: "send a test event to a webhook, or a delivery that has ended again", ArgsUsage: "WEBHOOK [DELIVERY]",
+			Description: `A delivery keeps its id.
+
+    muster webhooks send ops
+    muster webhooks send ops 1735689600000-0`,
+			Flags: []cli.Flag{serverFlag(), jsonFlag()},
+			Action: onAPI(env, 1, 2, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+				var d webhook.Delivery
+				var err error
+				if delivery := c.Args().Get(1); delivery != "" {
+					d, err = api.Redeliver(ctx, c.Args().First(), delivery)
+				} else {
+					d, err = api.TestWebhook(ctx, c.Args().First())
+				}
+				switch {
+				case err != nil:
+					return err
+				case c.Bool("json"):
+					return printJSON(env.stdout, d)
+				}
+				return done(env, nil, "pending: %s; see muster webhooks deliveries %s", d.ID, c.Args().First())
 			}),
 		},
 	}
@@ -178,17 +184,6 @@ func printSecret(env environment, c *cli.Context, w client.WebhookSecret, err er
 	}
 	fmt.Fprintf(env.stdout, "%s: %s\n", verb, w.Name)
 	fmt.Fprintf(env.stdout, "secret, shown once: %s\n", w.Secret)
-	return nil
-}
-
-func printDelivery(env environment, c *cli.Context, d webhook.Delivery, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case c.Bool("json"):
-		return printJSON(env.stdout, d)
-	}
-	fmt.Fprintf(env.stdout, "pending: %s; see muster webhooks deliveries %s\n", d.ID, c.Args().First())
 	return nil
 }
 
