@@ -30,22 +30,22 @@ func init() { logging.Disable() }
 // The url has the form that [ParseURL] reads. Close the client after use.
 //
 // Importing the package disables the process-wide log of go-redis; call redis.SetLogger in main to enable it.
-func Connect(ctx context.Context, url string) (*Client, error) {
-	opts, err := ParseURL(url)
+func Connect(ctx context.Context, url string, opts ...ClientOption) (*Client, error) {
+	conn, err := ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
-	opts.PoolSize = max(opts.PoolSize, 32)
-	rdb := newRedis(opts)
+	conn.PoolSize = max(conn.PoolSize, 32)
+	rdb := newRedis(conn)
 	if err := rdb.Ping(ctx).Err(); err != nil && !Refused(err) { // a Redis whose disk is full refuses even PING
 		_ = rdb.Close()
 		hint := "is it running?"
 		if errors.As(err, new(*tls.CertificateVerificationError)) {
 			hint = "a CA of your own belongs in the file that SSL_CERT_FILE names"
 		}
-		return nil, fmt.Errorf("reach Redis at %s (%s): %w", strings.Join(opts.Addrs, ", "), hint, err)
+		return nil, fmt.Errorf("reach Redis at %s (%s): %w", strings.Join(conn.Addrs, ", "), hint, err)
 	}
-	c := NewClient(rdb)
+	c := NewClient(rdb, opts...)
 	c.owns = true
 	return c, nil
 }
@@ -64,8 +64,12 @@ func newRedis(opts *redis.UniversalOptions) redis.UniversalClient {
 // NewClient returns a client that uses rdb: a client of a single Redis, of a cluster, or of a master that Sentinels
 // watch. It does no I/O. [Client.Close] leaves rdb open. Set ContextTimeoutEnabled in its options, as [ParseURL] does: without
 // it, calls that Redis does not respond to take longer than the deadline of their context.
-func NewClient(rdb redis.UniversalClient) *Client {
-	return &Client{eng: engine.New(rdb, slog.New(slog.DiscardHandler), codeOf), rdb: rdb}
+func NewClient(rdb redis.UniversalClient, opts ...ClientOption) *Client {
+	c := &Client{eng: engine.New(rdb, slog.New(slog.DiscardHandler), codeOf), rdb: rdb}
+	if len(opts) > 0 {
+		c.eng.Sender.Defaults = collect(opts, ClientOption.forClient)
+	}
+	return c
 }
 
 // Redis returns the Redis client that c uses.

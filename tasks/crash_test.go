@@ -96,7 +96,7 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		return tasks.ResultPending[string](ctx)
 	})
 	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
-	canvas.Handle(m, nil)
+	canvas.Handle(m, nil, nil)
 	return m
 }
 

@@ -101,8 +101,8 @@
 //   - [At]: at a use, and in Send
 //   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map, MapFunc,
 //     Join and Join3
-//   - [ID], [Unique], [FairnessKey], [Headers], [Name], [Labels], [Retention], [ProgressKeys]: in Send
-//     only
+//   - [ID], [Unique], [FairnessKey], [Headers], [Name], [Labels], [ProgressKeys]: in Send only
+//   - [Retention], [FailureRetention]: in Send, and for all sends of a client in [Connect] and [NewClient]
 //   - [Overlap], [EachMissed], and the options of Send: in [Scheduler.Add]
 //
 // The uses of a task are S, [Task.With], Chain, Chord, Each, Map and [Signature.With]. An option given later overrides
@@ -153,7 +153,7 @@
 //     [tasktype.Info] is the same each time, for use as an idempotency key. Such a repeat is not counted as an attempt. A
 //     node whose worker died eleven times fails.
 //   - The tasks of a worker that died run elsewhere after 9 to 12 seconds, or at once after [ExpireLeases].
-//   - The keys of a workflow expire a [Retention] after its end, and not before.
+//   - The keys of a workflow expire a [Retention], or a [FailureRetention], after its end, and not before.
 //
 // So a handler can run more than once; no system can exclude that. A handler that ignores its context cannot be
 // stopped: after [HardTimeout] its node has failed and its slot is free, but its goroutine still runs.
@@ -187,7 +187,8 @@
 // The directory examples has complete programs, such as a saga, an approval and a nightly schedule.
 //
 // [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due], [Client.Queues] and [Client.Workflows] list the
-// current state. [Client.Cancel] ends a workflow with its cleanup, [Client.Revoke] without it. [Client.PauseQueue] stops a
+// current state. [Client.Cancel] ends a workflow with its cleanup, [Client.Revoke] without it.
+// [Client.Retry] runs the failed tasks of an ended workflow again. [Client.PauseQueue] stops a
 // queue; [Client.SetConcurrency] changes how many
 // tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps handlers. [WorkerConfig].Observe is called
 // after every attempt.

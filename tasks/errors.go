@@ -24,6 +24,14 @@ var (
 	ErrRevoked = tasktype.ErrRevoked
 	// ErrCancelled matches the failure of a task that [Client.Cancel] ended, and is the cause of the contexts of its handlers.
 	ErrCancelled = tasktype.ErrCancelled
+	// ErrRunning means that the workflow has not ended, so that it cannot be retried.
+	ErrRunning = engine.ErrRunning
+	// ErrRetryInput means that a node cannot get the input of [RetryInput]: it does not run again, or is of another task.
+	ErrRetryInput = engine.ErrRetryInput
+	// ErrSucceeded means that the workflow has succeeded, so that there is nothing to retry.
+	ErrSucceeded = engine.ErrSucceeded
+	// ErrDamaged means that the data of the workflow in Redis cannot be decoded, so that it cannot be retried.
+	ErrDamaged = engine.ErrDamaged
 	// ErrEnded means that the workflow has ended, so that there is nothing to cancel.
 	ErrEnded = engine.ErrEnded
 	// ErrWaitInTask is returned by a Wait inside a handler, where it could keep its own work from running.

@@ -266,6 +266,18 @@ func ExampleClient_Cancel() {
 	// Output: true
 }
 
+func ExampleClient_Retry() {
+	client, stop := exampleFleet()
+	defer stop()
+	ctx := context.Background()
+	run, err := Greet.S("ann").Send(ctx, client, tasks.In(time.Hour))
+	must(err)
+	must(run.Cancel(ctx))
+	must(client.Retry(ctx, run.ID(), tasks.RetryInput(Greet, "0", "bob"))) // it runs at once
+	fmt.Println(run.Wait(ctx))
+	// Output: hello bob <nil>
+}
+
 func ExampleScheduler() {
 	client, stop := exampleFleet()
 	defer stop()

@@ -89,8 +89,8 @@ func (c *Client) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 // of the next page: call again with it in f.Cursor until it is empty. A page can be short, or empty, although
 // others follow it.
 //
-// All running workflows are listed. Of the ended workflows, the last 10,000 of each state are listed (on a Redis Cluster, of
-// each shard), for as long as their results are kept.
+// All running workflows are listed. Of the ended workflows, the last 100,000 failed ones and the last 10,000 of each other
+// state are listed (on a Redis Cluster, of each shard), for as long as their results are kept.
 func (c *Client) Workflows(ctx context.Context, f tasktype.WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
 	page, next, err = c.eng.Inspector.Workflows(ctx, f)
 	if err != nil {

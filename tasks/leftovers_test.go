@@ -59,7 +59,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for round := range 3 {
 		for i := range 40 {
 			s := canvases.Example(100*round + i)
-			run, err := s.Signature().Send(t.Context(), c, tasks.Retention(50*time.Millisecond))
+			run, err := s.Signature().Send(t.Context(), c, tasks.Retention(50*time.Millisecond), tasks.FailureRetention(50*time.Millisecond))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +144,7 @@ func TestNothingIsLeftOfWhatExpired(t *testing.T) {
 			tasks.Chord(tasks.Each(ints(100), ID, tasks.Expires(time.Millisecond)), Sum),
 			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.Expires(time.Millisecond))), Sum),
 		} {
-			runs = append(runs, sent(t, w, s, tasks.Retention(time.Second)))
+			runs = append(runs, sent(t, w, s, tasks.Retention(time.Second), tasks.FailureRetention(time.Second)))
 		}
 		resume()
 		for _, run := range runs {
@@ -163,7 +163,7 @@ func TestNothingIsLeftOfAWorker(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		t.Run("work", func(t *testing.T) {
 			w := newWorld(t, rdb)
-			run := sent(t, w, tasks.Chord(tasks.Each(ints(500), ID), Sum), tasks.Retention(time.Second))
+			run := sent(t, w, tasks.Chord(tasks.Each(ints(500), ID), Sum), tasks.Retention(time.Second), tasks.FailureRetention(time.Second))
 			if got, err := run.Wait(limited(t)); err != nil || got != 124750 {
 				t.Fatalf("got %v, %v, want 124750", got, err)
 			}

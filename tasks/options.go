@@ -37,6 +37,13 @@ type (
 	}
 	// ScheduleOption is for [Scheduler.Add].
 	ScheduleOption interface{ forSchedule(o *graph.Opts) }
+	// ClientOption is for [Connect] and [NewClient]: it applies to each send of the client that does not override it.
+	ClientOption interface{ forClient(o *graph.Opts) }
+	// RetentionOption is for a send, and for all sends of a client.
+	RetentionOption interface {
+		SendOption
+		ClientOption
+	}
 
 	// Option is for [New], for one use of a task, and for Send.
 	//
@@ -63,11 +70,12 @@ type (
 // option sets fields of Opts. All options have this type; the interface that a function returns limits their use.
 type option func(*graph.Opts)
 
-func (f option) forTask(o *graph.Opts)  { f(o) }
-func (f option) forCall(o *graph.Opts)  { f(o) }
-func (f option) forEach(o *graph.Opts)  { f(o) }
-func (f option) forGroup(o *graph.Opts) { f(o) }
-func (f option) forSend(o *graph.Opts)  { f(o) }
+func (f option) forTask(o *graph.Opts)   { f(o) }
+func (f option) forCall(o *graph.Opts)   { f(o) }
+func (f option) forEach(o *graph.Opts)   { f(o) }
+func (f option) forGroup(o *graph.Opts)  { f(o) }
+func (f option) forSend(o *graph.Opts)   { f(o) }
+func (f option) forClient(o *graph.Opts) { f(o) }
 
 func (f option) forSchedule(o *graph.Opts) { f(o) }
 
@@ -318,9 +326,16 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// Retention is how long results and states are kept after the workflow has ended. Defaults to 24 hours.
-func Retention(d time.Duration) SendOption {
+// Retention is how long results and states are kept after the workflow has succeeded or [Client.Revoke] has stopped it. Defaults to
+// 24 hours.
+func Retention(d time.Duration) RetentionOption {
 	return lasting("Retention", d, 0, func(o *graph.Opts) { o.Retention = &d })
+}
+
+// FailureRetention is how long results and states are kept after the workflow has failed or was cancelled. During this time
+// [Client.Retry] is possible. Defaults to 7 days.
+func FailureRetention(d time.Duration) RetentionOption {
+	return lasting("FailureRetention", d, 0, func(o *graph.Opts) { o.FailureRetention = &d })
 }
 
 // ProgressKeys publishes the progress of the workflow as Redis keys {prefix}:{id}:… :

@@ -39,7 +39,7 @@ func (p *propWorld) mux() *tasks.Mux {
 		p.ran(ctx)
 		return next(ctx)
 	})
-	canvas.Handle(m, nil)
+	canvas.Handle(m, nil, nil)
 	return m
 }
 

@@ -423,12 +423,19 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.
 		return now, true
 	}
 	o := *e.opts
+	if d := s.client.eng.Sender.Defaults; d != nil {
+		o = *d.Over(e.opts)
+	}
 	o.ID = tickID(e.name, t.At)
 	keep := max(s.late()+time.Minute, engine.DefaultRetention)
 	if o.Retention != nil {
 		keep = max(s.late()+time.Minute, *o.Retention)
 	}
 	o.Retention = &keep
+	if o.FailureRetention != nil {
+		failed := max(s.late()+time.Minute, *o.FailureRetention)
+		o.FailureRetention = &failed
+	}
 	behind := now.Sub(t.At)
 	if t.Request != "" {
 		behind = 0 // its delays and limits count from now

@@ -48,7 +48,7 @@ func TestWrongCodeDoesNotCompile(t *testing.T) {
 		`Number.S(1).Send(ctx, client, tasks.LinkError(Excuse))`:                     {"tasks.StepOption", "tasks.SendOption"},
 		`tasks.GroupOf([]tasks.Signature[int]{}, tasks.Queue("a"))`:                  {"tasks.Option", "tasks.GroupOption"},
 		`tasks.MapFunc(Numbers.S(1), double, tasks.MaxRetry(1))`:                     {"tasks.Option", "tasks.GroupOption"},
-		`tasks.Each([]int{1}, Number, tasks.Retention(time.Hour))`:                   {"tasks.SendOption", "tasks.EachOption"},
+		`tasks.Each([]int{1}, Number, tasks.Retention(time.Hour))`:                   {"tasks.RetentionOption", "tasks.EachOption"},
 	} {
 		errs := check(code)
 		if !slices.ContainsFunc(errs, func(err error) bool {

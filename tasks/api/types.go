@@ -9,23 +9,24 @@ import (
 
 // NewWorkflow is a task to send.
 type NewWorkflow struct {
-	Task        string            `json:"task" minLength:"1" maxLength:"100" doc:"name of the task" example:"text.count"`
-	Input       json.RawMessage   `json:"input" doc:"input of the task, any JSON value"`
-	Queue       string            `json:"queue,omitempty" maxLength:"100" doc:"defaults to default"`
-	ID          string            `json:"id,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9_-]+$" patternDescription:"letters, digits, _ and -" doc:"ID of the workflow; 409 if a workflow has it. Defaults to a random ID."`
-	Name        string            `json:"name,omitempty" maxLength:"200" doc:"name of the workflow in listings; defaults to the name of the task"`
-	Labels      map[string]string `json:"labels,omitempty" doc:"labels by which the workflow is found, 1 KiB in total"`
-	Headers     map[string]string `json:"headers,omitempty" doc:"values for the handler, 8 KiB in total"`
-	FairnessKey string            `json:"fairness_key,omitempty" maxLength:"100" doc:"owner of the work; owners take turns"`
-	Unique      string            `json:"unique,omitempty" maxLength:"1024" doc:"one running workflow with this key; another send returns 409. Needs unique_for."`
-	UniqueFor   string            `json:"unique_for,omitempty" maxLength:"50" doc:"how long unique counts" example:"10m"`
-	Priority    int               `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"above 0: before all others of its queue"`
-	MaxRetry    int               `json:"max_retry,omitempty" minimum:"0" maximum:"1000" doc:"attempts after the first"`
-	Timeout     string            `json:"timeout,omitempty" maxLength:"50" doc:"time limit of an attempt" example:"30s"`
-	Delay       string            `json:"delay,omitempty" maxLength:"50" doc:"time until its start" example:"5m"`
-	StartAt     time.Time         `json:"start_at,omitzero" doc:"time of its start, instead of delay"`
-	Retention   string            `json:"retention,omitempty" maxLength:"50" doc:"how long the result is kept; defaults to 24h" example:"1h"`
-	External    bool              `json:"external,omitempty" doc:"no worker runs it: it is completed externally"`
+	Task             string            `json:"task" minLength:"1" maxLength:"100" doc:"name of the task" example:"text.count"`
+	Input            json.RawMessage   `json:"input" doc:"input of the task, any JSON value"`
+	Queue            string            `json:"queue,omitempty" maxLength:"100" doc:"defaults to default"`
+	ID               string            `json:"id,omitempty" maxLength:"100" pattern:"^[A-Za-z0-9_-]+$" patternDescription:"letters, digits, _ and -" doc:"ID of the workflow; 409 if a workflow has it. Defaults to a random ID."`
+	Name             string            `json:"name,omitempty" maxLength:"200" doc:"name of the workflow in listings; defaults to the name of the task"`
+	Labels           map[string]string `json:"labels,omitempty" doc:"labels by which the workflow is found, 1 KiB in total"`
+	Headers          map[string]string `json:"headers,omitempty" doc:"values for the handler, 8 KiB in total"`
+	FairnessKey      string            `json:"fairness_key,omitempty" maxLength:"100" doc:"owner of the work; owners take turns"`
+	Unique           string            `json:"unique,omitempty" maxLength:"1024" doc:"one running workflow with this key; another send returns 409. Needs unique_for."`
+	UniqueFor        string            `json:"unique_for,omitempty" maxLength:"50" doc:"how long unique counts" example:"10m"`
+	Priority         int               `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"above 0: before all others of its queue"`
+	MaxRetry         int               `json:"max_retry,omitempty" minimum:"0" maximum:"1000" doc:"attempts after the first"`
+	Timeout          string            `json:"timeout,omitempty" maxLength:"50" doc:"time limit of an attempt" example:"30s"`
+	Delay            string            `json:"delay,omitempty" maxLength:"50" doc:"time until its start" example:"5m"`
+	StartAt          time.Time         `json:"start_at,omitzero" doc:"time of its start, instead of delay"`
+	Retention        string            `json:"retention,omitempty" maxLength:"50" doc:"how long the result is kept; defaults to 24h" example:"1h"`
+	FailureRetention string            `json:"failure_retention,omitempty" maxLength:"50" doc:"how long the workflow is kept after a failure; defaults to 168h" example:"72h"`
+	External         bool              `json:"external,omitempty" doc:"no worker runs it: it is completed externally"`
 }
 
 // SentWorkflow is a workflow that was sent.

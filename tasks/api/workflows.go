@@ -117,7 +117,8 @@ func (n *NewWorkflow) options() ([]tasks.TaskOption, []tasks.SendOption, error) 
 		{"body.unique_for", n.UniqueFor, func(d time.Duration) tasks.SendOption { return tasks.Unique(n.Unique, d) }},
 		{"body.timeout", n.Timeout, func(d time.Duration) tasks.SendOption { return tasks.Timeout(d) }},
 		{"body.delay", n.Delay, func(d time.Duration) tasks.SendOption { return tasks.In(d) }},
-		{"body.retention", n.Retention, tasks.Retention},
+		{"body.retention", n.Retention, func(d time.Duration) tasks.SendOption { return tasks.Retention(d) }},
+		{"body.failure_retention", n.FailureRetention, func(d time.Duration) tasks.SendOption { return tasks.FailureRetention(d) }},
 	} {
 		if d.text == "" {
 			continue

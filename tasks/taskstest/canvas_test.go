@@ -23,14 +23,14 @@ type seeded struct{ *rand.Rand }
 func (s seeded) Int(lo, hi int, _ string) int { return lo + s.IntN(hi-lo+1) }
 
 // canvasFleet returns a fleet for canvases and a map with the number of runs of each task.
-func canvasFleet(t *testing.T) (*taskstest.Fleet, map[string]int) {
+func canvasFleet(t *testing.T, mended func(id string) bool) (*taskstest.Fleet, map[string]int) {
 	mux := tasks.NewMux()
 	runs := map[string]int{}
 	mux.Use(func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
 		runs[info.Task]++
 		return next(ctx)
 	})
-	canvas.Handle(mux, nil)
+	canvas.Handle(mux, nil, mended)
 	return taskstest.New(t, mux), runs
 }
 
@@ -38,7 +38,7 @@ func canvasFleet(t *testing.T) (*taskstest.Fleet, map[string]int) {
 // every group.
 func TestRandomWorkflows(t *testing.T) {
 	t.Parallel()
-	f, runs := canvasFleet(t)
+	f, runs := canvasFleet(t, nil)
 	for seed := range *canvases {
 		s := canvas.Draw(seeded{rand.New(rand.NewPCG(seed, 0))}, 1)
 		clear(runs)
@@ -71,7 +71,7 @@ func TestLimitsDoNotChangeResults(t *testing.T) {
 		{Kind: "leaf", Ints: []int{4}}, {Kind: "step", Kids: []int{0}}, {Kind: "group", Kids: []int{2, 3}}, {Kind: "count", Kids: []int{4}}, // a member that succeeds,
 		{Kind: "leaf", Ints: []int{10}}, {Kind: "group", Kids: []int{1, 5, 6}, AtMost: 1}, {Kind: "count", Kids: []int{7}},
 	}}
-	f, runs := canvasFleet(t)
+	f, runs := canvasFleet(t, nil)
 	for name, s := range map[string]*canvas.Scope{"nested": nested, "shared": shared} {
 		clear(runs)
 		for _, problem := range differences(t, f, s, runs) {
@@ -112,4 +112,52 @@ func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[str
 		out = append(out, diff)
 	}
 	return out
+}
+
+// A failed or cancelled workflow has the result after a retry that it would have without failures. Tasks whose input is the same
+// do not run again.
+func TestRetriedWorkflows(t *testing.T) {
+	t.Parallel()
+	mended := ""
+	f, runs := canvasFleet(t, func(id string) bool { return id == mended })
+	for seed := range *canvases {
+		s := canvas.Draw(seeded{rand.New(rand.NewPCG(seed, 0))}, 1)
+		clear(runs)
+		want := canvas.NewRuns()
+		want.Mended = true
+		res := canvas.Evaluate(s, want)
+		run, err := s.Signature().Send(t.Context(), f.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seed%4 == 0 {
+			if err := run.Cancel(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Drain()
+		_, err = run.Wait(t.Context())
+		mended = run.ID()
+		switch retried := run.Retry(t.Context()); {
+		case errors.Is(retried, tasks.ErrSucceeded) && err == nil:
+			continue
+		case retried != nil:
+			t.Fatalf("seed %d: %v", seed, retried)
+		}
+		if err := run.Retry(t.Context()); !errors.Is(err, tasks.ErrRunning) {
+			t.Errorf("seed %d: a second retry: got %v, want %v", seed, err, tasks.ErrRunning)
+		}
+		f.Drain()
+		raw, _ := json.Marshal(s)
+		p, err := run.Progress(t.Context())
+		if err != nil || !p.Ended || p.Done != p.Total || p.ChunksDone != p.Chunks {
+			t.Fatalf("seed %d: got %+v, %v\n%s", seed, p, err, raw)
+		}
+		got, err := run.Wait(t.Context())
+		failure := &tasks.Failure{}
+		failed := errors.As(err, &failure)
+		if diff := res.Differs(got, failed, failure.Message); diff != "" && !*want.Fast {
+			t.Errorf("seed %d: %s\n%s", seed, diff, raw)
+		}
+	}
 }

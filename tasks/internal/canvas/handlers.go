@@ -51,12 +51,14 @@ const askTime = 3 * time.Second
 var Asked = []string{pAsk.Name(), pHand.Name()}
 
 // Handle binds the tasks of canvases to their handlers. While other returns true, plans have another shape and the same value.
-func Handle(m *tasks.Mux, other func() bool) {
+// While mended returns true for the id of a workflow, handlers do not fail, as with [Runs.Mended]. Both may be nil.
+func Handle(m *tasks.Mux, other func() bool, mended func(id string) bool) {
+	works := func(ctx context.Context) bool { return mended != nil && mended(tasks.InfoFrom(ctx).Workflow) }
 	tasks.Handle(m, pLeaf, func(ctx context.Context, in leafIn) (int, error) {
 		switch {
 		case tasks.InfoFrom(ctx).Attempt <= in.Tries:
 			return 0, errors.New("once more")
-		case in.Fail:
+		case in.Fail && !works(ctx):
 			return 0, tasks.Permanent(fmt.Errorf("leaf %d", in.N))
 		}
 		return in.N, nil
@@ -69,7 +71,12 @@ func Handle(m *tasks.Mux, other func() bool) {
 		}
 		return tasks.ResultPending[int](ctx)
 	})
-	tasks.Handle(m, pBad, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("bad %d", n) })
+	tasks.Handle(m, pBad, func(ctx context.Context, n int) (int, error) {
+		if works(ctx) {
+			return n, nil
+		}
+		return 0, fmt.Errorf("bad %d", n)
+	})
 	tasks.Handle(m, pSum, func(_ context.Context, ns []int) (int, error) { return sum(ns), nil })
 	tasks.Handle(m, pPlus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
 	tasks.Handle(m, pTriple, func(_ context.Context, t tasks.Triple[int, int, int]) (int, error) {
@@ -83,8 +90,8 @@ func Handle(m *tasks.Mux, other func() bool) {
 		}
 		return n, nil
 	})
-	tasks.Handle(m, pEach, func(_ context.Context, n int) (int, error) {
-		if n%4 == badRemainder {
+	tasks.Handle(m, pEach, func(ctx context.Context, n int) (int, error) {
+		if n%4 == badRemainder && !works(ctx) {
 			return 0, fmt.Errorf("each %d", n)
 		}
 		return n + 1, nil

@@ -196,7 +196,7 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 		}
 		c = ended(g, id, outcome, encodeFailure(f))
 	}
-	c.Flags += "p"
+	c.Flags += "p<" + root.String()
 	return c, nil
 }
 

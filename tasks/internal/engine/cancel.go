@@ -67,7 +67,7 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 			return err
 		}
 		ready, unended := w.cancellable(running)
-		if unended == 0 || w.field(store.AbortField) != "" {
+		if unended == 0 || w.field(store.AbortField) != "" || w.field(store.StopField) != store.StopCancel {
 			return a.store.Agenda.Remove(ctx, w.Flow, cancelNote)
 		}
 		if !told && len(running) > 0 {
@@ -89,7 +89,7 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 				c.End(id.String(), append([]byte{'?'}, encodeFailure(&tasktype.Failure{
 					Task: title(g, id), Node: id.String(), Code: tasktype.CodeCancelled, Message: notBegun})...))
 				c.Queue = counted(g, id)
-				c.Flags += "d"
+				c.Flags += "dx"
 				changes[i] = c
 			}
 			t, err := a.apply(ctx, w.flow, changes)

@@ -21,8 +21,11 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// DefaultRetention is how long an ended workflow can be read.
-const DefaultRetention = 24 * time.Hour
+// How long an ended workflow can be read, after a success and after a failure.
+const (
+	DefaultRetention        = 24 * time.Hour
+	DefaultFailureRetention = 7 * 24 * time.Hour
+)
 
 // Engine is the side of senders and operators. It may be used by many goroutines at once.
 type Engine struct {

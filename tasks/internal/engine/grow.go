@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -20,10 +21,9 @@ type flow struct {
 }
 
 func newFlow(f store.Flow, g *graph.Graph) *flow {
-	f.Created, f.Retention = g.Created, g.Retention
-	if f.Retention == 0 {
-		f.Retention = DefaultRetention.Milliseconds()
-	}
+	f.Created = g.Created
+	f.Retention = cmp.Or(g.Retention, DefaultRetention.Milliseconds())
+	f.Failed = cmp.Or(g.FailureRetention, DefaultFailureRetention.Milliseconds())
 	f.Root = strconv.Itoa(g.Root)
 	first, last := g.Ends()
 	f.Caption = store.Caption{Tasks: store.Title(first, last), Name: g.Name, Labels: g.Labels}.String()

@@ -22,6 +22,7 @@ type Sender struct {
 	graphs   *graphs
 	progress *progress
 	advancer *advancer
+	Defaults *graph.Opts // of every send; nil for none
 	keeps    atomic.Bool // Redis is known not to evict keys
 }
 
@@ -60,6 +61,9 @@ func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, be
 // send is Send, for a tick if behind is positive or late is given: it runs behind after its time, and fails once
 // Redis's clock has reached late.
 func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (string, error) {
+	if s.Defaults != nil {
+		o = s.Defaults.Over(o)
+	}
 	g, err := compile(sig, o, behind)
 	if err != nil {
 		return "", err
@@ -184,6 +188,9 @@ func compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph,
 	}
 	if o.Retention != nil {
 		g.Retention = max(1, o.Retention.Milliseconds())
+	}
+	if o.FailureRetention != nil {
+		g.FailureRetention = max(1, o.FailureRetention.Milliseconds())
 	}
 	if o.In != nil {
 		g.Delay = o.In.Milliseconds()

@@ -108,19 +108,21 @@ func (s *Spec) QueueName() string {
 
 // Graph is the compiled form of a signature.
 type Graph struct {
-	V         int    `json:"v,omitempty"`
-	Created   int64  `json:"c,omitempty"` // unix ms, by the sender's clock
-	Retention int64  `json:"r,omitempty"` // ms; 0 is the default
-	Progress  string `json:"p,omitempty"`
-	Delay     int64  `json:"d,omitempty"` // ms, of all that can run at once
-	At        int64  `json:"t,omitempty"` // unix ms, likewise
-	Every     *Every `json:"e,omitempty"` // options of the send, for the tasks of plans
-	Behind    int64  `json:"-"`           // ms from the time that durations count from to the send
-	Planned   string `json:"-"`           // of a plan: the time at which it was stored, which distinguishes it from a plan that Redis lost
-	Specs     []Spec `json:"s"`
-	Nodes     []Node `json:"n"`
-	Root      int    `json:"o,omitempty"`
-	Subs      []Sub  `json:"u,omitempty"`
+	V         int   `json:"v,omitempty"`
+	Created   int64 `json:"c,omitempty"` // unix ms, by the sender's clock
+	Retention int64 `json:"r,omitempty"` // of a success, ms; 0 is the default
+	// FailureRetention is the retention of a failure, likewise.
+	FailureRetention int64  `json:"rf,omitempty"`
+	Progress         string `json:"p,omitempty"`
+	Delay            int64  `json:"d,omitempty"` // ms, of all that can run at once
+	At               int64  `json:"t,omitempty"` // unix ms, likewise
+	Every            *Every `json:"e,omitempty"` // options of the send, for the tasks of plans
+	Behind           int64  `json:"-"`           // ms from the time that durations count from to the send
+	Planned          string `json:"-"`           // of a plan: the time at which it was stored, which distinguishes it from a plan that Redis lost
+	Specs            []Spec `json:"s"`
+	Nodes            []Node `json:"n"`
+	Root             int    `json:"o,omitempty"`
+	Subs             []Sub  `json:"u,omitempty"`
 	// Headers are passed to every task.
 	Headers map[string]string `json:"h,omitempty"`
 	Name    string            `json:"w,omitempty"` // chosen by the sender

@@ -60,15 +60,16 @@ type Opts struct {
 	External bool
 
 	// Of a whole workflow.
-	ID          string
-	Retention   *time.Duration
-	Progress    string
-	Unique      string
-	UniqueTTL   time.Duration
-	FairnessKey string
-	Headers     map[string]string
-	Name        string
-	Labels      map[string]string
+	ID               string
+	Retention        *time.Duration // of a success
+	FailureRetention *time.Duration
+	Progress         string
+	Unique           string
+	UniqueTTL        time.Duration
+	FairnessKey      string
+	Headers          map[string]string
+	Name             string
+	Labels           map[string]string
 
 	// Of an entry of the schedule.
 	Overlap    string // name of the policy; empty to allow overlaps
@@ -146,6 +147,7 @@ func (o *Opts) Over(top *Opts) *Opts {
 		m.ID = top.ID
 	}
 	pick(&m.Retention, top.Retention)
+	pick(&m.FailureRetention, top.FailureRetention)
 	if top.Progress != "" {
 		m.Progress = top.Progress
 	}

@@ -12,22 +12,28 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // hasEnded reports whether all of a workflow has.
 func (h *history) hasEnded(f *flow) bool {
-	if f.state != "sent" {
-		return false
-	}
+	return f.state == "sent" && h.progress(f).Ended
+}
+
+// hasFailed reports whether a workflow has no value.
+func (h *history) hasFailed(f *flow) bool { return h.progress(f).Status != tasktype.Success }
+
+// progress returns that of a workflow.
+func (h *history) progress(f *flow) tasktype.Progress {
 	p, err := tasks.Attach[int](h.observer, f.id).Progress(context.Background())
 	if f.forgot && errors.Is(err, tasks.ErrUnknown) { // its last send returned while the one before it was not deleted yet
 		f.state = ""
-		return false
+		return p
 	}
 	if err != nil {
 		h.fail("progress of %s: %v", f.id, err)
 	}
-	return p.Ended
+	return p
 }
 
 // look checks that no terminal node of a workflow has changed, and records new terminal nodes.
@@ -47,6 +53,10 @@ func (h *history) look(f *flow) {
 	if err != nil {
 		h.fail("look at %s: %v", f.id, err)
 		return
+	}
+	if have["R"] != f.call {
+		clear(f.nodes)
+		f.call = have["R"]
 	}
 	if f.forgot && len(have) == 0 {
 		clear(f.nodes)
@@ -109,7 +119,7 @@ func (h *history) checkFlow(ctx context.Context, c *tasks.Client, f *flow) {
 		h.fail("%s: %s", f.id, diff)
 	}
 	faultless := h.plan.faultless()
-	if !h.lostPlan && !f.forgot { // else a plan may have run in two shapes, or the workflow twice
+	if !h.lostPlan && !f.forgot && f.retried == "" { // else a plan may have run in two shapes, or the workflow twice
 		for _, diff := range f.runs.Differs(f.ranTasks(!faultless)) {
 			h.fail("%s: %s", f.id, diff)
 		}

@@ -77,22 +77,34 @@ func (h *history) stopAll() {
 
 // flow is a workflow of a history.
 type flow struct {
-	id      string
-	scope   *canvas.Scope
-	want    canvas.Result
-	runs    canvas.Runs
-	state   string // "", "sending", "sent"
-	revoked bool
-	ran     map[string][]*execution // by node
-	nodes   map[string]string       // terminal ones, as they were seen first
-	ended   bool
-	forgot  bool   // it was deleted and sent again
-	ref     string // whose nodes these are
-	renewed int    // the event in which it was deleted
+	id       string
+	scope    *canvas.Scope
+	want     canvas.Result
+	runs     canvas.Runs
+	state    string                  // "", "sending", "sent"
+	stopping bool                    // a call to revoke or cancel it is under way
+	torn     bool                    // the call to revoke or cancel it failed, and may arrive late
+	revoked  bool                    // or cancelled
+	retried  string                  // "", "retrying", "retried": its tasks do not fail any more, except those that expire
+	ran      map[string][]*execution // by node
+	nodes    map[string]string       // terminal ones, as they were seen first
+	ended    bool
+	call     string // that retried it, as far as was seen
+	forgot   bool   // it was deleted and sent again
+	ref      string // whose nodes these are
+	renewed  int    // the event in which it was deleted
 }
 
 // loose reports whether the tasks of f that run depend on timing.
 func (f *flow) loose() bool { return f.revoked || *f.runs.Fast }
+
+// mended reports whether the tasks of a workflow do not fail any more.
+func (h *history) mended(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == id })]
+	return f.retried != ""
+}
 
 // drawn makes the choices of a canvas.
 type drawn struct{ h *history }
@@ -208,7 +220,7 @@ func (h *history) send() {
 func (h *history) unended() (out []string) {
 	for _, f := range h.flows {
 		if !f.ended || f.forgot {
-			f.ended = h.hasEnded(f)
+			f.ended = f.retried != "retrying" && h.hasEnded(f)
 		}
 		if !f.ended {
 			out = append(out, f.id)
@@ -223,25 +235,26 @@ func (h *history) operate() {
 	switch {
 	case h.chance(400):
 		f := h.flows[h.rng.IntN(len(h.flows))]
-		if f.state != "sent" || s.busy || h.plan.revocations == 0 {
+		if f.state != "sent" || s.busy || f.retried == "retrying" || h.plan.revocations == 0 {
 			return
 		}
 		h.plan.revocations--
-		f.revoked, s.busy = true, true
+		f.revoked, f.stopping, s.busy = true, true, true
 		stop, what := s.client.Revoke, "REVOKES"
 		if h.chance(600) {
 			stop, what = s.client.Cancel, "CANCELS"
 		}
 		h.event("%s %s %s", s.name, what, f.id)
 		h.spawn(func() {
-			_ = stop(context.Background(), f.id) // if it fails, the workflow was stopped or not
+			err := stop(context.Background(), f.id) // if it fails, the workflow was stopped or not
 			h.mu.Lock()
+			f.torn, f.stopping = f.torn || err != nil, false
 			s.busy = false
 			h.mu.Unlock()
 		})
 	case h.chance(400):
 		f := h.flows[h.rng.IntN(len(h.flows))]
-		if f.state != "sent" || s.busy || !h.hasEnded(f) {
+		if f.state != "sent" || s.busy || f.retried != "" || !h.hasEnded(f) {
 			return
 		}
 		f.state, f.ended, f.forgot, s.busy = "", false, true, true
@@ -258,6 +271,62 @@ func (h *history) operate() {
 		q := queues[h.rng.IntN(len(queues))]
 		h.paused[q] = !h.paused[q]
 		h.event("PAUSE %s: %v", q, h.paused[q])
+	}
+}
+
+// retry has a sender retry a failed workflow, until it is known whether that had an effect. It reports whether there is one.
+func (h *history) retry() bool {
+	i := slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy && !s.dead })
+	if h.plan.retries == 0 || i < 0 {
+		return false
+	}
+	s := h.senders[i]
+	for _, k := range h.rng.Perm(len(h.flows)) {
+		if f := h.flows[k]; f.state == "sent" && f.retried == "" && !f.forgot && !f.stopping && h.hasEnded(f) && h.hasFailed(f) {
+			h.plan.retries--
+			f.ended, f.retried, s.busy = false, "retrying", true
+			h.event("%s RETRIES %s", s.name, f.id)
+			h.spawn(func() { h.retryOf(s, f) })
+			return true
+		}
+	}
+	return false
+}
+
+// retryOf retries a workflow in a sender.
+func (h *history) retryOf(s *sender, f *flow) {
+	defer func() {
+		h.mu.Lock()
+		s.busy = false
+		h.mu.Unlock()
+	}()
+	for cut := false; ; {
+		err := s.client.Retry(context.Background(), f.id)
+		h.mu.Lock()
+		busy := err != nil && strings.Contains(err.Error(), "have not returned")
+		switch {
+		case s.dead:
+			f.retried, f.torn, f.revoked = "retried", true, true // or not
+		case err == nil, cut && !busy && (errors.Is(err, tasks.ErrRunning) || errors.Is(err, tasks.ErrSucceeded)):
+			f.retried = "retried"
+			f.runs = canvas.NewRuns()
+			f.runs.Mended = true
+			f.want = canvas.Evaluate(f.scope, f.runs)
+			f.revoked = f.torn
+			f.renew(len(h.events))
+			maps.DeleteFunc(h.party.won, func(node string, _ int) bool { return strings.HasPrefix(node, f.id+"/") })
+		case errors.Is(err, tasks.ErrRevoked) && f.revoked:
+			f.retried = ""
+		case !busy && !errors.Is(err, errCut):
+			h.fail("retry of %s: %v", f.id, err)
+		}
+		cut = cut || errors.Is(err, errCut)
+		over := f.retried != "retrying" || len(h.problem) > 0
+		h.mu.Unlock()
+		if over {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

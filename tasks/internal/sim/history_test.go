@@ -356,6 +356,7 @@ func (h *history) trouble() {
 	add(3, h.short(), h.hire)
 	add(p.freezes, true, h.freeze)
 	add(p.operator, true, h.operate)
+	add(4, p.retries > 0, func() { h.retry() })
 	all := 0
 	for _, c := range cs {
 		all += c.weight
@@ -384,6 +385,9 @@ func (h *history) peace() {
 			continue
 		}
 		if ended.IsZero() && len(h.unended()) == 0 {
+			if h.retry() {
+				continue
+			}
 			ended = time.Now()
 		}
 		if !ended.IsZero() && time.Since(ended) > h.settling() && len(h.waiting) == 0 {

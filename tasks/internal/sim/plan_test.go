@@ -16,6 +16,7 @@ type plan struct {
 	skewed      int // processes out of thousand
 	operator    int
 	revocations int
+	retries     int
 	losses      int // plans out of thousand that Redis loses
 }
 
@@ -26,6 +27,7 @@ func (h *history) draw() {
 	p := &h.plan
 	p.spread = h.among(0, 3) * 100
 	p.asks = max(0, h.among(-2, 2)) * 200
+	p.retries = max(0, h.among(-2, 3))
 	if h.chance(250) {
 		return
 	}

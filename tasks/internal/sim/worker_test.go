@@ -84,7 +84,7 @@ func (h *history) hire() {
 	m.Use(func(ctx context.Context, i tasktype.Info, next func(context.Context) error) error {
 		return h.execute(w, i, func() error { return next(ctx) })
 	})
-	canvas.Handle(m, func() bool { return h.lostPlan })
+	canvas.Handle(m, func() bool { return h.lostPlan }, h.mended)
 	served := map[string]int{}
 	for _, q := range queues {
 		served[q] = 1

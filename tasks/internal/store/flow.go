@@ -17,7 +17,8 @@ type Flow struct {
 	Ref       string // its reference, see [NewReference]
 	Created   int64  // unix ms
 	Root      string
-	Retention int64  // ms
+	Retention int64  // of a success, ms
+	Failed    int64  // retention of a failure, ms
 	Caption   string // its text in the index, see [Caption]
 	shard     int
 }
@@ -35,7 +36,7 @@ func (f Flow) Shard() int { return f.shard }
 
 // facts appends the arguments that describe a workflow to scripts.
 func (f Flow) facts(args []any) []any {
-	return append(args, f.Ref, f.Created, f.Root, f.Retention, f.Caption)
+	return append(args, f.Ref, f.Created, f.Root, fmt.Sprintf("%d,%d", f.Retention, f.Failed), f.Caption)
 }
 
 // GraphField returns the field that the graph of a scope is in.
@@ -87,6 +88,13 @@ func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 	}
 	return toInt(res[0]) == 0, nil
 }
+
+// StopField is the field that says whether a workflow was revoked or cancelled.
+const (
+	StopField  = "x"
+	StopRevoke = "1"
+	StopCancel = "c"
+)
 
 // The responses of [Flows.Cancel].
 const (

@@ -27,7 +27,7 @@ const storeKey = "muster:store"
 //	a<node>         the first run and the last eleven that another run followed, a line each: "<run>|<attempt>|<began, unix
 //	                ms>|<ended, unix ms>|<outcome>|<worker>|[<code>,<message>]", with the brackets as JSON
 //	s<node>         when the plan of a node was stored: ms since the workflow was sent
-//	i<node>         literal input of a node that has failed
+//	i<node>         literal input of a node that has failed, was revoked or is skipped
 //	in, in<node>    literal inputs of the workflow, of the plan at a node: JSON by node; none if they are large
 //	t<node>         "<attempt> <hash>" of the token that the node can be answered with; of no use once that attempt is over
 //	n z vn vz       tasks and steps: known, terminal
@@ -42,6 +42,7 @@ const storeKey = "muster:store"
 //	w               set once a node has waited for an answer
 //	o               set once a node was ended by others than the worker that had it
 //	y<node>:<cause> set once a catch runs for this cause
+//	R               id of the call that retried the workflow last
 //	!               why the workflow was given up as a whole
 //
 // Beside it live, while AtMost holds members back, flowKey:h<group> (a set of those that have a place)
@@ -105,7 +106,7 @@ func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
 func liveKey(shard int) string { return tag(shard) + "live" }
 
 // doneKey is the sorted set of the last workflows of a shard that ended with a state (S success, F failure, X revoked):
-// "<reference> <sent, unix ms> <caption>" by when they ended, in unix ms. Some 10,000 at most, and no expiry; a workflow in it may
+// "<reference> <sent, unix ms> <caption>" by when they ended, in unix ms. Some 10,000 at most, 100,000 for F, and no expiry; a workflow in it may
 // have expired.
 func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
 

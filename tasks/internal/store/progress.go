@@ -21,6 +21,11 @@ func (s ProgressKeys) Set(ctx context.Context, prefix, id, name, how, value stri
 	return s.scripts["project"].Run(ctx, s.rdb, []string{progressKey(prefix, id, name)}, how, value, progressTTL).Err()
 }
 
+// Delete deletes a progress key.
+func (s ProgressKeys) Delete(ctx context.Context, prefix, id, name string) error {
+	return s.rdb.Del(ctx, progressKey(prefix, id, name)).Err()
+}
+
 // Refresh pushes the expiry of progress keys that exist.
 func (s ProgressKeys) Refresh(ctx context.Context, prefix, id string, names []string) error {
 	pipe := s.rdb.Pipeline()

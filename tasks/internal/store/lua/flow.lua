@@ -1,7 +1,7 @@
 -- Shared by the scripts that change workflows; put behind lib and index. Creating its functions costs as much as a few
 -- writes, so a script calls flow only when it needs them.
 -- KEYS as in lib
--- ARGV[p] reference of a workflow, [p+1] when it was sent (unix ms), [p+2] root node, [p+3] retention (ms), [p+4] name: these
+-- ARGV[p] reference of a workflow, [p+1] when it was sent (unix ms), [p+2] root node, [p+3] '<retention of a success, ms>,<of a failure>', [p+4] name: these
 -- are its five facts. For its changes see apply
 -- returns nothing: it defines flow
 
@@ -16,6 +16,7 @@ local function flow(onLane, onMost, on)
   local recs, puts  -- records by node; fields and values to write
   local notes       -- entries for the agenda
   local lanes       -- elements that become ready, by lane
+  local cancelled   -- whether it is
   local rooted      -- letter of the root's outcome, once it has one
   local told        -- whether to publish that the root has ended
   local answerer    -- the call that answers for a node
@@ -31,7 +32,8 @@ local function flow(onLane, onMost, on)
     wf = P .. 'w:' .. W
     add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
     have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'v', 'd')
-    if have[7] == 'c' then have[7] = false end -- cancelled: failures are followed
+    cancelled = have[7] == 'c'
+    if cancelled then have[7] = false end -- failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
     return have[1]
   end
@@ -74,6 +76,14 @@ local function flow(onLane, onMost, on)
       if not rec then return '' end
       if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
       return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^W|%d*|%d*|%d*|%d*|(.*)$') or ''
+    end
+
+    -- keepInput keeps the literal input in the old record of a node that ends without success.
+    local function keepInput(id, rec)
+      local given = input(rec)
+      if given == '' then return end
+      puts[#puts + 1] = 'i' .. id
+      puts[#puts + 1] = given
     end
 
     -- waits writes the record of a waiting node. letter: D before its first attempt, T after one that failed, Q if it is
@@ -217,6 +227,7 @@ local function flow(onLane, onMost, on)
       local rec = record(id)
       if rec and string.find('SFXKkPW', string.sub(rec, 1, 1), 1, true) then return end
       put(id, 'k|' .. cause)
+      keepInput(id, rec)
       note(now + SOON, id)
       todo[#todo + 1] = '-' .. id
       if id == root then told = true end
@@ -395,6 +406,10 @@ local function flow(onLane, onMost, on)
         rec = 'K|' .. cause
       else
         if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return false end
+        -- The call may be of a time before the workflow was retried.
+        local plan = string.match(flags, '<(.*)$')
+        if flagged(flags, 'x') and not cancelled or plan and not terminal(record(plan))
+          or outcome == 'X' and cause ~= node and string.sub(record(cause) or '', 1, 1) ~= 'F' then return false end
         if outcome == 'S' and not fenced and flagged(flags, 'v') and not due(node) then return false end
         local ran, worker, body = string.match(rec, '^!(%d*)|([^|]*)|(.*)$')
         body = body or string.match(rec, '^%?(.*)$')
@@ -414,11 +429,7 @@ local function flow(onLane, onMost, on)
         end
       end
       put(node, rec)
-      local given = outcome == 'F' and input(old) or ''
-      if given ~= '' then
-        puts[#puts + 1] = 'i' .. node
-        puts[#puts + 1] = given
-      end
+      if (outcome == 'F' or outcome == 'X') and not have[7] then keepInput(node, old) end
       if node == root then
         told, rooted = true, outcome
       end
@@ -564,7 +575,8 @@ local function flow(onLane, onMost, on)
   --            G: the changes that follow are made only if a node lets them
   --   flags    v: they are steps, not tasks; c: they are members of a map; p: planned nodes may end; d: their last error and own
   --            progress are deleted; f: their siblings may have to be revoked; a: they are answered from outside;
-  --            >node: the cause of the skips that follow (always the last flag)
+  --            x: only while the workflow is cancelled; <node: only once this node, the last of its plan, has ended; >node: the
+  --            cause of the skips that follow, and of X, which is only while that node has failed (one of these two is the last flag)
   --   back     slot of a group to return: 'group holder', 'group' if each node is its own holder, or ''
   --   queue, task   for the counts of S, F, X and R; an empty queue is not counted. The task is always given for nodes that
   --            may wait for an answer
@@ -658,14 +670,16 @@ local function flow(onLane, onMost, on)
         for span in string.gmatch(have[11], '(%S+) [^\n]*\n') do redis.call('ZREM', P .. 'agenda', W .. '/' .. span) end
         redis.call('HDEL', wf, 'd')
       end
-      redis.call('PEXPIRE', wf, retention)
-      local chosen = chosenKey(W)
-      if chosen then redis.call('PEXPIRE', chosen, retention) end
       local letter = rooted or redis.call('HGET', wf, 'r')
       if letter == 'K' then
         local rec = redis.call('HGET', wf, string.match(redis.call('HGET', wf, root), '^K|(.*)$') or root)
         letter = rec and string.sub(rec, 1, 1)
       end
+      local success, failure = string.match(retention, '^(%d+),(%d+)$')
+      local keep = (letter == 'S' or have[7]) and success or failure
+      redis.call('PEXPIRE', wf, keep)
+      local chosen = chosenKey(W)
+      if chosen then redis.call('PEXPIRE', chosen, keep) end
       ended(W, name, (letter == 'S' or letter == 'X') and letter or 'F', created)
     end
     if told or over then

@@ -2,7 +2,7 @@
 -- minute and hour. Put behind lib and in front of scripts that change workflows.
 -- KEYS and ARGV are those of the script; P, now and whole are of lib
 -- returns nothing: it defines functions
-local DONE = 10000 -- ended workflows to keep of each state: less than 1 MB
+local DONE = {S = 10000, F = 100000, X = 10000} -- ended workflows to keep of each state: about 10 MB
 local SLACK = 16 -- the set is cut in one of so many milliseconds
 local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond that, new tasks are counted together
 local FAILS = 100 -- failed nodes of a task
@@ -26,7 +26,13 @@ local function ended(id, name, letter, created)
   dropped(id, name)
   local done = P .. 'done:' .. letter
   redis.call('ZADD', done, now, id .. ' ' .. created .. ' ' .. name)
-  if now % SLACK == 0 then redis.call('ZREMRANGEBYRANK', done, 0, -DONE - 1) end
+  if now % SLACK == 0 then redis.call('ZREMRANGEBYRANK', done, 0, -DONE[letter] - 1) end
+end
+
+-- reopened lists an ended workflow as live again, since it was sent.
+local function reopened(id, name, created)
+  for _, letter in ipairs({'S', 'F', 'X'}) do redis.call('ZREM', P .. 'done:' .. letter, id .. ' ' .. created .. ' ' .. name) end
+  redis.call('ZADD', P .. 'live', created, id .. ' ' .. name)
 end
 
 local counts -- "<what> <queue> <task>" to a number, or nil

@@ -1,0 +1,600 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"muster/internal/clip"
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// The errors of a retry.
+var (
+	ErrRunning   = errors.New("the workflow is running: cancel it or wait until it has ended")
+	ErrSucceeded = errors.New("the workflow has succeeded: nothing to retry")
+	ErrDamaged   = errors.New("the data of the workflow in Redis is damaged: send it again")
+
+	ErrRetryInput = errors.New("corrected input")
+
+	errBusy = fmt.Errorf("%w: workers have not returned some of its tasks; retry in a few seconds", ErrRunning)
+)
+
+// Corrected is an input for a node that is retried.
+type Corrected struct {
+	Task  string // that the node must be of; empty for any
+	Input json.RawMessage
+}
+
+// Retry runs the nodes of an ended workflow again that have not succeeded, and the nodes that depend on their outcome.
+// inputs are by node.
+func (r *Revoker) Retry(ctx context.Context, refOrID string, inputs map[string]Corrected) error {
+	f, err := r.store.Flows.Address(ctx, refOrID)
+	if err != nil {
+		return err
+	}
+	for call := newID(); ; {
+		w, err := r.retriable(ctx, f)
+		if err != nil {
+			return err
+		}
+		reset, err := newResetter(w).reset(inputs)
+		if err != nil {
+			return err
+		}
+		reset.Call = call
+		state, todo, wants, err := r.store.Flows.Retry(ctx, w.Flow, reset)
+		if err != nil {
+			return err
+		}
+		switch state {
+		case store.RetryOK:
+			// From here on the workflow runs in any case: workers do what fails here.
+			r.wake(ctx, wants)
+			todo.Plans = reset.Plans
+			if err := errors.Join(r.progress.reopened(ctx, w.flow), r.advancer.settle(ctx, w.flow, todo)); err != nil {
+				r.log.WarnContext(ctx, "workflow is retried; workers take the rest of its first steps", "workflow", w.ID(), "error", err)
+			}
+			return nil
+		case store.RetryChanged:
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		case store.RetryBusy:
+			return errBusy
+		case store.RetryRunning:
+			return ErrRunning
+		case store.RetryRevoked:
+			return fmt.Errorf("the workflow was %w: send it again", tasktype.ErrRevoked)
+		case store.RetryDamaged:
+			return ErrDamaged
+		default:
+			return ErrUnknown
+		}
+	}
+}
+
+// retriable reads a workflow, and returns an error unless it can be retried.
+func (r *Revoker) retriable(ctx context.Context, f store.Flow) (*whole, error) {
+	aborted, err := r.graphs.aborted(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if aborted != nil {
+		return nil, ErrDamaged
+	}
+	w, err := r.graphs.whole(ctx, f.Ref)
+	if errors.Is(err, errUnreadable) {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case w.field(store.StopField) == store.StopRevoke:
+		return nil, fmt.Errorf("the workflow was %w: send it again", tasktype.ErrRevoked)
+	case !over(w.field):
+		return nil, ErrRunning
+	case w.field(store.StopField) == "" && strings.HasPrefix(w.field(w.Root), string(rune(store.StateSucceeded))):
+		return nil, ErrSucceeded
+	}
+	return w, nil
+}
+
+// RetryAll retries the failed workflows that a filter selects, and returns how many it has retried. It continues after
+// errors, and returns the first of them.
+func (in *Inspector) RetryAll(ctx context.Context, q tasktype.WorkflowFilter, retry func(ctx context.Context, ref string) error) (n int, err error) {
+	if q.State != "" && q.State != tasktype.WorkflowFailed {
+		return 0, fmt.Errorf("state %q of the filter: only failed workflows can be retried", q.State)
+	}
+	q.State, q.Limit = tasktype.WorkflowFailed, retryPage
+	var errs []error
+	failed := 0
+	for {
+		page, next, err := in.store.Index.Workflows(ctx, q)
+		if err != nil {
+			return n, errors.Join(append(errs, err)...)
+		}
+		results := make(chan error, len(page))
+		for part := range slices.Chunk(page, max(1, (len(page)+retryAtOnce-1)/retryAtOnce)) {
+			go func() {
+				for i := range part {
+					results <- retry(ctx, part[i].Ref)
+				}
+			}()
+		}
+		for range page {
+			switch err := <-results; {
+			case err == nil:
+				n++
+			case errors.Is(err, ErrUnknown) || errors.Is(err, ErrRunning) && !errors.Is(err, errBusy): // its retention is over, or another call has retried it
+			default:
+				if failed++; failed <= retryErrors {
+					errs = append(errs, err)
+				}
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return n, err
+		}
+		if next == "" {
+			break
+		}
+		q.Cursor = next
+	}
+	if failed > retryErrors {
+		errs = append(errs, fmt.Errorf("and %d more workflows that were not retried", failed-retryErrors))
+	}
+	return n, errors.Join(errs...)
+}
+
+// Bounds of RetryAll.
+const (
+	retryPage   = 500 // workflows that are read at once
+	retryAtOnce = 8
+	retryErrors = 20 // that are returned
+)
+
+// resetter computes the nodes of a workflow that run again.
+type resetter struct {
+	*whole
+	exists map[string]bool
+	again  map[string]bool // nodes that are reset
+	anew   map[string]bool // of these, the nodes whose input changes: their plan or their members are deleted
+	out    *store.Reset
+}
+
+func newResetter(w *whole) *resetter {
+	return &resetter{w, map[string]bool{}, map[string]bool{}, map[string]bool{},
+		&store.Reset{Revision: w.field(store.RevisionField), Set: map[string]string{}}}
+}
+
+// reset returns the changes. Afterwards, the fields of the workflow are those of one in which the reset nodes have not begun
+// yet. A node that has planned is not reset itself, nor is a map with members, unless its input changes.
+func (r *resetter) reset(inputs map[string]Corrected) (*store.Reset, error) {
+	r.mark()
+	left := slices.DeleteFunc(slices.Clone(r.ids), func(id graph.ID) bool { return r.deleted(id.String()) })
+	for node, c := range inputs {
+		if err := r.accepts(node, c); err != nil {
+			return nil, err
+		}
+	}
+	r.clear()
+	r.count(left)
+	came := r.outcomes(left)
+	var ready []graph.ID
+	for _, id := range left {
+		if !r.again[id.String()] {
+			continue
+		}
+		runs, err := r.restart(id, came, inputs)
+		if err != nil {
+			return nil, err
+		}
+		if runs {
+			ready = append(ready, id)
+		}
+	}
+	r.release(ready)
+	lanes := map[string]bool{}
+	for _, g := range r.graphs {
+		for i := range g.Specs {
+			lanes[store.Lane(g.Specs[i].QueueName(), g.Specs[i].Priority)] = true
+		}
+	}
+	r.out.Lanes = slices.Sorted(maps.Keys(lanes))
+	return r.out, nil
+}
+
+// node returns the node of the graph that id is an instance of.
+func (r *resetter) node(id graph.ID) *graph.Node { return &r.graph(id).Nodes[id.Index] }
+
+// state returns the letter of the record of a node.
+func (r *resetter) state(name string) byte {
+	if rec := r.field(name); rec != "" {
+		return rec[0]
+	}
+	return 0
+}
+
+// mark finds the nodes to reset: those without success, and what depends on their outcome.
+func (r *resetter) mark() {
+	var queue []graph.ID
+	mark := func(id graph.ID, anew bool) {
+		name := id.String()
+		if !r.exists[name] {
+			return
+		}
+		r.anew[name] = r.anew[name] || anew
+		if !r.again[name] {
+			r.again[name] = true
+			queue = append(queue, id)
+		}
+	}
+	for _, id := range r.ids {
+		r.exists[id.String()] = r.node(id).Kind != graph.Catch
+	}
+	for _, id := range r.ids {
+		if r.state(id.String()) != store.StateSucceeded {
+			mark(id, false)
+		}
+	}
+	for len(queue) > 0 {
+		id := queue[0]
+		queue = queue[1:]
+		g, n := r.graph(id), r.node(id)
+		if id.Inst < 0 && n.By > 0 {
+			mark(id.At(n.By-1, -1), false) // so that the nodes that it holds back take a place again
+		}
+		edges := g.Succs(id.Index)
+		switch {
+		case n.Kind == graph.Permit:
+			continue // the nodes behind it that have succeeded need no place
+		case id.Inst >= 0:
+			edges = g.Members(id.Index)
+		}
+		for _, e := range edges {
+			mark(id.At(e.To, -1), e.Kind != graph.OfMap)
+		}
+		if id.Scope != "" && id.Index == g.Root && id.Inst < 0 {
+			planned, err := graph.ParseID(id.Scope)
+			if err == nil {
+				mark(planned, false)
+			}
+		}
+	}
+}
+
+// deleted reports whether a node is deleted: a run of a catch, and all that is in a plan or map which is made anew.
+func (r *resetter) deleted(name string) bool {
+	for at := name; ; {
+		id, err := graph.ParseID(at)
+		if g := r.graphs[id.Scope]; err != nil || g == nil || id.Index >= len(g.Nodes) {
+			return true
+		}
+		if r.node(id).Kind == graph.Catch || at != name && r.anew[at] || id.Inst >= 0 && r.anew[id.At(id.Index, -1).String()] {
+			return true
+		}
+		if id.Scope == "" {
+			return false
+		}
+		at = id.Scope
+	}
+}
+
+// accepts returns an error if a node does not run again, or not with a corrected input.
+func (r *resetter) accepts(node string, c Corrected) error {
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRetryInput, err)
+	}
+	switch {
+	case !r.exists[node]:
+		return fmt.Errorf("%w of node %s: it does not exist", ErrRetryInput, node)
+	case !r.again[node] || r.deleted(node):
+		return fmt.Errorf("%w of node %s: the node does not run again", ErrRetryInput, node)
+	case id.Inst < 0 && r.graph(id).Virtual(id.Index):
+		return fmt.Errorf("%w of node %s: it has no task", ErrRetryInput, node)
+	case r.planned(node):
+		return fmt.Errorf("%w of node %s: it has returned a plan, which continues; give the input to a node of the plan", ErrRetryInput, node)
+	}
+	if task := title(r.graph(id), id); c.Task != "" && c.Task != task {
+		return fmt.Errorf("%w of node %s: it is of task %s, not %s", ErrRetryInput, node, task, c.Task)
+	}
+	if err := fits(c.Input, "it"); err != nil {
+		return fmt.Errorf("%w of node %s: %w", ErrRetryInput, node, err)
+	}
+	return nil
+}
+
+// planned reports whether a node keeps its plan.
+func (r *resetter) planned(name string) bool {
+	return r.field(store.GraphField(name)) != "" && !r.anew[name]
+}
+
+// ofNode matches the fields of a node.
+var ofNode = regexp.MustCompile(`^([a-z]*)(\d[\d:.]*)!?$`)
+
+// clear deletes the fields of nodes that are deleted or reset.
+func (r *resetter) clear() {
+	del := []string{"x", "r", "d"}
+	for field := range r.fields {
+		m := ofNode.FindStringSubmatch(field)
+		switch {
+		case field[0] == 'y': // runs of catches
+			del = append(del, field)
+		case m == nil:
+		case r.deleted(m[2]):
+			del = append(del, field)
+		case !r.again[m[2]]:
+		case m[1] == "" || slices.Contains([]string{"j", "q", "e", "p", "t"}, m[1]):
+			del = append(del, field)
+		case r.anew[m[2]] && slices.Contains([]string{"g", "s", "in", "m"}, m[1]):
+			del = append(del, field)
+		}
+	}
+	r.out.Delete = slices.DeleteFunc(del, func(field string) bool { return r.field(field) == "" })
+}
+
+// count sets the counts of the workflow.
+func (r *resetter) count(left []graph.ID) {
+	counts := map[string]int{"n": 0, "z": 0, "vn": 0, "vz": 0, "ct": 0, "cc": 0}
+	for _, id := range left {
+		g, n := r.graph(id), r.node(id)
+		member := id.Inst >= 0
+		prefix := ""
+		if !member && g.Virtual(id.Index) || member && g.Specs[n.Spec].Sub > 0 {
+			prefix = "v"
+		}
+		ended := 1
+		if r.again[id.String()] {
+			ended = 0
+		}
+		counts[prefix+"n"]++
+		counts[prefix+"z"] += ended
+		if member {
+			counts["ct"]++
+			counts["cc"] += ended
+		}
+	}
+	for name, n := range counts {
+		if n > 0 || r.field(name) != "" {
+			r.out.Set[name] = strconv.Itoa(n)
+		}
+	}
+}
+
+// outcomes returns, by node, how many of the outcomes that reset nodes wait for have come.
+func (r *resetter) outcomes(left []graph.ID) map[string]int {
+	came := map[string]int{}
+	for _, id := range left {
+		if r.again[id.String()] {
+			continue
+		}
+		edges := r.graph(id).Succs(id.Index)
+		if id.Inst >= 0 {
+			edges = r.graph(id).Members(id.Index)
+		}
+		for _, e := range edges {
+			if to := id.At(e.To, -1).String(); r.again[to] && (e.Kind == graph.Need || e.Kind == graph.Any) {
+				came[to]++
+			}
+		}
+	}
+	return came
+}
+
+// restart sets the fields of a node that is reset. It reports whether the node can run now.
+func (r *resetter) restart(id graph.ID, came map[string]int, inputs map[string]Corrected) (bool, error) {
+	name, g, n := id.String(), r.graph(id), r.node(id)
+	raw := r.field(name)
+	rec := store.ParseRecord([]byte(raw), r.Created)
+	if rec.State == store.StateFailed {
+		r.out.Failed = append(r.out.Failed, name)
+	}
+	if r.planned(name) {
+		p := strings.SplitN(raw, "|", 6)
+		p = append(p, make([]string, 6)...)
+		r.out.Set[name] = fmt.Sprintf("%c|%s|0|%s|%s", store.StatePlanned, p[1], p[2], p[4])
+		sub := r.graphs[name]
+		if root := (graph.ID{Scope: name, Index: sub.Root, Inst: -1}).String(); !r.again[root] {
+			r.out.Plans = append(r.out.Plans, name)
+		}
+		return false, nil
+	}
+	if n.Kind == graph.Each && id.Inst < 0 && r.field("m"+name) != "" && !r.anew[name] {
+		m, err := strconv.Atoi(r.field("m" + name))
+		if err != nil {
+			return false, fmt.Errorf("%w: members of map %s: %w", ErrDamaged, name, err)
+		}
+		ended := 0
+		for i := range m {
+			if !r.again[id.At(id.Index, i).String()] {
+				ended++
+			}
+		}
+		if ended == m {
+			r.out.Set[name] = string(rune(store.StateMapped))
+			return true, nil
+		}
+		r.out.Set[name] = string(rune(store.StateMapping))
+		if ended > 0 {
+			r.out.Set["j"+name+"!"] = strconv.Itoa(ended)
+		}
+		return false, nil
+	}
+	if err := r.giveInput(id, inputs); err != nil {
+		return false, err
+	}
+	r.keepRun(id, &rec)
+	if id.Inst >= 0 {
+		return true, nil
+	}
+	need, known := g.Need(id.Index), true
+	switch n.Kind {
+	case graph.Or:
+		return !r.again[id.At(n.Args[0], -1).String()], nil
+	case graph.EachEnded:
+		of := id.At(n.In-1, -1).String()
+		m, err := strconv.Atoi(r.field("m" + of))
+		need, known = need+m, err == nil && !r.anew[of]
+	}
+	if known && came[name] >= need {
+		return true, nil
+	}
+	if came[name] > 0 && (need > 1 || !known) {
+		r.out.Set["j"+name] = strconv.Itoa(came[name])
+	}
+	return false, nil
+}
+
+// giveInput gives a node that is reset its literal input.
+func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
+	name, n := id.String(), r.node(id)
+	kept := r.field(store.InputField(name)) != ""
+	if c, ok := inputs[name]; ok {
+		r.out.Set[name] = string(store.InputRecord(c.Input))
+		if kept {
+			r.out.Delete = append(r.out.Delete, store.InputField(name))
+		}
+		return r.replaceGiven(id, c.Input)
+	}
+	literal := id.Inst >= 0 || n.Kind == graph.Task && n.In == 0
+	switch {
+	case kept && (literal || !r.anew[name]):
+		r.out.Move = append(r.out.Move, name)
+	case kept:
+		r.out.Delete = append(r.out.Delete, store.InputField(name))
+	case literal:
+		var all map[string]json.RawMessage
+		if raw := r.field(store.InputsField(id.Scope)); raw != "" {
+			if err := json.Unmarshal([]byte(raw), &all); err != nil {
+				return fmt.Errorf("%w: inputs of the workflow: %w", ErrDamaged, err)
+			}
+		}
+		if all[name] == nil {
+			return fmt.Errorf("%w of node %s (%s) is missing: its input was not kept", ErrRetryInput, name, title(r.graph(id), id))
+		}
+		r.out.Set[name] = string(store.InputRecord(all[name]))
+	}
+	return nil
+}
+
+// replaceGiven replaces the input of a node in the field with the inputs of its scope, if that has it.
+func (r *resetter) replaceGiven(id graph.ID, input json.RawMessage) error {
+	field := store.InputsField(id.Scope)
+	raw, changed := r.out.Set[field]
+	if !changed {
+		raw = r.field(field)
+	}
+	var all map[string]json.RawMessage
+	if raw == "" || json.Unmarshal([]byte(raw), &all) != nil || all[id.String()] == nil {
+		return nil
+	}
+	all[id.String()] = input
+	out, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("corrected input of node %s: %w", id, err)
+	}
+	r.out.Set[field] = string(out)
+	return nil
+}
+
+// mostRuns is how many runs of a node are kept: the first one and the last ones, as in remember.lua.
+const mostRuns = 12
+
+// keepRun adds the last run of a node to those that are kept.
+func (r *resetter) keepRun(id graph.ID, rec *store.Record) {
+	if rec.Began.IsZero() || rec.State != store.StateFailed && rec.State != store.StateRevoked && rec.State != store.StateSucceeded {
+		return
+	}
+	run := tasktype.NodeAttempt{Attempt: rec.Attempts, Started: rec.Began, Ended: rec.Ended, Worker: rec.Owner, Outcome: tasktype.OutcomeSuccess}
+	var f tasktype.Failure
+	if rec.State != store.StateSucceeded && json.Unmarshal(rec.Body, &f) == nil {
+		run.Outcome, run.Code, run.Message = tasktype.OutcomeFailure, f.Code, clip.Bytes(f.Message, 300)
+		if rec.State == store.StateRevoked {
+			run.Outcome = tasktype.OutcomeRevoked
+		}
+	}
+	field := store.RunsField(id.String())
+	runs := store.ParseRuns([]byte(r.field(field)))
+	number := 1
+	if len(runs) > 0 {
+		number = runs[len(runs)-1].Run + 1
+	}
+	var lines []string
+	if have := r.field(field); have != "" {
+		lines = strings.Split(have, "\n")
+	}
+	if len(lines) >= mostRuns {
+		lines = slices.Delete(lines, 1, len(lines)-mostRuns+2)
+	}
+	r.out.Set[field] = strings.Join(append(lines, strconv.Itoa(number)+"|"+string(store.EncodeRun(&run))), "\n")
+}
+
+// release adds the nodes that can run, as spans where possible.
+func (r *resetter) release(ready []graph.ID) {
+	var first, last graph.ID // of the span at the end
+	for i, id := range ready {
+		g, n := r.graph(id), r.node(id)
+		rel := store.Release{Span: id.String(), Lane: lane(g, id.Index), Lim: place(g, id, id.Index)}
+		if id.Inst >= 0 {
+			rel.Lane, rel.Lim = memberLane(g, id.Index), memberPlace(g, id)
+		}
+		if n.Kind == graph.Task || id.Inst >= 0 {
+			at := g.Specs[n.Spec].At
+			if id.Inst < 0 && g.Need(id.Index) == 0 {
+				at = max(at, g.At)
+			}
+			rel.Delay = store.Delay(0, at, g.Specs[n.Spec].Expires)
+		}
+		next := last.At(last.Index+1, -1)
+		if last.Inst >= 0 {
+			next = last.At(last.Index, last.Inst+1)
+		}
+		if i > 0 && id == next && rel.Lane != store.NoLane {
+			if row := &r.out.Roots[len(r.out.Roots)-1]; row.Lane == rel.Lane && row.Delay == rel.Delay && row.Lim == rel.Lim {
+				last = id
+				end := last.Index
+				if last.Inst >= 0 {
+					end = last.Inst
+				}
+				row.Span = first.String() + "-" + strconv.Itoa(end)
+				continue
+			}
+		}
+		r.out.Roots = append(r.out.Roots, rel)
+		first, last = id, id
+	}
+}
+
+// reopened writes the progress keys of a workflow that is retried.
+func (pr *progress) reopened(ctx context.Context, fl *flow) error {
+	if fl.g.Progress == "" {
+		return nil
+	}
+	if err := pr.store.Agenda.Add(ctx, fl.Flow, progressNote, keepAlive); err != nil {
+		return err
+	}
+	p, err := pr.of(ctx, fl.Ref)
+	if err != nil {
+		return err
+	}
+	if err := pr.store.Progress.Delete(ctx, fl.g.Progress, fl.ID(), "completed_at"); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"total_chunks": strconv.Itoa(p.Chunks), "completed_chunks": strconv.Itoa(p.ChunksDone), "status": "PROCESSING"} {
+		if err := pr.store.Progress.Set(ctx, fl.g.Progress, fl.ID(), name, store.KeySet, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+-- retry makes nodes of an ended workflow wait again, and releases those that can run.
+-- KEYS as in lib
+-- ARGV[1..5] five facts of the workflow, as in flow, [6] revision for which the rest was computed, [7] id of the call, [8] number of
+-- fields to delete, [9] of values, [10] of nodes whose kept input becomes their record, [11] of planned nodes whose plan has ended,
+-- [12] of failed nodes, [13] of lanes, [14] of releases; then the fields; field, value of each; the nodes, likewise the planned and
+-- the failed ones; the lanes of the workflow; span, lane, delay, lim of each release
+-- returns {'ok', wants, todo or false}; {'changed'} if the workflow has another revision; {'busy'} while a worker has a batch with
+-- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
+local W = ARGV[1]
+local wf = P .. 'w:' .. W
+local have = redis.call('HMGET', wf, 'n', 'u', 'x', '!', 'v', 'R', 'o', 'f')
+if not have[1] or have[2] then return {'unknown'} end
+if have[6] == ARGV[7] then return {'ok', wants, false} end -- the reply of an earlier call was lost
+if have[4] then return {'damaged'} end
+if have[3] == '1' then return {'revoked'} end
+if redis.call('PTTL', wf) < 0 then return {'running'} end
+if (have[5] or '') ~= ARGV[6] then return {'changed'} end
+
+local at = 15
+-- part returns the next n arguments.
+local function part(n)
+  local list = {}
+  for i = at, at + n - 1 do list[#list + 1] = ARGV[i] end
+  at = at + n
+  return list
+end
+local gone, values, moved = part(tonumber(ARGV[8])), part(2 * ARGV[9]), part(tonumber(ARGV[10]))
+local plans, failed, laneNames = part(tonumber(ARGV[11])), part(tonumber(ARGV[12])), part(tonumber(ARGV[13]))
+
+if have[7] then -- nodes that others than their worker ended may still be in a batch or on a ready list
+  for _, worker in ipairs(redis.call('SMEMBERS', P .. 'holders')) do
+    for _, lease in ipairs(redis.call('HVALS', P .. 'lease:' .. worker)) do
+      if string.find(lease, ' ' .. W .. '/', 1, true) or string.find(lease, ',' .. W .. '/', 1, true) then return {'busy'} end
+    end
+  end
+  for _, lane in ipairs(laneNames) do
+    local key = have[8] or W
+    local list, ring = P .. 'ready:' .. lane .. ':' .. key, P .. 'ring:' .. lane
+    for _, from in ipairs({list, ring}) do
+      for _, el in ipairs(redis.call('LRANGE', from, 0, -1)) do
+        if string.sub(el, 1, #W + 1) == W .. '/' then
+          redis.call('LREM', from, 1, el)
+          deepen(lane, -size(el))
+        end
+      end
+    end
+    if redis.call('EXISTS', list) == 0 then redis.call('LREM', ring, 1, key) end
+  end
+end
+
+local inputs, stale = {}, {W .. '/!cancel'}
+for i = 1, #moved, 1000 do
+  local names = {}
+  for k = i, math.min(i + 999, #moved) do names[#names + 1] = 'i' .. moved[k] end
+  for k, given in ipairs(redis.call('HMGET', wf, unpack(names))) do
+    inputs[#inputs + 1] = moved[i + k - 1]
+    inputs[#inputs + 1] = 'i' .. given
+  end
+  for _, name in ipairs(names) do gone[#gone + 1] = name end
+end
+values[#values + 1] = 'v'
+values[#values + 1] = whole(math.max(now, (tonumber(have[5] or '') or 0) + 1))
+values[#values + 1] = 'R'
+values[#values + 1] = ARGV[7]
+redis.call('PERSIST', wf)
+local chosen = chosenKey(W)
+if chosen then redis.call('PERSIST', chosen) end
+bulk('HDEL', wf, gone)
+bulk('HSET', wf, values)
+bulk('HSET', wf, inputs)
+for _, node in ipairs(failed) do stale[#stale + 1] = W .. '/!fast ' .. node end
+bulk('ZREM', P .. 'agenda', stale)
+for _, node in ipairs(plans) do redis.call('ZADD', P .. 'agenda', whole(now + SOON), W .. '/' .. node) end
+reopened(W, ARGV[5], ARGV[2])
+local f = flow('', 0, {})
+f.use(1)
+local release = f.rest()
+for i = at, at + 4 * ARGV[14] - 1, 4 do release(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
+local todo = f.close('')
+redis.call('PUBLISH', 'muster:changed:' .. W, '')
+saveDepth()
+return {'ok', wants, todo or false}

@@ -1,0 +1,60 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// Reset is how the fields of an ended workflow change when it is retried.
+type Reset struct {
+	Revision string            // of the workflow that the other fields were computed from
+	Call     string            // id of the call: a repeated call has no further effect
+	Delete   []string          // fields
+	Set      map[string]string // values by field
+	Move     []string          // nodes that get the input that was kept when they ended
+	Plans    []string          // planned nodes whose plan has ended
+	Failed   []string          // nodes that had failed
+	Lanes    []string          // of the workflow
+	Roots    []Release         // nodes that can run
+}
+
+// The responses of [Flows.Retry].
+const (
+	RetryOK      = "ok"
+	RetryChanged = "changed" // the workflow has another revision
+	RetryBusy    = "busy"    // a worker has a batch with nodes of the workflow
+	RetryRunning = "running"
+	RetryRevoked = "revoked"
+	RetryDamaged = "damaged"
+	RetryUnknown = "unknown"
+)
+
+// RevisionField is the field with the revision of a workflow.
+const RevisionField = "v"
+
+// Retry resets nodes of an ended workflow, and releases those that can run.
+func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, []Wake, error) {
+	args := append(f.facts(nil), r.Revision, r.Call, len(r.Delete), len(r.Set), len(r.Move), len(r.Plans), len(r.Failed), len(r.Lanes), len(r.Roots))
+	add := func(list []string) {
+		for _, s := range list {
+			args = append(args, s)
+		}
+	}
+	add(r.Delete)
+	for field, value := range r.Set {
+		args = append(args, field, value)
+	}
+	add(r.Move)
+	add(r.Plans)
+	add(r.Failed)
+	add(r.Lanes)
+	grow := Grow{Roots: r.Roots}
+	res, err := s.call(ctx, "retry", f.shard, grow.roots(args)...)
+	if err != nil {
+		return "", Todo{}, nil, fmt.Errorf("reset workflow: %w", err)
+	}
+	if len(res) < 3 {
+		return text(res[0]), Todo{}, nil, nil
+	}
+	return text(res[0]), todo(res[2]), wakes(f.shard, res[1]), nil
+}

@@ -1,0 +1,82 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// Retry runs the tasks of an ended workflow again that have failed, were revoked or were skipped. Tasks that have succeeded
+// keep their values, with one exception: a task that runs on failures or outcomes of tasks that run again, as tasks of
+// [Signature.Rescue], [OnError], [LinkError] and receivers of [Settle], and a task that depends on one of these, starts
+// anew. So after Retry the workflow is in the state in which these tasks have not begun.
+//
+// The attempts of a task start at 1 again. Tasks that can run at once do so without their [In]; [At] and [Expires] apply. A
+// task that has returned a plan does not run again unless its input changes: the failed tasks of the plan do. Retry undoes nothing: compensations that have run stay in
+// effect. A unique key that no other workflow has taken blocks again for the rest of its time.
+//
+// Retry needs no worker. It is possible until the retention of the failure is over; see [FailureRetention]. It returns
+// [ErrUnknown] for an unknown workflow, [ErrRunning] for one that runs, [ErrSucceeded] for one with the status SUCCESS unless
+// it was cancelled, [ErrRevoked] for one that [Client.Revoke] stopped, [ErrDamaged], and [ErrRetryInput] for an invalid [RetryInput]. Of several calls at once, one has
+// an effect and the others return ErrRunning.
+func (c *Client) Retry(ctx context.Context, id string, opts ...RetryOption) error {
+	inputs := retryInputs{}
+	for _, opt := range opts {
+		if err := opt(inputs); err != nil {
+			return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
+		}
+	}
+	if err := c.eng.Revoker.Retry(ctx, id, inputs); err != nil {
+		return fmt.Errorf("retry workflow %s: %w", store.IDOf(id), err)
+	}
+	return nil
+}
+
+// RetryAll retries the failed workflows that f selects, as [Client.Retry] does, and returns how many it has retried. The State
+// of f is empty or failure; its Limit is ignored. RetryAll continues after a workflow that cannot be retried, and returns the first
+// 20 errors, joined. It reads the index in pages: its memory does not depend on the number of workflows. Workflows that fail
+// again during the call are not retried twice. [Client.Workflows] says which workflows the index has.
+func (c *Client) RetryAll(ctx context.Context, f tasktype.WorkflowFilter) (retried int, err error) {
+	retried, err = c.eng.Inspector.RetryAll(ctx, f, func(ctx context.Context, ref string) error { return c.Retry(ctx, ref) })
+	if err != nil {
+		return retried, fmt.Errorf("retry workflows: %w", err)
+	}
+	return retried, nil
+}
+
+// Retry runs the tasks of the workflow again that have not succeeded; see [Client.Retry].
+func (r *AsyncResult[O]) Retry(ctx context.Context, opts ...RetryOption) error {
+	return r.client.Retry(ctx, r.ref, opts...)
+}
+
+type retryInputs map[string]engine.Corrected
+
+// RetryOption is an option of [Client.Retry]: [RetryInput] and [RetryInputJSON].
+type RetryOption func(retryInputs) error
+
+// RetryInput gives a node that runs again another input. The node, as [Client.Nodes] lists it, must be of task t.
+func RetryInput[I, O any](t Task[I, O], node string, input I) RetryOption {
+	return func(in retryInputs) error {
+		raw, err := marshal(input)
+		if err != nil {
+			return fmt.Errorf("%w of node %s does not marshal to JSON: %w", ErrRetryInput, node, err)
+		}
+		in[node] = engine.Corrected{Task: t.name, Input: raw}
+		return nil
+	}
+}
+
+// RetryInputJSON is [RetryInput] with an input in JSON. If the worker cannot decode the input, the node fails again.
+func RetryInputJSON(node string, input json.RawMessage) RetryOption {
+	return func(in retryInputs) error {
+		if !json.Valid(input) {
+			return fmt.Errorf("%w of node %s: it is not JSON", ErrRetryInput, node)
+		}
+		in[node] = engine.Corrected{Input: input}
+		return nil
+	}
+}
