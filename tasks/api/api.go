@@ -28,7 +28,7 @@ import (
 	"muster/tasks"
 )
 
-// Access is what an operation does with the data of workflows.
+// Access is the kind of access that an operation needs.
 type Access int
 
 // Kinds of access.

@@ -24,7 +24,7 @@ var (
 	broken = tasks.New[int, int]("text.broken")
 )
 
-// served is a handler with a worker behind it.
+// served is a handler with a worker that runs its tasks.
 type served struct {
 	t       *testing.T
 	client  *tasks.Client

@@ -86,7 +86,7 @@ func (s *service) events(ctx context.Context, in *eventsInput) (*eventsOutput, e
 	}}, nil
 }
 
-// writeProgress writes changes to a stream until there are no more.
+// writeProgress writes changes to a stream until the channel is closed.
 func writeProgress(w http.ResponseWriter, changes <-chan tasktype.Progress) error {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()

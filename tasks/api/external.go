@@ -25,7 +25,7 @@ type NodeResult struct {
 
 // NodeFailure is the failure of an external task.
 type NodeFailure struct {
-	Message   string `json:"message" minLength:"1" maxLength:"4096" doc:"what is wrong"`
+	Message   string `json:"message" minLength:"1" maxLength:"4096" doc:"reason of the failure"`
 	Code      string `json:"code,omitempty" maxLength:"100" doc:"code of the failure; defaults to error"`
 	Permanent bool   `json:"permanent,omitempty" doc:"no further attempt"`
 }
@@ -141,7 +141,7 @@ func (s *service) openOfAll(ctx context.Context) ([]tasktype.OpenToken, error) {
 	return list, nil
 }
 
-// onNode calls do with a new token of a node. Earlier tokens of the node are no longer valid then.
+// onNode calls do with a new token of a node. Earlier tokens of the node become invalid.
 func (s *service) onNode(ctx context.Context, in *NodeReference, do func(token string) error) (*struct{}, error) {
 	token, err := s.Client.NewToken(ctx, in.ID, in.Node)
 	if err != nil {

@@ -56,7 +56,7 @@ type WorkflowStatus struct {
 
 // WorkflowResult is the outcome of a workflow, if it has one.
 type WorkflowResult struct {
-	Status  tasktype.Status   `json:"status" doc:"SUCCESS: result is set. FAILURE or REVOKED: failure is set. Other: there is no outcome yet."`
+	Status  tasktype.Status   `json:"status" doc:"SUCCESS: result is set. FAILURE or REVOKED: failure is set. Other: not finished."`
 	Result  json.RawMessage   `json:"result,omitempty"`
 	Failure *tasktype.Failure `json:"failure,omitempty"`
 }

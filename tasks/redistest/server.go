@@ -72,8 +72,8 @@ func (s *Instance) Restart() {
 	s.Start()
 }
 
-// Freeze suspends the server until Thaw, like a network partition: connections stay open, but there are no replies.
-// It skips the test on systems that cannot suspend a process.
+// Freeze suspends the server until Thaw, like a network partition: connections stay open without replies. It skips
+// the test on systems that cannot suspend a process.
 func (s *Instance) Freeze() {
 	s.tb.Helper()
 	if err := suspend(s.proc.cmd.Process); errors.Is(err, errors.ErrUnsupported) {

@@ -23,7 +23,7 @@ var (
 	cancelPlan  = tasks.New[string, string]("cancel.plan")
 )
 
-// What handles failures runs once for a cancel, in plans too, and what follows it does not. A success counts.
+// Tasks that handle failures run once after a cancel, in plans too, but their followers do not. A success counts.
 func TestCancelledWorkflowHandlesFailures(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -194,9 +194,9 @@ func (d *drawing) criticalPath() []int {
 	return path
 }
 
-// link sets the dependencies and layers of boxes and removes the boxes of steps, whose dependencies are passed on to
-// their dependents. Dependencies between boxes lead from a lower layer of nodes to a higher one, so there are no
-// cycles; all others are within a chain that is one box.
+// link sets the dependencies and layers of boxes. It removes the boxes of steps and passes their dependencies on to
+// their dependents. Dependencies between boxes lead from a lower layer of nodes to a higher one, or stay within a
+// chain that is one box, so there are no cycles.
 func (d *drawing) link(layers []int) {
 	lowest := make([]int, len(d.Boxes))
 	for b := range d.Boxes {

@@ -6,19 +6,15 @@ import (
 	"fmt"
 )
 
-// ErrNotInState says that an item is not in the state that a call asked for,
-// and that nothing was changed.
+// ErrNotInState means that an item is not in the requested state. Nothing was changed.
 var ErrNotInState = errors.New("the item is not in this state")
 
-// Amend overrules how an item has ended: it moves the item from a terminal
-// state to that of an outcome, which may be the same, and replaces note and
-// result. Its attempts stay as they are. The outcome must have no outputs.
+// Amend overrides the outcome of a finished item: it moves the item from a terminal state to the state of an outcome,
+// which may be the same, and replaces note and result. Its attempts are kept. The outcome must have no outputs.
 //
-// It returns ErrNotInState if the item is in another state or not in the queue,
-// and ErrSealed if the queue is sealed. If the item already has the state, note
-// and result of the outcome, Amend succeeds and changes nothing, whatever from
-// says: to repeat a call is safe. A lease that had settled the item is lost once
-// its state has changed.
+// Amend returns ErrNotInState if the item is in another state or not in the queue, and ErrSealed if the queue is
+// sealed. It succeeds without a change if the item already has the state, note and result of the outcome, regardless
+// of from: calls can be repeated safely. If the state changes, the lease that settled the item is lost.
 func (q *Admin) Amend(ctx context.Context, id string, from State, o Outcome) error {
 	if q.err != nil {
 		return q.err

@@ -73,7 +73,7 @@ func TestAmendRejectsOtherStates(t *testing.T) {
 			"large result": k.Amend(ctx, "done", workqueue.StateDone, workqueue.Skipped("s").With(make([]byte, 101))),
 		} {
 			if err == nil || errors.Is(err, workqueue.ErrNotInState) {
-				k.t.Errorf("%s: got %v, want an error that says so", what, err)
+				k.t.Errorf("%s: got %v, want an error with the reason", what, err)
 			}
 		}
 		k.wantStats("1 1 1 0 0")

@@ -68,7 +68,7 @@ func (d *dispatcher) run(ctx context.Context, woken <-chan *redis.Message) error
 func (d *dispatcher) lease(ctx context.Context, n int) (pause time.Duration, err error) {
 	p := d.p
 	budget, change := d.held.budget()
-	// It is not cut short by ctx: the items of an answer that is not read would be worked on by no one.
+	// ctx must not interrupt it: if the reply is not read, nothing processes the leased items.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	got, err := p.q.LeaseWithin(whole, p.cfg.Name, n, budget)
 	cancel()
@@ -183,13 +183,12 @@ func (d *dispatcher) giveUp(ctx context.Context, leases []Leased) {
 	}
 }
 
-// returnStrays returns the items of a lease whose answer was lost: the client
-// repeats a command by itself when a connection breaks. Only the dispatcher
-// leases, so that no lease is in flight meanwhile.
+// returnStrays returns the items of a lease whose reply was lost: the client repeats a command automatically when a
+// connection breaks. Only the dispatcher leases, so no lease is in flight meanwhile.
 func (d *dispatcher) returnStrays(ctx context.Context) {
 	n, err := d.p.q.ReturnStrays(ctx, d.p.cfg.Name, d.held.leases()...)
 	if err == nil && n > 0 {
-		d.p.cfg.Logger.InfoContext(ctx, "returned items of a lease whose answer was lost", "queue", d.p.q.name, "items", n)
+		d.p.cfg.Logger.InfoContext(ctx, "returned items of a lease whose reply was lost", "queue", d.p.q.name, "items", n)
 	}
 }
 

@@ -11,13 +11,13 @@ type Ending struct {
 	Seq          string // its place among the endings; grows
 	Item         string // the ID of its item
 	State        State
-	ResourceKeys []string // those of the item then
+	ResourceKeys []string // the resource keys of the item at that time
 	Note         string   // the error or reason
 	Data         []byte   // of PassFailed
 }
 
-// Endings returns the oldest endings behind seq, up to n; a seq of "" is the place before all. An ending is added in the
-// step that makes it true, and stays until the queue is deleted. See Config.KeepEndings.
+// Endings returns up to n endings after seq, oldest first; "" means from the beginning. An ending is added in the
+// same step as the outcome, and kept until the queue is deleted. See Config.KeepEndings.
 func (q *Admin) Endings(ctx context.Context, seq string, n int) ([]Ending, error) {
 	if q.err != nil {
 		return nil, q.err

@@ -9,7 +9,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Each way to end in error, and each change by hand, is an ending, once; what ends well is none.
+// Each failure and each amendment is stored as an ending, once; a success is not.
 func TestEndingsAreKeptOnce(t *testing.T) {
 	t.Parallel()
 	k := &kit{workqueue.New(redistest.New(t), "endings", workqueue.Config{MaxAttempts: 1, KeepEndings: true, Logger: quiet}), t, nil}

@@ -14,7 +14,7 @@ const (
 	enqueueBytes = 1 << 20
 )
 
-// Check returns what is wrong with an item, without adding it.
+// Check validates an item without adding it.
 func (q *Queue) Check(it Item) error { return it.check(q.cfg.MaxPayload) }
 
 // Enqueue adds the items that are not in the queue yet, and returns their

@@ -77,7 +77,7 @@ func ExampleQueue_Lease() {
 	}
 	fmt.Println("worker 1 has", first[0].ID)
 
-	// It dies, and its supervisor says so. Otherwise the lease has to expire.
+	// The worker dies, and its supervisor reports it. Otherwise the lease has to expire.
 	n, err := q.ExpireWorker(ctx, "worker 1")
 	fmt.Println("returned:", n, err)
 	second, err := q.Lease(ctx, "worker 2", 10)

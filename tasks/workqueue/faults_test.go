@@ -65,8 +65,8 @@ func (r *trips) pool(t *testing.T, q *workqueue.Queue, name string) *workqueue.P
 	return p
 }
 
-// Any call of a pool can go wrong: each item ends once, with its outputs once, if need be in another pool; all counters
-// are those of a recount.
+// Any call of a pool can fail: each item ends once, with its outputs once, if necessary in another pool; all counters
+// equal a recount.
 func TestPoolSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
@@ -127,8 +127,8 @@ func poolWithFault(t *testing.T, f *redistest.Fault) {
 	}
 }
 
-// Any call of those who add items, steer the queue and read outputs can go wrong: who repeats it, or does it in its place
-// meanwhile, has done it once.
+// Any call of clients that add items, manage the queue and read outputs can fail: after a repetition, by the same or
+// another client, it has taken effect once.
 func TestQueueSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
@@ -139,7 +139,7 @@ func TestQueueSurvivesAFaultAtAnyCall(t *testing.T) {
 // claimed is how long a reader of the tests may read.
 const claimed = 50 * time.Millisecond
 
-// stored is what readers have kept of the outputs, as in a file, by the fence of who wrote it last.
+// stored is the output that readers have stored, as in a file, by the fence of the last writer.
 type stored struct {
 	mu    sync.Mutex // guards the fields below
 	fence int64
@@ -147,7 +147,7 @@ type stored struct {
 	items []string
 }
 
-// read stores all outputs: it writes them, and acknowledges what is written. It is what sites/record does.
+// read stores and then acknowledges all outputs, like sites/record.
 func (s *stored) read(ctx context.Context, q *workqueue.Queue, owner string) error {
 	r, err := q.Outputs().Claim(ctx, owner, claimed)
 	if err != nil {
@@ -225,12 +225,12 @@ func queueWithFault(t *testing.T, f *redistest.Fault) {
 	}
 }
 
-// visitor uses a queue, and repeats what fails.
+// visitor uses a queue, and repeats failed calls.
 type visitor struct {
 	ctx  context.Context
 	q    *workqueue.Queue
 	name string
-	err  error // the first that is no fault
+	err  error // the first error that is not an injected fault
 }
 
 func (v *visitor) must(what string, call func() error) {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Forget removes items that are in a terminal state, with their results, as if they had never been added: an item of the
-// same ID can be added again. Their outputs stay. It returns the ids that are not in the queue now, also those that were
-// not in it before; items that are open are left as they are. It is for queues that are never finished.
+// Forget removes items in a terminal state with their results, so that an item with the same ID can be added again.
+// Their outputs are kept. It returns the IDs that are no longer in the queue, including unknown ones; open items are
+// unchanged. It is for queues without an end.
 func (q *Admin) Forget(ctx context.Context, ids ...string) (gone []string, err error) {
 	for part := range slices.Chunk(ids, 500) {
 		v, err := q.run(ctx, "forget items", "forget", anys(part)...)

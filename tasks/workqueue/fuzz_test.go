@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// FuzzSpec wants an item that can be added to be read from Redis as it was, and what is damaged there to be an error.
+// FuzzSpec checks that a valid item survives encoding and decoding, and that damaged data is an error.
 func FuzzSpec(f *testing.F) {
 	f.Add("a", "http.fetch", "host:a", []byte(`{"id":"a"}`), `{"k":"x"}`+"\n{}", "q 1 0 5 100 1700000000000 3 -")
 	f.Add("ä\n", "", "\x1f", []byte("\n\n"), "", "")

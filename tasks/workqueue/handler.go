@@ -52,7 +52,7 @@ func JSON[T any](h func(ctx context.Context, it Leased, payload T) (Outcome, err
 	}
 }
 
-// verdict is an error with what happens to the item.
+// verdict is an error that determines the state of the item.
 type verdict struct {
 	error
 	prefix    string

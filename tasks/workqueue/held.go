@@ -28,8 +28,8 @@ func (j *job) release(log *slog.Logger) {
 	j.slots = nil
 }
 
-// held is what a pool holds during one Run, and the resources of which it can
-// hold no more now. It is safe for concurrent use.
+// held is the set of items that a pool holds during one Run, and of the resources that are exhausted. It is safe for
+// concurrent use.
 type held struct {
 	cfg   PoolConfig
 	freed chan struct{} // a receive means that there may be room, or a resource
@@ -81,8 +81,7 @@ func (h *held) remove(j *job) {
 	h.free()
 }
 
-// removeAside is remove that does not block: where Redis does not answer, the
-// release of one slot takes seconds.
+// removeAside is remove without blocking: if Redis does not reply, the release of one slot takes seconds.
 func (h *held) removeAside(group *sync.WaitGroup, j *job) {
 	if len(j.slots) == 0 {
 		h.remove(j)
@@ -163,8 +162,7 @@ func (h *held) block(key string) {
 	h.blocked[key] = time.Now().Add(blockedFor)
 }
 
-// maxWaiting bounds the resources that are passed over because a handler said
-// so: each lease names them.
+// maxWaiting limits the resources that are skipped at the request of a handler: each lease command lists them.
 const maxWaiting = 1000
 
 // holdBack makes the dispatcher pass over a resource for a time. It returns

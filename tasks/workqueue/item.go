@@ -26,7 +26,7 @@ type Item struct {
 	ID           string            // unique in its queue: the idempotence key
 	Kind         string            // names the handler
 	Payload      []byte            // for the handler, usually JSON
-	ResourceKeys []string          // what limits apply to it, like "host:example.com"
+	ResourceKeys []string          // resources whose limits apply to it, such as "host:example.com"
 	Priority     int               // higher first; 0 is normal
 	Labels       map[string]string // for people and reports
 	NotBefore    time.Time         // not leased earlier; zero: at once
@@ -47,7 +47,7 @@ type header struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// check returns what is wrong with an item.
+// check validates an item.
 func (it *Item) check(maxPayload int) error {
 	switch {
 	case it.ID == "":
@@ -161,7 +161,7 @@ func (s State) letter() (string, error) {
 	case StateError:
 		return "e", nil
 	}
-	return "", fmt.Errorf("%q is no terminal state; use done, skipped or error", string(s))
+	return "", fmt.Errorf("%q is not a terminal state; use done, skipped or error", string(s))
 }
 
 func stateOf(letter string) State {
@@ -215,7 +215,7 @@ type Info struct {
 	Updated time.Time
 }
 
-// parseInfo reads one item of get.lua's answer.
+// parseInfo reads one item of get.lua's reply.
 func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	it, passed, err := parseSpec(id, toString(v[1]))
 	if err != nil {
@@ -223,7 +223,7 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	}
 	f := strings.SplitN(toString(v[0]), " ", recordFields)
 	if len(f) != recordFields {
-		return Info{}, fmt.Errorf("item %q is stored as %q, which is no record", id, toString(v[0]))
+		return Info{}, fmt.Errorf("item %q has the invalid record %q", id, toString(v[0]))
 	}
 	var n [6]int64
 	for i := range n {
@@ -249,8 +249,8 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	return info, nil
 }
 
-// setTimes sets Ready and Updated from an item of get.lua's answer that parseInfo
-// has read, and Redis's time in unix ms.
+// setTimes sets Ready and Updated from an item of get.lua's reply that parseInfo has read, and Redis's time in unix
+// ms.
 func (i *Info) setTimes(v []any, now int64, ttl time.Duration) {
 	f := strings.SplitN(toString(v[0]), " ", recordFields)
 	since, _ := strconv.ParseInt(f[recordFields-2], 10, 64)

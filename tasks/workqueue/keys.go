@@ -1,7 +1,7 @@
 package workqueue
 
-// keys are the Redis keys of a queue. The queue's name is their hash tag, so
-// that they share a slot. None expires unless [Queue.Expire] says so.
+// keys are the Redis keys of a queue. The queue's name is their hash tag, so that they share a slot. They expire only
+// after [Queue.Expire].
 type keys struct {
 	spec    string // hash id → the item: a JSON header, a line break, the payload
 	rec     string // hash id → state and counters, see lua/common.lua
@@ -13,8 +13,8 @@ type keys struct {
 	note    string // hash id → last error or reason
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
-	counts  string // hash state → number of items; state \0 lane → those of a lane, if meta says lanes; expired: leases that expired ever; out_bytes: of outputs ever
-	meta    string // hash: v (version), lanes (1: counts are kept by lane too), endings (1: they are kept), seq, token, moves, paused, sealed, beat and clock (the latest lease; unix ms), rebase (what is left to do after the clock was set back); also the name of the wake-up channel
+	counts  string // hash state → number of items; state \0 lane → number of items of a lane, if meta has lanes; expired: total number of expired leases; out_bytes: total size of outputs
+	meta    string // hash: v (version), lanes (1: counts are kept by lane too), endings (1: endings are kept), seq, token, moves, paused, sealed, beat and clock (the latest lease; unix ms), rebase (remaining work after the clock was set back); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data; or of endings: id, state, lane, note, data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
 	refused string // set of ids that were not added because the queue was full, up to 10,000

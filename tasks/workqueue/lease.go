@@ -205,10 +205,8 @@ func (q *Queue) ExpireWorker(ctx context.Context, worker string) (int, error) {
 // workerDied is the note of an item whose worker is known to have died.
 const workerDied = "lease expired: its worker died"
 
-// ReturnStrays returns the items that are leased to a worker but are not among
-// those it holds, because the answer of a lease was lost, to the queue. It
-// returns their number. No attempt is counted. The worker must not lease
-// meanwhile.
+// ReturnStrays returns to the queue the items that are leased to a worker but not in held, because the reply of a
+// lease was lost. It returns their number. No attempt is counted. The worker must not lease concurrently.
 func (q *Queue) ReturnStrays(ctx context.Context, worker string, held ...Leased) (int, error) {
 	args := []any{worker}
 	for _, l := range held {

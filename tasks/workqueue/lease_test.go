@@ -207,7 +207,7 @@ func TestStraysAreReturned(t *testing.T) {
 	every(t, workqueue.Config{}, func(k *kit) {
 		k.enqueue("a", "b", "c")
 		held := k.lease("w", 1)
-		k.lease("w", 1) // the answer is lost
+		k.lease("w", 1) // the reply is lost
 		k.lease("other", 1)
 		if n, err := k.ReturnStrays(k.t.Context(), "w", held...); n != 1 || err != nil {
 			k.t.Fatalf("got %d returned, %v; want 1", n, err)

@@ -53,8 +53,8 @@ func TestPoolWorksOnFewItemsOfAKey(t *testing.T) {
 	}
 }
 
-// A pool that got more signals than it read leaves no goroutine behind: TestMain looks for them.
-func TestPoolThatIsBusyLeavesNothingBehind(t *testing.T) {
+// A pool that got more signals than it read leaks no goroutine: TestMain checks for leaks.
+func TestBusyPoolLeaksNoGoroutine(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{})
 	var began atomic.Int32

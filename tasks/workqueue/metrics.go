@@ -38,7 +38,7 @@ var (
 // it; nil for none.
 func NewCollector(q *Queue, pool *Pool) *Collector { return &Collector{q: q, pool: pool} }
 
-// MetricsHandler serves what collectors collect.
+// MetricsHandler serves the metrics of collectors.
 func MetricsHandler(collectors ...prometheus.Collector) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors...)

@@ -38,7 +38,7 @@ type model struct {
 	sealed      bool
 }
 
-// ready lists what can be leased, in order.
+// ready lists the items that can be leased, in order.
 func (m *model) ready() []*modelItem {
 	var out []*modelItem
 	for _, it := range m.items {
@@ -108,10 +108,10 @@ type modelTest struct {
 	ctx    context.Context
 	q      *workqueue.Queue
 	byLane bool
-	leases []workqueue.Leased // also those that were lost: to use one must change nothing
+	leases []workqueue.Leased // including lost ones, whose use must change nothing
 }
 
-// Random operations of eight workers do to a queue what they do to the model.
+// Random operations of eight workers have the same effects on a queue and on the model.
 func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

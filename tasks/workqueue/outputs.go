@@ -33,8 +33,7 @@ func (o *Outputs) Read(ctx context.Context, n int, block time.Duration) ([]Outpu
 	return o.ReadAfter(ctx, "0-0", n, block)
 }
 
-// ReadAfter is Read of the outputs behind seq in the stream, for a reader that
-// reads further before it acknowledges.
+// ReadAfter reads the outputs after seq, for readers that read ahead of their acknowledgements.
 func (o *Outputs) ReadAfter(ctx context.Context, seq string, n int, block time.Duration) ([]Output, error) {
 	if o.err != nil {
 		return nil, o.err

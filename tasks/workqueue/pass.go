@@ -5,18 +5,14 @@ import (
 	"fmt"
 )
 
-// Pass gives up a lease and makes its item ready again as to says: with the
-// payload, kind, resource keys, labels, priority, limit of attempts and NotBefore
-// of to, with no attempts and no note, behind the items of its priority that are
-// ready. The ID must be that of the leased item. So an item goes from one kind of
-// worker to the next, and is always in one place.
+// Pass ends a lease and makes its item ready again with the payload, kind, resource keys, labels, priority, limit of
+// attempts and NotBefore of to, without attempts and note, after the ready items of its priority. The ID must be the
+// ID of the leased item. So an item moves from one kind of worker to the next, and is always in one place.
 //
-// It returns ErrLeaseLost, and changes nothing, if the caller no longer holds
-// the item. A call that is repeated because its answer was lost succeeds until
-// another lease passes the item, whatever became of the item meanwhile; so
-// ErrLeaseLost means that this lease has not passed it, or that the item has been
-// passed again since. An item that does not exist, because the queue was deleted,
-// is only logged.
+// Pass returns ErrLeaseLost, and changes nothing, if the caller no longer holds the item. A repeated call, after a
+// lost reply, succeeds until another lease passes the item; therefore ErrLeaseLost means that this lease did not pass
+// the item, or that the item was passed again since. An item that does not exist, because the queue was deleted, is
+// only logged.
 func (q *Queue) Pass(ctx context.Context, lease Leased, to Item) error {
 	if q.err != nil {
 		return q.err

@@ -54,8 +54,8 @@ func TestPassMakesTheItemReadyAsAnother(t *testing.T) {
 	})
 }
 
-// The item goes behind those that are ready in its new lane, or waits for its time.
-func TestPassQueuesTheItemBehindTheOthers(t *testing.T) {
+// The item is queued after the ready items of its new lane, or waits for its time.
+func TestPassQueuesTheItemAfterTheOthers(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{}, func(k *kit) {
 		k.enqueue("a", "b", "c", "d")
@@ -82,7 +82,7 @@ func TestPassAgainSucceedsUntilAnotherLeasePasses(t *testing.T) {
 		k.pass(first, to)
 		k.wantStats("1 0 0 0 0")
 		second := k.leaseOne("w")
-		k.pass(first, to) // a lost answer, long ago
+		k.pass(first, to) // a call whose reply was lost long ago
 		k.wantStats("0 1 0 0 0")
 		k.pass(second, workqueue.Item{ID: "a", Payload: []byte("3")})
 		k.wantLost(first)
@@ -140,7 +140,7 @@ func TestPassRejectsBadItems(t *testing.T) {
 			{}, {ID: "b"}, {ID: "a", Payload: make([]byte, 101)}, {ID: "a", Kind: strings.Repeat("k", 100<<10)},
 		} {
 			if err := k.Pass(k.t.Context(), l, to); err == nil || errors.Is(err, workqueue.ErrLeaseLost) || len(err.Error()) > 400 {
-				k.t.Errorf("%.80q: got %v, want a short error that says so", to.ID, err)
+				k.t.Errorf("%.80q: got %v, want a short error with the reason", to.ID, err)
 			}
 		}
 		if err := k.Pass(k.t.Context(), workqueue.Leased{Item: workqueue.Item{ID: "unknown"}, Token: 1}, workqueue.Item{ID: "unknown"}); err != nil {

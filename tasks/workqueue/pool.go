@@ -112,7 +112,7 @@ func NewPool(q *Queue, mux *Mux, cfg PoolConfig) (*Pool, error) {
 	return p, nil
 }
 
-// PoolStats counts what a pool has done.
+// PoolStats has the counts of a pool.
 type PoolStats struct {
 	Leased, Done, Skipped, Failed, Retried, Returned, Lost int64
 	Running                                                int // leased at the moment
@@ -147,17 +147,15 @@ func (p *Pool) Stats() PoolStats {
 // errStopping is why the context of a handler ends when the pool stops.
 var errStopping = errors.New("the pool is stopping")
 
-// Run works until ctx ends, or with Drain until no item of the queue is open.
-// When ctx ends it leases no more, returns at once the items that have not
-// begun, lets those that run finish within Grace, then cancels them and returns
-// them too, without counting an attempt. It must not run twice at a time, and
-// may run again.
+// Run works until ctx ends, or with Drain until no item of the queue is open. When ctx ends it stops leasing and
+// returns the items that have not started. Running handlers have Grace to finish; then they are cancelled and their
+// items returned too, without counting an attempt. It must not run twice concurrently, but may run again.
 func (p *Pool) Run(ctx context.Context) error {
 	h := newHeld(p.cfg)
 	p.held.Store(h)
 	buffer := make(chan *job, 2*p.cfg.Workers)
 
-	// The other parts of the pool outlive ctx, so that what runs can end.
+	// The other parts of the pool outlive ctx, so that running handlers can finish.
 	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	back, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -167,7 +165,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	woken := sub.Channel()
 	defer func() {
 		_ = sub.Close()
-		for range woken { // else the client waits a minute for a reader of what came last
+		for range woken { // otherwise the client waits a minute for a reader of the last message
 		}
 	}()
 
@@ -200,7 +198,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	grace, err := p.stopHandlers(h, &workers, cancel)
 	if err == nil {
 		close(settler.jobs)
-		// A Redis that is away must not keep the pool for ever: what cannot be stored runs again.
+		// The pool must not wait forever for an unavailable Redis: items whose outcome is not stored run again.
 		patience := time.NewTimer(max(time.Until(grace), 2*time.Second))
 		defer patience.Stop()
 		select {
@@ -247,7 +245,7 @@ func (p *Pool) stopHandlers(h *held, workers *sync.WaitGroup, cancel context.Can
 	select {
 	case <-ended:
 	case <-time.After(5 * time.Second):
-		err = fmt.Errorf("pool of queue %s: handlers did not end when they were told to: %v", p.q.name, h.ids())
+		err = fmt.Errorf("pool of queue %s: handlers did not return after their cancellation: %v", p.q.name, h.ids())
 	}
 	return grace, err
 }

@@ -234,7 +234,7 @@ func TestPoolSurvivesRedis(t *testing.T) {
 	k.wantStats("0 0 200 0 0")
 }
 
-// Items of a lease whose answer was lost are returned without an attempt.
+// Items of a lease whose reply was lost are returned without counting an attempt.
 func TestPoolReturnsStrays(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{MaxAttempts: 1})

@@ -87,7 +87,7 @@ func TestPoolPassesOverSlowHosts(t *testing.T) {
 	allFast := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 2 {
-		// Each pool has limiters of its own, as a process has.
+		// Each pool has separate limiters, like a process.
 		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
 		p := k.pool(workqueue.PoolConfig{Workers: 5, Drain: true, Limiter: func(string) *limit.KeyedLimiter { return l }},
 			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {

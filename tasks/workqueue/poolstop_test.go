@@ -72,9 +72,8 @@ func TestIdlePoolStopsAtOnce(t *testing.T) {
 	}
 }
 
-// Slots that are slow to release, because their Redis does not answer, block
-// neither each other nor the settling of later items: a pool that stops would
-// take a timeout for each.
+// Slots whose release is slow, because their Redis does not reply, block neither each other nor the settling of later
+// items: otherwise a stopping pool would need a timeout for each.
 func TestPoolReleasesSlotsInParallel(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)

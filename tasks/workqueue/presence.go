@@ -15,11 +15,9 @@ const deadAfter = 3
 // lookEvery is how often a pool checks that the others are alive.
 const lookEvery = 5 * time.Second
 
-// presence announces to the other pools of the queue that this one is alive,
-// and ends the leases of those that are not: pools whose connections have
-// ended, as they do with a killed process, and pools that have announced
-// nothing for some heartbeats. So the items of a dead pool wait for seconds,
-// not until their leases expire.
+// presence sends the heartbeats of this pool, and ends the leases of dead pools: pools whose connections are closed,
+// as after the kill of a process, and pools without a heartbeat for several intervals. So the items of a dead pool
+// are delayed for seconds, not until their leases expire.
 type presence struct {
 	p     *Pool
 	every time.Duration  // between two looks
@@ -70,7 +68,7 @@ func (s *presence) look(ctx context.Context) error {
 	s.gone = map[string]int{}
 	if err != nil {
 		if ctx.Err() == nil {
-			log.WarnContext(ctx, "cannot say that this pool is alive; trying again", "queue", q.name, "err", err)
+			log.WarnContext(ctx, "heartbeat of the pool failed; retrying", "queue", q.name, "err", err)
 		}
 		return err
 	}
@@ -96,7 +94,7 @@ func (s *presence) look(ctx context.Context) error {
 // that have not done so for too long, and returns the names of the others.
 func (s *presence) beat(ctx context.Context) (ended int, others []string, err error) {
 	ttl := deadAfter * max(s.every, s.p.cfg.Heartbeat)
-	v, err := s.p.q.run(ctx, "say that the pool is alive", "beat",
+	v, err := s.p.q.run(ctx, "send a heartbeat", "beat",
 		s.p.cfg.Name, ttl.Milliseconds(), s.p.q.cfg.MaxAttempts, workerDied)
 	if err != nil {
 		return 0, nil, err
@@ -108,9 +106,8 @@ func (s *presence) beat(ctx context.Context) (ended int, others []string, err er
 	return int(toInt(list[0])), others, nil
 }
 
-// unconnected returns the pools that no connection subscribes for. It returns
-// none on a Redis that cannot say so: a cluster, or one where pools may not
-// subscribe.
+// unconnected returns the pools that have no subscribed connection. It returns none on a Redis that does not provide
+// this: a cluster, or one where pools may not subscribe.
 func (s *presence) unconnected(ctx context.Context, others []string) []string {
 	rdb, ok := s.p.q.rdb.(*redis.Client)
 	if !ok || len(others) == 0 {

@@ -17,13 +17,12 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrLeaseLost says that a lease has expired, or was returned, and that
-	// nothing was changed.
+	// ErrLeaseLost means that a lease has expired or was returned. Nothing was changed.
 	ErrLeaseLost = errors.New("the lease was lost")
-	// ErrNewer says that a newer version of the program wrote the queue.
+	// ErrNewer means that a newer version of the program wrote the queue.
 	ErrNewer = errors.New("the queue was written by a newer version; use that version, or another queue")
 	// ErrFull means that Redis has no memory left. The call changed nothing.
-	ErrFull = errors.New("redis is full: it has used its maxmemory; raise that, or delete what is not needed, and try again")
+	ErrFull = errors.New("redis has reached its maxmemory; raise it or delete data, and retry")
 )
 
 // Config sets up a Queue.
@@ -41,8 +40,8 @@ type Config struct {
 	// the first item is added, and then holds for every process.
 	CountLanes bool
 
-	// KeepEndings keeps what becomes of items that end in error or are amended, for Endings. A queue that keeps them must
-	// have no outputs. It remembers it from the next item that is added, and then it holds for every process.
+	// KeepEndings stores the outcomes of items that fail or are amended, for Endings. Such a queue must have no
+	// outputs. The setting is stored with the next item that is added, and then applies to every process.
 	KeepEndings bool
 }
 
@@ -91,8 +90,8 @@ func (b Backoff) Delay(n int) time.Duration {
 // the same queue.
 type Queue struct{ Admin }
 
-// Admin are the calls of those who look after a queue, beside the calls of its
-// workers. It is a part of a Queue; New makes both.
+// Admin has the operations for the management of a queue, in addition to the calls of its workers. It is a part of a
+// Queue; New makes both.
 type Admin struct {
 	store
 	cfg Config
@@ -179,7 +178,7 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 	return infos, nil
 }
 
-// Results returns the results of items, nil for those that have none.
+// Results returns the results of items, nil for items without one.
 func (q *Queue) Results(ctx context.Context, ids ...string) ([][]byte, error) {
 	if q.err != nil || len(ids) == 0 {
 		return nil, q.err

@@ -137,7 +137,7 @@ func ids(ls []workqueue.Leased) string {
 func numbered(n int) []string {
 	out := make([]string, n)
 	for i := range out {
-		out[i] = fmt.Sprintf("item-%05d", n-i) // names whose order is not that of the items
+		out[i] = fmt.Sprintf("item-%05d", n-i) // names in another order than the items
 	}
 	return out
 }
@@ -175,7 +175,7 @@ func TestQueueSurvivesRedis(t *testing.T) {
 	k.wantStats("0 0 3 0 0")
 }
 
-// A queue uses Redis's clock, whichever way it jumps, and not those of workers.
+// A queue uses Redis's clock, however it jumps, and never the clocks of workers.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	s := miniredis.RunT(t)
@@ -209,7 +209,7 @@ func TestClockJumps(t *testing.T) {
 	}
 	k.wantStats("0 3 1 0 0")
 
-	// The time of a worker that is a day ahead of Redis, or behind it, is not used.
+	// The time of a worker that is a day ahead of Redis, or late by a day, is not used.
 	skewed, behind := k.get("c"), time.Now().Add(-48*time.Hour)
 	lease := workqueue.Leased{Item: skewed.Item, Token: skewed.Token, Worker: "w3", Expires: behind}
 	if lost, err := k.Heartbeat(t.Context(), lease); err != nil || len(lost) != 0 {

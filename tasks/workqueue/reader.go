@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ErrOtherReader says that another process reads the outputs of a queue.
+// ErrOtherReader means that another process reads the outputs of a queue.
 var ErrOtherReader = errors.New("another process reads the outputs")
 
 // Reader is the right to acknowledge the outputs of a queue. It holds for a
@@ -23,10 +23,8 @@ type Reader struct {
 	stale bool
 }
 
-// Claim makes owner the reader for ttl. An owner that is the reader already
-// stays the reader, with the same fence, also after its time has passed; each
-// process needs an owner name of its own. It fails with ErrOtherReader while
-// another is the reader.
+// Claim makes owner the reader for ttl. The current reader keeps its role and its fence, even after its time has
+// passed; each process needs a unique owner name. Claim fails with ErrOtherReader while another owner is the reader.
 func (o *Outputs) Claim(ctx context.Context, owner string, ttl time.Duration) (Reader, error) {
 	got, err := o.ints(ctx, "claim the outputs", "claim", owner, max(ttl.Milliseconds(), 1))
 	if err != nil {
@@ -38,7 +36,7 @@ func (o *Outputs) Claim(ctx context.Context, owner string, ttl time.Duration) (R
 	return Reader{o.store, owner, got[0], got[1] == 1}, nil
 }
 
-// Fence is a number that is higher than that of all readers before this one.
+// Fence returns a number that is higher than the fences of all earlier readers.
 func (r Reader) Fence() int64 { return r.fence }
 
 // Stale reports whether a reader before this one never released the outputs and
@@ -57,8 +55,7 @@ func (r Reader) Settled(ctx context.Context, ttl time.Duration) error {
 	return r.keep(ctx, max(ttl.Milliseconds(), 1), 1)
 }
 
-// Release ends the claim. The caller must have ended all work that must not run
-// at the same time as that of the next reader.
+// Release ends the claim. The caller must have ended all work that must not overlap with the work of the next reader.
 func (r Reader) Release(ctx context.Context) error { return r.keep(ctx, 0, 0) }
 
 func (r Reader) keep(ctx context.Context, ms int64, settled int) error {

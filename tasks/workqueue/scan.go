@@ -11,13 +11,11 @@ import (
 // maxScan bounds the items that Scan is asked for at a time.
 const maxScan = 1000
 
-// Scan reads a page of the items of all states, of about n items; n is at most
-// 1000, and a queue of a few hundred items may come as one page. The cursor is
-// "" for the first page, then next of the page before; next is "" after the
-// last. An item that is in the queue all the time is in at least one page, and
-// may be in two. Within a page the items are in the order in which they last
-// got a place in the queue: that in which they were added, but for those that
-// were delayed, failed or were requeued since.
+// Scan reads a page of about n items in any state; n is at most 1000, and a small queue may be one page. The cursor
+// is "" for the first page, then next of the previous page; next is "" after the last page. An item that is in the
+// queue during the whole scan is in at least one page, and may be in two. The items of a page are in the order in
+// which they were last queued: the order of their addition, except for items that were delayed, failed or requeued
+// since.
 func (q *Queue) Scan(ctx context.Context, cursor string, n int) (items []Info, next string, err error) {
 	if q.err != nil {
 		return nil, "", q.err

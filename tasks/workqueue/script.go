@@ -57,13 +57,13 @@ func (s *store) ints(ctx context.Context, doing, script string, args ...any) ([]
 	return out, nil
 }
 
-// toInt reads a number of a script's answer.
+// toInt reads a number of a script's reply.
 func toInt(v any) int64 {
 	n, _ := v.(int64)
 	return n
 }
 
-// toString reads a string of a script's answer.
+// toString reads a string of a script's reply.
 func toString(v any) string {
 	s, _ := v.(string)
 	return s

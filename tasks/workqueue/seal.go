@@ -5,22 +5,18 @@ import (
 	"errors"
 )
 
-// ErrSealed says that a queue is sealed, and that nothing was changed.
-var ErrSealed = errors.New("the queue is sealed: it takes no items and leases none until it is unsealed")
+// ErrSealed means that a queue is sealed. Nothing was changed.
+var ErrSealed = errors.New("the queue is sealed: it accepts and leases no items until it is unsealed")
 
 // sealChunk is how many leases one script ends.
 const sealChunk = 500
 
-// Seal stops all work on the queue, in every process, until Unseal. Nothing is
-// leased, as if the queue was paused; nothing is added and no item is amended
-// (ErrSealed); and the leases end: their workers find them lost, and their items
-// are queued again, in their old place, without an attempt counted. Items that
-// are not leased keep their states; Requeue and Repair work as ever.
+// Seal stops all work on the queue, in every process, until Unseal. A sealed queue leases no items, as if it was
+// paused; Add and Amend return ErrSealed; and all leases are lost: their items are queued again, in their old
+// position, without an attempt counted. Items without a lease keep their states; Requeue and Repair still work.
 //
-// All of this holds from the moment at which the queue is sealed, but the items
-// are queued again in chunks: after an error of Redis some may still be in
-// progress, without a worker. Call Seal again then; sealing a sealed queue is no
-// error.
+// Seal takes effect at once, but queues the leased items again in chunks: after an error of Redis some may still be
+// in progress, without a worker. Then call Seal again; sealing a sealed queue succeeds.
 func (q *Admin) Seal(ctx context.Context) error { return seal(ctx, &q.store, 1) }
 
 // Unseal ends Seal. Leases that were held before stay lost. Unsealing a queue

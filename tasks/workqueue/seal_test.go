@@ -98,7 +98,7 @@ func TestSealEndsTheLeasesAndStopsTheQueue(t *testing.T) {
 	})
 }
 
-// What was done before the queue was sealed stays done, and to repeat it is a success.
+// Calls that were completed before the queue was sealed keep their effects, and succeed when they are repeated.
 func TestSealKeepsWhatWasDone(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{MaxAttempts: 1}, func(k *kit) {
@@ -127,7 +127,8 @@ func TestSealKeepsWhatWasDone(t *testing.T) {
 	})
 }
 
-// Seal ends more leases than one script does, expired ones and those of dead workers included, without an attempt.
+// Seal ends more leases than one script call can, including expired ones and leases of dead workers, without an
+// attempt.
 func TestSealEndsManyLeases(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{LeaseTTL: time.Millisecond}, func(k *kit) {
@@ -187,7 +188,7 @@ func TestUnsealEndsTheLeasesThatSealLeft(t *testing.T) {
 	})
 }
 
-// sealOnly does what is left of a Seal whose process has died: the queue is sealed, and no lease has ended.
+// sealOnly simulates a Seal whose process died: the queue is sealed, but no lease has ended.
 func (k *kit) sealOnly() {
 	k.t.Helper()
 	if err := k.rdb.HSet(k.t.Context(), "muster:wq:{"+k.Name()+"}:meta", "sealed", 1).Err(); err != nil {

@@ -19,8 +19,8 @@ func newSettler(p *Pool, h *held) *settler {
 	return &settler{p, h, make(chan finished, 2*p.cfg.Workers)}
 }
 
-// run stores outcomes until jobs is closed; those that are there together in
-// one batch. It returns when their slots are released too.
+// run stores outcomes until jobs is closed; simultaneous outcomes are one batch. It returns when their slots are
+// released too.
 func (s *settler) run(ctx context.Context) {
 	var removals sync.WaitGroup
 	defer removals.Wait()
@@ -41,7 +41,7 @@ func (s *settler) run(ctx context.Context) {
 	}
 }
 
-// more returns a job with those that have finished by now, 100 at most.
+// more returns a job with the jobs that have finished by now, 100 at most.
 func (s *settler) more(first finished) []finished {
 	batch := []finished{first}
 	for len(batch) < 100 {
@@ -114,7 +114,7 @@ func (s *settler) fail(ctx context.Context, f finished) {
 	}
 }
 
-// giveUp stores once what a verdict says of an item.
+// giveUp stores the outcome of a verdict, without retries.
 func (s *settler) giveUp(ctx context.Context, l Leased, v verdict) error {
 	p := s.p
 	state, err := StateError, error(nil)

@@ -65,7 +65,7 @@ func (c *Counts) of(s State) *int64 {
 	return nil
 }
 
-// ErrLanesNotCounted says that a queue does not count by lane.
+// ErrLanesNotCounted means that a queue does not count by lane.
 var ErrLanesNotCounted = errors.New("the queue does not count by lane; set Config.CountLanes before its first item is added, or call Repair with it")
 
 // LaneStats reads the counters by lane, all at one moment. A lane is named by
@@ -116,7 +116,7 @@ func LaneStatsOf(ctx context.Context, queues ...*Queue) ([]map[string]Counts, er
 	for i, q := range queues {
 		version, _ := strconv.Atoi(toString(meta[i].Val()[0]))
 		uncounted := toString(meta[i].Val()[1]) == "" && len(counts[i].Val()) > 0
-		if uncounted || version > newest { // the script says what that means
+		if uncounted || version > newest { // the script returns the error
 			lanes, err := q.LaneStats(ctx)
 			if err != nil {
 				return nil, err

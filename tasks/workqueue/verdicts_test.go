@@ -13,7 +13,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// What a handler says about its item decides when it runs again, and whether the attempt counts.
+// The verdict of a handler decides when its item runs again, and whether the attempt counts.
 func TestVerdictsOfHandlers(t *testing.T) {
 	t.Parallel()
 	busy := errors.New("the host is busy")
@@ -64,7 +64,7 @@ func TestVerdictsOfHandlers(t *testing.T) {
 	}
 }
 
-// Items that are settled together have an answer each: one that was lost takes nothing from the others.
+// Items that are settled together have separate results: a lost lease does not affect the others.
 func TestSettleAllAnswersForEach(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{}, func(k *kit) {
@@ -81,7 +81,7 @@ func TestSettleAllAnswersForEach(t *testing.T) {
 	})
 }
 
-// What is longer or more than the limits of an item is refused with its name.
+// An item beyond a limit is rejected with the name of the limit.
 func TestLimitsOfItems(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{})

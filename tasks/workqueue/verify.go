@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrBusy says that a queue kept changing while it was recounted.
+// ErrBusy means that a queue kept changing while it was recounted.
 var ErrBusy = errors.New("the queue changes too fast to be recounted; pause it and try again")
 
 // Verify recounts all items and compares the result with the counters, those
@@ -66,8 +66,7 @@ func (q *Admin) Verify(ctx context.Context) (Stats, error) {
 	return Stats{}, ErrBusy
 }
 
-// differLanes returns an error for each lane whose counters, named as LaneStats
-// does, are not those of the recount.
+// differLanes returns an error for each lane whose counters, named as in LaneStats, differ from the recount.
 func differLanes(queue string, lanes, recounted map[string]Counts) []error {
 	all := maps.Clone(recounted)
 	maps.Copy(all, lanes)

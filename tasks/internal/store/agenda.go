@@ -22,7 +22,7 @@ func entry(shard int, member string) Entry {
 	return Entry{Flow: Flow{Ref: id, shard: shard}, Node: node}
 }
 
-// Due is what was due in a shard.
+// Due has the due entries of a shard.
 type Due struct {
 	Now   time.Time     // by Redis
 	Back  time.Duration // by which the clock of Redis was set back; 0 if it was not

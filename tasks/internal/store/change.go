@@ -15,8 +15,8 @@ const (
 	ChangeAgain  = "R" // the node is to run again
 	ChangePlan   = "P" // a plan takes the place of the node
 	ChangeExtend = "E" // a map gets its members
-	ChangeOpen   = "W" // the node waits for an answer from outside
-	changeGuard  = "G" // what follows is done only if the node lets it
+	ChangeOpen   = "W" // the node waits for an external result
+	changeGuard  = "G" // the next changes are made only if the node allows it
 )
 
 // The states of a node that is to run again at a time.
@@ -25,8 +25,8 @@ const (
 	AgainRetry   = "T" // it failed
 )
 
-// Change is one change of several nodes of a workflow, which have the same edges. Its parts are those of the script
-// flow.
+// Change is one change of several nodes of a workflow, which have the same edges. Its parts are the arguments of the
+// script flow.
 type Change struct {
 	Outcome string
 	Flags   string // see apply in flow.lua
@@ -40,7 +40,7 @@ type Change struct {
 	Args    []any // of the nodes
 }
 
-// End adds a node that ends to c, with its record or, behind "?", its body.
+// End adds a node that ends to c, with its record or, after "?", its body.
 func (c *Change) End(node string, record []byte) {
 	c.Nodes++
 	c.Args = append(c.Args, node, record)
@@ -103,18 +103,18 @@ func ExtendChange(node string, n int, steps bool, lane, delay, lim string, joins
 	return Change{Outcome: ChangeExtend, Nodes: 1, Args: args}
 }
 
-// Open has a node wait for an answer from outside, at most for limit if that is not 0, in an attempt.
+// Open makes a node wait for an external result during an attempt, at most for limit if that is not 0.
 func Open(task, node string, attempt int, limit time.Duration) Change {
 	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, attempt, limit.Milliseconds()}}
 }
 
-// Extend moves the deadline of a node that waits for an answer, if it has one, to limit from now.
+// Extend moves the deadline of an open node, if it has one, to limit from now.
 func Extend(task, node string, limit time.Duration) Change {
 	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, "", limit.Milliseconds()}}
 }
 
-// IfToken lets the changes after it happen only if the node has the token with a hash; with open, only if it waits
-// for an answer. call is an id of the call, so that a second try is recognised; it may be empty.
+// IfToken makes the later changes conditional: the node must have the token with a hash and, with open, be open. call
+// is an ID by which a retry is recognised; it may be empty.
 func IfToken(node, hash string, open bool, call string) Change {
 	how := "t"
 	if open {
@@ -123,8 +123,7 @@ func IfToken(node, hash string, open bool, call string) Change {
 	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, how, hash, call}}
 }
 
-// IfOverdue lets the changes after it happen only if the node waits for an answer, in an attempt whose deadline has
-// passed.
+// IfOverdue makes the later changes conditional: the node must be open, in an attempt whose deadline has passed.
 func IfOverdue(node string, attempt int) Change {
 	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "d", attempt, ""}}
 }

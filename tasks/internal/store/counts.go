@@ -64,10 +64,10 @@ func (s Counts) Add(ctx context.Context, counts map[Counted]*Count) error {
 	return nil
 }
 
-// RateQuery says which counts to read. A count of a minute is kept for a day, one of an hour for 30 days.
+// RateQuery selects the counts to read. Counts are kept by minute for a day, and by hour for 30 days.
 type RateQuery struct {
 	Queue, Task  string    // empty for all
-	Since, Until time.Time // from the minute or hour of Since to that of Until
+	Since, Until time.Time // the minutes or hours from Since to Until, inclusive
 	Hourly       bool      // by hour, not by minute
 }
 
@@ -196,9 +196,9 @@ func (r *rateSum) addOne(at time.Time, what, queue, task string, n int64) {
 	addCount(r.rates[id], what, n)
 }
 
-// addCount adds to the count of r that a hash names what.
-func addCount(r *tasktype.RatePoint, what string, n int64) {
-	switch what {
+// addCount adds a count with the name of a hash field to r.
+func addCount(r *tasktype.RatePoint, name string, n int64) {
+	switch name {
 	case "S":
 		r.Succeeded += n
 	case "F":

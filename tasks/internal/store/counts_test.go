@@ -63,8 +63,8 @@ func TestNodesAreCountedByMinuteAndHour(t *testing.T) {
 	})
 }
 
-// Of what comes once a week each hour counts, though its minutes are gone.
-func TestHoursAreCountedWhateverLiesBetweenThem(t *testing.T) {
+// Each hour of a weekly task is counted, though its minutes have expired.
+func TestHoursAreCountedAcrossGaps(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		x := newIndexed(t, rdb, 1)
@@ -150,7 +150,7 @@ func TestCountsAreBounded(t *testing.T) {
 	})
 }
 
-// Times are counted by hour, and when there are too many tasks those that come last are counted together.
+// Times are counted by hour, and beyond the limit of tasks the remaining ones are counted together.
 func TestTimesAreCountedByHour(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {

@@ -76,7 +76,7 @@ func (d *db) Clock(ctx context.Context, shard int) (time.Time, error) {
 	return time.UnixMilli(toInt(res[0])), nil
 }
 
-// call runs a script on a shard and returns its answer as a list.
+// call runs a script on a shard and returns its reply as a list.
 func (d *db) call(ctx context.Context, name string, shard int, args ...any) ([]any, error) {
 	said, err := d.scripts[name].Run(ctx, d.rdb, []string{tag(shard)}, args...).Result()
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, e
 		default:
 			var ok bool
 			if out[shard], ok = c.Val().([]any); !ok {
-				return nil, fmt.Errorf("script %s answered %v", name, c.Val())
+				return nil, fmt.Errorf("script %s returned %v", name, c.Val())
 			}
 		}
 	}

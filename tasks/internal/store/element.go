@@ -20,7 +20,7 @@ type Element struct {
 	Records   [][]byte
 }
 
-var errElement = errors.New("script answered an element that cannot be read")
+var errElement = errors.New("script returned an invalid element")
 
 // element reads {element, graph or false, time at which its plan was stored or false, record or false of each node}.
 func element(shard int, v any) (Element, error) {

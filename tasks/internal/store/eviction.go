@@ -12,23 +12,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrEvicts says that Redis may throw keys away.
+// ErrEvicts means that Redis may evict keys.
 var ErrEvicts = errors.New("redis evicts keys when its memory is full, and a workflow that loses one may never end: set maxmemory-policy noeviction, with CONFIG SET and in the configuration of the server")
 
-// MemoryPolicy is what a Redis, or the worst master of a cluster, does when its memory is full.
+// MemoryPolicy is the behaviour of a Redis, or of the worst master of a cluster, when its memory is full.
 type MemoryPolicy struct {
-	Name    string // "" when Redis does not tell
+	Name    string // "" if Redis does not report it
 	Limited bool   // its memory has a limit: without one nothing is evicted
 }
 
-// Evicts reports whether keys may be lost. All policies but noeviction take some of ours: the volatile ones
-// those that expire, and of every workflow that is over, every lock and every live worker there is one.
+// Evicts reports whether keys may be evicted. All policies except noeviction can evict our keys: the volatile
+// policies evict keys with an expiry, such as finished workflows, locks and live workers.
 func (p MemoryPolicy) Evicts() bool { return p.Limited && p.WouldEvict() }
 
 // WouldEvict reports whether keys may be lost once there is a limit.
 func (p MemoryPolicy) WouldEvict() bool { return p.Name != "" && p.Name != noEviction }
 
-// MemoryPolicy reads what Redis does when its memory is full, on a cluster each master.
+// MemoryPolicy reads the policy of Redis, on a cluster of each master.
 func (s *Store) MemoryPolicy(ctx context.Context) (MemoryPolicy, error) {
 	cluster, ok := s.rdb.(*redis.ClusterClient)
 	if !ok {

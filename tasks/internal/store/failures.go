@@ -23,8 +23,8 @@ type Failed struct {
 	Record []byte
 }
 
-// Failures returns up to limit of the last nodes of a task that have failed, the newest first. Those of workflows that
-// are gone are left out.
+// Failures returns up to limit of the latest failed nodes of a task, newest first. It omits nodes of expired
+// workflows.
 func (s Counts) Failures(ctx context.Context, task string, limit int) ([]Failed, error) {
 	shards, err := s.shardCount(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Flow is the address of a workflow, with what scripts need to know of it.
+// Flow is the address of a workflow, with the data that scripts need.
 type Flow struct {
 	Ref       string // its reference, see [NewReference]
 	Created   int64  // unix ms
@@ -157,7 +157,7 @@ func (s Flows) Abort(ctx context.Context, f Flow, failure []byte, worker, batch 
 	return toInt(res[0]) == 1, nil
 }
 
-// DropPlaces deletes the sets of members that hold places of groups, and the lists of those that wait for one.
+// DropPlaces deletes the sets of members that hold slots of groups, and the lists of members that wait for one.
 func (s Flows) DropPlaces(ctx context.Context, f Flow, groups []string) error {
 	if len(groups) == 0 {
 		return nil

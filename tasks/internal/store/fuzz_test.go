@@ -8,8 +8,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// FuzzLease wants what is stored of batches to be read, damaged or not, with bounded memory, and what this package
-// writes to be read as it was.
+// FuzzLease checks that stored batches, damaged or not, are read with bounded memory, and that encoded batches are
+// read unchanged.
 func FuzzLease(f *testing.F) {
 	for _, s := range []string{"1700000000000 n:default w1/3-7@2,w2/a:1.4", "1! h:q w/0", "1 n:q w/-9223372036854775808-5", "x n:q /,//,w", "1 n:q w/0-1048576", "  "} {
 		f.Add(s)
@@ -92,7 +92,7 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if p, err := parsePosition(s); err == nil {
 			if again, err := parsePosition(p.String()); err != nil || again != p {
-				t.Errorf("%q: read %+v, and %+v, %v of what it writes", s, p, again, err)
+				t.Errorf("%q: decoded %+v, and %+v, %v after encoding again", s, p, again, err)
 			}
 		}
 		if e, ok := parseIndexed(s, tasktype.WorkflowSucceeded, 1); ok && !strings.HasSuffix(s, e.Tasks) && !strings.Contains(s, e.Tasks+"\t") {

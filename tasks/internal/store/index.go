@@ -133,7 +133,7 @@ func (p position) compare(o position) int {
 
 func (p position) String() string { return strconv.FormatInt(p.at, 10) + "." + p.ref }
 
-// ErrCursor says that a cursor does not come from the listing that it is given to.
+// ErrCursor means that a cursor belongs to another listing.
 var ErrCursor = errors.New("not a cursor of this listing")
 
 func parsePosition(s string) (position, error) {
@@ -184,7 +184,7 @@ func (s Index) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (page [
 type indexReader struct {
 	rdb     redis.UniversalClient
 	q       tasktype.WorkflowFilter
-	from    position // the page begins behind it
+	from    position // the page begins after it
 	after   int64    // unix ms
 	sources []*indexSource
 	chunk   int
@@ -360,7 +360,8 @@ func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]boo
 	return there, nil
 }
 
-// Counts returns how many workflows the index has in each state. Some of those that have ended may have expired.
+// Counts returns the number of workflows of the index in each state. It includes finished workflows that have
+// expired.
 func (s Index) Counts(ctx context.Context) (map[tasktype.WorkflowState]int64, error) {
 	shards, err := s.shardCount(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// indexOps is a script over index.lua that has what it uses of lib.lua.
+// indexOps is a script with index.lua and the parts of lib.lua that it uses.
 //
 // KEYS[1] prefix of the shard
 // ARGV[1] unix ms, then calls: a function's name and its four arguments
@@ -165,7 +165,7 @@ func TestWorkflowsOfManyShardsAndOneMomentComeOnceEach(t *testing.T) {
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			x.at(shard, t0, opens...) // all at once: their order is that of their ids
+			x.at(shard, t0, opens...) // at one time: their order is the order of their ids
 			x.at(shard, t0, ends...)
 		}
 		for _, limit := range []int{20, 250, 1000} {
@@ -178,7 +178,7 @@ func TestWorkflowsOfManyShardsAndOneMomentComeOnceEach(t *testing.T) {
 				t.Errorf("pages of %d: got %d workflows, %d different ones, want %d", limit, len(got), len(unique), len(want))
 			}
 			if !slices.IsSortedFunc(got, func(a, b string) int { return strings.Compare(b, a) }) {
-				t.Errorf("pages of %d: got %v…, want those of one time by falling ids", limit, got[:min(9, len(got))])
+				t.Errorf("pages of %d: got %v…, want workflows of one time by descending ids", limit, got[:min(9, len(got))])
 			}
 		}
 	})
@@ -231,7 +231,7 @@ func TestEndedWorkflowsAreBounded(t *testing.T) {
 		if n < kept || n > kept+slack {
 			t.Errorf("got %d entries, want %d to %d", n, kept, kept+slack)
 		}
-		for _, id := range []int{sent - 1, sent - kept} { // and what is gone does not hide the last one
+		for _, id := range []int{sent - 1, sent - kept} { // and expired ones do not hide the last one
 			rdb.HSet(t.Context(), flowKey(0, strconv.Itoa(id)), "n", 1)
 		}
 		x.want(tasktype.WorkflowFilter{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-kept))
@@ -281,7 +281,7 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 			t.Errorf("got %v, want no rates", rates)
 		}
 		rdb.Set(t.Context(), hourKey(0), t0.Unix()/3600, 0)
-		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1) // adds up what is there
+		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1) // updates the counts
 		x.wantRates(RateQuery{Until: t0.Add(time.Hour), Hourly: true}, `04T11:00 q "a" 1 0 0 0 0s`)
 	})
 }
@@ -308,9 +308,9 @@ func TestTitles(t *testing.T) {
 	}
 }
 
-// BenchmarkIndex measures what the index costs Redis: for a script that has it and does nothing with it,
-// and for a single task, which is opened in one call and in another ended and counted. Both against scripts
-// with the same arguments that do nothing.
+// BenchmarkIndex measures the cost of the index for Redis: of loading it, and of using it for a single task, which is
+// opened in one call and ended and counted in another. The baseline is a script with the same arguments that does
+// nothing.
 func BenchmarkIndex(b *testing.B) {
 	rdb := redistest.Server(b).Client()
 	idle := redis.NewScript(`local P, now = KEYS[1], tonumber(ARGV[1])

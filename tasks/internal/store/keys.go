@@ -17,19 +17,19 @@ const storeKey = "muster:store"
 // Expires with the retention once the workflow has ended, or soon if it is never submitted.
 //
 //	g, g<node>      graph of the workflow, of the plan at a node
-//	<node>          record of a node, as in the comment of the package; none while it waits for others without an input
-//	j<node>         how many of the outcomes that a node waits for have come
+//	<node>          record of a node, as in the comment of the package; none while it waits for dependencies without an input
+//	j<node>         number of outcomes that a node has received
 //	j<node>!        how many members of a map have succeeded
 //	m<node>         number of members of a map
-//	h<group>        set once a member of the group has held a place
-//	q<node>         set when the node needs no place any more, because the member it would hold it for has ended
+//	h<group>        set once a member of the group has held a slot
+//	q<node>         set when the node needs no slot, because its member has ended
 //	e<node>, p<node>  last error, own progress, while the node is not terminal
 //	a<node>         the first run and the last eleven that another run followed, a line each: "<run>|<attempt>|<began, unix
 //	                ms>|<ended, unix ms>|<outcome>|<worker>|[<code>,<message>]", with the brackets as JSON
 //	s<node>         when the plan of a node was stored: ms since the workflow was sent
 //	i<node>         literal input of a node that has failed, was revoked or is skipped
 //	in, in<node>    literal inputs of the workflow, of the plan at a node: JSON by node; none if they are large
-//	t<node>         "<attempt> <hash>" of the token that the node can be answered with; of no use once that attempt is over
+//	t<node>         "<attempt> <hash>" of the valid token of the node; the token is invalid after that attempt
 //	n z vn vz       tasks and steps: known, terminal
 //	ct cc           members of maps: known, terminal
 //	d               spans of nodes without records that wait for their time or expire, a line each: "<span> <due, unix ms; 0 once
@@ -39,29 +39,30 @@ const storeKey = "muster:store"
 //	v               revision: the time of the last change (unix ms), or one more than the revision before it
 //	u               number of the parts of the inputs that are stored, until the workflow is submitted
 //	x               1 once the workflow is revoked, c once it is cancelled
-//	w               set once a node has waited for an answer
-//	o               set once a node was ended by others than the worker that had it
+//	w               set once a node has waited for an external result
+//	o               set once a process other than its worker has ended a node
 //	y<node>:<cause> set once a catch runs for this cause
 //	R               id of the call that retried the workflow last
-//	!               why the workflow was given up as a whole
+//	!               why the whole workflow has failed
 //
-// Beside it live, while AtMost holds members back, flowKey:h<group> (a set of those that have a place)
-// and flowKey:w<group> (a list of those that wait, "<node or span> <lane> <delay>"); both vanish with their last element.
+// Two other keys exist while AtMost delays members: flowKey:h<group> (a set of the members that hold a slot) and
+// flowKey:w<group> (a list of the waiting members, "<node or span> <lane> <delay>"); both vanish with their last
+// element.
 func flowKey(shard int, ref string) string { return tag(shard) + "w:" + ref }
 
 // chosenKey is the string with the reference of the latest workflow whose sender chose this id. It expires with the workflow.
 func chosenKey(shard int, id string) string { return tag(shard) + "id:" + id }
 
-// agendaKey is the sorted set of timers and pending steps: "<workflow>/<node or span>" by the time in unix ms. It has nodes
-// that wait for their time, and steps that a process was told to take and may not have taken: ready nodes without a
-// task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken. The string "clock" of
+// agendaKey is the sorted set of timers and pending steps: "<workflow>/<node or span>" by the time in unix ms. It has
+// delayed nodes, and steps that a process has started and may not complete: ready nodes without a task, skips and
+// ends of plans to propagate, revocations. An element is removed when its step is completed. The string "clock" of
 // the shard is the latest time at which its agenda was read (unix ms); it does not expire.
 func agendaKey(shard int) string { return tag(shard) + "agenda" }
 
-// openKey is the sorted set of the nodes of a task that wait for an answer from outside, "<workflow>/<node>", all
-// with the score 0, so that it is in the order of these names. Vanishes with its last element. The sorted set "opentasks"
-// of the shard has the tasks with such a key, all with the score 0; a task whose open nodes were of workflows that are
-// gone stays in it until the tasks are listed.
+// openKey is the sorted set of the nodes of a task that wait for an external result, "<workflow>/<node>", all with
+// the score 0, so that they are in lexical order. Vanishes with its last element. The sorted set "opentasks" of the
+// shard has the tasks with such a key, all with the score 0; a task whose open nodes belonged to expired workflows is
+// removed when the tasks are listed.
 func openKey(shard int, task string) string { return tag(shard) + "open:" + task }
 
 // wakeKey is the hash of a queue's wake-tasks. A worker deletes it when nothing was taken from the queue for a day.
@@ -89,20 +90,21 @@ func leaseKey(shard int, worker string) string { return tag(shard) + "lease:" + 
 func holdersKey(shard int) string { return tag(shard) + "holders" }
 
 // ringKey is the list of the fairness keys that have ready nodes, in the order of their turns. The first nodes of a
-// workflow need no list of their own: they are an element "<workflow>/<span>" here. A lane is "n:<queue>" or, for high
-// priority, "h:<queue>".
+// workflow need no separate list: they are an element "<workflow>/<span>" of the ring. A lane is "n:<queue>" or, for
+// high priority, "h:<queue>".
 func ringKey(shard int, lane string) string { return tag(shard) + "ring:" + lane }
 
 // readyKey is the list of the ready nodes of a fairness key, "<workflow>/<span>". A span is a node, or
-// "<prefix><first>-<last>" for several. "@<n>" behind it: n workers have died with it.
+// "<prefix><first>-<last>" for several. A suffix "@<n>" is the number of workers that have died with it.
 func readyKey(shard int, lane, key string) string { return tag(shard) + "ready:" + lane + ":" + key }
 
-// uniqueKey is the string with the id of the workflow that a unique key stands for; on a cluster, where
-// the workflow can lie in another slot, "<workflow> <unix ms of the claim>". Expires as the sender asked.
+// uniqueKey is the string with the ID of the workflow of a unique key; on a cluster, where the workflow can be in
+// another slot, "<workflow> <unix ms of the claim>". Its expiry is set by the sender.
 func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
 
-// liveKey is the sorted set of the running workflows of a shard: "<reference> <caption>" by when they were sent, in unix
-// ms. The key vanishes with its last element. A caption has the tasks of a workflow and, behind tabs, its name and labels.
+// liveKey is the sorted set of the running workflows of a shard: "<reference> <caption>" by the time when they were
+// sent, in unix ms. The key vanishes with its last element. A caption has the tasks of a workflow and, after tabs,
+// its name and labels.
 func liveKey(shard int) string { return tag(shard) + "live" }
 
 // doneKey is the sorted set of the last workflows of a shard that ended with a state (S success, F failure, X revoked):
@@ -110,19 +112,19 @@ func liveKey(shard int) string { return tag(shard) + "live" }
 // have expired.
 func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
 
-// minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <what> <queue> <task>" to a number.
-// what is S, F or X for nodes that ended so, R for attempts with another to follow, and ms for the time that handlers
-// ran. Some 20,000 fields at most. Expires 25 hours after it was added to hoursKey; until then, after 31 days.
+// minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <kind> <queue> <task>" to a number.
+// The kind is S, F or X for terminal nodes, R for attempts that are retried, and ms for the total duration of
+// handlers. At most about 20,000 fields. Expires 25 hours after it was added to hoursKey; until then, after 31 days.
 func minutesKey(shard int, hour int64) string {
 	return tag(shard) + "cm:" + strconv.FormatInt(hour, 10)
 }
 
-// hoursKey is the same for the hours of a day (unix days): "<hour> <what> <queue> <task>" to a number. The hour that
-// hourKey names is not in it yet. Expires after 31 days.
+// hoursKey is the same for the hours of a day (unix days): "<hour> <kind> <queue> <task>" to a number. The hour of
+// hourKey is not in it yet. Expires after 31 days.
 func hoursKey(shard int, day int64) string { return tag(shard) + "ch:" + strconv.FormatInt(day, 10) }
 
-// timesKey is the hash of how long handlers ran in an hour (unix hours): "<bucket> <queue> <task>" to the number of
-// attempts; the buckets are those of tasktype.Durations. Some 20,000 fields at most. Expires 26 hours after its last new
+// timesKey is the hash of durations of handlers in an hour (unix hours): "<bucket> <queue> <task>" to the number of
+// attempts; the buckets are tasktype.Durations. At most about 20,000 fields. Expires 26 hours after its last new
 // field.
 func timesKey(shard int, hour int64) string { return tag(shard) + "cd:" + strconv.FormatInt(hour, 10) }
 
@@ -146,12 +148,12 @@ const schedulesKey = "muster:{schedule}:names"
 
 // scheduleKey is the hash of an entry of the schedule. Expires a week after a scheduler last had it.
 //
-//	holder until token  who leads it, until when (unix ms), and which leader that is
-//	lease               how many ms the leader claims it for
+//	holder until token  its leader, the end of the lease (unix ms), and the fence token of the leader
+//	lease               duration of the lease in ms
 //	spec next           its spec; the next tick
-//	last                the tick up to which all is decided
-//	ran workflow sent   the last tick that was sent, as what; how many were
-//	missed error        how many ticks were not; why the last one was not
+//	last                the last tick that was handled
+//	ran workflow sent   the last tick that was sent, its workflow, and the number of sent ticks
+//	missed error        the number of missed ticks, and the reason of the last one
 //	overlap             policy for overlapping ticks; none to allow them
 //	paused              since when it is paused (unix ms); none while it is not
 func scheduleKey(name string) string { return "muster:{schedule}:e:" + name }
@@ -161,9 +163,8 @@ func scheduleKey(name string) string { return "muster:{schedule}:e:" + name }
 // 1,000 members, unless ticks are queued beside them, and expires with the entry.
 func scheduleDueKey(name string) string { return "muster:{schedule}:due:" + name }
 
-// rateKey is, of a task with a rate limit, the list "starts" of the times of its last starts, and the string
-// "told" with the last time at which one was told to ask again; both in unix us. Expires when nothing
-// follows from it any more.
+// rateKey is, for a task with a rate limit, the list "starts" of the times of its last starts, and the string "told"
+// with the latest retry time given to a worker; both in unix us. Expires when the limit has no effect any more.
 func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + name }
 
 // BusChannel is the channel on which processes wake each other.
@@ -175,8 +176,8 @@ func DoneChannel(ref string) string { return "muster:done:" + ref }
 // ChangedChannel is the channel of the other messages that tasks of a workflow have ended or were added.
 func ChangedChannel(ref string) string { return "muster:changed:" + ref }
 
-// pongChannel is the channel on which workers answer a ping. Channels are of all databases of a Redis, and
-// workers are of one.
+// pongChannel is the channel on which workers reply to a ping. Channels are shared by all databases of a Redis, but
+// the workers of a ping belong to one.
 func pongChannel(token string, db int) string { return "muster:pong:" + token + ":" + strconv.Itoa(db) }
 
 // pausedKey is the string of asynq v0.26.0 that is there while a queue is paused.
@@ -197,8 +198,8 @@ func scheduledKey(queue string) string { return "asynq:{" + queue + "}:scheduled
 // retryKey is the sorted set of asynq v0.26.0 of the ids of a queue's tasks that wait for another attempt.
 func retryKey(queue string) string { return "asynq:{" + queue + "}:retry" }
 
-// processedKey is the string of asynq v0.26.0 with the number of tasks of a queue that ran. With ":" and a day (UTC) behind it,
-// it is the number of that day, and expires.
+// processedKey is the string of asynq v0.26.0 with the number of tasks of a queue that ran. With the suffix ":" and a
+// day (UTC), it is the number of that day, and expires.
 func processedKey(queue string) string { return "asynq:{" + queue + "}:processed" }
 
 // failedKey is the string of asynq v0.26.0 with the number of tasks of a queue that failed.

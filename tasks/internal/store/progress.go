@@ -8,7 +8,7 @@ import (
 // How a progress key changes.
 const (
 	KeyMax  = "max"  // a number that never goes down
-	KeyOnce = "once" // the first value stands
+	KeyOnce = "once" // the first value is kept
 	KeyWord = "word" // a status that only goes forward
 	KeySet  = "set"
 )

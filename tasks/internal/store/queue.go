@@ -24,8 +24,8 @@ func (s Queues) Announce(ctx context.Context, queue string) error {
 	return nil
 }
 
-// Forget deletes what the shards have of a queue that has no ready node and from which nothing was taken for a time. It
-// reports whether no shard has anything of it.
+// Forget deletes the data of a queue that has no ready node and was not used for a time. It reports whether no shard
+// has data of it.
 func (s Queues) Forget(ctx context.Context, queue string, unused time.Duration) (bool, error) {
 	res, err := s.callEach(ctx, "forget", queue, unused.Milliseconds())
 	if err != nil {
@@ -73,7 +73,7 @@ func checkName(queue string) error {
 	return nil
 }
 
-// Pause stops workers from taking from a queue, as asynq does. Unlike with asynq, to pause a paused queue is no error.
+// Pause stops workers from taking from a queue, as asynq does. Unlike in asynq, pausing a paused queue succeeds.
 func (s Queues) Pause(ctx context.Context, queue string) error {
 	if err := checkName(queue); err != nil {
 		return err
@@ -136,11 +136,11 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 	return out, nil
 }
 
-// Foreign is what asynq has in a queue besides wake-tasks. asynq's own inspector has it too, and measures the memory of
-// the queue each time, by some 30 commands.
+// Foreign has the numbers of asynq's own tasks in a queue, without wake-tasks. asynq's inspector would also measure
+// the memory of the queue each time, with some 30 commands.
 type Foreign struct {
 	Pending, Active, Archived int64
-	Since                     time.Time // since when the next of those that are pending is; zero if none are
+	Since                     time.Time // time since which the oldest pending task is pending; zero if there is none
 	Paused                    bool
 }
 
@@ -164,7 +164,8 @@ func (s Queues) ForeignDue(ctx context.Context, queues []string) (map[string]tas
 // mostWakes is how many ids of each list of asynq are looked at for wake-tasks.
 const mostWakes = 1000
 
-// Foreign returns what asynq has in queues. isWake reports whether an id is that of a wake-task of a queue.
+// Foreign returns the numbers of asynq's own tasks in queues. isWake reports whether an ID belongs to a wake-task of
+// a queue.
 func (s Queues) Foreign(ctx context.Context, queues []string, isWake func(queue, id string) bool) (map[string]Foreign, error) {
 	type list struct {
 		length *redis.IntCmd
@@ -206,7 +207,7 @@ func (s Queues) Foreign(ctx context.Context, queues []string, isWake func(queue,
 	return out, nil
 }
 
-// Ready returns up to limit elements that are ready in a queue, those of high priority first.
+// Ready returns up to limit ready elements of a queue, high priority first.
 func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {
@@ -241,7 +242,7 @@ func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 	return out, nil
 }
 
-// Looked is what [Queues.Look] found.
+// Looked is the result of [Queues.Look].
 type Looked struct {
 	Wants   []Wake // wake-tasks to send
 	Overdue []Wake // wake-tasks that were asked for long ago and have not come
@@ -260,7 +261,7 @@ func (s Queues) Look(ctx context.Context, patience time.Duration, queues []strin
 	}
 	for shard, res := range said {
 		if len(res) < 2 {
-			return out, fmt.Errorf("look for ready nodes: script answered %v", res)
+			return out, fmt.Errorf("look for ready nodes: script returned %v", res)
 		}
 		out.Wants = append(out.Wants, wakes(shard, res[0])...)
 		out.Overdue = append(out.Overdue, wakes(shard, res[1])...)
@@ -277,7 +278,7 @@ func (s Queues) Bump(ctx context.Context, k Wake) ([]Wake, error) {
 	return wakes(k.Shard, res), nil
 }
 
-// Wake is a wake-task: it says that a queue has ready nodes in a shard.
+// Wake is a wake-task: it announces ready nodes of a queue in a shard.
 type Wake struct {
 	Shard int
 	Queue string
@@ -310,7 +311,7 @@ type Wakeups struct {
 	keys  map[string][]string
 }
 
-// Wakeups returns a reader of the wake-up lists of the queues of a worker, on a connection of its own.
+// Wakeups returns a reader of the wake-up lists of the queues of a worker, on a separate connection.
 func (s Queues) Wakeups(ctx context.Context, worker string, queues map[string]int) (*Wakeups, error) {
 	n, err := s.shardCount(ctx)
 	if err != nil {

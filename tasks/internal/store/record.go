@@ -11,7 +11,7 @@ const (
 	StateDelayed   = 'D' // waits for its time
 	StateRetrying  = 'T' // likewise, after a failure
 	StateReady     = 'Q'
-	StateOpen      = 'W' // waits for an answer from outside
+	StateOpen      = 'W' // waits for an external result
 	StatePlanned   = 'P' // its plan runs
 	StateMapping   = 'E' // a map that has its members
 	StateMapped    = 'e' // a map whose members have all succeeded
@@ -24,7 +24,7 @@ const (
 
 // Record is the stored state of a node.
 type Record struct {
-	State    byte // as above; 0 when there is no record
+	State    byte // as above; 0 without a record
 	Attempts int
 	Lost     int
 	At       int64 // of D and T when it is due: unix ms

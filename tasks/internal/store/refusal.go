@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Refused reports whether err is that of a Redis that answers, but takes no writes for now: its disk or its
-// memory is full, it has become a replica, or it has too few replicas.
+// Refused reports whether err means that Redis replied but currently rejects writes: its disk or its memory is full,
+// it has become a replica, or it has too few replicas.
 func Refused(err error) bool {
 	return Full(err) || refusedAs(err, "READONLY") || refusedAs(err, "NOREPLICAS")
 }
@@ -41,27 +41,26 @@ func Unavailable(err error) bool {
 	return errors.As(err, new(net.Error))
 }
 
-// Writable asks Redis for a write that changes nothing, and that a full memory does not hinder. Its error
-// says why Redis does not take it.
+// Writable makes a write that changes nothing and needs no memory. Its error is the reason why Redis rejects writes.
 func (s *Store) Writable(ctx context.Context) error {
 	return s.Explain(ctx, s.rdb.ZRem(ctx, workersKey, "").Err())
 }
 
-// Explain adds to a refusal what is wrong and what ends it. Other errors stay as they are.
+// Explain adds the cause and the remedy to the error of a rejected write. It returns other errors unchanged.
 func (s *Store) Explain(ctx context.Context, err error) error {
 	switch {
 	case !Refused(err):
 		return err
 	case refusedAs(err, "MISCONF"):
 		where := "its disk"
-		if one, ok := s.rdb.(*redis.Client); ok { // of a cluster any node may answer
+		if one, ok := s.rdb.(*redis.Client); ok { // any node of a cluster may reply
 			if got, cerr := one.ConfigGet(ctx, "dir").Result(); cerr == nil && got["dir"] != "" {
 				where = "the disk of its folder " + got["dir"]
 			}
 		}
 		return fmt.Errorf("redis cannot write to %s; make room there, and it continues by itself: %w", where, err)
 	case refusedAs(err, "OOM"):
-		return fmt.Errorf("redis takes no writes that need memory because it has used its maxmemory; raise that, or delete what is not needed: %w", err)
+		return fmt.Errorf("redis rejects writes because it has reached its maxmemory; raise it or delete data: %w", err)
 	}
 	return fmt.Errorf("redis takes no writes: %w", err)
 }

@@ -14,7 +14,7 @@ import (
 // maxMessage is the limit of the message that is kept of a run, in bytes.
 const maxMessage = 300
 
-// EncodeRun returns what the scripts keep of a run that another run follows; its number is theirs.
+// EncodeRun returns the form in which scripts store a run that was followed by another; the scripts add its number.
 func EncodeRun(a *tasktype.NodeAttempt) []byte {
 	out := strconv.AppendInt(nil, int64(a.Attempt), 10)
 	for _, at := range [...]time.Time{a.Started, a.Ended} {

@@ -12,7 +12,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// ErrLate says that a fenced change came after its time.
+// ErrLate means that a fenced change came after its time.
 var ErrLate = errors.New("came after the lease it was made under")
 
 // keepSchedule is how long an entry is remembered that no scheduler has.
@@ -21,14 +21,14 @@ const keepSchedule = 7 * 24 * time.Hour
 // leadAtOnce bounds the entries of one script.
 const leadAtOnce = 200
 
-// Claim is an entry that a scheduler wants to lead, with what others should see of it.
+// Claim is a request to lead an entry of the schedule, with the data to display.
 type Claim struct {
 	Name, Spec string
 	Next       time.Time
 	Overlap    string // policy for overlapping ticks
 }
 
-// Lease is the answer to a [Claim].
+// Lease is the reply to a [Claim].
 type Lease struct {
 	Token int64     // of this leadership; 0 when someone else leads
 	Until time.Time // of whoever leads, by Redis's clock
@@ -56,7 +56,7 @@ func (s Schedule) Lead(ctx context.Context, me string, lease time.Duration, clai
 		}
 		const size = 6
 		if len(res) != 1+size*len(part) {
-			return nil, now, fmt.Errorf("lead schedule: script answered %v", res)
+			return nil, now, fmt.Errorf("lead schedule: script returned %v", res)
 		}
 		now = time.UnixMilli(toInt(res[0]))
 		for i := range part {
@@ -67,10 +67,10 @@ func (s Schedule) Lead(ctx context.Context, me string, lease time.Duration, clai
 	return leases, now, nil
 }
 
-// Tick is what was decided about a tick.
+// Tick is the decision about a tick.
 type Tick struct {
 	At, Next time.Time
-	Workflow string // what was sent; empty when the tick was missed
+	Workflow string // the workflow that was sent; empty if the tick was missed
 	Missed   int    // ticks passed over before it, or with it
 	Error    string // why nothing was sent
 	Request  string // the request, if the tick was requested
@@ -152,7 +152,7 @@ func (s Schedule) change(ctx context.Context, op, name string, ticks ...any) (in
 	return toInt(res[1]), nil
 }
 
-// Resign gives up what a scheduler leads, so that others can lead at once.
+// Resign releases the entries that a scheduler leads, so that others can lead them immediately.
 func (s Schedule) Resign(ctx context.Context, me string, names []string) error {
 	for len(names) > 0 {
 		part := names[:min(len(names), leadAtOnce)]

@@ -40,7 +40,7 @@ func newScripts(rewrite func(name, source string) string, lists bool) scripts {
 		return rewrite(name, text)
 	}
 	all := scripts{}
-	for _, name := range []string{"beat", "claim", "lead", "tick", "entry", "resign", "rate", "project"} { // they work on keys of their own
+	for _, name := range []string{"beat", "claim", "lead", "tick", "entry", "resign", "rate", "project"} { // they use separate keys
 		all[name] = redis.NewScript(source(name))
 	}
 	for name, parts := range shardScripts() {

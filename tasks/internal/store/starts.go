@@ -9,7 +9,7 @@ import (
 // How a limit of starts is kept.
 const (
 	rateMost  = 1000             // starts that are remembered; a limit of more is kept in parts of its span
-	rateAhead = 30 * time.Second // at least; that those over the limit are told when to ask again
+	rateAhead = 30 * time.Second // minimum distance of the latest retry time
 )
 
 // Allow counts a start of task, of which there are at most n in any span of per. When there were as many

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// There is no span of time with more starts than a limit allows, whenever it begins.
+// No period has more starts than the limit, wherever it begins.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -40,7 +40,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// Those over a limit are not told to come back all at once, and what is kept of them expires.
+// Callers over a limit get different retry times, and the keys expire.
 func TestRateSpreadsThoseOverIt(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -55,11 +55,11 @@ func TestRateSpreadsThoseOverIt(t *testing.T) {
 			told = append(told, wait)
 		}
 		if told[n-1] != 0 || told[n] == 0 || told[n] > per {
-			t.Errorf("told %v, want %d starts and the next ones within %v", told, n, per)
+			t.Errorf("got the times %v, want %d starts and the next ones within %v", told, n, per)
 		}
 		for i := n + 1; i < 2*n; i++ {
 			if told[i] < told[i-1]+per/n/2 {
-				t.Errorf("told %v, want them %v apart", told[n:], per/n)
+				t.Errorf("got the times %v, want them %v apart", told[n:], per/n)
 			}
 		}
 		keys := 0

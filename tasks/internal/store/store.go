@@ -1,23 +1,23 @@
 // Package store keeps workflows, their results and progress in Redis.
 //
-// A workflow is one hash. The ready lists, the agenda and the leases of its shard are beside it, in the same slot of a
-// cluster. Each change is one script, and making it twice changes nothing more. The record of a node, which
-// [ParseRecord] reads, is one of these:
+// A workflow is one hash. The ready lists, the agenda and the leases of its shard are in the same slot of a cluster.
+// Each change is one script, and repeating it changes nothing more. The record of a node, which [ParseRecord] reads,
+// is one of these:
 //
-//	(none)                                    waits, or is ready, without an input of its own
-//	i<input>                                  likewise, with a literal input
-//	D|attempts|deaths|due|wait|expires|lane|input  waits for its time; wait is how many ms it waits, empty for a fixed time
-//	T|attempts|deaths|due|wait|expires|lane|input  likewise, after a failure
+//	(none)                                    waits, or is ready, without a literal input
+//	i<input>                                  the same, with a literal input
+//	D|attempts|deaths|due|wait|expires|lane|input  delayed; wait is the delay in ms, empty for a fixed time
+//	T|attempts|deaths|due|wait|expires|lane|input  the same, after a failure
 //	Q|attempts|deaths|0||expires|lane|input        ready to run, or to run again
-//	W|attempt|started|deadline|limit|input    open: waits for an answer from outside; limit is in ms, 0 for none
+//	W|attempt|started|deadline|limit|input    open: waits for an external result; limit is in ms, 0 for none
 //	P|attempts|deaths|started|worker          its plan runs
 //	E                                         a map that has its members
 //	e                                         a map whose members have all succeeded
-//	k|cause                                   skipped; the nodes that need it do not know yet
+//	k|cause                                   skipped; not yet propagated to the nodes that need it
 //	K|cause                                   skipped
 //	S F X|attempts|started|ended|worker|body  success, failure, revoked; times in ms since the workflow was sent
 //
-// There is no record for a node that runs: it is in a batch.
+// A running node has no record: it is in a batch.
 package store
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrUnknown says that no workflow has this id.
+// ErrUnknown means that no workflow has this ID.
 var ErrUnknown = errors.New("no such workflow: it was never sent, or its retention is over")
 
 // Store has the parts of the store, over one connection. It may be used by many goroutines at once.
@@ -50,12 +50,12 @@ type Store struct {
 
 // The parts of a store.
 type (
-	Flows        struct{ *db } // workflows, with what Redis has of their nodes
+	Flows        struct{ *db } // workflows, with the data of their nodes
 	Turns        struct{ *db } // the changes of nodes: a slot takes a batch and stores its results
 	Queues       struct{ *db } // ready lists and wake-tasks
-	Batches      struct{ *db } // what workers have taken
+	Batches      struct{ *db } // batches taken by workers
 	Agenda       struct{ *db } // nodes that wait for their time, and steps to take
-	Tokens       struct{ *db } // nodes that wait for an answer from outside
+	Tokens       struct{ *db } // nodes that wait for an external result
 	Workers      struct{ *db } // the live workers
 	Index        struct{ *db } // the listing of workflows
 	Counts       struct{ *db } // how many tasks ended, over time
@@ -92,7 +92,7 @@ func (s *Store) Rewrite(f func(name, source string) string) {
 // worker cannot wait at lists in several slots: there, wake-tasks are sent with asynq.
 func (s *Store) HasLists() bool { return s.lists }
 
-// Tell publishes to all processes.
+// Tell publishes a message to all processes.
 func (s *Store) Tell(ctx context.Context, message string) error {
 	return s.rdb.Publish(ctx, BusChannel, message).Err()
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var errNone = errors.New("script gave no answer")
+var errNone = errors.New("script returned nothing")
 
 // Literal is the input of a node.
 type Literal struct {
@@ -49,13 +49,13 @@ type Grow struct {
 	Key           string    // fairness key; empty for the id of the workflow
 }
 
-// DuplicateError says that a workflow with the id or unique key exists, which has this reference.
+// DuplicateError means that a workflow with the ID or unique key exists, which has this reference.
 type DuplicateError struct{ Ref string }
 
 // Error implements error.
 func (e *DuplicateError) Error() string { return "workflow " + IDOf(e.Ref) + " exists" }
 
-// errExpired says that inputs expired before the workflow was submitted.
+// errExpired means that inputs expired before the workflow was submitted.
 var errExpired = fmt.Errorf("store workflow: its inputs expired, because the sender paused for more than %s", pieceTTL)
 
 // The inputs that go into one call of a script.

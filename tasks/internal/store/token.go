@@ -8,26 +8,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What guards and tokens say of a node.
+// The results of guards and of requests for tokens.
 const (
 	TokenOK      = "ok"
-	TokenDone    = "done"    // this very call has ended it before, and its answer got lost
+	TokenDone    = "done"    // this very call has ended it before, and its reply was lost
 	TokenEnded   = "ended"   // the node has, or its workflow is revoked
-	TokenStale   = "stale"   // the token is not, or not any more, that of the node; or its deadline has not passed
-	TokenClosed  = "closed"  // the node does not wait for an answer
-	TokenUnknown = "unknown" // there is no such workflow
+	TokenStale   = "stale"   // the token is not the node's current token, or its deadline has not passed
+	TokenClosed  = "closed"  // the node is not open
+	TokenUnknown = "unknown" // the workflow does not exist
 	TokenGone    = "gone"    // the batch is not the worker's any more
 )
 
-// OpenedField is that of a workflow some node of which has waited for an answer.
+// OpenedField is the field of a workflow with nodes that were open.
 const OpenedField = "w"
 
-// New gives a node that waits for an answer the token with a hash, and says how that went.
+// New gives an open node the token with a hash, and returns the result.
 func (s Tokens) New(ctx context.Context, f Flow, node, hash string) (string, error) {
 	return s.store(ctx, f, node, hash, "", "", "")
 }
 
-// OfRun gives a node the token with a hash while a worker runs an attempt of it in a batch, and says how that went.
+// OfRun gives a node the token with a hash while a worker runs an attempt of it in a batch, and returns the result.
 func (s Tokens) OfRun(ctx context.Context, f Flow, node, hash string, attempt int, worker, batch string) (string, error) {
 	return s.store(ctx, f, node, hash, attempt, worker, batch)
 }
@@ -43,7 +43,7 @@ func (s Tokens) store(ctx context.Context, f Flow, node, hash string, attempt an
 // mostTasks bounds the tasks that Tasks returns of a shard.
 const mostTasks = 1000
 
-// Tasks returns how many nodes wait for an answer, by task: of each shard the first 1,000 tasks by name.
+// Tasks returns the number of open nodes by task: of each shard the first 1,000 tasks by name.
 func (s Tokens) Tasks(ctx context.Context) (map[string]int64, error) {
 	shards, err := s.callEach(ctx, "opened", mostTasks)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s Tokens) Tasks(ctx context.Context) (map[string]int64, error) {
 	return out, nil
 }
 
-// OpenNode is a node that waits for an answer.
+// OpenNode is a node that waits for an external result.
 type OpenNode struct {
 	Flow   Flow // with the reference only
 	Node   string
@@ -97,7 +97,7 @@ func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit i
 		return nil, after, false, err
 	}
 	for i, c := range recs {
-		raw, revoked := text(c.Val()[0]), text(c.Val()[1]) == "1" // a revoked workflow accepts no answer
+		raw, revoked := text(c.Val()[0]), text(c.Val()[1]) == "1" // a revoked workflow accepts no results
 		if strings.HasPrefix(raw, "W") && !revoked {
 			e := entry(shard, members[i])
 			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], []byte(raw)})

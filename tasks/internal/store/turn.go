@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Make is what a slot does in Redis between two batches: it ends one and takes the next.
+// Turn is the step of a slot between two batches: it ends one and takes the next.
 type Turn struct {
 	Shard  int
 	Worker string
@@ -17,7 +17,7 @@ type Turn struct {
 	Others []string // the other queues of the worker
 
 	Arrive  string // generation of the wake-task, when it has just come; else empty
-	Counted bool   // the slot is counted among those that come back for more
+	Counted bool   // the slot is counted among the slots that return for more
 	Enter   bool   // it is counted from now on
 	Take    bool   // take a batch
 	Leave   bool   // the slot is not counted any more
@@ -36,7 +36,7 @@ type Turn struct {
 	Changes []Changes
 }
 
-// The answers to a turn.
+// The replies to a turn.
 const (
 	TurnOK    = "ok"
 	TurnGone  = "gone"  // the worker does not have the batch any more: none of its changes was made
@@ -45,7 +45,7 @@ const (
 	TurnPaused = "paused"
 )
 
-// Turned is the answer to a [Turn].
+// Turned is the reply to a [Turn].
 type Turned struct {
 	Said  string
 	Now   time.Time // by Redis
@@ -56,7 +56,7 @@ type Turned struct {
 	Batch []Element
 }
 
-// Todo is what the caller of a change is to do next for its workflow.
+// Todo has the next steps of a workflow for the caller of a change.
 type Todo struct {
 	Ref   string        // of the workflow
 	Ended bool          // it has ended
@@ -64,12 +64,12 @@ type Todo struct {
 	Timer time.Duration // until the earliest time that a node was set to wait for; 0 if there is none
 	Said  string        // by a guard, as below; empty if there was none
 	Run   []string      // ready nodes without a task
-	Skips []string      // skipped nodes; those that need them must be skipped too
+	Skips []string      // skipped nodes, whose dependents must be skipped too
 	Plans []string      // planned nodes whose plan has ended
 	Fast  []string      // failed nodes whose siblings must be revoked
 }
 
-// Make makes a turn. It may be made again when its answer was lost: it then changes nothing and has the same answer.
+// Make makes a turn. It can be repeated if its reply was lost: it then changes nothing and returns the same reply.
 func (s Turns) Make(ctx context.Context, t *Turn) (*Turned, error) {
 	var flags []string
 	for _, f := range []struct {
@@ -129,7 +129,7 @@ func (s Turns) Advance(ctx context.Context, c Changes) (*Turned, error) {
 
 func turned(shard int, res []any) (*Turned, error) {
 	if len(res) < 5 {
-		return nil, fmt.Errorf("script answered %v", res)
+		return nil, fmt.Errorf("script returned %v", res)
 	}
 	out := &Turned{Said: text(res[0]), Now: time.UnixMilli(toInt(res[1])), Wants: wakes(shard, res[2])}
 	lane, at, _ := strings.Cut(text(res[4]), " ")

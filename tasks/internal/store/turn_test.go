@@ -8,7 +8,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// What of a ready list cannot be read is left out of the batch, and keeps nothing else out of it.
+// Invalid elements of a ready list are omitted from the batch and do not affect the others.
 func TestTakeLeavesOutWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -21,7 +21,7 @@ func TestTakeLeavesOutWhatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for range 3 { // a call that is sent again is answered with the same
+	for range 3 { // a repeated call returns the same reply
 		res, err := s.Turns.Make(ctx, &store.Turn{Worker: "w", Queue: "default", ID: "1", Take: true, Most: 100, Least: 1})
 		if err != nil {
 			t.Fatal(err)

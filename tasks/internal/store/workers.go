@@ -76,7 +76,7 @@ func (s Workers) Infos(ctx context.Context, names []string) ([][]byte, error) {
 	return out, nil
 }
 
-// PongChannel is the channel on which the workers of this database answer a ping.
+// PongChannel is the channel on which the workers of this database reply to a ping.
 func (s Workers) PongChannel(token string) string {
 	db := 0 // of a cluster, which has no other
 	if one, ok := s.rdb.(*redis.Client); ok {
@@ -85,7 +85,7 @@ func (s Workers) PongChannel(token string) string {
 	return pongChannel(token, db)
 }
 
-// Pong answers a ping as a worker.
+// Pong replies to a ping as a worker.
 func (s Workers) Pong(ctx context.Context, token, worker string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

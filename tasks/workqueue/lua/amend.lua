@@ -2,7 +2,7 @@
 -- result.
 -- KEYS: common.lua. ARGV: id, state d|s|e it must be in, state d|s|e, note,
 -- result given 0|1, result.
--- Returns "ok", also if it is so already; "sealed" if the queue is; else the
+-- Returns "ok", also if nothing had to change; "sealed" if the queue is; else the
 -- item's state letter, "" if there is no such item.
 local id, from, to, note, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6]
 if ARGV[5] ~= "1" then result = false end

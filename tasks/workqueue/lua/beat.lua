@@ -1,5 +1,4 @@
--- Notes that a pool is alive, and ends the leases of those that have not called
--- it for too long.
+-- Stores the heartbeat of a pool, and ends the leases of pools without recent heartbeats.
 -- KEYS: common.lua. ARGV: worker, ms for which it is alive, attempt
 -- limit, note.
 -- Returns {leases ended, then the names of the other pools}.

@@ -1,8 +1,8 @@
 -- Makes a process the reader of the outputs, or keeps it so.
 -- KEYS: common.lua. ARGV: owner, milliseconds that the claim holds.
--- Returns {fence, stale}, or {0, 0} when another is the reader. The fence grows
--- each time the reader changes. Stale is 1 from when a reader was replaced that
--- had not released the outputs until keep.lua is told that this is dealt with.
+-- Returns {fence, stale}, or {0, 0} if another process is the reader. The fence grows each time the reader changes.
+-- Stale is 1 after the replacement of a reader that had not released the outputs, until keep.lua is told that this
+-- was handled.
 local at = redis.call("HMGET", READER, "owner", "until", "lasts")
 local till = at[2] and number(at[2]) or -1
 if at[3] and till > now + number(at[3]) then -- the clock was set back

@@ -3,27 +3,25 @@
 -- KEYS, the same sixteen for each script (see keys.go for what they hold):
 --   spec rec ready lanes delayed leased worker note result failed counts meta out pools reader refused
 --
--- Every script fails with the error WQNEWER on a queue that a newer version of
--- the program wrote.
+-- Every script fails with the error WQNEWER if a newer version of the program wrote the queue.
 --
 -- A record (hash rec) is "state attempts retried token rank seq max since lane":
 --   state     q ready, w waiting for its time, i in progress, d done, s skipped, e error
 --   attempts  runs that failed since the last requeue
 --   retried   how often the item was requeued from a terminal state
---   token     of its last lease; 0 if there is none that counts
+--   token     of its last lease; 0 if it has no valid one
 --   rank      100 - priority
---   seq       its place among the ready ones of its rank
+--   seq       its position among the ready items of its rank
 --   max       its own limit of attempts, 0 for the queue's
 --   since     unix ms at which it became ready for the last time (q, i), or at
 --             which it came into its state (w, d, s, e)
 --   lane      its resource keys, each followed by \31; \31 if there is none
--- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes
--- set scores each lane by its first member, so that the oldest item of all
--- lanes is found without looking at the others.
+-- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes set scores each lane by its first
+-- member, so that the oldest item of all lanes is found without reading the others.
 local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER, REFUSED = unpack(KEYS)
 
--- byLane says that the queue counts by lane, too; sealed that no lease holds,
--- and nothing is leased and added; endings that it keeps them.
+-- byLane: the queue counts by lane, too; sealed: no lease is valid, and nothing is leased and added; endings: the
+-- queue keeps endings.
 local version, byLane, sealed, endings, paused, lastSeq, lastToken, moves, clock =
   unpack(redis.call("HMGET", META, "v", "lanes", "sealed", "endings", "paused", "seq", "token", "moves", "clock"))
 if version and tonumber(version) > 2 then
@@ -36,8 +34,8 @@ local function number(s) return tonumber(s or "0") end
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- What this script adds to each counter, and sets in META, written once by finish. The counter of a lane is the field
--- name \0 lane; there is none for zero.
+-- The changes of this script to each counter and of META, written once by finish. The counter of a lane is the field
+-- name \0 lane; a counter of zero has no field.
 local delta, laneDelta, metaChanges = {}, {}, {}
 local wanted, totals = {}, {} -- counters of lanes that finish reads too; what the counters are that it has read or written
 local places = { seq = number(lastSeq), token = number(lastToken) } -- the last ones taken
@@ -136,7 +134,7 @@ local function makeReady(id, r, since)
   freed = true
 end
 
--- ending adds what has become of an item to the outputs, if the queue keeps endings.
+-- ending adds the outcome of an item to the outputs, if the queue keeps endings.
 local function ending(id, r, note)
   if endings then redis.call("XADD", OUT, "*", "id", id, "state", r.state, "lane", r.lane, "note", note) end
 end
@@ -184,7 +182,7 @@ local function leave(id, r)
   count(counterOf[r.state], -1, r.lane)
 end
 
--- enter queues an item behind the others of its rank, or delays it until due (unix ms), and stores it.
+-- enter queues an item after the others of its rank, or delays it until due (unix ms), and stores it.
 local function enter(id, r, due)
   count("queued", 1, r.lane)
   if due > now then

@@ -3,10 +3,9 @@
 -- KEYS: common.lua. ARGV: most items of the queue (0: no limit), then per lease
 -- id, token, state d|s|e, note, result given 0|1, result, number of outputs,
 -- number of items, the outputs, and the items as insert takes them.
--- Each output says how many bytes of data were appended before it, ever.
--- Returns per lease 1 settled (also if it was before, by this lease), 0 lost,
--- -1 no such item, and then, if the queue counts by lane, how many items of the
--- lane of the last one wait or are in progress.
+-- Each output contains the total size of all earlier outputs.
+-- -- Returns per lease 1 settled (also if this lease settled it before), 0 lost, -1 no such item, and then, if the
+-- queue counts by lane, how many items of the lane of the last one wait or are in progress.
 local most = tonumber(ARGV[1])
 local out, moved, i = {}, 0, 2
 local written, lane

@@ -1,4 +1,4 @@
--- beat records that a worker is alive, and returns the live workers and the dead ones: those that two calls found
+-- beat stores the heartbeat of a worker, and returns the live workers and the dead ones: workers that two calls found
 -- silent.
 -- KEYS[1] workers by their last beat; "?<worker>" by when a worker was first found silent
 -- ARGV[1] name, or '' to only read, [2] ms without a beat after which a worker is silent, [3] least ms between the two

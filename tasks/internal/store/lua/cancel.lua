@@ -1,5 +1,5 @@
--- cancel marks a workflow as cancelled: workers fail the nodes of it that they take, except those that handle failures. The
--- caller fails the nodes that no worker has; until that is done, the agenda has an entry for it.
+-- cancel marks a workflow as cancelled: workers fail the nodes of it that they take, except for nodes that handle
+-- failures. The caller fails the nodes without a worker; until that is done, the agenda has an entry for it.
 -- KEYS as in lib
 -- ARGV[1] reference of the workflow
 -- returns ok, cancelled if it was cancelled before and has ended, ended, revoked or unknown

@@ -1,7 +1,7 @@
--- claim lets a unique key stand for a workflow that lives in another slot.
+-- claim assigns a unique key to a workflow in another slot.
 -- KEYS[1] unique key
--- ARGV[1] reference of the workflow, [2] ttl ms, [3] what the key holds and may be replaced, or ''
--- returns {what the key holds, ms since that was claimed}, or {''} when it stands for the workflow now
+-- ARGV[1] reference of the workflow, [2] ttl ms, [3] the value of the key that may be replaced, or ''
+-- returns {value of the key, ms since it was claimed}, or {''} if the key belongs to the workflow now
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local have = redis.call('GET', KEYS[1])

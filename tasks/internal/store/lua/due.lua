@@ -1,14 +1,14 @@
--- due makes nodes ready whose time has come, and claims the other entries of the agenda that are due: the caller sees
--- to them, and they become due again when the claim ends.
+-- due makes delayed nodes ready, and claims the other due entries of the agenda: the caller handles them, and they
+-- become due again when the claim ends.
 -- KEYS as in lib
 -- ARGV[1] ms of the claim, [2] most entries to look at
 -- returns {now, time of the next entry or 0, wants, number of entries that were due, ms by which the clock was set back or 0,
 -- then of each claimed entry: the entry, its record or false}
--- The clock of Redis can be set back, and a replica can be behind the master that it replaces. P..'clock' has the latest
--- time that the agenda was read at.
-local BACK = 1000       -- ms that the clock may be behind that time
+-- The clock of Redis can be set back, and a replica can lag behind the master that it replaces. P..'clock' has the
+-- latest time at which the agenda was read.
+local BACK = 1000       -- allowed difference to that time, in ms
 
--- setBack returns the ms by which the clock is behind the latest time; 0 if it is not, and then that becomes now.
+-- setBack returns the ms by which the clock was set back, or 0; in this case it stores the time.
 local function setBack()
   local last = tonumber(redis.call('SET', P .. 'clock', whole(now), 'GET') or '0')
   if last > now then redis.call('SET', P .. 'clock', whole(last)) end

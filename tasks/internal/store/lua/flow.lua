@@ -1,5 +1,5 @@
--- Shared by the scripts that change workflows; put behind lib and index. Creating its functions costs as much as a few
--- writes, so a script calls flow only when it needs them.
+-- Shared by the scripts that change workflows; appended to lib and index. Creating its functions costs as much as a
+-- few writes, so a script calls flow only if necessary.
 -- KEYS as in lib
 -- ARGV[p] reference of a workflow, [p+1] when it was sent (unix ms), [p+2] root node, [p+3] '<retention of a success, ms>,<of a failure>', [p+4] name: these
 -- are its five facts. For its changes see apply
@@ -20,8 +20,8 @@ local function flow(onLane, onMost, on)
   local rooted      -- letter of the root's outcome, once it has one
   local told        -- whether to publish that the root has ended
   local answerer    -- the call that answers for a node
-  -- What the caller is to do: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
-  -- '*node' has a plan that has ended, '!node' has failed and its siblings must be revoked, '=…' is the answer of a
+  -- The steps for the caller: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
+  -- '*node' has a plan that has ended, '!node' has failed and its siblings must be revoked, '=…' is the result of a
   -- guard. timed is the earliest time that a node waits for.
   local todo, timed
 
@@ -112,8 +112,8 @@ local function flow(onLane, onMost, on)
       end
     end
 
-    -- emit makes a node ready now or at its time. delay is '', ms or '@unix ms'; '+ms' behind it is when the node expires
-    -- after that.
+    -- emit makes a node ready now or later. delay is '', ms or '@unix ms'; a suffix '+ms' is the time after that
+    -- until the node expires.
     local function emit(id, lane, delay)
       if delay == '' then return ready(id, lane) end
       local absolute, wait, span = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
@@ -392,10 +392,10 @@ local function flow(onLane, onMost, on)
     -- the change that made the node ready.
     local function due(node) return redis.call('ZREM', P .. 'agenda', W .. '/' .. node) == 1 end
 
-    -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, behind '?',
-    -- only the body of that: the rest is then taken from the record it has. '!started|worker|' in place of the '?' means that
-    -- a worker was running the node, unless it has left its batch since. flags are those of apply. It reports whether the
-    -- node was not terminal before.
+    -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, after
+    -- '?', only the body of it: the rest is then taken from the current record. '!started|worker|' instead of the '?'
+    -- means that a worker was running the node, unless it has left its batch since. flags are the flags of apply. It
+    -- reports whether the node was not terminal before.
     function ends(node, outcome, rec, flags, back, a, n, fenced, task)
       local old = record(node)
       local st = old and string.sub(old, 1, 1) or ''
@@ -534,8 +534,8 @@ local function flow(onLane, onMost, on)
     return releaseSpan
   end
 
-  -- succeed makes m nodes terminal that have succeeded. Their names and records begin at ARGV[b]. It does what ends
-  -- does for each, but with as few calls as for one. None of them may be terminal already.
+  -- succeed makes m successful nodes terminal. Their names and records begin at ARGV[b]. It is equivalent to calls of
+  -- ends for each, but with as few commands as for one. None of them may be terminal already.
   local function succeed(flags, back, a, n, b, m)
     if m > 100 then
       for i = b, b + 2 * m - 1, 1000 do
@@ -569,17 +569,17 @@ local function flow(onLane, onMost, on)
   end
 
   -- apply makes the changes of the current workflow, which begin at ARGV[p]. fenced: the nodes are in a batch of the
-  -- caller. There is the number of changes, then of each:
+  -- caller. The arguments are the number of changes, then of each:
   --   outcome  S, F, X: the nodes succeed, fail, are revoked; K: skipped nodes become terminal; R: they run again;
-  --            P: a plan takes the place of a node; E: a map gets its members; W: nodes wait for an answer from outside;
-  --            G: the changes that follow are made only if a node lets them
+  --            P: a plan replaces a node; E: a map gets its members; W: nodes wait for an external result;
+  --            G: the next changes are made only if a node allows it
   --   flags    v: they are steps, not tasks; c: they are members of a map; p: planned nodes may end; d: their last error and own
-  --            progress are deleted; f: their siblings may have to be revoked; a: they are answered from outside;
+  --            progress are deleted; f: their siblings may have to be revoked; a: they are completed externally;
   --            x: only while the workflow is cancelled; <node: only once this node, the last of its plan, has ended; >node: the
   --            cause of the skips that follow, and of X, which is only while that node has failed (one of these two is the last flag)
   --   back     slot of a group to return: 'group holder', 'group' if each node is its own holder, or ''
   --   queue, task   for the counts of S, F, X and R; an empty queue is not counted. The task is always given for nodes that
-  --            may wait for an answer
+  --            may be open
   --   number of edges, then of each: node, kind, need, delay, lim, lane
   --   number of nodes, then of each
   --            for S, F, X, K: node, record (as in ends)
@@ -589,8 +589,10 @@ local function flow(onLane, onMost, on)
   --            for E: node, number of members, the count that they add to (n or vn), lane, delay, lim, number of joins over the members, then of each: node,
   --            need, delay, lim, lane
   --            for W: node, attempt ('' for the one it is at), ms until its deadline or 0
-  --            for G: node, how, proof, name of the call that answers or ''. how is t: proof is the hash of its token;
-  --            e: likewise, and the node is open; d: proof is its attempt, whose deadline has passed; p: proof is when its
+  --            for G: node, condition, proof, name of the call or ''. The condition is t: proof is the hash of its
+  -- token;
+  --            e: the same, and the node is open; d: proof is its attempt, whose deadline has passed; p: proof is
+  -- when its
   --            plan was stored
   local function apply(p, fenced)
     local changes = tonumber(ARGV[p])
@@ -637,9 +639,9 @@ local function flow(onLane, onMost, on)
     end
   end
 
-  -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. No wake-task is wanted
-  -- for queue mine: the caller takes from it next. It returns what the caller is to do: {id, 1 if the workflow has
-  -- ended or 0, ms until the earliest time that a node waits for or 0, todo…}, or nil for nothing.
+  -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. It requests no
+  -- wake-task for queue mine, from which the caller takes next. It returns the steps for the caller: {id, 1 if the
+  -- workflow has ended or 0, ms until the earliest time that a node waits for or 0, todo…}, or nil for nothing.
   local function close(mine)
     local changed = add['z'] or add['vz']
     for i = 1, 6 do

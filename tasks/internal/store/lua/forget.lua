@@ -1,7 +1,7 @@
--- forget deletes the wake hash of a queue that has no ready node and from which nothing was taken for some time.
+-- forget deletes the wake hash of a queue without ready nodes that was not used for some time.
 -- KEYS as in lib
 -- ARGV[1] queue, [2] that time (ms)
--- returns 1 if there is no such hash any more, else 0
+-- returns 1 if the hash does not exist any more, else 0
 local k = P .. 'wake:' .. ARGV[1]
 if waiting(ARGV[1]) then return 0 end
 if redis.call('EXISTS', k) == 0 then return 1 end

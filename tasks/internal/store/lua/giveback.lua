@@ -1,4 +1,4 @@
--- Shared by the scripts that put batches back; put behind lib.
+-- Shared by the scripts that return batches to their queues; appended to lib.
 -- KEYS as in lib
 -- ARGV none
 -- returns nothing: it defines giveBack

@@ -1,4 +1,4 @@
--- Shared by the scripts that store a new workflow; put behind lib.
+-- Shared by the scripts that store a new workflow; appended to lib.
 -- KEYS as in lib
 -- returns nothing: it defines holder
 

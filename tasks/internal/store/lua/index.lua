@@ -1,6 +1,6 @@
--- The index of a shard: the live workflows, the last ones that have ended, and counts of the outcomes of nodes, by
--- minute and hour. Put behind lib and in front of scripts that change workflows.
--- KEYS and ARGV are those of the script; P, now and whole are of lib
+-- The index of a shard: the live workflows, the latest finished ones, and counts of the outcomes of nodes, by minute
+-- and hour. Appended to lib, before the scripts that change workflows.
+-- KEYS and ARGV of the calling script; P, now and whole are of lib
 -- returns nothing: it defines functions
 local DONE = {S = 10000, F = 100000, X = 10000} -- ended workflows to keep of each state: about 10 MB
 local SLACK = 16 -- the set is cut in one of so many milliseconds
@@ -62,7 +62,7 @@ local function failing(task, element)
   redis.call('EXPIRE', key, DAY)
 end
 
--- counted writes what was counted; the script calls it once, at its end.
+-- counted writes the collected counts; the script calls it once, at its end.
 local function counted()
   if not counts and not times then return end
 

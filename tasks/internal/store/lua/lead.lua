@@ -15,8 +15,8 @@ for i = 2, #KEYS do
   local due = 'muster:{schedule}:due:' .. ARGV[a]
   local had = redis.call('HMGET', e, 'holder', 'until', 'token', 'last', 'lease', 'paused', 'workflow')
   local ends, token = tonumber(had[2] or '0'), had[3]
-  -- After the clock was set back a lease lasts no longer than it did when it began, and ticks whose times come again are
-  -- decided again: those that were sent are known by their ids.
+  -- After the clock was set back, a lease lasts no longer than its original duration, and repeated ticks are decided
+  -- again: workflows that were already sent are recognised by their ids.
   if had[5] and ends > now + tonumber(had[5]) then
     ends = now + tonumber(had[5])
     redis.call('HSET', e, 'until', int(ends))

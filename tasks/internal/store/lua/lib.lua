@@ -70,7 +70,8 @@ local function read(el)
   return wf, prefix, a, b, lost
 end
 
--- expiry returns when a node without a record of its own times expires, by the field d of its workflow; '' for never.
+-- expiry returns the expiry of a node whose record has no times, according to the field d of its workflow; '' for
+-- never.
 local function expiry(d, node)
   if not d then return '' end
   local prefix, n = string.match(node, '^(.-)(%d+)$')

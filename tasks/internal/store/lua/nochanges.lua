@@ -1,3 +1,3 @@
--- Inserted between lib and turn, for a turn that ends no batch and changes nothing. KEYS and ARGV are those of turn. Returns
--- nothing: it declares the functions that this variant of turn does not call.
+-- Inserted between lib and turn, for a turn without a batch and changes. KEYS and ARGV of turn. Returns nothing: it
+-- declares the functions that this variant of turn does not call.
 local giveBack, flow, counted

@@ -1,5 +1,5 @@
--- opened lists the tasks with nodes that wait for an answer, by name, and how many each has. It drops those without:
--- their workflows are gone.
+-- opened lists the tasks with open nodes, by name, and the number of nodes. It removes tasks whose open nodes
+-- belonged to expired workflows.
 -- KEYS as in lib
 -- ARGV[1] most names
 -- returns {name, number of nodes, …}

@@ -1,8 +1,8 @@
--- project writes a public progress key: numbers never go down, status words only go forward, from
--- DISPATCHED (sent) by COLLECTING (a worker finds out what there is to do) to the end.
+-- project writes a public progress key: numbers never decrease, and status words only advance, from DISPATCHED (sent)
+-- through COLLECTING (a worker determines the work) to a final one.
 -- KEYS[1] key
 -- ARGV[1] how (max, once, word, set), ARGV[2] value, ARGV[3] ttl seconds
--- returns the value that stands
+-- returns the resulting value
 local have = redis.call('GET', KEYS[1])
 local v = ARGV[2]
 if have then

@@ -1,7 +1,7 @@
--- rate lets a task start, at most n times in any span of time. One that may not is told when to ask again:
--- those that ask meanwhile get times one after the other, as starts come free, and not one time for all.
--- KEYS[1] times of the last starts (unix us), KEYS[2] the last time that was told
--- ARGV[1] n, [2] span us, [3] how far beyond the first free start times are told, us
+-- rate lets a task start, at most n times in any period. Otherwise it returns a retry time: callers get different
+-- times, one for each future start.
+-- KEYS[1] times of the last starts (unix us), KEYS[2] the latest retry time
+-- ARGV[1] n, [2] period us, [3] maximum distance of retry times from the first free start, us
 -- returns us to wait, 0 for a start that is counted
 local n, per = tonumber(ARGV[1]), tonumber(ARGV[2])
 local clock = redis.call('TIME')

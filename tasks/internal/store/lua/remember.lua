@@ -1,8 +1,8 @@
--- KEYS and ARGV are those of the script; put behind lib. Returns nothing: it defines remember.
+-- KEYS and ARGV of the calling script; appended to lib. Returns nothing: it defines remember.
 
--- remember adds a run that another run follows to those that are kept of a node: the first one and the last ones. run is
--- 'attempt|began|ended|outcome|worker|[code, message]', with times in unix ms and the brackets as JSON; an empty attempt is
--- the current one.
+-- remember adds a run that was followed by another to the stored runs of a node: the first one and the last ones. run
+-- is 'attempt|began|ended|outcome|worker|[code, message]', with times in unix ms and the brackets as JSON; an empty
+-- attempt is the current one.
 local MOST_RUNS = 12
 local function remember(wf, node, run)
   local have = redis.call('HMGET', wf, 'a' .. node, node)

@@ -1,12 +1,12 @@
--- submit stores a workflow and releases what can run at once.
+-- submit stores a workflow and releases the nodes that can run.
 -- KEYS as in lib
 -- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] number of nodes without a
 -- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
 -- fairness key or '', [13] number of parts of the inputs that piece has stored, [14] number of inputs k, [15]
 -- number of roots r, [16] 1 if the only root is a span that is ready at once; then k times node, record; then r times
 -- span, lane, delay, lim
--- returns {'ok', wants, todo or false}; {'dup', reference of the workflow that exists}; {'late'}; or {'expired'} if the
--- inputs that were stored before are gone
+-- returns {'ok', wants, todo or false}; {'dup', reference of the existing workflow}; {'late'}; or {'expired'} if the
+-- inputs that were stored before have expired
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 local wf = P .. 'w:' .. ARGV[1]
 local other = holder(ARGV[1])

@@ -1,9 +1,9 @@
--- tick records what the leader of an entry did about a tick.
+-- tick records the result of the leader of an entry for a tick.
 -- KEYS[1] entry, KEYS[2] its requested ticks
 -- ARGV[1] token of the leader, [2] tick unix ms, [3] next tick unix ms, [4] workflow sent or '',
 -- [5] ticks that were missed, [6] error or '', [7] the request, if the tick was requested, or '', [8] number of ticks that
 -- may be queued, to queue the tick, or 0, [9] ms until the requests expire
--- returns {}, when someone else leads the entry now, or {first requested tick or ''}
+-- returns {} if another scheduler leads the entry now, or {first requested tick or ''}
 local e, due = KEYS[1], KEYS[2]
 local had = redis.call('HMGET', e, 'token', 'last', 'ran')
 if had[1] ~= ARGV[1] then return {} end

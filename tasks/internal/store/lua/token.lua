@@ -1,9 +1,9 @@
--- token gives a node a token, which ends the one before. Only its hash is stored.
+-- token gives a node a new token, and invalidates the previous one. Only its hash is stored.
 -- KEYS as in lib
--- ARGV[1] reference of the workflow, [2] node, [3] hash, [4] attempt that the token is for, or '' for the one that waits for an answer, [5] worker and
+-- ARGV[1] reference of the workflow, [2] node, [3] hash, [4] attempt that the token is for, or '' for the attempt of an open node, [5] worker and
 -- [6] batch that the node must be in, with an attempt
--- returns 'ok'; 'unknown' when there is no such workflow; 'ended' when the node has; 'closed' when it does not wait for an answer;
--- 'gone' when the batch is not the worker's any more
+-- returns 'ok'; 'unknown' if the workflow does not exist; 'ended' if the node has ended; 'closed' if it is not open;
+-- 'gone' if the worker has lost the batch
 local wf, node, attempt = P .. 'w:' .. ARGV[1], ARGV[2], ARGV[4]
 local have = redis.call('HMGET', wf, 'n', 'x', 'u', node)
 if not have[1] or have[3] then return 'unknown' end

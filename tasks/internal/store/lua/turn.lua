@@ -1,5 +1,6 @@
--- turn ends a batch: it makes the changes of its results and returns the nodes that were not started. Then it takes
--- the next batch. A call that is made again, because its answer was lost, changes nothing and returns the same batch.
+-- turn ends a batch: it makes the changes of its results and returns the nodes that were not started to their queues.
+-- Then it takes the next batch. A call that is repeated, because its reply was lost, changes nothing and returns the
+-- same batch.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] queue, [3] other queues of the worker, separated by spaces, [4] flags, [5] most nodes to take,
 -- [6] least number of ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix µs at which
@@ -7,15 +8,16 @@
 -- of the old one, [10] lease of its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '),
 -- [12] generation of the wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first,
 -- [14] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
--- flags are words: arrive: the slot comes with a wake-up; counted: it is among those that come back for more; enter: it is from
--- now on; leave: it is not any more; or-none: likewise, if it gets nothing; take: it takes a batch; direct: the changes are of
--- nodes without a batch
+-- flags are words: arrive: the slot was woken up; counted: it is among the slots that return for more; enter: it
+-- becomes one; leave: it ceases to be one; or-none: the same, if it gets nothing; take: it takes a batch; direct: the
+-- changes are of nodes without a batch
 -- returns {said, now, wants, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow>…', then the elements of the batch}.
--- said is ok, gone (the worker does not have the batch any more: nothing was changed or taken), yield (another queue has a
--- wake-task: nothing was taken) or paused (the queue is: likewise; the wake-task stays pending). todos has what close returns,
--- for each workflow. An element is {its text, graph or false, time at which the plan with its nodes was stored or false, then
--- the record of each node or false}. A graph is in the first element of its workflow, if the worker does not have it
-local MOST_KEYS = 256         -- fairness keys that one take looks at
+-- The status said is ok, gone (the worker has lost the batch: nothing was changed or taken), yield (another queue has
+-- a wake-task: nothing was taken) or paused (the queue is paused: nothing was taken, and the wake-task stays
+-- pending). todos has the results of close for each workflow. An element is {its text, graph or false, time at which
+-- the plan with its nodes was stored or false, then the record of each node or false}. A graph is in the first
+-- element of its workflow, unless the worker has it
+local MOST_KEYS = 256         -- fairness keys that one take reads
 local AT_ONCE = 32            -- fairness keys read in one call
 local MOST_FIELDS = 5000      -- nodes read in one call
 local MOST_BYTES = 1048576    -- of records in a batch; a larger record is taken alone
@@ -94,7 +96,8 @@ local function taking()
     return wf .. '/' .. prefix .. (a + n < b and whole(a + n) .. '-' .. whole(b) or whole(b)) .. (lost ~= '' and '@' .. lost or '')
   end
 
-  -- drain takes what there is room for from the ready list of a fairness key. It returns whether the list has more.
+  -- drain takes nodes from the ready list of a fairness key up to the remaining size of the batch. It reports whether
+  -- the list has more.
   local function drain(lane, key)
     local list = P .. 'ready:' .. lane .. ':' .. key
     local len = redis.call('LLEN', list)
@@ -197,7 +200,7 @@ elseif ARGV[8] ~= '' then
 end
 
 if before then
-  -- This call was made before, and its answer was lost.
+  -- This is a repeated call: the reply of the first one was lost.
   local lane, els
   stamp, lane, els = string.match(before, '^(%d+)!? (%S+) (%S+)$')
   stamp = stamp or whole(T[1] * 1000000 + T[2])
