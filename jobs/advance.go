@@ -236,8 +236,8 @@ func (s *store) unseal(ctx context.Context, id string) error {
 	return s.queue(id).Seal(ctx)
 }
 
-// end moves a job to a terminal state. It does nothing if the job has ended. What follows from that is done by finalize
-// and close, which the list of jobs to advance repeats if this process dies.
+// end moves a job to a terminal state. It does nothing if the job has ended. The consequences are handled by finalize
+// and close, which are repeated from the list of jobs to advance if this process dies.
 func (s *flow) end(ctx context.Context, id string, r record, to Status, event, message string) error {
 	j, err := r.job(id)
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// The clock of a process can be far from that of Redis, by which jobs live.
-func TestJobsLiveByTheClockOfRedis(t *testing.T) {
+// Jobs use the clock of Redis, even if the clock of the process differs from it.
+func TestJobsUseTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	for name, skew := range map[string]time.Duration{"ahead": -200 * time.Hour, "behind": 200 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func (s *Service) create(ctx context.Context, id string, req Request, parent str
 	if req.VersionOf != "" {
 		before, err := s.read(ctx, req.VersionOf)
 		if errors.Is(err, ErrNotFound) {
-			return Job{}, false, bad("version_of", "there is no job %s", req.VersionOf)
+			return Job{}, false, bad("version_of", "job %s not found", req.VersionOf)
 		}
 		if err != nil {
 			return Job{}, false, err
@@ -79,7 +79,7 @@ func (s *Service) create(ctx context.Context, id string, req Request, parent str
 	case "mismatch":
 		return Job{}, false, ErrMismatch
 	default:
-		return Job{}, false, bad("after", "there is no job %s", other)
+		return Job{}, false, bad("after", "job %s not found", other)
 	}
 	if err := s.checkDocument(ctx, id, req.Document); err != nil {
 		return Job{}, false, err
@@ -93,7 +93,7 @@ func (s *Service) create(ctx context.Context, id string, req Request, parent str
 	return j, true, err
 }
 
-// checkDocument deletes a new job whose document has been removed, which is no longer possible from here on.
+// checkDocument deletes a new job whose document was removed before the job referred to it.
 func (s *Service) checkDocument(ctx context.Context, id string, d *Document) error {
 	if d == nil || s.cfg.Documents == nil {
 		return nil
@@ -264,7 +264,7 @@ func (s *Service) check(req *Request) (*pipeline.Pipeline, error) {
 		req.Pipeline = pipeline.Default
 	}
 	if s.cfg.Pipelines == nil {
-		return nil, errors.New("create a job: there are no pipelines")
+		return nil, errors.New("create a job: no pipelines are configured")
 	}
 	known, err := s.cfg.Pipelines(req.Pipeline)
 	if err != nil {

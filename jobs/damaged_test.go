@@ -29,7 +29,7 @@ func TestDamagedItemIsListedAsFailed(t *testing.T) {
 		}
 		bad, err := w.Item(w.ctx, j.ID, "bad")
 		if err != nil || bad.Key != "bad" || bad.Status != jobs.ItemFailed || !strings.Contains(bad.LastError, "damaged") {
-			t.Errorf("item: got %+v, %v, want a failed one that says so", bad, err)
+			t.Errorf("item: got %+v, %v, want a failed one with the reason", bad, err)
 		}
 		n := 0
 		if err := w.EachItem(w.ctx, j.ID, func(jobs.Item) error { n++; return nil }); err != nil || n != 2 {
@@ -120,7 +120,7 @@ func (gone) Open(string) (io.ReadCloser, error) { return nil, fs.ErrNotExist }
 func TestCreateSaysThatTheDocumentIsGone(t *testing.T) {
 	both(t, func(c *jobs.Config) { c.Documents = gone{c.Documents.(*documents)} }, func(t *testing.T, w *world) {
 		req := jobs.Request{Prompt: "x", IdempotencyKey: "k", Document: &jobs.Document{Name: "a.pdf", Hash: "h", Size: 1}}
-		for range 2 { // the second call is no repeat of a job that there is
+		for range 2 { // the second call creates a job again, because none exists
 			if _, _, err := w.Create(w.ctx, req); !errors.As(err, new(*jobs.FieldError)) || !strings.Contains(err.Error(), "send it again") {
 				t.Errorf("create: got %v, want that the document must be sent again", err)
 			}

@@ -46,8 +46,8 @@ func TestItemsRetriedInALaterSegmentAreWaitedFor(t *testing.T) {
 	})
 }
 
-// Agents settle items while a job ends: its counts are those of its items, however it ends.
-func TestCountsOfAnEndedJobAreThoseOfItsItems(t *testing.T) {
+// Agents settle items while a job ends: its counts agree with its items, however it ends.
+func TestCountsOfAnEndedJobAgreeWithItsItems(t *testing.T) {
 	for name, end := range map[string]func(w *world, id string) error{
 		"cancel": func(w *world, id string) error { _, err := w.Cancel(w.ctx, id, false); return err },
 		"fail":   func(w *world, id string) error { _, err := w.CompleteStage(w.ctx, id, "create", "no"); return err },
@@ -113,7 +113,7 @@ func (w *world) endWhileAgentsSettle(end func(w *world, id string) error) {
 		return nil
 	})
 	if err != nil || got.Items != want {
-		t.Errorf("counts: got %+v, want those of the items %+v, %v", got.Items, want, err)
+		t.Errorf("counts: got %+v, want the counts of the items %+v, %v", got.Items, want, err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Items that failed are listed without a look at the others, and those that wait for a decision over all jobs.
+// Failed items are listed without reading the others, and reviews are listed across all jobs.
 func TestFailuresAndReviews(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		fail := func(id string, n int) {
@@ -126,7 +126,7 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return func(ctx context.Context, cmds []redis.Cmder) error { c.n.Add(int64(len(cmds))); return next(ctx, cmds) }
 }
 
-// What a page of a job reads is the same for any number of items.
+// The cost of a page of a job does not depend on the number of its items.
 func TestLookDoesNotDependOnTheItems(t *testing.T) {
 	t.Parallel()
 	options, err := redis.ParseURL(redistest.URL(t))

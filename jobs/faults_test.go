@@ -16,8 +16,9 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Any call of those who create, work on, and delete a job can go wrong: who repeats it, or does it in its place meanwhile,
-// has done it once. Each event of the job is there once, indexes and counters agree with the records, and no key of the job is left.
+// Any call of clients that create, process and delete a job can fail: after a repetition, by the same or another
+// client, it has taken effect once. Each event of the job exists once, indexes and counters agree with the records,
+// and no key of the job is left.
 func TestJobSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
@@ -111,7 +112,7 @@ func (w *world) sameEvents(id string) {
 	sameList(w.t, "events", got, want)
 }
 
-// visitor uses jobs as a client and as an agent, and repeats what fails.
+// visitor uses jobs as a client and as an agent, and repeats failed calls.
 type visitor struct {
 	*world
 	s       *jobs.Service
@@ -134,7 +135,7 @@ func (v *visitor) must(what string, call func() error) (err error) {
 	return err
 }
 
-// errAgain is the error of what is not over.
+// errAgain is the error of an unfinished step.
 var errAgain = fmt.Errorf("not yet: %w", redistest.ErrFault)
 
 // run creates the job, and works on it until it is completed.

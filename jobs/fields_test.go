@@ -12,7 +12,7 @@ import (
 	"muster/jobs"
 )
 
-// What a request says is what the job has, and what it does not say has its default.
+// A job has the fields of its request, and defaults for the others.
 func TestJobKeepsItsFields(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{Prompt: "only a prompt", At: time.Now().Add(time.Hour)}) // so that it has not begun
@@ -70,7 +70,7 @@ func TestChangesMoveTheTimeOfAJob(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})
 		running := w.until(j.ID, jobs.Processing)
-		if running.Version <= 1 { // that of a job that was created
+		if running.Version <= 1 { // the version of a created job
 			t.Errorf("version of a job that began: got %d after 1", running.Version)
 		}
 		var edited jobs.Job
@@ -115,7 +115,7 @@ func TestJobThatFailedSaysInWhichStage(t *testing.T) {
 	})
 }
 
-// What an agent emits is what the next one gets and what is read at the end; the agent that ends it can set each field.
+// The fields of a result are passed to the next agent and kept; the last agent can set each field.
 func TestItemKeepsItsFields(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})

@@ -77,8 +77,8 @@ func (s *ItemReader) Items(ctx context.Context, id string, f ItemFilter) (ItemPa
 	return page, nil
 }
 
-// place is where a page of items begins: a cursor of the queue, and the id behind which it begins among the items that
-// the queue returns for that.
+// place is the start of a page of items: a cursor of the queue, and the ID after which the page begins among the
+// items that the queue returns for the cursor.
 type place struct{ scan, after string }
 
 func (at place) String() string {

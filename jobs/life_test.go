@@ -126,7 +126,7 @@ func TestFailedWorkIsTriedAgainThenFails(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		j := w.create(jobs.Request{})
 		w.emit("a")
-		cause := errors.New("no answer of the model")
+		cause := errors.New("no response of the model")
 		for i := range 2 {
 			work := w.take("validator", "v")
 			if work.Attempt != i+1 {
@@ -315,16 +315,16 @@ func TestLateAnswerChangesNothing(t *testing.T) {
 			t.Errorf("items of a late agent: %v", err)
 		}
 		if err := w.Complete(w.ctx, first, jobs.Answer{Items: items("late")}); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("answer of a late agent: %v", err)
+			t.Errorf("result of a late agent: %v", err)
 		}
 		if page, err := w.Items(w.ctx, first.JobID, jobs.ItemFilter{}); err != nil || len(page.Items) > 0 {
-			t.Errorf("items after a late answer: %+v, %v", page.Items, err)
+			t.Errorf("items after a late result: %+v, %v", page.Items, err)
 		}
 	})
 }
 
-// What a process that died has left undone is done by a sweep.
-func TestSweepRepeatsWhatWasLeftUndone(t *testing.T) {
+// A sweep completes the steps of a process that died.
+func TestSweepCompletesUnfinishedSteps(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
 		j := w.create(jobs.Request{})
@@ -372,7 +372,7 @@ func TestStuckJobIsRecoveredThenFails(t *testing.T) {
 		w.roles = map[string]int{"creator": 1, "validator": 1}
 		j := w.create(jobs.Request{StuckAfter: time.Second})
 		w.emit("a")
-		// An agent extends its lease for ever, and never answers.
+		// An agent extends its lease forever, and never sends a result.
 		for i := range 3 {
 			held := w.take("validator", "silent")
 			var stuck []jobs.Stuck
@@ -390,7 +390,7 @@ func TestStuckJobIsRecoveredThenFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := w.Complete(w.ctx, held, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
-				t.Errorf("answer after a recovery: %v, want %v", err, jobs.ErrLeaseLost)
+				t.Errorf("result after a recovery: %v, want %v", err, jobs.ErrLeaseLost)
 			}
 		}
 		w.take("validator", "silent")
@@ -410,8 +410,8 @@ func TestStuckJobIsRecoveredThenFails(t *testing.T) {
 	})
 }
 
-// A job whose agents are all unavailable says that, and not that there are none.
-func TestJobWithUnavailableAgentsWaitsAndSaysSo(t *testing.T) {
+// A job whose agents are all unavailable reports that, not that there are none.
+func TestJobReportsUnavailableAgents(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		w.roles = map[string]int{"creator": 0}
 		j := w.create(jobs.Request{})

@@ -301,7 +301,7 @@ func (s *store) below(ctx context.Context, indexes []string, cursor string, n in
 	return ids, last, nil
 }
 
-// records reads records in one round trip. Those that do not exist are empty.
+// records reads records in one round trip. Missing ones are empty.
 func (s *store) records(ctx context.Context, ids []string) ([]record, error) {
 	got := make([]*redis.MapStringStringCmd, len(ids))
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -57,7 +57,7 @@ func (m *monitor) runTodo(ctx context.Context) {
 // todo advances the jobs that are due and returns how long until the next.
 func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
 	for {
-		reply, err := m.run(ctx, "read what must be advanced", "due", []string{todoKey}, 100, m.limits.Load().CheckEvery.Milliseconds())
+		reply, err := m.run(ctx, "read the jobs to advance", "due", []string{todoKey}, 100, m.limits.Load().CheckEvery.Milliseconds())
 		if err != nil {
 			return 0, err
 		}

@@ -19,8 +19,7 @@ var (
 
 // Numbers are counters of all jobs, maintained by scripts.
 type Numbers struct {
-	// Items are those of all jobs of pipelines that are stored. Those of jobs
-	// that have not ended are counted by sweeps.
+	// Items are the items of all stored pipeline jobs. Items of unfinished jobs are counted by sweeps.
 	Items map[ItemStatus]int64
 	Stuck int64 // jobs without progress, as the last sweep has seen them
 	// Took is how long jobs took from their first stage to their end, as

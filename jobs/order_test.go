@@ -85,7 +85,7 @@ func TestJobIsStuckAfterItsThreshold(t *testing.T) {
 			}
 			p, err := w.Progress(w.ctx, j.ID)
 			if err != nil || (p.Stuck != nil) != c.stuck {
-				t.Errorf("its progress says %+v, %v", p.Stuck, err)
+				t.Errorf("its progress is %+v, %v", p.Stuck, err)
 			}
 			w.complete(work, jobs.Answer{})
 			w.until(j.ID, jobs.Completed)

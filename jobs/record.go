@@ -19,21 +19,21 @@ import (
 //	prompt                       its beginning, if it is above MaxInline; then prompt_sha256 is set and the whole has a key
 //	context                      empty if it is above MaxInline; then context_sha256 is set and it has a key
 //	doc priority labels after on_failure at cron parent version_of generation
-//	pipeline_sha256              of the pipeline as it was when the job was created; see pipelineKey. The field pipeline, its
+//	pipeline_sha256              of the pipeline when the job was created; see pipelineKey. The field pipeline, its
 //	                             JSON, is added when a record is read.
 //	stuck_after timeout          ms
 //	headers                      as JSON: its trace and the id of the request that created it
 //	work                         hash of the request, for dedupe
 //	turn                         when its work was last taken, with fractions of a ms
 //	next                         of a schedule: when it creates a job
-//	after:JOB                    how a job that it comes after had ended when it was deleted
+//	after:JOB                    final state of a deleted dependency
 //	done:STAGE                   when a stage was completed
 //	failed_stage failed_stage_error  the stage that an operator failed, and why
-//	progressed futile recoveries when it last made progress; how often it was recovered since; how often in all
+//	progressed futile recoveries time of the last progress; number of recoveries since; total number
 //	waited stuck:PROGRESSED      when it was last stuck because there was no agent; that this event was added
 //	endings                      the last ending of its queue that is in the events
 //	error details
-//	paused reopened              1 if no agent gets its work; when it was last reopened
+//	paused reopened              1 while it is paused; when it was last reopened
 //	final                        stages and counts, once it has ended, as JSON
 //	counted                      its items by state, as they are in the counters of all jobs; see numbers.go
 type record map[string]string

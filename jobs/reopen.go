@@ -9,8 +9,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Retry gives failed items of a job new attempts, those with the given keys or all, and returns how many. It reopens a job
-// that is completed or has failed: its finished items stay, and stages that failed are retried, too. It returns
+// Retry gives failed items of a job new attempts, the items with the given keys or all, and returns their number. It
+// reopens a completed or failed job: its finished items are kept, and failed stages are retried, too. It returns
 // ErrTerminal for a cancelled job; Again creates its next version.
 func (s *Service) Retry(ctx context.Context, id string, keys ...string) (int, error) {
 	r, err := s.read(ctx, id)

@@ -372,10 +372,10 @@ func TestJobKeepsThePipelineThatItWasCreatedWith(t *testing.T) {
 		w.emit("a")
 		w.complete(w.take("validator", "v"), jobs.Answer{})
 		if done := w.until(j.ID, jobs.Completed); done.Items.Integrated != 1 || len(done.Stages) != 2 {
-			t.Errorf("a job whose pipeline was changed: got %+v of stages %+v, want those that it began with", done.Items, done.Stages)
+			t.Errorf("a job whose pipeline was changed: got %+v of stages %+v, want its original stages", done.Items, done.Stages)
 		}
 		if next := w.create(jobs.Request{}); len(next.Stages) != 1 {
-			t.Errorf("the next job: got stages %+v, want that of the new pipeline", next.Stages)
+			t.Errorf("the next job: got stages %+v, want the stages of the new pipeline", next.Stages)
 		}
 	})
 }
@@ -555,7 +555,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 			return errors.Is(err, jobs.ErrNotFound)
 		})
 		sameList(t, "documents", w.docs.names(), nil)
-		testutil.Eventually(t, "no key of the jobs is left but those of all jobs", func() bool {
+		testutil.Eventually(t, "only the keys shared by all jobs are left", func() bool {
 			keys, err := w.client.Redis().Keys(w.ctx, "*").Result()
 			if err != nil {
 				t.Fatal(err)

@@ -26,14 +26,14 @@ func TestResultsOfStages(t *testing.T) {
 		w.complete(w.take("creator", "c"), jobs.Answer{Items: items("a"), Patch: json.RawMessage(`{"pages":12}`)})
 		item := w.take("validator", "v")
 		if got := string(item.Results["create"]); got != `{"pages":12}` {
-			t.Errorf("results in the assignment of an item: got %v, want those of create", item.Results)
+			t.Errorf("results in the assignment of an item: got %v, want the results of create", item.Results)
 		}
 		w.complete(item, jobs.Answer{})
 		large := `{"text":"` + strings.Repeat("x", jobs.MaxInline) + `"}`
 		w.complete(w.take("writer", "s"), jobs.Answer{Patch: json.RawMessage(large)})
 		work := w.take("loader", "l")
 		if len(work.Results) != 1 || len(work.Results["create"]) == 0 {
-			t.Errorf("results in the last assignment: got %d, want that of create without the large one", len(work.Results))
+			t.Errorf("results in the last assignment: got %d, want the result of create without the large one", len(work.Results))
 		}
 		if n, err := w.Add(w.ctx, work, items("summary")); n != 1 || err != nil {
 			t.Fatalf("items of the last stage: got %d, %v, want 1", n, err)

@@ -32,7 +32,7 @@ func TestJobsAreKeptByKindAndState(t *testing.T) {
 	for name, c := range map[string]struct {
 		keep    time.Duration
 		keepFor map[string]time.Duration
-		want    string // what is kept after a week, of an ended job of each kind and state
+		want    string // the records that are kept after a week, of a finished job of each kind and state
 	}{
 		"the same for all":    {time.Hour, nil, ""},
 		"forever":             {-1, nil, "pipeline/cancelled pipeline/completed scrape/failed"},
@@ -111,7 +111,7 @@ func TestNothingOfADeletedJobIsLeft(t *testing.T) {
 				w.emit()
 				w.until(id, jobs.Completed)
 			}
-			for range 2 { // the second sweep finds what the first has left for later
+			for range 2 { // the second sweep finds the rest of the first one
 				if err := w.Sweep(w.ctx); err != nil {
 					t.Fatal(err)
 				}

@@ -95,8 +95,8 @@ func lost(err error) error {
 	return err
 }
 
-// Complete completes work. Repeating the call under the same lease succeeds and changes nothing. It returns ErrLeaseLost if
-// another agent has the work or the job has ended, and a *FieldError for an invalid answer.
+// Complete completes work. Repeating the call under the same lease succeeds and changes nothing. It returns
+// ErrLeaseLost if another agent has the work or the job has ended, and a *FieldError for an invalid result.
 func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {

@@ -94,8 +94,8 @@ func TestFailedItemsOfARunningJobAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Wait tells the progress until the job has ended, however it ends.
-func TestWaitTellsProgressUntilTheEnd(t *testing.T) {
+// Wait reports the progress until the job has ended, however it ends.
+func TestWaitReportsProgressUntilTheEnd(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world) {
 		for _, want := range []jobs.Status{jobs.Completed, jobs.Cancelled} {
 			j := w.create(jobs.Request{})
@@ -115,7 +115,7 @@ func TestWaitTellsProgressUntilTheEnd(t *testing.T) {
 				w.complete(first, jobs.Answer{})
 			})
 			if err != nil || got.Status != want || len(told) < 2 || told[0] != jobs.Processing || told[len(told)-1] != want {
-				t.Errorf("wait: got %s, %v, told %v; want %s, first processing", got.Status, err, told, want)
+				t.Errorf("wait: got %s, %v, progress %v; want %s, first processing", got.Status, err, told, want)
 			}
 		}
 		if _, err := w.Wait(w.ctx, "none", time.Second, nil); !errors.Is(err, jobs.ErrNotFound) {

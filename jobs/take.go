@@ -136,7 +136,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 // MaxInline is the size in bytes up to which assignments contain the prompt, the context, and results of earlier stages.
 const MaxInline = 16 << 10
 
-// earlierResults returns the results of the stages before those of leased items.
+// earlierResults returns the results of the stages before the stages of leased items.
 func (s *store) earlierResults(ctx context.Context, id string, p *pipeline.Pipeline, items []workqueue.Leased) (map[string]json.RawMessage, error) {
 	last := 0
 	for i, st := range p.Stages {

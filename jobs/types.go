@@ -71,7 +71,7 @@ var (
 	ErrNoItem     = errors.New("no such item")
 	ErrStale      = errors.New("the job has changed since this version; read it again")
 	ErrTerminal   = errors.New("the job has ended")
-	ErrLeaseLost  = errors.New("the assignment is no longer yours: its lease or deadline has passed, or the job has ended")
+	ErrLeaseLost  = errors.New("the assignment was lost: its lease or deadline has passed, or the job has ended")
 	ErrMismatch   = errors.New("the Idempotency-Key was used with another request")
 	ErrExists     = errors.New("there is a job with the same prompt, document, context and pipeline")
 	ErrNotEnded   = errors.New("the job has not ended; cancel it first")
@@ -100,13 +100,13 @@ type Document struct {
 	Source string `json:"source,omitempty"` // path or URL that it was read from
 }
 
-// What becomes of a job when one that it comes after does not complete.
+// The effects of an incomplete dependency on a job.
 const (
 	OnFailureCancel = "cancel"
 	OnFailureRun    = "run"
 )
 
-// What Create does when the same work was asked for before.
+// The actions of Create if the same work was requested before.
 const (
 	DedupeAllow  = "allow"  // creates another job
 	DedupeJoin   = "join"   // returns the job that there is, unless it failed or was cancelled
@@ -234,7 +234,7 @@ type Item struct {
 	Type              string          `json:"type,omitempty"`
 	SourceDocument    string          `json:"source_document,omitempty"`
 	SourceLocation    string          `json:"source_location,omitempty"`
-	Labels            map[string]bool `json:"labels,omitzero"` // of those that the pipeline declares; each of them, in items that were read
+	Labels            map[string]bool `json:"labels,omitzero"` // labels that the pipeline declares; each of them, in items that were read
 	ResearchNotes     string          `json:"research_notes,omitempty"`
 	Citations         []string        `json:"citations,omitzero"`
 	MentionedObjects  []string        `json:"mentioned_objects,omitzero"`

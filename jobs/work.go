@@ -7,8 +7,8 @@ import (
 	"muster/internal/tracing"
 )
 
-// Work is an item, or the stage of a job, under a lease: what an agent works
-// on. Its fields can be stored, and passed to the methods of Service.
+// Work is a leased item or stage of a job: the unit that an agent processes. Its fields can be stored, and passed to
+// the methods of Service.
 type Work struct {
 	JobID    string    `json:"job_id"`
 	Stage    string    `json:"stage"`
@@ -47,7 +47,7 @@ type Work struct {
 	QueueItem string `json:"queue_item"`
 }
 
-// Answer is how an agent ended its work.
+// Answer is the result of an agent's work.
 type Answer struct {
 	// Items are added before the work ends; only by a stage that takes the job.
 	Items []Item

@@ -124,7 +124,7 @@ func TestUsageOfTheLastCallCountsOnce(t *testing.T) {
 		r.jobs.put("validator", 1)
 		a := r.leaseOne(id)
 		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 7}}); err == nil {
-			t.Fatal("got no error, want that of the connection")
+			t.Fatal("got no error, want the error of the connection")
 		}
 		testutil.Eventually(t, "the assignment has ended", func() bool {
 			usage, _ := r.jobs.totals()

@@ -30,7 +30,7 @@ const (
 // States are all states of an agent.
 var States = []string{StateHealthy, StateUnavailable, StateDraining, StateNew}
 
-// Errors that callers branch on; see also those of package jobs.
+// Errors that callers check for; see also the errors of package jobs.
 var (
 	ErrNoAgent    = errors.New("no such agent; register it again")
 	ErrNotYours   = errors.New("the assignment belongs to another agent")
@@ -231,7 +231,7 @@ func (s *Service) Reload(static []Registration, allow []string, limits Limits, h
 			return fmt.Errorf("agents[%d]: %w", i, err)
 		}
 		if seen[rec.Name] {
-			return fmt.Errorf("agents[%d]: there are two agents %q; give each a name of its own", i, rec.Name)
+			return fmt.Errorf("agents[%d]: duplicate name %q; use unique names", i, rec.Name)
 		}
 		seen[rec.Name] = true
 		p.static = append(p.static, rec)

@@ -105,7 +105,7 @@ func TestAPushOfADeadProcessIsRepeatedWhenItsLeaseExpires(t *testing.T) {
 	}
 }
 
-// What an agent holds is in Redis: a process that takes over sees it, and lets the calls of the agent through.
+// The assignments of an agent are in Redis: a process that takes over lists them, and accepts the calls of the agent.
 func TestAnotherProcessServesTheAssignmentsOfADeadOne(t *testing.T) {
 	t.Parallel()
 	address := redistest.URL(t)
@@ -167,7 +167,7 @@ func TestEveryItemIsSettledOnceAlthoughAgentsVanish(t *testing.T) {
 			t.Errorf("%d items are done and %d were settled, want %d", got, settled.Load(), items)
 		}
 		usage, n := fake.totals()
-		if n != items || usage["n"] < items { // what a lost attempt used counts, too
+		if n != items || usage["n"] < items { // usage of a lost attempt counts, too
 			t.Errorf("the usage is %d of %d items, want at least %d of %d", usage["n"], n, items, items)
 		}
 		testutil.Eventually(t, "no agent holds anything", func() bool {

@@ -14,7 +14,7 @@ func (s *Service) Waiting() (n int) {
 	return n
 }
 
-// Recount does once what Run does at each tick.
+// Recount runs one tick of Run.
 func (s *Service) Recount(ctx context.Context) error { return s.server.recount(ctx) }
 
 // Load returns how many assignments the polls of this process believe that their agent holds, one number for each poll.

@@ -310,7 +310,7 @@ func (f *fakeJobs) states() map[string]int {
 	return out
 }
 
-// totals returns what all agents have used, as SetUsage says, and how many assignments they have completed.
+// totals returns the usage of all agents according to SetUsage, and the number of completed assignments.
 func (f *fakeJobs) totals() (map[string]int64, int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzAnswer wants any answer of an agent to be a reply or an error of bounded length on one line.
+// FuzzAnswer checks that any response of an agent is a reply or an error of bounded length on one line.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{`{}`, `{"verdict":"accept","item":{"text":"x"},"usage":{"tokens":5}}`, `{"items":[{"key":"a"}]}`, `{"retry_after_seconds":1e308,"error":"x"}`, `{"usage":{"a":1.5}}`, `[]`, `null`, "\xff", ``, `{"a":1}{}`} {
 		f.Add(200, "", []byte(s))

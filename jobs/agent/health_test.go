@@ -35,7 +35,7 @@ func TestAHealthCheckSaysWhatFailed(t *testing.T) {
 			{func(http.ResponseWriter) { <-stall }, "connection timeout", agent.StateUnavailable},
 		} {
 			p.set(func(p *pushed) { p.health = c.health })
-			testutil.Eventually(t, "the check says "+c.want, func() bool {
+			testutil.Eventually(t, "the check reports "+c.want, func() bool {
 				got, err := r.Check(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)

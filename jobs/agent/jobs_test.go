@@ -90,7 +90,7 @@ func TestAgentsAndGoTasksCompleteJobs(t *testing.T) {
 	redistest.Both(t, completeJobs)
 }
 
-// Processes whose clocks are far from that of Redis do the same.
+// Processes whose clocks differ from the clock of Redis behave the same.
 func TestAgentsLiveByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	for name, skew := range map[string]time.Duration{"ahead": -200 * time.Hour, "behind": 200 * time.Hour} {

@@ -221,12 +221,12 @@ func TestWorkIsBalancedByCapacity(t *testing.T) {
 		for i, n := range capacities {
 			ids[i] = r.register(fmt.Sprint("agent ", i), 4*n, "validator")
 			wg.Go(func() {
-				for ctx.Err() == nil { // it holds what it gets
+				for ctx.Err() == nil { // it keeps its work
 					_, _ = r.Lease(ctx, ids[i], nil, 100, 30*time.Second)
 				}
 			})
 		}
-		// Half of what they can do all together, one at a time.
+		// Half of their total capacity, one at a time.
 		for i := range 30 {
 			testutil.Eventually(t, "all agents wait", func() bool { return r.Waiting() == len(ids) })
 			r.jobs.put("validator", 1)

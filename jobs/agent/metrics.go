@@ -11,7 +11,7 @@ var (
 	metricUp      = prometheus.NewDesc("muster_agents_up", "1 if the agents could be read, else 0.", nil, nil)
 	metricAgents  = prometheus.NewDesc("muster_agents", "Agents by state: healthy, unavailable, draining or new.", []string{"state"}, nil)
 	metricHeld    = prometheus.NewDesc("muster_agents_assignments_held", "Assignments that agents work on.", nil, nil)
-	metricTook    = prometheus.NewDesc("muster_agents_assignment_duration_seconds", "How long assignments took by how they ended: completed, failed, released, expired (their deadline passed), lost (their lease or job ended) or moved (their agent was gone). Those of Go tasks are among them.", []string{"outcome"}, nil)
+	metricTook    = prometheus.NewDesc("muster_agents_assignment_duration_seconds", "Duration of assignments by outcome: completed, failed, released, expired (their deadline passed), lost (their lease or job ended) or moved (their agent was gone). Includes Go tasks.", []string{"outcome"}, nil)
 	metricBreaker = prometheus.NewDesc("muster_agents_breakers", "Breakers of agents with a URL by state: closed, open or half_open.", []string{"state"}, nil)
 )
 

@@ -58,11 +58,11 @@ type response struct {
 
 // The outcomes of pushes.
 const (
-	pushCompleted   = "completed"   // 200 with an answer
+	pushCompleted   = "completed"   // 200 with a result
 	pushRefused     = "refused"     // 200 with an error
 	pushAccepted    = "accepted"    // 202
 	pushBusy        = "busy"        // 429 or 503 with Retry-After
-	pushFailed      = "failed"      // another status, or an invalid answer
+	pushFailed      = "failed"      // another status, or an invalid result
 	pushUnreachable = "unreachable" // the connection failed
 	pushEnded       = "ended"       // the assignment or this process ended first
 )
@@ -129,7 +129,7 @@ func (s *pusher) report(ctx context.Context, permit limit.Permit, r response, la
 	s.warn(ctx, "report to the breaker of an agent", err)
 }
 
-// answered settles an assignment by the response of its agent.
+// answered settles an assignment with the response of its agent.
 func (s *pusher) answered(ctx context.Context, h *assigned, r response) error {
 	switch r.outcome {
 	case pushAccepted:
@@ -166,7 +166,7 @@ func (s *assignments) finish(ctx context.Context, h *assigned, r Reply) error {
 	}
 	var wrong *jobs.FieldError
 	if errors.As(err, &wrong) {
-		return s.fail(ctx, h, fmt.Errorf("the answer cannot be used: %w", wrong), -1, true, endFailed)
+		return s.fail(ctx, h, fmt.Errorf("invalid result: %w", wrong), -1, true, endFailed)
 	}
 	return err
 }
@@ -205,7 +205,7 @@ func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return response{outcome: pushUnreachable, reached: true, err: fmt.Errorf("agent %s: read the answer: %s", rec.Name, explain(err))}
+		return response{outcome: pushUnreachable, reached: true, err: fmt.Errorf("agent %s: read the response: %s", rec.Name, explain(err))}
 	}
 	return readAnswer(rec.Name, resp, raw)
 }
@@ -218,7 +218,7 @@ func readAnswer(name string, resp *http.Response, raw []byte) response {
 	wait, asked := retryafter.Parse(resp.Header.Get("Retry-After"), time.Now(), maxRest)
 	switch {
 	case len(raw) > maxAnswer:
-		return failed("the answer is larger than %d MiB", maxAnswer>>20)
+		return failed("the response exceeds %d MiB", maxAnswer>>20)
 	case status == http.StatusAccepted:
 		return response{outcome: pushAccepted}
 	case asked && (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable):

@@ -39,7 +39,7 @@ type pushed struct {
 	checks int
 }
 
-// newPushed starts an agent that answers every assignment with {} unless answer is set.
+// newPushed starts an agent that responds to every assignment with {} unless answer is set.
 func newPushed(t *testing.T) *pushed {
 	t.Helper()
 	p := &pushed{}
@@ -91,7 +91,7 @@ func (p *pushed) set(change func(p *pushed)) {
 	change(p)
 }
 
-// requests returns what was pushed.
+// requests returns the received requests.
 func (p *pushed) requests() []agent.Body {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +153,7 @@ func TestPushesStopWhenTheAgentMayNoLongerWork(t *testing.T) {
 			if err := stop(r, &active); err != nil {
 				t.Fatal(err)
 			}
-			close(finish) // its answer does not count any more
+			close(finish) // its response does not count any more
 			testutil.Eventually(t, "the agent is unavailable, and its work goes to another", func() bool {
 				return r.get(a.ID).State == agent.StateUnavailable && r.jobs.states()["pending"] == 2
 			})
@@ -222,7 +222,7 @@ func TestAnswersThatAreNoUseAreFailedAttempts(t *testing.T) {
 			for range 17 {
 				_, _ = w.Write(block)
 			}
-		}, "larger than 16 MiB"},
+		}, "exceeds 16 MiB"},
 		{"error", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"error":"cannot","permanent":true}`) }, "cannot"},
 		{"usage", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"usage":{"n":-1}}`) }, "usage.n"},
 	} {
@@ -302,8 +302,8 @@ func TestABusyAgentRestsWithoutAnAttempt(t *testing.T) {
 	}
 }
 
-// An agent that never answers has the work until the deadline; the process extends the lease meanwhile.
-func TestAnAgentThatNeverAnswersLosesTheWorkAtTheDeadline(t *testing.T) {
+// An agent that never responds keeps the work until the deadline; the process extends the lease meanwhile.
+func TestSilentAgentLosesTheWorkAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	p := newPushed(t)
 	ended := make(chan struct{}, 100)
@@ -350,7 +350,7 @@ func TestTheWorkOfADeadAgentGoesToOthers(t *testing.T) {
 		}
 		a := dies.requests()[0]
 		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("late answer: got %v, want %v", err, jobs.ErrLeaseLost)
+			t.Errorf("late response: got %v, want %v", err, jobs.ErrLeaseLost)
 		}
 	})
 }
@@ -486,7 +486,7 @@ func TestMetricsCountAgentsAndPushes(t *testing.T) {
 	}
 }
 
-// An item that kills its agents must end, too. The first two losses of an agent are no attempts.
+// An item that kills its agents must fail eventually. The first two lost agents do not count as attempts.
 func TestWorkThatKillsItsAgentsUsesUpAttempts(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

@@ -222,7 +222,7 @@ func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
 // errNoPush means that work may not be pushed to an agent.
 var errNoPush = errors.New("no work is pushed to the agent")
 
-// mayPush returns errNoPush if work may not be pushed to the URL of an agent that has registered: the URL is no longer in
+// mayPush returns errNoPush if work must not be pushed to the URL of a registered agent: the URL is no longer in
 // Allow, or the owner may no longer act for the agent.
 func (s *agents) mayPush(ctx context.Context, rec record, owner string, static bool) error {
 	if rec.URL == "" || static {
@@ -384,8 +384,7 @@ func (s *agents) held(ctx context.Context, all []listed) ([]int, error) {
 	return out, nil
 }
 
-// Drain stops new work for an agent, or allows it again. What it works on it
-// may end. It returns ErrNoAgent.
+// Drain stops or resumes the assignment of new work to an agent. Its current work continues. It returns ErrNoAgent.
 func (s *Service) Drain(ctx context.Context, id string, on bool) error {
 	k := s.keys
 	n, err := scripts["drain"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.version()}, id, flag(on)).Int()

@@ -232,7 +232,7 @@ func TestAHeartbeatIsOneCommand(t *testing.T) {
 	rdb := redistest.New(t)
 	r := newRig(t, rdb, nil)
 	id := r.register("one", 1, "r")
-	r.stop()                                                // what it does itself would be counted, too
+	r.stop()                                                // its own work would be counted, too
 	if _, err := r.Heartbeat(t.Context(), id); err != nil { // loads the script
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func TestTheWorkOfARemovedAgentGoesToOthers(t *testing.T) {
 			t.Errorf("the other got %s in attempt %d, want %s in attempt 1", b.Key, b.Attempt, a.Key)
 		}
 		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("late answer: got %v, want %v", err, jobs.ErrLeaseLost)
+			t.Errorf("late result: got %v, want %v", err, jobs.ErrLeaseLost)
 		}
 		if _, err := r.Get(t.Context(), id); !errors.Is(err, agent.ErrNoAgent) {
 			t.Errorf("get: got %v, want %v", err, agent.ErrNoAgent)
@@ -417,7 +417,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		"allow":     {agent.Config{Client: client, Jobs: newFakeJobs(), Allow: []string{"10.0.0.7"}}, "agents.allow[0]"},
 		"role":      {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{{Name: "a", Roles: []string{"A"}}}}, "agents[0]: roles[0]"},
 		"twice": {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{
-			{Name: "a", Roles: []string{"r"}}, {Name: "a", Roles: []string{"r"}}}}, "two agents"},
+			{Name: "a", Roles: []string{"r"}}, {Name: "a", Roles: []string{"r"}}}}, "duplicate name"},
 		"secret": {agent.Config{Client: client, Jobs: newFakeJobs(), Static: []agent.Registration{
 			{Name: "a", Roles: []string{"r"}, URL: "http://127.0.0.1:1", Secret: "short"}}}, "secret"},
 	} {

@@ -33,17 +33,17 @@ func ParseReply(raw []byte) (Reply, error) {
 	var r Reply
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
-		return r, errors.New("the answer is empty; it must be JSON, such as {}")
+		return r, errors.New("empty result; it must be JSON, such as {}")
 	}
 	if raw[0] != '{' || !json.Valid(raw) {
-		return r, fmt.Errorf("the answer is not a JSON object: %s", beginning(raw))
+		return r, fmt.Errorf("the result is not a JSON object: %s", beginning(raw))
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return r, fmt.Errorf("the answer has a wrong value: %s cannot be a %s", wrong.Field, wrong.Value)
+			return r, fmt.Errorf("invalid value in the result: %s cannot be a %s", wrong.Field, wrong.Value)
 		}
-		return r, fmt.Errorf("the answer cannot be read: %w", err)
+		return r, fmt.Errorf("invalid result: %w", err)
 	}
 	return r, nil
 }
@@ -53,7 +53,7 @@ func beginning(raw []byte) string {
 	return cleanLine(clip.Bytes(string(raw[:min(len(raw), 200)]), 200), 200)
 }
 
-// Answer returns the answer for a stage that takes the job or items.
+// Answer returns the result for a stage that takes the job or items.
 func (r Reply) Answer(takes string) jobs.Answer {
 	a := jobs.Answer{Items: r.Items, Verdict: r.Verdict, Reason: r.Reason, Patch: r.Item, Usage: r.Usage}
 	if takes == pipeline.TakesJob {

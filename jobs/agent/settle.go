@@ -134,9 +134,8 @@ func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence 
 	return n, nil
 }
 
-// Complete ends an assignment with its answer. A repeated call succeeds and
-// changes nothing. It returns the same errors as Beat; after a *jobs.FieldError the
-// assignment is still open.
+// Complete completes an assignment with its result. A repeated call succeeds and changes nothing. It returns the same
+// errors as Beat; after a *jobs.FieldError the assignment is still open.
 func (s *Service) Complete(ctx context.Context, assignment, agent string, fence int64, a jobs.Answer) error {
 	if err := checkUsage(a.Usage); err != nil {
 		return err
@@ -174,7 +173,7 @@ func digestOf(a jobs.Answer) (string, error) {
 	a.Usage = nil
 	raw, err := json.Marshal(a)
 	if err != nil {
-		return "", fmt.Errorf("encode an answer: %w", err)
+		return "", fmt.Errorf("encode a result: %w", err)
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:16]), nil
@@ -209,7 +208,7 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 	}
 	message = cleanLine(message, maxMessage)
 	if message == "" {
-		return bad("error", "say what failed")
+		return bad("error", "give the reason of the failure")
 	}
 	after := time.Duration(-1)
 	if retryAfter != nil {

@@ -54,7 +54,7 @@ func TestAnAssignmentIsTakenExtendedAndCompleted(t *testing.T) {
 	})
 }
 
-// The answer to a call may be lost, so agents repeat calls.
+// The response to a call may be lost, so agents repeat calls.
 func TestRepeatedCallsSucceedAndCountOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -151,8 +151,8 @@ func TestCallsOfOthersChangeNothing(t *testing.T) {
 	})
 }
 
-// A late answer changes nothing, and the work goes to another agent.
-func TestAnAnswerAfterTheDeadlineIsRefused(t *testing.T) {
+// A late result changes nothing, and the work goes to another agent.
+func TestResultAfterTheDeadlineIsRejected(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
@@ -168,13 +168,13 @@ func TestAnAnswerAfterTheDeadlineIsRefused(t *testing.T) {
 			t.Errorf("the other got %+v, want attempt 2 of %s", b, a.Key)
 		}
 		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "reject"}); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("late answer: got %v, want %v", err, jobs.ErrLeaseLost)
+			t.Errorf("late result: got %v, want %v", err, jobs.ErrLeaseLost)
 		}
 		if err := r.Complete(t.Context(), b.ID, other, b.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
 			t.Error(err)
 		}
 		if got := r.jobs.item(0).answer.Verdict; got != "accept" {
-			t.Errorf("the verdict is %q, want that of the other agent", got)
+			t.Errorf("the verdict is %q, want the verdict of the other agent", got)
 		}
 		if got := r.get(id); got.Held != 0 || got.Failed != 1 || !strings.Contains(got.LastError, "deadline") {
 			t.Errorf("got agent %+v, want none held and one that failed by its deadline", got)
@@ -199,7 +199,7 @@ func TestTheWorkOfASilentAgentGoesToOthers(t *testing.T) {
 			t.Errorf("late heartbeat: got %v, want %v", err, jobs.ErrLeaseLost)
 		}
 		if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{}); !errors.Is(err, jobs.ErrLeaseLost) {
-			t.Errorf("late answer: got %v, want %v", err, jobs.ErrLeaseLost)
+			t.Errorf("late result: got %v, want %v", err, jobs.ErrLeaseLost)
 		}
 	})
 }
@@ -225,9 +225,9 @@ func TestHeartbeatsKeepALeaseBeyondItsEnd(t *testing.T) {
 	}
 }
 
-// A process that dies between the end of the work and that of the assignment leaves it open until its lease ends. The
-// agent, which got no answer, may call again before and after that.
-func TestACompletionThatWasLostWithItsProcessSucceedsAgain(t *testing.T) {
+// If a process dies between the end of the work and the end of the assignment, the assignment stays open until its
+// lease expires. The agent, which got no response, may repeat its call before and after that.
+func TestCompletionLostWithItsProcessCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newRig(t, rdb, nil)
@@ -287,8 +287,8 @@ func TestAnAssignmentOfACancelledJobIsLost(t *testing.T) {
 	}
 }
 
-// An agent can correct an answer that cannot be used.
-func TestABadAnswerLeavesTheAssignmentOpen(t *testing.T) {
+// An agent can correct an invalid result.
+func TestInvalidResultLeavesTheAssignmentOpen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)
 	id := r.register("one", 1, "validator")
@@ -305,7 +305,7 @@ func TestABadAnswerLeavesTheAssignmentOpen(t *testing.T) {
 	r.jobs.strict = nil
 	r.jobs.mu.Unlock()
 	if err := r.Complete(t.Context(), a.ID, id, a.Fence, jobs.Answer{Verdict: "accept"}); err != nil {
-		t.Errorf("corrected answer: got %v", err)
+		t.Errorf("corrected result: got %v", err)
 	}
 }
 
@@ -363,11 +363,11 @@ func TestAnotherAnswerIsRejected(t *testing.T) {
 			}
 			both.Wait()
 			if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs...), jobs.ErrLeaseLost) {
-				t.Errorf("two answers at once: got %v and %v, want one success", errs[0], errs[1])
+				t.Errorf("two concurrent results: got %v and %v, want one success", errs[0], errs[1])
 			}
 			for i := range answers {
 				if err := r.Complete(t.Context(), a.ID, id, a.Fence, answers[i]); (err == nil) != (errs[i] == nil) {
-					t.Errorf("answer %d repeated: got %v, want %v as before", i, err, errs[i])
+					t.Errorf("result %d repeated: got %v, want %v as before", i, err, errs[i])
 				}
 			}
 		}

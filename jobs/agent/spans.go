@@ -24,7 +24,7 @@ type span struct {
 	Attempt           int
 }
 
-// beginSpans gives work that was taken its spans: below that of its job, with links to that of the attempt before. It does
+// beginSpans starts the spans of leased work: below the span of its job, with links to the previous attempt. It does
 // nothing without tracing.
 func (s *assignments) beginSpans(ctx context.Context, mode string, work []jobs.Work) {
 	for i := range work {

@@ -72,7 +72,7 @@ func TestAGoTaskThatFailsIsAFailedAttempt(t *testing.T) {
 	r.jobs.put("task:my.check", 1)
 	testutil.Eventually(t, "an attempt has failed", func() bool { return r.jobs.item(0).attempts > 0 })
 	if got := r.jobs.item(0).last; !strings.Contains(got, "it is broken") {
-		t.Errorf("got error %q, want that of the handler", got)
+		t.Errorf("got error %q, want the error of the handler", got)
 	}
 }
 

@@ -74,7 +74,7 @@ type waiters struct {
 // roleState is the state of a role in this process.
 type roleState struct {
 	watched bool      // a goroutine waits at the wake-up list
-	none    time.Time // until when a new poll needs no look, because there was no work
+	none    time.Time // until then, new polls find no work without a check
 	timer   *time.Timer
 }
 

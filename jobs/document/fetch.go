@@ -107,7 +107,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		return fmt.Errorf("more than %d redirects", maxRedirects)
 	}
 	if err := checkURL(req.URL); err != nil {
-		return errors.New("a redirect leads to something that is no http or https URL")
+		return errors.New("a redirect does not lead to an http or https URL")
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func TestFetchRefuses(t *testing.T) {
 		{"http://a b/", "cannot be parsed", field},
 		{"http://127.0.0.2:1/?secret", "network.allow", field},
 		{at + "/inside", "network.allow", field},
-		{at + "/file", "no http or https URL", other},
+		{at + "/file", "http or https URL", other},
 		{at + "/loop?secret", "more than 5 redirects", other},
 		{at + "/missing?secret", "404 Not Found", other},
 		{at + "/large", "more than the 1048576 bytes", large},

@@ -118,7 +118,7 @@ func (s *Store) Check(ctx context.Context) error {
 func (s *Store) check(id string) error {
 	f, err := os.Open(filepath.Join(s.cfg.Dir, markFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the folder of documents %s is no longer there, or has lost its file %s: mount it again, or restart to make a new one", s.cfg.Dir, markFile)
+		return fmt.Errorf("the document directory %s or its file %s is missing; mount it again, or restart to create a new one", s.cfg.Dir, markFile)
 	}
 	if err != nil {
 		return fmt.Errorf("check the folder of documents: %w", err)

@@ -153,7 +153,7 @@ func TestFullDiskIsAnError(t *testing.T) {
 		return os.OpenFile(link, os.O_RDWR, 0)
 	}
 	if _, err := s.Put(t.Context(), "a", strings.NewReader("x")); err == nil || !strings.Contains(err.Error(), "no space is left in "+s.cfg.Dir) {
-		t.Errorf("got %v, want an error that says so", err)
+		t.Errorf("got %v, want an error with the reason", err)
 	}
 	if got := contents(t, s); len(got) != 0 {
 		t.Errorf("got the files %v, want none", got)
@@ -225,7 +225,7 @@ func TestFolderBelongsToOneStore(t *testing.T) {
 	err := at(s.cfg.Dir, "store-2").Check(t.Context())
 	for _, want := range []string{`"store-1"`, `"store-2"`, "use another folder", filepath.Join(s.cfg.Dir, markFile)} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want it to say %s", err, want)
+			t.Errorf("got %v, want it to contain %s", err, want)
 		}
 	}
 	for _, bad := range []string{"", "two words", "line\n", strings.Repeat("x", 201)} {
@@ -275,7 +275,7 @@ func TestCheckFindsALostFolder(t *testing.T) {
 	if err := os.RemoveAll(s.cfg.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is no longer there") {
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("no folder: got %v", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestRemoveKeepsWhatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(s *Store) (bool, error){
 		"used":      func(*Store) (bool, error) { return false, nil },
-		"not known": func(*Store) (bool, error) { return false, errors.New("no answer") },
+		"not known": func(*Store) (bool, error) { return false, errors.New("no reply") },
 		"stored anew": func(s *Store) (bool, error) {
 			_, err := s.Put(t.Context(), "a", strings.NewReader("x"))
 			return true, err

@@ -15,8 +15,8 @@ import (
 // is being written ends.
 const sweepAge = 24 * time.Hour
 
-// Sweep removes files that were written more than a day ago and that nothing needs: documents that used does not
-// report, as of requests that were refused, and what processes that were killed had begun to write. It returns how many.
+// Sweep removes unused files that were written more than a day ago: documents that used does not report, such as
+// documents of rejected requests, and incomplete files of killed processes. It returns their number.
 func (s *Store) Sweep(ctx context.Context, used func(ctx context.Context, hash string) (bool, error)) (int, error) {
 	if _, err := os.Stat(s.cfg.Dir); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // it is created by the first document

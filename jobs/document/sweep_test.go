@@ -74,7 +74,7 @@ func TestSweepKeepsWhatIsStoredMeanwhile(t *testing.T) {
 	}
 }
 
-// Without an answer about the use of a document, or in the folder of another store, nothing is removed.
+// If the use of a document cannot be determined, or the directory belongs to another store, nothing is removed.
 func TestSweepThatFailsRemovesNoDocument(t *testing.T) {
 	t.Parallel()
 	s := storeOf(t)

@@ -73,8 +73,8 @@ type checker struct {
 	problems Problems
 }
 
-// fail notes what is wrong with the value of a key. A value has one problem: what could not be decoded is not
-// checked as well.
+// fail records an invalid value of a key. A value has at most one problem: after a decoding error it is not
+// validated.
 func (c *checker) fail(key, format string, args ...any) {
 	if slices.ContainsFunc(c.problems, func(p *Problem) bool { return p.Key == key }) {
 		return

@@ -25,7 +25,8 @@ Under each name are the type, the values that are allowed, and the default. Dura
 seconds.
 `
 
-// docs/reference/pipeline-definition.md has every key, with what the shipped pipeline says of it. go generate writes it.
+// docs/reference/pipeline-definition.md documents every key with the comment of the shipped pipeline. go generate
+// writes it.
 func TestKeysPage(t *testing.T) {
 	t.Parallel()
 	remarks, used := testutil.Remarks(t, "shipped/default.yaml")
@@ -41,20 +42,20 @@ func TestKeysPage(t *testing.T) {
 			path := strings.TrimPrefix(s.name+"."+f.Tag.Get("yaml"), "pipeline.")
 			known[path] = true
 			if remarks[path] == "" {
-				t.Errorf("default.yaml says nothing on %s", path)
+				t.Errorf("default.yaml does not document %s", path)
 			}
 			fmt.Fprintf(&page, "\n### %s\n\n%s\n%s", path, facts(t, path, f), remarks[path])
 		}
 	}
 	for path := range remarks {
 		if !known[path] && !used[path] {
-			t.Errorf("default.yaml explains %s, which is no key", path)
+			t.Errorf("default.yaml documents the unknown key %s", path)
 		}
 	}
 	testutil.Page(t, "../../docs/reference/pipeline-definition.md", page.Bytes(), *update, "go generate ./jobs/pipeline")
 }
 
-// facts is the line of Markdown on what the program knows of a key.
+// facts returns the line of Markdown with the properties of a key.
 func facts(t *testing.T, path string, f reflect.StructField) string {
 	t.Helper()
 	kind := map[reflect.Type]string{
@@ -62,7 +63,7 @@ func facts(t *testing.T, path string, f reflect.StructField) string {
 		reflect.TypeFor[[]string](): "list: text", reflect.TypeFor[map[string]string](): "texts by name", reflect.TypeFor[[]Stage](): "list: the keys below",
 	}[f.Type]
 	if kind == "" {
-		t.Errorf("%s: say what a %s is called", path, f.Type)
+		t.Errorf("%s: a name for the type %s is missing", path, f.Type)
 	}
 	switch path {
 	case "labels":

@@ -15,7 +15,7 @@ const maxFile = 64 << 10
 // the pipeline's; the key name may repeat it. Parse finds all mistakes at once: its error is a Problems.
 func Parse(file string, data []byte) (*Pipeline, error) {
 	if len(data) > maxFile {
-		return nil, Problems{{File: file, At: firstLine, Text: fmt.Sprintf("longer than %d KiB; that is no pipeline", maxFile>>10)}}
+		return nil, Problems{{File: file, At: firstLine, Text: fmt.Sprintf("longer than the limit of %d KiB", maxFile>>10)}}
 	}
 	p, name := &Pipeline{}, nameOf(file)
 	var d yamlstrict.Decoder

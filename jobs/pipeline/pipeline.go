@@ -10,7 +10,7 @@ import "time"
 // Default is the name of the pipeline of jobs that name none.
 const Default = "default"
 
-// What a stage takes.
+// The input of a stage.
 const (
 	TakesJob  = "job"  // the job, once; it may emit items while it works
 	TakesItem = "item" // each item, as soon as it is there
@@ -26,9 +26,8 @@ const (
 
 // Pipeline is a named list of stages.
 //
-// A stage that takes items works on those of the stages before it while these
-// still run. A stage that takes the job starts when all stages before it have
-// ended.
+// A stage that takes items processes the items of the earlier stages while these still run. A stage that takes the
+// job starts when all earlier stages have ended.
 type Pipeline struct {
 	Name        string        `yaml:"name" json:"name"`
 	Description string        `yaml:"description" json:"description,omitempty"`

@@ -92,7 +92,7 @@ func TestParseNamesAllProblems(t *testing.T) {
 		{"lists", "labels: [a, b, a]\ncontext: [a b]\n" + stage, `p.yaml:1:16: labels[2]: "a" is in the list already; take one out` + "\n" +
 			`p.yaml:2:11: context[0]: "a b" cannot be used here; write up to 100 of A-Z, a-z, 0-9, _, . and -`},
 		{"another name", "name: q\n" + stage, `p.yaml:1:7: name: is "q", but the pipeline has the name of its file, "p"; take the key out or rename the file`},
-		{"large", "# " + strings.Repeat("x", maxFile), "p.yaml:1:1: longer than 64 KiB; that is no pipeline"},
+		{"large", "# " + strings.Repeat("x", maxFile), "p.yaml:1:1: longer than the limit of 64 KiB"},
 	} {
 		p, err := Parse("p.yaml", []byte(c.text))
 		if p != nil || !errors.As(err, new(*Problem)) || !strings.HasPrefix(err.Error(), c.want) {
@@ -235,7 +235,7 @@ func TestBrokenFilesDoNotStopTheOthers(t *testing.T) {
 	if want := filepath.Join(dir, "bad.yaml") + `:2:1: unknown key "nmae"; did you mean "name"?`; !errors.As(err, new(*BrokenError)) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	// What replaces a shipped pipeline and is broken does not bring the shipped one back.
+	// An invalid file that replaces a shipped pipeline does not restore the shipped one.
 	if _, err := r.Get("default"); !errors.As(err, new(*BrokenError)) {
 		t.Errorf("a broken default: got %v, want a *BrokenError", err)
 	}
@@ -255,7 +255,7 @@ func TestUnreadableFilesAreBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"public": "cannot be read: untrusted", "folder": "cannot be read: it is no regular file"}
+	want := map[string]string{"public": "cannot be read: untrusted", "folder": "cannot be read: not a regular file"}
 	for _, b := range r.Broken() {
 		if !strings.Contains(b.Error(), want[b.Name]) || strings.Count(b.Error(), b.File) != 1 {
 			t.Errorf("%s: got %v, want %q", b.Name, b, want[b.Name])
@@ -288,7 +288,7 @@ func TestUnknownNameSuggestsTheNearest(t *testing.T) {
 	}
 }
 
-// Readers see the old pipelines or the new ones, and what they change stays theirs.
+// Readers see either the old or the new pipelines, and can modify their copies.
 func TestReplaceIsAtomicAndPipelinesAreCopies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

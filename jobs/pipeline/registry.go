@@ -62,9 +62,9 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("%s (known: %s)", text, strings.Join(e.Known, ", "))
 }
 
-// Load returns the shipped pipelines and those of a folder, which replace shipped ones of the same name. The folder
-// has a file NAME.yaml for each; without the folder, and if dir is "", there are only the shipped ones. A file with
-// mistakes is not an error: its pipeline is broken, and the others can be used.
+// Load returns the shipped pipelines and the pipelines of a directory, which replace shipped ones of the same name.
+// The directory has a file NAME.yaml for each; if it is missing or dir is "", Load returns only the shipped ones. A
+// file with mistakes is not an error: its pipeline is broken, and the others can be used.
 func Load(dir string) (*Registry, error) {
 	s := &set{pipelines: map[string]*Pipeline{}, own: map[string]string{}}
 	if err := s.read(shipped, "shipped", "shipped"); err != nil {
@@ -136,7 +136,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("not a regular file")
 	}
 	f, err := fsys.Open(name)
 	if err != nil {

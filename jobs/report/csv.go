@@ -53,8 +53,8 @@ func columns() []column {
 }
 
 // WriteCSV writes the items of a job as CSV (RFC 4180): a header, and a row for each item. Lists are joined by "; ",
-// and labels are those that the item has. A text that a spreadsheet would run as a formula gets an apostrophe before
-// it. If the job cannot be read, it has written nothing.
+// and labels are the labels of the item. A text that a spreadsheet would run as a formula gets an apostrophe before
+// it. If the job cannot be read, nothing is written.
 func WriteCSV(ctx context.Context, w io.Writer, src Source, id string) error {
 	j, err := get(ctx, src, id)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 )
 
 // WriteJSON writes one JSON object: "item_list" with all items of a job, each on a line, and then the fields of its
-// [Summary]. If the job cannot be read, it has written nothing; if it fails later, what it has written is not valid
-// JSON.
+// [Summary]. If the job cannot be read, nothing is written; after a later failure the output is not valid JSON.
 func WriteJSON(ctx context.Context, w io.Writer, src Source, id string) error {
 	j, err := get(ctx, src, id)
 	if err != nil {

@@ -143,7 +143,7 @@ func TestTextOfASummary(t *testing.T) {
 	}
 }
 
-// The words of the pipeline for documents are not those of others.
+// The terms of the document pipeline do not appear in other pipelines.
 func TestTextOfAnotherPipeline(t *testing.T) {
 	t.Parallel()
 	s := Summary{
@@ -276,7 +276,7 @@ func TestCSVHasARowForEachItem(t *testing.T) {
 		delete(want, name)
 	}
 	if len(want) > 0 {
-		t.Errorf("there are no columns for %v", want)
+		t.Errorf("columns for %v are missing", want)
 	}
 }
 

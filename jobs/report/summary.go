@@ -20,8 +20,8 @@ type Source interface {
 	EachItem(ctx context.Context, id string, yield func(jobs.Item) error) error
 }
 
-// Summary is what became of a job. Of one that has not ended it is what is known now: items that change while they
-// are read may be missing in the breakdowns or be counted with an earlier state.
+// Summary is the result of a job. For an unfinished job it is a snapshot: items that change while they are read may
+// be missing in the breakdowns or be counted with an earlier state.
 type Summary struct {
 	JobID           string                      `json:"job_id"`
 	Kind            string                      `json:"kind"`

@@ -105,7 +105,7 @@ func TestAssignments(t *testing.T) {
 	}{
 		{f.assignment, "heartbeat", holder(f.fence, fieldsOf{"usage": fieldsOf{"tokens": 5}}), 200, "lease_until"},
 		{f.assignment, "heartbeat", holder(f.fence, fieldsOf{"usage": fieldsOf{"tokens": -5}}), 400, "body.usage.tokens"},
-		{f.assignment, "heartbeat", holder(f.fence+1, nil), 409, "no longer yours"},
+		{f.assignment, "heartbeat", holder(f.fence+1, nil), 409, "assignment was lost"},
 		{f.assignment, "heartbeat", fieldsOf{"agent": "agent-2", "fence": f.fence}, 403, "another agent"},
 		{"none", "heartbeat", holder(1, nil), 404, "no such assignment"},
 		{f.assignment, "items", holder(f.fence, fieldsOf{"items": []any{fieldsOf{"key": "k", "text": "t", "confidence_score": 0.5}}}), 200, `"added":1`},
@@ -113,7 +113,7 @@ func TestAssignments(t *testing.T) {
 		{f.assignment, "items", holder(f.fence, fieldsOf{"items": []any{}}), 400, "body.items"},
 		{v.ID, "complete", holder(v.Fence, fieldsOf{"item": fieldsOf{}, "result": 1}), 400, "body.result"},
 		{v.ID, "complete", holder(v.Fence, fieldsOf{"verdict": "reject", "reason": "no", "item": fieldsOf{"external_id": "x"}, "usage": fieldsOf{"tokens": 5}}), 200, "{}"},
-		{a.ID, "release", holder(a.Fence+1, nil), 409, "no longer yours"},
+		{a.ID, "release", holder(a.Fence+1, nil), 409, "assignment was lost"},
 		{a.ID, "release", holder(a.Fence, nil), 200, "{}"},
 		{f.assignment, "fail", holder(f.fence, fieldsOf{"error": " "}), 400, "body.error"},
 		{f.assignment, "fail", holder(f.fence, fieldsOf{"error": "broken", "retry_after_seconds": 0}), 200, "{}"},
