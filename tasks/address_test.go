@@ -67,8 +67,8 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
-// While a master of a cluster is down, its client has to ask who takes its place: nothing else tells it.
-func TestClientOfAClusterLearnsSoonOfANewMaster(t *testing.T) {
+// While a master of a cluster is down, its client must poll for the new master: it gets no notification.
+func TestClusterClientFindsNewMaster(t *testing.T) {
 	t.Parallel()
 	client, err := tasks.Connect(t.Context(), redistest.ClusterURL(t))
 	if err != nil {
@@ -80,8 +80,8 @@ func TestClientOfAClusterLearnsSoonOfANewMaster(t *testing.T) {
 	}
 }
 
-// A Redis whose certificate is not trusted runs; the error says what to do.
-func TestConnectSaysWhatAnUntrustedCertificateNeeds(t *testing.T) {
+// The error about an untrusted certificate names the remedy.
+func TestConnectErrorNamesRemedyForUntrustedCertificate(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -9,8 +9,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Members of a limited group that rescue or settle what others need too take no place for that, wait for
-// none, and come to what they would without the limit.
+// Members of a limited group that rescue or settle shared parts take no slot for that, wait for none, and have the
+// same results as without the limit.
 func TestSharedPartsTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -63,7 +63,7 @@ func TestAfterRefusesToRescueWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	x := ID.S(1)
 	_, err := tasks.After(x, x.Rescue(Instead)).Send(t.Context(), tasks.NewClient(redistest.Mini(t)))
-	if err == nil || !strings.Contains(err.Error(), "t.instead") || !strings.Contains(err.Error(), "put Rescue into its first part") {
-		t.Errorf("got %v, want an error that names t.instead and says what to do", err)
+	if err == nil || !strings.Contains(err.Error(), "t.instead") || !strings.Contains(err.Error(), "move Rescue into the first part") {
+		t.Errorf("got %v, want an error that names t.instead and the remedy", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"muster/tasks/taskstest"
 )
 
-// A task waits between attempts for as long as its ConstantBackoff says, also when that is no time at all.
-func TestConstantBackoffIsHowLongATaskWaits(t *testing.T) {
+// The delay between attempts is the ConstantBackoff of a task, also if it is zero.
+func TestConstantBackoffIsTheDelay(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{0, time.Millisecond, time.Minute} {
 		step := tasks.New[int, int]("backoff.step", tasks.MaxRetry(1), tasks.ConstantBackoff(d))

@@ -132,7 +132,8 @@ func BenchmarkSingle(b *testing.B) {
 	redistest.Baseline(b, "asynq", func() { run(b.N) })
 }
 
-// A single task on an idle worker, every 5 ms: the latency from the call of Send to the handler, and what it costs Redis.
+// A single task on an idle worker, every 5 ms: the latency from the call of Send to the handler, and the cost for
+// Redis.
 func BenchmarkSingleEvery5ms(b *testing.B) {
 	client := benchClient(b)
 	waits := make([]int64, b.N)

@@ -15,7 +15,7 @@ func TestCallbacksRunOnceForEachOutcome(t *testing.T) {
 	runStories(t, callbackStories)
 }
 
-// callbackStories need more than one value to tell.
+// callbackStories check more than one value.
 var callbackStories = []story{
 	{"callback once, with the value", func(t *testing.T, w *world) {
 		got, err := send(t, w, tasks.OnSuccess(tasks.Chain(ID.S(1), Inc), Note))

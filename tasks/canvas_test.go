@@ -28,7 +28,7 @@ func fails[O any](name string, s func() tasks.Signature[O], message string, opts
 	return row{name, func(t *testing.T, w *world) (any, error) { return send(t, w, s(), opts...) }, nil, message}
 }
 
-// story is a case that needs more than one value to tell.
+// story is a case that checks more than one value.
 type story struct {
 	name string
 	run  func(t *testing.T, w *world)
@@ -63,7 +63,7 @@ func runRows(t *testing.T, rows []row) {
 	})
 }
 
-// runStories runs each story in a world of its own, on each Redis.
+// runStories runs each story in a separate world, on each Redis.
 func runStories(t *testing.T, stories []story) {
 	t.Helper()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {

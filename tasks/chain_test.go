@@ -14,7 +14,7 @@ func TestChains(t *testing.T) {
 	runRows(t, chainRows)
 }
 
-// chainRows are what chains yield.
+// chainRows are the values of chains.
 var chainRows = []row{
 	value("chain", func() tasks.Signature[int] {
 		return tasks.Chain(tasks.Chain(Add.S(AB{4, 4}), Inc), Double)
@@ -41,7 +41,7 @@ func TestStepsOfChains(t *testing.T) {
 	runStories(t, chainStories)
 }
 
-// chainStories need more than one value to tell.
+// chainStories check more than one value.
 var chainStories = []story{
 	{"chain of a chain has all steps", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.After(ID.S(1), tasks.Chain(tasks.Chain(ID.S(2), Inc), Inc)))

@@ -14,7 +14,7 @@ func TestChords(t *testing.T) {
 	runRows(t, chordRows)
 }
 
-// chordRows are what chords yield.
+// chordRows are the values of chords.
 var chordRows = []row{
 	value("chord", func() tasks.Signature[int] {
 		return tasks.Chord(tasks.Group(Add.S(AB{1, 1}), Add.S(AB{1, 1})), Sum)
@@ -85,7 +85,7 @@ var chordRows = []row{
 	value("chord, one task, group", func() tasks.Signature[[]int] { return tail(1) }, []int{6, 6}),
 	value("chord, two tasks, group", func() tasks.Signature[[]int] { return tail(2) }, []int{7, 7}),
 	value("chord, three tasks, group", func() tasks.Signature[[]int] { return tail(3) }, []int{8, 8}),
-	value("what follows an empty group gets an empty list", func() tasks.Signature[string] {
+	value("the successor of an empty group gets an empty list", func() tasks.Signature[string] {
 		return tasks.Chord(tasks.After(ID.S(1), tasks.Group[int]()), Only)
 	}, "[]"),
 	value("chord to chain", func() tasks.Signature[[]string] {
@@ -116,7 +116,7 @@ var chordRows = []row{
 		x := ID.S(1)
 		return tasks.Chain(tasks.Join(tasks.Group(plus(x, 10), plus(x, 20)), ID.S(5)), Show[tasks.Pair[[]int, int]]())
 	}, `{"first":[11,21],"second":5}`),
-	value("order of a header is that of its definition", func() tasks.Signature[string] {
+	value("members of a header are in the order of their definition", func() tasks.Signature[string] {
 		return tasks.Chain(tasks.Group(tasks.Group(ID.S(1)), tasks.Each([]int{2, 3, 4}, ID), tasks.Group(ID.S(5))), Show[[][]int]())
 	}, "[[1],[2,3,4],[5]]"),
 	value("only after all of a nested group", func() tasks.Signature[int] {

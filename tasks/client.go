@@ -41,7 +41,7 @@ func Connect(ctx context.Context, url string, opts ...ClientOption) (*Client, er
 		_ = rdb.Close()
 		hint := "is it running?"
 		if errors.As(err, new(*tls.CertificateVerificationError)) {
-			hint = "a CA of your own belongs in the file that SSL_CERT_FILE names"
+			hint = "add a private CA to the file that SSL_CERT_FILE names"
 		}
 		return nil, fmt.Errorf("reach Redis at %s (%s): %w", strings.Join(conn.Addrs, ", "), hint, err)
 	}

@@ -65,8 +65,8 @@ func TestJumpOfTheClockOfRedisDoesNoHarm(t *testing.T) {
 	}
 }
 
-// What was stored before the clock of Redis was set back has times that are to come: a worker that died then is found
-// dead even so, and a wake-task that got lost is missed.
+// Times that were stored before the clock of Redis was set back are in the future: a worker that died then is found
+// dead anyway, and a lost wake-task is detected.
 func TestClockOfRedisMayBeSetBack(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

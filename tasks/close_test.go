@@ -9,8 +9,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A program may close its client while a worker of the client still runs: the worker stops first, and
-// what it ran is run by another.
+// A program may close its client while a worker of the client runs: the worker stops first, and another worker runs
+// its tasks.
 func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
@@ -59,7 +59,7 @@ func TestCloseStopsTheWorkersOfTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := late.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "client is closed") {
-		t.Errorf("Run after Close: got %v, want an error that says that the client is closed", err)
+		t.Errorf("Run after Close: got %v, want an error about a closed client", err)
 	}
 
 	close(release)

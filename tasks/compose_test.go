@@ -126,7 +126,7 @@ func TestOptionsOfAJoin(t *testing.T) {
 	})
 }
 
-// What cannot be composed is an error of Send that says what to do instead.
+// Send returns an error with the remedy for an impossible composition.
 func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 	t.Parallel()
 	type loop struct{ Next *loop }
@@ -172,7 +172,7 @@ type panicking struct{}
 
 func (panicking) MarshalJSON() ([]byte, error) { panic("in MarshalJSON") }
 
-// LinkError runs on the failure of the task itself, and not on one of what comes before it.
+// LinkError runs on the failure of the task itself, but not on the failure of a dependency.
 func TestLinkErrorRunsOnTheOwnFailureOnly(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

@@ -164,7 +164,7 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 		g := newGate(t, rdb, tasks.WorkerConfig{Name: "gate", Concurrency: 1, MaxConcurrency: 4})
 		pongs, err := g.client.PingWorkers(ctx, 20*time.Second)
 		if err != nil || len(pongs) != 1 || !pongs[0].Answered || pongs[0].Worker != "gate" {
-			t.Errorf("ping: got %+v, %v, want an answer of gate", pongs, err)
+			t.Errorf("ping: got %+v, %v, want a reply of gate", pongs, err)
 		}
 		group, err := tasks.Each([]int{1, 2, 3}, g.task).Send(ctx, g.client)
 		if err != nil {
@@ -231,7 +231,7 @@ func (g *gate) wantDue(t *testing.T, workflow string) {
 	}
 }
 
-// pauseAndResume pauses queues and resumes them: twice is no error, and a queue need not have been used.
+// pauseAndResume pauses queues and resumes them: repetitions succeed, also for unused queues.
 func (g *gate) pauseAndResume(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -254,8 +254,8 @@ func (g *gate) pauseAndResume(t *testing.T) {
 	}
 }
 
-// A worker that hangs is still listed for a while, but does not answer.
-func TestPingTellsWhoIsSilent(t *testing.T) {
+// A worker that hangs is still listed for a while, but does not reply.
+func TestPingReportsSilentWorkers(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	client := connect(t, url)
@@ -267,7 +267,7 @@ func TestPingTellsWhoIsSilent(t *testing.T) {
 	freeze(t, cmd)
 	ps, err := client.PingWorkers(t.Context(), 200*time.Millisecond)
 	if err != nil || len(ps) != 1 || ps[0].Answered || ps[0].Worker != "frozen" {
-		t.Errorf("ping: got %+v, %v, want no answer of frozen", ps, err)
+		t.Errorf("ping: got %+v, %v, want no reply of frozen", ps, err)
 	}
 }
 

@@ -132,8 +132,9 @@ func TestChildWorker(t *testing.T) {
 	}
 }
 
-// dying returns a fault that kills the process after a call: "popped": a wake-up was taken; "taken": a batch was taken;
-// "turned": one ended and another was taken; "failed": a task has failed; "opened": one waits for an answer.
+// dying returns a fault that kills the process after a call: "popped": a wake-up was taken; "taken": a batch was
+// taken; "turned": a batch ended and another was taken; "failed": a task has failed; "opened": a node waits for an
+// external result.
 func dying(after string) *redistest.Fault {
 	f := redistest.NewFault(redistest.Killed, 1)
 	f.Reply = func(cmd redis.Cmder) bool {
@@ -141,7 +142,7 @@ func dying(after string) *redistest.Fault {
 		taken := false
 		if script, ok := cmd.(*redis.Cmd); ok {
 			list, _ := script.Slice()
-			taken = len(list) > 5 // the elements of the batch are behind these
+			taken = len(list) > 5 // the elements of the batch follow
 		}
 		switch after {
 		case "popped":
@@ -201,7 +202,7 @@ func childCommand(url, name string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// doomed runs a worker process that dies at a point of what waits for it already, maybe before it is ready.
+// doomed runs a worker process that dies at a point of the waiting workflow, maybe before it is ready.
 func doomed(t *testing.T, url, name, point string, env ...string) {
 	t.Helper()
 	err := childCommand(url, name, append(env, childDies+"="+point)...).Run()
@@ -364,7 +365,7 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 			t.Logf("took %s", time.Since(killed))
 			ran := rdb.Keys(t.Context(), "runs:"+run.ID()+".*").Val()
 			if len(ran) != 7 {
-				t.Errorf("ran: %v, want six steps and what joins them", ran)
+				t.Errorf("ran: %v, want six steps and their join", ran)
 			}
 			for _, key := range ran {
 				if n := rdb.Get(t.Context(), key).Val(); n != "1" {
@@ -375,8 +376,8 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 	}
 }
 
-// FailFast, and the worker dies after a member has failed and before its siblings are revoked: those that
-// run elsewhere, that wait and that are due later end even so.
+// FailFast, and the worker dies after a member has failed and before its siblings are revoked: running, waiting and
+// delayed siblings end anyway.
 func TestFailFastHoldsWhenItsWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)

@@ -12,8 +12,8 @@ import (
 // parser reads five fields or six with leading seconds, and descriptors such as @hourly.
 var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSpec parses the spec of an entry. The ticks of what it returns depend only on the spec and the location, so that
-// all schedulers find the same ones.
+// parseSpec parses the spec of an entry. The ticks of the result depend only on the spec and the location, so that
+// all schedulers compute the same ones.
 func parseSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 	when, err := readSpec(strings.TrimSpace(spec), loc)
 	if err != nil {
@@ -113,8 +113,8 @@ func (w wall) Next(t time.Time) time.Time {
 	}
 }
 
-// NextTick returns the first time after t at which a schedule with this spec ticks, in UTC unless the spec names a time
-// zone. Specs are those of [Scheduler.AddFunc].
+// NextTick returns the first time after t at which a schedule with this spec ticks, in UTC unless the spec names a
+// time zone. See [Scheduler.AddFunc] for specs.
 func NextTick(spec string, t time.Time) (time.Time, error) {
 	when, err := parseSpec(spec, time.UTC)
 	if err != nil {

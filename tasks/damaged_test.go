@@ -77,8 +77,8 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 	})
 }
 
-// What is no task costs a queue no slot, and holds up nothing of ours.
-func TestGarbageInAQueueHoldsUpNothing(t *testing.T) {
+// Invalid tasks in a queue occupy no slot, and do not delay valid ones.
+func TestGarbageInAQueueDelaysNothing(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
@@ -95,7 +95,7 @@ func TestGarbageInAQueueHoldsUpNothing(t *testing.T) {
 		put("empty", "")
 		rdb.RPush(t.Context(), "asynq:{default}:pending", "ghost")
 		rdb.HSet(t.Context(), "asynq:{default}:t:ghost", "state", "pending")
-		// The wake-task itself is broken, too, and one says nothing that can be read.
+		// The wake-task itself is damaged, too, and one cannot be decoded.
 		rdb.HSet(t.Context(), "asynq:{default}:t:"+wake, "msg", "\xff")
 		if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("muster:work", []byte("\xff"))); err != nil {
 			t.Fatal(err)
@@ -115,8 +115,8 @@ func TestGarbageInAQueueHoldsUpNothing(t *testing.T) {
 	}, func(c *tasks.WorkerConfig) { c.Concurrency = 2 })
 }
 
-// A worker that cannot take the step behind a node, because the plan around it is damaged, ends the workflow and takes
-// other tasks.
+// A worker that cannot take the step after a node, because the plan around it is damaged, fails the workflow and
+// takes other tasks.
 func TestDamagedPlanAroundANodeKeepsNoSlot(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

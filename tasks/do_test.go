@@ -35,7 +35,7 @@ func TestDoSendsAndWaits(t *testing.T) {
 		t.Errorf("Do in a handler: got %v, %v, want ErrWaitInTask", refused, err)
 	}
 	if _, err := tasks.Attach[int](client, "inside").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-		t.Errorf("what Do sent in a handler: got %v, want ErrUnknown", err)
+		t.Errorf("workflow of Do in a handler: got %v, want ErrUnknown", err)
 	}
 }
 

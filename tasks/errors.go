@@ -35,7 +35,7 @@ var (
 	// ErrEnded means that the workflow has ended, so that there is nothing to cancel.
 	ErrEnded = engine.ErrEnded
 	// ErrWaitInTask is returned by a Wait inside a handler, where it could keep its own work from running.
-	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or answer with a plan")
+	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or return a plan")
 	// ErrEvicts means that Redis evicts keys when its memory is full: a workflow that loses a key may never end.
 	// Sends and workers return it while maxmemory is set and the maxmemory-policy is not noeviction.
 	ErrEvicts = store.ErrEvicts
@@ -130,7 +130,7 @@ const returnNil = "return nil if the task has succeeded"
 // orMissing returns err or, if it is nil, an error that names the call and the alternative.
 func orMissing(err error, call, instead string) error {
 	if err == nil {
-		return fmt.Errorf("%s: there is no error; %s", call, instead)
+		return fmt.Errorf("%s: the error is nil; %s", call, instead)
 	}
 	return err
 }

@@ -19,16 +19,16 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// marked is an error of a handler, with what must come of it.
+// marked is an error of a handler, with its expected effects.
 type marked struct {
 	err   error
 	then  string        // "fails", "retry", "again"
 	delay time.Duration // until the next call; 0 for the back-off of the task
-	code  string        // of the failure when there is no other attempt
+	code  string        // of the failure if there is no other attempt
 	text  string        // in its message
 }
 
-// backOff is that of the tasks here.
+// backOff is the back-off of the tasks of this test.
 const backOff = 3 * time.Second
 
 // check has a handler fail with the error of m.
@@ -118,14 +118,14 @@ func TestMarksOfErrorsCompose(t *testing.T) {
 	}
 }
 
-// A mark that is used in a way that makes no sense is an error that says so, never nothing.
+// The misuse of a mark is an error that describes it.
 func TestMisusedMarksAreErrors(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	for name, m := range map[string]marked{
-		"Permanent(nil)":     {tasks.Permanent(nil), "fails", 0, tasktype.CodePermanent, "tasks.Permanent(nil): there is no error; return nil"},
-		"WithCode of nil":    {tasks.WithCode("a", nil), "retry", 0, "a", `tasks.WithCode("a", nil): there is no error; return nil`},
-		"RetryIn of nil":     {tasks.RetryIn(time.Minute, nil), "retry", time.Minute, tasktype.CodeError, "tasks.RetryIn(1m0s, nil): there is no error; return tasks.Again(1m0s)"},
+		"Permanent(nil)":     {tasks.Permanent(nil), "fails", 0, tasktype.CodePermanent, "tasks.Permanent(nil): the error is nil; return nil"},
+		"WithCode of nil":    {tasks.WithCode("a", nil), "retry", 0, "a", `tasks.WithCode("a", nil): the error is nil; return nil`},
+		"RetryIn of nil":     {tasks.RetryIn(time.Minute, nil), "retry", time.Minute, tasktype.CodeError, "tasks.RetryIn(1m0s, nil): the error is nil; return tasks.Again(1m0s)"},
 		"no code":            {tasks.WithCode("", no), "fails", 0, tasktype.CodePermanent, `tasks.WithCode("", …): the code is empty: no`},
 		"no code, below one": {tasks.WithCode("a", tasks.WithCode("", no)), "fails", 0, "a", "the code is empty: no"},
 		"negative RetryIn":   {tasks.RetryIn(-time.Second, no), "fails", 0, tasktype.CodePermanent, "tasks.RetryIn(-1s, …): the delay is negative: no"},
@@ -231,7 +231,7 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 	}
 }
 
-// A Redis that does not answer, or answers with an error, is told apart from errors of programs.
+// Unavailable distinguishes a Redis that does not reply, or replies with an error, from errors of programs.
 func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 	t.Parallel()
 	unused, err := net.Listen("tcp", "127.0.0.1:0")
@@ -246,7 +246,7 @@ func TestUnavailableIsTheErrorOfRedis(t *testing.T) {
 	}
 	live := redistest.New(t)
 	if err := live.Do(t.Context(), "no-such-command").Err(); !tasks.Unavailable(err) {
-		t.Errorf("an answer that is an error: got false for %v", err)
+		t.Errorf("error reply: got false for %v", err)
 	}
 	if err := live.Get(t.Context(), "absent").Err(); tasks.Unavailable(err) || tasks.Unavailable(errors.New("a bug")) || tasks.Unavailable(nil) {
 		t.Errorf("a key that is absent, another error, or none: got true")

@@ -71,7 +71,7 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 			t.Errorf("%s with policy %s: got %v, want refused: %v", what, policy, err, refused)
 		}
 		if refused && (!strings.Contains(err.Error(), "noeviction") || !strings.Contains(err.Error(), policy)) {
-			t.Errorf("%s: got %v, want an error that says what to do about %s", what, err, policy)
+			t.Errorf("%s: got %v, want an error with the remedy for %s", what, err, policy)
 		}
 	}
 	stop()

@@ -20,8 +20,8 @@ func code(err error) string {
 	return fmt.Sprint(err)
 }
 
-// Several tasks run on every element of a list that another task returns. The function is called once, with a signature
-// that stands for an element.
+// Several tasks run on every element of a list that another task returns. The function is called once, with a
+// signature for the element.
 func ExampleMapFunc() {
 	client, stop := exampleFleet()
 	defer stop()

@@ -23,7 +23,7 @@ var (
 	Choose = tasks.New[string, string]("hello.choose")
 )
 
-// exampleFleet starts a worker; the examples share what it knows.
+// exampleFleet starts a worker with the handlers of the examples.
 func exampleFleet() (*tasks.Client, func()) {
 	mux := tasks.NewMux()
 	tasks.Handle(mux, Greet, func(_ context.Context, name string) (string, error) { return "hello " + name, nil })

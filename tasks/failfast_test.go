@@ -31,7 +31,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 			return fast(Fail.S(1), tasks.Chord(tasks.Map(Range.S(3), held), Sum))
 		}, "E1"},
 		{"a plan that runs", func() tasks.Signature[[]int] { return fast(Fail.S(1), HoldPlan.S(2)) }, "E1"},
-		{"what waits for a place", func() tasks.Signature[[]int] {
+		{"a member that waits for a slot", func() tasks.Signature[[]int] {
 			return tasks.GroupOf([]tasks.Signature[int]{held.S(1), Fail.S(1), held.S(2), held.S(3)}, tasks.AtMost(2), tasks.FailFast())
 		}, "E1"},
 	}
@@ -54,7 +54,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			testutil.Eventually(t, "the chain behind it is revoked", func() bool {
+			testutil.Eventually(t, "the chain after it is revoked", func() bool {
 				nodes, err := w.client.Nodes(t.Context(), run.ID())
 				return err == nil && len(nodes) > 2 && strings.Contains(tree(t, w, run.ID()), "t.inc REVOKED")
 			})

@@ -13,18 +13,18 @@ func TestFailures(t *testing.T) {
 	runRows(t, failureRows)
 }
 
-// failureRows are what failures yield.
+// failureRows are the results of failures.
 var failureRows = []row{
 	fails("failing step", func() tasks.Signature[int] {
 		return tasks.Chain(tasks.Chain(Add.S(AB{1, 2}), Fail), Inc)
 	}, "E3"),
 	fails("failing header", func() tasks.Signature[int] { return tasks.Chord(tasks.Group(Fail.S(1)), Sum) }, "E1"),
 	fails("failing body", func() tasks.Signature[int] { return tasks.Chord(tasks.Group(ID.S(42)), FailAll) }, "body"),
-	fails("group behind a failure", func() tasks.Signature[[]int] {
+	fails("group after a failure", func() tasks.Signature[[]int] {
 		f := tasks.Chain(Add.S(AB{1, 1}), Fail)
 		return tasks.Group(tasks.Chain(f, Inc), tasks.Chain(f, Inc))
 	}, "E2"),
-	fails("chord behind a failing group", func() tasks.Signature[int] {
+	fails("chord after a failing group", func() tasks.Signature[int] {
 		g := tasks.Chord(tasks.Group(ID.S(1), Fail.S(2)), Sum)
 		return tasks.Chord(tasks.Group(tasks.Chain(g, Inc), tasks.Chain(g, Inc)), Sum)
 	}, "E2"),
@@ -44,11 +44,11 @@ var failureRows = []row{
 		b := tasks.Chord(tasks.Group(ID.S(42)), Sum)
 		return tasks.Group(tasks.Chain(b, Fail), tasks.Chain(b, ID))
 	}, "E42"),
-	fails("task behind a failing group", func() tasks.Signature[int] { return tasks.Chord(half(), Sum) }, "E2"),
-	fails("chain behind a failing group", func() tasks.Signature[int] {
+	fails("task after a failing group", func() tasks.Signature[int] { return tasks.Chord(half(), Sum) }, "E2"),
+	fails("chain after a failing group", func() tasks.Signature[int] {
 		return tasks.Chain(tasks.Chain(tasks.Chord(half(), Sum), Inc), Inc)
 	}, "E2"),
-	fails("group behind a failing group", func() tasks.Signature[[]int] {
+	fails("group after a failing group", func() tasks.Signature[[]int] {
 		return tasks.Group(tasks.Chord(half(), Sum), tasks.Chord(half(), Sum))
 	}, "E2"),
 	fails("chord in a header, failing", func() tasks.Signature[int] {
@@ -77,9 +77,9 @@ func TestFailedTasks(t *testing.T) {
 	runStories(t, failureStories)
 }
 
-// failureStories need more than one value to tell.
+// failureStories check more than one value.
 var failureStories = []story{
-	{"nothing behind a failure stays pending", func(t *testing.T, w *world) {
+	{"no successor of a failure stays pending", func(t *testing.T, w *world) {
 		f := tasks.Chain(Add.S(AB{1, 1}), Fail)
 		g := tasks.Group(tasks.Chain(f, Inc), tasks.Chain(f, Inc))
 		run := sent(t, w, tasks.Group(tasks.Chord(g, Sum), tasks.Chord(tasks.Map(g, Inc), Sum)))

@@ -11,8 +11,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Any call of a worker can go wrong, from its start on, those of asynq included: each workflow ends with one value, if need
-// be by another worker, and nothing is left over.
+// Any call of a worker can fail, including its start and the calls of asynq: each workflow ends with one value, if
+// necessary by another worker, and no key is left.
 func TestWorkerSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
@@ -60,7 +60,7 @@ func workWithFault(t *testing.T, f *redistest.Fault) {
 		case err := <-over:
 			refused = true
 			if !f.Fails() || !errors.Is(err, redistest.ErrFault) {
-				t.Errorf("worker: got %v, want that of its fault", err)
+				t.Errorf("worker: got %v, want the error of its fault", err)
 			}
 			over <- nil
 		}

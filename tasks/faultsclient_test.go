@@ -13,7 +13,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Any call of a client can go wrong: who repeats what failed, or does it in its place, has done it once.
+// Any call of a client can fail: after a repetition, by the same or another client, it has taken effect once.
 func TestClientSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
@@ -27,7 +27,7 @@ type visitor struct {
 	ctx context.Context
 }
 
-// must repeats a call until it returns no error, or one of some that say that it was done.
+// must repeats a call until it returns no error, or an error that means that an earlier call succeeded.
 func (v *visitor) must(what string, done []error, call func() error) error {
 	for range 5 {
 		err := call()
@@ -120,7 +120,7 @@ func callWithFault(t *testing.T, f *redistest.Fault) {
 	}
 }
 
-// answerOpen answers the only node of a workflow, once it is open.
+// answerOpen completes the only node of a workflow, once it is open.
 func answerOpen(ctx context.Context, c *tasks.Client, id string) (err error) {
 	if !testutil.Becomes(func() bool {
 		n, gone := c.Nodes(ctx, id)

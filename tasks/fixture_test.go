@@ -21,7 +21,7 @@ import (
 // waitLimit bounds every wait of a test.
 const waitLimit = 2 * time.Minute
 
-// world is a fleet of one worker on a Redis of its own.
+// world is a Redis with one worker.
 type world struct {
 	client *tasks.Client
 	worker *tasks.Worker
@@ -63,7 +63,7 @@ func (w *world) count(ctx context.Context, info tasktype.Info, next func(context
 	return next(ctx)
 }
 
-// gate returns what is closed once the gate of that name is open.
+// gate returns a channel that is closed when the gate of that name is opened.
 func (w *world) gate(name string) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +200,7 @@ func tree(t *testing.T, w *world, id string) string {
 	return b.String()
 }
 
-// inWorlds runs a test in a world of its own, on each Redis.
+// inWorlds runs a test in a separate world, on each Redis.
 func inWorlds(t *testing.T, run func(t *testing.T, w *world), change ...func(*tasks.WorkerConfig)) {
 	t.Helper()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) { run(t, newWorld(t, rdb, change...)) })

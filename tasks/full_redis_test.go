@@ -33,7 +33,7 @@ func freeMemory(t *testing.T, rdb redis.UniversalClient) {
 	}
 }
 
-// answers reports whether just the workers of these names answer a ping.
+// answers reports whether exactly the workers with these names reply to a ping.
 func answers(t *testing.T, c *tasks.Client, wait time.Duration, names ...string) bool {
 	t.Helper()
 	pongs, err := c.PingWorkers(t.Context(), wait)
@@ -163,7 +163,7 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 		return tasks.Refused(err)
 	})
 	if !answers(t, w.client, 2*time.Second, name) {
-		t.Error("ping of a live worker: got no answer, want one")
+		t.Error("ping of a live worker: got no reply, want one")
 	}
 	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) {
 		t.Errorf("send: got %v, want a refusal", err)
@@ -209,7 +209,7 @@ func TestWorkerWaitsForRoomOnTheDiskOfRedis(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
 	if got := <-said; !strings.Contains(got, "disk") || !strings.Contains(got, srv.Dir) {
-		t.Errorf("the worker says %q, want that the disk is full, and where", got)
+		t.Errorf("the worker logs %q, want the full disk and its path", got)
 	}
 	srv.FreeDisk()
 	select {

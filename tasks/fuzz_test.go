@@ -8,7 +8,7 @@ import (
 	"muster/tasks"
 )
 
-// FuzzParseURL wants no password in errors, and what is let through to have addresses.
+// FuzzParseURL checks that errors contain no password, and that accepted URLs have addresses.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"redis://u:", "redis://:", "redis-cluster://u:", "rediss-sentinel://u:", "unix://u:", "redis://h?password=", "redis-sentinel://h/m?sentinel_password=", "://", "redis://[", "redis://%"} {
 		f.Add(s, "@h1:1,h2/3?pool_size=x")
@@ -19,7 +19,7 @@ func FuzzParseURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const password = "s3cr3t-w0rd"
 		if !strings.HasPrefix(after, "@") && !strings.HasSuffix(before, "password=") {
-			return // only what stands where a password does is one
+			return // only a string at the position of a password is one
 		}
 		text := before + password + after
 		o, err := tasks.ParseURL(text)

@@ -15,7 +15,7 @@ func TestGroups(t *testing.T) {
 	runRows(t, groupRows)
 }
 
-// groupRows are what groups yield.
+// groupRows are the values of groups.
 var groupRows = []row{
 	value("large group", func() tasks.Signature[[]int] { return tasks.Each(ints(1000), ID) }, ints(1000)),
 	value("members finish in reverse", func() tasks.Signature[[]int] {
@@ -86,9 +86,9 @@ func TestMembersOfGroups(t *testing.T) {
 	runStories(t, groupStories)
 }
 
-// groupStories need more than one value to tell.
+// groupStories check more than one value.
 var groupStories = []story{
-	{"what every member comes after", func(t *testing.T, w *world) {
+	{"dependency of every member", func(t *testing.T, w *world) {
 		first, second := ID.S(1), ID.S(2)
 		run := sent(t, w, tasks.After(tasks.After(first, second), tasks.Each(ints(5), ID)))
 		ns := nodes(t, w, run.ID())
@@ -147,7 +147,7 @@ var groupStories = []story{
 			t.Fatalf("got ran %v, done %v, want 1 to 14, done once", ran, w.noted("done"))
 		}
 	}},
-	{"what is stored grows with the nodes", func(t *testing.T, w *world) {
+	{"stored size grows with the nodes", func(t *testing.T, w *world) {
 		var nest func(depth int) tasks.Signature[int]
 		nest = func(depth int) tasks.Signature[int] {
 			if depth == 0 {
@@ -182,7 +182,7 @@ var groupStories = []story{
 			t.Fatalf("got %.0f bytes for each node one deep and %.0f three deep, want at most half more", flat, deep)
 		}
 	}},
-	{"after waits for what it comes after", func(t *testing.T, w *world) {
+	{"After waits for its dependency", func(t *testing.T, w *world) {
 		s := tasks.After(tasks.Each([]AB{{1, 30}, {2, 10}}, Slow), tasks.Group(Echo.S(Mark{"slow", 3}), Echo.S(Mark{"slow", 3})))
 		_, err := send(t, w, s)
 		if order := w.noted("slow"); err != nil || len(order) != 4 || !slices.Equal(order[2:], []int{3, 3}) {

@@ -19,7 +19,7 @@ func TestHandlesOfWorkflows(t *testing.T) {
 	runStories(t, resultStories)
 }
 
-// resultStories need more than one value to tell.
+// resultStories check more than one value.
 var resultStories = []story{
 	{"values of members are kept until the retention is over", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum))
@@ -79,7 +79,7 @@ var resultStories = []story{
 			t.Fatalf("second Forget: got %v, want ErrUnknown", err)
 		}
 	}},
-	{"the tree of what a plan started has every value", func(t *testing.T, w *world) {
+	{"the tree of a plan has every value", func(t *testing.T, w *world) {
 		run := sent(t, w, ChordPlan.S(3))
 		if _, err := run.Wait(limited(t)); err != nil {
 			t.Fatal(err)

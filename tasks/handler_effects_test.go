@@ -55,7 +55,7 @@ func TestHandlerRevokesItsWorkflow(t *testing.T) {
 		})
 	})
 	if _, err := tasks.Chain(stop.S(1), stop).Do(limited(t), client); err == nil {
-		t.Error("got no error, want that of a revoked workflow")
+		t.Error("got no error, want the error of a revoked workflow")
 	}
 	if err := <-got; err != nil {
 		t.Error(err)

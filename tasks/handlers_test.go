@@ -61,7 +61,7 @@ var (
 	Late       = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
 	Waits      = tasks.New[string, int]("t.waits")
 	Hold       = tasks.New[string, int]("t.gate")
-	// HoldPlan answers with that many tasks that only end with their context.
+	// HoldPlan returns a plan of that many tasks that end only with their context.
 	HoldPlan    = tasks.New[int, int]("t.holdplan")
 	Deaf        = tasks.New[int, int]("t.deaf", tasks.Timeout(20*time.Millisecond), tasks.HardTimeout(60*time.Millisecond))
 	DoubleAll   = tasks.New[[]int, []int]("t.doubleall")
@@ -75,23 +75,23 @@ var (
 	InsteadPlan = tasks.New[tasks.Failure, int]("t.insteadplan")
 )
 
-// Show is a task that shows what it gets.
+// Show is a task that returns its input as text.
 func Show[T any]() tasks.Task[T, string] { return tasks.New[T, string]("t.show") }
 
 // New2 is a task that yields the two numbers it gets.
 func New2(name string) tasks.Task[AB, AB] { return tasks.New[AB, AB](name) }
 
-// plus is add(n) as Celery has it: what one argument is missing of is a Go function.
+// plus is add(n) as in Celery; the partial application is a Go function.
 func plus(s tasks.Signature[int], n int) tasks.Signature[int] {
 	return tasks.Chain(tasks.Join(s, ID.S(n)), Plus)
 }
 
-// push appends a word to what s yields.
+// push appends a word to the value of s.
 func push(s tasks.Signature[[]string], word string) tasks.Signature[[]string] {
 	return tasks.Chain(tasks.Join(s, Say.S(word)), Push)
 }
 
-// fork is add(1) twice on what s yields, and sums the sum of that.
+// fork is add(1) twice on the value of s, followed by the sum of the results.
 func fork(s tasks.Signature[int]) tasks.Signature[[]int] { return tasks.Group(plus(s, 1), plus(s, 1)) }
 
 func sums(s tasks.Signature[int]) tasks.Signature[int] { return tasks.Chord(fork(s), Sum) }
@@ -189,7 +189,7 @@ func (w *world) mux() *tasks.Mux {
 	return m
 }
 
-// handleMore binds the tasks that fail, wait, answer with plans or take pairs.
+// handleMore binds the tasks that fail, wait, return plans or take pairs.
 func (w *world) handleMore(m *tasks.Mux) {
 	tasks.HandlePlan(m, BadPlan, func(context.Context, int) (tasks.Signature[int], error) {
 		return tasks.Signature[int]{}, nil
@@ -325,7 +325,7 @@ func (w *world) extraValues(m *tasks.Mux) {
 		w.note("total", sum(ns))
 		return sum(ns), nil
 	})
-	// In A, In B, In C, Out C, Out B, Out A: A answers with B and then what is left of itself.
+	// In A, In B, In C, Out C, Out B, Out A: A returns B followed by the rest of itself.
 	tasks.HandlePlan(m, Nested, func(_ context.Context, name string) (tasks.Signature[string], error) {
 		w.note("log", int(name[0]-'A'+'a'))
 		if name == "C" {
@@ -350,7 +350,7 @@ func (w *world) extraValues(m *tasks.Mux) {
 	})
 }
 
-// extraAttempts binds tasks that tell their attempts apart.
+// extraAttempts binds tasks whose results depend on the attempt.
 func (w *world) extraAttempts(m *tasks.Mux) {
 	tasks.Handle(m, ErrFlaky, func(ctx context.Context, f tasks.Failure) (string, error) {
 		if tasks.InfoFrom(ctx).Attempt == 1 {

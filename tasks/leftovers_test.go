@@ -19,12 +19,12 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// fixedKeys stand for the fleet, its queues and what became of them, however many workflows there were. live and done
-// list workflows, ct and rest count them.
+// fixedKeys matches the keys of the fleet, its queues and its counts, whose number does not grow with the workflows.
+// live and done list workflows, ct and rest count them.
 var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(wake:.+|holders|clock|live|done:[SFX]|c[mh]:\d+)|` +
 	`asynq:(queues|servers|workers)|asynq:\{.+\}:(processed|failed))$`)
 
-// left returns the keys that are no fixed ones and never expire, and those of workflows.
+// left returns the other keys that never expire, and the keys of workflows.
 func left(t *testing.T, rdb redis.UniversalClient) (out []string) {
 	t.Helper()
 	for _, key := range rdb.Keys(t.Context(), "*").Val() {
@@ -71,7 +71,7 @@ func TestNothingIsLeft(t *testing.T) {
 			if i%5 != round {
 				continue
 			}
-			// Those of the rounds before can have ended long enough ago.
+			// Workflows of earlier rounds may have expired.
 			if err := run.Revoke(t.Context()); err != nil && !errors.Is(err, tasks.ErrUnknown) {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What the dead had in hand is asynq's again after a minute; here, when the next worker starts.
+	// asynq returns the tasks of the dead worker after a minute; here, when the next worker starts.
 	for _, id := range rdb.ZRange(t.Context(), "asynq:{default}:lease", 0, -1).Val() {
 		rdb.ZAddXX(t.Context(), "asynq:{default}:lease", redis.Z{Score: 1, Member: id})
 	}
@@ -88,8 +88,8 @@ func TestNothingIsLeft(t *testing.T) {
 	onlyFixedLeft(t, rdb)
 }
 
-// What is revoked before any worker came leaves neither ready nodes nor wake-tasks.
-func TestNothingIsLeftOfWhatNoWorkerSaw(t *testing.T) {
+// Revoking workflows before any worker starts leaves neither ready nodes nor wake-tasks.
+func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
@@ -133,8 +133,8 @@ func TestNothingIsLeftOfWhatNoWorkerSaw(t *testing.T) {
 	})
 }
 
-// What expires before a worker begins it ends, and leaves nothing.
-func TestNothingIsLeftOfWhatExpired(t *testing.T) {
+// A workflow that expires before a worker starts it ends, and leaves no keys.
+func TestExpiredWorkflowsLeaveNoKeys(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		resume := pause(t, w)

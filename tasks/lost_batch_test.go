@@ -87,8 +87,8 @@ func TestBatchWhoseEndRedisLostRunsAgain(t *testing.T) {
 	}
 }
 
-// It can also forget that the batch was taken: what the worker did of it does not count, and the nodes run again.
-func TestBatchWhoseTakeRedisLostRunsAgain(t *testing.T) {
+// Redis can also lose the lease of a batch: the worker's results do not count, and the nodes run again.
+func TestBatchWhoseLeaseRedisLostRunsAgain(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Server(t).Client()
 	w := newWorld(t, rdb)
@@ -105,6 +105,6 @@ func TestBatchWhoseTakeRedisLostRunsAgain(t *testing.T) {
 	}
 	ended(t, w, run.ID())
 	if got := w.ran(run.ID() + ".1"); got != 1 {
-		t.Errorf("what comes after it ran %d times, want 1", got)
+		t.Errorf("its successor ran %d times, want 1", got)
 	}
 }

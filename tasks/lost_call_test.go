@@ -67,12 +67,12 @@ func witness() tasks.Signature[tasks.Pair[string, string]] {
 	return tasks.Join(tasks.Chain(both, show), tasks.Chain(both, show))
 }
 
-// skipper is a workflow that skips what comes after a failure, and the siblings of that.
+// skipper is a workflow that skips the successors of a failure and revokes its siblings.
 func skipper() tasks.Signature[[]int64] {
 	return tasks.GroupOf([]tasks.Signature[int64]{tasks.OnError(UniqueFail.S(1), UniqueErr), Unique.S(2), Unique.S(3, tasks.In(time.Hour))}, tasks.FailFast())
 }
 
-// cutValues checks what the workflows of a cut-off test come to.
+// cutValues checks the results of the workflows of a cut-off test.
 func cutValues(ctx context.Context, run *tasks.AsyncResult[tasks.Pair[string, string]], fails *tasks.AsyncResult[[]int64]) error {
 	got, err := run.Wait(ctx)
 	if err != nil {
@@ -115,14 +115,14 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("left behind: %v, depths %s, agenda %v", left, depths, rdb.ZRange(context.WithoutCancel(ctx), p+"agenda", 0, -1).Val())
+			return fmt.Errorf("left keys: %v, depths %s, agenda %v", left, depths, rdb.ZRange(context.WithoutCancel(ctx), p+"agenda", 0, -1).Val())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// A sender that dies at any call, or right after it, leaves a workflow that runs, or none; also when what it sends goes
-// in pieces.
+// A sender that dies at any call, or right after it, leaves a complete workflow or none; also when the inputs are
+// sent in pieces.
 func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
@@ -211,8 +211,8 @@ func diesWhileStopping(t *testing.T, stop func(*tasks.AsyncResult[any], context.
 	}
 }
 
-// Two runs of a node at once, as when a worker sleeps past its lease and wakes up: the first
-// outcome counts, everywhere, and what follows runs once.
+// Two concurrent runs of a node, as when a worker sleeps past its lease and wakes up: the first outcome counts
+// everywhere, and the successors run once.
 func TestFirstOutcomeOfTwoRunsCounts(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -257,7 +257,7 @@ func TestFirstOutcomeOfTwoRunsCounts(t *testing.T) {
 		}
 		ended(t, w, chord.ID())
 
-		// 196: what a header is made from.
+		// 196: the source of a header.
 		spread := sent(t, w, tasks.Chord(tasks.Map(list.S(0, tasks.Queue("two")), Note), Total))
 		testutil.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 2 })
 		if err := tasks.ExpireLeases(t.Context(), w.client, "sleeper"); err != nil {

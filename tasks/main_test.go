@@ -7,7 +7,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Many tests wait for what Redis or a worker does at its own time.
+	// Many tests wait for intervals of Redis or of a worker.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}

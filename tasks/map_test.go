@@ -11,7 +11,7 @@ func TestMapsJoinsAndRescues(t *testing.T) {
 	runRows(t, mapRows)
 }
 
-// mapRows are what maps, joins, settled lists and rescues yield.
+// mapRows are the values of maps, joins, settled lists and rescues.
 var mapRows = []row{
 	value("map", func() tasks.Signature[int] { return tasks.Chord(tasks.Map(Range.S(100), Double), Sum) }, 9900),
 	value("map of nothing", func() tasks.Signature[[]int] { return tasks.Map(Range.S(0), Double) }, []int{}),

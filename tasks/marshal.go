@@ -3,7 +3,7 @@ package tasks
 import "errors"
 
 var (
-	errSignature = errors.New("a Signature has no JSON: send it, or answer with it from a handler that HandlePlan binds")
+	errSignature = errors.New("a Signature cannot be encoded as JSON; send it, or return it from a handler bound with HandlePlan")
 	errResult    = errors.New("an AsyncResult has no JSON: keep its ID, and use Attach with that")
 )
 

@@ -18,7 +18,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Answer is what ListPlan answers with, over numbers that each go to Of, or all to OfAll.
+// Answer is the plan of ListPlan: numbers that each go to Of, or all to OfAll.
 type Answer struct {
 	How string
 	Of  []int
@@ -74,10 +74,10 @@ func (w *world) listing(m *tasks.Mux) {
 	})
 }
 
-// shown is what Wait, AsCompleted and Members tell of a workflow, one after the other.
+// shown has the results of Wait, AsCompleted and Members for a workflow.
 type shown struct{ wait, completed, members string }
 
-// told waits for the end of a workflow that yields a list. What fails is in parentheses.
+// told waits for the end of a workflow that yields a list. Failures are in parentheses.
 func told[O any](ctx context.Context, t *testing.T, run *tasks.AsyncResult[[]O]) (out shown) {
 	var list []string
 	completed := map[int]bool{}
@@ -148,7 +148,7 @@ type listCase struct {
 	succeeds, fails, revoked shown
 }
 
-// lists makes a case, of which so many tasks end before it is revoked. All that is told of a success is the same.
+// lists makes a case: first tasks end before the workflow is revoked. For a success, all three results are the same.
 func lists[O any](shape string, s func(ns []int) tasks.Signature[[]O], first int, succeeds string, fails, revoked shown) listCase {
 	return listCase{shape, func(t *testing.T, w *world, n int) shown {
 		run, err := s([]int{1, n, 3}).Send(limited(t), w.client)
@@ -159,7 +159,7 @@ func lists[O any](shape string, s func(ns []int) tasks.Signature[[]O], first int
 		ctx := limited(t)
 		go func() { out <- told(ctx, t, run) }()
 		if n >= heldFrom {
-			testutil.Eventually(t, "what comes first has ended, and the task holds", func() bool {
+			testutil.Eventually(t, "the first tasks have ended, and the last one waits", func() bool {
 				ended := 0
 				nodes, err := w.client.Nodes(ctx, run.ID())
 				for _, n := range nodes {
@@ -177,12 +177,12 @@ func lists[O any](shape string, s func(ns []int) tasks.Signature[[]O], first int
 	}, same(succeeds), fails, revoked}
 }
 
-// What AsCompleted and Members tell of a list is what Wait does, and of one that failed its members, if it has some.
-func TestMembersAreWhatWaitYields(t *testing.T) {
+// AsCompleted and Members report the same list as Wait, and the members of a failed list if they are known.
+func TestMembersAgreeWithWait(t *testing.T) {
 	t.Parallel()
-	// Of a group or a map: which member failed is told.
+	// A group or a map reports which member failed.
 	failed, revoked := shown{"failed: E-2", "1 (E-2) 3", "1 - 3"}, shown{"failed: revoked", "1 (revoked) 3", "1 - 3"}
-	// Of what is no list before it has ended, or none of whose members can be told.
+	// The members are unknown for a value that is not a list before it has ended.
 	whole, revokedWhole := same("failed: E-2"), same("failed: revoked")
 	settled, revokedSettled := same("1 (E-2) 3"), shown{"failed: revoked", "1 (revoked) 3 failed: revoked", "failed: revoked"}
 	rescued := same("7 8")
@@ -198,11 +198,11 @@ func TestMembersAreWhatWaitYields(t *testing.T) {
 		lists("group", func(ns []int) sig { return tasks.Group(Of.S(ns[0]), Of.S(ns[1]), Of.S(ns[2])) }, 2, "1 2 3", failed, revoked),
 		lists("each", each, 2, "1 2 3", failed, revoked),
 		lists("map", mapped, 2, "1 2 3", failed, revoked),
-		lists("map over what fails", func(ns []int) sig { return tasks.Map(OfAll.S(ns), Of) }, 0, "1 2 3", whole, revokedWhole),
+		lists("map over a failure", func(ns []int) sig { return tasks.Map(OfAll.S(ns), Of) }, 0, "1 2 3", whole, revokedWhole),
 		lists("map in After", func(ns []int) sig { return tasks.After(ID.S(1), mapped(ns)) }, 2, "1 2 3", failed, revoked),
-		lists("each behind what fails", func(ns []int) sig { return tasks.After(Of.S(ns[1]), tasks.Each([]int{1, 2, 3}, Of)) }, 0, "1 2 3",
+		lists("each after a failure", func(ns []int) sig { return tasks.After(Of.S(ns[1]), tasks.Each([]int{1, 2, 3}, Of)) }, 0, "1 2 3",
 			shown{"failed: E-2", "(E-2) (E-2) (E-2)", "- - -"}, shown{"failed: revoked", "(revoked) (revoked) (revoked)", "- - -"}),
-		lists("empty group behind what fails", func(ns []int) sig { return tasks.After(Of.S(ns[1]), tasks.Group[int]()) }, 0, "", whole, revokedWhole),
+		lists("empty group after a failure", func(ns []int) sig { return tasks.After(Of.S(ns[1]), tasks.Group[int]()) }, 0, "", whole, revokedWhole),
 		lists("map with callbacks", func(ns []int) sig { return tasks.OnError(tasks.OnSuccess(mapped(ns), Total), Err) }, 2, "1 2 3", failed, revoked),
 		lists("each with callbacks", func(ns []int) sig { return tasks.OnError(tasks.OnSuccess(each(ns), Total), Err) }, 2, "1 2 3", failed, revoked),
 		lists("group that fails fast", func(ns []int) sig {
@@ -215,7 +215,7 @@ func TestMembersAreWhatWaitYields(t *testing.T) {
 		lists("settled group", func(ns []int) outcomes { return tasks.Settle(tasks.Group(Of.S(ns[0]), Of.S(ns[1]), Of.S(ns[2]))) }, 2, "1 2 3", settled, revokedSettled),
 		lists("settled each in After", func(ns []int) outcomes { return tasks.After(ID.S(1), tasks.Settle(each(ns))) }, 2, "1 2 3", settled, revokedSettled),
 		lists("settled map", func(ns []int) outcomes { return tasks.Settle(mapped(ns)) }, 2, "1 2 3", settled, revokedSettled),
-		lists("settled map over what fails", func(ns []int) outcomes { return tasks.Settle(tasks.Map(OfAll.S(ns), Of)) }, 0, "1 2 3", whole, revokedWhole),
+		lists("settled map over a failure", func(ns []int) outcomes { return tasks.Settle(tasks.Map(OfAll.S(ns), Of)) }, 0, "1 2 3", whole, revokedWhole),
 		lists("settled task", func(ns []int) outcomes { return tasks.Settle(OfAll.S(ns)) }, 0, "1 2 3", whole, revokedWhole),
 		lists("settled plan", func(ns []int) outcomes { return tasks.Settle(plan("each")(ns)) }, 2, "1 2 3", whole, revokedWhole),
 		lists("settled rescue", func(ns []int) outcomes { return tasks.Settle(each(ns).Rescue(InsteadList)) }, 2, "1 2 3", rescued, revokedWhole),
@@ -236,7 +236,7 @@ func TestMembersAreWhatWaitYields(t *testing.T) {
 		lists("plan of a plan", plan("plan"), 2, "1 2 3", failed, revoked),
 		lists("plan of a rescue", plan("rescue"), 2, "1 2 3", rescued, revokedWhole),
 		lists("plan of a task", plan("task"), 0, "1 2 3", whole, revokedWhole),
-		lists("plan of what is settled", func(ns []int) outcomes { return SettledPlan.S(ns) }, 2, "1 2 3", settled, revokedSettled),
+		lists("plan of a settled list", func(ns []int) outcomes { return SettledPlan.S(ns) }, 2, "1 2 3", settled, revokedSettled),
 		lists("rescued plan", func(ns []int) sig { return plan("each")(ns).Rescue(InsteadList) }, 2, "1 2 3", rescued, revokedWhole),
 	}
 	inWorlds(t, func(t *testing.T, w *world) {

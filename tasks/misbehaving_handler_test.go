@@ -14,7 +14,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// oddError is an error whose methods do what they are told.
+// oddError is an error with configurable methods.
 type oddError struct {
 	message func() string
 	unwrap  func() error
@@ -117,7 +117,7 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 			t.Errorf("afterwards: got %v, %v", got, err)
 		}
 		if n := nodes(t, w, run.ID()); n[0].Status != tasktype.Failed || n[1].Status != tasktype.Skipped || w.ran(run.ID()+".1") != 0 {
-			t.Errorf("what came late changed it: %+v", n)
+			t.Errorf("the late result changed it: %+v", n)
 		}
 		if err := (func() (err error) {
 			defer func() { err = fmt.Errorf("%v", recover()) }()
@@ -129,8 +129,8 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 	})
 }
 
-// A goroutine that a handler leaves behind is harmless: its context is done, and the progress that it reports is not
-// heard.
+// A goroutine that outlives its handler is harmless: its context is done, and the progress that it reports is
+// ignored.
 func TestGoroutineOfAnEndedHandlerIsIgnored(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

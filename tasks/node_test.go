@@ -37,7 +37,7 @@ func nodeFleet(t *testing.T) *taskstest.Fleet {
 	return taskstest.New(t, mux)
 }
 
-// wantInput checks the input that a node is said to have.
+// wantInput checks the displayed input of a node.
 func wantInput(t *testing.T, c *tasks.Client, id, node, want string) tasktype.NodeDetail {
 	t.Helper()
 	d, err := c.Node(t.Context(), id, node)

@@ -16,8 +16,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// What the outside says failed is tried again as for a handler.
-func TestFailureFromOutsideIsRetried(t *testing.T) {
+// An external failure is retried like a failure of a handler.
+func TestExternalFailureIsRetried(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		run := started(t, d.client, fragile.S(draft{"a"}))
@@ -187,8 +187,8 @@ func TestExternalTaskNeedsAWorkerWithoutHandler(t *testing.T) {
 	opened(t, c, review.Name(), 1)
 }
 
-// Wherever in a workflow an external task stands, it is asked with its input, and its answer goes where a result would.
-func TestExternalTaskMayStandAnywhere(t *testing.T) {
+// An external task gets its input, and its result is used, anywhere in a workflow.
+func TestExternalTaskWorksAnywhereInAWorkflow(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		mux := d.mux()

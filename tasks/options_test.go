@@ -14,8 +14,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Where an option may stand follows from the type that its function returns.
-func TestOptionsActWhereTheyMayStand(t *testing.T) {
+// The type of an option determines where it may be given.
+func TestOptionsActWhereTheyAreAllowed(t *testing.T) {
 	t.Parallel()
 	places := map[string]reflect.Type{
 		"task": reflect.TypeFor[tasks.TaskOption](), "call": reflect.TypeFor[tasks.CallOption](), "each": reflect.TypeFor[tasks.EachOption](),
@@ -102,7 +102,7 @@ func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 			many[i] = tasks.Headers(map[string]string{fmt.Sprint(i): ""})
 		}
 		if err := refusal(t, w, ID.S(1), many...); err == nil || !strings.Contains(err.Error(), "headers have") {
-			t.Errorf("10,000 headers: got %v, want an error that says how many bytes they may have", err)
+			t.Errorf("10,000 headers: got %v, want an error with the limit", err)
 		}
 		if got, err := send(t, w, ID.S(1, nil), nil, tasks.Headers(nil)); err != nil || got != 1 {
 			t.Errorf("nil options: got %v, %v, want 1", got, err)
@@ -115,13 +115,13 @@ func refusal[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.
 	return err
 }
 
-// What a schedule gives each tick itself is no option of an entry.
+// Options that a schedule sets for each tick are rejected for an entry.
 func TestScheduleRefusesIDsAndTimes(t *testing.T) {
 	t.Parallel()
 	s := tasks.NewScheduler(nil, tasks.SchedulerConfig{})
 	for _, o := range []tasks.SendOption{tasks.ID("mine"), tasks.At(time.Now())} {
 		if err := s.Add("entry", "@daily", ID.S(1), o); err == nil {
-			t.Error("got no error, want one that says that each tick has its own id and time")
+			t.Error("got no error, want an error about the ID and time of ticks")
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestExpiresKeepsTheLastError(t *testing.T) {
 	})
 }
 
-// The options of a send that reach every task reach those of plans, and of plans in plans.
+// The options of a send that apply to every task apply to plans, and to plans in plans.
 func TestOptionsOfASendReachPlans(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

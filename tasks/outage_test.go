@@ -8,8 +8,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// After an outage of Redis that is longer than a lease, no worker is treated as dead: when Redis is back, what
-// workers run they run on, once.
+// After an outage of Redis that is longer than a lease, no worker is treated as dead: running tasks continue, and run
+// once.
 func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)

@@ -16,7 +16,7 @@ func TestPlans(t *testing.T) {
 	runRows(t, planRows)
 }
 
-// planRows are what plans yield.
+// planRows are the values of plans.
 var planRows = []row{
 	value("replaced task", func() tasks.Signature[int] { return Replace.S(AB{3, 4}) }, 7),
 	fails("empty plan", func() tasks.Signature[int] { return BadPlan.S(1) }, "zero Signature"),
@@ -63,7 +63,7 @@ func TestRunsWithinPlans(t *testing.T) {
 	runStories(t, planStories)
 }
 
-// planStories need more than one value to tell.
+// planStories check more than one value.
 var planStories = []story{
 	{"order of plans in plans", func(t *testing.T, w *world) {
 		if _, err := send(t, w, tasks.Chain(Nested.S("A"), Echo1)); err != nil {
@@ -73,7 +73,7 @@ var planStories = []story{
 			t.Fatalf("log %v", log)
 		}
 	}},
-	{"what a run knows of itself survives retries and plans", func(t *testing.T, w *world) {
+	{"the info of a run survives retries and plans", func(t *testing.T, w *world) {
 		got, err := send(t, w, tasks.Chain(Keys.S("x"), Show[[]string]()))
 		var keys []string
 		if err != nil || json.Unmarshal([]byte(got), &keys) != nil || len(keys) != 3 || keys[0] != keys[1] || keys[1] != keys[2] {
@@ -82,7 +82,7 @@ var planStories = []story{
 	}},
 }
 
-// Plans that answer with plans end, a thousand deep, and with ids as long as they may be.
+// Plans that return plans end, a thousand deep, and with IDs of the maximum length.
 func TestPlansEndAThousandDeep(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ depth, letters int }{{1000, 1}, {100, 100}, {50, 24}} {

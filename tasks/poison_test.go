@@ -82,8 +82,7 @@ func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (
 	return deaths - 1
 }
 
-// Those that run beside a task that takes its worker with it, or were taken together with it, are not
-// blamed for that.
+// Tasks that ran beside a task that kills its worker, or were taken together with it, are not blamed for that.
 func TestNeighboursOfAKillerAreNotBlamed(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)

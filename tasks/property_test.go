@@ -48,11 +48,10 @@ type choices struct{ t *rapid.T }
 
 func (c choices) Int(lo, hi int, what string) int { return rapid.IntRange(lo, hi).Draw(c.t, what) }
 
-// Whatever combinators are put together, the workflow comes to what a plain evaluation of them says, and
-// every task runs as often as that says: once where it is reached, and not at all behind a failure. Where a
-// group ends with its first failure, or all is revoked in between, it depends on the moment what still
-// runs; each node ends even so, and runs at most once.
-func TestAnyCanvasYieldsWhatItsReferenceDoes(t *testing.T) {
+// Any combination of combinators has the value of its plain evaluation, and every task runs as often as the
+// evaluation calls it: once if it is reached, and never after a failure. If a group ends with its first failure, or
+// the workflow is revoked, timing decides which tasks still run; each node ends anyway, and runs at most once.
+func TestAnyCanvasAgreesWithItsReference(t *testing.T) {
 	t.Parallel()
 	w := &world{client: tasks.NewClient(redistest.New(t))}
 	prop := &propWorld{runs: map[string]map[string]int{}}

@@ -15,7 +15,7 @@ func TestWorkersAndQueues(t *testing.T) {
 	runStories(t, fleetStories)
 }
 
-// fleetStories need more than one value to tell.
+// fleetStories check more than one value.
 var fleetStories = []story{
 	{"workers, queues and concurrency", func(t *testing.T, w *world) {
 		ws, err := w.client.Workers(t.Context())

@@ -34,7 +34,7 @@ func TestFailuresAndDurationsOfATask(t *testing.T) {
 	}
 	for i, id := range []string{ids[2], ids[0]} {
 		if n := failed[i]; n.Workflow != id || n.Node != "0" || n.Failure.Code != "odd" || !strings.HasPrefix(n.Failure.Message, fmt.Sprint("attempt ", 18-12*i)) || n.Ended.IsZero() {
-			t.Errorf("failure %d: got %+v, want that of workflow %s", i, n, id)
+			t.Errorf("failure %d: got %+v, want the failure of workflow %s", i, n, id)
 		}
 	}
 	if one, err := c.Failures(t.Context(), nodeShaky.Name(), 1); err != nil || len(one) != 1 || one[0].Workflow != ids[2] {

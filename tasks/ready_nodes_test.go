@@ -7,7 +7,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// What is ready is listed and counted until it is revoked, whether or not a worker serves its queue.
+// Ready nodes are listed and counted until they are revoked, whether or not a worker serves their queue.
 func TestReadyNodesAreListedUntilRevoked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

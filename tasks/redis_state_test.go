@@ -17,8 +17,8 @@ import (
 	"muster/internal/testutil"
 )
 
-// wakeTasks returns the ids of the wake-tasks that are pending for the default queue, which is paused: one, and those that
-// came when it was empty already. A worker passes wake-ups of a paused queue to asynq.
+// wakeTasks returns the IDs of the pending wake-tasks of the default queue, which is paused: one, and any that came
+// when it was already empty. A worker passes wake-ups of a paused queue to asynq.
 func wakeTasks(t *testing.T, rdb redis.UniversalClient) (ids []string) {
 	t.Helper()
 	var infos []*asynq.TaskInfo
@@ -53,8 +53,8 @@ func setDeaths(t *testing.T, rdb redis.UniversalClient, n int) {
 	}
 }
 
-// eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if nodes stand in
-// that itself.
+// eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if it contains
+// nodes.
 func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elements []string)) {
 	t.Helper()
 	for _, shard := range shards(t, rdb) {
@@ -96,8 +96,8 @@ func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
 	return took
 }
 
-// snapshot reads what Redis has of all shards. The function that it returns rolls that back: what was written since is
-// gone, and what was deleted is there again.
+// snapshot saves all data of all shards. The returned function restores it: later writes are lost, and deleted keys
+// exist again.
 func snapshot(t *testing.T, rdb redis.UniversalClient) (rollBack func()) {
 	t.Helper()
 	ctx := t.Context()

@@ -42,8 +42,8 @@ func putBackAgain(t *testing.T, rdb redis.UniversalClient, key, node string, n i
 	})
 }
 
-// A node that no live worker would take says so, in place of looking like one that is about to start.
-func TestNodeThatNobodyTakesSaysWhy(t *testing.T) {
+// A node that no live worker would take has a reason, instead of looking like one that is about to start.
+func TestNodeWithoutWorkerHasReason(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		unheard := tasks.New[int, int]("t.unheard")
@@ -95,7 +95,7 @@ func TestTaskGetsToTheWorkerThatHandlesIt(t *testing.T) {
 			t.Fatalf("ended: %+v, %v", p, err)
 		}
 		if n := nodes(t, w, run.ID())[0]; !strings.Contains(n.Message, "no handler") {
-			t.Errorf("it says nothing of it: %+v", n)
+			t.Errorf("the reason is missing: %+v", n)
 		}
 		startRare(t, w, "newcomer", rare)
 		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
@@ -132,7 +132,7 @@ func TestTaskWaitsForAWorkerThatHandlesIt(t *testing.T) {
 	})
 }
 
-// One that no worker comes for fails, and says why.
+// A task without a worker fails with the reason.
 func TestTaskThatNoWorkerHandlesFails(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -162,7 +162,7 @@ func TestTaskThatNoWorkerHandlesFails(t *testing.T) {
 	})
 }
 
-// A workflow of a release that no worker knows ends, and says why.
+// A workflow of a release that no worker knows fails with the reason.
 func TestWorkflowOfAnUnknownReleaseEnds(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

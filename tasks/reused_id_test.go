@@ -65,7 +65,7 @@ func TestReusedID(t *testing.T) {
 	}
 }
 
-// The handle of an earlier send reads nothing of a later one, and the id stands for the latest.
+// The handle of an earlier send never reads a later workflow; the ID refers to the latest one.
 func TestHandleOfAnEarlierSend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.New(t))
@@ -124,7 +124,7 @@ func TestForgetOvertakenByASend(t *testing.T) {
 	}
 }
 
-// A chosen id can be that of a workflow with a generated one, which is a duplicate as long as that exists.
+// A chosen ID can equal a generated one, which makes it a duplicate while the other workflow exists.
 func TestChosenIDThatWasGenerated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.New(t))

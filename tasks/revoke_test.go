@@ -61,7 +61,7 @@ func TestRevocation(t *testing.T) {
 	runStories(t, revokeStories)
 }
 
-// revokeStories need more than one value to tell.
+// revokeStories check more than one value.
 var revokeStories = []story{
 	{"revoke while a header runs", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), Hold.S("b")), Total))
@@ -89,7 +89,7 @@ var revokeStories = []story{
 			}
 		}
 	}},
-	{"revoke stops what runs and what waits", func(t *testing.T, w *world) {
+	{"revoke stops running and waiting tasks", func(t *testing.T, w *world) {
 		run, err := tasks.Chain(tasks.Map(Range.S(20), tasks.New[int, int]("t.hold"), tasks.AtMost(2)), Sum).Send(t.Context(), w.client)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func TestRevokedWorkflowNeverRuns(t *testing.T) {
 	})
 }
 
-// Revoking a workflow whose fairness key others have, too, leaves theirs ready, and none of its own nodes runs.
+// Revoking a workflow leaves the nodes of other workflows with the same fairness key ready, and runs none of its own.
 func TestRevokedWorkflowOfASharedKeyNeverRuns(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

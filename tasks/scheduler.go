@@ -151,8 +151,8 @@ func (s *Scheduler) Remove(ctx context.Context, name string) error {
 // Run sends the ticks that are due until ctx is done, and returns nil. While Redis cannot be reached it tries again.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var renew time.Time // by our clock
-	// The clock of Redis and ours at the same moment. What has passed since is monotonic, so that setting our clock changes
-	// nothing.
+	// The times of both clocks at the same moment. The elapsed time since is monotonic, so that setting our clock has
+	// no effect.
 	theirs, ours := time.Now(), time.Now()
 	redisTime := func() time.Time { return theirs.Add(time.Since(ours)) }
 	for ctx.Err() == nil {

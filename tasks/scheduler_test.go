@@ -181,8 +181,8 @@ func TestSchedulersSurviveLeadersThatDieOrPause(t *testing.T) {
 	count.once(t)
 }
 
-// A leader that is held up between its look at the lease and its send must send nothing, even when
-// nothing is left of what its successor sent.
+// A leader that is delayed between the check of its lease and its send must send nothing, even if the workflow of its
+// successor has expired.
 func TestSchedulerThatIsLateSendsNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -267,7 +267,7 @@ func TestMissedTicks(t *testing.T) {
 						}
 						stop = during(t, s.Run)
 					}
-					testutil.Eventually(t, "what was missed is decided", func() bool {
+					testutil.Eventually(t, "the missed ticks are decided", func() bool {
 						e := entryOf(t, client, "hourly")
 						return e.Sent+e.Missed > 0 && len(count.seen()) == c.sent
 					})
@@ -378,7 +378,7 @@ func TestScheduledWorkThatStillRunsIsNotSentAgain(t *testing.T) {
 		testutil.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "long").Error != "" })
 		e := entryOf(t, client, "long")
 		if e.Sent != 1 || !strings.Contains(e.Error, e.Workflow) {
-			t.Errorf("entry %+v: expected one run, and why there is no other", e)
+			t.Errorf("entry %+v: expected one run, and the reason why there is no other", e)
 		}
 	}
 	redistest.Both(t, test)
@@ -410,7 +410,7 @@ func TestWorkIsMadeForTheTimeOfItsTick(t *testing.T) {
 	stop()
 	rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
 	start()
-	testutil.Eventually(t, "what was missed is sent", func() bool { return entryOf(t, client, "hourly").Sent > 0 })
+	testutil.Eventually(t, "the missed tick is sent", func() bool { return entryOf(t, client, "hourly").Sent > 0 })
 	got, want := <-ticks, entryOf(t, client, "hourly").Last
 	if !got.Equal(want) || got.Location() != zone || time.Since(got) < 29*time.Minute {
 		t.Errorf("got tick %s, want %s", got, want.In(zone))
@@ -485,8 +485,8 @@ func TestSchedulerRefusesBadSpecs(t *testing.T) {
 	}
 }
 
-// The clock of Redis is ahead or behind, and is set forward and back: ticks continue, and each is sent once. A lease from
-// before the clock was set back ends in its time.
+// The clock of Redis is ahead or late, and is set forward and back: ticks continue, and each is sent once. A lease
+// from before the clock was set back ends in time.
 func TestScheduleFollowsTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-10 * time.Minute, -time.Second, time.Second, 10 * time.Minute} {

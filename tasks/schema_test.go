@@ -10,7 +10,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A store of another schema is refused, and says what to do; a worker that it refuses was never a live one.
+// A store of another schema is rejected with the remedy; the rejected worker is never listed as live.
 func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -57,7 +57,7 @@ func TestUsedTwiceRunsOnce(t *testing.T) {
 	})
 }
 
-// What was revoked stays so, whatever becomes ready for it later, and gives its place to others.
+// A revoked node stays revoked, even if it becomes ready later, and its slot is used by others.
 func TestRevokedNodeIsNotRevived(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

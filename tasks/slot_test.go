@@ -13,9 +13,9 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A worker can believe that it is at nothing while Redis says that it has a batch: the answer that told it got lost.
-// It finds out by itself.
-func TestBatchWhoseAnswerGotLostIsReturned(t *testing.T) {
+// A worker can be unaware of a batch that Redis has given it, because the reply was lost. It detects that
+// automatically.
+func TestBatchWhoseReplyWasLostIsReturned(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
@@ -29,8 +29,8 @@ func TestBatchWhoseAnswerGotLostIsReturned(t *testing.T) {
 	})
 }
 
-// What a slow task has no slot for is another worker's, also when the tasks before it were so short that a slot took
-// many at once.
+// Tasks that a slow task delays are left to other workers, also if earlier tasks were so short that a slot took many
+// together.
 func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -65,14 +65,14 @@ func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
 			t.Fatalf("got %v, %v", got, err)
 		}
 		stop()
-		testutil.Eventually(t, "asynq forgets what is done", func() bool {
+		testutil.Eventually(t, "asynq deletes completed tasks", func() bool {
 			return rdb.LLen(t.Context(), "asynq:{default}:active").Val() == 0 && rdb.ZCard(t.Context(), "asynq:{default}:lease").Val() == 0
 		})
 	})
 }
 
-// What many slots make ready together runs at once: none of them leaves it to the agenda, which someone
-// looks through only every few seconds.
+// Nodes that many slots make ready together run immediately: none is left to the agenda, which is read only every few
+// seconds.
 func TestBodyOfAChordFollowsAtOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -83,7 +83,7 @@ func TestBodyOfAChordFollowsAtOnce(t *testing.T) {
 			if got, err := send(t, w, tasks.Each(ints(32), ID)); err != nil || len(got) != 32 {
 				t.Fatalf("got %v, %v", got, err)
 			}
-			alone := time.Since(began) // what the machine takes for it
+			alone := time.Since(began) // the overhead of the machine
 			began = time.Now()
 			if got, err := send(t, w, tasks.Chord(tasks.Each(ints(32), ID), Sum)); err != nil || got != 496 {
 				t.Fatalf("got %v, %v", got, err)
@@ -100,8 +100,8 @@ func TestBodyOfAChordFollowsAtOnce(t *testing.T) {
 
 var gated = tasks.New[int, int]("ahead.gated")
 
-// startGated starts a worker whose tasks wait for gate, those with a negative input excepted. It stops with the test,
-// or when told.
+// startGated starts a worker whose tasks wait for gate, except for tasks with a negative input. It stops with the
+// test, or when the returned function is called.
 func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.WorkerConfig) func() {
 	t.Helper()
 	m := tasks.NewMux()

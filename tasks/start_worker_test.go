@@ -9,8 +9,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A started worker is listed as soon as it is returned, finishes what runs when it is stopped, and is gone after that.
-func TestStartedWorkerFinishesWhatRunsWhenItIsStopped(t *testing.T) {
+// A started worker is listed immediately, finishes running tasks when it is stopped, and is not listed after that.
+func TestStoppedWorkerFinishesRunningTasks(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
@@ -55,8 +55,8 @@ func TestStartedWorkerFinishesWhatRunsWhenItIsStopped(t *testing.T) {
 	}
 }
 
-// What keeps a worker from running is the error of StartWorker.
-func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
+// StartWorker returns the error that prevents a worker from running.
+func TestStartWorkerReturnsStartError(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
 	over, cancel := context.WithCancel(t.Context())
@@ -82,7 +82,7 @@ func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// A worker that is told to stop at any moment of its start stops as others do, and leaves no sign of life.
+// A worker that is stopped at any moment of its start stops cleanly, and leaves no heartbeat.
 func TestWorkerStopsWhileItStarts(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
@@ -104,10 +104,10 @@ func TestWorkerStopsWhileItStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := worker.Run(ctx); err != nil {
-			t.Fatalf("told to stop before exchange %d: %v", n, err)
+			t.Fatalf("stopped before exchange %d: %v", n, err)
 		}
 		if left, err := client.Workers(t.Context()); err != nil || len(left) > 0 {
-			t.Fatalf("told to stop before exchange %d: it is still there: %v, %v", n, left, err)
+			t.Fatalf("stopped before exchange %d: it is still listed: %v, %v", n, left, err)
 		}
 		_ = client.Close()
 	}

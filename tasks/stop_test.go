@@ -61,7 +61,7 @@ func TestFleetOfShortLivedWorkersDoesItsWork(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if got, err := slow.Wait(ctx); err != nil || !slices.Equal(got, ints(1000)) {
-		t.Errorf("got %d values, %v, want those of all 1000", len(got), err)
+		t.Errorf("got %d values, %v, want all 1000", len(got), err)
 	}
 	if n := deaths.Load(); n < 3 {
 		t.Errorf("%d workers died, want some", n)
@@ -109,7 +109,8 @@ func newBusyWorld(t *testing.T, rdb redis.UniversalClient, took time.Duration) *
 	return b
 }
 
-// Whatever is queued, a pause and a graceful stop act within a second, and what was not begun is in Redis for others.
+// Regardless of the queue, a pause and a graceful stop act within a second, and unstarted tasks are in Redis for
+// other workers.
 func TestPauseAndStopActAtOnce(t *testing.T) {
 	t.Parallel()
 	const all = 100_000
@@ -173,7 +174,7 @@ func (b *busyWorld) accounted(t *testing.T, run *tasks.AsyncResult[[]int], all i
 	}
 }
 
-// A worker that is told to stop while a task runs on gives what is behind it back at once.
+// A worker that is stopped while a task runs returns the rest of its batch immediately.
 func TestDrainedWorkerHandsBack(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

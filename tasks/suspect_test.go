@@ -64,7 +64,7 @@ func TestSuspectThatTakesLongIsBlamed(t *testing.T) {
 		setDeaths(t, rdb, 8)
 		resume()
 		first := <-ids
-		testutil.Eventually(t, "its batch has another id, and says that the node was entered", func() bool {
+		testutil.Eventually(t, "its batch has another id, and records that the node was entered", func() bool {
 			lease := rdb.HGetAll(t.Context(), "muster:{0}:lease:suspicious").Val()
 			if _, same := lease[first]; same || len(lease) != 1 {
 				return false

@@ -43,7 +43,7 @@ func External() TaskOption { return option(func(o *graph.Opts) { o.External = tr
 func TokenFrom(ctx context.Context) (string, error) {
 	r := engine.RunFrom(ctx)
 	if r == nil {
-		return "", errors.New("token of a task: the context is not that of a handler")
+		return "", errors.New("token of a task: the context does not belong to a handler")
 	}
 	token, err := r.Token(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func TokenFrom(ctx context.Context) (string, error) {
 func ResultPending[O any](ctx context.Context) (O, error) {
 	var none O
 	if engine.RunFrom(ctx) == nil {
-		return none, errors.New("result pending outside of a task: the context is not that of a handler")
+		return none, errors.New("result pending outside of a task: the context does not belong to a handler")
 	}
 	return none, engine.ErrPending
 }
@@ -74,7 +74,7 @@ func IsPending(err error) bool { return engine.IsPending(err) }
 func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token string, out O) error {
 	value, err := marshal(out)
 	if err != nil {
-		return fmt.Errorf("answer for task %s does not marshal to JSON: %w", t.name, err)
+		return fmt.Errorf("encode result of task %s as JSON: %w", t.name, err)
 	}
 	return complete(ctx, c, token, t.name, value)
 }
@@ -84,7 +84,7 @@ func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token stri
 // [ErrStale] or [ErrUnknown].
 func (c *Client) Complete(ctx context.Context, token string, value json.RawMessage) error {
 	if !json.Valid(value) {
-		return errors.New("complete a task: the answer is not JSON")
+		return errors.New("complete a task: the result is not JSON")
 	}
 	return complete(ctx, c, token, "", value)
 }

@@ -15,8 +15,9 @@ import (
 	"muster/tasks/redistest"
 )
 
-// An answer whose reply got lost is known when its connection sends it again; a second call is a second answer.
-func TestAnswerSentTwiceByItsConnectionSucceeds(t *testing.T) {
+// A completion whose reply was lost is recognised when its connection repeats it; a second call is a second
+// completion.
+func TestCompletionRepeatedByItsConnectionSucceeds(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	c := connect(t, url)
@@ -47,7 +48,7 @@ func TestAnswerSentTwiceByItsConnectionSucceeds(t *testing.T) {
 	wantFailure(t, err, "no")
 }
 
-// Open nodes and their tokens outlive their worker and a restart of Redis, and so do answers that no worker has heard of.
+// Open nodes and their tokens survive their worker and a restart of Redis, and so do results that no worker has seen.
 func TestTokensOutliveRestarts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
@@ -90,7 +91,7 @@ func TestTokenOutlivesAKilledWorker(t *testing.T) {
 	for what, c := range map[string]struct {
 		first tasks.Task[string, string]
 		point string // at which it is killed; empty: by its handler
-		early bool   // the answer comes before anything runs again
+		early bool   // the result comes before anything runs again
 	}{
 		"opened":                     {askTask, "opened", true},
 		"passed on":                  {handTask, "", true},
@@ -113,7 +114,7 @@ func TestTokenOutlivesAKilledWorker(t *testing.T) {
 			}
 			if c.early {
 				if err := cl.Complete(ctx, token, json.RawMessage(`"answered"`)); err != nil {
-					t.Errorf("answer before the node runs again: %v", err)
+					t.Errorf("completion before the node runs again: %v", err)
 				}
 			}
 			child(t, url, "second")

@@ -11,7 +11,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// The attempt of an outside party ends at its deadline, which extensions move. Another follows as MaxRetry says, with a token of its own.
+// An external attempt ends at its deadline, which extensions move. Another follows according to MaxRetry, with a new
+// token.
 func TestMissedDeadlineEndsTheAttempt(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, (&desk{}).mux())
@@ -23,7 +24,7 @@ func TestMissedDeadlineEndsTheAttempt(t *testing.T) {
 	if err := c.Extend(t.Context(), first, 2*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	f.Advance(90 * time.Minute) // far behind its first deadline
+	f.Advance(90 * time.Minute) // long after its first deadline
 	if err := c.Extend(t.Context(), first, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -43,22 +44,22 @@ func TestMissedDeadlineEndsTheAttempt(t *testing.T) {
 	if err != nil || nodes[0].Status != tasktype.Retry || !strings.Contains(nodes[0].Message, "deadline") {
 		t.Errorf("got %+v, %v, want %s", nodes, err, tasktype.Retry)
 	}
-	wantError(t, "answer between two attempts", c.Complete(t.Context(), first, json.RawMessage(`{}`)), tasks.ErrStale)
+	wantError(t, "completion between two attempts", c.Complete(t.Context(), first, json.RawMessage(`{}`)), tasks.ErrStale)
 	f.Advance(time.Minute)
 	o = opened(t, c, fragile.Name(), 1)[0]
 	if o.Attempt != 2 || string(o.Input) != `{"Text":"a"}` {
 		t.Errorf("got %+v, want attempt 2 with its input", o)
 	}
-	wantError(t, "answer to an attempt before", c.Complete(t.Context(), first, json.RawMessage(`{}`)), tasks.ErrStale)
+	wantError(t, "completion of an earlier attempt", c.Complete(t.Context(), first, json.RawMessage(`{}`)), tasks.ErrStale)
 	second := tokenOf(t, c, o)
 	f.Drain()
 	if _, err = run.Wait(t.Context()); wantFailure(t, err, "deadline").Code != tasktype.CodeTimeout {
 		t.Errorf("got %v, want code %s", err, tasktype.CodeTimeout)
 	}
-	wantError(t, "answer behind the last deadline", c.Complete(t.Context(), second, json.RawMessage(`{}`)), tasks.ErrCompleted)
+	wantError(t, "completion after the last deadline", c.Complete(t.Context(), second, json.RawMessage(`{}`)), tasks.ErrCompleted)
 }
 
-// Without a time limit there is no deadline, and none to extend.
+// Without a time limit there is no deadline, and nothing to extend.
 func TestNoTimeoutMeansNoDeadline(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, (&desk{}).mux())

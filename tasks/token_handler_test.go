@@ -11,8 +11,8 @@ import (
 	"muster/tasks/taskstest"
 )
 
-// A handler passes its token on, and its slot runs others while the answer is out.
-func TestHandlerThatGivesItsTaskAwayFreesItsSlot(t *testing.T) {
+// A handler passes its token on, and its slot runs other tasks while the result is pending.
+func TestPendingResultFreesItsSlot(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		const n = 20 // many more than slots
@@ -26,11 +26,11 @@ func TestHandlerThatGivesItsTaskAwayFreesItsSlot(t *testing.T) {
 		wantAnswer := 0
 		for i := range n {
 			token := <-d.passed
-			if i == 0 { // the first says that it failed, and its next attempt passes on another
+			if i == 0 { // the first reports a failure, and its next attempt passes on another token
 				if err := d.client.Fail(ctx, token, errors.New("once more")); err != nil {
 					t.Fatal(err)
 				}
-				wantError(t, "answer after a failure", tasks.Complete(ctx, d.client, handed, token, opinion{}), tasks.ErrStale)
+				wantError(t, "completion after a failure", tasks.Complete(ctx, d.client, handed, token, opinion{}), tasks.ErrStale)
 				continue
 			}
 			wantAnswer++
@@ -50,14 +50,14 @@ func TestHandlerThatGivesItsTaskAwayFreesItsSlot(t *testing.T) {
 	})
 }
 
-// An answer that comes before the handler has returned counts, whatever the handler returns then.
-func TestAnswerBeforeTheHandlerReturnsCounts(t *testing.T) {
+// A result that comes before the handler has returned counts, whatever the handler returns then.
+func TestResultBeforeTheHandlerReturnsCounts(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		var early atomic.Pointer[error]
 		d.answer = func(token string) {
 			if err := d.client.Extend(ctx, token, time.Hour); !errors.Is(err, tasks.ErrNotOpen) {
-				t.Errorf("extension of what is not open: got %v, want %v", err, tasks.ErrNotOpen)
+				t.Errorf("extension of a node that is not open: got %v, want %v", err, tasks.ErrNotOpen)
 			}
 			err := tasks.Complete(ctx, d.client, handed, token, opinion{true})
 			early.Store(&err)
@@ -66,7 +66,7 @@ func TestAnswerBeforeTheHandlerReturnsCounts(t *testing.T) {
 		if got, err := run.Wait(ctx); err != nil || got != "published true" {
 			t.Fatalf("got %q, %v", got, err)
 		}
-		token := <-d.passed // the early answer has returned
+		token := <-d.passed // the early completion has returned
 		if err := *early.Load(); err != nil {
 			t.Errorf("early answer: %v", err)
 		}
@@ -82,7 +82,7 @@ func TestAnswerBeforeTheHandlerReturnsCounts(t *testing.T) {
 	})
 }
 
-// An early failure is an attempt that has failed, also when the handler says then that it waits.
+// An early failure is a failed attempt, also if the handler then returns a pending result.
 func TestFailureBeforeTheHandlerReturnsCounts(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
@@ -104,7 +104,7 @@ func TestFailureBeforeTheHandlerReturnsCounts(t *testing.T) {
 	})
 }
 
-// Outside of a handler there is neither a token nor an answer that is pending.
+// Outside of a handler there is neither a token nor a pending result.
 func TestTokenNeedsAHandler(t *testing.T) {
 	t.Parallel()
 	if _, err := tasks.TokenFrom(t.Context()); err == nil {
@@ -115,8 +115,8 @@ func TestTokenNeedsAHandler(t *testing.T) {
 	}
 }
 
-// A test may have a handler answer in the place of the outside.
-func TestHandlerMayStandInForTheOutside(t *testing.T) {
+// In a test, a handler may supply the external result.
+func TestHandlerMaySupplyExternalResult(t *testing.T) {
 	t.Parallel()
 	got, err := taskstest.Run(t, (&desk{}).mux(), tasks.Chain(review.S(draft{"a"}), publish), taskstest.Returns(review, opinion{true}))
 	if err != nil || got != "published true" {

@@ -20,7 +20,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// What an outside party is asked, and answers.
+// The input and result of an external task.
 type (
 	draft   struct{ Text string }
 	opinion struct{ OK bool }
@@ -35,7 +35,7 @@ var (
 	handed   = tasks.New[draft, opinion]("token.handed", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond))
 )
 
-// desk is a worker with handlers around external tasks. Those of handed put their tokens into passed.
+// desk is a worker with handlers around external tasks. The handlers of handed send their tokens to passed.
 type desk struct {
 	client *tasks.Client
 	passed chan string
@@ -86,14 +86,14 @@ func (d *desk) mux() *tasks.Mux {
 	return m
 }
 
-// onDesks runs a test on each Redis with a worker of its own.
+// onDesks runs a test on each Redis with a separate worker.
 func onDesks(t *testing.T, run func(t *testing.T, d *desk), change ...func(*tasks.WorkerConfig)) {
 	t.Helper()
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) { run(t, newDesk(t, rdb, change...)) })
 }
 
-// opened waits until n nodes of a task wait for an answer, and returns them.
+// opened waits until n nodes of a task are open, and returns them.
 func opened(t *testing.T, c *tasks.Client, task string, n int) (all []tasktype.OpenToken) {
 	t.Helper()
 	testutil.Eventually(t, fmt.Sprintf("%d nodes of %s are open", n, task), func() bool {
@@ -137,7 +137,7 @@ func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ..
 	return run
 }
 
-// wantError checks that err is, as errors.Is says, want.
+// wantError checks that errors.Is(err, want).
 func wantError(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -145,8 +145,8 @@ func wantError(t *testing.T, what string, err, want error) {
 	}
 }
 
-// A workflow waits for an external task in its middle, shows it as waiting, and continues with the answer.
-func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
+// A workflow waits for an external task in its middle, shows it as waiting, and continues with the result.
+func TestExternalTaskIsCompletedExternally(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		run := started(t, d.client, tasks.Chain(tasks.Chain(drafting.S("poem"), review), publish))
@@ -159,7 +159,7 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 		d.wantOpenTasks(t, tasktype.OpenTask{Task: review.Name(), Open: 1})
 		token := tokenOf(t, d.client, o)
 		if err := tasks.Complete(ctx, d.client, publish, token, "no"); err == nil || !strings.Contains(err.Error(), review.Name()) {
-			t.Errorf("answer of another type: got %v, want an error that names %s", err, review.Name())
+			t.Errorf("result of another type: got %v, want an error that names %s", err, review.Name())
 		}
 		if err := tasks.Complete(ctx, d.client, review, token, opinion{true}); err != nil {
 			t.Fatal(err)
@@ -180,11 +180,11 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 		if err := run.Forget(ctx); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, "answer to what is forgotten", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrUnknown)
+		wantError(t, "completion in an expired workflow", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrUnknown)
 	})
 }
 
-// wantOpenTasks checks which tasks have nodes that wait for an answer.
+// wantOpenTasks checks which tasks have open nodes.
 func (d *desk) wantOpenTasks(t *testing.T, want ...tasktype.OpenTask) {
 	t.Helper()
 	got, err := d.client.OpenTasks(t.Context())
@@ -242,8 +242,8 @@ func (d *desk) wantCompleted(t *testing.T, id, token string) {
 	wantError(t, "new token after it", err, tasks.ErrCompleted)
 }
 
-// Whatever is no token gets an error that says so and does not repeat it.
-func TestWrongTokenIsRefusedUnrepeated(t *testing.T) {
+// An invalid token leads to an error that does not contain it.
+func TestInvalidTokenIsNotInTheError(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish))
@@ -281,11 +281,11 @@ func TestWrongTokenIsRefusedUnrepeated(t *testing.T) {
 		_, err := d.client.NewToken(ctx, "none", "0")
 		wantError(t, "new token for no workflow", err, tasks.ErrUnknown)
 		if err := d.client.Complete(ctx, second, json.RawMessage(`{`)); err == nil || !strings.Contains(err.Error(), "JSON") {
-			t.Errorf("answer that is no JSON: got %v", err)
+			t.Errorf("result that is not JSON: got %v", err)
 		}
 		large := json.RawMessage(`"` + strings.Repeat("x", 16<<20) + `"`)
 		if err := d.client.Complete(ctx, second, large); err == nil || !strings.Contains(err.Error(), "16777216") {
-			t.Errorf("answer that is too large: got %v", err)
+			t.Errorf("result that is too large: got %v", err)
 		}
 		if err := d.client.Complete(ctx, second+"\n", json.RawMessage(`{"OK":true}`)); err != nil {
 			t.Fatal(err)
@@ -314,8 +314,8 @@ func TestTokenIsNotInRedis(t *testing.T) {
 	})
 }
 
-// Of answers that come at once exactly one counts, and all others hear so.
-func TestOneOfAThousandAnswersCounts(t *testing.T) {
+// Exactly one of several concurrent completions counts, and all others get an error.
+func TestOneOfAThousandCompletionsCounts(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		run := started(t, d.client, review.S(draft{"a"}))
@@ -337,7 +337,7 @@ func TestOneOfAThousandAnswersCounts(t *testing.T) {
 		}
 		wg.Wait()
 		if won.Load() != 1 {
-			t.Fatalf("%d answers counted, want 1", won.Load())
+			t.Fatalf("%d completions counted, want 1", won.Load())
 		}
 		want := <-winner
 		if got, err := run.Wait(ctx); err != nil || got.OK != want {
@@ -346,7 +346,7 @@ func TestOneOfAThousandAnswersCounts(t *testing.T) {
 	})
 }
 
-// A thousand nodes are open, without a slot, listed in pages, and answered at once.
+// A thousand nodes are open without a slot, listed in pages, and completed concurrently.
 func TestAThousandNodesAreOpenWithoutASlot(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
@@ -387,8 +387,8 @@ func TestAThousandNodesAreOpenWithoutASlot(t *testing.T) {
 	})
 }
 
-// An answer that is too large is refused before it is sent, and the node still waits for one.
-func TestTooLargeAnswerIsRefused(t *testing.T) {
+// A result that is too large is rejected before it is sent, and the node stays open.
+func TestTooLargeResultIsRejected(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		run, err := review.S(draft{}).Send(t.Context(), d.client)
 		if err != nil {
@@ -407,7 +407,7 @@ func TestTooLargeAnswerIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := run.Wait(limited(t)); err != nil || !got.OK {
-			t.Errorf("got %v, %v, want the answer that fits", got, err)
+			t.Errorf("got %v, %v, want the smaller result", got, err)
 		}
 	})
 }

@@ -71,8 +71,8 @@ func TestUniqueClaimedInVain(t *testing.T) {
 	}
 }
 
-// An id that was used before stands for the workflow that has it now, for every process.
-func TestIDUsedAgainNamesTheLastWorkflow(t *testing.T) {
+// A reused ID refers to its latest workflow in every process.
+func TestReusedIDRefersToTheLatestWorkflow(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		short := tasks.Retention(200 * time.Millisecond) // miniredis ages keys by 20 ms at once

@@ -12,8 +12,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// What docs/how-to/upgrading.md says of changes of tasks holds: the signature is of the sender's release, the handler of the
-// worker's.
+// The rules of docs/how-to/upgrading.md for changes of tasks hold: the signature comes from the sender's release, the
+// handler from the worker's.
 
 // Work that was sent under an older name runs, and keeps that name.
 func TestAliasRunsWorkOfTheOlderName(t *testing.T) {
@@ -31,7 +31,7 @@ func TestAliasRunsWorkOfTheOlderName(t *testing.T) {
 	}
 }
 
-// A type with another optional field reads what the type without it wrote, and the other way round.
+// A type with another optional field reads data written without it, and vice versa.
 func TestNewOptionalFieldsPassBetweenReleases(t *testing.T) {
 	t.Parallel()
 	type v1 struct{ Name string }
@@ -86,8 +86,8 @@ func TestOptionsAreThoseOfTheSender(t *testing.T) {
 	}
 }
 
-// A handler may become a planner while workflows run, and a planner one that answers with something else.
-func TestPlanIsThatOfTheWorker(t *testing.T) {
+// A handler may become a planner while workflows run, and a planner may return another plan.
+func TestWorkerDeterminesThePlan(t *testing.T) {
 	t.Parallel()
 	task := tasks.New[int, int]("up.plan")
 	step := tasks.New[int, int]("up.step", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))

@@ -48,7 +48,7 @@ func TestValueOfYieldsEachPart(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		for _, opts := range [][]tasks.SendOption{nil, {tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.Expires(time.Hour), tasks.Priority(1)}} {
 			one := ID.S(1)
-			group := tasks.GroupOf([]tasks.Signature[int]{one, tasks.Chain(one, Inc)}, tasks.AtMost(1)) // passive: it has no state of its own
+			group := tasks.GroupOf([]tasks.Signature[int]{one, tasks.Chain(one, Inc)}, tasks.AtMost(1)) // passive: it has no stored state
 			nested := tasks.Group(group, tasks.Each([]int{5, 6}, ID))
 			chord := tasks.Chord(nested, Sums)
 			plan := Deep.S(2)
@@ -71,7 +71,7 @@ func TestValueOfYieldsEachPart(t *testing.T) {
 			valueOf(t, run, "group of groups", nested, [][]int{{1, 2}, {5, 6}})
 			valueOf(t, run, "chord", chord, 14)
 			valueOf(t, run, "planned task", plan, 44)
-			valueOf(t, run, "chain behind a plan", next, 45)
+			valueOf(t, run, "chain after a plan", next, 45)
 			valueOf(t, run, "rescue", rescued, -1)
 			valueOf(t, run, "map", mapped, []int{1, 2, 3})
 			valueOf(t, run, "empty group", none, []int{})
@@ -83,7 +83,7 @@ func TestValueOfYieldsEachPart(t *testing.T) {
 			failureOf(t, run, "group with a failure", both, "E2")
 			got, err := tasks.ValueOf(limited(t), run, settled)
 			if err != nil || len(got) != 2 || got[0].Value != 1 || got[1].Err == nil || got[1].Err.Message != "E2" {
-				t.Errorf("value of what is settled: got %+v, %v", got, err)
+				t.Errorf("value of a settled list: got %+v, %v", got, err)
 			}
 		}
 	})
@@ -101,7 +101,7 @@ func TestValueOfAPartComesBeforeTheEnd(t *testing.T) {
 		failureOf(t, run, "group of which a member has failed", group, "E7")
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		if _, err := tasks.ValueOf(short, run, first); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("value of what runs: got %v, want the end of the context", err)
+			t.Errorf("value of a running task: got %v, want the end of the context", err)
 		}
 		cancel()
 		got := make(chan error, 1)
@@ -114,7 +114,7 @@ func TestValueOfAPartComesBeforeTheEnd(t *testing.T) {
 		}()
 		w.open("first")
 		if err := <-got; err != nil {
-			t.Errorf("value of what has ended: %v", err)
+			t.Errorf("value of a finished task: %v", err)
 		}
 		if err := run.Revoke(ctx); err != nil {
 			t.Fatal(err)
@@ -126,8 +126,8 @@ func TestValueOfAPartComesBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// A handle that knows no such part says how to name it.
-func TestValueOfRefusesWhatWasNotSent(t *testing.T) {
+// The error about an unknown part names the way to refer to it.
+func TestValueOfRejectsPartsThatWereNotSent(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		ctx := limited(t)
@@ -139,11 +139,11 @@ func TestValueOfRefusesWhatWasNotSent(t *testing.T) {
 			t.Fatalf("got %v, want %v", err, tasks.ErrDuplicate)
 		}
 		for what, get := range map[string]func() (int, error){
-			"of another task":        func() (int, error) { return tasks.ValueOf(ctx, run, ID.S(1)) },
-			"with other options":     func() (int, error) { return tasks.ValueOf(ctx, run, one.With(tasks.MaxRetry(1))) },
-			"of no signature":        func() (int, error) { return tasks.ValueOf(ctx, run, tasks.Signature[int]{}) },
-			"by an attached handle":  func() (int, error) { return tasks.ValueOf(ctx, tasks.Attach[int](w.client, run.ID()), one) },
-			"by that of a duplicate": func() (int, error) { return tasks.ValueOf(ctx, other, one) },
+			"of another task":              func() (int, error) { return tasks.ValueOf(ctx, run, ID.S(1)) },
+			"with other options":           func() (int, error) { return tasks.ValueOf(ctx, run, one.With(tasks.MaxRetry(1))) },
+			"of no signature":              func() (int, error) { return tasks.ValueOf(ctx, run, tasks.Signature[int]{}) },
+			"by an attached handle":        func() (int, error) { return tasks.ValueOf(ctx, tasks.Attach[int](w.client, run.ID()), one) },
+			"by the handle of a duplicate": func() (int, error) { return tasks.ValueOf(ctx, other, one) },
 		} {
 			if _, err := get(); err == nil || !strings.Contains(err.Error(), "NodeValue") {
 				t.Errorf("value %s: got %v, want an error that names NodeValue", what, err)
@@ -152,7 +152,7 @@ func TestValueOfRefusesWhatWasNotSent(t *testing.T) {
 	})
 }
 
-// Nodes are named as Nodes lists them, those of plans and members of maps among them.
+// Nodes are named as Nodes lists them, including nodes of plans and members of maps.
 func TestNodeValueYieldsAnyNode(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -188,7 +188,7 @@ func TestNodeValueYieldsAnyNode(t *testing.T) {
 	})
 }
 
-// What stands for work is no value of a task.
+// A signature or a handle is not a valid value of a task.
 func TestHandlesDoNotMarshal(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -213,7 +213,7 @@ func TestHandlesDoNotMarshal(t *testing.T) {
 	})
 }
 
-// A value that is said to be another's is read only from the plan of its node: it could lead back.
+// An alias is resolved only within the plan of its node: others could form a cycle.
 func TestDamagedAliasIsAnError(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

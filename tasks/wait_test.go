@@ -11,7 +11,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A wait whose time is over says so, and not what the connection made of it.
+// A wait that times out returns the error of its context, not the error of the connection.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {

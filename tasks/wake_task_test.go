@@ -15,7 +15,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// repairedIn bounds what an operator's hand on a wake-task may cost. Workers look every three seconds.
+// repairedIn limits the delay after an operator modifies a wake-task. Workers check every three seconds.
 const repairedIn = 30 * time.Second
 
 // moved has a wake-task be in a state of asynq, as its own scripts leave it.
@@ -94,8 +94,7 @@ func TestWakeTaskInEveryStateOfAsynqDoesNoHarm(t *testing.T) {
 	}
 }
 
-// An operator deletes a whole queue, with all that is in it: what is ready runs, and the queue is there for operators
-// as before.
+// An operator deletes a whole queue with its tasks: ready nodes run, and the queue exists for operators as before.
 func TestDeletedQueueComesBack(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -209,7 +208,7 @@ func TestRetryIsInNoQueueOfAsynq(t *testing.T) {
 	})
 }
 
-// inWorldsOfAsynq runs a test in a world of its own on each kind of Redis, with a view of asynq's queues.
+// inWorldsOfAsynq runs a test in a separate world on each kind of Redis, with a view of asynq's queues.
 func inWorldsOfAsynq(t *testing.T, run func(t *testing.T, w *world, in *asynq.Inspector)) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		run(t, newWorld(t, rdb), asynq.NewInspectorFromRedisClient(rdb))
@@ -277,8 +276,8 @@ func TestNeedlessWakeTasksRunNothing(t *testing.T) {
 	})
 }
 
-// The end of a task can be stored and asynq not be told of it, for longer than it is tried: asynq then
-// delivers the task once more, which finds that it has run.
+// The end of a task can be stored without asynq being notified, despite retries: asynq then delivers the task once
+// more, and the repetition has no effect.
 func TestTaskThatAsynqDeliversTwiceRunsOnce(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -295,7 +294,7 @@ func TestTaskThatAsynqDeliversTwiceRunsOnce(t *testing.T) {
 		t.Fatalf("got %v, %v", got, err)
 	}
 	ended(t, w, run.ID())
-	testutil.Eventually(t, "asynq could not be told", func() bool { return f.Calls() > 0 })
+	testutil.Eventually(t, "the notification of asynq failed", func() bool { return f.Calls() > 0 })
 	active := rdb.LRange(t.Context(), "asynq:{default}:active", 0, -1).Val()
 	if len(active) == 0 {
 		t.Fatal("asynq has no task that it takes for active")

@@ -43,7 +43,7 @@ type WorkerConfig struct {
 	Name string
 	// Release is the version of the program, for operators: see [tasktype.Worker]. Defaults to none.
 	Release string
-	// Logger gets what an operator should know. Defaults to none.
+	// Logger receives messages for operators. Defaults to none.
 	Logger *slog.Logger
 	// Ready, if set, is called once, when the worker begins to take tasks.
 	Ready func()
@@ -178,7 +178,7 @@ func (w *Worker) Stop() error {
 	return w.err
 }
 
-// Stats returns counts of what the worker has done since it started.
+// Stats returns the counts of the worker since its start.
 func (w *Worker) Stats() tasktype.WorkerStats { return w.w.Stats() }
 
 // Slots returns how many tasks are running, and how many can run at once.

@@ -19,7 +19,7 @@ import (
 	"muster/tasks/taskstest"
 )
 
-// What is joined wrongly, or given where it has no meaning, does not compile, and the message names the types.
+// A wrong combination or a misplaced option does not compile, and the message names the types.
 func TestWrongCodeDoesNotCompile(t *testing.T) {
 	t.Parallel()
 	check := typeChecker(t)
@@ -62,7 +62,7 @@ func TestWrongCodeDoesNotCompile(t *testing.T) {
 	}
 }
 
-// What JSON cannot write is an error of Send: types do not show it.
+// Send returns an error for an input that JSON cannot encode: its type does not show it.
 func TestInputThatDoesNotMarshalIsAnErrorOfSend(t *testing.T) {
 	t.Parallel()
 	f := taskstest.New(t, tasks.NewMux())
@@ -74,7 +74,7 @@ func TestInputThatDoesNotMarshalIsAnErrorOfSend(t *testing.T) {
 		"a second half": tasks.Chain(tasks.Value(1), tasks.Bind(tasks.New[tasks.Pair[int, func()], int]("t.bound"), func() {})),
 	} {
 		if _, err := s.Send(t.Context(), f.Client()); err == nil || !strings.Contains(err.Error(), "does not marshal to JSON") {
-			t.Errorf("%s: got %v, want an error that says what does not marshal", name, err)
+			t.Errorf("%s: got %v, want an error that names the type", name, err)
 		}
 	}
 }
