@@ -135,5 +135,10 @@ func showPage[T any](env environment, c *cli.Context, list []T, none string, col
 		fmt.Fprintln(env.stdout, none)
 		return nil
 	}
-	return show(env, c, list, columns, row, less...)
+	t := newTable(env.stdout, columns...)
+	t.less = less
+	for _, item := range list {
+		t.row(row(item)...)
+	}
+	return t.flush()
 }

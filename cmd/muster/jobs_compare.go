@@ -9,39 +9,23 @@ import (
 	"muster/orchestrator/api/client"
 )
 
-func jobsCompareCommand(env environment) *cli.Command {
-	return &cli.Command{
-		Name: "compare", Usage: "compare the items of two jobs", ArgsUsage: "OLD NEW",
-		Description: `Items are the same when they have the same key.
-
-    muster jobs start --version-of OLD --prompt … --wait
-    muster jobs compare OLD NEW`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all", Usage: "list the items that are the same too"},
-			serverFlag(), jsonFlag(),
-		},
-		Action: onJobs(env, 2, 2, func(ctx context.Context, c *cli.Context, s jobScope) error {
-			var ids [2]string
-			for i := range ids {
-				j, err := s.find(ctx, c.Args().Get(i))
-				if err == nil {
-					err = hasItems(j)
-				}
-				if err != nil {
-					return err
-				}
-				ids[i] = j.ID
-			}
-			compared, err := s.api.CompareJobs(ctx, ids[0], ids[1], c.Bool("all"))
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return printJSON(env.stdout, compared)
-			}
-			return printComparison(env, compared)
-		}),
+// compare compares the items of a job with those of an older one.
+func (s jobScope) compare(ctx context.Context, c *cli.Context, j client.Job) error {
+	old, err := s.find(ctx, c.String("compare"))
+	if err == nil {
+		err = hasItems(old)
 	}
+	if err != nil {
+		return err
+	}
+	compared, err := s.api.CompareJobs(ctx, old.ID, j.ID, c.Bool("all"))
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(s.env.stdout, compared)
+	}
+	return printComparison(s.env, compared)
 }
 
 func printComparison(env environment, compared client.Comparison) error {

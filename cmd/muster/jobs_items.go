@@ -16,13 +16,18 @@ import (
 
 func jobsItemsCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "items", Usage: "list the items of a job", ArgsUsage: "JOB",
-		Description: `    muster jobs items JOB --state review
+		Name: "items", Usage: "list the items of a job, or compare them with those of an older job", ArgsUsage: "JOB",
+		Description: `Items of two jobs are the same when they have the same key.
+
+    muster jobs items JOB --state review
+    muster jobs items NEW --compare OLD
     muster jobs items JOB --json | jq '.data[].text'`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "state", Aliases: []string{"status"}, Usage: "only items in `STATE`: pending, validating, integrated, rejected, failed or review"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 100},
 			&cli.StringFlag{Name: "cursor", Usage: "continue after a page: `NEXT` of its JSON"},
+			&cli.StringFlag{Name: "compare", Usage: "show the differences to the items of `JOB`"},
+			&cli.BoolFlag{Name: "all", Usage: "with --compare, show the items that are the same too"},
 			jobIDFlag(), serverFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -36,6 +41,9 @@ func jobsItemsCommand(env environment) *cli.Command {
 			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j client.Job) error {
 				if err := hasItems(j); err != nil {
 					return err
+				}
+				if c.IsSet("compare") {
+					return s.compare(ctx, c, j)
 				}
 				return s.listItems(ctx, c, j, limit)
 			})(c)

@@ -45,7 +45,7 @@ interface of muster start.
 			&cli.StringFlag{Name: "cron", Usage: "create such a job at the times of `SPEC`, as in '0 6 * * 1'"},
 			&cli.StringFlag{Name: "priority", Usage: "high, normal, low or `N` from -100 to 100; a step is worth a minute of waiting", DefaultText: "normal"},
 			&cli.StringSliceFlag{Name: "label", Usage: "find it by `LABEL`; may be repeated"},
-			&cli.StringFlag{Name: "version-of", Usage: "make it the next version of `JOB`, for jobs compare"},
+			&cli.StringFlag{Name: "version-of", Usage: "make it the next version of `JOB`, for jobs items --compare"},
 			&cli.StringFlag{Name: "dedupe", Usage: "when the same was asked for before, `HOW` to continue: allow, join or reject", DefaultText: "the setting jobs.dedupe"},
 			&cli.BoolFlag{Name: "force", Usage: "create it also when the same was asked for before: --dedupe allow"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end, and show the progress"},

@@ -69,7 +69,7 @@ func listPipelines(env environment, c *cli.Context, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	err = show(env, c, registry.List(), []string{"PIPELINE", "STAGES", "FILE"}, func(p *pipeline.Pipeline) []string {
+	err = showPage(env, c, registry.List(), "No pipelines found", []string{"PIPELINE", "STAGES", "FILE"}, func(p *pipeline.Pipeline) []string {
 		var stages []string
 		for _, st := range p.Stages {
 			stages = append(stages, st.Name+" ("+st.Worker()+")")

@@ -140,8 +140,8 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		t.Fatalf("register an agent: %v, %v", registered, err)
 	}
 	arguments := map[string]string{
-		"jobs start": "default --prompt words", "jobs status": id, "jobs items": id, "jobs decide": id + " a accept",
-		"jobs wait": "none", "jobs events": "all --follow=false", "jobs compare": id + " " + id, "jobs retry": id, "jobs cancel": id + " --force", "jobs pause": id, "jobs resume": id,
+		"jobs start": "default --prompt words", "sites list": "--health", "jobs status": id, "jobs items": id, "jobs decide": id + " a accept",
+		"jobs wait": "none", "jobs events": "all --follow=false", "jobs retry": id, "jobs cancel": id + " --force", "jobs pause": id, "jobs resume": id,
 		"agents get": "one", "agents pause": "one", "agents resume": "one", "agents delete": "one",
 		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
 		"webhooks rotate": "none", "webhooks deliveries": "none", "webhooks send": "none",
@@ -152,8 +152,8 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"queue enqueue": "a", "queue import": list, "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",
 	}
 	reads := []string{
-		"jobs list", "jobs status", "jobs items", "jobs wait", "jobs events", "jobs compare", "agents list", "agents get",
-		"sites health", "proxies list", "proxies stats", "queue stats", "breakers list",
+		"jobs list", "jobs status", "jobs items", "jobs wait", "jobs events", "agents list", "agents get",
+		"sites list", "proxies list", "proxies stats", "queue stats", "breakers list",
 		"workflows list", "workflows get", "tasks list", "tasks stats", "workers list", "queues list", "schedules list",
 	}
 	checked := 0
@@ -223,7 +223,7 @@ func TestServersThatAreNoOrchestratorAreNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, command := range []string{"jobs list", "jobs cancel x", "proxies stats", "keys list", "queue stats", "sites health", "workflows list", "workers list"} {
+			for _, command := range []string{"jobs list", "jobs cancel x", "proxies stats", "keys list", "queue stats", "sites list --health", "workflows list", "workers list"} {
 				args := append(strings.Fields(command), "--server", srv.URL)
 				code, out, errs := programWith(t, "a secret key", "", args...)
 				if code != 1 || !strings.Contains(errs, c.want) || !strings.Contains(errs, u.Host) || strings.Contains(out+errs, "a secret key") {

@@ -24,7 +24,6 @@ func sitesCommand(env environment) *cli.Command {
 		Usage: "write, check and test site definitions, and pause sites",
 		Subcommands: []*cli.Command{
 			sitesListCommand(env),
-			sitesHealthCommand(env),
 			sitesPauseCommand(env),
 			sitesResumeCommand(env),
 			initSiteCommand(env),
@@ -40,9 +39,15 @@ func sitesCommand(env environment) *cli.Command {
 func sitesListCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "list",
-		Usage: "list the sites",
-		Flags: append(flagsOf(sitesSetting), watchFlag(), jsonFlag()),
+		Usage: "list the sites, or with --health compare the last scrape of each with those of the seven days before",
+		Flags: append(flagsOf(sitesSetting), &cli.BoolFlag{Name: "health", Usage: "show the health of each site that was scraped"}, serverFlag(), watchFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
+			if c.Bool("health") {
+				return listHealth(env)(c)
+			}
+			if c.IsSet("server") {
+				return usageError{errors.New("sites list: --server belongs to --health")}
+			}
 			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}

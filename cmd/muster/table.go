@@ -11,13 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
-	"github.com/urfave/cli/v2"
 )
 
 // table prints rows under a head, in columns. On a terminal the widest columns
 // are cut until a line fits, but not the first, which names the row. Where that
-// does not suffice, less important columns are omitted, and then each cell gets a
-// separate line. Elsewhere nothing is cut.
+// does not suffice, less important columns are omitted. Elsewhere nothing is cut.
 type table struct {
 	w     io.Writer
 	rows  [][]string // the first is the head
@@ -49,9 +47,8 @@ func (t *table) flush() error {
 	widths, room, gap := t.widths(), columnsOf(t.w), 2
 	if room > 0 && !shrink(widths, room, gap) {
 		short := t.withoutLess()
-		if widths, gap = short.widths(), 1; !shrink(widths, room, gap) {
-			return t.writeRecords()
-		}
+		widths, gap = short.widths(), 1
+		shrink(widths, room, gap)
 		t = short
 	}
 	var b strings.Builder
@@ -128,33 +125,6 @@ func shrink(widths []int, room, gap int) bool {
 	return true
 }
 
-// writeRecords writes each cell on a separate line, after the head of its column.
-func (t *table) writeRecords() error {
-	left := 0
-	for _, head := range t.rows[0] {
-		left = max(left, widthOf(head))
-	}
-	var b strings.Builder
-	for r, row := range t.rows {
-		if r == 0 {
-			continue
-		}
-		if r > 1 {
-			b.WriteByte('\n')
-		}
-		for i, text := range row {
-			if text != "" {
-				fmt.Fprintf(&b, "%s  %s\n", runewidth.FillRight(strings.TrimSpace(t.rows[0][i]), left), t.paint(painterOf(t.w), i, text))
-			}
-		}
-		if t.notes[r] != "" {
-			b.WriteString(t.notes[r] + "\n")
-		}
-	}
-	_, err := io.WriteString(t.w, b.String())
-	return err
-}
-
 // paint colours the states of a table.
 func (t *table) paint(p painter, column int, text string) string {
 	switch t.rows[0][column] {
@@ -174,20 +144,6 @@ func printJSON(w io.Writer, v any) error {
 	}
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
-}
-
-// show prints a listing, as a table or as JSON. On narrow terminals the columns less
-// are left out.
-func show[T any](env environment, c *cli.Context, list []T, head []string, row func(T) []string, less ...string) error {
-	if c.Bool("json") {
-		return printJSON(env.stdout, append([]T{}, list...)) // [], not null
-	}
-	t := newTable(env.stdout, head...)
-	t.less = less
-	for _, item := range list {
-		t.row(row(item)...)
-	}
-	return t.flush()
 }
 
 // elapsed returns the time since t, for things that still run.
