@@ -21,7 +21,7 @@ import (
 // orders is a worker whose tasks reserve, charge and ship. Each step yields an ID that the task that undoes it receives.
 type orders struct {
 	client *tasks.Client
-	ship   chan error // what the last step returns
+	ship   chan error // result of the last step
 
 	mu  sync.Mutex
 	log []string
@@ -121,7 +121,7 @@ func TestCompensate(t *testing.T) {
 			if c.message != "" {
 				f := wantFailure(t, err, c.message)
 				if strings.HasSuffix(c.message, "refused") && f.Code != "NO" {
-					t.Errorf("%s: got code %s, want that of the step", c.order, f.Code)
+					t.Errorf("%s: got code %s, want the code of the step", c.order, f.Code)
 				}
 			}
 			if got := o.undone(); !slices.Equal(got, c.undone) {

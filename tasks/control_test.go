@@ -143,7 +143,7 @@ func TestSetConcurrencyTellsWhatItCannotDo(t *testing.T) {
 	}{
 		{"gate", 5, "at most 4"},
 		{"", 5, "at most 4"},
-		{"fence", 2, "there are gate"},
+		{"fence", 2, "workers are gate"},
 		{"gate", 0, "pause"},
 	} {
 		err := g.client.SetConcurrency(t.Context(), c.worker, c.n)

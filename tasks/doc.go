@@ -159,8 +159,8 @@
 // stopped: after [HardTimeout] its node has failed and its slot is free, but its goroutine still runs.
 //
 // A task for which no live worker of its queue has a handler returns to the queue for about a minute, and then fails
-// with [tasktype.CodeUnregistered]. The file docs/how-to/upgrading.md says how to change tasks while workflows run, and what
-// stays the same between releases.
+// with [tasktype.CodeUnregistered]. The file docs/how-to/upgrading.md explains how to change tasks while workflows run, and which parts
+// stay the same between releases.
 //
 // # Redis
 //
@@ -180,7 +180,7 @@
 //
 // A send has at most 200,000 nodes, and so has a map. Plans may be nested 1,000 deep. An input has at most 16 MiB, and
 // so has a result ([WorkerConfig].MaxResult). The name of a queue has no brace, colon, bar or white space. The file
-// docs/concepts/engine.md has the other limits, and says how the engine works.
+// docs/concepts/engine.md has the other limits, and describes the engine.
 //
 // # More
 //

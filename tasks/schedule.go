@@ -72,7 +72,7 @@ func (c *Client) TriggerSchedule(ctx context.Context, name string) (id string, e
 	return tickID(name, at), nil
 }
 
-// BackfillSchedule requests the ticks of an entry from from to to, inclusive, such as those of a pause or an outage, and
+// BackfillSchedule requests the ticks of an entry from from to to, inclusive, such as the ticks of a pause or an outage, and
 // returns their number, at most 1,000. They are sent in their order, each after the end of the workflow before it unless the
 // policy is [OverlapAllow]. A tick is not sent again while the results of its workflow are kept. It returns [ErrNoEntry],
 // [ErrTooManyTicks] and, for an invalid period, [ErrPeriod].
@@ -100,8 +100,9 @@ func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to tim
 	return len(ticks), changeError("backfill", name, c.eng.Schedule.Backfill(ctx, name, ticks))
 }
 
-// DeleteSchedule removes what Redis remembers of an entry: its counts, its pause and its requested ticks. Workflows that were sent
-// run on. It returns [ErrNoEntry], and [ErrLed] while a running scheduler has the entry: stop it, or call [Scheduler.Remove].
+// DeleteSchedule removes the data of an entry from Redis: its counts, its pause and its requested ticks. Running
+// workflows continue. It returns [ErrNoEntry], and [ErrLed] while a running scheduler has the entry: stop it, or call
+// [Scheduler.Remove].
 func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
 	return changeError("delete", name, c.eng.Schedule.Delete(ctx, name))
 }

@@ -221,7 +221,7 @@ func TestTriggerOutlivesSchedulers(t *testing.T) {
 		must0(t, err)
 		ids[id] = true
 		if len(ids) == 1 {
-			_, err := scheduled.S("x").Do(t.Context(), client, tasks.ID(id)) // what the killed scheduler had sent
+			_, err := scheduled.S("x").Do(t.Context(), client, tasks.ID(id)) // as sent by the killed scheduler
 			must0(t, err)
 		}
 	}

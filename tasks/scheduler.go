@@ -224,7 +224,7 @@ func (s *Scheduler) lead(ctx context.Context, entries []*entry, now time.Time) (
 	return theirs, nil
 }
 
-// claim returns what the scheduler claims of e.
+// claim returns the claim of the scheduler to e.
 func (e *entry) claim(now time.Time) store.Claim {
 	return store.Claim{Name: e.name, Spec: e.spec, Next: e.when.Next(now), Overlap: e.opts.Overlap}
 }
@@ -446,7 +446,7 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.
 		s.cfg.Logger.WarnContext(ctx, "tick was not sent in time; another scheduler may have taken over", "schedule", e.name, "tick", t.At)
 		e.lease.Token = 0
 		return now.Add(s.cfg.Lease), false
-	case errors.Is(err, ErrInvalid) && t.Request != "": // it would fail for ever, and others wait behind it
+	case errors.Is(err, ErrInvalid) && t.Request != "": // it would fail forever and block the others
 		s.cfg.Logger.ErrorContext(ctx, "requested tick is dropped: its work is invalid", "schedule", e.name, "tick", t.At, "error", err)
 		t.Missed, t.Error = t.Missed+1, err.Error()
 		return now, true

@@ -69,7 +69,7 @@ func (s *service) addSchedules() {
 	missing := http.StatusNotFound
 	route(s, Read, http.MethodGet, "/v1/schedules", "listSchedules", "List the entries of all schedulers", s.schedules)
 	route(s, Read, http.MethodGet, entry, "getSchedule", "Get an entry of a scheduler", s.schedule, missing)
-	route(s, Change, http.MethodPost, entry+"/pause", "pauseSchedule", "Send no further ticks of an entry, except those that are requested", func(ctx context.Context, in *emptyScheduleInput) (*struct{}, error) {
+	route(s, Change, http.MethodPost, entry+"/pause", "pauseSchedule", "Send no further ticks of an entry, except requested ticks", func(ctx context.Context, in *emptyScheduleInput) (*struct{}, error) {
 		return nil, s.Client.PauseSchedule(ctx, in.Name)
 	}, missing)
 	route(s, Change, http.MethodPost, entry+"/resume", "resumeSchedule", "End a pause; the ticks that were due in it are not sent", func(ctx context.Context, in *emptyScheduleInput) (*struct{}, error) {

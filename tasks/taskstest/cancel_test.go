@@ -31,12 +31,12 @@ func TestCancelledWorkflowHandlesFailures(t *testing.T) {
 		want string // the value or code, and the tasks that ran after the cancel
 	}{
 		"rescue":            {cancelWork.S("a").Rescue(cancelClean), "clean cancelled: clean"},
-		"behind a rescue":   {tasks.Chain(cancelWork.S("a").Rescue(cancelClean), cancelNext), "cancelled: clean"},
+		"after a rescue":    {tasks.Chain(cancelWork.S("a").Rescue(cancelClean), cancelNext), "cancelled: clean"},
 		"errback":           {tasks.OnError(tasks.Chain(cancelWork.S("a"), cancelNext), cancelNote), "cancelled: note cancelled"},
 		"settled group":     {tasks.Chord(tasks.Settle(tasks.Group(cancelWork.S("a"), cancelNext.S("b", tasks.In(time.Hour)))), cancelAll), "all 2: all"},
-		"behind a settled":  {tasks.Chain(tasks.Chord(tasks.Settle(tasks.Group(cancelWork.S("a"))), cancelAll), cancelNext), "cancelled: all"},
+		"after a settled":   {tasks.Chain(tasks.Chord(tasks.Settle(tasks.Group(cancelWork.S("a"))), cancelAll), cancelNext), "cancelled: all"},
 		"success":           {cancelWork.S("succeed"), "succeed:"},
-		"behind a success":  {tasks.Chain(cancelWork.S("succeed"), cancelNext), "cancelled:"},
+		"after a success":   {tasks.Chain(cancelWork.S("succeed"), cancelNext), "cancelled:"},
 		"retries":           {cancelWork.S("a", tasks.MaxRetry(5)), "cancelled:"},
 		"plan made by then": {cancelPlan.S("late"), "cancelled:"},
 		"plan":              {cancelPlan.S("early").Rescue(cancelClean), "clean cancelled: clean"},

@@ -81,9 +81,9 @@ func (s *site) actions() map[string]webui.Action {
 			},
 		},
 		"/schedule/{entry}/pause": s.onEntry("Pause schedule", "Pause",
-			"No ticks are sent until the schedule is resumed, except those that are triggered. Running workflows continue.", s.client.PauseSchedule),
+			"No ticks are sent until the schedule is resumed, except triggered ticks. Running workflows continue.", s.client.PauseSchedule),
 		"/schedule/{entry}/resume": s.onEntry("Resume schedule", "Resume",
-			"Ticks are sent again. Those that were due during the pause are not sent.", s.client.ResumeSchedule),
+			"Ticks are sent again. Ticks that were due during the pause are not sent.", s.client.ResumeSchedule),
 		"/schedule/{entry}/trigger": s.onEntry("Trigger schedule", "Trigger now",
 			"The running scheduler sends a tick in a few seconds, also if the schedule is paused.", func(ctx context.Context, name string) error {
 				_, err := s.client.TriggerSchedule(ctx, name)
