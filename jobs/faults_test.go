@@ -22,7 +22,7 @@ import (
 func TestJobSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 25, redistest.Unheard: 25, redistest.Repeated: 20, redistest.Frozen: 8,
+		redistest.Refused: 25, redistest.ReplyLost: 25, redistest.Repeated: 20, redistest.Frozen: 8,
 	}, jobWithFault)
 }
 

@@ -86,7 +86,7 @@ func TestRetryReopensAJobWhoseStageFailed(t *testing.T) {
 // Whichever call of Retry fails or loses its reply, a repeated Retry reopens the job.
 func TestRetrySurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
-	redistest.EachFault(t, map[redistest.Kind]int{redistest.Refused: 12, redistest.Unheard: 12}, func(t *testing.T, f *redistest.Fault) {
+	redistest.EachFault(t, map[redistest.Kind]int{redistest.Refused: 12, redistest.ReplyLost: 12}, func(t *testing.T, f *redistest.Fault) {
 		url := redistest.URL(t)
 		w := newWorld(t, redistest.NewFault(redistest.Refused, 0).Client(t, url), func(c *jobs.Config) { c.CheckEvery = 100 * time.Millisecond })
 		s, err := jobs.New(jobs.Config{Client: tasks.NewClient(f.Client(t, url)), Pipelines: named, Emit: emit})

@@ -14,7 +14,7 @@ import (
 func TestPoolSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 4, redistest.Unheard: 4, redistest.Repeated: 4,
+		redistest.Refused: 4, redistest.ReplyLost: 4, redistest.Repeated: 4,
 	}, poolWithFault)
 }
 

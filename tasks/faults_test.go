@@ -16,7 +16,7 @@ import (
 func TestWorkerSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 20, redistest.Unheard: 20, redistest.Repeated: 12, redistest.Dies: 12, redistest.DiesLate: 12, redistest.Slow: 6, redistest.Frozen: 8,
+		redistest.Refused: 20, redistest.ReplyLost: 20, redistest.Repeated: 12, redistest.Crash: 12, redistest.CrashAfter: 12, redistest.Slow: 6, redistest.Frozen: 8,
 	}, workWithFault)
 }
 

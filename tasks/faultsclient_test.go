@@ -17,7 +17,7 @@ import (
 func TestClientSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 100, redistest.Unheard: 100, redistest.Repeated: 100, redistest.Frozen: 10,
+		redistest.Refused: 100, redistest.ReplyLost: 100, redistest.Repeated: 100, redistest.Frozen: 10,
 	}, callWithFault)
 }
 

@@ -137,7 +137,7 @@ func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 		for k := range 24 {
 			t.Run(fmt.Sprint(size, " members ", k), func(t *testing.T) {
 				t.Parallel()
-				f := redistest.NewFault([]redistest.Kind{redistest.Dies, redistest.DiesLate}[k%2], k/2+1)
+				f := redistest.NewFault([]redistest.Kind{redistest.Crash, redistest.CrashAfter}[k%2], k/2+1)
 				rdb := f.Client(t, url)
 				f.Arm()
 				id := fmt.Sprint("w10-", size, "-", k)
@@ -191,7 +191,7 @@ func diesWhileStopping(t *testing.T, stop func(*tasks.AsyncResult[any], context.
 			gate := fmt.Sprint("stopper ", k)
 			run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S(gate), ID.S(1, tasks.Queue("unserved")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)}, tasks.AtMost(2)))
 			testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
-			f := redistest.NewFault([]redistest.Kind{redistest.Dies, redistest.DiesLate}[k%2], k/2+1)
+			f := redistest.NewFault([]redistest.Kind{redistest.Crash, redistest.CrashAfter}[k%2], k/2+1)
 			rdb := f.Client(t, url)
 			f.Arm()
 			_ = stop(tasks.Attach[any](tasks.NewClient(rdb), run.ID()), t.Context())

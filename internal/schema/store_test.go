@@ -186,7 +186,7 @@ func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 		address := redistest.MiniURL(t)
 		rdb := redistest.NewFault(redistest.Refused, 0).Client(t, address)
 		fill(t, rdb)
-		f := redistest.NewFault(redistest.DiesLate, calls)
+		f := redistest.NewFault(redistest.CrashAfter, calls)
 		f.Arm()
 		s := New(f.Client(t, address), moves(), nil)
 		s.Lease = 50 * time.Millisecond

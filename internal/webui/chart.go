@@ -43,8 +43,8 @@ func (c Chart) Drawn() []drawn {
 	return all
 }
 
-// Tell returns the tooltip of a bar with successes and failures.
-func Tell(at string, succeeded, failed int64) string {
+// Tooltip returns the tooltip of a bar with successes and failures.
+func Tooltip(at string, succeeded, failed int64) string {
 	return fmt.Sprintf("%s: %d succeeded, %d failed", at, succeeded, failed)
 }
 
@@ -69,7 +69,7 @@ func NewChart(title string, points []Point, since, until time.Time, step time.Du
 	}
 	for i := range c.Bars {
 		b := &c.Bars[i]
-		b.Label = Tell(since.Add(time.Duration(i)*step).UTC().Format("15:04 UTC"), b.Good, b.Bad)
+		b.Label = Tooltip(since.Add(time.Duration(i)*step).UTC().Format("15:04 UTC"), b.Good, b.Bad)
 	}
 	return c
 }

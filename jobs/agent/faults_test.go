@@ -17,7 +17,7 @@ import (
 func TestAgentsSurviveAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 4, redistest.Unheard: 4, redistest.Repeated: 3, redistest.Slow: 3,
+		redistest.Refused: 4, redistest.ReplyLost: 4, redistest.Repeated: 3, redistest.Slow: 3,
 	}, agentsWithFault)
 }
 

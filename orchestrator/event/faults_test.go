@@ -12,7 +12,7 @@ import (
 func TestEventsSurviveAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 4, redistest.Unheard: 4, redistest.Repeated: 4,
+		redistest.Refused: 4, redistest.ReplyLost: 4, redistest.Repeated: 4,
 	}, func(t *testing.T, f *redistest.Fault) {
 		url := redistest.URL(t)
 		s := New(f.Client(t, url))

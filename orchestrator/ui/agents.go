@@ -76,7 +76,7 @@ func byHour(title string, list []agent.Activity, now time.Time) webui.Chart {
 	}
 	for i := range c.Bars {
 		b := &c.Bars[i]
-		b.Label = webui.Tell(b.Label, b.Good, b.Bad)
+		b.Label = webui.Tooltip(b.Label, b.Good, b.Bad)
 	}
 	return c
 }

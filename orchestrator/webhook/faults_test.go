@@ -14,7 +14,7 @@ import (
 func TestDeliverySurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 15, redistest.Unheard: 15, redistest.Repeated: 15,
+		redistest.Refused: 15, redistest.ReplyLost: 15, redistest.Repeated: 15,
 	}, deliverWithFault)
 }
 

@@ -39,7 +39,7 @@ type process struct {
 
 func startProcess(t *testing.T, url string, deliveries int) *process {
 	t.Helper()
-	p := &process{dead: redistest.NewFault(redistest.Dies, 1), done: make(chan struct{})}
+	p := &process{dead: redistest.NewFault(redistest.Crash, 1), done: make(chan struct{})}
 	p.rdb = p.dead.Client(t, url)
 	cfg := quick(t, p.rdb)
 	cfg.Attempts, cfg.KeepCount = 0, deliveries // the default, and all

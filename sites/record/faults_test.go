@@ -17,7 +17,7 @@ import (
 func TestWriterSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 12, redistest.Unheard: 12, redistest.Repeated: 12, redistest.DiesLate: 6,
+		redistest.Refused: 12, redistest.ReplyLost: 12, redistest.Repeated: 12, redistest.CrashAfter: 6,
 	}, writeWithFault)
 }
 

@@ -22,14 +22,14 @@ import (
 type Kind string
 
 const (
-	Refused  Kind = "refused"    // not sent; the caller receives ErrFault
-	Unheard  Kind = "unheard"    // executed, but the reply is lost; the caller receives ErrFault
-	Repeated Kind = "repeated"   // executed twice, as after a retransmission; the caller receives the second reply
-	Dies     Kind = "dies"       // this call and all later ones are not sent: the process is dead
-	DiesLate Kind = "dies-after" // executed, but later calls are not sent: the process is dead
-	Slow     Kind = "slow"       // sent after slowCalls more calls of the client, or after Release
-	Killed   Kind = "killed"     // the process is killed before the call or, with Reply, after it
-	Frozen   Kind = "frozen"     // this call and all later ones are sent after Release: the process is frozen
+	Refused    Kind = "refused"     // not sent; the caller receives ErrFault
+	ReplyLost  Kind = "reply-lost"  // executed, but the reply is lost; the caller receives ErrFault
+	Repeated   Kind = "repeated"    // executed twice, as after a retransmission; the caller receives the second reply
+	Crash      Kind = "crash"       // this call and all later ones are not sent: the process is dead
+	CrashAfter Kind = "crash-after" // executed, but later calls are not sent: the process is dead
+	Slow       Kind = "slow"        // sent after slowCalls more calls of the client, or after Release
+	Killed     Kind = "killed"      // the process is killed before the call or, with Reply, after it
+	Frozen     Kind = "frozen"      // this call and all later ones are sent after Release: the process is frozen
 )
 
 // ErrFault is the error of failed calls.
@@ -44,7 +44,7 @@ const EveryCall = -1
 // A Fault is a hook of a client that makes one call fail. A pipeline is one call. Commands that open a connection do
 // not count.
 //
-// Dies at call 1 kills the process on Arm, and Frozen at call 1 freezes it on Arm.
+// Crash at call 1 kills the process on Arm, and Frozen at call 1 freezes it on Arm.
 type Fault struct {
 	Kind  Kind
 	N     int                    // number of the failing call; 0 for none, or EveryCall
@@ -115,10 +115,10 @@ func (f *Fault) Calls() int {
 }
 
 // Fails reports whether callers receive an error.
-func (f *Fault) Fails() bool { return f.Kind == Refused || f.Kind == Unheard || f.Deadly() }
+func (f *Fault) Fails() bool { return f.Kind == Refused || f.Kind == ReplyLost || f.Deadly() }
 
 // Deadly reports whether the process is dead after the fault.
-func (f *Fault) Deadly() bool { return f.Kind == Dies || f.Kind == DiesLate }
+func (f *Fault) Deadly() bool { return f.Kind == Crash || f.Kind == CrashAfter }
 
 func (f *Fault) String() string {
 	f.mu.Lock()
@@ -155,9 +155,9 @@ func (f *Fault) call(what func() string, do func() error) error {
 	case !is:
 	case f.Kind == Killed:
 		Die()
-	case f.Kind == Refused || f.Kind == Dies:
+	case f.Kind == Refused || f.Kind == Crash:
 		return ErrFault
-	case f.Kind == Unheard || f.Kind == DiesLate:
+	case f.Kind == ReplyLost || f.Kind == CrashAfter:
 		_ = do()
 		return ErrFault
 	case f.Kind == Repeated:

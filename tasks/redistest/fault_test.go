@@ -19,7 +19,7 @@ func TestMostHit(t *testing.T) {
 		"less than half": {[]int{1, 5, 6}, "refused: 1 faults occurred and 2 did not: the scenario makes fewer calls with a fault than without"},
 		"none":           {[]int{7}, "refused: 0 faults occurred and 1 did not: the scenario makes fewer calls with a fault than without"},
 	} {
-		faults := []*Fault{NewFault(Unheard, 3), NewFault(Refused, 1)} // another kind, and a fault without calls
+		faults := []*Fault{NewFault(ReplyLost, 3), NewFault(Refused, 1)} // another kind, and a fault without calls
 		for _, n := range c.ns {
 			faults = append(faults, NewFault(Refused, n))
 		}

@@ -70,7 +70,7 @@ func (r *trips) pool(t *testing.T, q *workqueue.Queue, name string) *workqueue.P
 func TestPoolSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 20, redistest.Unheard: 20, redistest.Repeated: 20, redistest.Dies: 4, redistest.DiesLate: 4, redistest.Slow: 8, redistest.Frozen: 8,
+		redistest.Refused: 20, redistest.ReplyLost: 20, redistest.Repeated: 20, redistest.Crash: 4, redistest.CrashAfter: 4, redistest.Slow: 8, redistest.Frozen: 8,
 	}, poolWithFault)
 }
 
@@ -132,7 +132,7 @@ func poolWithFault(t *testing.T, f *redistest.Fault) {
 func TestQueueSurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 100, redistest.Unheard: 100, redistest.Repeated: 100, redistest.Frozen: 100,
+		redistest.Refused: 100, redistest.ReplyLost: 100, redistest.Repeated: 100, redistest.Frozen: 100,
 	}, queueWithFault)
 }
 
