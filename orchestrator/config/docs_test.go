@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write docs/reference/settings.md")
 const settingsHead = `# Settings
 
 Made by ` + "`go generate ./orchestrator/config`" + ` from the program and [muster.example.yaml](../../muster.example.yaml), which has all of them as one
-file. [Configure Muster](../how-to/configure.md) says where settings come from, how secrets are given, and what a reload is.
+file. [Configure Muster](../how-to/configure.md) explains the sources of settings, secrets and reloads.
 
 A setting is a key in a section of the file: ` + "`workers.concurrency`" + ` is ` + "`concurrency`" + ` below ` + "`workers`" + `. Under each name are its type, its
 default, its variable of the environment, and:

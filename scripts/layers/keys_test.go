@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write docs/reference/redis-keys.md")
 const keysHead = `# Keys in Redis
 
 Made by ` + "`go generate ./scripts/layers`" + ` from the files ` + "`keys.go`" + `, for operators who inspect Redis. Braces are hash tags: keys with the
-same tag are in one slot of a cluster. Names in angle brackets are placeholders. ` + "`<namespace>`" + ` is *muster*, unless a program that uses
-the packages says otherwise.
+same tag are in one slot of a cluster. Names in angle brackets are placeholders. ` + "`<namespace>`" + ` is *muster*, unless a program sets
+another one.
 
 Only the progress keys, ` + "`<prefix>:<id>:<name>`" + `, are for other programs. All others may change with a release: read them by
 ` + "`muster workflows`" + `, the HTTP API or ` + "`tasks.Client`" + `, and write none.
