@@ -49,6 +49,7 @@ var examples = map[string]string{
 	"workflows send":    "muster workflows send mail.send '{\"to\": \"ops\"}'\nmuster workflows send report.build '\"2027-01\"' --wait --timeout 5m",
 	"workflows wait":    "muster workflows wait ID | jq .",
 	"workflows cancel":  "muster workflows cancel ID",
+	"workflows retry":   "muster workflows retry ID --input '2={\"amount\": 100}'\nmuster workflows retry --all --name import --since 24h",
 	"workflows revoke":  "muster workflows revoke ID --node 3",
 	"tasks list":        "muster tasks list --watch\nmuster tasks list --state open --task article.review",
 	"tasks stats":       "muster tasks stats --since 24h --step hour",

@@ -146,7 +146,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 		"webhooks create": "https://hooks.example/", "webhooks get": "none", "webhooks delete": "none", "webhooks enable": "none", "webhooks disable": "none",
 		"webhooks rotate": "none", "webhooks deliveries": "none", "webhooks send": "none",
 		"sites pause": "none", "sites resume": "none", "proxies delete": "192.0.2.1:1", "proxies ban": "192.0.2.1:1", "proxies unban": "192.0.2.1:1",
-		"workflows get": "none", "workflows send": "a.task 1 --external", "workflows wait": "none", "workflows cancel": flows[0], "workflows revoke": flows[1],
+		"workflows get": "none", "workflows send": "a.task 1 --external", "workflows wait": "none", "workflows cancel": flows[0], "workflows retry": "none", "workflows revoke": flows[1],
 		"schedules pause": "none", "schedules resume": "none", "schedules trigger": "none",
 		"tasks complete": "none 0 --result 1", "tasks fail": "none 0 --message no", "workers scale": "1", "queues pause": "default", "queues resume": "default",
 		"queue enqueue": "a", "queue import": list, "breakers reset": "--all", "keys create": "--name other --role viewer", "keys revoke": "none",

@@ -78,6 +78,19 @@ with --wait its result.`,
 				Action: stopWorkflows(env, "cancelled", (*client.Client).CancelWorkflow),
 			},
 			{
+				Name: "retry", Usage: "run the failed and skipped tasks of ended workflows again", ArgsUsage: "[ID…]",
+				Description: "With --all instead of IDs, it retries the failed workflows that the other flags select.",
+				Flags: []cli.Flag{
+					&cli.StringSliceFlag{Name: "input", Usage: "`NODE=JSON` is another input for a node; may be repeated"},
+					&cli.BoolFlag{Name: "all", Usage: "retry failed workflows"},
+					&cli.StringFlag{Name: "name", Usage: "with --all: only workflows with this name, or whose first or last task is `NAME`"},
+					labelFlag("with --all: only workflows with the label `KEY=VALUE`; may be repeated"),
+					&cli.DurationFlag{Name: "since", Usage: "with --all: only workflows that ended in the last `D`"},
+					serverFlag(),
+				},
+				Action: retryWorkflows(env),
+			},
+			{
 				Name: "revoke", Usage: "stop workflows without cleanup: waiting tasks never run, running tasks are cancelled", ArgsUsage: "ID…",
 				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE` and the nodes that depend on it", DefaultText: "all"}, serverFlag()},
 				Action: func(c *cli.Context) error {
@@ -371,6 +384,65 @@ func known(ctx context.Context, env environment, s *client.Client, name, queue s
 }
 
 // stopWorkflows stops the workflows of the arguments that have not ended, and prints what became of each.
+// retryWorkflows retries workflows by ID or, with --all, by a filter.
+func retryWorkflows(env environment) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		r := api.RetryWorkflow{Inputs: map[string]json.RawMessage{}}
+		for _, text := range c.StringSlice("input") {
+			node, input, ok := strings.Cut(text, "=")
+			if !ok || !json.Valid([]byte(input)) {
+				return usageError{fmt.Errorf("--input %q must be NODE=JSON", text)}
+			}
+			r.Inputs[node] = json.RawMessage(input)
+		}
+		if !c.Bool("all") {
+			if len(r.Inputs) > 0 && c.NArg() > 1 {
+				return usageError{errors.New("--input needs one ID")}
+			}
+			return onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
+				for _, id := range c.Args().Slice() {
+					if err := done(env, s.RetryWorkflow(ctx, id, r), "retried: %s", id); err != nil {
+						return err
+					}
+				}
+				return nil
+			})(c)
+		}
+		labels, err := tasktype.ParseLabels(c.StringSlice("label"))
+		if err != nil {
+			return usageError{err}
+		}
+		f := api.RetryWorkflows{Name: c.String("name"), Labels: labels, Limit: 1000}
+		if c.IsSet("since") {
+			if f.After, err = sinceOf(c); err != nil {
+				return err
+			}
+		}
+		return onAPI(env, 0, 0, func(ctx context.Context, _ *cli.Context, s *client.Client) error {
+			retried, failed := 0, 0
+			for {
+				page, err := s.RetryWorkflows(ctx, f)
+				if err != nil {
+					return fmt.Errorf("after %d workflows: %w", retried, err)
+				}
+				retried += page.Retried
+				for _, w := range page.Failed {
+					failed++
+					fmt.Fprintf(env.stderr, "not retried: %s: %s\n", w.ID, w.Code)
+				}
+				if f.Cursor = page.Next; f.Cursor == "" {
+					break
+				}
+			}
+			fmt.Fprintf(env.stdout, "retried %d workflows\n", retried)
+			if failed > 0 {
+				return fmt.Errorf("%d workflows were not retried", failed)
+			}
+			return nil
+		})(c)
+	}
+}
+
 func stopWorkflows(env environment, stopped string, stop func(*client.Client, context.Context, string) error) cli.ActionFunc {
 	return onAPI(env, 1, -1, func(ctx context.Context, c *cli.Context, s *client.Client) error {
 		for _, id := range c.Args().Slice() {

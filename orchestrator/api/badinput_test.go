@@ -132,7 +132,8 @@ func (o openapi) base(method, path string, op operation) *trial {
 		"/v1/workflows/{id}/nodes/{node}/complete", "/v1/workflows/{id}/nodes/{node}/fail", "/v1/workflows/{id}/nodes/{node}/extend", // no task is open
 		"/v1/tokens/complete", "/v1/tokens/fail", "/v1/tokens/extend",
 		"/v1/schedules/{name}", "/v1/schedules/{name}/pause", "/v1/schedules/{name}/resume", "/v1/schedules/{name}/trigger", "/v1/schedules/{name}/backfill", // no scheduler runs
-		"/v1/workers/concurrency": // no workers are running
+		"/v1/workflows/{id}/retry", // it runs
+		"/v1/workers/concurrency":  // no workers are running
 		tr.unknown = true
 	}
 	return tr

@@ -146,6 +146,9 @@ var known = []httpproblem.Known{
 	{Err: tasks.ErrLed, Status: http.StatusConflict, Code: "schedule_running"},
 	{Err: tasks.ErrTooManyTicks, Status: http.StatusConflict, Code: "too_many_ticks"},
 	{Err: tasks.ErrUnknown, Status: http.StatusNotFound, Code: "workflow_not_found"},
+	{Err: tasks.ErrRunning, Status: http.StatusConflict, Code: "workflow_running"},
+	{Err: tasks.ErrSucceeded, Status: http.StatusConflict, Code: "workflow_succeeded"},
+	{Err: tasks.ErrDamaged, Status: http.StatusConflict, Code: "workflow_damaged"},
 	{Err: tasks.ErrEnded, Status: http.StatusConflict, Code: "workflow_ended"},
 	{Err: tasks.ErrRevoked, Status: http.StatusConflict, Code: "workflow_revoked"},
 	{Err: tasks.ErrCompleted, Status: http.StatusConflict, Code: "task_completed"},
@@ -161,7 +164,7 @@ func Codes() []string {
 	for _, k := range known {
 		out = append(out, k.Code)
 	}
-	return append(out, "duplicate_workflow", "workflow_running")
+	return append(out, "duplicate_workflow")
 }
 
 // problemOf returns the problem of an error.

@@ -175,6 +175,39 @@ func TestRunningWorkflowIsCancelled(t *testing.T) {
 	s.wantProblem(http.MethodPost, "/v1/workflows/"+id+"/cancel", "", http.StatusConflict, "workflow_ended")
 }
 
+func TestFailedWorkflowIsRetried(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.send(`{"task": "text.count", "input": 1, "labels": {"book": "owls"}, "failure_retention": "1h"}`)
+	if r := s.result(id); r.Status != "FAILURE" {
+		t.Fatalf("got %+v, want a failure", r)
+	}
+	path := "/v1/workflows/" + id + "/retry"
+	s.wantProblem(http.MethodPost, path, `{"inputs": {"7": "a b"}}`, http.StatusBadRequest, "invalid_request")
+	s.call(http.MethodPost, path, "", http.StatusNoContent, nil)
+	if r := s.result(id); r.Status != "FAILURE" {
+		t.Fatalf("got %+v, want a failure", r)
+	}
+	s.call(http.MethodPost, path, `{"inputs": {"0": "a b"}}`, http.StatusNoContent, nil)
+	if r := s.result(id); r.Status != "SUCCESS" || string(r.Result) != "2" {
+		t.Errorf("got %+v, want 2", r)
+	}
+	s.wantProblem(http.MethodPost, path, "", http.StatusConflict, "workflow_succeeded")
+	s.wantProblem(http.MethodPost, "/v1/workflows/none/retry", "", http.StatusNotFound, "workflow_not_found")
+	running := s.send(`{"task": "text.slow", "input": 1}`)
+	s.wantProblem(http.MethodPost, "/v1/workflows/"+running+"/retry", "", http.StatusConflict, "workflow_running")
+
+	for range 3 {
+		s.result(s.send(`{"task": "text.broken", "input": 1, "labels": {"book": "owls"}}`))
+	}
+	var page, last api.RetriedWorkflows
+	s.call(http.MethodPost, "/v1/workflows/retry", `{"labels": {"book": "owls"}, "limit": 2}`, http.StatusOK, &page)
+	s.call(http.MethodPost, "/v1/workflows/retry", `{"labels": {"book": "owls"}, "cursor": "`+page.Next+`"}`, http.StatusOK, &last)
+	if page.Retried != 2 || page.Next == "" || last.Retried != 1 || last.Next != "" || len(page.Failed)+len(last.Failed) != 0 {
+		t.Errorf("got %+v and %+v, want 2 and 1 retried workflows", page, last)
+	}
+}
+
 func TestRunningWorkflowIsRevokedThenDeleted(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -62,6 +64,15 @@ type emptyInput struct {
 	Body *struct{}
 }
 
+type retryInput struct {
+	Reference
+	Body *RetryWorkflow
+}
+
+type retryAllInput struct{ Body RetryWorkflows }
+
+type retryAllOutput struct{ Body RetriedWorkflows }
+
 type emptyNodeInput struct {
 	NodeReference
 	Body *struct{}
@@ -76,6 +87,8 @@ func (s *service) addWorkflows() {
 	route(s, Read, http.MethodGet, "/v1/workflows/{id}/nodes", "listNodes", "List the nodes of a workflow", s.nodes, http.StatusNotFound)
 	route(s, ReadValues, http.MethodGet, "/v1/workflows/{id}/nodes/{node}", "getNode", "Get a node with its input and result", s.node, http.StatusNotFound)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/cancel", "cancelWorkflow", "Fail the tasks of a workflow that have not ended; tasks that handle failures run", s.cancel, http.StatusNotFound, http.StatusConflict)
+	route(s, Change, http.MethodPost, "/v1/workflows/{id}/retry", "retryWorkflow", "Run the failed and skipped tasks of an ended workflow again", s.retry, http.StatusNotFound, http.StatusConflict)
+	route(s, Change, http.MethodPost, "/v1/workflows/retry", "retryWorkflows", "Retry a page of failed workflows", s.retryAll)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/revoke", "revokeWorkflow", "Stop a workflow: tasks that have not begun do not run", s.revoke, http.StatusNotFound)
 	route(s, Change, http.MethodPost, "/v1/workflows/{id}/nodes/{node}/revoke", "revokeNode", "Stop one task of a workflow", s.revokeNode, http.StatusNotFound)
 	route(s, Change, http.MethodDelete, "/v1/workflows/{id}", "deleteWorkflow", "Delete an ended workflow with its results", s.forget, http.StatusNotFound, http.StatusConflict)
@@ -240,6 +253,47 @@ func (s *service) cancel(ctx context.Context, in *emptyInput) (*struct{}, error)
 	return nil, s.Client.Cancel(ctx, in.ID)
 }
 
+func (s *service) retry(ctx context.Context, in *retryInput) (*struct{}, error) {
+	var opts []tasks.RetryOption
+	if in.Body != nil {
+		for node, input := range in.Body.Inputs {
+			opts = append(opts, tasks.RetryInputJSON(node, input))
+		}
+	}
+	err := s.Client.Retry(ctx, in.ID, opts...)
+	if errors.Is(err, tasks.ErrRetryInput) {
+		return nil, httpproblem.BadField("body.inputs", "%v", err)
+	}
+	return nil, err
+}
+
+// retryAll retries a page of workflows: a call for all could take longer than a request may.
+func (s *service) retryAll(ctx context.Context, in *retryAllInput) (*retryAllOutput, error) {
+	b := in.Body
+	for k, v := range b.Labels {
+		if len(k)+len(v) > 1<<10 {
+			return nil, httpproblem.BadField("body.labels."+k[:min(len(k), 63)], "more than 1 KiB, which no workflow has")
+		}
+	}
+	found, next, err := s.Client.Workflows(ctx, tasktype.WorkflowFilter{State: tasktype.WorkflowFailed, Name: b.Name, Contains: b.Contains, Labels: b.Labels,
+		After: b.After, Before: b.Before, Cursor: b.Cursor, Limit: cmp.Or(b.Limit, 100)})
+	if err != nil {
+		return nil, err
+	}
+	out := RetriedWorkflows{Failed: []NotRetried{}, Next: next}
+	for _, w := range found {
+		switch err := s.Client.Retry(ctx, w.ID); {
+		case err == nil:
+			out.Retried++
+		case problemOf(err).Status >= http.StatusInternalServerError:
+			return nil, err
+		default:
+			out.Failed = append(out.Failed, NotRetried{w.ID, problemOf(err).Code})
+		}
+	}
+	return &retryAllOutput{out}, nil
+}
+
 func (s *service) revoke(ctx context.Context, in *emptyInput) (*struct{}, error) {
 	return nil, s.Client.Revoke(ctx, in.ID)
 }
@@ -255,9 +309,7 @@ func (s *service) forget(ctx context.Context, in *Reference) (*struct{}, error) 
 		return nil, err
 	}
 	if !p.Ended {
-		p := httpproblem.New(http.StatusConflict, "workflow %s is running; revoke it first", in.ID)
-		p.Code = "workflow_running"
-		return nil, p
+		return nil, fmt.Errorf("delete workflow %s: %w", in.ID, tasks.ErrRunning)
 	}
 	return nil, run.Forget(ctx)
 }

@@ -35,6 +35,25 @@ func (s *site) actions() map[string]webui.Action {
 				return webui.Done{To: workflow(r)}, err
 			},
 		},
+		"/workflows/{id}/retry": {
+			Class: webui.Operate,
+			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {
+				return webui.Question{
+					Title: "Retry workflow " + r.PathValue("id"), Button: "Retry the workflow", Back: workflow(r), At: s.cfg.Prefix + "/workflows",
+					Text: "Failed and skipped tasks run again, and tasks that depend on their outcome. Completed tasks keep their results.",
+				}, nil
+			},
+			Do: func(ctx context.Context, r *http.Request) (webui.Done, error) {
+				err := s.client.Retry(ctx, r.PathValue("id"))
+				switch {
+				case errors.Is(err, tasks.ErrRevoked), errors.Is(err, tasks.ErrSucceeded), errors.Is(err, tasks.ErrDamaged), errors.Is(err, tasks.ErrRetryInput):
+					err = webui.Invalid("%v", err)
+				case errors.Is(err, tasks.ErrRunning):
+					err = nil // the page of the workflow shows that
+				}
+				return webui.Done{To: workflow(r)}, err
+			},
+		},
 		"/workflows/{id}/revoke": {
 			Class: webui.Operate,
 			Says: func(_ context.Context, r *http.Request) (webui.Question, error) {

@@ -342,3 +342,24 @@ func TestWorkflowIsCancelledUnlessItHasEnded(t *testing.T) {
 		}
 	}
 }
+
+func TestFailedWorkflowIsRetried(t *testing.T) {
+	t.Parallel()
+	f, h := fleet(t, anyone)
+	ctx := t.Context()
+	run, err := inc.S(1).Send(ctx, f.Client(), tasks.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Cancel(ctx); err != nil {
+		t.Fatal(err)
+	}
+	page := "/workflows/" + run.ID()
+	wantIn(t, h, page, "Retry…")
+	wantIn(t, h, page+"/retry", "Retry the workflow")
+	wantPosted(t, h, http.StatusSeeOther, page+"/retry")
+	if got, err := run.Wait(ctx); err != nil || got != 2 {
+		t.Errorf("got %d, %v, want 2", got, err)
+	}
+	wantPosted(t, h, http.StatusBadRequest, page+"/retry")
+}

@@ -84,6 +84,17 @@ func (c *Client) CancelWorkflow(ctx context.Context, id string) error {
 	return c.post(ctx, workflowPath(id, "/cancel"), nil)
 }
 
+// RetryWorkflow runs the failed and skipped tasks of an ended workflow again.
+func (c *Client) RetryWorkflow(ctx context.Context, id string, r api.RetryWorkflow) error {
+	return c.post(ctx, workflowPath(id, "/retry"), r)
+}
+
+// RetryWorkflows retries a page of failed workflows.
+func (c *Client) RetryWorkflows(ctx context.Context, r api.RetryWorkflows) (out api.RetriedWorkflows, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/workflows/retry", nil, r, &out)
+	return out, err
+}
+
 // RevokeWorkflow stops a workflow.
 func (c *Client) RevokeWorkflow(ctx context.Context, id string) error {
 	return c.post(ctx, workflowPath(id, "/revoke"), nil)
