@@ -15,7 +15,7 @@ import (
 )
 
 // Export writes the usable proxies of the pool to files in dir, in the given formats or in all of Formats. Proxies
-// are sorted by latency, those without a latency last. Each file is replaced atomically. The files contain
+// are sorted by latency; proxies without a latency come last. Each file is replaced atomically. The files contain
 // credentials and are accessible to their owner only. Export returns the number of proxies.
 func (p *Pool) Export(ctx context.Context, dir string, formats ...string) (int, error) {
 	chosen, err := FormatsOf(formats)

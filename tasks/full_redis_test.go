@@ -69,7 +69,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 	run := sent(t, w, tasks.Chord(tasks.Map(tasks.After(Hold.S("memory"), Range.S(3)), Double), Sum))
 	testutil.Eventually(t, "the first task runs", func() bool { return len(w.noted("at memory")) == 1 })
 	fillMemory(t, rdb)
-	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) || !strings.Contains(err.Error(), "raise that") {
+	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) || !strings.Contains(err.Error(), "raise it") {
 		t.Errorf("send: got %v, want an error that names the remedy", err)
 	}
 	w.open("memory")

@@ -18,8 +18,8 @@ import (
 	"muster/orchestrator/config"
 )
 
-// What messages and settings may name: commands, flags, settings and their
-// environment variables.
+// The names that messages and settings may mention: commands, flags, settings and
+// their environment variables.
 var (
 	advisedCommand = regexp.MustCompile(`\bmuster ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)`)
 	advisedFlag    = regexp.MustCompile(`(?:^|[\s(\[|'"])--([a-z][a-z-]+)`)

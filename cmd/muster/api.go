@@ -34,7 +34,7 @@ type apiScope struct {
 }
 
 // onAPI returns the action of a command that calls the HTTP API, with least to most arguments; -1 means any number. The API
-// is that of --server, or of the orchestrator that runs on the data directory. Without either, the command serves the API
+// belongs to --server, or to the orchestrator that runs on the data directory. Without either, the command serves the API
 // to itself, on the Redis of the data directory.
 func onAPI(env environment, least, most int, fn func(context.Context, *cli.Context, *client.Client) error) cli.ActionFunc {
 	return onScope(env, least, most, func(ctx context.Context, c *cli.Context, s apiScope) error { return fn(ctx, c, s.api) })

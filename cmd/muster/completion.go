@@ -70,7 +70,7 @@ func completionCommand(env environment) *cli.Command {
 }
 
 // completeSites prints the names of the sites, one a line, after the flags of the command if the last word begins with a
-// dash: the shell selects those that match.
+// dash: the shell selects the matching ones.
 func completeSites(env environment) cli.BashCompleteFunc {
 	return func(c *cli.Context) {
 		if n := len(os.Args); n > 2 && strings.HasPrefix(os.Args[n-2], "-") {

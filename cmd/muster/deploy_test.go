@@ -130,7 +130,7 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string
 	for _, name := range []string{"muster.service", "muster-worker@.service"} {
-		// What it starts must exist.
+		// The started program must exist.
 		text := strings.ReplaceAll(rootFile(t, "deploy", "systemd", name), "/usr/local/bin/muster", "/bin/true")
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -50,7 +50,7 @@ jobs, --follow shows new events only; --after sets another start.
 // errJobEnded stops the events of a job.
 var errJobEnded = errors.New("the job has ended")
 
-// events prints the events of a job, or of all jobs if it has no id: those that are stored, and with follow also new ones until
+// events prints the events of a job, or of all jobs if it has no ID: the stored ones, and with follow also new ones until
 // the job has ended.
 func (s jobScope) events(ctx context.Context, j client.Job, after string, follow, asJSON bool) error {
 	print := func(e event.Event, gap bool) error {

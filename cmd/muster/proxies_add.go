@@ -16,7 +16,7 @@ import (
 	"muster/proxies/source"
 )
 
-// addProxies adds the named proxies to the pool: those that work, or with --no-check all.
+// addProxies adds the named proxies to the pool: the working ones, or with --no-check all.
 func addProxies(env environment, c *cli.Context, loaded *config.Loaded) error {
 	if _, ok := flagValue(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"

@@ -14,7 +14,7 @@ import (
 )
 
 // keepsRunning are the commands that run until they are interrupted and have
-// settings, with what they say when they run.
+// settings, with the output that shows that they run.
 var keepsRunning = map[string]struct {
 	args  []string
 	ready string

@@ -23,7 +23,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// programWith runs a command with a key for the server, and returns its exit code and what it printed.
+// programWith runs a command with a key for the server, and returns its exit code and output.
 func programWith(t *testing.T, key, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -92,7 +92,7 @@ func commandsOfTheAPI() (names []string) {
 	return names
 }
 
-// Each command that calls the API needs the role of what it does: with a key of another role it ends with 1 and says why.
+// Each command that calls the API needs the role of its operation: with a key of another role it exits 1 with the reason.
 func TestCommandsTakeTheirRole(t *testing.T) {
 	t.Parallel()
 	redis, dir := redistest.URL(t), t.TempDir()
@@ -190,7 +190,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 	})
 }
 
-// A server that is no orchestrator, or one of another version, is an error that names it. The key stays with the server.
+// The error about a server that is not an orchestrator, or has another version, names the server. The key is not sent elsewhere.
 func TestServersThatAreNoOrchestratorAreNamed(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -234,7 +234,7 @@ func TestServersThatAreNoOrchestratorAreNamed(t *testing.T) {
 	}
 }
 
-// A command ends when its caller interrupts it, although the server does not answer.
+// A command ends when its caller interrupts it, although the server does not respond.
 func TestSilentServerCanBeInterrupted(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 1)

@@ -17,7 +17,7 @@ type Problem struct {
 	Title  string  `json:"title" example:"Bad Request"`
 	Status int     `json:"status" example:"400"`
 	Code   string  `json:"code" example:"invalid_request" doc:"the kind of problem, for programs"`
-	Detail string  `json:"detail" example:"body.prompt: is required" doc:"what is wrong and what to do"`
+	Detail string  `json:"detail" example:"body.prompt: is required" doc:"cause and remedy"`
 	Errors []Field `json:"errors,omitempty" doc:"the invalid fields, at most 100"`
 
 	// RequestID is the X-Request-Id of the response, which the log of the server has.

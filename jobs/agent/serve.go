@@ -15,7 +15,7 @@ import (
 // Why the context of an assignment that this process works on ends, other than by the end of Run.
 var (
 	errDeadline = errors.New("the deadline of the assignment has passed")
-	errGone     = errors.New("the assignment has ended, or is no longer ours")
+	errGone     = errors.New("the assignment has ended or was lost")
 )
 
 // server takes work for agents to push to and for Go tasks.

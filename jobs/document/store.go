@@ -30,7 +30,7 @@ type Config struct {
 	Dir    string                                // Required.
 	Limit  int64                                 // bytes of a document
 	Filter *addressfilter.Filter                 // decides about the addresses that Fetch connects to. Defaults to public addresses.
-	Owner  func(context.Context) (string, error) // returns the ID of the owner of the directory, such as that of a Redis. Required.
+	Owner  func(context.Context) (string, error) // returns the ID of the owner of the directory, such as the ID of a Redis. Required.
 }
 
 // Store is a directory of documents. The first call that needs the directory creates and marks it; a directory with the
