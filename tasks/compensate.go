@@ -67,4 +67,5 @@ func bindCompensate(m *Mux) {
 			Opts: &graph.Opts{Queue: undo.QueueName(), Priority: &undo.Priority}}
 		return engine.Answer{Plan: &graph.Sig{Shape: graph.After, Kids: []*graph.Sig{undone, fail}}, Planned: true}, nil
 	})
+	m.handlers[compensateTask].Builtin = true
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -33,6 +34,20 @@ type Handler struct {
 	Opts *graph.Opts
 	Run  func(ctx context.Context, input []byte) (Answer, error)
 	Wrap []func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error // the outermost first
+
+	Builtin bool // every worker has it: it is not listed
+}
+
+// taskNames returns the sorted names of the tasks that handlers are for, without the built-in ones.
+func taskNames(handlers map[string]*Handler) []string {
+	var names []string
+	for name, h := range handlers {
+		if !h.Builtin {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Use adds middleware inside the existing middleware of h.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -181,10 +180,10 @@ func (rn *runner) unregistered(ctx context.Context, r *Run) result {
 
 // knows lists the tasks that this worker has handlers for.
 func (rn *runner) knows() string {
-	if len(rn.handlers) == 0 {
+	names := taskNames(rn.handlers)
+	if len(names) == 0 {
 		return fmt.Sprintf("Worker %s has no handlers", rn.cfg.Name)
 	}
-	names := slices.Sorted(maps.Keys(rn.handlers))
 	more := ""
 	if most := 20; len(names) > most {
 		names, more = names[:most], ", …"

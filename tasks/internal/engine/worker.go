@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -307,7 +306,7 @@ func (w *Worker) Slots() (busy, all int) {
 }
 
 // Tasks returns the names that the worker has handlers for, sorted.
-func (w *Worker) Tasks() []string { return slices.Sorted(maps.Keys(w.handlers)) }
+func (w *Worker) Tasks() []string { return taskNames(w.handlers) }
 
 // Serve takes and runs nodes for a wake-task.
 func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
