@@ -41,7 +41,7 @@ func (r *Revoker) Retry(ctx context.Context, refOrID string, inputs map[string]C
 	if err != nil {
 		return err
 	}
-	for call := newID(); ; {
+	for call := byOutside + encodeToken(randomBytes(6)); ; {
 		w, err := r.retriable(ctx, f)
 		if err != nil {
 			return err
@@ -326,7 +326,7 @@ var ofNode = regexp.MustCompile(`^([a-z]*)(\d[\d:.]*)!?$`)
 // clear deletes the fields of nodes that are deleted or reset.
 func (r *resetter) clear() {
 	del := []string{"x", "r", "d"}
-	for field := range r.fields {
+	for _, field := range slices.Sorted(maps.Keys(r.fields)) {
 		m := ofNode.FindStringSubmatch(field)
 		switch {
 		case field[0] == 'y': // runs of catches
@@ -591,8 +591,8 @@ func (pr *progress) reopened(ctx context.Context, fl *flow) error {
 	if err := pr.store.Progress.Delete(ctx, fl.g.Progress, fl.ID(), "completed_at"); err != nil {
 		return err
 	}
-	for name, value := range map[string]string{"total_chunks": strconv.Itoa(p.Chunks), "completed_chunks": strconv.Itoa(p.ChunksDone), "status": "PROCESSING"} {
-		if err := pr.store.Progress.Set(ctx, fl.g.Progress, fl.ID(), name, store.KeySet, value); err != nil {
+	for _, key := range [][2]string{{"total_chunks", strconv.Itoa(p.Chunks)}, {"completed_chunks", strconv.Itoa(p.ChunksDone)}, {"status", "PROCESSING"}} {
+		if err := pr.store.Progress.Set(ctx, fl.g.Progress, fl.ID(), key[0], store.KeySet, key[1]); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Reset is how the fields of an ended workflow change when it is retried.
@@ -41,8 +43,8 @@ func (s Flows) Retry(ctx context.Context, f Flow, r *Reset) (string, Todo, []Wak
 		}
 	}
 	add(r.Delete)
-	for field, value := range r.Set {
-		args = append(args, field, value)
+	for _, field := range slices.Sorted(maps.Keys(r.Set)) {
+		args = append(args, field, r.Set[field])
 	}
 	add(r.Move)
 	add(r.Plans)
