@@ -63,7 +63,7 @@ func TestCheckAgainstTarget(t *testing.T) {
 	if !strings.Contains(errs, "2 bring the target, 2 do not") {
 		t.Errorf("got %s, want a summary", errs)
 	}
-	_, _ = muster(0, append([]string{"add", "--no-check"}, names[0], names[3])...)
+	_, _ = muster(0, append([]string{"check", "--add", "--no-check"}, names[0], names[3])...)
 	out, _ = muster(0, append(target, "--json", "--alive")...)
 	var result struct {
 		Protocol string `json:"protocol"`
