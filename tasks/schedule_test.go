@@ -56,8 +56,14 @@ func TestPausedEntrySendsOnlyRequestedTicks(t *testing.T) {
 		if before.Paused.IsZero() {
 			t.Errorf("entry %+v: expected a pause", before)
 		}
-		scheduler(t, client, "often", "@every 30ms", scheduled.S("x")) // the pause lasts
-		time.Sleep(400 * time.Millisecond)
+		// The pause outlasts the scheduler. The other entry shows that the next one sends ticks.
+		next := tasks.NewScheduler(client, tasks.SchedulerConfig{Lease: 150 * time.Millisecond})
+		must0(t, next.Add("often", "@every 30ms", scheduled.S("x")))
+		must0(t, next.Add("other", "@every 30ms", scheduled.S("y")))
+		during(t, next.Run)
+		until(t, client, "often", "a scheduler leads the paused entry", func(e tasktype.ScheduleEntry) bool { return e.Leader != "" })
+		led := entryOf(t, client, "other").Sent
+		until(t, client, "other", "the other entry sends ticks", func(e tasktype.ScheduleEntry) bool { return e.Sent >= led+10 })
 		if e := entryOf(t, client, "often"); e.Sent != before.Sent || e.Missed != before.Missed {
 			t.Errorf("sent %d and missed %d ticks in a pause", e.Sent-before.Sent, e.Missed-before.Missed)
 		}
@@ -96,8 +102,8 @@ func TestOverlappingTicks(t *testing.T) {
 	test := func(t *testing.T, rdb redis.UniversalClient) {
 		client, _ := countRuns(t, rdb)
 		// No worker takes from this queue, so that the workflows do not end.
-		run := func(name string, p tasks.OverlapPolicy) {
-			scheduler(t, client, name, "@every 100ms", scheduled.S("x"), tasks.Queue("unserved"), tasks.Overlap(p))
+		run := func(name string, p tasks.OverlapPolicy) (stop func()) {
+			return scheduler(t, client, name, "@every 100ms", scheduled.S("x"), tasks.Queue("unserved"), tasks.Overlap(p))
 		}
 		run("skip", tasks.OverlapSkip)
 		e := until(t, client, "skip", "ticks are skipped", func(e tasktype.ScheduleEntry) bool { return e.Error != "" })
@@ -123,10 +129,9 @@ func TestOverlappingTicks(t *testing.T) {
 			t.Errorf("queued ticks of a paused entry: %+v", e)
 		}
 
-		run("cancel", tasks.OverlapCancel)
+		stop := run("cancel", tasks.OverlapCancel)
 		e = until(t, client, "cancel", "workflows replace each other", func(e tasktype.ScheduleEntry) bool { return e.Sent > 3 })
-		must0(t, client.PauseSchedule(t.Context(), "cancel"))
-		time.Sleep(100 * time.Millisecond)
+		stop() // which waits for a tick that is being sent
 		all, _, err := client.Workflows(t.Context(), tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 100})
 		must0(t, err)
 		running := 0

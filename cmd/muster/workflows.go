@@ -383,7 +383,7 @@ func known(ctx context.Context, env environment, s *client.Client, name, queue s
 		name, queue, strings.Join(slices.Compact(queues), " or "))
 }
 
-// stopWorkflows stops the workflows of the arguments that have not ended, and prints what became of each.
+// stopWorkflows stops the workflows of the arguments that have not ended, and prints the result for each.
 // retryWorkflows retries workflows by ID or, with --all, by a filter.
 func retryWorkflows(env environment) cli.ActionFunc {
 	return func(c *cli.Context) error {

@@ -225,7 +225,7 @@ func (r *resetter) state(name string) byte {
 	return 0
 }
 
-// mark finds the nodes to reset: those without success, and what depends on their outcome.
+// mark finds the nodes to reset: nodes without success, and nodes that depend on the outcome of one.
 func (r *resetter) mark() {
 	var queue []graph.ID
 	mark := func(id graph.ID, anew bool) {
@@ -257,7 +257,7 @@ func (r *resetter) mark() {
 		edges := g.Succs(id.Index)
 		switch {
 		case n.Kind == graph.Permit:
-			continue // the nodes behind it that have succeeded need no place
+			continue // succeeded nodes that depend on it need no place
 		case id.Inst >= 0:
 			edges = g.Members(id.Index)
 		}
