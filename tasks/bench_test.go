@@ -308,6 +308,38 @@ func BenchmarkSendGroup10000(b *testing.B) {
 	})
 }
 
+// BenchmarkSend sends tasks that no worker runs: in one goroutine one by one, many at once, and with asynq.
+func BenchmarkSend(b *testing.B) {
+	client := tasks.NewClient(redistest.Server(b).Client())
+	b.Run("one", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := benchStep.S(1).Send(b.Context(), client); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("many", func(b *testing.B) {
+		sends := make([]tasks.Sending, 1000)
+		for i := range sends {
+			sends[i].Work = benchStep.S(i)
+		}
+		for left := b.N; left > 0; left -= len(sends) {
+			if _, err := client.SendMany(b.Context(), sends[:min(left, len(sends))]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("asynq", func(b *testing.B) {
+		client := asynq.NewClient(asynq.RedisClientOpt{Addr: redistest.Server(b).Addr})
+		defer func() { _ = client.Close() }()
+		for b.Loop() {
+			if _, err := client.Enqueue(asynq.NewTask("raw", []byte("1"))); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 // BenchmarkRevokeAmongMany revokes workflows of a fairness key that has 20,000 ready ones. x-own is the time of workflows
 // without a key.
 func BenchmarkRevokeAmongMany(b *testing.B) {

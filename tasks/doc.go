@@ -67,6 +67,8 @@
 //	run, err := tasks.Chord(pages, Index).Send(ctx, client) // indexes the pages once all are fetched
 //	report, err := run.Wait(ctx)
 //
+// [Client.SendMany] sends many workflows in few round trips.
+//
 // A task of the wrong type does not compile. These functions make signatures:
 //
 //   - [Task.S]: runs the task on an input

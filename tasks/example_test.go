@@ -278,6 +278,32 @@ func ExampleClient_Retry() {
 	// Output: hello bob <nil>
 }
 
+func ExampleClient_SendMany() {
+	client, stop := exampleFleet()
+	defer stop()
+	ctx := context.Background()
+	results, err := client.SendMany(ctx, []tasks.Sending{
+		{Work: Greet.S("ann")},
+		{Work: Greet.S("bob"), Options: []tasks.SendOption{tasks.Queue("no such queue")}},
+		{Work: Greet.S("eve")},
+	})
+	fmt.Println("all were sent:", err == nil)
+	for _, r := range results {
+		if r.Err != nil {
+			fmt.Println("invalid:", errors.Is(r.Err, tasks.ErrInvalid))
+			continue
+		}
+		out, err := tasks.Attach[string](client, r.ID).Wait(ctx)
+		must(err)
+		fmt.Println(out)
+	}
+	// Output:
+	// all were sent: false
+	// hello ann
+	// invalid: true
+	// hello eve
+}
+
 func ExampleScheduler() {
 	client, stop := exampleFleet()
 	defer stop()

@@ -61,15 +61,32 @@ func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, be
 // send is Send, for a tick if behind is positive or late is given: it runs behind after its time, and fails once
 // Redis's clock has reached late.
 func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (string, error) {
+	p, err := s.prepare(ctx, sig, o, behind, late)
+	if err != nil {
+		return duplicate(err)
+	}
+	todo, wants, err := s.store.Flows.Submit(ctx, p.fl.Flow, &p.grow)
+	return s.finish(ctx, p, todo, wants, err)
+}
+
+// prepared is a workflow that can be stored.
+type prepared struct {
+	fl   *flow
+	g    *graph.Graph
+	grow store.Grow
+}
+
+// prepare compiles a send, and claims its unique key if that is in another shard.
+func (s *Sender) prepare(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (*prepared, error) {
 	if s.Defaults != nil {
 		o = s.Defaults.Over(o)
 	}
 	g, err := compile(sig, o, behind)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := s.refuseEviction(ctx); err != nil {
-		return "", err
+		return nil, err
 	}
 	ref := store.GeneratedReference(newID())
 	if o.ID != "" {
@@ -77,32 +94,34 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 	}
 	f, err := s.store.Flows.Address(ctx, ref)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	created, err := s.redisTime(ctx, f.Shard())
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	g.Created = created.UnixMilli()
 	grow, err := grown(g, "")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	grow.Key = o.FairnessKey
-	fl := newFlow(f, g)
-	grow.Late = late
-	if err := s.claim(ctx, fl, &grow, o); err != nil {
-		return duplicate(err)
-	}
-	todo, wants, err := s.store.Flows.Submit(ctx, fl.Flow, &grow)
+	p := &prepared{newFlow(f, g), g, grow}
+	p.grow.Late = late
+	return p, s.claim(ctx, p.fl, &p.grow, o)
+}
+
+// finish takes the first steps of a workflow that was stored, and returns its reference. err is the error of the store.
+func (s *Sender) finish(ctx context.Context, p *prepared, todo store.Todo, wants []Wake, err error) (string, error) {
+	fl, ref := p.fl, p.fl.Ref
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && dup.Ref == ref {
 		return ref, nil // an earlier call stored it, and its reply was lost; workers find its ready nodes
 	}
 	if err != nil {
 		return duplicate(err)
 	}
-	s.graphs.keep(ref, "", g)
-	if g.Progress != "" {
+	s.graphs.keep(ref, "", p.g)
+	if p.g.Progress != "" {
 		if err := s.progress.dispatched(ctx, fl); err != nil {
 			s.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID(), "error", err)
 		}
@@ -113,6 +132,54 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 		s.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", fl.ID(), "error", err)
 	}
 	return ref, nil
+}
+
+// Sending is a workflow to send with others.
+type Sending struct {
+	Sig  *graph.Sig
+	Opts *graph.Opts
+}
+
+// Sent is the result of a [Sending]: the reference of its workflow or, with [ErrDuplicate], of the workflow that has its ID
+// or unique key.
+type Sent struct {
+	Ref string
+	Err error
+}
+
+// SendMany is Send for many workflows. They are stored in few round trips, each by itself.
+func (s *Sender) SendMany(ctx context.Context, sends []Sending) []Sent {
+	out := make([]Sent, len(sends))
+	for first := 0; first < len(sends); first += sendsAtOnce {
+		part := sends[first:min(len(sends), first+sendsAtOnce)]
+		s.sendPart(ctx, part, out[first:first+len(part)])
+	}
+	return out
+}
+
+// sendsAtOnce bounds the workflows that are compiled before they are stored.
+const sendsAtOnce = 1000
+
+func (s *Sender) sendPart(ctx context.Context, sends []Sending, out []Sent) {
+	var ready []int
+	var stored []store.Submission
+	all := make([]*prepared, len(sends))
+	for i, send := range sends {
+		p, err := s.prepare(ctx, send.Sig, send.Opts, 0, time.Time{})
+		if err != nil {
+			ref, err := duplicate(err)
+			out[i] = Sent{ref, s.store.Explain(ctx, err)}
+			continue
+		}
+		all[i] = p
+		ready = append(ready, i)
+		stored = append(stored, store.Submission{Flow: p.fl.Flow, Grow: &p.grow})
+	}
+	for k, r := range s.store.Flows.SubmitMany(ctx, stored) {
+		i := ready[k]
+		ref, err := s.finish(ctx, all[i], r.Todo, r.Wants, r.Err)
+		out[i] = Sent{ref, s.store.Explain(ctx, err)}
+	}
 }
 
 // maxHeaders bounds the headers of a workflow.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 var errNone = errors.New("script returned nothing")
@@ -146,6 +148,15 @@ func (s Flows) storePieces(ctx context.Context, f Flow, parts [][]Literal) error
 
 // submit stores a workflow with its last inputs, after so many parts that storePieces has stored.
 func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stored int) (Todo, []Wake, error) {
+	res, err := s.call(ctx, "submit", f.shard, g.submission(f, last, stored)...)
+	if err != nil {
+		return Todo{}, nil, fmt.Errorf("store workflow: %w", err)
+	}
+	return submitted(f, res)
+}
+
+// submission returns the arguments of the script submit.
+func (g *Grow) submission(f Flow, last []Literal, stored int) []any {
 	ttl, late := "", ""
 	if g.Unique != "" {
 		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
@@ -156,10 +167,11 @@ func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stor
 	args := f.facts(make([]any, 0, 18+2*len(last)+4*len(g.Roots)))
 	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
 	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, stored, len(last)+g.keeps(), len(g.Roots), plain)
-	res, err := s.call(ctx, "submit", f.shard, g.roots(g.keep(literals(args, last), ""))...)
-	if err != nil {
-		return Todo{}, nil, fmt.Errorf("store workflow: %w", err)
-	}
+	return g.roots(g.keep(literals(args, last), ""))
+}
+
+// submitted returns the result of the script submit.
+func submitted(f Flow, res []any) (Todo, []Wake, error) {
 	switch {
 	case text(res[0]) == "dup" && len(res) > 1:
 		return Todo{}, nil, &DuplicateError{text(res[1])}
@@ -171,6 +183,75 @@ func (s Flows) submit(ctx context.Context, f Flow, g *Grow, last []Literal, stor
 		return Todo{}, nil, fmt.Errorf("store workflow: %w", errNone)
 	}
 	return todo(res[2]), wakes(f.shard, res[1]), nil
+}
+
+// Submission is a workflow to store, and then the result.
+type Submission struct {
+	Flow  Flow
+	Grow  *Grow
+	Todo  Todo
+	Wants []Wake
+	Err   error
+}
+
+// The submissions of one round trip.
+const (
+	submitCalls = 500     // at most
+	submitBytes = 4 << 20 // of graphs and inputs, at most; a larger one goes alone
+)
+
+// SubmitMany is Submit for many workflows, with many in a round trip. It returns them with their results, in their order.
+func (s Flows) SubmitMany(ctx context.Context, all []Submission) []Submission {
+	var small []*Submission
+	bytes := 0
+	for i := range all {
+		sub := &all[i]
+		size := len(sub.Grow.Graph) + len(sub.Grow.Given)
+		for _, in := range sub.Grow.Inputs {
+			size += len(in.Input)
+		}
+		if len(pieces(sub.Grow.Inputs)) > 1 {
+			sub.Todo, sub.Wants, sub.Err = s.Submit(ctx, sub.Flow, sub.Grow)
+			continue
+		}
+		if len(small) == submitCalls || len(small) > 0 && bytes+size > submitBytes {
+			s.submitTogether(ctx, small)
+			small, bytes = nil, 0
+		}
+		small, bytes = append(small, sub), bytes+size
+	}
+	s.submitTogether(ctx, small)
+	return all
+}
+
+// submitTogether stores workflows in one round trip, and those whose Redis does not have the script in another one.
+func (s Flows) submitTogether(ctx context.Context, subs []*Submission) {
+	script := s.scripts["submit"]
+	for len(subs) > 0 {
+		pipe := s.rdb.Pipeline()
+		cmds := make([]*redis.Cmd, len(subs))
+		for i, sub := range subs {
+			cmds[i] = script.EvalSha(ctx, pipe, []string{tag(sub.Flow.shard)}, sub.Grow.submission(sub.Flow, sub.Grow.Inputs, 0)...)
+		}
+		_, _ = pipe.Exec(ctx) // each has its own error
+		var again []*Submission
+		loaded := map[int]bool{} // shards
+		for i, sub := range subs {
+			res, err := cmds[i].Slice()
+			switch {
+			case redis.HasErrorPrefix(err, "NOSCRIPT") && loaded[sub.Flow.shard]:
+				again = append(again, sub)
+			case redis.HasErrorPrefix(err, "NOSCRIPT"):
+				loaded[sub.Flow.shard] = true
+				sub.Todo, sub.Wants, sub.Err = s.submit(ctx, sub.Flow, sub.Grow, sub.Grow.Inputs, 0)
+			case err != nil:
+				sub.Err = fmt.Errorf("store workflow: %w", err)
+			default:
+				sub.Todo, sub.Wants, sub.Err = submitted(sub.Flow, res)
+			}
+		}
+		subs = again
+	}
 }
 
 // StoreInputs stores the inputs of the members of a map, before [ExtendChange] adds them. ok is false if the workflow
