@@ -23,7 +23,7 @@ var page = template.Must(template.New("performance.md").Funcs(template.FuncMap{
 type table struct {
 	head []string
 	rows [][]string
-	text bool // the last column contains text
+	text int // the number of columns with text at the end
 }
 
 // render renders the page as Markdown.
@@ -33,7 +33,7 @@ func render(res *results) ([]byte, error) {
 		"R": res, "Concurrency": concurrency, "Singles": number(singles), "ChainSteps": chainSteps, "ChordSize": chordSize,
 		"ChainsAtOnce": chainsAtOnce, "ChordsAtOnce": chordsAtOnce,
 		"CPU": cpuTable(res), "Rates": rateTable(res), "Latency": latencyTable(res), "Workflows": workflowTable(res),
-		"Recovery": recoveryTable(res), "Promises": promiseTable(res), "Behind": behind(res), "Old": old(res),
+		"Guarantees": guaranteeTable(res), "Behind": behind(res), "Old": old(res),
 	})
 	return out.Bytes(), err
 }
@@ -48,8 +48,8 @@ func (t table) String() string {
 		rule[i] = "---:"
 	}
 	rule[0] = "---"
-	if t.text {
-		rule[len(rule)-1] = "---"
+	for i := range t.text {
+		rule[len(rule)-1-i] = "---"
 	}
 	line(rule)
 	for _, r := range t.rows {
@@ -177,26 +177,19 @@ func old(res *results) string {
 	}
 }
 
-func recoveryTable(res *results) table {
-	t := table{head: []string{"", "s", "determined by"}, text: true}
+// guaranteeTable lists when a task of a killed worker runs again, and the guarantees and settings of each system.
+func guaranteeTable(res *results) table {
+	t := table{head: []string{"", "runs again after, s", "because", "guarantee", "settings"}, text: 3}
 	for _, o := range res.Systems {
+		s := o.System
 		took := fmt.Sprintf("> %.0f", res.Limit.Seconds())
 		switch {
 		case o.Recovered > 0:
 			took = number(o.Recovered.Seconds())
-		case o.System.Loses:
+		case s.Loses:
 			took = "never: lost"
 		}
-		t.add(o.System.Name, took, o.System.Recovery)
-	}
-	return t
-}
-
-func promiseTable(res *results) table {
-	t := table{head: []string{"", "guarantees per task"}, text: true}
-	for _, o := range res.Systems {
-		s := o.System
-		t.add(fmt.Sprintf("%s %s, %s", s.Name, s.Version, s.Language), s.Promise+" Settings: "+s.Settings+".")
+		t.add(strings.TrimSpace(s.Name+" "+s.Version), took, s.Recovery, s.Promise, s.Settings)
 	}
 	return t
 }
