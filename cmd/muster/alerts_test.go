@@ -58,8 +58,7 @@ func alertRules(t *testing.T) []alertRule {
 // The commands of the runbook use the data directory of the systemd units.
 func TestRunbookHasTheDataDirectoryOfTheUnits(t *testing.T) {
 	t.Parallel()
-	_, runbook, _ := strings.Cut(rootFile(t, "docs", "how-to", "operating.md"), "\n## Runbook\n")
-	_, block, _ := strings.Cut(runbook, "```sh\n")
+	_, block, _ := strings.Cut(rootFile(t, "docs", "how-to", "runbook.md"), "```sh\n")
 	block, _, _ = strings.Cut(block, "```")
 	for _, unit := range []string{"muster.service", "muster-worker@.service"} {
 		m := regexp.MustCompile(`(?m)^Environment=(MUSTER_DATA_DIR=\S+)$`).FindStringSubmatch(rootFile(t, "deploy", "systemd", unit))
@@ -71,14 +70,14 @@ func TestRunbookHasTheDataDirectoryOfTheUnits(t *testing.T) {
 
 func TestAlertsAreOfMetricsThatThereAreAndHaveARunbook(t *testing.T) {
 	t.Parallel()
-	page := rootFile(t, "docs", "how-to", "operating.md")
+	page := rootFile(t, "docs", "how-to", "runbook.md")
 	rules := alertRules(t)
 	for _, r := range rules {
 		if bad := unknownMetrics(t, r.Expr); len(bad) > 0 || metricName.FindString(r.Expr) == "" {
 			t.Errorf("%s: %s names %q, which docs/reference/metrics.md does not list", r.Alert, r.Expr, bad)
 		}
-		if !strings.Contains(page, "\n### "+r.Alert+"\n") || r.Annotations["runbook"] != "docs/how-to/operating.md#"+strings.ToLower(r.Alert) {
-			t.Errorf("%s: docs/how-to/operating.md has no section for it, or it leads to %q", r.Alert, r.Annotations["runbook"])
+		if !strings.Contains(page, "\n## "+r.Alert+"\n") || r.Annotations["runbook"] != "docs/how-to/runbook.md#"+strings.ToLower(r.Alert) {
+			t.Errorf("%s: docs/how-to/runbook.md has no section for it, or it leads to %q", r.Alert, r.Annotations["runbook"])
 		}
 		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s: got %v and %v, want a severity, a summary and a description", r.Alert, r.Labels, r.Annotations)
@@ -87,9 +86,9 @@ func TestAlertsAreOfMetricsThatThereAreAndHaveARunbook(t *testing.T) {
 	if len(rules) < 20 {
 		t.Errorf("saw %d alerts, want all", len(rules))
 	}
-	for _, m := range regexp.MustCompile(`(?m)^### (Muster\w+)$`).FindAllStringSubmatch(page, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^## (Muster\w+)$`).FindAllStringSubmatch(page, -1) {
 		if !slices.ContainsFunc(rules, func(r alertRule) bool { return r.Alert == m[1] }) {
-			t.Errorf("docs/how-to/operating.md has a section for %s, which is not an alert", m[1])
+			t.Errorf("docs/how-to/runbook.md has a section for %s, which is not an alert", m[1])
 		}
 	}
 }
