@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,26 +23,19 @@ agents.static.
     muster agents list`,
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the agents, with their state and load",
-				Description: `--hours counts their work by hour, in UTC, the newest first. An assignment counts
-in the hour in which it ended.
+				Name: "list", Usage: "list the agents, with their state and load, or all fields of one", ArgsUsage: "[AGENT]",
+				Description: `AGENT is an ID or a name. --hours counts the work of agents by hour in UTC, newest
+first. An assignment counts in the hour in which it ended.
 
     muster agents list --role creator
+    muster agents list reviewer-1
     muster agents list --hours 3`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "only agents of `ROLE`"},
 					&cli.IntFlag{Name: "hours", Usage: fmt.Sprintf("show their work in the last `N` hours instead, up to %d", agent.MaxHours)},
 					serverFlag(), watchFlag(), jsonFlag(),
 				},
-				Action: onAgents(env, 0, 0, listAgents),
-			},
-			{
-				Name: "get", Aliases: []string{"show"}, Usage: "show an agent", ArgsUsage: "AGENT",
-				Description: `AGENT is the id or the name.
-
-    muster agents get reviewer-1`,
-				Flags:  []cli.Flag{serverFlag(), jsonFlag()},
-				Action: onAgents(env, 1, 1, showAgent),
+				Action: onAgents(env, 0, 1, listAgents),
 			},
 			{
 				Name: "pause", Aliases: []string{"drain"}, Usage: "give an agent no new work until agents resume; its assignments continue", ArgsUsage: "AGENT",
@@ -77,6 +69,16 @@ func onAgents(env environment, least, most int, fn func(context.Context, *cli.Co
 func listAgents(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
 	if c.IsSet("hours") {
 		return showActivity(ctx, c, env, api)
+	}
+	if name := c.Args().First(); name != "" {
+		a, err := findAgent(ctx, api, name)
+		switch {
+		case err != nil:
+			return err
+		case c.Bool("json"):
+			return printJSON(env.stdout, a)
+		}
+		return printFields(env.stdout, a)
 	}
 	list, err := api.Agents(ctx)
 	if err != nil {
@@ -116,50 +118,6 @@ func findAgent(ctx context.Context, api *client.Client, name string) (agent.Agen
 	return one, fmt.Errorf("%d agents have the name %s; use an id: %s", len(found), name, strings.Join(found, ", "))
 }
 
-func showAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
-	a, err := findAgent(ctx, api, c.Args().First())
-	if err != nil {
-		return err
-	}
-	if c.Bool("json") {
-		return printJSON(env.stdout, a)
-	}
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(env.stdout, "%-11s %s\n", name, value)
-		}
-	}
-	line("agent", a.ID)
-	line("name", a.Name)
-	line("roles", strings.Join(a.Roles, ", "))
-	line("state", a.State)
-	line("load", fmt.Sprintf("%d of %d", a.Held, a.Capacity))
-	line("url", a.URL)
-	line("breaker", a.Breaker)
-	line("done", fmt.Sprintf("%d, failed %d", a.Done, a.Failed))
-	line("usage", pairs(a.Usage))
-	line("labels", pairs(a.Labels))
-	if !a.Registered.IsZero() {
-		line("registered", a.Registered.Format(time.RFC3339))
-	}
-	if !a.LastSeen.IsZero() {
-		line("last seen", a.LastSeen.Format(time.RFC3339))
-	}
-	line("works on", a.CurrentJob)
-	line("activity", a.Activity)
-	line("last error", a.LastError)
-	return nil
-}
-
-// pairs are the values of a map by their keys.
-func pairs[V any](m map[string]V) string {
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, fmt.Sprintf("%s=%v", key, m[key]))
-	}
-	return strings.Join(list, ", ")
-}
-
 func pauseAgent(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
 	a, err := findAgent(ctx, api, c.Args().First())
 	if err != nil {
@@ -188,6 +146,9 @@ func deleteAgent(ctx context.Context, c *cli.Context, env environment, api *clie
 }
 
 func showActivity(ctx context.Context, c *cli.Context, env environment, api *client.Client) error {
+	if err := arguments(c, 0, 0); err != nil {
+		return err
+	}
 	hours, err := within(c, "hours", 1, agent.MaxHours)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
+	"github.com/urfave/cli/v2"
 )
 
 // table prints rows under a head, in columns. On a terminal the widest columns
@@ -144,6 +146,50 @@ func printJSON(w io.Writer, v any) error {
 	}
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// printFields prints the fields of an object that have a value, one a line, in the order of its JSON.
+func printFields(w io.Writer, object any) error {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	_, err = dec.Token() // the opening brace
+	for err == nil && dec.More() {
+		var name json.Token
+		var value json.RawMessage
+		if name, err = dec.Token(); err == nil {
+			err = dec.Decode(&value)
+		}
+		if text := fieldText(value); text != "" {
+			fmt.Fprintf(w, "%-18s %s\n", strings.ReplaceAll(fmt.Sprint(name), "_", " "), printable(text))
+		}
+	}
+	return err
+}
+
+// fieldText returns a JSON value as a table shows it, "" for an empty one.
+func fieldText(value json.RawMessage) string {
+	var text string
+	var list []string
+	switch {
+	case json.Unmarshal(value, &text) == nil:
+		return text
+	case json.Unmarshal(value, &list) == nil:
+		return strings.Join(list, ", ")
+	case slices.Contains([]string{"{}", "[]", "false"}, string(value)):
+		return ""
+	}
+	return string(value)
+}
+
+// showDone prints a changed object: with --json as the API responds, otherwise a line.
+func showDone(env environment, c *cli.Context, object any, err error, format string, args ...any) error {
+	if err == nil && c.Bool("json") {
+		return printJSON(env.stdout, object)
+	}
+	return done(env, err, format, args...)
 }
 
 // elapsed returns the time since t, for things that still run.

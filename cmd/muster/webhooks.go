@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -21,8 +22,8 @@ func webhooksCommand(env environment) *cli.Command {
 acknowledged, for a day. WEBHOOK is a name or an id.
 
     muster webhooks create https://ops.example.org/muster --name ops --event 'job.*'
-    muster webhooks deliveries ops`,
-		Subcommands: append([]*cli.Command{
+    muster webhooks get ops`,
+		Subcommands: []*cli.Command{
 			{
 				Name: "create", Usage: "create a webhook, and print the secret that signs its requests", ArgsUsage: "URL",
 				Description: `The secret is printed once. An address that is not public must be in the setting
@@ -37,7 +38,7 @@ network.allow.
 				},
 				Action: onAPI(env.creating(), 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 					w, err := api.CreateWebhook(ctx, client.NewWebhook{Name: c.String("name"), URL: c.Args().First(), Events: c.StringSlice("event")})
-					return printSecret(env, c, w, err, "created")
+					return showDone(env, c, w, err, "created: %s\nsecret, shown once: %s", w.Name, w.Secret)
 				}),
 			},
 			{
@@ -54,20 +55,15 @@ network.allow.
 				}),
 			},
 			{
-				Name: "get", Usage: "show a webhook", ArgsUsage: "WEBHOOK",
-				Description: "    muster webhooks get ops",
-				Flags:       []cli.Flag{serverFlag(), jsonFlag()},
-				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					w, err := api.Webhook(ctx, c.Args().First())
-					if err != nil {
-						return err
-					}
-					if c.Bool("json") {
-						return printJSON(env.stdout, w)
-					}
-					printWebhook(env, w)
-					return nil
-				}),
+				Name: "get", Usage: "show a webhook and its deliveries, newest first", ArgsUsage: "WEBHOOK",
+				Description: `    muster webhooks get ops
+    muster webhooks get ops --state failed`,
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "state", Usage: "only deliveries in `STATE`: " + strings.Join(webhook.DeliveryStates, ", ")},
+					&cli.IntFlag{Name: "limit", Value: 50, Usage: "at most `N` deliveries, from 1 to 100000"},
+					serverFlag(), watchFlag(), jsonFlag(),
+				},
+				Action: getWebhook(env),
 			},
 			{
 				Name: "delete", Usage: "delete a webhook; pending deliveries are dropped", ArgsUsage: "WEBHOOK",
@@ -92,103 +88,72 @@ network.allow.
 				Action:      setDisabled(env, true),
 			},
 			{
-				Name: "rotate", Usage: "give a webhook a new secret, and print it", ArgsUsage: "WEBHOOK",
-				Description: `Requests are signed with both secrets until the old one ends.
-
-    muster webhooks rotate ops --keep 48h`,
-				Flags: []cli.Flag{
-					&cli.DurationFlag{Name: "keep", Value: 24 * time.Hour, Usage: "sign with the old secret too for `DURATION`; 0s ends it at once"},
-					serverFlag(), jsonFlag(),
-				},
-				Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-					w, err := api.RotateWebhookSecret(ctx, c.Args().First(), client.SecretRotation{Keep: c.Duration("keep").String()})
-					return printSecret(env, c, w, err, "rotated")
-				}),
-			},
-		}, deliveryCommands(env)...),
-	}
-}
-
-func deliveryCommands(env environment) []*cli.Command {
-	return []*cli.Command{
-		{
-			Name: "deliveries", Usage: "list the deliveries to a webhook, the newest first", ArgsUsage: "WEBHOOK",
-			Description: "    muster webhooks deliveries ops --state failed",
-			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "state", Usage: "only deliveries that are `STATE`: " + strings.Join(webhook.DeliveryStates, ", ")},
-				&cli.IntFlag{Name: "limit", Value: 50, Usage: "at most `N`, up to 100000"},
-				serverFlag(), watchFlag(), jsonFlag(),
-			},
-			Action: onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-				limit, err := within(c, "limit", 1, 100_000)
-				if err != nil {
-					return err
-				}
-				list, err := api.Deliveries(ctx, c.Args().First(), client.DeliveryFilter{State: c.String("state"), Limit: limit})
-				if err != nil {
-					return err
-				}
-				return showPage(env, c, list, "No deliveries found", []string{"DELIVERY", "EVENT", "STATE", "ATTEMPTS", "STATUS", "MS", "NEXT", "ERROR"}, deliveryRow)
-			}),
-		},
-		{
-			Name: "send", Usage: "send a test event to a webhook, or a delivery that has ended again", ArgsUsage: "WEBHOOK [DELIVERY]",
-			Description: `A delivery keeps its id.
+				Name: "send", Usage: "send a test event to a webhook, or resend a delivery that has ended", ArgsUsage: "WEBHOOK [DELIVERY]",
+				Description: `A resent delivery keeps its ID.
 
     muster webhooks send ops
     muster webhooks send ops 1735689600000-0`,
-			Flags: []cli.Flag{serverFlag(), jsonFlag()},
-			Action: onAPI(env, 1, 2, func(ctx context.Context, c *cli.Context, api *client.Client) error {
-				var d webhook.Delivery
-				var err error
-				if delivery := c.Args().Get(1); delivery != "" {
-					d, err = api.Redeliver(ctx, c.Args().First(), delivery)
-				} else {
-					d, err = api.TestWebhook(ctx, c.Args().First())
-				}
-				switch {
-				case err != nil:
-					return err
-				case c.Bool("json"):
-					return printJSON(env.stdout, d)
-				}
-				return done(env, nil, "pending: %s; see muster webhooks deliveries %s", d.ID, c.Args().First())
-			}),
+				Flags: []cli.Flag{serverFlag(), jsonFlag()},
+				Action: onAPI(env, 1, 2, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+					var d webhook.Delivery
+					var err error
+					if delivery := c.Args().Get(1); delivery != "" {
+						d, err = api.Redeliver(ctx, c.Args().First(), delivery)
+					} else {
+						d, err = api.TestWebhook(ctx, c.Args().First())
+					}
+					return showDone(env, c, d, err, "pending: %s; see muster webhooks get %s", d.ID, c.Args().First())
+				}),
+			},
 		},
 	}
 }
 
 func setDisabled(env environment, disabled bool) cli.ActionFunc {
+	result := "enabled: %s"
+	if disabled {
+		result = "disabled: %s"
+	}
 	return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
 		w, err := api.EditWebhook(ctx, c.Args().First(), client.WebhookEdit{Disabled: &disabled})
-		switch {
-		case err != nil:
-			return err
-		case c.Bool("json"):
-			return printJSON(env.stdout, w)
-		case disabled:
-			fmt.Fprintf(env.stdout, "disabled: %s\n", w.Name)
-		default:
-			fmt.Fprintf(env.stdout, "enabled: %s\n", w.Name)
-		}
-		return nil
+		return showDone(env, c, w, err, result, w.Name)
 	})
 }
 
-func printSecret(env environment, c *cli.Context, w client.WebhookSecret, err error, verb string) error {
-	switch {
-	case err != nil:
-		return err
-	case c.Bool("json"):
-		return printJSON(env.stdout, w)
-	}
-	fmt.Fprintf(env.stdout, "%s: %s\n", verb, w.Name)
-	fmt.Fprintf(env.stdout, "secret, shown once: %s\n", w.Secret)
-	return nil
+// webhookDeliveries is a webhook with its deliveries.
+type webhookDeliveries struct {
+	webhook.Endpoint
+	Deliveries []webhook.Delivery `json:"deliveries"`
+}
+
+func getWebhook(env environment) cli.ActionFunc {
+	return onAPI(env, 1, 1, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+		limit, err := within(c, "limit", 1, 100_000)
+		if err != nil {
+			return err
+		}
+		w, err := api.Webhook(ctx, c.Args().First())
+		if err != nil {
+			return err
+		}
+		list, err := api.Deliveries(ctx, w.ID, client.DeliveryFilter{State: c.String("state"), Limit: limit})
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			return printJSON(env.stdout, webhookDeliveries{w, list})
+		}
+		w.URL = shown.ShownURL(w.URL)
+		if err := printFields(env.stdout, w); err != nil {
+			return err
+		}
+		fmt.Fprintln(env.stdout)
+		return showPage(env, c, list, "No deliveries found", []string{"DELIVERY", "EVENT", "STATE", "ATTEMPTS", "STATUS", "MS", "NEXT", "ERROR"}, deliveryRow)
+	})
 }
 
 func webhookRow(w webhook.Endpoint) []string {
-	return []string{w.Name, shown.ShownURL(w.URL), eventsOf(w), w.State,
+	return []string{w.Name, shown.ShownURL(w.URL), cmp.Or(strings.Join(w.Events, ","), "all"), w.State,
 		fmt.Sprint(w.Pending), fmt.Sprint(w.Delivered), fmt.Sprint(w.GivenUp), age(w.LastDelivered)}
 }
 
@@ -201,42 +166,4 @@ func deliveryRow(d webhook.Delivery) []string {
 		next = max(time.Until(d.NextAttempt), 0).Round(time.Second).String()
 	}
 	return []string{d.ID, d.Type, d.State, fmt.Sprint(d.Attempts), status, fmt.Sprint(d.DurationMS), next, d.Error}
-}
-
-func eventsOf(e webhook.Endpoint) string {
-	if len(e.Events) == 0 {
-		return "all"
-	}
-	return strings.Join(e.Events, ",")
-}
-
-func printWebhook(env environment, e webhook.Endpoint) {
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(env.stdout, "%-14s %s\n", name, value)
-		}
-	}
-	at := func(name string, t time.Time) {
-		if !t.IsZero() {
-			line(name, t.Format(time.RFC3339))
-		}
-	}
-	line("webhook", e.ID)
-	line("name", e.Name)
-	line("url", shown.ShownURL(e.URL))
-	line("events", eventsOf(e))
-	line("state", e.State)
-	line("reason", e.Reason)
-	if e.Static {
-		line("from", "the configuration")
-	}
-	line("pending", fmt.Sprint(e.Pending))
-	line("delivered", fmt.Sprint(e.Delivered))
-	line("given up", fmt.Sprint(e.GivenUp))
-	at("created", e.Created)
-	at("old secret", e.OldSecretUntil)
-	at("last delivered", e.LastDelivered)
-	at("failing since", e.FailingSince)
-	at("last failure", e.LastFailure)
-	line("last error", cell(e.LastError, 300))
 }

@@ -127,7 +127,7 @@ func (d *deliverer) answered(ctx context.Context, it workqueue.Leased, a webhook
 		return workqueue.Done(), nil
 	case noteGivenUp:
 		d.counts.ended.WithLabelValues(noteGivenUp).Inc()
-		d.log.WarnContext(ctx, "delivery to a webhook failed and is given up; see muster webhooks deliveries",
+		d.log.WarnContext(ctx, "delivery to a webhook failed and is given up; see muster webhooks get",
 			"webhook", endpoint, "delivery", messageOf(it.ID, endpoint), "attempts", last.Number, "err", a.Err)
 		err = workqueue.Permanent(a.Err)
 	default:
