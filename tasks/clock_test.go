@@ -85,7 +85,7 @@ func TestClockOfRedisMayBeSetBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		rdb.HSet(t.Context(), "muster:{0}:wake:default", "t", tomorrow, "p", tomorrow)
+		rdb.HSet(t.Context(), "muster:{0}:wake:default", "taken", tomorrow, "pending", tomorrow)
 		resume()
 		if got, err := run.Wait(limited(t)); err != nil || got != 435 {
 			t.Errorf("got %v, %v, want 435", got, err)

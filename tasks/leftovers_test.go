@@ -122,7 +122,7 @@ func TestRevokedWorkflowsWithoutWorkerLeaveNoKeys(t *testing.T) {
 		onlyFixedLeft(t, rdb)
 		for _, queue := range []string{"default", "unserved"} {
 			h := rdb.HGetAll(t.Context(), shards(t, rdb)[0]+"wake:"+queue).Val()
-			if h["p"] != "" || h["dn"] != "0" && h["dn"] != "" || h["dh"] != "0" && h["dh"] != "" {
+			if h["pending"] != "" || h["ready:n"] != "0" && h["ready:n"] != "" || h["ready:h"] != "0" && h["ready:h"] != "" {
 				t.Errorf("queue %s: got %v, want no wake-task and no depth", queue, h)
 			}
 		}

@@ -108,7 +108,7 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 			return strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || strings.HasPrefix(k, "wake:") ||
 				k == "live" || k == "hour" || k == "clock" || strings.HasPrefix(k, "id:") || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:") || strings.HasPrefix(k, "cd:") || strings.HasPrefix(k, "fails:")
 		})
-		depths := fmt.Sprint(rdb.HMGet(ctx, p+"wake:default", "dn", "dh").Val())
+		depths := fmt.Sprint(rdb.HMGet(ctx, p+"wake:default", "ready:n", "ready:h").Val())
 		depths = strings.ReplaceAll(depths, "<nil>", "0")
 		if len(left) == 0 && depths == "[0 0]" {
 			return nil

@@ -88,7 +88,7 @@ func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
 		}
 		took += len(batch)
 		rdb.Del(t.Context(), shard+"ring:n:default")
-		rdb.HSet(t.Context(), shard+"wake:default", "dn", 0)
+		rdb.HSet(t.Context(), shard+"wake:default", "ready:n", 0)
 		lease := fmt.Sprintf("%d n:default %s", time.Now().UnixMilli(), strings.Join(batch, ","))
 		rdb.HSet(t.Context(), shard+"lease:"+worker, fmt.Sprint("1.took", i), lease)
 		rdb.SAdd(t.Context(), shard+"holders", worker)

@@ -196,7 +196,7 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 		}
 		c = ended(g, id, outcome, encodeFailure(f))
 	}
-	c.Flags += "p<" + root.String()
+	c.Flags = append(c.Flags, store.FlagPlanned, store.FlagAfter+root.String())
 	return c, nil
 }
 
@@ -233,9 +233,9 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	edges := g.Succs(id.Index)
 	switch {
 	case id.Inst >= 0 && n.Kind == graph.Each:
-		c.Flags = "c"
+		c.Flags = []string{store.FlagMember}
 		if g.Specs[n.Spec].Sub > 0 {
-			c.Flags = "cv"
+			c.Flags = append(c.Flags, store.FlagStep)
 		}
 		edges = g.Members(id.Index)
 		if n.AtMost > 0 {
@@ -244,10 +244,10 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	case id.Inst >= 0:
 		edges = nil
 	case g.Virtual(id.Index):
-		c.Flags = "v"
+		c.Flags = []string{store.FlagStep}
 	}
 	if outcome == store.ChangeFail && g.FailsFast() {
-		c.Flags += "f"
+		c.Flags = append(c.Flags, store.FlagFailFast)
 	}
 	if n.Rel > 0 && id.Inst < 0 {
 		c.Back = id.At(n.Rel-1, -1).String()
@@ -264,7 +264,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 		if inst == -2 {
 			inst = id.Inst
 		}
-		s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(rune(e.Kind)),
+		s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(e.Kind),
 			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
 		if e.Kind == graph.OfMap {
 			s.Need, s.Lane = "0+"+s.Node, store.NoLane
@@ -282,7 +282,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 		c.Edges = append(c.Edges, s)
 	}
 	if id.Scope != "" && id.Index == g.Root && id.Inst < 0 {
-		c.Edges = append(c.Edges, store.Edge{Node: id.Scope, Kind: string(rune(graph.Replaces)), Need: "1", Lane: store.NoLane})
+		c.Edges = append(c.Edges, store.Edge{Node: id.Scope, Kind: string(graph.Replaces), Need: "1", Lane: store.NoLane})
 	}
 	return c
 }

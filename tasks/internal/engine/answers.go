@@ -142,7 +142,7 @@ func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
 // answer completes a node externally.
 func (a *Answers) answer(ctx context.Context, o *outside, outcome string, body []byte) error {
 	c := ended(o.g, o.id, outcome, body)
-	c.Flags += "ad"
+	c.Flags = append(c.Flags, store.FlagExternal, store.FlagClear)
 	c.Queue = o.spec().QueueName()
 	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, byOutside+encodeToken(randomBytes(6))), c)
 }

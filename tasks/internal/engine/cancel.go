@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -67,7 +66,7 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 			return err
 		}
 		ready, unended := w.cancellable(running)
-		if unended == 0 || w.field(store.AbortField) != "" || w.field(store.StopField) != store.StopCancel {
+		if unended == 0 || w.field(store.FieldAborted) != "" || w.field(store.FieldStopped) != store.StoppedByCancel {
 			return a.store.Agenda.Remove(ctx, w.Flow, cancelNote)
 		}
 		if !told && len(running) > 0 {
@@ -85,11 +84,11 @@ func (a *advancer) finishCancel(ctx context.Context, ref string) error {
 			for i, id := range part {
 				g := w.graph(id)
 				c := end(g, id, store.ChangeFail)
-				c.Flags = strings.TrimSuffix(c.Flags, "f") // siblings in a group with FailFast are cancelled, too
+				c.Flags = slices.DeleteFunc(c.Flags, func(flag string) bool { return flag == store.FlagFailFast }) // siblings in a group with FailFast are cancelled, too
 				c.End(id.String(), append([]byte{'?'}, encodeFailure(&tasktype.Failure{
 					Task: title(g, id), Node: id.String(), Code: tasktype.CodeCancelled, Message: notBegun})...))
 				c.Queue = counted(g, id)
-				c.Flags += "dx"
+				c.Flags = append(c.Flags, store.FlagClear, store.FlagIfCancelled)
 				changes[i] = c
 			}
 			t, err := a.apply(ctx, w.flow, changes)

@@ -58,7 +58,7 @@ func endOf(r *result) store.Change {
 	c := end(r.g, r.id, r.kind)
 	c.Queue = counted(r.g, r.id)
 	if r.forget {
-		c.Flags += "d"
+		c.Flags = append(c.Flags, store.FlagClear)
 	}
 	return c
 }
@@ -101,7 +101,7 @@ func (tk *taker) change(b *batch, r *result) store.Change {
 	}
 	c := endOf(r)
 	if r.message != "" && r.kind == store.ChangeRevoke && r.g.FailsFast() {
-		c.Flags += "f" // it has expired, which ends its siblings as a failure does
+		c.Flags = append(c.Flags, store.FlagFailFast) // it has expired, which ends its siblings as a failure does
 	}
 	c.End(r.node, tk.record(b, r))
 	return c

@@ -38,7 +38,7 @@ func TestUnusedQueuesAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if q != "fresh" {
-			if err := rdb.HSet(ctx, "muster:{0}:wake:"+q, "p", old, "t", old).Err(); err != nil {
+			if err := rdb.HSet(ctx, "muster:{0}:wake:"+q, "pending", old, "taken", old).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -62,7 +62,7 @@ func (gs *graphs) load(ctx context.Context, refOrID string) (*flow, error) {
 func (gs *graphs) of(ctx context.Context, f store.Flow, scope string) (*graph.Graph, error) {
 	g := gs.get(f.Ref, scope)
 	if g != nil && scope != "" {
-		raws, err := gs.store.Flows.Fields(ctx, f, []string{store.PlannedField(scope)})
+		raws, err := gs.store.Flows.Fields(ctx, f, []string{store.FieldPlannedAt + scope})
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (gs *graphs) of(ctx context.Context, f store.Flow, scope string) (*graph.Gr
 	if g != nil {
 		return g, nil
 	}
-	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.GraphField(scope), store.PlannedField(scope)})
+	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.FieldGraph + scope, store.FieldPlannedAt + scope})
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (gs *graphs) dropLarge(ref string) {
 
 // aborted returns why a workflow was given up as a whole, or nil if it was not.
 func (gs *graphs) aborted(ctx context.Context, f store.Flow) (*tasktype.Failure, error) {
-	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.AbortField})
+	raws, err := gs.store.Flows.Fields(ctx, f, []string{store.FieldAborted})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (in *Inspector) Node(ctx context.Context, workflow, node string) (d tasktyp
 		return d, err
 	}
 	v := in.graphs.values(fl)
-	names := []string{"n", node, store.ErrorField(node), "p" + node, store.RunsField(node), store.PlannedField(node), store.DelayedField, store.InputField(node), store.InputsField(id.Scope)}
+	names := []string{store.FieldTasks, node, store.FieldError + node, store.FieldProgress + node, store.FieldRuns + node, store.FieldPlannedAt + node, store.FieldSpans, store.FieldInput + node, store.FieldInputs + id.Scope}
 	raws, err := in.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return d, err

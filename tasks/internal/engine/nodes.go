@@ -118,7 +118,7 @@ func (w *whole) needs() map[string][]string {
 			sources = append(sources, scope)
 		}
 		for _, e := range end(g, id, "").Edges {
-			if e.Kind != string(rune(graph.Replaces)) {
+			if e.Kind != string(graph.Replaces) {
 				out[e.Node] = append(out[e.Node], sources...)
 			}
 		}
@@ -208,7 +208,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	name := id.String()
 	rec := store.ParseRecord([]byte(fields[name]), created)
 	n := tasktype.Node{ID: name, Task: title(g, id), Status: status(rec), Attempts: rec.Attempts,
-		Worker: workerOf(rec.Owner), Ended: rec.Ended, Message: fields[store.ErrorField(name)], Within: id.Scope}
+		Worker: workerOf(rec.Owner), Ended: rec.Ended, Message: fields[store.FieldError+name], Within: id.Scope}
 	if id.Inst >= 0 && g.Nodes[id.Index].Kind == graph.Each {
 		n.Within = id.At(id.Index, -1).String()
 	}
@@ -217,7 +217,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	}
 	switch rec.State {
 	case 0, store.StateGiven:
-		if delayed := fields[store.DelayedField]; delayed != "" {
+		if delayed := fields[store.FieldSpans]; delayed != "" {
 			n.Due = store.DueInSpan(delayed, name)
 		}
 	case store.StateDelayed, store.StateRetrying:
@@ -230,7 +230,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 			n.Failure = nil
 		}
 	}
-	if ms := fields[store.PlannedField(name)]; ms != "" {
+	if ms := fields[store.FieldPlannedAt+name]; ms != "" {
 		since, _ := strconv.ParseInt(ms, 10, 64)
 		n.Planned = time.UnixMilli(created + since)
 	}
@@ -242,8 +242,8 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 		n.Status, n.Worker, began = tasktype.Started, b.Worker, b.Taken
 		n.Attempts++
 	}
-	setRuns(&n, store.ParseRuns([]byte(fields[store.RunsField(name)])), began)
-	if d, t, ok := strings.Cut(fields["p"+name], "/"); ok {
+	setRuns(&n, store.ParseRuns([]byte(fields[store.FieldRuns+name])), began)
+	if d, t, ok := strings.Cut(fields[store.FieldProgress+name], "/"); ok {
 		n.Done, _ = strconv.Atoi(d)
 		n.Total, _ = strconv.Atoi(t)
 	}
@@ -387,10 +387,10 @@ func (w *whole) graph(id graph.ID) *graph.Graph { return w.graphs[id.Scope] }
 
 // walk adds the nodes of a scope, each followed by the nodes of its plan.
 func (w *whole) walk(gs *graphs, scope string) error {
-	g, planned := gs.get(w.Ref, scope), w.fields[store.PlannedField(scope)]
+	g, planned := gs.get(w.Ref, scope), w.fields[store.FieldPlannedAt+scope]
 	if g == nil || g.Planned != planned {
 		var err error
-		if g, err = gs.learn(w.Ref, scope, planned, []byte(w.fields[store.GraphField(scope)])); err != nil {
+		if g, err = gs.learn(w.Ref, scope, planned, []byte(w.fields[store.FieldGraph+scope])); err != nil {
 			return err
 		}
 	}
@@ -398,7 +398,7 @@ func (w *whole) walk(gs *graphs, scope string) error {
 	for i := range g.Nodes {
 		for _, id := range w.instances(g, graph.ID{Scope: scope, Index: i, Inst: -1}) {
 			w.ids = append(w.ids, id)
-			if _, planned := w.fields[store.GraphField(id.String())]; !planned {
+			if _, planned := w.fields[store.FieldGraph+id.String()]; !planned {
 				continue
 			}
 			if err := w.walk(gs, id.String()); err != nil {
@@ -419,7 +419,7 @@ func (w *whole) instances(g *graph.Graph, id graph.ID) []graph.ID {
 		return w.runsOf(id)
 	case n.Kind == graph.Each:
 		out := []graph.ID{id}
-		m, _ := strconv.Atoi(w.fields["m"+id.String()])
+		m, _ := strconv.Atoi(w.fields[store.FieldMembersOf+id.String()])
 		for k := range m {
 			out = append(out, id.At(id.Index, k))
 		}

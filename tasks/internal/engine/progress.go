@@ -99,7 +99,7 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	names := []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField, store.OpenedField}
+	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldMembers, store.FieldMembersEnded, fl.Root, store.FieldAborted, store.FieldWasOpen}
 	raws, err := pr.store.Flows.Fields(ctx, fl.Flow, names)
 	if err != nil {
 		return tasktype.Progress{}, err
@@ -120,10 +120,10 @@ func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error
 // from returns the progress of a workflow by its fields; field returns "" for none. isRunning reports whether nodes run.
 func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) string, isRunning func() (bool, error)) (tasktype.Progress, error) {
 	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
-	p := tasktype.Progress{Done: num("z"), Total: num("n"), ChunksDone: num("cc"), Chunks: num("ct"), Ended: over(field)}
+	p := tasktype.Progress{Done: num(store.FieldTasksEnded), Total: num(store.FieldTasks), ChunksDone: num(store.FieldMembersEnded), Chunks: num(store.FieldMembers), Ended: over(field)}
 	rec := store.ParseRecord([]byte(field(fl.Root)), fl.Created)
 	p.Status = status(rec)
-	if field(store.AbortField) != "" {
+	if field(store.FieldAborted) != "" {
 		p.Status = tasktype.Failed
 	}
 	if p.Status == tasktype.Skipped {
@@ -135,7 +135,7 @@ func (pr *progress) from(ctx context.Context, fl *flow, field func(name string) 
 		}
 	}
 	if p.Status == tasktype.Pending && !p.Ended {
-		begun := p.Done > 0 || field(store.OpenedField) != ""
+		begun := p.Done > 0 || field(store.FieldWasOpen) != ""
 		if !begun {
 			var err error
 			if begun, err = isRunning(); err != nil {
@@ -174,7 +174,7 @@ func (pr *progress) running(ctx context.Context, f store.Flow) (map[string]*stor
 // for none.
 func over(field func(name string) string) bool {
 	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
-	return field(store.AbortField) != "" || num("z") >= num("n") && num("vz") >= num("vn")
+	return field(store.FieldAborted) != "" || num(store.FieldTasksEnded) >= num(store.FieldTasks) && num(store.FieldStepsEnded) >= num(store.FieldSteps)
 }
 
 // status returns the status of a node with a record.

@@ -67,7 +67,7 @@ func (rs *records) members(ctx context.Context, id string) (int, error) {
 	if n, ok := rs.counts[id]; ok {
 		return n, nil
 	}
-	raws, err := rs.all.store.Flows.Fields(ctx, rs.fl.Flow, []string{"m" + id})
+	raws, err := rs.all.store.Flows.Fields(ctx, rs.fl.Flow, []string{store.FieldMembersOf + id})
 	if err != nil {
 		return 0, err
 	}

@@ -135,7 +135,7 @@ func (r *Results) find(ctx context.Context, refOrID string) (*flow, *tasktype.Fa
 // hasEnded reports whether all of a workflow is terminal, and why it was given up if it was. It returns ErrUnknown
 // when the retention has run out, which can happen during a wait.
 func (r *Results) hasEnded(ctx context.Context, f store.Flow) (bool, *tasktype.Failure, error) {
-	names := []string{"n", "z", "vn", "vz", store.AbortField}
+	names := []string{store.FieldTasks, store.FieldTasksEnded, store.FieldSteps, store.FieldStepsEnded, store.FieldAborted}
 	raws, err := r.store.Flows.Fields(ctx, f, names)
 	if err != nil {
 		return false, nil, err

@@ -99,11 +99,11 @@ func (r *Revoker) retriable(ctx context.Context, f store.Flow) (*whole, error) {
 		return nil, err
 	}
 	switch {
-	case w.field(store.StopField) == store.StopRevoke:
+	case w.field(store.FieldStopped) == store.StoppedByRevoke:
 		return nil, fmt.Errorf("the workflow was %w: send it again", tasktype.ErrRevoked)
 	case !over(w.field):
 		return nil, ErrRunning
-	case w.field(store.StopField) == "" && strings.HasPrefix(w.field(w.Root), string(rune(store.StateSucceeded))):
+	case w.field(store.FieldStopped) == "" && strings.HasPrefix(w.field(w.Root), string(rune(store.StateSucceeded))):
 		return nil, ErrSucceeded
 	}
 	return w, nil
@@ -174,7 +174,7 @@ type resetter struct {
 
 func newResetter(w *whole) *resetter {
 	return &resetter{w, map[string]bool{}, map[string]bool{}, map[string]bool{},
-		&store.Reset{Revision: w.field(store.RevisionField), Set: map[string]string{}}}
+		&store.Reset{Revision: w.field(store.FieldRevision), Set: map[string]string{}}}
 }
 
 // reset returns the changes. Afterwards, the fields of the workflow are those of one in which the reset nodes have not begun
@@ -317,7 +317,7 @@ func (r *resetter) accepts(node string, c Corrected) error {
 
 // planned reports whether a node keeps its plan.
 func (r *resetter) planned(name string) bool {
-	return r.field(store.GraphField(name)) != "" && !r.anew[name]
+	return r.field(store.FieldGraph+name) != "" && !r.anew[name]
 }
 
 // ofNode matches the fields of a node.
@@ -325,19 +325,19 @@ var ofNode = regexp.MustCompile(`^([a-z]*)(\d[\d:.]*)!?$`)
 
 // clear deletes the fields of nodes that are deleted or reset.
 func (r *resetter) clear() {
-	del := []string{"x", "r", "d"}
+	del := []string{store.FieldStopped, store.FieldRoot, store.FieldSpans}
 	for _, field := range slices.Sorted(maps.Keys(r.fields)) {
 		m := ofNode.FindStringSubmatch(field)
 		switch {
-		case field[0] == 'y': // runs of catches
+		case strings.HasPrefix(field, store.FieldCaught):
 			del = append(del, field)
 		case m == nil:
 		case r.deleted(m[2]):
 			del = append(del, field)
 		case !r.again[m[2]]:
-		case m[1] == "" || slices.Contains([]string{"j", "q", "e", "p", "t"}, m[1]):
+		case m[1] == "" || slices.Contains([]string{store.FieldArrived, store.FieldNeedsNoPlace, store.FieldError, store.FieldProgress, store.FieldToken}, m[1]):
 			del = append(del, field)
-		case r.anew[m[2]] && slices.Contains([]string{"g", "s", "in", "m"}, m[1]):
+		case r.anew[m[2]] && slices.Contains([]string{store.FieldGraph, store.FieldPlannedAt, store.FieldInputs, store.FieldMembersOf}, m[1]):
 			del = append(del, field)
 		}
 	}
@@ -346,23 +346,23 @@ func (r *resetter) clear() {
 
 // count sets the counts of the workflow.
 func (r *resetter) count(left []graph.ID) {
-	counts := map[string]int{"n": 0, "z": 0, "vn": 0, "vz": 0, "ct": 0, "cc": 0}
+	counts := map[string]int{store.FieldTasks: 0, store.FieldTasksEnded: 0, store.FieldSteps: 0, store.FieldStepsEnded: 0, store.FieldMembers: 0, store.FieldMembersEnded: 0}
 	for _, id := range left {
 		g, n := r.graph(id), r.node(id)
 		member := id.Inst >= 0
-		prefix := ""
+		all, over := store.FieldTasks, store.FieldTasksEnded
 		if !member && g.Virtual(id.Index) || member && g.Specs[n.Spec].Sub > 0 {
-			prefix = "v"
+			all, over = store.FieldSteps, store.FieldStepsEnded
 		}
 		ended := 1
 		if r.again[id.String()] {
 			ended = 0
 		}
-		counts[prefix+"n"]++
-		counts[prefix+"z"] += ended
+		counts[all]++
+		counts[over] += ended
 		if member {
-			counts["ct"]++
-			counts["cc"] += ended
+			counts[store.FieldMembers]++
+			counts[store.FieldMembersEnded] += ended
 		}
 	}
 	for name, n := range counts {
@@ -410,8 +410,8 @@ func (r *resetter) restart(id graph.ID, came map[string]int, inputs map[string]C
 		}
 		return false, nil
 	}
-	if n.Kind == graph.Each && id.Inst < 0 && r.field("m"+name) != "" && !r.anew[name] {
-		m, err := strconv.Atoi(r.field("m" + name))
+	if n.Kind == graph.Each && id.Inst < 0 && r.field(store.FieldMembersOf+name) != "" && !r.anew[name] {
+		m, err := strconv.Atoi(r.field(store.FieldMembersOf + name))
 		if err != nil {
 			return false, fmt.Errorf("%w: members of map %s: %w", ErrDamaged, name, err)
 		}
@@ -427,7 +427,7 @@ func (r *resetter) restart(id graph.ID, came map[string]int, inputs map[string]C
 		}
 		r.out.Set[name] = string(rune(store.StateMapping))
 		if ended > 0 {
-			r.out.Set["j"+name+"!"] = strconv.Itoa(ended)
+			r.out.Set[store.FieldArrived+name+"!"] = strconv.Itoa(ended)
 		}
 		return false, nil
 	}
@@ -444,14 +444,14 @@ func (r *resetter) restart(id graph.ID, came map[string]int, inputs map[string]C
 		return !r.again[id.At(n.Args[0], -1).String()], nil
 	case graph.EachEnded:
 		of := id.At(n.In-1, -1).String()
-		m, err := strconv.Atoi(r.field("m" + of))
+		m, err := strconv.Atoi(r.field(store.FieldMembersOf + of))
 		need, known = need+m, err == nil && !r.anew[of]
 	}
 	if known && came[name] >= need {
 		return true, nil
 	}
 	if came[name] > 0 && (need > 1 || !known) {
-		r.out.Set["j"+name] = strconv.Itoa(came[name])
+		r.out.Set[store.FieldArrived+name] = strconv.Itoa(came[name])
 	}
 	return false, nil
 }
@@ -459,11 +459,11 @@ func (r *resetter) restart(id graph.ID, came map[string]int, inputs map[string]C
 // giveInput gives a node that is reset its literal input.
 func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 	name, n := id.String(), r.node(id)
-	kept := r.field(store.InputField(name)) != ""
+	kept := r.field(store.FieldInput+name) != ""
 	if c, ok := inputs[name]; ok {
 		r.out.Set[name] = string(store.InputRecord(c.Input))
 		if kept {
-			r.out.Delete = append(r.out.Delete, store.InputField(name))
+			r.out.Delete = append(r.out.Delete, store.FieldInput+name)
 		}
 		return r.replaceGiven(id, c.Input)
 	}
@@ -472,10 +472,10 @@ func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 	case kept && (literal || !r.anew[name]):
 		r.out.Move = append(r.out.Move, name)
 	case kept:
-		r.out.Delete = append(r.out.Delete, store.InputField(name))
+		r.out.Delete = append(r.out.Delete, store.FieldInput+name)
 	case literal:
 		var all map[string]json.RawMessage
-		if raw := r.field(store.InputsField(id.Scope)); raw != "" {
+		if raw := r.field(store.FieldInputs + id.Scope); raw != "" {
 			if err := json.Unmarshal([]byte(raw), &all); err != nil {
 				return fmt.Errorf("%w: inputs of the workflow: %w", ErrDamaged, err)
 			}
@@ -490,7 +490,7 @@ func (r *resetter) giveInput(id graph.ID, inputs map[string]Corrected) error {
 
 // replaceGiven replaces the input of a node in the field with the inputs of its scope, if that has it.
 func (r *resetter) replaceGiven(id graph.ID, input json.RawMessage) error {
-	field := store.InputsField(id.Scope)
+	field := store.FieldInputs + id.Scope
 	raw, changed := r.out.Set[field]
 	if !changed {
 		raw = r.field(field)
@@ -524,7 +524,7 @@ func (r *resetter) keepRun(id graph.ID, rec *store.Record) {
 			run.Outcome = tasktype.OutcomeRevoked
 		}
 	}
-	field := store.RunsField(id.String())
+	field := store.FieldRuns + id.String()
 	runs := store.ParseRuns([]byte(r.field(field)))
 	number := 1
 	if len(runs) > 0 {

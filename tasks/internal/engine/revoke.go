@@ -161,9 +161,9 @@ func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, ru
 			c.End(id.String(), append([]byte(head), encodeFailure(&tasktype.Failure{
 				Task: title(g, id), Node: id.String(), Code: tasktype.CodeRevoked, Message: "revoked"})...))
 			c.Queue = counted(g, id)
-			c.Flags += "pd"
+			c.Flags = append(c.Flags, store.FlagPlanned, store.FlagClear)
 			if failed != "" {
-				c.Flags += ">" + failed
+				c.Flags = append(c.Flags, store.FlagCause+failed)
 			}
 			changes = append(changes, c)
 		}
@@ -210,7 +210,7 @@ func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 func (a *advancer) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph.ID, error) {
 	fields := make([]string, 0, 2*len(ids))
 	for _, id := range ids {
-		fields = append(fields, "m"+id.String(), store.GraphField(id.String()))
+		fields = append(fields, store.FieldMembersOf+id.String(), store.FieldGraph+id.String())
 	}
 	raws, err := a.store.Flows.Fields(ctx, fl.Flow, fields)
 	if err != nil {

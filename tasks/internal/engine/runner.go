@@ -124,7 +124,7 @@ func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, b
 func (rn *runner) expired(ctx context.Context, r *Run) (result, bool, error) {
 	message := "not begun, or not called again, before it expired"
 	if r.it.rec.Attempts > 0 {
-		raws, err := rn.store.Flows.Fields(ctx, r.fl.Flow, []string{store.ErrorField(r.Info.Node)})
+		raws, err := rn.store.Flows.Fields(ctx, r.fl.Flow, []string{store.FieldError + r.Info.Node})
 		if err != nil {
 			return result{}, false, err
 		}

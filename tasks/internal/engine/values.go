@@ -355,7 +355,7 @@ func (v *values) inputOf(ctx context.Context, node string) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, []string{store.InputField(node), store.InputsField(id.Scope)})
+	raws, err := v.all.store.Flows.Fields(ctx, v.fl.Flow, []string{store.FieldInput + node, store.FieldInputs + id.Scope})
 	if err != nil {
 		return nil, err
 	}

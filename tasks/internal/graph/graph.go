@@ -139,19 +139,19 @@ type Graph struct {
 }
 
 // EdgeKind is the effect of an outcome on the node at the end of an edge.
-type EdgeKind byte
+type EdgeKind string
 
 // The kinds of edges.
 const (
-	Need     EdgeKind = 'n' // success counts, failure skips
-	Any      EdgeKind = 'a' // any outcome counts
-	First    EdgeKind = 'o' // success is enough, failure is ignored
-	Last     EdgeKind = 'h' // success is enough, failure skips
-	Rescuer  EdgeKind = 'r' // any failure runs it
-	Catcher  EdgeKind = 'e' // a failure, but not a revocation, runs it, once for each cause
-	OwnCatch EdgeKind = 'l' // likewise, but only a failure of the node itself
-	OfMap    EdgeKind = 'i' // as Need, of a member to its map
-	Replaces EdgeKind = 'p' // any outcome becomes the outcome of the planned node
+	Need     EdgeKind = "need"      // success counts, failure skips
+	Any      EdgeKind = "any"       // any outcome counts
+	First    EdgeKind = "first"     // success is enough, failure is ignored
+	Last     EdgeKind = "last"      // success is enough, failure skips
+	Rescuer  EdgeKind = "rescue"    // any failure runs it
+	Catcher  EdgeKind = "catch"     // a failure, but not a revocation, runs it, once for each cause
+	OwnCatch EdgeKind = "catch-own" // likewise, but only a failure of the node itself
+	OfMap    EdgeKind = "member"    // as Need, of a member to its map
+	Replaces EdgeKind = "replace"   // any outcome becomes the outcome of the planned node
 )
 
 // Edge leads from a node to one that its outcome decides on.

@@ -168,12 +168,12 @@ func (h *history) checkLeft(ctx context.Context) {
 	}
 	for _, q := range queues {
 		have := h.link.rdb.HGetAll(ctx, shardPrefix+"wake:"+q).Val()
-		for _, lane := range []string{"dn", "dh"} {
+		for _, lane := range []string{"ready:n", "ready:h"} {
 			if n := have[lane]; n != "" && n != "0" {
 				h.fail("queue %s counts %s ready nodes, and has none", q, n)
 			}
 		}
-		if n := have["n"]; h.plan.faultless() && n != "" && n != "0" {
+		if n := have["takers"]; h.plan.faultless() && n != "" && n != "0" {
 			h.fail("queue %s counts %s takers, and has none", q, n)
 		}
 	}

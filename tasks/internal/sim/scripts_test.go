@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
 )
 
 // clockKey is the hash with the time of the history, which scripts use as the time.
@@ -72,7 +74,7 @@ func (s *scripts) rewrite(name, source string) string {
 	if s.change != nil {
 		source = s.change(name, source)
 	}
-	source = strings.ReplaceAll(source, "redis.call('TIME')", timeOfHistory)
+	source = store.WithConstants(strings.ReplaceAll(source, "redis.call('TIME')", timeOfHistory))
 	s.files[name] = source
 	return source
 }

@@ -1,35 +1,51 @@
 package store
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Edge leads from a node that ends to one that depends on its outcome, or to a span of nodes that depend on its success only.
 type Edge struct{ Node, Kind, Need, Delay, Lim, Lane string }
 
-// The outcomes of changes.
+// The outcomes of changes. The first four are states of nodes.
 const (
-	ChangeSucceed = "S" // the node ends, as in the three below
-	ChangeFail    = "F"
-	ChangeRevoke  = "X"
-	ChangeSkip    = "K"
+	ChangeSucceed = string(StateSucceeded)
+	ChangeFail    = string(StateFailed)
+	ChangeRevoke  = string(StateRevoked)
+	ChangeSkip    = string(StateSkipped)
 
-	ChangeAgain  = "R" // the node is to run again
-	ChangePlan   = "P" // a plan takes the place of the node
-	ChangeExtend = "E" // a map gets its members
-	ChangeOpen   = "W" // the node waits for an external result
-	changeGuard  = "G" // the next changes are made only if the node allows it
+	ChangeAgain  = "again"  // the node runs again
+	ChangePlan   = "plan"   // a plan takes the place of the node
+	ChangeExtend = "extend" // a map gets its members
+	ChangeOpen   = "open"   // the node waits for an external result
+	changeGuard  = "guard"  // the next changes are made only if a condition holds
+)
+
+// The flags of changes. A node follows the last two.
+const (
+	FlagStep        = "step"         // the nodes are steps, not tasks
+	FlagMember      = "member"       // they are members of a map
+	FlagPlanned     = "planned"      // nodes with a plan may end
+	FlagClear       = "clear"        // their last error, own progress and token are deleted
+	FlagFailFast    = "fail-fast"    // their siblings may have to be revoked
+	FlagExternal    = "external"     // they are completed externally
+	FlagIfCancelled = "if-cancelled" // only while the workflow is cancelled
+	FlagAfter       = "after="       // only once this node, the last of its plan, has ended
+	FlagCause       = "cause="       // the cause of the skips that follow; a revocation happens only while this node has failed
 )
 
 // The states of a node that is to run again at a time.
 const (
-	AgainDelayed = "D" // the attempt is not counted
-	AgainRetry   = "T" // it failed
+	AgainDelayed = string(StateDelayed)  // the attempt is not counted
+	AgainRetry   = string(StateRetrying) // it failed
 )
 
 // Change is one change of several nodes of a workflow, which have the same edges. Its parts are the arguments of the
 // script flow.
 type Change struct {
 	Outcome string
-	Flags   string // see apply in flow.lua
+	Flags   []string
 	Scope   string // of the nodes
 	Planned string // when their plan was stored; empty if they are in none
 	Back    string // slot of a group to return: "group holder", "group" if each node holds one, or ""
@@ -46,7 +62,7 @@ func (c *Change) End(node string, record []byte) {
 	c.Args = append(c.Args, node, record)
 }
 
-// Again adds a node that is to run again in d. Until then its state is D, or T after a failure. run is the run
+// Again adds a node that is to run again in d. Until then its state is [AgainDelayed] or [AgainRetry]. run is the run
 // that has ended, as [EncodeRun] returns it, or nil.
 func (c *Change) Again(node string, attempts, lost int, d time.Duration, state, lane, message string, run []byte) {
 	c.Nodes++
@@ -65,7 +81,7 @@ func (c *Changes) args(args []any) []any {
 	args = append(args, 0, len(c.List))
 	for i := range c.List {
 		ch := &c.List[i]
-		args = append(args, ch.Outcome, ch.Flags, ch.Back, ch.Queue, ch.Task, len(ch.Edges))
+		args = append(args, ch.Outcome, strings.Join(ch.Flags, " "), ch.Back, ch.Queue, ch.Task, len(ch.Edges))
 		for _, e := range ch.Edges {
 			args = append(args, e.Node, e.Kind, e.Need, e.Delay, e.Lim, e.Lane)
 		}
@@ -92,11 +108,7 @@ type MapJoin struct{ Node, Need, Delay, Lim, Lane string }
 
 // ExtendChange returns the change that adds n members to a map. steps: the members are steps, not tasks.
 func ExtendChange(node string, n int, steps bool, lane, delay, lim string, joins []MapJoin) Change {
-	counter := "n"
-	if steps {
-		counter = "vn"
-	}
-	args := append(make([]any, 0, 7+5*len(joins)), node, n, counter, lane, delay, lim, len(joins))
+	args := append(make([]any, 0, 7+5*len(joins)), node, n, steps, lane, delay, lim, len(joins))
 	for _, j := range joins {
 		args = append(args, j.Node, j.Need, j.Delay, j.Lim, j.Lane)
 	}
@@ -116,19 +128,19 @@ func Extend(task, node string, limit time.Duration) Change {
 // IfToken makes the later changes conditional: the node must have the token with a hash and, with open, be open. call
 // is an ID by which a retry is recognised; it may be empty.
 func IfToken(node, hash string, open bool, call string) Change {
-	how := "t"
+	condition := "token"
 	if open {
-		how = "e"
+		condition = "open-token"
 	}
-	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, how, hash, call}}
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, condition, hash, call}}
 }
 
 // IfOverdue makes the later changes conditional: the node must be open, in an attempt whose deadline has passed.
 func IfOverdue(node string, attempt int) Change {
-	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "d", attempt, ""}}
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "overdue", attempt, ""}}
 }
 
 // ifPlanned lets the changes after it happen only if the plan of a node is the one that was stored at a time.
 func ifPlanned(node, planned string) Change {
-	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "p", planned, ""}}
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "planned", planned, ""}}
 }

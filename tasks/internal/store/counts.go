@@ -21,12 +21,12 @@ type Counted struct{ Queue, Task string }
 
 // Count counts attempts of a task.
 type Count struct {
-	ended map[string]int64 // by outcome, as in the script flow
+	ended map[string]int64 // by outcome, as of a [Change]
 	ran   time.Duration    // how long the handlers ran, together
 	times tasktype.Durations
 }
 
-// Add counts an attempt that ended with an outcome: S, F, X or R. If ran is set, its handler took a time.
+// Add counts an attempt that ended with an outcome, as of a [Change]. If ran is set, its handler took a time.
 func (c *Count) Add(outcome string, took time.Duration, ran bool) {
 	if c.ended == nil {
 		c.ended = map[string]int64{}
@@ -199,13 +199,13 @@ func (r *rateSum) addOne(at time.Time, what, queue, task string, n int64) {
 // addCount adds a count with the name of a hash field to r.
 func addCount(r *tasktype.RatePoint, name string, n int64) {
 	switch name {
-	case "S":
+	case ChangeSucceed:
 		r.Succeeded += n
-	case "F":
+	case ChangeFail:
 		r.Failed += n
-	case "X":
+	case ChangeRevoke:
 		r.Revoked += n
-	case "R":
+	case ChangeAgain:
 		r.Retried += n
 	case "ms":
 		r.Busy += time.Duration(n) * time.Millisecond

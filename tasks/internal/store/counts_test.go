@@ -38,7 +38,7 @@ func TestNodesAreCountedByMinuteAndHour(t *testing.T) {
 		x := newIndexed(t, rdb, 2)
 		until := t0.Add(20 * time.Hour)
 		x.at(0, t0, "count", "q", "a", "S", 2, "count", "q", "a", "ms", 30.4, "count", "q", "a", "S", 1,
-			"count", "q|x", "a b", "R", 1, "count", "q", "a", "F", 0)
+			"count", "q|x", "a b", "again", 1, "count", "q", "a", "F", 0)
 		x.at(1, t0.Add(29*time.Second), "count", "q", "a", "S", 4, "count", "q", "a", "ms", 5, "count", "q", "a", "F", 1)
 		x.at(0, t0.Add(30*time.Second), "count", "q", "a", "X", 1) // the next minute
 		hour := []string{`04T10:00 q "a" 7 1 1 0 35ms`, `04T10:00 q|x "a b" 0 0 0 1 0s`}

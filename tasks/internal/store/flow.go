@@ -39,28 +39,7 @@ func (f Flow) facts(args []any) []any {
 	return append(args, f.Ref, f.Created, f.Root, fmt.Sprintf("%d,%d", f.Retention, f.Failed), f.Caption)
 }
 
-// GraphField returns the field that the graph of a scope is in.
-func GraphField(scope string) string { return "g" + scope }
-
-// InputsField returns the field with the literal inputs of a scope, if they are kept.
-func InputsField(scope string) string { return "in" + scope }
-
-// InputField returns the field with the literal input of a node that has failed.
-func InputField(node string) string { return "i" + node }
-
-// PlannedField returns the field with the time at which the plan of a node was stored.
-func PlannedField(node string) string { return "s" + node }
-
-// RunsField returns the field with the runs of a node that were followed by another.
-func RunsField(node string) string { return "a" + node }
-
-// ErrorField returns the field that the last error of a node is in which is to run again.
-func ErrorField(node string) string { return "e" + node }
-
-// DelayedField is the field with the times of spans of nodes without records.
-const DelayedField = "d"
-
-// DueInSpan returns when a node is due, by [DelayedField]; zero if it is in none of the spans.
+// DueInSpan returns when a node is due, by [FieldSpans]; zero if it is in none of the spans.
 func DueInSpan(delayed, node string) time.Time {
 	prefix, n := splitSpan(node)
 	for line := range strings.Lines(delayed) {
@@ -89,13 +68,6 @@ func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 	return toInt(res[0]) == 0, nil
 }
 
-// StopField is the field that says whether a workflow was revoked or cancelled.
-const (
-	StopField  = "x"
-	StopRevoke = "1"
-	StopCancel = "c"
-)
-
 // The responses of [Flows.Cancel].
 const (
 	CancelOK      = "ok"
@@ -117,7 +89,7 @@ func (s Flows) Cancel(ctx context.Context, f Flow) (string, error) {
 // Withdraw removes ready nodes of a revoked workflow from their lists, and returns the wake-tasks that are not needed
 // any more. first is the span of its first nodes, or empty. A take drops the ready nodes that are left.
 func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []string) ([]Wake, error) {
-	key, err := s.rdb.HGet(ctx, f.key(), "f").Result()
+	key, err := s.rdb.HGet(ctx, f.key(), FieldFairness).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID(), err)
 	}
@@ -139,9 +111,6 @@ func (s Flows) Drop(ctx context.Context, f Flow) error {
 	}
 	return nil
 }
-
-// AbortField is the field with the reason why a workflow was given up as a whole.
-const AbortField = "!"
 
 // abortRetention is how long a workflow that was given up can be read, in ms. The retention it was sent with is
 // unknown.
@@ -213,7 +182,7 @@ func (s Flows) Revision(ctx context.Context, f Flow) (string, error) {
 }
 
 // revisionFields are the fields that [Flows.Revision] is made of.
-var revisionFields = []string{"n", "v", "x", AbortField}
+var revisionFields = []string{FieldTasks, FieldRevision, FieldStopped, FieldAborted}
 
 // RevisionOf is [Flows.Revision] of the fields of a workflow.
 func RevisionOf(all map[string]string) string {

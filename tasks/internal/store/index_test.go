@@ -22,7 +22,7 @@ import (
 var indexOps = redis.NewScript(`
 local P, now = KEYS[1], tonumber(ARGV[1])
 local function whole(n) return string.format('%d', n) end
-` + source("index") + `
+` + WithConstants(source("index")) + `
 for i = 2, #ARGV, 5 do
   local op, a, b, c, d = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   if op == 'opened' then opened(a, b)

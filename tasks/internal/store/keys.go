@@ -67,12 +67,12 @@ func openKey(shard int, task string) string { return tag(shard) + "open:" + task
 
 // wakeKey is the hash of a queue's wake-tasks. A worker deletes it when nothing was taken from the queue for a day.
 //
-//	p      since when one is pending (unix ms); empty for none
-//	g      its generation
-//	n      slots that come back for more
-//	t      the last take (unix ms)
-//	s      batches of high priority in a row
-//	dn dh  number of ready nodes of each lane
+//	pending          since when one is pending (unix ms); empty for none
+//	generation       of the wake-task
+//	takers           slots that come back for more
+//	taken            the last take (unix ms)
+//	high             batches of high priority in a row
+//	ready:n ready:h  number of ready nodes of each lane
 func wakeKey(shard int, queue string) string { return tag(shard) + "wake:" + queue }
 
 // wakeupKey is the list of the wake-up tokens of a queue, at which workers wait: the generations of wake-tasks. It has one
@@ -113,7 +113,7 @@ func liveKey(shard int) string { return tag(shard) + "live" }
 func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
 
 // minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <kind> <queue> <task>" to a number.
-// The kind is S, F or X for terminal nodes, R for attempts that are retried, and ms for the total duration of
+// The kind is S, F or X for terminal nodes, "again" for attempts that are retried, and ms for the total duration of
 // handlers. At most about 20,000 fields. Expires 25 hours after it was added to hoursKey; until then, after 31 days.
 func minutesKey(shard int, hour int64) string {
 	return tag(shard) + "cm:" + strconv.FormatInt(hour, 10)

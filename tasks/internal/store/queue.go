@@ -111,7 +111,7 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 	cmds := map[string][]*redis.SliceCmd{}
 	for _, q := range queues {
 		for shard := range n {
-			cmds[q] = append(cmds[q], pipe.HMGet(ctx, wakeKey(shard, q), "dn", "dh", "t", "p"))
+			cmds[q] = append(cmds[q], pipe.HMGet(ctx, wakeKey(shard, q), "ready:n", "ready:h", "taken", "pending"))
 		}
 	}
 	if len(cmds) > 0 {

@@ -23,11 +23,11 @@ func TestDepthIsNoOlderThanWhatIsReady(t *testing.T) {
 		{"new", time.Time{}, second, second},
 	} {
 		key := "muster:{0}:wake:" + c.name
-		if err := rdb.HSet(t.Context(), key, "dn", 1, "p", c.asked.UnixMilli()).Err(); err != nil {
+		if err := rdb.HSet(t.Context(), key, "ready:n", 1, "pending", c.asked.UnixMilli()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if !c.take.IsZero() {
-			if err := rdb.HSet(t.Context(), key, "t", c.take.UnixMilli()).Err(); err != nil {
+			if err := rdb.HSet(t.Context(), key, "taken", c.take.UnixMilli()).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

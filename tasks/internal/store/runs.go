@@ -32,7 +32,7 @@ func EncodeRun(a *tasktype.NodeAttempt) []byte {
 	return append(out, failure...)
 }
 
-// ParseRuns reads the field of [RunsField]. It omits damaged lines.
+// ParseRuns reads the field of [FieldRuns]. It omits damaged lines.
 func ParseRuns(lines []byte) (out []tasktype.NodeAttempt) {
 	for line := range bytes.Lines(lines) {
 		p := strings.SplitN(string(line), "|", 7)

@@ -34,10 +34,10 @@ func newScripts(rewrite func(name, source string) string, lists bool) scripts {
 		if name == "lib" {
 			text = fmt.Sprintf("local LISTS = %t\n", lists) + text
 		}
-		if rewrite == nil {
-			return text
+		if rewrite != nil {
+			text = rewrite(name, text)
 		}
-		return rewrite(name, text)
+		return WithConstants(text)
 	}
 	all := scripts{}
 	for _, name := range []string{"beat", "claim", "lead", "tick", "entry", "resign", "rate", "project"} { // they use separate keys

@@ -102,7 +102,7 @@ func (g *Grow) keep(args []any, scope string) []any {
 	if g.Given == nil {
 		return args
 	}
-	return append(args, InputsField(scope), g.Given)
+	return append(args, FieldInputs+scope, g.Given)
 }
 
 func (g *Grow) roots(args []any) []any {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -18,9 +17,6 @@ const (
 	TokenUnknown = "unknown" // the workflow does not exist
 	TokenGone    = "gone"    // the batch is not the worker's any more
 )
-
-// OpenedField is the field of a workflow with nodes that were open.
-const OpenedField = "w"
 
 // New gives an open node the token with a hash, and returns the result.
 func (s Tokens) New(ctx context.Context, f Flow, node, hash string) (string, error) {
@@ -91,14 +87,14 @@ func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit i
 	recs := make([]*redis.SliceCmd, len(members))
 	for i, m := range members {
 		e := entry(shard, m)
-		recs[i] = pipe.HMGet(ctx, e.Flow.key(), e.Node, "x")
+		recs[i] = pipe.HMGet(ctx, e.Flow.key(), e.Node, FieldStopped)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, after, false, err
 	}
 	for i, c := range recs {
 		raw, revoked := text(c.Val()[0]), text(c.Val()[1]) == "1" // a revoked workflow accepts no results
-		if strings.HasPrefix(raw, "W") && !revoked {
+		if raw != "" && raw[0] == StateOpen && !revoked {
 			e := entry(shard, members[i])
 			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], []byte(raw)})
 		}

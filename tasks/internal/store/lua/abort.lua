@@ -9,14 +9,14 @@ if redis.call('PTTL', wf) >= 0 then return 0 end
 -- Its name and the time it was sent are in its graph, which may be undecodable, and in the index.
 local live = redis.call('ZSCAN', P .. 'live', '0', 'MATCH', ARGV[1] .. ' *', 'COUNT', '1000000')
 if live[2][1] then
-  ended(ARGV[1], string.sub(live[2][1], #ARGV[1] + 2), 'F', live[2][2])
+  ended(ARGV[1], string.sub(live[2][1], #ARGV[1] + 2), FAILED, live[2][2])
 end
-redis.call('HSET', wf, '!', ARGV[2], 'x', '1')
+redis.call('HSET', wf, ABORTED, ARGV[2], STOPPED, BY_REVOKE)
 redis.call('PEXPIRE', wf, ARGV[3])
 local chosen = chosenKey(ARGV[1])
 if chosen and redis.call('GET', chosen) == ARGV[1] then redis.call('PEXPIRE', chosen, ARGV[3]) end
 for _, f in ipairs(redis.call('HKEYS', wf)) do
-  if string.sub(f, 1, 1) == 'h' then redis.call('DEL', wf .. ':' .. f, wf .. ':w' .. string.sub(f, 2)) end
+  if string.sub(f, 1, 1) == HELD then redis.call('DEL', wf .. ':' .. f, wf .. ':' .. QUEUED .. string.sub(f, 2)) end
 end
 redis.call('PUBLISH', 'muster:done:' .. ARGV[1], 1)
 return 1

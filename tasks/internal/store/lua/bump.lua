@@ -3,9 +3,9 @@
 -- ARGV[1] queue, [2] its generation
 -- returns {queue, generation} of the wake-task to send, or {}
 local k = P .. 'wake:' .. ARGV[1]
-if (redis.call('HGET', k, 'g') or '0') == ARGV[2] then
-  redis.call('HDEL', k, 'p')
-  redis.call('HINCRBY', k, 'g', 1)
+if (redis.call('HGET', k, 'generation') or '0') == ARGV[2] then
+  redis.call('HDEL', k, 'pending')
+  redis.call('HINCRBY', k, 'generation', 1)
   want(ARGV[1])
 end
 return wants

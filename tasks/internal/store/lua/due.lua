@@ -23,10 +23,10 @@ local out = {whole(now), '0', wants, #lines, whole(setBack())}
 local claim = whole(now + ARGV[1])
 local over, claims = {}, {}
 
--- take removes the due time of a span from the field d of its workflow, and returns its lane; nil if there is none.
-local function take(wf, d, span)
+-- take removes the due time of a span from the field SPANS of its workflow, and returns its lane; nil if there is none.
+local function take(wf, spans, span)
   local left, lane = {}, nil
-  for s, at, rest in string.gmatch(d, '(%S+) (%d+)( [^\n]*\n)') do
+  for s, at, rest in string.gmatch(spans, '(%S+) (%d+)( [^\n]*\n)') do
     local expires
     if s == span and at ~= '0' then
       expires, lane = string.match(rest, '^ %d* (%d*) ([^\n]*)')
@@ -34,29 +34,29 @@ local function take(wf, d, span)
     end
     if expires ~= '' then left[#left + 1] = s .. ' ' .. at .. rest end
   end
-  if lane then redis.call('HSET', wf, 'd', table.concat(left)) end
+  if lane then redis.call('HSET', wf, SPANS, table.concat(left)) end
   return lane
 end
 
 for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
-  local have = id and redis.call('HMGET', P .. 'w:' .. id, 'n', 'x', 'f', node, 'v', 'd')
+  local have = id and redis.call('HMGET', P .. 'w:' .. id, TASKS, STOPPED, FAIRNESS, node, REVISION, SPANS)
   local rec = have and have[4]
-  local letter, attempts, lost, lane, input = string.match(rec or '', '^([DTQ])|(%d*)|(%d*)|%d*|%d*|%d*|([^|]*)|(.*)$')
+  local state, attempts, lost, lane, input = string.match(rec or '', '^([{WAITING}])|(%d*)|(%d*)|%d*|%d*|%d*|([^|]*)|(.*)$')
   if not have or not have[1] then
     over[#over + 1] = line
   elseif string.find(node, '^[^!].*%-') then -- a span
     over[#over + 1] = line
-    lane = have[2] ~= '1' and take(P .. 'w:' .. id, have[6] or '', node)
+    lane = have[2] ~= BY_REVOKE and take(P .. 'w:' .. id, have[6] or '', node)
     if lane then
-      redis.call('HSET', P .. 'w:' .. id, 'v', whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
+      redis.call('HSET', P .. 'w:' .. id, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line})
       want(string.sub(lane, 3), true)
     end
-  elseif letter and lane ~= '-' then
+  elseif state and lane ~= '-' then
     over[#over + 1] = line
-    if have[2] ~= '1' and (letter == 'D' or letter == 'T') then
-      redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0||' .. string.match(rec, '^.|%d*|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, 'v', whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
+    if have[2] ~= BY_REVOKE and (state == DELAYED or state == RETRYING) then
+      redis.call('HSET', P .. 'w:' .. id, node, '{READY}|' .. attempts .. '|' .. lost .. '|0||' .. string.match(rec, '^.|%d*|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input, REVISION, whole(math.max(now, (tonumber(have[5] or '') or 0) + 1)))
       push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
       want(string.sub(lane, 3), true)
     end
@@ -64,7 +64,7 @@ for _, line in ipairs(lines) do
     claims[#claims + 1] = claim
     claims[#claims + 1] = line
     out[#out + 1] = line
-    out[#out + 1] = string.match(rec or '', '^W|%d*|%d*|%d*|%d*|') or rec -- without its input
+    out[#out + 1] = string.match(rec or '', '^{OPEN}|%d*|%d*|%d*|%d*|') or rec -- without its input
   end
 end
 bulk('ZREM', agenda, over)

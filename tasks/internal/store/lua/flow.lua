@@ -10,16 +10,16 @@
 local function flow(onLane, onMost, on)
   -- The current workflow, set by use.
   local wf, W, created, root, retention, name, key, revision
-  local have = {}   -- its counts, in the order of counts; then its fields x and o (see keys.go), and others
-  local counts = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
+  local have = {}   -- its counts, in the order of counts; then then STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS
+  local counts = {TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED}
   local add         -- what to add to these
   local recs, puts  -- records by node; fields and values to write
   local notes       -- entries for the agenda
   local lanes       -- elements that become ready, by lane
   local cancelled   -- whether it is
-  local rooted      -- letter of the root's outcome, once it has one
-  local told        -- whether to publish that the root has ended
-  local answerer    -- the call that answers for a node
+  local rooted      -- state of the root, once it has ended
+  local done        -- whether to publish that the root has ended
+  local completer   -- the external call that completes a node
   -- The steps for the caller: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
   -- '*node' has a plan that has ended, '!node' has failed and its siblings must be revoked, '=…' is the result of a
   -- guard. timed is the earliest time that a node waits for.
@@ -30,9 +30,9 @@ local function flow(onLane, onMost, on)
   local function use(p, fairness, work, virtual)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
-    add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
-    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'v', 'd')
-    cancelled = have[7] == 'c'
+    add, recs, puts, notes, lanes, rooted, done, todo, timed, completer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
+    have = work and {work, '0', virtual, '0', '0', '0'} or redis.call('HMGET', wf, TASKS, TASKS_ENDED, STEPS, STEPS_ENDED, MEMBERS, MEMBERS_ENDED, STOPPED, OUTSIDE, FAIRNESS, REVISION, SPANS)
+    cancelled = have[7] == BY_CANCEL
     if cancelled then have[7] = false end -- failures are followed
     key, revision = fairness or have[9] or W, tonumber(have[10] or '') or 0
     return have[1]
@@ -63,7 +63,7 @@ local function flow(onLane, onMost, on)
 
     local function flagged(flags, f) return string.find(flags, f, 1, true) end
 
-    local function terminal(rec) return rec and string.find('SFXKk', string.sub(rec, 1, 1), 1, true) end
+    local function terminal(rec) return rec and string.find(TERMINAL, string.sub(rec, 1, 1), 1, true) end
 
     -- note adds an entry for a node to the agenda.
     local function note(at, id)
@@ -74,27 +74,26 @@ local function flow(onLane, onMost, on)
     -- input returns the literal input in a record; '' for none.
     local function input(rec)
       if not rec then return '' end
-      if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
-      return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^W|%d*|%d*|%d*|%d*|(.*)$') or ''
+      if string.sub(rec, 1, 1) == GIVEN then return string.sub(rec, 2) end
+      return string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^{OPEN}|%d*|%d*|%d*|%d*|(.*)$') or ''
     end
 
     -- keepInput keeps the literal input in the old record of a node that ends without success.
     local function keepInput(id, rec)
       local given = input(rec)
       if given == '' then return end
-      puts[#puts + 1] = 'i' .. id
+      puts[#puts + 1] = INPUT .. id
       puts[#puts + 1] = given
     end
 
-    -- waits writes the record of a waiting node. letter: D before its first attempt, T after one that failed, Q if it is
-    -- ready. at is due, in unix ms, and wait how many ms that is from now; '' if the time was given, and for Q. expires is in
-    -- unix ms, or '' for never; nil keeps it.
-    local function waits(id, letter, attempts, lost, at, wait, expires, lane)
+    -- waits writes the record of a node that is DELAYED, RETRYING or READY. at is when it is due, in unix ms; wait is the same
+    -- from now, in ms, or '' if the time was given or the node is ready. expires is in unix ms, or '' for never; nil keeps it.
+    local function waits(id, state, attempts, lost, at, wait, expires, lane)
       local rec = record(id)
-      if not expires and (not rec or string.sub(rec, 1, 1) == 'i') then expires = expiry(have[11], id) end
-      expires = expires or string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|(%d*)|') or ''
-      put(id, table.concat({letter, attempts, lost, whole(at), wait, expires, lane, input(rec)}, '|'))
-      if letter == 'Q' then return end
+      if not expires and (not rec or string.sub(rec, 1, 1) == GIVEN) then expires = expiry(have[11], id) end
+      expires = expires or string.match(rec, '^[{WAITING}]|%d*|%d*|%d*|%d*|(%d*)|') or ''
+      put(id, table.concat({state, attempts, lost, whole(at), wait, expires, lane, input(rec)}, '|'))
+      if state == READY then return end
       note(at, id)
       if timed == 0 or at < timed then timed = at end
     end
@@ -119,8 +118,8 @@ local function flow(onLane, onMost, on)
       local absolute, wait, span = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
       local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
       local expires = span ~= '' and whole(at + span) or ''
-      if at > now then return waits(id, 'D', '0', '0', at, absolute == '' and wait or '', expires, lane) end
-      if expires ~= '' then waits(id, 'Q', '0', '0', 0, '', expires, lane) end
+      if at > now then return waits(id, DELAYED, '0', '0', at, absolute == '' and wait or '', expires, lane) end
+      if expires ~= '' then waits(id, READY, '0', '0', 0, '', expires, lane) end
       ready(id, lane)
     end
 
@@ -128,15 +127,15 @@ local function flow(onLane, onMost, on)
     local function release(id, lane, delay, lim)
       if lim ~= '' then
         local g, cap = string.match(lim, '^(%S+) (%d+)$')
-        local held = wf .. ':h' .. g
-        if redis.call('SISMEMBER', held, id) == 0 and redis.call('HEXISTS', wf, 'q' .. id) == 0 then
+        local held = wf .. ':' .. HELD .. g
+        if redis.call('SISMEMBER', held, id) == 0 and redis.call('HEXISTS', wf, NEEDS_NO_PLACE .. id) == 0 then
           local n = redis.call('SCARD', held)
           if n == 0 then
-            puts[#puts + 1] = 'h' .. g
+            puts[#puts + 1] = HELD .. g
             puts[#puts + 1] = '1'
           end
           if n >= tonumber(cap) then
-            redis.call('RPUSH', wf .. ':w' .. g, id .. ' ' .. lane .. ' ' .. delay)
+            redis.call('RPUSH', wf .. ':' .. QUEUED .. g, id .. ' ' .. lane .. ' ' .. delay)
             return
           end
           redis.call('SADD', held, id)
@@ -148,7 +147,7 @@ local function flow(onLane, onMost, on)
     -- spanOf writes the span of the nodes a to b.
     local function spanOf(prefix, a, b) return prefix .. (a < b and whole(a) .. '-' .. whole(b) or whole(a)) end
 
-    -- emitSpan is emit for the nodes a to b. They need no records: the field d has their times.
+    -- emitSpan is emit for the nodes a to b. They need no records: the field SPANS has their times.
     local function emitSpan(prefix, a, b, lane, delay)
       if a == b or lane == '-' then
         for i = a, b do emit(prefix .. whole(i), lane, delay) end
@@ -160,8 +159,8 @@ local function flow(onLane, onMost, on)
       local later, expires = at > now, lasts ~= '' and whole(at + lasts) or ''
       if later or expires ~= '' then
         local line = table.concat({span, later and whole(at) or '0', later and absolute == '' and wait or '', expires, lane}, ' ')
-        have[11] = (redis.call('HGET', wf, 'd') or '') .. line .. '\n'
-        redis.call('HSET', wf, 'd', have[11])
+        have[11] = (redis.call('HGET', wf, SPANS) or '') .. line .. '\n'
+        redis.call('HSET', wf, SPANS, have[11])
       end
       if not later then return ready(span, lane) end
       note(at, span)
@@ -176,16 +175,16 @@ local function flow(onLane, onMost, on)
       a, b = tonumber(a), tonumber(b)
       if lim ~= '' then
         local g, cap = string.match(lim, '^(%S+) (%d+)$')
-        local held = wf .. ':h' .. g
+        local held = wf .. ':' .. HELD .. g
         local n, holders = redis.call('SCARD', held), {}
         if n == 0 then
-          puts[#puts + 1] = 'h' .. g
+          puts[#puts + 1] = HELD .. g
           puts[#puts + 1] = '1'
         end
         local last = math.min(b, a + cap - n - 1)
         for i = a, last do holders[#holders + 1] = prefix .. whole(i) end
         bulk('SADD', held, holders)
-        if last < b then redis.call('RPUSH', wf .. ':w' .. g, spanOf(prefix, math.max(a, last + 1), b) .. ' ' .. lane .. ' ' .. delay) end
+        if last < b then redis.call('RPUSH', wf .. ':' .. QUEUED .. g, spanOf(prefix, math.max(a, last + 1), b) .. ' ' .. lane .. ' ' .. delay) end
         if last < a then return end
         b = last
       end
@@ -198,24 +197,24 @@ local function flow(onLane, onMost, on)
       if back == '' then return end
       local g, holder = string.match(back, '^(%S+) ?(%S*)$')
       if holder == '' then holder = node end
-      if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then
+      if redis.call('SREM', wf .. ':' .. HELD .. g, holder) == 0 then
         -- The holder has no place yet, and needs none any more.
-        if not terminal(record(holder)) then redis.call('HSET', wf, 'q' .. holder, '1') end
+        if not terminal(record(holder)) then redis.call('HSET', wf, NEEDS_NO_PLACE .. holder, '1') end
         return
       end
       while true do
-        local nextup = redis.call('LPOP', wf .. ':w' .. g)
+        local nextup = redis.call('LPOP', wf .. ':' .. QUEUED .. g)
         if not nextup then return end
         local id, lane, delay = string.match(nextup, '^(%S+) (%S+) (%S*)$')
         local prefix, a, b = string.match(id, '^(.-)(%d+)%-(%d+)$')
         if prefix then
           id = prefix .. a
-          redis.call('LPUSH', wf .. ':w' .. g, spanOf(prefix, a + 1, tonumber(b)) .. ' ' .. lane .. ' ' .. delay)
+          redis.call('LPUSH', wf .. ':' .. QUEUED .. g, spanOf(prefix, a + 1, tonumber(b)) .. ' ' .. lane .. ' ' .. delay)
         end
-        if redis.call('HEXISTS', wf, 'q' .. id) == 1 then
+        if redis.call('HEXISTS', wf, NEEDS_NO_PLACE .. id) == 1 then
           emit(id, lane, delay)
         elseif not terminal(record(id)) then
-          redis.call('SADD', wf .. ':h' .. g, id)
+          redis.call('SADD', wf .. ':' .. HELD .. g, id)
           emit(id, lane, delay)
           return
         end
@@ -225,12 +224,12 @@ local function flow(onLane, onMost, on)
     -- skip marks a node that can never run. The nodes that need it are skipped in a later step.
     local function skip(id, cause)
       local rec = record(id)
-      if rec and string.find('SFXKkPW', string.sub(rec, 1, 1), 1, true) then return end
-      put(id, 'k|' .. cause)
+      if rec and string.find('{TERMINAL}{PLANNED}{OPEN}', string.sub(rec, 1, 1), 1, true) then return end
+      put(id, '{SKIPPING}|' .. cause)
       keepInput(id, rec)
       note(now + SOON, id)
       todo[#todo + 1] = '-' .. id
-      if id == root then told = true end
+      if id == root then done = true end
     end
 
     -- wantedBy reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map; nil while the number
@@ -238,7 +237,7 @@ local function flow(onLane, onMost, on)
     local function wantedBy(need)
       local k, map = string.match(need, '^(%d+)%+(.+)$')
       if not k then return tonumber(need) end
-      local m = redis.call('HGET', wf, 'm' .. map)
+      local m = redis.call('HGET', wf, MEMBERS_OF .. map)
       return m and tonumber(k) + tonumber(m)
     end
 
@@ -270,10 +269,10 @@ local function flow(onLane, onMost, on)
     -- join counts m outcomes that a node waits for.
     local function join(id, lane, need, delay, lim, m)
       if need == '1' or need == '0' then return ripen(id, lane, delay, lim) end
-      local c = redis.call('HINCRBY', wf, 'j' .. id, m)
+      local c = redis.call('HINCRBY', wf, ARRIVED .. id, m)
       local n = wantedBy(need)
       if n and c >= n then
-        redis.call('HDEL', wf, 'j' .. id)
+        redis.call('HDEL', wf, ARRIVED .. id)
         ripen(id, lane, delay, lim)
       end
     end
@@ -282,43 +281,43 @@ local function flow(onLane, onMost, on)
     local function fire(id, cause, lane, delay)
       local base = id
       if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
-      if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
+      if redis.call('HSETNX', wf, CAUGHT .. base .. ':' .. cause, '1') == 0 then return end
       if record(id) then return end
-      more('n', 1)
-      waits(id, 'Q', '0', '0', 0, '', '', lane)
+      more(TASKS, 1)
+      waits(id, READY, '0', '0', 0, '', '', lane)
       release(id, lane, delay, '')
     end
 
     -- follow applies m equal outcomes to the node at the end of an edge. The kinds of edges are in graph.go.
     local function follow(outcome, cause, m, id, kind, need, delay, lim, lane)
-      local ok = outcome == 'S'
-      if kind == 'n' then
+      local ok = outcome == SUCCEEDED
+      if kind == 'need' then
         if not ok then return skip(id, cause) end
         if string.find(id, '-', 1, true) then ripenSpan(id, lane, delay) else join(id, lane, need, delay, lim, m) end
-      elseif kind == 'a' then
+      elseif kind == 'any' then
         join(id, lane, need, delay, lim, m)
-      elseif kind == 'i' then
+      elseif kind == 'member' then
         if not ok then return skip(id, cause) end
-        if redis.call('HINCRBY', wf, 'j' .. id .. '!', m) >= wantedBy(need) then
-          redis.call('HDEL', wf, 'j' .. id .. '!')
-          if string.sub(record(id) or '', 1, 1) == 'E' then
-            put(id, 'e')
+        if redis.call('HINCRBY', wf, ARRIVED .. id .. '!', m) >= wantedBy(need) then
+          redis.call('HDEL', wf, ARRIVED .. id .. '!')
+          if string.sub(record(id) or '', 1, 1) == MAPPING then
+            put(id, MAPPED)
             ready(id, '-')
           end
         end
-      elseif kind == 'o' then
+      elseif kind == 'first' then
         if ok then ripen(id, lane, delay, lim) end
-      elseif kind == 'h' then
+      elseif kind == 'last' then
         if ok then ripen(id, lane, delay, lim) else skip(id, cause) end
-      elseif kind == 'r' then
+      elseif kind == 'rescue' then
         if not ok then fire(id, cause, lane, delay) end
-      elseif kind == 'e' then
-        local failed = outcome == 'F'
-        if outcome == 'K' then failed = string.sub(record(cause) or '', 1, 1) == 'F' end
+      elseif kind == 'catch' then
+        local failed = outcome == FAILED
+        if outcome == SKIPPED then failed = string.sub(record(cause) or '', 1, 1) == FAILED end
         if failed then fire(id, cause, lane, delay) end
-      elseif kind == 'l' then
-        if outcome == 'F' then fire(id, cause, lane, delay) end
-      elseif kind == 'p' then
+      elseif kind == 'catch-own' then
+        if outcome == FAILED then fire(id, cause, lane, delay) end
+      elseif kind == 'replace' then
         note(now + SOON, id)
         todo[#todo + 1] = '*' .. id
       end
@@ -333,8 +332,8 @@ local function flow(onLane, onMost, on)
 
     -- attemptOf returns the number of the attempt that a node is at, or that comes next.
     local function attemptOf(rec)
-      local letter, n = string.match(rec or '', '^([WDTQ])|(%d*)|')
-      if letter == 'W' then return n end
+      local state, n = string.match(rec or '', '^([{OPEN}{WAITING}])|(%d*)|')
+      if state == OPEN then return n end
       return whole((tonumber(n) or 0) + 1)
     end
 
@@ -346,20 +345,20 @@ local function flow(onLane, onMost, on)
     end
 
     -- guard returns 'ok' if a node may be changed, or the reason why not; see apply.
-    function guard(node, how, proof)
-      if how == 'p' then return redis.call('HGET', wf, 's' .. node) == proof and 'ok' or 'stale' end
+    function guard(node, condition, proof)
+      if condition == 'planned' then return redis.call('HGET', wf, PLANNED_AT .. node) == proof and 'ok' or 'stale' end
       local rec = record(node)
       if terminal(rec) then
-        return answerer ~= '' and string.match(rec, '^[SFX]|%d*|%d*|%d*|([^|]*)|') == answerer and 'done' or 'ended'
+        return completer ~= '' and string.match(rec, '^[{RAN}]|%d*|%d*|%d*|([^|]*)|') == completer and 'done' or 'ended'
       end
-      local letter = string.sub(rec or '', 1, 1)
-      if have[7] or letter == 'P' then return 'ended' end
-      if how == 'd' then
-        local attempt, deadline = string.match(rec or '', '^W|(%d*)|%d*|(%d*)|')
+      local state = string.sub(rec or '', 1, 1)
+      if have[7] or state == PLANNED then return 'ended' end
+      if condition == 'overdue' then
+        local attempt, deadline = string.match(rec or '', '^{OPEN}|(%d*)|%d*|(%d*)|')
         return attempt == proof and tonumber(deadline) > 0 and tonumber(deadline) <= now and 'ok' or 'stale'
       end
-      if redis.call('HGET', wf, 't' .. node) ~= attemptOf(rec) .. ' ' .. proof then return 'stale' end
-      return (how == 't' or letter == 'W') and 'ok' or 'closed'
+      if redis.call('HGET', wf, TOKEN .. node) ~= attemptOf(rec) .. ' ' .. proof then return 'stale' end
+      return (condition == 'token' or state == OPEN) and 'ok' or 'closed'
     end
 
     -- open makes m nodes wait for completion from outside; see apply.
@@ -370,9 +369,9 @@ local function flow(onLane, onMost, on)
         local rec = record(node)
         if attempt == '' then attempt = attemptOf(rec) end
         if not have[7] and not terminal(rec) and attemptOf(rec) == attempt then
-          local since, deadline = string.match(rec or '', '^W|%d*|(%d*)|(%d*)|')
+          local since, deadline = string.match(rec or '', '^{OPEN}|%d*|(%d*)|(%d*)|')
           if deadline ~= '0' then deadline = limit > 0 and whole(now + limit) or '0' end -- what has none gets none
-          put(node, 'W|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. whole(limit) .. '|' .. input(rec))
+          put(node, '{OPEN}|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. whole(limit) .. '|' .. input(rec))
           listed[#listed + 1] = '0'
           listed[#listed + 1] = W .. '/' .. node
           if deadline ~= '0' then
@@ -384,7 +383,7 @@ local function flow(onLane, onMost, on)
       if #listed == 0 then return end
       bulk('ZADD', P .. 'open:' .. task, listed)
       redis.call('ZADD', P .. 'opentasks', 0, task)
-      puts[#puts + 1] = 'w'
+      puts[#puts + 1] = WAS_OPEN
       puts[#puts + 1] = '1'
     end
 
@@ -399,45 +398,45 @@ local function flow(onLane, onMost, on)
     function ends(node, outcome, rec, flags, back, a, n, fenced, task)
       local old = record(node)
       local st = old and string.sub(old, 1, 1) or ''
-      local cause = string.match(flags, '>(.*)$') or node
-      if outcome == 'K' then
-        if st ~= 'k' then return false end
+      local cause = string.match(flags, 'cause=(%S+)') or node
+      if outcome == SKIPPED then
+        if st ~= SKIPPING then return false end
         cause = string.sub(old, 3)
-        rec = 'K|' .. cause
+        rec = '{SKIPPED}|' .. cause
       else
-        if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return false end
+        if terminal(old) or (st == PLANNED and not flagged(flags, 'planned')) then return false end
         -- The call may be of a time before the workflow was retried.
-        local plan = string.match(flags, '<(.*)$')
-        if flagged(flags, 'x') and not cancelled or plan and not terminal(record(plan))
-          or outcome == 'X' and cause ~= node and string.sub(record(cause) or '', 1, 1) ~= 'F' then return false end
-        if outcome == 'S' and not fenced and flagged(flags, 'v') and not due(node) then return false end
+        local plan = string.match(flags, 'after=(%S+)')
+        if flagged(flags, 'if-cancelled') and not cancelled or plan and not terminal(record(plan))
+          or outcome == REVOKED and cause ~= node and string.sub(record(cause) or '', 1, 1) ~= FAILED then return false end
+        if outcome == SUCCEEDED and not fenced and flagged(flags, 'step') and not due(node) then return false end
         local ran, worker, body = string.match(rec, '^!(%d*)|([^|]*)|(.*)$')
         body = body or string.match(rec, '^%?(.*)$')
         if body then
           local attempts, started, owner = '', '', ''
-          if st == 'P' then
-            attempts, started, owner = string.match(old, '^P|(%d*)|%d*|(%d*)|(.*)$')
-          elseif st == 'W' then
-            attempts, started = string.match(old, '^W|(%d*)|(%d*)|')
+          if st == PLANNED then
+            attempts, started, owner = string.match(old, '^{PLANNED}|(%d*)|%d*|(%d*)|(.*)$')
+          elseif st == OPEN then
+            attempts, started = string.match(old, '^{OPEN}|(%d*)|(%d*)|')
           elseif ran then
             attempts, started, owner = attemptOf(old), ran, worker
-          elseif st == 'D' or st == 'T' or st == 'Q' then
+          elseif st == DELAYED or st == RETRYING or st == READY then
             attempts = string.match(old, '^.|(%d*)|')
           end
-          if flagged(flags, 'a') then attempts, owner = attemptOf(old), answerer end
+          if flagged(flags, 'external') then attempts, owner = attemptOf(old), completer end
           rec = outcome .. '|' .. attempts .. '|' .. started .. '|' .. whole(now - created) .. '|' .. owner .. '|' .. body
         end
       end
       put(node, rec)
-      if (outcome == 'F' or outcome == 'X') and not have[7] then keepInput(node, old) end
+      if (outcome == FAILED or outcome == REVOKED) and not have[7] then keepInput(node, old) end
       if node == root then
-        told, rooted = true, outcome
+        done, rooted = true, outcome
       end
       if not fenced then
         -- It may be in a batch: from now on the results of batches are checked node by node.
-        if (outcome == 'X' or outcome == 'F' or (flagged(flags, 'a') and st ~= 'W')) and (flagged(flags, 'c') or not flagged(flags, 'v')) and not have[8] then
+        if (outcome == REVOKED or outcome == FAILED or (flagged(flags, 'external') and st ~= OPEN)) and (flagged(flags, 'member') or not flagged(flags, 'step')) and not have[8] then
           have[8] = '1'
-          redis.call('HSET', wf, 'o', '1')
+          redis.call('HSET', wf, OUTSIDE, '1')
         end
         redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
         for i = #notes, 2, -2 do
@@ -447,12 +446,12 @@ local function flow(onLane, onMost, on)
           end
         end
       end
-      if st == 'W' then unlist(node, task) end
-      if flagged(flags, 'd') or st == 'W' then redis.call('HDEL', wf, 'e' .. node, 'p' .. node, 't' .. node) end
-      more(flagged(flags, 'v') and 'vz' or 'z', 1)
-      if flagged(flags, 'c') then more('cc', 1) end
+      if st == OPEN then unlist(node, task) end
+      if flagged(flags, 'clear') or st == OPEN then redis.call('HDEL', wf, ERROR .. node, PROGRESS .. node, TOKEN .. node) end
+      more(flagged(flags, 'step') and STEPS_ENDED or TASKS_ENDED, 1)
+      if flagged(flags, 'member') then more(MEMBERS_ENDED, 1) end
       if have[7] then return true end -- revoked: nothing follows
-      if flagged(flags, 'f') then
+      if flagged(flags, 'fail-fast') then
         note(now + 2 * SOON, '!fast ' .. node)
         todo[#todo + 1] = '!' .. node
       end
@@ -464,23 +463,23 @@ local function flow(onLane, onMost, on)
     -- again puts m running nodes back, to run again now or later; see apply.
     function again(b, m, task)
       for i = b, b + 8 * (m - 1), 8 do
-        local node, attempts, lost, delay, letter, lane, message, tried = unpack(ARGV, i, i + 7)
+        local node, attempts, lost, delay, state, lane, message, tried = unpack(ARGV, i, i + 7)
         if have[7] or terminal(record(node)) then
           -- It was revoked in the meantime.
         else
-          local opened = string.match(record(node) or '', '^W|%d*|(%d*)|')
+          local opened = string.match(record(node) or '', '^{OPEN}|%d*|(%d*)|')
           if opened then
             unlist(node, task)
             tried = string.gsub(tried, '^(%d+)||', '%1|' .. whole(created + opened) .. '|' .. whole(now), 1)
           end
-          if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
-          if letter == 'T' then redis.call('HDEL', wf, 'p' .. node) end
+          if message ~= '' then redis.call('HSET', wf, ERROR .. node, message) end
+          if state == RETRYING then redis.call('HDEL', wf, PROGRESS .. node) end
           if tried ~= '' then remember(wf, node, tried) end
           local d = tonumber(delay)
           if d > 0 then
-            waits(node, letter, attempts, lost, now + d, delay, nil, lane)
+            waits(node, state, attempts, lost, now + d, delay, nil, lane)
           else
-            waits(node, 'Q', attempts, lost, 0, '', nil, lane)
+            waits(node, READY, attempts, lost, 0, '', nil, lane)
             if not lanes[lane] then lanes[lane] = {} end
             table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
           end
@@ -492,12 +491,12 @@ local function flow(onLane, onMost, on)
     function plan(b)
       local node = ARGV[b]
       if have[7] or terminal(record(node)) then return b + 6 + 2 * ARGV[b + 5] + 1 + 4 * ARGV[b + 6 + 2 * ARGV[b + 5]] end
-      put(node, 'P|' .. ARGV[b + 1])
-      put('g' .. node, ARGV[b + 2])
-      put('s' .. node, whole(math.max(0, now - created)))
-      redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
-      more('n', tonumber(ARGV[b + 3]))
-      if ARGV[b + 4] ~= '0' then more('vn', tonumber(ARGV[b + 4])) end
+      put(node, '{PLANNED}|' .. ARGV[b + 1])
+      put(GRAPH .. node, ARGV[b + 2])
+      put(PLANNED_AT .. node, whole(math.max(0, now - created)))
+      redis.call('HDEL', wf, ERROR .. node, PROGRESS .. node)
+      more(TASKS, tonumber(ARGV[b + 3]))
+      if ARGV[b + 4] ~= '0' then more(STEPS, tonumber(ARGV[b + 4])) end
       local k = tonumber(ARGV[b + 5])
       b = b + 6
       for j = b, b + 2 * k - 2, 2 do put(ARGV[j], ARGV[j + 1]) end
@@ -509,23 +508,23 @@ local function flow(onLane, onMost, on)
 
     -- extend adds the members of a map, whose inputs are stored already; see apply.
     function extend(b)
-      local node, m, counter, lane, delay, lim, joins = unpack(ARGV, b, b + 6)
+      local node, m, step, lane, delay, lim, joins = unpack(ARGV, b, b + 6)
       m, joins = tonumber(m), tonumber(joins)
       local after = b + 7 + 5 * joins
-      if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 or not due(node) then return after end
-      put(node, m == 0 and 'e' or 'E')
-      redis.call('HSET', wf, 'm' .. node, m)
+      if have[7] or record(node) or redis.call('HEXISTS', wf, MEMBERS_OF .. node) == 1 or not due(node) then return after end
+      put(node, m == 0 and MAPPED or MAPPING)
+      redis.call('HSET', wf, MEMBERS_OF .. node, m)
       if m == 0 then
         ready(node, '-')
       else
-        more(counter, m)
-        more('ct', m)
+        more(step == '1' and STEPS or TASKS, m)
+        more(MEMBERS, m)
         releaseSpan(m == 1 and node .. '.0' or node .. '.0-' .. whole(m - 1), lane, delay, lim)
       end
       for a = b + 7, after - 5, 5 do
-        local c = tonumber(redis.call('HGET', wf, 'j' .. ARGV[a]) or 0)
+        local c = tonumber(redis.call('HGET', wf, ARRIVED .. ARGV[a]) or 0)
         if c >= wantedBy(ARGV[a + 1]) then
-          redis.call('HDEL', wf, 'j' .. ARGV[a])
+          redis.call('HDEL', wf, ARRIVED .. ARGV[a])
           ripen(ARGV[a], ARGV[a + 4], ARGV[a + 2], ARGV[a + 3])
         end
       end
@@ -548,21 +547,21 @@ local function flow(onLane, onMost, on)
     for i = b, b + 2 * m - 2, 2 do
       recs[ARGV[i]] = ARGV[i + 1]
       if ARGV[i] == root then
-        told, rooted = true, 'S'
+        done, rooted = true, SUCCEEDED
       end
-      if string.find(flags, 'd', 1, true) then
-        gone[#gone + 1] = 'e' .. ARGV[i]
-        gone[#gone + 1] = 'p' .. ARGV[i]
-        gone[#gone + 1] = 't' .. ARGV[i]
+      if string.find(flags, 'clear', 1, true) then
+        gone[#gone + 1] = ERROR .. ARGV[i]
+        gone[#gone + 1] = PROGRESS .. ARGV[i]
+        gone[#gone + 1] = TOKEN .. ARGV[i]
       end
     end
     bulk('HDEL', wf, gone)
-    add['z'] = (add['z'] or 0) + m
-    if string.find(flags, 'c', 1, true) then add['cc'] = (add['cc'] or 0) + m end
+    add[TASKS_ENDED] = (add[TASKS_ENDED] or 0) + m
+    if string.find(flags, 'member', 1, true) then add[MEMBERS_ENDED] = (add[MEMBERS_ENDED] or 0) + m end
     if have[7] then return end
     if n == 0 and back == '' then return end
     rest()
-    followAll('S', '', m, a, n)
+    followAll(SUCCEEDED, '', m, a, n)
     if back ~= '' then
       for i = b, b + 2 * m - 2, 2 do give(back, ARGV[i]) end
     end
@@ -570,30 +569,28 @@ local function flow(onLane, onMost, on)
 
   -- apply makes the changes of the current workflow, which begin at ARGV[p]. fenced: the nodes are in a batch of the
   -- caller. The arguments are the number of changes, then of each:
-  --   outcome  S, F, X: the nodes succeed, fail, are revoked; K: skipped nodes become terminal; R: they run again;
-  --            P: a plan replaces a node; E: a map gets its members; W: nodes wait for an external result;
-  --            G: the next changes are made only if a node allows it
-  --   flags    v: they are steps, not tasks; c: they are members of a map; p: planned nodes may end; d: their last error and own
-  --            progress are deleted; f: their siblings may have to be revoked; a: they are completed externally;
-  --            x: only while the workflow is cancelled; <node: only once this node, the last of its plan, has ended; >node: the
-  --            cause of the skips that follow, and of X, which is only while that node has failed (one of these two is the last flag)
-  --   back     slot of a group to return: 'group holder', 'group' if each node is its own holder, or ''
-  --   queue, task   for the counts of S, F, X and R; an empty queue is not counted. The task is always given for nodes that
-  --            may be open
+  --   outcome  SUCCEEDED, FAILED, REVOKED: the nodes end in this state; SKIPPED: skipped nodes become terminal; again: they run
+  --            again; plan: a plan replaces a node; extend: a map gets its members; open: nodes wait for an external result;
+  --            guard: the next changes are made only if a condition holds
+  --   flags    words, separated by spaces. step: the nodes are steps, not tasks; member: they are members of a map; planned: nodes with
+  --            a plan may end; clear: their last error, own progress and token are deleted; fail-fast: their siblings may have to be
+  --            revoked; external: they are completed externally; if-cancelled: only while the workflow is cancelled; after=<node>:
+  --            only once this node, the last of its plan, has ended; cause=<node>: the cause of the skips that follow, and of
+  --            REVOKED, which is only while that node has failed
+  --   back     place of a group to return: 'group holder', 'group' if each node is its own holder, or ''
+  --   queue, task   for the counts; an empty queue is not counted. The task is always given for nodes that may be open
   --   number of edges, then of each: node, kind, need, delay, lim, lane
   --   number of nodes, then of each
-  --            for S, F, X, K: node, record (as in ends)
-  --            for R: node, attempts, deaths, delay ms, letter, lane, error, the run that has ended (see remember) or ''
-  --            for P: node, 'attempts|deaths|started|owner', graph, number of tasks, number of nodes without a task,
+  --            nodes that end: node, record (as in ends)
+  --            again: node, attempts, deaths, delay ms, DELAYED or RETRYING, lane, error, the run that has ended (see remember) or ''
+  --            plan: node, 'attempts|deaths|started|owner', graph, number of tasks, number of steps,
   --            number of inputs, then of each: node, record; number of roots, then of each: span, lane, delay, lim
-  --            for E: node, number of members, the count that they add to (n or vn), lane, delay, lim, number of joins over the members, then of each: node,
-  --            need, delay, lim, lane
-  --            for W: node, attempt ('' for the one it is at), ms until its deadline or 0
-  --            for G: node, condition, proof, name of the call or ''. The condition is t: proof is the hash of its
-  -- token;
-  --            e: the same, and the node is open; d: proof is its attempt, whose deadline has passed; p: proof is
-  -- when its
-  --            plan was stored
+  --            extend: node, number of members, 1 if they are steps, lane, delay, lim, number of joins over the members, then of
+  --            each: node, need, delay, lim, lane
+  --            open: node, attempt ('' for the current one), ms until its deadline or 0
+  --            guard: node, condition, proof, name of the call or ''. The conditions are token: proof is the hash of the node's token;
+  --            open-token: the same, and the node is open; overdue: proof is its attempt, whose deadline has passed; planned: proof
+  --            is when its plan was stored
   local function apply(p, fenced)
     local changes = tonumber(ARGV[p])
     p = p + 1
@@ -604,32 +601,32 @@ local function flow(onLane, onMost, on)
       local m = tonumber(ARGV[a + 6 * n])
       local b = a + 6 * n + 1
       local number = m -- of nodes
-      if outcome ~= 'S' or not fenced or have[8] then rest() end
-      if outcome == 'P' then
+      if outcome ~= SUCCEEDED or not fenced or have[8] then rest() end
+      if outcome == 'plan' then
         p = plan(b)
-      elseif outcome == 'E' then
+      elseif outcome == 'extend' then
         p = extend(b)
-      elseif outcome == 'R' then
+      elseif outcome == 'again' then
         again(b, m, task)
         p = b + 8 * m
-      elseif outcome == 'W' then
+      elseif outcome == 'open' then
         open(task, b, m)
         p = b + 3 * m
-      elseif outcome == 'G' then
-        if ARGV[b + 1] ~= 'p' then answerer = ARGV[b + 3] end
-        local said = guard(ARGV[b], ARGV[b + 1], ARGV[b + 2])
-        todo[#todo + 1] = '=' .. said
-        if said ~= 'ok' then return end
+      elseif outcome == 'guard' then
+        if ARGV[b + 1] ~= 'planned' then completer = ARGV[b + 3] end
+        local verdict = guard(ARGV[b], ARGV[b + 1], ARGV[b + 2])
+        todo[#todo + 1] = '=' .. verdict
+        if verdict ~= 'ok' then return end
         p = b + 4
       else
-        if outcome == 'S' and fenced and not have[8] then
+        if outcome == SUCCEEDED and fenced and not have[8] then
           succeed(flags, back, a, n, b, m)
         else
           number = 0
           for i = b, b + 2 * m - 2, 2 do
             if ends(ARGV[i], outcome, ARGV[i + 1], flags, back, a, n, fenced, task) then
               number = number + 1
-              if queue ~= '' and outcome == 'F' then failing(task, W .. '/' .. ARGV[i]) end
+              if queue ~= '' and outcome == FAILED then failing(task, W .. '/' .. ARGV[i]) end
             end
           end
         end
@@ -643,7 +640,7 @@ local function flow(onLane, onMost, on)
   -- wake-task for queue mine, from which the caller takes next. It returns the steps for the caller: {id, 1 if the
   -- workflow has ended or 0, ms until the earliest time that a node waits for or 0, todo…}, or nil for nothing.
   local function close(mine)
-    local changed = add['z'] or add['vz']
+    local changed = add[TASKS_ENDED] or add[STEPS_ENDED]
     for i = 1, 6 do
       have[i] = tonumber(have[i] or '0')
       if add[counts[i]] then
@@ -654,11 +651,11 @@ local function flow(onLane, onMost, on)
     end
     local over = changed and have[2] >= have[1] and have[4] >= have[3]
     if rooted and not over then
-      puts[#puts + 1] = 'r'
+      puts[#puts + 1] = ROOT
       puts[#puts + 1] = rooted
     end
     if #puts > 0 then
-      puts[#puts + 1] = 'v'
+      puts[#puts + 1] = REVISION
       puts[#puts + 1] = whole(math.max(now, revision + 1))
       bulk('HSET', wf, puts)
     end
@@ -670,21 +667,21 @@ local function flow(onLane, onMost, on)
     if over then
       if have[11] then
         for span in string.gmatch(have[11], '(%S+) [^\n]*\n') do redis.call('ZREM', P .. 'agenda', W .. '/' .. span) end
-        redis.call('HDEL', wf, 'd')
+        redis.call('HDEL', wf, SPANS)
       end
-      local letter = rooted or redis.call('HGET', wf, 'r')
-      if letter == 'K' then
-        local rec = redis.call('HGET', wf, string.match(redis.call('HGET', wf, root), '^K|(.*)$') or root)
-        letter = rec and string.sub(rec, 1, 1)
+      local state = rooted or redis.call('HGET', wf, ROOT)
+      if state == SKIPPED then
+        local rec = redis.call('HGET', wf, string.match(redis.call('HGET', wf, root), '^{SKIPPED}|(.*)$') or root)
+        state = rec and string.sub(rec, 1, 1)
       end
       local success, failure = string.match(retention, '^(%d+),(%d+)$')
-      local keep = (letter == 'S' or have[7]) and success or failure
+      local keep = (state == SUCCEEDED or have[7]) and success or failure
       redis.call('PEXPIRE', wf, keep)
       local chosen = chosenKey(W)
       if chosen then redis.call('PEXPIRE', chosen, keep) end
-      ended(W, name, (letter == 'S' or letter == 'X') and letter or 'F', created)
+      ended(W, name, (state == SUCCEEDED or state == REVOKED) and state or FAILED, created)
     end
-    if told or over then
+    if done or over then
       redis.call('PUBLISH', 'muster:done:' .. W, over and '1' or '0')
     elseif next(add) then
       redis.call('PUBLISH', 'muster:changed:' .. W, '')

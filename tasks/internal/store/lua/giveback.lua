@@ -12,8 +12,8 @@ local function giveBack(value, worker)
   local lists, order, n = {}, {}, 0
   for el in string.gmatch(els, '[^,]+') do
     local wf, prefix, a, b, lost = read(el)
-    local have = wf and redis.call('HMGET', P .. 'w:' .. wf, 'n', 'x', 'f')
-    if have and have[1] and have[2] ~= '1' then
+    local have = wf and redis.call('HMGET', P .. 'w:' .. wf, TASKS, STOPPED, FAIRNESS)
+    if have and have[1] and have[2] ~= BY_REVOKE then
       local c = tonumber(lost) or 0
       local died = worker and (c < SUSPECT or entered == '!')
       if died then c = c + 1 end

@@ -7,7 +7,7 @@
 local function holder(ref)
   local chosen, generated = chosenKey(ref), string.match(ref, '^[^~]+~')
   local latest = chosen and redis.call('GET', chosen)
-  if latest and redis.call('HEXISTS', P .. 'w:' .. latest, 'n') == 1 then return latest end
-  if redis.call('HEXISTS', P .. 'w:' .. generated, 'n') == 1 then return generated end
+  if latest and redis.call('HEXISTS', P .. 'w:' .. latest, TASKS) == 1 then return latest end
+  if redis.call('HEXISTS', P .. 'w:' .. generated, TASKS) == 1 then return generated end
   return nil
 end

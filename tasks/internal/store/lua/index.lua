@@ -2,7 +2,7 @@
 -- and hour. Appended to lib, before the scripts that change workflows.
 -- KEYS and ARGV of the calling script; P, now and whole are of lib
 -- returns nothing: it defines functions
-local DONE = {S = 10000, F = 100000, X = 10000} -- ended workflows to keep of each state: about 10 MB
+local DONE = {[SUCCEEDED] = 10000, [FAILED] = 100000, [REVOKED] = 10000} -- ended workflows to keep of each state: about 10 MB
 local SLACK = 16 -- the set is cut in one of so many milliseconds
 local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond that, new tasks are counted together
 local FAILS = 100 -- failed nodes of a task
@@ -21,26 +21,26 @@ local function dropped(id, name)
   redis.call('ZREM', P .. 'live', id .. ' ' .. name)
 end
 
--- ended lists a live workflow as ended: letter is S, F or X, created is unix ms.
-local function ended(id, name, letter, created)
+-- ended lists a live workflow as ended: state is SUCCEEDED, FAILED or REVOKED, created is unix ms.
+local function ended(id, name, state, created)
   dropped(id, name)
-  local done = P .. 'done:' .. letter
+  local done = P .. 'done:' .. state
   redis.call('ZADD', done, now, id .. ' ' .. created .. ' ' .. name)
-  if now % SLACK == 0 then redis.call('ZREMRANGEBYRANK', done, 0, -DONE[letter] - 1) end
+  if now % SLACK == 0 then redis.call('ZREMRANGEBYRANK', done, 0, -DONE[state] - 1) end
 end
 
 -- reopened lists an ended workflow as live again, since it was sent.
 local function reopened(id, name, created)
-  for _, letter in ipairs({'S', 'F', 'X'}) do redis.call('ZREM', P .. 'done:' .. letter, id .. ' ' .. created .. ' ' .. name) end
+  for _, state in ipairs({SUCCEEDED, FAILED, REVOKED}) do redis.call('ZREM', P .. 'done:' .. state, id .. ' ' .. created .. ' ' .. name) end
   redis.call('ZADD', P .. 'live', created, id .. ' ' .. name)
 end
 
-local counts -- "<what> <queue> <task>" to a number, or nil
+local counts -- "<kind> <queue> <task>" to a number, or nil
 
--- count counts nodes of a task that succeeded (S), failed (F), were revoked (X) or failed and are tried again (R), or
--- the milliseconds (ms) that its handlers ran. The name of a queue has no space.
-local function count(queue, task, what, n)
-  local name = what .. ' ' .. queue .. ' ' .. task
+-- count adds to the nodes of a task that ended in a state, or failed and are retried (again), or to the milliseconds that
+-- its handlers ran (ms). The name of a queue has no space.
+local function count(queue, task, kind, n)
+  local name = kind .. ' ' .. queue .. ' ' .. task
   counts = counts or {}
   counts[name] = (counts[name] or 0) + n
 end

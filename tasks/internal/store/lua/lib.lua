@@ -33,11 +33,11 @@ local function want(q, spare)
   if wanted[q] then return end
   local k = P .. 'wake:' .. q
   local lane = 'n:' .. q
-  local h = redis.call('HMGET', k, 'p', 'g', 'n', 't', 'dn')
+  local h = redis.call('HMGET', k, 'pending', 'generation', 'takers', 'taken', 'ready:n')
   if h[1] and h[1] ~= '' then return end
   if spare and tonumber(h[3] or '0') > 0 and math.abs(now - tonumber(h[4] or '0')) <= FRESH then return end
   wanted[q] = true
-  redis.call('HSET', k, 'p', whole(now), 'dn', whole((h[5] or 0) + (depth[lane] or 0))) -- one write for this and saveDepth
+  redis.call('HSET', k, 'pending', whole(now), 'ready:n', whole((h[5] or 0) + (depth[lane] or 0))) -- one write for this and saveDepth
   depth[lane] = 0
   if LISTS then
     redis.call('RPUSH', P .. 'wakeup:' .. q, h[2] or '0')
@@ -54,7 +54,7 @@ local function deepen(lane, n) depth[lane] = (depth[lane] or 0) + n end
 
 local function saveDepth()
   for lane, n in pairs(depth) do
-    if n ~= 0 then redis.call('HINCRBY', P .. 'wake:' .. string.sub(lane, 3), 'd' .. string.sub(lane, 1, 1), whole(n)) end
+    if n ~= 0 then redis.call('HINCRBY', P .. 'wake:' .. string.sub(lane, 3), 'ready:' .. string.sub(lane, 1, 1), whole(n)) end
   end
 end
 
@@ -70,13 +70,13 @@ local function read(el)
   return wf, prefix, a, b, lost
 end
 
--- expiry returns the expiry of a node whose record has no times, according to the field d of its workflow; '' for
+-- expiry returns the expiry of a node whose record has no times, according to the field SPANS of its workflow; '' for
 -- never.
-local function expiry(d, node)
-  if not d then return '' end
+local function expiry(spans, node)
+  if not spans then return '' end
   local prefix, n = string.match(node, '^(.-)(%d+)$')
   n = tonumber(n)
-  for p, a, b, expires in string.gmatch(d, '(%S-)(%d+)%-(%d+) %d+ %d* (%d*) [^\n]*\n') do
+  for p, a, b, expires in string.gmatch(spans, '(%S-)(%d+)%-(%d+) %d+ %d* (%d*) [^\n]*\n') do
     if p == prefix and tonumber(a) <= n and n <= tonumber(b) then return expires end
   end
   return ''

@@ -5,9 +5,9 @@
 local wf, k = P .. 'w:' .. ARGV[1], tonumber(ARGV[2])
 local other = holder(ARGV[1])
 if other then return {'dup', other} end
-local stored = tonumber(redis.call('HGET', wf, 'u') or '0')
+local stored = tonumber(redis.call('HGET', wf, PARTS) or '0')
 if k > 1 and stored ~= k and stored ~= k - 1 then return {'expired'} end
-redis.call('HSET', wf, 'u', ARGV[2])
+redis.call('HSET', wf, PARTS, ARGV[2])
 for i = 4, #ARGV, 1000 do redis.call('HSET', wf, unpack(ARGV, i, math.min(i + 999, #ARGV))) end
 redis.call('PEXPIRE', wf, ARGV[3])
 return {'ok'}

@@ -12,7 +12,7 @@ if have then
     local a, b = tonumber(have), tonumber(v)
     if a and b and a > b then v = have end
   elseif ARGV[1] == 'word' then
-    local rank = {DISPATCHED = 1, COLLECTING = 2, PROCESSING = 3, AGGREGATING = 4, COMPLETE = 5, FAILED = 5}
+    local rank = {DISPATCHED = 1, COLLECTING = 2, PROCESSING = 3, AGGREGATING = 4, COMPLETE = 5, ['FAILED'] = 5}
     if (rank[have] or 0) > (rank[v] or 0) or (rank[have] == 5) then v = have end
   end
 end

@@ -10,27 +10,27 @@ local page = redis.call('ZSCAN', agenda, ARGV[1], 'COUNT', 500)
 local function longest(wf, node)
   if node == '!progress' then return tonumber(ARGV[2]) end
   if string.find(node, '^[^!].*%-') then -- a span
-    local d = redis.call('HGET', wf, 'd') or ''
-    for line, at, wait, expires in string.gmatch(d, '(%S+) (%d+) (%d*) (%d*) [^\n]*\n') do
+    local spans = redis.call('HGET', wf, SPANS) or ''
+    for line, at, wait, expires in string.gmatch(spans, '(%S+) (%d+) (%d*) (%d*) [^\n]*\n') do
       if line == node and at ~= '0' then
         return tonumber(wait), function(ms)
           local lasts = expires ~= '' and whole(expires - ms) or ''
-          local from, to = string.find(d, table.concat({node, at, wait, expires}, ' '), 1, true)
-          redis.call('HSET', wf, 'd', string.sub(d, 1, from - 1) .. table.concat({node, whole(at - ms), wait, lasts}, ' ') .. string.sub(d, to + 1))
+          local from, to = string.find(spans, table.concat({node, at, wait, expires}, ' '), 1, true)
+          redis.call('HSET', wf, SPANS, string.sub(spans, 1, from - 1) .. table.concat({node, whole(at - ms), wait, lasts}, ' ') .. string.sub(spans, to + 1))
         end
       end
     end
     return nil
   end
   local rec = redis.call('HGET', wf, node) or ''
-  local head, at, wait, expires, tail = string.match(rec, '^([DT]|%d*|%d*|)(%d*)|(%d*)|(%d*)(|.*)$')
+  local head, at, wait, expires, tail = string.match(rec, '^([{DELAYED}{RETRYING}]|%d*|%d*|)(%d*)|(%d*)|(%d*)(|.*)$')
   if head then
     return tonumber(wait), function(ms)
       local lasts = expires ~= '' and whole(expires - ms) or ''
       redis.call('HSET', wf, node, head .. whole(at - ms) .. '|' .. wait .. '|' .. lasts .. tail)
     end
   end
-  head, at, wait, tail = string.match(rec, '^(W|%d*|%d*|)(%d+)|(%d+)(|.*)$')
+  head, at, wait, tail = string.match(rec, '^({OPEN}|%d*|%d*|)(%d+)|(%d+)(|.*)$')
   if head then
     return tonumber(wait), function(ms) redis.call('HSET', wf, node, head .. whole(at - ms) .. '|' .. wait .. tail) end
   end

@@ -8,11 +8,11 @@
 -- nodes of it; {'running'}, {'revoked'}, {'damaged'} or {'unknown'}
 local W = ARGV[1]
 local wf = P .. 'w:' .. W
-local have = redis.call('HMGET', wf, 'n', 'u', 'x', '!', 'v', 'R', 'o', 'f')
+local have = redis.call('HMGET', wf, TASKS, PARTS, STOPPED, ABORTED, REVISION, RETRIED_BY, OUTSIDE, FAIRNESS)
 if not have[1] or have[2] then return {'unknown'} end
 if have[6] == ARGV[7] then return {'ok', wants, false} end -- the reply of an earlier call was lost
 if have[4] then return {'damaged'} end
-if have[3] == '1' then return {'revoked'} end
+if have[3] == BY_REVOKE then return {'revoked'} end
 if redis.call('PTTL', wf) < 0 then return {'running'} end
 if (have[5] or '') ~= ARGV[6] then return {'changed'} end
 
@@ -51,16 +51,16 @@ end
 local inputs, stale = {}, {W .. '/!cancel'}
 for i = 1, #moved, 1000 do
   local names = {}
-  for k = i, math.min(i + 999, #moved) do names[#names + 1] = 'i' .. moved[k] end
+  for k = i, math.min(i + 999, #moved) do names[#names + 1] = INPUT .. moved[k] end
   for k, given in ipairs(redis.call('HMGET', wf, unpack(names))) do
     inputs[#inputs + 1] = moved[i + k - 1]
-    inputs[#inputs + 1] = 'i' .. given
+    inputs[#inputs + 1] = GIVEN .. given
   end
   for _, name in ipairs(names) do gone[#gone + 1] = name end
 end
-values[#values + 1] = 'v'
+values[#values + 1] = REVISION
 values[#values + 1] = whole(math.max(now, (tonumber(have[5] or '') or 0) + 1))
-values[#values + 1] = 'R'
+values[#values + 1] = RETRIED_BY
 values[#values + 1] = ARGV[7]
 redis.call('PERSIST', wf)
 local chosen = chosenKey(W)

@@ -1,7 +1,7 @@
 -- scheduled reads nodes that wait for their time, without their inputs.
 -- KEYS as in lib
 -- ARGV[1] rank of the first entry of the agenda, [2] most entries to look at, [3] most nodes
--- returns {number of entries looked at, then of each node or span of nodes: the entry, D or T, when it is due (unix ms), its
+-- returns {number of entries looked at, then of each node or span of nodes: the entry, DELAYED or RETRYING, when it is due (unix ms), its
 -- lane}
 local MOST_BYTES = 1048576 -- of records read in one call
 local out, bytes = {0}, 0
@@ -10,18 +10,18 @@ for _, line in ipairs(redis.call('ZRANGE', P .. 'agenda', ARGV[1], ARGV[1] + ARG
   out[1] = out[1] + 1
   local id, node = string.match(line, '^([^/]+)/([^!].*)$')
   local span = id and string.find(node, '-', 1, true)
-  local rec = id and redis.call('HGET', P .. 'w:' .. id, span and 'd' or node)
+  local rec = id and redis.call('HGET', P .. 'w:' .. id, span and SPANS or node)
   if rec and span then
     for s, at, lane in string.gmatch(rec, '(%S+) (%d+) %d* %d* ([^\n]*)\n') do
       if s == node then
-        for _, v in ipairs({line, 'D', at, lane}) do out[#out + 1] = v end
+        for _, v in ipairs({line, DELAYED, at, lane}) do out[#out + 1] = v end
       end
     end
   elseif rec then
     bytes = bytes + #rec
-    local letter, at, lane = string.match(rec, '^([DT])|%d*|%d*|(%d*)|%d*|%d*|([^|]*)|')
-    if letter then
-      for _, v in ipairs({line, letter, at, lane}) do out[#out + 1] = v end
+    local state, at, lane = string.match(rec, '^([{DELAYED}{RETRYING}])|%d*|%d*|(%d*)|%d*|%d*|([^|]*)|')
+    if state then
+      for _, v in ipairs({line, state, at, lane}) do out[#out + 1] = v end
     end
   end
 end

@@ -11,7 +11,7 @@ if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 local wf = P .. 'w:' .. ARGV[1]
 local other = holder(ARGV[1])
 if other then return {'dup', other} end
-if ARGV[13] ~= '0' and redis.call('HGET', wf, 'u') ~= ARGV[13] then return {'expired'} end
+if ARGV[13] ~= '0' and redis.call('HGET', wf, PARTS) ~= ARGV[13] then return {'expired'} end
 if ARGV[10] ~= '' then
   local unique = P .. 'u:' .. ARGV[10]
   other = redis.call('GET', unique)
@@ -23,19 +23,19 @@ if ARGV[10] ~= '' then
 end
 local k, r = tonumber(ARGV[14]), tonumber(ARGV[15])
 local first, todo = 17 + 2 * k, nil
-local puts = {'g', ARGV[6], 'n', ARGV[7]}
+local puts = {GRAPH, ARGV[6], TASKS, ARGV[7]}
 if ARGV[8] ~= '0' then
-  puts[#puts + 1] = 'vn'
+  puts[#puts + 1] = STEPS
   puts[#puts + 1] = ARGV[8]
 end
 if ARGV[12] ~= '' then
-  puts[#puts + 1] = 'f'
+  puts[#puts + 1] = FAIRNESS
   puts[#puts + 1] = ARGV[12]
 end
 for i = 17, first - 1 do puts[#puts + 1] = ARGV[i] end
 bulk('HSET', wf, puts) -- the first write: a full Redis refuses it, and nothing was stored
 if ARGV[13] ~= '0' then
-  redis.call('HDEL', wf, 'u')
+  redis.call('HDEL', wf, PARTS)
   redis.call('PERSIST', wf)
 end
 local chosen = chosenKey(ARGV[1])

@@ -5,15 +5,15 @@
 -- returns 'ok'; 'unknown' if the workflow does not exist; 'ended' if the node has ended; 'closed' if it is not open;
 -- 'gone' if the worker has lost the batch
 local wf, node, attempt = P .. 'w:' .. ARGV[1], ARGV[2], ARGV[4]
-local have = redis.call('HMGET', wf, 'n', 'x', 'u', node)
+local have = redis.call('HMGET', wf, TASKS, STOPPED, PARTS, node)
 if not have[1] or have[3] then return 'unknown' end
-local letter = string.sub(have[4] or '', 1, 1)
-if have[2] == '1' or (letter ~= '' and string.find('SFXKkP', letter, 1, true)) then return 'ended' end
+local state = string.sub(have[4] or '', 1, 1)
+if have[2] == BY_REVOKE or (state ~= '' and string.find('{TERMINAL}{PLANNED}', state, 1, true)) then return 'ended' end
 if attempt == '' then
-  attempt = string.match(have[4] or '', '^W|(%d*)|')
+  attempt = string.match(have[4] or '', '^{OPEN}|(%d*)|')
   if not attempt then return 'closed' end
-elseif letter == 'W' or redis.call('HEXISTS', P .. 'lease:' .. ARGV[5], ARGV[6]) == 0 then
+elseif state == OPEN or redis.call('HEXISTS', P .. 'lease:' .. ARGV[5], ARGV[6]) == 0 then
   return 'gone'
 end
-redis.call('HSET', wf, 't' .. node, attempt .. ' ' .. ARGV[3])
+redis.call('HSET', wf, TOKEN .. node, attempt .. ' ' .. ARGV[3])
 return 'ok'

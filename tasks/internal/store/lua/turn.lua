@@ -11,8 +11,8 @@
 -- flags are words: arrive: the slot was woken up; counted: it is among the slots that return for more; enter: it
 -- becomes one; leave: it ceases to be one; or-none: the same, if it gets nothing; take: it takes a batch; direct: the
 -- changes are of nodes without a batch
--- returns {said, now, wants, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow>…', then the elements of the batch}.
--- The status said is ok, gone (the worker has lost the batch: nothing was changed or taken), yield (another queue has
+-- returns {status, now, wants, todos, '<lane> <unix µs at which the batch was taken> <cancelled workflow>…', then the elements of the batch}.
+-- status is ok, gone (the worker has lost the batch: nothing was changed or taken), yield (another queue has
 -- a wake-task: nothing was taken) or paused (the queue is paused: nothing was taken, and the wake-task stays
 -- pending). todos has the results of close for each workflow. An element is {its text, graph or false, time at which
 -- the plan with its nodes was stored or false, then the record of each node or false}. A graph is in the first
@@ -27,7 +27,7 @@ local me, q, flags, id = ARGV[1], ARGV[2], ARGV[4], ARGV[7]
 local wake, lease = P .. 'wake:' .. q, P .. 'lease:' .. me
 local function has(f) return string.find(flags, f, 1, true) end
 
-local said, todos, elements, takenFrom = 'ok', {}, {}, ''
+local status, todos, elements, takenFrom = 'ok', {}, {}, ''
 local left, bytes = tonumber(ARGV[5]), 0
 local cancelled = '' -- workflows in elements, each after a space
 local sent = {} -- the workflows whose graphs are in elements
@@ -36,22 +36,22 @@ local sent = {} -- the workflows whose graphs are in elements
 -- nil. It returns how many it added; nil if the workflow is gone or revoked.
 local function add(wf, prefix, a, b, lost)
   local scope = string.match(prefix, '^(.*):')
-  local fields = {'n', 'x', 'g', 's' .. (scope or ''), 'd'}
-  if sent[wf] or string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'n' end
+  local fields = {TASKS, STOPPED, GRAPH, PLANNED_AT .. (scope or ''), SPANS}
+  if sent[wf] or string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = TASKS end
   if b then
     for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
   else
     fields[6] = prefix
   end
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
-  if got.err or not got[1] or got[2] == '1' then return nil end
+  if got.err or not got[1] or got[2] == BY_REVOKE then return nil end
   if got[2] and not sent[wf] then cancelled = cancelled .. ' ' .. wf end
-  local el = {'', fields[3] == 'g' and got[3], scope and got[4] or false}
+  local el = {'', fields[3] == GRAPH and got[3], scope and got[4] or false}
   local n = 0
   for i = 6, #fields do
-    if got[5] and (not got[i] or string.sub(got[i], 1, 1) == 'i') then
+    if got[5] and (not got[i] or string.sub(got[i], 1, 1) == GIVEN) then
       local expires = expiry(got[5], fields[i])
-      if expires ~= '' then got[i] = 'Q|0|0|0||' .. expires .. '||' .. string.sub(got[i] or '', 2) end
+      if expires ~= '' then got[i] = '{READY}|0|0|0||' .. expires .. '||' .. string.sub(got[i] or '', 2) end
     end
     local size = got[i] and #got[i] or 0
     if (n > 0 or #elements > 0) and bytes + size > MOST_BYTES then break end
@@ -157,7 +157,7 @@ end
 
 local function leave()
   if not (has('counted') or has('enter')) then return end
-  if redis.call('HINCRBY', wake, 'n', -1) < 0 then redis.call('HSET', wake, 'n', '0') end
+  if redis.call('HINCRBY', wake, 'takers', -1) < 0 then redis.call('HSET', wake, 'takers', '0') end
 end
 
 -- The time, in µs, distinguishes the batch from one with the same id that a late copy of the call took.
@@ -196,7 +196,7 @@ if fenced or has('direct') then
   end
   if ARGV[10] ~= '' then giveBack(ARGV[10]) end
 elseif ARGV[8] ~= '' then
-  said = 'gone'
+  status = 'gone'
 end
 
 if before then
@@ -219,31 +219,31 @@ elseif #on > 0 then
   if #elements > 0 then keep(takenFrom) end
   if waiting(q) then want(q) end -- for other slots
 elseif has('arrive') and LISTS and redis.call('EXISTS', 'asynq:{' .. q .. '}:paused') == 1 then
-  said = 'paused'
+  status = 'paused'
 elseif has('take') then
-  local h = redis.call('HMGET', wake, 'n', 'dn', 'dh', 's', 'g')
+  local h = redis.call('HMGET', wake, 'takers', 'ready:n', 'ready:h', 'high', 'generation')
   local sets = {}
   local function set(field, value)
     sets[#sets + 1] = field
     sets[#sets + 1] = value
   end
   if has('arrive') and (h[5] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
-    set('p', '')
-    set('g', whole((h[5] or 0) + 1))
+    set('pending', '')
+    set('generation', whole((h[5] or 0) + 1))
   end
   local takers, some = tonumber(h[1] or '0'), has('arrive') or waiting(q)
   if has('enter') then
     takers = takers + 1
-    set('n', whole(takers))
+    set('takers', whole(takers))
   end
-  if not has('arrive') and said ~= 'gone' and (some or not has('or-none')) then
+  if not has('arrive') and status ~= 'gone' and (some or not has('or-none')) then
     for other in string.gmatch(ARGV[3], '%S+') do
       -- A wake-task that has been pending for longer is of a queue that is paused or full.
-      local since = tonumber(redis.call('HGET', P .. 'wake:' .. other, 'p') or '')
-      if since and math.abs(now - since) < YIELD then said = 'yield' end
+      local since = tonumber(redis.call('HGET', P .. 'wake:' .. other, 'pending') or '')
+      if since and math.abs(now - since) < YIELD then status = 'yield' end
     end
   end
-  if said == 'yield' then
+  if status == 'yield' then
     if #sets > 0 then redis.call('HSET', wake, unpack(sets)) end
     leave()
     if some then want(q) end
@@ -255,24 +255,24 @@ elseif has('take') then
     if tonumber(h[4] or '0') >= HIGH_IN_A_ROW or tonumber(h[3] or '0') + (depth[first] or 0) <= 0 then
       first, second = second, first
     end
-    if said ~= 'gone' and some then -- if it is gone, the call may be a late copy, whose batch no worker would run
+    if status ~= 'gone' and some then -- if it is gone, the call may be a late copy, whose batch no worker would run
       local take = taking()
       take(first)
       if #elements == 0 then take(second) end
     end
     if #elements > 0 then
       if takenFrom == 'h:' .. q then
-        set('s', whole((h[4] or 0) + 1))
+        set('high', whole((h[4] or 0) + 1))
       elseif h[4] and h[4] ~= '0' then
-        set('s', '0')
+        set('high', '0')
       end
-      set('t', whole(now))
+      set('taken', whole(now))
     elseif has('or-none') and (has('counted') or has('enter')) and (takers ~= 0 or has('enter')) then
-      set('n', whole(math.max(takers - 1, 0)))
+      set('takers', whole(math.max(takers - 1, 0)))
     end
     for i, lane in ipairs({'n:' .. q, 'h:' .. q}) do
       if (depth[lane] or 0) ~= 0 then
-        set('d' .. string.sub(lane, 1, 1), whole((h[i + 1] or 0) + depth[lane]))
+        set('ready:' .. string.sub(lane, 1, 1), whole((h[i + 1] or 0) + depth[lane]))
         depth[lane] = 0
       end
     end
@@ -288,10 +288,10 @@ elseif has('take') then
     end
   end
 end
-if has('leave') and said ~= 'yield' then
+if has('leave') and status ~= 'yield' then
   leave()
   if waiting(q) then want(q) end
 end
 saveDepth()
 if counted then counted() end
-return {said, whole(now), wants, todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}
+return {status, whole(now), wants, todos, takenFrom .. ' ' .. stamp .. cancelled, unpack(elements)}

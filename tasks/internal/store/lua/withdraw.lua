@@ -26,10 +26,10 @@ for i = 4, #ARGV do
   if redis.call('LREM', P .. 'ring:' .. lane, 1, first) == 1 then n = n + size(first) end
   deepen(lane, -n)
   local q = string.sub(lane, 3)
-  local h = redis.call('HMGET', P .. 'wake:' .. q, 'p', 'g')
+  local h = redis.call('HMGET', P .. 'wake:' .. q, 'pending', 'generation')
   if n > 0 and h[1] and h[1] ~= '' and not waiting(q) then
-    redis.call('HDEL', P .. 'wake:' .. q, 'p')
-    redis.call('HINCRBY', P .. 'wake:' .. q, 'g', 1)
+    redis.call('HDEL', P .. 'wake:' .. q, 'pending')
+    redis.call('HINCRBY', P .. 'wake:' .. q, 'generation', 1)
     if not LISTS or redis.call('DEL', P .. 'wakeup:' .. q) == 0 then
       out[#out + 1] = q
       out[#out + 1] = h[2] or '0'
