@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -8,7 +9,6 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/orchestrator/config"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -36,9 +36,13 @@ func TestAgentsOfLongLeasesAreHealthy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for lease, want := range map[time.Duration]string{30 * time.Second: agent.StateUnavailable, 5 * time.Minute: agent.StateHealthy} {
-		cfg := config.Default()
+		cfg := settings(t)
 		cfg.Jobs.Lease = lease
-		got, err := agentStates(func() config.Config { return cfg }, client)(t.Context())
+		system, err := NewSystem(cfg, client, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := system.Agents.List(t.Context())
 		if err != nil || len(got) != 1 || got[0].State != want {
 			t.Errorf("lease %v: got %+v, %v, want it %s", lease, got, err, want)
 		}

@@ -9,13 +9,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/health"
-	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/metrics"
@@ -73,7 +71,6 @@ func (s *System) serveAPI(ctx context.Context, publish bool, ready func(url stri
 
 // apiConfig returns the configuration of the HTTP API.
 func (s *System) apiConfig() (api.Config, error) {
-	checks := Health(s.Config, s.Client, s.Pool)
 	served, err := Guarded(s)
 	if err != nil {
 		return served, err
@@ -82,7 +79,7 @@ func (s *System) apiConfig() (api.Config, error) {
 	served.Webhooks, served.Proxies, served.Breakers = s.Webhooks, s.proxies, s.Breakers
 	served.Queue = s.ArtifactQueue
 	served.Lease = s.cfg().Jobs.Lease
-	served.Sites, served.Check, served.Tracing = s.Sites, checks.Run, s.tracing
+	served.Sites, served.Check, served.Tracing = s.Sites, s.health().Run, s.tracing
 	served.Timing = api.NewTiming()
 	served.Metrics = metrics.Handler(s.metrics(served))
 	return served, nil
@@ -91,44 +88,31 @@ func (s *System) apiConfig() (api.Config, error) {
 // agentHeartbeat returns the expected heartbeat interval of agents: the interval of their registration, and at least 15 s.
 func agentHeartbeat(cfg config.Jobs) time.Duration { return max(cfg.Lease/3, 15*time.Second) }
 
-// agentStates returns a function that reads the states of the agents.
-func agentStates(settings func() config.Config, client *tasks.Client) func(context.Context) ([]health.AgentState, error) {
-	return func(ctx context.Context) ([]health.AgentState, error) {
-		jobs, err := jobs.New(jobs.Config{Client: client})
-		if err != nil {
-			return nil, err
+// health returns the checks of the system: Redis, its memory, workers, agents, scrapes without progress and, if sources
+// are configured, proxies.
+func (s *System) health() *health.Registry {
+	r, cfg := &health.Registry{}, s.Config()
+	r.Add(health.Redis(s.Client.Writable, cfg.Redis.PingTimeout))
+	r.Add(health.Memory(health.MemoryInfo(s.Client)))
+	r.Add(health.Workers(s.Client.Workers, cfg.Workers.PingTimeout))
+	r.Add(health.Agents(func(ctx context.Context) ([]health.AgentState, error) {
+		agents, err := s.Agents.List(ctx)
+		list := make([]health.AgentState, len(agents))
+		for i, a := range agents {
+			list[i] = health.AgentState{Name: a.Name, State: a.State, Why: a.Health}
 		}
-		agents, err := agent.New(agent.Config{Client: client, Jobs: jobs, Heartbeat: agentHeartbeat(settings().Jobs)})
-		if err != nil {
-			return nil, err
-		}
-		list, err := agents.List(ctx)
-		out := make([]health.AgentState, len(list))
-		for i, a := range list {
-			out[i] = health.AgentState{Name: a.Name, State: a.State, Why: a.Health}
-		}
-		return out, err
-	}
-}
-
-// Health returns the health checks of a system: Redis, its memory, workers, agents, scrapes without progress and, if sources
-// are configured, proxies. settings returns the current settings.
-func Health(settings func() config.Config, client *tasks.Client, pool *proxies.Pool) *health.Registry {
-	r, cfg := &health.Registry{}, settings()
-	r.Add(health.Redis(client.Writable, cfg.Redis.PingTimeout))
-	r.Add(health.Memory(health.MemoryInfo(client)))
-	r.Add(health.Workers(client.Workers, cfg.Workers.PingTimeout))
-	r.Add(health.Agents(agentStates(settings, client), agent.StateUnavailable))
+		return list, err
+	}, agent.StateUnavailable))
 	r.Add(health.Scrapes(func(ctx context.Context) ([]string, error) {
-		stalled, err := sites.StalledJobs(ctx, client)
+		stalled, err := sites.StalledJobs(ctx, s.Client)
 		list := make([]string, len(stalled))
-		for i, s := range stalled {
-			list[i] = s.String()
+		for i, j := range stalled {
+			list[i] = j.String()
 		}
 		return list, err
 	}))
 	if cfg.Proxies.HasSources() {
-		r.Add(health.Proxies(pool.Usable, func() int { return settings().Proxies.MinUsable }))
+		r.Add(health.Proxies(s.Pool.Usable, func() int { return s.Config().Proxies.MinUsable }))
 	}
 	return r
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"muster/internal/testutil"
-	"muster/orchestrator/config"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
 	"muster/tasks"
@@ -44,7 +43,7 @@ func TestWorkersAreAliveWhileTheDiskOfRedisIsFull(t *testing.T) {
 				}
 			}
 			wantAlive("full")
-			report := Health(func() config.Config { return second }, other.Client, other.Pool).Run(ctx)
+			report := other.health().Run(ctx)
 			for _, c := range report.Checks {
 				if (c.Name == "redis" || c.Name == "workers") && (c.Status != health.Failed || !strings.Contains(c.Error, srv.Dir)) {
 					t.Errorf("health of %s: got %s, %q; want %s, and the disk of %s", c.Name, c.Status, c.Error, health.Failed, srv.Dir)

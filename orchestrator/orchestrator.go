@@ -51,10 +51,6 @@ type Options struct {
 
 	// Ready is called with the URL of the pages once Serve accepts requests. Optional.
 	Ready func(url string)
-
-	// AnyStore skips the schema check and the migration of the store. Only commands that inspect the store itself work
-	// with a store of another schema.
-	AnyStore bool
 }
 
 func (o Options) withDefaults() Options {
@@ -145,10 +141,8 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	o.scope.add("client", func(context.Context) error { return client.Close() })
-	if !o.opts.AnyStore {
-		if err := NewStore(client, o.opts.Logger).Open(ctx); err != nil {
-			return err
-		}
+	if err := NewStore(client, o.opts.Logger).Open(ctx); err != nil {
+		return err
 	}
 	o.System, err = NewSystem(cfg, client, o.opts.Logger)
 	if err != nil {

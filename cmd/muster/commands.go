@@ -31,7 +31,6 @@ func commands(env environment) []*cli.Command {
 		workersCommand(env),
 		queuesCommand(env),
 		schedulesCommand(env),
-		storeCommand(env),
 		configCommand(env),
 		completionCommand(env),
 		manCommand(env),

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -23,11 +22,23 @@ below /ui/. Prometheus metrics are at /metrics; /ready reports whether requests
 can be served. The asynq queues at /asynqmon/ contain wake-tasks; for tasks of
 workflows see muster workflows.`,
 		Flags: flagsOf(settings...),
-		Action: server(withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
+		Action: server(func(c *cli.Context) error {
+			if err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			loaded, err := loadConfig(env, c, settings...)
+			if err != nil {
+				return err
+			}
+			client, err := orchestrator.Connect(c.Context, loaded.Config)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
 			outliveReaders()
-			return orchestrator.ServeDashboard(ctx, client.cfg, client.Client, newLogger(env, env.stderr, client.cfg.Log),
-				env.watch(client.loaded, env.stderr),
+			return orchestrator.ServeDashboard(c.Context, loaded.Config, client, newLogger(env, env.stderr, loaded.Log),
+				env.watch(loaded, env.stderr),
 				func(url string) { fmt.Fprintf(env.stderr, "dashboard: %s\n", url) })
-		}, settings...)),
+		}),
 	}
 }

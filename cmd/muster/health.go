@@ -7,17 +7,16 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/orchestrator"
-	"muster/orchestrator/config"
+	"muster/orchestrator/api/client"
 	"muster/orchestrator/health"
-	"muster/proxies"
 )
 
 func healthCommand(env environment) *cli.Command {
-	system := withClient(env, 0, 0, func(ctx context.Context, c *cli.Context, client fleet) error {
-		pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()})
-		defer pool.Close()
-		report := orchestrator.Health(func() config.Config { return client.cfg }, client.Client, pool).Run(ctx)
+	system := onAPI(env, 0, 0, func(ctx context.Context, c *cli.Context, api *client.Client) error {
+		report, err := api.Health(ctx)
+		if err != nil {
+			return err
+		}
 		if err := printHealth(env, report, c.Bool("json")); err != nil {
 			return err
 		}
@@ -31,7 +30,7 @@ func healthCommand(env environment) *cli.Command {
 		Usage: "check Redis, workers, agents and the proxy pool; exit 1 unless all are healthy",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "url", Usage: "only check that `URL` returns 200, as in http://localhost:8000/health"},
-			watchFlag(), jsonFlag(),
+			serverFlag(), watchFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.IsSet("url") {

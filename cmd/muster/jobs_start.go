@@ -16,7 +16,9 @@ import (
 
 	"muster/jobs"
 	"muster/jobs/pipeline"
+	"muster/orchestrator"
 	"muster/orchestrator/api/client"
+	"muster/orchestrator/monitor"
 	"muster/orchestrator/redisd"
 )
 
@@ -34,8 +36,14 @@ interface of muster start.
 
     muster jobs start --prompt 'find all duties' --document a.pdf --wait
     muster jobs start audit --prompt check --context '{"customer": "acme"}'
-    muster jobs start --prompt 'and again' --after JOB --priority high --at 2h`,
+    muster jobs start --prompt 'and again' --after JOB --priority high --at 2h
+    muster jobs start --file jobs.jsonl
+
+With --file, each line is a job: an object like {"id": "weekly", "prompt": "Check
+all contracts", "cron": "0 3 * * 1"}. Jobs whose ID exists are skipped, so the command
+can run at each start of a system.`,
 		Flags: append(flagsOf(workerSettings...),
+			&cli.StringFlag{Name: "file", Usage: "create the jobs of `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "prompt", Usage: "instructions for the agents, as `TEXT`"},
 			&cli.StringFlag{Name: "document", Aliases: []string{"document-path"}, Usage: "the `FILE` that it is about"},
 			&cli.StringFlag{Name: "context", Usage: "more for the agents: a JSON object, or `@FILE` with one"},
@@ -51,6 +59,9 @@ interface of muster start.
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end, and show the progress"},
 			serverFlag(), progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
+			if file := c.String("file"); file != "" {
+				return seedJobs(env, c, file)
+			}
 			if err := arguments(c, 0, 1); err != nil {
 				return err
 			}
@@ -257,4 +268,38 @@ func (s jobScope) serve(ctx context.Context) (stop func() error, err error) {
 		})
 	}
 	return func() error { cancel(); return parts.Wait() }, nil
+}
+
+// seedJobs creates the jobs of a file.
+func seedJobs(env environment, c *cli.Context, file string) error {
+	if err := arguments(c, 0, 0); err != nil {
+		return err
+	}
+	if c.String("prompt") != "" || c.Bool("wait") {
+		return usageError{errors.New("--file has the prompts of its jobs, and does not wait for them")}
+	}
+	from := env.stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+		defer f.Close()
+		from = f
+	}
+	loaded, err := loadConfig(env, c)
+	if err != nil {
+		return err
+	}
+	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+		done, err := o.Jobs.Seed(ctx, from)
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			return printJSON(env.stdout, done)
+		}
+		_, err = fmt.Fprintf(env.stdout, "Created %d jobs; %d existed\n", done.Created, done.Kept)
+		return err
+	})
 }

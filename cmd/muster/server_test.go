@@ -154,7 +154,7 @@ func TestCommandsTakeTheirRole(t *testing.T) {
 	reads := []string{
 		"jobs list", "jobs status", "jobs items", "jobs wait", "jobs events", "agents list",
 		"sites list", "proxies list", "proxies stats", "queue stats", "breakers list",
-		"workflows list", "workflows get", "tasks list", "tasks stats", "workers list", "queues list", "schedules list",
+		"workflows list", "workflows get", "tasks list", "tasks stats", "workers list", "queues list", "schedules list", "health",
 	}
 	checked := 0
 	for _, name := range commandsOfTheAPI() {

@@ -125,12 +125,6 @@ func sayWorking(env environment, cfg config.Config) {
 // they change. Progress is on standard error, below the log.
 func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bool,
 	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
-	return withOptions(env, c, loaded, orchestrator.Options{Reuse: reuse}, fn)
-}
-
-// withOptions is withSystem with other options; it sets the output options.
-func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts orchestrator.Options,
-	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
 	outliveReaders() // else its child processes would be left running
 	display, err := newDisplay(env, c)
 	if err != nil {
@@ -145,8 +139,9 @@ func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts or
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}
-	opts.Existing = opts.Reuse && !env.creates
-	opts.Logger, opts.Display, opts.Hard, opts.NeedAPI = log, display, env.hard, loaded.Given("api.listen")
+	opts := orchestrator.Options{
+		Reuse: reuse, Existing: reuse && !env.creates, Logger: log, Display: display, Hard: env.hard, NeedAPI: loaded.Given("api.listen"),
+	}
 	if env.terminal() {
 		opts.Ready = func(url string) { say("pages: " + url) }
 	}
