@@ -29,6 +29,15 @@ func TestDocsBuildInAClone(t *testing.T) {
 	if strings.Contains(string(page), "–") {
 		t.Error("cli.html: got a dash for the two hyphens of a flag")
 	}
+	for name, want := range map[string]string{
+		"index.html":                         "<small>dev</small>",
+		"docs/tutorials/first-workflow.html": "copy.js",
+		"docs/reference/api.html":            `<span class="pre">/v1/webhooks</span>`,
+	} {
+		if text, err := os.ReadFile(filepath.Join(dir, "dist/site", name)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: got %v, want a page with %q", name, err, want)
+		}
+	}
 	worksOffline(t, filepath.Join(dir, "dist/site"))
 }
 

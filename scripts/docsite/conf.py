@@ -4,13 +4,26 @@ The source is the whole tree, so that the links of the pages hold as they are. d
 sections are those of the sidebar.
 """
 
+import json
 import re
+import subprocess
 from pathlib import Path
 
 import furo
 
+HERE = Path(__file__).parent
+
+
+def described():
+    """Returns the version that make release would use, or dev without Git."""
+    git = subprocess.run(["git", "describe", "--tags", "--always"], cwd=HERE, capture_output=True, text=True, check=False)
+    return git.stdout.strip() or "dev"
+
+
 project = "Muster"
-html_title = "Muster"
+version = release = described()
+html_title = f"Muster {version}"
+html_logo = html_favicon = str(HERE / "logo.svg")
 copyright = ""
 html_show_copyright = html_show_sphinx = html_copy_source = False
 
@@ -18,8 +31,11 @@ extensions = ["myst_parser"]
 smartquotes = False  # --flag is no dash
 suppress_warnings = ["misc.highlighting_failure"]  # of code that is not whole
 myst_heading_anchors = 4  # as GitHub makes them
+highlight_language = "none"  # of blocks without a language
 html_theme = "furo"
-html_extra_path = ["index.html"]
+html_static_path = [str(HERE / "site.css"), str(HERE / "copy.js")]
+html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 
 root_doc = "docs/README"
 include_patterns = [
@@ -40,6 +56,8 @@ def prepare(app, doc, source):
     pages out of the search."""
     if doc in ("CHANGELOG", "CONTRIBUTING"):  # their "release" would come before what a search for "lease" wants
         source[0] = "---\nnosearch: true\n---\n" + source[0]
+    if doc == "docs/reference/api":
+        source[0] += operations()
     if doc != root_doc:
         return
     tree = []
@@ -50,6 +68,38 @@ def prepare(app, doc, source):
     tree.append(("Beside the documentation", BESIDE))
     for title, pages in tree:
         source[0] += "\n```{toctree}\n:hidden:\n:caption: %s\n\n%s\n```\n" % (title, "\n".join(pages))
+
+
+def operations():
+    """Returns the operations of openapi.json as tables, by tag."""
+    spec = json.loads((HERE / "../../docs/reference/openapi.json").read_text())
+
+    def resolve(schema):
+        return spec["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+
+    def fields(operation):
+        names = [p["name"] + ("" if p.get("required") else "?") for p in operation.get("parameters", []) if p["in"] == "query"]
+        for body in operation.get("requestBody", {}).get("content", {}).values():
+            schema = resolve(body.get("schema", {}))
+            names += [n + ("" if n in schema.get("required", []) else "?") for n in schema.get("properties", {})]
+        return " ".join(f"`{n}`" for n in dict.fromkeys(names) if n != "$schema")
+
+    sections = {}
+    for path, methods in spec["paths"].items():
+        for method, operation in methods.items():
+            row = [f"`{method.upper()} {path}`", operation["summary"], ", ".join(operation.get("x-role") or []), fields(operation)]
+            sections.setdefault(operation["tags"][0], []).append("| " + " | ".join(row) + " |\n")
+    text = "\n## Operations\n\nQuery parameters and fields of the body; `?` marks optional ones.\n"
+    for tag in sorted(sections):
+        text += f"\n### {tag.capitalize()}\n\n| Operation | | Role | Fields |\n|---|---|---|---|\n" + "".join(sections[tag])
+    return text
+
+
+def landing(app, exception):
+    """Writes the first page with the version."""
+    if not exception:
+        page = (HERE / "index.html").read_text()
+        Path(app.outdir, "index.html").write_text(page.replace("{{version}}", version))
 
 
 def from_debian(app, exception):
@@ -66,6 +116,7 @@ def from_debian(app, exception):
 
 def setup(app):
     app.connect("source-read", prepare)
+    app.connect("build-finished", landing)
     app.connect("build-finished", from_debian)
     if "import Gumshoe" in (Path(furo.__file__).parent / "theme/furo/static/scripts/furo.js").read_text():
         app.add_js_file("scripts/gumshoe-patched.js", priority=100)
