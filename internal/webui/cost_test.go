@@ -15,7 +15,7 @@ import (
 // The number of Redis commands per second is bounded, however many pages are open and whatever they cost.
 func TestExpensivePagesAreRenderedLessOften(t *testing.T) {
 	t.Parallel()
-	h := newHub(slog.New(slog.DiscardHandler))
+	h := newHub(slog.New(slog.DiscardHandler), error.Error)
 	var looks atomic.Int64
 	const cost, wanted = 20, 4
 	start := time.Now()

@@ -45,6 +45,16 @@ func (s *Site) explain(err error) (int, trouble) {
 	return http.StatusInternalServerError, trouble{"Cannot show this page", err.Error(), true}
 }
 
+// title returns the title of a known error, such as "Redis is unavailable", and the text of other errors.
+func (s *Site) title(err error) string {
+	if s.cfg.Explain != nil {
+		if _, title, ok := s.cfg.Explain(err); ok {
+			return title
+		}
+	}
+	return err.Error()
+}
+
 // Fail serves the page of an error. It does nothing if the client has disconnected.
 func (s *Site) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {

@@ -43,7 +43,8 @@ type render func(ctx context.Context, r *http.Request) (html []byte, cost int, e
 // maxLooks per second, and less often if they are expensive: the load of Redis does not depend on the number of readers.
 type hub struct {
 	log    *slog.Logger
-	mu     sync.Mutex // guards the fields below
+	title  func(error) string // text for readers about a page that cannot be read
+	mu     sync.Mutex         // guards the fields below
 	topics map[string]*topic
 	open   int
 	of     map[string]int // open pages by caller
@@ -77,8 +78,8 @@ type update struct {
 
 func (u update) equal(v update) bool { return u.trouble == v.trouble && bytes.Equal(u.html, v.html) }
 
-func newHub(log *slog.Logger) *hub {
-	return &hub{log: log, topics: map[string]*topic{}, of: map[string]int{}}
+func newHub(log *slog.Logger, title func(error) string) *hub {
+	return &hub{log: log, title: title, topics: map[string]*topic{}, of: map[string]int{}}
 }
 
 // join adds a request to the readers of the page with a key and returns the channel of its updates. The caller must call leave before
@@ -200,7 +201,7 @@ func (h *hub) look(ctx context.Context, t *topic) (cost int) {
 	now := update{html: html}
 	if err != nil {
 		h.log.Debug("page cannot be read", "page", t.key, "error", err)
-		now = update{html: t.last.html, trouble: err.Error()}
+		now = update{html: t.last.html, trouble: h.title(err)}
 	}
 	t.fixed = cost == never
 	changed := !now.equal(t.last)

@@ -86,7 +86,8 @@ type Site struct {
 
 // New returns a site without pages. It panics if a built-in template is invalid.
 func New(cfg Config) *Site {
-	s := &Site{cfg: cfg, live: newHub(cfg.Logger)}
+	s := &Site{cfg: cfg}
+	s.live = newHub(cfg.Logger, s.title)
 	s.confirm, s.done, s.errors = s.parse("confirm"), s.parse("done"), s.parse("error")
 	s.assetHandler = http.StripPrefix(cfg.Prefix, assets())
 	return s

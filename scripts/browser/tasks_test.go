@@ -264,6 +264,20 @@ func TestUpdatesKeepTypedText(t *testing.T) {
 	b.shows("No workflows found")
 }
 
+// Printed pages have no navigation and buttons. Error messages keep their lines.
+func TestPrintedPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.URL(t), true)
+	failed := over(t, s, bad.S("no stock\ngoroutine 1 [running]:\nmain.main()"))
+	b := open(t, s.URL)
+	b.visit(flow(failed))
+	b.shows("no stock\ngoroutine 1 [running]:\nmain.main()")
+	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+	if got := eval[string](b, `[...document.querySelectorAll("nav, .button, button, form")].filter(e => e.checkVisibility()).map(e => e.outerHTML).join(" ")`); got != "" {
+		t.Errorf("printed: %.500s", got)
+	}
+}
+
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	s := serve(t, redistest.URL(t), true)
@@ -451,7 +465,7 @@ func TestRedisAway(t *testing.T) {
 	b.visit(flow(run.ID()))
 	b.status("Live")
 	redis.Stop()
-	b.status("Not up to date")
+	b.status("Not up to date: Redis is unavailable")
 	b.shows("0 of 1") // the last known state
 	b.inspect("outage of an open page")
 	for _, path := range []string{"/", "/workflows", flow(run.ID()), "/names", "/queues", "/workers", "/schedule"} {
