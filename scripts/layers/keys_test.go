@@ -20,14 +20,14 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/redis-keys.md")
 
-const keysHead = `# Keys in Redis
+const keysHead = `# Redis keys
 
-Made by ` + "`go generate ./scripts/layers`" + ` from the files ` + "`keys.go`" + `, for operators who inspect Redis. Braces are hash tags: keys with the
-same tag are in one slot of a cluster. Names in angle brackets are placeholders. ` + "`<namespace>`" + ` is *muster*, unless a program sets
-another one.
+Made by ` + "`go generate ./scripts/layers`" + ` from the files ` + "`keys.go`" + `, which have the members and the expiry of each key. Braces are hash
+tags: keys with the same tag are in one slot of a cluster. Names in angle brackets are placeholders. ` + "`<namespace>`" + ` is *muster* by default.
 
-Only the progress keys, ` + "`<prefix>:<id>:<name>`" + `, are for other programs. All others may change with a release: read them by
-` + "`muster workflows`" + `, the HTTP API or ` + "`tasks.Client`" + `, and write none.
+Only the progress keys are for other programs: ` + "`proxy_refresh:<id>:<name>`" + ` of a refresh, ` + "`scrape_<site>:<id>:<name>`" + ` of a scrape, and
+keys of ` + "`tasks.ProgressKeys`" + `. They are strings that expire an hour after their last change; names are ` + "`total_chunks`, `completed_chunks`, `status`,\n`started_at`, `completed_at` (Unix seconds) and `result_count`" + `. All others may change with a release: use the HTTP API or
+` + "`tasks.Client`" + `.
 `
 
 // docs/reference/redis-keys.md lists the keys of all packages with the comments of their functions. go generate writes it.
@@ -99,22 +99,12 @@ func redisKeys(t *testing.T, f goFile) (keys []redisKey) {
 	return keys
 }
 
-// keyDoc converts the comment of a key function to Markdown. It preserves members in columns.
+// keyDoc returns the first sentence of the comment of a key function as Markdown. The comment has the members and the expiry.
 func keyDoc(name, text string) string {
-	text = strings.TrimSpace(text)
-	text = regexp.MustCompile(`^(?:The keys|`+name+`)(?: is,?| are,?| and)? `).ReplaceAllString(text, "")
-	prose, members, _ := strings.Cut(text, "\n\n")
-	out := strings.NewReplacer("\n", " ", "*", `\*`, "<", `\<`, "_", `\_`).Replace(prose)
-	if members == "" {
-		return out
-	}
-	// Members are in columns; the rest is prose.
-	columns, rest, _ := strings.Cut(members, "\n\n")
-	out += "\n  ```text\n  " + strings.ReplaceAll(strings.ReplaceAll(columns, "\n", "\n  "), "\t", "") + "\n  ```\n"
-	if rest != "" {
-		out += "  " + strings.ReplaceAll(rest, "\n", " ") + "\n"
-	}
-	return out
+	text = regexp.MustCompile(`^(?:The keys|`+name+`)(?: is,?| are,?| and)? `).ReplaceAllString(strings.TrimSpace(text), "")
+	text, _, _ = strings.Cut(text, "\n\n")
+	text, _, _ = strings.Cut(strings.ReplaceAll(text, "\n", " "), ". ")
+	return strings.NewReplacer("*", `\*`, "<", `\<`, "_", `\_`).Replace(strings.TrimRight(text, ".:"))
 }
 
 // named replaces the names of key functions in a text with their keys.
